@@ -1,0 +1,62 @@
+# Needs git, make and Python 3.11 or newer; everything else goes into .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
+APP := .venv/.stamp-app
+DEV := .venv/.stamp-dev
+# pytest-xdist runs two processes: one BLAS thread each, or they fight over the cores.
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+# scikit-learn's own array-API tests skip themselves unless SciPy's switch is on.
+BORROWED := tests/test_sklearn_pca.py tests/test_estimator_checks.py
+
+.DEFAULT_GOAL := help
+.PHONY: demo test test-slow bench lint format types clean help
+
+demo: $(APP)  ## Fit the models on small data sets and write dualpca-demo.html
+	$(BIN)/dualpca demo
+
+test: lint types  ## Run every check but the slow tests
+	$(ONE_THREAD) $(BIN)/pytest -n 2 -m "not slow"
+	$(ONE_THREAD) SCIPY_ARRAY_API=1 $(BIN)/pytest -q -k array_api $(BORROWED)
+
+# pytest's exit status 5 says that nothing was collected: there are no slow tests.
+test-slow: $(DEV)  ## Run the slow tests
+	$(BIN)/pytest -m slow || { status=$$?; [ $$status -eq 5 ] || exit $$status; }
+
+bench: $(DEV)  ## Compare speed and memory with other libraries
+	$(BIN)/python -m benchmarks
+
+lint: $(DEV)  ## Check formatting, style and the direction of imports
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-logo
+
+format: $(DEV)  ## Reformat the code and mend what can be mended
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+types: $(DEV)  ## Check the types
+	$(BIN)/mypy
+
+clean:  ## Remove caches and outputs, keep .venv
+	rm -rf build dist dualpca-demo.html benchmarks/out
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -path ./.venv -prune -o -type d -name __pycache__ -exec rm -rf {} +
+
+help:  ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "dualpca needs Python 3.11 or newer: make PYTHON=/path/to/python3"; exit 1; }
+	$(PYTHON) -m venv .venv
+
+# Stamps make the second run fast; the development environment contains the application's.
+$(APP): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -c constraints.txt -e '.[app]'
+	@touch $@
+
+$(DEV): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -c constraints.txt -e '.[app,dev]'
+	@touch $(APP) $@

@@ -1,0 +1,91 @@
+"""Every case: its data, its contestants and its goal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from benchmarks import contestants as who
+from benchmarks.contestants import Contestant
+from benchmarks.data import Size
+from benchmarks.tasks import Fit, Import, Score, Stream, Task
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Limits on our contestants; None where there is none."""
+
+    ratio: float | None = None  # to the time of the best peer
+    error: float | None = None
+    megabytes: float | None = None
+
+    def __str__(self) -> str:
+        parts = [
+            self.ratio is not None and f"≤ {self.ratio:g}×",
+            self.error is not None and f"error ≤ {self.error:.0e}",
+            self.megabytes is not None and f"< {self.megabytes:g} MB",
+        ]
+        return ", ".join(part for part in parts if part)
+
+    def missed(self, **measured: float | None) -> list[str]:
+        """Names of the limits that were passed, or could not be checked."""
+        limits = {name: getattr(self, name) for name in measured}
+        return [
+            name
+            for name, limit in limits.items()
+            # Negated so that a NaN misses its limit too.
+            if limit is not None and ((value := measured[name]) is None or not value <= limit)
+        ]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A task on data of one size; peers count as best only if they reach `accuracy`."""
+
+    name: str
+    task: type[Task]
+    contestants: tuple[Contestant, ...]
+    goal: Goal
+    size: Size | None = None
+    accuracy: float | None = field(default=None, kw_only=True)
+
+    @property
+    def title(self) -> str:
+        return f"{self.name}: {self.size}" if self.size else self.name
+
+
+def fit_case(name: str, size: Size, goal: Goal, peers: tuple[Contestant, ...]) -> Case:
+    return Case(name, Fit, (*who.OURS, *peers), goal, size, accuracy=goal.error)
+
+
+def cases(quick: bool = False) -> dict[str, Case]:
+    """All cases by name; `quick` shrinks the data, and then the goals mean nothing."""
+
+    def size(n: int, d: int, small: tuple[int, int], dtype: str = "float64") -> Size:
+        return Size(*(small if quick else (n, d)), who.Q, dtype)
+
+    tall = size(100_000, 500, (4_000, 100))
+    tall32 = size(100_000, 500, (4_000, 100), "float32")
+    every = [
+        fit_case(
+            "tall-50", size(1_000_000, 50, (20_000, 50)), Goal(0.6, 1e-8, 50), who.ALL_SOLVERS
+        ),
+        fit_case("tall-500", tall, Goal(1.0, 1e-8, 50), who.ALL_SOLVERS),
+        fit_case("tall-500-float32", tall32, Goal(error=1e-6), who.ALL_SOLVERS),
+        # Not covariance_eigh here: its 20,000×20,000 covariance takes minutes and 10 GB.
+        fit_case(
+            "wide-20000",
+            size(2_000, 20_000, (200, 2_000)),
+            Goal(0.4, 1e-8, 100),
+            who.MATRIX_FREE_SOLVERS,
+        ),
+        fit_case(
+            "tall-2000",
+            size(20_000, 2_000, (2_000, 200)),
+            Goal(0.4, 1e-8, 100),
+            who.ALL_SOLVERS,
+        ),
+        Case("streaming", Stream, who.STREAMS, Goal(0.1), tall),
+        Case("score", Score, who.SCORERS, Goal(0.1), size(5_000, 2_000, (500, 200))),
+        Case("import", Import, who.MODULES, Goal(1.2)),
+    ]
+    return {case.name: case for case in every}

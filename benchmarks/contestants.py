@@ -1,0 +1,71 @@
+"""Who is measured: dualpca and scikit-learn, each built by name inside the child process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+Q = 20
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A name for the table and a function (picklable) that builds the estimator."""
+
+    name: str
+    make: Callable[[], Any]
+    ours: bool = False
+    ddof: int = 1  # divisor of its covariance is n - ddof
+
+
+def build(path: str, **options: Any) -> Any:
+    """Build ``module.Class(Q, **options)``; the module is imported here, in the child alone."""
+    module, name = path.rsplit(".", 1)
+    return getattr(import_module(module), name)(Q, **options)
+
+
+def ours(name: str, label: str = "", ddof: int = 1, **options: Any) -> Contestant:
+    make = partial(build, f"dualpca.{name}", **options)
+    return Contestant(f"dualpca {label or name}", make, ours=True, ddof=ddof)
+
+
+def peer(name: str, label: str = "", **options: Any) -> Contestant:
+    make = partial(build, f"sklearn.decomposition.{name}", **options)
+    return Contestant(f"sklearn {label or name}", make)
+
+
+def solver(name: str, **options: Any) -> Contestant:
+    label = " ".join([name, *(f"{key}={value}" for key, value in options.items())])
+    return peer("PCA", label, svd_solver=name, random_state=0, **options)
+
+
+OURS = (
+    ours("PCA", "PCA(20)", random_state=0),
+    ours("PCA", "PCA(20, tol=1e-9)", tol=1e-9, random_state=0),
+)
+# arpack takes a tolerance too, and without one our tol=1e-9 would have no fair opponent: on this
+# spectrum 0.01 (of the residual) saves a third of the passes and still leaves errors below 1e-8.
+MATRIX_FREE_SOLVERS = (
+    solver("full"),
+    solver("arpack"),
+    solver("arpack", tol=0.01),
+    solver("randomized"),
+    solver("randomized", iterated_power=10, n_oversamples=40),
+)
+ALL_SOLVERS = (solver("covariance_eigh"), *MATRIX_FREE_SOLVERS)
+STREAMS = (ours("PCA", "PCA.partial_fit"), peer("IncrementalPCA", "IncrementalPCA.partial_fit"))
+SCORERS = (
+    ours("PPCA", "PPCA.score_samples", ddof=0),
+    peer("PCA", "PCA.score_samples", svd_solver="covariance_eigh"),
+)
+
+
+def module(name: str) -> Contestant:
+    """A module to import in a fresh process."""
+    return Contestant(f"import {name}", partial(str, name), ours=name == "dualpca")
+
+
+MODULES = (module("dualpca"), module("sklearn.decomposition"))

@@ -1,0 +1,185 @@
+"""The only file that can tell NumPy from torch, CuPy or a SciPy sparse matrix.
+
+Everything above works in float64 on whatever library and device the rows came from; results go
+back to the dtype of the rows at the very end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import array_api_compat as compat
+import numpy as np
+import scipy.linalg
+import scipy.sparse
+
+from dualpca._typing import Array, Namespace
+from dualpca.errors import BackendError, ScaleError
+
+BLOCK_BYTES = 2**24
+"""Target size of one block of rows in float64: large enough for BLAS, small beside any data."""
+
+BLOCK_ROWS = 4096
+
+
+def is_sparse(X: Any) -> bool:
+    """Tell whether X is a SciPy sparse matrix or array."""
+    return bool(scipy.sparse.issparse(X))
+
+
+def is_foreign(X: Any) -> bool:
+    """Tell whether X is an array of a library other than NumPy (torch, CuPy, ...)."""
+    return bool(compat.is_array_api_obj(X)) and not isinstance(X, np.ndarray | np.generic)
+
+
+def namespace(X: Array) -> Namespace:
+    """Return the array-API namespace that owns X; NumPy's for sparse matrices."""
+    return compat.array_namespace(X) if is_foreign(X) else compat.array_namespace(np.empty(0))
+
+
+def device_of(X: Array) -> Any:
+    """Return the device that holds X."""
+    return compat.device(X) if is_foreign(X) else "cpu"
+
+
+def describe(X: Array) -> str:
+    """Name the library and device of X, for messages."""
+    library = namespace(X).__name__.replace("array_api_compat.", "")
+    return f"{library} on {device_of(X)}"
+
+
+def require_same_home(X: Array, fitted: Array, method: str) -> None:
+    """Refuse X when the model was fitted with another library or on another device."""
+    if describe(X) != describe(fitted):
+        raise BackendError(
+            f"Inputs passed to {method}() must use the same namespace and the same device as those "
+            f"passed to fit(): the model was fitted on {describe(fitted)}, X is {describe(X)}. "
+            "Convert X, or fit again on arrays of this kind."
+        )
+
+
+def asarray(values: Any, like: Array) -> Array:
+    """Bring host values to the library and device of `like`, as float64."""
+    xp = namespace(like)
+    if not is_foreign(like):
+        return np.asarray(values, dtype=np.float64)
+    return xp.asarray(values, dtype=xp.float64, device=device_of(like))
+
+
+def working(X: Array) -> Array:
+    """Return X as float64 without a copy where it already is."""
+    xp = namespace(X)
+    return X if X.dtype == xp.float64 else xp.astype(X, xp.float64)
+
+
+def cast_like(Y: Array, X: Array) -> Array:
+    """Return Y in the floating dtype of X, unless Y is beyond its range."""
+    xp = namespace(Y)
+    if Y.dtype == X.dtype:
+        return Y
+    limit = float(xp.finfo(X.dtype).max)
+    if bool(xp.any(xp.abs(Y) > limit)):
+        raise ScaleError(
+            f"a result is beyond the range of {X.dtype}, the dtype of X. Divide X by a constant, "
+            "or pass it as float64."
+        )
+    return xp.astype(Y, X.dtype)
+
+
+def to_numpy(X: Array) -> np.ndarray[Any, Any]:
+    """Copy X to the host."""
+    if is_sparse(X):
+        return np.asarray(X.toarray())
+    if not is_foreign(X):
+        return np.asarray(X)
+    if compat.is_torch_array(X):
+        return np.asarray(X.detach().cpu().numpy())
+    if compat.is_cupy_array(X):
+        return np.asarray(X.get())
+    host = namespace(X).__array_namespace_info__().default_device()
+    return np.asarray(compat.to_device(X, host))
+
+
+def normal(rng: np.random.Generator, shape: tuple[int, ...], like: Array) -> Array:
+    """Draw standard normals on the host, then move them, so that every library agrees."""
+    return asarray(rng.standard_normal(shape), like)
+
+
+def block_rows(width: int) -> int:
+    """Return how many rows of `width` float64 numbers make one block."""
+    return max(64, min(BLOCK_ROWS, BLOCK_BYTES // (8 * max(width, 1))))
+
+
+def slices(length: int, step: int) -> Iterator[slice]:
+    """Cut range(length) into consecutive slices."""
+    for start in range(0, length, step):
+        yield slice(start, min(start + step, length))
+
+
+def row_block(X: Array, rows: slice) -> Array:
+    """Return a dense float64 block of rows; a view where X is dense float64."""
+    if is_sparse(X):
+        return np.asarray(X[rows].toarray(), dtype=np.float64)
+    return working(X[rows, :])
+
+
+def column_block(X: Array, columns: slice) -> Array:
+    """Return a dense float64 block of columns; a view where X is dense float64."""
+    if is_sparse(X):
+        return np.asarray(X[:, columns].toarray(), dtype=np.float64)
+    return working(X[:, columns])
+
+
+def rowwise(X: Array) -> Array:
+    """Return X in a layout whose rows can be sliced: CSC and the like become CSR."""
+    return X.tocsr() if is_sparse(X) else X
+
+
+def product(X: Array, V: Array) -> Array:
+    """Return X @ V, dense, for dense or sparse X."""
+    return np.asarray(X @ V) if is_sparse(X) else X @ V
+
+
+def gram(C: Array) -> Array:
+    """Return CᵀC, dense and float64. NumPy and torch use the symmetric product."""
+    if is_sparse(C):
+        C = C.astype(np.float64)
+        return np.asarray((C.T @ C).toarray())
+    return C.T @ C
+
+
+def top_eigh(A: Array, rank: int) -> tuple[Array, Array]:
+    """Return the `rank` largest eigenvalues of A, ascending, with eigenvectors. Overwrites A."""
+    m = A.shape[0]
+    if is_foreign(A):
+        values, vectors = namespace(A).linalg.eigh(A)
+        return values[m - rank :], vectors[:, m - rank :]
+    if 3 * rank > m:
+        values, vectors = scipy.linalg.eigh(A, driver="evd", overwrite_a=True, check_finite=False)
+        return values[m - rank :], vectors[:, m - rank :]
+    values, vectors = scipy.linalg.eigh(
+        A, subset_by_index=[m - rank, m - 1], driver="evr", overwrite_a=True, check_finite=False
+    )
+    return values, vectors
+
+
+def triangular_factor(A: Array) -> Array:
+    """Return R of the QR decomposition of A."""
+    if is_foreign(A):
+        return namespace(A).linalg.qr(A, mode="reduced").R
+    return scipy.linalg.qr(A, mode="r", check_finite=False)[0][: A.shape[1], :]
+
+
+def orthonormal(A: Array) -> Array:
+    """Return Q of the QR decomposition of A, signed so that R has a non-negative diagonal."""
+    xp = namespace(A)
+    Q, R = xp.linalg.qr(A, mode="reduced")
+    one = xp.ones_like(xp.linalg.diagonal(R))
+    return Q * xp.where(xp.linalg.diagonal(R) < 0, -one, one)
+
+
+def svd(A: Array) -> tuple[Array, Array, Array]:
+    """Return the thin singular value decomposition U, s, Vᵀ."""
+    U, s, Vt = namespace(A).linalg.svd(A, full_matrices=False)
+    return U, s, Vt

@@ -1,0 +1,211 @@
+"""One EM loop with one convergence record, and the EM step of PPCA (MATH 3).
+
+Any EM is a map θ ↦ θ' that also reports the log-likelihood of θ. The loop accelerates the map
+with SQUAREM (Varadhan & Roland 2008), keeps an extrapolation only if the likelihood did not fall,
+and stops on an estimate of the distance that is left, not on the size of the last step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dualpca import _array
+from dualpca._typing import Array, Operator
+from dualpca.gaussian import LOG_2PI
+
+Step = Callable[[Array], tuple[Array, float]]
+"""θ ↦ (θ', log-likelihood of θ), for a vector θ."""
+
+SLOWEST = 1 - 1e-4
+NO_NOISE = 1e-15
+"""Smallest noise, as a share of the average variance: below it there is only rounding error."""
+
+ROUNDING = 1e-12
+"""Relative fall of a log-likelihood that is rounding error."""
+
+
+@dataclass
+class Record:
+    """How an EM run went: the log-likelihood of every point it kept, in order."""
+
+    loglikelihoods: list[float] = field(default_factory=list)
+    n_iter: int = 0
+    converged: bool = False
+
+    def accepts(self, value: float) -> bool:
+        """Tell whether a log-likelihood is no worse than the last one."""
+        last = self.loglikelihoods[-1] if self.loglikelihoods else -math.inf
+        return value >= last - ROUNDING * abs(last) if math.isfinite(last) else value >= last
+
+    def add(self, value: float) -> None:
+        """Note the log-likelihood of a point that is kept."""
+        self.loglikelihoods.append(value)
+
+
+def maximize(
+    step: Step, theta: Array, *, tol: float = 1e-6, max_iter: int = 1000, accelerate: bool = True
+) -> tuple[Array, Record]:
+    """Iterate an EM map to its fixed point.
+
+    Parameters
+    ----------
+    step : callable
+        θ ↦ (θ', log-likelihood of θ).
+    theta : array of shape (p,)
+        Start.
+    tol : float
+        Estimated relative distance to the fixed point at which to stop. The log-likelihood is
+        then within about tol² of its maximum, in relative terms.
+    max_iter : int
+        Largest number of EM steps.
+    accelerate : bool
+        Extrapolate; otherwise plain EM.
+
+    Returns
+    -------
+    theta : array of shape (p,)
+    record : Record
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> slow = lambda t: (0.99 * t + 0.01, -float((t[0] - 1) ** 2))
+    >>> theta, record = maximize(slow, np.array([5.0]))
+    >>> theta.round(6), record.n_iter < 20
+    (array([1.]), True)
+    """
+    record, close = Record(), 0
+
+    def evaluate(at: Array) -> tuple[Array, float]:
+        record.n_iter += 1
+        return step(at)
+
+    first, value = evaluate(theta)
+    record.add(value)
+    while record.n_iter < max_iter:
+        second, value = evaluate(first)
+        record.add(value)
+        close = close + 1 if _distance(theta, first, second) <= tol else 0
+        if close == 2:
+            record.converged = True
+            return second, record
+        leap = _leap(theta, first, second) if accelerate else None
+        theta, first = first, second
+        if leap is not None and record.n_iter < max_iter:
+            landed, value = evaluate(leap)
+            if record.accepts(value):
+                record.add(value)
+                theta, first = leap, landed
+    return first, record
+
+
+def _norm(x: Array) -> float:
+    return float(_array.namespace(x).linalg.vector_norm(x))
+
+
+def _distance(theta: Array, first: Array, second: Array) -> float:
+    """Estimate the relative distance from `second` to the limit of a linear sequence."""
+    before, after = _norm(first - theta), _norm(second - first)
+    rate = min(after / before, SLOWEST) if before > 0 else 0.0
+    return after / (1 - rate) / max(_norm(second), float(np.finfo(np.float64).tiny))
+
+
+def _leap(theta: Array, first: Array, second: Array) -> Array | None:
+    """Return SQUAREM's extrapolation of three iterates, step length S3; None where it is idle."""
+    r = first - theta
+    v = second - first - r
+    if _norm(v) == 0:
+        return None
+    alpha = _norm(r) / _norm(v)
+    return theta + 2 * alpha * r + alpha * alpha * v if alpha > 1 else None
+
+
+def ppca_step(
+    operator: Operator, W: Array, sigma2: float, n: float, *, expand: bool = False
+) -> tuple[Array, float, float]:
+    """Take one EM step of PPCA on an operator nS, O(q) products with it; S is never formed.
+
+    W' = S W (σ²I + M⁻¹WᵀSW)⁻¹ and σ²' = tr(S − S W M⁻¹W'ᵀ)/r with M = WᵀW + σ²I
+    (Tipping & Bishop 1999, Eqs. 29 and 30).
+
+    Parameters
+    ----------
+    operator : Operator
+        nS: the scatter of the centred points, or the centred kernel.
+    W : array of shape (m, q)
+    sigma2 : float
+    n : float
+        Effective number of points.
+    expand : bool
+        Let the latents have covariance Γ in the M step and fold it back, W ← W Γ^{1/2}
+        (parameter expansion): the same fixed points, reached in fewer steps.
+
+    Returns
+    -------
+    W : array of shape (m, q)
+    sigma2 : float
+    loglikelihood : float
+        Of the parameters given, not of the ones returned.
+    """
+    xp = _array.namespace(W)
+    q, r, total = W.shape[1], operator.dim, operator.trace / n
+    SW = (operator @ W) / n
+    eye = _array.asarray(np.eye(q), W)
+    M, B = W.T @ W + sigma2 * eye, W.T @ SW
+    MB = xp.linalg.solve(M, B)
+    value = _loglikelihood(M, float(xp.linalg.trace(MB)), sigma2, n, r, total)
+    # W' = SW G⁻¹ with G = σ²I + M⁻¹B; transposed, since solve wants the matrix on the left.
+    W_new = xp.linalg.solve((sigma2 * eye + MB).T, SW.T).T
+    sigma2_new = (total - float(xp.sum(SW * xp.linalg.solve(M, W_new.T).T))) / r
+    if expand:
+        gamma = sigma2 * xp.linalg.inv(M) + xp.linalg.solve(M, MB.T).T
+        W_new = W_new @ xp.linalg.cholesky((gamma + gamma.T) / 2)
+    return W_new, sigma2_new, value
+
+
+def _loglikelihood(M: Array, fitted: float, sigma2: float, n: float, r: int, total: float) -> float:
+    """Return the log-likelihood of n points by Woodbury: ln|C| and tr(C⁻¹S) from q×q matrices."""
+    xp = _array.namespace(M)
+    logdet = float(xp.linalg.slogdet(M).logabsdet) + (r - M.shape[0]) * math.log(sigma2)
+    return float(-0.5 * n * (r * LOG_2PI + logdet + (total - fitted) / sigma2))
+
+
+def fit_ppca(
+    operator: Operator,
+    q: int,
+    n: float,
+    rng: np.random.Generator,
+    noise: float | None = None,
+    tol: float = 1e-6,
+    max_iter: int = 1000,
+) -> tuple[Array, float, Record]:
+    """Fit PPCA by accelerated EM: loadings W (m, q) up to rotation, noise σ², and the record.
+
+    θ holds W in units of the average standard deviation and ln σ², so steps in both compare.
+    A given `noise` stays fixed.
+    """
+    xp = _array.namespace(operator.like)
+    m, unit = operator.shape[0], operator.trace / n / operator.dim
+    sigma2 = (noise if noise is not None else unit) / unit
+
+    def pack(W: Array, sigma2: float) -> Array:
+        tail = _array.asarray(np.array([math.log(max(sigma2, NO_NOISE))]), operator.like)
+        return xp.concat([xp.reshape(W, (-1,)), tail])
+
+    def noise_of(theta: Array) -> float:
+        return max(math.exp(min(float(theta[-1]), 50.0)), NO_NOISE) * unit
+
+    def step(theta: Array) -> tuple[Array, float]:
+        W, sigma2 = xp.reshape(theta[:-1], (m, q)), noise_of(theta)
+        W, moved, value = ppca_step(operator, math.sqrt(unit) * W, sigma2, n, expand=True)
+        moved = sigma2 if noise is not None else moved
+        return pack(W / math.sqrt(unit), moved / unit), value
+
+    start = pack(_array.normal(rng, (m, q), operator.like), sigma2)
+    theta, record = maximize(step, start, tol=tol, max_iter=max_iter)
+    W = xp.reshape(theta[:-1], (m, q)) * math.sqrt(unit)
+    return W, noise_of(theta), record

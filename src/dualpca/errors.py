@@ -1,0 +1,48 @@
+"""Every error and warning, with its remedy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class DualPCAError(Exception):
+    """Base class of the errors that only this library raises."""
+
+
+class ScaleError(DualPCAError, ValueError):
+    """The variance of the data cannot be held in floating point."""
+
+
+class NonFiniteError(DualPCAError, ValueError):
+    """The data hold NaN or infinity where only finite numbers can be used."""
+
+
+class DegenerateError(DualPCAError, ValueError):
+    """The fitted Gaussian has no density: some direction has variance zero."""
+
+
+class BackendError(DualPCAError, ValueError):
+    """Arrays of different libraries or devices met."""
+
+
+class SolverWarning(UserWarning):
+    """A solver stopped before it reached the accuracy asked for."""
+
+
+class SelectionWarning(UserWarning):
+    """A rule for the number of components found nothing above the noise."""
+
+
+class StreamWarning(UserWarning):
+    """A stream starts anew and forgets rows that were fitted otherwise."""
+
+
+class SpectrumWarning(UserWarning):
+    """An operator that should be positive semi-definite has negative eigenvalues."""
+
+
+def expected(name: str, what: str, got: Any, remedy: str = "") -> str:
+    """Say what was expected, what came and what to do."""
+    shown = repr(got)
+    shown = shown if len(shown) <= 80 else shown[:77] + "..."
+    return f"{name} must be {what}, got {shown}." + (f" {remedy}" if remedy else "")

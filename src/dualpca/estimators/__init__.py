@@ -1,0 +1,1 @@
+"""scikit-learn's shell around the core: validation and names, no mathematics."""

@@ -1,0 +1,291 @@
+"""What every linear model can do once it has axes, variances and noise; and exact streaming."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from dualpca import _array
+from dualpca._typing import Array
+from dualpca.errors import StreamWarning, expected
+from dualpca.estimators._components import check_request
+from dualpca.estimators._validation import (
+    check_finite_result,
+    check_matrix,
+    check_number,
+    check_rows,
+    check_weights,
+    check_width,
+    generator,
+    used_rows,
+)
+from dualpca.gaussian import SpikedGaussian
+from dualpca.moments import Moments
+from dualpca.representations import Primal, Scatter
+from dualpca.rows import Frame, Projection
+from dualpca.spectrum import Spectrum
+
+
+class LinearGaussian(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Base of the models N(μ, Σ (ℓ − σ²) v vᵀ + σ² I) over the features.
+
+    Subclasses fit `mean_`, `components_`, `explained_variance_` and `noise_variance_`; what
+    follows is read from those, so a model is what its attributes say.
+    """
+
+    mean_: Array  # (d,)
+    components_: Array  # (q, d)
+    explained_variance_: Array  # (q,)
+    noise_variance_: float
+    n_components: Any
+    n_features_in_: int
+
+    _fitted_names: tuple[str, ...] = ()
+
+    # --- fitting ---------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            Two rows or more. Never modified.
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Non-negative. A weight of 2 counts as the row twice, 0 as no row; their sum is the
+            effective number of rows.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        X = check_rows(self, X, reset=True, min_rows=2, accept_sparse=self._accepts_sparse)
+        w = check_weights(sample_weight, X)
+        self._forget()
+        self._publish(Primal(X, w, standardize=self._standardize), used_rows(X, w), X)
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        """Add rows to the model: after any sequence of chunks it is the one `fit` would give.
+
+        The moments of the rows, (d, d), are kept; fitted attributes are computed when they are
+        next read, so a stream costs one eigendecomposition, not one a chunk. A model that comes
+        from `fit` keeps no moments: it starts anew, with a warning.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        stream = vars(self).get("_stream")
+        if stream is None and "components_" in vars(self):
+            warnings.warn(
+                "this model comes from fit, which keeps no moments: partial_fit starts anew and "
+                "forgets the rows that fit saw. Give all rows to partial_fit to keep them.",
+                StreamWarning,
+                stacklevel=2,
+            )
+        X = check_rows(self, X, reset=stream is None, accept_sparse=self._accepts_sparse)
+        check_request(self.n_components, sys.maxsize, int(X.shape[1]), "auto")
+        w = check_weights(sample_weight, X)
+        chunk = Moments.of(X, w)
+        count = used_rows(X, w)
+        self._forget()
+        if stream is not None:
+            chunk, count = stream[0].merge(chunk), stream[1] + count
+        self._stream = (chunk, count, X[:0, :])
+        self.n_samples_seen_ = chunk.n if w is not None else round(chunk.n)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        """Compute the fitted attributes of a stream when one of them is first read."""
+        state = object.__getattribute__(self, "__dict__")
+        if name in type(self)._fitted_names and "_stream" in state and "mean_" not in state:
+            moments, count, like = state["_stream"]
+            if count < 2:
+                raise ValueError(f"partial_fit has seen {count} row; at least 2 are required.")
+            self._publish(Scatter(moments, standardize=self._standardize), count, like)
+            return getattr(self, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _forget(self) -> None:
+        """Drop what an earlier fit left behind."""
+        for name in (*type(self)._fitted_names, "_stream", "n_samples_seen_"):
+            self.__dict__.pop(name, None)
+
+    @property
+    def _standardize(self) -> bool:
+        return False
+
+    _accepts_sparse = False
+
+    def _check_parameters(self) -> None:
+        """Check the constructor's parameters, all at once, before any work."""
+
+    def _publish(self, operator: Primal | Scatter, count: int, like: Array) -> None:
+        """Solve the operator of `count` rows and set the fitted attributes, in `like`'s dtype."""
+        raise TypeError(expected("a linear model", "a class that defines _publish", type(self)))
+
+    # --- the fitted model ------------------------------------------------------------------
+
+    @property
+    def _axes(self) -> Array:
+        """V, (d, q), in float64."""
+        return _array.working(self.components_).T
+
+    @property
+    def _frame(self) -> Frame:
+        scale = getattr(self, "scale_", None)
+        scale = None if scale is None else _array.working(scale)
+        return Frame(_array.working(self.mean_), scale)
+
+    @property
+    def _gaussian(self) -> SpikedGaussian:
+        values = _array.working(self.explained_variance_)
+        return SpikedGaussian(values, float(self.noise_variance_), int(self.components_.shape[1]))
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.components_.shape[0])
+
+    def _new_rows(self, X: Any, method: str) -> Array:
+        check_is_fitted(self)
+        X = check_rows(self, X, reset=False, accept_sparse=self._accepts_sparse)
+        _array.require_same_home(X, self.components_, f"{type(self).__name__}.{method}")
+        return X
+
+    def _coordinates(self, X: Array) -> Array:
+        """Return the projections on the axes, float64."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return check_finite_result(self._frame.coordinates(self._axes, X), X)
+
+    def _project(self, X: Array) -> Projection:
+        with np.errstate(over="ignore", invalid="ignore"):
+            projection = self._frame.project(self._axes, X)
+        check_finite_result(projection.residual, X)
+        return projection
+
+    def _latent_rows(self, Z: Any, method: str) -> Array:
+        """Check rows in the space of the components."""
+        check_is_fitted(self)
+        Z = check_matrix(Z, "X")
+        _array.require_same_home(Z, self.components_, f"{type(self).__name__}.{method}")
+        check_width(Z, self._n_features_out, "X")
+        return Z
+
+    # --- densities -------------------------------------------------------------------------
+
+    def score_samples(self, X: Any) -> Array:
+        """Return the log-density of every row, in the units of X; O(dq) a row, nothing d×d.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+
+        Returns
+        -------
+        array of shape (n,)
+            ln N(x; μ, C), MATH 2.
+        """
+        X = self._new_rows(X, "score_samples")
+        density = self._gaussian.log_density(*self._project(X))
+        scale = self._frame.scale
+        if scale is not None:
+            xp = _array.namespace(scale)
+            density = density - xp.sum(xp.log(scale))
+        return check_finite_result(density, X)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the average log-density of the rows.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+
+        Returns
+        -------
+        float
+        """
+        density = self.score_samples(X)
+        w = check_weights(sample_weight, density[:, None])
+        xp = _array.namespace(density)
+        return float(xp.mean(density) if w is None else w @ density / xp.sum(w))
+
+    def get_covariance(self) -> Array:
+        """Return C = Σ (ℓ − σ²) v vᵀ + σ² I, (d, d), in the units of X."""
+        check_is_fitted(self)
+        gaussian = self._gaussian
+        return self._dense(gaussian.values - gaussian.noise, gaussian.noise, power=1)
+
+    def get_precision(self) -> Array:
+        """Return C⁻¹ = Σ (1/ℓ − 1/σ²) v vᵀ + I/σ², (d, d)."""
+        check_is_fitted(self)
+        gaussian = self._gaussian
+        gaussian.require_density()
+        floor = 1 / gaussian.noise if gaussian.rank < gaussian.dim else 0.0
+        return self._dense(1 / gaussian.values - floor, floor, power=-1)
+
+    def _dense(self, spikes: Array, floor: float, power: int) -> Array:
+        """Return Σ spike·v vᵀ + floor·I, with the features' units to the given power."""
+        V, scale = self._axes, self._frame.scale
+        A = (V * spikes) @ V.T + floor * _array.asarray(np.eye(V.shape[0]), V)
+        if scale is not None:
+            unit = scale**power
+            A = A * unit[:, None] * unit[None, :]
+        return _array.cast_like(A, self.components_)
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
+        """Draw new rows from the fitted Gaussian, x = μ + V√(ℓ − σ²) z + σε.
+
+        Parameters
+        ----------
+        n_samples : int
+        random_state : None, int, Generator or RandomState
+            The same seed gives the same rows on every array library.
+
+        Returns
+        -------
+        array of shape (n_samples, d)
+        """
+        check_is_fitted(self)
+        check_number("n_samples", n_samples, 1, integer=True)
+        rng, V, gaussian = generator(random_state), self._axes, self._gaussian
+        z = _array.normal(rng, (n_samples, gaussian.rank), V)
+        noise = _array.normal(rng, (n_samples, gaussian.dim), V)
+        centred = (z * gaussian.spread) @ V.T + gaussian.noise**0.5 * noise
+        return _array.cast_like(self._frame.restore(centred), self.components_)
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn what the model takes and gives."""
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.array_api_support = True
+        tags.input_tags.sparse = self._accepts_sparse
+        return tags
+
+
+def publish_axes(
+    model: LinearGaussian, operator: Primal | Scatter, spectrum: Spectrum, like: Array
+) -> None:
+    """Set the attributes that all linear models share, in the dtype of `like`."""
+    xp = _array.namespace(spectrum.values)
+    ratio = spectrum.values / spectrum.trace if spectrum.trace > 0 else 0 * spectrum.values
+    model.mean_ = _array.cast_like(operator.frame.mean, like)
+    model.components_ = _array.cast_like(xp.asarray(spectrum.vectors.T, copy=True), like)
+    model.explained_variance_ratio_ = _array.cast_like(ratio, like)
+    model.n_components_ = spectrum.rank

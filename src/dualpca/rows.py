@@ -1,0 +1,178 @@
+"""The centred, weighted, scaled rows as an operator that is never formed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from dualpca import _array
+from dualpca._typing import Array
+
+SAFE_OFFSET = 1e6
+"""Largest n‖μ‖² / trace for which centring after the product loses no more than three digits."""
+
+
+class Projection(NamedTuple):
+    """Where points sit relative to a subspace: coordinates in it, squared distance from it."""
+
+    coordinates: Array  # (n, q)
+    residual: Array  # (n,)
+
+
+class Frame(NamedTuple):
+    """Origin and unit of every feature: x ↦ (x − mean) / scale."""
+
+    mean: Array  # (d,)
+    scale: Array | None = None  # (d,)
+
+    def center(self, C: Array) -> Array:
+        """Return a dense block of rows in this frame, as a fresh array."""
+        C = C - self.mean
+        if self.scale is not None:
+            C /= self.scale
+        return C
+
+    def coordinates(self, V: Array, X: Array) -> Array:
+        """Return (x − mean)/scale · V for every row, (n, q); O(ndq) in blocks of rows."""
+        if _array.is_sparse(X):
+            V = V if self.scale is None else V / self.scale[:, None]
+            return _array.product(X, V) - self.mean @ V
+        xp = _array.namespace(X)
+        cut = _array.slices(X.shape[0], _array.block_rows(X.shape[1]))
+        return xp.concat([self.center(_array.row_block(X, rows)) @ V for rows in cut], axis=0)
+
+    def project(self, V: Array, X: Array) -> Projection:
+        """Return coordinates along the columns of V and the squared distance off their span.
+
+        The distance is taken from the difference itself, not from two large norms.
+        """
+        xp = _array.namespace(X)
+        X = _array.rowwise(X)
+        parts = []
+        for rows in _array.slices(X.shape[0], _array.block_rows(X.shape[1])):
+            C = self.center(_array.row_block(X, rows))
+            Y = C @ V
+            C -= Y @ V.T
+            C *= C
+            parts.append((Y, xp.sum(C, axis=1)))
+        return Projection(*(xp.concat(list(part), axis=0) for part in zip(*parts, strict=True)))
+
+    def lift(self, V: Array, Y: Array) -> Array:
+        """Return the rows whose coordinates are Y and that lie on the span, (n, d)."""
+        C = Y @ V.T
+        return self.restore(C)
+
+    def restore(self, C: Array) -> Array:
+        """Return centred rows to the units and origin of the data."""
+        return (C if self.scale is None else C * self.scale) + self.mean
+
+
+class Rows:
+    """F = D^{1/2} (X − 1μᵀ) S⁻¹, (n, d), known through its products.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n, d)
+    weights : array of shape (n,) or None
+        D is their diagonal matrix.
+    frame : Frame
+        μ and the diagonal of S.
+    explicit : bool
+        Centre every block before the product: exact however far μ is from zero. Otherwise the
+        product is corrected afterwards, which reads X once and copies nothing.
+    """
+
+    def __init__(self, X: Array, weights: Array | None, frame: Frame, explicit: bool) -> None:
+        xp = _array.namespace(X)
+        self.X, self.frame = X, frame
+        self.root = None if weights is None else xp.sqrt(weights)
+        small = _array.is_sparse(X) or X.dtype == xp.float64
+        self.explicit = explicit or not small
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, d)."""
+        return (self.X.shape[0], self.X.shape[1])
+
+    @cached_property
+    def _rowwise(self) -> Array:
+        return _array.rowwise(self.X)
+
+    def blocks(self, rows_at_least: int = 0) -> Iterator[tuple[slice, Array]]:
+        """Yield blocks of rows of F, dense and fresh."""
+        n, d = self.shape
+        for rows in _array.slices(n, max(_array.block_rows(d), rows_at_least)):
+            C = self.frame.center(_array.row_block(self._rowwise, rows))
+            if self.root is not None:
+                C *= self.root[rows][:, None]
+            yield rows, C
+
+    def column_blocks(self, columns_at_least: int = 0) -> Iterator[tuple[slice, Array]]:
+        """Yield blocks of columns of F, dense and fresh."""
+        n, d = self.shape
+        mean, scale = self.frame
+        for columns in _array.slices(d, max(_array.block_rows(n), columns_at_least)):
+            C = _array.column_block(self.X, columns) - mean[columns]
+            if scale is not None:
+                C /= scale[columns]
+            if self.root is not None:
+                C *= self.root[:, None]
+            yield columns, C
+
+    def times(self, V: Array) -> Array:
+        """Return F V, (n, b)."""
+        if self.explicit:
+            xp = _array.namespace(V)
+            return xp.concat([C @ V for _, C in self.blocks()], axis=0)
+        V = V if self.frame.scale is None else V / self.frame.scale[:, None]
+        Y = _array.product(self.X, V)
+        Y -= self.frame.mean @ V
+        return Y if self.root is None else Y * self.root[:, None]
+
+    def adjoint(self, U: Array) -> Array:
+        """Return Fᵀ U, (d, b)."""
+        if self.explicit:
+            out = 0.0
+            for rows, C in self.blocks():
+                out = C.T @ U[rows, :] + out
+            return out
+        xp = _array.namespace(U)
+        U = U if self.root is None else U * self.root[:, None]
+        out = _array.product(self.X.T, U)
+        out -= self.frame.mean[:, None] * xp.sum(U, axis=0)[None, :]
+        return out if self.frame.scale is None else out / self.frame.scale[:, None]
+
+    def normal(self, V: Array) -> Array:
+        """Return FᵀF V, (d, b), in one pass over the rows."""
+        if not self.explicit:
+            return self.adjoint(self.times(V))
+        out = 0.0
+        for _, C in self.blocks():
+            out = C.T @ (C @ V) + out
+        return out
+
+    def row_gram(self) -> Array:
+        """Return FFᵀ, (n, n)."""
+        n = self.shape[0]
+        out = _array.asarray(np.zeros((n, n)), self.frame.mean)
+        for _, C in self.column_blocks():
+            out += _array.gram(C.T)
+        return out
+
+    def squared_norms(self) -> Array:
+        """Return the squared norm of every row of F, (n,)."""
+        xp = _array.namespace(self.X)
+        return xp.concat([xp.sum(C * C, axis=1) for _, C in self.blocks()], axis=0)
+
+    def triangle(self, transpose: bool = False) -> Array:
+        """Return R with RᵀR = FᵀF (or FFᵀ), by QR of one block after another."""
+        xp = _array.namespace(self.X)
+        width = self.shape[0] if transpose else self.shape[1]
+        R = None
+        for _, C in self.column_blocks(2 * width) if transpose else self.blocks(2 * width):
+            C = C.T if transpose else C
+            R = _array.triangular_factor(C if R is None else xp.concat([R, C], axis=0))
+        return R

@@ -1,0 +1,172 @@
+"""Matrix-free block Krylov iteration with a stop on the error that is left."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dualpca import _array
+from dualpca._typing import Array, Operator
+from dualpca.errors import SolverWarning
+from dualpca.solvers.base import Solver, is_factored
+from dualpca.spectrum import Spectrum
+
+EPS = float(np.finfo(np.float64).eps)
+BASIS_BLOCKS = 12
+TYPICAL_PASSES, SKINNY = 12, 2.0
+"""For the cost: passes of a usual run, and how much slower a product with a thin block is."""
+
+
+def block_size(rank: int, order: int) -> int:
+    """Return the width of a block: half as many again as wanted, to separate the last ones."""
+    return min(order, rank + max(4, rank // 2))
+
+
+@dataclass(frozen=True)
+class Krylov(Solver):
+    """Block Lanczos with full reorthogonalisation and thick restarts.
+
+    A pass multiplies the operator with one block; nothing larger than the basis, 12 blocks, is
+    kept. It works on the smaller of FᵀF and FFᵀ where both exist.
+
+    The relative error of a Ritz value θ with residual ρ is at most min(ρ, ρ²/gap)/θ, the gap
+    reaching from θ to the first value that is not wanted (Parlett 1998, theorem 11.7.1). The
+    iteration stops when that is below `tol` for every wanted value, or when ρ is rounding error.
+
+    Parameters
+    ----------
+    tol : float
+        Relative eigenvalue error; 0 for machine precision.
+    max_passes : int
+        Products with a block before giving up with a `SolverWarning`.
+    """
+
+    name: ClassVar[str] = "krylov"
+    max_passes: int = 300
+
+    @staticmethod
+    def cost(operator: Any, rank: int) -> float:
+        """Return the cost of a usual run; infinite where the blocks would fill the space."""
+        m = smaller_side(operator).shape[0]
+        b = block_size(rank, m)
+        if 4 * b > m:
+            return float("inf")
+        return (
+            TYPICAL_PASSES * b * float(SKINNY * operator.pass_cost + 4.0 * m * TYPICAL_PASSES * b)
+        )
+
+    def solve(self, operator: Operator, rank: int, rng: np.random.Generator) -> Spectrum:
+        """Return the `rank` leading eigenpairs."""
+        side = smaller_side(operator)
+        values, vectors, error = self._iterate(side, min(rank, side.shape[0]), rng)
+        if side is not operator:
+            vectors = operator.unmirror(vectors)  # type: ignore[attr-defined]
+        return Spectrum.of(values, vectors, operator.trace, operator.dim, error)
+
+    def _iterate(
+        self, A: Operator, rank: int, rng: np.random.Generator
+    ) -> tuple[Array, Array, float]:
+        m = A.shape[0]
+        b = block_size(rank, m)
+        start = _array.orthonormal(_array.normal(rng, (m, b), A.like))
+        basis = Basis(start, min(m, BASIS_BLOCKS * b))
+        for left in reversed(range(self.max_passes)):
+            rest = basis.expand(A)
+            values, weights = basis.ritz()
+            errors, done = self._errors(values, rest @ weights[-rest.shape[1] :, :], rank)
+            if not (done or left):
+                self._warn(errors)
+            if done or not left or not basis.advance(rest, values, weights, rank + b):
+                break
+        return values[:rank], basis.columns @ weights[:, :rank], float(np.max(errors, initial=0.0))
+
+    def _errors(self, values: Array, rest: Array, rank: int) -> tuple[Any, bool]:
+        """Return estimates of the relative errors and whether all are small enough."""
+        theta = _array.to_numpy(values)
+        rho = np.linalg.norm(_array.to_numpy(rest[:, :rank]), axis=0)
+        floor = 50 * EPS * max(theta[0], 0.0)
+        unwanted = theta[rank] if theta.size > rank else 0.0
+        gap = np.maximum(theta[:rank] - unwanted, rho)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            errors = np.where(rho <= floor, 0.0, rho * (rho / gap) / theta[:rank])
+        return errors, bool(np.all(errors <= self.tol))
+
+    def _warn(self, errors: Any) -> None:
+        warnings.warn(
+            f"block Krylov stopped after {self.max_passes} passes with a relative eigenvalue "
+            f"error near {np.max(errors):.1e}; {self.tol:.1e} was asked for. Raise tol, ask for "
+            "fewer components, or use solver='dense'.",
+            SolverWarning,
+            stacklevel=5,
+        )
+
+
+class Basis:
+    """An orthonormal basis Q of a Krylov space, and T = QᵀAQ."""
+
+    def __init__(self, start: Array, capacity: int) -> None:
+        m, self.size = start.shape
+        self.fresh = self.size  # columns whose product with A is not known yet
+        self.capacity = max(capacity, self.size)
+        self.Q = _array.asarray(np.zeros((m, self.capacity)), start)
+        self.T = _array.asarray(np.zeros((self.capacity, self.capacity)), start)
+        self.Q[:, : self.size] = start
+
+    @property
+    def columns(self) -> Array:
+        """Q, (m, size)."""
+        return self.Q[:, : self.size]
+
+    def expand(self, A: Operator) -> Array:
+        """Multiply the fresh columns by A; keep QᵀAQ, return R of the part outside of Q.
+
+        The orthonormal factor of that part, the next block, is orthogonalised again once it has
+        unit length: directions of little more than rounding size would spoil the basis.
+        """
+        old = self.size - self.fresh
+        Q = self.columns
+        Z = A @ Q[:, old:]
+        H = Q.T @ Z
+        self.T[: self.size, old : self.size] = H
+        self.T[old : self.size, : self.size] = H.T
+        U, s, Vt = _array.svd(Z - Q @ H)
+        self.next = _array.orthonormal(U - Q @ (Q.T @ U))
+        return s[:, None] * Vt
+
+    def ritz(self) -> tuple[Array, Array]:
+        """Return the eigenpairs of T, largest first."""
+        T = self.T[: self.size, : self.size]
+        values, weights = _array.namespace(T).linalg.eigh((T + T.T) / 2)
+        xp = _array.namespace(T)
+        return xp.flip(values, axis=0), xp.flip(weights, axis=1)
+
+    def advance(self, rest: Array, values: Array, weights: Array, keep: int) -> bool:
+        """Append the next block, restarting from `keep` Ritz vectors if there is no room."""
+        xp = _array.namespace(rest)
+        norms = _array.to_numpy(xp.linalg.vector_norm(rest, axis=1))
+        kept = int(np.sum(norms > 50 * EPS * max(float(values[0]), 0.0)))
+        kept = min(kept, self.Q.shape[0] - self.size)
+        if kept == 0:
+            return False
+        if self.size + kept > self.capacity:
+            self._restart(values, weights, min(keep, self.capacity - kept))
+        self.Q[:, self.size : self.size + kept] = self.next[:, :kept]
+        self.size, self.fresh = self.size + kept, kept
+        return True
+
+    def _restart(self, values: Array, weights: Array, keep: int) -> None:
+        self.Q[:, :keep] = self.columns @ weights[:, :keep]
+        self.T *= 0.0
+        for p in range(keep):
+            self.T[p, p] = values[p]
+        self.size = keep
+
+
+def smaller_side(operator: Operator) -> Operator:
+    """Return FFᵀ in place of FᵀF where it is smaller."""
+    if is_factored(operator) and operator.mirror.shape[0] < operator.shape[0]:  # type: ignore[attr-defined]
+        return operator.mirror  # type: ignore[attr-defined,no-any-return]
+    return operator

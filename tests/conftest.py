@@ -1,0 +1,91 @@
+"""Fixtures for every test: backends, data files, scikit-learn's own, Hypothesis profiles."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.drop_in import reason_to_differ
+
+_COMMON = {
+    "deadline": None,
+    "max_examples": 40,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
+}
+settings.register_profile("dev", **_COMMON)
+settings.register_profile("ci", derandomize=True, print_blob=True, **_COMMON)
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One array library: into it with ``asarray``, back to NumPy with ``numpy``."""
+
+    name: str
+    namespace: Any
+
+    def asarray(self, x):
+        """Return a NumPy array as this library's array, dtype kept, memory not shared."""
+        x = np.array(x)
+        return x if self.name == "numpy" else self.namespace.asarray(x)
+
+    def numpy(self, x):
+        """Return this library's array as NumPy's."""
+        if hasattr(x, "detach"):
+            return x.detach().cpu().numpy()
+        return (
+            np.from_dlpack(x) if self.name == "array_api_strict" and self.owns(x) else np.asarray(x)
+        )
+
+    def owns(self, x):
+        """Say whether ``x`` is an array of this library."""
+        return type(x).__module__.split(".")[0] == self.namespace.__name__.split(".")[0]
+
+
+BACKENDS = ("numpy", "array_api_strict", "torch")
+
+
+@pytest.fixture(params=BACKENDS, scope="session")
+def backend(request):
+    """Every array library in turn; torch is optional."""
+    reason = f"{request.param} is not installed: this backend is not tested"
+    return Backend(request.param, pytest.importorskip(request.param, reason=reason))
+
+
+@pytest.fixture
+def global_random_seed():
+    """The seed scikit-learn's own tests ask for."""
+    return 42
+
+
+@pytest.fixture(params=[np.float32, np.float64], ids=["float32", "float64"])
+def global_dtype(request):
+    """The dtypes scikit-learn's own tests ask for."""
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def shared_data():
+    """Return a function from a file's name to its path; without the file the test is skipped."""
+    root = Path(__file__).resolve().parents[1]
+    folder = Path(os.environ.get("DUALPCA_DATA", root.parent / "shared" / "data"))
+
+    def find(name):
+        path = folder / name
+        if not path.exists():
+            pytest.skip(f"{name} is not in {folder}: set DUALPCA_DATA to the folder that holds it")
+        return path
+
+    return find
+
+
+def pytest_collection_modifyitems(items):
+    """Mark the borrowed tests that cannot hold for our classes: they must fail, and say why."""
+    for item in items:
+        reason = reason_to_differ(item)
+        if reason:
+            item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
