@@ -13,6 +13,8 @@ from dualpca.errors import NonFiniteError, ScaleError
 
 HEAD = 1024
 SMALLEST_TRACE = 1e-290
+SAFE_SHARE = 1e-2
+"""Share of Σ‖x‖² that deviations must hold for their sum to be a difference without loss."""
 
 
 @dataclass(frozen=True)
@@ -71,18 +73,68 @@ def _sums(X: Array, weights: Array | None, shift: Array) -> tuple[float, Array, 
         root = X if weights is None else X.multiply(np.sqrt(weights)[:, None])
         ones = np.ones(X.shape[0]) if weights is None else np.asarray(weights)
         return n, _array.product(X.T, ones), _array.gram(root)
-    xp = _array.namespace(X)
     d = X.shape[1]
-    total, scatter = xp.zeros_like(shift), _array.asarray(np.zeros((d, d)), X)
-    for rows in _array.slices(X.shape[0], _array.block_rows(d)):
-        C = _array.row_block(X, rows) - shift
-        if weights is None:
-            total += xp.sum(C, axis=0)
-        else:
-            total += weights[rows] @ C
-            C *= xp.sqrt(weights[rows])[:, None]
-        scatter += _array.gram(C)
-    return n, total, scatter
+
+    def part(cut: list[slice]) -> tuple[Array, Array]:
+        total, scatter = _zeros(d, like=shift), _zeros(d, d, like=shift)
+        for rows in cut:
+            C = _array.row_block(X, rows) - shift
+            w = _block_weights(weights, rows, C)
+            total += w @ C
+            if weights is not None:
+                C *= _array.namespace(C).sqrt(w)[:, None]
+            scatter += _array.gram(C)
+        return total, scatter
+
+    parts = _array.spread(part, _array.slices(X.shape[0], _array.block_rows(d)), X)
+    return n, *(sum(both[1:], start=both[0]) for both in zip(*parts, strict=True))
+
+
+def _zeros(*shape: int, like: Array) -> Array:
+    return _array.asarray(np.zeros(shape), like)
+
+
+def _block_weights(weights: Array | None, rows: slice, C: Array) -> Array:
+    """Return the weights of a block of rows, ones where there are none."""
+    return _array.asarray(np.ones(C.shape[0]), C) if weights is None else weights[rows]
+
+
+def total_moments(
+    X: Array, weights: Array | None = None, *, center: bool = True
+) -> tuple[float, Array, float]:
+    """Return Σw, the mean and Σw‖x − mean‖², from two reads of X and no copy where that is safe.
+
+    Where the mean is large beside the deviations, or rows are not float64, `column_moments` is
+    asked instead.
+    """
+    if _array.is_sparse(X) or X.dtype != _array.namespace(X).float64:
+        return _from_columns(X, weights, center)
+    n = float(X.shape[0] if weights is None else namespace_sum(weights))
+    w = _block_weights(weights, slice(None), X)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = w @ X / n if center else _zeros(X.shape[1], like=X)
+        raw = _squared_norm(X, weights)
+        trace = raw - n * float(mean @ mean)
+    if not trace > SAFE_SHARE * raw or trace < SMALLEST_TRACE or not np.isfinite(trace):
+        return _from_columns(X, weights, center)
+    return n, mean, trace
+
+
+def _from_columns(X: Array, weights: Array | None, center: bool) -> tuple[float, Array, float]:
+    n, mean, squares = column_moments(X, weights, center=center)
+    return n, mean, float(namespace_sum(squares))
+
+
+def _squared_norm(X: Array, weights: Array | None) -> float:
+    """Return Σw‖x‖²; one read of X."""
+    xp, total = _array.namespace(X), 0.0
+    for rows in _array.slices(X.shape[0], _array.block_rows(X.shape[1])):
+        C = X[rows, :]
+        if weights is not None:
+            C = C * xp.sqrt(weights[rows])[:, None]
+        flat = xp.reshape(C, (-1,))
+        total += float(flat @ flat)
+    return total
 
 
 def column_moments(
@@ -103,18 +155,24 @@ def column_moments(
 
 def _column_sums(X: Array, weights: Array | None, shift: Array) -> tuple[float, Array, Array]:
     n = float(X.shape[0] if weights is None else namespace_sum(weights))
-    xp = _array.namespace(X)
-    w = _array.asarray(np.ones(X.shape[0]), X) if weights is None else weights
+    d = X.shape[1]
     if _array.is_sparse(X):
+        w = np.ones(X.shape[0]) if weights is None else weights
         squared = X.astype(np.float64).power(2)
         return n, _array.product(X.T, w), _array.product(squared.T, w)
-    total, squares = xp.zeros_like(shift), xp.zeros_like(shift)
-    for rows in _array.slices(X.shape[0], _array.block_rows(X.shape[1])):
-        C = _array.row_block(X, rows) - shift
-        total += w[rows] @ C
-        C *= C
-        squares += w[rows] @ C
-    return n, total, squares
+
+    def part(cut: list[slice]) -> tuple[Array, Array]:
+        total, squares = _zeros(d, like=shift), _zeros(d, like=shift)
+        for rows in cut:
+            C = _array.row_block(X, rows) - shift
+            w = _block_weights(weights, rows, C)
+            total += w @ C
+            C *= C
+            squares += w @ C
+        return total, squares
+
+    parts = _array.spread(part, _array.slices(X.shape[0], _array.block_rows(d)), X)
+    return n, *(sum(both[1:], start=both[0]) for both in zip(*parts, strict=True))
 
 
 def provisional_mean(X: Array) -> Array:
@@ -175,5 +233,6 @@ def refuse_nonfinite(X: Array, name: str = "X") -> None:
             what = "NaN" if np.isnan(value) else "infinity (inf)"
             raise NonFiniteError(
                 f"Input {name} contains {what}, first at row {rows.start + i}, column {j}. "
-                "Every entry must be a finite number: drop or fill the others first."
+                "Every entry must be a finite number here; for missing values (NaN) use PPCA, "
+                "which takes them as they are, or Imputer, which fills them."
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -40,25 +40,31 @@ class Frame(NamedTuple):
         if _array.is_sparse(X):
             V = V if self.scale is None else V / self.scale[:, None]
             return _array.product(X, V) - self.mean @ V
-        xp = _array.namespace(X)
-        cut = _array.slices(X.shape[0], _array.block_rows(X.shape[1]))
-        return xp.concat([self.center(_array.row_block(X, rows)) @ V for rows in cut], axis=0)
+
+        def part(cut: list[slice]) -> list[Array]:
+            return [self.center(_array.row_block(X, rows)) @ V for rows in cut]
+
+        return _joined(part, X)
 
     def project(self, V: Array, X: Array) -> Projection:
         """Return coordinates along the columns of V and the squared distance off their span.
 
         The distance is taken from the difference itself, not from two large norms.
         """
-        xp = _array.namespace(X)
-        X = _array.rowwise(X)
-        parts = []
-        for rows in _array.slices(X.shape[0], _array.block_rows(X.shape[1])):
-            C = self.center(_array.row_block(X, rows))
-            Y = C @ V
-            C -= Y @ V.T
-            C *= C
-            parts.append((Y, xp.sum(C, axis=1)))
-        return Projection(*(xp.concat(list(part), axis=0) for part in zip(*parts, strict=True)))
+        xp, X = _array.namespace(X), _array.rowwise(X)
+
+        def part(cut: list[slice]) -> list[Array]:
+            found = []
+            for rows in cut:
+                C = self.center(_array.row_block(X, rows))
+                Y = C @ V
+                C -= Y @ V.T
+                C *= C
+                found.append(xp.concat([Y, xp.sum(C, axis=1)[:, None]], axis=1))
+            return found
+
+        both = _joined(part, X)
+        return Projection(both[:, :-1], both[:, -1])
 
     def lift(self, V: Array, Y: Array) -> Array:
         """Return the rows whose coordinates are Y and that lie on the span, (n, d)."""
@@ -68,6 +74,13 @@ class Frame(NamedTuple):
     def restore(self, C: Array) -> Array:
         """Return centred rows to the units and origin of the data."""
         return (C if self.scale is None else C * self.scale) + self.mean
+
+
+def _joined(part: Callable[[list[slice]], list[Array]], X: Array) -> Array:
+    """Return what `part` makes of blocks of rows, one below the other."""
+    cut = _array.slices(X.shape[0], _array.block_rows(X.shape[1]))
+    found = [block for run in _array.spread(part, cut, X) for block in run]
+    return _array.namespace(X).concat(found, axis=0)
 
 
 class Rows:
@@ -87,7 +100,7 @@ class Rows:
 
     def __init__(self, X: Array, weights: Array | None, frame: Frame, explicit: bool) -> None:
         xp = _array.namespace(X)
-        self.X, self.frame = X, frame
+        self.X, self.weights, self.frame = X, weights, frame
         self.root = None if weights is None else xp.sqrt(weights)
         small = _array.is_sparse(X) or X.dtype == xp.float64
         self.explicit = explicit or not small
@@ -101,26 +114,42 @@ class Rows:
     def _rowwise(self) -> Array:
         return _array.rowwise(self.X)
 
-    def blocks(self, rows_at_least: int = 0) -> Iterator[tuple[slice, Array]]:
+    def _rows(self, rows: slice) -> Array:
+        """Return a block of rows of F; of X where centring is left for later."""
+        C = _array.row_block(self._rowwise, rows)
+        if not self.explicit:
+            return C
+        C = self.frame.center(C)
+        if self.root is not None:
+            C *= self.root[rows][:, None]
+        return C
+
+    def _columns(self, columns: slice) -> Array:
+        """Return a block of columns of F; of X where centring is left for later."""
+        C = _array.column_block(self.X, columns)
+        if not self.explicit:
+            return C
+        mean, scale = self.frame
+        C = Frame(mean[columns], None if scale is None else scale[columns]).center(C)
+        if self.root is not None:
+            C *= self.root[:, None]
+        return C
+
+    def centred(self) -> Rows:
+        """Return the same rows, with every block centred before it is used."""
+        return self if self.explicit else Rows(self.X, self.weights, self.frame, explicit=True)
+
+    def blocks(self, at_least: int = 0) -> Iterator[tuple[slice, Array]]:
         """Yield blocks of rows of F, dense and fresh."""
         n, d = self.shape
-        for rows in _array.slices(n, max(_array.block_rows(d), rows_at_least)):
-            C = self.frame.center(_array.row_block(self._rowwise, rows))
-            if self.root is not None:
-                C *= self.root[rows][:, None]
-            yield rows, C
+        for rows in _array.slices(n, max(_array.block_rows(d), at_least)):
+            yield rows, self.centred()._rows(rows)
 
-    def column_blocks(self, columns_at_least: int = 0) -> Iterator[tuple[slice, Array]]:
+    def column_blocks(self, at_least: int = 0) -> Iterator[tuple[slice, Array]]:
         """Yield blocks of columns of F, dense and fresh."""
         n, d = self.shape
-        mean, scale = self.frame
-        for columns in _array.slices(d, max(_array.block_rows(n), columns_at_least)):
-            C = _array.column_block(self.X, columns) - mean[columns]
-            if scale is not None:
-                C /= scale[columns]
-            if self.root is not None:
-                C *= self.root[:, None]
-            yield columns, C
+        for columns in _array.slices(d, max(_array.block_rows(n), at_least)):
+            yield columns, self.centred()._columns(columns)
 
     def times(self, V: Array) -> Array:
         """Return F V, (n, b)."""
@@ -128,7 +157,7 @@ class Rows:
             xp = _array.namespace(V)
             return xp.concat([C @ V for _, C in self.blocks()], axis=0)
         V = V if self.frame.scale is None else V / self.frame.scale[:, None]
-        Y = _array.product(self.X, V)
+        Y = _array.thin_product(self.X, V)
         Y -= self.frame.mean @ V
         return Y if self.root is None else Y * self.root[:, None]
 
@@ -141,17 +170,26 @@ class Rows:
             return out
         xp = _array.namespace(U)
         U = U if self.root is None else U * self.root[:, None]
-        out = _array.product(self.X.T, U)
+        out = _array.thin_product(self.X.T, U)
         out -= self.frame.mean[:, None] * xp.sum(U, axis=0)[None, :]
         return out if self.frame.scale is None else out / self.frame.scale[:, None]
 
     def normal(self, V: Array) -> Array:
-        """Return FᵀF V, (d, b), in one pass over the rows."""
+        """Return FᵀF V, (d, b); where blocks are centred, in one read of the rows."""
         if not self.explicit:
             return self.adjoint(self.times(V))
         out = 0.0
         for _, C in self.blocks():
             out = C.T @ (C @ V) + out
+        return out
+
+    def mirrored(self, U: Array) -> Array:
+        """Return FFᵀ U, (n, b); where blocks are centred, in one read of the columns."""
+        if not self.explicit:
+            return self.times(self.adjoint(U))
+        out = 0.0
+        for _, C in self.column_blocks():
+            out = C @ (C.T @ U) + out
         return out
 
     def row_gram(self) -> Array:

@@ -69,8 +69,13 @@ class LinearGaussian(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         X = check_rows(self, X, reset=True, min_rows=2, accept_sparse=self._accepts_sparse)
         w = check_weights(sample_weight, X)
         self._forget()
-        self._publish(Primal(X, w, standardize=self._standardize), used_rows(X, w), X)
+        self._fit_rows(X, w)
         return self
+
+    def _fit_rows(self, X: Array, weights: Array | None) -> None:
+        """Fit checked rows."""
+        operator = Primal(X, weights, standardize=self._standardize)
+        self._publish(operator, used_rows(X, weights), X)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Add rows to the model: after any sequence of chunks it is the one `fit` would give.
@@ -279,13 +284,11 @@ class LinearGaussian(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return tags
 
 
-def publish_axes(
-    model: LinearGaussian, operator: Primal | Scatter, spectrum: Spectrum, like: Array
-) -> None:
+def publish_axes(model: LinearGaussian, mean: Array, spectrum: Spectrum, like: Array) -> None:
     """Set the attributes that all linear models share, in the dtype of `like`."""
     xp = _array.namespace(spectrum.values)
     ratio = spectrum.values / spectrum.trace if spectrum.trace > 0 else 0 * spectrum.values
-    model.mean_ = _array.cast_like(operator.frame.mean, like)
+    model.mean_ = _array.cast_like(mean, like)
     model.components_ = _array.cast_like(xp.asarray(spectrum.vectors.T, copy=True), like)
     model.explained_variance_ratio_ = _array.cast_like(ratio, like)
     model.n_components_ = spectrum.rank

@@ -79,10 +79,15 @@ def check_width(X: Array, width: int, name: str) -> None:
         )
 
 
+def all_finite(result: Array) -> bool:
+    """Tell whether no entry is NaN or infinite."""
+    xp = _array.namespace(result)
+    return bool(xp.all(xp.isfinite(result)))
+
+
 def check_finite_result(result: Array, X: Array) -> Array:
     """Return the result; if it is not finite, say which entry of X is to blame."""
-    xp = _array.namespace(result)
-    if not bool(xp.all(xp.isfinite(result))):
+    if not all_finite(result):
         refuse_nonfinite(X)
         raise ValueError("the result overflows: X is too large. Divide it by a constant first.")
     return result

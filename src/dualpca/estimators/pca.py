@@ -75,7 +75,7 @@ class PCA(LinearGaussian):
     scale_ : array of shape (d,), with `standardize`
     noise_variance_ : float
         Average variance of the d − q other directions. scikit-learn divides by min(n, d) − q,
-        which is too small a number where n < d (Tipping & Bishop 1999, Eq. 8).
+        which makes the noise too large where n < d (Tipping & Bishop 1999, Eq. 8).
     n_components_, n_samples_, n_features_in_ : int
     n_samples_seen_ : int or float
         Rows (or weight) given to `partial_fit`.
@@ -167,7 +167,7 @@ class PCA(LinearGaussian):
             )
         gaussian = maximum_likelihood(spectrum, divisor, spectrum.rank)
         xp = _array.namespace(spectrum.values)
-        publish_axes(self, operator, spectrum, like)
+        publish_axes(self, operator.frame.mean, spectrum, like)
         self.explained_variance_ = _array.cast_like(gaussian.values, like)
         self.singular_values_ = _array.cast_like(xp.sqrt(spectrum.values), like)
         self.noise_variance_ = gaussian.noise

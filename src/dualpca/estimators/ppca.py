@@ -10,35 +10,44 @@ from sklearn.exceptions import ConvergenceWarning
 
 from dualpca import _array
 from dualpca._typing import Array
-from dualpca.em import NO_NOISE, fit_ppca, ppca_step
-from dualpca.estimators._components import check_request, is_count, leading
+from dualpca.estimators._incomplete import IncompleteRows
 from dualpca.estimators._linear import LinearGaussian, publish_axes
+from dualpca.estimators._ppca_fits import Fitted, fit_closed, fit_em, fit_incomplete_rows
 from dualpca.estimators._validation import (
+    all_finite,
     check_choice,
     check_finite_result,
     check_number,
-    generator,
 )
-from dualpca.gaussian import SpikedGaussian
+from dualpca.missing import (
+    Factors,
+    has_missing,
+    observed_part,
+    quadratic,
+)
+from dualpca.moments import refuse_nonfinite
 from dualpca.representations import Primal, Scatter
-from dualpca.rules import check_noise, given_noise, maximum_likelihood
+from dualpca.rules import check_noise
 from dualpca.solvers import SOLVERS
-from dualpca.spectrum import Spectrum
 
 
-class PPCA(LinearGaussian):
+class PPCA(IncompleteRows, LinearGaussian):
     """Probabilistic PCA: x = Wz + μ + ε with z ~ N(0, I_q) and ε ~ N(0, σ²I_d).
+
+    NaN is welcome anywhere, in `fit` and afterwards: rows count with what they observed (missing
+    at random), by the exact likelihood of that, never by filling in.
 
     Parameters
     ----------
     n_components : int, float, str or None
         A count; a share of the variance between 0 and 1; the name of a rule: 'evidence' (Minka),
         'bic', 'parallel', 'gavish-donoho' or 'cv'. None is the number of variances above
-        `noise_variance` where that is given, otherwise 'evidence'.
+        `noise_variance` where that is given, otherwise 'evidence'. With NaN, a count.
     noise_variance : float, optional
         σ². None for maximum likelihood.
     method : {'closed', 'em'}
-        Closed form from the spectrum, or EM, accelerated and monotone: the same model.
+        Closed form from the spectrum, or EM, accelerated and monotone: the same model. Rows with
+        NaN are always fitted by EM.
     solver : {'auto', 'qr', 'dense', 'gram', 'krylov'}
         For the closed form, and for rules that read the spectrum.
     tol : float
@@ -132,73 +141,44 @@ class PPCA(LinearGaussian):
         if self.noise_variance is not None:
             check_noise(self.noise_variance)
 
+    def _fit_rows(self, X: Array, weights: Array | None) -> None:
+        if has_missing(X):
+            self._set(fit_incomplete_rows(self, X, weights), X)
+        else:
+            super()._fit_rows(X, weights)
+
     def _publish(self, operator: Primal | Scatter, count: int, like: Array) -> None:
-        if self.method == "em":
-            spectrum, gaussian = self._fit_em(operator, count)
-        else:
-            spectrum, gaussian = self._fit_closed(operator, count)
-        publish_axes(self, operator, spectrum, like)
-        self.explained_variance_ = _array.cast_like(gaussian.values, like)
-        self.noise_variance_ = gaussian.noise
-        self.n_samples_ = count
+        fit = fit_em if self.method == "em" else fit_closed
+        self._set(fit(self, operator, count), like)
 
-    def _fit_closed(
-        self, operator: Primal | Scatter, count: int
-    ) -> tuple[Spectrum, SpikedGaussian]:
-        spectrum = self._spectrum(operator, count)
-        gaussian = self._rule(spectrum, operator.n)
-        gaussian.require_density()
-        self.loglikelihood_ = gaussian.loglikelihood(operator.n, spectrum.trace)
-        self.loglikelihoods_ = [self.loglikelihood_]
-        self.n_iter_, self.converged_ = 1, True
-        return spectrum.head(gaussian.rank), gaussian
-
-    def _rule(self, spectrum: Spectrum, n: float) -> SpikedGaussian:
-        if self.noise_variance is None:
-            return maximum_likelihood(spectrum, n, spectrum.rank)
-        asked = None if self.n_components is None else spectrum.rank
-        return given_noise(spectrum, n, float(self.noise_variance), asked)
-
-    def _spectrum(self, operator: Primal | Scatter, count: int) -> Spectrum:
-        """Return the leading eigenpairs: all that can matter where σ² decides how many do."""
-        request: Any = self.n_components
-        if request is None and self.noise_variance is None:
-            request = "evidence"
-        check_request(request, count, operator.dim, self.solver)
-        if request is None:  # at most tr/(nσ²) variances can exceed σ²
-            bound = operator.trace / (operator.n * float(self.noise_variance or 1.0))
-            request = int(min(count, operator.dim, max(bound, 1.0)))
-        seed = 0 if self.random_state is None else generator(self.random_state)
-        return leading(request, operator, count, solver=self.solver, tol=0.0, seed=seed)
-
-    def _fit_em(self, operator: Primal | Scatter, count: int) -> tuple[Spectrum, SpikedGaussian]:
-        check_request(self.n_components, count, operator.dim, self.solver)
-        n, d = operator.n, operator.dim
-        if is_count(self.n_components):
-            q = max(int(self.n_components), 1)
-        else:
-            q = self._rule(self._spectrum(operator, count), n).rank
-        rng = generator(0 if self.random_state is None else self.random_state)
-        limits = (self.tol, self.max_iter)
-        W, sigma2, record = fit_ppca(operator, q, n, rng, self.noise_variance, *limits)
-        self.loglikelihood_ = ppca_step(operator, W, sigma2, n)[2]
-        self.loglikelihoods_ = [*record.loglikelihoods, self.loglikelihood_]
-        self.n_iter_, self.converged_ = record.n_iter, record.converged
-        self._warn_unless_converged()
-        U, s, _ = _array.svd(W)
-        vanished = self.noise_variance is None and sigma2 <= 10 * NO_NOISE * operator.trace / n / d
-        gaussian = SpikedGaussian(s**2 + sigma2, 0.0 if vanished else sigma2, d)
-        gaussian.require_density()
-        return Spectrum.of(n * gaussian.values, U, operator.trace, d), gaussian
-
-    def _warn_unless_converged(self) -> None:
+    def _set(self, found: Fitted, like: Array) -> None:
+        """Set the fitted attributes, in the dtype of `like`."""
+        publish_axes(self, found.mean, found.spectrum, like)
+        self.explained_variance_ = _array.cast_like(found.gaussian.values, like)
+        self.noise_variance_ = found.gaussian.noise
+        self.n_samples_ = found.n_rows
+        self.loglikelihoods_ = found.record.loglikelihoods
+        self.loglikelihood_ = self.loglikelihoods_[-1]
+        self.n_iter_, self.converged_ = found.record.n_iter, found.record.converged
         if not self.converged_:
             warnings.warn(
                 f"EM stopped after max_iter={self.max_iter} steps before the estimated distance "
                 f"to the maximum fell below tol={self.tol:g}. Raise max_iter or tol.",
                 ConvergenceWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
+
+    @property
+    def _factors(self) -> Factors:
+        gaussian, frame = self._gaussian, self._frame
+        psi = _array.asarray(np.full(gaussian.dim, gaussian.noise), frame.mean)
+        return Factors(self._axes * gaussian.spread, frame.mean, psi)
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that NaN is welcome."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
     @property
     def loadings_(self) -> Array:
@@ -218,7 +198,17 @@ class PPCA(LinearGaussian):
             √(ℓ − σ²)/ℓ · vᵀ(x − μ), which tends to the whitened PCA projection as σ² → 0.
         """
         X = self._new_rows(X, "transform")
-        return _array.cast_like(self._gaussian.posterior_mean(self._coordinates(X)), X)
+        return _array.cast_like(self._posterior(X)[0], X)
+
+    def _posterior(self, X: Array) -> tuple[Array, Array | None]:
+        """Return E[z | x] and, where rows have covariances of their own, those."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            Y = self._frame.coordinates(self._axes, X)
+        if not all_finite(Y) and has_missing(X):
+            found = self._latents(X)
+            check_finite_result(found.mean, observed_part(X))
+            return found.mean, found.covariance
+        return self._gaussian.posterior_mean(check_finite_result(Y, X)), None
 
     def posterior(self, X: Any) -> tuple[Array, Array]:
         """Return mean and covariance of the latents given each row.
@@ -231,11 +221,14 @@ class PPCA(LinearGaussian):
         -------
         mean : array of shape (n, q)
         covariance : array of shape (n, q, q)
-            σ²M⁻¹ = diag(σ²/ℓ), the same for every complete row (a view of one matrix).
+            σ²M⁻¹ = diag(σ²/ℓ), the same for every row if all are complete (then a view of one
+            matrix). Rows with NaN have covariances of their own; the prior's, if empty.
         """
         X = self._new_rows(X, "posterior")
         xp = _array.namespace(X)
-        mean = self._gaussian.posterior_mean(self._coordinates(X))
+        mean, own = self._posterior(X)
+        if own is not None:
+            return _array.cast_like(mean, X), _array.cast_like(own, X)
         variance = self._gaussian.posterior_variance
         one = variance[:, None] * _array.asarray(np.eye(variance.shape[0]), variance)
         shape = (X.shape[0], *one.shape)
@@ -273,13 +266,34 @@ class PPCA(LinearGaussian):
         """
         X = self._new_rows(X, "reconstruct")
         xp = _array.namespace(X)
-        signal = self._frame.lift(self._axes, self._gaussian.shrink(self._coordinates(X)))
-        signal = _array.cast_like(signal, X)
+        mean, own = self._posterior(X)
+        W = self._factors.W
+        signal = _array.cast_like(mean @ W.T + self._factors.mu, X)
         if not return_std:
             return signal
-        V = self._axes
-        std = _array.cast_like(xp.sqrt((V * V) @ self._gaussian.signal_variance), X)
+        if own is not None:
+            return signal, _array.cast_like(xp.sqrt(quadratic(own, W)), X)
+        std = _array.cast_like(xp.sqrt((W * W) @ self._gaussian.posterior_variance), X)
         return signal, xp.broadcast_to(std, tuple(X.shape))
+
+    def score_samples(self, X: Any) -> Array:
+        """Return the log-density of every row; of what it observed, where there is NaN.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+
+        Returns
+        -------
+        array of shape (n,)
+            ln N(x_o; μ_o, W_oW_oᵀ + σ²I), by Woodbury in q; 0 for a row with nothing observed.
+        """
+        rows = self._new_rows(X, "score_samples")
+        with np.errstate(over="ignore", invalid="ignore"):
+            density = self._gaussian.log_density(*self._frame.project(self._axes, rows))
+        if not all_finite(density) and has_missing(rows):
+            density, rows = self._latents(rows).log_density, observed_part(rows)
+        return check_finite_result(density, rows)
 
     def posterior_predictive(self, X: Any) -> tuple[Array, Array]:
         """Return mean and covariance of a new measurement of what each row measured.
@@ -293,8 +307,10 @@ class PPCA(LinearGaussian):
         mean : array of shape (n, d)
             The signal, as in `reconstruct`.
         covariance : array of shape (d, d)
-            W σ²M⁻¹ Wᵀ + σ²I, the same for every complete row.
+            W σ²M⁻¹ Wᵀ + σ²I, the same for every complete row. Rows with NaN have covariances of
+            their own and are refused: `conditional` gives those.
         """
+        refuse_nonfinite(self._new_rows(X, "posterior_predictive"))
         mean = self.reconstruct(X)
         gaussian = self._gaussian
         return mean, self._dense(gaussian.signal_variance, gaussian.noise, power=1)

@@ -1,0 +1,167 @@
+"""What models of incomplete rows can do: fill them, draw them, say how sure they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from dualpca import _array
+from dualpca._typing import Array
+from dualpca.errors import expected
+from dualpca.estimators._validation import check_number, check_rows, generator
+from dualpca.missing import Factors, Latents, each, quadratic
+
+
+class IncompleteRows:
+    """Methods for rows with NaN, for models of the form x = Wz + μ + ε with diagonal noise.
+
+    Subclasses provide `_factors`, (W, μ, ψ) in float64.
+    """
+
+    components_: Array
+
+    @property
+    def _factors(self) -> Factors:
+        raise TypeError(expected("a model", "a class that defines _factors", type(self)))
+
+    def _open_rows(self, X: Any, method: str) -> Array:
+        """Check rows that may hold NaN."""
+        check_is_fitted(self)
+        X = check_rows(self, X, reset=False)
+        _array.require_same_home(X, self.components_, f"{type(self).__name__}.{method}")
+        return X
+
+    def _latents(self, X: Array) -> Latents:
+        """Return posterior and observed-data density of every row."""
+        xp = _array.namespace(X)
+        found = [latents for _, latents in each(self._factors, X)]
+        return Latents(*(xp.concat(list(part), axis=0) for part in zip(*found, strict=True)))
+
+    def impute(self, X: Any, return_std: bool = False) -> Any:
+        """Fill every NaN with its expectation given what the row observed.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, d)
+            NaN (null) where nothing was observed. Never modified.
+        return_std : bool
+            Also return the standard deviation of every entry: 0 where it was observed, and
+            √(wᵀCw + σ²), the uncertainty of a measurement, where it was not.
+
+        Returns
+        -------
+        array or frame of shape (n, d), or a pair of them
+            Observed entries are kept to the last bit. A pandas or polars frame comes back as one.
+
+        Notes
+        -----
+        E[x_m | x_o] = μ_m + W_m z̄ (MATH 4). A row with nothing observed gets the mean and the
+        standard deviation of the model.
+        """
+        rows = self._open_rows(X, "impute")
+        xp, factors = _array.namespace(rows), self._factors
+        filled, spread = [], []
+        for block, found in each(factors, rows):
+            missing = block.mask == 0
+            mean = found.mean @ factors.W.T + factors.mu
+            filled.append(xp.where(missing, mean, _array.row_block(rows, block.rows)))
+            if return_std:
+                variance = quadratic(found.covariance, factors.W) + factors.psi
+                spread.append(xp.where(missing, xp.sqrt(variance), xp.zeros_like(variance)))
+        result = as_frame(_array.cast_like(xp.concat(filled, axis=0), rows), X)
+        if not return_std:
+            return result
+        return result, as_frame(_array.cast_like(xp.concat(spread, axis=0), rows), X)
+
+    def sample_imputations(self, X: Any, n_draws: int = 5, random_state: Any = None) -> Array:
+        """Draw completed tables: each NaN replaced by a draw from its distribution.
+
+        Entries of one row are drawn together, so their correlations are right: fit any analysis
+        to every table and pool the results (Rubin 1987).
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        n_draws : int
+        random_state : None, int, Generator or RandomState
+
+        Returns
+        -------
+        array of shape (n_draws, n, d)
+        """
+        check_number("n_draws", n_draws, 1, integer=True)
+        rows = self._open_rows(X, "sample_imputations")
+        xp, factors, rng = _array.namespace(rows), self._factors, generator(random_state)
+        tables = []
+        for block, found in each(factors, rows):
+            root = xp.linalg.cholesky(found.covariance)
+            shape = (n_draws, *found.mean.shape)
+            z = found.mean + (root @ _array.normal(rng, shape, rows)[..., None])[..., 0]
+            noise = _array.normal(rng, (n_draws, *block.R.shape), rows)
+            x = z @ factors.W.T + factors.mu + xp.sqrt(factors.psi) * noise
+            tables.append(xp.where(block.mask == 0, x, _array.row_block(rows, block.rows)))
+        return _array.cast_like(xp.concat(tables, axis=1), rows)
+
+    def conditional(self, X: Any, features: Any = None) -> tuple[Array, Array]:
+        """Return mean and covariance of features given what each row observed.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            NaN marks what is not given.
+        features : sequence of int, optional
+            Which features; all unless given.
+
+        Returns
+        -------
+        mean : array of shape (n, k)
+        covariance : array of shape (n, k, k)
+            W C Wᵀ + σ²I over the features not observed; zero for those that are.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import PPCA
+        >>> X = np.random.default_rng(0).normal(size=(500, 1)) @ [[1.0, 2.0, 3.0]]
+        >>> X += 0.1 * np.random.default_rng(1).normal(size=X.shape)
+        >>> mean, covariance = PPCA(1).fit(X).conditional([[1.0, np.nan, np.nan]], features=[2])
+        >>> mean.round(1), covariance.shape
+        (array([[3.]]), (1, 1, 1))
+        """
+        rows = self._open_rows(X, "conditional")
+        xp, factors = _array.namespace(rows), self._factors
+        index = check_features(features, int(rows.shape[1]))
+        take = xp.asarray(index, device=_array.device_of(rows))
+        W, mu = xp.take(factors.W, take, axis=0), xp.take(factors.mu, take, axis=0)
+        noise = xp.take(factors.psi, take, axis=0) * _array.asarray(np.eye(index.size), rows)
+        means, covariances = [], []
+        for block, found in each(factors, rows):
+            unknown = 1 - xp.take(block.mask, take, axis=1)
+            known = xp.take(_array.row_block(rows, block.rows), take, axis=1)
+            means.append(xp.where(unknown == 0, known, found.mean @ W.T + mu))
+            full = W @ found.covariance @ W.T + noise
+            covariances.append(full * unknown[:, :, None] * unknown[:, None, :])
+        mean, covariance = xp.concat(means, axis=0), xp.concat(covariances, axis=0)
+        return _array.cast_like(mean, rows), _array.cast_like(covariance, rows)
+
+
+def check_features(features: Any, d: int) -> Any:
+    """Return feature numbers as an integer vector."""
+    index = np.arange(d) if features is None else np.asarray(features)
+    if index.ndim != 1 or index.dtype.kind not in "iu" or index.size == 0:
+        raise ValueError(expected("features", "a sequence of feature numbers", features))
+    if index.min() < 0 or index.max() >= d:
+        raise ValueError(expected("features", f"numbers from 0 to {d - 1}", features))
+    return index
+
+
+def as_frame(table: Array, like: Any) -> Any:
+    """Return the table as a frame where `like` is a pandas or polars frame."""
+    library = type(like).__module__.split(".")[0]
+    if library == "pandas":
+        return type(like)(table, index=like.index, columns=like.columns)
+    if library == "polars":
+        return type(like)(table, schema=list(like.columns), orient="row")
+    return table

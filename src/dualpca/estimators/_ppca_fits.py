@@ -1,0 +1,106 @@
+"""Three ways to fit PPCA: from the spectrum, by EM, and from incomplete rows."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from dualpca import _array
+from dualpca._typing import Array
+from dualpca.em import NO_NOISE, Record, fit_ppca, ppca_step
+from dualpca.estimators._components import check_request, is_count, leading
+from dualpca.estimators._validation import generator, used_rows
+from dualpca.gaussian import SpikedGaussian
+from dualpca.incomplete_em import fit_incomplete
+from dualpca.missing import observed_weights
+from dualpca.representations import Primal, Scatter
+from dualpca.rules import given_noise, maximum_likelihood
+from dualpca.spectrum import Spectrum
+
+
+class Fitted(NamedTuple):
+    """A fitted model and how it was found; the record ends with the final log-likelihood."""
+
+    mean: Array  # (d,)
+    spectrum: Spectrum
+    gaussian: SpikedGaussian
+    record: Record
+    n_rows: int
+
+
+def fit_closed(model: Any, operator: Primal | Scatter, count: int) -> Fitted:
+    """Fit from the spectrum."""
+    spectrum = _spectrum(model, operator, count)
+    gaussian = _rule(model, spectrum, operator.n)
+    gaussian.require_density()
+    record = Record([gaussian.loglikelihood(operator.n, spectrum.trace)], 1, True)
+    return Fitted(operator.frame.mean, spectrum.head(gaussian.rank), gaussian, record, count)
+
+
+def _rule(model: Any, spectrum: Spectrum, n: float) -> SpikedGaussian:
+    if model.noise_variance is None:
+        return maximum_likelihood(spectrum, n, spectrum.rank)
+    asked = None if model.n_components is None else spectrum.rank
+    return given_noise(spectrum, n, float(model.noise_variance), asked)
+
+
+def _spectrum(model: Any, operator: Primal | Scatter, count: int) -> Spectrum:
+    """Return the leading eigenpairs: all that can matter, where σ² decides how many do."""
+    request: Any = model.n_components
+    if request is None and model.noise_variance is None:
+        request = "evidence"
+    check_request(request, count, operator.dim, model.solver)
+    if request is None:  # at most tr/(nσ²) variances can exceed σ²
+        bound = operator.trace / (operator.n * float(model.noise_variance))
+        request = int(min(count, operator.dim, max(bound, 1.0)))
+    seed = 0 if model.random_state is None else generator(model.random_state)
+    return leading(request, operator, count, solver=model.solver, tol=0.0, seed=seed)
+
+
+def fit_em(model: Any, operator: Primal | Scatter, count: int) -> Fitted:
+    """Fit by EM on the operator."""
+    check_request(model.n_components, count, operator.dim, model.solver)
+    n = operator.n
+    if is_count(model.n_components):
+        q = max(int(model.n_components), 1)
+    else:
+        q = _rule(model, _spectrum(model, operator, count), n).rank
+    noise, rng = model.noise_variance, _start(model)
+    W, sigma2, record = fit_ppca(operator, q, n, rng, noise, model.tol, model.max_iter)
+    record.add(ppca_step(operator, W, sigma2, n)[2])
+    spectrum, gaussian = _principal_axes(W, sigma2, operator.trace / n, noise is None)
+    return Fitted(operator.frame.mean, spectrum, gaussian, record, count)
+
+
+def fit_incomplete_rows(model: Any, X: Array, weights: Array | None) -> Fitted:
+    """Fit rows with NaN by the likelihood of what was observed."""
+    n, d = int(X.shape[0]), int(X.shape[1])
+    if not is_count(model.n_components):
+        raise ValueError(
+            f"with missing values n_components must be an int, got {model.n_components!r}: "
+            "rules read the spectrum of complete rows."
+        )
+    check_request(model.n_components, n, d, model.solver)
+    w, noise = observed_weights(X, weights), model.noise_variance
+    limits = {"tol": model.tol, "max_iter": model.max_iter}
+    q = max(int(model.n_components), 1)
+    factors, record = fit_incomplete(X, w, q, _start(model), noise=noise, **limits)
+    sigma2 = float(factors.psi[0])
+    total = float(_array.namespace(X).sum(factors.W * factors.W)) + d * sigma2
+    spectrum, gaussian = _principal_axes(factors.W, sigma2, total, noise is None)
+    return Fitted(factors.mu, spectrum, gaussian, record, used_rows(X, w))
+
+
+def _start(model: Any) -> Any:
+    return generator(0 if model.random_state is None else model.random_state)
+
+
+def _principal_axes(
+    W: Array, sigma2: float, total: float, free: bool
+) -> tuple[Spectrum, SpikedGaussian]:
+    """Rotate loadings to principal axes; a free noise of rounding size counts as none."""
+    d = int(W.shape[0])
+    U, s, _ = _array.svd(W)
+    vanished = free and sigma2 <= 10 * NO_NOISE * total / d
+    gaussian = SpikedGaussian(s**2 + sigma2, 0.0 if vanished else sigma2, d)
+    gaussian.require_density()
+    return Spectrum.of(gaussian.values, U, total, d), gaussian

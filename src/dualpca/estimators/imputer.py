@@ -1,0 +1,131 @@
+"""Fill missing values inside a scikit-learn pipeline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from dualpca._typing import Array
+from dualpca.estimators._validation import check_flag
+from dualpca.estimators.ppca import PPCA
+
+
+class Imputer(TransformerMixin, BaseEstimator):
+    """Fill NaN with the expectations of a probabilistic PCA, as a scikit-learn imputer.
+
+    Parameters
+    ----------
+    n_components : int
+        Number of latents of the model.
+    add_indicator : bool
+        Append one column of zeros and ones for every feature that missed values in `fit`.
+    tol, max_iter, random_state
+        As in `PPCA`.
+
+    Attributes
+    ----------
+    model_ : PPCA
+        The fitted model; it has the uncertainty of every filled entry (`impute`, `conditional`).
+    indicator_ : MissingIndicator or None
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca import Imputer
+    >>> X = np.outer(np.arange(1.0, 31.0), [1.0, 2.0, 3.0])
+    >>> X += 0.01 * np.random.default_rng(0).normal(size=X.shape)
+    >>> X[2, 1] = np.nan
+    >>> Imputer(n_components=1).fit_transform(X)[2].round(1)
+    array([3., 6., 9.])
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        add_indicator: bool = False,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.add_indicator = add_indicator
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Imputer:
+        """Fit the model to the observed entries.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, d)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+
+        Returns
+        -------
+        self
+        """
+        check_flag("add_indicator", self.add_indicator)
+        limits = {"tol": self.tol, "max_iter": self.max_iter, "random_state": self.random_state}
+        self.model_ = PPCA(self.n_components, **limits).fit(X, sample_weight=sample_weight)
+        self.n_features_in_ = self.model_.n_features_in_
+        if hasattr(self.model_, "feature_names_in_"):
+            self.feature_names_in_ = self.model_.feature_names_in_
+        self.indicator_ = _indicator().fit(X) if self.add_indicator else None
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Return the completed table, with the indicators appended if they were asked for.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, d)
+
+        Returns
+        -------
+        array of shape (n, d) or more
+        """
+        check_is_fitted(self)
+        filled = self.model_.impute(X)
+        if self.indicator_ is None:
+            return filled
+        return np.hstack([np.asarray(filled), self.indicator_.transform(X).astype(np.float64)])
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Return the names of the columns: the features', then the indicators'.
+
+        Parameters
+        ----------
+        input_features : sequence of str, optional
+
+        Returns
+        -------
+        array of str
+        """
+        check_is_fitted(self)
+        default = [f"x{j}" for j in range(self.n_features_in_)]
+        names = np.asarray(getattr(self, "feature_names_in_", default), dtype=object)
+        if input_features is not None:
+            names = np.asarray(input_features, dtype=object)
+        if self.indicator_ is None:
+            return names
+        return np.concatenate([names, self.indicator_.get_feature_names_out(names)])
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that NaN is welcome."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+def _indicator() -> Any:
+    """Return scikit-learn's indicator; imported here because it brings half of scikit-learn."""
+    from sklearn.impute import MissingIndicator
+
+    return MissingIndicator(error_on_new=False)
