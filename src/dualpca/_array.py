@@ -206,6 +206,11 @@ def orthonormal(A: Array) -> Array:
     return Q * xp.where(xp.linalg.diagonal(R) < 0, -one, one)
 
 
+def is_linalg_error(error: Exception) -> bool:
+    """Tell whether a factorisation failed, in any library."""
+    return type(error).__name__.lstrip("_") == "LinAlgError"
+
+
 def svd(A: Array) -> tuple[Array, Array, Array]:
     """Return the thin singular value decomposition U, s, Vᵀ."""
     U, s, Vt = namespace(A).linalg.svd(A, full_matrices=False)

@@ -15,12 +15,16 @@ import numpy as np
 
 from dualpca import _array
 from dualpca._typing import Array, Operator
+from dualpca.errors import DegenerateError
 from dualpca.gaussian import LOG_2PI
 
 Step = Callable[[Array], tuple[Array, float]]
 """θ ↦ (θ', log-likelihood of θ), for a vector θ."""
 
 SLOWEST = 1 - 1e-4
+LONGEST_LEAP, SHORTEST_LEAP = 1e6, 2.0
+"""Bounds of an extrapolation: it grows while it serves and shrinks when it does not."""
+
 NO_NOISE = 1e-15
 """Smallest noise, as a share of the average variance: below it there is only rounding error."""
 
@@ -78,11 +82,17 @@ def maximize(
     >>> theta.round(6), record.n_iter < 20
     (array([1.]), True)
     """
-    record, close = Record(), 0
+    record, close, reach = Record(), 0, LONGEST_LEAP
 
     def evaluate(at: Array) -> tuple[Array, float]:
         record.n_iter += 1
         return step(at)
+
+    def attempt(at: Array) -> tuple[Array, float]:
+        try:
+            return evaluate(at)
+        except DegenerateError:  # it leapt to where there is no density
+            return at, -math.inf
 
     first, value = evaluate(theta)
     record.add(value)
@@ -93,13 +103,17 @@ def maximize(
         if close == 2:
             record.converged = True
             return second, record
-        leap = _leap(theta, first, second) if accelerate else None
+        length = min(_length(theta, first, second), reach) if accelerate else 0.0
+        leap = _leap(theta, first, second, length)
         theta, first = first, second
-        if leap is not None and record.n_iter < max_iter:
-            landed, value = evaluate(leap)
+        if length > 1 and record.n_iter < max_iter:
+            landed, value = attempt(leap)
             if record.accepts(value):
                 record.add(value)
                 theta, first = leap, landed
+                reach = min(4 * reach, LONGEST_LEAP)
+            else:
+                reach = max(length / 4, SHORTEST_LEAP)
     return first, record
 
 
@@ -114,14 +128,17 @@ def _distance(theta: Array, first: Array, second: Array) -> float:
     return after / (1 - rate) / max(_norm(second), float(np.finfo(np.float64).tiny))
 
 
-def _leap(theta: Array, first: Array, second: Array) -> Array | None:
-    """Return SQUAREM's extrapolation of three iterates, step length S3; None where it is idle."""
+def _length(theta: Array, first: Array, second: Array) -> float:
+    """Return SQUAREM's step length S3, ‖r‖/‖v‖; 0 where the sequence does not bend."""
     r = first - theta
-    v = second - first - r
-    if _norm(v) == 0:
-        return None
-    alpha = _norm(r) / _norm(v)
-    return theta + 2 * alpha * r + alpha * alpha * v if alpha > 1 else None
+    bend = _norm(second - first - r)
+    return _norm(r) / bend if bend > 0 else 0.0
+
+
+def _leap(theta: Array, first: Array, second: Array, length: float) -> Array:
+    """Return SQUAREM's extrapolation of three iterates."""
+    r = first - theta
+    return theta + 2 * length * r + length * length * (second - first - r)
 
 
 def ppca_step(

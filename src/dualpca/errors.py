@@ -37,6 +37,10 @@ class StreamWarning(UserWarning):
     """A stream starts anew and forgets rows that were fitted otherwise."""
 
 
+class HeywoodWarning(UserWarning):
+    """Factors explain a feature wholly: its noise is held at the smallest value allowed."""
+
+
 class SpectrumWarning(UserWarning):
     """An operator that should be positive semi-definite has negative eigenvalues."""
 

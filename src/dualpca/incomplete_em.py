@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+from scipy import optimize
 
 from dualpca import _array
 from dualpca._typing import Array
-from dualpca.em import NO_NOISE, Record, maximize
-from dualpca.errors import DegenerateError
-from dualpca.missing import Factors, Incomplete, column_starts, m_step, observed_part, start
-from dualpca.moments import refuse_nonfinite
+from dualpca.em import Record, maximize
+from dualpca.errors import DegenerateError, ScaleError
+from dualpca.missing import Factors, Incomplete, column_starts, m_step, refuse_infinite, start
+from dualpca.moments import SMALLEST_TRACE
+
+LEAST_NOISE = 1e-11
+"""Smallest noise, as a share of the average variance: below it a row's posterior is lost."""
+
+EM_FIRST = 30
+"""Steps of EM before quasi-Newton takes over, in factor analysis."""
 
 
 class Fit:
-    """The EM map on vectors θ = (W, μ − μ₀, ln ψ), in units of the average standard deviation.
+    """The EM map on vectors θ = (W, μ − μ₀, ln ψ), in units of standard deviations.
 
     Parameters
     ----------
@@ -26,49 +34,109 @@ class Fit:
         Fixed noise variance σ².
     diagonal : bool
         One ψ_j a feature (factor analysis) instead of a common σ² (PPCA).
+    floor : float
+        Smallest ψ_j, as a share of the feature's variance.
     """
 
     def __init__(
-        self, X: Array, weights: Array | None, q: int, noise: float | None, diagonal: bool
+        self,
+        X: Array,
+        weights: Array | None,
+        q: int,
+        noise: float | None,
+        diagonal: bool,
+        floor: float = 0.0,
     ) -> None:
+        refuse_infinite(X)
         self.data, self.q, self.noise, self.diagonal = Incomplete(X, weights, q), q, noise, diagonal
-        self.seen, self.origin, self.variance = column_starts(X, weights)
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.seen, self.origin, self.variance = column_starts(X, weights)
         self.d = int(X.shape[1])
         refuse_empty_columns(self.seen)
-        if not bool(_array.namespace(X).all(_array.namespace(X).isfinite(self.variance))):
-            refuse_nonfinite(observed_part(X))
         self.unit = float(_array.namespace(X).mean(self.variance))
-        if not self.unit > 0:
-            raise DegenerateError(
-                "every feature is constant where it is observed: there is nothing to model."
-            )
+        check_unit(self.unit, X, self.origin)
+        smallest = self.variance * floor if diagonal else 0 * self.variance[:1]
+        xp, least = _array.namespace(X), LEAST_NOISE * self.unit
+        self.smallest = xp.where(smallest > least, smallest, 0 * smallest + least)
+        # factor analysis does not depend on the features' units, and so neither should its path
+        own = xp.where(self.variance > 0, self.variance, 0 * self.variance + self.unit)
+        self.root = xp.sqrt(own if diagonal else 0 * own + self.unit)
+        self.square = own if diagonal else 0 * own[:1] + self.unit
 
     def pack(self, factors: Factors) -> Array:
         """Return θ."""
-        xp, root = _array.namespace(factors.W), math.sqrt(self.unit)
+        xp = _array.namespace(factors.W)
         psi = factors.psi if self.diagonal else factors.psi[:1]
-        psi = xp.where(psi > NO_NOISE * self.unit, psi, 0 * psi + NO_NOISE * self.unit)
-        parts = (factors.W, factors.mu - self.origin)
-        flat = [xp.reshape(part, (-1,)) / root for part in parts]
-        return xp.concat([*flat, xp.log(psi / self.unit)])
+        psi = xp.where(psi > self.smallest, psi, self.smallest)
+        W = xp.reshape(factors.W / self.root[:, None], (-1,))
+        return xp.concat([W, (factors.mu - self.origin) / self.root, xp.log(psi / self.square)])
 
     def unpack(self, theta: Array) -> Factors:
         """Return the density of θ."""
-        xp, root, size = _array.namespace(theta), math.sqrt(self.unit), self.d * self.q
-        W = xp.reshape(theta[:size], (self.d, self.q)) * root
-        mu = self.origin + theta[size : size + self.d] * root
+        xp, size = _array.namespace(theta), self.d * self.q
+        W = xp.reshape(theta[:size], (self.d, self.q)) * self.root[:, None]
+        mu = self.origin + theta[size : size + self.d] * self.root
         logs = theta[size + self.d :]
-        low, high = math.log(NO_NOISE), 50.0
-        logs = xp.where(logs < low, 0 * logs + low, xp.where(logs > high, 0 * logs + high, logs))
-        psi = xp.exp(logs) * self.unit
+        low, high = xp.log(self.smallest / self.square), 50.0
+        logs = xp.where(logs < low, low, xp.where(logs > high, 0 * logs + high, logs))
+        psi = xp.exp(logs) * self.square if self.noise is None else xp.full_like(logs, self.noise)
         return Factors(W, mu, psi if self.diagonal else xp.broadcast_to(psi, (self.d,)))
 
     def step(self, theta: Array) -> tuple[Array, float]:
         """Take one EM step; return it with the log-likelihood of θ."""
         factors = self.unpack(theta)
-        sums = self.data.sums(factors)
+        try:
+            sums = self.data.sums(factors)
+        except Exception as error:
+            if not _array.is_linalg_error(error):
+                raise
+            raise DegenerateError(
+                "a posterior cannot be computed in floating point: the noise is too small beside "
+                "the loadings. Use fewer components (the data may have a lower rank)."
+            ) from error
         W, mu, left = m_step(sums, factors)
         return self.pack(Factors(W, mu, self._noise(left, sums.n))), float(sums.loglikelihood)
+
+    def slope(self, theta: Array) -> tuple[float, Array]:
+        """Return the log-likelihood of θ and its gradient, by Fisher's identity from the E step."""
+        xp, factors = _array.namespace(theta), self.unpack(theta)
+        sums = self.data.sums(factors)
+        W, psi = factors.W, factors.psi
+        Wzz = (sums.zz @ W[:, :, None])[:, :, 0]
+        to_W = (sums.xz - Wzz) / psi[:, None]
+        to_mu = (sums.x - xp.sum(W * sums.z, axis=1)) / psi
+        off = sums.xx - xp.sum(W * (2 * sums.xz - Wzz), axis=1)
+        to_logs = 0.5 * (off / psi - sums.n)
+        parts = [xp.reshape(to_W * self.root[:, None], (-1,)), to_mu * self.root, to_logs]
+        return float(sums.loglikelihood), xp.concat(parts)
+
+    def polish(self, theta: Array, record: Record, tol: float, max_iter: int) -> Array:
+        """Climb on by quasi-Newton within the bounds of ψ: EM crawls near a Heywood case.
+
+        Stops when no component of the gradient of the log-likelihood a row exceeds `tol`.
+        """
+        n, size = float(self.data.X.shape[0]), self.d * (self.q + 1)
+        low = _array.to_numpy(_array.namespace(theta).log(self.smallest / self.square))
+
+        def objective(x: np.ndarray[Any, Any]) -> tuple[float, np.ndarray[Any, Any]]:
+            value, slope = self.slope(_array.asarray(x, theta))
+            return -value / n, -_array.to_numpy(slope) / n
+
+        def note(intermediate_result: Any) -> None:
+            record.add(-n * float(intermediate_result.fun))
+
+        found = optimize.minimize(
+            objective,
+            _array.to_numpy(theta),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(None, None)] * size + [(b, 50.0) for b in low],
+            callback=note,
+            options={"maxiter": max_iter, "gtol": tol, "ftol": 1e-15, "maxcor": 20},
+        )
+        record.n_iter += int(found.nit)
+        record.converged = bool(found.status != 1)
+        return _array.asarray(found.x, theta)
 
     def _noise(self, left: Array, n: Array) -> Array:
         xp = _array.namespace(left)
@@ -96,19 +164,43 @@ def fit_incomplete(
     *,
     noise: float | None = None,
     diagonal: bool = False,
+    floor: float = 0.0,
     tol: float = 1e-4,
     max_iter: int = 1000,
 ) -> tuple[Factors, Record]:
     """Fit x = Wz + μ + ε to rows with NaN by the exact likelihood of what was observed.
 
+    With a ψ of its own for every feature, EM is followed by quasi-Newton on the same likelihood.
+
     Cost of a step: O(|X| q²/2) for the products with the mask and O(q³) a pattern; memory one
     block of rows beyond X.
     """
-    fit = Fit(X, weights, q, noise, diagonal)
-    theta, record = maximize(fit.step, fit.begin(rng), tol=tol, max_iter=max_iter)
+    fit = Fit(X, weights, q, noise, diagonal, floor)
+    steps = min(max_iter, EM_FIRST) if diagonal else max_iter
+    theta, record = maximize(fit.step, fit.begin(rng), tol=tol, max_iter=steps)
+    if steps < max_iter and not record.converged:
+        theta = fit.polish(theta, record, tol, max_iter - steps)
     factors = fit.unpack(theta)
     record.add(float(fit.data.sums(factors).loglikelihood))
     return factors, record
+
+
+def check_unit(unit: float, X: Array, origin: Array) -> None:
+    """Raise where the average variance is no usable number, saying why."""
+    if not math.isfinite(unit):
+        raise ScaleError(
+            "X is too large: its variance overflows float64. Divide X by a constant first."
+        )
+    if unit < SMALLEST_TRACE:
+        xp = _array.namespace(X)
+        off = xp.where(xp.isnan(X), xp.zeros_like(X), X - _array.cast_like(origin, X))
+        if float(xp.max(xp.abs(off))) > 0:
+            raise ScaleError(
+                "X varies too little: its variance underflows float64. Multiply X by a constant."
+            )
+        raise DegenerateError(
+            "every feature is constant where it is observed: there is nothing to model."
+        )
 
 
 def refuse_empty_columns(seen: Array) -> None:

@@ -15,7 +15,12 @@ import numpy as np
 
 from dualpca import _array
 from dualpca._typing import Array
+from dualpca.errors import DegenerateError
 from dualpca.gaussian import LOG_2PI
+from dualpca.moments import refuse_nonfinite
+
+RIDGE = 1e-14
+"""Share of a matrix's trace that is added to its diagonal before it is factored."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +172,9 @@ def latents(factors: Factors, block: Block) -> Latents:
         covariance, logdet = _take(covariance, block.pattern, 0), _take(logdet, block.pattern, 0)
     rhs = block.R @ (W / psi[:, None])
     mean = (covariance @ rhs[:, :, None])[:, :, 0]
-    quadratic = (block.R * block.R) @ (1 / psi) - xp.sum(rhs * mean, axis=1)
+    # (x − Wz)ᵀΨ⁻¹(x − Wz) + zᵀz at the posterior mean is xᵀC⁻¹x without its cancellation
+    off = block.R - block.mask * (mean @ W.T)
+    quadratic = (off * off) @ (1 / psi) + xp.sum(mean * mean, axis=1)
     constant = block.mask @ (LOG_2PI + xp.log(psi))
     return Latents(mean, covariance, -0.5 * (constant + logdet + quadratic))
 
@@ -203,12 +210,20 @@ def m_step(sums: Sums, factors: Factors) -> tuple[Array, Array, Array]:
     last = xp.concat([sums.z, sums.n[:, None]], axis=1)[:, None, :]
     G = xp.concat([xp.concat([sums.zz, sums.z[:, :, None]], axis=2), last], axis=1)
     rhs = xp.concat([sums.xz, sums.x[:, None]], axis=1)
-    both = xp.linalg.solve(G, rhs[:, :, None])[:, :, 0]
+    both = xp.linalg.solve(_ridged(G), rhs[:, :, None])[:, :, 0]
     left = sums.xx - xp.sum(rhs * both, axis=1)
     W, mu = both[:, :-1], factors.mu + both[:, -1]
     nu = sums.all_z / sums.all_n
     gamma = sums.all_zz / sums.all_n - nu[:, None] * nu[None, :]
-    return W @ xp.linalg.cholesky(gamma), mu + W @ nu, xp.where(left > 0, left, 0 * left)
+    root = xp.linalg.cholesky(_ridged(gamma[None, :, :]))[0, :, :]
+    return W @ root, mu + W @ nu, xp.where(left > 0, left, 0 * left)
+
+
+def _ridged(A: Array) -> Array:
+    """Return positive semi-definite matrices (n, k, k) lifted off singularity by rounding size."""
+    xp = _array.namespace(A)
+    size = xp.sum(xp.linalg.diagonal(A), axis=1)[:, None, None]
+    return A + RIDGE * size * _array.asarray(np.eye(A.shape[-1]), A)
 
 
 def column_starts(X: Array, weights: Array | None) -> tuple[Array, Array, Array]:
@@ -256,16 +271,31 @@ def start(data: Incomplete, q: int, mu: Array, variance: Array, rng: np.random.G
         for block in data.blocks(mu):
             S = S + block.R.T @ (data.weight(block)[:, None] * (block.R @ V))
         V, s, _ = _array.svd(S)
-    floor = 0.05 * float(xp.mean(variance))
-    spread = xp.sqrt(xp.where(s[:q] / n > floor, s[:q] / n, 0 * s[:q] + floor))
-    return V[:, :q] * spread
+    unit = float(xp.mean(variance))
+    spread = xp.sqrt(xp.where(s[:q] / n > 0.05 * unit, s[:q] / n, 0 * s[:q] + 0.05 * unit))
+    # features with no loading at all would keep none: zero is a saddle of the likelihood
+    return V[:, :q] * spread + 0.1 * unit**0.5 * _array.normal(rng, (d, q), mu)
 
 
 def each(factors: Factors, X: Array) -> Iterator[tuple[Block, Latents]]:
     """Yield blocks of rows with the posterior of their latents."""
+    if not bool(_array.namespace(X).all(factors.psi > 0)):
+        raise DegenerateError(
+            "the model has no noise, so rows with missing values have no posterior under it. "
+            "Fit with fewer components."
+        )
+    refuse_infinite(X)
     data = Incomplete(X, None, int(factors.W.shape[1]))
     for block in data.blocks(factors.mu):
         yield block, latents(factors, block)
+
+
+def refuse_infinite(X: Array) -> None:
+    """Raise if an entry is infinite; NaN may pass."""
+    xp = _array.namespace(X)
+    cut = _array.slices(int(X.shape[0]), _array.block_rows(int(X.shape[1])))
+    if any(bool(xp.any(xp.isinf(X[rows, :]))) for rows in cut):
+        refuse_nonfinite(observed_part(X))
 
 
 def has_missing(X: Array) -> bool:

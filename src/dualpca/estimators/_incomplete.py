@@ -135,7 +135,8 @@ class IncompleteRows:
         index = check_features(features, int(rows.shape[1]))
         take = xp.asarray(index, device=_array.device_of(rows))
         W, mu = xp.take(factors.W, take, axis=0), xp.take(factors.mu, take, axis=0)
-        noise = xp.take(factors.psi, take, axis=0) * _array.asarray(np.eye(index.size), rows)
+        same = _array.asarray(np.equal.outer(index, index), rows)
+        noise = xp.take(factors.psi, take, axis=0) * same
         means, covariances = [], []
         for block, found in each(factors, rows):
             unknown = 1 - xp.take(block.mask, take, axis=1)
@@ -157,11 +158,12 @@ def check_features(features: Any, d: int) -> Any:
     return index
 
 
-def as_frame(table: Array, like: Any) -> Any:
+def as_frame(table: Array, like: Any, names: Any = None) -> Any:
     """Return the table as a frame where `like` is a pandas or polars frame."""
     library = type(like).__module__.split(".")[0]
+    if library not in ("pandas", "polars"):
+        return table
+    columns = list(like.columns if names is None else names)
     if library == "pandas":
-        return type(like)(table, index=like.index, columns=like.columns)
-    if library == "polars":
-        return type(like)(table, schema=list(like.columns), orient="row")
-    return table
+        return type(like)(table, index=like.index, columns=columns)
+    return type(like)(table, schema=columns, orient="row")

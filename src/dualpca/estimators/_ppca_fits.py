@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.em import NO_NOISE, Record, fit_ppca, ppca_step
+from dualpca.errors import expected
 from dualpca.estimators._components import check_request, is_count, leading
 from dualpca.estimators._validation import generator, used_rows
 from dualpca.gaussian import SpikedGaussian
-from dualpca.incomplete_em import fit_incomplete
+from dualpca.incomplete_em import LEAST_NOISE, fit_incomplete
 from dualpca.missing import observed_weights
 from dualpca.representations import Primal, Scatter
 from dualpca.rules import given_noise, maximum_likelihood
@@ -61,13 +62,14 @@ def fit_em(model: Any, operator: Primal | Scatter, count: int) -> Fitted:
     check_request(model.n_components, count, operator.dim, model.solver)
     n = operator.n
     if is_count(model.n_components):
-        q = max(int(model.n_components), 1)
+        q = at_least_one_factor(model)
     else:
         q = _rule(model, _spectrum(model, operator, count), n).rank
     noise, rng = model.noise_variance, _start(model)
     W, sigma2, record = fit_ppca(operator, q, n, rng, noise, model.tol, model.max_iter)
     record.add(ppca_step(operator, W, sigma2, n)[2])
-    spectrum, gaussian = _principal_axes(W, sigma2, operator.trace / n, noise is None)
+    vanished = noise is None and sigma2 <= 10 * NO_NOISE * operator.trace / n / operator.dim
+    spectrum, gaussian = _principal_axes(W, sigma2, operator.trace / n, vanished)
     return Fitted(operator.frame.mean, spectrum, gaussian, record, count)
 
 
@@ -82,12 +84,21 @@ def fit_incomplete_rows(model: Any, X: Array, weights: Array | None) -> Fitted:
     check_request(model.n_components, n, d, model.solver)
     w, noise = observed_weights(X, weights), model.noise_variance
     limits = {"tol": model.tol, "max_iter": model.max_iter}
-    q = max(int(model.n_components), 1)
+    q = at_least_one_factor(model)
     factors, record = fit_incomplete(X, w, q, _start(model), noise=noise, **limits)
     sigma2 = float(factors.psi[0])
     total = float(_array.namespace(X).sum(factors.W * factors.W)) + d * sigma2
-    spectrum, gaussian = _principal_axes(factors.W, sigma2, total, noise is None)
+    vanished = noise is None and sigma2 <= 10 * LEAST_NOISE * total / d
+    spectrum, gaussian = _principal_axes(factors.W, sigma2, total, vanished)
     return Fitted(factors.mu, spectrum, gaussian, record, used_rows(X, w))
+
+
+def at_least_one_factor(model: Any) -> int:
+    """Return q, which EM cannot do without."""
+    if model.n_components < 1:
+        what = "at least 1 with method='em' or missing values"
+        raise ValueError(expected("n_components", what, model.n_components))
+    return int(model.n_components)
 
 
 def _start(model: Any) -> Any:
@@ -95,12 +106,11 @@ def _start(model: Any) -> Any:
 
 
 def _principal_axes(
-    W: Array, sigma2: float, total: float, free: bool
+    W: Array, sigma2: float, total: float, vanished: bool
 ) -> tuple[Spectrum, SpikedGaussian]:
-    """Rotate loadings to principal axes; a free noise of rounding size counts as none."""
+    """Rotate loadings to principal axes; a noise that vanished is 0, and no density is left."""
     d = int(W.shape[0])
     U, s, _ = _array.svd(W)
-    vanished = free and sigma2 <= 10 * NO_NOISE * total / d
     gaussian = SpikedGaussian(s**2 + sigma2, 0.0 if vanished else sigma2, d)
     gaussian.require_density()
     return Spectrum.of(gaussian.values, U, total, d), gaussian

@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dualpca._typing import Array
+from dualpca.estimators._incomplete import as_frame
 from dualpca.estimators._validation import check_flag
 from dualpca.estimators.ppca import PPCA
 
@@ -30,7 +31,7 @@ class Imputer(TransformerMixin, BaseEstimator):
     model_ : PPCA
         The fitted model; it has the uncertainty of every filled entry (`impute`, `conditional`).
     indicator_ : MissingIndicator or None
-    n_features_in_ : int
+    n_features_in_, n_iter_ : int
 
     Examples
     --------
@@ -74,7 +75,7 @@ class Imputer(TransformerMixin, BaseEstimator):
         check_flag("add_indicator", self.add_indicator)
         limits = {"tol": self.tol, "max_iter": self.max_iter, "random_state": self.random_state}
         self.model_ = PPCA(self.n_components, **limits).fit(X, sample_weight=sample_weight)
-        self.n_features_in_ = self.model_.n_features_in_
+        self.n_features_in_, self.n_iter_ = self.model_.n_features_in_, self.model_.n_iter_
         if hasattr(self.model_, "feature_names_in_"):
             self.feature_names_in_ = self.model_.feature_names_in_
         self.indicator_ = _indicator().fit(X) if self.add_indicator else None
@@ -95,7 +96,9 @@ class Imputer(TransformerMixin, BaseEstimator):
         filled = self.model_.impute(X)
         if self.indicator_ is None:
             return filled
-        return np.hstack([np.asarray(filled), self.indicator_.transform(X).astype(np.float64)])
+        table = np.asarray(filled)
+        table = np.hstack([table, self.indicator_.transform(X).astype(table.dtype)])
+        return as_frame(table, X, names=self.get_feature_names_out())
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Return the names of the columns: the features', then the indicators'.
@@ -112,7 +115,14 @@ class Imputer(TransformerMixin, BaseEstimator):
         default = [f"x{j}" for j in range(self.n_features_in_)]
         names = np.asarray(getattr(self, "feature_names_in_", default), dtype=object)
         if input_features is not None:
-            names = np.asarray(input_features, dtype=object)
+            given = np.asarray(input_features, dtype=object)
+            named = hasattr(self, "feature_names_in_")
+            if given.shape != names.shape or (named and not np.array_equal(given, names)):
+                raise ValueError(
+                    f"input_features is not equal to feature_names_in_ {list(names)}, got "
+                    f"{list(given)}."
+                )
+            names = given
         if self.indicator_ is None:
             return names
         return np.concatenate([names, self.indicator_.get_feature_names_out(names)])

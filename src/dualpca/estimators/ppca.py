@@ -206,8 +206,7 @@ class PPCA(IncompleteRows, LinearGaussian):
             Y = self._frame.coordinates(self._axes, X)
         if not all_finite(Y) and has_missing(X):
             found = self._latents(X)
-            check_finite_result(found.mean, observed_part(X))
-            return found.mean, found.covariance
+            return check_finite_result(found.mean, observed_part(X)), found.covariance
         return self._gaussian.posterior_mean(check_finite_result(Y, X)), None
 
     def posterior(self, X: Any) -> tuple[Array, Array]:

@@ -1,0 +1,302 @@
+"""Factor analysis, a drop-in for scikit-learn's that takes NaN."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from dualpca import _array
+from dualpca._typing import Array
+from dualpca.em import Record
+from dualpca.errors import HeywoodWarning, expected
+from dualpca.estimators._components import check_request, is_count
+from dualpca.estimators._incomplete import IncompleteRows
+from dualpca.estimators._validation import (
+    check_choice,
+    check_finite_result,
+    check_matrix,
+    check_number,
+    check_rows,
+    check_weights,
+    check_width,
+    generator,
+    used_rows,
+)
+from dualpca.factors import fit_factors
+from dualpca.incomplete_em import fit_incomplete
+from dualpca.missing import Factors, has_missing, observed_part, observed_weights
+from dualpca.representations import Primal
+from dualpca.rotation import SHARES, rotate
+from dualpca.spectrum import deterministic_signs
+
+HEYWOOD = 1e-4
+"""Smallest noise, as a share of a feature's variance."""
+
+
+class FactorAnalysis(
+    IncompleteRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
+    """Factor analysis: x = Wz + μ + ε with z ~ N(0, I_q) and ε ~ N(0, diag ψ).
+
+    Every feature has its own noise, so the model does not depend on the features' units. NaN is
+    welcome in `fit` and afterwards.
+
+    Parameters
+    ----------
+    n_components : int or None
+        Number of factors; None for the number of features, as in scikit-learn.
+    tol : float
+        Estimated relative distance to the maximum at which EM stops.
+    copy : bool
+        Accepted for compatibility. X is never modified.
+    max_iter : int
+        Largest number of EM steps.
+    noise_variance_init : array of shape (d,), optional
+        Noise to start from.
+    svd_method, iterated_power
+        Accepted for compatibility: EM here needs no decomposition a step.
+    rotation : {None, 'varimax', 'quartimax'}
+        Rotate the loadings to be read more easily; densities do not change.
+    random_state : None, int, Generator or RandomState
+        Start of EM with NaN.
+
+    Attributes
+    ----------
+    components_ : array of shape (q, d)
+        Loadings Wᵀ; without rotation WᵀΨ⁻¹W is diagonal, largest first.
+    noise_variance_ : array of shape (d,)
+        ψ.
+    mean_ : array of shape (d,)
+    heywood_ : list of int
+        Features whose noise was held at 1/10,000 of their variance: the factors explain them
+        wholly (a Heywood case), which usually means too many factors or too few rows.
+    loglike_, loglikelihoods_ : list of float
+        Log-likelihood at every step kept.
+    loglikelihood_ : float
+    n_iter_ : int
+    converged_ : bool
+
+    Notes
+    -----
+    Rubin & Thayer (1982), with parameter expansion and SQUAREM. O(ndq) a step on complete rows.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from dualpca import FactorAnalysis
+    >>> model = FactorAnalysis(n_components=3, rotation="varimax").fit(load_wine().data)
+    >>> model.components_.shape, model.converged_, round(model.loglikelihood_, 1)
+    ((3, 13), True, -3414.1)
+    """
+
+    components_: Array  # (q, d)
+    noise_variance_: Array  # (d,)
+    mean_: Array  # (d,)
+    n_features_in_: int
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        tol: float = 1e-4,
+        copy: bool = True,
+        max_iter: int = 1000,
+        noise_variance_init: Any = None,
+        svd_method: str = "randomized",
+        iterated_power: int = 3,
+        rotation: str | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.tol = tol
+        self.copy = copy
+        self.max_iter = max_iter
+        self.noise_variance_init = noise_variance_init
+        self.svd_method = svd_method
+        self.iterated_power = iterated_power
+        self.rotation = rotation
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> FactorAnalysis:
+        """Fit the model by maximum likelihood.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            NaN where nothing was observed. Never modified.
+        y : ignored
+        sample_weight : array of shape (n,), optional
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        X = check_rows(self, X, reset=True, min_rows=2)
+        w = check_weights(sample_weight, X)
+        q = self._count(X)
+        factors, record, self.n_samples_ = self._fit(X, w, q)
+        self._set(self._canonical(factors), X)
+        self._note(record)
+        return self
+
+    def _check_parameters(self) -> None:
+        check_number("tol", self.tol, 0)
+        check_number("max_iter", self.max_iter, 1, integer=True)
+        check_choice("svd_method", self.svd_method, ("randomized", "lapack"))
+        if self.rotation is not None:
+            check_choice("rotation", self.rotation, tuple(SHARES))
+
+    def _count(self, X: Array) -> int:
+        d = int(X.shape[1])
+        if self.n_components is None:
+            return d
+        if not is_count(self.n_components):
+            raise ValueError(expected("n_components", "an int or None", self.n_components))
+        check_request(self.n_components, d, d, "em")
+        return int(self.n_components)
+
+    def _fit(self, X: Array, w: Array | None, q: int) -> tuple[Factors, Record, int]:
+        psi = self._initial_noise(X)
+        if has_missing(X):
+            w = observed_weights(X, w)
+            rng = generator(self.random_state)
+            limits = {"tol": self.tol, "max_iter": self.max_iter}
+            found = fit_incomplete(X, w, q, rng, diagonal=True, floor=HEYWOOD, **limits)  # type: ignore[arg-type]
+        else:
+            found = fit_factors(Primal(X, w), q, HEYWOOD, psi, self.tol, self.max_iter)
+        return *found, used_rows(X, w)
+
+    def _initial_noise(self, X: Array) -> Array | None:
+        if self.noise_variance_init is None:
+            return None
+        psi = np.asarray(_array.to_numpy(self.noise_variance_init), dtype=np.float64)
+        if psi.shape != (X.shape[1],) or not np.all(psi > 0):
+            what = f"{X.shape[1]} positive numbers, one a feature"
+            raise ValueError(expected("noise_variance_init", what, psi))
+        return _array.asarray(psi, X)
+
+    def _canonical(self, factors: Factors) -> Factors:
+        """Rotate so that WᵀΨ⁻¹W is diagonal, or as asked; signs are deterministic."""
+        W, root = factors.W, _array.namespace(factors.psi).sqrt(factors.psi)[:, None]
+        if W.shape[1]:
+            U, s, _ = _array.svd(W / root)
+            W = (U * s) * root
+            W = W if self.rotation is None else rotate(W, self.rotation)
+        return Factors(deterministic_signs(W), factors.mu, factors.psi)
+
+    def _set(self, factors: Factors, like: Array) -> None:
+        self.components_ = _array.cast_like(factors.W.T, like)
+        self.mean_ = _array.cast_like(factors.mu, like)
+        self.noise_variance_ = _array.cast_like(factors.psi, like)
+        xp = _array.namespace(factors.W)
+        variance = xp.sum(factors.W**2, axis=1) + factors.psi
+        held = _array.to_numpy(factors.psi <= 2 * HEYWOOD * variance)
+        self.heywood_ = [int(j) for j in np.flatnonzero(held)]
+        if self.heywood_:
+            warnings.warn(
+                f"Heywood case: the factors explain features {self.heywood_[:10]} wholly, "
+                "their noise is held at 1/10,000 of their variance. Use fewer factors, or more "
+                "rows.",
+                HeywoodWarning,
+                stacklevel=3,
+            )
+
+    def _note(self, record: Record) -> None:
+        self.loglikelihoods_ = self.loglike_ = record.loglikelihoods
+        self.loglikelihood_ = record.loglikelihoods[-1]
+        self.n_iter_, self.converged_ = record.n_iter, record.converged
+        if not record.converged:
+            warnings.warn(
+                f"EM stopped after max_iter={self.max_iter} steps before the estimated distance "
+                f"to the maximum fell below tol={self.tol:g}. Raise max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    @property
+    def _factors(self) -> Factors:
+        parts = (self.components_.T, self.mean_, self.noise_variance_)
+        return Factors(*(_array.working(part) for part in parts))
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.components_.shape[0])
+
+    def transform(self, X: Any) -> Array:
+        """Return the posterior mean of the factors given what each row observed, (n, q)."""
+        return self.posterior(X)[0]
+
+    def posterior(self, X: Any) -> tuple[Array, Array]:
+        """Return mean (n, q) and covariance (n, q, q) of the factors given each row."""
+        rows = self._open_rows(X, "transform")
+        found = self._latents(rows)
+        check_finite_result(found.mean, observed_part(rows))
+        mean, covariance = found.mean, found.covariance
+        return _array.cast_like(mean, rows), _array.cast_like(covariance, rows)
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Return the mean of the rows given factors, Wz + μ, (n, d)."""
+        check_is_fitted(self)
+        Z = check_matrix(X, "X")
+        check_width(Z, self._n_features_out, "X")
+        rows = _array.working(Z) @ self._factors.W.T + self._factors.mu
+        return _array.cast_like(check_finite_result(rows, Z), Z)
+
+    def reconstruct(self, X: Any) -> Array:
+        """Return the posterior mean of the noise-free signal, (n, d)."""
+        return self.inverse_transform(self.posterior(X)[0])
+
+    def score_samples(self, X: Any) -> Array:
+        """Return the log-density of what each row observed, (n,)."""
+        rows = self._open_rows(X, "score_samples")
+        return check_finite_result(self._latents(rows).log_density, observed_part(rows))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the average log-density of the rows."""
+        density = self.score_samples(X)
+        return float(_array.namespace(density).mean(density))
+
+    def get_covariance(self) -> Array:
+        """Return WWᵀ + diag ψ, (d, d)."""
+        check_is_fitted(self)
+        W, psi = self._factors.W, self._factors.psi
+        eye = _array.asarray(np.eye(W.shape[0]), W)
+        return _array.cast_like(W @ W.T + psi * eye, self.components_)
+
+    def get_precision(self) -> Array:
+        """Return the inverse covariance, (d, d), by Woodbury in q."""
+        check_is_fitted(self)
+        W, psi = self._factors.W, self._factors.psi
+        B = W / psi[:, None]
+        M = W.T @ B + _array.asarray(np.eye(W.shape[1]), W)
+        eye = _array.asarray(np.eye(W.shape[0]), W)
+        inverse = eye / psi - B @ _array.namespace(W).linalg.solve(M, B.T)
+        return _array.cast_like(inverse, self.components_)
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
+        """Draw new rows, (n_samples, d)."""
+        check_is_fitted(self)
+        check_number("n_samples", n_samples, 1, integer=True)
+        rng, (W, mu, psi) = generator(random_state), self._parts()
+        z = _array.normal(rng, (n_samples, W.shape[1]), W)
+        noise = _array.normal(rng, (n_samples, W.shape[0]), W)
+        rows = z @ W.T + mu + _array.namespace(W).sqrt(psi) * noise
+        return _array.cast_like(rows, self.components_)
+
+    def _parts(self) -> tuple[Array, Array, Array]:
+        factors = self._factors
+        return factors.W, factors.mu, factors.psi
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn what the model takes and gives."""
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.array_api_support = True
+        tags.input_tags.allow_nan = True
+        return tags

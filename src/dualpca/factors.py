@@ -1,0 +1,223 @@
+"""Factor analysis of complete rows.
+
+Given the noise ψ the best loadings are the leading eigenvectors of Ψ^{-1/2}SΨ^{-1/2}, so the
+likelihood is a function of d numbers: quasi-Newton on that (Jöreskog 1967) takes tens of steps
+where EM takes thousands, and bounds keep Heywood cases off. Where (d, d) is too large, EM on the
+operator does it (Rubin & Thayer 1982).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy import optimize
+
+from dualpca import _array
+from dualpca._typing import Array
+from dualpca.em import Record, maximize
+from dualpca.gaussian import LOG_2PI
+from dualpca.missing import Factors
+from dualpca.representations import Primal, Scatter
+from dualpca.solvers import solve
+
+DENSE_LIMIT = 2000
+"""Largest number of features for which the (d, d) correlation matrix is formed."""
+
+
+def factor_step(
+    operator: Primal | Scatter, W: Array, psi: Array, n: float, *, expand: bool = True
+) -> tuple[Array, Array, float]:
+    """Take one EM step of factor analysis on nS, O(q) products with it; S is never formed.
+
+    With β = (I + WᵀΨ⁻¹W)⁻¹WᵀΨ⁻¹: W' = Sβᵀ E⁻¹ where E = I − βW + βSβᵀ, and
+    ψ' = diag(S − W'βS).
+
+    Parameters
+    ----------
+    operator : Primal or Scatter
+        nS.
+    W : array of shape (d, q)
+    psi : array of shape (d,)
+    n : float
+    expand : bool
+        Fold the covariance of the latents back into W (parameter expansion).
+
+    Returns
+    -------
+    W : array of shape (d, q)
+    psi : array of shape (d,)
+    loglikelihood : float
+        Of the parameters given.
+    """
+    xp = _array.namespace(W)
+    diagonal, d = operator.diag() / n, int(W.shape[0])
+    B = W / psi[:, None]
+    M = W.T @ B + _array.asarray(np.eye(W.shape[1]), W)
+    inverse = xp.linalg.inv(M)
+    SB = (operator @ B) / n
+    cross = SB @ inverse
+    inner = inverse @ (B.T @ SB)
+    second = inverse + inner @ inverse
+    second = (second + second.T) / 2
+    logdet = float(xp.sum(xp.log(psi))) + float(xp.linalg.slogdet(M).logabsdet)
+    fitted = float(xp.sum(diagonal / psi)) - float(xp.linalg.trace(inner))
+    value = -0.5 * n * (d * LOG_2PI + logdet + fitted)
+    W_new = xp.linalg.solve(second, cross.T).T
+    psi_new = diagonal - xp.sum(W_new * cross, axis=1)
+    return (W_new @ xp.linalg.cholesky(second) if expand else W_new), psi_new, value
+
+
+def fit_factors(
+    operator: Primal | Scatter,
+    q: int,
+    floor: float,
+    psi: Array | None = None,
+    tol: float = 1e-4,
+    max_iter: int = 1000,
+) -> tuple[Factors, Record]:
+    """Fit factor analysis to complete rows.
+
+    Parameters
+    ----------
+    operator : Primal or Scatter
+    q : int
+    floor : float
+        Smallest noise, as a share of a feature's variance: keeps Heywood cases off.
+    psi : array of shape (d,), optional
+        Noise to start from.
+    tol : float
+        Quasi-Newton stops when no component of the gradient of the log-likelihood a row, by ln ψ,
+        exceeds it; EM as in `dualpca.em.maximize`.
+    max_iter : int
+    """
+    profile = operator.dim <= DENSE_LIMIT
+    route = _fit_profile if profile else _fit_em
+    return route(operator, q, floor, psi, tol, max_iter)
+
+
+def _variances(operator: Primal | Scatter) -> Array:
+    """Return the features' variances, 1 for a constant one."""
+    xp, variance = _array.namespace(operator.like), operator.diag() / operator.n
+    return xp.where(variance > 0, variance, xp.ones_like(variance))
+
+
+class Profile:
+    """−2/n times the log-likelihood as a function of ln(ψ/variance), loadings at their best.
+
+    Works on the correlation matrix R, so that units do not matter.
+    """
+
+    def __init__(self, operator: Primal | Scatter, q: int) -> None:
+        self.q, self.variance = q, _variances(operator)
+        unit = _array.namespace(operator.like).sqrt(self.variance)
+        self.R = operator.dense() / operator.n / unit[:, None] / unit[None, :]
+        self.unit = unit
+
+    def loadings(self, share: Array) -> tuple[Array, Array]:
+        """Return the best W for noise ψ/variance, and the leading eigenvalues θ, largest first."""
+        xp, root = _array.namespace(share), _array.namespace(share).sqrt(share)
+        if self.q == 0:
+            return _array.asarray(np.zeros((share.shape[0], 0)), share), share[:0]
+        theta, U = _array.top_eigh(self.R / root[:, None] / root[None, :], self.q)
+        theta, U = xp.flip(theta, axis=0), xp.flip(U, axis=1)
+        excess = xp.where(theta > 1, theta - 1, xp.zeros_like(theta))
+        return root[:, None] * U * xp.sqrt(excess), theta
+
+    def __call__(self, logs: np.ndarray[Any, Any]) -> tuple[float, np.ndarray[Any, Any]]:
+        """Return value and gradient, (C_jj − R_jj)/ψ_j, on the host."""
+        share = _array.asarray(np.exp(logs), self.R)
+        xp, (W, theta) = _array.namespace(share), self.loadings(share)
+        diagonal = xp.linalg.diagonal(self.R)
+        kept = theta[theta > 1]
+        total = float(xp.sum(diagonal / share)) - float(xp.sum(kept)) + int(kept.shape[0])
+        value = float(np.sum(logs)) + float(xp.sum(xp.log(kept))) + total
+        slope = (xp.sum(W * W, axis=1) + share - diagonal) / share
+        return value, _array.to_numpy(slope)
+
+
+def _fit_profile(
+    operator: Primal | Scatter,
+    q: int,
+    floor: float,
+    psi: Array | None,
+    tol: float,
+    max_iter: int,
+) -> tuple[Factors, Record]:
+    profile, record, n, d = Profile(operator, q), Record(), operator.n, operator.dim
+    share = profile.variance if psi is None else psi
+    start = np.full(d, 0.5) if psi is None else _array.to_numpy(share / profile.variance)
+    constant = d * LOG_2PI + 2 * float(_array.namespace(share).sum(_log(profile.unit)))
+
+    def note(intermediate_result: Any) -> None:
+        record.add(-0.5 * n * (constant + float(intermediate_result.fun)))
+
+    found = optimize.minimize(
+        profile,
+        np.log(np.clip(start, floor, 1.0)),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(math.log(floor), 0.0)] * d,
+        callback=note,
+        options={"maxiter": max_iter, "gtol": tol, "ftol": 1e-15, "maxcor": 20},
+    )
+    record.n_iter, record.converged = int(found.nit), bool(found.status != 1)
+    if not record.loglikelihoods:  # the start was the maximum
+        record.add(-0.5 * n * (constant + float(found.fun)))
+    best = _array.asarray(np.exp(found.x), profile.R)
+    W = profile.loadings(best)[0] * profile.unit[:, None]
+    return Factors(W, operator.frame.mean, best * profile.variance), record
+
+
+def _log(x: Array) -> Array:
+    return _array.namespace(x).log(x)
+
+
+def _fit_em(
+    operator: Primal | Scatter,
+    q: int,
+    floor: float,
+    psi: Array | None,
+    tol: float,
+    max_iter: int,
+) -> tuple[Factors, Record]:
+    """Fit by EM, features in units of their standard deviations."""
+    xp, d, n = _array.namespace(operator.like), operator.dim, operator.n
+    variance = _variances(operator)
+    unit, low = xp.sqrt(variance), math.log(floor)
+
+    def pack(W: Array, psi: Array) -> Array:
+        share = psi / variance
+        share = xp.where(share > floor, share, 0 * share + floor)
+        return xp.concat([xp.reshape(W / unit[:, None], (-1,)), xp.log(share)])
+
+    def unpack(theta: Array) -> tuple[Array, Array]:
+        logs = theta[d * q :]
+        logs = xp.where(logs < low, 0 * logs + low, xp.where(logs > 5.0, 0 * logs + 5.0, logs))
+        return xp.reshape(theta[: d * q], (d, q)) * unit[:, None], xp.exp(logs) * variance
+
+    def step(theta: Array) -> tuple[Array, float]:
+        W, psi, value = factor_step(operator, *unpack(theta), n)
+        return pack(W, psi), value
+
+    theta, record = maximize(
+        step, pack(*_begin(operator, q, variance, psi)), tol=tol, max_iter=max_iter
+    )
+    W, psi = unpack(theta)
+    record.add(factor_step(operator, W, psi, n)[2])
+    return Factors(W, operator.frame.mean, psi), record
+
+
+def _begin(
+    operator: Primal | Scatter, q: int, variance: Array, psi: Array | None
+) -> tuple[Array, Array]:
+    """Start from the principal axes."""
+    xp = _array.namespace(variance)
+    if q == 0:
+        return _array.asarray(np.zeros((operator.dim, 0)), variance), variance
+    spectrum = solve(operator, q, tol=1e-3)
+    W = spectrum.vectors * xp.sqrt(spectrum.values / operator.n) * 0.7
+    left = variance - xp.sum(W * W, axis=1)
+    left = xp.where(left > 0.1 * variance, left, 0.1 * variance)
+    return W, left if psi is None else psi
