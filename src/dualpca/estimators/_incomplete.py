@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.errors import expected
-from dualpca.estimators._validation import check_number, check_rows, generator
+from dualpca.estimators._validation import check_number, generator, new_rows
 from dualpca.missing import Factors, Latents, each, quadratic
 
 
@@ -25,13 +24,6 @@ class IncompleteRows:
     @property
     def _factors(self) -> Factors:
         raise TypeError(expected("a model", "a class that defines _factors", type(self)))
-
-    def _open_rows(self, X: Any, method: str) -> Array:
-        """Check rows that may hold NaN."""
-        check_is_fitted(self)
-        X = check_rows(self, X, reset=False)
-        _array.require_same_home(X, self.components_, f"{type(self).__name__}.{method}")
-        return X
 
     def _latents(self, X: Array) -> Latents:
         """Return posterior and observed-data density of every row."""
@@ -60,7 +52,7 @@ class IncompleteRows:
         E[x_m | x_o] = μ_m + W_m z̄ (MATH 4). A row with nothing observed gets the mean and the
         standard deviation of the model.
         """
-        rows = self._open_rows(X, "impute")
+        rows = new_rows(self, X, "impute")
         xp, factors = _array.namespace(rows), self._factors
         filled, spread = [], []
         for block, found in each(factors, rows):
@@ -92,7 +84,7 @@ class IncompleteRows:
         array of shape (n_draws, n, d)
         """
         check_number("n_draws", n_draws, 1, integer=True)
-        rows = self._open_rows(X, "sample_imputations")
+        rows = new_rows(self, X, "sample_imputations")
         xp, factors, rng = _array.namespace(rows), self._factors, generator(random_state)
         tables = []
         for block, found in each(factors, rows):
@@ -130,7 +122,7 @@ class IncompleteRows:
         >>> mean.round(1), covariance.shape
         (array([[3.]]), (1, 1, 1))
         """
-        rows = self._open_rows(X, "conditional")
+        rows = new_rows(self, X, "conditional")
         xp, factors = _array.namespace(rows), self._factors
         index = check_features(features, int(rows.shape[1]))
         take = xp.asarray(index, device=_array.device_of(rows))

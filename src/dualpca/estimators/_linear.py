@@ -16,12 +16,11 @@ from dualpca.errors import StreamWarning, expected
 from dualpca.estimators._components import check_request
 from dualpca.estimators._validation import (
     check_finite_result,
-    check_matrix,
     check_number,
     check_rows,
     check_weights,
-    check_width,
     generator,
+    new_rows,
     used_rows,
 )
 from dualpca.gaussian import SpikedGaussian
@@ -167,10 +166,7 @@ class LinearGaussian(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return int(self.components_.shape[0])
 
     def _new_rows(self, X: Any, method: str) -> Array:
-        check_is_fitted(self)
-        X = check_rows(self, X, reset=False, accept_sparse=self._accepts_sparse)
-        _array.require_same_home(X, self.components_, f"{type(self).__name__}.{method}")
-        return X
+        return new_rows(self, X, method, accept_sparse=self._accepts_sparse)
 
     def _coordinates(self, X: Array) -> Array:
         """Return the projections on the axes, float64."""
@@ -182,14 +178,6 @@ class LinearGaussian(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             projection = self._frame.project(self._axes, X)
         check_finite_result(projection.residual, X)
         return projection
-
-    def _latent_rows(self, Z: Any, method: str) -> Array:
-        """Check rows in the space of the components."""
-        check_is_fitted(self)
-        Z = check_matrix(Z, "X")
-        _array.require_same_home(Z, self.components_, f"{type(self).__name__}.{method}")
-        check_width(Z, self._n_features_out, "X")
-        return Z
 
     # --- densities -------------------------------------------------------------------------
 

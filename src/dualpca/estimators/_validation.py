@@ -6,7 +6,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_array, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from dualpca import _array
 from dualpca._typing import Array
@@ -35,6 +35,23 @@ def check_rows(
         ensure_min_samples=min_rows,
         copy=False,
     )
+
+
+def new_rows(estimator: Any, X: Any, method: str, *, accept_sparse: bool = False) -> Array:
+    """Check rows that a fitted model is asked about, of the library and device it was fitted on."""
+    check_is_fitted(estimator)
+    X = check_rows(estimator, X, reset=False, accept_sparse=accept_sparse)
+    _array.require_same_home(X, estimator.components_, f"{type(estimator).__name__}.{method}")
+    return X
+
+
+def latent_rows(estimator: Any, Z: Any, method: str) -> Array:
+    """Check rows in the space of a fitted model's components."""
+    check_is_fitted(estimator)
+    Z = check_matrix(Z, "X")
+    _array.require_same_home(Z, estimator.components_, f"{type(estimator).__name__}.{method}")
+    check_width(Z, int(estimator.components_.shape[0]), "X")
+    return Z
 
 
 def _check_foreign(estimator: Any, X: Array, *, reset: bool, min_rows: int) -> Array:

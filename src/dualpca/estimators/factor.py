@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from dualpca import _array
@@ -15,16 +14,17 @@ from dualpca._typing import Array
 from dualpca.em import Record
 from dualpca.errors import HeywoodWarning, expected
 from dualpca.estimators._components import check_request, is_count
+from dualpca.estimators._convergence import publish_record
 from dualpca.estimators._incomplete import IncompleteRows
 from dualpca.estimators._validation import (
     check_choice,
     check_finite_result,
-    check_matrix,
     check_number,
     check_rows,
     check_weights,
-    check_width,
     generator,
+    latent_rows,
+    new_rows,
     used_rows,
 )
 from dualpca.factors import fit_factors
@@ -98,6 +98,7 @@ class FactorAnalysis(
     noise_variance_: Array  # (d,)
     mean_: Array  # (d,)
     n_features_in_: int
+    loglikelihoods_: list[float]
 
     def __init__(
         self,
@@ -142,7 +143,8 @@ class FactorAnalysis(
         q = self._count(X)
         factors, record, self.n_samples_ = self._fit(X, w, q)
         self._set(self._canonical(factors), X)
-        self._note(record)
+        publish_record(self, record)
+        self.loglike_ = self.loglikelihoods_
         return self
 
     def _check_parameters(self) -> None:
@@ -207,18 +209,6 @@ class FactorAnalysis(
                 stacklevel=3,
             )
 
-    def _note(self, record: Record) -> None:
-        self.loglikelihoods_ = self.loglike_ = record.loglikelihoods
-        self.loglikelihood_ = record.loglikelihoods[-1]
-        self.n_iter_, self.converged_ = record.n_iter, record.converged
-        if not record.converged:
-            warnings.warn(
-                f"EM stopped after max_iter={self.max_iter} steps before the estimated distance "
-                f"to the maximum fell below tol={self.tol:g}. Raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-
     @property
     def _factors(self) -> Factors:
         parts = (self.components_.T, self.mean_, self.noise_variance_)
@@ -234,7 +224,7 @@ class FactorAnalysis(
 
     def posterior(self, X: Any) -> tuple[Array, Array]:
         """Return mean (n, q) and covariance (n, q, q) of the factors given each row."""
-        rows = self._open_rows(X, "transform")
+        rows = new_rows(self, X, "transform")
         found = self._latents(rows)
         check_finite_result(found.mean, observed_part(rows))
         mean, covariance = found.mean, found.covariance
@@ -242,9 +232,7 @@ class FactorAnalysis(
 
     def inverse_transform(self, X: Any) -> Array:
         """Return the mean of the rows given factors, Wz + μ, (n, d)."""
-        check_is_fitted(self)
-        Z = check_matrix(X, "X")
-        check_width(Z, self._n_features_out, "X")
+        Z = latent_rows(self, X, "inverse_transform")
         rows = _array.working(Z) @ self._factors.W.T + self._factors.mu
         return _array.cast_like(check_finite_result(rows, Z), Z)
 
@@ -254,7 +242,7 @@ class FactorAnalysis(
 
     def score_samples(self, X: Any) -> Array:
         """Return the log-density of what each row observed, (n,)."""
-        rows = self._open_rows(X, "score_samples")
+        rows = new_rows(self, X, "score_samples")
         return check_finite_result(self._latents(rows).log_density, observed_part(rows))
 
     def score(self, X: Any, y: Any = None) -> float:

@@ -16,6 +16,7 @@ from dualpca.estimators._validation import (
     check_flag,
     check_number,
     generator,
+    latent_rows,
 )
 from dualpca.representations import Primal, Scatter
 from dualpca.rules import maximum_likelihood
@@ -216,7 +217,7 @@ class PCA(LinearGaussian):
         -------
         array of shape (n, d)
         """
-        Z = self._latent_rows(X, "inverse_transform")
+        Z = latent_rows(self, X, "inverse_transform")
         Y = _array.working(Z)
         if self.whiten:
             Y = Y * self._deviations

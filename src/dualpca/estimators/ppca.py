@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from dualpca import _array
 from dualpca._typing import Array
+from dualpca.estimators._convergence import publish_record
 from dualpca.estimators._incomplete import IncompleteRows
 from dualpca.estimators._linear import LinearGaussian, publish_axes
 from dualpca.estimators._ppca_fits import Fitted, fit_closed, fit_em, fit_incomplete_rows
@@ -18,6 +17,7 @@ from dualpca.estimators._validation import (
     check_choice,
     check_finite_result,
     check_number,
+    latent_rows,
 )
 from dualpca.missing import (
     Factors,
@@ -95,11 +95,6 @@ class PPCA(IncompleteRows, LinearGaussian):
     ((1, 2), (1, 2, 2))
     """
 
-    loglikelihood_: float
-    loglikelihoods_: list[float]
-    n_iter_: int
-    converged_: bool
-
     _fitted_names = (
         "components_",
         "explained_variance_",
@@ -157,16 +152,7 @@ class PPCA(IncompleteRows, LinearGaussian):
         self.explained_variance_ = _array.cast_like(found.gaussian.values, like)
         self.noise_variance_ = found.gaussian.noise
         self.n_samples_ = found.n_rows
-        self.loglikelihoods_ = found.record.loglikelihoods
-        self.loglikelihood_ = self.loglikelihoods_[-1]
-        self.n_iter_, self.converged_ = found.record.n_iter, found.record.converged
-        if not self.converged_:
-            warnings.warn(
-                f"EM stopped after max_iter={self.max_iter} steps before the estimated distance "
-                f"to the maximum fell below tol={self.tol:g}. Raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+        publish_record(self, found.record)
 
     @property
     def _factors(self) -> Factors:
@@ -246,7 +232,7 @@ class PPCA(IncompleteRows, LinearGaussian):
         -------
         array of shape (n, d)
         """
-        Z = self._latent_rows(X, "inverse_transform")
+        Z = latent_rows(self, X, "inverse_transform")
         Y = _array.working(Z) * self._gaussian.spread
         return _array.cast_like(check_finite_result(self._frame.lift(self._axes, Y), Z), Z)
 

@@ -1,0 +1,24 @@
+"""How an iterative fit went, as scikit-learn's users expect to read it."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from sklearn.exceptions import ConvergenceWarning
+
+from dualpca.em import Record
+
+
+def publish_record(model: Any, record: Record) -> None:
+    """Set `loglikelihoods_` and the like; warn if the fit stopped before it converged."""
+    model.loglikelihoods_ = record.loglikelihoods
+    model.loglikelihood_ = record.loglikelihoods[-1]
+    model.n_iter_, model.converged_ = record.n_iter, record.converged
+    if not record.converged:
+        warnings.warn(
+            f"the fit stopped after max_iter={model.max_iter} steps before it came within "
+            f"tol={model.tol:g} of the maximum. Raise max_iter or tol.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
