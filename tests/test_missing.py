@@ -1211,3 +1211,18 @@ def test_imputer_names_a_nonsense_flag(flag):
 @parametrize_with_checks([Imputer(n_components=1), Imputer(n_components=1, add_indicator=True)])
 def test_contract_of_imputer(estimator, check):
     check(estimator)
+
+
+# --- a peer ---------------------------------------------------------------------------
+
+
+def test_peer_gives_the_same_likelihood_to_the_same_parameters():
+    ppca_rs = pytest.importorskip("ppca_rs", reason="ppca-rs, a peer in Rust, is not installed")
+    X = remove(draw(200, 6, 2, noise=0.3), 0.3)
+    model = PPCA(2).fit(X)
+    peer = ppca_rs.PPCAModel(
+        transform=np.asarray(model.loadings_),
+        isotropic_noise=float(np.sqrt(model.noise_variance_)),
+        mean=np.asarray(model.mean_)[:, None],
+    )
+    assert peer.llk(ppca_rs.Dataset(X)) == pytest.approx(model.loglikelihood_, rel=1e-10)

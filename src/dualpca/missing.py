@@ -22,6 +22,9 @@ from dualpca.moments import refuse_nonfinite
 RIDGE = 1e-14
 """Share of a matrix's trace that is added to its diagonal before it is factored."""
 
+SHARES = 8
+"""Blocks that even a small table is cut into, so that threads can share them."""
+
 
 @dataclass(frozen=True)
 class Factors:
@@ -84,7 +87,9 @@ class Incomplete:
     def __init__(self, X: Array, weights: Array | None, q: int) -> None:
         self.X, self.weights = X, weights
         width = max(int(X.shape[1]), q * q)
-        self.cut = list(_array.slices(int(X.shape[0]), _array.block_rows(width)))
+        n = int(X.shape[0])
+        step = max(64, min(_array.block_rows(width), -(-n // SHARES)))
+        self.cut = list(_array.slices(n, step))
         self.patterns = {rows.start: _patterns(X[rows, :]) for rows in self.cut}
 
     def blocks(self, mu: Array, cut: list[slice] | None = None) -> Iterator[Block]:
