@@ -1226,3 +1226,26 @@ def test_peer_gives_the_same_likelihood_to_the_same_parameters():
         mean=np.asarray(model.mean_)[:, None],
     )
     assert peer.llk(ppca_rs.Dataset(X)) == pytest.approx(model.loglikelihood_, rel=1e-10)
+
+
+# --- choosing the dimension -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("q", [1, 3])
+def test_hidden_entries_find_the_planted_dimension(q, seed):
+    X = remove(draw(300, 8, q, noise=0.3, seed=seed), 0.3, seed=seed)
+    assert PPCA("cv").fit(X).n_components_ == q
+
+
+def test_rules_that_need_a_spectrum_are_refused_with_holes():
+    X = remove(draw(50, 5, 2, noise=0.3), 0.3)
+    for rule in ("bic", "evidence", None, 0.9):
+        with pytest.raises(ValueError, match="n_components must be an int or 'cv'"):
+            PPCA(rule).fit(X)
+
+
+def test_streaming_holes_is_refused_with_a_way_out():
+    X = remove(draw(50, 5, 2, noise=0.3), 0.3)
+    with pytest.raises(ValueError, match="complete rows only"):
+        PPCA(2).partial_fit(X)

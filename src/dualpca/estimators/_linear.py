@@ -105,7 +105,7 @@ class LinearGaussian(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         X = check_rows(self, X, reset=stream is None, accept_sparse=self._accepts_sparse)
         check_request(self.n_components, sys.maxsize, int(X.shape[1]), "auto")
         w = check_weights(sample_weight, X)
-        chunk = Moments.of(X, w)
+        chunk = self._chunk(X, w)
         count = used_rows(X, w)
         self._forget()
         if stream is not None:
@@ -113,6 +113,10 @@ class LinearGaussian(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self._stream = (chunk, count, X[:0, :])
         self.n_samples_seen_ = chunk.n if w is not None else round(chunk.n)
         return self
+
+    def _chunk(self, X: Array, weights: Array | None) -> Moments:
+        """Return the moments of a chunk."""
+        return Moments.of(X, weights)
 
     def __getattr__(self, name: str) -> Any:
         """Compute the fitted attributes of a stream when one of them is first read."""

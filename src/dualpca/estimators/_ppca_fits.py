@@ -12,6 +12,7 @@ from dualpca.estimators._components import check_request, is_count, leading
 from dualpca.estimators._validation import generator, used_rows
 from dualpca.gaussian import SpikedGaussian
 from dualpca.incomplete_em import LEAST_NOISE, fit_incomplete
+from dualpca.incomplete_selection import choose_masked
 from dualpca.missing import observed_weights
 from dualpca.representations import Primal, Scatter
 from dualpca.rules import given_noise, maximum_likelihood
@@ -75,22 +76,28 @@ def fit_em(model: Any, operator: Primal | Scatter, count: int) -> Fitted:
 
 def fit_incomplete_rows(model: Any, X: Array, weights: Array | None) -> Fitted:
     """Fit rows with NaN by the likelihood of what was observed."""
-    n, d = int(X.shape[0]), int(X.shape[1])
-    if not is_count(model.n_components):
-        raise ValueError(
-            f"with missing values n_components must be an int, got {model.n_components!r}: "
-            "rules read the spectrum of complete rows."
-        )
-    check_request(model.n_components, n, d, model.solver)
+    d = int(X.shape[1])
     w, noise = observed_weights(X, weights), model.noise_variance
     limits = {"tol": model.tol, "max_iter": model.max_iter}
-    q = at_least_one_factor(model)
+    q = _count_with_holes(model, X, w)
     factors, record = fit_incomplete(X, w, q, _start(model), noise=noise, **limits)
     sigma2 = float(factors.psi[0])
     total = float(_array.namespace(X).sum(factors.W * factors.W)) + d * sigma2
     vanished = noise is None and sigma2 <= 10 * LEAST_NOISE * total / d
     spectrum, gaussian = _principal_axes(factors.W, sigma2, total, vanished)
     return Fitted(factors.mu, spectrum, gaussian, record, used_rows(X, w))
+
+
+def _count_with_holes(model: Any, X: Array, weights: Array | None) -> int:
+    """Return q: given, or the one that best predicts entries that were hidden."""
+    n, d = int(X.shape[0]), int(X.shape[1])
+    if is_count(model.n_components):
+        check_request(model.n_components, n, d, model.solver)
+        return at_least_one_factor(model)
+    if model.n_components != "cv":
+        what = "an int or 'cv' where values are missing: other rules read a spectrum"
+        raise ValueError(expected("n_components", what, model.n_components))
+    return choose_masked(X, weights, min(n, d) - 1)
 
 
 def at_least_one_factor(model: Any) -> int:

@@ -19,8 +19,8 @@ class Imputer(TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    n_components : int
-        Number of latents of the model.
+    n_components : int or 'cv'
+        Number of latents of the model; 'cv' takes the one that best predicts hidden entries.
     add_indicator : bool
         Append one column of zeros and ones for every feature that missed values in `fit`.
     tol, max_iter, random_state
@@ -46,7 +46,7 @@ class Imputer(TransformerMixin, BaseEstimator):
 
     def __init__(
         self,
-        n_components: int = 2,
+        n_components: int | str = 2,
         *,
         add_indicator: bool = False,
         tol: float = 1e-6,

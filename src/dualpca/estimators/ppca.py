@@ -8,6 +8,7 @@ import numpy as np
 
 from dualpca import _array
 from dualpca._typing import Array
+from dualpca.errors import NonFiniteError
 from dualpca.estimators._convergence import publish_record
 from dualpca.estimators._incomplete import IncompleteRows
 from dualpca.estimators._linear import LinearGaussian, publish_axes
@@ -25,7 +26,7 @@ from dualpca.missing import (
     observed_part,
     quadratic,
 )
-from dualpca.moments import refuse_nonfinite
+from dualpca.moments import Moments, refuse_nonfinite
 from dualpca.representations import Primal, Scatter
 from dualpca.rules import check_noise
 from dualpca.solvers import SOLVERS
@@ -42,7 +43,8 @@ class PPCA(IncompleteRows, LinearGaussian):
     n_components : int, float, str or None
         A count; a share of the variance between 0 and 1; the name of a rule: 'evidence' (Minka),
         'bic', 'parallel', 'gavish-donoho' or 'cv'. None is the number of variances above
-        `noise_variance` where that is given, otherwise 'evidence'. With NaN, a count.
+        `noise_variance` where that is given, otherwise 'evidence'. With NaN, a count or 'cv', which
+        then predicts entries that it hid.
     noise_variance : float, optional
         σ². None for maximum likelihood.
     method : {'closed', 'em'}
@@ -141,6 +143,14 @@ class PPCA(IncompleteRows, LinearGaussian):
             self._set(fit_incomplete_rows(self, X, weights), X)
         else:
             super()._fit_rows(X, weights)
+
+    def _chunk(self, X: Array, weights: Array | None) -> Moments:
+        if has_missing(X):
+            raise NonFiniteError(
+                "PPCA.partial_fit takes complete rows only, got NaN: moments cannot hold holes. "
+                "Give all rows to fit, which takes them as they are."
+            )
+        return super()._chunk(X, weights)
 
     def _publish(self, operator: Primal | Scatter, count: int, like: Array) -> None:
         fit = fit_em if self.method == "em" else fit_closed
