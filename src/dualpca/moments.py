@@ -13,7 +13,7 @@ from dualpca.errors import NonFiniteError, ScaleError
 
 HEAD = 1024
 SMALLEST_TRACE = 1e-290
-SAFE_SHARE = 1e-2
+SAFE_SHARE = 0.2
 """Share of Σ‖x‖² that deviations must hold for their sum to be a difference without loss."""
 
 
