@@ -14,7 +14,7 @@ from dualpca.representations import Dual, Primal
 from dualpca.rules import maximum_likelihood
 from dualpca.solvers import solve
 from tests import oracles
-from tests.spectra import BENIGN, KINDS, cases, flat, make_case
+from tests.spectra import BENIGN, KINDS, cases, flat, harmonic, make_case
 from tests.tolerances import assert_close, assert_log_density, tolerance
 
 WEIGHTS = ("none", "random", "with zeros")
@@ -60,6 +60,7 @@ def new_points(case, seed=1):
 @pytest.mark.parametrize("weights", WEIGHTS)
 @given(case=cases(kinds=KINDS))
 @example(case=make_case("tall", flat, 1, 30.0, 1e-6))  # rounding puts the noise above ell_q
+@example(case=make_case("square", harmonic, 9, 30.0, 1e-6))  # as it does beyond the rank
 def test_primal_and_dual_spectra_are_equal(case, weights, center):
     w = draw_weights(weights, case.n)
     (_, primal, _), (_, dual, _) = both(case.X, w, center, case.q)

@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 from scipy.stats import multivariate_normal
 from sklearn.datasets import load_wine
 
-from dualpca import PPCA, FactorAnalysis
+from dualpca import PPCA, FactorAnalysis, factors
 from dualpca.errors import HeywoodWarning
 from dualpca.factors import factor_step
 from dualpca.incomplete_em import Fit
@@ -96,6 +96,17 @@ def test_incomplete_route_reaches_the_same_model_on_complete_rows():
     np.testing.assert_allclose(a.get_covariance(), b.get_covariance(), atol=0.02)
     dropped = FactorAnalysis(2, tol=1e-7).fit(X[1:])
     assert b.score(X) >= dropped.score(X) - 0.01
+
+
+@pytest.mark.parametrize("q", [0, 1, 2])
+def test_em_for_many_features_reaches_the_same_maximum(monkeypatch, q):
+    X = table(seed=1)
+    profile = FactorAnalysis(q, tol=1e-7).fit(X)
+    monkeypatch.setattr(factors, "DENSE_LIMIT", 0)
+    em = FactorAnalysis(q, tol=1e-6).fit(X)
+    assert em.loglikelihood_ == pytest.approx(profile.loglikelihood_, rel=1e-8)
+    np.testing.assert_allclose(em.get_covariance(), profile.get_covariance(), atol=1e-3)
+    assert np.diff(em.loglikelihoods_).min() >= -1e-9 * abs(em.loglikelihood_)
 
 
 def test_gradient_of_the_observed_likelihood_is_the_finite_difference():

@@ -162,7 +162,7 @@ def _fit_profile(
         callback=note,
         options={"maxiter": max_iter, "gtol": tol, "ftol": 1e-15, "maxcor": 20},
     )
-    record.n_iter, record.converged = int(found.nit), bool(found.status != 1)
+    record.n_iter, record.converged = int(found.nit), bool(found.success)
     if not record.loglikelihoods:  # the start was the maximum
         record.add(-0.5 * n * (constant + float(found.fun)))
     best = _array.asarray(np.exp(found.x), profile.R)

@@ -135,7 +135,7 @@ class Fit:
             options={"maxiter": max_iter, "gtol": tol, "ftol": 1e-15, "maxcor": 20},
         )
         record.n_iter += int(found.nit)
-        record.converged = bool(found.status != 1)
+        record.converged = bool(found.success)
         return _array.asarray(found.x, theta)
 
     def _noise(self, left: Array, n: Array) -> Array:

@@ -16,6 +16,9 @@ from dualpca.spectrum import Spectrum
 ROUNDING = 64 * float(np.finfo(np.float64).eps)
 """Share of the trace below which left-over variance is rounding error, not noise."""
 
+NEGLIGIBLE = 1e-6
+"""Share of the trace that an excess of the noise must have to be more than lost digits."""
+
 
 def left_over(trace: float, explained: float) -> float:
     """Return the variance that is not explained; 0 where only rounding error is left."""
@@ -47,8 +50,14 @@ def maximum_likelihood(spectrum: Spectrum, n: float, q: int) -> SpikedGaussian:
 
 
 def _rounded_down(noise: float, smallest: float, spectrum: Spectrum, n: float) -> float:
-    """Return ℓ_q in place of a noise that exceeds it by the solver's error; refuse a larger one."""
-    if noise - smallest > 1e-3 * smallest + (spectrum.error + ROUNDING) * spectrum.trace / n:
+    """Return ℓ_q in place of a noise that exceeds it by error; refuse what is no error.
+
+    The error is the solver's, or rounding: a centred kernel has lost digits of its own, since
+    centring subtracts squared norms. Only an excess that is a real share of the variance says
+    that the space is too small for the operator.
+    """
+    error = spectrum.error + NEGLIGIBLE
+    if noise - smallest > 1e-3 * smallest + error * spectrum.trace / n:
         raise ValueError(
             f"the noise of maximum likelihood, {noise:.6g}, exceeds the smallest variance kept, "
             f"{smallest:.6g}: dim={spectrum.dim} is below the rank of the operator. Raise dim."

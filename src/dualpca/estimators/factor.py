@@ -57,7 +57,7 @@ class FactorAnalysis(
     max_iter : int
         Largest number of EM steps.
     noise_variance_init : array of shape (d,), optional
-        Noise to start from.
+        Noise to start from, for complete rows.
     svd_method, iterated_power
         Accepted for compatibility: EM here needs no decomposition a step.
     rotation : {None, 'varimax', 'quartimax'}
