@@ -109,6 +109,29 @@ def normal(rng: np.random.Generator, shape: tuple[int, ...], like: Array) -> Arr
     return asarray(rng.standard_normal(shape), like)
 
 
+def ones(shape: tuple[int, ...], like: Array) -> Array:
+    """Return ones of the dtype, library and device of `like`."""
+    return namespace(like).ones(shape, dtype=like.dtype, device=device_of(like))
+
+
+def identity(order: int, like: Array) -> Array:
+    """Return the identity matrix, of the dtype, library and device of `like`."""
+    return namespace(like).eye(order, dtype=like.dtype, device=device_of(like))
+
+
+def at_most_zero(A: Array) -> Array:
+    """Return min(A, 0), in place where the library can."""
+    if not is_foreign(A):
+        return np.minimum(A, 0.0, out=A)
+    xp = namespace(A)
+    return xp.where(A > 0, xp.zeros_like(A), A)
+
+
+def exp(A: Array) -> Array:
+    """Return exp(A), in place where the library can."""
+    return namespace(A).exp(A) if is_foreign(A) else np.exp(A, out=A)
+
+
 def block_rows(width: int) -> int:
     """Return how many rows of `width` float64 numbers make one block."""
     return max(64, min(BLOCK_ROWS, BLOCK_BYTES // (8 * max(width, 1))))
