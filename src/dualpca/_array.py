@@ -13,6 +13,7 @@ import array_api_compat as compat
 import numpy as np
 import scipy.linalg
 import scipy.sparse
+from scipy.spatial.distance import cdist
 
 from dualpca import _threads
 from dualpca._typing import Array, Namespace
@@ -114,6 +115,11 @@ def ones(shape: tuple[int, ...], like: Array) -> Array:
     return namespace(like).ones(shape, dtype=like.dtype, device=device_of(like))
 
 
+def constants(values: Any, like: Array) -> Array:
+    """Bring host values to the dtype, library and device of `like`."""
+    return namespace(like).astype(asarray(values, like), like.dtype)
+
+
 def identity(order: int, like: Array) -> Array:
     """Return the identity matrix, of the dtype, library and device of `like`."""
     return namespace(like).eye(order, dtype=like.dtype, device=device_of(like))
@@ -130,6 +136,17 @@ def at_most_zero(A: Array) -> Array:
 def exp(A: Array) -> Array:
     """Return exp(A), in place where the library can."""
     return namespace(A).exp(A) if is_foreign(A) else np.exp(A, out=A)
+
+
+def taxicab(X: Array, Y: Array) -> Array:
+    """Return Σ_c |x_ic − y_jc|, (n, m); no third axis is ever formed."""
+    xp = namespace(X)
+    if not is_foreign(X):
+        return np.asarray(cdist(X, Y, "cityblock"), dtype=X.dtype)
+    total = xp.zeros((X.shape[0], Y.shape[0]), dtype=X.dtype, device=device_of(X))
+    for c in range(X.shape[1]):
+        total = total + xp.abs(X[:, c][:, None] - Y[:, c][None, :])
+    return total
 
 
 def block_rows(width: int) -> int:

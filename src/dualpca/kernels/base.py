@@ -80,8 +80,8 @@ class Kernel:
         """Return the function x ↦ k(x, y_j), (n, d) ↦ (n, m), to be evaluated block by block."""
         if self.on is None:
             return self._against(Y)
-        of = self._against(self._seen(Y))
-        return lambda X: of(self._seen(X))
+        of = self._against(seen := self._seen(Y))
+        return lambda X: of(seen if X is Y else self._seen(X))
 
     def diag(self, X: Array) -> Array:
         """Return k(x_i, x_i), (n,)."""

@@ -1,4 +1,4 @@
-"""Kernels of the distance: k(x, y) = f(u) with u = rate · ‖x − y‖²."""
+"""Kernels of the distance: k(x, y) = f(u) with u = rate · ‖x − y‖², or a rate for every column."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Any, ClassVar
 
-import numpy as np
-
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.errors import expected
 from dualpca.kernels.base import Kernel
-from dualpca.kernels.heuristics import median_length, median_rate, scale_rate
+from dualpca.kernels.heuristics import column_rate, median_length, median_rate, scale_rate
+from dualpca.kernels.parameters import as_lengths, check_positive, check_width, number
 
 
 class Stationary(Kernel):
@@ -31,6 +30,10 @@ class Stationary(Kernel):
         """The factor of ‖x − y‖² in u."""
         raise TypeError(expected("kernel", "a subclass that defines rate", type(self).__name__))
 
+    def rates(self, like: Array) -> float | Array:
+        """Return the factor of (x_c − y_c)² in u: one for all columns, or (d,)."""
+        return self.rate
+
     def _profile(self, E: Array) -> Array:
         raise TypeError(expected("kernel", "a subclass that defines _profile", type(self).__name__))
 
@@ -45,7 +48,8 @@ class Stationary(Kernel):
         """
         xp = _array.namespace(Y)
         origin = xp.mean(Y, axis=0)
-        factor = sqrt(2 * self.rate)
+        rates = self.rates(Y)
+        factor = sqrt(2 * rates) if isinstance(rates, float) else xp.sqrt(2 * rates)
 
         def lifted(X: Array, flip: bool) -> tuple[Array, Array]:
             A = (X - origin) * factor
@@ -61,7 +65,7 @@ class Stationary(Kernel):
             E = A @ B.T
             if not self.rough:
                 return _array.at_most_zero(E)
-            close = 8 * eps * float(xp.min(a) + xp.min(b))
+            close = 8 * eps * (a + xp.min(b))
             return xp.where(E > close, xp.zeros_like(E), E)
 
         return of
@@ -74,26 +78,61 @@ class Stationary(Kernel):
         return _array.namespace(X).ones_like(X[:, 0])
 
     def _pull(self, Z: Array, Y: Array, C: Array) -> Array:
-        """Return Σ_j C_ij f'(u_ij) 2 rate (z_i − y_j)."""
+        """Return Σ_j C_ij f'(u_ij) 2 rate (z_i − y_j), both measured from the mean of Y."""
+        xp = _array.namespace(Z)
         S = C * self._slope(self._minus_u(Y)(Z))
-        total = _array.namespace(S).sum(S, axis=1)
-        return 2 * self.rate * (total[:, None] * Z - S @ Y)
+        origin = xp.mean(Y, axis=0)
+        total = xp.sum(S, axis=1)[:, None]
+        return 2 * self.rates(Y) * (total * (Z - origin) - S @ (Y - origin))
 
     def _diag_gradient(self, Z: Array) -> Array:
         return _array.namespace(Z).zeros_like(Z)
 
 
+class Lengths(Stationary):
+    """Widths given by `length_scale`: u = gain · Σ_c ((x_c − y_c)/length_scale_c)².
+
+    Subclasses define `gain`.
+    """
+
+    length_scale: Any
+    gain: float
+
+    def __post_init__(self) -> None:
+        """Keep a length scale for every column as a tuple, so that kernels can be hashed."""
+        object.__setattr__(self, "length_scale", as_lengths(self.length_scale))
+        super().__post_init__()
+
+    def _check(self) -> None:
+        check_width(self, None, self.length_scale)
+
+    @property
+    def rate(self) -> float:
+        """Gain over length_scale²; an error where every column has its own."""
+        return self.gain / number(self, self.length_scale) ** 2
+
+    def rates(self, like: Array) -> float | Array:
+        """Return gain / length_scale²: one number, or one for every column, (d,)."""
+        if not isinstance(self.length_scale, tuple):
+            return self.rate
+        if len(self.length_scale) != like.shape[1]:
+            what = f"one number for each of the {like.shape[1]} columns"
+            raise ValueError(expected("length_scale", what, self.length_scale))
+        return _array.constants([self.gain / v**2 for v in self.length_scale], like)
+
+
 @dataclass(frozen=True)
-class RBF(Stationary):
+class RBF(Lengths):
     """k(x, y) = exp(−γ‖x − y‖²).
 
     Parameters
     ----------
-    gamma : float or {'scale', 'median'}, optional
-        γ > 0; 'scale' is 1/(d · variance), as in scikit-learn, and 'median' 1/(median of the
-        squared distances). 1 where neither parameter is given.
-    length_scale : float or 'median', optional
-        γ = 1 / (2·length_scale²). Give one of the two, never both.
+    gamma : float or {'scale', 'median', 'auto'}, optional
+        γ > 0; 'scale' is 1/(d · variance) and 'auto' 1/d, as in scikit-learn, and 'median'
+        1/(median of the squared distances). 1 where neither parameter is given.
+    length_scale : float, 'median' or sequence of d floats, optional
+        γ = 1 / (2·length_scale²), for every column its own if there are several. Give one of the
+        two, never both.
 
     Examples
     --------
@@ -104,11 +143,12 @@ class RBF(Stationary):
 
     name: ClassVar[str] = "rbf"
     rules: ClassVar[dict[str, Any]] = {
-        "gamma": {"scale": scale_rate, "median": median_rate},
+        "gamma": {"scale": scale_rate, "median": median_rate, "auto": column_rate},
         "length_scale": {"median": median_length},
     }
+    gain: ClassVar[float] = 0.5  # type: ignore[misc]
     gamma: float | str | None = None
-    length_scale: float | str | None = None
+    length_scale: Any = None
 
     def _check(self) -> None:
         check_width(self, self.gamma, self.length_scale)
@@ -117,7 +157,7 @@ class RBF(Stationary):
     def rate(self) -> float:
         """γ."""
         if self.length_scale is not None:
-            return 0.5 / number(self, self.length_scale) ** 2
+            return super().rate
         return 1.0 if self.gamma is None else number(self, self.gamma)
 
     def _profile(self, E: Array) -> Array:
@@ -127,21 +167,103 @@ class RBF(Stationary):
         return -_array.exp(E)
 
 
-def check_width(kernel: Kernel, gamma: Any, length_scale: Any) -> None:
-    """Refuse both widths at once, and widths that are not positive."""
-    if gamma is not None and length_scale is not None:
-        what = "given gamma or length_scale, not both"
-        raise ValueError(expected(type(kernel).__name__, what, kernel))
-    for value in (gamma, length_scale):
-        if value is not None and not isinstance(value, str) and not 0 < value < np.inf:
-            what = "given a positive gamma or length_scale"
-            raise ValueError(expected(type(kernel).__name__, what, kernel))
+@dataclass(frozen=True)
+class Matern(Lengths):
+    """Matérn's kernels e^(−t), (1 + t)e^(−t), (1 + t + t²/3)e^(−t), t = √(2ν)‖x − y‖/length_scale.
+
+    The larger ν the smoother; as ν → ∞ they become the RBF. At y = x the gradient of ν = 1/2
+    does not exist, and 0 stands for it. Equal to scikit-learn's Matern for Gaussian processes.
+
+    Parameters
+    ----------
+    nu : {0.5, 1.5, 2.5}
+    length_scale : float, 'median' or sequence of d floats
+        One width, or one for every column.
+
+    References
+    ----------
+    Rasmussen & Williams (2006), Gaussian Processes for Machine Learning, eqs. 4.14 to 4.17.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Matern(nu=0.5)(np.array([[0.0]]), np.array([[0.0], [1.0]])).round(4)
+    array([[1.    , 0.3679]])
+    """
+
+    name: ClassVar[str] = "matern"
+    rules: ClassVar[dict[str, Any]] = {"length_scale": {"median": median_length}}
+    nu: float = 1.5
+    length_scale: Any = 1.0
+
+    def _check(self) -> None:
+        if self.nu not in (0.5, 1.5, 2.5):
+            raise ValueError(expected("nu of Matern", "0.5, 1.5 or 2.5", self.nu))
+        super()._check()
+
+    @property
+    def gain(self) -> float:  # type: ignore[override]
+        """2ν."""
+        return 2 * self.nu
+
+    @property
+    def rough(self) -> bool:  # type: ignore[override]
+        """Whether ν = 1/2."""
+        return self.nu == 0.5
+
+    def _profile(self, E: Array) -> Array:
+        xp = _array.namespace(E)
+        t = xp.sqrt(-E)
+        if self.nu == 0.5:
+            return xp.exp(-t)
+        return (1 + t if self.nu == 1.5 else 1 + t - E / 3) * xp.exp(-t)
+
+    def _slope(self, E: Array) -> Array:
+        """Return df/du: −e^(−t)/(2t), −e^(−t)/2 and −(1 + t)e^(−t)/6."""
+        xp = _array.namespace(E)
+        t = xp.sqrt(-E)
+        if self.nu == 0.5:
+            safe = xp.where(t > 0, t, xp.ones_like(t))
+            return xp.where(t > 0, -xp.exp(-t) / (2 * safe), xp.zeros_like(t))
+        return -xp.exp(-t) / 2 if self.nu == 1.5 else -(1 + t) * xp.exp(-t) / 6
 
 
-def number(kernel: Kernel, value: Any) -> float:
-    """Return a parameter that must be a number by now."""
-    if isinstance(value, str):
-        raise ValueError(
-            f"{kernel!r} takes {value!r} from the rows: call resolve(X) first, or fit a model."
-        )
-    return float(value)
+@dataclass(frozen=True)
+class RationalQuadratic(Lengths):
+    """k(x, y) = (1 + ‖x − y‖²/(2α length_scale²))^(−α): RBFs of many widths, mixed.
+
+    As α → ∞ it becomes the RBF. Equal to scikit-learn's for Gaussian processes.
+
+    Parameters
+    ----------
+    alpha : float
+        α > 0.
+    length_scale : float, 'median' or sequence of d floats
+        One width, or one for every column.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> RationalQuadratic(alpha=0.5)(np.array([[0.0]]), np.array([[0.0], [1.0]])).round(4)
+    array([[1.    , 0.7071]])
+    """
+
+    name: ClassVar[str] = "rational_quadratic"
+    rules: ClassVar[dict[str, Any]] = {"length_scale": {"median": median_length}}
+    alpha: float = 1.0
+    length_scale: Any = 1.0
+
+    def _check(self) -> None:
+        check_positive(self, "alpha")
+        super()._check()
+
+    @property
+    def gain(self) -> float:  # type: ignore[override]
+        """1/(2α)."""
+        return 0.5 / self.alpha
+
+    def _profile(self, E: Array) -> Array:
+        return (1 - E) ** (-float(self.alpha))
+
+    def _slope(self, E: Array) -> Array:
+        return -float(self.alpha) * (1 - E) ** (-float(self.alpha) - 1)
