@@ -88,6 +88,7 @@ WIDTHS = [0.5, 1.0, 2.0, 3.0]
 PROCESSES = {
     "rbf": gp.RBF(0.7),
     "rbf widths": gp.RBF(WIDTHS),
+    "rbf one width": gp.RBF([0.7]),
     "matern 1/2": gp.Matern(0.7, nu=0.5),
     "matern 3/2": gp.Matern(WIDTHS, nu=1.5),
     "matern 5/2": gp.Matern(0.7, nu=2.5),
@@ -105,6 +106,7 @@ PROCESSES = {
 }
 WRAPPED = {
     "matern 1": gp.Matern(nu=1.0),
+    "nothing": gp.RBF() + gp.ConstantKernel(0.0),
     "root": gp.RBF(0.7) ** 0.5,
     "pairwise": gp.PairwiseKernel(metric="laplacian", gamma=0.5),
     "scaled noise": gp.RBF(0.7) + 2.0 * gp.WhiteKernel(0.3),
@@ -186,8 +188,9 @@ def test_ramps_at_zero_have_the_gradient_of_both_sides():
     np.testing.assert_allclose(kernel.gradient(np.zeros(4), Y), central, atol=1e-9)
 
 
-def test_rough_kernels_know_equal_rows_far_away():
-    far = rows(50, 30) + 1e3
+@pytest.mark.parametrize("d", [1, 30, 2000])
+def test_rough_kernels_know_equal_rows_far_away(d):
+    far = rows(50, d) + 1e3
     for kernel in (Matern(nu=0.5), ArcCosine(0), Laplacian()):
         np.testing.assert_array_equal(np.diag(kernel(far, far)), 1.0)
 
@@ -438,6 +441,8 @@ def test_what_is_no_gaussian_process_kernel_is_not_translated():
         translate(RBF())
     with pytest.raises(TypeError, match="Gaussian-process"):
         FromSklearn(common_pairs)
+    with pytest.raises(ValueError, match="side by side"):
+        translate(gp.CompoundKernel([gp.RBF(), gp.RBF(2.0)]))
 
 
 # --- nonsense -------------------------------------------------------------------------

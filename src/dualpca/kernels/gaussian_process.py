@@ -55,6 +55,10 @@ class FromSklearn(Kernel):
     def _check(self) -> None:
         if not is_gaussian_process_kernel(self.kernel):
             raise TypeError(expected("kernel", "a Gaussian-process kernel", self.kernel))
+        if _kind(self.kernel) == "CompoundKernel":
+            raise ValueError(
+                expected("kernel", "one kernel, not several side by side", self.kernel)
+            )
 
     def __hash__(self) -> int:
         """Hash what it says: scikit-learn's kernels can be compared, not hashed."""
@@ -114,12 +118,21 @@ def _known(kernel: Any) -> Kernel | None:
     return rule(kernel) if rule else None
 
 
+def _lengths(kernel: Any) -> Any:
+    """Return the length scale: a list of one is one for all columns."""
+    return np.squeeze(kernel.length_scale)
+
+
 def _matern(kernel: Any) -> Kernel | None:
     if isinf(kernel.nu):
-        return RBF(length_scale=kernel.length_scale)
+        return RBF(length_scale=_lengths(kernel))
     if kernel.nu not in (0.5, 1.5, 2.5):
         return None
-    return Matern(nu=kernel.nu, length_scale=kernel.length_scale)
+    return Matern(nu=kernel.nu, length_scale=_lengths(kernel))
+
+
+def _constant(kernel: Any) -> Kernel | None:
+    return Constant(kernel.constant_value) if kernel.constant_value > 0 else None
 
 
 def _sum(kernel: Any) -> Kernel | None:
@@ -151,12 +164,12 @@ def _power(kernel: Any) -> Kernel | None:
 
 
 _RULES: dict[str, Callable[[Any], Kernel | None]] = {
-    "RBF": lambda k: RBF(length_scale=k.length_scale),
+    "RBF": lambda k: RBF(length_scale=_lengths(k)),
     "Matern": _matern,
     "RationalQuadratic": lambda k: RationalQuadratic(alpha=k.alpha, length_scale=k.length_scale),
     "ExpSineSquared": lambda k: Periodic(periodicity=k.periodicity, length_scale=k.length_scale),
     "DotProduct": lambda k: Polynomial(degree=1, gamma=1.0, coef0=float(k.sigma_0) ** 2),
-    "ConstantKernel": lambda k: Constant(k.constant_value),
+    "ConstantKernel": _constant,
     "Sum": _sum,
     "Product": _product,
     "Exponentiation": _power,

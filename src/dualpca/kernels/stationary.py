@@ -65,7 +65,7 @@ class Stationary(Kernel):
             E = A @ B.T
             if not self.rough:
                 return _array.at_most_zero(E)
-            close = 8 * eps * (a + xp.min(b))
+            close = 8 * eps * (a + b.T)
             return xp.where(E > close, xp.zeros_like(E), E)
 
         return of
