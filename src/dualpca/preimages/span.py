@@ -1,0 +1,307 @@
+"""Points of feature space that a kernel model reaches: P(y) = Σ_i γ_i φ(x_i) with γ = Cy + b."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from dualpca import _array
+from dualpca._typing import Array
+from dualpca.errors import expected
+from dualpca.kernels import Kernel
+
+
+class Expansion:
+    """An affine subspace of feature space, spanned by n items: P(y) = Σ_p y_p v_p + mean.
+
+    v_p = Σ_i C_ip φ(x_i) and mean = Σ_i b_i φ(x_i). With centred features the columns of C sum to
+    0 and b to 1, so γ = Cy + b sums to 1: the centred expansion γ̃ of MATH 11.
+
+    Subclasses say what the inner products are: `images` and `norms`.
+    """
+
+    coefficients: Array  # (n, q), C
+    base: Array  # (n,), b; zeros where features are not centred
+
+    def __post_init__(self) -> None:
+        """Work in float64, and check the shapes once."""
+        C, b = _array.working(self.coefficients), _array.working(self.base)
+        if len(C.shape) != 2:
+            raise ValueError(expected("coefficients", "of shape (n, q)", tuple(C.shape)))
+        if tuple(b.shape) != (C.shape[0],):
+            raise ValueError(expected("base", f"of shape ({C.shape[0]},)", tuple(b.shape)))
+        object.__setattr__(self, "coefficients", C)
+        object.__setattr__(self, "base", b)
+
+    @property
+    def images(self) -> Array:
+        """⟨φ(x_i), v_p⟩ and, in the last column, ⟨φ(x_i), mean⟩; (n, q + 1)."""
+        what = "a subclass that defines images"
+        raise TypeError(expected("expansion", what, type(self).__name__))
+
+    @property
+    def norms(self) -> Array:
+        """‖φ(x_i)‖², (n,)."""
+        what = "a subclass that defines norms"
+        raise TypeError(expected("expansion", what, type(self).__name__))
+
+    @cached_property
+    def generators(self) -> Array:
+        """C and b side by side, (n, q + 1)."""
+        xp = _array.namespace(self.base)
+        return xp.concat([self.coefficients, self.base[:, None]], axis=1)
+
+    @cached_property
+    def gram(self) -> Array:
+        """Inner products of v_1, …, v_q, mean; (q + 1, q + 1).
+
+        It is measured, not taken to be the identity, so that distances stay right where the
+        directions are only nearly orthonormal.
+        """
+        A = self.generators.T @ self.images
+        return 0.5 * (A + A.T)
+
+    @property
+    def offset(self) -> Array:
+        """‖mean‖², ()."""
+        return self.gram[-1, -1]
+
+    @property
+    def tilt(self) -> Array:
+        """⟨v_p, mean⟩, (q,)."""
+        return self.gram[:-1, -1]
+
+    @cached_property
+    def latents(self) -> Array:
+        """Coordinates of the items themselves, ⟨φ(x_i) − mean, v_p⟩, (n, q)."""
+        return self.images[:, :-1] - self.tilt
+
+    def weights(self, Y: Array) -> Array:
+        """Return γ of every row of Y, (m, n): what to ask for where items have no coordinates."""
+        return self._lifted(Y) @ self.generators.T
+
+    def sqnorm(self, Y: Array) -> Array:
+        """Return ‖P(y)‖² = offset + 2 yᵀtilt + yᵀy for orthonormal directions, (m,)."""
+        L = self._lifted(Y)
+        return _array.namespace(L).sum((L @ self.gram) * L, axis=1)
+
+    def overlaps(self, Y: Array) -> Array:
+        """Return ⟨φ(x_i), P(y)⟩, (m, n): kernel values of P with the items, not centred."""
+        return self._lifted(Y) @ self.images.T
+
+    def gaps(self, Y: Array) -> Array:
+        """Return ‖φ(x_i) − P(y)‖², (m, n), from q products each."""
+        G = self.norms - 2 * self.overlaps(Y) + self.sqnorm(Y)[:, None]
+        return _array.namespace(G).where(G > 0, G, 0 * G)
+
+    def nearest(self, Y: Array) -> tuple[Array, Array]:
+        """Return for every row of Y the item most similar to P(y) and its distance, both (m,)."""
+        xp, Y = _array.namespace(self.base), self.checked(Y)
+        items, distances = [self._none(int)], [self._none(float)]
+        for rows in _array.slices(int(Y.shape[0]), _array.block_rows(self.size)):
+            G = self.gaps(Y[rows, :])
+            items.append(xp.astype(xp.argmin(G, axis=1), xp.int64))
+            distances.append(xp.sqrt(xp.min(G, axis=1)))
+        return xp.concat(items, axis=0), xp.concat(distances, axis=0)
+
+    @property
+    def size(self) -> int:
+        """Number of items, n."""
+        return int(self.base.shape[0])
+
+    def checked(self, Y: Array) -> Array:
+        """Return latent rows in float64, of the right shape and finite."""
+        Y, q = _array.working(Y), int(self.coefficients.shape[1])
+        if len(Y.shape) != 2 or Y.shape[1] != q:
+            raise ValueError(expected("latent coordinates", f"of shape (m, {q})", tuple(Y.shape)))
+        xp = _array.namespace(Y)
+        if not bool(xp.all(xp.isfinite(Y))):
+            raise ValueError(expected("latent coordinates", "finite", "NaN or infinity"))
+        return Y
+
+    def _lifted(self, Y: Array) -> Array:
+        """Return rows (y, 1)."""
+        Y = _array.working(Y)
+        return _array.namespace(Y).concat([Y, _array.ones((int(Y.shape[0]), 1), Y)], axis=1)
+
+    def _none(self, kind: type) -> Array:
+        xp = _array.namespace(self.base)
+        dtype = xp.int64 if kind is int else xp.float64
+        return xp.zeros((0,), dtype=dtype, device=_array.device_of(self.base))
+
+
+@dataclass(frozen=True, eq=False)
+class Items(Expansion):
+    """The subspace where only a Gram matrix is known: no coordinates, so no pre-image.
+
+    What takes its place is `weights(Y)`, the weights over the training items, and `nearest(Y)`,
+    the most similar of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> K = np.array([[2.0, 0.0], [0.0, 1.0]])
+    >>> items = Items(K, np.array([[0.5**0.5], [0.0]]), np.zeros(2))
+    >>> items.nearest(np.array([[1.0], [0.0]]))[0]
+    array([0, 1])
+    """
+
+    K: Array  # (n, n)
+    coefficients: Array
+    base: Array
+
+    def __post_init__(self) -> None:
+        """Check the shape of the Gram matrix too."""
+        super().__post_init__()
+        if tuple(self.K.shape) != (self.size, self.size):
+            what = f"of shape ({self.size}, {self.size})"
+            raise ValueError(expected("the Gram matrix", what, tuple(self.K.shape)))
+
+    @cached_property
+    def images(self) -> Array:
+        """K [C, b]."""
+        return _array.working(self.K) @ self.generators
+
+    @cached_property
+    def norms(self) -> Array:
+        """The diagonal of K."""
+        return _array.working(_array.namespace(self.base).linalg.diagonal(self.K))
+
+
+@dataclass(frozen=True, eq=False)
+class Span(Expansion):
+    """The subspace where items are points x_i and the kernel is known.
+
+    Memory O(block · n) throughout: the Gram matrix is passed over once in blocks of rows.
+
+    Parameters
+    ----------
+    points : array of shape (n, d)
+    kernel : Kernel
+        With numbers for parameters (`resolve` done).
+    coefficients : array of shape (n, q)
+        Column p makes the direction v_p, of unit norm in feature space.
+    base : array of shape (n,)
+        Weights of the mean, w/Σw; zeros where features are not centred.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca.kernels import RBF
+    >>> span = Span(np.array([[0.0], [1.0]]), RBF(), np.eye(2)[:, :1], np.zeros(2))
+    >>> span.distance(np.array([[0.0]]), np.array([[1.0]]))
+    array([0.])
+    """
+
+    points: Array  # (n, d)
+    kernel: Kernel
+    coefficients: Array
+    base: Array
+
+    def __post_init__(self) -> None:
+        """Check the points too."""
+        super().__post_init__()
+        X = _array.working(self.points)
+        if len(X.shape) != 2 or int(X.shape[0]) != self.size:
+            raise ValueError(expected("points", f"of shape ({self.size}, d)", tuple(X.shape)))
+        object.__setattr__(self, "points", X)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the one cached value that cannot be pickled."""
+        return {k: v for k, v in self.__dict__.items() if k != "against"}
+
+    @cached_property
+    def against(self) -> Callable[[Array], Array]:
+        """The function z ↦ k(z, x_i)."""
+        return self.kernel.against(self.points)
+
+    @cached_property
+    def images(self) -> Array:
+        """⟨φ(x_i), v_p⟩ and ⟨φ(x_i), mean⟩, from one pass over the kernel."""
+        xp = _array.namespace(self.points)
+        of, A = self.against, self.generators
+
+        def work(cut: list[slice]) -> list[Array]:
+            return [of(self.points[rows, :]) @ A for rows in cut]
+
+        cut = _array.slices(self.size, _array.block_rows(self.size))
+        return xp.concat([a for part in _array.spread(work, cut, A) for a in part], axis=0)
+
+    @cached_property
+    def norms(self) -> Array:
+        """k(x_i, x_i)."""
+        return self.kernel.diag(self.points)
+
+    @cached_property
+    def centre(self) -> Array:
+        """The mean of the points themselves, (d,)."""
+        return _array.namespace(self.points).mean(self.points, axis=0)
+
+    @cached_property
+    def spread(self) -> float:
+        """Root mean squared distance of the points from their mean: the scale of steps."""
+        xp = _array.namespace(self.points)
+        return sqrt(float(xp.sum(xp.var(self.points, axis=0))))
+
+    def overlap(self, Z: Array, Y: Array) -> Array:
+        """Return ⟨φ(z), P(y)⟩ row by row, (m,)."""
+        return self._rowwise(Z, Y, lambda target, rows: target.overlap(Z[rows, :]))
+
+    def distance(self, Z: Array, Y: Array) -> Array:
+        """Return ‖φ(z) − P(y)‖ row by row, (m,), from its definition."""
+        return self._rowwise(Z, Y, lambda target, rows: target.distance(Z[rows, :]))
+
+    def _rowwise(self, Z: Array, Y: Array, of: Callable[[Target, slice], Array]) -> Array:
+        Y, m = self.checked(Y), int(Y.shape[0])
+        shape = (m, int(self.points.shape[1]))
+        if tuple(Z.shape) != shape:
+            raise ValueError(expected("points", f"of shape {shape}", tuple(Z.shape)))
+        cut = _array.slices(m, _array.block_rows(self.size))
+        parts = [of(Target.of(self, Y[rows, :]), rows) for rows in cut]
+        return _array.namespace(Y).concat([self._none(float), *parts], axis=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """Some points P(y) to find pre-images of: the objective of every method, row by row."""
+
+    span: Span
+    Y: Array  # (b, q)
+    weights: Array  # (b, n), γ
+    sqnorm: Array  # (b,), ‖P‖²
+
+    @classmethod
+    def of(cls, span: Span, Y: Array) -> Target:
+        """Return the block of targets with latent coordinates Y."""
+        return cls(span, Y, span.weights(Y), span.sqnorm(Y))
+
+    def overlap(self, Z: Array) -> Array:
+        """Return ⟨φ(z), P⟩ = Σ_i γ_i k(z, x_i), (b,)."""
+        K = self.span.against(_array.working(Z))
+        return _array.namespace(K).sum(K * self.weights, axis=1)
+
+    def value(self, Z: Array) -> Array:
+        """Return J(z) = ‖φ(z) − P‖² − ‖P‖² = k(z, z) − 2⟨φ(z), P⟩, (b,)."""
+        return self.span.kernel.diag(_array.working(Z)) - 2 * self.overlap(Z)
+
+    def gradient(self, Z: Array) -> Array:
+        """Return ∂J/∂z, (b, d)."""
+        kernel = self.span.kernel
+        return kernel.diag_gradient(Z) - 2 * kernel.pull(Z, self.span.points, self.weights)
+
+    def distance(self, Z: Array) -> Array:
+        """Return ‖φ(z) − P‖, (b,); what rounding takes below 0 counts as 0."""
+        D = self.value(Z) + self.sqnorm
+        return _array.namespace(D).sqrt(_array.namespace(D).where(D > 0, D, 0 * D))
+
+    def take(self, rows: np.ndarray) -> Target:
+        """Return some of the rows."""
+        if rows.size == int(self.sqnorm.shape[0]):
+            return self
+        parts = (_array.take(A, rows) for A in (self.Y, self.weights, self.sqnorm))
+        return Target(self.span, *parts)
