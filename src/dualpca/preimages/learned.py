@@ -34,7 +34,7 @@ class Learned(Method):
     Parameters
     ----------
     alpha : float
-        Ridge, as scikit-learn's `KernelPCA(alpha=...)`.
+        Ridge, as scikit-learn's `KernelPCA(alpha=...)`, where it is 1.
     kernel : Kernel, optional
         On the latents; RBF with the median length of the latents unless given. scikit-learn takes
         the model's own kernel, whose width was meant for the inputs.
@@ -51,7 +51,7 @@ class Learned(Method):
     """
 
     name: ClassVar[str] = "learned"
-    alpha: float = 1.0
+    alpha: float = 0.1
     kernel: Kernel | None = None
     limit: int = 5000
 
@@ -73,9 +73,7 @@ class Learned(Method):
             A = _array.solve_positive(_ridged_gram(kernel, Y, self.alpha), targets)
             return LearnedMap(span.centre, kernel, Y, A)
         U = Y[:: -(-span.size // self.limit), :]
-        return LearnedMap(
-            span.centre, kernel.against(U), _subset(kernel, Y, U, targets, self.alpha)
-        )
+        return LearnedMap(span.centre, kernel, U, _subset(kernel, Y, U, targets, self.alpha))
 
 
 @dataclass(frozen=True, eq=False)
