@@ -41,6 +41,37 @@ class Power(Kernel):
 
 
 @dataclass(frozen=True)
+class Exponential(Stationary):
+    """exp(−‖x − y‖): not smooth at 0."""
+
+    rate = 1.0
+    rough = True
+
+    def _profile(self, E):
+        return np.exp(-np.sqrt(-E))
+
+    def _slope(self, E):
+        t = np.sqrt(-E)
+        return np.where(t > 0, -np.exp(-t) / np.where(t > 0, 2 * t, 1), 0)
+
+
+@dataclass(frozen=True)
+class Counts(Power):
+    """A polynomial of rows that must not be negative."""
+
+    nonnegative = True
+
+    def _against(self, Y):
+        inner = super()._against(Y)
+
+        def of(X):
+            assert np.all(X >= 0), "an entry below 0 reached the kernel"
+            return inner(X)
+
+        return of
+
+
+@dataclass(frozen=True)
 class Overlap(Kernel):
     """Σ_j min(x_j, y_j) + 10: a kernel without a gradient."""
 

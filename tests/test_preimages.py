@@ -26,6 +26,8 @@ from dualpca.preimages.learned import _subset
 from dualpca.preimages.span import Target
 from tests.preimage_oracles import (
     Cauchy,
+    Counts,
+    Exponential,
     Overlap,
     Power,
     circle,
@@ -43,6 +45,7 @@ CLOSED = ["distance", "learned", "smoother"]
 KERNELS = [
     RBF(gamma=0.3),
     Cauchy(),
+    Exponential(),
     Power(),
     RBF(gamma=0.5) + Linear(),
     2.5 * RBF(gamma=0.3),
@@ -210,6 +213,41 @@ def test_distance_never_rises_on_the_way(method):
     assert np.mean(trace[-1]) < np.mean(trace[0])
 
 
+@pytest.mark.parametrize("method", [FixedPoint(), Gradient()], ids=repr)
+def test_steps_lead_away_from_a_negative_overlap_but_not_beyond_the_data(method):
+    span = Span(np.array([[0.0], [1.0]]), RBF(), np.eye(2), np.zeros(2))
+    target = Target.of(span, np.array([[-1.0, 0.0]]))  # P = −φ(0): the best z is anywhere far
+    found = method.run(target, np.array([[0.5]]))
+    assert found.distance[0] < np.sqrt(2) + 1e-6
+    assert abs(found.points[0, 0]) < 100
+    span = Span(np.array([[-1.0], [1.0]]), RBF(), np.eye(2), np.zeros(2))
+    target = Target.of(span, np.array([[1.0, -1.0]]))  # γ of both signs: their sum is nearly 0
+    found = method.run(target, np.array([[1e-13]]))
+    low = scipy.optimize.minimize_scalar(lambda z: target.value(np.array([[z]]))[0])
+    assert abs(found.points[0, 0] - low.x) < 1e-5
+
+
+@pytest.mark.parametrize("method", [FixedPoint(), Gradient()], ids=repr)
+def test_every_start_is_tried_and_the_best_end_kept(method):
+    X = rows(60)
+    span = kernel_pca(X, RBF(gamma=3.0), 20)
+    noisy = rows(60, seed=1)
+    Y = coordinates(span, noisy)
+    target = Target.of(span, Y)
+    starts = [Smoother().find(span, Y).points, X[span.nearest(Y)[0]], noisy]
+    ends = np.array([method.run(target, Z).distance for Z in starts])
+    assert_close(method.find(span, Y, noisy).distance, ends.min(axis=0), "vector")
+    assert_close(method.find(span, Y).distance, ends[:2].min(axis=0), "vector")
+    assert np.all(np.any(ends < ends.max(axis=0) - 1e-3, axis=1)), "no start is ever the better one"
+
+
+def test_power_kernels_without_gamma_take_one_over_the_columns():
+    one = np.ones((1, 1))
+    kernels = (Power(gamma=None), Power(gamma=0.5))
+    new, old = (inversion(k, 2)(one, 2 * one, 9 * one, one) for k in kernels)
+    assert_close(new, old, "exact")
+
+
 def test_distances_are_inverted():
     rng = np.random.default_rng(0)
     U = rng.uniform(0, 5, (4, 3))
@@ -219,11 +257,11 @@ def test_distances_are_inverted():
     assert np.isfinite(inverse_profile(RBF(), np.array([0.0, -1.0]))).all()
     X, z = rng.standard_normal((1, 6, 3)), rng.standard_normal((1, 1, 3))
     D2 = np.sum((X - z) ** 2, axis=2)
-    for kernel in (RBF(gamma=0.2), Cauchy(), Power(degree=3), 2.0 * Power(degree=5)):
+    for kernel in (RBF(gamma=0.2), Cauchy(), Power(gamma=1 / 3), 2.0 * Power(degree=5)):
         k, o = kernel.diag(X[0])[None], kernel(z[0], X[0])
         p = kernel.diag(z[0])[:, None] + 0 * o
-        assert_close(inversion(kernel)(k, o, p, np.sum(X * X, axis=2)), D2, "vector")
-    assert inversion(Power(degree=2)) is None
+        assert_close(inversion(kernel, 3)(k, o, p, np.sum(X * X, axis=2)), D2, "vector")
+    assert inversion(Power(degree=2), 3) is None
 
 
 def test_points_are_placed_by_their_distances():
@@ -316,6 +354,13 @@ def test_auto_is_as_close_as_the_best_method(kernel):
         if suited(name, kernel):
             single = PREIMAGES[name]().find(span, Y, noisy).distance
             assert np.all(auto <= 1.01 * single + 1e-9), name
+
+
+def test_auto_refines_what_its_parts_found():
+    span = kernel_pca(rows(), RBF(gamma=0.3), 4)
+    Y = coordinates(span, rows(10, seed=1))
+    found = Auto(parts=(Smoother(),)).find(span, Y)
+    assert np.all(found.distance < Smoother().find(span, Y).distance)
 
 
 # --- degenerate inputs ---------------------------------------------------------------------------
@@ -424,6 +469,20 @@ def test_spans_and_prepared_methods_can_be_pickled():
     span, method = pickle.loads(pickle.dumps((span, method)))
     after = method.find(span, span.latents)
     np.testing.assert_array_equal(before.points, after.points)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kernel", [Counts(), RBF() + 2.0 * Counts(on=[1, 2])], ids=repr)
+def test_kernels_of_counts_never_see_an_entry_below_zero(name, kernel):
+    if not suited(name, kernel):
+        pytest.skip("the method does not suit the kernel")
+    X = np.maximum(rows(), 0)
+    span = kernel_pca(X, kernel, 4)
+    Y = 3 * span.latents
+    found = PREIMAGES[name]().find(span, Y, np.minimum(X, 0) - 1)
+    assert np.min(found.points[:, 1:]) >= 0
+    if name in ("gradient", "auto"):
+        assert np.all(found.distance <= span.nearest(Y)[1] + 1e-9)
 
 
 # --- bad input -----------------------------------------------------------------------------------

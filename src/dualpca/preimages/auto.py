@@ -22,7 +22,9 @@ from dualpca.preimages.span import Span, Target
 class Auto(Method):
     """Run every method that suits the kernel, refine the best, keep the smallest distance a row.
 
-    No single method (at its defaults) is ever closer. It costs as much as all of them.
+    No part is ever closer. It costs as much as all of them. Close in feature space is not always
+    close to the clean input: where P itself has shrunk to the mean under heavy noise, the smoother
+    and the distances, which answer with neighbours, may denoise better.
 
     Parameters
     ----------

@@ -73,6 +73,7 @@ class Method:
             Z, iterations = target.weights @ target.span.points, None
         else:
             Z, iterations = self._find(target, start)
+            Z = target.span.inside(Z)
         counts = np.zeros(int(Z.shape[0]), dtype=np.int64) if iterations is None else iterations
         xp, device = _array.namespace(Z), _array.device_of(Z)
         return PreImage(Z, target.distance(Z), xp.asarray(counts, device=device))
@@ -110,12 +111,12 @@ def _checked_start(span: Span, Y: Array, start: Array | None) -> Array | None:
     start, xp = _array.working(start), _array.namespace(start)
     if not bool(xp.all(xp.isfinite(start))):
         raise ValueError(expected("start", "finite", "NaN or infinity"))
-    return start
+    return span.inside(start)
 
 
 def _in_blocks(method: Method, span: Span, Y: Array, start: Array | None) -> PreImage:
     """Apply a method to blocks of rows, side by side where there are many."""
-    for name in ("gram", "against", "norms", "spread", "centre"):
+    for name in ("gram", "against", "norms", "spread", "centre", "floor"):
         getattr(span, name)  # computed once, before threads share it
 
     def work(cut: list[slice]) -> list[PreImage]:

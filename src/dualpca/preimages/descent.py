@@ -66,7 +66,7 @@ def _backtrack(
     new, lower = Z, value
     pending, t = np.arange(int(Z.shape[0])), 1.0
     for _ in range(HALVINGS):
-        trial = _array.take(Z, pending) + t * _array.take(D, pending)
+        trial = target.span.inside(_array.take(Z, pending) + t * _array.take(D, pending))
         J = target.take(pending).value(trial)
         bound = _array.take(value, pending) + ENOUGH * t * _array.take(slope, pending)
         good = _array.to_numpy(J <= bound)

@@ -62,7 +62,7 @@ class Distance(Method):
 
     def suits(self, kernel: Kernel) -> bool:
         """Tell whether the kernel can be inverted."""
-        return inversion(kernel) is not None
+        return inversion(kernel, 1) is not None
 
     def _find(self, target: Target, start: Array | None) -> tuple[Array, np.ndarray | None]:
         xp, span = _array.namespace(target.Y), target.span
@@ -73,7 +73,7 @@ class Distance(Method):
         norms = xp.reshape(_array.take(span.norms, flat), (b, k))
         P2 = target.sqnorm[:, None] + 0 * norms
         gaps = xp.reshape(_array.take(xp.reshape(G, (-1,)), _flat(near, span.size)), (b, k))
-        invert = inversion(span.kernel)
+        invert = inversion(span.kernel, int(span.points.shape[1]))
         assert invert is not None  # find() has asked suits()
         D2 = invert(norms, 0.5 * (norms + P2 - gaps), P2, xp.sum(N * N, axis=2))
         return trilaterate(N, D2), None
@@ -96,17 +96,17 @@ def trilaterate(N: Array, D2: Array) -> Array:
     return middle + xp.sum(zhat[:, :, None] * Bt, axis=1)
 
 
-def inversion(kernel: Kernel) -> Distances | None:
-    """Return how input distances follow from inner products in feature space; None if unknown."""
+def inversion(kernel: Kernel, d: int) -> Distances | None:
+    """Return how distances of d columns follow from inner products in feature space, if known."""
     if kernel.on is not None:
         return None  # distances over some columns do not place a point in all of them
     if isinstance(kernel, Scaled):
-        inner = inversion(kernel.kernel)
+        inner = inversion(kernel.kernel, d)
         c = kernel.factor
         return None if inner is None else lambda k, o, p, x: inner(k / c, o / c, p / c, x)
     if isinstance(kernel, Stationary):
         return _stationary(kernel)
-    return _polynomial(kernel)
+    return _polynomial(kernel, d)
 
 
 def _stationary(kernel: Stationary) -> Distances | None:
@@ -135,10 +135,10 @@ def inverse_profile(kernel: Stationary, K: Array) -> Array:
     return xp.where(K < 1, xp.exp(high), 0 * K)
 
 
-def _polynomial(kernel: Kernel) -> Distances | None:
-    """Return the inversion of (γxᵀy + c)^p with odd p, read off the kernel's parameters."""
+def _polynomial(kernel: Kernel, d: int) -> Distances | None:
+    """Return the inversion of (γxᵀy + c)^p with odd p, read off the parameters; γ None is 1/d."""
     degree: Any = getattr(kernel, "degree", None)
-    gamma: Any = getattr(kernel, "gamma", None)
+    gamma: Any = getattr(kernel, "gamma", None) or 1 / d
     shift: Any = getattr(kernel, "coef0", None)
     numbers = all(isinstance(v, int | float) for v in (degree, gamma, shift))
     if not numbers or degree != int(degree) or int(degree) % 2 == 0:

@@ -248,6 +248,20 @@ class Span(Expansion):
         xp = _array.namespace(self.points)
         return sqrt(float(xp.sum(xp.var(self.points, axis=0))))
 
+    @cached_property
+    def floor(self) -> Array | None:
+        """The smallest entries that the kernel takes, −∞ or 0 a column; None where all are −∞."""
+        d = int(self.points.shape[1])
+        low = np.full(d, -np.inf)
+        low[sorted(_nonnegative(self.kernel, tuple(range(d))))] = 0.0
+        return None if np.all(low < 0) else _array.asarray(low, self.points)
+
+    def inside(self, Z: Array) -> Array:
+        """Return points (b, d) with entries lifted to the floor."""
+        if self.floor is None:
+            return Z
+        return _array.namespace(Z).where(Z > self.floor, Z, self.floor + 0 * Z)
+
     def overlap(self, Z: Array, Y: Array) -> Array:
         """Return ⟨φ(z), P(y)⟩ row by row, (m,)."""
         return self._rowwise(Z, Y, lambda target, rows: target.overlap(Z[rows, :]))
@@ -305,3 +319,11 @@ class Target:
             return self
         parts = (_array.take(A, rows) for A in (self.Y, self.weights, self.sqnorm))
         return Target(self.span, *parts)
+
+
+def _nonnegative(kernel: Kernel, columns: tuple[int, ...]) -> set[int]:
+    """Return those of the columns in which some part of a kernel refuses entries below 0."""
+    seen = columns if kernel.on is None else tuple(columns[c] for c in kernel.on)
+    parts = [getattr(kernel, name, None) for name in ("left", "right", "kernel")]
+    found = [_nonnegative(part, seen) for part in parts if isinstance(part, Kernel)]
+    return set().union(*found) if found else set(seen if kernel.nonnegative else ())
