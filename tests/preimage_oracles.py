@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dualpca.kernels import Kernel, Stationary
-from dualpca.preimages import Span
+from dualpca.preimages import PREIMAGES, Span
 
 
 @dataclass(frozen=True)
@@ -129,3 +129,13 @@ def linear_pca(X, rows, q):
     mean = X.mean(axis=0)
     V = np.linalg.svd(X - mean, full_matrices=False)[2][:q]
     return mean + (rows - mean) @ V.T @ V
+
+
+def rows(n=40, d=3, seed=0):
+    """Return normal rows around 0.5."""
+    return np.random.default_rng(seed).standard_normal((n, d)) + 0.5
+
+
+def suited(kernels):
+    """Return every pair of a method's name and a kernel that it takes."""
+    return [(name, k) for name in sorted(PREIMAGES) for k in kernels if PREIMAGES[name]().suits(k)]
