@@ -132,20 +132,6 @@ def exp(A: Array) -> Array:
     return namespace(A).exp(A) if is_foreign(A) else np.exp(A, out=A)
 
 
-def take(A: Array, rows: Array) -> Array:
-    """Return the rows (or entries) of A with these numbers, which may lie on the host."""
-    xp = namespace(A)
-    return xp.take(A, xp.asarray(rows, device=device_of(A)), axis=0)
-
-
-def replaced(A: Array, rows: np.ndarray[Any, Any], B: Array) -> Array:
-    """Return a copy of A in which B stands for the rows with these numbers."""
-    n = int(A.shape[0])
-    source = np.arange(n)
-    source[rows] = n + np.arange(len(rows))
-    return take(namespace(A).concat([A, B], axis=0), source)
-
-
 def block_rows(width: int) -> int:
     """Return how many rows of `width` float64 numbers make one block."""
     return max(64, min(BLOCK_ROWS, BLOCK_BYTES // (8 * max(width, 1))))
@@ -203,6 +189,20 @@ def thin_product(X: Array, V: Array) -> Array:
 def contiguous(A: Array) -> Array:
     """Return A laid out row by row, which is what makes products with a thin block fast."""
     return A if is_foreign(A) else np.ascontiguousarray(A)
+
+
+def take(A: Array, rows: Array) -> Array:
+    """Return the rows (or entries) of A with these numbers, which may lie on the host."""
+    xp = namespace(A)
+    return xp.take(A, xp.asarray(rows, device=device_of(A)), axis=0)
+
+
+def replaced(A: Array, rows: np.ndarray[Any, Any], B: Array) -> Array:
+    """Return a copy of A in which B stands for the rows with these numbers."""
+    n = int(A.shape[0])
+    source = np.arange(n)
+    source[rows] = n + np.arange(len(rows))
+    return take(namespace(A).concat([A, B], axis=0), source)
 
 
 def gram(C: Array) -> Array:
