@@ -208,6 +208,20 @@ def contiguous(A: Array) -> Array:
     return A if is_foreign(A) else np.ascontiguousarray(A)
 
 
+def take(A: Array, rows: Array) -> Array:
+    """Return the rows (or entries) of A with these numbers, which may lie on the host."""
+    xp = namespace(A)
+    return xp.take(A, xp.asarray(rows, device=device_of(A)), axis=0)
+
+
+def replaced(A: Array, rows: np.ndarray[Any, Any], B: Array) -> Array:
+    """Return a copy of A in which B stands for the rows with these numbers."""
+    n = int(A.shape[0])
+    source = np.arange(n)
+    source[rows] = n + np.arange(len(rows))
+    return take(namespace(A).concat([A, B], axis=0), source)
+
+
 def gram(C: Array) -> Array:
     """Return CᵀC, dense and float64. NumPy and torch use the symmetric product."""
     if is_sparse(C):
@@ -244,6 +258,14 @@ def orthonormal(A: Array) -> Array:
     Q, R = xp.linalg.qr(A, mode="reduced")
     one = xp.ones_like(xp.linalg.diagonal(R))
     return Q * xp.where(xp.linalg.diagonal(R) < 0, -one, one)
+
+
+def solve_positive(A: Array, B: Array) -> Array:
+    """Solve AX = B for a positive definite A. NumPy reads A's lower triangle and overwrites it."""
+    if is_foreign(A):
+        return namespace(A).linalg.solve(A, B)
+    factor = scipy.linalg.cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
+    return scipy.linalg.cho_solve(factor, B, check_finite=False)
 
 
 def is_linalg_error(error: Exception) -> bool:

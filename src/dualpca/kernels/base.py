@@ -33,6 +33,8 @@ class Kernel:
     name: ClassVar[str] = ""
     definite: ClassVar[bool] = True
     """Whether every Gram matrix is positive semi-definite."""
+    nonnegative: ClassVar[bool] = False
+    """Whether entries below 0 are refused, as for histograms."""
     rules: ClassVar[dict[str, dict[str, Rule]]] = {}
     """Parameter name to the words it takes in place of a number, and what they mean."""
     on: Sequence[int] | None = field(default=None, kw_only=True)

@@ -40,6 +40,14 @@ class Stationary(Kernel):
     def _slope(self, E: Array) -> Array:
         raise TypeError(expected("kernel", "a subclass that defines _slope", type(self).__name__))
 
+    def profile(self, U: Array) -> Array:
+        """Return f at u ≥ 0, of any shape."""
+        return self._profile(-U)
+
+    def slopes(self, X: Array, Y: Array) -> Array:
+        """Return df/du at u(x_i, y_j), (n, m)."""
+        return self._slope(self._minus_u(self._seen(Y))(self._seen(X)))
+
     def _minus_u(self, Y: Array) -> Callable[[Array], Array]:
         """Return x ↦ −u(x, y_j), from one product of rows [a, −½‖a‖², 1] and [b, 1, −½‖b‖²].
 
