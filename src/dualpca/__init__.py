@@ -2,9 +2,10 @@
 
 from dualpca.estimators.factor import FactorAnalysis
 from dualpca.estimators.imputer import Imputer
+from dualpca.estimators.kernel import KernelPCA
 from dualpca.estimators.pca import PCA
 from dualpca.estimators.ppca import PPCA
 
 __version__ = "0.1.0"
 
-__all__ = ["PCA", "PPCA", "FactorAnalysis", "Imputer", "__version__"]
+__all__ = ["PCA", "PPCA", "FactorAnalysis", "Imputer", "KernelPCA", "__version__"]

@@ -6,7 +6,7 @@ back to the dtype of the rows at the very end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import array_api_compat as compat
@@ -19,6 +19,7 @@ from dualpca import _threads
 from dualpca._typing import Array, Namespace
 from dualpca.errors import BackendError, ScaleError
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 BLOCK_BYTES = 2**22
@@ -77,6 +78,18 @@ def working(X: Array) -> Array:
     return X if X.dtype == xp.float64 else xp.astype(X, xp.float64)
 
 
+def in_single(X: Array) -> Array:
+    """Return X as float32."""
+    xp = namespace(X)
+    return X if X.dtype == xp.float32 else xp.astype(X, xp.float32)
+
+
+def empty(shape: tuple[int, ...], like: Array, *, single: bool = False) -> Array:
+    """Return an array of undefined numbers, float64 or float32, beside `like`."""
+    xp = namespace(like)
+    return xp.empty(shape, dtype=xp.float32 if single else xp.float64, device=device_of(like))
+
+
 def cast_like(Y: Array, X: Array) -> Array:
     """Return Y in the floating dtype of X, unless Y is beyond its range."""
     xp = namespace(Y)
@@ -112,6 +125,8 @@ def normal(rng: np.random.Generator, shape: tuple[int, ...], like: Array) -> Arr
 
 def ones(shape: tuple[int, ...], like: Array) -> Array:
     """Return ones of the dtype, library and device of `like`."""
+    if is_sparse(like):
+        return np.ones(shape, dtype=like.dtype)
     return namespace(like).ones(shape, dtype=like.dtype, device=device_of(like))
 
 
@@ -160,10 +175,8 @@ def slices(length: int, step: int) -> Iterator[slice]:
         yield slice(start, min(start + step, length))
 
 
-def spread(
-    work: Callable[[list[slice]], Result], cut: Iterator[slice], like: Array
-) -> list[Result]:
-    """Share slices out to threads in consecutive runs; return what `work` makes of each run.
+def spread(work: Callable[[list[Item]], Result], cut: Iterable[Item], like: Array) -> list[Result]:
+    """Share slices (or tiles) out to threads in consecutive runs; return what `work` makes of each.
 
     Small products run faster on one BLAS thread each, side by side, than one after another on
     all of them. Only NumPy needs this: other libraries have threads of their own.
@@ -179,6 +192,46 @@ def row_block(X: Array, rows: slice) -> Array:
     if is_sparse(X):
         return np.asarray(X[rows].toarray(), dtype=np.float64)
     return working(X[rows, :])
+
+
+def some_rows(X: Array, rows: slice) -> Array:
+    """Return a slice of rows (or items) as it is: dense, sparse or one-dimensional."""
+    return X[rows] if is_sparse(X) else X[rows, ...]
+
+
+def points(X: Array) -> Array:
+    """Return rows in float64, sparse or dense; items of other kinds as they are."""
+    if is_sparse(X):
+        return X if X.dtype == np.float64 else X.astype(np.float64)
+    return X if X.ndim == 1 else working(X)
+
+
+def copied(X: Array) -> Array:
+    """Return a copy of rows or items."""
+    return X.copy() if is_sparse(X) or not is_foreign(X) else namespace(X).asarray(X, copy=True)
+
+
+def vector_like(X: Array) -> Array:
+    """Return a dense array of as many rows, of the library and floating dtype of the points."""
+    if is_sparse(X) or (not is_foreign(X) and X.dtype.kind not in "f"):
+        dtype = X.dtype if X.dtype.kind == "f" else np.float64
+        return np.broadcast_to(np.zeros((), dtype=dtype), (X.shape[0], 1))
+    return X
+
+
+def inner(X: Array, Y: Array) -> Array:
+    """Return X Yᵀ, dense, for dense or sparse rows."""
+    if not is_sparse(X) and not is_sparse(Y):
+        return X @ Y.T
+    product = X @ Y.T
+    return np.asarray(product.toarray() if is_sparse(product) else product)
+
+
+def squared_norms(X: Array) -> Array:
+    """Return ‖x‖² of every row, (n,), for dense or sparse rows."""
+    if is_sparse(X):
+        return np.asarray(X.multiply(X).sum(axis=1)).reshape(-1)
+    return namespace(X).sum(X * X, axis=1)
 
 
 def column_block(X: Array, columns: slice) -> Array:
@@ -210,6 +263,8 @@ def contiguous(A: Array) -> Array:
 
 def take(A: Array, rows: Array) -> Array:
     """Return the rows (or entries) of A with these numbers, which may lie on the host."""
+    if is_sparse(A):
+        return A[rows]
     xp = namespace(A)
     return xp.take(A, xp.asarray(rows, device=device_of(A)), axis=0)
 

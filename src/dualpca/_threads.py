@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from threadpoolctl import ThreadpoolController
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _busy = Lock()
@@ -26,7 +27,7 @@ def available() -> int:
     return max((lib.num_threads for lib in _controller().lib_controllers), default=1)
 
 
-def side_by_side(work: Callable[[list[slice]], Result], cut: list[slice]) -> list[Result]:
+def side_by_side(work: Callable[[list[Item]], Result], cut: list[Item]) -> list[Result]:
     """Apply `work` to consecutive runs of `cut`, one run a thread.
 
     The number of BLAS threads is a setting of the whole process: where another thread of the

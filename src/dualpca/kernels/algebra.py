@@ -27,6 +27,16 @@ class Pair(Kernel):
         """Whether both parts are."""
         return self.left.definite and self.right.definite
 
+    @property
+    def invariant(self) -> bool:  # type: ignore[override]
+        """Whether both parts are."""
+        return self.left.invariant and self.right.invariant
+
+    @property
+    def sparse(self) -> bool:  # type: ignore[override]
+        """Whether both parts take sparse rows."""
+        return self.left.sparse and self.right.sparse
+
     def resolve(self, X: Array) -> Kernel:
         """Resolve both parts."""
         X = self._seen(X)
@@ -87,6 +97,16 @@ class Scaled(Kernel):
     def definite(self) -> bool:  # type: ignore[override]
         """Whether the kernel is."""
         return self.kernel.definite
+
+    @property
+    def invariant(self) -> bool:  # type: ignore[override]
+        """Whether the kernel is."""
+        return self.kernel.invariant
+
+    @property
+    def sparse(self) -> bool:  # type: ignore[override]
+        """Whether the kernel takes sparse rows."""
+        return self.kernel.sparse
 
     def resolve(self, X: Array) -> Kernel:
         """Resolve the kernel."""

@@ -33,6 +33,10 @@ class Kernel:
     name: ClassVar[str] = ""
     definite: ClassVar[bool] = True
     """Whether every Gram matrix is positive semi-definite."""
+    sparse: ClassVar[bool] = False
+    """Whether rows may be SciPy sparse matrices."""
+    invariant: ClassVar[bool] = False
+    """Whether k(x + c, y + c) = k(x, y)."""
     nonnegative: ClassVar[bool] = False
     """Whether entries below 0 are refused, as for histograms."""
     rules: ClassVar[dict[str, dict[str, Rule]]] = {}

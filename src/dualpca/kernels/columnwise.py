@@ -125,6 +125,8 @@ class Laplacian(Columnwise):
 class Histograms(Columnwise):
     """Kernels of D = Σ_c (x_c − y_c)²/(x_c + y_c) for non-negative entries, with 0/0 = 0."""
 
+    nonnegative: ClassVar[bool] = True
+
     def _refuse(self, X: Array) -> None:
         xp = _array.namespace(X)
         if bool(xp.any(X < 0)):

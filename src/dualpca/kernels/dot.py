@@ -28,12 +28,13 @@ class Linear(Kernel):
     """
 
     name: ClassVar[str] = "linear"
+    sparse: ClassVar[bool] = True
 
     def _against(self, Y: Array) -> Callable[[Array], Array]:
-        return lambda X: X @ Y.T
+        return lambda X: _array.inner(X, Y)
 
     def _diag(self, X: Array) -> Array:
-        return _array.namespace(X).sum(X * X, axis=1)
+        return _array.squared_norms(X)
 
     def _pull(self, Z: Array, Y: Array, C: Array) -> Array:
         return C @ Y
@@ -84,6 +85,7 @@ class Affine(Kernel):
     Subclasses define `gamma`, `coef0`, `_profile` (f, which may overwrite t) and `_slope` (f').
     """
 
+    sparse: ClassVar[bool] = True
     gamma: float | str | None
     coef0: float
 
@@ -104,13 +106,13 @@ class Affine(Kernel):
         raise TypeError(expected("kernel", "a subclass that defines _slope", type(self).__name__))
 
     def _affine(self, X: Array, Y: Array) -> Array:
-        return (self.rate_for(Y) * X) @ Y.T + float(self.coef0)
+        return _array.inner(self.rate_for(Y) * X, Y) + float(self.coef0)
 
     def _against(self, Y: Array) -> Callable[[Array], Array]:
         return lambda X: self._profile(self._affine(X, Y))
 
     def _own(self, X: Array) -> Array:
-        return self.rate_for(X) * _array.namespace(X).sum(X * X, axis=1) + float(self.coef0)
+        return self.rate_for(X) * _array.squared_norms(X) + float(self.coef0)
 
     def _diag(self, X: Array) -> Array:
         return self._profile(self._own(X))

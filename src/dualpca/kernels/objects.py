@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,7 +25,7 @@ class Function(Kernel):
 
     Items come as the rows of a two-dimensional array, or as a list, tuple or one-dimensional
     array of objects. f must be symmetric; where both sides are the same object, only one half is
-    evaluated. Whether the kernel is positive semi-definite is for f to say: it is taken to be.
+    evaluated. Models look whether the kernel is positive semi-definite.
     Gradients are central differences, for rows of numbers only. O(nm) calls of f.
 
     Parameters
@@ -43,6 +43,7 @@ class Function(Kernel):
     array([[2., 0., 3.], [0., 1., 1.]])
     """
 
+    definite: ClassVar[bool] = False  # not known to be
     function: Callable[..., Any]
     params: Any = ()
 
@@ -121,6 +122,7 @@ class Precomputed(Kernel):
     (False, array([2., 3.]))
     """
 
+    definite: ClassVar[bool] = False  # not known to be
     diagonal: float | None = None
 
     def _check(self) -> None:

@@ -7,12 +7,17 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Any, ClassVar
 
+import numpy as np
+
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.errors import expected
 from dualpca.kernels.base import Kernel
 from dualpca.kernels.heuristics import column_rate, median_length, median_rate, scale_rate
 from dualpca.kernels.parameters import as_lengths, check_positive, check_width, number
+
+NEIGHBOURS = 1e-6
+"""Share of their squared norms below which a squared distance has lost too many digits."""
 
 
 class Stationary(Kernel):
@@ -23,6 +28,8 @@ class Stationary(Kernel):
     u would be felt: what is within them of 0 then counts as 0.
     """
 
+    invariant: ClassVar[bool] = True
+    sparse: ClassVar[bool] = True
     rough: ClassVar[bool] = False
 
     @property
@@ -55,26 +62,20 @@ class Stationary(Kernel):
         at 0, which rounding would pass.
         """
         xp = _array.namespace(Y)
-        origin = xp.mean(Y, axis=0)
         rates = self.rates(Y)
         factor = sqrt(2 * rates) if isinstance(rates, float) else xp.sqrt(2 * rates)
-
-        def lifted(X: Array, flip: bool) -> tuple[Array, Array]:
-            A = (X - origin) * factor
-            half = -0.5 * xp.sum(A * A, axis=1)[:, None]
-            last = [xp.ones_like(half), half] if flip else [half, xp.ones_like(half)]
-            return xp.concat([A, *last], axis=1), half
-
-        B, b = lifted(Y, flip=True)
-        eps = float(xp.finfo(Y.dtype).eps)
+        if _array.is_sparse(Y):
+            return _sparse_minus_u(Y, factor)
+        origin = xp.mean(Y, axis=0)
+        B, b = lifted((Y - origin) * factor, flip=True)
+        d = int(Y.shape[1])
 
         def of(X: Array) -> Array:
-            A, a = lifted(X, flip=False)
+            A, a = lifted((X - origin) * factor, flip=False)
             E = A @ B.T
             if not self.rough:
                 return _array.at_most_zero(E)
-            close = 8 * eps * (a + b.T)
-            return xp.where(E > close, xp.zeros_like(E), E)
+            return near_zero(E, A[:, :d], B[:, :d], a + b.T)
 
         return of
 
@@ -83,7 +84,7 @@ class Stationary(Kernel):
         return lambda X: self._profile(of(X))
 
     def _diag(self, X: Array) -> Array:
-        return _array.namespace(X).ones_like(X[:, 0])
+        return _array.ones((int(X.shape[0]),), X)
 
     def _pull(self, Z: Array, Y: Array, C: Array) -> Array:
         """Return Σ_j C_ij f'(u_ij) 2 rate (z_i − y_j), both measured from the mean of Y."""
@@ -275,3 +276,48 @@ class RationalQuadratic(Lengths):
 
     def _slope(self, E: Array) -> Array:
         return -float(self.alpha) * (1 - E) ** (-float(self.alpha) - 1)
+
+
+def _sparse_minus_u(Y: Array, factor: Any) -> Callable[[Array], Array]:
+    """Return x ↦ −u(x, y_j) for sparse rows, which cannot be measured from a mean."""
+    B = Y.multiply(factor).tocsr()
+    b = 0.5 * _array.squared_norms(B)
+
+    def of(X: Array) -> Array:
+        A = X.multiply(factor).tocsr()
+        return _array.at_most_zero(_array.inner(A, B) - 0.5 * _array.squared_norms(A)[:, None] - b)
+
+    return of
+
+
+def near_zero(E: Array, A: Array, B: Array, size: Array) -> Array:
+    """Return −u where rounding errors beside its own size would be felt: for pairs of neighbours.
+
+    NumPy takes their differences anew; other libraries count what is within rounding of 0 as 0.
+    """
+    xp = _array.namespace(E)
+    eps = float(xp.finfo(E.dtype).eps)
+    if _array.is_foreign(E):
+        close = xp.astype(8 * eps * size, E.dtype)
+        return xp.where(E > close, xp.zeros_like(E), E)
+    i, j = np.nonzero(E > NEIGHBOURS * size)
+    for part in _array.slices(len(i), 4096):
+        gap = A[i[part]] - B[j[part]]
+        E[i[part], j[part]] = -0.5 * np.sum(gap * gap, axis=1)
+    return _array.at_most_zero(E)
+
+
+def lifted(A: Array, *, flip: bool) -> tuple[Array, Array]:
+    """Return rows [a, −½‖a‖², 1], or [a, 1, −½‖a‖²], and −½‖a‖² in float64, (n, 1).
+
+    In float32 the norm is held in two parts, so that its rounding error, which all entries of a
+    row would share, does not show in eigenvalues.
+    """
+    xp = _array.namespace(A)
+    double = _array.working(A)
+    half = -0.5 * xp.sum(double * double, axis=1)[:, None]
+    high = xp.astype(half, A.dtype)
+    one = xp.ones_like(high)
+    parts = [high] if A.dtype == xp.float64 else [high, xp.astype(half - high, A.dtype)]
+    pairs = [[one, part] if flip else [part, one] for part in parts]
+    return xp.concat([A, *(column for pair in pairs for column in pair)], axis=1), half

@@ -10,17 +10,22 @@ from dualpca import _array
 from dualpca._typing import Array
 from dualpca.errors import DualPCAError
 from dualpca.kernels import Kernel, Linear
+from dualpca.representations.gram import Gram
 from dualpca.rows import Projection
 from dualpca.spectrum import Spectrum
+from dualpca.subspace import Subspace
+
+GUESS_SHARE, GUESS_MOST = 16, 1500
+"""Share of the points that a first guess of the eigenvectors looks at, and how many at most."""
 
 
 class Dual:
-    """The centred (weighted) kernel over the points, (n, n), evaluated in blocks (MATH 7).
+    """The centred (weighted) kernel over the points, (n, n), known through its products (MATH 7).
 
     Parameters
     ----------
-    X : array of shape (n, d)
-    kernel : Kernel
+    X : array of shape (n, d), or a `Gram`
+    kernel : Kernel, unless X is a `Gram`
     weights : array of shape (n,), optional
     center : bool
         Centre in feature space, with the training means.
@@ -29,77 +34,78 @@ class Dual:
 
     Notes
     -----
-    A = D^{1/2} H K Hᵀ D^{1/2} with H = I − 1wᵀ/Σw. Its products recompute K block by block, so
-    memory stays O(n) beside `dense()`.
+    A = D^{1/2} H K Hᵀ D^{1/2} with H = I − 1wᵀ/Σw, and H is never formed: memory is that of the
+    `Gram`, O(n) a column unless it stores K.
     """
 
     def __init__(
         self,
-        X: Array,
-        kernel: Kernel,
+        X: Array | Gram,
+        kernel: Kernel | None = None,
         weights: Array | None = None,
         *,
         center: bool = True,
         dim: int | None = None,
     ) -> None:
-        self.X, self.kernel, self.centered = _array.working(X), kernel, center
-        m = int(X.shape[0])
+        self.gram = X if isinstance(X, Gram) else Gram(X, kernel or Linear())
+        self.centered = center
+        m, self.like = self.gram.n, self.gram.like
         self.dim = m if dim is None else dim
-        self.like = _array.asarray(np.ones(m), X)
-        self.weights = self.like if weights is None else weights
-        self.n = float(_array.namespace(X).sum(self.weights))
+        self.weights = _array.asarray(np.ones(m), self.like) if weights is None else weights
+        self.n = float(_array.namespace(self.like).sum(self.weights))
 
     @property
     def shape(self) -> tuple[int, int]:
         """(n, n)."""
-        m = int(self.X.shape[0])
-        return (m, m)
-
-    def _kernel_times(self, X: Array, V: Array) -> Array:
-        """Return k(X, training points) V, a block of rows of the kernel at a time."""
-        xp = _array.namespace(X)
-        cut = _array.slices(X.shape[0], _array.block_rows(self.shape[0]))
-        return xp.concat([self.kernel(X[rows, :], self.X) @ V for rows in cut], axis=0)
+        return (self.gram.n, self.gram.n)
 
     @cached_property
-    def _means(self) -> Array:
-        """Weighted mean of every row of K, (n,)."""
-        return self._kernel_times(self.X, self.weights[:, None])[:, 0] / self.n
+    def means(self) -> Array:
+        """Weighted mean of every row of K, (n,), in float64."""
+        return self.gram.times_in_double(self.weights[:, None])[:, 0] / self.n
 
     @cached_property
-    def _grand_mean(self) -> float:
-        return float(self.weights @ self._means) / self.n
+    def grand_mean(self) -> float:
+        """‖φ̄‖²."""
+        return float(self.weights @ self.means) / self.n
 
     @cached_property
     def _root(self) -> Array:
-        return _array.namespace(self.X).sqrt(self.weights)
-
-    def squared_norms(self, X: Array) -> Array:
-        """Return ‖φ(x) − φ̄‖² of every row, (n,)."""
-        diagonal = self.kernel.diag(X)
-        if not self.centered:
-            return diagonal
-        means = self._kernel_times(X, self.weights[:, None])[:, 0] / self.n
-        return diagonal - 2 * means + self._grand_mean
+        return _array.namespace(self.like).sqrt(self.weights)
 
     def diag(self) -> Array:
         """Return the diagonal, (n,)."""
-        return self.weights * self.squared_norms(self.X)
+        diagonal = self.gram.diag()
+        if self.centered:
+            diagonal = diagonal - 2 * self.means + self.grand_mean
+        return self.weights * diagonal
 
     @cached_property
     def trace(self) -> float:
-        """Sum of all eigenvalues."""
-        return float(_array.namespace(self.X).sum(self.diag()))
+        """Sum of all eigenvalues; Σwk(x, x) − Σw‖φ̄‖² where it is centred."""
+        total = float(self.weights @ self.gram.diag())
+        return total - self.n * self.grand_mean if self.centered else total
 
     @property
     def pass_cost(self) -> float:
-        """One evaluation of the kernel."""
-        return float(self.shape[0] ** 2 * (1 + self.X.shape[1] / 8))
+        """A product with the stored matrix, or an evaluation of half the kernel."""
+        return self.gram.pass_cost
 
     @property
     def dense_cost(self) -> float:
         """One evaluation of the kernel."""
-        return float(self.shape[0] ** 2 * self.X.shape[1])
+        return self.gram.fill_cost
+
+    def squared_norm(self) -> float:
+        """Return ‖A‖²_F = Σλ², a tile at a time (S2's identity); O(n²)."""
+        total, xp = 0.0, _array.namespace(self.like)
+        for rows, columns, part in self.gram.each_tile():
+            part = _array.working(part)
+            if self.centered:
+                part = part - self.means[rows][:, None] - self.means[columns] + self.grand_mean
+            part = part * part * self.weights[rows][:, None] * self.weights[columns]
+            total += float(xp.sum(part)) * (1 if rows == columns else 2)
+        return total
 
     def _center(self, V: Array) -> Array:
         """Return Hᵀ D^{1/2} V: what the training expansion of centred vectors is."""
@@ -109,47 +115,95 @@ class Dual:
         total = _array.namespace(V).sum(V, axis=0)
         return V - self.weights[:, None] * (total / self.n)[None, :]
 
-    def __matmul__(self, V: Array) -> Array:
-        """Return A V."""
-        Y = self._kernel_times(self.X, self._center(V))
+    def _outer_center(self, Y: Array) -> Array:
+        """Return D^{1/2} H Y."""
         if self.centered:
             Y = Y - (self.weights @ Y / self.n)[None, :]
         return self._root[:, None] * Y
 
+    def __matmul__(self, V: Array) -> Array:
+        """Return A V."""
+        return self._outer_center(self.gram.times(self._center(V)))
+
+    @property
+    def single(self) -> bool:
+        """Whether products carry the rounding errors of float32."""
+        return self.gram.single
+
+    def times_in_double(self, V: Array) -> Array:
+        """Return A V in float64 throughout, whatever the precision of the kernel values."""
+        return self._outer_center(self.gram.times_in_double(self._center(V)))
+
+    def guess(self, width: int) -> Array:
+        """Return a block near the leading eigenvectors, (n, width), from a share of the points.
+
+        The eigenvectors of evenly spaced points, led to all others by the kernel (Nyström): about
+        a tenth of a product, and it saves two.
+        """
+        m = self.shape[0]
+        few = max(4 * width, min(GUESS_MOST, m // GUESS_SHARE))
+        index = np.unique(np.linspace(0, m - 1, min(few, m)).astype(np.int64))
+        C = self.gram.columns(index)
+        xp = _array.namespace(C)
+        part = self._outer_center(C - xp.mean(C, axis=1)[:, None] if self.centered else C)
+        small = xp.take(part, xp.asarray(index, device=_array.device_of(C)), axis=0)
+        _, vectors = _array.top_eigh((small + small.T) / 2, min(width, index.size))
+        return part @ vectors
+
     def dense(self) -> Array:
         """Return A, (n, n); the kernel is evaluated once and centred in place."""
         m = self.shape[0]
-        A = _array.asarray(np.empty((m, m)), self.X)
-        for rows in _array.slices(m, _array.block_rows(m)):
-            A[rows, :] = self.kernel(self.X[rows, :], self.X)
+        A = _array.empty((m, m), self.like)
+        self.gram.fill(A)
         if self.centered:
-            A -= self._means[None, :]
-            A -= self._means[:, None]
-            A += self._grand_mean
+            means = A @ self.weights / self.n
+            A -= means[None, :]
+            A -= means[:, None]
+            A += float(self.weights @ means) / self.n
         A *= self._root[None, :]
         A *= self._root[:, None]
         return A
 
+    def subspace(self, spectrum: Spectrum) -> Subspace:
+        """Return the eigenvectors and the mean as expansions over the points.
+
+        v_p = Σ_i (Hᵀ D^{1/2} e_p)_i φ(x_i) / √λ_p; a direction with λ_p = 0 is no direction, and
+        its coefficients are 0.
+        """
+        xp = _array.namespace(self.like)
+        root = xp.sqrt(spectrum.values)
+        safe = xp.where(root > 0, root, xp.full_like(root, np.inf))
+        coefficients = self._center(spectrum.vectors) / safe
+        points, kernel = self.gram.points, self.gram.kernel
+        if not self.centered:
+            zero = xp.zeros_like(self.weights)
+            return Subspace(points, kernel, coefficients, zero, 0 * root, 0.0)
+        base = self.weights / self.n
+        tilt = self.means @ coefficients
+        return Subspace(points, kernel, coefficients, base, tilt, self.grand_mean)
+
+    def off_span(self, spectrum: Spectrum) -> Array:
+        """Return the squared distance of every training point off the span, (n,), from λ and e.
+
+        Kc_ii − Σ_p λ_p e_pi², with the weights taken out; 0 for a point without weight.
+        """
+        xp, w = _array.namespace(self.like), self.weights
+        rest = self.diag() - (spectrum.vectors**2) @ spectrum.values
+        rest = rest / xp.where(w > 0, w, xp.ones_like(w))
+        return xp.where(rest < 0, xp.zeros_like(rest), rest)
+
     def project(self, spectrum: Spectrum, X: Array) -> Projection:
         """Return y = kc(x)ᵀ D^{1/2} E Λ^{-1/2} and ‖φ(x) − φ̄‖² − Σy² (never negative)."""
-        xp = _array.namespace(X)
-        X = _array.working(X)
-        E, root = spectrum.vectors, xp.sqrt(spectrum.values)
-        coefficients = self._center(E) / xp.where(root > 0, root, xp.full_like(root, np.inf))
-        Y = self._kernel_times(X, coefficients)
-        if self.centered:
-            Y = Y - (self._means @ coefficients)[None, :]
-        residual = self.squared_norms(X) - xp.sum(Y * Y, axis=1)
-        return Projection(Y, xp.where(residual < 0, xp.zeros_like(residual), residual))
+        return self.subspace(spectrum).project(X)
 
     def lift(self, spectrum: Spectrum, Y: Array) -> Array:
         """Return the rows of coordinates Y: exact for the linear kernel, whose map is known."""
-        if not isinstance(self.kernel, Linear):
+        kernel = self.gram.kernel
+        if not isinstance(kernel, Linear):
             raise DualPCAError(
-                f"the feature map of {self.kernel!r} has no exact inverse; expected the Linear "
+                f"the feature map of {kernel!r} has no exact inverse; expected the Linear "
                 "kernel. Use a pre-image method."
             )
-        root = _array.namespace(Y).sqrt(spectrum.values)
-        axes = (self._center(spectrum.vectors).T @ self.X) / root[:, None]
-        mean = self.weights @ self.X / self.n if self.centered else 0.0
-        return Y @ axes + mean
+        span = self.subspace(spectrum)
+        X = _array.working(self.gram.points)
+        return Y @ (span.coefficients.T @ X) + span.base @ X

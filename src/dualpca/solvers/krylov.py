@@ -18,6 +18,9 @@ EPS = float(np.finfo(np.float64).eps)
 BASIS_BLOCKS = 12
 SETTLED = 0.1
 SKETCH_STEP, SKETCH_PASSES, WORTH_A_SKETCH, RANDOM_SHARE = 16, 3, 1e8, 1e-2
+WORTH_A_GUESS = 64
+SINGLE_LEAST = 1e-11
+"""Relative error of eigenvalues below which products in float32 cannot tell."""
 TYPICAL_PASSES, SKINNY = 12, 2.0
 """For the cost: passes of a usual run, and how much slower a product with a thin block is."""
 
@@ -64,6 +67,8 @@ class Krylov(Solver):
         """Return the `rank` leading eigenpairs."""
         side = smaller_side(operator)
         values, vectors, error = self._iterate(side, min(rank, side.shape[0]), rng)
+        if is_single(side):
+            values, vectors, error = rayleigh_ritz(side, vectors)
         if side is not operator:
             vectors = operator.unmirror(vectors)  # type: ignore[attr-defined]
         return Spectrum.of(values, vectors, operator.trace, operator.dim, error)
@@ -73,18 +78,19 @@ class Krylov(Solver):
     ) -> tuple[Array, Array, float]:
         m = A.shape[0]
         b = block_size(rank, m)
+        least = SINGLE_LEAST if is_single(A) else 0.0
         basis = Basis(start_block(A, b, rng), min(m, BASIS_BLOCKS * b))
         for left in reversed(range(self.max_passes)):
             rest = basis.expand(A)
             values, weights = basis.ritz()
-            errors, done = self._errors(values, rest @ weights[-rest.shape[1] :, :], rank)
+            errors, done = self._errors(values, rest @ weights[-rest.shape[1] :, :], rank, least)
             if not (done or left):
                 self._warn(errors)
             if done or not left or not basis.advance(rest, values, weights, rank + b):
                 break
         return values[:rank], basis.combine(weights[:, :rank]), float(np.max(errors, initial=0.0))
 
-    def _errors(self, values: Array, rest: Array, rank: int) -> tuple[Any, bool]:
+    def _errors(self, values: Array, rest: Array, rank: int, least: float) -> tuple[Any, bool]:
         """Return estimates of the relative errors and whether all are small enough."""
         theta = _array.to_numpy(values)
         rho = np.linalg.norm(_array.to_numpy(rest), axis=0)
@@ -93,7 +99,7 @@ class Krylov(Solver):
         with np.errstate(divide="ignore", invalid="ignore"):
             errors = rho[:rank] * (rho[:rank] / gap) / theta[:rank]
             errors = np.where(rho[:rank] <= floor, 0.0, errors)
-        return errors, bool(np.all(errors <= self.tol))
+        return errors, bool(np.all(errors <= max(self.tol, least)))
 
     def _warn(self, errors: Any) -> None:
         warnings.warn(
@@ -124,6 +130,8 @@ def start_block(A: Any, b: int, rng: np.random.Generator) -> Array:
     the random block stays in, for directions that the sketch does not see.
     """
     random = _array.orthonormal(_array.normal(rng, (A.shape[0], b), A.like))
+    if hasattr(A, "guess") and A.shape[0] >= WORTH_A_GUESS * b:
+        return _array.orthonormal(_array.orthonormal(A.guess(b)) + RANDOM_SHARE * random)
     if A.pass_cost * b < WORTH_A_SKETCH or not can_sketch(A):
         return random
     small, block = A.sketch(SKETCH_STEP), random
@@ -196,6 +204,29 @@ class Basis:
         for p in range(keep):
             self.T[p, p] = values[p]
         self.size = keep
+
+
+def is_single(A: Any) -> bool:
+    """Tell whether products with A carry the rounding errors of float32."""
+    return bool(getattr(A, "single", False))
+
+
+def rayleigh_ritz(A: Any, vectors: Array) -> tuple[Array, Array, float]:
+    """Return eigenpairs from one product in float64, and the largest relative error left.
+
+    Errors of the vectors enter the values squared, so rounding errors of float32 in the basis
+    leave no trace there.
+    """
+    Q = _array.orthonormal(vectors)
+    Z = A.times_in_double(Q)
+    T, xp = Q.T @ Z, _array.namespace(Q)
+    values, weights = xp.linalg.eigh((T + T.T) / 2)
+    values, weights = xp.flip(values, axis=0), xp.flip(weights, axis=1)
+    vectors = Q @ weights
+    rest = _array.to_numpy(xp.linalg.vector_norm(Z @ weights - vectors * values, axis=0))
+    theta = np.maximum(_array.to_numpy(values), np.finfo(np.float64).tiny)
+    gap = np.maximum(np.diff(-theta, append=0.0), rest)
+    return values, vectors, float(np.max(rest / theta * np.minimum(rest / gap, 1.0), initial=0.0))
 
 
 def smaller_side(operator: Operator) -> Operator:

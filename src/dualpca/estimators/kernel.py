@@ -1,0 +1,498 @@
+"""Kernel principal component analysis, a drop-in for scikit-learn's, at any size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from dualpca import _array
+from dualpca._typing import Array
+from dualpca.errors import expected
+from dualpca.estimators._kernel_fits import (
+    KernelFit,
+    check_request,
+    fit_auto,
+    fit_exact,
+    fit_incomplete,
+    fit_mapped,
+    gram_of,
+)
+from dualpca.estimators._kernel_inputs import (
+    check_kernel_matrix,
+    check_points,
+    is_precomputed,
+    kernel_of,
+    new_points,
+)
+from dualpca.estimators._kernel_stream import Stream
+from dualpca.estimators._preimages import PreImages
+from dualpca.estimators._uncertain import (
+    as_uncertain,
+    coordinate_covariance,
+    expected_coordinates,
+    input_model,
+    is_incomplete,
+    takes_nan,
+    with_holes,
+)
+from dualpca.estimators._validation import (
+    check_choice,
+    check_finite_result,
+    check_flag,
+    check_number,
+    check_weights,
+    generator,
+    used_rows,
+)
+from dualpca.preimages import Learned
+from dualpca.preimages.learned import LearnedMap
+from dualpca.representations import Dual
+
+SOLVERS = {
+    "auto": "auto",
+    "dense": "dense",
+    "krylov": "krylov",
+    "arpack": "krylov",
+    "randomized": "krylov",
+    "nystrom": "nystrom",
+    "cholesky": "cholesky",
+    "fourier": "fourier",
+}
+MAPPED = ("nystrom", "cholesky", "fourier")
+FITTED = (
+    "kernel_",
+    "gamma_",
+    "eigenvalues_",
+    "eigenvectors_",
+    "explained_variance_",
+    "explained_variance_ratio_",
+    "n_components_",
+    "n_samples_",
+    "approximation_error_",
+    "solver_",
+    "X_fit_",
+    "X_transformed_fit_",
+    "dual_coef_",
+    "_subspace",
+    "_residual",
+    "input_model_",
+)
+
+
+class KernelPCA(PreImages, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Principal components in the feature space of a kernel.
+
+    A drop-in for `sklearn.decomposition.KernelPCA` that takes any number of rows, keeps the mean
+    when it comes back, and says how exact it is.
+
+    Parameters
+    ----------
+    n_components : int, float or None
+        A count; a share of the variance between 0 and 1; None for all non-zero ones.
+    kernel : str, Kernel, Gaussian-process kernel of scikit-learn, or callable
+        A name ('linear', 'poly', 'rbf', 'laplacian', 'matern', 'cosine', 'chi2', …), 'precomputed'
+        where X is a kernel matrix, an object of `dualpca.kernels`, or a function of two items.
+    gamma, degree, coef0
+        Parameters of named kernels. gamma None is 1/d; 'scale' and 'median' are found from X.
+    kernel_params : dict, optional
+        Other parameters of a named kernel, or keyword arguments of a function.
+    alpha : float
+        Ridge of the inverse that `fit_inverse_transform` learns.
+    fit_inverse_transform : bool
+        Learn `inverse_transform` by ridge regression on the latents (Bakir et al. 2004), as
+        scikit-learn does. Otherwise it is found by the method `preimage`.
+    eigen_solver : str
+        'auto' takes the cheapest exact one; with a `tol` of 1e-2 or more and a kernel too large
+        to store, 'cholesky' where that reaches it. 'dense': eigendecomposition, n×n. 'krylov' (or
+        'arpack', 'randomized'): block Krylov on the kernel, stored if it fits, evaluated at every
+        pass if not. 'nystrom': landmarks. 'cholesky': landmarks by pivoted Cholesky until `tol`
+        of the trace is left. 'fourier': random Fourier features.
+    tol : float
+        Relative error of the eigenvalues that block Krylov may leave; 0 for machine precision.
+    max_iter : int, optional
+        Most passes of block Krylov.
+    iterated_power, copy_X, n_jobs
+        Accepted for compatibility. X is never modified; threads are those that BLAS may use.
+    remove_zero_eig : bool
+        Drop components without variance.
+    random_state : None, int, Generator or RandomState
+        Start of block Krylov and draw of landmarks. None is a fixed seed.
+    center : bool
+        Centre in feature space. False keeps the kernel as it is (S0, 'Uncentered Features').
+    preimage : str or Method
+        How to come back: 'auto', 'smoother', 'fixed-point', 'gradient', 'distance', 'learned'.
+    n_landmarks : int
+        Landmarks of 'nystrom' and 'cholesky', features of 'fourier', budget of `partial_fit`.
+    landmarks : {'kmeans', 'leverage', 'uniform'}
+        How 'nystrom' chooses them: centres of clusters, the closest in most cases; points drawn
+        by leverage, which sees rare kinds; points drawn evenly, the cheapest.
+    dtype : {'float64', 'float32'}, optional
+        Precision of kernel values in `fit`; eigenvalues come from float64 products either way.
+        None is float32 where `tol` is 1e-6 or more.
+    memory_limit : float
+        Bytes that a stored kernel may take.
+
+    Attributes
+    ----------
+    eigenvalues_ : array of shape (q,)
+        λ of the centred kernel, largest first.
+    eigenvectors_ : array of shape (n, q)
+        Unit eigenvectors, from exact solvers.
+    explained_variance_ : array of shape (q,)
+        λ/n.
+    explained_variance_ratio_ : array of shape (q,)
+        λ/tr Kc, exact from q eigenpairs.
+    approximation_error_ : Approximation
+        `trace`, the share of the variance that an approximate solver left out, and `residual`,
+        the largest relative error of the eigenvalues.
+    kernel_ : Kernel
+        With numbers for parameters.
+    gamma_ : float
+    X_fit_ : array of shape (n, d)
+        The training points; the landmarks with 'nystrom' and 'cholesky'.
+    solver_ : str
+    n_components_, n_samples_, n_features_in_ : int
+
+    Notes
+    -----
+    Schölkopf, Smola & Müller (1998); MATH 7. Centring is implicit. One n×n array at most, none
+    beyond `memory_limit`; `transform` holds a block of rows. Directions without variance have
+    coordinate 0.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from dualpca import KernelPCA
+    >>> X = load_digits().data[:300] / 16
+    >>> model = KernelPCA(n_components=10, kernel="rbf", gamma="median").fit(X)
+    >>> round(float(model.explained_variance_ratio_.sum()), 3)
+    0.578
+    >>> model.inverse_transform(model.transform(X[:2])).shape
+    (2, 64)
+    """
+
+    def __init__(
+        self,
+        n_components: int | float | None = None,
+        *,
+        kernel: Any = "linear",
+        gamma: float | str | None = None,
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        alpha: float = 1.0,
+        fit_inverse_transform: bool = False,
+        eigen_solver: str = "auto",
+        tol: float = 0.0,
+        max_iter: int | None = None,
+        iterated_power: int | str = "auto",
+        remove_zero_eig: bool = False,
+        random_state: Any = None,
+        copy_X: bool = True,
+        n_jobs: int | None = None,
+        center: bool = True,
+        preimage: Any = "auto",
+        n_landmarks: int = 500,
+        landmarks: str = "kmeans",
+        dtype: str | None = None,
+        memory_limit: float = 4 * 2**30,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.alpha = alpha
+        self.fit_inverse_transform = fit_inverse_transform
+        self.eigen_solver = eigen_solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.iterated_power = iterated_power
+        self.remove_zero_eig = remove_zero_eig
+        self.random_state = random_state
+        self.copy_X = copy_X
+        self.n_jobs = n_jobs
+        self.center = center
+        self.preimage = preimage
+        self.n_landmarks = n_landmarks
+        self.landmarks = landmarks
+        self.dtype = dtype
+        self.memory_limit = memory_limit
+
+    # --- fitting ---------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> KernelPCA:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n, d), list of items, or kernel matrix (n, n)
+            Two rows or more. Never modified. NaN is taken with RBF, linear and polynomial kernels
+            (their sums and multiples): a PPCA of the inputs says what may have been there, and
+            inner products are expectations under it.
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Non-negative. A weight of 2 counts as the row twice, 0 as no row.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        points = check_points(self, X, reset=True, allow_nan=True)
+        w = check_weights(sample_weight, _array.vector_like(points))
+        self._forget()
+        if is_incomplete(points):
+            self._publish(*fit_incomplete(self, points, w), points)
+            return self
+        kernel = kernel_of(self, points)
+        if is_precomputed(kernel):
+            points = check_kernel_matrix(points)
+        elif self.copy_X:
+            points = _array.copied(points)
+        self._publish(self._fit_points(points, kernel, w), kernel, points)
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> KernelPCA:
+        """Add rows to the model, in memory of a fixed size.
+
+        The first 4·n_landmarks rows are kept; landmarks are chosen among them by pivoted
+        Cholesky, and from then on every chunk is projected on their features, whose moments are
+        added up exactly. `approximation_error_.trace` says how much of the variance of the
+        whole stream lies outside of the landmarks' span. Parameters such as 'median' are found
+        from the first chunk. Fitted attributes are computed when they are next read.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        stream = self.__dict__.get("_stream")
+        points = check_points(self, X, reset=stream is None, min_rows=1)
+        if is_precomputed(self.kernel) or points.ndim == 1 or _array.is_sparse(points):
+            what = "dense rows: a stream keeps some of them as landmarks"
+            raise ValueError(expected("X", what, type(X).__name__))
+        w = check_weights(sample_weight, points)
+        self._forget()
+        if stream is None:
+            stream = Stream(kernel_of(self, points))
+            self.n_samples_seen_ = 0
+        self._stream = stream.add(self, points, w)
+        self._like = points[:0, :]
+        self.n_samples_seen_ += used_rows(points, w)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        """Compute the fitted attributes of a stream when one of them is first read."""
+        state = object.__getattribute__(self, "__dict__")
+        if name in FITTED and "_stream" in state and "kernel_" not in state:
+            if state["n_samples_seen_"] < 2:
+                raise ValueError("partial_fit has seen 1 row; at least 2 are required.")
+            self._publish(state["_stream"].fit(self), state["_stream"].kernel, state["_like"])
+            return getattr(self, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _forget(self) -> None:
+        """Drop what an earlier fit left behind."""
+        self._forget_preimages()
+        for name in (*FITTED, "_stream"):
+            self.__dict__.pop(name, None)
+
+    def _fit_points(self, points: Array, kernel: Any, weights: Array | None) -> KernelFit:
+        if self._solver_name == "auto":
+            return fit_auto(self, points, kernel, weights)
+        if self._solver_name not in MAPPED:
+            return fit_exact(self, points, kernel, weights)
+        if is_precomputed(kernel):
+            what = "an exact solver ('auto', 'dense', 'krylov') with a kernel matrix"
+            raise ValueError(expected("eigen_solver", what, self.eigen_solver))
+        return fit_mapped(self, points, kernel, weights)
+
+    def _check_parameters(self) -> None:
+        check_request(self.n_components)
+        check_choice("eigen_solver", self.eigen_solver, tuple(SOLVERS))
+        check_choice("landmarks", self.landmarks, ("leverage", "kmeans", "uniform"))
+        check_number("tol", self.tol, 0)
+        check_number("alpha", self.alpha, 0)
+        check_number("memory_limit", self.memory_limit, 0)
+        check_number("n_landmarks", self.n_landmarks, 1, integer=True)
+        for flag in ("fit_inverse_transform", "remove_zero_eig", "copy_X", "center"):
+            check_flag(flag, getattr(self, flag))
+        if self.max_iter is not None:
+            check_number("max_iter", self.max_iter, 1, integer=True)
+        if self.dtype not in (None, "float64", "float32"):
+            raise ValueError(expected("dtype", "None, 'float64' or 'float32'", self.dtype))
+        if self.fit_inverse_transform and is_precomputed(self.kernel):
+            raise ValueError(
+                "Cannot fit_inverse_transform with a precomputed kernel: there are no inputs to "
+                "come back to. preimage_weights gives weights over the training items."
+            )
+
+    @property
+    def _solver_name(self) -> str:
+        return SOLVERS[self.eigen_solver]
+
+    @property
+    def _seed(self) -> Any:
+        return 0 if self.random_state is None else generator(self.random_state)
+
+    def _publish(self, found: KernelFit, kernel: Any, points: Array) -> None:
+        spectrum, like = found.spectrum, _array.vector_like(points)
+        xp = _array.namespace(spectrum.values)
+        zero = 0 * spectrum.values
+        ratio = spectrum.values / spectrum.trace if spectrum.trace > 0 else zero
+        self.kernel_ = kernel
+        self.gamma_ = getattr(kernel, "gamma", None)
+        self.eigenvalues_ = _array.cast_like(xp.asarray(spectrum.values, copy=True), like)
+        self.explained_variance_ = _array.cast_like(spectrum.values / found.n, like)
+        self.explained_variance_ratio_ = _array.cast_like(ratio, like)
+        self.n_components_ = spectrum.rank
+        self.n_samples_ = round(found.n)
+        self.approximation_error_ = found.error
+        self.solver_ = found.solver
+        self._subspace = found.subspace
+        self._residual = found.training_residual
+        if found.training_residual is not None:
+            self.eigenvectors_ = _array.cast_like(spectrum.vectors, like)
+        self.X_fit_ = getattr(found.subspace, "points", points)
+        if self.fit_inverse_transform:
+            self._fit_inverse()
+
+    def _fit_inverse(self) -> None:
+        """Learn the way back at once, as scikit-learn does."""
+        learned = self._method(self._inverse_method())
+        if isinstance(learned, LearnedMap):  # the linear kernel has an exact inverse instead
+            self.X_transformed_fit_, self.dual_coef_ = learned.centres, learned.A
+
+    def _inverse_method(self) -> Any:
+        if not self.fit_inverse_transform:
+            return None
+        return Learned(alpha=max(float(self.alpha), 1e-12), kernel=self.kernel_)
+
+    # --- the fitted model ------------------------------------------------------------------
+
+    def transform(self, X: Any) -> Array:
+        """Project points on the components, in blocks.
+
+        Parameters
+        ----------
+        X : array of shape (m, d), items, or kernel values against the training points (m, n)
+
+        Returns
+        -------
+        array of shape (m, q)
+            y = kc(x)ᵀA, centred with the training means.
+        """
+        rows = new_points(self, X, "transform", allow_nan=True)
+        if not is_incomplete(rows):
+            Y = check_finite_result(self._subspace.coordinates(rows), rows)
+            return _array.cast_like(Y, _array.vector_like(rows))
+        holes = with_holes(rows)
+        x = as_uncertain(self._inputs(), _array.take(rows, holes))
+        whole = self._subspace.coordinates(_filled(rows))
+        Y = _array.replaced(whole, holes, expected_coordinates(self._subspace, x))
+        return _array.cast_like(Y, rows)
+
+    def transform_std(self, X: Any) -> Array:
+        """Return the standard deviation of the coordinates of rows with NaN, (m, q).
+
+        What is missing is uncertain, and so are the coordinates: Aᵀ Cov[k(x, ·)] A in closed
+        form. 0 for complete rows.
+
+        Parameters
+        ----------
+        X : array of shape (m, d)
+        """
+        rows = new_points(self, X, "transform_std", allow_nan=True)
+        xp, q = _array.namespace(self.eigenvalues_), self._n_features_out
+        std = _array.asarray(np.zeros((rows.shape[0], q)), self.eigenvalues_)
+        if is_incomplete(rows):
+            holes = with_holes(rows)
+            x = as_uncertain(self._inputs(), _array.take(rows, holes))
+            variances = xp.linalg.diagonal(coordinate_covariance(self._subspace, x))
+            positive = xp.where(variances > 0, variances, xp.zeros_like(variances))
+            std = _array.replaced(std, holes, xp.sqrt(positive))
+        return _array.cast_like(std, _array.vector_like(rows))
+
+    def _inputs(self) -> Any:
+        """Return a PPCA of the training rows, fitted when rows with NaN are first met."""
+        if "input_model_" not in vars(self):
+            self.input_model_ = input_model(self.X_fit_)
+        return self.input_model_
+
+    def novelty(self, X: Any) -> Array:
+        """Return the squared distance of features off the components (Hoffmann 2007), (m,).
+
+        s(x) − Σy² with s(x) = ‖φ(x) − φ̄‖²: large for points unlike the training points.
+
+        Parameters
+        ----------
+        X : array of shape (m, d)
+        """
+        rows = new_points(self, X, "novelty")
+        return check_finite_result(self._subspace.project(rows).residual, rows)
+
+    def novelty_threshold(self, level: float = 0.95) -> float:
+        """Return the quantile of the training points' novelty.
+
+        Parameters
+        ----------
+        level : float
+            Share of the training points below the threshold.
+        """
+        check_is_fitted(self)
+        if not 0 < level < 1:
+            raise ValueError(expected("level", "between 0 and 1", level))
+        residual = self._residual
+        if residual is None:
+            residual = self._subspace.project(self.X_fit_).residual
+        return float(np.quantile(_array.to_numpy(residual), level))
+
+    def is_novel(self, X: Any, level: float = 0.95) -> Array:
+        """Tell which points are further off the components than `level` of the training points."""
+        return self.novelty(X) > self.novelty_threshold(level)
+
+    def squared_eigenvalue_ratio(self) -> Array:
+        """Return λ_p² / Σλ², (q,), with Σλ² = ‖Kc‖²_F (S2): not a share of the variance.
+
+        It is larger than `explained_variance_ratio_`, and flatters. One pass over the kernel of
+        the training points; for exact, unweighted fits.
+        """
+        check_is_fitted(self)
+        if self._residual is None:
+            what = "an exact solver: landmarks do not know the whole kernel"
+            raise ValueError(expected("eigen_solver", what, self.eigen_solver))
+        gram = gram_of(self, self.X_fit_, self.kernel_)
+        total = Dual(gram, None, center=self.center).squared_norm()
+        values = _array.working(self.eigenvalues_)
+        return _array.cast_like(values * values / total, self.eigenvalues_)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.eigenvalues_.shape[0])
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn what the model takes and gives."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = takes_nan(self.kernel)
+        tags.input_tags.pairwise = is_precomputed(self.kernel)
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.array_api_support = True
+        return tags
+
+
+def _filled(X: Array) -> Array:
+    """Return rows with 0 for NaN; their coordinates are replaced afterwards."""
+    xp = _array.namespace(X)
+    return xp.where(xp.isnan(X), xp.zeros_like(X), X)

@@ -1,0 +1,200 @@
+"""Finite feature maps that stand for a kernel: landmarks (Nyström) and random Fourier features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import pi, sqrt
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from dualpca import _array
+from dualpca._typing import Array
+from dualpca.errors import expected
+from dualpca.kernels import RBF, Kernel, Laplacian, Matern
+from dualpca.moments import Moments
+from dualpca.rows import Frame, Projection
+from dualpca.subspace import Subspace
+
+CUT = 1e-12
+"""Eigenvalues of the landmarks' kernel below this share of the largest are left out."""
+
+BLOCK = 2048
+"""Rows mapped at once."""
+
+SAMPLE = 500
+"""Rows on which the error of random features is seen."""
+
+
+class FeatureMap(Protocol):
+    """A map f with f(x)ᵀf(y) near k(x, y)."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """What it stands for."""
+
+    def __call__(self, X: Array) -> Array:
+        """Return f(x) of every row, (n, m)."""
+
+
+@dataclass(frozen=True)
+class Landmarks:
+    """f(x) = Nᵀ k(Z, x) with N Nᵀ the (pseudo-)inverse of k(Z, Z) (Williams & Seeger 2001).
+
+    f(x)ᵀf(y) = k(x, Z) k(Z, Z)⁻¹ k(Z, y): the kernel of features projected on the span of the
+    landmarks', so never more than k in the sense of quadratic forms.
+    """
+
+    kernel: Kernel
+    points: Array  # (m, d)
+    whitening: Array  # (m, r)
+
+    @classmethod
+    def of(cls, points: Array, kernel: Kernel) -> Landmarks:
+        """Decompose the landmarks' kernel, O(m³)."""
+        Z = _array.points(points)
+        xp = _array.namespace(Z)
+        K = kernel(Z, Z)
+        values, vectors = xp.linalg.eigh((K + K.T) / 2)
+        held = int(_array.to_numpy(values > CUT * float(xp.max(values))).sum())
+        m = int(values.shape[0])
+        return cls(kernel, Z, vectors[:, m - held :] / xp.sqrt(values[m - held :]))
+
+    def __call__(self, X: Array) -> Array:
+        """Return f(x) of every row, (n, r)."""
+        return self.kernel.against(self.points)(_array.points(X)) @ self.whitening
+
+
+@dataclass(frozen=True)
+class Fourier:
+    """f(x) = √(2/m) cos(Ωᵀx + b), with Ω drawn from the kernel's spectrum (Rahimi & Recht 2007).
+
+    f(x)ᵀf(y) is k(x, y) on average, with an error of order 1/√m.
+    """
+
+    kernel: Kernel
+    frequencies: Array  # (d, m)
+    phases: Array  # (m,)
+    gap: float = 0.0
+
+    @classmethod
+    def of(cls, kernel: Kernel, X: Array, m: int, rng: np.random.Generator) -> Fourier:
+        """Draw m frequencies on the host, and see on some of the rows how far they are off."""
+        frequencies = draw_frequencies(kernel, int(X.shape[1]), m, rng)
+        phases = rng.uniform(0, 2 * pi, size=m)
+        drawn = cls(kernel, _array.asarray(frequencies, X), _array.asarray(phases, X))
+        return replace(drawn, gap=kernel_gap(drawn, X))
+
+    def __call__(self, X: Array) -> Array:
+        """Return f(x) of every row, (n, m)."""
+        xp = _array.namespace(self.phases)
+        factor = sqrt(2 / self.phases.shape[0])
+        return factor * xp.cos(_array.working(X) @ self.frequencies + self.phases)
+
+
+def kernel_gap(f: FeatureMap, X: Array) -> float:
+    """Return ‖H(K − FFᵀ)H‖₂ a point, from some of the rows: n times it bounds |λ − λ̃| (Weyl)."""
+    rows = _array.points(X[:: max(1, int(X.shape[0]) // SAMPLE), ...])
+    F = _array.to_numpy(f(rows))
+    E = _array.to_numpy(f.kernel(rows, rows)) - F @ F.T
+    E = E - E.mean(axis=0) - E.mean(axis=1)[:, None] + E.mean()
+    return float(np.linalg.norm(E, 2)) / len(E)
+
+
+def draw_frequencies(kernel: Kernel, d: int, m: int, rng: np.random.Generator) -> Any:
+    """Draw from the spectral density of a kernel, (d, m)."""
+    if isinstance(kernel, RBF) and kernel.on is None:
+        return sqrt(2 * kernel.rate) * rng.standard_normal((d, m))
+    if isinstance(kernel, Matern) and kernel.on is None:  # Student's t with 2ν degrees of freedom
+        spread = np.sqrt(2 * kernel.nu / rng.chisquare(2 * kernel.nu, size=m))
+        lengths = np.reshape(np.asarray(kernel.length_scale, dtype=float), (-1, 1))
+        return rng.standard_normal((d, m)) * spread / lengths
+    if isinstance(kernel, Laplacian) and kernel.on is None:
+        return (1.0 / d if kernel.gamma is None else float(kernel.gamma)) * rng.standard_cauchy(
+            (d, m)
+        )
+    what = "RBF, Matern or Laplacian for random Fourier features"
+    raise ValueError(expected("kernel", what, kernel, "Use eigen_solver='nystrom'."))
+
+
+class Mapped(NamedTuple):
+    """Moments of mapped rows, and how much of the kernel the map holds."""
+
+    moments: Moments
+    total: float  # Σ w k(x, x)
+    held: float  # Σ w ‖f(x)‖²
+
+    def merge(self, other: Mapped) -> Mapped:
+        """Join two disjoint sets of rows."""
+        total, held = self.total + other.total, self.held + other.held
+        return Mapped(self.moments.merge(other.moments), total, held)
+
+    @property
+    def left_out(self) -> float:
+        """Share of Σ w k(x, x) outside of the map; Fourier features may hold too much."""
+        return abs(self.total - self.held) / self.total if self.total > 0 else 0.0
+
+
+def map_rows(f: FeatureMap, X: Array, weights: Array | None, *, center: bool = True) -> Mapped:
+    """Gather the moments of f(x), a block of rows at a time: f(X) is never held, O(nm²)."""
+    n = int(X.shape[0])
+    shift = _array.namespace(X).mean(f(_array.some_rows(X, slice(0, BLOCK))), axis=0)
+
+    def part(cut: list[slice]) -> list[Mapped]:
+        return [_map_block(f, X, weights, rows, shift if center else 0 * shift) for rows in cut]
+
+    found = _array.spread(part, list(_array.slices(n, BLOCK)), X)
+    blocks = [block for run in found for block in run]
+    return _joined(blocks, shift, center)
+
+
+def _map_block(f: FeatureMap, X: Array, weights: Array | None, rows: slice, shift: Array) -> Mapped:
+    """Return sums around `shift`: `mean` and `scatter` are not yet divided or centred."""
+    xp, block = _array.namespace(shift), _array.points(_array.some_rows(X, rows))
+    F = f(block)
+    w = _array.asarray(np.ones(F.shape[0]), F) if weights is None else weights[rows]
+    held = float(w @ xp.sum(F * F, axis=1))
+    total = float(w @ _array.working(f.kernel.diag(block)))
+    F = F - shift
+    sums = w @ F
+    if weights is not None:
+        F = F * xp.sqrt(w)[:, None]
+    return Mapped(Moments(float(xp.sum(w)), sums, _array.gram(F)), total, held)
+
+
+def _joined(blocks: list[Mapped], shift: Array, center: bool) -> Mapped:
+    """Add the blocks' sums up, and make them moments."""
+    n = sum(block.moments.n for block in blocks)
+    sums = sum((b.moments.mean for b in blocks[1:]), start=blocks[0].moments.mean)
+    scatter = sum((b.moments.scatter for b in blocks[1:]), start=blocks[0].moments.scatter)
+    total, held = sum(b.total for b in blocks), sum(b.held for b in blocks)
+    if not center:
+        return Mapped(Moments(n, 0 * sums, scatter), total, held)
+    scatter = scatter - sums[:, None] * (sums / n)[None, :]
+    return Mapped(Moments(n, shift + sums / n, scatter), total, held)
+
+
+@dataclass(frozen=True)
+class MappedSubspace:
+    """A subspace of a finite feature space: axes V through a mean."""
+
+    map: FeatureMap
+    axes: Array  # (m, q)
+    mean: Array  # (m,)
+
+    def coordinates(self, X: Array) -> Array:
+        """Return y = Vᵀ(f(x) − mean), (n, q)."""
+        return self.project(X).coordinates
+
+    def project(self, X: Array) -> Projection:
+        """Return coordinates and the squared distance off the span, in the space of the map."""
+        xp, frame = _array.namespace(self.mean), Frame(self.mean)
+        cut = _array.slices(X.shape[0], BLOCK)
+        parts = [frame.project(self.axes, self.map(_array.some_rows(X, rows))) for rows in cut]
+        return Projection(*(xp.concat(list(part), axis=0) for part in zip(*parts, strict=True)))
+
+
+def landmark_subspace(f: Landmarks, axes: Array, mean: Array) -> Subspace:
+    """Return axes and mean of mapped features as expansions over the landmarks."""
+    N = f.whitening
+    return Subspace(f.points, f.kernel, N @ axes, N @ mean, axes.T @ mean, float(mean @ mean))
