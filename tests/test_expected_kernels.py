@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from dualpca import PPCA
 from dualpca.expected_kernels import (
     Uncertain,
     covariance,
@@ -170,6 +171,31 @@ def test_nothing_known_of_a_row_leaves_the_rbf_little():
     wide = Uncertain(np.zeros((1, 3)), 1e8 * np.eye(3)[None])
     assert expected_kernel(RBF(), wide, Y).max() < 1e-10
     assert expected_diag(RBF(), wide) == 1.0
+
+
+# --- rows with holes ------------------------------------------------------------------
+
+
+# a linear part is left small, because there the imputed row is the best guess already
+CURVED = [RBF(gamma=0.1), Polynomial(2), 0.01 * Linear() + RBF(gamma=0.1)]
+
+
+@pytest.mark.parametrize("kernel", CURVED)
+def test_rows_with_holes_have_the_best_guess_of_their_kernel_and_know_its_error(kernel):
+    """E k given what PPCA observed is nearer the truth than k at the imputed row."""
+    rng = np.random.default_rng(9)
+    X = rng.standard_normal((4000, 2)) @ rng.standard_normal((2, 5))
+    X += 0.3 * rng.standard_normal(X.shape)
+    holes = np.where(rng.random(X.shape) < 0.4, np.nan, X)
+    x = Uncertain(*PPCA(2).fit(X).conditional(holes))
+    points = X[:4]
+    truth, best = kernel(X, points), expected_kernel(kernel, x, points)
+    guess = kernel(x.mean, points)
+    assert np.mean((truth - best) ** 2) < 0.98 * np.mean((truth - guess) ** 2)
+    C = covariance(kernel, x, points)
+    miss = (truth - best)[:, :, None] * (truth - best)[:, None, :]
+    spread = np.sqrt(np.mean((miss - C) ** 2, axis=0) / len(X))
+    assert np.all(np.abs(np.mean(miss - C, axis=0)) < 4 * spread)
 
 
 # --- shapes, symmetry, definiteness ---------------------------------------------------

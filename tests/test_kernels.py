@@ -1,6 +1,7 @@
 """Each kernel beside scikit-learn's, its closed forms and limits, and what it refuses."""
 
 import pickle
+import tracemalloc
 from functools import partial
 
 import numpy as np
@@ -140,6 +141,7 @@ def test_a_class_made_from_scikit_learns_is_not_taken_for_it():
         def __call__(self, X, Y=None, eval_gradient=False):
             return super().__call__(X, Y) / 2
 
+    Halved.__name__ = "RBF"
     assert isinstance(translate(Halved()), FromSklearn)
 
 
@@ -193,6 +195,19 @@ def test_rough_kernels_know_equal_rows_far_away(d):
     far = rows(50, d) + 1e3
     for kernel in (Matern(nu=0.5), ArcCosine(0), Laplacian()):
         np.testing.assert_array_equal(np.diag(kernel(far, far)), 1.0)
+
+
+SMOOTH = [RBF(), Matern(1.5), Matern(2.5), RationalQuadratic(0.4), Periodic(1.3, 0.8)]
+
+
+@pytest.mark.parametrize("kernel", SMOOTH)
+def test_slope_of_a_profile_is_its_derivative_down_to_zero(kernel):
+    """Pre-images use the slope by itself, also where a point meets a training point."""
+    u = np.array([0.5, 2.0])
+    central = (kernel._profile(-(u + 1e-5)) - kernel._profile(-(u - 1e-5))) / 2e-5
+    np.testing.assert_allclose(kernel._slope(-u), central, rtol=1e-7)
+    near, at = kernel._slope(np.array([-1e-10])), kernel._slope(np.array([-0.0]))
+    np.testing.assert_allclose(at, near, rtol=1e-4)
 
 
 def test_rational_quadratic_becomes_the_rbf():
@@ -321,6 +336,8 @@ def test_function_is_called_once_for_each_pair():
     assert len(calls) == 10
     Function(counted)(WORDS, list(WORDS))
     assert len(calls) == 10 + 16
+    Function(counted, on=[0])(X, X)  # 9 rows
+    assert len(calls) == 10 + 16 + 45
 
 
 def test_function_takes_keyword_arguments_and_can_be_stored():
@@ -491,6 +508,17 @@ def test_negative_entries_have_no_histogram(kernel):
         kernel.diag(X)
     with pytest.raises(ValueError, match="non-negative"):
         kernel.gradient(X[0], A)
+
+
+@pytest.mark.parametrize("kernel", [Laplacian(), Chi2(), AdditiveChi2()])
+def test_no_third_axis_is_formed(kernel):
+    n, d = 200, 300
+    A, C = np.abs(rows(n, d)), np.ones((n, n))
+    tracemalloc.start()
+    kernel(A, A), kernel.pull(A, A, C)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10 * 8 * n * n + 4 * 8 * n * d  # beside 8·n²·d
 
 
 def test_widths_must_fit_the_columns():
