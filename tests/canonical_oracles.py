@@ -4,6 +4,40 @@ import numpy as np
 from scipy import linalg
 from scipy.stats import multivariate_normal
 
+DX, DY = 5, 4
+
+
+def two_views(n=300, dx=DX, dy=DY, q=2, seed=0):
+    """Draw two views of one latent, with noise of any covariance in each."""
+    rng = np.random.default_rng(seed)
+    z = 1.5 * rng.standard_normal((n, q))
+
+    def view(d):
+        own = rng.standard_normal((n, d)) @ rng.standard_normal((d, d))
+        return z @ rng.standard_normal((q, d)) + own
+
+    return 3.0 + view(dx), view(dy) - 1.0
+
+
+def with_holes(X, Y, share=0.2, unpaired=0.0, seed=0):
+    """Remove entries at random, and one whole view from a share of the rows."""
+    rng, n = np.random.default_rng(seed), len(X)
+    X, Y = X.copy(), Y.copy()
+    X[rng.random(X.shape) < share] = np.nan
+    Y[rng.random(Y.shape) < share] = np.nan
+    which = rng.permutation(n)[: int(unpaired * n)]
+    X[which[::2]] = np.nan
+    Y[which[1::2]] = np.nan
+    return X, Y
+
+
+def joint(model):
+    """Return mean and covariance of both views, put together from the public attributes."""
+    Wx, Wy = model.x_loadings_, model.y_loadings_
+    top = np.hstack([Wx @ Wx.T + model.x_noise_covariance_, Wx @ Wy.T])
+    low = np.hstack([Wy @ Wx.T, Wy @ Wy.T + model.y_noise_covariance_])
+    return np.concatenate([model.x_mean_, model.y_mean_]), np.vstack([top, low])
+
 
 def moments(X, Y, w=None):
     """Return mean and covariance of both views side by side, divisor n."""

@@ -13,7 +13,7 @@ import numpy as np
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.canonical import ONE, Canonical, View, in_units, leading
-from dualpca.conditioning import NO_DENSITY, densities, gains, groups
+from dualpca.conditioning import NO_DENSITY, Group, densities, groups, whiteners
 from dualpca.em import Record, maximize
 from dualpca.errors import DegenerateError
 from dualpca.incomplete_em import check_unit
@@ -150,26 +150,30 @@ class CanonicalFit:
 
     def _expect(self, joint: Joint) -> tuple[Array, Array, float]:
         """Take the E step: the mean and covariance expected of complete rows, and ln L."""
-        xp, C, d = _array.namespace(self.like), joint.covariance(), self.d
-        total, scatter, inverse, value = 0 * self.like, 0 * C, 0 * C, -self.offset
-        for g in self.groups:
-            G, logdet = gains(C, g.mask)
-            R = g.centred(joint.mu)
-            Z = R @ G
-            value += float(xp.sum(g.w * densities(R, Z, g.mask, logdet)))
-            E = xp.where(g.mask[:, None, :] > 0, R, Z @ C)
-            wE, E = xp.reshape(g.w[:, :, None] * E, (-1, d)), xp.reshape(E, (-1, d))
-            total, scatter = total + xp.sum(wE, axis=0), scatter + wE.T @ E
-            inverse = inverse + xp.sum(xp.sum(g.w, axis=1)[:, None, None] * G, axis=0)
-        # Σ over rows of cov[x | x_o] = C − CGC, in two products for all patterns together
-        scatter = scatter + self.n * C - C @ inverse @ C
+        xp, C = _array.namespace(self.like), joint.covariance()
+        total, scatter, value = 0 * self.like, 0 * C, -self.offset
+        for group in self.groups:
+            one = self._group(group, joint.mu, C)
+            total, scatter, value = total + one[0], scatter + one[1], value + one[2]
         shift = total / self.n
         S = scatter / self.n - shift[:, None] * shift[None, :]
-        eye = _array.asarray(np.eye(d), C)
-        S = (S + S.T) / 2 + self.ridge * eye
+        S = (S + S.T) / 2 + self.ridge * _array.asarray(np.eye(self.d), C)
         if self.ridge > 0:
             value -= 0.5 * self.n * self.ridge * float(xp.linalg.trace(xp.linalg.inv(C)))
         return joint.mu + shift, S, value
+
+    def _group(self, group: Group, mu: Array, C: Array) -> tuple[Array, Array, float]:
+        """Return Σ E[r], Σ E[rrᵀ] and Σ ln p of a group's rows, r around μ."""
+        xp, J = _array.namespace(C), whiteners(C, group.mask)
+        R, K = group.centred(mu), J[0] @ C
+        white = R @ xp.matrix_transpose(J[0])
+        value = xp.sum(group.w * densities(white, group.mask, J[1]))
+        E = xp.where(group.mask[:, None, :] > 0, R, white @ K)
+        E, w = xp.reshape(E, (-1, self.d)), xp.reshape(group.w, (-1, 1))
+        # cov[x | x_o] is exactly 0 wherever something was observed
+        hidden = (1 - group.mask) * xp.sqrt(xp.sum(group.w, axis=1))[:, None]
+        left = (C - xp.matrix_transpose(K) @ K) * hidden[:, :, None] * hidden[:, None, :]
+        return xp.sum(w * E, axis=0), (w * E).T @ E + xp.sum(left, axis=0), float(value)
 
     def model(self, theta: Array) -> Canonical:
         """Return the model of θ in the units of X."""

@@ -86,29 +86,29 @@ def _batches(missing: np.ndarray[Any, Any], d: int) -> Iterator[np.ndarray[Any, 
             yield order[same[cut][:, None] + np.arange(k)]
 
 
-def gains(C: Array, mask: Array) -> tuple[Array, Array]:
-    """Return G = C_oo⁻¹ among zeros, (c, d, d), and ln|C_oo|, (c,), for every pattern.
+def whiteners(C: Array, mask: Array) -> tuple[Array, Array]:
+    """Return J with JᵀJ = C_oo⁻¹ among zeros, (c, d, d), and ln|C_oo|, (c,), for every pattern.
 
+    J is the inverse of the Cholesky factor: squares of Jr lose less than products with C_oo⁻¹.
     Unobserved features are given variance 1 and no company, so that all patterns have one size.
     """
-    xp = _array.namespace(C)
-    both = mask[:, :, None] * mask[:, None, :]
-    A = C * both + (1 - mask)[:, :, None] * _array.asarray(np.eye(C.shape[0]), C)
+    xp, eye = _array.namespace(C), _array.asarray(np.eye(C.shape[0]), C)
+    A = C * mask[:, :, None] * mask[:, None, :] + (1 - mask)[:, :, None] * eye
     try:
         L = xp.linalg.cholesky(A)
     except Exception as error:
         if not _array.is_linalg_error(error):
             raise
         raise DegenerateError(NO_DENSITY) from error
-    G = xp.linalg.inv(A) * both
-    return (G + xp.matrix_transpose(G)) / 2, 2 * xp.sum(xp.log(xp.linalg.diagonal(L)), axis=1)
+    J = xp.linalg.solve(L, eye * mask[:, :, None])
+    return J, 2 * xp.sum(xp.log(xp.linalg.diagonal(L)), axis=1)
 
 
-def densities(R: Array, Z: Array, mask: Array, logdet: Array) -> Array:
-    """Return ln p of centred rows R (c, k, d) with Z = RG, (c, k)."""
-    xp = _array.namespace(R)
+def densities(white: Array, mask: Array, logdet: Array) -> Array:
+    """Return ln p of rows with whitened coordinates Jr, (c, k, d), as (c, k)."""
+    xp = _array.namespace(white)
     constant = LOG_2PI * xp.sum(mask, axis=1) + logdet
-    return -0.5 * (constant[:, None] + xp.sum(R * Z, axis=2))
+    return -0.5 * (constant[:, None] + xp.sum(white * white, axis=2))
 
 
 def condition(
@@ -150,13 +150,13 @@ def condition(
     parts, index = [], []
     for group in groups(X):
         R = group.centred(mu) / unit
-        G, logdet = gains(C, group.mask)
-        Z = R @ G
+        J, logdet = whiteners(C, group.mask)
+        white, K = R @ xp.matrix_transpose(J), J @ B
         shift = xp.sum(group.mask * xp.log(unit), axis=1)
-        density = densities(R, Z, group.mask, logdet + 2 * shift)
+        density = densities(white, group.mask, logdet + 2 * shift)
         index.append(group.rows.ravel())
-        parts.append([_flat(Z @ B), _flat(density[:, :, None])[:, 0]])
-        parts[-1] += _spread(G, B, T, group, spread)
+        parts.append([_flat(white @ K), _flat(density[:, :, None])[:, 0]])
+        parts[-1] += _spread(K, T, group, spread)
     order = xp.asarray(np.argsort(np.concatenate(index)), device=_array.device_of(C))
     joined = [xp.take(xp.concat(list(p), axis=0), order, axis=0) for p in zip(*parts, strict=True)]
     last = joined[2] if spread else None
@@ -168,16 +168,16 @@ def condition(
     )
 
 
-def _spread(G: Array, B: Array, T: Array, group: Group, spread: str | None) -> list[Array]:
-    """Return the uncertainty of every row of a group, or nothing."""
-    xp, (c, k) = _array.namespace(G), group.rows.shape
+def _spread(K: Array, T: Array, group: Group, spread: str | None) -> list[Array]:
+    """Return the uncertainty T − KᵀK of every row of a group, or nothing."""
+    xp, (c, k) = _array.namespace(K), group.rows.shape
     if spread is None:
         return []
     if spread == "variance":
-        one = xp.linalg.diagonal(T) - xp.sum((G @ B) * B, axis=1)
+        one = xp.linalg.diagonal(T) - xp.sum(K * K, axis=1)
         one = xp.where(one > 0, one, xp.zeros_like(one))
     else:
-        one = T - B.T @ (G @ B)
+        one = T - xp.matrix_transpose(K) @ K
     every = xp.broadcast_to(one[:, None, ...], (c, k, *one.shape[1:]))
     return [xp.reshape(every, (c * k, *one.shape[1:]))]
 
