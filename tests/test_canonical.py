@@ -280,14 +280,37 @@ def test_nearly_equal_features_with_holes_reach_the_same_correlations():
     np.testing.assert_allclose(a.correlations_, b.correlations_, atol=1e-5)
 
 
-def test_rows_with_nothing_observed_say_nothing():
+@pytest.mark.parametrize("ridge", [0.0, 0.2])
+def test_rows_with_nothing_observed_say_nothing(ridge):
     X, Y = with_holes(*two_views(), share=0.1)
-    a = CCA(2).fit(X, Y)
-    b = CCA(2).fit(
-        np.vstack([X, np.full((50, DX), np.nan)]), np.vstack([Y, np.full((50, DY), np.nan)])
-    )
+    empty = np.full((50, DX), np.nan), np.full((50, DY), np.nan)
+    a = CCA(2, regularization=ridge).fit(X, Y)
+    b = CCA(2, regularization=ridge).fit(np.vstack([X, empty[0]]), np.vstack([Y, empty[1]]))
     assert_close(b.get_covariance(), a.get_covariance(), "em")
     assert b.loglikelihood_ == pytest.approx(a.loglikelihood_, rel=1e-9)
+
+
+def test_one_step_is_the_loop_over_rows():
+    X, Y = with_holes(*two_views(n=40), share=0.3, unpaired=0.3)
+    w = np.random.default_rng(0).uniform(0, 2, 40)
+    fit = CanonicalFit(np.hstack([X, Y]), DX, 2, w)
+    joint_now = fit.unpack(fit.pack(fit.begin()) + 0.05)  # means off the fixed point too
+    C, Z = joint_now.covariance(), (np.hstack([X, Y]) - fit.origin) / fit.unit
+    rows, left = [], 0.0
+    for z, weight in zip(Z, w, strict=True):
+        m, S = oracle.conditional(joint_now.mu, C, C, C, z)
+        rows.append(m)
+        left = left + weight * S
+    rows = np.array(rows)
+    shift = w @ rows / w.sum()
+    expected = ((w[:, None] * rows).T @ rows + left) / w.sum() - np.outer(shift, shift)
+    mu, S, value = fit._expect(joint_now)
+    np.testing.assert_allclose(mu, joint_now.mu + shift, rtol=1e-10)
+    np.testing.assert_allclose(S, expected, rtol=1e-9, atol=1e-12)
+    dense = w @ oracle.densities(
+        joint_now.mu * fit.unit + fit.origin, C * np.outer(fit.unit, fit.unit), np.hstack([X, Y])
+    )
+    assert value == pytest.approx(dense, rel=1e-10)
 
 
 # --- limits ----------------------------------------------------------------------------
@@ -390,6 +413,18 @@ def test_correlations_of_few_rows_are_one_only_as_often_as_counting_says():
         model = CCA(5).fit(X, Y)
     assert model.correlations_[0] == pytest.approx(1, abs=1e-12)
     assert model.correlations_[1] < 0.999
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("offset", [0.0, 1e3])
+def test_dependent_features_are_found_at_the_precision_of_the_data(dtype, offset):
+    X, Y = two_views(n=2000)
+    X = (X + offset).astype(dtype)
+    X[:, 4] = X[:, 0] - X[:, 1] + X[:, 2] / 3
+    with pytest.warns(CanonicalWarning, match="X varies in 4 of 5"):
+        model = CCA(2).fit(X, Y)
+    plain = CCA(2).fit(X[:, :4], Y)
+    np.testing.assert_allclose(model.correlations_, plain.correlations_, atol=1e-5)
 
 
 @SINGULAR
