@@ -41,6 +41,10 @@ class HeywoodWarning(UserWarning):
     """Factors explain a feature wholly: its noise is held at the smallest value allowed."""
 
 
+class CanonicalWarning(UserWarning):
+    """Canonical correlations are 1, or a view varies in few directions, for want of rows."""
+
+
 class SpectrumWarning(UserWarning):
     """An operator that should be positive semi-definite has negative eigenvalues."""
 
