@@ -149,6 +149,20 @@ def test_contributions_are_not_negative_and_sum_to_the_statistic(model, to, name
     assert np.all(parts[np.isnan(new)] == 0)
 
 
+@HOLED
+@pytest.mark.parametrize("to", ["t2", "spe"])
+def test_signed_contributions_say_on_which_side(model, to):
+    world = World()
+    model, new = model(2).fit(world.rows(200)), world.rows(9, 0.2)
+    signed = model.contributions(new, to, signed=True)
+    assert_close(np.abs(signed), model.contributions(new, to), "exact")
+    mirrored = model.contributions(2 * model.mean_ - new, to, signed=True)
+    assert_close(mirrored, -signed, "density")
+    high = np.array(model.mean_)
+    high[4] += 1
+    assert model.contributions(high[None], to, signed=True)[0, 4] > 0
+
+
 def test_contributions_to_t2_are_those_of_the_square_root():
     world = World()
     model, new = PCA(3).fit(world.rows(200)), world.rows(5)
@@ -460,6 +474,8 @@ def test_bad_rows_are_refused_and_good_ones_left_alone(model, method):
     X = world.rows(60)
     with pytest.raises(NotFittedError):
         getattr(model(2), method)(X)
+    with pytest.raises(NotFittedError):
+        model(2).spe_limit()
     model = model(2).fit(X)
     before = X.tobytes()
     getattr(model, method)(X)

@@ -121,18 +121,21 @@ class Diagnostics:
         monitor = self._monitor()
         return float(laws(monitor.reference, monitor.degrees())[which].limit(level)[0])
 
-    def contributions(self, X: Any, to: str = "spe") -> Array:
+    def contributions(self, X: Any, to: str = "spe", signed: bool = False) -> Array:
         """Return what each feature contributes to a row's SPE or T².
 
         Parameters
         ----------
         X : array of shape (n, d)
         to : {'spe', 't2'}
+        signed : bool
+            Give each the sign of its deviation: negative where the feature is less than expected.
 
         Returns
         -------
         array of shape (n, d)
-            Not negative; rows sum to the statistic; 0 where nothing was observed.
+            Not negative unless signed; a row's magnitudes sum to its statistic; 0 where nothing
+            was observed.
 
         Notes
         -----
@@ -151,14 +154,12 @@ class Diagnostics:
         """
         check_choice("to", to, STATISTICS)
         rows = new_rows(self, X, "contributions", accept_sparse=self._accepts_sparse)
-        return _array.cast_like(self._roots(rows, to) ** 2, rows)
-
-    def _roots(self, rows: Array, to: str) -> Array:
-        """Return the signed roots of the contributions of checked rows."""
         monitor = self._monitor(rows)
         with np.errstate(over="ignore", invalid="ignore"):
             roots = monitor.roots(rows)[STATISTICS.index(to)]
-        return check_finite_result(roots, observed_or_all(rows, monitor))
+            parts = roots * (_array.namespace(roots).abs(roots) if signed else roots)
+        check_finite_result(parts, observed_or_all(rows, monitor))
+        return parts if _array.is_sparse(rows) else _array.cast_like(parts, rows)
 
     def outliers(self, X: Any, level: float = 0.95) -> Outliers:
         """Say which rows are unusual: T² or SPE above the limit for what the row observed.

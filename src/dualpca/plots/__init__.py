@@ -5,8 +5,11 @@ Every function returns a new matplotlib Figure and leaves pyplot's state alone.
 
 try:
     from dualpca.plots._canvas import DPI, PALETTE
+    from dualpca.plots.coverage import calibration
     from dualpca.plots.images import image_grid
     from dualpca.plots.latent import latent_scatter
+    from dualpca.plots.loadings import biplot, hinton
+    from dualpca.plots.outliers import contribution_plot, outlier_map
     from dualpca.plots.spectrum import scree
 except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] != "matplotlib":
@@ -14,4 +17,15 @@ except ModuleNotFoundError as error:
     message = "dualpca.plots needs matplotlib: pip install 'dualpca[app]'"
     raise ModuleNotFoundError(message, name=error.name) from error
 
-__all__ = ["DPI", "PALETTE", "image_grid", "latent_scatter", "scree"]
+__all__ = [
+    "DPI",
+    "PALETTE",
+    "biplot",
+    "calibration",
+    "contribution_plot",
+    "hinton",
+    "image_grid",
+    "latent_scatter",
+    "outlier_map",
+    "scree",
+]
