@@ -260,6 +260,17 @@ def test_probes_find_the_spread_of_a_residual_that_krylov_never_sees(rest, withi
     assert probed.spe_limit() == pytest.approx(exact.spe_limit(), rel=within)
 
 
+@pytest.mark.parametrize("solver", ["qr", "dense", "gram"])
+@pytest.mark.parametrize("size", [(60, 8), (8, 60)])
+def test_direct_solvers_know_the_squares_of_all_eigenvalues(solver, size):
+    X = np.random.default_rng(0).standard_normal(size) * 3 + 1
+    lam = np.linalg.svd(X - X.mean(0), compute_uv=False) ** 2
+    found = solve(Primal(X), 2, solver)
+    assert found.concentration == pytest.approx(np.sum(lam**2) / np.sum(lam) ** 2, rel=1e-12)
+    assert found.head(1).concentration == found.concentration
+    assert solve(Primal(X), 1, "krylov").concentration is None
+
+
 @pytest.mark.parametrize("ratio", [1e-4, 1e-6, 1e-9])
 def test_residual_spread_survives_signals_that_drown_it(ratio):
     """Σλ² − Σ_{p≤q}λ² has no digit left when the noise is 1e-8 of the signal."""

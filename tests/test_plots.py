@@ -255,6 +255,11 @@ def test_calibration_of_a_rule_keeps_its_number_of_components():
     plots.calibration(model, IRIS.data).draw_without_rendering()
 
 
+def test_calibration_of_a_model_that_imputes_nothing_is_refused():
+    with pytest.raises(TypeError, match="PPCA or FactorAnalysis"):
+        plots.calibration(PCA(2).fit(IRIS.data), IRIS.data)
+
+
 def test_figures_leave_pyplot_alone(model):
     from matplotlib import pyplot
 

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualpca import _array
 from dualpca._typing import Array
-from dualpca.diagnostics import Monitor, Outliers, Statistics, judge, laws
+from dualpca.diagnostics import FactorMonitor, Monitor, Outliers, Statistics, judge, laws
 from dualpca.errors import expected
 from dualpca.estimators._validation import (
     check_choice,
@@ -182,4 +182,4 @@ class Diagnostics:
 
 def observed_or_all(rows: Array, monitor: Monitor) -> Array:
     """Return the rows in which infinity is to blame: NaN too, where the model does not take it."""
-    return observed_part(rows) if hasattr(monitor, "factors") else rows
+    return observed_part(rows) if isinstance(monitor, FactorMonitor) else rows

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from dualpca.calibration import LEVELS, Calibration, Floats, calibrate, hide
+from dualpca.errors import expected
 from dualpca.estimators._incomplete import as_frame
 from dualpca.plots._canvas import BLUE, GRID, INK, MUTED, SMALL, blank
 
@@ -60,6 +61,9 @@ def calibration(
     >>> figure.axes[0].get_xlabel()
     'nominal coverage'
     """
+    if not hasattr(model, "impute"):
+        what = "a model that imputes: PPCA or FactorAnalysis"
+        raise TypeError(expected("model", what, model))
     table = np.array(X, dtype=np.float64)
     hidden = hide(table, share, np.random.default_rng(random_state))
     if refit:
