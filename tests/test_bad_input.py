@@ -339,9 +339,11 @@ def test_impossible_sample_counts_are_errors(estimator, n):
         model.sample(n)
 
 
+DIAGNOSTICS = ("hotelling_t2", "spe", "contributions", "outliers")
 METHODS = {
-    PCA: ["transform", "reconstruct", "score_samples", "score", "inverse_transform"],
+    PCA: ["transform", "reconstruct", "score_samples", "score", "inverse_transform", *DIAGNOSTICS],
     PPCA: [
+        *DIAGNOSTICS,
         "transform",
         "reconstruct",
         "score_samples",
@@ -361,7 +363,8 @@ def test_before_fit_is_not_fitted(estimator, name):
 
 @BOTH
 @pytest.mark.parametrize(
-    "name", ["sample", "get_covariance", "get_precision", "get_feature_names_out"]
+    "name",
+    ["sample", "get_covariance", "get_precision", "get_feature_names_out", "t2_limit", "spe_limit"],
 )
 def test_before_fit_without_data_is_not_fitted(estimator, name):
     with pytest.raises(NotFittedError):

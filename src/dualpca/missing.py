@@ -284,15 +284,19 @@ def start(data: Incomplete, q: int, mu: Array, variance: Array, rng: np.random.G
 
 def each(factors: Factors, X: Array) -> Iterator[tuple[Block, Latents]]:
     """Yield blocks of rows with the posterior of their latents."""
+    for block in readable(factors, X).blocks(factors.mu):
+        yield block, latents(factors, block)
+
+
+def readable(factors: Factors, X: Array) -> Incomplete:
+    """Return rows in blocks, once it is sure that the model has a posterior for them."""
     if not bool(_array.namespace(X).all(factors.psi > 0)):
         raise DegenerateError(
             "the model has no noise, so rows with missing values have no posterior under it. "
             "Fit with fewer components."
         )
     refuse_infinite(X)
-    data = Incomplete(X, None, int(factors.W.shape[1]))
-    for block in data.blocks(factors.mu):
-        yield block, latents(factors, block)
+    return Incomplete(X, None, int(factors.W.shape[1]))
 
 
 def refuse_infinite(X: Array) -> None:
@@ -301,6 +305,11 @@ def refuse_infinite(X: Array) -> None:
     cut = _array.slices(int(X.shape[0]), _array.block_rows(int(X.shape[1])))
     if any(bool(xp.any(xp.isinf(X[rows, :]))) for rows in cut):
         refuse_nonfinite(observed_part(X))
+
+
+def effective_rows(X: Array, weights: Array | None) -> float:
+    """Return the weight of all observed entries over the number of features: n without holes."""
+    return float(_array.namespace(X).mean(column_starts(X, weights)[0]))
 
 
 def has_missing(X: Array) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,6 +28,8 @@ class Spectrum:
         r, the dimension of the space in which the isotropic noise lives.
     error : float
         Estimate of the largest relative error of `values`; 0 for direct solvers.
+    concentration : float, optional
+        Σλ² / (Σλ)² over all eigenvalues, where the solver met the whole operator.
 
     Examples
     --------
@@ -44,10 +46,17 @@ class Spectrum:
     trace: float
     dim: int
     error: float = 0.0
+    concentration: float | None = None
 
     @classmethod
     def of(
-        cls, values: Array, vectors: Array, trace: float, dim: int, error: float = 0.0
+        cls,
+        values: Array,
+        vectors: Array,
+        trace: float,
+        dim: int,
+        error: float = 0.0,
+        concentration: float | None = None,
     ) -> Spectrum:
         """Order, clip and sign raw eigenpairs.
 
@@ -58,7 +67,7 @@ class Spectrum:
         values, vectors = xp.take(values, order, axis=0), xp.take(vectors, order, axis=1)
         warn_if_indefinite(values, vectors.shape[0])
         values = xp.where(values < 0, xp.zeros_like(values), values)
-        return cls(values, deterministic_signs(vectors), trace, dim, error)
+        return cls(values, deterministic_signs(vectors), trace, dim, error, concentration)
 
     @property
     def rank(self) -> int:
@@ -67,7 +76,7 @@ class Spectrum:
 
     def head(self, q: int) -> Spectrum:
         """Return the q leading eigenpairs."""
-        return Spectrum(self.values[:q], self.vectors[:, :q], self.trace, self.dim, self.error)
+        return replace(self, values=self.values[:q], vectors=self.vectors[:, :q])
 
 
 def warn_if_indefinite(values: Array, order: int) -> None:

@@ -12,8 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualpca import _array
 from dualpca._typing import Array
+from dualpca.diagnostics import Monitor, SpikedMonitor
 from dualpca.errors import StreamWarning, expected
 from dualpca.estimators._components import check_request
+from dualpca.estimators._diagnostics import Diagnostics
 from dualpca.estimators._validation import (
     check_finite_result,
     check_number,
@@ -24,13 +26,17 @@ from dualpca.estimators._validation import (
     used_rows,
 )
 from dualpca.gaussian import SpikedGaussian
+from dualpca.limits import Reference
 from dualpca.moments import Moments
 from dualpca.representations import Primal, Scatter
 from dualpca.rows import Frame, Projection
 from dualpca.spectrum import Spectrum
 
+ROUNDINGS = 64
+"""Of the axes' dtype: a residual is seen where it is more than this many beside the row."""
 
-class LinearGaussian(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+
+class LinearGaussian(Diagnostics, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Base of the models N(μ, Σ (ℓ − σ²) v vᵀ + σ² I) over the features.
 
     Subclasses fit `mean_`, `components_`, `explained_variance_` and `noise_variance_`; what
@@ -43,6 +49,7 @@ class LinearGaussian(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     noise_variance_: float
     n_components: Any
     n_features_in_: int
+    _reference: Reference
 
     _fitted_names: tuple[str, ...] = ()
 
@@ -168,6 +175,10 @@ class LinearGaussian(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     @property
     def _n_features_out(self) -> int:
         return int(self.components_.shape[0])
+
+    def _monitor(self, X: Array | None = None) -> Monitor:
+        floor = ROUNDINGS * float(_array.namespace(self._axes).finfo(self.components_.dtype).eps)
+        return SpikedMonitor(self._gaussian, self._frame, self._axes, self._reference, floor)
 
     def _new_rows(self, X: Any, method: str) -> Array:
         return new_rows(self, X, method, accept_sparse=self._accepts_sparse)

@@ -13,7 +13,7 @@ from dualpca.estimators._validation import generator, used_rows
 from dualpca.gaussian import SpikedGaussian
 from dualpca.incomplete_em import LEAST_NOISE, fit_incomplete
 from dualpca.incomplete_selection import choose_masked
-from dualpca.missing import observed_weights
+from dualpca.missing import effective_rows, observed_weights
 from dualpca.representations import Primal, Scatter
 from dualpca.rules import given_noise, maximum_likelihood
 from dualpca.spectrum import Spectrum
@@ -27,6 +27,7 @@ class Fitted(NamedTuple):
     gaussian: SpikedGaussian
     record: Record
     n_rows: int
+    n: float  # effective number of rows: their weight, less what is missing
 
 
 def fit_closed(model: Any, operator: Primal | Scatter, count: int) -> Fitted:
@@ -35,7 +36,9 @@ def fit_closed(model: Any, operator: Primal | Scatter, count: int) -> Fitted:
     gaussian = _rule(model, spectrum, operator.n)
     gaussian.require_density()
     record = Record([gaussian.loglikelihood(operator.n, spectrum.trace)], 1, True)
-    return Fitted(operator.frame.mean, spectrum.head(gaussian.rank), gaussian, record, count)
+    return Fitted(
+        operator.frame.mean, spectrum.head(gaussian.rank), gaussian, record, count, operator.n
+    )
 
 
 def _rule(model: Any, spectrum: Spectrum, n: float) -> SpikedGaussian:
@@ -71,7 +74,7 @@ def fit_em(model: Any, operator: Primal | Scatter, count: int) -> Fitted:
     record.add(ppca_step(operator, W, sigma2, n)[2])
     vanished = noise is None and sigma2 <= 10 * NO_NOISE * operator.trace / n / operator.dim
     spectrum, gaussian = _principal_axes(W, sigma2, operator.trace / n, vanished)
-    return Fitted(operator.frame.mean, spectrum, gaussian, record, count)
+    return Fitted(operator.frame.mean, spectrum, gaussian, record, count, n)
 
 
 def fit_incomplete_rows(model: Any, X: Array, weights: Array | None) -> Fitted:
@@ -85,7 +88,8 @@ def fit_incomplete_rows(model: Any, X: Array, weights: Array | None) -> Fitted:
     total = float(_array.namespace(X).sum(factors.W * factors.W)) + d * sigma2
     vanished = noise is None and sigma2 <= 10 * LEAST_NOISE * total / d
     spectrum, gaussian = _principal_axes(factors.W, sigma2, total, vanished)
-    return Fitted(factors.mu, spectrum, gaussian, record, used_rows(X, w))
+    rows = used_rows(X, w), effective_rows(X, w)
+    return Fitted(factors.mu, spectrum, gaussian, record, *rows)
 
 
 def _count_with_holes(model: Any, X: Array, weights: Array | None) -> int:

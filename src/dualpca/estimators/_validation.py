@@ -149,6 +149,12 @@ def check_number(name: str, value: Any, low: float, *, integer: bool = False) ->
         raise ValueError(expected(name, f"{what} of at least {low:g}", value))
 
 
+def check_share(name: str, value: Any) -> None:
+    """Refuse what is not a number strictly between 0 and 1."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
+        raise ValueError(expected(name, "a number between 0 and 1, both excluded", value))
+
+
 def check_flag(name: str, value: Any) -> None:
     """Refuse what is not True or False."""
     if not isinstance(value, bool | np.bool_):

@@ -11,10 +11,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualpca import _array
 from dualpca._typing import Array
+from dualpca.diagnostics import FactorMonitor, Monitor
 from dualpca.em import Record
 from dualpca.errors import HeywoodWarning, expected
 from dualpca.estimators._components import check_request, is_count
 from dualpca.estimators._convergence import publish_record
+from dualpca.estimators._diagnostics import Diagnostics
 from dualpca.estimators._incomplete import IncompleteRows
 from dualpca.estimators._validation import (
     check_choice,
@@ -29,7 +31,8 @@ from dualpca.estimators._validation import (
 )
 from dualpca.factors import fit_factors
 from dualpca.incomplete_em import fit_incomplete
-from dualpca.missing import Factors, has_missing, observed_part, observed_weights
+from dualpca.limits import Reference
+from dualpca.missing import Factors, effective_rows, has_missing, observed_part, observed_weights
 from dualpca.representations import Primal
 from dualpca.rotation import SHARES, rotate
 from dualpca.spectrum import deterministic_signs
@@ -39,7 +42,7 @@ HEYWOOD = 1e-4
 
 
 class FactorAnalysis(
-    IncompleteRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    Diagnostics, IncompleteRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
     """Factor analysis: x = Wz + μ + ε with z ~ N(0, I_q) and ε ~ N(0, diag ψ).
 
@@ -143,6 +146,8 @@ class FactorAnalysis(
         q = self._count(X)
         factors, record, self.n_samples_ = self._fit(X, w, q)
         self._set(self._canonical(factors), X)
+        n = effective_rows(X, w)
+        self._reference = Reference(n, n)
         publish_record(self, record)
         self.loglike_ = self.loglikelihoods_
         return self
@@ -213,6 +218,9 @@ class FactorAnalysis(
     def _factors(self) -> Factors:
         parts = (self.components_.T, self.mean_, self.noise_variance_)
         return Factors(*(_array.working(part) for part in parts))
+
+    def _monitor(self, X: Array | None = None) -> Monitor:
+        return FactorMonitor(self._factors, self._reference)
 
     @property
     def _n_features_out(self) -> int:

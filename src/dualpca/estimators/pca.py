@@ -18,6 +18,7 @@ from dualpca.estimators._validation import (
     generator,
     latent_rows,
 )
+from dualpca.limits import Reference, residual_dof
 from dualpca.representations import Primal, Scatter
 from dualpca.rules import maximum_likelihood
 from dualpca.solvers import SOLVERS
@@ -109,6 +110,7 @@ class PCA(LinearGaussian):
         "noise_variance_",
         "n_components_",
         "n_samples_",
+        "_reference",
     )
     _accepts_sparse = True
 
@@ -173,6 +175,8 @@ class PCA(LinearGaussian):
         self.singular_values_ = _array.cast_like(xp.sqrt(spectrum.values), like)
         self.noise_variance_ = gaussian.noise
         self.n_samples_ = count
+        dof = residual_dof(operator, spectrum, operator.n)
+        self._reference = Reference(operator.n, divisor, dof)
         if operator.frame.scale is not None:
             self.scale_ = _array.cast_like(operator.frame.scale, like)
         if "_stream" in vars(self):

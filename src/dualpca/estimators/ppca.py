@@ -8,6 +8,7 @@ import numpy as np
 
 from dualpca import _array
 from dualpca._typing import Array
+from dualpca.diagnostics import FactorMonitor, Monitor
 from dualpca.errors import NonFiniteError
 from dualpca.estimators._convergence import publish_record
 from dualpca.estimators._incomplete import IncompleteRows
@@ -20,6 +21,7 @@ from dualpca.estimators._validation import (
     check_number,
     latent_rows,
 )
+from dualpca.limits import Reference
 from dualpca.missing import (
     Factors,
     has_missing,
@@ -109,6 +111,7 @@ class PPCA(IncompleteRows, LinearGaussian):
         "loglikelihoods_",
         "n_iter_",
         "converged_",
+        "_reference",
     )
 
     def __init__(
@@ -162,6 +165,7 @@ class PPCA(IncompleteRows, LinearGaussian):
         self.explained_variance_ = _array.cast_like(found.gaussian.values, like)
         self.noise_variance_ = found.gaussian.noise
         self.n_samples_ = found.n_rows
+        self._reference = Reference(found.n, found.n)
         publish_record(self, found.record)
 
     @property
@@ -169,6 +173,11 @@ class PPCA(IncompleteRows, LinearGaussian):
         gaussian, frame = self._gaussian, self._frame
         psi = _array.asarray(np.full(gaussian.dim, gaussian.noise), frame.mean)
         return Factors(self._axes * gaussian.spread, frame.mean, psi)
+
+    def _monitor(self, X: Array | None = None) -> Monitor:
+        if X is None or not has_missing(X):
+            return super()._monitor()
+        return FactorMonitor(self._factors, self._reference, float(self.noise_variance_))
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn that NaN is welcome."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dualpca import _array
-from dualpca._typing import Factored, Operator
+from dualpca._typing import Array, Factored, Operator
 from dualpca.solvers.base import Solver, is_factored
 from dualpca.spectrum import Spectrum
 
@@ -18,6 +18,17 @@ EIGH_SUBSET, EIGH_FULL, FACTORISE = 5.0, 12.0, 6.0
 def eigh_cost(m: int, rank: int) -> float:
     """Return the cost of the leading eigenpairs of a dense matrix of order m."""
     return (EIGH_FULL if 3 * rank > m else EIGH_SUBSET) * float(m) ** 3
+
+
+def concentration(A: Array, trace: float) -> float | None:
+    """Return ‖A‖²_F / trace² = Σλ² / (Σλ)²; O(m²), a block of rows at a time."""
+    if not trace > 0:
+        return None
+    total = 0.0
+    for rows in _array.slices(int(A.shape[0]), _array.block_rows(int(A.shape[1]))):
+        flat = _array.namespace(A).reshape(A[rows, :] / trace, (-1,))
+        total += float(flat @ flat)
+    return total
 
 
 class QR(Solver):
@@ -44,7 +55,9 @@ class QR(Solver):
         vectors = Vt[:rank, :].T
         if mirrored:
             vectors = operator.unmirror(vectors)
-        return Spectrum.of(s[:rank] ** 2, vectors, operator.trace, operator.dim)
+        trace = operator.trace
+        share = concentration((s * s)[:, None], trace)
+        return Spectrum.of(s[:rank] ** 2, vectors, trace, operator.dim, concentration=share)
 
 
 class Dense(Solver):
@@ -62,8 +75,11 @@ class Dense(Solver):
 
     def solve(self, operator: Operator, rank: int, rng: np.random.Generator) -> Spectrum:
         """Return the leading eigenpairs."""
-        values, vectors = _array.top_eigh(operator.dense(), rank)
-        return Spectrum.of(values, vectors, operator.trace, operator.dim)
+        A = operator.dense()
+        trace = operator.trace
+        share = concentration(A, trace)  # before A is overwritten
+        values, vectors = _array.top_eigh(A, rank)
+        return Spectrum.of(values, vectors, trace, operator.dim, concentration=share)
 
 
 class Gram(Solver):
@@ -81,8 +97,11 @@ class Gram(Solver):
     def solve(self, operator: Factored, rank: int, rng: np.random.Generator) -> Spectrum:
         """Return the leading eigenpairs; zeros beyond the order of the mirror image."""
         held = min(rank, operator.mirror.shape[0])
-        values, vectors = _array.top_eigh(operator.mirror.dense(), held)
-        mirrored = Spectrum.of(values, vectors, operator.trace, operator.dim)
+        mirrored = Dense().solve(operator.mirror, held, rng)
         return Spectrum.of(
-            mirrored.values, operator.unmirror(mirrored.vectors), operator.trace, operator.dim
+            mirrored.values,
+            operator.unmirror(mirrored.vectors),
+            operator.trace,
+            operator.dim,
+            concentration=mirrored.concentration,
         )

@@ -1,0 +1,31 @@
+"""Figures of fitted models.
+
+Every function returns a new matplotlib Figure and leaves pyplot's state alone.
+"""
+
+try:
+    from dualpca.plots._canvas import DPI, PALETTE
+    from dualpca.plots.coverage import calibration
+    from dualpca.plots.images import image_grid
+    from dualpca.plots.latent import latent_scatter
+    from dualpca.plots.loadings import biplot, hinton
+    from dualpca.plots.outliers import contribution_plot, outlier_map
+    from dualpca.plots.spectrum import scree
+except ModuleNotFoundError as error:
+    if (error.name or "").split(".")[0] != "matplotlib":
+        raise
+    message = "dualpca.plots needs matplotlib: pip install 'dualpca[app]'"
+    raise ModuleNotFoundError(message, name=error.name) from error
+
+__all__ = [
+    "DPI",
+    "PALETTE",
+    "biplot",
+    "calibration",
+    "contribution_plot",
+    "hinton",
+    "image_grid",
+    "latent_scatter",
+    "outlier_map",
+    "scree",
+]
