@@ -119,9 +119,9 @@ def spe_law(reference: Reference, mean: Floats, dof: Floats, k: Floats) -> Law:
 def residual_dof(operator: Any, spectrum: Spectrum, n: float) -> float:
     """Return (Σℓ)²/Σℓ² over the discarded variances, without computing them.
 
-    Σλ² of all is ‖A‖²_F, which direct solvers know; that of the discarded ones is the difference,
-    or (by Krylov, or where the difference is lost) a mean over random probes. An excess of θ₁²/ν
-    that sampling adds to Σℓ² is taken off (Srivastava 2005), ν = n − 1 − q.
+    Σλ² of all is ‖A‖²_F, which direct solvers know and block Krylov extrapolates if a product
+    with A is dear; that of the discarded ones is the difference, or else (or where the difference
+    is lost) a mean over random probes. An excess of θ₁²/ν that sampling adds to Σℓ² is taken off (Srivastava 2005), ν = n − 1 − q.
 
     Parameters
     ----------

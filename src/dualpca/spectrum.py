@@ -29,7 +29,8 @@ class Spectrum:
     error : float
         Estimate of the largest relative error of `values`; 0 for direct solvers.
     concentration : float, optional
-        Σλ² / (Σλ)² over all eigenvalues, where the solver met the whole operator.
+        Σλ² / (Σλ)² over all eigenvalues, where the solver knows it: exactly from direct ones, by
+        extrapolation from block Krylov on large operators.
 
     Examples
     --------

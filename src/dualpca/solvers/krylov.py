@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.optimize import brentq
 
 from dualpca import _array
 from dualpca._typing import Array, Operator
@@ -21,6 +22,9 @@ SKETCH_STEP, SKETCH_PASSES, WORTH_A_SKETCH, RANDOM_SHARE = 16, 3, 1e8, 1e-2
 WORTH_A_GUESS = 64
 SINGLE_LEAST = 1e-11
 """Relative error of eigenvalues below which products in float32 cannot tell."""
+STEEPEST = 60.0
+EXPENSIVE = 5e7
+"""Multiply-adds of a product with one vector."""
 TYPICAL_PASSES, SKINNY = 12, 2.0
 """For the cost: passes of a usual run, and how much slower a product with a thin block is."""
 
@@ -66,12 +70,16 @@ class Krylov(Solver):
     def solve(self, operator: Operator, rank: int, rng: np.random.Generator) -> Spectrum:
         """Return the `rank` leading eigenpairs."""
         side = smaller_side(operator)
-        values, vectors, error = self._iterate(side, min(rank, side.shape[0]), rng)
+        ritz, vectors, error = self._iterate(side, min(rank, side.shape[0]), rng)
+        share = None  # left to random probes, unless a product more would be felt
+        if operator.pass_cost > EXPENSIVE:
+            share = concentration(ritz, operator.trace, side.shape[0], vectors.shape[1])
+        values = ritz[: vectors.shape[1]]
         if is_single(side):
             values, vectors, error = rayleigh_ritz(side, vectors)
         if side is not operator:
             vectors = operator.unmirror(vectors)  # type: ignore[attr-defined]
-        return Spectrum.of(values, vectors, operator.trace, operator.dim, error)
+        return Spectrum.of(values, vectors, operator.trace, operator.dim, error, share)
 
     def _iterate(
         self, A: Operator, rank: int, rng: np.random.Generator
@@ -88,7 +96,7 @@ class Krylov(Solver):
                 self._warn(errors)
             if done or not left or not basis.advance(rest, values, weights, rank + b):
                 break
-        return values[:rank], basis.combine(weights[:, :rank]), float(np.max(errors, initial=0.0))
+        return values, basis.combine(weights[:, :rank]), float(np.max(errors, initial=0.0))
 
     def _errors(self, values: Array, rest: Array, rank: int, least: float) -> tuple[Any, bool]:
         """Return estimates of the relative errors and whether all are small enough."""
@@ -204,6 +212,25 @@ class Basis:
         for p in range(keep):
             self.T[p, p] = values[p]
         self.size = keep
+
+
+def concentration(ritz: Array, trace: float, order: int, rank: int) -> float | None:
+    """Return an estimate of Σλ²/(Σλ)² over all eigenvalues.
+
+    Those wanted and a few more are known; the others are taken to fall as a power of their
+    number, from the last known one, with the power that gives their known sum.
+    """
+    if not trace > 0:
+        return None
+    known = rank + max(1, (block_size(rank, order) - rank) // 2)
+    p = np.clip(_array.to_numpy(ritz)[:known] / trace, 0.0, None)
+    number = np.arange(p.size + 1, order + 1) / p.size
+    rest = max(1.0 - float(p.sum()), 0.0)
+    if number.size == 0 or p[-1] * number.size <= rest:
+        return float(p @ p) + (rest * rest / number.size if number.size else 0.0)
+    steep = p[-1] * np.sum(number**-STEEPEST) > rest
+    power = STEEPEST if steep else brentq(lambda a: p[-1] * np.sum(number**-a) - rest, 0, STEEPEST)
+    return float(p @ p) + float(p[-1] ** 2 * np.sum(number ** (-2 * power)))
 
 
 def is_single(A: Any) -> bool:
