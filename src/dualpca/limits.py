@@ -121,7 +121,8 @@ def residual_dof(operator: Any, spectrum: Spectrum, n: float) -> float:
 
     Σλ² of all is ‖A‖²_F, which direct solvers know and block Krylov extrapolates if a product
     with A is dear; that of the discarded ones is the difference, or else (or where the difference
-    is lost) a mean over random probes. An excess of θ₁²/ν that sampling adds to Σℓ² is taken off (Srivastava 2005), ν = n − 1 − q.
+    is lost) a mean over random probes. An excess of θ₁²/ν that sampling adds to Σℓ² is taken off
+    (Srivastava 2005), ν = n − 1 − q.
 
     Parameters
     ----------
