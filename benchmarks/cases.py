@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from benchmarks import contestants as who
 from benchmarks.contestants import Contestant
 from benchmarks.data import Size
+from benchmarks.kernel_tasks import KernelFit, KernelInverse, KernelTransform
 from benchmarks.tasks import Fit, Import, Score, Stream, Task
 
 
@@ -87,5 +88,39 @@ def cases(quick: bool = False) -> dict[str, Case]:
         Case("streaming", Stream, who.STREAMS, Goal(0.1), tall),
         Case("score", Score, who.SCORERS, Goal(0.1), size(5_000, 2_000, (500, 200))),
         Case("import", Import, who.MODULES, Goal(1.2)),
+    ]
+    return {case.name: case for case in every} | kernel_cases(quick)
+
+
+def kernel_cases(quick: bool = False) -> dict[str, Case]:
+    """Kernel PCA: RBF, d = 50, q = 10."""
+
+    def size(n: int) -> Size:
+        return Size(min(n, 2_000) if quick else n, 50, who.KERNEL_Q, kind="kernel")
+
+    def fit(name: str, n: int, goal: Goal, ours: tuple[Contestant, ...]) -> Case:
+        peers = who.KERNEL_SOLVERS if n <= 3_000 else who.KERNEL_ARPACK
+        return Case(name, KernelFit, (*ours, *peers), goal, size(n), accuracy=1e-8)
+
+    stored64, stored32 = who.KERNEL_OURS
+    every = [
+        fit("kernel-1000", 1_000, Goal(0.5, 1e-8), who.KERNEL_OURS),
+        fit("kernel-3000", 3_000, Goal(0.3, 1e-8), who.KERNEL_OURS),
+        fit("kernel-10000", 10_000, Goal(0.25, 1e-8), (stored64,)),
+        fit("kernel-10000-float32", 10_000, Goal(0.15, 1e-8), (stored32,)),
+        fit("kernel-20000", 20_000, Goal(0.25, 1e-8), (stored64,)),
+        fit("kernel-20000-float32", 20_000, Goal(0.15, 1e-8), (stored32,)),
+        Case(
+            "kernel-100000",
+            KernelFit,
+            who.KERNEL_FREE,
+            Goal(error=1e-4, megabytes=1000),
+            size(100_000),
+        ),
+        Case(
+            "kernel-transform", KernelTransform, who.KERNEL_MAPS, Goal(0.3, None, 100), size(10_000)
+        ),
+        Case("kernel-inverse", KernelInverse, who.KERNEL_INVERSES, Goal(0.3), size(10_000)),
+        Case("kernel-nystrom", KernelFit, who.NYSTROM, Goal(0.7), size(100_000)),
     ]
     return {case.name: case for case in every}

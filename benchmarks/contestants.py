@@ -63,6 +63,60 @@ SCORERS = (
 )
 
 
+KERNEL_Q = 10
+
+
+def kernel(path: str, label: str, **options: Any) -> Contestant:
+    """Kernel PCA; the width is the problem's, set by the task."""
+    options = {"kernel": "rbf", "n_components": KERNEL_Q, "random_state": 0, **options}
+    make = partial(named, f"{path}.KernelPCA", **options)
+    return Contestant(f"{path.split('.')[0]} {label}", make, ours=path == "dualpca")
+
+
+def named(path: str, **options: Any) -> Any:
+    """Build ``module.Class(**options)`` in the child."""
+    module, name = path.rsplit(".", 1)
+    return getattr(import_module(module), name)(**options)
+
+
+def nystrom_and_pca() -> Any:
+    """Build scikit-learn's way to approximate kernel PCA."""
+    from sklearn.decomposition import PCA
+    from sklearn.kernel_approximation import Nystroem
+    from sklearn.pipeline import make_pipeline
+
+    return make_pipeline(Nystroem("rbf", n_components=500, random_state=0), PCA(KERNEL_Q))
+
+
+SK = "sklearn.decomposition"
+KERNEL_OURS = (
+    kernel("dualpca", "KernelPCA(tol=1e-8)", tol=1e-8),
+    kernel("dualpca", "KernelPCA(tol=1e-8, dtype='float32')", tol=1e-8, dtype="float32"),
+)
+KERNEL_ARPACK = (
+    kernel(SK, "arpack", eigen_solver="arpack"),
+    kernel(SK, "arpack tol=1e-4", eigen_solver="arpack", tol=1e-4),
+    kernel(SK, "arpack tol=1e-2", eigen_solver="arpack", tol=1e-2),
+    kernel(SK, "randomized iterated_power=20", eigen_solver="randomized", iterated_power=20),
+)
+KERNEL_SOLVERS = (kernel(SK, "auto (dense)"), *KERNEL_ARPACK)
+KERNEL_FREE = (kernel("dualpca", "KernelPCA(tol=1e-4), matrix-free", tol=1e-4),)
+KERNEL_MAPS = (
+    kernel("dualpca", "KernelPCA.transform", tol=1e-8),
+    kernel(SK, "KernelPCA.transform", eigen_solver="arpack"),
+)
+KERNEL_INVERSES = (
+    kernel("dualpca", "KernelPCA(fit_inverse_transform=True)", tol=1e-8),
+    kernel(SK, "KernelPCA(fit_inverse_transform=True)", eigen_solver="arpack", tol=1e-4),
+)
+NYSTROM = (
+    kernel("dualpca", "nystrom, uniform", eigen_solver="nystrom", landmarks="uniform"),
+    kernel("dualpca", "nystrom, k-means", eigen_solver="nystrom", landmarks="kmeans"),
+    kernel("dualpca", "pivoted Cholesky", eigen_solver="cholesky"),
+    Contestant("sklearn Nystroem + PCA", nystrom_and_pca),
+)
+
+
 def module(name: str) -> Contestant:
     """A module to import in a fresh process."""
     return Contestant(f"import {name}", partial(str, name), ours=name == "dualpca")

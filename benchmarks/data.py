@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
 from scipy.linalg import qr
+
+from benchmarks import kernel_data
+from benchmarks.kernel_data import KernelProblem
 
 DEFAULT_FOLDER = Path(tempfile.gettempdir()) / "dualpca-benchmarks"
 SEED = 20
@@ -22,6 +25,7 @@ class Size:
     d: int
     q: int = 20
     dtype: str = "float64"
+    kind: str = "linear"  # or "kernel"
 
     def __str__(self) -> str:
         suffix = "" if self.dtype == "float64" else f" {self.dtype}"
@@ -66,13 +70,16 @@ def orthonormal(A: np.ndarray) -> np.ndarray:
 
 def stored(size: Size, folder: Path) -> Path:
     """The folder that holds the data of this size, generated on first use."""
-    place = folder / f"{size.n}x{size.d}-q{size.q}-{size.dtype}-seed{SEED}"
+    prefix = "" if size.kind == "linear" else f"{size.kind}-"
+    place = folder / f"{prefix}{size.n}x{size.d}-q{size.q}-{size.dtype}-seed{SEED}"
     if not place.exists():
-        save(generate(size), place)
+        kernel = size.kind == "kernel"
+        made = kernel_data.generate(size.n, size.d, size.q, SEED) if kernel else generate(size)
+        save(made, place)
     return place
 
 
-def save(problem: Problem, place: Path) -> None:
+def save(problem: Problem | KernelProblem, place: Path) -> None:
     # Renamed into place once complete, so that an interrupted run leaves no half-written data.
     place.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(dir=place.parent))
@@ -81,7 +88,7 @@ def save(problem: Problem, place: Path) -> None:
     os.replace(unfinished, place)
 
 
-def load(place: Path) -> Problem:
+def load(place: Path) -> Problem | KernelProblem:
     """Read into ordinary memory (not mapped), so that every page is resident before timing."""
-    names = ("X", "mean", "values", "axes")
-    return Problem(*(np.load(place / f"{name}.npy") for name in names))
+    kind = KernelProblem if (place / "gamma.npy").exists() else Problem
+    return kind(*(np.load(place / f"{field.name}.npy") for field in fields(kind)))
