@@ -1,10 +1,9 @@
-"""The kernel over the points as an operator: evaluated tile by tile, or stored."""
+"""The kernel over the points as an operator: tiles that are evaluated at every product, or kept."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -36,7 +35,8 @@ class Gram:
 
     Notes
     -----
-    Only the tiles on and above the diagonal are evaluated; each serves twice.
+    Only the tiles on and above the diagonal are evaluated (and kept, n²/2 numbers); each serves
+    twice.
     """
 
     def __init__(
@@ -55,16 +55,14 @@ class Gram:
             return None
         return _array.namespace(self.points).mean(_array.working(self.points), axis=0)
 
-    def _placed(self, X: Array) -> Array:
-        """Return points as the kernel is to see them: shifted, in the dtype of the evaluation."""
+    @cached_property
+    def _seen(self) -> Array:
+        """The points as the kernel is to see them: shifted, in the dtype of the evaluation."""
+        X = self.points
         if X.ndim == 1 or _array.is_sparse(X):
             return _array.points(X)
         X = X if self.origin is None else _array.working(X) - self.origin
         return _array.in_single(X) if self.single else _array.working(X)
-
-    @cached_property
-    def _seen(self) -> Array:
-        return self._placed(self.points)
 
     @cached_property
     def _prepared(self) -> list[Callable[[Array], Array]]:
@@ -72,99 +70,117 @@ class Gram:
         cut = _array.slices(self.n, TILE)
         return [self.kernel.against(_array.some_rows(self._seen, columns)) for columns in cut]
 
+    @cached_property
     def _tiles(self) -> list[Tile]:
         cut = list(_array.slices(self.n, TILE))
         return [(rows, columns) for k, columns in enumerate(cut) for rows in cut[: k + 1]]
 
-    def _tile(self, tile: Tile) -> Array:
+    def _evaluated(self, tile: Tile) -> Array:
         rows, columns = tile
         return self._prepared[columns.start // TILE](_array.some_rows(self._seen, rows))
 
+    @cached_property
+    def _kept(self) -> dict[tuple[int, int], Array]:
+        """The tiles, evaluated."""
+        _ = self._prepared
+
+        def work(tiles: list[Tile]) -> dict[tuple[int, int], Array]:
+            return {(t[0].start, t[1].start): self._evaluated(t) for t in tiles}
+
+        found: dict[tuple[int, int], Array] = {}
+        for part in _array.spread(work, self._tiles, self.like):
+            found |= part
+        return found
+
+    def _source(self) -> Callable[[Tile], Array]:
+        """Return the way to a tile, with what all tiles need done."""
+        if not self.keep:
+            _ = self._prepared
+            return self._evaluated
+        kept = self._kept
+        return lambda tile: kept[tile[0].start, tile[1].start]
+
     def each_tile(self) -> Iterator[tuple[slice, slice, Array]]:
         """Yield the tiles on and above the diagonal, with their rows and columns."""
-        for rows, columns in self._tiles():
-            yield rows, columns, self._tile((rows, columns))
-
-    @cached_property
-    def matrix(self) -> Array:
-        """K itself, (n, n)."""
-        K = _array.empty((self.n, self.n), self.like, single=self.single)
-        self.fill(K)
-        return K
+        tile = self._source()
+        for rows, columns in self._tiles:
+            yield rows, columns, tile((rows, columns))
 
     def fill(self, K: Array) -> None:
         """Write K into an array."""
-        _ = self._prepared
+        tile = self._source()
 
         def work(tiles: list[Tile]) -> None:
             for rows, columns in tiles:
-                part = self._tile((rows, columns))
+                part = tile((rows, columns))
                 K[rows, columns] = part
                 if rows != columns:
                     K[columns, rows] = part.T
 
-        _array.spread(work, self._tiles(), self.like)
+        _array.spread(work, self._tiles, self.like)
 
     def times(self, V: Array) -> Array:
         """Return K V, (n, b); in the precision of the kernel values, summed in float64."""
-        return self._stored_times(V) if self.keep else self._evaluated_times(V)
+        if self.single:
+            return self._half_times(self._source(), _array.in_single(V))
+        return self._half_times_transposed(self._source(), V)
 
-    def _evaluated_times(self, V: Array) -> Array:
-        _ = self._prepared
-        small = _array.in_single(V) if self.single else V
-
+    def _half_times(self, tile: Callable[[Tile], Array], V: Array) -> Array:
         def work(tiles: list[Tile]) -> Array:
-            Y = _array.asarray(np.zeros(V.shape), V)
+            Y = _array.asarray(np.zeros(V.shape), self.like)
             for rows, columns in tiles:
-                part = self._tile((rows, columns))
-                Y[rows, :] += part @ small[columns, :]
+                part = tile((rows, columns))
+                Y[rows, :] += part @ V[columns, :]
                 if rows != columns:
-                    Y[columns, :] += part.T @ small[rows, :]
+                    Y[columns, :] += part.T @ V[rows, :]
             return Y
 
-        found = _array.spread(work, self._tiles(), self.like)
-        for other in found[1:]:
-            found[0] += other
-        return found[0]
+        return _total(_array.spread(work, self._tiles, self.like))
 
-    def _stored_times(self, V: Array) -> Array:
-        small = _array.in_single(V) if self.single else V
-        return _array.working((_array.contiguous(small.T) @ self.matrix).T)
+    def _half_times_transposed(self, tile: Callable[[Tile], Array], V: Array) -> Array:
+        """Return the same from Vᵀ: in float64 OpenBLAS is a third faster that way."""
+        Vt = _array.contiguous(V.T)
+
+        def work(tiles: list[Tile]) -> Array:
+            Y = _array.asarray(np.zeros(Vt.shape), self.like)
+            for rows, columns in tiles:
+                part = tile((rows, columns))
+                Y[:, columns] += Vt[:, rows] @ part
+                if rows != columns:
+                    Y[:, rows] += Vt[:, columns] @ part.T
+            return Y
+
+        return _total(_array.spread(work, self._tiles, self.like)).T
 
     def times_in_double(self, V: Array) -> Array:
-        """Return K V with float32 values of K, but products in float64."""
-        if not self.single or not self.keep:
-            return self._double().times(V) if self.single else self.times(V)
-        K, xp = self.matrix, _array.namespace(V)
-
-        def work(cut: list[slice]) -> list[Array]:
-            return [_array.working(K[rows, :]) @ V for rows in cut]
-
-        cut = list(_array.slices(self.n, _array.block_rows(self.n)))
-        found = _array.spread(work, cut, self.like)
-        return xp.concat([part for run in found for part in run], axis=0)
-
-    def _double(self) -> Gram:
-        return Gram(self.points, self.kernel)
+        """Return K V with float32 values of K where those are kept, but products in float64."""
+        if not self.single:
+            return self.times(V)
+        if not self.keep:
+            return Gram(self.points, self.kernel).times(V)
+        tile = self._source()
+        return self._half_times_transposed(lambda which: _array.working(tile(which)), V)
 
     def diag(self) -> Array:
         """Return the diagonal, (n,), in float64."""
         return _array.working(self.kernel.diag(_array.points(self.points)))
 
-    def columns(self, index: Any) -> Array:
-        """Return the columns of K at the points `index`, (n, m), in float64."""
-        few = self._prepared_for(index)
-        xp = _array.namespace(self.like)
+    def corner(self, step: int) -> Array:
+        """Return K among every `step`-th point, (m, m), in float64."""
+        few = _array.some_rows(self._seen, slice(None, None, step))
+        return _array.working(self.kernel(few, few))
+
+    def led(self, step: int, V: Array) -> Array:
+        """Return K[:, ::step] V, (n, b), in float64: from a few points to all of them."""
+        few = self.kernel.against(_array.some_rows(self._seen, slice(None, None, step)))
+        small, xp = _array.in_single(V) if self.single else V, _array.namespace(self.like)
 
         def work(cut: list[slice]) -> list[Array]:
-            return [_array.working(few(_array.some_rows(self._seen, rows))) for rows in cut]
+            parts = [few(_array.some_rows(self._seen, rows)) @ small for rows in cut]
+            return [_array.working(part) for part in parts]
 
-        cut = list(_array.slices(self.n, TILE))
-        found = _array.spread(work, cut, self.like)
+        found = _array.spread(work, list(_array.slices(self.n, TILE // 2)), self.like)
         return xp.concat([part for run in found for part in run], axis=0)
-
-    def _prepared_for(self, index: Any) -> Callable[[Array], Array]:
-        return self.kernel.against(_array.take(self._seen, index))
 
     @property
     def fill_cost(self) -> float:
@@ -178,31 +194,33 @@ class Gram:
         return float(self.n**2) + (0.0 if self.keep else self.fill_cost / BLOCK)
 
 
+def _total(parts: list[Array]) -> Array:
+    """Return the sum, in the first of the parts."""
+    for other in parts[1:]:
+        parts[0] += other
+    return parts[0]
+
+
 class Given(Gram):
-    """A kernel matrix that is there already, (n, n). Never modified."""
+    """A kernel matrix that is there already, (n, n): its upper triangle. Never modified."""
 
     def __init__(self, K: Array, kernel: Kernel) -> None:
         super().__init__(K, kernel, stored=True)
         self.matrix = K
 
-    def fill(self, K: Array) -> None:
-        """Copy the matrix."""
-        K[:, :] = self.matrix
+    def _source(self) -> Callable[[Tile], Array]:
+        return lambda tile: _array.working(self.matrix[tile[0], tile[1]])
 
     def diag(self) -> Array:
         """Return the diagonal, (n,), in float64."""
         return _array.working(_array.namespace(self.like).linalg.diagonal(self.matrix))
 
-    def _stored_times(self, V: Array) -> Array:
-        return _array.working(self.matrix) @ V
+    def corner(self, step: int) -> Array:
+        """Return K among every `step`-th point, (m, m)."""
+        return _array.working(self.matrix[::step, ::step])
 
-    def _tile(self, tile: Tile) -> Array:
-        return self.matrix[tile[0], tile[1]]
-
-    def columns(self, index: Any) -> Array:
-        """Return the columns at `index`, (n, m)."""
-        xp = _array.namespace(self.like)
-        where = xp.asarray(index, device=_array.device_of(self.like))
-        return _array.working(xp.take(self.matrix, where, axis=1))
+    def led(self, step: int, V: Array) -> Array:
+        """Return K[:, ::step] V, (n, b)."""
+        return _array.working(self.matrix[::step, :]).T @ V
 
     fill_cost = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -22,6 +23,8 @@ SKETCH_STEP, SKETCH_PASSES, WORTH_A_SKETCH, RANDOM_SHARE = 16, 3, 1e8, 1e-2
 WORTH_A_GUESS = 64
 SINGLE_LEAST = 1e-11
 """Relative error of eigenvalues below which products in float32 cannot tell."""
+SAFETY = 0.5
+"""Share of `tol` that estimates must reach: they may be too small by a third."""
 STEEPEST = 60.0
 EXPENSIVE = 5e7
 """Multiply-adds of a product with one vector."""
@@ -29,9 +32,14 @@ TYPICAL_PASSES, SKINNY = 12, 2.0
 """For the cost: passes of a usual run, and how much slower a product with a thin block is."""
 
 
-def block_size(rank: int, order: int) -> int:
-    """Return the width of a block: two fifths more than wanted, to separate the last ones."""
-    return min(order, rank + max(4, 2 * rank // 5))
+def block_size(rank: int, order: int, *, width_free: bool = False) -> int:
+    """Return the width of a block: two fifths more than wanted, to separate the last ones.
+
+    A multiple of 8, which suits vector registers; twice the number wanted where products with
+    wide blocks cost little more than with thin ones.
+    """
+    width = 2 * rank + 4 if width_free else rank + max(4, 2 * rank // 5)
+    return min(order, -(-width // 8) * 8)
 
 
 @dataclass(frozen=True)
@@ -70,6 +78,13 @@ class Krylov(Solver):
     def solve(self, operator: Operator, rank: int, rng: np.random.Generator) -> Spectrum:
         """Return the `rank` leading eigenpairs."""
         side = smaller_side(operator)
+        outside = getattr(side, "threads_outside", False)
+        with _array.threads_outside(side.like) if outside else nullcontext():
+            return self._solve(operator, side, rank, rng)
+
+    def _solve(
+        self, operator: Operator, side: Operator, rank: int, rng: np.random.Generator
+    ) -> Spectrum:
         ritz, vectors, error = self._iterate(side, min(rank, side.shape[0]), rng)
         share = None  # left to random probes, unless a product more would be felt
         if operator.pass_cost > EXPENSIVE:
@@ -85,7 +100,7 @@ class Krylov(Solver):
         self, A: Operator, rank: int, rng: np.random.Generator
     ) -> tuple[Array, Array, float]:
         m = A.shape[0]
-        b = block_size(rank, m)
+        b = block_size(rank, m, width_free=getattr(A, "width_free", False))
         least = SINGLE_LEAST if is_single(A) else 0.0
         basis = Basis(start_block(A, b, rng), min(m, BASIS_BLOCKS * b))
         for left in reversed(range(self.max_passes)):
@@ -107,7 +122,7 @@ class Krylov(Solver):
         with np.errstate(divide="ignore", invalid="ignore"):
             errors = rho[:rank] * (rho[:rank] / gap) / theta[:rank]
             errors = np.where(rho[:rank] <= floor, 0.0, errors)
-        return errors, bool(np.all(errors <= max(self.tol, least)))
+        return errors, bool(np.all(errors <= max(SAFETY * self.tol, least)))
 
     def _warn(self, errors: Any) -> None:
         warnings.warn(
@@ -139,7 +154,7 @@ def start_block(A: Any, b: int, rng: np.random.Generator) -> Array:
     """
     random = _array.orthonormal(_array.normal(rng, (A.shape[0], b), A.like))
     if hasattr(A, "guess") and A.shape[0] >= WORTH_A_GUESS * b:
-        return _array.orthonormal(_array.orthonormal(A.guess(b)) + RANDOM_SHARE * random)
+        return _array.orthonormal(_array.orthonormal(A.guess(random)) + RANDOM_SHARE * random)
     if A.pass_cost * b < WORTH_A_SKETCH or not can_sketch(A):
         return random
     small, block = A.sketch(SKETCH_STEP), random
