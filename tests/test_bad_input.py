@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
-from dualpca import PCA, PPCA
+from dualpca import PCA, PPCA, KernelPCA
 from dualpca.representations import Primal
 from dualpca.rules import given_noise, maximum_likelihood
 from dualpca.solvers import solve
@@ -15,6 +15,7 @@ from tests.spectra import geometric, make_case
 from tests.tolerances import assert_close
 
 BOTH = pytest.mark.parametrize("estimator", [PCA, PPCA])
+ALL = pytest.mark.parametrize("estimator", [PCA, PPCA, KernelPCA])
 ATTRIBUTES = (
     "mean_",
     "components_",
@@ -85,7 +86,7 @@ WRONG = {
 }
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize("name", WRONG)
 def test_not_a_table_is_a_clear_error(estimator, name):
     X, message = WRONG[name]
@@ -211,7 +212,7 @@ def test_columns_of_very_different_scales_are_an_error_or_finite(estimator):
 # --- n_components and noise_variance --------------------------------------------------
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize(
     "q", [-1, 1.5, -0.2, "nonsense", [2], {}, float("nan"), float("inf"), True, (1, 2), 2j]
 )
@@ -324,7 +325,7 @@ def test_wrong_width_states_both_widths(estimator, name):
         getattr(model, name)(table(d=7))
 
 
-@BOTH
+@ALL
 def test_wrong_width_of_latent_points_is_a_clear_error(estimator):
     model = estimator(n_components=2).fit(table())
     with pytest.raises(ValueError):
@@ -386,7 +387,7 @@ WEIGHTS = {
 }
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize("name", WEIGHTS)
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
 def test_nonsense_weights_are_a_clear_error(estimator, method, name):

@@ -14,6 +14,15 @@ ESTIMATORS = [
     dualpca.Imputer(1),
     dualpca.CCA(1),
     dualpca.CCA(1, regularization=0.1),
+    dualpca.KernelPCA(),
+    dualpca.KernelPCA(2, kernel="rbf", gamma="median"),
+    dualpca.KernelPCA(2, kernel="poly", eigen_solver="krylov", memory_limit=0),
+    dualpca.KernelPCA(2, kernel="rbf", eigen_solver="krylov", dtype="float32", center=False),
+    dualpca.KernelPCA(1, kernel="laplacian", fit_inverse_transform=True),
+    dualpca.KernelPCA(1, kernel="rbf", eigen_solver="nystrom", landmarks="leverage"),
+    dualpca.KernelPCA(1, kernel="rbf", eigen_solver="cholesky"),
+    dualpca.KernelPCA(1, kernel="rbf", eigen_solver="fourier", n_landmarks=50),
+    dualpca.KernelPCA(1, kernel="precomputed"),
 ]
 
 EVERY_COMPONENT = (
@@ -41,6 +50,22 @@ def unmet(estimator):
         kinds = () if estimator.regularization else ("input", "mixed_inputs")
         singular = {f"check_array_api_{k}": NO_DENSITY for k in kinds}
         return {"check_transformer_n_iter": EM_STEPS} | singular
+    if isinstance(estimator, dualpca.KernelPCA):
+        return unmet_by_kernels(estimator)
+    return {}
+
+
+def unmet_by_kernels(estimator):
+    """Name the checks that cannot hold for a configuration of KernelPCA."""
+    weights = [f"check_sample_weight_equivalence_on_{k}_data" for k in ("dense", "sparse")]
+    if estimator.gamma == "median":
+        return dict.fromkeys(weights, "words are read from the rows, whatever their weights")
+    if estimator.eigen_solver in ("nystrom", "cholesky"):
+        return {"check_estimators_nan_inf": "transform takes NaN, a fit with landmarks does not"}
+    if estimator.kernel == "precomputed":
+        return {
+            "check_estimators_nan_inf": "of a matrix too narrow and with NaN, the width is told"
+        }
     return {}
 
 

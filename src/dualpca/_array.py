@@ -303,10 +303,27 @@ def top_eigh(A: Array, rank: int) -> tuple[Array, Array]:
     if 3 * rank > m:
         values, vectors = scipy.linalg.eigh(A, driver="evd", overwrite_a=True, check_finite=False)
         return values[m - rank :], vectors[:, m - rank :]
+    diagonal = A.diagonal().copy()
     values, vectors = scipy.linalg.eigh(
         A, subset_by_index=[m - rank, m - 1], driver="evr", overwrite_a=True, check_finite=False
     )
-    return values, vectors
+    if values.shape[0] == rank:
+        return values, vectors
+    return _all_eigh(A, diagonal, rank)
+
+
+def _all_eigh(
+    A: np.ndarray[Any, Any], diagonal: np.ndarray[Any, Any], rank: int
+) -> tuple[Array, Array]:
+    """Return the last `rank` of all eigenpairs: LAPACK's evr drops some of many equal ones.
+
+    It has overwritten the diagonal and the lower triangle; the upper one still holds A.
+    """
+    np.fill_diagonal(A, diagonal)
+    values, vectors = scipy.linalg.eigh(
+        A, lower=False, driver="evd", overwrite_a=True, check_finite=False
+    )
+    return values[A.shape[0] - rank :], vectors[:, A.shape[0] - rank :]
 
 
 def triangular_factor(A: Array) -> Array:

@@ -16,6 +16,8 @@ DENSE = 1500
 
 PROBES, STEPS = 8, 10
 
+EPS = float(np.finfo(np.float64).eps)
+
 
 def negative_mass(A: Operator, rng: np.random.Generator) -> tuple[float, float]:
     """Return Σ|λ| over the negative eigenvalues and over all.
@@ -29,7 +31,7 @@ def negative_mass(A: Operator, rng: np.random.Generator) -> tuple[float, float]:
         weights = np.ones(m)
     else:
         values, weights = quadrature(A, rng)
-    rounding = m * np.finfo(np.float64).eps * np.abs(values).max(initial=0.0)
+    rounding = m * getattr(A, "eps", EPS) * np.abs(values).max(initial=0.0)
     negative = np.where(values < -rounding, -values, 0.0)
     return float(weights @ negative), float(weights @ np.abs(values))
 

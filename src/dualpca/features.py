@@ -14,6 +14,7 @@ from dualpca.errors import expected
 from dualpca.kernels import RBF, Kernel, Laplacian, Matern
 from dualpca.moments import Moments
 from dualpca.rows import Frame, Projection
+from dualpca.spectrum import signs
 from dualpca.subspace import Subspace
 
 CUT = 1e-12
@@ -138,7 +139,8 @@ class Mapped(NamedTuple):
 def map_rows(f: FeatureMap, X: Array, weights: Array | None, *, center: bool = True) -> Mapped:
     """Gather the moments of f(x), a block of rows at a time: f(X) is never held, O(nm²)."""
     n = int(X.shape[0])
-    shift = _array.namespace(X).mean(f(_array.some_rows(X, slice(0, BLOCK))), axis=0)
+    first = f(_array.some_rows(X, slice(0, min(BLOCK, n))))
+    shift = _array.namespace(first).mean(first, axis=0)
 
     def part(cut: list[slice]) -> list[Mapped]:
         return [_map_block(f, X, weights, rows, shift if center else 0 * shift) for rows in cut]
@@ -195,6 +197,12 @@ class MappedSubspace:
 
 
 def landmark_subspace(f: Landmarks, axes: Array, mean: Array) -> Subspace:
-    """Return axes and mean of mapped features as expansions over the landmarks."""
+    """Return axes and mean of mapped features as expansions over the landmarks.
+
+    Each axis points to the landmark furthest along it, as with the exact solvers: signs that do
+    not hang on how k(Z, Z) was decomposed.
+    """
     N = f.whitening
+    if 0 not in axes.shape:
+        axes = axes * signs((f(f.points) - mean) @ axes)
     return Subspace(f.points, f.kernel, N @ axes, N @ mean, axes.T @ mean, float(mean @ mean))

@@ -15,6 +15,9 @@ from dualpca.kernels import Kernel
 BLOCK = 32
 """Pivots tried at once."""
 
+RIDGE = 1e-10
+"""Share of its norm added to the kernel of a first draw, which may be singular."""
+
 ROUNDING = 1e-13
 """Share of the trace below which nothing but rounding error is left."""
 
@@ -23,7 +26,7 @@ class Pivots(NamedTuple):
     """Points chosen by a pivoted Cholesky factorisation of their kernel."""
 
     index: Any  # (m,)
-    trace: float  # what of Σk(x, x) they leave out
+    trace: float  # what of Σwk(x, x) they leave out
 
 
 def uniform(n: int, m: int, rng: np.random.Generator) -> Any:
@@ -32,30 +35,37 @@ def uniform(n: int, m: int, rng: np.random.Generator) -> Any:
 
 
 def leverage(X: Array, kernel: Kernel, m: int, rng: np.random.Generator) -> Any:
-    """Draw m points by their ridge leverage, estimated from a uniform draw of m points.
+    """Draw half of m points evenly, and the others by how badly the first half explains them.
 
-    l_i = k_ii − k_iS (K_SS + λI)⁻¹ k_Si, with λ the average variance that m directions leave out:
-    what the uniform draw does not explain is drawn more often (Alaoui & Mahoney 2015; Musco &
-    Musco 2017). O(nm²) time, one block of rows of memory.
+    l_i = k_ii − k_iS (K_SS + λI)⁻¹ k_Si with a λ of rounding size: what an even draw misses is
+    drawn next (adaptive sampling, Kumar, Mohri & Talwalkar 2012; ridge leverage, Musco & Musco
+    2017). The first half stays: without it, what it explains would be left out. O(nm²) time, one
+    block of rows of memory.
     """
     n = int(X.shape[0])
     if m >= n:
         return np.arange(n)
-    sketch = _array.points(_array.take(X, uniform(n, m, rng)))
-    S = _array.to_numpy(kernel(sketch, sketch))
-    values = np.clip(np.linalg.eigvalsh(S), 0, None)[::-1]
-    ridge = max(values[len(values) // 2 :].sum() / max(m // 2, 1), 1e-12 * values[0])
-    S[np.diag_indices_from(S)] += ridge
-    root = _array.asarray(np.linalg.inv(np.linalg.cholesky(S)).T, _array.vector_like(X))
+    first = uniform(n, max(m // 2, 1), rng)
+    left = _left_out(X, kernel, _ridge_features(X, kernel, first))
+    p = _probabilities(left, first)
+    return np.sort(np.append(first, rng.choice(n, size=m - first.size, replace=False, p=p)))
+
+
+def _ridge_features(X: Array, kernel: Kernel, index: Any) -> Callable[[Array], Array]:
+    """Return x ↦ k(x, S) (K_SS + λI)^{-1/2}, for the points S."""
+    sketch = _array.points(_array.take(X, index))
+    values, vectors = np.linalg.eigh(_array.to_numpy(kernel(sketch, sketch)))
+    values = np.clip(values, 0, None) + RIDGE * np.abs(values).max() + np.finfo(float).tiny
+    root = _array.asarray(vectors / np.sqrt(values), _array.vector_like(X))
     of = kernel.against(sketch)
-    left = _left_out(X, kernel, lambda rows: of(rows) @ root)
-    return np.sort(rng.choice(n, size=m, replace=False, p=_probabilities(left)))
+    return lambda rows: of(rows) @ root
 
 
-def _probabilities(left: Any) -> Any:
-    """Return draws in proportion to what is left out, with a little for every point."""
+def _probabilities(left: Any, taken: Any) -> Any:
+    """Return draws in proportion to what is left out, with a little for every point not taken."""
     left = np.clip(left, 0, None)
     left = left + 0.01 * left.mean() + np.finfo(float).tiny
+    left[taken] = 0.0
     return left / left.sum()
 
 
@@ -70,34 +80,44 @@ def _left_out(X: Array, kernel: Kernel, features: Callable[[Array], Array]) -> A
 
 
 def pivoted_cholesky(
-    X: Array, kernel: Kernel, m: int, tol: float, rng: np.random.Generator
+    X: Array,
+    kernel: Kernel,
+    m: int,
+    tol: float,
+    rng: np.random.Generator,
+    weights: Array | None = None,
 ) -> Pivots:
     """Choose points one after another, each drawn by how badly the others explain it.
 
-    Stops when what is left out of the trace is at most tol·Σk(x, x), or at m points. Draws keep
+    Stops when what is left out of the trace is at most tol·Σwk(x, x), or at m points. Draws keep
     close to the best choice on average, where the greedy one runs after outliers (Chen, Epperly,
     Tropp & Webber 2023); candidates are evaluated a block at a time and thinned by rejection,
     which leaves their distribution as it is. Memory n×m, time O(nm²).
     """
     n = int(X.shape[0])
     left = _array.to_numpy(kernel.diag(_array.points(X))).astype(np.float64)
-    total, most, count = float(left.sum()), min(m, n), 0
+    w = np.ones(n) if weights is None else _array.to_numpy(weights)
+    total, most, count = float(w @ left), min(m, n), 0
     L, index = np.empty((most, n)), np.empty(most, dtype=np.int64)
-    while count < most and left.sum() > max(tol, ROUNDING) * total:
-        chosen, rows = _block_of_pivots(X, kernel, L[:count], left, most - count, rng)
+    while count < most and w @ left > max(tol, ROUNDING) * total:
+        draws = rng.choice(n, size=min(BLOCK, most - count), p=w * left / (w @ left))
+        chosen, rows = _block_of_pivots(X, kernel, L[:count], left, draws, rng)
+        if not len(chosen):
+            break
         new = slice(count, count + len(chosen))
         L[new], index[new], count = rows, chosen, count + len(chosen)
         left -= np.sum(rows * rows, axis=0)
         np.clip(left, 0, None, out=left)
         left[index[:count]] = 0.0
-    return Pivots(index[:count], float(left.sum()))
+    if count == 0:  # a kernel that is zero everywhere: one point stands for all
+        return Pivots(np.zeros(1, dtype=np.int64), 0.0)
+    return Pivots(index[:count], float(w @ left))
 
 
 def _block_of_pivots(
-    X: Array, kernel: Kernel, L: Any, left: Any, room: int, rng: np.random.Generator
+    X: Array, kernel: Kernel, L: Any, left: Any, draws: Any, rng: np.random.Generator
 ) -> tuple[Any, Any]:
     """Return the next pivots and their rows of the factor, (b, n)."""
-    draws = rng.choice(left.size, size=min(BLOCK, room), p=left / left.sum())
     candidates = np.unique(draws)
     rng.shuffle(candidates)
     points = _array.points(_array.take(X, candidates))
@@ -115,7 +135,8 @@ def _accepted(S: Any, left: Any, rng: np.random.Generator) -> list[int]:
     for j in range(len(left)):
         row = scipy.linalg.solve_triangular(factor, S[kept, j], lower=True) if kept else np.zeros(0)
         rest = S[j, j] - row @ row
-        if not kept or rest > max(rng.random(), 1e-6) * left[j]:
+        share = max(rng.random(), 1e-6) if kept else 1e-6  # less is rounding error
+        if rest > share * left[j]:
             factor = np.block([[factor, np.zeros((len(kept), 1))], [row, np.sqrt(rest)]])
             kept.append(j)
     return kept

@@ -97,10 +97,13 @@ def warn_if_indefinite(values: Array, order: int) -> None:
 
 def deterministic_signs(vectors: Array) -> Array:
     """Flip each column so that its entry of largest magnitude is positive."""
-    if vectors.shape[1] == 0:
-        return vectors
+    return vectors * signs(vectors) if 0 not in vectors.shape else vectors
+
+
+def signs(vectors: Array) -> Array:
+    """Return the sign of the entry of largest magnitude of each column, (1, q); 1 for 0."""
     xp = _array.namespace(vectors)
     largest = xp.argmax(xp.abs(vectors), axis=0)
     peaks = xp.take_along_axis(vectors, largest[None, :], axis=0)
     one = xp.ones_like(peaks)
-    return vectors * xp.where(peaks < 0, -one, one)
+    return xp.where(peaks < 0, -one, one)

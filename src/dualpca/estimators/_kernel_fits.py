@@ -10,7 +10,7 @@ import numpy as np
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.definiteness import warn_of_negative_mass
-from dualpca.errors import SolverWarning, SpectrumWarning, expected
+from dualpca.errors import ScaleError, SolverWarning, SpectrumWarning, expected
 from dualpca.estimators._components import is_count, is_share, share_count
 from dualpca.estimators._kernel_inputs import kernel_of
 from dualpca.estimators._uncertain import (
@@ -29,7 +29,7 @@ from dualpca.features import (
     map_rows,
 )
 from dualpca.kernels import Kernel
-from dualpca.kernels.objects import Precomputed
+from dualpca.kernels.objects import Function, Precomputed
 from dualpca.landmarks import leverage, pivoted_cholesky, uniform
 from dualpca.representations import Dual, Given, Gram, Scatter
 from dualpca.solvers import SOLVERS, Krylov, Solver, choose, solve
@@ -37,11 +37,16 @@ from dualpca.spectrum import Spectrum
 from dualpca.subspace import Subspace
 from dualpca.uncertain import UncertainSubspace
 
+EPS = float(np.finfo(np.float64).eps)
+
 NEGLIGIBLE = 1e-12
 """Eigenvalues below this share of the largest are zero."""
 
 LOOSE = 1e-2
 """The smallest `tol` at which 'auto' may leave a part of the trace out."""
+
+NOVELTY_ROWS = 2000
+"""Training rows, evenly spaced, whose novelty stands for all with an approximate solver."""
 
 SINGLE_TOL = 1e-6
 """The smallest `tol` at which float32 kernel values are taken without being asked for."""
@@ -62,6 +67,19 @@ class Approximation(NamedTuple):
     residual: float
 
 
+class Novelty(NamedTuple):
+    """How far training points, all or some, are off the components."""
+
+    residual: Array  # (m,)
+    weights: Array  # (m,)
+
+    def quantile(self, level: float) -> float:
+        """Return the smallest value with a share of `level` of the weight at or below it."""
+        residual, weights = _array.to_numpy(self.residual), _array.to_numpy(self.weights)
+        found = np.quantile(residual, level, weights=weights, method="inverted_cdf")
+        return float(found)
+
+
 class KernelFit(NamedTuple):
     """A fitted kernel PCA."""
 
@@ -71,15 +89,36 @@ class KernelFit(NamedTuple):
     error: Approximation
     solver: str
     training_residual: Array | None = None  # (n,)
+    novelty: Novelty | None = None
 
 
 def fit_exact(model: Any, X: Array, kernel: Kernel, weights: Array | None) -> KernelFit:
     """Fit from eigenpairs of the centred kernel over all points."""
     operator = Dual(gram_of(model, X, kernel), None, weights, center=model.center)
+    refuse_overflow(operator.total)
     spectrum, name = solved(model, operator, kernel)
+    if model.dtype is None and too_coarse(operator, spectrum, float(model.tol)):
+        gram = gram_of(model, X, kernel, double=True)
+        operator = Dual(gram, None, weights, center=model.center)
+        spectrum, name = solved(model, operator, kernel)
     error = Approximation(0.0, spectrum.error)
     residual = operator.off_span(spectrum)
-    return KernelFit(operator.subspace(spectrum), spectrum, operator.n, error, name, residual)
+    subspace, novelty = operator.subspace(spectrum), Novelty(residual, operator.weights)
+    return KernelFit(subspace, spectrum, operator.n, error, name, residual, novelty)
+
+
+def refuse_overflow(total: float) -> None:
+    """Refuse a kernel whose trace float64 cannot hold: no value is larger than on the diagonal."""
+    if not np.isfinite(total):
+        raise ScaleError("kernel values overflow: X is too large. Divide it by a constant first.")
+
+
+def too_coarse(operator: Dual, spectrum: Spectrum, tol: float) -> bool:
+    """Tell whether float32 kernel values leave a larger error of the eigenvalues than `tol`."""
+    if not operator.single or spectrum.rank == 0 or spectrum.error > tol:
+        return operator.single and spectrum.rank > 0
+    largest = float(_array.to_numpy(operator.gram.diag()).max())
+    return bool(np.finfo(np.float32).eps * largest > tol * float(spectrum.values[-1]))
 
 
 def fit_incomplete(model: Any, X: Array, weights: Array | None) -> tuple[KernelFit, Kernel]:
@@ -95,7 +134,8 @@ def fit_incomplete(model: Any, X: Array, weights: Array | None) -> tuple[KernelF
     subspace = uncertain_subspace(operator, spectrum, rows, kernel)
     error = Approximation(0.0, spectrum.error)
     residual = operator.off_span(spectrum)
-    return KernelFit(subspace, spectrum, operator.n, error, name, residual), kernel
+    novelty = Novelty(residual, operator.weights)
+    return KernelFit(subspace, spectrum, operator.n, error, name, residual, novelty), kernel
 
 
 def solved(model: Any, operator: Dual, kernel: Kernel) -> tuple[Spectrum, str]:
@@ -108,9 +148,11 @@ def solved(model: Any, operator: Dual, kernel: Kernel) -> tuple[Spectrum, str]:
     if not kernel.definite:
         warn_of_negative_mass(operator, rng)
     with warnings.catch_warnings():
-        if not kernel.definite:  # said already, with how much there is
+        if not (kernel.definite and isinstance(kernel, Precomputed | Function)):
+            # said already, with how much there is; or no more than rounding error
             warnings.simplefilter("ignore", SpectrumWarning)
-        return keep(model, _solver(model, name).solve(operator, rank, rng)), name
+        spectrum = _solver(model, name).solve(operator, rank, rng)
+    return keep(model, operator.oriented(spectrum), operator.eps * operator.total), name
 
 
 def _solver(model: Any, name: str) -> Solver:
@@ -120,12 +162,17 @@ def _solver(model: Any, name: str) -> Solver:
     return SOLVERS[name](tol=float(model.tol))
 
 
-def gram_of(model: Any, X: Array, kernel: Kernel) -> Gram:
-    """Return the kernel over the points, stored where the memory limit allows it."""
+def gram_of(model: Any, X: Array, kernel: Kernel, *, double: bool = False) -> Gram:
+    """Return the kernel over the points, stored where the memory limit allows it.
+
+    Only kernels of the distance are taken in float32 unasked: centring takes away what an offset
+    adds to others, such as xᵀy, and with it the digits.
+    """
     if isinstance(kernel, Precomputed):
         return Given(X, kernel)
     n = int(X.shape[0])
-    single = model.dtype == "float32" or (model.dtype is None and model.tol >= SINGLE_TOL)
+    loose = model.dtype is None and model.tol >= SINGLE_TOL and kernel.invariant
+    single = not double and (model.dtype == "float32" or loose)
     stored = n * n * (4 if single else 8) <= model.memory_limit
     return Gram(X, kernel, single=single, stored=stored)
 
@@ -136,10 +183,14 @@ def _rank(model: Any, most: int) -> int:
     return min(int(request), most) if is_count(request) else most
 
 
-def keep(model: Any, spectrum: Spectrum) -> Spectrum:
-    """Return the eigenpairs asked for: zeros are zeros, and dropped where nobody counts them."""
+def keep(model: Any, spectrum: Spectrum, rounding: float) -> Spectrum:
+    """Return the eigenpairs asked for: zeros are zeros, and dropped where nobody counts them.
+
+    `rounding` is ε·Σwk(x, x): what centring takes from it leaves errors of that size behind.
+    """
     values = _array.to_numpy(spectrum.values)
-    zero = values <= NEGLIGIBLE * max(float(values[0]) if values.size else 0.0, 0.0)
+    largest = max(float(values[0]) if values.size else 0.0, 0.0)
+    zero = values <= max(NEGLIGIBLE * largest, 2 * rounding)
     xp = _array.namespace(spectrum.values)
     flags = xp.asarray(~zero, device=_array.device_of(spectrum.values))
     cleaned = xp.where(flags, spectrum.values, xp.zeros_like(spectrum.values))
@@ -154,24 +205,51 @@ def keep(model: Any, spectrum: Spectrum) -> Spectrum:
 
 def fit_mapped(model: Any, X: Array, kernel: Kernel, weights: Array | None) -> KernelFit:
     """Fit from the moments of a finite feature map."""
-    feature_map = map_of(model, X, kernel)
+    with np.errstate(over="ignore", invalid="ignore"):
+        refuse_overflow(float(_array.to_numpy(kernel.diag(_array.points(X))).sum()))
+    feature_map = map_of(model, X, kernel, weights)
     mapped = map_rows(feature_map, X, weights, center=model.center)
-    return from_mapped(model, feature_map, mapped)
+    return with_novelty(from_mapped(model, feature_map, mapped), X, weights)
 
 
-def map_of(model: Any, X: Array, kernel: Kernel) -> FeatureMap:
+def with_novelty(found: KernelFit, X: Array, weights: Array | None) -> KernelFit:
+    """Return the fit with the novelty of some training points: landmarks are no sample of them."""
+    index = np.arange(0, int(X.shape[0]), -(-int(X.shape[0]) // NOVELTY_ROWS))
+    residual = found.subspace.project(_array.take(X, index)).residual
+    w = _array.ones(residual.shape, residual) if weights is None else _array.take(weights, index)
+    if not bool(_array.to_numpy(w).any()):
+        return found
+    return found._replace(novelty=Novelty(residual, w))
+
+
+def map_of(model: Any, X: Array, kernel: Kernel, weights: Array | None) -> FeatureMap:
     """Return the feature map of the solver asked for."""
     rng, m, n = np.random.default_rng(model._seed), model.n_landmarks, int(X.shape[0])
+    _refuse_items(model, X)
     if model._solver_name == "fourier":
         return Fourier.of(kernel, X, m, rng)
     if model._solver_name == "cholesky":
-        found = pivoted_cholesky(X, kernel, m, float(model.tol), rng)
+        found = pivoted_cholesky(X, kernel, m, float(model.tol), rng, weights)
         return Landmarks.of(_array.take(X, found.index), kernel)
+    if m >= n:
+        return Landmarks.of(X, kernel)
     if model.landmarks == "kmeans":
-        return Landmarks.of(_centres(X, min(m, n), rng), kernel)
+        return Landmarks.of(_centres(X, m, rng), kernel)
     if model.landmarks == "uniform":
         return Landmarks.of(_array.take(X, uniform(n, m, rng)), kernel)
     return Landmarks.of(_array.take(X, leverage(X, kernel, m, rng)), kernel)
+
+
+def _refuse_items(model: Any, X: Array) -> None:
+    """Refuse items without coordinates where coordinates are averaged."""
+    if X.ndim > 1:
+        return
+    if model._solver_name == "fourier":
+        what = "one that needs no coordinates ('nystrom', 'cholesky'): X holds items"
+        raise ValueError(expected("eigen_solver", what, model.eigen_solver))
+    if model._solver_name == "nystrom" and model.landmarks == "kmeans":
+        what = "'leverage' or 'uniform': X holds items, which have no mean"
+        raise ValueError(expected("landmarks", what, model.landmarks))
 
 
 def _centres(X: Array, m: int, rng: np.random.Generator) -> Array:
@@ -179,9 +257,10 @@ def _centres(X: Array, m: int, rng: np.random.Generator) -> Array:
     from sklearn.cluster import MiniBatchKMeans
 
     seed = int(rng.integers(2**31 - 1))
-    rows = _array.to_numpy(X)
+    rows = X if _array.is_sparse(X) else _array.to_numpy(X)
     means = MiniBatchKMeans(m, random_state=seed, n_init=1, batch_size=max(1024, m)).fit(rows)
-    return _array.asarray(means.cluster_centers_, X)
+    centres = means.cluster_centers_
+    return type(X)(centres) if _array.is_sparse(X) else _array.asarray(centres, X)
 
 
 def from_mapped(model: Any, feature_map: FeatureMap, mapped: Mapped) -> KernelFit:
@@ -192,7 +271,7 @@ def from_mapped(model: Any, feature_map: FeatureMap, mapped: Mapped) -> KernelFi
     total = mapped.total - moments.n * float(moments.mean @ moments.mean)
     total = max(total, float(operator.trace))
     held = Spectrum(spectrum.values, spectrum.vectors, total, spectrum.dim)
-    spectrum = keep(model, held)
+    spectrum = keep(model, held, EPS * mapped.total)
     subspace = _subspace(feature_map, spectrum.vectors, moments.mean)
     error = Approximation(mapped.left_out, _gap(feature_map, moments.n, spectrum))
     _warn_if_far(model, mapped.left_out)
@@ -216,12 +295,13 @@ def fit_auto(model: Any, X: Array, kernel: Kernel, weights: Array | None) -> Ker
     if model.tol < LOOSE or small or X.ndim == 1:
         return fit_exact(model, X, kernel, weights)
     rng = np.random.default_rng(model._seed)
-    found = pivoted_cholesky(X, kernel, model.n_landmarks, float(model.tol), rng)
+    found = pivoted_cholesky(X, kernel, model.n_landmarks, float(model.tol), rng, weights)
     feature_map = Landmarks.of(_array.take(X, found.index), kernel)
     mapped = map_rows(feature_map, X, weights, center=model.center)
     if mapped.left_out > model.tol:
         return fit_exact(model, X, kernel, weights)
-    return from_mapped(model, feature_map, mapped)._replace(solver="cholesky")
+    fit = from_mapped(model, feature_map, mapped)._replace(solver="cholesky")
+    return with_novelty(fit, X, weights)
 
 
 def _gap(feature_map: FeatureMap, n: float, spectrum: Spectrum) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.errors import expected
-from dualpca.estimators._kernel_fits import KernelFit, from_mapped
+from dualpca.estimators._kernel_fits import KernelFit, from_mapped, with_novelty
 from dualpca.features import FeatureMap, Fourier, Landmarks, Mapped, map_rows
 from dualpca.kernels import Kernel
 from dualpca.landmarks import pivoted_cholesky
@@ -26,6 +26,7 @@ class Stream(NamedTuple):
     weights: Array | None = None  # (m,)
     map: FeatureMap | None = None
     mapped: Mapped | None = None
+    first: tuple[Array, Array | None] | None = None  # rows and weights, to judge novelty by
 
     def add(self, model: Any, X: Array, weights: Array | None) -> Stream:
         """Return the stream with a chunk more."""
@@ -50,11 +51,13 @@ class Stream(NamedTuple):
             chosen = pivoted_cholesky(X, self.kernel, model.n_landmarks, 0.0, rng).index
             feature_map = Landmarks.of(_array.take(X, chosen), self.kernel)
         mapped = map_rows(feature_map, X, self.weights, center=model.center)
-        return Stream(self.kernel, map=feature_map, mapped=mapped)
+        first = (X, self.weights)  # landmarks lie on the span, and are no sample of the rows
+        return Stream(self.kernel, map=feature_map, mapped=mapped, first=first)
 
     def fit(self, model: Any) -> KernelFit:
         """Return the model of all rows so far."""
         ready = self if self.map is not None else self.settled(model)
-        if ready.map is None or ready.mapped is None:
+        if ready.map is None or ready.mapped is None or ready.first is None:
             raise ValueError(expected("a stream", "of at least one chunk", self))
-        return from_mapped(model, ready.map, ready.mapped)._replace(solver="stream")
+        found = from_mapped(model, ready.map, ready.mapped)._replace(solver="stream")
+        return with_novelty(found, *ready.first)

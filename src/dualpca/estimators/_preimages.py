@@ -17,6 +17,18 @@ from dualpca.preimages import PREIMAGES, Learned, Method, PreImage, Span
 from dualpca.subspace import Subspace
 from dualpca.uncertain import UncertainSubspace
 
+LEAST = 500
+"""Points that a learned map may always use: 2 MB."""
+
+
+def method_of(asked: Any) -> Method:
+    """Return the pre-image method that is meant by a name or an object."""
+    method = PREIMAGES[asked]() if isinstance(asked, str) and asked in PREIMAGES else asked
+    if not isinstance(method, Method):
+        what = f"one of {sorted(PREIMAGES)} or a pre-image method"
+        raise ValueError(expected("preimage", what, asked))
+    return method
+
 
 class PreImages:
     """Methods of a model whose directions are expansions over points.
@@ -54,17 +66,21 @@ class PreImages:
 
     def _method(self, name: Any = None) -> Method:
         """Return a pre-image method, prepared; kept from the first use."""
-        asked = self.preimage if name is None else name
-        method = PREIMAGES[asked]() if isinstance(asked, str) and asked in PREIMAGES else asked
-        if not isinstance(method, Method):
-            what = f"one of {sorted(PREIMAGES)} or a pre-image method"
-            raise ValueError(expected("preimage", what, asked))
+        method = method_of(self.preimage if name is None else name)
         if isinstance(method, Learned):
-            method = replace(method, limit=max(1, int((self.memory_limit / 8) ** 0.5)))
+            method = replace(method, limit=max(LEAST, int((self.memory_limit / 8) ** 0.5)))
         kept: dict[Method, Method] = self.__dict__.setdefault("_methods_", {})
         if method not in kept:
             kept[method] = method.prepare(self._span())
         return kept[method]
+
+    def _latents(self, X: Any, method: str) -> Array:
+        """Check latent coordinates, of the library and device of the fit."""
+        check_is_fitted(self)
+        Z = check_matrix(X, "X")
+        check_width(Z, int(self.eigenvalues_.shape[0]), "X")
+        _array.require_same_home(Z, self.eigenvalues_, f"{type(self).__name__}.{method}")
+        return Z
 
     def _forget_preimages(self) -> None:
         self.__dict__.pop("_span_", None)
@@ -88,9 +104,7 @@ class PreImages:
             `points` (m, d), `distance` (m,), the distance in feature space that is left, and
             `iterations` (m,).
         """
-        check_is_fitted(self)
-        Z = check_matrix(X, "X")
-        check_width(Z, int(self.eigenvalues_.shape[0]), "X")
+        Z = self._latents(X, "preimages")
         start = None if start is None else new_points(self, start, "preimages")
         found = self._method(method).find(self._span(), _array.working(Z), start)
         return PreImage(_array.cast_like(found.points, Z), *found[1:])
@@ -143,9 +157,7 @@ class PreImages:
         X : array of shape (m, q)
             Latent coordinates.
         """
-        check_is_fitted(self)
-        Z = _array.working(check_matrix(X, "X"))
-        check_width(Z, int(self.eigenvalues_.shape[0]), "X")
+        Z = _array.working(self._latents(X, "preimage_weights"))
         subspace = self._subspace  # type: ignore[attr-defined]
         if not isinstance(subspace, Subspace | UncertainSubspace):
             raise NotFittedError("random Fourier features are no expansion over points.")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dualpca import _array
@@ -26,9 +27,10 @@ from dualpca.estimators._kernel_inputs import (
     is_precomputed,
     kernel_of,
     new_points,
+    takes_sparse,
 )
 from dualpca.estimators._kernel_stream import Stream
-from dualpca.estimators._preimages import PreImages
+from dualpca.estimators._preimages import PreImages, method_of
 from dualpca.estimators._uncertain import (
     as_uncertain,
     coordinate_covariance,
@@ -78,6 +80,7 @@ FITTED = (
     "dual_coef_",
     "_subspace",
     "_residual",
+    "_novelty",
     "input_model_",
 )
 
@@ -248,15 +251,18 @@ class KernelPCA(PreImages, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self._forget()
         if is_incomplete(points):
             self._publish(*fit_incomplete(self, points, w), points)
+            self.n_samples_ = used_rows(points, w)
             return self
         kernel = kernel_of(self, points)
         if is_precomputed(kernel):
-            points = check_kernel_matrix(points)
+            points = check_kernel_matrix(points, center=self.center)
         elif self.copy_X:
             points = _array.copied(points)
         self._publish(self._fit_points(points, kernel, w), kernel, points)
+        self.n_samples_ = used_rows(points, w)
         return self
 
+    @available_if(lambda self: not is_precomputed(self.kernel))  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> KernelPCA:
         """Add rows to the model, in memory of a fixed size.
 
@@ -320,6 +326,7 @@ class KernelPCA(PreImages, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
     def _check_parameters(self) -> None:
         check_request(self.n_components)
+        method_of(self.preimage)
         check_choice("eigen_solver", self.eigen_solver, tuple(SOLVERS))
         check_choice("landmarks", self.landmarks, ("leverage", "kmeans", "uniform"))
         check_number("tol", self.tol, 0)
@@ -361,7 +368,7 @@ class KernelPCA(PreImages, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self.approximation_error_ = found.error
         self.solver_ = found.solver
         self._subspace = found.subspace
-        self._residual = found.training_residual
+        self._residual, self._novelty = found.training_residual, found.novelty
         if found.training_residual is not None:
             self.eigenvectors_ = _array.cast_like(spectrum.vectors, like)
         self.X_fit_ = getattr(found.subspace, "points", points)
@@ -448,14 +455,14 @@ class KernelPCA(PreImages, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         Parameters
         ----------
         level : float
-            Share of the training points below the threshold.
+            Share of the training points at or below the threshold.
         """
         check_is_fitted(self)
         if not 0 < level < 1:
             raise ValueError(expected("level", "between 0 and 1", level))
-        residual = self._residual
-        if residual is None:
-            residual = self._subspace.project(self.X_fit_).residual
+        if self._novelty is not None:
+            return self._novelty.quantile(level)
+        residual = self._subspace.project(self.X_fit_).residual
         return float(np.quantile(_array.to_numpy(residual), level))
 
     def is_novel(self, X: Any, level: float = 0.95) -> Array:
@@ -466,14 +473,14 @@ class KernelPCA(PreImages, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         """Return λ_p² / Σλ², (q,), with Σλ² = ‖Kc‖²_F (S2): not a share of the variance.
 
         It is larger than `explained_variance_ratio_`, and flatters. One pass over the kernel of
-        the training points; for exact, unweighted fits.
+        the training points; for exact fits.
         """
         check_is_fitted(self)
-        if self._residual is None:
+        if self._residual is None or self._novelty is None:
             what = "an exact solver: landmarks do not know the whole kernel"
             raise ValueError(expected("eigen_solver", what, self.eigen_solver))
         gram = gram_of(self, self.X_fit_, self.kernel_)
-        total = Dual(gram, None, center=self.center).squared_norm()
+        total = Dual(gram, None, self._novelty.weights, center=self.center).squared_norm()
         values = _array.working(self.eigenvalues_)
         return _array.cast_like(values * values / total, self.eigenvalues_)
 
@@ -484,8 +491,9 @@ class KernelPCA(PreImages, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what the model takes and gives."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = takes_nan(self.kernel)
+        tags.input_tags.sparse = takes_sparse(self.kernel)
+        exact = SOLVERS.get(self.eigen_solver) not in MAPPED
+        tags.input_tags.allow_nan = exact and takes_nan(self.kernel)
         tags.input_tags.pairwise = is_precomputed(self.kernel)
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         tags.array_api_support = True

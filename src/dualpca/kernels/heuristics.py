@@ -21,8 +21,11 @@ ENOUGH = 1000
 
 def scale_rate(X: Array) -> float:
     """Return 1 / (d · variance of all entries), scikit-learn's gamma='scale'; 1 if constant."""
-    xp = _array.namespace(X)
-    variance = float(xp.var(_array.working(X)))
+    if _array.is_sparse(X):
+        size = int(X.shape[0]) * int(X.shape[1])
+        variance = float(_array.squared_norms(X).sum()) / size - float(X.sum() / size) ** 2
+    else:
+        variance = float(_array.namespace(X).var(_array.working(X)))
     return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -12,7 +13,7 @@ from dualpca.errors import DualPCAError
 from dualpca.kernels import Kernel, Linear
 from dualpca.representations.gram import Gram
 from dualpca.rows import Projection
-from dualpca.spectrum import Spectrum
+from dualpca.spectrum import Spectrum, signs
 from dualpca.subspace import Subspace
 
 GUESS_STEP, GUESS_MOST, GUESS_STEPS = 16, 1500, 3
@@ -55,6 +56,11 @@ class Dual:
         self.n = float(_array.namespace(self.like).sum(self.weights))
 
     @property
+    def eps(self) -> float:
+        """Relative rounding error of the kernel values."""
+        return self.gram.eps
+
+    @property
     def shape(self) -> tuple[int, int]:
         """(n, n)."""
         return (self.gram.n, self.gram.n)
@@ -81,10 +87,15 @@ class Dual:
         return self.weights * diagonal
 
     @cached_property
+    def total(self) -> float:
+        """Σwk(x, x), before centring."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return float(self.weights @ self.gram.diag())
+
+    @cached_property
     def trace(self) -> float:
         """Sum of all eigenvalues; Σwk(x, x) − Σw‖φ̄‖² where it is centred."""
-        total = float(self.weights @ self.gram.diag())
-        return total - self.n * self.grand_mean if self.centered else total
+        return self.total - self.n * self.grand_mean if self.centered else self.total
 
     @property
     def pass_cost(self) -> float:
@@ -157,18 +168,30 @@ class Dual:
         return self._outer_center(self.gram.led(step, few))
 
     def dense(self) -> Array:
-        """Return A, (n, n); the kernel is evaluated once and centred in place."""
+        """Return A, (n, n); the kernel is evaluated once, in float64, and centred in place."""
         m = self.shape[0]
         A = _array.empty((m, m), self.like)
-        self.gram.fill(A)
+        self.gram.in_double().fill(A)
         if self.centered:
-            means = A @ self.weights / self.n
+            means = self.means = A @ self.weights / self.n  # there is no need to evaluate K again
             A -= means[None, :]
             A -= means[:, None]
             A += float(self.weights @ means) / self.n
         A *= self._root[None, :]
         A *= self._root[:, None]
         return A
+
+    def oriented(self, spectrum: Spectrum) -> Spectrum:
+        """Return eigenpairs signed by the coordinates of the points, which weights do not change.
+
+        A point of weight 2 has an entry √2 times as large as either of two equal points.
+        """
+        if spectrum.rank == 0:
+            return spectrum
+        xp, root = _array.namespace(self.like), self._root
+        safe = xp.where(root > 0, root, xp.ones_like(root))
+        vectors = spectrum.vectors * signs(spectrum.vectors / safe[:, None])
+        return replace(spectrum, vectors=vectors)
 
     def subspace(self, spectrum: Spectrum) -> Subspace:
         """Return the eigenvectors and the mean as expansions over the points.

@@ -39,6 +39,9 @@ class Gram:
     twice.
     """
 
+    eps = float(np.finfo(np.float64).eps)
+    """Relative rounding error of the values that come in."""
+
     def __init__(
         self, X: Array, kernel: Kernel, *, single: bool = False, stored: bool = False
     ) -> None:
@@ -157,9 +160,13 @@ class Gram:
         if not self.single:
             return self.times(V)
         if not self.keep:
-            return Gram(self.points, self.kernel).times(V)
+            return self.in_double().times(V)
         tile = self._source()
         return self._half_times_transposed(lambda which: _array.working(tile(which)), V)
+
+    def in_double(self) -> Gram:
+        """Return the kernel with values in float64."""
+        return Gram(self.points, self.kernel) if self.single else self
 
     def diag(self) -> Array:
         """Return the diagonal, (n,), in float64."""
@@ -207,6 +214,7 @@ class Given(Gram):
     def __init__(self, K: Array, kernel: Kernel) -> None:
         super().__init__(K, kernel, stored=True)
         self.matrix = K
+        self.eps = float(_array.namespace(K).finfo(K.dtype).eps)
 
     def _source(self) -> Callable[[Tile], Array]:
         return lambda tile: _array.working(self.matrix[tile[0], tile[1]])

@@ -116,7 +116,7 @@ class Krylov(Solver):
     def _errors(self, values: Array, rest: Array, rank: int, least: float) -> tuple[Any, bool]:
         """Return estimates of the relative errors and whether all are small enough."""
         theta = _array.to_numpy(values)
-        rho = np.linalg.norm(_array.to_numpy(rest), axis=0)
+        rho = norms(_array.to_numpy(rest), axis=0)
         floor = 50 * EPS * max(theta[0], 0.0)
         gap = np.maximum(theta[:rank] - unexplored(theta, rho, rank), rho[:rank])
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -169,6 +169,14 @@ def can_sketch(A: Any) -> bool:
     return hasattr(A, "sketch") and rows is not None and not _array.is_sparse(rows)
 
 
+def norms(A: Any, axis: int) -> Any:
+    """Return lengths along an axis; no square leaves the range of float64 on the way."""
+    scale = float(np.abs(A).max(initial=0.0))
+    return (
+        scale * np.linalg.norm(A / scale, axis=axis) if scale > 0 else np.zeros(A.shape[1 - axis])
+    )
+
+
 class Basis:
     """An orthonormal basis Q of a Krylov space, kept as rows Qᵀ, and T = QᵀAQ."""
 
@@ -209,9 +217,8 @@ class Basis:
 
     def advance(self, rest: Array, values: Array, weights: Array, keep: int) -> bool:
         """Append the next block, restarting from `keep` Ritz vectors if there is no room."""
-        xp = _array.namespace(rest)
-        norms = _array.to_numpy(xp.linalg.vector_norm(rest, axis=1))
-        kept = int(np.sum(norms > 50 * EPS * max(float(values[0]), 0.0)))
+        lengths = norms(_array.to_numpy(rest), axis=1)
+        kept = int(np.sum(lengths > 50 * EPS * max(float(values[0]), 0.0)))
         kept = min(kept, self.Qt.shape[1] - self.size)
         if kept == 0:
             return False
@@ -265,7 +272,7 @@ def rayleigh_ritz(A: Any, vectors: Array) -> tuple[Array, Array, float]:
     values, weights = xp.linalg.eigh((T + T.T) / 2)
     values, weights = xp.flip(values, axis=0), xp.flip(weights, axis=1)
     vectors = Q @ weights
-    rest = _array.to_numpy(xp.linalg.vector_norm(Z @ weights - vectors * values, axis=0))
+    rest = norms(_array.to_numpy(Z @ weights - vectors * values), axis=0)
     theta = np.maximum(_array.to_numpy(values), np.finfo(np.float64).tiny)
     gap = np.maximum(np.diff(-theta, append=0.0), rest)
     return values, vectors, float(np.max(rest / theta * np.minimum(rest / gap, 1.0), initial=0.0))
