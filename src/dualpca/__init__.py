@@ -1,5 +1,6 @@
 """The principal-component family as one Gaussian idea, in features and in kernels."""
 
+from dualpca.estimators.bayesian import BayesianPCA
 from dualpca.estimators.factor import FactorAnalysis
 from dualpca.estimators.imputer import Imputer
 from dualpca.estimators.pca import PCA
@@ -7,4 +8,4 @@ from dualpca.estimators.ppca import PPCA
 
 __version__ = "0.1.0"
 
-__all__ = ["PCA", "PPCA", "FactorAnalysis", "Imputer", "__version__"]
+__all__ = ["PCA", "PPCA", "BayesianPCA", "FactorAnalysis", "Imputer", "__version__"]
