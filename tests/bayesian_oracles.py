@@ -24,7 +24,7 @@ def ard_step(X, W, sigma2):
 
 def ard_start(X, q):
     """Return W on the eigenvectors, and sigma2, of maximum likelihood."""
-    n, d = X.shape
+    d = X.shape[1]
     ell, V = np.linalg.eigh(np.cov(X.T, bias=True))
     ell, V = ell[::-1], V[:, ::-1]
     sigma2 = ell[q:].sum() / (d - q)

@@ -7,9 +7,10 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from dualpca import PPCA, BayesianPCA
+from dualpca import PPCA, BayesianPCA, Imputer
 from dualpca.errors import DegenerateError, SelectionWarning
 from dualpca.incomplete_relevance import RelevanceFit, fit_incomplete_relevance
+from dualpca.kernels import Linear
 from dualpca.loadings import laplace
 from dualpca.missing import Factors
 from dualpca.relevance import (
@@ -53,7 +54,7 @@ CASES = {
     "all relevant": (draw(500, 5, (90.0, 60.0, 40.0, 20.0)), 4),
     "pure noise": (draw(100, 5), 4),
     "wide": (draw(20, 40, (60.0,)), 10),
-    "little noise": (draw(60, 6, (4.0, 1.0), 1e-6), 5),
+    "little noise": (draw(60, 6, (4.0, 1.0), 0.03), 5),
     "weak": (draw(80, 6, (2.2, 1.9)), 5),
 }
 EVERY = pytest.mark.parametrize("name", CASES)
@@ -135,7 +136,7 @@ def test_little_noise_is_maximum_likelihood_shrunk_by_the_prior():
 def test_dual_and_primal_are_the_same_model():
     X = draw(40, 6, (9.0, 4.0))
     spectrum, n = spectrum_of(X, 5)
-    dual = solve(Dual(X, dim=6), 5, "dense")
+    dual = solve(Dual(X, Linear(), dim=6), 5, "dense")
     assert_close(fit_relevance(dual, n).u, fit_relevance(spectrum, n).u, "vector")
 
 
@@ -148,9 +149,16 @@ def test_three_dimensions_in_twenty_of_twenty():
 
 def test_no_noise_left_is_an_error_with_a_remedy():
     X = draw(50, 3, (4.0,)) @ np.random.default_rng(0).standard_normal((3, 6))
-    with pytest.raises(DegenerateError, match="fewer components"):
-        BayesianPCA(4).fit(X)
-    assert BayesianPCA().fit(X).noise_variance_ > 0
+    for method in ("ard", "variational"):
+        with pytest.raises(DegenerateError, match="fewer components"):
+            BayesianPCA(4, method=method).fit(X)
+        assert BayesianPCA(method=method).fit(X).noise_variance_ > 0
+
+
+def test_one_feature_has_no_noise_to_compare_with():
+    for X in (draw(20, 1), remove(draw(20, 1), 0.2)):
+        with pytest.raises(ValueError, match="n_features=1"):
+            BayesianPCA().fit(X)
 
 
 # --- relevance from incomplete rows -----------------------------------------------------
@@ -339,6 +347,10 @@ def test_ninety_percent_intervals_of_relevance_cover(share):
     assert 0.85 <= coverage("ard", share) <= 0.95
 
 
+def test_a_factorised_posterior_is_too_sure_as_its_docstring_says():
+    assert 0.7 <= coverage("variational", 0.0, repeats=25) <= 0.85
+
+
 @METHODS
 @pytest.mark.parametrize("share", [0.0, 0.3])
 def test_draws_have_the_published_mean_and_spread(method, share):
@@ -447,17 +459,17 @@ def test_given_noise_is_kept(method):
 
 @METHODS
 def test_every_library_agrees(method, backend):
-    if method == "variational" and backend.name == "torch":
-        pytest.skip("only NumPy and array-api-strict are promised for the variational fit")
     for X in (draw(60, 5, (16.0, 6.0)), remove(draw(60, 5, (16.0, 6.0)), 0.2)):
         there = BayesianPCA(3, method=method).fit(backend.asarray(X))
         here = BayesianPCA(3, method=method).fit(X)
         assert backend.owns(there.components_) and backend.owns(there.loadings_std_)
         assert there.n_effective_ == here.n_effective_
-        assert_close(backend.numpy(there.loadings_), here.loadings_, "vector")
-        assert_close(backend.numpy(there.loadings_std_), here.loadings_std_, "vector")
-        drawn = there.sample_loadings(3, random_state=0)
-        assert_close(backend.numpy(drawn), here.sample_loadings(3, random_state=0), "vector")
+        # rounding decides how far the variational fit leaps, and so where it stops
+        tol = {"rtol": 0, "atol": 1e-8 if method == "ard" else 1e-5}
+        drawn = there.sample_loadings(3, random_state=0), here.sample_loadings(3, random_state=0)
+        for a, b in ((there.loadings_, here.loadings_), (there.loadings_std_, here.loadings_std_)):
+            np.testing.assert_allclose(backend.numpy(a), b, **tol)
+        np.testing.assert_allclose(backend.numpy(drawn[0]), drawn[1], **tol)
 
 
 @METHODS
@@ -515,3 +527,14 @@ def test_identical_rows_are_refused():
         warnings.simplefilter("error")
         with pytest.raises(DegenerateError, match="constant"):
             BayesianPCA().fit(np.ones((10, 4)))
+
+
+def test_imputer_can_choose_its_own_dimension():
+    truth = draw(300, 8, (16.0, 6.0), 0.1)
+    X = remove(truth, 0.2)
+    imputer = Imputer(None, model="bayesian").fit(X)
+    assert isinstance(imputer.model_, BayesianPCA) and imputer.model_.n_effective_ == 2
+    filled, hidden = imputer.transform(X), np.isnan(X)
+    assert np.sqrt(np.mean((filled - truth)[hidden] ** 2)) < 0.6
+    with pytest.raises(ValueError, match="model"):
+        Imputer(2, model="magic").fit(X)

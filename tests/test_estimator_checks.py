@@ -14,6 +14,7 @@ ESTIMATORS = [
     dualpca.BayesianPCA(1, method="variational"),
     dualpca.FactorAnalysis(1),
     dualpca.Imputer(1),
+    dualpca.Imputer(1, model="bayesian"),
 ]
 
 EVERY_COMPONENT = (

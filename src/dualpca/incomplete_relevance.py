@@ -9,10 +9,9 @@ import numpy as np
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.em import Record, maximize
-from dualpca.errors import DegenerateError
 from dualpca.incomplete_em import LEAST_NOISE, Fit
 from dualpca.missing import Factors, filled_axes, m_step
-from dualpca.relevance import penalty
+from dualpca.relevance import penalty, refuse_no_noise
 
 OFF = 1e-3
 """A direction is off once its squared length is below this share of σ²d/n: EM cannot return."""
@@ -125,10 +124,7 @@ def fit_incomplete_relevance(
         return _isotropic(fit, factors, done)
     factors, record.n_iter = fit.unpack(theta), fit.steps
     if noise is None and float(factors.psi[0]) <= 10 * LEAST_NOISE * fit.unit:
-        raise DegenerateError(
-            f"{fit.q} directions leave no noise, so nothing is irrelevant beside it. Start from "
-            "fewer components, or give noise_variance."
-        )
+        refuse_no_noise(fit.q)
     value = float(fit.data.sums(factors).loglikelihood)
     record.add(value + penalty(_array.to_numpy(fit.lengths(factors)), fit.d))
     return Relevant(factors, record, value)

@@ -99,12 +99,17 @@ def fit_relevance(spectrum: Spectrum, n: float, noise: float | None = None) -> L
     rest = spectrum.dim - ell.size
     sigma2 = left_over(total, float(ell.sum())) / rest if rest else 0.0
     if sigma2 <= 0:
-        raise DegenerateError(
-            f"{ell.size} directions leave no variance for noise, so nothing is irrelevant beside "
-            "it. Start from fewer components (below the rank of the data), or give noise_variance."
-        )
+        refuse_no_noise(ell.size)
     sigma2, steps = _least_fixed_point(ell, sigma2, rho, total, spectrum.dim)
     return Lengths(lengths(ell, sigma2, rho), sigma2, steps)
+
+
+def refuse_no_noise(q: int) -> None:
+    """Raise because q directions explain everything."""
+    raise DegenerateError(
+        f"{q} directions leave no variance for noise, so nothing is irrelevant beside it. Start "
+        "from fewer components (below the rank of the data), or give noise_variance."
+    )
 
 
 def _least_fixed_point(

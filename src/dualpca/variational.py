@@ -1,9 +1,9 @@
 """Variational Bayesian PCA: q(Z) q(W) q(α) q(τ) q(μ), complete or with NaN (MATH 5).
 
 x_nj = w_jᵀz_n + μ_j + ε with z_n ~ N(0, I), w_j ~ N(0, diag(α)⁻¹), ε ~ N(0, τ⁻¹),
-μ_j ~ N(m_j, β⁻¹), α_k ~ Gamma(a₀, b₀), τ ~ Gamma(c₀, d₀) (Bishop 1999, "Variational principal components"). Every
-update is the exact maximum of the bound by one factor; a step ends with a change of latent basis
-(Luttinen & Ilin 2010), which is taken only where the bound does not fall.
+μ_j ~ N(m_j, β⁻¹), α_k ~ Gamma(a₀, b₀), τ ~ Gamma(c₀, d₀) (Bishop 1999, "Variational principal
+components"). Every update is the exact maximum of the bound by one factor; a step ends with a
+change of latent basis (Luttinen & Ilin 2010), which is taken only where the bound does not fall.
 """
 
 from __future__ import annotations
@@ -153,7 +153,6 @@ class Updates:
         for _ in range(INNER):
             old, at = at.rate, once(at)
         best, length, slope = value(at), 4.0, xp.log(at.rate / old)
-        slope = xp.where(slope > 0, 0 * slope, slope)
         while length <= LONGEST:
             moved = once(replace(at, rate=at.rate * xp.exp(length * slope)))
             gained = value(moved)

@@ -18,7 +18,7 @@ from dualpca.gaussian import SpikedGaussian
 from dualpca.incomplete_relevance import RelevanceFit, fit_incomplete_relevance
 from dualpca.loadings import LoadingPosterior, incomplete_laplace, laplace
 from dualpca.missing import Factors, Incomplete, filled_axes, observed_weights
-from dualpca.relevance import fit_relevance, loglikelihood, penalty
+from dualpca.relevance import fit_relevance, loglikelihood, penalty, refuse_no_noise
 from dualpca.representations import Primal, Scatter
 from dualpca.rules import ROUNDING, maximum_likelihood
 from dualpca.solvers import solve
@@ -46,18 +46,23 @@ def _density(fitted: Fitted) -> Factors:
     return Factors(V * gaussian.spread, fitted.mean, psi)
 
 
-def start_count(model: Any, count: int, d: int) -> int:
+def start_count(model: Any, n: float, count: int, d: int) -> int:
     """Return how many directions to start from: given, or all that leave the noise visible.
 
     With as many directions as rows nothing is left to tell noise by, and EM keeps them all; half
-    as many as rows are enough for that.
+    as many as rows (n, the sum of their weights; `count` of them are distinct) are enough.
     """
+    if d == 1:
+        raise ValueError(
+            "BayesianPCA tells signal from noise by comparing directions, so it needs two features "
+            "or more, got n_features=1. Use the variance of the feature."
+        )
     if model.n_components is None:
-        return max(min(d - 1, count // 2), 1)
+        return max(min(d - 1, int(n / 2), count - 1), 1)
     if not is_count(model.n_components):
         raise ValueError(expected("n_components", "an int or None", model.n_components))
     check_request(model.n_components, count, d, model.solver)
-    if model.n_components < 1 or (d > 1 and model.n_components >= d):
+    if not 1 <= model.n_components < d:
         what = f"between 1 and n_features - 1 = {d - 1}, so that noise has a direction"
         raise ValueError(expected("n_components", what, model.n_components))
     return int(model.n_components)
@@ -73,7 +78,7 @@ def _seed(model: Any) -> Any:
 
 def fit_complete(model: Any, operator: Primal | Scatter, count: int) -> BayesianFit:
     """Fit rows without NaN from their spectrum."""
-    q = start_count(model, count, operator.dim)
+    q = start_count(model, operator.n, count, operator.dim)
     spectrum = solve(operator, q, model.solver, 0.0, _seed(model))
     spectrum = _with_noise(model, spectrum)
     if model.method == "variational":
@@ -124,6 +129,8 @@ def _variational_complete(
     n, total = operator.n, operator.trace / operator.n
     start = maximum_likelihood(spectrum, n, spectrum.rank)
     sigma2 = start.noise if model.noise_variance is None else model.noise_variance
+    if sigma2 <= 0:
+        refuse_no_noise(spectrum.rank)
     W = spectrum.vectors * SpikedGaussian(start.values, 0.99 * sigma2, start.dim).spread
     found = fit_variational(Complete(operator), W, sigma2, **_limits(model))
     fit = _from_variational(found, spectrum.vectors[:, :1], total, count)
@@ -160,7 +167,8 @@ def fit_holes(model: Any, X: Array, weights: Array | None) -> BayesianFit:
     """Fit rows with NaN by what they observed."""
     w, d = observed_weights(X, weights), int(X.shape[1])
     count = used_rows(X, w)
-    q = start_count(model, count, d)
+    n = float(X.shape[0]) if w is None else float(_array.namespace(X).sum(w))
+    q = start_count(model, n, count, d)
     rng = _seed(model)
     fit = fit_holes_variational if model.method == "variational" else fit_holes_relevance
     return fit(model, X, w, q, rng, count)

