@@ -23,7 +23,8 @@ from dualpca.relevance import (
 )
 from dualpca.representations import Dual, Primal
 from dualpca.solvers import solve
-from dualpca.variational import Beliefs, Complete, Holes, Updates
+from dualpca.variational import Updates
+from dualpca.variational_rows import Beliefs, Complete, Holes
 from tests import bayesian_oracles as dense
 from tests.tolerances import assert_close, tolerance
 
@@ -527,6 +528,18 @@ def test_identical_rows_are_refused():
         warnings.simplefilter("error")
         with pytest.raises(DegenerateError, match="constant"):
             BayesianPCA().fit(np.ones((10, 4)))
+
+
+@METHODS
+@pytest.mark.parametrize("scale", [1e100, 1e-100])
+@pytest.mark.parametrize("share", [0.0, 0.2])
+def test_extreme_scales_scale_the_loadings(method, scale, share):
+    X = remove(draw(80, 5, (16.0, 6.0)), share)
+    a, b = BayesianPCA(method=method).fit(X), BayesianPCA(method=method).fit(X * scale)
+    assert a.n_effective_ == b.n_effective_ == 2
+    np.testing.assert_allclose(b.loadings_ / scale, a.loadings_, atol=1e-3)
+    np.testing.assert_allclose(b.loadings_std_ / scale, a.loadings_std_, rtol=1e-2)
+    assert np.isfinite(b.bound_)
 
 
 def test_imputer_can_choose_its_own_dimension():

@@ -74,7 +74,7 @@ def laplace(factors: Factors, gaussian: SpikedGaussian, n: float) -> LoadingPost
     the prior as flat, errors of order 1/n. O(q²).
     """
     xp, u = _array.namespace(factors.W), gaussian.spread**2
-    seen = xp.where(u > 0, u, xp.ones_like(u)) / gaussian.values
+    seen = xp.where(u > 0, u / gaussian.values, xp.ones_like(u))
     rows = (gaussian.noise / n / seen)[None, :, None] * _array.asarray(np.eye(u.shape[0]), u)
     return _assembled(factors, rows, seen, gaussian.values, n)
 
@@ -112,7 +112,8 @@ def _assembled(
     """Return the three kinds of movement, from the share of each latent that the rows reveal."""
     xp = _array.namespace(values)
     gap = xp.abs(values[:, None] - values[None, :])
-    product = xp.sqrt(values[:, None] * values[None, :] / n)
+    root = xp.sqrt(values)
+    product = root[:, None] * root[None, :] / math.sqrt(n)
     widest = LARGEST_ANGLE * xp.ones_like(gap)
     wide = gap * LARGEST_ANGLE <= product
     angle = xp.where(wide, widest, product / xp.where(wide, xp.ones_like(gap), gap))

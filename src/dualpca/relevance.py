@@ -91,17 +91,17 @@ def fit_relevance(spectrum: Spectrum, n: float, noise: float | None = None) -> L
     >>> found.kept, round(found.sigma2, 3)
     (array([ True,  True, False, False]), 1.011)
     """
-    ell = _array.to_numpy(spectrum.values).astype(np.float64) / n
-    rho, total = spectrum.dim / n, spectrum.trace / n
+    unit = spectrum.trace / n  # squares of ℓ would overflow in the units of large data
+    ell = _array.to_numpy(spectrum.values).astype(np.float64) / spectrum.trace
+    rho, rest = spectrum.dim / n, spectrum.dim - ell.size
     if noise is not None:
         check_noise(noise)
-        return Lengths(lengths(ell, noise, rho), noise)
-    rest = spectrum.dim - ell.size
-    sigma2 = left_over(total, float(ell.sum())) / rest if rest else 0.0
+        return Lengths(lengths(ell, noise / unit, rho) * unit, noise)
+    sigma2 = left_over(1.0, float(ell.sum())) / rest if rest else 0.0
     if sigma2 <= 0:
         refuse_no_noise(ell.size)
-    sigma2, steps = _least_fixed_point(ell, sigma2, rho, total, spectrum.dim)
-    return Lengths(lengths(ell, sigma2, rho), sigma2, steps)
+    sigma2, steps = _least_fixed_point(ell, sigma2, rho, spectrum.dim)
+    return Lengths(lengths(ell, sigma2, rho) * unit, sigma2 * unit, steps)
 
 
 def refuse_no_noise(q: int) -> None:
@@ -112,17 +112,15 @@ def refuse_no_noise(q: int) -> None:
     )
 
 
-def _least_fixed_point(
-    ell: Host, sigma2: float, rho: float, total: float, dim: int
-) -> tuple[float, int]:
-    """Climb to the smallest σ² that reproduces itself; return it with the number of steps."""
+def _least_fixed_point(ell: Host, sigma2: float, rho: float, dim: int) -> tuple[float, int]:
+    """Climb to the smallest σ² that reproduces itself, in units of tr/n; count the steps."""
     k, kept, steps = _threshold(rho), ell, 0
     while True:
         kept = kept[kept > k * sigma2]
         edge = float(kept.min()) / k if kept.size else math.inf
         for _ in range(NEWTON_STEPS):
             steps += 1
-            excess, slope = _excess(kept, sigma2, rho, total, dim)
+            excess, slope = _excess(kept, sigma2, rho, dim)
             moved = sigma2 - excess / slope if slope < 0 else math.inf
             if excess <= 0 or moved <= sigma2 * (1 + 1e-15):
                 return sigma2, steps
@@ -132,13 +130,13 @@ def _least_fixed_point(
         sigma2, kept = max(sigma2, edge), kept[kept > kept.min()]
 
 
-def _excess(kept: Host, sigma2: float, rho: float, total: float, dim: int) -> tuple[float, float]:
-    """Return tr/n − Σ ((1 + ρ) u + 2ρσ²) − rσ² and its derivative by σ²."""
+def _excess(kept: Host, sigma2: float, rho: float, dim: int) -> tuple[float, float]:
+    """Return 1 − Σ ((1 + ρ) u + 2ρσ²) − rσ², where tr/n = 1, and its derivative by σ²."""
     root = np.sqrt(_discriminant(kept, sigma2, rho))
     bend = np.where(root > 0, (sigma2 - (1 + 2 * rho) * kept) / np.where(root > 0, root, 1), -1e300)
     grown = 0.5 * (kept - (1 + 2 * rho) * sigma2 + root) + 2 * rho * sigma2
     slope = 0.5 * (bend - (1 + 2 * rho)) + 2 * rho
-    return total - float(grown.sum()) - dim * sigma2, -float(slope.sum()) - dim
+    return 1.0 - float(grown.sum()) - dim * sigma2, -float(slope.sum()) - dim
 
 
 def _discriminant(ell: Host, sigma2: float, rho: float) -> Host:

@@ -9,7 +9,7 @@ change of latent basis (Luttinen & Ilin 2010), which is taken only where the bou
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -18,9 +18,8 @@ from scipy.special import digamma, gammaln
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.em import ROUNDING, SLOWEST, Record
-from dualpca.gaussian import LOG_2PI
-from dualpca.missing import Factors, Incomplete, Sums
-from dualpca.representations import Primal, Scatter
+from dualpca.missing import Sums
+from dualpca.variational_rows import Beliefs, Complete, Holes
 
 VAGUE = 1e-3
 """a₀, c₀, and d₀, 1/β in units of the average variance: hardly an opinion."""
@@ -30,73 +29,6 @@ SMALLEST = 1e-9
 
 INNER, LONGEST = 3, 4.0**8
 """Times that q(W) and q(α) are updated in turn, and the longest leap of ln α tried after that."""
-
-
-@dataclass(frozen=True)
-class Beliefs:
-    """The posterior, but for q(Z), which follows from it."""
-
-    W: Array  # (d, q), mean of the loadings
-    S: Array  # (d, q, q), covariance of each row of W; (1, q, q) where all rows share it
-    mu: Array  # (d,)
-    v: Array  # (d,), variance of the mean
-    rate: Array  # (q,), of q(α); its shape is a₀ + d/2
-    tau_rate: float  # of q(τ); its shape is c₀ + (number of entries)/2
-
-    @property
-    def shared(self) -> int:
-        """Number of rows of W behind each covariance."""
-        return int(self.W.shape[0]) // int(self.S.shape[0])
-
-    def second(self) -> Array:
-        """Return Σ_j E[w_j w_jᵀ], (q, q)."""
-        return self.W.T @ self.W + self.shared * _array.namespace(self.S).sum(self.S, axis=0)
-
-
-class Complete:
-    """Rows without NaN: one product with the scatter a step, O(ndq); nothing d×d."""
-
-    def __init__(self, operator: Primal | Scatter) -> None:
-        self.operator, self.like = operator, operator.like
-        n, d = operator.n, operator.dim
-        self.origin = operator.frame.mean
-        self.seen = n * _array.namespace(self.origin).ones_like(self.origin)
-        self.unit, self.covariances = operator.trace / n / d, 1
-
-    def sums(self, at: Beliefs, tau: float) -> Sums:
-        """Update q(Z); return what the other updates need, and the bound's share of the rows."""
-        xp, n, d = _array.namespace(self.like), self.operator.n, self.operator.dim
-        eye = _array.asarray(np.eye(at.W.shape[1]), self.like)
-        P = eye + tau * at.second()
-        C = xp.linalg.inv(P)
-        A = self.operator @ at.W
-        inner = tau * tau * (at.W.T @ A) @ C
-        zz = n * C + C @ inner
-        zz = (zz + zz.T) / 2
-        trace = self.operator.trace
-        value = n * d * (LOG_2PI - math.log(tau)) + n * float(xp.linalg.slogdet(P).logabsdet)
-        value = -0.5 * (value + tau * trace - float(xp.linalg.trace(inner)))
-        zero, total = 0 * self.origin, _array.asarray(np.array([trace]), self.like)
-        no_z, count = 0 * zz[0, :], _array.asarray(n, self.like)
-        bound = _array.asarray(value, self.like)
-        parts = (zz[None, :, :], 0 * at.W, self.seen, tau * A @ C, zero, total, zz, no_z, count)
-        return Sums(*parts, bound)
-
-
-class Holes:
-    """Rows with NaN: every feature and every row has a covariance of its own."""
-
-    def __init__(
-        self, X: Array, weights: Array | None, q: int, origin: Array, seen: Array, unit: float
-    ) -> None:
-        self.data, self.like = Incomplete(X, weights, q), origin
-        self.origin, self.seen, self.unit = origin, seen, unit
-        self.covariances = int(X.shape[1])
-
-    def sums(self, at: Beliefs, tau: float) -> Sums:
-        """Update q(Z); return what the other updates need, and the bound's share of the rows."""
-        psi = _array.namespace(at.mu).full_like(at.mu, 1 / tau)
-        return self.data.sums(Factors(at.W, at.mu, psi), at.S)
 
 
 class Updates:
@@ -288,6 +220,7 @@ def fit_variational(
     --------
     >>> import numpy as np
     >>> from dualpca.representations import Primal
+    >>> from dualpca.variational_rows import Complete
     >>> X = np.random.default_rng(0).normal(size=(200, 5)) * [3.0, 2.0, 1.0, 1.0, 1.0]
     >>> found = fit_variational(Complete(Primal(X, None)), np.eye(5)[:, :4], 1.0)
     >>> int(found.kept.sum()), bool(np.all(np.diff(found.record.loglikelihoods) > -1e-9))

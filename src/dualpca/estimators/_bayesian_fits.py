@@ -9,7 +9,7 @@ import numpy as np
 
 from dualpca import _array
 from dualpca._typing import Array
-from dualpca.em import Record, ppca_step
+from dualpca.em import Record
 from dualpca.errors import DegenerateError, expected
 from dualpca.estimators._components import check_request, is_count
 from dualpca.estimators._ppca_fits import Fitted
@@ -23,7 +23,8 @@ from dualpca.representations import Primal, Scatter
 from dualpca.rules import ROUNDING, maximum_likelihood
 from dualpca.solvers import solve
 from dualpca.spectrum import Spectrum, deterministic_signs
-from dualpca.variational import Complete, Holes, Variational, fit_variational
+from dualpca.variational import Variational, fit_variational
+from dualpca.variational_rows import Complete, Holes
 
 
 class BayesianFit(NamedTuple):
@@ -132,13 +133,10 @@ def _variational_complete(
     if sigma2 <= 0:
         refuse_no_noise(spectrum.rank)
     W = spectrum.vectors * SpikedGaussian(start.values, 0.99 * sigma2, start.dim).spread
-    found = fit_variational(Complete(operator), W, sigma2, **_limits(model))
+    rows = Complete(operator)
+    found = fit_variational(rows, W, sigma2, **_limits(model))
     fit = _from_variational(found, spectrum.vectors[:, :1], total, count)
-    return fit._replace(loglikelihood=_loglikelihood(operator, _density(fit.fitted)))
-
-
-def _loglikelihood(operator: Primal | Scatter, factors: Factors) -> float:
-    return ppca_step(operator, factors.W, float(factors.psi[0]), operator.n)[2]
+    return fit._replace(loglikelihood=rows.loglikelihood(fit.factors))
 
 
 def _from_variational(found: Variational, axis: Array, total: float, count: int) -> BayesianFit:
