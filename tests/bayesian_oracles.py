@@ -99,3 +99,32 @@ def bound(X, W, S, mu, v, a, rate, c, tau_rate, priors, z=None, C=None):
         total -= normal_divergence(mu[j : j + 1], v[j : j + 1, None], m[j], np.array([[beta]]))
     total -= sum(gamma_divergence(a, b, a0, b0) for b in rate)
     return total - gamma_divergence(c, tau_rate, c0, d0)
+
+
+def sampled_bound(X, W, S, mu, v, a, rate, c, tau_rate, priors, draws, seed=0):
+    """Return mean and standard error of ln p(X, Z, W, alpha, tau, mu) - ln q over draws from q.
+
+    Only SciPy's densities: no expectation is worked out by hand.
+    """
+    a0, b0, c0, d0, beta, m = priors
+    z, C = latent_posterior(X, W, S, mu, c / tau_rate)
+    rng, values = np.random.default_rng(seed), []
+    latents = [stats.multivariate_normal(z[i], C[i], seed=rng) for i in range(len(X))]
+    rows = [stats.multivariate_normal(W[j], S[j], seed=rng) for j in range(len(W))]
+    middle, alphas = stats.norm(mu, np.sqrt(v)), stats.gamma(a, scale=1 / rate)
+    taus, seen = stats.gamma(c, scale=1 / tau_rate), ~np.isnan(X)
+    for _ in range(draws):
+        Z = np.array([np.atleast_1d(f.rvs()) for f in latents])
+        V = np.array([np.atleast_1d(f.rvs()) for f in rows])
+        mean, alpha = middle.rvs(random_state=rng), alphas.rvs(random_state=rng)
+        tau = taus.rvs(random_state=rng)
+        density = stats.norm(Z @ V.T + mean, 1 / np.sqrt(tau)).logpdf(X)[seen].sum()
+        density += stats.norm.logpdf(Z).sum() + stats.norm(0, 1 / np.sqrt(alpha)).logpdf(V).sum()
+        density += stats.norm(m, 1 / np.sqrt(beta)).logpdf(mean).sum()
+        density += stats.gamma(a0, scale=1 / b0).logpdf(alpha).sum()
+        density += stats.gamma(c0, scale=1 / d0).logpdf(tau)
+        density -= sum(f.logpdf(x) for f, x in zip(latents, Z, strict=True))
+        density -= sum(f.logpdf(x) for f, x in zip(rows, V, strict=True))
+        density -= middle.logpdf(mean).sum() + alphas.logpdf(alpha).sum() + taus.logpdf(tau)
+        values.append(density)
+    return np.mean(values), np.std(values) / np.sqrt(draws)

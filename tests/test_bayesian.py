@@ -250,6 +250,18 @@ def test_bound_is_the_dense_one_term_by_term(name, seed):
     assert value == pytest.approx(dense_bound(X, updates, at), rel=1e-9)
 
 
+def test_bound_is_the_expectation_that_it_claims_to_be():
+    X = remove(draw(8, 3, (9.0,)), 0.2)
+    updates = Updates(rows_of(X))
+    at = random_beliefs(updates, 2)
+    value = updates.bound(at, updates.rows.sums(at, updates.tau(at)))
+    priors = (1e-3, updates.b0, 1e-3, updates.d0, updates.beta, updates.rows.origin)
+    shapes = (updates.a, at.rate, updates.c, at.tau_rate)
+    mean, error = dense.sampled_bound(X, at.W, at.S, at.mu, at.v, *shapes, priors, draws=400)
+    assert error < 0.5
+    assert abs(value - mean) < 4 * error
+
+
 @EVERY_TABLE
 def test_every_update_is_the_best_of_its_factor(name):
     X = TABLES[name]
@@ -300,18 +312,15 @@ def test_published_bounds_never_fall(share):
     assert model.bound_ < model.loglikelihood_
 
 
-def test_bound_is_below_the_evidence_of_a_tiny_problem():
-    # ln p(X) by averaging over the prior would need ages; the bound must lie below the best
-    # likelihood, and above the bound of a worse posterior
+def test_bound_lies_below_the_best_likelihood():
     X = draw(40, 3, (9.0,))
     updates = Updates(rows_of(X))
-    at = random_beliefs(updates, 1)
-    low = updates.step(at)[1]
+    low = updates.step(random_beliefs(updates, 1))[1]
     model = BayesianPCA(1, method="variational").fit(X)
     assert low < model.bound_ < PPCA(1).fit(X).loglikelihood_
 
 
-def test_a_constant_table_of_units_changes_nothing_but_units():
+def test_units_and_origin_of_the_data_change_nothing_else():
     X = draw(100, 5, (9.0, 4.0))
     for method in ("ard", "variational"):
         a, b = BayesianPCA(method=method).fit(X), BayesianPCA(method=method).fit(1e3 * X + 7.0)
@@ -439,6 +448,15 @@ def test_more_features_than_rows(method, size):
     model = BayesianPCA(method=method).fit(draw(*size, (120.0, 80.0)))
     assert model.n_effective_ == 2
     assert model.noise_variance_ == pytest.approx(1.0, rel=0.2)
+
+
+@METHODS
+@pytest.mark.parametrize("size, share", [((30, 80), 0.2), ((60, 20), 0.6), ((40, 12), 0.5)])
+def test_few_rows_with_holes(method, size, share):
+    X = remove(draw(*size, (1.3 * size[1], 0.8 * size[1])), share)
+    model = BayesianPCA(method=method).fit(X)
+    assert model.n_effective_ == 2 and model.converged_
+    assert model.noise_variance_ == pytest.approx(1.0, rel=0.25)
 
 
 @METHODS
