@@ -332,18 +332,18 @@ def test_units_and_origin_of_the_data_change_nothing_else():
 # --- error bars -------------------------------------------------------------------------
 
 
-def coverage(method, share, n=400, d=12, repeats=40):
+def coverage(method, share, n=400, d=12, u=(12.0, 5.0), repeats=40):
     """Return the share of true loadings within 90 % intervals, columns signed like the truth."""
     rng = np.random.default_rng(5)
     Q = np.linalg.qr(rng.standard_normal((d, d)))[0][:, :2]
-    truth = Q * np.sqrt([12.0, 5.0])
+    truth = Q * np.sqrt(u)
     hits = []
     for seed in range(repeats):
         rng = np.random.default_rng(100 + seed)
         X = rng.standard_normal((n, 2)) @ truth.T + rng.standard_normal((n, d))
         if share:
             X = remove(X, share, seed)
-        model = BayesianPCA(4, method=method, tol=1e-5).fit(X)
+        model = BayesianPCA(2, method=method, tol=1e-5).fit(X)
         assert model.n_effective_ == 2
         sign = np.sign(np.sum(model.loadings_ * truth, axis=0))
         draws = model.sample_loadings(400, random_state=seed) * sign
@@ -355,6 +355,11 @@ def coverage(method, share, n=400, d=12, repeats=40):
 @pytest.mark.parametrize("share", [0.0, 0.3])
 def test_ninety_percent_intervals_of_relevance_cover(share):
     assert 0.85 <= coverage("ard", share) <= 0.95
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_intervals_cover_where_lengths_and_angles_are_what_is_unsure(share):
+    assert 0.85 <= coverage("ard", share, d=6, u=(100.0, 30.0), repeats=80) <= 0.95
 
 
 def test_a_factorised_posterior_is_too_sure_as_its_docstring_says():
