@@ -10,6 +10,8 @@ ESTIMATORS = [
     dualpca.PCA(2, whiten=True, standardize=True),
     dualpca.PPCA(1),
     dualpca.PPCA(1, method="em"),
+    dualpca.BayesianPCA(),
+    dualpca.BayesianPCA(1, method="variational"),
     dualpca.FactorAnalysis(1),
     dualpca.Imputer(1),
     dualpca.CCA(1),
@@ -23,6 +25,7 @@ ESTIMATORS = [
     dualpca.KernelPCA(1, kernel="rbf", eigen_solver="cholesky"),
     dualpca.KernelPCA(1, kernel="rbf", eigen_solver="fourier", n_landmarks=50),
     dualpca.KernelPCA(1, kernel="precomputed"),
+    dualpca.Imputer(1, model="bayesian"),
 ]
 
 EVERY_COMPONENT = (
@@ -72,6 +75,7 @@ def unmet_by_kernels(estimator):
 # The checks fit factors to pure noise, and the model says so.
 @pytest.mark.filterwarnings("ignore::dualpca.errors.HeywoodWarning")
 @pytest.mark.filterwarnings("ignore::dualpca.errors.CanonicalWarning")
+@pytest.mark.filterwarnings("ignore::dualpca.errors.SelectionWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=unmet, xfail_strict=True)
 def test_contract(estimator, check):

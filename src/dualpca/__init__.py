@@ -1,5 +1,6 @@
 """The principal-component family as one Gaussian idea, in features and in kernels."""
 
+from dualpca.estimators.bayesian import BayesianPCA
 from dualpca.estimators.canonical import CCA
 from dualpca.estimators.factor import FactorAnalysis
 from dualpca.estimators.imputer import Imputer
@@ -9,4 +10,13 @@ from dualpca.estimators.ppca import PPCA
 
 __version__ = "0.1.0"
 
-__all__ = ["CCA", "PCA", "PPCA", "FactorAnalysis", "Imputer", "KernelPCA", "__version__"]
+__all__ = [
+    "CCA",
+    "PCA",
+    "PPCA",
+    "BayesianPCA",
+    "FactorAnalysis",
+    "Imputer",
+    "KernelPCA",
+    "__version__",
+]

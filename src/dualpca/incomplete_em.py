@@ -12,7 +12,15 @@ from dualpca import _array
 from dualpca._typing import Array
 from dualpca.em import Record, maximize
 from dualpca.errors import DegenerateError, ScaleError
-from dualpca.missing import Factors, Incomplete, column_starts, m_step, refuse_infinite, start
+from dualpca.missing import (
+    Factors,
+    Incomplete,
+    Sums,
+    column_starts,
+    m_step,
+    refuse_infinite,
+    start,
+)
 from dualpca.moments import SMALLEST_TRACE
 
 LEAST_NOISE = 1e-11
@@ -85,8 +93,14 @@ class Fit:
     def step(self, theta: Array) -> tuple[Array, float]:
         """Take one EM step; return it with the log-likelihood of θ."""
         factors = self.unpack(theta)
+        sums = self.expectations(factors)
+        W, mu, left = m_step(sums, factors)
+        return self.pack(Factors(W, mu, self._noise(left, sums.n))), float(sums.loglikelihood)
+
+    def expectations(self, factors: Factors) -> Sums:
+        """Take the E step, or say why it cannot be taken."""
         try:
-            sums = self.data.sums(factors)
+            return self.data.sums(factors)
         except Exception as error:
             if not _array.is_linalg_error(error):
                 raise
@@ -94,8 +108,6 @@ class Fit:
                 "a posterior cannot be computed in floating point: the noise is too small beside "
                 "the loadings. Use fewer components (the data may have a lower rank)."
             ) from error
-        W, mu, left = m_step(sums, factors)
-        return self.pack(Factors(W, mu, self._noise(left, sums.n))), float(sums.loglikelihood)
 
     def slope(self, theta: Array) -> tuple[float, Array]:
         """Return the log-likelihood of θ and its gradient, by Fisher's identity from the E step."""

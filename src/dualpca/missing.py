@@ -108,13 +108,14 @@ class Incomplete:
             return self.weights[block.rows]
         return _array.namespace(block.R).ones_like(block.R[:, 0])
 
-    def sums(self, factors: Factors) -> Sums:
+    def sums(self, factors: Factors, unsure: Array | None = None) -> Sums:
         """Take the E step over all rows."""
 
         def part(cut: list[slice]) -> Sums | None:
             total: Sums | None = None
             for block in self.blocks(factors.mu, cut):
-                one = block_sums(block, latents(factors, block), self.weight(block))
+                found = latents(factors, block, unsure)
+                one = block_sums(block, found, self.weight(block))
                 total = one if total is None else total.plus(one)
             return total
 
@@ -160,17 +161,19 @@ def outer(W: Array) -> Array:
     return W[:, :, None] * W[:, None, :]
 
 
-def latents(factors: Factors, block: Block) -> Latents:
+def latents(factors: Factors, block: Block, unsure: Array | None = None) -> Latents:
     """Return the posterior of the latents given the observed entries, by Woodbury in q.
 
     Precision P = I + Σ_{j observed} w_j w_jᵀ/ψ_j for all rows at once: one product of the mask
-    with d packed matrices.
+    with d packed matrices. Loadings that are themselves `unsure`, with covariances (d, q, q), add
+    those to w_j w_jᵀ; the density is then exp E_W[ln p(x, z)], integrated over z.
     """
     xp = _array.namespace(block.R)
     W, psi = factors.W, factors.psi
     q = int(W.shape[1])
     masks = block.mask if block.first is None else _take(block.mask, block.first, axis=0)
-    P = unpack(masks @ pack(outer(W) / psi[:, None, None]), q) + _array.asarray(np.eye(q), W)
+    second = outer(W) if unsure is None else outer(W) + unsure
+    P = unpack(masks @ pack(second / psi[:, None, None]), q) + _array.asarray(np.eye(q), W)
     covariance = xp.linalg.inv(P)
     logdet = 2 * xp.sum(xp.log(xp.linalg.diagonal(xp.linalg.cholesky(P))), axis=1)
     if block.pattern is not None:
@@ -180,6 +183,9 @@ def latents(factors: Factors, block: Block) -> Latents:
     # (x − Wz)ᵀΨ⁻¹(x − Wz) + zᵀz at the posterior mean is xᵀC⁻¹x without its cancellation
     off = block.R - block.mask * (mean @ W.T)
     quadratic = (off * off) @ (1 / psi) + xp.sum(mean * mean, axis=1)
+    if unsure is not None:
+        spread = unpack(block.mask @ pack(unsure / psi[:, None, None]), q)
+        quadratic = quadratic + xp.sum((spread @ mean[:, :, None])[:, :, 0] * mean, axis=1)
     constant = block.mask @ (LOG_2PI + xp.log(psi))
     return Latents(mean, covariance, -0.5 * (constant + logdet + quadratic))
 
@@ -205,21 +211,30 @@ def block_sums(block: Block, found: Latents, w: Array) -> Sums:
     )
 
 
-def m_step(sums: Sums, factors: Factors) -> tuple[Array, Array, Array]:
+def m_step(sums: Sums, factors: Factors, prior: Array | None = None) -> tuple[Array, Array, Array]:
     """Return new loadings and mean, and each feature's left-over sum of squares.
 
     w̃_j = (Σ E[z̃z̃ᵀ])⁻¹ Σ x E[z̃] with z̃ = (z, 1), for all features in one batch; then the latents'
     own mean ν and covariance Γ are folded back, μ ← μ + Wν, W ← WΓ^{1/2} (parameter expansion).
+
+    A `prior` (q,) is added to the diagonal of Σ E[zzᵀ]: σ²α, where column i of W has the prior
+    N(0, α_i⁻¹I). With α_i = d/w_iᵀw_i re-estimated the prior sees Γ as −(d/2) ln|Γ|, so the best
+    Γ is n/(n + d) times as large.
     """
     xp = _array.namespace(sums.x)
     last = xp.concat([sums.z, sums.n[:, None]], axis=1)[:, None, :]
     G = xp.concat([xp.concat([sums.zz, sums.z[:, :, None]], axis=2), last], axis=1)
     rhs = xp.concat([sums.xz, sums.x[:, None]], axis=1)
+    n, d, share, pull = sums.all_n, sums.x.shape[0], 1.0, 0 * rhs[:1, :]
+    if prior is not None:
+        share = n / (n + d)
+        pull = xp.concat([prior, 0 * prior[:1]])[None, :]
+    G = G + pull[:, :, None] * _array.asarray(np.eye(G.shape[-1]), G)
     both = xp.linalg.solve(_ridged(G), rhs[:, :, None])[:, :, 0]
-    left = sums.xx - xp.sum(rhs * both, axis=1)
+    left = sums.xx - xp.sum((rhs + pull * both) * both, axis=1)
     W, mu = both[:, :-1], factors.mu + both[:, -1]
-    nu = sums.all_z / sums.all_n
-    gamma = sums.all_zz / sums.all_n - nu[:, None] * nu[None, :]
+    nu = sums.all_z / n
+    gamma = share * (sums.all_zz / n - nu[:, None] * nu[None, :])
     root = xp.linalg.cholesky(_ridged(gamma[None, :, :]))[0, :, :]
     return W @ root, mu + W @ nu, xp.where(left > 0, left, 0 * left)
 
@@ -264,11 +279,24 @@ def _first_observed(X: Array) -> Array:
 
 
 def start(data: Incomplete, q: int, mu: Array, variance: Array, rng: np.random.Generator) -> Array:
-    """Return loadings to start from: a few subspace iterations on rows filled with the mean.
-
-    Missing entries count as the mean, which shrinks the loadings but leads to the right span.
-    """
+    """Return loadings to start from: the span of the rows filled with the mean."""
     xp = _array.namespace(mu)
+    d = int(mu.shape[0])
+    V, ell = filled_axes(data, q, mu, rng)
+    unit = float(xp.mean(variance))
+    spread = xp.sqrt(xp.where(ell > 0.05 * unit, ell, 0 * ell + 0.05 * unit))
+    # features with no loading at all would keep none: zero is a saddle of the likelihood
+    return V * spread + 0.1 * unit**0.5 * _array.normal(rng, (d, q), mu)
+
+
+def filled_axes(
+    data: Incomplete, q: int, mu: Array, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """Return axes (d, q) and variances (q,) of the rows filled with the mean.
+
+    A few subspace iterations. Missing entries count as the mean, which shrinks the variances but
+    leads to the right span.
+    """
     d, n = int(mu.shape[0]), float(data.X.shape[0])
     V = _array.orthonormal(_array.normal(rng, (d, min(d, q + 4)), mu))
     for _ in range(3):
@@ -276,10 +304,7 @@ def start(data: Incomplete, q: int, mu: Array, variance: Array, rng: np.random.G
         for block in data.blocks(mu):
             S = S + block.R.T @ (data.weight(block)[:, None] * (block.R @ V))
         V, s, _ = _array.svd(S)
-    unit = float(xp.mean(variance))
-    spread = xp.sqrt(xp.where(s[:q] / n > 0.05 * unit, s[:q] / n, 0 * s[:q] + 0.05 * unit))
-    # features with no loading at all would keep none: zero is a saddle of the likelihood
-    return V[:, :q] * spread + 0.1 * unit**0.5 * _array.normal(rng, (d, q), mu)
+    return V[:, :q], s[:q] / n
 
 
 def each(factors: Factors, X: Array) -> Iterator[tuple[Block, Latents]]:

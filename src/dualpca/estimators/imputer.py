@@ -10,8 +10,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualpca._typing import Array
 from dualpca.estimators._incomplete import as_frame
-from dualpca.estimators._validation import check_flag
+from dualpca.estimators._validation import check_choice, check_flag
+from dualpca.estimators.bayesian import BayesianPCA
 from dualpca.estimators.ppca import PPCA
+
+MODELS: dict[str, Any] = {"ppca": PPCA, "bayesian": BayesianPCA}
 
 
 class Imputer(TransformerMixin, BaseEstimator):
@@ -19,8 +22,11 @@ class Imputer(TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    n_components : int or 'cv'
-        Number of latents of the model; 'cv' takes the one that best predicts hidden entries.
+    n_components : int, 'cv' or None
+        Number of latents of the model; 'cv' takes the one that best predicts hidden entries. With
+        model='bayesian' the number to start from, and None for `BayesianPCA`'s own choice.
+    model : {'ppca', 'bayesian'}
+        `PPCA`, or `BayesianPCA`, which finds the number of latents itself.
     add_indicator : bool
         Append one column of zeros and ones for every feature that missed values in `fit`.
     tol, max_iter, random_state
@@ -28,7 +34,7 @@ class Imputer(TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    model_ : PPCA
+    model_ : PPCA or BayesianPCA
         The fitted model; it has the uncertainty of every filled entry (`impute`, `conditional`).
     indicator_ : MissingIndicator or None
     n_features_in_, n_iter_ : int
@@ -46,14 +52,16 @@ class Imputer(TransformerMixin, BaseEstimator):
 
     def __init__(
         self,
-        n_components: int | str = 2,
+        n_components: int | str | None = 2,
         *,
+        model: str = "ppca",
         add_indicator: bool = False,
         tol: float = 1e-6,
         max_iter: int = 1000,
         random_state: Any = None,
     ) -> None:
         self.n_components = n_components
+        self.model = model
         self.add_indicator = add_indicator
         self.tol = tol
         self.max_iter = max_iter
@@ -74,7 +82,9 @@ class Imputer(TransformerMixin, BaseEstimator):
         """
         check_flag("add_indicator", self.add_indicator)
         limits = {"tol": self.tol, "max_iter": self.max_iter, "random_state": self.random_state}
-        self.model_ = PPCA(self.n_components, **limits).fit(X, sample_weight=sample_weight)
+        check_choice("model", self.model, tuple(MODELS))
+        model = MODELS[self.model](self.n_components, **limits)
+        self.model_ = model.fit(X, sample_weight=sample_weight)
         self.n_features_in_, self.n_iter_ = self.model_.n_features_in_, self.model_.n_iter_
         if hasattr(self.model_, "feature_names_in_"):
             self.feature_names_in_ = self.model_.feature_names_in_

@@ -1,0 +1,238 @@
+"""Bayesian principal component analysis, which finds its own number of components."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from dualpca import _array
+from dualpca._typing import Array
+from dualpca.errors import SelectionWarning
+from dualpca.estimators._bayesian_fits import BayesianFit, fit_complete, fit_holes
+from dualpca.estimators._latent import LatentGaussian
+from dualpca.estimators._validation import check_choice, check_number, generator
+from dualpca.loadings import LoadingPosterior
+from dualpca.missing import has_missing
+from dualpca.representations import Primal, Scatter
+from dualpca.rules import check_noise
+from dualpca.solvers import SOLVERS
+
+
+class BayesianPCA(LatentGaussian):
+    """Bayesian PCA: x = Wz + μ + ε, every column of W with a prior N(0, α⁻¹I) of its own.
+
+    Columns that the data do not ask for are switched off (α → ∞), so the number of components
+    need not be given. NaN is welcome anywhere.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        Number of directions to start from; never more are kept. None is the smaller of d − 1 and
+        half the number of rows: more would leave too little to tell noise by.
+    method : {'ard', 'variational'}
+        'ard': α is re-estimated between EM steps; for complete rows the fixed point is found from
+        the spectrum, by Newton's method. 'variational': a posterior of the form
+        q(Z) q(W) q(α) q(τ) q(μ), with a lower bound on the evidence.
+    noise_variance : float, optional
+        σ². None to estimate it.
+    solver : {'auto', 'qr', 'dense', 'gram', 'krylov'}
+        For the spectrum of complete rows.
+    tol : float
+        'ard' with NaN: estimated relative distance to the maximum at which to stop.
+        'variational': that of the bound, in nats a row.
+    max_iter : int
+        Largest number of steps.
+    random_state : None, int, Generator or RandomState
+        Start of the iterations with NaN and of block Krylov. None is a fixed seed.
+
+    Attributes
+    ----------
+    mean_ : array of shape (d,)
+    components_ : array of shape (q, d)
+        Principal axes of the directions kept, orthonormal, longest first.
+    n_effective_ : int
+        Number of directions with finite α. Where it is 0, one axis of length 0 is kept, with a
+        warning: the model is then a sphere, and latents are 0.
+    relevance_ : array of shape (q started,)
+        1/α, the prior variance of a loading, for each direction the fit started from; 0 for those
+        switched off.
+    loadings_, loadings_std_ : arrays of shape (d, q)
+        W, and its posterior standard deviations (see `sample_loadings`).
+    explained_variance_ : array of shape (q,)
+        wᵀw + σ², the variances of the model; shrunk, so below those of the data.
+    explained_variance_ratio_ : array of shape (q,)
+    noise_variance_ : float
+        σ²; 1/E[τ] if variational.
+    loglikelihood_ : float
+        Of all training rows, at the fitted W, μ and σ².
+    bound_, bounds_ : float, list of float
+        'variational': the lower bound on ln p(X), at every step. 'ard': the penalised
+        log-likelihood Σ ln p(x) − ½Σ α wᵀw + (d/2) Σ ln α, since the last direction was switched
+        off. Neither ever decreases.
+    n_components_, n_iter_, n_samples_ : int
+    converged_ : bool
+
+    Notes
+    -----
+    Bishop (1999), "Bayesian PCA" and "Variational principal components". Priors of α, τ and μ are
+    vague and in the units of the data. O(ndq) a step, as in `PPCA`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca import BayesianPCA
+    >>> X = np.random.default_rng(0).normal(size=(300, 10)) * np.repeat([1.0, 0.5], [3, 7])
+    >>> model = BayesianPCA().fit(X)
+    >>> model.n_effective_, model.relevance_.round(2)
+    (3, array([0.08, 0.08, 0.06, 0.  , 0.  , 0.  , 0.  , 0.  , 0.  ]))
+    """
+
+    _fitted_names = (
+        "components_",
+        "explained_variance_",
+        "explained_variance_ratio_",
+        "mean_",
+        "noise_variance_",
+        "n_components_",
+        "n_effective_",
+        "relevance_",
+        "n_samples_",
+        "loglikelihood_",
+        "loglikelihoods_",
+        "bound_",
+        "bounds_",
+        "n_iter_",
+        "converged_",
+        "_loading_posterior",
+        "_reference",
+    )
+
+    loglikelihoods_: list[float]
+    bounds_: list[float]
+    relevance_: Array
+    n_effective_: int
+    _loading_posterior: LoadingPosterior
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        method: str = "ard",
+        noise_variance: float | None = None,
+        solver: str = "auto",
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.method = method
+        self.noise_variance = noise_variance
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def _check_parameters(self) -> None:
+        check_choice("method", self.method, ("ard", "variational"))
+        check_choice("solver", self.solver, ("auto", *SOLVERS))
+        check_number("tol", self.tol, 0)
+        check_number("max_iter", self.max_iter, 1, integer=True)
+        if self.noise_variance is not None:
+            check_noise(self.noise_variance)
+
+    def _fit_rows(self, X: Array, weights: Array | None) -> None:
+        if has_missing(X):
+            self._adopt(fit_holes(self, X, weights), X)
+        else:
+            super()._fit_rows(X, weights)
+
+    def _publish(self, operator: Primal | Scatter, count: int, like: Array) -> None:
+        self._adopt(fit_complete(self, operator, count), like)
+
+    def _adopt(self, found: BayesianFit, like: Array) -> None:
+        """Set the fitted attributes, in the dtype of `like`."""
+        self._set(found.fitted, like)
+        self.bounds_, self.bound_ = self.loglikelihoods_, self.loglikelihoods_[-1]
+        self.loglikelihood_, self.loglikelihoods_ = found.loglikelihood, [found.loglikelihood]
+        self.relevance_ = _array.cast_like(found.relevance, like)
+        self.n_effective_ = int((_array.to_numpy(found.relevance) > 0).sum())
+        self._loading_posterior = found.posterior
+        if self.n_effective_ == 0:
+            warnings.warn(
+                "no direction is relevant beside the noise; one axis of length 0 is kept, and "
+                "latents are 0.",
+                SelectionWarning,
+                stacklevel=4,
+            )
+
+    @property
+    def loadings_std_(self) -> Array:
+        """Posterior standard deviations of `loadings_`, (d, q)."""
+        check_is_fitted(self)
+        return _array.cast_like(self._loading_posterior.std(), self.components_)
+
+    def sample_loadings(self, n_draws: int = 100, random_state: Any = None) -> Array:
+        """Draw loadings from their posterior, so that they carry error bars.
+
+        Parameters
+        ----------
+        n_draws : int
+        random_state : None, int, Generator or RandomState
+
+        Returns
+        -------
+        array of shape (n_draws, d, q)
+
+        Notes
+        -----
+        'variational': draws from q(W), independent from row to row; like every factorised
+        posterior it is too sure, because q(Z) is held apart: in simulations its 90 % intervals
+        cover 48 to 79 %, the less the stronger the signal, and those of 'ard' 89 to 92 %. Take
+        'ard' where error bars matter.
+
+        'ard': a Gaussian approximation at the fit (curvature of the likelihood along principal
+        axes, Anderson 1963): rows move off the span, columns turn into each other and change
+        their lengths; σ², μ and α count as known, and columns of nearly equal length turn freely.
+        With NaN the information is that of the posterior means of the latents. Both are for
+        n ≫ q.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import BayesianPCA
+        >>> X = np.random.default_rng(0).normal(size=(300, 4)) * [4.0, 2.0, 1.0, 1.0]
+        >>> BayesianPCA().fit(X).sample_loadings(50, random_state=0).shape
+        (50, 4, 2)
+        """
+        check_is_fitted(self)
+        check_number("n_draws", n_draws, 1, integer=True)
+        draws = self._loading_posterior.draw(generator(random_state), n_draws)
+        return _array.cast_like(draws, self.components_)
+
+    def summary(self) -> str:
+        """Return a table of the directions the fit started from, as text.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import BayesianPCA
+        >>> X = np.random.default_rng(0).normal(size=(300, 4)) * [4.0, 2.0, 1.0, 1.0]
+        >>> print(BayesianPCA().fit(X).summary())
+        direction    variance   relevance  state
+                1       15.11       3.532  kept
+                2        3.47      0.6222  kept
+                3           -           0  off
+        noise 0.9806; 2 of 3 directions are relevant
+        """
+        check_is_fitted(self)
+        relevance = _array.to_numpy(self.relevance_)
+        variance = iter(_array.to_numpy(self.explained_variance_))
+        lines = [f"{'direction':>9} {'variance':>11} {'relevance':>11}  state"]
+        for k, value in enumerate(sorted(relevance, reverse=True), start=1):
+            shown = f"{next(variance):.4g}" if value > 0 else "-"
+            state = "kept" if value > 0 else "off"
+            lines.append(f"{k:>9} {shown:>11} {value:>11.4g}  {state}")
+        count = f"{self.n_effective_} of {relevance.size} directions are relevant"
+        return "\n".join([*lines, f"noise {self.noise_variance_:.4g}; {count}"])

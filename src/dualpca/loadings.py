@@ -1,0 +1,131 @@
+"""How sure the loadings are: standard deviations and draws of W."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dualpca import _array
+from dualpca._typing import Array
+from dualpca.gaussian import SpikedGaussian
+from dualpca.missing import Factors, Incomplete, each, outer, pack, unpack
+
+LARGEST_ANGLE = math.pi / math.sqrt(12)
+"""Standard deviation of an angle of which nothing is known but that it lies within ±π/2."""
+
+
+@dataclass(frozen=True)
+class LoadingPosterior:
+    """A Gaussian approximation of the posterior of W around loadings on principal axes.
+
+    W moves in three independent ways: every row by noise of its own, off the span of W; columns
+    turn into each other by angles; columns grow or shrink.
+    """
+
+    W: Array  # (d, q)
+    rows: Array  # (d, q, q) or (1, q, q), covariance of each row
+    angle: Array  # (q, q), symmetric, standard deviation of the angle between two columns
+    growth: Array  # (q,), standard deviation of the logarithm of a column's length
+    tangent: bool  # rows move off the span only
+
+    @property
+    def _axes(self) -> tuple[Array, Array]:
+        """Unit columns (d, q) and lengths (q,); a column of length 0 stays 0."""
+        xp = _array.namespace(self.W)
+        length = xp.sqrt(xp.sum(self.W * self.W, axis=0))
+        return self.W / xp.where(length > 0, length, xp.ones_like(length)), length
+
+    def std(self) -> Array:
+        """Return the standard deviation of every loading, (d, q); O(dq²)."""
+        xp = _array.namespace(self.W)
+        V, length = self._axes
+        own = xp.linalg.diagonal(self.rows)
+        if self.tangent:
+            own = own * (1 - xp.sum(V * V, axis=1))[:, None]
+        turned = (V * V) @ (self.angle**2) * length**2
+        return xp.sqrt(own + turned + (self.W * self.growth) ** 2)
+
+    def draw(self, rng: np.random.Generator, n_draws: int) -> Array:
+        """Return draws of W, (n_draws, d, q); angles are turned exactly, by Cayley's transform."""
+        xp = _array.namespace(self.W)
+        V, length = self._axes
+        d, q = self.W.shape
+        root = _root(self.rows)
+        noise = (root @ _array.normal(rng, (n_draws, d, q, 1), V))[..., 0]
+        if self.tangent:
+            noise = noise - V @ (V.T @ noise)
+        upper = _array.asarray(np.triu(np.ones((q, q)), 1), V)
+        half = 0.5 * upper * self.angle * _array.normal(rng, (n_draws, q, q), V)
+        skew = half - xp.permute_dims(half, (0, 2, 1))
+        eye = _array.asarray(np.eye(q), V)
+        turn = xp.linalg.solve(eye - skew, eye + skew)
+        grown = length * xp.exp(self.growth * _array.normal(rng, (n_draws, q), V))
+        return (V @ turn) * grown[:, None, :] + noise
+
+
+def laplace(factors: Factors, gaussian: SpikedGaussian, n: float) -> LoadingPosterior:
+    """Approximate the posterior of W from n complete rows (W on its principal axes).
+
+    The curvature of the likelihood at principal axes (Anderson 1963): rows move off the span with
+    variance σ²ℓ/(nu), u = ℓ − σ²; axes i and k turn into each other with variance
+    ℓ_iℓ_k/(n(ℓ_i − ℓ_k)²); ln w_iᵀw_i/2 has variance ℓ²/(2nu²). The noise σ² counts as known and
+    the prior as flat, errors of order 1/n. O(q²).
+    """
+    xp, u = _array.namespace(factors.W), gaussian.spread**2
+    seen = xp.where(u > 0, u / gaussian.values, xp.ones_like(u))
+    rows = (gaussian.noise / n / seen)[None, :, None] * _array.asarray(np.eye(u.shape[0]), u)
+    return _assembled(factors, rows, seen, gaussian.values, n)
+
+
+def incomplete_laplace(
+    factors: Factors, gaussian: SpikedGaussian, X: Array, weights: Array | None
+) -> LoadingPosterior:
+    """Approximate the posterior of W from rows with NaN.
+
+    As `laplace`, with what was observed in place of n: row j moves with covariance
+    σ²(Σ z̄z̄ᵀ)⁻¹ over the rows that observe feature j (the information that is left once the
+    latents are unknown), and u/ℓ becomes the average of z̄². One pass over the rows.
+    """
+    xp, data = _array.namespace(X), Incomplete(X, weights, gaussian.rank)
+    n, products, total = 0.0, _array.asarray(0.0, X), _array.asarray(0.0, X)
+    for block, found in each(factors, X):
+        w = data.weight(block)
+        second = pack(outer(found.mean)) * w[:, None]
+        products = products + block.mask.T @ second
+        total = total + xp.sum(second, axis=0)
+        n += float(xp.sum(w))
+    q, spread = gaussian.rank, gaussian.spread
+    # a column of length 0 has z̄ = 0, and its variance is set to 0 below
+    idle = xp.astype(spread == 0, xp.float64) * _array.asarray(np.eye(q), spread)
+    rows = gaussian.noise * xp.linalg.inv(unpack(products, q) + idle)
+    seen = xp.linalg.diagonal(unpack(total[None, :], q)[0, :, :]) / n
+    seen = xp.where(seen > 0, seen, xp.ones_like(seen))
+    values = xp.where(spread > 0, spread**2 / seen, gaussian.values)
+    return _assembled(factors, rows, seen, values, n)
+
+
+def _assembled(
+    factors: Factors, rows: Array, seen: Array, values: Array, n: float
+) -> LoadingPosterior:
+    """Return the three kinds of movement, from the share of each latent that the rows reveal."""
+    xp = _array.namespace(values)
+    gap = xp.abs(values[:, None] - values[None, :])
+    root = xp.sqrt(values)
+    product = root[:, None] * root[None, :] / math.sqrt(n)
+    widest = LARGEST_ANGLE * xp.ones_like(gap)
+    wide = gap * LARGEST_ANGLE <= product
+    angle = xp.where(wide, widest, product / xp.where(wide, xp.ones_like(gap), gap))
+    angle = angle * (1 - _array.asarray(np.eye(int(values.shape[0])), values))
+    alive = xp.astype(xp.sum(factors.W * factors.W, axis=0) > 0, xp.float64)
+    rows = rows * alive[None, :, None] * alive[None, None, :]
+    return LoadingPosterior(factors.W, rows, angle, alive / (seen * math.sqrt(2 * n)), True)
+
+
+def _root(A: Array) -> Array:
+    """Return symmetric square roots of positive semi-definite matrices (k, q, q)."""
+    xp = _array.namespace(A)
+    values, vectors = xp.linalg.eigh(A)
+    values = xp.where(values > 0, values, 0 * values)
+    return (vectors * xp.sqrt(values)[:, None, :]) @ xp.permute_dims(vectors, (0, 2, 1))
