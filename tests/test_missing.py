@@ -675,7 +675,7 @@ def test_column_without_a_value_is_named_as_the_frame_names_it():
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     X = remove(draw(30, 3, 1), 0.2)
     X[:, 1] = np.nan
-    with pytest.raises(ValueError, match=r"wind|column 1\b"):
+    with pytest.raises(ValueError, match="column 'wind'"):
         PPCA(1).fit(pandas.DataFrame(X, columns=["ozone", "wind", "temp"]))
 
 
@@ -763,11 +763,6 @@ def test_no_components_is_the_isotropic_gaussian_or_an_error():
 def test_impossible_counts_are_named(q):
     with pytest.raises(ValueError, match="n_components"):
         PPCA(q).fit(remove(draw(30, 5, 1), 0.2))
-
-
-def test_partial_fit_refuses_nan():
-    with pytest.raises(ValueError, match="NaN"):
-        PPCA(1).partial_fit(remove(draw(30, 5, 1), 0.2))
 
 
 def test_posterior_predictive_refuses_nan():
@@ -1243,9 +1238,3 @@ def test_rules_that_need_a_spectrum_are_refused_with_holes():
     for rule in ("bic", "evidence", None, 0.9):
         with pytest.raises(ValueError, match="n_components must be an int or 'cv'"):
             PPCA(rule).fit(X)
-
-
-def test_streaming_holes_is_refused_with_a_way_out():
-    X = remove(draw(50, 5, 2, noise=0.3), 0.3)
-    with pytest.raises(ValueError, match="complete rows only"):
-        PPCA(2).partial_fit(X)

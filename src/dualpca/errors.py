@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -19,6 +20,26 @@ class NonFiniteError(DualPCAError, ValueError):
 
 class DegenerateError(DualPCAError, ValueError):
     """The fitted Gaussian has no density: some direction has variance zero."""
+
+
+class EmptyColumnError(DegenerateError):
+    """No row observes some feature.
+
+    Parameters
+    ----------
+    columns : list of int
+    names : sequence of str, optional
+        Names of all features, where the rows came as a frame.
+    """
+
+    def __init__(self, columns: Sequence[int], names: Sequence[str] | None = None) -> None:
+        self.columns = columns
+        shown = ", ".join(str(j) if names is None else repr(str(names[j])) for j in columns[:10])
+        more = f" and {len(columns) - 10} more" if len(columns) > 10 else ""
+        super().__init__(
+            f"no value was observed in column {shown}{more}: nothing can be said of it. "
+            "Drop the column, or give rows that observe it."
+        )
 
 
 class BackendError(DualPCAError, ValueError):

@@ -11,8 +11,8 @@ from scipy import optimize
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.em import Record, maximize
-from dualpca.errors import DegenerateError, ScaleError
-from dualpca.missing import Factors, Incomplete, column_starts, m_step, refuse_infinite, start
+from dualpca.errors import DegenerateError, EmptyColumnError, ScaleError
+from dualpca.missing import Factors, Incomplete, Sums, column_starts, m_step, refuse_infinite, start
 from dualpca.moments import SMALLEST_TRACE
 
 LEAST_NOISE = 1e-11
@@ -50,7 +50,7 @@ class Fit:
         refuse_infinite(X)
         self.data, self.q, self.noise, self.diagonal = Incomplete(X, weights, q), q, noise, diagonal
         with np.errstate(over="ignore", invalid="ignore"):
-            self.seen, self.origin, self.variance = column_starts(X, weights)
+            self.seen, self.origin, self.variance = self.columns(X, weights)
         self.d = int(X.shape[1])
         refuse_empty_columns(self.seen)
         self.unit = float(_array.namespace(X).mean(self.variance))
@@ -62,6 +62,14 @@ class Fit:
         own = xp.where(self.variance > 0, self.variance, 0 * self.variance + self.unit)
         self.root = xp.sqrt(own if diagonal else 0 * own + self.unit)
         self.square = own if diagonal else 0 * own[:1] + self.unit
+
+    def columns(self, X: Array, weights: Array | None) -> tuple[Array, Array, Array]:
+        """Return each feature's observed weight, mean and variance."""
+        return column_starts(X, weights)
+
+    def sums(self, factors: Factors) -> Sums:
+        """Take the E step."""
+        return self.data.sums(factors)
 
     def pack(self, factors: Factors) -> Array:
         """Return θ."""
@@ -86,7 +94,7 @@ class Fit:
         """Take one EM step; return it with the log-likelihood of θ."""
         factors = self.unpack(theta)
         try:
-            sums = self.data.sums(factors)
+            sums = self.sums(factors)
         except Exception as error:
             if not _array.is_linalg_error(error):
                 raise
@@ -100,7 +108,7 @@ class Fit:
     def slope(self, theta: Array) -> tuple[float, Array]:
         """Return the log-likelihood of θ and its gradient, by Fisher's identity from the E step."""
         xp, factors = _array.namespace(theta), self.unpack(theta)
-        sums = self.data.sums(factors)
+        sums = self.sums(factors)
         W, psi = factors.W, factors.psi
         Wzz = (sums.zz @ W[:, :, None])[:, :, 0]
         to_W = (sums.xz - Wzz) / psi[:, None]
@@ -144,14 +152,15 @@ class Fit:
             return xp.full_like(left, self.noise)
         return left / n if self.diagonal else xp.full_like(left, float(xp.sum(left) / xp.sum(n)))
 
-    def begin(self, rng: np.random.Generator) -> Array:
-        """Return θ to start from: the span of the rows filled with means."""
+    def begin(self, rng: np.random.Generator, psi: Array | None = None) -> Array:
+        """Return θ to start from: the span of the rows filled with means, and noise ψ."""
         xp = _array.namespace(self.origin)
         W = start(self.data, self.q, self.origin, self.variance, rng)
         left = self.variance - xp.sum(W * W, axis=1)
         floor = 0.05 * self.unit
         left = xp.where(left > floor, left, 0 * left + floor)
-        psi = left if self.diagonal else xp.full_like(left, float(xp.mean(left)))
+        if psi is None:
+            psi = left if self.diagonal else xp.full_like(left, float(xp.mean(left)))
         psi = psi if self.noise is None else xp.full_like(left, self.noise)
         return self.pack(Factors(W, self.origin, psi))
 
@@ -165,23 +174,25 @@ def fit_incomplete(
     noise: float | None = None,
     diagonal: bool = False,
     floor: float = 0.0,
+    psi: Array | None = None,
     tol: float = 1e-4,
     max_iter: int = 1000,
 ) -> tuple[Factors, Record]:
     """Fit x = Wz + μ + ε to rows with NaN by the exact likelihood of what was observed.
 
-    With a ψ of its own for every feature, EM is followed by quasi-Newton on the same likelihood.
+    With a ψ of its own for every feature, EM is followed by quasi-Newton on the same likelihood;
+    `psi` is the noise to start from.
 
     Cost of a step: O(|X| q²/2) for the products with the mask and O(q³) a pattern; memory one
     block of rows beyond X.
     """
     fit = Fit(X, weights, q, noise, diagonal, floor)
     steps = min(max_iter, EM_FIRST) if diagonal else max_iter
-    theta, record = maximize(fit.step, fit.begin(rng), tol=tol, max_iter=steps)
+    theta, record = maximize(fit.step, fit.begin(rng, psi), tol=tol, max_iter=steps)
     if steps < max_iter and not record.converged:
         theta = fit.polish(theta, record, tol, max_iter - steps)
     factors = fit.unpack(theta)
-    record.add(float(fit.data.sums(factors).loglikelihood))
+    record.add(float(fit.sums(factors).loglikelihood))
     return factors, record
 
 
@@ -207,8 +218,4 @@ def refuse_empty_columns(seen: Array) -> None:
     """Raise if a feature was never observed, naming it."""
     empty = np.flatnonzero(_array.to_numpy(seen) == 0)
     if empty.size:
-        names = ", ".join(str(j) for j in empty[:10])
-        raise DegenerateError(
-            f"no value was observed in column {names}: nothing can be said of it. "
-            "Drop the column, or give rows that observe it."
-        )
+        raise EmptyColumnError([int(j) for j in empty])

@@ -71,6 +71,10 @@ class Sums(NamedTuple):
         """Return the sums of both sets of rows."""
         return Sums(*(a + b for a, b in zip(self, other, strict=True)))
 
+    def times(self, factor: float) -> Sums:
+        """Return the sums of rows that weigh `factor` times as much."""
+        return Sums(*(factor * a for a in self))
+
 
 class Incomplete:
     """Rows with NaN, read block by block; the patterns of each block are found once.
@@ -218,10 +222,16 @@ def m_step(sums: Sums, factors: Factors) -> tuple[Array, Array, Array]:
     both = xp.linalg.solve(_ridged(G), rhs[:, :, None])[:, :, 0]
     left = sums.xx - xp.sum(rhs * both, axis=1)
     W, mu = both[:, :-1], factors.mu + both[:, -1]
+    nu, root = latent_frame(sums)
+    return W @ root, mu + W @ nu, xp.where(left > 0, left, 0 * left)
+
+
+def latent_frame(sums: Sums) -> tuple[Array, Array]:
+    """Return the latents' own mean ν (q,) and a root of their covariance Γ^{1/2} (q, q)."""
+    xp = _array.namespace(sums.x)
     nu = sums.all_z / sums.all_n
     gamma = sums.all_zz / sums.all_n - nu[:, None] * nu[None, :]
-    root = xp.linalg.cholesky(_ridged(gamma[None, :, :]))[0, :, :]
-    return W @ root, mu + W @ nu, xp.where(left > 0, left, 0 * left)
+    return nu, xp.linalg.cholesky(_ridged(gamma[None, :, :]))[0, :, :]
 
 
 def _ridged(A: Array) -> Array:

@@ -13,10 +13,12 @@ from dualpca.estimators._validation import generator, used_rows
 from dualpca.gaussian import SpikedGaussian
 from dualpca.incomplete_em import LEAST_NOISE, fit_incomplete
 from dualpca.incomplete_selection import choose_masked
-from dualpca.missing import observed_weights
+from dualpca.missing import Factors, observed_weights
+from dualpca.moments import Moments
 from dualpca.representations import Primal, Scatter
 from dualpca.rules import given_noise, maximum_likelihood
 from dualpca.spectrum import Spectrum
+from dualpca.streaming import Stream
 
 
 class Fitted(NamedTuple):
@@ -27,6 +29,7 @@ class Fitted(NamedTuple):
     gaussian: SpikedGaussian
     record: Record
     n_rows: int
+    endless: bool = False  # a stream: nothing to converge to, and no warning that it did not
 
 
 def fit_closed(model: Any, operator: Primal | Scatter, count: int) -> Fitted:
@@ -66,7 +69,7 @@ def fit_em(model: Any, operator: Primal | Scatter, count: int) -> Fitted:
         q = at_least_one_factor(model)
     else:
         q = _rule(model, _spectrum(model, operator, count), n).rank
-    noise, rng = model.noise_variance, _start(model)
+    noise, rng = model.noise_variance, start_of(model)
     W, sigma2, record = fit_ppca(operator, q, n, rng, noise, model.tol, model.max_iter)
     record.add(ppca_step(operator, W, sigma2, n)[2])
     vanished = noise is None and sigma2 <= 10 * NO_NOISE * operator.trace / n / operator.dim
@@ -76,16 +79,43 @@ def fit_em(model: Any, operator: Primal | Scatter, count: int) -> Fitted:
 
 def fit_incomplete_rows(model: Any, X: Array, weights: Array | None) -> Fitted:
     """Fit rows with NaN by the likelihood of what was observed."""
-    d = int(X.shape[1])
     w, noise = observed_weights(X, weights), model.noise_variance
     limits = {"tol": model.tol, "max_iter": model.max_iter}
     q = _count_with_holes(model, X, w)
-    factors, record = fit_incomplete(X, w, q, _start(model), noise=noise, **limits)
-    sigma2 = float(factors.psi[0])
-    total = float(_array.namespace(X).sum(factors.W * factors.W)) + d * sigma2
-    vanished = noise is None and sigma2 <= 10 * LEAST_NOISE * total / d
-    spectrum, gaussian = _principal_axes(factors.W, sigma2, total, vanished)
-    return Fitted(factors.mu, spectrum, gaussian, record, used_rows(X, w))
+    factors, record = fit_incomplete(X, w, q, start_of(model), noise=noise, **limits)
+    return Fitted(factors.mu, *_reading(model, factors), record, used_rows(X, w))
+
+
+def _reading(model: Any, factors: Factors) -> tuple[Spectrum, SpikedGaussian]:
+    """Return factors of equal noise on their principal axes."""
+    d, sigma2 = int(factors.W.shape[0]), float(factors.psi[0])
+    total = float(_array.namespace(factors.W).sum(factors.W * factors.W)) + d * sigma2
+    vanished = model.noise_variance is None and sigma2 <= 10 * LEAST_NOISE * total / d
+    return _principal_axes(factors.W, sigma2, total, vanished)
+
+
+def open_stream(model: Any, state: Moments | Stream | None) -> Stream:
+    """Return the stream that takes incomplete chunks, with the moments of complete ones in it."""
+    if not is_count(model.n_components):
+        what = "an int where partial_fit meets missing values: rows are not kept for a rule"
+        raise ValueError(expected("n_components", what, model.n_components))
+    q = at_least_one_factor(model)
+    if isinstance(state, Stream):
+        if q != state.q:
+            what = f"{state.q}, as when the stream began"
+            remedy = "Give all chunks to a new model."
+            raise ValueError(expected("n_components", what, q, remedy))
+        return state
+    return Stream(q, model.noise_variance, model.tol, model.max_iter, state)
+
+
+def fit_stream(model: Any, stream: Stream, count: int) -> Fitted:
+    """Read the model off a stream; rows that still wait are counted in, the stream is as before."""
+    if stream.running is None and stream.rows is None and stream.moments is not None:
+        return fit_closed(model, Scatter(stream.moments), count)
+    check_request(model.n_components, count, model.n_features_in_, model.solver)
+    factors, record = stream.settle(start_of(model)).model()
+    return Fitted(factors.mu, *_reading(model, factors), record, count, endless=True)
 
 
 def _count_with_holes(model: Any, X: Array, weights: Array | None) -> int:
@@ -108,7 +138,8 @@ def at_least_one_factor(model: Any) -> int:
     return int(model.n_components)
 
 
-def _start(model: Any) -> Any:
+def start_of(model: Any) -> Any:
+    """Return the generator that starts EM; None is a fixed seed."""
     return generator(0 if model.random_state is None else model.random_state)
 
 

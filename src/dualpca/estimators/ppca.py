@@ -8,28 +8,38 @@ import numpy as np
 
 from dualpca import _array
 from dualpca._typing import Array
-from dualpca.errors import NonFiniteError
 from dualpca.estimators._convergence import publish_record
-from dualpca.estimators._incomplete import IncompleteRows
+from dualpca.estimators._incomplete import IncompleteRows, named_columns
 from dualpca.estimators._linear import LinearGaussian, publish_axes
-from dualpca.estimators._ppca_fits import Fitted, fit_closed, fit_em, fit_incomplete_rows
+from dualpca.estimators._ppca_fits import (
+    Fitted,
+    fit_closed,
+    fit_em,
+    fit_incomplete_rows,
+    fit_stream,
+    open_stream,
+    start_of,
+)
 from dualpca.estimators._validation import (
     all_finite,
     check_choice,
     check_finite_result,
     check_number,
     latent_rows,
+    used_rows,
 )
 from dualpca.missing import (
     Factors,
     has_missing,
     observed_part,
+    observed_weights,
     quadratic,
 )
-from dualpca.moments import Moments, refuse_nonfinite
+from dualpca.moments import refuse_nonfinite
 from dualpca.representations import Primal, Scatter
 from dualpca.rules import check_noise
 from dualpca.solvers import SOLVERS
+from dualpca.streaming import Stream
 
 
 class PPCA(IncompleteRows, LinearGaussian):
@@ -80,6 +90,13 @@ class PPCA(IncompleteRows, LinearGaussian):
 
     Notes
     -----
+    `partial_fit` is exact while chunks are complete. The first incomplete rows are fitted as `fit`
+    would, with all complete ones; from then on every incomplete chunk is seen once, by online EM
+    (Cappé & Moulines 2009), which tends to the fit of all rows: `converged_` is False, and
+    `loglikelihood_` an estimate from what is remembered. Memory is O(dq²), with fewer than
+    max(100, 10(q + 1)) rows that wait, and O(d²) for complete chunks. A feature that no chunk has
+    observed yet is an error when the model is read, not before.
+
     Tipping & Bishop (1999). Costs are those of the solver, or O(ndq) a step of EM; densities,
     posteriors and samples cost O(dq) a row. Nothing d×d is formed but by `get_covariance`,
     `get_precision` and `posterior_predictive`.
@@ -140,17 +157,23 @@ class PPCA(IncompleteRows, LinearGaussian):
 
     def _fit_rows(self, X: Array, weights: Array | None) -> None:
         if has_missing(X):
-            self._set(fit_incomplete_rows(self, X, weights), X)
+            with named_columns(self):
+                self._set(fit_incomplete_rows(self, X, weights), X)
         else:
             super()._fit_rows(X, weights)
 
-    def _chunk(self, X: Array, weights: Array | None) -> Moments:
-        if has_missing(X):
-            raise NonFiniteError(
-                "PPCA.partial_fit takes complete rows only, got NaN: moments cannot hold holes. "
-                "Give all rows to fit, which takes them as they are."
-            )
-        return super()._chunk(X, weights)
+    def _absorb(self, state: Any, X: Array, weights: Array | None) -> tuple[Any, int]:
+        if not isinstance(state, Stream) and not has_missing(X):
+            return super()._absorb(state, X, weights)
+        stream = open_stream(self, state).add(X, weights, start_of(self))
+        return stream, used_rows(X, observed_weights(X, weights))
+
+    def _publish_stream(self, state: Any, count: int, like: Array) -> None:
+        if isinstance(state, Stream):
+            with named_columns(self):
+                self._set(fit_stream(self, state, count), like)
+        else:
+            super()._publish_stream(state, count, like)
 
     def _publish(self, operator: Primal | Scatter, count: int, like: Array) -> None:
         fit = fit_em if self.method == "em" else fit_closed
@@ -162,7 +185,7 @@ class PPCA(IncompleteRows, LinearGaussian):
         self.explained_variance_ = _array.cast_like(found.gaussian.values, like)
         self.noise_variance_ = found.gaussian.noise
         self.n_samples_ = found.n_rows
-        publish_record(self, found.record)
+        publish_record(self, found.record, quiet=found.endless)
 
     @property
     def _factors(self) -> Factors:
