@@ -743,7 +743,7 @@ def test_infinity_beside_nan_is_an_error_after_fit(method, value):
         getattr(model, method)(new)
 
 
-@pytest.mark.parametrize("request_", [None, 0.9, "bic", "evidence"])
+@pytest.mark.parametrize("request_", [None, 0.9, "parallel", "evidence"])
 def test_with_nan_the_number_of_components_must_be_given(request_):
     with pytest.raises(ValueError, match="n_components"):
         PPCA(request_).fit(remove(draw(30, 5, 1), 0.2))
@@ -1235,6 +1235,6 @@ def test_hidden_entries_find_the_planted_dimension(q, seed):
 
 def test_rules_that_need_a_spectrum_are_refused_with_holes():
     X = remove(draw(50, 5, 2, noise=0.3), 0.3)
-    for rule in ("bic", "evidence", None, 0.9):
-        with pytest.raises(ValueError, match="n_components must be an int or 'cv'"):
+    for rule in ("parallel", "evidence", "gavish-donoho", "mle", None, 0.9):
+        with pytest.raises(ValueError, match="n_components must be an int, 'bic' or one of"):
             PPCA(rule).fit(X)

@@ -58,6 +58,10 @@ class StreamWarning(UserWarning):
     """A stream starts anew and forgets rows that were fitted otherwise."""
 
 
+class InterruptWarning(UserWarning):
+    """The keyboard interrupted long work: the result is the best there was until then."""
+
+
 class HeywoodWarning(UserWarning):
     """Factors explain a feature wholly: its noise is held at the smallest value allowed."""
 

@@ -6,11 +6,10 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import optimize
 
 from dualpca import _array
 from dualpca._typing import Array
-from dualpca.em import Record, maximize
+from dualpca.em import Record, descend, maximize
 from dualpca.errors import DegenerateError, EmptyColumnError, ScaleError
 from dualpca.missing import Factors, Incomplete, Sums, column_starts, m_step, refuse_infinite, start
 from dualpca.moments import SMALLEST_TRACE
@@ -130,20 +129,13 @@ class Fit:
             value, slope = self.slope(_array.asarray(x, theta))
             return -value / n, -_array.to_numpy(slope) / n
 
-        def note(intermediate_result: Any) -> None:
-            record.add(-n * float(intermediate_result.fun))
+        def note(value: float) -> None:
+            record.add(-n * value)
 
-        found = optimize.minimize(
-            objective,
-            _array.to_numpy(theta),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=[(None, None)] * size + [(b, 50.0) for b in low],
-            callback=note,
-            options={"maxiter": max_iter, "gtol": tol, "ftol": 1e-15, "maxcor": 20},
-        )
-        record.n_iter += int(found.nit)
-        record.converged = bool(found.success)
+        bounds: list[Any] = [(None, None)] * size + [(b, 50.0) for b in low]
+        found = descend(objective, _array.to_numpy(theta), bounds, note, tol, max_iter)
+        record.n_iter += found.n_iter
+        record.converged, record.interrupted = found.converged, found.interrupted
         return _array.asarray(found.x, theta)
 
     def _noise(self, left: Array, n: Array) -> Array:
@@ -164,6 +156,17 @@ class Fit:
         psi = psi if self.noise is None else xp.full_like(left, self.noise)
         return self.pack(Factors(W, self.origin, psi))
 
+    def begin_anywhere(self, rng: np.random.Generator) -> Array:
+        """Return a random θ to start from."""
+        W = 0.5 * self.root[:, None] * _array.normal(rng, (self.d, self.q), self.origin)
+        psi = 0 * self.root + self.square if self.noise is None else 0 * self.root + self.noise
+        return self.pack(Factors(W, self.origin, psi))
+
+    def merit(self, run: tuple[Factors, Record]) -> tuple[bool, float]:
+        """Return what to compare runs by: a noise that did not vanish, then the likelihood."""
+        smallest = float(_array.namespace(run[0].psi).min(run[0].psi))
+        return smallest > 10 * LEAST_NOISE * self.unit, run[1].loglikelihoods[-1]
+
 
 def fit_incomplete(
     X: Array,
@@ -177,19 +180,35 @@ def fit_incomplete(
     psi: Array | None = None,
     tol: float = 1e-4,
     max_iter: int = 1000,
+    n_init: int = 1,
 ) -> tuple[Factors, Record]:
     """Fit x = Wz + μ + ε to rows with NaN by the exact likelihood of what was observed.
 
     With a ψ of its own for every feature, EM is followed by quasi-Newton on the same likelihood;
-    `psi` is the noise to start from.
+    `psi` is the noise to start from. Of `n_init` starts, the first from the span of the rows
+    filled with means and the others random, the one that ends most likely is kept.
 
     Cost of a step: O(|X| q²/2) for the products with the mask and O(q³) a pattern; memory one
     block of rows beyond X.
     """
     fit = Fit(X, weights, q, noise, diagonal, floor)
-    steps = min(max_iter, EM_FIRST) if diagonal else max_iter
-    theta, record = maximize(fit.step, fit.begin(rng, psi), tol=tol, max_iter=steps)
-    if steps < max_iter and not record.converged:
+    best = _run(fit, fit.begin(rng, psi), tol, max_iter)
+    for _ in range(n_init - 1):
+        if best[1].interrupted:
+            break
+        try:
+            other = _run(fit, fit.begin_anywhere(rng), tol, max_iter)
+        except DegenerateError:
+            continue
+        best = max(best, other, key=fit.merit)
+    return best
+
+
+def _run(fit: Fit, theta: Array, tol: float, max_iter: int) -> tuple[Factors, Record]:
+    """Climb from one start."""
+    steps = min(max_iter, EM_FIRST) if fit.diagonal else max_iter
+    theta, record = maximize(fit.step, theta, tol=tol, max_iter=steps)
+    if steps < max_iter and not (record.converged or record.interrupted):
         theta = fit.polish(theta, record, tol, max_iter - steps)
     factors = fit.unpack(theta)
     record.add(float(fit.sums(factors).loglikelihood))

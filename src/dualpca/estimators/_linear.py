@@ -25,6 +25,7 @@ from dualpca.estimators._validation import (
 )
 from dualpca.gaussian import SpikedGaussian
 from dualpca.moments import Moments
+from dualpca.progress import showing
 from dualpca.representations import Primal, Scatter
 from dualpca.rows import Frame, Projection
 from dualpca.spectrum import Spectrum
@@ -43,6 +44,7 @@ class LinearGaussian(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     noise_variance_: float
     n_components: Any
     n_features_in_: int
+    verbose: bool = False
 
     _fitted_names: tuple[str, ...] = ()
 
@@ -68,7 +70,8 @@ class LinearGaussian(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         X = check_rows(self, X, reset=True, min_rows=2, accept_sparse=self._accepts_sparse)
         w = check_weights(sample_weight, X)
         self._forget()
-        self._fit_rows(X, w)
+        with showing(self.verbose):
+            self._fit_rows(X, w)
         return self
 
     def _fit_rows(self, X: Array, weights: Array | None) -> None:

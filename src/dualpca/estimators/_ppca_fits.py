@@ -8,11 +8,19 @@ from dualpca import _array
 from dualpca._typing import Array
 from dualpca.em import NO_NOISE, Record, fit_ppca, ppca_step
 from dualpca.errors import expected
-from dualpca.estimators._components import check_request, is_count, leading
+from dualpca.estimators._components import (
+    CROSS_VALIDATED,
+    at_least_one,
+    check_request,
+    cross_validated,
+    is_count,
+    leading,
+    rows_of,
+)
 from dualpca.estimators._validation import generator, used_rows
 from dualpca.gaussian import SpikedGaussian
 from dualpca.incomplete_em import LEAST_NOISE, fit_incomplete
-from dualpca.incomplete_selection import choose_masked
+from dualpca.incomplete_selection import choose_bic
 from dualpca.missing import Factors, observed_weights
 from dualpca.moments import Moments
 from dualpca.representations import Primal, Scatter
@@ -54,11 +62,19 @@ def _spectrum(model: Any, operator: Primal | Scatter, count: int) -> Spectrum:
     if request is None and model.noise_variance is None:
         request = "evidence"
     check_request(request, count, operator.dim, model.solver)
+    if request in CROSS_VALIDATED:
+        request = chosen(model, *rows_of(operator), min(count, operator.dim))
     if request is None:  # at most tr/(nσ²) variances can exceed σ²
         bound = operator.trace / (operator.n * float(model.noise_variance))
         request = int(min(count, operator.dim, max(bound, 1.0)))
     seed = 0 if model.random_state is None else generator(model.random_state)
     return leading(request, operator, count, solver=model.solver, tol=0.0, seed=seed)
+
+
+def chosen(model: Any, X: Array, weights: Array | None, most: int) -> int:
+    """Return q by cross-validation; the curve behind it becomes `selection_`."""
+    model.selection_ = cross_validated(model.n_components, X, weights, most)
+    return at_least_one(model.n_components, model.selection_.chosen)
 
 
 def fit_em(model: Any, operator: Primal | Scatter, count: int) -> Fitted:
@@ -80,7 +96,7 @@ def fit_em(model: Any, operator: Primal | Scatter, count: int) -> Fitted:
 def fit_incomplete_rows(model: Any, X: Array, weights: Array | None) -> Fitted:
     """Fit rows with NaN by the likelihood of what was observed."""
     w, noise = observed_weights(X, weights), model.noise_variance
-    limits = {"tol": model.tol, "max_iter": model.max_iter}
+    limits = {"tol": model.tol, "max_iter": model.max_iter, "n_init": model.n_init}
     q = _count_with_holes(model, X, w)
     factors, record = fit_incomplete(X, w, q, start_of(model), noise=noise, **limits)
     return Fitted(factors.mu, *_reading(model, factors), record, used_rows(X, w))
@@ -119,15 +135,18 @@ def fit_stream(model: Any, stream: Stream, count: int) -> Fitted:
 
 
 def _count_with_holes(model: Any, X: Array, weights: Array | None) -> int:
-    """Return q: given, or the one that best predicts entries that were hidden."""
+    """Return q: given, by BIC, or the one that best predicts what was hidden."""
     n, d = int(X.shape[0]), int(X.shape[1])
     if is_count(model.n_components):
         check_request(model.n_components, n, d, model.solver)
         return at_least_one_factor(model)
-    if model.n_components != "cv":
-        what = "an int or 'cv' where values are missing: other rules read a spectrum"
-        raise ValueError(expected("n_components", what, model.n_components))
-    return choose_masked(X, weights, min(n, d) - 1)
+    if model.n_components in CROSS_VALIDATED:
+        return chosen(model, X, weights, min(n, d) - 1)
+    if model.n_components == "bic":
+        return at_least_one("bic", choose_bic(X, weights, min(n, d) - 1))
+    what = f"an int, 'bic' or one of {list(CROSS_VALIDATED)} where values are missing"
+    remedy = "Other rules read the spectrum of complete rows."
+    raise ValueError(expected("n_components", what, model.n_components, remedy))
 
 
 def at_least_one_factor(model: Any) -> int:

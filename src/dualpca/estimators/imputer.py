@@ -23,7 +23,7 @@ class Imputer(TransformerMixin, BaseEstimator):
         Number of latents of the model; 'cv' takes the one that best predicts hidden entries.
     add_indicator : bool
         Append one column of zeros and ones for every feature that missed values in `fit`.
-    tol, max_iter, random_state
+    tol, max_iter, random_state, n_init, verbose
         As in `PPCA`.
 
     Attributes
@@ -52,12 +52,16 @@ class Imputer(TransformerMixin, BaseEstimator):
         tol: float = 1e-6,
         max_iter: int = 1000,
         random_state: Any = None,
+        n_init: int = 1,
+        verbose: bool = False,
     ) -> None:
         self.n_components = n_components
         self.add_indicator = add_indicator
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
+        self.n_init = n_init
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Imputer:
         """Fit the model to the observed entries.
@@ -73,8 +77,9 @@ class Imputer(TransformerMixin, BaseEstimator):
         self
         """
         check_flag("add_indicator", self.add_indicator)
-        limits = {"tol": self.tol, "max_iter": self.max_iter, "random_state": self.random_state}
-        self.model_ = PPCA(self.n_components, **limits).fit(X, sample_weight=sample_weight)
+        names = ("tol", "max_iter", "random_state", "n_init", "verbose")
+        options: Any = {name: getattr(self, name) for name in names}
+        self.model_ = PPCA(self.n_components, **options).fit(X, sample_weight=sample_weight)
         self.n_features_in_, self.n_iter_ = self.model_.n_features_in_, self.model_.n_iter_
         if hasattr(self.model_, "feature_names_in_"):
             self.feature_names_in_ = self.model_.feature_names_in_

@@ -52,9 +52,11 @@ class PPCA(IncompleteRows, LinearGaussian):
     ----------
     n_components : int, float, str or None
         A count; a share of the variance between 0 and 1; the name of a rule: 'evidence' (Minka),
-        'bic', 'parallel', 'gavish-donoho' or 'cv'. None is the number of variances above
-        `noise_variance` where that is given, otherwise 'evidence'. With NaN, a count or 'cv', which
-        then predicts entries that it hid.
+        'bic', 'parallel', 'gavish-donoho'; 'cv-rows', the likelihood of held-out rows;
+        'cv-entries', the prediction of hidden entries; 'cv', which is the latter where values are
+        missing and the former where none is. None is the number of variances above
+        `noise_variance` where that is given, otherwise 'evidence'. With NaN, a count, 'bic' or
+        one of the three.
     noise_variance : float, optional
         σ². None for maximum likelihood.
     method : {'closed', 'em'}
@@ -68,6 +70,10 @@ class PPCA(IncompleteRows, LinearGaussian):
         'em': largest number of steps.
     random_state : None, int, Generator or RandomState
         Start of EM and of block Krylov. None is a fixed seed.
+    n_init : int
+        With NaN: number of starts of EM, of which the most likely end is kept.
+    verbose : bool
+        Show on standard error how far EM and cross-validation have come.
 
     Attributes
     ----------
@@ -87,6 +93,9 @@ class PPCA(IncompleteRows, LinearGaussian):
         At every step kept by EM; one number for the closed form.
     n_components_, n_iter_, n_samples_ : int
     converged_ : bool
+    selection_ : Selection
+        After cross-validation: `candidates`, their `q2` and `loglikelihood` with standard errors
+        (`q2_error`, `loglikelihood_error`), and the one `chosen`.
 
     Notes
     -----
@@ -126,6 +135,7 @@ class PPCA(IncompleteRows, LinearGaussian):
         "loglikelihoods_",
         "n_iter_",
         "converged_",
+        "selection_",
     )
 
     def __init__(
@@ -138,6 +148,8 @@ class PPCA(IncompleteRows, LinearGaussian):
         tol: float = 1e-6,
         max_iter: int = 1000,
         random_state: Any = None,
+        n_init: int = 1,
+        verbose: bool = False,
     ) -> None:
         self.n_components = n_components
         self.noise_variance = noise_variance
@@ -146,12 +158,15 @@ class PPCA(IncompleteRows, LinearGaussian):
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
+        self.n_init = n_init
+        self.verbose = verbose
 
     def _check_parameters(self) -> None:
         check_choice("method", self.method, ("closed", "em"))
         check_choice("solver", self.solver, ("auto", *SOLVERS))
         check_number("tol", self.tol, 0)
         check_number("max_iter", self.max_iter, 1, integer=True)
+        check_number("n_init", self.n_init, 1, integer=True)
         if self.noise_variance is not None:
             check_noise(self.noise_variance)
 
