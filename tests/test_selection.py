@@ -309,3 +309,26 @@ def test_curve_is_the_same_in_every_library(backend):
             # folds are fitted to a tolerance of 1e-3, from starts that agree up to signs
             np.testing.assert_allclose(there.q2, here.q2, atol=1e-3)
             np.testing.assert_allclose(there.loglikelihood, here.loglikelihood, atol=1e-2)
+
+
+@pytest.mark.parametrize("holes", [False, True])
+def test_curve_can_be_drawn(holes):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed: no figure is drawn")
+    from dualpca.plots_selection import selection_curve
+
+    model = PPCA("cv").fit(holed(100, 6, 2) if holes else planted(100, 6, 2, 0))
+    top, below = selection_curve(model).axes
+    curve = model.selection_
+    np.testing.assert_array_equal(top.lines[0].get_xydata().T, [curve.candidates, curve.q2])
+    drawn = below.lines[0].get_xydata().T
+    np.testing.assert_array_equal(drawn, [curve.candidates, curve.loglikelihood])
+    assert ("hidden entry" if holes else "held-out row") in below.get_ylabel()
+    assert any(text.get_text() == "2 chosen" for text in top.texts)
+
+
+def test_drawing_a_model_that_compared_nothing_is_a_clear_error():
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed: no figure is drawn")
+    from dualpca.plots_selection import selection_curve
+
+    with pytest.raises(ValueError, match="n_components='cv'"):
+        selection_curve(PPCA(2).fit(planted(50, 5, 2, 0)))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.em import NO_NOISE, Record, fit_ppca, ppca_step
-from dualpca.errors import expected
+from dualpca.errors import DegenerateError, expected
 from dualpca.estimators._components import (
     CROSS_VALIDATED,
     at_least_one,
@@ -106,8 +106,13 @@ def _reading(model: Any, factors: Factors) -> tuple[Spectrum, SpikedGaussian]:
     """Return factors of equal noise on their principal axes."""
     d, sigma2 = int(factors.W.shape[0]), float(factors.psi[0])
     total = float(_array.namespace(factors.W).sum(factors.W * factors.W)) + d * sigma2
-    vanished = model.noise_variance is None and sigma2 <= 10 * LEAST_NOISE * total / d
-    return _principal_axes(factors.W, sigma2, total, vanished)
+    if model.noise_variance is None and sigma2 <= 10 * LEAST_NOISE * total / d:
+        raise DegenerateError(
+            f"the noise of {factors.W.shape[1]} components fell below {10 * LEAST_NOISE:g} of the "
+            "average variance: where values are missing, that cannot be told from no noise at all. "
+            "Use fewer components, or give noise_variance."
+        )
+    return _principal_axes(factors.W, sigma2, total, vanished=False)
 
 
 def open_stream(model: Any, state: Moments | Stream | None) -> Stream:
