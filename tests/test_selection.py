@@ -1,5 +1,7 @@
 """Choosing q: the rules are their formulas, find what was planted, and never ask for too much."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -332,3 +334,28 @@ def test_drawing_a_model_that_compared_nothing_is_a_clear_error():
 
     with pytest.raises(ValueError, match="n_components='cv'"):
         selection_curve(PPCA(2).fit(planted(50, 5, 2, 0)))
+
+
+TINY = {
+    "few rows": lambda X: X[:8],
+    "three rows": lambda X: X[:3],
+    "one feature": lambda X: X[:, 1:2],
+    "two features": lambda X: X[:, :2],
+    "constant": lambda X: np.where(np.isnan(X), np.nan, 7.0),
+    "empty": lambda X: np.full((8, 3), np.nan),
+}
+
+
+@pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize("rule", ["cv", "cv-rows", "cv-entries", "bic"])
+@pytest.mark.filterwarnings("ignore::dualpca.errors.SelectionWarning")  # that nothing was found
+def test_choice_from_next_to_nothing_is_an_error_or_a_model(rule, name):
+    X = np.random.default_rng(0).standard_normal((30, 3))
+    X[0, 0] = X[1, 1] = np.nan
+    words = "column|constant|noise|choice|density|component"
+    try:
+        model = PPCA(rule).fit(TINY[name](X))
+    except ValueError as error:
+        assert re.search(words, str(error)), error
+    else:
+        assert np.isfinite(model.loglikelihood_) and model.n_components_ >= 1

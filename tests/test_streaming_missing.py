@@ -354,6 +354,13 @@ def test_refused_chunk_leaves_the_stream_as_it_was(bad):
     assert np.array_equal(model.components_, streamed(chunks, 2).components_)
 
 
+def test_chunk_beyond_floating_point_is_refused():
+    source = Source(d=6, q=2)
+    for model in (PPCA(2), PPCA(2).partial_fit(source.rows(150))):
+        with pytest.raises(ValueError, match="too large"):
+            model.partial_fit(source.rows(150) * 1e200)
+
+
 @pytest.mark.parametrize("request_", ["cv", "evidence", None, 0.9])
 def test_rules_cannot_choose_without_rows(request_):
     with pytest.raises(ValueError, match="n_components must be an int where partial_fit"):

@@ -103,7 +103,7 @@ def _left_out(
     """
     off, inside = R.copy(), np.zeros_like(R)
     free, bound = np.ones(len(V)), np.zeros(len(V))
-    for q in range(V.shape[1] + 1):
+    for q in range(max(noises, default=-1) + 1):
         if q:
             y, v = Y[:, q - 1 : q], V[:, q - 1]
             off -= y * v

@@ -51,7 +51,9 @@ def summary(scores: list[list[Score]], first: int, chosen: int, unit: str) -> Se
     table = np.array(scores, dtype=np.float64)  # (k, folds, 4)
     value, press, squares, size = np.moveaxis(table, 2, 0)
     usable = np.all(np.isfinite(value), axis=1)
-    q2, mean = 1 - (press / squares)[usable], (value / size)[usable]
+    with np.errstate(divide="ignore", invalid="ignore"):  # constant rows have nothing to predict
+        q2 = 1 - press[usable] / squares[usable]
+    mean = value[usable] / size[usable]
     root = math.sqrt(table.shape[1] - 1) if table.shape[1] > 1 else 0.0
     errors = [x.std(axis=1) / root if root else np.full(len(x), math.nan) for x in (q2, mean)]
     candidates = np.flatnonzero(usable) + first

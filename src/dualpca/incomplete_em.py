@@ -48,8 +48,7 @@ class Fit:
     ) -> None:
         refuse_infinite(X)
         self.data, self.q, self.noise, self.diagonal = Incomplete(X, weights, q), q, noise, diagonal
-        with np.errstate(over="ignore", invalid="ignore"):
-            self.seen, self.origin, self.variance = self.columns(X, weights)
+        self.seen, self.origin, self.variance = self.columns(X, weights)
         self.d = int(X.shape[1])
         refuse_empty_columns(self.seen)
         self.unit = float(_array.namespace(X).mean(self.variance))

@@ -13,8 +13,8 @@ from dualpca._typing import Array
 from dualpca.cross_validation import take_rows, warn_interrupted
 from dualpca.errors import DegenerateError
 from dualpca.gaussian import LOG_2PI, SpikedGaussian
-from dualpca.held_out import FOLDS, Score, Selection, given_up, simplest, summary
-from dualpca.incomplete_em import fit_incomplete
+from dualpca.held_out import FOLDS, PATIENCE, Score, Selection, given_up, simplest, summary
+from dualpca.incomplete_em import LEAST_NOISE, check_unit, fit_incomplete, refuse_empty_columns
 from dualpca.missing import Factors, column_starts, each, quadratic
 from dualpca.progress import task
 
@@ -38,7 +38,14 @@ def choose_entries(X: Array, weights: Array | None, most: int, seed: int = 0) ->
     >>> choose_entries(X, None, 7).chosen
     2
     """
-    return _choose([_entries(X, weights, where, seed) for where in folds(X, seed)], most, "entry")
+    refuse_empty_columns(column_starts(X, weights)[0])
+    hidden = [where for where in folds(X, seed) if bool(_array.namespace(X).any(where))]
+    if len(hidden) < 2:
+        raise DegenerateError(
+            f"no column has the {2 * FOLDS} values that hiding some of them takes. "
+            "Give n_components as an int, or 'cv-rows'."
+        )
+    return _choose([_entries(X, weights, where, seed) for where in hidden], most, "entry")
 
 
 def choose_rows(X: Array, weights: Array | None, most: int, seed: int = 0) -> Selection:
@@ -46,6 +53,7 @@ def choose_rows(X: Array, weights: Array | None, most: int, seed: int = 0) -> Se
 
     Takes the smallest q that is as good as the best.
     """
+    refuse_empty_columns(column_starts(X, weights)[0])
     order = np.random.default_rng(seed).permutation(int(X.shape[0]))
     cut = [np.sort(held) for held in np.array_split(order, min(FOLDS, order.size))]
     return _choose([_rows(X, weights, held, seed) for held in cut], most, "row")
@@ -53,6 +61,8 @@ def choose_rows(X: Array, weights: Array | None, most: int, seed: int = 0) -> Se
 
 def _choose(folds: list[Fold], most: int, unit: str) -> Selection:
     """Score q = 1, 2, … until three in a row are worse than the best, or one leaves no noise."""
+    if most < 1:
+        raise DegenerateError("one feature, or one row, leaves no choice. Give n_components.")
     scores: list[list[Score]] = []
     with task("cross-validation: fit", most * len(folds)) as tick:
         try:
@@ -170,7 +180,10 @@ def choose_bic(X: Array, weights: Array | None, most: int, seed: int = 0) -> int
     −2 ln L + k ln n with k free parameters and n rows that observed something; 0 if noise alone
     explains X.
     """
-    n, mean, variance = (_array.to_numpy(part) for part in column_starts(X, weights))
+    starts = column_starts(X, weights)
+    refuse_empty_columns(starts[0])
+    n, mean, variance = (_array.to_numpy(part) for part in starts)
+    check_unit(float(variance.mean()), X, starts[1])
     size = float(X.shape[0] if weights is None else _array.namespace(X).sum(weights))
     sigma2 = float(n @ variance / n.sum())
     white = -0.5 * float(n.sum()) * (LOG_2PI + math.log(sigma2) + 1)
@@ -178,12 +191,14 @@ def choose_bic(X: Array, weights: Array | None, most: int, seed: int = 0) -> int
     with task("BIC: fit", most) as tick:
         for q in range(1, most + 1):
             try:
-                fit = fit_incomplete(X, weights, q, np.random.default_rng(seed), tol=1e-4)
+                factors, record = fit_incomplete(X, weights, q, np.random.default_rng(seed))
             except DegenerateError:
                 break
+            if float(factors.psi[0]) <= 10 * LEAST_NOISE * variance.mean():
+                break  # a likelihood without bound
             free = SpikedGaussian(np.ones(q), 1.0, mean.size).n_parameters()
-            criteria.append(free * math.log(size) - 2 * fit[1].loglikelihoods[-1])
+            criteria.append(free * math.log(size) - 2 * record.loglikelihoods[-1])
             tick(f"{q} components")
-            if q - int(np.argmin(criteria)) >= 3:
+            if q - int(np.argmin(criteria)) >= PATIENCE:
                 break
     return int(np.argmin(criteria))

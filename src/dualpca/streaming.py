@@ -17,7 +17,7 @@ import numpy as np
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.em import Record, maximize
-from dualpca.errors import DegenerateError
+from dualpca.errors import DegenerateError, ScaleError
 from dualpca.incomplete_em import LEAST_NOISE, Fit, refuse_empty_columns
 from dualpca.missing import (
     Factors,
@@ -201,22 +201,16 @@ class Stream:
         factors = replace(run.factors, mu=_where(run.seen, run.factors.mu, origin))
         old = mixed = run.sums
         for _ in range(steps):
-            mixed = old.times(1 - gamma)
-            if data is not None:
-                now = recentred(data.sums(factors), factors.mu - origin)
-                mixed = mixed.plus(now.times(gamma / fresh))
+            mixed = _mixed(old, data, factors, origin, gamma)
             total = mixed.times(weight)
             if moments is not None:
                 total = total.plus(recentred(moment_sums(moments, factors), factors.mu - origin))
+            refuse_overflow(total)
             nu, root = latent_frame(total)
             factors = maximized(total, replace(factors, mu=origin), self.noise)
             old, mixed = reexpressed(old, nu, root), reexpressed(mixed, nu, root)
-        average = averaged(run.average, factors, (AVERAGE + 1) * share / (1 + AVERAGE * share))
-        average = Factors(
-            _where(run.seen[:, None], average.W, factors.W),
-            _where(run.seen, average.mu, factors.mu),
-            average.psi,
-        )
+        pace = (AVERAGE + 1) * share / (1 + AVERAGE * share)
+        average = averaged(run.average, factors, pace, run.seen)
         return Running(factors, average, origin, mixed, weight, seen, run.n_iter + steps, False)
 
     def model(self) -> tuple[Factors, Record]:
@@ -233,6 +227,15 @@ class Stream:
         if self.moments is not None:
             value += float(moment_sums(self.moments, run.average).loglikelihood)
         return run.average, Record([value], run.n_iter, run.converged)
+
+
+def refuse_overflow(sums: Sums) -> None:
+    """Raise where squares are beyond floating point."""
+    xp = _array.namespace(sums.xx)
+    if not bool(xp.all(xp.isfinite(sums.xx))):
+        raise ScaleError(
+            "X is too large: its variance overflows float64. Divide X by a constant first."
+        )
 
 
 def informative(X: Array, weights: Array | None) -> tuple[Array, Array]:
@@ -257,15 +260,30 @@ def maximized(sums: Sums, factors: Factors, noise: float | None) -> Factors:
     return Factors(W, mu, xp.full_like(mu, sigma2))
 
 
-def averaged(average: Factors, now: Factors, share: float) -> Factors:
-    """Return the average moved towards the parameters of now, loadings turned to agree first."""
+def averaged(average: Factors, now: Factors, share: float, seen: Array) -> Factors:
+    """Return the average moved towards the parameters of now, loadings turned to agree first.
+
+    Features met just now have no past to average with.
+    """
     xp = _array.namespace(now.W)
     U, _, Vt = _array.svd(now.W.T @ average.W)
+    W, mu = now.W @ (U @ Vt), now.mu
     return Factors(
-        average.W + share * (now.W @ (U @ Vt) - average.W),
-        average.mu + share * (now.mu - average.mu),
+        _where(seen[:, None], average.W + share * (W - average.W), W),
+        _where(seen, average.mu + share * (mu - average.mu), mu),
         xp.exp((1 - share) * xp.log(average.psi) + share * xp.log(now.psi)),
     )
+
+
+def _mixed(
+    old: Sums, data: Incomplete | None, factors: Factors, origin: Array, gamma: float
+) -> Sums:
+    """Return (1 − γ)s + γ s̄ with s̄ the E step over a chunk, a unit of weight."""
+    if data is None:
+        return old
+    with np.errstate(over="ignore", invalid="ignore"):
+        now = recentred(data.sums(factors), factors.mu - origin)
+        return old.times(1 - gamma).plus(now.times(gamma / _total(data.weights)))
 
 
 def _met(run: Running, moments: Moments | None, data: Incomplete | None) -> tuple[Array, Array]:

@@ -71,7 +71,8 @@ class PPCA(IncompleteRows, LinearGaussian):
     random_state : None, int, Generator or RandomState
         Start of EM and of block Krylov. None is a fixed seed.
     n_init : int
-        With NaN: number of starts of EM, of which the most likely end is kept.
+        `fit` with NaN: number of starts of EM, of which the most likely end is kept. Small tables
+        with several latents can have more than one maximum.
     verbose : bool
         Show on standard error how far EM and cross-validation have come.
 
@@ -101,8 +102,9 @@ class PPCA(IncompleteRows, LinearGaussian):
     -----
     `partial_fit` is exact while chunks are complete. The first incomplete rows are fitted as `fit`
     would, with all complete ones; from then on every incomplete chunk is seen once, by online EM
-    (Cappé & Moulines 2009), which tends to the fit of all rows: `converged_` is False, and
-    `loglikelihood_` an estimate from what is remembered. Memory is O(dq²), with fewer than
+    (Cappé & Moulines 2009), which tends to the fit of all rows if they come in random order, since
+    late ones count a little more: `converged_` is False, and `loglikelihood_` an estimate from
+    what is remembered. Memory is O(dq²), with fewer than
     max(100, 10(q + 1)) rows that wait, and O(d²) for complete chunks. A feature that no chunk has
     observed yet is an error when the model is read, not before.
 
