@@ -102,11 +102,11 @@ class PPCA(IncompleteRows, LinearGaussian):
     -----
     `partial_fit` is exact while chunks are complete. The first incomplete rows are fitted as `fit`
     would, with all complete ones; from then on every incomplete chunk is seen once, by online EM
-    (Cappé & Moulines 2009), which tends to the fit of all rows if they come in random order, since
-    late ones count a little more: `converged_` is False, and `loglikelihood_` an estimate from
-    what is remembered. Memory is O(dq²), with fewer than
-    max(100, 10(q + 1)) rows that wait, and O(d²) for complete chunks. A feature that no chunk has
-    observed yet is an error when the model is read, not before.
+    (Cappé & Moulines 2009), which tends to the fit of all rows if they come in random order; late
+    ones count more, so a sorted stream ends far from it: shuffle it first. `converged_` is then
+    False, and `loglikelihood_` an estimate from what is remembered. Memory is O(dq²), with fewer
+    than max(100, 10(q + 1)) rows that wait, and O(d²) for complete chunks. A feature that no chunk
+    has observed yet is an error when the model is read, not before.
 
     Tipping & Bishop (1999). Costs are those of the solver, or O(ndq) a step of EM; densities,
     posteriors and samples cost O(dq) a row. Nothing d×d is formed but by `get_covariance`,
