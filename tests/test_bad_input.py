@@ -141,7 +141,10 @@ def test_all_constant_is_an_error_or_finite(estimator):
     error_or_finite(estimator, X, ["constant", "varia", "rank", "zero"], n_components=1)
 
 
-@pytest.mark.parametrize("rule", ["evidence", "bic", "parallel", "gavish-donoho", "cv", 0.9, None])
+@pytest.mark.parametrize(
+    "rule",
+    ["evidence", "bic", "parallel", "gavish-donoho", "cv", "cv-rows", 0.9, None],
+)
 @pytest.mark.filterwarnings("ignore::dualpca.errors.SelectionWarning")  # that nothing was found
 def test_choosing_on_constant_data_is_an_error_or_finite(rule):
     X = np.full((8, 3), 7.0)

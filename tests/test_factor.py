@@ -225,3 +225,22 @@ def test_integer_weights_are_repeated_rows():
 def test_nonsense_parameters_are_refused(name, value):
     with pytest.raises(ValueError, match=name):
         FactorAnalysis(**{name: value}).fit(table())
+
+
+@pytest.mark.filterwarnings("ignore::dualpca.errors.HeywoodWarning")  # with 30 % missing
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+def test_noise_to_start_from_changes_the_path_and_not_the_maximum(missing):
+    X = table(missing=missing)
+    psi = np.full(X.shape[1], 0.9) * np.nanvar(X, axis=0)
+    plain = FactorAnalysis(2, tol=1e-6).fit(X)
+    started = FactorAnalysis(2, tol=1e-6, noise_variance_init=psi).fit(X)
+    assert started.loglikelihoods_[0] != plain.loglikelihoods_[0]
+    assert started.loglikelihood_ == pytest.approx(plain.loglikelihood_, rel=1e-8)
+
+
+def test_column_without_a_value_is_named_as_the_frame_names_it():
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    X = table(n=50, d=4, missing=0.2)
+    X[:, 2] = np.nan
+    with pytest.raises(ValueError, match="column 'wind'"):
+        FactorAnalysis(1).fit(pandas.DataFrame(X, columns=["a", "b", "wind", "c"]))

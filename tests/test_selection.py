@@ -1,13 +1,21 @@
 """Choosing q: the rules are their formulas, find what was planted, and never ask for too much."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from scipy.stats import norm
 
 from dualpca import PCA, PPCA, selection
+from dualpca.cross_validation import cross_validate
+from dualpca.errors import SelectionWarning
+from dualpca.incomplete_selection import hidden_score, row_score
+from dualpca.missing import Factors
 from dualpca.representations import Primal
 from dualpca.solvers import solve
+from tests import missing_oracles as dense
 from tests import oracles
 from tests.spectra import BENIGN, EXTREME, cases, harmonic, make_case, steep
 
@@ -160,3 +168,194 @@ def test_choose_stays_below_the_rank(rule, case):
 def test_unknown_rule_names_the_known_ones():
     with pytest.raises(ValueError, match="evidence"):
         choose("nonsense", planted(50, 5, 2, 0))
+
+
+# --- cross-validation: the curve behind the choice ------------------------------------
+
+
+def holed(n, d, q, seed=0, share=0.2):
+    """Return planted data with entries missing at random, no row empty."""
+    X = planted(n, d, q, seed)
+    gone = np.random.default_rng(seed + 100).random(X.shape) < share
+    gone[:, 0] = False
+    return np.where(gone, np.nan, X)
+
+
+def one_by_one(X, mu, C):
+    """Return the error of each observed entry, predicted from the others its row observes."""
+    off = np.zeros_like(X)
+    for i, j in zip(*np.nonzero(~np.isnan(X)), strict=True):
+        x = X[i].copy()
+        x[j] = np.nan
+        off[i, j] = X[i, j] - dense.conditional(x, mu, C)[0][j]
+    return off
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_row_score_is_its_definition(weighted):
+    X, rng = holed(30, 5, 2), np.random.default_rng(0)
+    factors = Factors(rng.standard_normal((5, 2)), np.full(5, 5.0), rng.uniform(0.5, 2, 5))
+    w = rng.uniform(0, 2, 30) if weighted else None
+    C, centre = factors.W @ factors.W.T + np.diag(factors.psi), rng.standard_normal(5)
+    got, v = row_score(factors, X, centre, w), np.ones(30) if w is None else w
+    off = one_by_one(X, factors.mu, C)
+    assert got.loglikelihood == pytest.approx(dense.loglikelihood(X, factors.mu, C, w), rel=1e-10)
+    assert got.press == pytest.approx(v @ (off**2).sum(axis=1), rel=1e-10)
+    assert got.squares == pytest.approx(v @ np.nansum((X - centre) ** 2, axis=1), rel=1e-10)
+    assert got.size == pytest.approx(v.sum())
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_hidden_score_is_its_definition(weighted):
+    X, rng = holed(30, 5, 2), np.random.default_rng(0)
+    factors = Factors(rng.standard_normal((5, 2)), np.full(5, 5.0), rng.uniform(0.5, 2, 5))
+    w = rng.uniform(0.1, 2, 30) if weighted else np.ones(30)
+    hidden = ~np.isnan(X) & (rng.random(X.shape) < 0.2)
+    table = np.where(hidden, np.nan, X)
+    C = factors.W @ factors.W.T + np.diag(factors.psi)
+    mean, cov = dense.conditionals(table, factors.mu, C)
+    off, variance = X - mean, np.einsum("ijj->ij", cov)
+    shown = ~np.isnan(table)
+    centre = (np.where(shown, table, 0) * w[:, None]).sum(axis=0) / (shown * w[:, None]).sum(axis=0)
+    expected = np.zeros(4)
+    for i, j in zip(*np.nonzero(hidden), strict=True):
+        density = norm.logpdf(off[i, j], scale=np.sqrt(variance[i, j]))
+        expected += w[i] * np.array([density, off[i, j] ** 2, (X[i, j] - centre[j]) ** 2, 1])
+    got = hidden_score(factors, table, hidden, X, w if weighted else None)
+    np.testing.assert_allclose(got, expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize("size", [(40, 6), (20, 30)])
+def test_complete_curve_is_that_of_dense_models(size):
+    X = planted(*size, 2, 0)
+    curve = cross_validate(X, None, 5)
+    order = np.random.default_rng(0).permutation(len(X))
+    for q in (0, 1, 2, 4):
+        q2, value = [], []
+        for held in np.array_split(order, 5):
+            model = PPCA(q).fit(np.delete(X, held, axis=0))
+            off = one_by_one(X[held], model.mean_, model.get_covariance())
+            q2.append(1 - np.sum(off**2) / np.sum((X[held] - model.mean_) ** 2))
+            value.append(model.score(X[held]))
+        at = list(curve.candidates).index(q)
+        assert curve.q2[at] == pytest.approx(np.mean(q2), rel=1e-8, abs=1e-10)
+        assert curve.loglikelihood[at] == pytest.approx(np.mean(value), rel=1e-8)
+        error = np.std(value, ddof=1) / np.sqrt(5)
+        assert curve.loglikelihood_error[at] == pytest.approx(error, rel=1e-6)
+        assert curve.q2_error[at] == pytest.approx(np.std(q2, ddof=1) / np.sqrt(5), rel=1e-6)
+
+
+@pytest.mark.parametrize("rule", ["cv", "cv-rows", "cv-entries"])
+@pytest.mark.parametrize("holes", [False, True])
+@pytest.mark.parametrize("q", [1, 3])
+def test_cross_validation_finds_the_planted_directions_and_shows_its_curve(rule, holes, q):
+    X = holed(200, 8, q) if holes else planted(200, 8, q, 0)
+    model = PPCA(rule).fit(X)
+    curve = model.selection_
+    assert model.n_components_ == curve.chosen == q
+    rows = rule == "cv-rows" or (rule == "cv" and not holes)
+    assert curve.unit == ("row" if rows else "entry")
+    assert len({len(part) for part in (curve.candidates, curve.q2, curve.q2_error)}) == 1
+    at = list(curve.candidates).index(q)
+    assert np.all(curve.q2 <= 1) and curve.q2[at] > 0.5
+    assert abs(curve.q2[at] - curve.q2.max()) < 0.02
+    assert np.all(curve.loglikelihood_error > 0) and np.all(np.diff(curve.candidates) == 1)
+
+
+def test_curve_is_forgotten_with_the_fit_it_belongs_to():
+    X = planted(100, 6, 2, 0)
+    model = PPCA("cv").fit(X)
+    assert hasattr(model, "selection_")
+    assert not hasattr(model.set_params(n_components=2).fit(X), "selection_")
+
+
+def test_feature_that_only_held_rows_observe_is_no_obstacle():
+    X = holed(100, 6, 1)
+    X[1:, 5] = np.nan
+    assert PPCA("cv-rows").fit(X).n_components_ == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("q", [1, 3])
+def test_bic_finds_the_planted_directions_with_holes(q, seed):
+    assert PPCA("bic").fit(holed(200, 8, q, seed)).n_components_ == q
+
+
+def test_bic_with_one_hole_is_bic():
+    for seed in range(4):
+        X = np.random.default_rng(seed).standard_normal((80, 5)) * [3.0, 2.0, 1.5, 1.2, 1.0]
+        expected = PPCA("bic").fit(X).n_components_
+        X[0, 0] = np.nan
+        assert PPCA("bic").fit(X).n_components_ == expected
+
+
+def test_bic_keeps_one_direction_of_noise_with_holes():
+    X = np.random.default_rng(0).standard_normal((300, 6))
+    X[np.random.default_rng(1).random(X.shape) < 0.2] = np.nan
+    with pytest.warns(SelectionWarning, match="bic"):
+        assert PPCA("bic").fit(X).n_components_ == 1
+
+
+@pytest.mark.parametrize("rule", ["cv-rows", "cv-entries", "bic"])
+def test_weights_choose_as_repeated_rows_do_with_holes(rule):
+    X = holed(120, 6, 2)
+    counts = np.random.default_rng(0).integers(1, 3, len(X))
+    assert PPCA(rule).fit(X, sample_weight=counts).n_components_ == 2
+
+
+def test_curve_is_the_same_in_every_library(backend):
+    for X in (planted(60, 5, 1, 0), holed(60, 5, 1)):
+        for rule in ("cv-rows", "cv-entries"):
+            here = PPCA(rule).fit(X).selection_
+            there = PPCA(rule).fit(backend.asarray(X)).selection_
+            # folds are fitted to a tolerance of 1e-3, from starts that agree up to signs
+            np.testing.assert_allclose(there.q2, here.q2, atol=1e-3)
+            np.testing.assert_allclose(there.loglikelihood, here.loglikelihood, atol=1e-2)
+
+
+@pytest.mark.parametrize("holes", [False, True])
+def test_curve_can_be_drawn(holes):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed: no figure is drawn")
+    from dualpca.plots import selection_curve
+
+    model = PPCA("cv").fit(holed(100, 6, 2) if holes else planted(100, 6, 2, 0))
+    top, below = selection_curve(model).axes
+    curve = model.selection_
+    np.testing.assert_array_equal(top.lines[0].get_xydata().T, [curve.candidates, curve.q2])
+    drawn = below.lines[0].get_xydata().T
+    np.testing.assert_array_equal(drawn, [curve.candidates, curve.loglikelihood])
+    assert ("hidden entry" if holes else "held-out row") in below.get_ylabel()
+    assert any(text.get_text() == "2 chosen" for text in top.texts)
+
+
+def test_drawing_a_model_that_compared_nothing_is_a_clear_error():
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed: no figure is drawn")
+    from dualpca.plots import selection_curve
+
+    with pytest.raises(ValueError, match="n_components='cv'"):
+        selection_curve(PPCA(2).fit(planted(50, 5, 2, 0)))
+
+
+TINY = {
+    "few rows": lambda X: X[:8],
+    "three rows": lambda X: X[:3],
+    "one feature": lambda X: X[:, 1:2],
+    "two features": lambda X: X[:, :2],
+    "constant": lambda X: np.where(np.isnan(X), np.nan, 7.0),
+    "empty": lambda X: np.full((8, 3), np.nan),
+}
+
+
+@pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize("rule", ["cv", "cv-rows", "cv-entries", "bic"])
+@pytest.mark.filterwarnings("ignore::dualpca.errors.SelectionWarning")  # that nothing was found
+def test_choice_from_next_to_nothing_is_an_error_or_a_model(rule, name):
+    X = np.random.default_rng(0).standard_normal((30, 3))
+    X[0, 0] = X[1, 1] = np.nan
+    words = "column|constant|noise|choice|density|component"
+    try:
+        model = PPCA(rule).fit(TINY[name](X))
+    except ValueError as error:
+        assert re.search(words, str(error)), error
+    else:
+        assert np.isfinite(model.loglikelihood_) and model.n_components_ >= 1

@@ -10,16 +10,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import optimize
 
 from dualpca import _array
 from dualpca._typing import Array, Operator
 from dualpca.errors import DegenerateError
 from dualpca.gaussian import LOG_2PI
+from dualpca.progress import Tick, task
 
 Step = Callable[[Array], tuple[Array, float]]
 """θ ↦ (θ', log-likelihood of θ), for a vector θ."""
+
+Vector = np.ndarray[Any, np.dtype[np.float64]]
 
 SLOWEST = 1 - 1e-4
 LONGEST_LEAP, SHORTEST_LEAP = 1e6, 2.0
@@ -39,6 +44,7 @@ class Record:
     loglikelihoods: list[float] = field(default_factory=list)
     n_iter: int = 0
     converged: bool = False
+    interrupted: bool = False
 
     def accepts(self, value: float) -> bool:
         """Tell whether a log-likelihood is no worse than the last one."""
@@ -73,6 +79,7 @@ def maximize(
     -------
     theta : array of shape (p,)
     record : Record
+        An interruption by the keyboard ends the iteration as `max_iter` does: nothing is lost.
 
     Examples
     --------
@@ -82,39 +89,103 @@ def maximize(
     >>> theta.round(6), record.n_iter < 20
     (array([1.]), True)
     """
-    record, close, reach = Record(), 0, LONGEST_LEAP
-
-    def evaluate(at: Array) -> tuple[Array, float]:
-        record.n_iter += 1
-        return step(at)
-
-    def attempt(at: Array) -> tuple[Array, float]:
+    record = Record()
+    with task("EM step", max_iter) as tick:
+        climb = _Climb(step, theta, record, tick, accelerate)
         try:
-            return evaluate(at)
-        except DegenerateError:  # it leapt to where there is no density
+            while record.n_iter < max_iter and not record.converged:
+                climb.cycle(tol, max_iter)
+        except KeyboardInterrupt:
+            record.interrupted = True
+    return climb.first, record
+
+
+class _Climb:
+    """Where EM is: a point θ that was kept, and its image `first`."""
+
+    def __init__(
+        self, step: Step, theta: Array, record: Record, tick: Tick, accelerate: bool
+    ) -> None:
+        self.step, self.theta, self.record, self.tick = step, theta, record, tick
+        self.close, self.reach, self.accelerate = 0, LONGEST_LEAP, accelerate
+        self.first, value = self.evaluate(theta)
+        record.add(value)
+
+    def evaluate(self, at: Array) -> tuple[Array, float]:
+        """Take one EM step."""
+        self.record.n_iter += 1
+        there, value = self.step(at)
+        self.tick(f"log-likelihood {value:.6g}")
+        return there, value
+
+    def attempt(self, at: Array) -> tuple[Array, float]:
+        """Take one EM step from where there may be no density."""
+        try:
+            return self.evaluate(at)
+        except DegenerateError:
             return at, -math.inf
 
-    first, value = evaluate(theta)
-    record.add(value)
-    while record.n_iter < max_iter:
-        second, value = evaluate(first)
+    def cycle(self, tol: float, max_iter: int) -> None:
+        """Take two EM steps; leap where they point if the likelihood allows it."""
+        theta, first, record = self.theta, self.first, self.record
+        second, value = self.evaluate(first)
         record.add(value)
-        close = close + 1 if _distance(theta, first, second) <= tol else 0
-        if close == 2:
-            record.converged = True
-            return second, record
-        length = min(_length(theta, first, second), reach) if accelerate else 0.0
+        self.theta, self.first = first, second
+        self.close = self.close + 1 if _distance(theta, first, second) <= tol else 0
+        record.converged = self.close == 2
+        length = min(_length(theta, first, second), self.reach) if self.accelerate else 0.0
+        if record.converged or length <= 1 or record.n_iter >= max_iter:
+            return
         leap = _leap(theta, first, second, length)
-        theta, first = first, second
-        if length > 1 and record.n_iter < max_iter:
-            landed, value = attempt(leap)
-            if record.accepts(value):
-                record.add(value)
-                theta, first = leap, landed
-                reach = min(4 * reach, LONGEST_LEAP)
-            else:
-                reach = max(length / 4, SHORTEST_LEAP)
-    return first, record
+        landed, value = self.attempt(leap)
+        if record.accepts(value):
+            record.add(value)
+            self.theta, self.first = leap, landed
+            self.reach = min(4 * self.reach, LONGEST_LEAP)
+        else:
+            self.reach = max(length / 4, SHORTEST_LEAP)
+
+
+class Descent(NamedTuple):
+    """Where quasi-Newton ended."""
+
+    x: Vector
+    value: float
+    n_iter: int
+    converged: bool
+    interrupted: bool
+
+
+def descend(
+    cost: Callable[[Vector], tuple[float, Vector]],
+    x: Vector,
+    bounds: list[tuple[float | None, float | None]],
+    note: Callable[[float], None],
+    tol: float,
+    max_iter: int,
+) -> Descent:
+    """Minimise a smooth cost within bounds by L-BFGS; the keyboard may interrupt it without loss.
+
+    `note` is told the cost at every step that is kept.
+    """
+    kept: list[tuple[Vector, float, int]] = []
+    with task("quasi-Newton step", max_iter) as tick:
+
+        def keep(intermediate_result: Any) -> None:
+            value = float(intermediate_result.fun)
+            kept[:] = [(np.array(intermediate_result.x), value, kept[0][2] + 1 if kept else 1)]
+            note(value)
+            tick(f"cost {value:.6g}")
+
+        limits = {"maxiter": max_iter, "gtol": tol, "ftol": 1e-15, "maxcor": 20}
+        options: dict[str, Any] = {"bounds": bounds, "callback": keep, "options": limits}
+        try:
+            found = optimize.minimize(cost, x, jac=True, method="L-BFGS-B", **options)
+        except KeyboardInterrupt:
+            if not kept:
+                raise
+            return Descent(*kept[0], False, True)
+    return Descent(found.x, float(found.fun), int(found.nit), bool(found.success), False)
 
 
 def _norm(x: Array) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -21,6 +22,26 @@ class DegenerateError(DualPCAError, ValueError):
     """The fitted Gaussian has no density: some direction has variance zero."""
 
 
+class EmptyColumnError(DegenerateError):
+    """No row observes some feature.
+
+    Parameters
+    ----------
+    columns : list of int
+    names : sequence of str, optional
+        Names of all features, where the rows came as a frame.
+    """
+
+    def __init__(self, columns: Sequence[int], names: Sequence[str] | None = None) -> None:
+        self.columns = columns
+        shown = ", ".join(str(j) if names is None else repr(str(names[j])) for j in columns[:10])
+        more = f" and {len(columns) - 10} more" if len(columns) > 10 else ""
+        super().__init__(
+            f"no value was observed in column {shown}{more}: nothing can be said of it. "
+            "Drop the column, or give rows that observe it."
+        )
+
+
 class BackendError(DualPCAError, ValueError):
     """Arrays of different libraries or devices met."""
 
@@ -35,6 +56,10 @@ class SelectionWarning(UserWarning):
 
 class StreamWarning(UserWarning):
     """A stream starts anew and forgets rows that were fitted otherwise."""
+
+
+class InterruptWarning(UserWarning):
+    """The keyboard interrupted long work: the result is the best there was until then."""
 
 
 class HeywoodWarning(UserWarning):

@@ -12,11 +12,10 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import optimize
 
 from dualpca import _array
 from dualpca._typing import Array
-from dualpca.em import Record, maximize
+from dualpca.em import Record, descend, maximize
 from dualpca.gaussian import LOG_2PI
 from dualpca.missing import Factors
 from dualpca.representations import Primal, Scatter
@@ -150,21 +149,16 @@ def _fit_profile(
     start = np.full(d, 0.5) if psi is None else _array.to_numpy(share / profile.variance)
     constant = d * LOG_2PI + 2 * float(_array.namespace(share).sum(_log(profile.unit)))
 
-    def note(intermediate_result: Any) -> None:
-        record.add(-0.5 * n * (constant + float(intermediate_result.fun)))
+    def note(value: float) -> None:
+        record.add(-0.5 * n * (constant + value))
 
-    found = optimize.minimize(
-        profile,
-        np.log(np.clip(start, floor, 1.0)),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[(math.log(floor), 0.0)] * d,
-        callback=note,
-        options={"maxiter": max_iter, "gtol": tol, "ftol": 1e-15, "maxcor": 20},
-    )
-    record.n_iter, record.converged = int(found.nit), bool(found.success)
+    bounds: list[Any] = [(math.log(floor), 0.0)] * d
+    start = np.log(np.clip(start, floor, 1.0))
+    found = descend(profile, start, bounds, note, tol, max_iter)
+    record.n_iter, record.converged = found.n_iter, found.converged
+    record.interrupted = found.interrupted
     if not record.loglikelihoods:  # the start was the maximum
-        record.add(-0.5 * n * (constant + float(found.fun)))
+        note(found.value)
     best = _array.asarray(np.exp(found.x), profile.R)
     W = profile.loadings(best)[0] * profile.unit[:, None]
     return Factors(W, operator.frame.mean, best * profile.variance), record

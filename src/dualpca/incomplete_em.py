@@ -6,21 +6,12 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import optimize
 
 from dualpca import _array
 from dualpca._typing import Array
-from dualpca.em import Record, maximize
-from dualpca.errors import DegenerateError, ScaleError
-from dualpca.missing import (
-    Factors,
-    Incomplete,
-    Sums,
-    column_starts,
-    m_step,
-    refuse_infinite,
-    start,
-)
+from dualpca.em import Record, descend, maximize
+from dualpca.errors import DegenerateError, EmptyColumnError, ScaleError
+from dualpca.missing import Factors, Incomplete, Sums, column_starts, m_step, refuse_infinite, start
 from dualpca.moments import SMALLEST_TRACE
 
 LEAST_NOISE = 1e-11
@@ -57,8 +48,7 @@ class Fit:
     ) -> None:
         refuse_infinite(X)
         self.data, self.q, self.noise, self.diagonal = Incomplete(X, weights, q), q, noise, diagonal
-        with np.errstate(over="ignore", invalid="ignore"):
-            self.seen, self.origin, self.variance = column_starts(X, weights)
+        self.seen, self.origin, self.variance = self.columns(X, weights)
         self.d = int(X.shape[1])
         refuse_empty_columns(self.seen)
         self.unit = float(_array.namespace(X).mean(self.variance))
@@ -70,6 +60,14 @@ class Fit:
         own = xp.where(self.variance > 0, self.variance, 0 * self.variance + self.unit)
         self.root = xp.sqrt(own if diagonal else 0 * own + self.unit)
         self.square = own if diagonal else 0 * own[:1] + self.unit
+
+    def columns(self, X: Array, weights: Array | None) -> tuple[Array, Array, Array]:
+        """Return each feature's observed weight, mean and variance."""
+        return column_starts(X, weights)
+
+    def sums(self, factors: Factors) -> Sums:
+        """Take the E step."""
+        return self.data.sums(factors)
 
     def pack(self, factors: Factors) -> Array:
         """Return θ."""
@@ -100,7 +98,7 @@ class Fit:
     def expectations(self, factors: Factors) -> Sums:
         """Take the E step, or say why it cannot be taken."""
         try:
-            return self.data.sums(factors)
+            return self.sums(factors)
         except Exception as error:
             if not _array.is_linalg_error(error):
                 raise
@@ -112,7 +110,7 @@ class Fit:
     def slope(self, theta: Array) -> tuple[float, Array]:
         """Return the log-likelihood of θ and its gradient, by Fisher's identity from the E step."""
         xp, factors = _array.namespace(theta), self.unpack(theta)
-        sums = self.data.sums(factors)
+        sums = self.sums(factors)
         W, psi = factors.W, factors.psi
         Wzz = (sums.zz @ W[:, :, None])[:, :, 0]
         to_W = (sums.xz - Wzz) / psi[:, None]
@@ -134,20 +132,13 @@ class Fit:
             value, slope = self.slope(_array.asarray(x, theta))
             return -value / n, -_array.to_numpy(slope) / n
 
-        def note(intermediate_result: Any) -> None:
-            record.add(-n * float(intermediate_result.fun))
+        def note(value: float) -> None:
+            record.add(-n * value)
 
-        found = optimize.minimize(
-            objective,
-            _array.to_numpy(theta),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=[(None, None)] * size + [(b, 50.0) for b in low],
-            callback=note,
-            options={"maxiter": max_iter, "gtol": tol, "ftol": 1e-15, "maxcor": 20},
-        )
-        record.n_iter += int(found.nit)
-        record.converged = bool(found.success)
+        bounds: list[Any] = [(None, None)] * size + [(b, 50.0) for b in low]
+        found = descend(objective, _array.to_numpy(theta), bounds, note, tol, max_iter)
+        record.n_iter += found.n_iter
+        record.converged, record.interrupted = found.converged, found.interrupted
         return _array.asarray(found.x, theta)
 
     def _noise(self, left: Array, n: Array) -> Array:
@@ -156,16 +147,28 @@ class Fit:
             return xp.full_like(left, self.noise)
         return left / n if self.diagonal else xp.full_like(left, float(xp.sum(left) / xp.sum(n)))
 
-    def begin(self, rng: np.random.Generator) -> Array:
-        """Return θ to start from: the span of the rows filled with means."""
+    def begin(self, rng: np.random.Generator, psi: Array | None = None) -> Array:
+        """Return θ to start from: the span of the rows filled with means, and noise ψ."""
         xp = _array.namespace(self.origin)
         W = start(self.data, self.q, self.origin, self.variance, rng)
         left = self.variance - xp.sum(W * W, axis=1)
         floor = 0.05 * self.unit
         left = xp.where(left > floor, left, 0 * left + floor)
-        psi = left if self.diagonal else xp.full_like(left, float(xp.mean(left)))
+        if psi is None:
+            psi = left if self.diagonal else xp.full_like(left, float(xp.mean(left)))
         psi = psi if self.noise is None else xp.full_like(left, self.noise)
         return self.pack(Factors(W, self.origin, psi))
+
+    def begin_anywhere(self, rng: np.random.Generator) -> Array:
+        """Return a random θ to start from."""
+        W = 0.5 * self.root[:, None] * _array.normal(rng, (self.d, self.q), self.origin)
+        psi = 0 * self.root + self.square if self.noise is None else 0 * self.root + self.noise
+        return self.pack(Factors(W, self.origin, psi))
+
+    def merit(self, run: tuple[Factors, Record]) -> tuple[bool, float]:
+        """Return what to compare runs by: a noise that did not vanish, then the likelihood."""
+        smallest = float(_array.namespace(run[0].psi).min(run[0].psi))
+        return smallest > 10 * LEAST_NOISE * self.unit, run[1].loglikelihoods[-1]
 
 
 def fit_incomplete(
@@ -177,23 +180,41 @@ def fit_incomplete(
     noise: float | None = None,
     diagonal: bool = False,
     floor: float = 0.0,
+    psi: Array | None = None,
     tol: float = 1e-4,
     max_iter: int = 1000,
+    n_init: int = 1,
 ) -> tuple[Factors, Record]:
     """Fit x = Wz + μ + ε to rows with NaN by the exact likelihood of what was observed.
 
-    With a ψ of its own for every feature, EM is followed by quasi-Newton on the same likelihood.
+    With a ψ of its own for every feature, EM is followed by quasi-Newton on the same likelihood;
+    `psi` is the noise to start from. Of `n_init` starts, the first from the span of the rows
+    filled with means and the others random, the one that ends most likely is kept.
 
     Cost of a step: O(|X| q²/2) for the products with the mask and O(q³) a pattern; memory one
     block of rows beyond X.
     """
     fit = Fit(X, weights, q, noise, diagonal, floor)
-    steps = min(max_iter, EM_FIRST) if diagonal else max_iter
-    theta, record = maximize(fit.step, fit.begin(rng), tol=tol, max_iter=steps)
-    if steps < max_iter and not record.converged:
+    best = _run(fit, fit.begin(rng, psi), tol, max_iter)
+    for _ in range(n_init - 1):
+        if best[1].interrupted:
+            break
+        try:
+            other = _run(fit, fit.begin_anywhere(rng), tol, max_iter)
+        except DegenerateError:
+            continue
+        best = max(best, other, key=fit.merit)
+    return best
+
+
+def _run(fit: Fit, theta: Array, tol: float, max_iter: int) -> tuple[Factors, Record]:
+    """Climb from one start."""
+    steps = min(max_iter, EM_FIRST) if fit.diagonal else max_iter
+    theta, record = maximize(fit.step, theta, tol=tol, max_iter=steps)
+    if steps < max_iter and not (record.converged or record.interrupted):
         theta = fit.polish(theta, record, tol, max_iter - steps)
     factors = fit.unpack(theta)
-    record.add(float(fit.data.sums(factors).loglikelihood))
+    record.add(float(fit.sums(factors).loglikelihood))
     return factors, record
 
 
@@ -219,8 +240,4 @@ def refuse_empty_columns(seen: Array) -> None:
     """Raise if a feature was never observed, naming it."""
     empty = np.flatnonzero(_array.to_numpy(seen) == 0)
     if empty.size:
-        names = ", ".join(str(j) for j in empty[:10])
-        raise DegenerateError(
-            f"no value was observed in column {names}: nothing can be said of it. "
-            "Drop the column, or give rows that observe it."
-        )
+        raise EmptyColumnError([int(j) for j in empty])

@@ -65,8 +65,8 @@ class RelevanceFit(Fit):
             take = xp.asarray(kept, device=_array.device_of(u))
             raise SwitchOff(Factors(xp.take(factors.W, take, axis=1), factors.mu, factors.psi))
 
-    def begin(self, rng: np.random.Generator) -> Array:
-        """Return θ to start from: maximum likelihood of the rows filled with means."""
+    def begin(self, rng: np.random.Generator, psi: Array | None = None) -> Array:
+        """Return θ to start from: maximum likelihood of the rows filled with means, or noise ψ."""
         xp, q = _array.namespace(self.origin), self.q
         V, ell = filled_axes(self.data, q, self.origin, rng)
         share = float(self.data.X.shape[0]) / float(xp.max(self.seen))
@@ -74,6 +74,7 @@ class RelevanceFit(Fit):
             xp.sum(ell) * share
         )
         sigma2 = left / (self.d - q) if self.noise is None else self.noise
+        sigma2 = sigma2 if psi is None else float(xp.mean(psi))
         sigma2 = max(sigma2, 10 * LEAST_NOISE * self.unit)
         excess = ell * share - sigma2
         u = xp.where(excess > 0.01 * sigma2, excess, 0 * excess + 0.01 * sigma2)

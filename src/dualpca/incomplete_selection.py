@@ -1,20 +1,87 @@
-"""How many components, from incomplete rows: predict entries that were hidden (MATH 5)."""
+"""How many components, from incomplete rows: predict entries or rows that were hidden (MATH 5)."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from dualpca import _array
 from dualpca._typing import Array
+from dualpca.cross_validation import take_rows, warn_interrupted
 from dualpca.errors import DegenerateError
-from dualpca.gaussian import LOG_2PI
-from dualpca.incomplete_em import fit_incomplete
-from dualpca.missing import Factors, each, quadratic
+from dualpca.gaussian import LOG_2PI, SpikedGaussian
+from dualpca.held_out import FOLDS, PATIENCE, Score, Selection, given_up, simplest, summary
+from dualpca.incomplete_em import LEAST_NOISE, check_unit, fit_incomplete, refuse_empty_columns
+from dualpca.missing import Factors, column_starts, each, quadratic
+from dualpca.progress import task
 
-FOLDS, PATIENCE = 5, 3
+Fold = Callable[[int], Score]
+"""q ↦ how a model of q components predicts what the fold hides."""
+
+ROUGH: dict[str, Any] = {"tol": 1e-3, "max_iter": 300}
+
+
+def choose_entries(X: Array, weights: Array | None, most: int, seed: int = 0) -> Selection:
+    """Choose among q = 1, 2, … by hidden entries: each is predicted from what its row still shows.
+
+    Takes the smallest q that is as good as the best. Complete rows may be chosen for likewise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 2)) @ rng.normal(size=(2, 8)) + 0.3 * rng.normal(size=(300, 8))
+    >>> X[rng.random(X.shape) < 0.2] = np.nan
+    >>> choose_entries(X, None, 7).chosen
+    2
+    """
+    refuse_empty_columns(column_starts(X, weights)[0])
+    hidden = [where for where in folds(X, seed) if bool(_array.namespace(X).any(where))]
+    if len(hidden) < 2:
+        raise DegenerateError(
+            f"no column has the {2 * FOLDS} values that hiding some of them takes. "
+            "Give n_components as an int, or 'cv-rows'."
+        )
+    return _choose([_entries(X, weights, where, seed) for where in hidden], most, "entry")
+
+
+def choose_rows(X: Array, weights: Array | None, most: int, seed: int = 0) -> Selection:
+    """Choose among q = 1, 2, … by the likelihood of what held-out rows observed, in five folds.
+
+    Takes the smallest q that is as good as the best.
+    """
+    refuse_empty_columns(column_starts(X, weights)[0])
+    order = np.random.default_rng(seed).permutation(int(X.shape[0]))
+    cut = [np.sort(held) for held in np.array_split(order, min(FOLDS, order.size))]
+    return _choose([_rows(X, weights, held, seed) for held in cut], most, "row")
+
+
+def _choose(folds: list[Fold], most: int, unit: str) -> Selection:
+    """Score q = 1, 2, … until three in a row are worse than the best, or one leaves no noise."""
+    if most < 1:
+        raise DegenerateError("one feature, or one row, leaves no choice. Give n_components.")
+    scores: list[list[Score]] = []
+    with task("cross-validation: fit", most * len(folds)) as tick:
+        try:
+            while len(scores) < most and not (scores and given_up(scores)):
+                scores.append(_row(folds, len(scores) + 1, tick))
+        except DegenerateError:
+            if not scores:
+                raise
+        except KeyboardInterrupt:
+            warn_interrupted(f"q = 1 to {len(scores)}", bool(scores))
+    return summary(scores, 1, 1 + simplest(scores), unit)
+
+
+def _row(folds: list[Fold], q: int, tick: Callable[[str], None]) -> list[Score]:
+    row = []
+    for fold in folds:
+        row.append(fold(q))
+        tick(f"{q} components")
+    return row
 
 
 def folds(X: Array, seed: int) -> list[Array]:
@@ -31,64 +98,107 @@ def folds(X: Array, seed: int) -> list[Array]:
     return [xp.asarray(fold == k, device=_array.device_of(X)) for k in range(FOLDS)]
 
 
-def predictive_score(factors: Factors, table: Array, hidden: Array, X: Array) -> float:
-    """Return the sum of ln p(x | what its row still shows) over the hidden entries."""
-    xp, total = _array.namespace(X), 0.0
+def _entries(X: Array, weights: Array | None, hidden: Array, seed: int) -> Fold:
+    """Return the fold that hides some entries from every row."""
+    xp = _array.namespace(X)
+    table = xp.where(hidden, xp.full_like(X, math.nan), X)
+
+    def fold(q: int) -> Score:
+        factors, _ = fit_incomplete(table, weights, q, np.random.default_rng(seed), **ROUGH)
+        return hidden_score(factors, table, hidden, X, weights)
+
+    return fold
+
+
+def hidden_score(
+    factors: Factors, table: Array, hidden: Array, X: Array, weights: Array | None = None
+) -> Score:
+    """Return how hidden entries are predicted from what their rows still show."""
+    xp, centre = _array.namespace(X), column_starts(table, weights)[1]
+    total = np.zeros(4)
     for block, found in each(factors, table):
         mean = found.mean @ factors.W.T + factors.mu
         variance = quadratic(found.covariance, factors.W) + factors.psi
-        off = _array.row_block(X, block.rows) - mean
+        rows, here = _array.row_block(X, block.rows), hidden[block.rows, :]
+        w = xp.astype(here, xp.float64) * _column(weights, block.rows, X)
+        off, around = (xp.where(here, rows - guess, 0 * mean) for guess in (mean, centre))
         density = -0.5 * (LOG_2PI + xp.log(variance) + off * off / variance)
-        here = hidden[block.rows, :]
-        total += float(xp.sum(xp.where(here, density, xp.zeros_like(density))))
-    return total
+        parts = (density, off * off, around * around, xp.ones_like(density))
+        total += [float(xp.sum(w * part)) for part in parts]
+    return Score(*(float(part) for part in total))
 
 
-def masked_scores(
-    X: Array, weights: Array | None, most: int, seed: int = 0
-) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return the predictive scores of q = 1, 2, … (rows) in every fold (columns).
-
-    Three q in a row that are worse than the best end the search; so does a q that leaves no noise.
-    """
-    hidden = folds(X, seed)
-    scores: list[list[float]] = []
-    for q in range(1, most + 1):
-        try:
-            scores.append([_score(X, weights, q, where, seed) for where in hidden])
-        except DegenerateError:
-            break
-        totals = np.sum(scores, axis=1)
-        if len(totals) - 1 - int(np.argmax(totals)) >= PATIENCE:
-            break
-    return np.array(scores).reshape(-1, FOLDS)
-
-
-def _score(X: Array, weights: Array | None, q: int, hidden: Array, seed: int) -> float:
+def _rows(X: Array, weights: Array | None, held: np.ndarray[Any, Any], seed: int) -> Fold:
+    """Return the fold that holds out some rows."""
     xp = _array.namespace(X)
-    table = xp.where(hidden, xp.full_like(X, math.nan), X)
-    rng = np.random.default_rng(seed)
-    factors, _ = fit_incomplete(table, weights, q, rng, tol=1e-3, max_iter=300)
-    return predictive_score(factors, table, hidden, X)
+    kept = np.setdiff1d(np.arange(X.shape[0]), held)
+    train, test = take_rows(X, kept), take_rows(X, held)
+    w, v = (None if weights is None else take_rows(weights, part) for part in (kept, held))
+    seen = np.flatnonzero(_array.to_numpy(column_starts(train, w)[0]) > 0)
+    columns = xp.asarray(seen, device=_array.device_of(X))  # what only held rows observe is unknown
+    train, test = (xp.take(part, columns, axis=1) for part in (train, test))
+
+    def fold(q: int) -> Score:
+        if seen.size <= q:
+            raise DegenerateError(f"a fold observes {seen.size} features, too few for {q}.")
+        factors, _ = fit_incomplete(train, w, q, np.random.default_rng(seed), **ROUGH)
+        return row_score(factors, test, column_starts(train, w)[1], v)
+
+    return fold
 
 
-def choose_masked(X: Array, weights: Array | None, most: int, seed: int = 0) -> int:
-    """Return the smallest q whose hidden entries are predicted as well as by the best q.
+def row_score(factors: Factors, X: Array, centre: Array, weights: Array | None = None) -> Score:
+    """Return how likely rows are, and how each observed entry is predicted from its row's others.
 
-    As well: within one standard error of the difference over the folds (Breiman et al. 1984).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(300, 2)) @ rng.normal(size=(2, 8)) + 0.3 * rng.normal(size=(300, 8))
-    >>> X[rng.random(X.shape) < 0.2] = np.nan
-    >>> choose_masked(X, None, 7)
-    2
+    x_j − E[x_j | others] = (C⁻¹r)_j / (C⁻¹)_jj over what the row observed, by Woodbury:
+    C⁻¹r = Ψ⁻¹(r − Wz̄) and (C⁻¹)_jj = 1/ψ_j − w_jᵀ Cov[z] w_j / ψ_j².
     """
-    scores = masked_scores(X, weights, most, seed)
-    if not len(scores):
-        raise DegenerateError("no number of components leaves noise: give noise_variance > 0.")
-    loss = scores[int(np.argmax(scores.sum(axis=1)))] - scores
-    error = loss.std(axis=1, ddof=1) / math.sqrt(FOLDS)
-    return 1 + int(np.argmax(loss.mean(axis=1) <= error))
+    xp, total = _array.namespace(X), np.zeros(4)
+    for block, found in each(factors, X):
+        w = _column(weights, block.rows, X)
+        pull = (block.R - found.mean @ factors.W.T) / factors.psi
+        hold = (1 - quadratic(found.covariance, factors.W) / factors.psi) / factors.psi
+        around = block.R + (factors.mu - centre)
+        press, squares = (
+            float(xp.sum(w * block.mask * part * part)) for part in (pull / hold, around)
+        )
+        value = float(xp.sum(w[:, 0] * found.log_density))
+        total += [value, press, squares, float(xp.sum(w * xp.ones_like(block.R[:, :1])))]
+    return Score(*(float(part) for part in total))
+
+
+def _column(weights: Array | None, rows: slice, like: Array) -> Array:
+    """Return the weights of some rows as a column; ones where there are none."""
+    if weights is not None:
+        return weights[rows][:, None]
+    return _array.asarray(np.ones((rows.stop - rows.start, 1)), like)
+
+
+def choose_bic(X: Array, weights: Array | None, most: int, seed: int = 0) -> int:
+    """Return the q of smallest Bayesian information criterion, from the observed-data likelihood.
+
+    −2 ln L + k ln n with k free parameters and n rows that observed something; 0 if noise alone
+    explains X.
+    """
+    starts = column_starts(X, weights)
+    refuse_empty_columns(starts[0])
+    n, mean, variance = (_array.to_numpy(part) for part in starts)
+    check_unit(float(variance.mean()), X, starts[1])
+    size = float(X.shape[0] if weights is None else _array.namespace(X).sum(weights))
+    sigma2 = float(n @ variance / n.sum())
+    white = -0.5 * float(n.sum()) * (LOG_2PI + math.log(sigma2) + 1)
+    criteria = [(1 + mean.size) * math.log(size) - 2 * white]
+    with task("BIC: fit", most) as tick:
+        for q in range(1, most + 1):
+            try:
+                factors, record = fit_incomplete(X, weights, q, np.random.default_rng(seed))
+            except DegenerateError:
+                break
+            if float(factors.psi[0]) <= 10 * LEAST_NOISE * variance.mean():
+                break  # a likelihood without bound
+            free = SpikedGaussian(np.ones(q), 1.0, mean.size).n_parameters()
+            criteria.append(free * math.log(size) - 2 * record.loglikelihoods[-1])
+            tick(f"{q} components")
+            if q - int(np.argmin(criteria)) >= PATIENCE:
+                break
+    return int(np.argmin(criteria))

@@ -71,6 +71,10 @@ class Sums(NamedTuple):
         """Return the sums of both sets of rows."""
         return Sums(*(a + b for a, b in zip(self, other, strict=True)))
 
+    def times(self, factor: float) -> Sums:
+        """Return the sums of rows that weigh `factor` times as much."""
+        return Sums(*(factor * a for a in self))
+
 
 class Incomplete:
     """Rows with NaN, read block by block; the patterns of each block are found once.
@@ -233,10 +237,16 @@ def m_step(sums: Sums, factors: Factors, prior: Array | None = None) -> tuple[Ar
     both = xp.linalg.solve(_ridged(G), rhs[:, :, None])[:, :, 0]
     left = sums.xx - xp.sum((rhs + pull * both) * both, axis=1)
     W, mu = both[:, :-1], factors.mu + both[:, -1]
-    nu = sums.all_z / n
-    gamma = share * (sums.all_zz / n - nu[:, None] * nu[None, :])
-    root = xp.linalg.cholesky(_ridged(gamma[None, :, :]))[0, :, :]
-    return W @ root, mu + W @ nu, xp.where(left > 0, left, 0 * left)
+    nu, root = latent_frame(sums)
+    return share**0.5 * (W @ root), mu + W @ nu, xp.where(left > 0, left, 0 * left)
+
+
+def latent_frame(sums: Sums) -> tuple[Array, Array]:
+    """Return the latents' own mean ν (q,) and a root of their covariance Γ^{1/2} (q, q)."""
+    xp = _array.namespace(sums.x)
+    nu = sums.all_z / sums.all_n
+    gamma = sums.all_zz / sums.all_n - nu[:, None] * nu[None, :]
+    return nu, xp.linalg.cholesky(_ridged(gamma[None, :, :]))[0, :, :]
 
 
 def _ridged(A: Array) -> Array:
@@ -246,6 +256,7 @@ def _ridged(A: Array) -> Array:
     return A + RIDGE * size * _array.asarray(np.eye(A.shape[-1]), A)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # whoever asks checks the variance
 def column_starts(X: Array, weights: Array | None) -> tuple[Array, Array, Array]:
     """Return each feature's observed weight, mean and variance, in blocks."""
     xp = _array.namespace(X)

@@ -1,9 +1,9 @@
-"""How many components: rules that read a spectrum, and cross-validation (MATH 5)."""
+"""How many components: rules that read a spectrum (MATH 5)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,7 @@ from dualpca import _array
 from dualpca._typing import Array
 from dualpca.errors import expected
 from dualpca.gaussian import LOG_2PI
-from dualpca.representations import Primal
 from dualpca.rules import ROUNDING, left_over
-from dualpca.solvers import solve
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
 Rule = Callable[..., int]
@@ -24,7 +22,6 @@ RULES: dict[str, Rule] = {}
 """Name to rule: (eigenvalues λ, trace, dim, n, rng) ↦ q. Registered by definition."""
 
 QUANTILE, DRAWS = 0.95, 200
-FOLDS = 5
 
 
 def rule(name: str) -> Callable[[Rule], Rule]:
@@ -215,50 +212,3 @@ def _median_mp(beta: float) -> float:
 
     angle = float(optimize.brentq(excess, 0.0, math.pi))
     return (low + high) / 2 - (high - low) / 2 * math.cos(angle)
-
-
-def cross_validate(X: Array, weights: Array | None, most: int, seed: int = 0) -> Vector:
-    """Return the held-out log-likelihood of q = 0, 1, …, most, summed over five folds.
-
-    Each fold is solved once: every q is scored from the same projections, O(ndq) in all.
-    """
-    n = X.shape[0]
-    order = np.random.default_rng(seed).permutation(n)
-    total = np.zeros(most + 1)
-    for held in np.array_split(order, min(FOLDS, n)):
-        kept = np.sort(np.setdiff1d(order, held))
-        total += _held_out(X, weights, kept, np.sort(held), most)
-    return total
-
-
-def _held_out(X: Array, weights: Array | None, kept: Vector, held: Vector, most: int) -> Vector:
-    """Return the log-likelihood of the held rows under the model of the kept ones, per q."""
-    train = Primal(_rows(X, kept), None if weights is None else _rows(weights, kept))
-    rank = min(most, len(kept) - 1, train.dim)
-    spectrum = solve(train, rank)
-    Y, residual = train.project(spectrum, _rows(X, held))
-    y2, off = _array.to_numpy(Y) ** 2, _array.to_numpy(residual)
-    w = np.ones(len(held)) if weights is None else _array.to_numpy(weights)[held]
-    lam = _array.to_numpy(spectrum.values)
-    scores = np.full(most + 1, -np.inf)
-    for q, noise in _noises(lam, spectrum.trace, spectrum.dim, train.n):
-        ell = lam[:q] / train.n
-        inside = (y2[:, :q] / ell).sum(axis=1)
-        outside = (off + y2[:, q:].sum(axis=1)) / noise
-        logdet = np.log(ell).sum() + (train.dim - q) * math.log(noise)
-        scores[q] = -0.5 * float(w @ (train.dim * LOG_2PI + logdet + inside + outside))
-    return scores
-
-
-def _noises(lam: Vector, trace: float, dim: int, n: float) -> Iterator[tuple[int, float]]:
-    """Yield every q that leaves noise, with its variance of maximum likelihood."""
-    for q in candidates(lam, trace, dim):
-        rest = left_over(trace, float(lam[:q].sum()))
-        if rest > 0:
-            yield q, rest / (n * (dim - q))
-
-
-def _rows(X: Array, index: Vector) -> Array:
-    """Return the rows of X at `index`."""
-    xp = _array.namespace(X)
-    return xp.take(X, xp.asarray(index, device=_array.device_of(X)), axis=0)

@@ -10,13 +10,18 @@ import numpy as np
 
 from dualpca import _array, selection
 from dualpca._typing import Array
+from dualpca.cross_validation import cross_validate
 from dualpca.errors import SelectionWarning, expected
+from dualpca.held_out import Selection
+from dualpca.incomplete_selection import choose_entries, choose_rows
+from dualpca.missing import has_missing
 from dualpca.representations import Primal, Scatter
 from dualpca.rules import ROUNDING
 from dualpca.solvers import solve
 from dualpca.spectrum import Spectrum
 
-NAMES = ("mle", *sorted(selection.RULES), "cv")
+CROSS_VALIDATED = ("cv", "cv-rows", "cv-entries")
+NAMES = ("mle", *sorted(selection.RULES), *CROSS_VALIDATED)
 
 
 def leading(
@@ -47,8 +52,9 @@ def _count(request: Any, operator: Primal | Scatter, spectrum: Spectrum, most: i
         return int(request)
     if is_share(request):
         return share_count(float(request), spectrum)
-    if request == "cv":
-        return at_least_one("cv", cv_count(*rows_of(operator), most))
+    if request in CROSS_VALIDATED:
+        found = cross_validated(request, *rows_of(operator), most)
+        return at_least_one(request, found.chosen)
     positive = int((_array.to_numpy(spectrum.values) > ROUNDING * spectrum.trace).sum())
     if request == "mle" and positive < spectrum.dim:
         return max(positive, 1)  # no noise at all: the evidence of the exact rank is infinite
@@ -102,9 +108,15 @@ def rows_of(operator: Primal | Scatter) -> tuple[Array, Array | None]:
     return operator.X, operator.weights
 
 
-def cv_count(X: Array, weights: Array | None, most: int) -> int:
-    """Return the q of largest held-out log-likelihood."""
-    return int(np.argmax(selection.cross_validate(X, weights, most)))
+def cross_validated(name: str, X: Array, weights: Array | None, most: int) -> Selection:
+    """Return the choice by held-out rows or by hidden entries.
+
+    'cv' is the former where rows are complete, and the latter where they are not.
+    """
+    holes = has_missing(X)
+    if name == "cv-entries" or (name == "cv" and holes):
+        return choose_entries(X, weights, min(most, int(X.shape[0]) - 1, int(X.shape[1]) - 1))
+    return choose_rows(X, weights, most) if holes else cross_validate(X, weights, most)
 
 
 def at_least_one(name: str, q: int) -> int:

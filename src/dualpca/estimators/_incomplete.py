@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from dualpca import _array
 from dualpca._typing import Array
-from dualpca.errors import expected
+from dualpca.errors import EmptyColumnError, expected
 from dualpca.estimators._validation import check_number, generator, new_rows
 from dualpca.missing import Factors, Latents, each, quadratic
 
@@ -138,6 +140,18 @@ class IncompleteRows:
             covariances.append(full * unknown[:, :, None] * unknown[:, None, :])
         mean, covariance = xp.concat(means, axis=0), xp.concat(covariances, axis=0)
         return _array.cast_like(mean, rows), _array.cast_like(covariance, rows)
+
+
+@contextmanager
+def named_columns(model: Any) -> Iterator[None]:
+    """Call features that no row observes by the names that the frame gave them."""
+    try:
+        yield
+    except EmptyColumnError as error:
+        names = getattr(model, "feature_names_in_", None)
+        if names is None:
+            raise
+        raise EmptyColumnError(error.columns, names) from None
 
 
 def check_features(features: Any, d: int) -> Any:

@@ -17,7 +17,7 @@ from dualpca.estimators._ppca_fits import Fitted
 from dualpca.estimators._validation import all_finite, check_finite_result, latent_rows
 from dualpca.limits import Reference
 from dualpca.missing import Factors, has_missing, observed_part, quadratic
-from dualpca.moments import Moments, refuse_nonfinite
+from dualpca.moments import refuse_nonfinite
 
 
 class LatentGaussian(IncompleteRows, LinearGaussian):
@@ -26,13 +26,13 @@ class LatentGaussian(IncompleteRows, LinearGaussian):
     Subclasses fit; they hand a `Fitted` to `_set`.
     """
 
-    def _chunk(self, X: Array, weights: Array | None) -> Moments:
+    def _absorb(self, state: Any, X: Array, weights: Array | None) -> tuple[Any, int]:
         if has_missing(X):
             raise NonFiniteError(
                 f"{type(self).__name__}.partial_fit takes complete rows only, got NaN: moments "
                 "cannot hold holes. Give all rows to fit, which takes them as they are."
             )
-        return super()._chunk(X, weights)
+        return super()._absorb(state, X, weights)
 
     def _set(self, found: Fitted, like: Array) -> None:
         """Set the fitted attributes, in the dtype of `like`."""
@@ -41,7 +41,7 @@ class LatentGaussian(IncompleteRows, LinearGaussian):
         self.noise_variance_ = found.gaussian.noise
         self.n_samples_ = found.n_rows
         self._reference = Reference(found.n, found.n)
-        publish_record(self, found.record)
+        publish_record(self, found.record, quiet=found.endless)
 
     @property
     def _factors(self) -> Factors:

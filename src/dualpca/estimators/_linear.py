@@ -28,6 +28,7 @@ from dualpca.estimators._validation import (
 from dualpca.gaussian import SpikedGaussian
 from dualpca.limits import Reference
 from dualpca.moments import Moments
+from dualpca.progress import showing
 from dualpca.representations import Primal, Scatter
 from dualpca.rows import Frame, Projection
 from dualpca.spectrum import Spectrum
@@ -50,6 +51,7 @@ class LinearGaussian(Diagnostics, ClassNamePrefixFeaturesOutMixin, TransformerMi
     n_components: Any
     n_features_in_: int
     _reference: Reference
+    verbose: bool = False
 
     _fitted_names: tuple[str, ...] = ()
 
@@ -75,7 +77,8 @@ class LinearGaussian(Diagnostics, ClassNamePrefixFeaturesOutMixin, TransformerMi
         X = check_rows(self, X, reset=True, min_rows=2, accept_sparse=self._accepts_sparse)
         w = check_weights(sample_weight, X)
         self._forget()
-        self._fit_rows(X, w)
+        with showing(self.verbose):
+            self._fit_rows(X, w)
         return self
 
     def _fit_rows(self, X: Array, weights: Array | None) -> None:
@@ -84,7 +87,7 @@ class LinearGaussian(Diagnostics, ClassNamePrefixFeaturesOutMixin, TransformerMi
         self._publish(operator, used_rows(X, weights), X)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        """Add rows to the model: after any sequence of chunks it is the one `fit` would give.
+        """Add rows to the model: after any complete chunks it is the one `fit` would give.
 
         The moments of the rows, (d, d), are kept; fitted attributes are computed when they are
         next read, so a stream costs one eigendecomposition, not one a chunk. A model that comes
@@ -112,27 +115,30 @@ class LinearGaussian(Diagnostics, ClassNamePrefixFeaturesOutMixin, TransformerMi
         X = check_rows(self, X, reset=stream is None, accept_sparse=self._accepts_sparse)
         check_request(self.n_components, sys.maxsize, int(X.shape[1]), "auto")
         w = check_weights(sample_weight, X)
-        chunk = self._chunk(X, w)
-        count = used_rows(X, w)
+        state, count = self._absorb(None if stream is None else stream[0], X, w)
         self._forget()
-        if stream is not None:
-            chunk, count = stream[0].merge(chunk), stream[1] + count
-        self._stream = (chunk, count, X[:0, :])
-        self.n_samples_seen_ = chunk.n if w is not None else round(chunk.n)
+        count += 0 if stream is None else stream[1]
+        self._stream = (state, count, X[:0, :])
+        self.n_samples_seen_ = state.n if w is not None else round(state.n)
         return self
 
-    def _chunk(self, X: Array, weights: Array | None) -> Moments:
-        """Return the moments of a chunk."""
-        return Moments.of(X, weights)
+    def _absorb(self, state: Any, X: Array, weights: Array | None) -> tuple[Any, int]:
+        """Return the moments of a stream after one more chunk, and the rows it counts."""
+        chunk = Moments.of(X, weights)
+        return chunk if state is None else state.merge(chunk), used_rows(X, weights)
+
+    def _publish_stream(self, state: Any, count: int, like: Array) -> None:
+        """Set the fitted attributes of a stream."""
+        self._publish(Scatter(state, standardize=self._standardize), count, like)
 
     def __getattr__(self, name: str) -> Any:
         """Compute the fitted attributes of a stream when one of them is first read."""
         state = object.__getattribute__(self, "__dict__")
         if name in type(self)._fitted_names and "_stream" in state and "mean_" not in state:
-            moments, count, like = state["_stream"]
+            stream, count, like = state["_stream"]
             if count < 2:
                 raise ValueError(f"partial_fit has seen {count} row; at least 2 are required.")
-            self._publish(Scatter(moments, standardize=self._standardize), count, like)
+            self._publish_stream(stream, count, like)
             return getattr(self, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 

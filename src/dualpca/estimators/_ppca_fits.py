@@ -7,16 +7,26 @@ from typing import Any, NamedTuple
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.em import NO_NOISE, Record, fit_ppca, ppca_step
-from dualpca.errors import expected
-from dualpca.estimators._components import check_request, is_count, leading
+from dualpca.errors import DegenerateError, expected
+from dualpca.estimators._components import (
+    CROSS_VALIDATED,
+    at_least_one,
+    check_request,
+    cross_validated,
+    is_count,
+    leading,
+    rows_of,
+)
 from dualpca.estimators._validation import generator, used_rows
 from dualpca.gaussian import SpikedGaussian
 from dualpca.incomplete_em import LEAST_NOISE, fit_incomplete
-from dualpca.incomplete_selection import choose_masked
-from dualpca.missing import effective_rows, observed_weights
+from dualpca.incomplete_selection import choose_bic
+from dualpca.missing import Factors, effective_rows, observed_weights
+from dualpca.moments import Moments
 from dualpca.representations import Primal, Scatter
 from dualpca.rules import given_noise, maximum_likelihood
 from dualpca.spectrum import Spectrum
+from dualpca.streaming import Stream
 
 
 class Fitted(NamedTuple):
@@ -28,6 +38,7 @@ class Fitted(NamedTuple):
     record: Record
     n_rows: int
     n: float  # effective number of rows: their weight, less what is missing
+    endless: bool = False  # a stream: nothing to converge to, and no warning that it did not
 
 
 def fit_closed(model: Any, operator: Primal | Scatter, count: int) -> Fitted:
@@ -54,11 +65,19 @@ def _spectrum(model: Any, operator: Primal | Scatter, count: int) -> Spectrum:
     if request is None and model.noise_variance is None:
         request = "evidence"
     check_request(request, count, operator.dim, model.solver)
+    if request in CROSS_VALIDATED:
+        request = chosen(model, *rows_of(operator), min(count, operator.dim))
     if request is None:  # at most tr/(nσ²) variances can exceed σ²
         bound = operator.trace / (operator.n * float(model.noise_variance))
         request = int(min(count, operator.dim, max(bound, 1.0)))
     seed = 0 if model.random_state is None else generator(model.random_state)
     return leading(request, operator, count, solver=model.solver, tol=0.0, seed=seed)
+
+
+def chosen(model: Any, X: Array, weights: Array | None, most: int) -> int:
+    """Return q by cross-validation; the curve behind it becomes `selection_`."""
+    model.selection_ = cross_validated(model.n_components, X, weights, most)
+    return at_least_one(model.n_components, model.selection_.chosen)
 
 
 def fit_em(model: Any, operator: Primal | Scatter, count: int) -> Fitted:
@@ -69,7 +88,7 @@ def fit_em(model: Any, operator: Primal | Scatter, count: int) -> Fitted:
         q = at_least_one_factor(model)
     else:
         q = _rule(model, _spectrum(model, operator, count), n).rank
-    noise, rng = model.noise_variance, _start(model)
+    noise, rng = model.noise_variance, start_of(model)
     W, sigma2, record = fit_ppca(operator, q, n, rng, noise, model.tol, model.max_iter)
     record.add(ppca_step(operator, W, sigma2, n)[2])
     vanished = noise is None and sigma2 <= 10 * NO_NOISE * operator.trace / n / operator.dim
@@ -79,29 +98,65 @@ def fit_em(model: Any, operator: Primal | Scatter, count: int) -> Fitted:
 
 def fit_incomplete_rows(model: Any, X: Array, weights: Array | None) -> Fitted:
     """Fit rows with NaN by the likelihood of what was observed."""
-    d = int(X.shape[1])
     w, noise = observed_weights(X, weights), model.noise_variance
-    limits = {"tol": model.tol, "max_iter": model.max_iter}
+    limits = {"tol": model.tol, "max_iter": model.max_iter, "n_init": model.n_init}
     q = _count_with_holes(model, X, w)
-    factors, record = fit_incomplete(X, w, q, _start(model), noise=noise, **limits)
-    sigma2 = float(factors.psi[0])
-    total = float(_array.namespace(X).sum(factors.W * factors.W)) + d * sigma2
-    vanished = noise is None and sigma2 <= 10 * LEAST_NOISE * total / d
-    spectrum, gaussian = _principal_axes(factors.W, sigma2, total, vanished)
-    rows = used_rows(X, w), effective_rows(X, w)
-    return Fitted(factors.mu, spectrum, gaussian, record, *rows)
+    factors, record = fit_incomplete(X, w, q, start_of(model), noise=noise, **limits)
+    return Fitted(
+        factors.mu, *_reading(model, factors), record, used_rows(X, w), effective_rows(X, w)
+    )
+
+
+def _reading(model: Any, factors: Factors) -> tuple[Spectrum, SpikedGaussian]:
+    """Return factors of equal noise on their principal axes."""
+    d, sigma2 = int(factors.W.shape[0]), float(factors.psi[0])
+    total = float(_array.namespace(factors.W).sum(factors.W * factors.W)) + d * sigma2
+    if model.noise_variance is None and sigma2 <= 10 * LEAST_NOISE * total / d:
+        raise DegenerateError(
+            f"the noise of {factors.W.shape[1]} components fell below {10 * LEAST_NOISE:g} of the "
+            "average variance: where values are missing, that cannot be told from no noise at all. "
+            "Use fewer components, or give noise_variance."
+        )
+    return _principal_axes(factors.W, sigma2, total, vanished=False)
+
+
+def open_stream(model: Any, state: Moments | Stream | None) -> Stream:
+    """Return the stream that takes incomplete chunks, with the moments of complete ones in it."""
+    if not is_count(model.n_components):
+        what = "an int where partial_fit meets missing values: rows are not kept for a rule"
+        raise ValueError(expected("n_components", what, model.n_components))
+    q = at_least_one_factor(model)
+    if isinstance(state, Stream):
+        if q != state.q:
+            what = f"{state.q}, as when the stream began"
+            remedy = "Give all chunks to a new model."
+            raise ValueError(expected("n_components", what, q, remedy))
+        return state
+    return Stream(q, model.noise_variance, model.tol, model.max_iter, state)
+
+
+def fit_stream(model: Any, stream: Stream, count: int) -> Fitted:
+    """Read the model off a stream; rows that still wait are counted in, the stream is as before."""
+    if stream.running is None and stream.rows is None and stream.moments is not None:
+        return fit_closed(model, Scatter(stream.moments), count)
+    check_request(model.n_components, count, model.n_features_in_, model.solver)
+    factors, record = stream.settle(start_of(model)).model()
+    return Fitted(factors.mu, *_reading(model, factors), record, count, float(count), endless=True)
 
 
 def _count_with_holes(model: Any, X: Array, weights: Array | None) -> int:
-    """Return q: given, or the one that best predicts entries that were hidden."""
+    """Return q: given, by BIC, or the one that best predicts what was hidden."""
     n, d = int(X.shape[0]), int(X.shape[1])
     if is_count(model.n_components):
         check_request(model.n_components, n, d, model.solver)
         return at_least_one_factor(model)
-    if model.n_components != "cv":
-        what = "an int or 'cv' where values are missing: other rules read a spectrum"
-        raise ValueError(expected("n_components", what, model.n_components))
-    return choose_masked(X, weights, min(n, d) - 1)
+    if model.n_components in CROSS_VALIDATED:
+        return chosen(model, X, weights, min(n, d) - 1)
+    if model.n_components == "bic":
+        return at_least_one("bic", choose_bic(X, weights, min(n, d) - 1))
+    what = f"an int, 'bic' or one of {list(CROSS_VALIDATED)} where values are missing"
+    remedy = "Other rules read the spectrum of complete rows."
+    raise ValueError(expected("n_components", what, model.n_components, remedy))
 
 
 def at_least_one_factor(model: Any) -> int:
@@ -112,7 +167,8 @@ def at_least_one_factor(model: Any) -> int:
     return int(model.n_components)
 
 
-def _start(model: Any) -> Any:
+def start_of(model: Any) -> Any:
+    """Return the generator that starts EM; None is a fixed seed."""
     return generator(0 if model.random_state is None else model.random_state)
 
 

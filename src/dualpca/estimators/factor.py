@@ -17,7 +17,7 @@ from dualpca.errors import HeywoodWarning, expected
 from dualpca.estimators._components import check_request, is_count
 from dualpca.estimators._convergence import publish_record
 from dualpca.estimators._diagnostics import Diagnostics
-from dualpca.estimators._incomplete import IncompleteRows
+from dualpca.estimators._incomplete import IncompleteRows, named_columns
 from dualpca.estimators._validation import (
     check_choice,
     check_finite_result,
@@ -60,7 +60,7 @@ class FactorAnalysis(
     max_iter : int
         Largest number of EM steps.
     noise_variance_init : array of shape (d,), optional
-        Noise to start from, for complete rows.
+        Noise to start from.
     svd_method, iterated_power
         Accepted for compatibility: EM here needs no decomposition a step.
     rotation : {None, 'varimax', 'quartimax'}
@@ -174,7 +174,9 @@ class FactorAnalysis(
             w = observed_weights(X, w)
             rng = generator(self.random_state)
             limits = {"tol": self.tol, "max_iter": self.max_iter}
-            found = fit_incomplete(X, w, q, rng, diagonal=True, floor=HEYWOOD, **limits)  # type: ignore[arg-type]
+            options: dict[str, Any] = {"diagonal": True, "floor": HEYWOOD, "psi": psi, **limits}
+            with named_columns(self):
+                found = fit_incomplete(X, w, q, rng, **options)
         else:
             found = fit_factors(Primal(X, w), q, HEYWOOD, psi, self.tol, self.max_iter)
         return *found, used_rows(X, w)

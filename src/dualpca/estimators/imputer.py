@@ -29,7 +29,7 @@ class Imputer(TransformerMixin, BaseEstimator):
         `PPCA`, or `BayesianPCA`, which finds the number of latents itself.
     add_indicator : bool
         Append one column of zeros and ones for every feature that missed values in `fit`.
-    tol, max_iter, random_state
+    tol, max_iter, random_state, n_init, verbose
         As in `PPCA`.
 
     Attributes
@@ -59,6 +59,8 @@ class Imputer(TransformerMixin, BaseEstimator):
         tol: float = 1e-6,
         max_iter: int = 1000,
         random_state: Any = None,
+        n_init: int = 1,
+        verbose: bool = False,
     ) -> None:
         self.n_components = n_components
         self.model = model
@@ -66,6 +68,8 @@ class Imputer(TransformerMixin, BaseEstimator):
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
+        self.n_init = n_init
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Imputer:
         """Fit the model to the observed entries.
@@ -81,9 +85,12 @@ class Imputer(TransformerMixin, BaseEstimator):
         self
         """
         check_flag("add_indicator", self.add_indicator)
-        limits = {"tol": self.tol, "max_iter": self.max_iter, "random_state": self.random_state}
         check_choice("model", self.model, tuple(MODELS))
-        model = MODELS[self.model](self.n_components, **limits)
+        names = ["tol", "max_iter", "random_state"]
+        if self.model == "ppca":
+            names += ["n_init", "verbose"]
+        options: Any = {name: getattr(self, name) for name in names}
+        model = MODELS[self.model](self.n_components, **options)
         self.model_ = model.fit(X, sample_weight=sample_weight)
         self.n_features_in_, self.n_iter_ = self.model_.n_features_in_, self.model_.n_iter_
         if hasattr(self.model_, "feature_names_in_"):

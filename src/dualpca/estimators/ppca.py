@@ -5,13 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from dualpca._typing import Array
+from dualpca.estimators._incomplete import named_columns
 from dualpca.estimators._latent import LatentGaussian
-from dualpca.estimators._ppca_fits import fit_closed, fit_em, fit_incomplete_rows
-from dualpca.estimators._validation import check_choice, check_number
-from dualpca.missing import has_missing
+from dualpca.estimators._ppca_fits import (
+    fit_closed,
+    fit_em,
+    fit_incomplete_rows,
+    fit_stream,
+    open_stream,
+    start_of,
+)
+from dualpca.estimators._validation import check_choice, check_number, used_rows
+from dualpca.missing import has_missing, observed_weights
 from dualpca.representations import Primal, Scatter
 from dualpca.rules import check_noise
 from dualpca.solvers import SOLVERS
+from dualpca.streaming import Stream
 
 
 class PPCA(LatentGaussian):
@@ -24,9 +33,11 @@ class PPCA(LatentGaussian):
     ----------
     n_components : int, float, str or None
         A count; a share of the variance between 0 and 1; the name of a rule: 'evidence' (Minka),
-        'bic', 'parallel', 'gavish-donoho' or 'cv'. None is the number of variances above
-        `noise_variance` where that is given, otherwise 'evidence'. With NaN, a count or 'cv', which
-        then predicts entries that it hid.
+        'bic', 'parallel', 'gavish-donoho'; 'cv-rows', the likelihood of held-out rows;
+        'cv-entries', the prediction of hidden entries; 'cv', which is the latter where values are
+        missing and the former where none is. None is the number of variances above
+        `noise_variance` where that is given, otherwise 'evidence'. With NaN, a count, 'bic' or
+        one of the three.
     noise_variance : float, optional
         σ². None for maximum likelihood.
     method : {'closed', 'em'}
@@ -40,6 +51,11 @@ class PPCA(LatentGaussian):
         'em': largest number of steps.
     random_state : None, int, Generator or RandomState
         Start of EM and of block Krylov. None is a fixed seed.
+    n_init : int
+        `fit` with NaN: number of starts of EM, of which the most likely end is kept. Small tables
+        with several latents can have more than one maximum.
+    verbose : bool
+        Show on standard error how far EM and cross-validation have come.
 
     Attributes
     ----------
@@ -59,9 +75,20 @@ class PPCA(LatentGaussian):
         At every step kept by EM; one number for the closed form.
     n_components_, n_iter_, n_samples_ : int
     converged_ : bool
+    selection_ : Selection
+        After cross-validation: `candidates`, their `q2` and `loglikelihood` with standard errors
+        (`q2_error`, `loglikelihood_error`), and the one `chosen`.
 
     Notes
     -----
+    `partial_fit` is exact while chunks are complete. The first incomplete rows are fitted as `fit`
+    would, with all complete ones; from then on every incomplete chunk is seen once, by online EM
+    (Cappé & Moulines 2009), which tends to the fit of all rows if they come in random order; late
+    ones count more, so a sorted stream ends far from it: shuffle it first. `converged_` is then
+    False, and `loglikelihood_` an estimate from what is remembered. Memory is O(dq²), with fewer
+    than max(100, 10(q + 1)) rows that wait, and O(d²) for complete chunks. A feature that no chunk
+    has observed yet is an error when the model is read, not before.
+
     Tipping & Bishop (1999). Costs are those of the solver, or O(ndq) a step of EM; densities,
     posteriors and samples cost O(dq) a row. Nothing d×d is formed but by `get_covariance`,
     `get_precision` and `posterior_predictive`.
@@ -92,6 +119,7 @@ class PPCA(LatentGaussian):
         "n_iter_",
         "converged_",
         "_reference",
+        "selection_",
     )
 
     def __init__(
@@ -104,6 +132,8 @@ class PPCA(LatentGaussian):
         tol: float = 1e-6,
         max_iter: int = 1000,
         random_state: Any = None,
+        n_init: int = 1,
+        verbose: bool = False,
     ) -> None:
         self.n_components = n_components
         self.noise_variance = noise_variance
@@ -112,20 +142,37 @@ class PPCA(LatentGaussian):
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
+        self.n_init = n_init
+        self.verbose = verbose
 
     def _check_parameters(self) -> None:
         check_choice("method", self.method, ("closed", "em"))
         check_choice("solver", self.solver, ("auto", *SOLVERS))
         check_number("tol", self.tol, 0)
         check_number("max_iter", self.max_iter, 1, integer=True)
+        check_number("n_init", self.n_init, 1, integer=True)
         if self.noise_variance is not None:
             check_noise(self.noise_variance)
 
     def _fit_rows(self, X: Array, weights: Array | None) -> None:
         if has_missing(X):
-            self._set(fit_incomplete_rows(self, X, weights), X)
+            with named_columns(self):
+                self._set(fit_incomplete_rows(self, X, weights), X)
         else:
             super()._fit_rows(X, weights)
+
+    def _absorb(self, state: Any, X: Array, weights: Array | None) -> tuple[Any, int]:
+        if not isinstance(state, Stream) and not has_missing(X):
+            return super()._absorb(state, X, weights)
+        stream = open_stream(self, state).add(X, weights, start_of(self))
+        return stream, used_rows(X, observed_weights(X, weights))
+
+    def _publish_stream(self, state: Any, count: int, like: Array) -> None:
+        if isinstance(state, Stream):
+            with named_columns(self):
+                self._set(fit_stream(self, state, count), like)
+        else:
+            super()._publish_stream(state, count, like)
 
     def _publish(self, operator: Primal | Scatter, count: int, like: Array) -> None:
         fit = fit_em if self.method == "em" else fit_closed

@@ -10,6 +10,7 @@ try:
     from dualpca.plots.latent import latent_scatter
     from dualpca.plots.loadings import biplot, hinton
     from dualpca.plots.outliers import contribution_plot, outlier_map
+    from dualpca.plots.selection import selection_curve
     from dualpca.plots.spectrum import scree
 except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] != "matplotlib":
@@ -28,4 +29,5 @@ __all__ = [
     "latent_scatter",
     "outlier_map",
     "scree",
+    "selection_curve",
 ]

@@ -1,0 +1,102 @@
+"""How far long work has come: a bar on a terminal, plain lines elsewhere, nothing unless asked.
+
+Whoever is asked to talk opens `showing`; whoever works opens `task` and calls what it gets after
+every piece. The two need not know each other, and of tasks within tasks only the outermost talks.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TextIO
+
+WIDTH = 24
+BETWEEN_BARS, BETWEEN_LINES = 0.1, 2.0
+"""Seconds between two reports."""
+
+Tick = Callable[..., None]
+
+
+@dataclass
+class Reporter:
+    """Where reports go, and when the last one went."""
+
+    stream: TextIO
+    bar: bool
+    busy: bool = False
+    last: float = -1e9
+    width: int = 0
+
+    def say(self, label: str, done: int, total: int, note: str) -> None:
+        """Write one report over the last bar, or as a line of its own."""
+        words = f"{label} {done} of {total}" + (f", {note}" if note else "")
+        if self.bar:
+            filled = round(WIDTH * done / total)
+            words = f"[{'#' * filled}{'.' * (WIDTH - filled)}] {words}"
+            self.stream.write("\r" + words.ljust(self.width))
+            self.width = len(words)
+        else:
+            self.stream.write(words + "\n")
+        self.stream.flush()
+        self.last = time.monotonic()
+
+    def due(self) -> bool:
+        """Tell whether the last report is old enough for another."""
+        return time.monotonic() - self.last >= (BETWEEN_BARS if self.bar else BETWEEN_LINES)
+
+
+_reporter: ContextVar[Reporter | None] = ContextVar("dualpca_progress", default=None)
+
+
+@contextmanager
+def showing(verbose: bool | int, stream: TextIO | None = None) -> Iterator[None]:
+    """Let tasks report while this is open, on `stream` (standard error); silent unless `verbose`.
+
+    Examples
+    --------
+    >>> import sys
+    >>> with showing(True, sys.stdout), task("counting", 3) as tick:
+    ...     for k in range(3):
+    ...         tick(f"now at {k}")
+    counting 1 of 3, now at 0
+    counting 3 of 3, now at 2
+    """
+    out = sys.stderr if stream is None else stream
+    token = _reporter.set(Reporter(out, out.isatty()) if verbose else _reporter.get())
+    try:
+        yield
+    finally:
+        _reporter.reset(token)
+
+
+@contextmanager
+def task(label: str, total: int) -> Iterator[Tick]:
+    """Open a task of at most `total` pieces; yields what to call, with a note, after each."""
+    reporter = _reporter.get()
+    if reporter is None or reporter.busy:
+        yield _silent
+        return
+    done, note = 0, ""
+
+    def tick(text: str = "") -> None:
+        nonlocal done, note
+        done, note = done + 1, text
+        if reporter.due():
+            reporter.say(label, done, total, note)
+
+    reporter.busy, reporter.last = True, -1e9
+    try:
+        yield tick
+    finally:
+        reporter.say(label, done, total, note)
+        if reporter.bar:
+            reporter.stream.write("\n")
+        reporter.busy, reporter.width = False, 0
+
+
+def _silent(text: str = "") -> None:
+    """Say nothing."""

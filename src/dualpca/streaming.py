@@ -1,0 +1,315 @@
+"""Incomplete rows in chunks, each seen once: online EM with averaged parameters.
+
+Complete chunks enter through their moments, which stay exact at any parameters. Of incomplete ones
+only the statistics of the E step are kept, O(dq²); they fade as the parameters they were taken at
+grow old, s ← (1 − γ)s + γ s̄(chunk) with γ = (share of the chunk)^0.6 (Cappé & Moulines 2009,
+section 2.2), and the parameters are averaged along the way (Polyak & Juditsky 1992), which takes
+out the noise that a slowly falling γ leaves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dualpca import _array
+from dualpca._typing import Array
+from dualpca.em import Record, maximize
+from dualpca.errors import DegenerateError, ScaleError
+from dualpca.incomplete_em import LEAST_NOISE, Fit, refuse_empty_columns
+from dualpca.missing import (
+    Factors,
+    Incomplete,
+    Sums,
+    column_starts,
+    has_missing,
+    latent_frame,
+    m_step,
+    observed_weights,
+    refuse_infinite,
+)
+from dualpca.moments import Moments
+from dualpca.running import moment_sums, recentred, reexpressed
+
+FORGET = 0.6
+"""γ is the chunk's share of all incomplete rows to this power; above 1/2 it converges."""
+
+AVERAGE = 3
+"""Order of the average: the start of the stream counts (age)^3 less than its end."""
+
+STEPS, COMPLETE_STEPS = 3, 30
+"""Steps of EM a chunk; of complete ones none needs a row, so there can be more."""
+
+FEWEST_ROWS = 100
+"""Incomplete rows wait until there are so many, or ten a latent: fewer would be mostly noise."""
+
+
+class Joint(Fit):
+    """The EM map on incomplete rows and on the moments of complete ones."""
+
+    def __init__(
+        self, X: Array, weights: Array, q: int, noise: float | None, moments: Moments | None
+    ) -> None:
+        self.moments = moments
+        super().__init__(X, weights, q, noise, diagonal=False)
+
+    def columns(self, X: Array, weights: Array | None) -> tuple[Array, Array, Array]:
+        """Return each feature's observed weight, mean and variance over both."""
+        n, mean, variance = column_starts(X, weights)
+        if self.moments is None:
+            return n, mean, variance
+        more, off = self.moments.n, self.moments.mean - mean
+        total = n + more
+        scatter = _array.namespace(X).linalg.diagonal(self.moments.scatter)
+        spread = n * variance + scatter + (n * more / total) * off * off
+        return total, mean + off * (more / total), spread / total
+
+    def sums(self, factors: Factors) -> Sums:
+        """Take the E step over both."""
+        sums = self.data.sums(factors)
+        return sums if self.moments is None else sums.plus(moment_sums(self.moments, factors))
+
+
+@dataclass(frozen=True)
+class Running:
+    """What a stream remembers of incomplete rows, and the parameters it has reached."""
+
+    factors: Factors
+    average: Factors
+    origin: Array  # (d,), what the sums are centred on
+    sums: Sums  # a unit of weight
+    weight: float
+    seen: Array  # (d,), 1 for the features observed so far
+    n_iter: int
+    converged: bool
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream of chunks with and without NaN. Adding a chunk returns a new one.
+
+    Parameters
+    ----------
+    q : int
+    noise : float or None
+        Fixed noise variance σ².
+    tol, max_iter
+        Of the fit of the first incomplete rows, which is that of all rows so far.
+
+    Notes
+    -----
+    Memory O(dq²) and fewer than max(100, 10(q + 1)) rows that wait; O(d²) for complete chunks. A
+    feature may be missing from any number of chunks; until a row observes it there is no model.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> stream = Stream(q=1, noise=None)
+    >>> for _ in range(20):
+    ...     X = rng.normal(size=(200, 1)) @ [[1.0, 2.0, 3.0]] + 0.1 * rng.normal(size=(200, 3))
+    ...     X[rng.random(X.shape) < 0.3] = np.nan
+    ...     stream = stream.add(X, None, rng)
+    >>> factors, _ = stream.model()
+    >>> np.abs(factors.W[:, 0]).round(1), float(factors.psi[0]) ** 0.5
+    (array([1., 2., 3.]), 0.1)
+    """
+
+    q: int
+    noise: float | None
+    tol: float = 1e-6
+    max_iter: int = 1000
+    moments: Moments | None = None
+    rows: Array | None = None  # (b, d), waiting
+    weights: Array | None = None  # (b,)
+    running: Running | None = None
+
+    @property
+    def n(self) -> float:
+        """Weight of all rows that observed something."""
+        waiting = _total(self.weights)
+        kept = 0.0 if self.running is None else self.running.weight
+        return waiting + kept + (0.0 if self.moments is None else self.moments.n)
+
+    def add(self, X: Array, weights: Array | None, rng: np.random.Generator) -> Stream:
+        """Return the stream with one more chunk."""
+        refuse_infinite(X)
+        X, w = informative(X, weights)
+        if not X.shape[0]:
+            return self
+        if not has_missing(X):
+            return self._complete(X, w)
+        held = self if self.rows is None else replace(self, rows=None, weights=None)
+        if self.rows is not None:
+            xp = _array.namespace(X)
+            X, w = xp.concat([self.rows, X], axis=0), xp.concat([self.weights, w], axis=0)
+        waiting = replace(held, rows=X, weights=w)
+        # a weight of 2 is two rows; small weights must not make rows wait forever
+        enough = max(float(X.shape[0]), _total(w)) >= max(FEWEST_ROWS, 10 * (self.q + 1))
+        return waiting.settle(rng) if enough else waiting
+
+    def _complete(self, X: Array, w: Array) -> Stream:
+        chunk = Moments.of(X, w)
+        moments = chunk if self.moments is None else self.moments.merge(chunk)
+        later = replace(self, moments=moments)
+        if self.running is None:
+            return later
+        share = chunk.n / later.n
+        return replace(later, running=self._update(self.running, moments, None, share))
+
+    def settle(self, rng: np.random.Generator) -> Stream:
+        """Return the stream with no rows waiting."""
+        if self.rows is None or self.weights is None:
+            return self
+        later = replace(self, rows=None, weights=None)
+        if self.running is None:
+            return replace(later, running=self._begin(self.rows, self.weights, rng))
+        data = Incomplete(self.rows, self.weights, self.q)
+        share = _total(self.weights) / self.n
+        return replace(later, running=self._update(self.running, self.moments, data, share))
+
+    def _begin(self, X: Array, w: Array, rng: np.random.Generator) -> Running:
+        """Fit the first incomplete rows, with all complete ones, as `fit` would."""
+        xp = _array.namespace(X)
+        ones = _array.asarray(np.ones(X.shape[1]), X)
+        seen = ones if self.moments is not None else column_starts(X, w)[0]
+        kept = np.flatnonzero(_array.to_numpy(seen) > 0)
+        if kept.size <= self.q < X.shape[1]:
+            raise DegenerateError(
+                f"the first rows observe {kept.size} features, too few for {self.q} components. "
+                "Begin with rows that observe more."
+            )
+        columns = xp.asarray(kept, device=_array.device_of(X))
+        fit = Joint(xp.take(X, columns, axis=1), w, self.q, self.noise, self.moments)
+        theta, record = maximize(fit.step, fit.begin(rng), tol=self.tol, max_iter=self.max_iter)
+        factors = _spread_out(fit.unpack(theta), kept, int(X.shape[1]))
+        sums, weight = Incomplete(X, w, self.q).sums(factors), float(xp.sum(w))
+        flags = xp.where(seen > 0, ones, 0 * ones)
+        state = (sums.times(1 / weight), weight, flags, record.n_iter, record.converged)
+        return Running(factors, factors, factors.mu, *state)
+
+    def _update(
+        self, run: Running, moments: Moments | None, data: Incomplete | None, share: float
+    ) -> Running:
+        """Take a few EM steps on a chunk, or on moments that grew, beside what is remembered."""
+        fresh = 0.0 if data is None else _total(data.weights)
+        weight = run.weight + fresh
+        gamma, steps = (fresh / weight) ** FORGET, COMPLETE_STEPS if data is None else STEPS
+        origin, seen = _met(run, moments, data)
+        factors = replace(run.factors, mu=_where(run.seen, run.factors.mu, origin))
+        old = mixed = run.sums
+        for _ in range(steps):
+            mixed = _mixed(old, data, factors, origin, gamma)
+            total = mixed.times(weight)
+            if moments is not None:
+                total = total.plus(recentred(moment_sums(moments, factors), factors.mu - origin))
+            refuse_overflow(total)
+            nu, root = latent_frame(total)
+            factors = maximized(total, replace(factors, mu=origin), self.noise)
+            old, mixed = reexpressed(old, nu, root), reexpressed(mixed, nu, root)
+        pace = (AVERAGE + 1) * share / (1 + AVERAGE * share)
+        average = averaged(run.average, factors, pace, run.seen)
+        return Running(factors, average, origin, mixed, weight, seen, run.n_iter + steps, False)
+
+    def model(self) -> tuple[Factors, Record]:
+        """Return the parameters reached; refuse features that no row has observed yet.
+
+        The record has one log-likelihood: of complete rows exactly, of incomplete ones as far as
+        they are remembered.
+        """
+        run = self.running
+        if run is None:
+            raise DegenerateError("no row has observed anything yet. Give rows that do.")
+        refuse_empty_columns(run.seen)
+        value = run.weight * float(run.sums.loglikelihood)
+        if self.moments is not None:
+            value += float(moment_sums(self.moments, run.average).loglikelihood)
+        return run.average, Record([value], run.n_iter, run.converged)
+
+
+def refuse_overflow(sums: Sums) -> None:
+    """Raise where squares are beyond floating point."""
+    xp = _array.namespace(sums.xx)
+    if not bool(xp.all(xp.isfinite(sums.xx))):
+        raise ScaleError(
+            "X is too large: its variance overflows float64. Divide X by a constant first."
+        )
+
+
+def informative(X: Array, weights: Array | None) -> tuple[Array, Array]:
+    """Return a copy of the rows that count and observe something, with their weights."""
+    xp = _array.namespace(X)
+    w = _array.asarray(np.ones(X.shape[0]), X) if weights is None else weights
+    w = observed_weights(X, w)
+    kept = xp.asarray(np.flatnonzero(_array.to_numpy(w) > 0), device=_array.device_of(X))
+    return xp.take(X, kept, axis=0), xp.take(w, kept, axis=0)
+
+
+def maximized(sums: Sums, factors: Factors, noise: float | None) -> Factors:
+    """Take the M step; features without a value get loadings 0 and stay where they are."""
+    xp, q = _array.namespace(sums.x), int(sums.z.shape[1])
+    none = xp.astype(sums.n == 0, xp.float64)
+    eye = _array.asarray(np.eye(q), sums.x)
+    safe = sums._replace(zz=sums.zz + none[:, None, None] * eye, n=sums.n + none)
+    W, mu, left = m_step(safe, factors)
+    spread = sums.xx / safe.n - (sums.x / safe.n) ** 2
+    least = LEAST_NOISE * float(xp.sum(spread) / xp.sum(1 - none))
+    sigma2 = max(float(xp.sum(left) / xp.sum(sums.n)), least) if noise is None else noise
+    return Factors(W, mu, xp.full_like(mu, sigma2))
+
+
+def averaged(average: Factors, now: Factors, share: float, seen: Array) -> Factors:
+    """Return the average moved towards the parameters of now, loadings turned to agree first.
+
+    Features met just now have no past to average with.
+    """
+    xp = _array.namespace(now.W)
+    U, _, Vt = _array.svd(now.W.T @ average.W)
+    W, mu = now.W @ (U @ Vt), now.mu
+    return Factors(
+        _where(seen[:, None], average.W + share * (W - average.W), W),
+        _where(seen, average.mu + share * (mu - average.mu), mu),
+        xp.exp((1 - share) * xp.log(average.psi) + share * xp.log(now.psi)),
+    )
+
+
+def _mixed(
+    old: Sums, data: Incomplete | None, factors: Factors, origin: Array, gamma: float
+) -> Sums:
+    """Return (1 − γ)s + γ s̄ with s̄ the E step over a chunk, a unit of weight."""
+    if data is None:
+        return old
+    with np.errstate(over="ignore", invalid="ignore"):
+        now = recentred(data.sums(factors), factors.mu - origin)
+        return old.times(1 - gamma).plus(now.times(gamma / _total(data.weights)))
+
+
+def _met(run: Running, moments: Moments | None, data: Incomplete | None) -> tuple[Array, Array]:
+    """Return origins, also of the features met for the first time, and which have been met."""
+    xp = _array.namespace(run.origin)
+    if bool(xp.all(run.seen > 0)):
+        return run.origin, run.seen
+    n, mean = run.seen, run.origin
+    if data is not None:
+        n, mean, _ = column_starts(data.X, data.weights)
+    elif moments is not None:
+        n, mean = xp.ones_like(n), moments.mean
+    return _where(run.seen, run.origin, mean), _where(n, xp.ones_like(run.seen), run.seen)
+
+
+def _where(flags: Array, yes: Array, no: Array) -> Array:
+    return _array.namespace(flags).where(flags > 0, yes, no)
+
+
+def _total(weights: Array | None) -> float:
+    return 0.0 if weights is None else float(_array.namespace(weights).sum(weights))
+
+
+def _spread_out(factors: Factors, kept: np.ndarray[Any, Any], d: int) -> Factors:
+    """Return factors of some features as factors of all d, with loadings and mean 0 elsewhere."""
+    W, mu = np.zeros((d, factors.W.shape[1])), np.zeros(d)
+    W[kept], mu[kept] = _array.to_numpy(factors.W), _array.to_numpy(factors.mu)
+    psi = np.full(d, float(factors.psi[0]))
+    return Factors(*(_array.asarray(part, factors.W) for part in (W, mu, psi)))
