@@ -26,6 +26,16 @@ ESTIMATORS = [
     dualpca.KernelPCA(1, kernel="rbf", eigen_solver="fourier", n_landmarks=50),
     dualpca.KernelPCA(1, kernel="precomputed"),
     dualpca.Imputer(1, model="bayesian"),
+    dualpca.ProbabilisticKernelPCA(),
+    # given noise: with one feature one component would leave none
+    dualpca.ProbabilisticKernelPCA(1, kernel="precomputed", noise_variance=0.01),
+    dualpca.ProbabilisticKernelPCA(1, metric="precomputed", noise_variance=0.01),
+    dualpca.ProbabilisticKernelPCA(
+        1, metric="euclidean", correction="lingoes", noise_variance=0.01
+    ),
+    dualpca.ProbabilisticKernelPCA(1, method="em"),
+    dualpca.ProbabilisticKernelPCA(1, noise="diagonal"),
+    dualpca.TwinKernelPCA(1, max_iter=30),
 ]
 
 EVERY_COMPONENT = (

@@ -7,6 +7,8 @@ from dualpca.estimators.imputer import Imputer
 from dualpca.estimators.kernel import KernelPCA
 from dualpca.estimators.pca import PCA
 from dualpca.estimators.ppca import PPCA
+from dualpca.estimators.probabilistic_kernel import ProbabilisticKernelPCA
+from dualpca.estimators.twin import TwinKernelPCA
 
 __version__ = "0.1.0"
 
@@ -18,5 +20,7 @@ __all__ = [
     "FactorAnalysis",
     "Imputer",
     "KernelPCA",
+    "ProbabilisticKernelPCA",
+    "TwinKernelPCA",
     "__version__",
 ]

@@ -270,11 +270,15 @@ def fit_ppca(
     noise: float | None = None,
     tol: float = 1e-6,
     max_iter: int = 1000,
+    *,
+    start: tuple[Array, float] | None = None,
+    accelerate: bool = True,
 ) -> tuple[Array, float, Record]:
     """Fit PPCA by accelerated EM: loadings W (m, q) up to rotation, noise σ², and the record.
 
     θ holds W in units of the average standard deviation and ln σ², so steps in both compare.
-    A given `noise` stays fixed.
+    A given `noise` stays fixed. `start` is (W, σ²), random unless given; without `accelerate` the
+    steps are those of plain EM, neither expanded nor extrapolated.
     """
     xp = _array.namespace(operator.like)
     m, unit = operator.shape[0], operator.trace / n / operator.dim
@@ -289,11 +293,14 @@ def fit_ppca(
 
     def step(theta: Array) -> tuple[Array, float]:
         W, sigma2 = xp.reshape(theta[:-1], (m, q)), noise_of(theta)
-        W, moved, value = ppca_step(operator, math.sqrt(unit) * W, sigma2, n, expand=True)
+        W, moved, value = ppca_step(operator, math.sqrt(unit) * W, sigma2, n, expand=accelerate)
         moved = sigma2 if noise is not None else moved
         return pack(W / math.sqrt(unit), moved / unit), value
 
-    start = pack(_array.normal(rng, (m, q), operator.like), sigma2)
-    theta, record = maximize(step, start, tol=tol, max_iter=max_iter)
+    if start is None:
+        theta = pack(_array.normal(rng, (m, q), operator.like), sigma2)
+    else:
+        theta = pack(start[0] / math.sqrt(unit), sigma2 if noise is not None else start[1] / unit)
+    theta, record = maximize(step, theta, tol=tol, max_iter=max_iter, accelerate=accelerate)
     W = xp.reshape(theta[:-1], (m, q)) * math.sqrt(unit)
     return W, noise_of(theta), record

@@ -75,6 +75,8 @@ def fit_factors(
     psi: Array | None = None,
     tol: float = 1e-4,
     max_iter: int = 1000,
+    *,
+    em: bool = False,
 ) -> tuple[Factors, Record]:
     """Fit factor analysis to complete rows.
 
@@ -90,8 +92,10 @@ def fit_factors(
         Quasi-Newton stops when no component of the gradient of the log-likelihood a row, by ln ψ,
         exceeds it; EM as in `dualpca.em.maximize`.
     max_iter : int
+    em : bool
+        EM also where quasi-Newton could do it.
     """
-    profile = operator.dim <= DENSE_LIMIT
+    profile = operator.dim <= DENSE_LIMIT and not em
     route = _fit_profile if profile else _fit_em
     return route(operator, q, floor, psi, tol, max_iter)
 

@@ -17,11 +17,17 @@ SPARSE = ("csr", "csc")
 
 
 def check_rows(
-    estimator: Any, X: Any, *, reset: bool, min_rows: int = 1, accept_sparse: bool = False
+    estimator: Any,
+    X: Any,
+    *,
+    reset: bool,
+    min_rows: int = 1,
+    accept_sparse: bool = False,
+    finite: bool = False,
 ) -> Array:
     """Return X as a two-dimensional float array of its own library, without a copy if it is one.
 
-    Finiteness is not tested here: it shows in the results for free (`check_finite_result`).
+    Finiteness is tested only if asked for: it shows in results for free (`check_finite_result`).
     """
     if _array.is_foreign(X):
         return _check_foreign(estimator, X, reset=reset, min_rows=min_rows)
@@ -31,7 +37,7 @@ def check_rows(
         reset=reset,
         dtype=[np.float64, np.float32],
         accept_sparse=SPARSE if accept_sparse else False,
-        ensure_all_finite=False,
+        ensure_all_finite=finite,
         ensure_min_samples=min_rows,
         copy=False,
     )

@@ -1,0 +1,428 @@
+"""Probabilistic kernel PCA: coordinates by maximum likelihood, from kernels or distances."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from scipy.linalg import helmert
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from dualpca import _array
+from dualpca._typing import Array
+from dualpca.errors import HeywoodWarning, expected
+from dualpca.estimators._convergence import publish_record
+from dualpca.estimators._feature_fits import (
+    HEYWOOD,
+    FeatureFit,
+    check_count,
+    check_variance,
+    definite_part,
+    fit_closed,
+    fit_diagonal,
+    fit_em,
+    source_of,
+    warn_of_negative,
+)
+from dualpca.estimators._feature_inputs import (
+    check_diagonal,
+    check_metric,
+    check_rho,
+    check_training,
+    kernel_rows,
+    kernel_values,
+    needed_rho,
+    new_items,
+)
+from dualpca.estimators._kernel_inputs import check_kernel_matrix, is_precomputed
+from dualpca.estimators._validation import (
+    check_choice,
+    check_finite_result,
+    check_flag,
+    check_matrix,
+    check_number,
+    generator,
+)
+from dualpca.feature_dimensions import FeatureScatter, Placed, per_dimension
+from dualpca.rules import check_noise
+from dualpca.wishart import log_wishart
+
+
+class ProbabilisticKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Probabilistic kernel PCA, or probabilistic principal coordinates (Zhang et al. 2004).
+
+    The ρ dimensions of feature space are the observations: each is a vector over the n points,
+    g = Bw + u1 + ε with w ~ N(0, n/ρ I_q) and ε ~ N(0, n/ρ σ²I_n). Row i of B is the coordinate of
+    point i. Everything follows from the centred kernel; ρ cancels and need not be known.
+
+    Parameters
+    ----------
+    n_components : int, float or None
+        A count, up to n − 2; a share of the variance between 0 and 1; None for the number of
+        variances above `noise_variance`.
+    kernel : str, Kernel, Gaussian-process kernel of scikit-learn, or callable
+        As in `KernelPCA`; 'precomputed' where X is a kernel matrix.
+    gamma, degree, coef0, kernel_params
+        Parameters of the kernel, as in `KernelPCA`.
+    metric : str or callable, optional
+        Work with distances in place of a kernel: 'precomputed' where X holds them, or a name or
+        function that `scipy.spatial.distance.cdist` takes. Leave `kernel` as it is then.
+    correction : {None, 'lingoes', 'cailliez'}
+        What to do with distances that are not Euclidean. None warns, and leaves their negative
+        eigenvalues out; the others add the least constant that leaves none.
+    noise : {'isotropic', 'diagonal'}
+        One noise for all points, or one for each: kernel factor analysis.
+    noise_variance : float, optional
+        σ². None for maximum likelihood.
+    method : {'ml', 'em'}
+        Closed form from the eigenpairs, or EM (S3, Eqs. 18 and 19), which needs products with the
+        kernel only: the same model. With diagonal noise, quasi-Newton or EM.
+    feature_dim : float, optional
+        ρ, the dimension of feature space, where it is known: adds the constant that makes
+        likelihoods those of the features, and sets the scale of uncertainties.
+    init : {'auto', 'pca', 'random'} or array of shape (n, q)
+        Start of EM: PCA scores of the inputs, random, or given coordinates; 'auto' is PCA where
+        there are inputs with enough columns.
+    accelerate : bool
+        False for plain EM, as in the paper: many more steps.
+    tol : float
+        'em': estimated relative distance to the maximum at which to stop. 'diagonal': size of the
+        gradient at which quasi-Newton stops.
+    max_iter : int
+        Largest number of steps.
+    eigen_solver : {'auto', 'dense', 'krylov'}
+        For the closed form.
+    random_state : None, int, Generator or RandomState
+        Start of EM and of block Krylov. None is a fixed seed.
+    memory_limit : float
+        Bytes that a stored kernel may take; beyond, it is evaluated at every pass.
+
+    Attributes
+    ----------
+    coordinates_ : array of shape (n, q)
+        B, on principal axes, the largest first.
+    noise_variance_ : float or array of shape (n,)
+        σ², in the units of Kc/n; ψ of every point where noise is diagonal.
+    eigenvalues_ : array of shape (q,)
+        ℓ of Kc/n. Not set where noise is diagonal.
+    explained_variance_ : array of shape (q,)
+        ℓ; with diagonal noise Σ_i B_ip².
+    explained_variance_ratio_ : array of shape (q,)
+        Their shares of tr Kc/n.
+    loglikelihood_ : float
+        Per feature dimension, −½{ln|C| + tr(C⁻¹Kc)/n}; −(n/2) ln(2πn/ρ) more where ρ is given.
+    loglikelihoods_ : list of float
+        At every step kept.
+    correction_ : Correction
+        What was done to distances, with its constant.
+    heywood_ : list of int
+        Points whose own noise was held at 1/10,000 of their variance (diagonal noise).
+    kernel_ : Kernel
+    X_fit_ : array
+        The training points, kernel or distances.
+    n_components_, n_samples_, n_iter_ : int
+    converged_ : bool
+
+    Notes
+    -----
+    S3 = Zhang, Wang, Yeung & Kwok (2004); MATH 9. Likelihoods under different kernels do not
+    compare: they are densities in different spaces. Points are the dimensions of this model, not
+    its observations, so it has no density for a new point: what it says of one is `posterior`,
+    and how badly the coordinates explain it is `point_noise`. After EM that stopped early,
+    `transform` gives training points the coordinates of the next step. With diagonal noise the
+    means u stay those of the isotropic model.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dualpca import ProbabilisticKernelPCA
+    >>> X = load_iris().data
+    >>> model = ProbabilisticKernelPCA(n_components=2, kernel="rbf", gamma=0.5).fit(X)
+    >>> round(model.noise_variance_, 5), round(model.loglikelihood_, 1)
+    (0.00202, 385.9)
+    >>> mean, covariance = model.posterior(X[:3])
+    >>> mean.shape, covariance.shape
+    ((3, 2), (3, 2, 2))
+    """
+
+    def __init__(
+        self,
+        n_components: int | float | None = 2,
+        *,
+        kernel: Any = "rbf",
+        gamma: float | str | None = None,
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        metric: Any = None,
+        correction: str | None = None,
+        noise: str = "isotropic",
+        noise_variance: float | None = None,
+        method: str = "ml",
+        feature_dim: float | None = None,
+        init: Any = "auto",
+        accelerate: bool = True,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        eigen_solver: str = "auto",
+        random_state: Any = None,
+        memory_limit: float = 4 * 2**30,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.metric = metric
+        self.correction = correction
+        self.noise = noise
+        self.noise_variance = noise_variance
+        self.method = method
+        self.feature_dim = feature_dim
+        self.init = init
+        self.accelerate = accelerate
+        self.tol = tol
+        self.max_iter = max_iter
+        self.eigen_solver = eigen_solver
+        self.random_state = random_state
+        self.memory_limit = memory_limit
+
+    # --- fitting ---------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None) -> ProbabilisticKernelPCA:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n, d), list of items, kernel or distances (n, n)
+            Three items or more. Never modified.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        points = check_training(self, X)
+        check_count(self, int(points.shape[0]))
+        self.correction_, values, kernel = kernel_values(self, points)
+        source = source_of(self, values, kernel)
+        check_variance(source)
+        operator, share = definite_part(self, source, _array.vector_like(points))
+        warn_of_negative(self, share)
+        if self.noise == "diagonal":
+            found = fit_diagonal(self, operator, points)
+        else:
+            found = (fit_em if self.method == "em" else fit_closed)(self, operator, points)
+        self._publish(found, source, operator.trace / operator.n, points)
+        return self
+
+    def _check_parameters(self) -> None:
+        check_metric(self)
+        check_choice("noise", self.noise, ("isotropic", "diagonal"))
+        check_choice("method", self.method, ("ml", "em"))
+        check_choice("eigen_solver", self.eigen_solver, ("auto", "dense", "krylov"))
+        check_flag("accelerate", self.accelerate)
+        check_number("tol", self.tol, 0)
+        check_number("max_iter", self.max_iter, 1, integer=True)
+        check_number("memory_limit", self.memory_limit, 0)
+        if isinstance(self.init, str):
+            check_choice("init", self.init, ("auto", "pca", "random"))
+        if self.feature_dim is not None:
+            check_rho(self.feature_dim)
+        if self.noise_variance is not None:
+            check_noise(self.noise_variance)
+            if self.noise == "diagonal":
+                what = "None with noise='diagonal', which finds one for every point"
+                raise ValueError(expected("noise_variance", what, self.noise_variance))
+
+    def _publish(
+        self, found: FeatureFit, source: FeatureScatter, total: float, points: Array
+    ) -> None:
+        """Set the fitted attributes; `total` is tr Kc/n."""
+        like, n, order = _array.vector_like(points), source.n, source.shape[0]
+        self.coordinates_ = _array.cast_like(found.B, like)
+        self.explained_variance_ = _array.cast_like(found.variances, like)
+        self.explained_variance_ratio_ = _array.cast_like(found.variances / total, like)
+        self.n_components_, self.n_samples_ = int(found.B.shape[1]), order
+        self.kernel_, self.X_fit_ = source.gram.kernel, points
+        self._placement, self._psi = found.placement, found.psi
+        self._subspace = found.placement.subspace(source)
+        for name in ("eigenvalues_", "heywood_"):
+            self.__dict__.pop(name, None)
+        if self.noise == "diagonal":
+            self.noise_variance_ = _array.cast_like(found.psi, like)
+            self._warn_of_heywood(found)
+        else:
+            self.noise_variance_ = float(found.psi[0])
+            self.eigenvalues_ = self.explained_variance_
+        rho, record = self.feature_dim, found.record
+        record.loglikelihoods = [per_dimension(v, n, order, rho) for v in record.loglikelihoods]
+        publish_record(self, record)
+
+    def _warn_of_heywood(self, found: FeatureFit) -> None:
+        xp = _array.namespace(found.B)
+        variance = xp.sum(found.B * found.B, axis=1) + found.psi
+        held = _array.to_numpy(found.psi <= 2 * HEYWOOD * variance)
+        self.heywood_ = [int(i) for i in np.flatnonzero(held)]
+        if self.heywood_:
+            warnings.warn(
+                f"Heywood case: the coordinates explain {len(self.heywood_)} points wholly, such "
+                f"as {self.heywood_[:10]}; their noise is held at 1/10,000 of their variance. Use "
+                "fewer components, or noise='isotropic'.",
+                HeywoodWarning,
+                stacklevel=4,
+            )
+
+    @property
+    def _seed(self) -> Any:
+        return 0 if self.random_state is None else generator(self.random_state)
+
+    @property
+    def _pairwise(self) -> bool:
+        if self.metric is not None:
+            return isinstance(self.metric, str) and self.metric == "precomputed"
+        return is_precomputed(self.kernel)
+
+    # --- the fitted model ------------------------------------------------------------------
+
+    def transform(self, X: Any) -> Array:
+        """Place points: b(x) = (Λ − σ²)^{1/2}(nΛ)⁻¹Uᵀkc(x), which returns row i of B at x_i.
+
+        Parameters
+        ----------
+        X : array of shape (m, d), items, or kernel values or distances (m, n) against the
+            training items
+
+        Returns
+        -------
+        array of shape (m, q)
+        """
+        rows = new_items(self, X, "transform")
+        b = self._subspace.coordinates(kernel_rows(self, rows))
+        return _array.cast_like(check_finite_result(b, rows), _array.vector_like(rows))
+
+    def posterior(self, X: Any, diagonal: Any = None) -> tuple[Array, Array]:
+        """Return where points are, and how certain that is.
+
+        Given the training points' latents, a point's features are a regression on them with
+        coefficients b: under a flat prior b ~ N(b(x), ψ(x)/ρ · G⁻¹), see
+        `dualpca.feature_dimensions.Placement` for the derivation. G = ⟨WWᵀ⟩/n is the identity at
+        the maximum, and ψ(x), the point's own noise, is `point_noise`. ρ is `feature_dim`, n where
+        that is not given: the dimension of what n points span. The more features, the more certain.
+
+        Parameters
+        ----------
+        X : array of shape (m, d), items, or kernel values or distances (m, n)
+        diagonal : array of shape (m,), optional
+            k(x, x), where X are kernel values of new items.
+
+        Returns
+        -------
+        mean : array of shape (m, q)
+        covariance : array of shape (m, q, q)
+        """
+        rows = new_items(self, X, "posterior")
+        found, like = self._place(rows, diagonal), _array.vector_like(rows)
+        rho = float(self.n_samples_ if self.feature_dim is None else self.feature_dim)
+        covariance = self._placement.covariance(found.noise, rho)
+        return _array.cast_like(found.coordinates, like), _array.cast_like(covariance, like)
+
+    def point_noise(self, X: Any, diagonal: Any = None) -> Array:
+        """Return ψ(x) = ‖f(x) − f̄‖²/n − b(x)ᵀG b(x), the noise that is a point's own, (m,).
+
+        Large for points that the coordinates explain badly. The training points' have the mean σ²
+        (isotropic noise), or are ψ_i themselves (diagonal noise).
+
+        Parameters
+        ----------
+        X : array of shape (m, d), items, or kernel values or distances (m, n)
+        diagonal : array of shape (m,), optional
+            k(x, x), where X are kernel values of new items.
+        """
+        rows = new_items(self, X, "point_noise")
+        return _array.cast_like(self._place(rows, diagonal).noise, _array.vector_like(rows))
+
+    def _place(self, rows: Array, diagonal: Any) -> Placed:
+        given = None if diagonal is None else check_diagonal(diagonal, rows)
+        values = kernel_rows(self, rows)
+        found = self._placement.place(self._subspace, values, float(self.n_samples_), given)
+        check_finite_result(found.coordinates, rows)
+        return found
+
+    def get_covariance(self) -> Array:
+        """Return C = BBᵀ + diag ψ, (n, n); a feature dimension has covariance n/ρ C."""
+        check_is_fitted(self)
+        B = _array.working(self.coordinates_)
+        C = B @ B.T + self._psi * _array.identity(int(B.shape[0]), B)
+        return _array.cast_like(C, self.coordinates_)
+
+    def log_wishart(self, K: Any = None, feature_dim: float | None = None) -> float:
+        """Return the log-density of a kernel matrix, as a whole, under the model.
+
+        QᵀKQ ~ W_{n−1}(ρ, n/ρ QᵀCQ), where the columns of Q are an orthonormal basis of what is
+        orthogonal to 1: the means u are free, so nothing is said along it. The singular density
+        where ρ < n − 1 (see `dualpca.wishart.log_wishart`). As a function of σ² it is highest at
+        (n − q)/(n − 1 − q) times the estimate of the paper, which counts the direction 1 as well.
+
+        Parameters
+        ----------
+        K : array of shape (n, n), optional
+            A kernel over the training points; the one that was fitted unless given.
+        feature_dim : float, optional
+            ρ; that of the model unless given.
+        """
+        check_is_fitted(self)
+        rho = needed_rho(self, feature_dim)
+        if K is None:
+            _, values, kernel = kernel_values(self, self.X_fit_, self.kernel_)
+            source = source_of(self, values, kernel)
+            K = definite_part(self, source, self.coordinates_)[0].dense()
+        else:
+            K = check_kernel_matrix(check_matrix(K, "K"), center=False)
+        n = self.n_samples_
+        if K.shape[0] != n:
+            raise ValueError(expected("K", f"a kernel over the {n} training points", K.shape))
+        Q = _array.asarray(helmert(n), self._psi)
+        C = Q @ _array.working(self.get_covariance()) @ Q.T
+        return log_wishart(Q @ _array.working(K) @ Q.T, n / rho * C, rho)
+
+    def sample_kernel(self, feature_dim: int | None = None, random_state: Any = None) -> Array:
+        """Draw a centred kernel matrix, of mean nC centred, (n, n).
+
+        HFFᵀH with F = BW + E: ρ feature dimensions, each with covariance n/ρ C.
+
+        Parameters
+        ----------
+        feature_dim : int, optional
+            ρ; that of the model unless given.
+        random_state : None, int, Generator or RandomState
+        """
+        check_is_fitted(self)
+        rho = needed_rho(self, feature_dim)
+        if rho % 1:
+            raise ValueError(expected("feature_dim", "an integer, to be drawn from", rho))
+        rng, B = generator(random_state), _array.working(self.coordinates_)
+        xp = _array.namespace(B)
+        W = _array.normal(rng, (int(B.shape[1]), int(rho)), B)
+        E = _array.normal(rng, (int(B.shape[0]), int(rho)), B)
+        F = (B @ W + xp.sqrt(self._psi)[:, None] * E) * (self.n_samples_ / rho) ** 0.5
+        F = F - xp.mean(F, axis=0)
+        return _array.cast_like(F @ F.T, self.coordinates_)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.coordinates_.shape[1])
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn what the model takes and gives."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.metric is None and not self._pairwise
+        tags.input_tags.positive_only = self.metric is not None and self._pairwise
+        tags.input_tags.pairwise = self._pairwise
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.array_api_support = True
+        return tags
