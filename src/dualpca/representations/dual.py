@@ -16,8 +16,9 @@ from dualpca.rows import Projection
 from dualpca.spectrum import Spectrum, signs
 from dualpca.subspace import Subspace
 
-GUESS_STEP, GUESS_MOST, GUESS_STEPS = 16, 1500, 3
-"""A first guess of eigenvectors looks at every 16th point, at so many at most, in so many steps."""
+GUESS_STEP, GUESS_LEAST, GUESS_MOST, GUESS_STEPS = 16, 400, 1500, 3
+"""A first guess of eigenvectors looks at every 16th point, at so many at least and at most, in so
+many steps."""
 
 
 class Dual:
@@ -134,7 +135,18 @@ class Dual:
 
     def __matmul__(self, V: Array) -> Array:
         """Return A V."""
-        return self._outer_center(self.gram.times(self._center(V)))
+        inner = self._center(V)
+        product = self.gram.times(inner) if self.single else self._times_in_double(inner)
+        return self._outer_center(product)
+
+    def _times_in_double(self, V: Array) -> Array:
+        """Return K V; the means of the rows of K, if they are not known yet, come with it."""
+        if not self.centered or "means" in self.__dict__:
+            return self.gram.times_in_double(V)
+        both = _array.namespace(V).concat([V, self.weights[:, None]], axis=1)
+        both = self.gram.times_in_double(both)
+        self.means = both[:, -1] / self.n
+        return both[:, :-1]
 
     @property
     def single(self) -> bool:
@@ -143,7 +155,7 @@ class Dual:
 
     def times_in_double(self, V: Array) -> Array:
         """Return A V in float64 throughout, whatever the precision of the kernel values."""
-        return self._outer_center(self.gram.times_in_double(self._center(V)))
+        return self._outer_center(self._times_in_double(self._center(V)))
 
     @property
     def width_free(self) -> bool:
@@ -156,10 +168,11 @@ class Dual:
     def guess(self, block: Array) -> Array:
         """Return a block nearer to the leading eigenvectors than a random one, (n, b).
 
-        A few steps of subspace iteration on every sixteenth point (or fewer), then the kernel
-        leads to all the others (Nyström): about a tenth of a product, and it saves one or two.
+        A few steps of subspace iteration on some of the points, then the kernel leads to all the
+        others (Nyström): a small part of a product, and it saves one or two.
         """
-        step = max(GUESS_STEP, -(-self.shape[0] // GUESS_MOST))
+        m = self.shape[0]
+        step = max(min(GUESS_STEP, m // GUESS_LEAST), -(-m // GUESS_MOST), 1)
         K, few, xp = self.gram.corner(step), block[::step, :], _array.namespace(block)
         for _ in range(GUESS_STEPS):
             few = few - xp.mean(few, axis=0) if self.centered else few

@@ -11,8 +11,9 @@ from dualpca import _array
 from dualpca._typing import Array
 from dualpca.kernels import Kernel
 
-TILE = 1024
-"""Points on either side of a tile: its kernel values fit into the cache."""
+TILE, SMALL_TILE = 1024, 256
+"""Points on either side of a tile: its kernel values fit into the cache. Small kernels have small
+tiles, so that all threads have some."""
 
 TRANSCENDENTAL, BLOCK = 60.0, 28.0
 """Multiply-adds that take the time of one exponential; columns of a usual block, twice."""
@@ -49,6 +50,7 @@ class Gram:
         self.single = single and X.ndim == 2 and not _array.is_sparse(X)
         self.points = X
         self.n = int(X.shape[0])
+        self.tile = max(SMALL_TILE, min(TILE, self.n // 8))
         self.like = _array.asarray(np.zeros(1), _array.vector_like(X))
 
     @cached_property
@@ -70,17 +72,17 @@ class Gram:
     @cached_property
     def _prepared(self) -> list[Callable[[Array], Array]]:
         """Return x ↦ k(x, y) for the points y of every column of tiles."""
-        cut = _array.slices(self.n, TILE)
+        cut = _array.slices(self.n, self.tile)
         return [self.kernel.against(_array.some_rows(self._seen, columns)) for columns in cut]
 
     @cached_property
     def _tiles(self) -> list[Tile]:
-        cut = list(_array.slices(self.n, TILE))
+        cut = list(_array.slices(self.n, self.tile))
         return [(rows, columns) for k, columns in enumerate(cut) for rows in cut[: k + 1]]
 
     def _evaluated(self, tile: Tile) -> Array:
         rows, columns = tile
-        return self._prepared[columns.start // TILE](_array.some_rows(self._seen, rows))
+        return self._prepared[columns.start // self.tile](_array.some_rows(self._seen, rows))
 
     @cached_property
     def _kept(self) -> dict[tuple[int, int], Array]:
@@ -186,7 +188,7 @@ class Gram:
             parts = [few(_array.some_rows(self._seen, rows)) @ small for rows in cut]
             return [_array.working(part) for part in parts]
 
-        found = _array.spread(work, list(_array.slices(self.n, TILE // 2)), self.like)
+        found = _array.spread(work, list(_array.slices(self.n, self.tile // 2)), self.like)
         return xp.concat([part for run in found for part in run], axis=0)
 
     @property

@@ -86,12 +86,12 @@ class Krylov(Solver):
         self, operator: Operator, side: Operator, rank: int, rng: np.random.Generator
     ) -> Spectrum:
         ritz, vectors, error = self._iterate(side, min(rank, side.shape[0]), rng)
-        share = None  # left to random probes, unless a product more would be felt
-        if operator.pass_cost > EXPENSIVE:
-            share = concentration(ritz, operator.trace, side.shape[0], vectors.shape[1])
         values = ritz[: vectors.shape[1]]
         if is_single(side):
             values, vectors, error = rayleigh_ritz(side, vectors)
+        share = None  # left to random probes, unless a product more would be felt
+        if operator.pass_cost > EXPENSIVE:
+            share = concentration(ritz, operator.trace, side.shape[0], vectors.shape[1])
         if side is not operator:
             vectors = operator.unmirror(vectors)  # type: ignore[attr-defined]
         return Spectrum.of(values, vectors, operator.trace, operator.dim, error, share)
