@@ -10,6 +10,8 @@ ESTIMATORS = [
     dualpca.PCA(2, whiten=True, standardize=True),
     dualpca.PPCA(1),
     dualpca.PPCA(1, method="em"),
+    dualpca.DualPPCA(1),
+    dualpca.DualPPCA(1, kernel="linear", method="em"),
     dualpca.BayesianPCA(),
     dualpca.BayesianPCA(1, method="variational"),
     dualpca.FactorAnalysis(1),

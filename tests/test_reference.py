@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from dualpca import PCA, PPCA
+from dualpca import PCA, PPCA, DualPPCA
 from dualpca.representations import Primal
 from dualpca.solvers import SOLVERS, solve
 from tests import oracles
@@ -69,3 +69,40 @@ def test_oil_flow_first_hundred_rows(oil):
     model = PPCA(n_components=2).fit(oil[:100])
     assert float(model.noise_variance_) == pytest.approx(0.090930, rel=1e-5)
     assert model.loglikelihood_ == pytest.approx(-488.8220, rel=1e-5)
+
+
+# --- S0: De Plaen & Suykens, dual PPCA ------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def wave():
+    t = np.linspace(-7, 7, 20)
+    return np.column_stack([t, np.sin(t)])
+
+
+@pytest.mark.parametrize(
+    "center, explained, noise", [(False, 0.707875, 0.017184), (True, 0.753663, 0.010482)]
+)
+@pytest.mark.parametrize("method", ["closed", "em"])
+def test_dual_ppca_on_the_surrogate_of_figure_3(wave, center, explained, noise, method):
+    options = {"gamma": 1 / 8, "center": center, "method": method}
+    model = DualPPCA(3, tol=1e-10 if method == "em" else 0.0, **options).fit(wave)
+    assert model.explained_variance_ratio_.sum() == pytest.approx(explained, abs=1e-6)
+    assert model.noise_variance_ == pytest.approx(noise, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_dual_ppca_on_mnist_as_in_figure_4(shared_data, seed):
+    with np.load(shared_data("mnist10k.npz")) as data:
+        names = list(data)
+        images, labels = data[names[0]], data[names[1]]
+    images, labels = np.asarray(images, dtype=float), np.asarray(labels)
+    rng = np.random.default_rng(seed)
+    ones, zeros = (
+        rng.choice(np.flatnonzero(labels == digit), count, replace=False)
+        for digit, count in ((1, 300), (0, 200))
+    )
+    X = images.reshape(len(images), -1)[np.concatenate([ones, zeros])] / 255
+    model = DualPPCA(2, gamma=1 / 32, center=False).fit(X)
+    assert model.explained_variance_ratio_.sum() == pytest.approx(0.277, abs=0.007)
+    assert model.noise_variance_ == pytest.approx(0.00145, abs=0.00002)

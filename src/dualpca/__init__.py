@@ -2,6 +2,7 @@
 
 from dualpca.estimators.bayesian import BayesianPCA
 from dualpca.estimators.canonical import CCA
+from dualpca.estimators.dual import DualPPCA
 from dualpca.estimators.factor import FactorAnalysis
 from dualpca.estimators.imputer import Imputer
 from dualpca.estimators.kernel import KernelPCA
@@ -17,6 +18,7 @@ __all__ = [
     "PCA",
     "PPCA",
     "BayesianPCA",
+    "DualPPCA",
     "FactorAnalysis",
     "Imputer",
     "KernelPCA",

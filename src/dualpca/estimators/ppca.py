@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from sklearn.utils.validation import check_is_fitted
+
 from dualpca._typing import Array
 from dualpca.estimators._incomplete import named_columns
 from dualpca.estimators._latent import LatentGaussian
@@ -177,3 +179,22 @@ class PPCA(LatentGaussian):
     def _publish(self, operator: Primal | Scatter, count: int, like: Array) -> None:
         fit = fit_em if self.method == "em" else fit_closed
         self._set(fit(self, operator, count), like)
+
+    def to_dual(self, X: Any = None) -> Any:
+        """Return the same model in kernels: `DualPPCA`, linear kernel, noise of dimension d.
+
+        Parameters
+        ----------
+        X : array of shape (m, d), optional
+            Rows against which its kernel values are taken (`X_fit_`), such as the training rows;
+            unless given the mean and one point along every axis.
+
+        Returns
+        -------
+        DualPPCA
+            Fitted, with the same likelihood, posterior and distribution of samples.
+        """
+        from dualpca.estimators._conversions import to_dual
+
+        check_is_fitted(self)
+        return to_dual(self, X)

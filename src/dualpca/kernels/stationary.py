@@ -284,7 +284,7 @@ def _sparse_minus_u(Y: Array, factor: Any) -> Callable[[Array], Array]:
     b = 0.5 * _array.squared_norms(B)
 
     def of(X: Array) -> Array:
-        A = X.multiply(factor).tocsr()
+        A = X.multiply(factor).tocsr() if _array.is_sparse(X) else X * factor
         return _array.at_most_zero(_array.inner(A, B) - 0.5 * _array.squared_norms(A)[:, None] - b)
 
     return of

@@ -7,6 +7,7 @@ try:
     from dualpca.plots._canvas import DPI, PALETTE
     from dualpca.plots.coverage import calibration
     from dualpca.plots.images import image_grid
+    from dualpca.plots.kernels import eigenfunctions, reconstructions, sampling_overview
     from dualpca.plots.latent import latent_scatter
     from dualpca.plots.loadings import biplot, hinton
     from dualpca.plots.outliers import contribution_plot, outlier_map
@@ -24,10 +25,13 @@ __all__ = [
     "biplot",
     "calibration",
     "contribution_plot",
+    "eigenfunctions",
     "hinton",
     "image_grid",
     "latent_scatter",
     "outlier_map",
+    "reconstructions",
+    "sampling_overview",
     "scree",
     "selection_curve",
 ]

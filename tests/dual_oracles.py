@@ -1,0 +1,71 @@
+"""The dual model, dense and slow: features written down, then primal PPCA of them.
+
+Nothing here imports dualpca. A kernel matrix K is given features F with F F^T = Kc by its own
+eigendecomposition, padded with zeros to r columns; everything follows from `oracles.ppca` of F.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tests import oracles
+
+
+@dataclass(frozen=True)
+class DualModel:
+    """A primal PPCA of explicit features of the training points, and the centred kernel."""
+
+    Kc: np.ndarray  # (n, n), or K itself where nothing is centred
+    F: np.ndarray  # (n, r)
+    primal: oracles.Model
+
+    @property
+    def marginal(self):
+        """Covariance of kc = F (phi - mean), (n, n)."""
+        return self.F @ self.primal.covariance @ self.F.T
+
+    @property
+    def conditional(self):
+        """Mean map (n, q) and covariance (n, n) of kc given h."""
+        return self.F @ self.primal.W, self.primal.sigma2 * self.F @ self.F.T
+
+    @property
+    def posterior(self):
+        """Mean map (n, q) and covariance (q, q) of h given kc, for kc in the range of Kc."""
+        q = self.primal.W.shape[1]
+        M_inv = np.linalg.inv(self.primal.W.T @ self.primal.W + self.primal.sigma2 * np.eye(q))
+        return np.linalg.pinv(self.F).T @ self.primal.W @ M_inv, self.primal.sigma2 * M_inv
+
+
+def centre(K, weights=None, center=True):
+    return oracles.centred_kernel(K, weights) if center else np.array(K)
+
+
+def dual(K, q, center=True, r=None, sigma2=None):
+    """Return the maximum-likelihood model of a kernel matrix, noise in r dimensions (n unless)."""
+    Kc = centre(K, center=center)
+    n = len(K)
+    r = n if r is None else r
+    lam, E = oracles.eigh_descending(Kc)
+    lam = np.where(lam > 1e-13 * lam[0], lam, 0.0)
+    F = np.zeros((n, max(n, r)))
+    F[:, :n] = E * np.sqrt(lam)
+    assert not np.any(F[:, r:]), "r is below the rank of the kernel"
+    return DualModel(Kc, F[:, :r], oracles.ppca(F[:, :r], q, center=False, sigma2=sigma2))
+
+
+def cross(K_new, K, center=True):
+    """Return kc of new points, centred with the training means, term by term."""
+    if not center:
+        return np.array(K_new)
+    n = len(K)
+    ones = np.ones(n)
+    return np.array([k - K @ ones / n - ones @ k / n + ones @ K @ ones / n**2 for k in K_new])
+
+
+def squared_norms(K_new, diag, K, center=True):
+    """Return ||phi(x) - mean||^2 of new points."""
+    if not center:
+        return np.array(diag)
+    n = len(K)
+    return diag - 2 * K_new.sum(axis=1) / n + K.sum() / n**2
