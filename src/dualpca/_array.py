@@ -28,7 +28,7 @@ BLOCK_BYTES = 2**22
 
 BLOCK_ROWS = 4096
 
-TALL = 64
+TALL = 32
 """Rows a column from which a matrix is tall."""
 
 

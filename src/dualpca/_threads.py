@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
+from os import getpid
 from threading import Lock, get_ident
 from typing import TypeVar
 
@@ -23,6 +24,12 @@ _held: dict[int, int] = {}
 @cache
 def _controller() -> ThreadpoolController:
     return ThreadpoolController()
+
+
+@cache
+def _pool(workers: int, process: int) -> ThreadPoolExecutor:
+    """Return threads that wait for work; a forked process needs its own."""
+    return ThreadPoolExecutor(workers, thread_name_prefix="dualpca")
 
 
 def available() -> int:
@@ -65,5 +72,4 @@ def side_by_side(work: Callable[[list[Item]], Result], cut: list[Item]) -> list[
             return [work(cut)]
         edges = [len(cut) * k // workers for k in range(workers + 1)]
         runs = [cut[a:b] for a, b in pairwise(edges)]
-        with ThreadPoolExecutor(workers) as pool:
-            return list(pool.map(work, runs))
+        return list(_pool(workers, getpid()).map(work, runs))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import reduce
 from math import pi, sqrt
 from typing import Any, NamedTuple, Protocol
 
@@ -22,6 +24,9 @@ CUT = 1e-12
 
 BLOCK = 2048
 """Rows mapped at once."""
+
+TAME = 1e-6
+"""Smallest ratio of the landmarks' eigenvalues at which whitening may wait until the end."""
 
 SAMPLE = 500
 """Rows on which the error of random features is seen."""
@@ -60,6 +65,16 @@ class Landmarks:
         held = int(_array.to_numpy(values > CUT * float(xp.max(values))).sum())
         m = int(values.shape[0])
         return cls(kernel, Z, vectors[:, m - held :] / xp.sqrt(values[m - held :]))
+
+    @property
+    def is_tame(self) -> bool:
+        """Whether moments of k(Z, x) can be whitened afterwards without losing digits."""
+        lengths = _array.to_numpy(_array.squared_norms(self.whitening.T))
+        return bool(lengths.min(initial=1.0) > TAME * lengths.max(initial=0.0))
+
+    def raw(self, X: Array) -> Array:
+        """Return k(x, Z) of every row, (n, m): f(x) before it is whitened."""
+        return self.kernel.against(self.points)(_array.points(X))
 
     def __call__(self, X: Array) -> Array:
         """Return f(x) of every row, (n, r)."""
@@ -138,25 +153,48 @@ class Mapped(NamedTuple):
 
 def map_rows(f: FeatureMap, X: Array, weights: Array | None, *, center: bool = True) -> Mapped:
     """Gather the moments of f(x), a block of rows at a time: f(X) is never held, O(nm²)."""
+    if isinstance(f, Landmarks) and f.is_tame:
+        return _whitened(f, _map_all(f.raw, f.kernel, X, weights, center))
+    return _map_all(f, f.kernel, X, weights, center)
+
+
+def _whitened(f: Landmarks, raw: Mapped) -> Mapped:
+    """Return the moments of f(x) from those of k(x, Z): half the work of whitening every row."""
+    N, moments = f.whitening, raw.moments
+    mean, scatter = moments.mean @ N, N.T @ moments.scatter @ N
+    held = float(_array.namespace(N).linalg.trace(scatter)) + moments.n * float(mean @ mean)
+    return Mapped(Moments(moments.n, mean, scatter), raw.total, held)
+
+
+def _map_all(
+    f: Callable[[Array], Array], kernel: Kernel, X: Array, weights: Array | None, center: bool
+) -> Mapped:
     n = int(X.shape[0])
     first = f(_array.some_rows(X, slice(0, min(BLOCK, n))))
     shift = _array.namespace(first).mean(first, axis=0)
 
-    def part(cut: list[slice]) -> list[Mapped]:
-        return [_map_block(f, X, weights, rows, shift if center else 0 * shift) for rows in cut]
+    def part(cut: list[slice]) -> Mapped:
+        origin = shift if center else 0 * shift
+        return reduce(_plus, (_map_block(f, kernel, X, weights, rows, origin) for rows in cut))
 
-    found = _array.spread(part, list(_array.slices(n, BLOCK)), X)
-    blocks = [block for run in found for block in run]
-    return _joined(blocks, shift, center)
+    total = reduce(_plus, _array.spread(part, list(_array.slices(n, BLOCK)), X))
+    return _centred(total, shift) if center else total._replace(moments=_at_zero(total.moments))
 
 
-def _map_block(f: FeatureMap, X: Array, weights: Array | None, rows: slice, shift: Array) -> Mapped:
+def _map_block(
+    f: Callable[[Array], Array],
+    kernel: Kernel,
+    X: Array,
+    weights: Array | None,
+    rows: slice,
+    shift: Array,
+) -> Mapped:
     """Return sums around `shift`: `mean` and `scatter` are not yet divided or centred."""
     xp, block = _array.namespace(shift), _array.points(_array.some_rows(X, rows))
     F = f(block)
     w = _array.asarray(np.ones(F.shape[0]), F) if weights is None else weights[rows]
     held = float(w @ xp.sum(F * F, axis=1))
-    total = float(w @ _array.working(f.kernel.diag(block)))
+    total = float(w @ _array.working(kernel.diag(block)))
     F = F - shift
     sums = w @ F
     if weights is not None:
@@ -164,16 +202,23 @@ def _map_block(f: FeatureMap, X: Array, weights: Array | None, rows: slice, shif
     return Mapped(Moments(float(xp.sum(w)), sums, _array.gram(F)), total, held)
 
 
-def _joined(blocks: list[Mapped], shift: Array, center: bool) -> Mapped:
-    """Add the blocks' sums up, and make them moments."""
-    n = sum(block.moments.n for block in blocks)
-    sums = sum((b.moments.mean for b in blocks[1:]), start=blocks[0].moments.mean)
-    scatter = sum((b.moments.scatter for b in blocks[1:]), start=blocks[0].moments.scatter)
-    total, held = sum(b.total for b in blocks), sum(b.held for b in blocks)
-    if not center:
-        return Mapped(Moments(n, 0 * sums, scatter), total, held)
-    scatter = scatter - sums[:, None] * (sums / n)[None, :]
-    return Mapped(Moments(n, shift + sums / n, scatter), total, held)
+def _plus(a: Mapped, b: Mapped) -> Mapped:
+    """Add the sums of two sets of rows."""
+    one, two = a.moments, b.moments
+    sums = Moments(one.n + two.n, one.mean + two.mean, one.scatter + two.scatter)
+    return Mapped(sums, a.total + b.total, a.held + b.held)
+
+
+def _centred(sums: Mapped, shift: Array) -> Mapped:
+    """Make moments of sums around `shift`."""
+    n, total, scatter = sums.moments.n, sums.moments.mean, sums.moments.scatter
+    scatter = scatter - total[:, None] * (total / n)[None, :]
+    return sums._replace(moments=Moments(n, shift + total / n, scatter))
+
+
+def _at_zero(sums: Moments) -> Moments:
+    """Make moments around zero of sums around zero."""
+    return Moments(sums.n, 0 * sums.mean, sums.scatter)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import numpy as np
 from dualpca import _array
 from dualpca._typing import Array, Operator
 from dualpca.errors import SolverWarning
+from dualpca.solvers.base import threads_for
 from dualpca.solvers.krylov import Basis
 
 WIDTH = 16
@@ -68,7 +69,8 @@ def root_times(
     """
     xp = _array.namespace(V)
     cuts = _array.slices(int(V.shape[1]), WIDTH)
-    parts = [_block(operator, V[:, cut], tol, max_passes) for cut in cuts]
+    with threads_for(operator):
+        parts = [_block(operator, V[:, cut], tol, max_passes) for cut in cuts]
     if not parts:
         return Root(V, 0, 0.0)
     error = max(part.error for part in parts)

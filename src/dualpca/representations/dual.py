@@ -16,7 +16,7 @@ from dualpca.rows import Projection
 from dualpca.spectrum import Spectrum, signs
 from dualpca.subspace import Subspace
 
-GUESS_STEP, GUESS_LEAST, GUESS_MOST, GUESS_STEPS = 16, 400, 1500, 3
+GUESS_STEP, GUESS_LEAST, GUESS_MOST, GUESS_STEPS = 16, 256, 1500, 3
 """A first guess of eigenvectors looks at every 16th point, at so many at least and at most, in so
 many steps."""
 

@@ -50,7 +50,7 @@ class Gram:
         self.single = single and X.ndim == 2 and not _array.is_sparse(X)
         self.points = X
         self.n = int(X.shape[0])
-        self.tile = max(SMALL_TILE, min(TILE, self.n // 8))
+        self.tile = max(SMALL_TILE, min(TILE, self.n // 3))
         self.like = _array.asarray(np.zeros(1), _array.vector_like(X))
 
     @cached_property

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
+from dualpca import _array
 from dualpca._typing import Operator
 from dualpca.spectrum import Spectrum
 
@@ -39,6 +41,16 @@ class Solver:
     def solve(self, operator: Any, rank: int, rng: np.random.Generator) -> Spectrum:
         """Return the `rank` leading eigenpairs."""
         raise TypeError(f"{type(self).__name__} must define solve")
+
+
+def threads_for(operator: Any) -> AbstractContextManager[None]:
+    """Return a context for work that alternates products with `operator` and small algebra.
+
+    Where products share themselves out to threads, BLAS is to use one: see `_threads.outside`.
+    """
+    if getattr(operator, "threads_outside", False):
+        return _array.threads_outside(operator.like)
+    return nullcontext()
 
 
 def is_factored(operator: Operator) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,14 +12,14 @@ from scipy.optimize import brentq
 from dualpca import _array
 from dualpca._typing import Array, Operator
 from dualpca.errors import SolverWarning
-from dualpca.solvers.base import Solver, is_factored
+from dualpca.solvers.base import Solver, is_factored, threads_for
 from dualpca.spectrum import Spectrum
 
 EPS = float(np.finfo(np.float64).eps)
 BASIS_BLOCKS = 12
 SETTLED = 0.1
 SKETCH_STEP, SKETCH_PASSES, WORTH_A_SKETCH, RANDOM_SHARE = 16, 3, 1e8, 1e-2
-WORTH_A_GUESS = 64
+WORTH_A_GUESS = 32
 SINGLE_LEAST = 1e-11
 """Relative error of eigenvalues below which products in float32 cannot tell."""
 SAFETY = 0.5
@@ -78,8 +77,7 @@ class Krylov(Solver):
     def solve(self, operator: Operator, rank: int, rng: np.random.Generator) -> Spectrum:
         """Return the `rank` leading eigenpairs."""
         side = smaller_side(operator)
-        outside = getattr(side, "threads_outside", False)
-        with _array.threads_outside(side.like) if outside else nullcontext():
+        with threads_for(side):
             return self._solve(operator, side, rank, rng)
 
     def _solve(
