@@ -63,15 +63,15 @@ class Stationary(Kernel):
         """
         xp = _array.namespace(Y)
         rates = self.rates(Y)
-        factor = sqrt(2 * rates) if isinstance(rates, float) else xp.sqrt(2 * rates)
+        factor = sqrt(2 * rates) if isinstance(rates, float) else xp.sqrt(2 * _array.working(rates))
         if _array.is_sparse(Y):
             return _sparse_minus_u(Y, factor)
-        origin = xp.mean(Y, axis=0)
-        B, b = lifted((Y - origin) * factor, flip=True)
+        origin = xp.mean(_array.working(Y), axis=0)
+        B, b = lifted((_array.working(Y) - origin) * factor, Y.dtype, flip=True)
         d = int(Y.shape[1])
 
         def of(X: Array) -> Array:
-            A, a = lifted((X - origin) * factor, flip=False)
+            A, a = lifted((_array.working(X) - origin) * factor, X.dtype, flip=False)
             E = A @ B.T
             if not self.rough:
                 return _array.at_most_zero(E)
@@ -307,17 +307,16 @@ def near_zero(E: Array, A: Array, B: Array, size: Array) -> Array:
     return _array.at_most_zero(E)
 
 
-def lifted(A: Array, *, flip: bool) -> tuple[Array, Array]:
+def lifted(A: Array, dtype: Any, *, flip: bool) -> tuple[Array, Array]:
     """Return rows [a, −½‖a‖², 1], or [a, 1, −½‖a‖²], and −½‖a‖² in float64, (n, 1).
 
-    In float32 the norm is held in two parts, so that its rounding error, which all entries of a
-    row would share, does not show in eigenvalues.
+    A comes in float64 whatever the dtype: a factor that float32 rounds would scale all distances
+    alike, and show in eigenvalues.
     """
     xp = _array.namespace(A)
+    A = A if dtype == xp.float64 else xp.astype(A, dtype)
     double = _array.working(A)
     half = -0.5 * xp.sum(double * double, axis=1)[:, None]
-    high = xp.astype(half, A.dtype)
-    one = xp.ones_like(high)
-    parts = [high] if A.dtype == xp.float64 else [high, xp.astype(half - high, A.dtype)]
-    pairs = [[one, part] if flip else [part, one] for part in parts]
-    return xp.concat([A, *(column for pair in pairs for column in pair)], axis=1), half
+    high = xp.astype(half, dtype)
+    last = [xp.ones_like(high), high] if flip else [high, xp.ones_like(high)]
+    return xp.concat([A, *last], axis=1), half
