@@ -27,6 +27,7 @@ test-slow: $(DEV)  ## Run the slow tests
 bench: $(DEV)  ## Compare speed and memory with other libraries
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.missing
+	$(BIN)/python -m benchmarks.draws
 
 lint: $(DEV)  ## Check formatting, style and the direction of imports
 	$(BIN)/ruff format --check .

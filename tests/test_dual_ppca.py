@@ -1,7 +1,6 @@
 """DualPPCA against explicit features, its published numbers, its limits and its duals."""
 
 import pickle
-import time
 import tracemalloc
 import warnings
 
@@ -492,15 +491,14 @@ def test_latent_regions_cover_as_often_as_they_say():
 
 
 @pytest.mark.slow
-def test_sixteen_draws_of_fifty_thousand_kernel_values():
-    X = np.random.default_rng(0).standard_normal((50_000, 10))
+def test_sixteen_draws_of_many_kernel_values_need_no_matrix():
+    X = np.random.default_rng(0).standard_normal((20_000, 10))  # 3.2 GB as a matrix
     model = DualPPCA(10, gamma=0.1, eigen_solver="krylov", tol=1e-3).fit(X)
     tracemalloc.start()
-    start = time.perf_counter()
     draws = model.sample_kernel(16, random_state=0)
-    seconds, peak = time.perf_counter() - start, tracemalloc.get_traced_memory()[1]
+    peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert seconds < 60 and peak < 2e9
+    assert peak < 5e8
     E, spectrum = model._space.spectrum.vectors, model._space.spectrum
     off = draws - (draws @ E) @ E.T
     variance = model.noise_variance_ * (spectrum.trace - spectrum.values.sum())
