@@ -15,6 +15,9 @@ from dualpca.preimages.span import Span, Target
 
 PREIMAGES: dict[str, type[Method]] = {}
 
+REACH = 2.0
+"""How far from the centre a pre-image may lie, in distances of the furthest training point."""
+
 
 class PreImage(NamedTuple):
     """Points z, how far φ(z) is from what it stands for, and the iterations that took."""
@@ -73,6 +76,7 @@ class Method:
             Z, iterations = target.weights @ target.span.points, None
         else:
             Z, iterations = self._find(target, start)
+            Z = _within_reach(target, Z)
             Z = target.span.inside(Z)
         counts = np.zeros(int(Z.shape[0]), dtype=np.int64) if iterations is None else iterations
         xp, device = _array.namespace(Z), _array.device_of(Z)
@@ -81,6 +85,25 @@ class Method:
     def _find(self, target: Target, start: Array | None) -> tuple[Array, np.ndarray | None]:
         """Return the points (b, d) and the iterations of each; None for closed forms."""
         raise TypeError(expected("method", "a subclass that defines _find", type(self).__name__))
+
+
+def _within_reach(target: Target, Z: Array) -> Array:
+    """Return points, with the nearest training point for those that ran away.
+
+    A kernel of the distance vanishes far from all points. Where P has no positive overlap with
+    any of them, nothing is closer to it than that nowhere, which is no answer.
+    """
+    span = target.span
+    if not span.kernel.invariant:
+        return Z
+    xp = _array.namespace(Z)
+    reach = REACH * float(xp.max(xp.linalg.vector_norm(span.points - span.centre, axis=1)))
+    far = _array.to_numpy(xp.linalg.vector_norm(Z - span.centre, axis=1) > reach)
+    rows = np.flatnonzero(far)
+    if rows.size == 0:
+        return Z
+    nearest = xp.argmin(span.gaps(_array.take(target.Y, rows)), axis=1)
+    return _array.replaced(Z, rows, _array.take(span.points, nearest))
 
 
 def is_linear(kernel: Kernel) -> bool:
