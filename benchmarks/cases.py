@@ -58,6 +58,9 @@ def fit_case(name: str, size: Size, goal: Goal, peers: tuple[Contestant, ...]) -
     return Case(name, Fit, (*who.OURS, *peers), goal, size, accuracy=goal.error)
 
 
+TRANSFORM = Goal(0.3, megabytes=100)
+
+
 def cases(quick: bool = False) -> dict[str, Case]:
     """All cases by name; `quick` shrinks the data, and then the goals mean nothing."""
 
@@ -95,32 +98,26 @@ def cases(quick: bool = False) -> dict[str, Case]:
 def kernel_cases(quick: bool = False) -> dict[str, Case]:
     """Kernel PCA: RBF, d = 50, q = 10."""
 
-    def size(n: int) -> Size:
-        return Size(min(n, 2_000) if quick else n, 50, who.KERNEL_Q, kind="kernel")
+    def size(n: int, kind: str = "surface") -> Size:
+        return Size(min(n, 2_000) if quick else n, 50, who.KERNEL_Q, kind=kind)
 
-    def fit(name: str, n: int, goal: Goal, ours: tuple[Contestant, ...]) -> Case:
+    def fit(n: int, kind: str, goal: float, ours: Contestant, suffix: str = "") -> Case:
         peers = who.KERNEL_SOLVERS if n <= 3_000 else who.KERNEL_ARPACK
-        return Case(name, KernelFit, (*ours, *peers), goal, size(n), accuracy=1e-8)
+        peers = peers if n <= 10_000 and not suffix else who.KERNEL_FASTEST
+        name, contestants = f"kernel-{n}-{kind}{suffix}", (ours, *peers)
+        return Case(name, KernelFit, contestants, Goal(goal, 1e-8), size(n, kind), accuracy=1e-8)
 
-    stored64, stored32 = who.KERNEL_OURS
-    every = [
-        fit("kernel-1000", 1_000, Goal(0.5, 1e-8), who.KERNEL_OURS),
-        fit("kernel-3000", 3_000, Goal(0.3, 1e-8), who.KERNEL_OURS),
-        fit("kernel-10000", 10_000, Goal(0.25, 1e-8), (stored64,)),
-        fit("kernel-10000-float32", 10_000, Goal(0.15, 1e-8), (stored32,)),
-        fit("kernel-20000", 20_000, Goal(0.25, 1e-8), (stored64,)),
-        fit("kernel-20000-float32", 20_000, Goal(0.15, 1e-8), (stored32,)),
-        Case(
-            "kernel-100000",
-            KernelFit,
-            who.KERNEL_FREE,
-            Goal(error=1e-4, megabytes=1000),
-            size(100_000),
-        ),
-        Case(
-            "kernel-transform", KernelTransform, who.KERNEL_MAPS, Goal(0.3, None, 100), size(10_000)
-        ),
+    double, single = who.KERNEL_OURS
+    every = []
+    for kind in ("surface", "sphere"):
+        every += [fit(1_000, kind, 0.5, double), fit(3_000, kind, 0.3, double)]
+        for n in (10_000, 20_000):
+            every += [fit(n, kind, 0.25, double), fit(n, kind, 0.15, single, "-float32")]
+    free, large = Goal(error=1e-4, megabytes=1000), size(100_000)
+    every += [
+        Case("kernel-100000", KernelFit, who.KERNEL_FREE, free, large),
+        Case("kernel-nystrom", KernelFit, who.NYSTROM, Goal(0.7), large),
+        Case("kernel-transform", KernelTransform, who.KERNEL_MAPS, TRANSFORM, size(10_000)),
         Case("kernel-inverse", KernelInverse, who.KERNEL_INVERSES, Goal(0.3), size(10_000)),
-        Case("kernel-nystrom", KernelFit, who.NYSTROM, Goal(0.7), size(100_000)),
     ]
     return {case.name: case for case in every}

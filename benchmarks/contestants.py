@@ -99,6 +99,7 @@ KERNEL_ARPACK = (
     kernel(SK, "arpack tol=1e-2", eigen_solver="arpack", tol=1e-2),
     kernel(SK, "randomized iterated_power=20", eigen_solver="randomized", iterated_power=20),
 )
+KERNEL_FASTEST = KERNEL_ARPACK[1:3]
 KERNEL_SOLVERS = (kernel(SK, "auto (dense)"), *KERNEL_ARPACK)
 KERNEL_FREE = (kernel("dualpca", "KernelPCA(tol=1e-4), matrix-free", tol=1e-4),)
 KERNEL_MAPS = (

@@ -25,10 +25,11 @@ class Size:
     d: int
     q: int = 20
     dtype: str = "float64"
-    kind: str = "linear"  # or "kernel"
+    kind: str = "linear"  # or "surface", "sphere" for kernels
 
     def __str__(self) -> str:
         suffix = "" if self.dtype == "float64" else f" {self.dtype}"
+        suffix += "" if self.kind == "linear" else f" {self.kind}"
         return f"{self.n:,}×{self.d:,}{suffix}"
 
 
@@ -73,10 +74,13 @@ def stored(size: Size, folder: Path) -> Path:
     prefix = "" if size.kind == "linear" else f"{size.kind}-"
     place = folder / f"{prefix}{size.n}x{size.d}-q{size.q}-{size.dtype}-seed{SEED}"
     if not place.exists():
-        kernel = size.kind == "kernel"
-        made = kernel_data.generate(size.n, size.d, size.q, SEED) if kernel else generate(size)
-        save(made, place)
+        save(generate(size) if size.kind == "linear" else generate_kernel(size), place)
     return place
+
+
+def generate_kernel(size: Size) -> KernelProblem:
+    spherical = size.kind == "sphere"
+    return kernel_data.generate(size.n, size.d, size.q, SEED, spherical=spherical)
 
 
 def save(problem: Problem | KernelProblem, place: Path) -> None:
