@@ -16,6 +16,9 @@ DENSE = 1500
 
 PROBES, STEPS = 8, 10
 
+NOTHING = 1e-10
+"""Share of Σ|λ| below which negative eigenvalues are rounding errors."""
+
 EPS = float(np.finfo(np.float64).eps)
 
 
@@ -64,16 +67,19 @@ def _gauss(alphas: Any, betas: Any, m: int) -> tuple[Any, Any]:
     return np.concatenate(nodes), np.concatenate(weights)
 
 
-def warn_of_negative_mass(A: Operator, rng: np.random.Generator) -> float:
-    """Warn where an operator has negative eigenvalues; return their share of Σ|λ|."""
+def leave_out_negatives(A: Any, rng: np.random.Generator) -> None:
+    """Warn where an operator has negative eigenvalues, and take them out of its trace.
+
+    No variance is negative: shares of the trace are those of its positive part.
+    """
     negative, total = negative_mass(A, rng)
-    share = negative / total if total > 0 else 0.0
-    if share > 1e-10:
-        warnings.warn(
-            f"the kernel is indefinite: its negative eigenvalues sum to {-negative:.3g}, "
-            f"{share:.2%} of all in magnitude. They are left out: components are those of the "
-            "positive ones. Use a positive semi-definite kernel if they matter.",
-            SpectrumWarning,
-            stacklevel=5,
-        )
-    return share
+    if not negative > NOTHING * total:
+        return
+    A.trace = total - negative
+    warnings.warn(
+        f"the kernel is indefinite: its negative eigenvalues sum to {-negative:.3g}, "
+        f"{negative / total:.2%} of all in magnitude. They are left out: components are those of "
+        "the positive ones. Use a positive semi-definite kernel if they matter.",
+        SpectrumWarning,
+        stacklevel=5,
+    )

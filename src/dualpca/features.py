@@ -70,7 +70,8 @@ class Landmarks:
     def is_tame(self) -> bool:
         """Whether moments of k(Z, x) can be whitened afterwards without losing digits."""
         lengths = _array.to_numpy(_array.squared_norms(self.whitening.T))
-        return bool(lengths.min(initial=1.0) > TAME * lengths.max(initial=0.0))
+        low, high = lengths.min(initial=1.0), lengths.max(initial=1.0)
+        return bool(low > max(TAME * high, 1e-100) and high < 1e100)  # squares must not overflow
 
     def raw(self, X: Array) -> Array:
         """Return k(x, Z) of every row, (n, m): f(x) before it is whitened."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from dualpca import _array, selection
 from dualpca._typing import Array
-from dualpca.definiteness import negative_mass, warn_of_negative_mass
+from dualpca.definiteness import leave_out_negatives
 from dualpca.em import NO_NOISE, Record, fit_ppca, ppca_step
 from dualpca.errors import DegenerateError, ScaleError, SpectrumWarning, expected
 from dualpca.estimators._components import at_least_one, is_count, is_share, share_count
@@ -116,7 +116,7 @@ def fit_dual(
     operator.dim = model.noise_dim or noise_dimension(operator.shape[0], weights)
     with warnings.catch_warnings():
         if not kernel.definite:
-            without_negatives(operator, generator(model._seed))
+            leave_out_negatives(operator, generator(model._seed))
             warnings.simplefilter("ignore", SpectrumWarning)  # said, with how much there is
         found, name = fit_operator(model, operator)
     span = operator.subspace(found.spectrum)
@@ -132,14 +132,6 @@ def noise_dimension(count: int, weights: Array | None) -> int:
     if weights is None:
         return count
     return max(count, round(float(_array.namespace(weights).sum(weights))))
-
-
-def without_negatives(operator: Dual, rng: np.random.Generator) -> None:
-    """Warn of negative eigenvalues, and leave them out of the trace: no variance is negative."""
-    negative, total = negative_mass(operator, rng)
-    if negative > 1e-10 * total:
-        warn_of_negative_mass(operator, rng)
-        operator.trace = total - negative
 
 
 def fit_mapped(model: Any, X: Array, kernel: Kernel, weights: Array | None) -> DualFit:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dualpca import _array
 from dualpca._typing import Array
-from dualpca.definiteness import warn_of_negative_mass
+from dualpca.definiteness import leave_out_negatives
 from dualpca.errors import ScaleError, SolverWarning, SpectrumWarning, expected
 from dualpca.estimators._components import is_count, is_share, share_count
 from dualpca.estimators._kernel_inputs import kernel_of
@@ -146,7 +146,7 @@ def solved(model: Any, operator: Dual, kernel: Kernel) -> tuple[Spectrum, str]:
         name = choose(operator, rank)  # a block that fills the space gains nothing on 'dense'
     rng = np.random.default_rng(model._seed)
     if not kernel.definite:
-        warn_of_negative_mass(operator, rng)
+        leave_out_negatives(operator, rng)
     with warnings.catch_warnings():
         if not (kernel.definite and isinstance(kernel, Precomputed | Function)):
             # said already, with how much there is; or no more than rounding error

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
 from dualpca import _array
 from dualpca._typing import Array
@@ -19,30 +16,23 @@ from dualpca.estimators._kernel_fits import (
     fit_exact,
     fit_incomplete,
     fit_mapped,
-    gram_of,
 )
 from dualpca.estimators._kernel_inputs import (
     check_kernel_matrix,
     check_points,
     is_precomputed,
     kernel_of,
-    new_points,
     takes_sparse,
 )
+from dualpca.estimators._kernel_projection import KernelProjection
 from dualpca.estimators._kernel_stream import Stream
 from dualpca.estimators._preimages import PreImages, method_of
 from dualpca.estimators._uncertain import (
-    as_uncertain,
-    coordinate_covariance,
-    expected_coordinates,
-    input_model,
     is_incomplete,
     takes_nan,
-    with_holes,
 )
 from dualpca.estimators._validation import (
     check_choice,
-    check_finite_result,
     check_flag,
     check_number,
     check_weights,
@@ -51,7 +41,6 @@ from dualpca.estimators._validation import (
 )
 from dualpca.preimages import Learned
 from dualpca.preimages.learned import LearnedMap
-from dualpca.representations import Dual
 
 SOLVERS = {
     "auto": "auto",
@@ -85,7 +74,7 @@ FITTED = (
 )
 
 
-class KernelPCA(PreImages, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class KernelPCA(PreImages, KernelProjection):
     """Principal components in the feature space of a kernel.
 
     A drop-in for `sklearn.decomposition.KernelPCA` that takes any number of rows, keeps the mean
@@ -386,104 +375,6 @@ class KernelPCA(PreImages, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             return None
         return Learned(alpha=max(float(self.alpha), 1e-12), kernel=self.kernel_)
 
-    # --- the fitted model ------------------------------------------------------------------
-
-    def transform(self, X: Any) -> Array:
-        """Project points on the components, in blocks.
-
-        Parameters
-        ----------
-        X : array of shape (m, d), items, or kernel values against the training points (m, n)
-
-        Returns
-        -------
-        array of shape (m, q)
-            y = kc(x)ᵀA, centred with the training means.
-        """
-        rows = new_points(self, X, "transform", allow_nan=True)
-        if not is_incomplete(rows):
-            Y = check_finite_result(self._subspace.coordinates(rows), rows)
-            return _array.cast_like(Y, _array.vector_like(rows))
-        holes = with_holes(rows)
-        x = as_uncertain(self._inputs(), _array.take(rows, holes))
-        whole = self._subspace.coordinates(_filled(rows))
-        Y = _array.replaced(whole, holes, expected_coordinates(self._subspace, x))
-        return _array.cast_like(Y, rows)
-
-    def transform_std(self, X: Any) -> Array:
-        """Return the standard deviation of the coordinates of rows with NaN, (m, q).
-
-        What is missing is uncertain, and so are the coordinates: Aᵀ Cov[k(x, ·)] A in closed
-        form. 0 for complete rows.
-
-        Parameters
-        ----------
-        X : array of shape (m, d)
-        """
-        rows = new_points(self, X, "transform_std", allow_nan=True)
-        xp, q = _array.namespace(self.eigenvalues_), self._n_features_out
-        std = _array.asarray(np.zeros((rows.shape[0], q)), self.eigenvalues_)
-        if is_incomplete(rows):
-            holes = with_holes(rows)
-            x = as_uncertain(self._inputs(), _array.take(rows, holes))
-            variances = xp.linalg.diagonal(coordinate_covariance(self._subspace, x))
-            positive = xp.where(variances > 0, variances, xp.zeros_like(variances))
-            std = _array.replaced(std, holes, xp.sqrt(positive))
-        return _array.cast_like(std, _array.vector_like(rows))
-
-    def _inputs(self) -> Any:
-        """Return a PPCA of the training rows, fitted when rows with NaN are first met."""
-        if "input_model_" not in vars(self):
-            self.input_model_ = input_model(self.X_fit_)
-        return self.input_model_
-
-    def novelty(self, X: Any) -> Array:
-        """Return the squared distance of features off the components (Hoffmann 2007), (m,).
-
-        s(x) − Σy² with s(x) = ‖φ(x) − φ̄‖²: large for points unlike the training points.
-
-        Parameters
-        ----------
-        X : array of shape (m, d)
-        """
-        rows = new_points(self, X, "novelty")
-        return check_finite_result(self._subspace.project(rows).residual, rows)
-
-    def novelty_threshold(self, level: float = 0.95) -> float:
-        """Return the quantile of the training points' novelty.
-
-        Parameters
-        ----------
-        level : float
-            Share of the training points at or below the threshold.
-        """
-        check_is_fitted(self)
-        if not 0 < level < 1:
-            raise ValueError(expected("level", "between 0 and 1", level))
-        if self._novelty is not None:
-            return self._novelty.quantile(level)
-        residual = self._subspace.project(self.X_fit_).residual
-        return float(np.quantile(_array.to_numpy(residual), level))
-
-    def is_novel(self, X: Any, level: float = 0.95) -> Array:
-        """Tell which points are further off the components than `level` of the training points."""
-        return self.novelty(X) > self.novelty_threshold(level)
-
-    def squared_eigenvalue_ratio(self) -> Array:
-        """Return λ_p² / Σλ², (q,), with Σλ² = ‖Kc‖²_F (S2): not a share of the variance.
-
-        It is larger than `explained_variance_ratio_`, and flatters. One pass over the kernel of
-        the training points; for exact fits.
-        """
-        check_is_fitted(self)
-        if self._residual is None or self._novelty is None:
-            what = "an exact solver: landmarks do not know the whole kernel"
-            raise ValueError(expected("eigen_solver", what, self.eigen_solver))
-        gram = gram_of(self, self.X_fit_, self.kernel_)
-        total = Dual(gram, None, self._novelty.weights, center=self.center).squared_norm()
-        values = _array.working(self.eigenvalues_)
-        return _array.cast_like(values * values / total, self.eigenvalues_)
-
     @property
     def _n_features_out(self) -> int:
         return int(self.eigenvalues_.shape[0])
@@ -498,9 +389,3 @@ class KernelPCA(PreImages, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         tags.array_api_support = True
         return tags
-
-
-def _filled(X: Array) -> Array:
-    """Return rows with 0 for NaN; their coordinates are replaced afterwards."""
-    xp = _array.namespace(X)
-    return xp.where(xp.isnan(X), xp.zeros_like(X), X)
