@@ -274,6 +274,7 @@ def test_cholesky_reaches_tol_or_says_so():
     assert model.approximation_error_.trace > 1e-3
 
 
+@pytest.mark.slow
 def test_fourier_eigenvalues_approach_the_exact_ones():
     X = rows(200)
     lam = kernel_pca(gaussian(X, X, GAMMA)).lam[:3]

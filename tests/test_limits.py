@@ -8,6 +8,7 @@ from hypothesis import given
 from sklearn.exceptions import ConvergenceWarning
 
 from dualpca import PCA, PPCA
+from dualpca.errors import DegenerateError
 from dualpca.gaussian import SpikedGaussian
 from dualpca.representations import Primal
 from dualpca.rules import given_noise, maximum_likelihood
@@ -234,3 +235,11 @@ def test_given_noise_with_fewer_components_than_it_allows():
     dense = oracles.ppca(case.X, 2, sigma2=0.18)
     expected = oracles.loglikelihood(case.X, dense.mean, dense.covariance)
     assert_close(gaussian.loglikelihood(case.n, spectrum.trace), expected, "density")
+
+
+@pytest.mark.parametrize("method", ["closed", "em"])
+def test_more_components_than_directions_leave_no_density(method):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50, 2)) @ rng.standard_normal((2, 5))
+    with pytest.raises(DegenerateError, match="fewer components"):
+        PPCA(3, method=method).fit(X)

@@ -1099,6 +1099,7 @@ def assert_fills_as_well_as_scikit_learn(X, splits):
         assert ours <= error(fill)
 
 
+@pytest.mark.slow
 def test_air_quality_is_filled_as_well_as_by_scikit_learn_with_q_by_cross_validation(air):
     assert_fills_as_well_as_scikit_learn(air, range(3))
 

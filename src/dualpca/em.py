@@ -8,7 +8,8 @@ and stops on an estimate of the distance that is left, not on the size of the la
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -262,6 +263,20 @@ def _loglikelihood(M: Array, fitted: float, sigma2: float, n: float, r: int, tot
     return float(-0.5 * n * (r * LOG_2PI + logdet + (total - fitted) / sigma2))
 
 
+@contextmanager
+def breakdowns_told(q: int) -> Iterator[None]:
+    """Say what a factorisation that fails in EM means."""
+    try:
+        yield
+    except Exception as error:
+        if not _array.is_linalg_error(error):
+            raise
+        raise DegenerateError(
+            f"EM broke down: {q} components are more than the data have directions, and the noise "
+            "vanished. Use fewer components, or give noise_variance > 0."
+        ) from error
+
+
 def fit_ppca(
     operator: Operator,
     q: int,
@@ -293,7 +308,8 @@ def fit_ppca(
 
     def step(theta: Array) -> tuple[Array, float]:
         W, sigma2 = xp.reshape(theta[:-1], (m, q)), noise_of(theta)
-        W, moved, value = ppca_step(operator, math.sqrt(unit) * W, sigma2, n, expand=accelerate)
+        with breakdowns_told(q):
+            W, moved, value = ppca_step(operator, math.sqrt(unit) * W, sigma2, n, expand=accelerate)
         moved = sigma2 if noise is not None else moved
         return pack(W / math.sqrt(unit), moved / unit), value
 

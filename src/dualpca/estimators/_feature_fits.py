@@ -11,7 +11,7 @@ import numpy as np
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.definiteness import negative_mass
-from dualpca.em import NO_NOISE, Record, fit_ppca, ppca_step
+from dualpca.em import NO_NOISE, Record, breakdowns_told, fit_ppca, ppca_step
 from dualpca.errors import DegenerateError, SpectrumWarning, expected
 from dualpca.estimators._components import is_count, is_share, share_count
 from dualpca.estimators._validation import generator
@@ -153,16 +153,9 @@ def fit_em(model: Any, operator: FeatureScatter, points: Array) -> FeatureFit:
     noise, rng = model.noise_variance, generator(model._seed)
     limits = {"tol": model.tol, "max_iter": model.max_iter, "accelerate": model.accelerate}
     start = start_of(model, operator, points, q)
-    try:
+    with breakdowns_told(q):
         B, sigma2, record = fit_ppca(operator, q, n, rng, noise, start=start, **limits)
         record.add(ppca_step(operator, B, sigma2, n)[2])
-    except Exception as error:
-        if not _array.is_linalg_error(error):
-            raise
-        raise DegenerateError(
-            f"EM broke down: {q} components are more than the kernel has directions, and the noise "
-            "vanished. Use fewer components, or give noise_variance > 0."
-        ) from error
     if noise is None and sigma2 <= 10 * NO_NOISE * operator.trace / n / operator.dim:
         sigma2 = 0.0
     turned, squares = principal(B)
