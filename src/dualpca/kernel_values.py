@@ -19,7 +19,7 @@ from dualpca.gaussian import SpikedGaussian
 from dualpca.kernels import Kernel
 from dualpca.kernels.objects import Precomputed
 from dualpca.lanczos import root_times
-from dualpca.representations import Dual, Given, Gram
+from dualpca.representations import Dual, Given, Gram, stored_bytes
 from dualpca.spectrum import Spectrum
 
 DENSE_ORDER, DENSE_MOST = 512, 4096
@@ -121,7 +121,7 @@ class PointSpace:
             gram: Gram = Given(self.points, self.kernel)
         else:
             n = int(self.points.shape[0])
-            stored = n * n * (4 if single else 8) <= self.memory_limit
+            stored = stored_bytes(n, single=single) <= self.memory_limit
             gram = Gram(self.points, self.kernel, single=single, stored=stored)
         return Dual(gram, weights=self.weights, center=self.centered)
 

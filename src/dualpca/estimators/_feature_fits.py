@@ -19,7 +19,7 @@ from dualpca.factors import fit_factors
 from dualpca.feature_dimensions import FeatureScatter, Placement, principal
 from dualpca.gaussian import SpikedGaussian
 from dualpca.kernels import Kernel, Precomputed
-from dualpca.representations import Given, Gram, Primal
+from dualpca.representations import Given, Gram, Primal, stored_bytes
 from dualpca.rules import given_noise, maximum_likelihood
 from dualpca.solvers import solve
 from dualpca.spectrum import Spectrum
@@ -48,7 +48,7 @@ def source_of(model: Any, points: Array, kernel: Kernel) -> FeatureScatter:
     """Return the centred kernel over the points, stored where the memory limit allows it."""
     if isinstance(kernel, Precomputed):
         return FeatureScatter(Given(points, kernel))
-    stored = 8 * int(points.shape[0]) ** 2 <= model.memory_limit
+    stored = stored_bytes(int(points.shape[0])) <= model.memory_limit
     return FeatureScatter(Gram(points, kernel, stored=stored))
 
 

@@ -31,7 +31,7 @@ from dualpca.features import (
 from dualpca.kernels import Kernel
 from dualpca.kernels.objects import Function, Precomputed
 from dualpca.landmarks import leverage, pivoted_cholesky, uniform
-from dualpca.representations import Dual, Given, Gram, Scatter
+from dualpca.representations import Dual, Given, Gram, Scatter, stored_bytes
 from dualpca.solvers import SOLVERS, Krylov, Solver, choose, solve
 from dualpca.spectrum import Spectrum
 from dualpca.subspace import Subspace
@@ -173,7 +173,7 @@ def gram_of(model: Any, X: Array, kernel: Kernel, *, double: bool = False) -> Gr
     n = int(X.shape[0])
     loose = model.dtype is None and model.tol >= SINGLE_TOL and kernel.invariant
     single = not double and (model.dtype == "float32" or loose)
-    stored = n * n * (4 if single else 8) <= model.memory_limit
+    stored = stored_bytes(n, single=single) <= model.memory_limit
     return Gram(X, kernel, single=single, stored=stored)
 
 
@@ -293,7 +293,8 @@ def fit_auto(model: Any, X: Array, kernel: Kernel, weights: Array | None) -> Ker
     the trace is within `tol`, which bounds the error of every eigenvalue.
     """
     n = int(X.shape[0])
-    small = n * n * 4 <= model.memory_limit or isinstance(kernel, Precomputed)
+    fits = stored_bytes(n, single=True) <= model.memory_limit
+    small = fits or isinstance(kernel, Precomputed)
     if model.tol < LOOSE or small or X.ndim == 1:
         return fit_exact(model, X, kernel, weights)
     rng = np.random.default_rng(model._seed)

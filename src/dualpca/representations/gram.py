@@ -203,6 +203,11 @@ class Gram:
         return float(self.n**2) + (0.0 if self.keep else self.fill_cost / BLOCK)
 
 
+def stored_bytes(n: int, *, single: bool = False) -> float:
+    """Return what the kept tiles of n points take: half a matrix, and the diagonal's other half."""
+    return 0.5 * n * (n + min(n, TILE)) * (4 if single else 8)
+
+
 def _total(parts: list[Array]) -> Array:
     """Return the sum, in the first of the parts."""
     for other in parts[1:]:
