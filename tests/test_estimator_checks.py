@@ -75,12 +75,15 @@ def unmet_by_kernels(estimator):
     weights = [f"check_sample_weight_equivalence_on_{k}_data" for k in ("dense", "sparse")]
     if estimator.gamma == "median":
         return dict.fromkeys(weights, "words are read from the rows, whatever their weights")
+    no_way_back = [f"check_array_api_{k}" for k in ("input", "mixed_inputs")]
+    if estimator.eigen_solver == "fourier":
+        return dict.fromkeys(no_way_back, "random features have no points to come back to")
     if estimator.eigen_solver in ("nystrom", "cholesky"):
         return {"check_estimators_nan_inf": "transform takes NaN, a fit with landmarks does not"}
     if estimator.kernel == "precomputed":
-        return {
-            "check_estimators_nan_inf": "of a matrix too narrow and with NaN, the width is told"
-        }
+        narrow = "of a matrix too narrow and with NaN, the width is told"
+        items = dict.fromkeys(no_way_back, "items of a kernel matrix have no coordinates")
+        return {"check_estimators_nan_inf": narrow} | items
     return {}
 
 
