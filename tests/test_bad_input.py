@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
-from dualpca import PCA, PPCA, BayesianPCA, KernelPCA
+from dualpca import PCA, PPCA, BayesianPCA, KernelPCA, MixturePPCA
 from dualpca.representations import Primal
 from dualpca.rules import given_noise, maximum_likelihood
 from dualpca.solvers import solve
@@ -18,6 +18,7 @@ from tests.tolerances import assert_close
 pytestmark = pytest.mark.filterwarnings("ignore::dualpca.errors.SelectionWarning")
 BOTH = pytest.mark.parametrize("estimator", [PCA, PPCA, BayesianPCA])
 ALL = pytest.mark.parametrize("estimator", [PCA, PPCA, BayesianPCA, KernelPCA])
+EVERY = pytest.mark.parametrize("estimator", [PCA, PPCA, BayesianPCA, KernelPCA, MixturePPCA])
 ATTRIBUTES = (
     "mean_",
     "components_",
@@ -88,7 +89,7 @@ WRONG = {
 }
 
 
-@ALL
+@EVERY
 @pytest.mark.parametrize("name", WRONG)
 def test_not_a_table_is_a_clear_error(estimator, name):
     X, message = WRONG[name]
@@ -392,7 +393,7 @@ WEIGHTS = {
 }
 
 
-@ALL
+@EVERY
 @pytest.mark.parametrize("name", WEIGHTS)
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
 def test_nonsense_weights_are_a_clear_error(estimator, method, name):

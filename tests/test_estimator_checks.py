@@ -38,6 +38,9 @@ ESTIMATORS = [
     dualpca.ProbabilisticKernelPCA(1, method="em"),
     dualpca.ProbabilisticKernelPCA(1, noise="diagonal"),
     dualpca.TwinKernelPCA(1, max_iter=30),
+    dualpca.MixturePPCA(1, 1),
+    dualpca.MixturePPCA(2, 1, tied_noise=True, on_collapse="reseed"),
+    dualpca.MixturePPCA(2, 1, kernel="rbf", n_directions=5),
 ]
 
 EVERY_COMPONENT = (
@@ -48,6 +51,11 @@ EVERY_COMPONENT = (
 EM_STEPS = (
     "the check knows scikit-learn's CCA by its name and wants one n_iter_ a component; ours is one "
     "number, the steps of EM"
+)
+
+DRAWN_STARTS = (
+    "k-means++ draws its start from the rows: repeated rows are another draw than weighted ones, "
+    "and noise in 15 rows has many maxima; with one component the check holds"
 )
 
 NO_DENSITY = (
@@ -67,6 +75,8 @@ def unmet(estimator):
         return {"check_transformer_n_iter": EM_STEPS} | singular
     if isinstance(estimator, dualpca.KernelPCA):
         return unmet_by_kernels(estimator)
+    if isinstance(estimator, dualpca.MixturePPCA) and estimator.n_mixtures > 1:
+        return {"check_sample_weight_equivalence_on_dense_data": DRAWN_STARTS}
     return {}
 
 
@@ -90,6 +100,7 @@ def unmet_by_kernels(estimator):
 # The checks fit factors to pure noise, and the model says so.
 @pytest.mark.filterwarnings("ignore::dualpca.errors.HeywoodWarning")
 @pytest.mark.filterwarnings("ignore::dualpca.errors.CanonicalWarning")
+@pytest.mark.filterwarnings("ignore::dualpca.errors.CollapseWarning")
 @pytest.mark.filterwarnings("ignore::dualpca.errors.SelectionWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=unmet, xfail_strict=True)

@@ -6,6 +6,7 @@ from dualpca.estimators.dual import DualPPCA
 from dualpca.estimators.factor import FactorAnalysis
 from dualpca.estimators.imputer import Imputer
 from dualpca.estimators.kernel import KernelPCA
+from dualpca.estimators.mixture import MixturePPCA
 from dualpca.estimators.pca import PCA
 from dualpca.estimators.ppca import PPCA
 from dualpca.estimators.probabilistic_kernel import ProbabilisticKernelPCA
@@ -22,6 +23,7 @@ __all__ = [
     "FactorAnalysis",
     "Imputer",
     "KernelPCA",
+    "MixturePPCA",
     "ProbabilisticKernelPCA",
     "TwinKernelPCA",
     "__version__",

@@ -70,6 +70,10 @@ class CanonicalWarning(UserWarning):
     """Canonical correlations are 1, or a view varies in few directions, for want of rows."""
 
 
+class CollapseWarning(UserWarning):
+    """A component of a mixture shrank on too few rows: it was held, sown again or dropped."""
+
+
 class SpectrumWarning(UserWarning):
     """An operator that should be positive semi-definite has negative eigenvalues."""
 

@@ -8,6 +8,7 @@ features share one q×q factorisation.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -105,6 +106,12 @@ class Incomplete:
             mask = xp.astype(observed, xp.float64)
             R = xp.where(observed, C - mu, xp.zeros_like(C))
             yield Block(rows, R, mask, *self.patterns[rows.start])
+
+    def weighing(self, weights: Array) -> Incomplete:
+        """Return the same rows under other weights; patterns are shared, not found again."""
+        other = copy(self)
+        other.weights = weights
+        return other
 
     def weight(self, block: Block) -> Array:
         """Return the weights of a block, (b,)."""

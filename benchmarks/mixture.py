@@ -1,0 +1,138 @@
+"""Mixtures of PPCA against GaussianMixture and ppca-rs: `python -m benchmarks.mixture`.
+
+All see the same table in the same process, one after the other. Seconds a step are the slope
+between a short and a longer run of each from random responsibilities, so starts do not count and
+nobody converges on the way; held-out log-density is that of each one's own fit to the end
+(ppca-rs: until `LIMIT` seconds have passed).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from ppca_rs import Dataset
+from ppca_rs.ppca_rs import PPCAMix
+from sklearn.mixture import GaussianMixture
+from threadpoolctl import threadpool_limits
+
+from dualpca import MixturePPCA
+from dualpca.mixture_em import Limits, Recipe
+
+N, D, K, Q = 20_000, 64, 10, 8
+SHORT, LONG, REPEATS, LIMIT, CHANGE = 2, 12, 3, 90.0, 1e-6
+THREADS = int(os.environ.get("OMP_NUM_THREADS", "2"))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    step_seconds: float
+    seconds: float
+    steps: int
+    held_out: float
+    note: str
+
+
+def table(n: int, apart: float) -> np.ndarray:
+    """Return rows of K subspaces of Q directions in noise, `apart` standard deviations apart."""
+    rng = np.random.default_rng(0)
+    means, axes = apart * rng.standard_normal((K, D)), rng.standard_normal((K, D, Q))
+    labels = rng.integers(K, size=n)
+    X = 0.5 * rng.standard_normal((n, D)) + means[labels]
+    for k in range(K):
+        own = labels == k
+        X[own] += rng.standard_normal((int(own.sum()), Q)) @ axes[k].T
+    return X
+
+
+def slope(fit: Callable[[int], int]) -> float:
+    """Return seconds a step between a short and a longer run, the median of a few."""
+    found = []
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        few = fit(SHORT)
+        between = time.perf_counter()
+        many = fit(LONG)
+        found.append((time.perf_counter() - between - (between - start)) / (many - few))
+    return float(np.median(found))
+
+
+def our_steps(X: np.ndarray) -> Callable[[int], int]:
+    """Return EM for a number of steps from random labels."""
+    labels, floor = np.random.default_rng(1).integers(K, size=len(X)), 1e-6 * float(X.var())
+
+    def fit(steps: int) -> int:
+        recipe = Recipe(floor, limits=Limits(tol=0.0, max_iter=steps))
+        found = recipe.fit(X, None, K, Q, np.random.default_rng(0), labels)
+        return found.record.n_iter
+
+    return fit
+
+
+def their_steps(X: np.ndarray) -> Callable[[int], int]:
+    """Return scikit-learn's EM for a number of steps from random responsibilities."""
+
+    def fit(steps: int) -> int:
+        options = {"init_params": "random", "tol": 0.0, "random_state": 0}
+        return GaussianMixture(K, max_iter=steps, **options).fit(X).n_iter_
+
+    return fit
+
+
+def to_the_end(
+    model: MixturePPCA | GaussianMixture, step: float, X: np.ndarray, new: np.ndarray
+) -> Outcome:
+    """Return how a whole fit does, with its own start and its own end."""
+    start = time.perf_counter()
+    model.fit(X)
+    seconds = time.perf_counter() - start
+    note = "converged" if model.converged_ else "stopped at max_iter"
+    return Outcome(step, seconds, model.n_iter_, model.score(new), note)
+
+
+def rust(X: np.ndarray, new: np.ndarray) -> Outcome:
+    start = time.perf_counter()
+    data, before, steps, done = Dataset(X), -np.inf, 0, False
+    model, stamps = PPCAMix.init(K, Q, data), []
+    while not done and time.perf_counter() - start < LIMIT:
+        began = time.perf_counter()
+        model = model.iterate(data)
+        stamps.append(time.perf_counter() - began)
+        value, steps = model.llk(data), steps + 1
+        done = abs(value - before) < CHANGE * abs(value)
+        before = value
+    note = "converged by its change" if done else f"stopped after {LIMIT:g} s"
+    held_out = model.llk(Dataset(new)) / len(new)
+    return Outcome(float(np.median(stamps)), time.perf_counter() - start, steps, held_out, note)
+
+
+def main() -> None:
+    print("| table | who | s a step | ours / this | s | steps | held-out a row | note |")
+    print("|---|---|---|---|---|---|---|---|")
+    for apart in (1.0, 0.1):
+        X, new = np.split(table(N + 5000, apart), [N])
+        with threadpool_limits(THREADS), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = {
+                "dualpca": to_the_end(MixturePPCA(K, Q), slope(our_steps(X)), X, new),
+                "scikit-learn, full": to_the_end(
+                    GaussianMixture(K, random_state=0), slope(their_steps(X)), X, new
+                ),
+                "ppca-rs": rust(X, new),
+            }
+        mine = found["dualpca"].step_seconds
+        for name, out in found.items():
+            print(
+                f"| {N:,}×{D}, means {apart:g} apart | {name} | {out.step_seconds:.3g} "
+                f"| {mine / out.step_seconds:.3f} | {out.seconds:.3g} | {out.steps} "
+                f"| {out.held_out:.4f} | {out.note} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,264 @@
+"""Hidden Markov models whose states emit spiked Gaussians, or mixtures of them (MATH 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dualpca import _array
+from dualpca._typing import Array
+from dualpca.chains import Chain, Smoothed, filtered, log_prior, smooth, update, viterbi
+from dualpca.clusters import kmeans
+from dualpca.em import Record
+from dualpca.emissions import Emissions, Table
+from dualpca.missing import has_missing
+from dualpca.progress import task
+from dualpca.scans import Vector, log, log_sum
+
+Labels = np.ndarray[Any, np.dtype[np.int64]]
+
+FIRST_COUNT = 1.0
+"""Pseudo-count of every allowed transition at the start: none may be ruled out by the start."""
+
+
+@dataclass(frozen=True)
+class HiddenMarkov:
+    """p(X) = Σ_paths π(s₁) Π_t A(s_{t−1}, s_t) Π_t p(x_t | s_t), p(x | s) = Σ_m c_sm N(x; sm).
+
+    Parameters
+    ----------
+    chain : Chain
+        π and A, over S states.
+    shares : array of shape (S, M)
+        c, the weights of the components of every state.
+    emissions : Emissions
+        S·M Gaussians, those of one state one after another.
+    """
+
+    chain: Chain
+    shares: Vector  # (S, M)
+    emissions: Emissions
+
+    def joint(self, X: Table) -> Vector:
+        """Return ln c_sm + ln p(x_t | s, m), (T, S, M), on the host."""
+        logs = _array.to_numpy(self.emissions.log_density(X))
+        return np.asarray(logs.reshape(-1, *self.shares.shape) + log(self.shares))
+
+    def log_emissions(self, X: Table) -> Vector:
+        """Return ln p(x_t | s), (T, S), on the host; 0 for rows with nothing observed."""
+        joint = self.joint(X)
+        return joint[:, :, 0] if self.shares.shape[1] == 1 else log_sum(joint, 2)
+
+    def loglikelihoods(self, X: Table, lengths: Any) -> Vector:
+        """Return ln p of every sequence, (m,)."""
+        return filtered(self.chain, self.log_emissions(X), lengths)[1]
+
+    def filter(self, X: Table, lengths: Any, before: Vector | None = None) -> Vector:
+        """Return P(s_t | rows up to t), (T, S), going on from the states one step `before`."""
+        return filtered(self.chain, self.log_emissions(X), lengths, before)[0]
+
+    def smooth(self, X: Table, lengths: Any) -> Smoothed:
+        """Return the posterior of the states given whole sequences."""
+        return smooth(self.chain, self.log_emissions(X), lengths)
+
+    def decode(self, X: Table, lengths: Any) -> tuple[Vector, Labels]:
+        """Return the log-probability of every best path, (m,), and the paths, (T,)."""
+        return viterbi(self.chain, self.log_emissions(X), lengths)
+
+    def sample(self, steps: int, rng: np.random.Generator) -> tuple[Array, Labels]:
+        """Draw a sequence, (steps, d), and its states, (steps,)."""
+        path, M = self.chain.sample(steps, rng), self.shares.shape[1]
+        draws = rng.random(steps)[:, None]
+        part = (np.cumsum(self.shares, axis=1)[path][:, : M - 1] < draws).sum(axis=1)
+        which = path * M + part
+        order = np.argsort(which, kind="stable")
+        drawn = [
+            self.emissions.sample(k, int(count), rng)
+            for k, count in enumerate(np.bincount(which, minlength=self.emissions.K))
+            if count
+        ]
+        back = np.empty(steps, dtype=np.int64)
+        back[order] = np.arange(steps)
+        rows = _array.namespace(drawn[0]).concat(drawn, axis=0)
+        return _array.take(rows, back), path
+
+    def state_moments(self) -> tuple[Array, Array]:
+        """Return mean and variance of every feature in every state, both (S, d)."""
+        xp, (S, M) = _array.namespace(self.emissions.means), self.shares.shape
+        means = xp.reshape(self.emissions.means, (S, M, -1))
+        own = [
+            xp.sum(W * W, axis=1) + s2
+            for W, s2 in zip(self.emissions.loadings, self.emissions.noises, strict=True)
+        ]
+        own = xp.reshape(xp.stack(own), (S, M, -1))
+        c = _array.asarray(self.shares, means)[:, :, None]
+        mean = xp.sum(c * means, axis=1)
+        gap = means - mean[:, None, :]
+        return mean, xp.sum(c * (own + gap * gap), axis=1)
+
+    def n_parameters(self) -> int:
+        """Return the number of free parameters; transitions that are zero are none."""
+        free = int((self.chain.start > 0).sum()) - 1
+        free += int((self.chain.transitions > 0).sum()) - self.chain.n_states
+        free += self.shares.size - self.chain.n_states
+        return free + sum(self.emissions.n_parameters())
+
+
+class Plan(NamedTuple):
+    """What to fit: sizes, shape of the chain, prior."""
+
+    n_states: int
+    n_mixtures: int
+    q: int | Sequence[int]
+    forward: bool = False  # left to right
+    stickiness: float = 0.0
+    floor: float = 0.0
+    tied: bool = False
+
+    @property
+    def prior(self) -> Vector | None:
+        """Pseudo-counts of transitions."""
+        return self.stickiness * np.eye(self.n_states) if self.stickiness > 0 else None
+
+    @property
+    def ranks(self) -> list[int]:
+        """Q of every component; one number a state may be given."""
+        S, M = self.n_states, self.n_mixtures
+        each = [self.q] * S if isinstance(self.q, int) else [int(q) for q in self.q]
+        return [q for q in each for _ in range(M)]
+
+
+def begin(
+    X: Array, lengths: Any, plan: Plan, rng: np.random.Generator, *, anywhere: bool = False
+) -> HiddenMarkov:
+    """Return a model to start from.
+
+    States are clusters of rows (k-means); from left to right, equal parts of every sequence. The
+    chain has the frequencies of those labels. `anywhere` draws labels of parts of random length.
+    """
+    S, M = plan.n_states, plan.n_mixtures
+    states = _parts(lengths, S, rng if anywhere else None) if plan.forward else kmeans(X, S, rng)
+    chain = _counted(states, lengths, plan)
+    labels = states * M
+    for s in range(S if M > 1 else 0):
+        rows = np.flatnonzero(states == s)
+        labels[rows] += kmeans(_array.take(X, rows), M, rng)
+    options: dict[str, Any] = {"floor": plan.floor, "tied": plan.tied, "labels": labels}
+    emissions = Emissions.start(X, S * M, plan.ranks, rng, **options)
+    sizes = np.maximum(np.bincount(labels, minlength=S * M).reshape(S, M), 1)
+    return HiddenMarkov(chain, sizes / sizes.sum(axis=1, keepdims=True), emissions)
+
+
+def _parts(lengths: Any, S: int, rng: np.random.Generator | None) -> Labels:
+    """Return labels 0 … S − 1 that cut every sequence into equal (or random) parts, in order."""
+    found = []
+    for n in lengths:
+        at = (np.arange(n) + 0.5) / n
+        borders = np.arange(1, S) / S if rng is None else np.sort(rng.random(S - 1))
+        found.append(np.searchsorted(borders, at))
+    return np.concatenate(found).astype(np.int64)
+
+
+def _counted(states: Labels, lengths: Any, plan: Plan) -> Chain:
+    """Return the chain with the frequencies of labels; every allowed transition is possible."""
+    S, ends = plan.n_states, np.cumsum(lengths)
+    counts = np.zeros((S, S))
+    inside = np.ones(len(states) - 1, dtype=bool)
+    inside[ends[:-1] - 1] = False
+    np.add.at(counts, (states[:-1][inside], states[1:][inside]), 1.0)
+    allowed = np.eye(S) + np.eye(S, k=1) if plan.forward else np.ones((S, S))
+    A = (counts + FIRST_COUNT) * (allowed > 0)
+    first = np.bincount(states[ends - np.asarray(lengths)], minlength=S) + FIRST_COUNT
+    start = np.eye(S)[0] if plan.forward else first / first.sum()
+    return Chain(start, A / A.sum(axis=1, keepdims=True))
+
+
+def step(
+    model: HiddenMarkov, X: Table, lengths: Any, prior: Vector | None = None
+) -> tuple[HiddenMarkov, Smoothed]:
+    """Take one step of Baum–Welch; return it with what the given model says of the states.
+
+    E: forward–backward, then the posterior of the components within states. M: counts for the
+    chain, MATH 2 with posteriors as weights for the emissions.
+    """
+    joint = model.joint(X)
+    log_b = joint[:, :, 0] if joint.shape[2] == 1 else log_sum(joint, 2)
+    found = smooth(model.chain, log_b, lengths)
+    resp, shares = found.states, model.shares
+    if joint.shape[2] > 1:
+        within = found.states[:, :, None] * np.exp(joint - log_b[:, :, None])
+        resp, shares = within.reshape(len(log_b), -1), _shares(within.sum(axis=0), shares)
+    emissions = model.emissions.update(X, _array.asarray(resp, model.emissions.means))
+    return HiddenMarkov(update(found, model.chain, prior), shares, emissions), found
+
+
+def _shares(mass: Vector, old: Vector) -> Vector:
+    """Return the shares of components within states; a state that is never visited keeps its."""
+    total = mass.sum(axis=1, keepdims=True)
+    return np.where(total > 0, mass / np.where(total > 0, total, 1.0), old)
+
+
+def climb(
+    model: HiddenMarkov,
+    X: Array,
+    lengths: Any,
+    prior: Vector | None = None,
+    tol: float = 1e-5,
+    max_iter: int = 200,
+) -> tuple[HiddenMarkov, Record, Smoothed]:
+    """Iterate Baum–Welch until a step gains less than `tol` a row.
+
+    Returns
+    -------
+    model : HiddenMarkov
+    record : Record
+        The log-likelihood, plus the log-density of the prior, at every step; never falls.
+    found : Smoothed
+        What the model returned says of the states.
+    """
+    table: Table = model.emissions.table(X) if has_missing(X) else X
+    record, n = Record(), int(X.shape[0])
+    with task("Baum–Welch step", max_iter) as tick:
+        try:
+            while True:
+                moved, found = step(model, table, lengths, prior)
+                value = float(found.loglikelihoods.sum()) + log_prior(model.chain, prior)
+                gain = value - (record.loglikelihoods[-1] if record.n_iter else -np.inf)
+                record.add(value)
+                record.converged = gain <= tol * n
+                tick(f"log-likelihood {value:.6g}")
+                if record.converged or record.n_iter >= max_iter:
+                    return model, record, found
+                model, record.n_iter = moved, record.n_iter + 1
+        except KeyboardInterrupt:
+            if not record.loglikelihoods:
+                raise
+            record.interrupted = True
+            found = model.smooth(table, lengths)
+            return model, record, found
+
+
+def fit(
+    X: Array,
+    lengths: Any,
+    plan: Plan,
+    rng: np.random.Generator,
+    *,
+    tol: float = 1e-5,
+    max_iter: int = 200,
+    n_init: int = 1,
+) -> tuple[HiddenMarkov, Record, Smoothed]:
+    """Fit by Baum–Welch from several starts; the one that ends most likely is kept."""
+    best = None
+    for i in range(n_init):
+        model = begin(X, lengths, plan, rng, anywhere=i > 0)
+        run = climb(model, X, lengths, plan.prior, tol, max_iter)
+        if best is None or run[1].loglikelihoods[-1] > best[1].loglikelihoods[-1]:
+            best = run
+        if run[1].interrupted:
+            break
+    assert best is not None
+    return best

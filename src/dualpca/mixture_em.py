@@ -1,0 +1,314 @@
+"""Mixtures of PPCA by EM: starts, steps, and components that collapse on the way (MATH 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from dualpca import _array
+from dualpca._typing import Array
+from dualpca.clusters import kmeans
+from dualpca.em import Record
+from dualpca.emissions import Emissions, Table
+from dualpca.missing import column_starts, has_missing
+from dualpca.mixture import Mixture, average_variance, log_sum_exp
+from dualpca.progress import task
+from dualpca.sticks import Shares, broken_sticks, proportions
+from dualpca.weighted_steps import Prior
+
+SLOWEST = 0.99
+"""Largest rate of convergence that the estimate of what is left to gain believes in."""
+
+DEAD = 1e-8
+"""Share of all rows below which a component is dead."""
+
+PRIOR_ROWS, PRIOR_VARIANCE = 2.0, 0.1
+"""Of a component under a Dirichlet process: without a prior the smallest would be the likeliest."""
+
+TRIES, SHORT, LLOYD = 4, 10, 30
+"""A start is the best of so many, each of so many steps of EM after so many of k-means.
+
+k-means often puts two centres into one group and one into two; ten steps show it, and a hundred
+would not mend it (Biernacki, Celeux & Govaert 2003).
+"""
+
+CollapseRules = ("floor", "reseed", "drop")
+
+
+class Limits(NamedTuple):
+    """When EM stops, and what it does with a component that collapses."""
+
+    tol: float = 1e-6
+    max_iter: int = 500
+    on_collapse: str = "floor"
+    alpha: float | None = None  # concentration of a Dirichlet process; None for likelihood
+
+
+USUAL = Limits()
+
+
+class Climbed(NamedTuple):
+    """A mixture, how EM came to it, and which components had to be helped on the way."""
+
+    mixture: Mixture
+    record: Record
+    reseeded: int
+    dropped: int
+
+    @property
+    def merit(self) -> tuple[int, float]:
+        """What to compare runs by: few collapsed components, then the likelihood."""
+        return -len(self.mixture.emissions.at_floor()), self.record.loglikelihoods[-1]
+
+
+def fit_mixture(
+    X: Array,
+    weights: Array | None,
+    start: Emissions,
+    mass: Array,
+    limits: Limits,
+    rng: np.random.Generator,
+) -> Climbed:
+    """Climb from a start to a maximum by EM.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        NaN where nothing was observed.
+    weights : array of shape (n,), optional
+    start : Emissions
+    mass : array of shape (K,)
+        Weight of the rows that each component starts with.
+    limits : Limits
+        `tol` is the estimated gain that is left, in log-likelihood a row.
+    rng : Generator
+        For components that are sown again.
+
+    Returns
+    -------
+    Climbed
+        The likelihood (or bound) on record never falls; it starts anew where a component was
+        dropped or sown again.
+
+    Notes
+    -----
+    Cost of a step on complete rows: O(ndΣq_k) for densities, and weighted scatters, O(nd²) where
+    components are apart and K times that where they all overlap.
+    """
+    climb = _Climb(X, weights, start, mass, limits, rng)
+    climb.run(limits.max_iter)
+    return climb.outcome()
+
+
+class _Climb:
+    """Where EM is: components, weights, and the responsibilities they give."""
+
+    def __init__(
+        self,
+        X: Array,
+        weights: Array | None,
+        start: Emissions,
+        mass: Array,
+        limits: Limits,
+        rng: np.random.Generator,
+    ) -> None:
+        self.X, self.limits, self.rng, self.record = X, limits, rng, Record()
+        self.table: Table = start.table(X) if has_missing(X) else X
+        ones = _array.asarray(np.ones(X.shape[0]), X)
+        self.w = ones if weights is None else weights
+        self.n = float(_array.namespace(X).sum(self.w))
+        self.emissions, self.mass = start, mass
+        self.reseeded = self.dropped = 0
+        self.shares = self.share()
+        self.expect()
+
+    def run(self, max_iter: int) -> None:
+        """Step on until EM has converged or taken `max_iter` steps in all."""
+        record = self.record
+        with task("EM step", max_iter) as tick:
+            try:
+                while record.n_iter < max_iter and not (record.converged or record.interrupted):
+                    self.step()
+                    tick(f"log-likelihood {record.loglikelihoods[-1]:.6g}")
+            except KeyboardInterrupt:
+                record.interrupted = True
+
+    @property
+    def merit(self) -> tuple[int, float]:
+        """What to compare runs by: few collapsed components, then the likelihood."""
+        return -len(self.emissions.at_floor()), self.record.loglikelihoods[-1]
+
+    def share(self) -> Shares:
+        """Return the weights that the present masses give."""
+        if self.limits.alpha is None:
+            return proportions(self.mass)
+        return broken_sticks(self.mass, self.limits.alpha, self.emissions.n_parameters())
+
+    def expect(self) -> None:
+        """Take the E step and note the likelihood."""
+        xp = _array.namespace(self.X)
+        joint = self.emissions.log_density(self.table) + self.shares.log_weights
+        self.density = log_sum_exp(joint)
+        self.resp = xp.exp(joint - self.density[:, None])
+        rest = self.shares.constant + self.emissions.log_prior()
+        self.record.add(float(self.w @ self.density) + rest)
+
+    def step(self) -> None:
+        """Take one M step and one E step."""
+        self.record.n_iter += 1
+        self.emissions = self.emissions.update(self.table, self.resp, self.w)
+        self.mass = self.w @ self.resp
+        if self.limits.on_collapse != "floor":
+            self.rescue()
+        self.shares = self.share()
+        self.expect()
+        self.record.converged = _left(self.record.loglikelihoods) <= self.limits.tol * self.n
+
+    def rescue(self) -> None:
+        """Drop or sow again what collapsed, as long as something else is left."""
+        bad = self.collapsed()
+        if not bad or len(bad) == self.emissions.K:
+            return
+        self.record.loglikelihoods.clear()
+        if self.limits.on_collapse == "reseed" and self.reseeded < 2 * self.emissions.K:
+            self.reseed(bad)
+            return
+        keep = [k for k in range(self.emissions.K) if k not in bad]
+        self.emissions, self.mass = (
+            self.emissions.take(keep),
+            _array.take(self.mass, np.array(keep)),
+        )
+        self.dropped += len(bad)
+
+    def collapsed(self) -> list[int]:
+        """Return components whose noise is at the floor, or that no row belongs to."""
+        mass = np.asarray(_array.to_numpy(self.mass))
+        dead = [int(k) for k in np.flatnonzero(mass < DEAD * self.n)]
+        if self.limits.alpha is not None:  # components are meant to die
+            dead = []
+        return sorted({*dead, *self.emissions.at_floor()})
+
+    def reseed(self, bad: list[int]) -> None:
+        """Sow components again, round and wide, at rows that the others explain worst."""
+        xp, model = _array.namespace(self.X), self.emissions
+        order = np.argsort(
+            np.where(_array.to_numpy(self.w) > 0, _array.to_numpy(self.density), np.inf)
+        )
+        worst = order[: max(2 * len(bad), len(order) // 20)]
+        mean = column_starts(self.X, self.w)[1]
+        unit = average_variance(self.X, self.w)
+        means, loadings = [model.means[k, :] for k in range(model.K)], list(model.loadings)
+        for k, i in zip(bad, self.rng.choice(worst, len(bad), replace=False), strict=True):
+            row = _array.working(self.X[int(i), :])
+            means[k] = xp.where(xp.isnan(row), mean, row)
+            loadings[k] = 0.1 * unit**0.5 * _array.normal(self.rng, model.loadings[k].shape, mean)
+        fresh = np.isin(np.arange(model.K), bad)
+        mask = _array.asarray(fresh.astype(float), self.mass)
+        noises = model.noises * (1 - mask) + unit * mask
+        self.emissions = replace(
+            model, means=xp.stack(means), loadings=tuple(loadings), noises=noises
+        )
+        self.mass = self.mass * (1 - mask) + mask * self.n / model.K
+        self.reseeded += len(bad)
+
+    def outcome(self) -> Climbed:
+        """Return the mixture; one under a Dirichlet process without its empty components."""
+        weights, emissions = self.shares.weights, self.emissions
+        if self.limits.alpha is not None:
+            mass = np.asarray(_array.to_numpy(self.mass))
+            keep = [int(k) for k in np.argsort(-mass, kind="stable") if mass[k] >= 1] or [0]
+            weights, emissions = _array.take(weights, np.array(keep)), emissions.take(keep)
+        weights = weights / _array.namespace(weights).sum(weights)
+        return Climbed(Mixture(weights, emissions), self.record, self.reseeded, self.dropped)
+
+
+def _left(values: list[float]) -> float:
+    """Estimate how much likelihood is left to gain, as of a geometric sequence of gains."""
+    if len(values) < 2:
+        return np.inf
+    gain = max(values[-1] - values[-2], 0.0)
+    if gain <= 1e-13 * abs(values[-1]):
+        return 0.0
+    if len(values) < 3:
+        return np.inf
+    before = max(values[-2] - values[-3], 0.0)
+    rate = min(gain / before, SLOWEST) if before > 0 else SLOWEST
+    return gain / (1 - rate)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a mixture is fitted, apart from its size: what all starts and candidates share."""
+
+    floor: float  # smallest noise variance
+    tied: bool = False
+    limits: Limits = USUAL
+
+    def fit(
+        self,
+        X: Array,
+        weights: Array | None,
+        K: int,
+        q: int | Sequence[int],
+        rng: np.random.Generator,
+        labels: Array | None = None,
+    ) -> Climbed:
+        """Fit K components of q directions, from labels or the best of a few k-means starts.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.concatenate([rng.normal(size=(90, 3)), rng.normal(size=(10, 3)) + 9])
+        >>> found = Recipe(floor=1e-6).fit(X, None, 2, 1, rng)
+        >>> sorted(found.mixture.weights.round(2).tolist())
+        [0.1, 0.9]
+        """
+        if labels is not None:
+            best = self._begin(X, weights, K, q, rng, labels)
+        else:
+            best = self._best_start(X, weights, K, q, rng)
+        best.run(self.limits.max_iter)
+        return best.outcome()
+
+    def _best_start(
+        self,
+        X: Array,
+        weights: Array | None,
+        K: int,
+        q: int | Sequence[int],
+        rng: np.random.Generator,
+    ) -> _Climb:
+        """Return the best of a few short runs, to be carried on."""
+        climbs: list[_Climb] = []
+        for _ in range(TRIES if K > 1 else 1):
+            climb = self._begin(X, weights, K, q, rng, kmeans(X, K, rng, weights, LLOYD))
+            climb.run(min(SHORT, self.limits.max_iter))
+            climbs = [max([*climbs, climb], key=lambda one: one.merit)]
+            if climb.record.interrupted:
+                climbs[0].record.interrupted = True
+                break
+        return climbs[0]
+
+    def _begin(
+        self,
+        X: Array,
+        weights: Array | None,
+        K: int,
+        q: int | Sequence[int],
+        rng: np.random.Generator,
+        labels: Array,
+    ) -> _Climb:
+        """Return EM at the components of clusters."""
+        start = Emissions.start(
+            X, K, q, rng, floor=self.floor, tied=self.tied, labels=labels, sample_weight=weights
+        )
+        if self.limits.alpha is not None:
+            spread = PRIOR_VARIANCE * average_variance(X, weights)
+            start = replace(start, prior=Prior(PRIOR_ROWS, spread))
+        w = None if weights is None else _array.to_numpy(weights)
+        mass = _array.asarray(np.bincount(labels, w, minlength=K), X)
+        return _Climb(X, weights, start, mass, self.limits, rng)
