@@ -6,6 +6,7 @@ import scipy.optimize
 from sklearn.datasets import load_digits
 from sklearn.decomposition import KernelPCA as SklearnKernelPCA
 
+from dualpca import KernelPCA
 from dualpca.kernels import RBF, Linear, Scaled
 from dualpca.preimages import (
     PREIMAGES,
@@ -372,3 +373,11 @@ def test_auto_refines_what_its_parts_found():
     Y = coordinates(span, rows(10, seed=1))
     found = Auto(parts=(Smoother(),)).find(span, Y)
     assert np.all(found.distance < Smoother().find(span, Y).distance)
+
+
+def test_many_rows_at_once_are_no_tall_matrix():
+    X = np.random.default_rng(0).standard_normal((400, 2))
+    model = KernelPCA(3, kernel="rbf", preimage="distance").fit(X)
+    Z = model.transform(X)
+    one = np.concatenate([model.preimages(Z[i : i + 1]).points for i in range(3)])
+    assert_close(model.preimages(Z).points[:3], one, "vector")

@@ -339,7 +339,7 @@ def cholesky_qr(A: Array) -> tuple[Array, Array] | None:
     Many times faster than reflections, and as orthogonal where the condition number of A is
     below 1e7 (Yamamoto et al. 2015); None where it is not, or where A is not tall.
     """
-    if is_foreign(A) or A.shape[0] < TALL * max(A.shape[1], 1):
+    if is_foreign(A) or A.ndim != 2 or A.shape[0] < TALL * max(A.shape[1], 1):
         return None
     Q, R = A, np.eye(A.shape[1])
     for _ in range(2):
