@@ -4,12 +4,14 @@ from dualpca.estimators.bayesian import BayesianPCA
 from dualpca.estimators.canonical import CCA
 from dualpca.estimators.dual import DualPPCA
 from dualpca.estimators.factor import FactorAnalysis
+from dualpca.estimators.hidden_markov import HiddenMarkovPCA
 from dualpca.estimators.imputer import Imputer
 from dualpca.estimators.kernel import KernelPCA
 from dualpca.estimators.mixture import MixturePPCA
 from dualpca.estimators.pca import PCA
 from dualpca.estimators.ppca import PPCA
 from dualpca.estimators.probabilistic_kernel import ProbabilisticKernelPCA
+from dualpca.estimators.sequence_classifier import SequenceClassifier
 from dualpca.estimators.twin import TwinKernelPCA
 
 __version__ = "0.1.0"
@@ -21,10 +23,12 @@ __all__ = [
     "BayesianPCA",
     "DualPPCA",
     "FactorAnalysis",
+    "HiddenMarkovPCA",
     "Imputer",
     "KernelPCA",
     "MixturePPCA",
     "ProbabilisticKernelPCA",
+    "SequenceClassifier",
     "TwinKernelPCA",
     "__version__",
 ]

@@ -110,6 +110,7 @@ class Smoothed(NamedTuple):
     loglikelihoods: Vector  # (m,), of every sequence
 
 
+@np.errstate(divide="ignore")
 def filtered(
     chain: Chain, log_b: Vector, lengths: Any, before: Vector | None = None
 ) -> tuple[Vector, Vector]:
@@ -131,6 +132,7 @@ def filtered(
     return _normalised(alpha), run.loglikelihoods(alpha)
 
 
+@np.errstate(divide="ignore")
 def smooth(chain: Chain, log_b: Vector, lengths: Any) -> Smoothed:
     """Return the posterior of states and transitions given whole sequences (forward–backward).
 
@@ -165,6 +167,7 @@ def smooth(chain: Chain, log_b: Vector, lengths: Any) -> Smoothed:
     return Smoothed(states, states[first].sum(axis=0), counts, loglikelihoods)
 
 
+@np.errstate(divide="ignore")
 def viterbi(chain: Chain, log_b: Vector, lengths: Any) -> tuple[Vector, np.ndarray[Any, Any]]:
     """Return the log-probability of the best path of every sequence, (m,), and the paths, (T,).
 
@@ -206,13 +209,12 @@ def _expected_transitions(
     As one product of matrices, both factors scaled to 1 at every step; steps at which past and
     future point to states without a way between, so that the scale is lost, are taken by logs.
     """
-    goes_on = np.ones(len(log_b) - 1, dtype=bool)
-    goes_on[firsts[firsts > 0] - 1] = False
-    before, ahead = alpha[:-1][goes_on], (log_b + beta)[1:][goes_on]
+    before, ahead = alpha[:-1], (log_b + beta)[1:]
     U, V = _scaled(before), _scaled(ahead)
     norm = np.einsum("tj,tj->t", U @ chain.transitions, V)
+    norm[firsts[firsts > 0] - 1] = np.inf  # no step from one sequence to the next
     lost = norm < FAINT
-    V = np.where(lost[:, None], 0.0, V / np.where(lost, 1.0, norm)[:, None])
+    V /= np.where(lost, np.inf, norm)[:, None]
     counts = chain.transitions * (U.T @ V)
     far, S = np.flatnonzero(lost), chain.n_states
     for some in _array.slices(far.size, max(1, BLOCK // (S * S))):

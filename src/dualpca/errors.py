@@ -74,6 +74,10 @@ class CollapseWarning(UserWarning):
     """A component of a mixture shrank on too few rows: it was held, sown again or dropped."""
 
 
+class StateWarning(UserWarning):
+    """A state of a hidden Markov model explains no rows."""
+
+
 class SpectrumWarning(UserWarning):
     """An operator that should be positive semi-definite has negative eigenvalues."""
 

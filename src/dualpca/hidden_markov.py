@@ -14,11 +14,10 @@ from dualpca.chains import Chain, Smoothed, filtered, log_prior, smooth, update,
 from dualpca.clusters import kmeans
 from dualpca.em import Record
 from dualpca.emissions import Emissions, Table
+from dualpca.first_states import Labels, equal_parts, random_parts, row_clusters, stretch_clusters
 from dualpca.missing import has_missing
 from dualpca.progress import task
 from dualpca.scans import Vector, log, log_sum
-
-Labels = np.ndarray[Any, np.dtype[np.int64]]
 
 FIRST_COUNT = 1.0
 """Pseudo-count of every allowed transition at the start: none may be ruled out by the start."""
@@ -132,34 +131,34 @@ class Plan(NamedTuple):
 
 
 def begin(
-    X: Array, lengths: Any, plan: Plan, rng: np.random.Generator, *, anywhere: bool = False
+    X: Array, lengths: Any, plan: Plan, rng: np.random.Generator, *, turn: int = 0
 ) -> HiddenMarkov:
-    """Return a model to start from.
+    """Return a model to start from; every `turn` has another.
 
-    States are clusters of rows (k-means); from left to right, equal parts of every sequence. The
-    chain has the frequencies of those labels. `anywhere` draws labels of parts of random length.
+    States are clusters of rows or, every other turn, of stretches of rows (k-means); from left to
+    right they are parts of every sequence, equal ones in the first turn. The chain has the
+    frequencies of those labels.
     """
     S, M = plan.n_states, plan.n_mixtures
-    states = _parts(lengths, S, rng if anywhere else None) if plan.forward else kmeans(X, S, rng)
+    states = first_states(X, lengths, plan, rng, turn)
     chain = _counted(states, lengths, plan)
     labels = states * M
     for s in range(S if M > 1 else 0):
         rows = np.flatnonzero(states == s)
-        labels[rows] += kmeans(_array.take(X, rows), M, rng)
+        if rows.size:
+            labels[rows] += kmeans(_array.take(X, rows), M, rng)
     options: dict[str, Any] = {"floor": plan.floor, "tied": plan.tied, "labels": labels}
     emissions = Emissions.start(X, S * M, plan.ranks, rng, **options)
     sizes = np.maximum(np.bincount(labels, minlength=S * M).reshape(S, M), 1)
     return HiddenMarkov(chain, sizes / sizes.sum(axis=1, keepdims=True), emissions)
 
 
-def _parts(lengths: Any, S: int, rng: np.random.Generator | None) -> Labels:
-    """Return labels 0 … S − 1 that cut every sequence into equal (or random) parts, in order."""
-    found = []
-    for n in lengths:
-        at = (np.arange(n) + 0.5) / n
-        borders = np.arange(1, S) / S if rng is None else np.sort(rng.random(S - 1))
-        found.append(np.searchsorted(borders, at))
-    return np.concatenate(found).astype(np.int64)
+def first_states(X: Array, lengths: Any, plan: Plan, rng: np.random.Generator, turn: int) -> Labels:
+    """Return the state of every row at the start of a turn, (T,)."""
+    S = plan.n_states
+    if plan.forward:
+        return random_parts(lengths, S, rng) if turn else equal_parts(lengths, S)
+    return (row_clusters, stretch_clusters)[turn % 2](X, lengths, S, rng)
 
 
 def _counted(states: Labels, lengths: Any, plan: Plan) -> Chain:
@@ -252,13 +251,10 @@ def fit(
     n_init: int = 1,
 ) -> tuple[HiddenMarkov, Record, Smoothed]:
     """Fit by Baum–Welch from several starts; the one that ends most likely is kept."""
-    best = None
-    for i in range(n_init):
-        model = begin(X, lengths, plan, rng, anywhere=i > 0)
-        run = climb(model, X, lengths, plan.prior, tol, max_iter)
-        if best is None or run[1].loglikelihoods[-1] > best[1].loglikelihoods[-1]:
-            best = run
-        if run[1].interrupted:
+    runs: list[tuple[HiddenMarkov, Record, Smoothed]] = []
+    for turn in range(n_init):
+        model = begin(X, lengths, plan, rng, turn=turn)
+        runs.append(climb(model, X, lengths, plan.prior, tol, max_iter))
+        if runs[-1][1].interrupted:
             break
-    assert best is not None
-    return best
+    return max(runs, key=lambda run: run[1].loglikelihoods[-1])

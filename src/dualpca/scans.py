@@ -20,6 +20,9 @@ Times = Callable[[Vector], Vector]
 UNCUT = 200
 """Sequences up to this length stay in one piece."""
 
+LOWEST = -1e300
+"""What stands for −∞ where it is subtracted."""
+
 SAFE = 1e-100
 """Where no transition is less likely, a term too small for float64 is too small to matter."""
 
@@ -63,7 +66,7 @@ class Run:
     """One pass over all sequences: forward, and backward if asked.
 
     Arrays have the states first and the pieces last, (S, C): sums over few states then run over
-    long rows.
+    long rows. Logarithms of 0 are meant: whoever runs this ignores division by zero.
 
     Parameters
     ----------
@@ -94,9 +97,14 @@ class Run:
 
     @cached_property
     def products(self) -> Vector:
-        """What a piece does to the state it is entered in, (S to, S from, C): ln Π A diag b."""
+        """What a piece does to the state it is entered in, (S to, S from, C): ln Π A diag b.
+
+        A first piece is entered from nowhere: all its columns are alike.
+        """
         B, valid = self.B, self.cut.valid
         P = self.log_a.T[:, :, None] + B[0][:, None, :]
+        first = self.by_rank[0]
+        P[:, :, first] = (self.log_start[:, None] + B[0][:, first])[:, None, :]
         for t in range(1, self.cut.L):
             moved = self.times(P) + B[t][:, None, :]
             P = moved if valid[t].all() else np.where(valid[t], moved, P)
@@ -105,30 +113,21 @@ class Run:
     @cached_property
     def alpha(self) -> Vector:
         """Logarithm of α, (L, S, C); not to be read where a piece has ended."""
-        alpha = np.empty_like(self.B)
-        first, later = self.by_rank[0], np.flatnonzero(self.cut.rank > 0)
-        self._climb(alpha, first, self.log_start[:, None] + self.B[0][:, first])
-        if later.size:
-            entries = self._entries(alpha[-1])[:, later]
-            self._climb(alpha, later, self.times(entries) + self.B[0][:, later])
+        alpha, first = np.empty_like(self.B), self.by_rank[0]
+        now = self.times(self._entries()) if self.cut.n_ranks > 1 else np.zeros_like(self.B[0])
+        now[:, first] = self.log_start[:, None]
+        alpha[0] = now = now + self.B[0]
+        for t in range(1, self.cut.L):
+            alpha[t] = now = self.times(now) + self.B[t]
         return alpha
 
-    def _climb(self, alpha: Vector, pieces: np.ndarray[Any, Any], now: Vector) -> None:
-        """Go forward through pieces from their first step."""
-        where: Any = slice(None) if pieces.size == alpha.shape[2] else pieces
-        B = self.B[:, :, where]
-        alpha[0][:, where] = now
-        for t in range(1, self.cut.L):
-            now = self.times(now) + B[t]
-            alpha[t][:, where] = now
-
-    def _entries(self, ends: Vector) -> Vector:
-        """Return ln α one step before every piece but the first ones, (S, C)."""
-        entries, now = np.zeros_like(ends), ends.copy()
+    def _entries(self) -> Vector:
+        """Return ln α one step before every piece, (S, C); zeros for first ones."""
+        entries, ends = np.zeros_like(self.B[0]), self.products[:, 0, :].copy()
         for pieces in self.by_rank[1:]:
-            entries[:, pieces] = before = now[:, pieces - 1]
-            now[:, pieces] = self.join(self.products[:, :, pieces] + before[None, :, :], 1)
-        return entries
+            entries[:, pieces] = before = ends[:, pieces - 1]
+            ends[:, pieces] = self.join(self.products[:, :, pieces] + before[None, :, :], 1)
+        return np.asarray(entries)
 
     @cached_property
     def beta(self) -> Vector:
@@ -166,13 +165,10 @@ def log_times(A: Vector) -> Times:
 
     def times(v: Vector) -> Vector:
         flat = v.reshape(v.shape[0], -1)
-        top = flat.max(axis=0)
-        if not np.isfinite(top).all():
-            top = np.where(np.isfinite(top), top, 0.0)
+        top = np.maximum(flat.max(axis=0), LOWEST)
         spread = flat - top
         found = At @ np.exp(spread)
-        with np.errstate(divide="ignore"):
-            np.log(found, out=found)
+        np.log(found, out=found)
         found += top
         if not safe and spread.min() < -reach:
             far = np.flatnonzero(((spread < -reach) & (spread > -np.inf)).any(axis=0))
@@ -194,10 +190,9 @@ def best_times(log_a: Vector) -> Times:
 
 def log_sum(terms: Vector, axis: int) -> Vector:
     """Return ln Σ e^terms; −∞ where all are."""
-    top = terms.max(axis=axis, keepdims=True)
-    top = np.where(np.isfinite(top), top, 0.0)
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(np.exp(terms - top).sum(axis=axis)) + np.squeeze(top, axis))
+    top = np.maximum(terms.max(axis=axis, keepdims=True), LOWEST)
+    total = np.exp(terms - top).sum(axis=axis)
+    return np.asarray(np.log(total) + top.reshape(total.shape))
 
 
 def maximum(terms: Vector, axis: int) -> Vector:

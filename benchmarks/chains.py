@@ -1,0 +1,232 @@
+"""Hidden Markov models beside hmmlearn: speakers, motions, seconds an iteration.
+
+    python -m benchmarks.chains [vowels] [motions] [speed]
+
+Data come from `../shared/data` or the folder named by DUALPCA_DATA; without hmmlearn only our own
+rows are printed. Settings are chosen on the training part, by cross-validation (speakers) or by
+the index itself (motions), for everybody alike, and what was chosen meets the test part once.
+"""
+
+import importlib.util
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.metrics import adjusted_rand_score
+from sklearn.model_selection import StratifiedKFold
+from threadpoolctl import threadpool_limits
+
+from dualpca import HiddenMarkovPCA, SequenceClassifier
+from dualpca.hidden_markov import Plan, begin, step
+from dualpca.kernels import RBF
+
+DATA = Path(os.environ.get("DUALPCA_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
+PEER = importlib.util.find_spec("hmmlearn") is not None
+STICKS = (0.0, 1e3, 1e5)
+
+
+class Peer:
+    """hmmlearn's GaussianHMM, one a class; the surface of SequenceClassifier that is used here."""
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+
+    def fit(self, X: list, y: np.ndarray) -> "Peer":
+        from hmmlearn.hmm import GaussianHMM
+
+        self.classes_, self.models = np.unique(y), []
+        for c in self.classes_:
+            mine = [x for x, label in zip(X, y, strict=True) if label == c]
+            model = GaussianHMM(n_iter=50, random_state=0, **self.options)
+            try:
+                model.fit(np.concatenate(mine), [len(x) for x in mine])
+            except ValueError:  # some fits end in NaN; such a class is never chosen
+                model = None
+            self.models.append(model)
+        return self
+
+    @staticmethod
+    def score(model: Any, x: np.ndarray) -> float:
+        try:
+            return -1e300 if model is None else float(model.score(x))
+        except ValueError:
+            return -1e300
+
+    def predict_log_proba(self, X: list) -> np.ndarray:
+        logs = np.array([[self.score(m, x) for m in self.models] for x in X])
+        return logs - np.logaddexp.reduce(logs, axis=1)[:, None]
+
+
+class Merit(NamedTuple):
+    """What settings are chosen by: accuracy, then the mean log-probability of the right class."""
+
+    accuracy: float
+    log_probability: float
+
+
+def merit(one: Any, X: list, y: np.ndarray) -> Merit:
+    logs = one.predict_log_proba(X)
+    right = np.searchsorted(one.classes_, y)
+    picked = logs[np.arange(len(y)), right]
+    return Merit(float(np.mean(logs.argmax(axis=1) == right)), float(np.mean(picked)))
+
+
+def cross_validated(make: Callable[[], Any], X: list, y: np.ndarray) -> Merit:
+    folds = StratifiedKFold(5, shuffle=True, random_state=0).split(np.zeros(len(y)), y)
+    found = [merit(make().fit([X[i] for i in a], y[a]), [X[i] for i in b], y[b]) for a, b in folds]
+    return Merit(*np.mean(found, axis=0))
+
+
+def rule(S: int, q: int, **options: Any) -> Any:
+    return SequenceClassifier(
+        HiddenMarkovPCA(S, q, topology="left-to-right", max_iter=50, **options)
+    )
+
+
+def linear() -> dict[str, Callable[[], Any]]:
+    return {
+        f"S={S}, q={q}": lambda S=S, q=q: rule(S, q) for S, q in product((1, 2, 3), (2, 4, 8, 11))
+    }
+
+
+def kernelised() -> dict[str, Callable[[], Any]]:
+    return {
+        f"S={S}, q={q}, gamma={g}": lambda S=S, q=q, g=g: rule(S, q, kernel=RBF(gamma=g))
+        for S, q, g in product((1, 2, 3), (4, 8), (0.03, 0.1, 0.3))
+    }
+
+
+def peers() -> dict[str, Callable[[], Any]]:
+    return {
+        f"S={S}, {kind}": lambda S=S, kind=kind: Peer(n_components=S, covariance_type=kind)
+        for S, kind in product((1, 2, 3, 5, 8), ("diag", "full"))
+    }
+
+
+def vowels() -> None:
+    data = np.load(DATA / "japanese_vowels.npz")
+    cut = np.split(data["frames"].astype(float), np.cumsum(data["lengths"])[:-1])
+    test, y = data["is_test"].astype(bool), data["speaker"]
+    train = [x for x, t in zip(cut, test, strict=True) if not t]
+    held = [x for x, t in zip(cut, test, strict=True) if t]
+    families = {"linear": linear(), "kernel": kernelised()}
+    families |= {"hmmlearn GaussianHMM": peers()} if PEER else {}
+    print("| speakers | chosen | CV accuracy | test accuracy | tests of the whole grid |")
+    print("|---|---|---|---|---|")
+    for name, grid in families.items():
+        scores = {how: cross_validated(make, train, y[~test]) for how, make in grid.items()}
+        fitted = {how: make().fit(train, y[~test]) for how, make in grid.items()}
+        tests = {how: merit(one, held, y[test]).accuracy for how, one in fitted.items()}
+        print(speaker_row(name, scores, tests), flush=True)
+        few = [how for how in grid if "q=2" in how or "q=4" in how]
+        if few:
+            print(speaker_row(f"{name}, q ≤ 4", {h: scores[h] for h in few}, tests), flush=True)
+
+
+def speaker_row(name: str, scores: dict[str, Merit], tests: dict[str, float]) -> str:
+    best = max(scores, key=lambda how: scores[how])
+    span = [tests[how] for how in scores]
+    return (
+        f"| {name} | {best} | {scores[best].accuracy:.3f} | {tests[best]:.3f} "
+        f"| {min(span):.3f} to {max(span):.3f} |"
+    )
+
+
+def stream(part: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return recordings joined in random order, standardised, and the motion of every row."""
+    data = np.load(DATA / "basic_motions.npz")
+    mine = np.flatnonzero(data["is_test"].astype(bool) == part)
+    order = np.random.default_rng(seed).permutation(mine)
+    X = data["X"][order].astype(float).reshape(-1, 6)
+    return (X - X.mean(axis=0)) / X.std(axis=0), np.repeat(data["y"][order], 100)
+
+
+def our_index(X: np.ndarray, y: np.ndarray, model: HiddenMarkovPCA) -> float:
+    return float(adjusted_rand_score(y, clone(model).fit(X).predict(X)))
+
+
+def their_index(X: np.ndarray, y: np.ndarray, options: dict[str, Any]) -> float:
+    from hmmlearn.hmm import GaussianHMM
+
+    runs = [GaussianHMM(4, n_iter=100, random_state=i, **options).fit(X) for i in range(6)]
+    return float(adjusted_rand_score(y, max(runs, key=lambda m: m.score(X)).predict(X)))
+
+
+def motions() -> None:
+    common: dict[str, Any] = {"n_init": 6, "max_iter": 100, "tol": 1e-4}
+    ours = {
+        f"M={M}, q={q}, stickiness={k:g}": HiddenMarkovPCA(4, q, M, stickiness=k, **common)
+        for M, q, k in product((1, 2), (1, 3), STICKS)
+    }
+    theirs = {
+        f"{kind}, transmat_prior=1+{k:g}I": {
+            "covariance_type": kind,
+            "transmat_prior": 1 + k * np.eye(4),
+        }
+        for kind, k in product(("diag", "full"), STICKS)
+    }
+    contests: list[tuple[str, Any, Any]] = [("dualpca", ours, our_index)]
+    contests += [("hmmlearn GaussianHMM", theirs, their_index)] if PEER else []
+    print("| motions | chosen on the training stream | its index there | on 3 test streams |")
+    print("|---|---|---|---|")
+    for name, grid, index in contests:
+        there = {how: index(*stream(False, 0), model) for how, model in grid.items()}
+        best = max(there, key=lambda how: there[how])
+        tests = [index(*stream(True, seed), grid[best]) for seed in range(3)]
+        shown = ", ".join(f"{t:.3f}" for t in tests)
+        print(f"| {name} | {best} | {there[best]:.3f} | {shown} |", flush=True)
+
+
+def speed(T: int = 20_000, d: int = 10, S: int = 5) -> None:
+    rng = np.random.default_rng(0)
+    states = np.repeat(rng.integers(0, S, T // 20), 20)
+    X = 2 * rng.standard_normal((S, d))[states] + rng.standard_normal((T, d))
+    model = begin(X, [T], Plan(S, 1, d - 1), np.random.default_rng(0))
+    seconds: dict[str, list[float]] = {}
+    for _ in range(5):
+        start = time.perf_counter()
+        for _ in range(4):
+            model, _ = step(model, X, [T])
+        seconds.setdefault(f"dualpca, q = {d - 1}", []).append((time.perf_counter() - start) / 4)
+        for how in ("log", "scaling") if PEER else ():
+            key = f"hmmlearn GaussianHMM(full), {how}"
+            seconds.setdefault(key, []).append(their_step(X, S, how))
+    fastest = min(median(s) for name, s in seconds.items() if PEER == ("hmm" in name))
+    print(f"| T = {T:,}, d = {d}, {S} states | s an iteration | ratio |")
+    print("|---|---|---|")
+    for name, found in seconds.items():
+        print(f"| {name} | {median(found):.4f} | {median(found) / fastest:.2f} |")
+
+
+def their_step(X: np.ndarray, S: int, how: str) -> float:
+    """Return seconds an iteration: a fit of five less a fit of one."""
+    from hmmlearn.hmm import GaussianHMM
+
+    took = []
+    for n in (1, 5):
+        model = GaussianHMM(S, "full", n_iter=n, tol=-np.inf, implementation=how, random_state=0)
+        start = time.perf_counter()
+        model.fit(X)
+        took.append(time.perf_counter() - start)
+    return (took[1] - took[0]) / 4
+
+
+def main(asked: list[str]) -> None:
+    parts = {"speed": speed, "motions": motions, "vowels": vowels}
+    warnings.simplefilter("ignore")
+    for name in asked or list(parts):
+        with threadpool_limits(1):
+            parts[name]()
+        print()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,169 @@
+"""From the parameters of HiddenMarkovPCA to a fitted chain, and back from kernel space."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dualpca import _array
+from dualpca._typing import Array
+from dualpca.chains import Smoothed
+from dualpca.em import Record
+from dualpca.errors import DegenerateError, expected
+from dualpca.estimators._components import is_count
+from dualpca.estimators._preimages import method_of
+from dualpca.estimators._validation import check_choice, check_flag, check_number, generator
+from dualpca.hidden_markov import HiddenMarkov, Plan, fit
+from dualpca.incomplete_em import check_unit, refuse_empty_columns
+from dualpca.kernel_space import KernelSpace
+from dualpca.kernels import Kernel, Precomputed, make_kernel
+from dualpca.missing import column_starts, has_missing, refuse_infinite
+from dualpca.preimages import Span
+
+TOPOLOGIES = ("ergodic", "left-to-right")
+
+
+def check_plan(model: Any) -> None:
+    """Refuse parameters that define no model."""
+    for name in ("n_states", "n_mixtures", "n_directions", "n_landmarks", "max_iter", "n_init"):
+        check_number(name, getattr(model, name), 1, integer=True)
+    for name in ("stickiness", "noise_floor", "tol"):
+        check_number(name, getattr(model, name), 0)
+    check_choice("topology", model.topology, TOPOLOGIES)
+    check_flag("tied_noise", model.tied_noise)
+    method_of(model.preimage)
+
+
+def ranks(model: Any, d: int) -> int | list[int]:
+    """Return q of all states or of each, below the d dimensions of what they emit."""
+    asked, S = model.n_components, int(model.n_states)
+    each = [asked] * S if is_count(asked) else asked
+    if not isinstance(each, list | tuple) or len(each) != S or not all(map(is_count, each)):
+        raise ValueError(expected("n_components", f"a whole number, or a list of {S}", asked))
+    if min(each) < 0 or max(each) >= d:
+        what = f"from 0 to {d - 1}, fewer than the dimensions of what states emit"
+        remedy = f"There are n_features = {d}, or n_directions with a kernel."
+        raise ValueError(expected("n_components", what, asked, remedy))
+    return int(each[0]) if is_count(asked) else [int(q) for q in each]
+
+
+def kernel_of(model: Any, X: Array) -> Kernel:
+    """Return the kernel that the parameters mean, with numbers found from X in place of words."""
+    if not isinstance(model.kernel_params, Mapping | None):
+        raise ValueError(expected("kernel_params", "a dictionary or None", model.kernel_params))
+    params = dict(model.kernel_params or {})
+    if isinstance(model.kernel, str):
+        gamma = model.gamma
+        if gamma is None and "length_scale" not in params:
+            gamma = 1.0 / int(X.shape[1])
+        params = {"gamma": gamma, **params}
+    kernel = make_kernel(model.kernel, **params)
+    if isinstance(kernel, Precomputed):
+        what = "one of rows: a chain meets new rows, which a matrix does not know"
+        raise ValueError(expected("kernel", what, model.kernel))
+    return kernel.resolve(X)
+
+
+def fit_space(model: Any, X: Array) -> KernelSpace:
+    """Return the kernel space of the complete rows."""
+    complete = _complete(X)
+    if complete.size < 2:
+        remedy = "Without a kernel rows may be incomplete; or impute them first."
+        raise ValueError(expected("X with a kernel", "complete in two rows at least", X, remedy))
+    rows = X if complete.size == X.shape[0] else _array.take(X, complete)
+    rng, m = seed_of(model), int(model.n_directions)
+    kernel = kernel_of(model, rows)
+    return KernelSpace.fit(rows, kernel, m, rng, n_landmarks=int(model.n_landmarks))
+
+
+def _complete(X: Array) -> np.ndarray[Any, Any]:
+    """Return the numbers of the rows without NaN, on the host."""
+    xp = _array.namespace(X)
+    return np.flatnonzero(~_array.to_numpy(xp.any(xp.isnan(X), axis=1)))
+
+
+def coordinates(space: KernelSpace | None, X: Array) -> Array:
+    """Return what states emit: rows, or their places in kernel space (NaN where incomplete)."""
+    refuse_infinite(X)
+    if space is None:
+        return _array.working(X)
+    if not has_missing(X):
+        return space(X)
+    complete = _complete(X)
+    blank = _array.asarray(np.full((int(X.shape[0]), space.m), np.nan), X)
+    if not complete.size:
+        return blank
+    return _array.replaced(blank, complete, space(_array.take(X, complete)))
+
+
+def fit_chain(
+    model: Any, X: Array, lengths: Any
+) -> tuple[KernelSpace | None, tuple[HiddenMarkov, Record, Smoothed]]:
+    """Fit the chain that the parameters of the model ask for."""
+    refuse_infinite(X)
+    check_columns(X)
+    space = None if model.kernel is None else fit_space(model, X)
+    Z = coordinates(space, X)
+    unit = check_columns(Z)
+    if int(model.n_states) * int(model.n_mixtures) > int(X.shape[0]):
+        what = f"no more in all than the {int(X.shape[0])} rows (n_samples)"
+        asked = (model.n_states, model.n_mixtures)
+        raise ValueError(expected("n_states times n_mixtures", what, asked))
+    floor = max(float(model.noise_floor), 1e-12) * unit
+    plan = Plan(
+        int(model.n_states),
+        int(model.n_mixtures),
+        ranks(model, int(Z.shape[1])),
+        model.topology == "left-to-right",
+        float(model.stickiness),
+        floor,
+        bool(model.tied_noise),
+    )
+    limits = {"max_iter": int(model.max_iter), "n_init": int(model.n_init)}
+    found = fit(Z, lengths, plan, seed_of(model), tol=float(model.tol), **limits)
+    if not np.isfinite(found[1].loglikelihoods[-1]):
+        raise DegenerateError(
+            "the likelihood is not finite: a state has no density. Raise noise_floor, or use "
+            "fewer components."
+        )
+    return space, found
+
+
+def check_columns(Z: Array) -> float:
+    """Return the average variance of the features; refuse empty columns and what does not vary."""
+    seen, origin, variance = column_starts(Z, None)
+    refuse_empty_columns(seen)
+    unit = float(_array.namespace(Z).mean(variance))
+    check_unit(unit, Z, origin)
+    return unit
+
+
+def seed_of(model: Any) -> np.random.Generator:
+    """Return the generator of a fit; None is a fixed seed."""
+    return generator(0 if model.random_state is None else model.random_state)
+
+
+def input_moments(X: Array, states: np.ndarray[Any, Any]) -> tuple[Array, Array]:
+    """Return mean and variance of every feature over the rows of every state, both (S, d)."""
+    xp = _array.namespace(X)
+    found = [column_starts(X, _array.asarray(p, X))[1:] for p in states.T]
+    return xp.stack([mean for mean, _ in found]), xp.stack([variance for _, variance in found])
+
+
+def predicted(ahead: Array, means: Array, variances: Array) -> tuple[Array, Array]:
+    """Return mean and variance of rows whose states have the probabilities `ahead`, (h, d)."""
+    means, variances = _array.working(means), _array.working(variances)
+    mean = ahead @ means
+    centre = _array.namespace(means).mean(means, axis=0)
+    gap = means - centre
+    second = ahead @ (variances + gap * gap) - (mean - centre) ** 2
+    return mean, _array.namespace(means).where(second > 0, second, 0 * second)
+
+
+def pulled_back(space: KernelSpace, Z: Array, preimage: Any) -> Array:
+    """Return inputs for points of kernel space."""
+    s = space.subspace
+    span = Span(s.points, s.kernel, s.coefficients, s.base)
+    return method_of(preimage).find(span, Z).points

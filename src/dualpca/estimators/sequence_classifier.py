@@ -1,0 +1,182 @@
+"""Classes of sequences: one hidden Markov model each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.metrics import accuracy_score
+from sklearn.utils import assert_all_finite
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from dualpca import _array
+from dualpca._typing import Array
+from dualpca.errors import expected
+from dualpca.estimators._chain_fits import check_columns, check_plan, coordinates, fit_space
+from dualpca.estimators._incomplete import named_columns
+from dualpca.estimators._sequences import check_lengths, joined
+from dualpca.estimators._validation import check_rows
+from dualpca.estimators.hidden_markov import HiddenMarkovPCA
+from dualpca.kernel_space import KernelSpace
+from dualpca.missing import refuse_infinite
+from dualpca.scans import log, log_sum
+
+
+class SequenceClassifier(ClassifierMixin, BaseEstimator):
+    """Bayes' rule over sequences: P(c | X) ∝ P(c) p(X | c), a hidden Markov model for each class.
+
+    With a kernel all classes share one kernel space, found from all training rows: densities in
+    different spaces could not be compared. For the same reason σ² has one floor for all.
+
+    Parameters
+    ----------
+    model : HiddenMarkovPCA, optional
+        What to fit to each class; None for `HiddenMarkovPCA()`.
+    priors : 'frequencies', 'equal' or array of shape (n_classes,)
+        P(c), in the order of `classes_`.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+    models_ : list of HiddenMarkovPCA
+        Fitted to the rows or, with a kernel, to their places in `kernel_space_`.
+    priors_ : array of shape (n_classes,)
+    kernel_space_ : KernelSpace or None
+
+    Notes
+    -----
+    Sequences come as rows with `lengths`, as a list of tables, or as one array (m, T, d). A table
+    without `lengths` holds sequences of one row each.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca import HiddenMarkovPCA, SequenceClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> rising = [np.linspace(0, 3, 20)[:, None] + rng.normal(size=(20, 2)) for _ in range(10)]
+    >>> falling = [x[::-1] for x in rising]
+    >>> model = HiddenMarkovPCA(3, 1, topology="left-to-right")
+    >>> rule = SequenceClassifier(model).fit(rising[:5] + falling[:5], ["up"] * 5 + ["down"] * 5)
+    >>> rule.score(rising[5:] + falling[5:], ["up"] * 5 + ["down"] * 5)
+    1.0
+    """
+
+    classes_: np.ndarray[Any, Any]
+    models_: list[HiddenMarkovPCA]
+    priors_: np.ndarray[Any, Any]
+    kernel_space_: KernelSpace | None
+    n_features_in_: int
+
+    def __init__(self, model: HiddenMarkovPCA | None = None, priors: Any = "frequencies") -> None:
+        self.model = model
+        self.priors = priors
+
+    def fit(self, X: Any, y: Any, *, lengths: Any = None) -> SequenceClassifier:
+        """Fit one model to the sequences of each class.
+
+        Parameters
+        ----------
+        X : array of shape (T, d), list of tables, or array of shape (m, T, d)
+            Never modified.
+        y : array of shape (m,)
+            The class of every sequence.
+        lengths : sequence of int, optional
+
+        Returns
+        -------
+        self
+        """
+        base = HiddenMarkovPCA() if self.model is None else self.model
+        if not isinstance(base, HiddenMarkovPCA):
+            raise ValueError(expected("model", "a HiddenMarkovPCA or None", base))
+        check_plan(base)
+        X, lengths = self._sequences(X, lengths, reset=True)
+        labels = self._labels(y, len(lengths))
+        self.classes_, which = np.unique(labels, return_inverse=True)
+        self.priors_ = self._check_priors(np.bincount(which))
+        refuse_infinite(X)
+        with named_columns(self):
+            check_columns(X)
+        self.kernel_space_ = None if base.kernel is None else fit_space(base, X)
+        Z = coordinates(self.kernel_space_, X)
+        self._home = Z[:1, :]
+        self.models_ = [self._fit_class(base, Z, lengths, which == c) for c in np.unique(which)]
+        return self
+
+    def _fit_class(self, base: HiddenMarkovPCA, Z: Array, lengths: Any, mine: Any) -> Any:
+        """Fit the model of one class, with the noise floor of all rows."""
+        rows = np.flatnonzero(np.repeat(mine, lengths))
+        own = _array.take(Z, rows)
+        share = check_columns(Z) / check_columns(own)
+        model = clone(base).set_params(kernel=None, noise_floor=base.noise_floor * share)
+        return model.fit(own, lengths=lengths[mine])
+
+    def _sequences(self, X: Any, lengths: Any, *, reset: bool) -> tuple[Array, Any]:
+        """Return checked rows and lengths."""
+        X, lengths = joined(X, lengths)
+        X = check_rows(self, X, reset=reset, min_rows=2 if reset else 1)
+        if lengths is None:  # rows of a frame or a list of lists, each a sequence
+            lengths = np.ones(int(X.shape[0]), dtype=np.int64)
+        return X, check_lengths(lengths, int(X.shape[0]))
+
+    def _labels(self, y: Any, m: int) -> np.ndarray[Any, Any]:
+        """Return the class of every sequence, on the host."""
+        if y is None:
+            name = type(self).__name__
+            raise ValueError(f"{name} requires y to be passed, but the target y is None.")
+        labels = column_or_1d(_array.to_numpy(y) if _array.is_foreign(y) else y, warn=True)
+        assert_all_finite(labels, input_name="y")
+        check_classification_targets(labels)
+        if len(labels) != m:
+            what = f"one class for each of the {m} sequences"
+            remedy = "Give lengths=[...] or a list of tables, a sequence each."
+            raise ValueError(expected("y", what, f"{len(labels)} entries", remedy))
+        return np.asarray(labels)
+
+    def _check_priors(self, counts: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return P(c)."""
+        if isinstance(self.priors, str) and self.priors in ("frequencies", "equal"):
+            weights = counts if self.priors == "frequencies" else np.ones(len(counts))
+            return np.asarray(weights / weights.sum())
+        what = f"'frequencies', 'equal' or {len(counts)} probabilities that sum to 1"
+        if isinstance(self.priors, str) or np.shape(self.priors) != counts.shape:
+            raise ValueError(expected("priors", what, self.priors))
+        p = np.asarray(self.priors, dtype=np.float64)
+        if not np.all(p >= 0) or abs(p.sum() - 1) > 1e-6:
+            raise ValueError(expected("priors", what, self.priors))
+        return p
+
+    def score_classes(self, X: Any, lengths: Any = None) -> np.ndarray[Any, Any]:
+        """Return ln p(X | c) of every sequence under every class, (m, n_classes)."""
+        check_is_fitted(self)
+        X, lengths = self._sequences(X, lengths, reset=False)
+        _array.require_same_home(X, self._home, f"{type(self).__name__}.score_classes")
+        Z = coordinates(self.kernel_space_, X)
+        scores = [_array.to_numpy(m.score_sequences(Z, lengths)) for m in self.models_]
+        return np.stack(scores, axis=1)
+
+    def predict_log_proba(self, X: Any, lengths: Any = None) -> np.ndarray[Any, Any]:
+        """Return ln P(c | X) of every sequence, (m, n_classes)."""
+        joint = self.score_classes(X, lengths) + log(self.priors_)
+        return np.asarray(joint - log_sum(joint, 1)[:, None])
+
+    def predict_proba(self, X: Any, lengths: Any = None) -> np.ndarray[Any, Any]:
+        """Return P(c | X) of every sequence, (m, n_classes)."""
+        return np.asarray(np.exp(self.predict_log_proba(X, lengths)))
+
+    def predict(self, X: Any, lengths: Any = None) -> np.ndarray[Any, Any]:
+        """Return the most probable class of every sequence, (m,)."""
+        best = np.argmax(self.predict_log_proba(X, lengths), axis=1)
+        return np.asarray(self.classes_[best])
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None) -> float:
+        """Return the share of sequences that are classified as y says."""
+        return float(accuracy_score(y, self.predict(X, lengths), sample_weight=sample_weight))
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn what the model takes."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
