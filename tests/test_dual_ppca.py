@@ -493,7 +493,8 @@ def test_latent_regions_cover_as_often_as_they_say():
 @pytest.mark.slow
 def test_sixteen_draws_of_many_kernel_values_need_no_matrix():
     X = np.random.default_rng(0).standard_normal((20_000, 10))  # 3.2 GB as a matrix
-    model = DualPPCA(10, gamma=0.1, eigen_solver="krylov", tol=1e-3).fit(X)
+    options = {"eigen_solver": "krylov", "tol": 1e-3, "memory_limit": 1e8}
+    model = DualPPCA(10, gamma=0.1, **options).fit(X)
     tracemalloc.start()
     draws = model.sample_kernel(16, random_state=0)
     peak = tracemalloc.get_traced_memory()[1]
