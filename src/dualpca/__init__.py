@@ -1,5 +1,6 @@
 """The principal-component family as one Gaussian idea, in features and in kernels."""
 
+from dualpca.estimators import _states  # noqa: F401  (it lets models be saved and loaded)
 from dualpca.estimators.bayesian import BayesianPCA
 from dualpca.estimators.canonical import CCA
 from dualpca.estimators.dual import DualPPCA
@@ -10,6 +11,7 @@ from dualpca.estimators.pca import PCA
 from dualpca.estimators.ppca import PPCA
 from dualpca.estimators.probabilistic_kernel import ProbabilisticKernelPCA
 from dualpca.estimators.twin import TwinKernelPCA
+from dualpca.persistence import load
 
 __version__ = "0.1.0"
 
@@ -25,4 +27,5 @@ __all__ = [
     "ProbabilisticKernelPCA",
     "TwinKernelPCA",
     "__version__",
+    "load",
 ]
