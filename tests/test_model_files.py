@@ -255,7 +255,7 @@ def good_files(tmp_path_factory):
 
 
 WATCHED = """
-import json, resource, sys, warnings
+import json, resource, sys, tracemalloc, warnings
 import numpy as np
 import dualpca as dp
 from dualpca.errors import ModelFileError
@@ -268,6 +268,7 @@ good = dp.load(f"{folder}/good")
 sys.addaudithook(lambda event, args: seen.append(event) if event in FORBIDDEN else None)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 answers = []
+tracemalloc.start()
 for i in range(count):
     try:
         dp.load(f"{folder}/{i}")
@@ -278,7 +279,8 @@ for i in range(count):
     except BaseException as error:
         answers.append(f"{i}: {error!r}")
 grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-print(json.dumps({"answers": answers, "seen": sorted(set(seen)), "kilobytes": grown}))
+found = {"answers": answers, "seen": sorted(set(seen)), "kilobytes": grown}
+print(json.dumps(found | {"peak": tracemalloc.get_traced_memory()[1]}))
 """
 
 
@@ -299,6 +301,7 @@ def test_damaged_and_forged_files_are_refused_and_nothing_runs(good_files, tmp_p
     assert found["answers"] == []
     assert found["seen"] == []
     assert found["kilobytes"] < 200_000
+    assert 1_000_000 < found["peak"] < 200_000_000
     assert not (tmp_path / "executed").exists()
 
 
