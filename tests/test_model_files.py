@@ -312,6 +312,28 @@ def test_forgeries_are_made_of_good_files(good_files, tmp_path):
         dp.load(tmp_path / "m.dpca")
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_no_array_may_be_flat_or_turned(name, tmp_path):
+    MODELS[name]().save(tmp_path / "m.dpca")
+    header, text, body = mutations.parts((tmp_path / "m.dpca").read_bytes())
+    loaded = []
+    for key, entry in header.items():
+        if key in ("__metadata__", "init"):  # a parameter is checked by the fit that uses it
+            continue
+        shape = entry["shape"]
+        for other in ([1, *shape], [int(np.prod(shape))], shape[::-1]):
+            if other == shape:
+                continue
+            forged = mutations.signed({**header, key: {**entry, "shape": other}}, text, body)
+            (tmp_path / "m.dpca").write_bytes(forged)
+            try:
+                dp.load(tmp_path / "m.dpca")
+                loaded.append((key, shape, other))
+            except ModelFileError:
+                pass
+    assert loaded == []
+
+
 @pytest.mark.parametrize(
     "data, words",
     [

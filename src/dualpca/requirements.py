@@ -1,9 +1,10 @@
 """What is asked of stored values, in words short enough for a table.
 
     "(n, q)"         floats of that shape; a letter means the same number throughout a table
-    "whole (k,)"     whole numbers of that shape
-    "points"         floats of shape (n, d), a sparse matrix, or a kernel matrix (n, n)
-    "float", "int", "bool", "text", "floats" (a list), "names", "None"
+    "whole (k,)"     whole numbers of that shape; "names (d,)" strings
+    "points (n, d)"  the same, or a sparse matrix of floats
+    "int d"          a whole number from 0, which is what d means
+    "float", "int", "bool", "text", "floats" (a list), "None"
     "output"         what `set_output` keeps
     "Subspace"       an object of that type; "Kernel" any kernel
     "of a; b or c"   a tuple of just these
@@ -61,30 +62,37 @@ class _Words:
 
 def _is(word: str, value: Any, sizes: Sizes) -> bool:
     """Tell whether a value is what one word asks for."""
-    if word.startswith("whole "):
-        return _is_array(word.removeprefix("whole "), value, sizes, "i")
+    for beginning, kind in (("whole ", "i"), ("names ", "O"), ("(", "f")):
+        if word.startswith(beginning):
+            return _is_array(word.removeprefix(beginning), value, sizes, kind)
+    if word.startswith("points "):
+        good = _array.is_sparse(value) and value.dtype.kind == "f"
+        shape = word.removeprefix("points ")
+        return _has_shape(shape, value, sizes) if good else _is_array(shape, value, sizes, "f")
+    if word.startswith("int "):
+        return PLAIN["int"](value) and sizes.setdefault(word.removeprefix("int "), value) == value
     if word.startswith("of "):
         return _is_tuple(word.removeprefix("of ").split(";"), value, sizes)
-    if word.startswith("("):
-        return _is_array(word, value, sizes, "f")
     test = PLAIN.get(word)
     return test(value) if test else type(value).__name__ == word
 
 
 def _is_array(word: str, value: Any, sizes: Sizes, kind: str) -> bool:
+    good = isinstance(value, np.ndarray) and value.dtype.kind == kind
+    return good and _has_shape(word, value, sizes)
+
+
+def _has_shape(word: str, value: Any, sizes: Sizes) -> bool:
+    """Compare a shape with letters and numbers; letters that are new get their meaning."""
     letters = [letter for letter in word.strip("()").replace(" ", "").split(",") if letter]
-    if not isinstance(value, np.ndarray) or value.dtype.kind != kind:
+    if len(value.shape) != len(letters):
         return False
-    if value.ndim != len(letters):
-        return False
-    pairs = list(zip(letters, value.shape, strict=True))
-    if any(size != (int(k) if k.isdigit() else sizes.get(k, size)) for k, size in pairs):
-        return False
-    found = {k: size for k, size in pairs if not k.isdigit()}
-    same = all(found[k] == size for k, size in pairs if k in found)
-    if same:
-        sizes.update(found)
-    return same
+    found = dict(sizes)
+    for letter, size in zip(letters, value.shape, strict=True):
+        if size != (int(letter) if letter.isdigit() else found.setdefault(letter, size)):
+            return False
+    sizes.update(found)
+    return True
 
 
 def _is_tuple(parts: list[str], value: Any, sizes: Sizes) -> bool:
@@ -94,16 +102,6 @@ def _is_tuple(parts: list[str], value: Any, sizes: Sizes) -> bool:
         any(_is(word.strip(), item, sizes) for word in part.split(" or "))
         for part, item in zip(parts, value, strict=True)
     )
-
-
-def _is_points(value: Any) -> bool:
-    if _array.is_sparse(value):
-        return bool(value.dtype.kind == "f")
-    return isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.kind == "f"
-
-
-def _is_names(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype == object and value.ndim == 1
 
 
 def _is_output(value: Any) -> bool:
@@ -120,8 +118,6 @@ PLAIN: dict[str, Callable[[Any], bool]] = {
     "bool": lambda value: type(value) is bool,
     "text": lambda value: type(value) is str,
     "floats": _all_floats,
-    "names": _is_names,
-    "points": _is_points,
     "output": _is_output,
     "None": lambda value: value is None,
     "Kernel": lambda value: isinstance(value, Kernel),

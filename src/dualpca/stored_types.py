@@ -119,10 +119,12 @@ FEATURES: dict[str, Stored] = {
         },
     ),
     "SpikedGaussian": Stored(SpikedGaussian, {"values": "(q,)", "noise": "float", "dim": "int"}),
-    "Subspace": Stored(Subspace, {"points": "points", **EXPANSION}),
+    "Subspace": Stored(Subspace, {"points": "points (n, d)", **EXPANSION}),
     "Uncertain": Stored(Uncertain, {"mean": "(n, d)", "covariance": "(n, d, d)"}),
     "UncertainSubspace": Stored(UncertainSubspace, {"rows": "Uncertain", **EXPANSION}),
-    "Landmarks": Stored(Landmarks, {"kernel": "Kernel", "points": "points", "whitening": "(m, r)"}),
+    "Landmarks": Stored(
+        Landmarks, {"kernel": "Kernel", "points": "points (m, d)", "whitening": "(m, r)"}
+    ),
     "Fourier": Stored(
         Fourier, {"kernel": "Kernel", "frequencies": "(d, m)", "phases": "(m,)", "gap": "float"}
     ),
@@ -134,7 +136,7 @@ FEATURES: dict[str, Stored] = {
     "PointSpace": Stored(
         PointSpace,
         {
-            "points": "points",
+            "points": "points (n, d)",
             "kernel": "Kernel",
             "weights": "(n,)",
             "centered": "bool",

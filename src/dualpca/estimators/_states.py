@@ -21,8 +21,8 @@ from dualpca.estimators.twin import TwinKernelPCA
 from dualpca.persistence import allow, register
 
 COMMON = {
-    "n_features_in_": "int",
-    "feature_names_in_?": "names",
+    "n_features_in_": "int d",
+    "feature_names_in_?": "names (d,)",
     "_sklearn_output_config?": "output",
 }
 
@@ -46,7 +46,7 @@ SPIKED = {
     "explained_variance_": "(q,)",
     "explained_variance_ratio_": "(q,)",
     "noise_variance_": "float",
-    "n_components_": "int",
+    "n_components_": "int q",
 }
 
 STREAM = {"_stream?": "of Moments or Stream; int; (0, d)", "n_samples_seen_?": "int | float"}
@@ -54,11 +54,11 @@ STREAM = {"_stream?": "of Moments or Stream; int; (0, d)", "n_samples_seen_?": "
 ON_KERNELS = {
     **COMMON,
     "kernel_": "Kernel",
-    "X_fit_": "points",
+    "X_fit_": "points (m, d)",
     "eigenvalues_": "(q,)",
     "explained_variance_": "(q,)",
     "explained_variance_ratio_": "(q,)",
-    "n_components_": "int",
+    "n_components_": "int q",
     "n_samples_": "int",
 }
 
@@ -121,7 +121,7 @@ register(
         **COMMON,
         **RECORD,
         **{
-            f"{v}_{part}": shape.replace("d", f"d{v}")
+            f"{v}_{part}": shape.replace("d", {"x": "d", "y": "dy"}[v])
             for v in "xy"
             for part, shape in {
                 "mean_": "(d,)",
@@ -132,7 +132,7 @@ register(
         },
         "correlations_": "(q,)",
         "p_values_": "(q,) | None",
-        "n_components_": "int",
+        "n_components_": "int q",
         "n_samples_": "int",
         "_model": "Canonical",
         "_vector": "bool",
@@ -171,7 +171,7 @@ register(
         "noise_dim_": "int",
         "solver_": "text",
         "approximation_error_": "Approximation",
-        "coefficients_?": "(m, q)",
+        "coefficients_?": "(a, q)",
         "relevance_?": "(p,)",
         "input_model_?": "PPCA",
         "_gaussian": "SpikedGaussian",
@@ -204,7 +204,7 @@ register(
         **RECORD,
         "kernel_": "Kernel",
         "latent_kernel_": "Kernel",
-        "X_fit_": "points",
+        "X_fit_": "points (m, d)",
         "coordinates_": "(n, q)",
         "gain_": "float",
         "noise_variance_": "float",
