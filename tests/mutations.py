@@ -119,6 +119,8 @@ FORGED = (
     {"dict": [1, 2]},
     {"float": "1e999"},
     {"names": [1, 2]},
+    {"floats": [1.0]},
+    {"floats": {"array": "components_"}},
     {"csr": {"shape": [2, 2], "kind": "matrix", "data": [], "indices": [], "indptr": []}},
     {"model": "Popen", "params": {}, "state": {}},
     {"model": "PPCA", "params": {"shell": True}, "state": {}},

@@ -102,6 +102,20 @@ def test_feature_names_and_output_frames_come_back(tmp_path):
             again.transform(frame.rename(columns={"a": "z"}))
 
 
+def test_a_long_history_is_kept_beside_the_header(tmp_path):
+    model = dp.PPCA(2).fit(saved_models.X)
+    model.loglikelihoods_ = [*np.random.default_rng(0).normal(size=300_000).tolist(), np.inf]
+    model.save(tmp_path / "m.dpca")
+    assert dp.load(tmp_path / "m.dpca").loglikelihoods_ == model.loglikelihoods_
+
+
+def test_names_that_are_too_long_are_refused(tmp_path):
+    model = dp.PPCA(2).fit(saved_models.X)
+    model.feature_names_in_ = np.array([*"abcde", "f" * 5_000_000], dtype=object)
+    with pytest.raises(ModelFileError, match="shorter feature names"):
+        model.save(tmp_path / "m.dpca")
+
+
 def test_every_estimator_can_be_saved():
     public = {name for name in dp.__all__ if isinstance(getattr(dp, name), type)}
     assert public == set(persistence.MODELS)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import get_ident
 from typing import BinaryIO
 
 
@@ -44,7 +45,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     ['a.txt']
     """
     target = target_of(path)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    part = target.with_name(f".{target.name}.{os.getpid()}-{get_ident()}.part")
     try:
         with open(part, "wb") as file:
             yield file

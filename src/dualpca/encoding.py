@@ -4,6 +4,7 @@
     {"float": "nan"}                         what JSON has no word for
     {"tuple": [...]}, {"dict": {...}}
     {"array": name}, {"array": name, "order": "F"}   stored by columns: their transpose is there
+    {"floats": {"array": name}}              a long list of floats
     {"names": [...]}                         an array of strings
     {"csr": {...}}                           a sparse matrix
     {"type": name, "fields": {...}}          one of `Encoder.types`
@@ -27,6 +28,10 @@ from dualpca.requirements import check_all
 
 DEEPEST = 40
 """Values inside values: kernels of kernels, methods of models of models."""
+
+
+LONG = 64
+"""Floats in a list that is kept as an array, so that headers stay short."""
 
 
 class Stored(NamedTuple):
@@ -77,6 +82,8 @@ class Encoder:
             return {"dict": {k: self.encode(v, f"{where}.{k}") for k, v in value.items()}}
         if type(value) not in (list, tuple):
             raise unknown(value, where)
+        if type(value) is list and len(value) > LONG and all(type(v) is float for v in value):
+            return {"floats": self._array(np.asarray(value), where)}
         found = [self.encode(v, f"{where}.{i}") for i, v in enumerate(value)]
         return found if type(value) is list else {"tuple": found}
 
@@ -162,6 +169,7 @@ class Decoder:
             "tuple": lambda tree, depth: tuple(self.decode(listed(tree["tuple"]), depth)),
             "dict": lambda tree, depth: self._items(tree["dict"], depth),
             "float": lambda tree, depth: _number(tree["float"]),
+            "floats": lambda tree, depth: self._floats(tree["floats"]),
             "names": lambda tree, depth: names_of(tree["names"]),
             "csr": lambda tree, depth: self._sparse(tree["csr"]),
         }
@@ -193,6 +201,12 @@ class Decoder:
         if key not in self._made:
             self._made[key] = self.arrays[key].T if order else self.arrays[key]
         return self._made[key]
+
+    def _floats(self, tree: Any) -> list[float]:
+        found = self._array(tree) if isinstance(tree, dict) and "array" in tree else None
+        if found is None or found.ndim != 1 or found.dtype != np.float64:
+            raise ModelFileError(expected("floats in the file", "an array of float64", tree))
+        return list(found.tolist())
 
     def _sparse(self, tree: Any) -> Any:
         if not isinstance(tree, dict) or set(tree) != {"shape", "kind", *CSR}:
