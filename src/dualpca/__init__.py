@@ -1,5 +1,6 @@
 """The principal-component family as one Gaussian idea, in features and in kernels."""
 
+from dualpca.estimators import _states  # noqa: F401  (it lets models be saved and loaded)
 from dualpca.estimators.bayesian import BayesianPCA
 from dualpca.estimators.canonical import CCA
 from dualpca.estimators.dual import DualPPCA
@@ -13,6 +14,7 @@ from dualpca.estimators.ppca import PPCA
 from dualpca.estimators.probabilistic_kernel import ProbabilisticKernelPCA
 from dualpca.estimators.sequence_classifier import SequenceClassifier
 from dualpca.estimators.twin import TwinKernelPCA
+from dualpca.persistence import load
 
 __version__ = "0.1.0"
 
@@ -31,4 +33,5 @@ __all__ = [
     "SequenceClassifier",
     "TwinKernelPCA",
     "__version__",
+    "load",
 ]

@@ -46,6 +46,10 @@ class BackendError(DualPCAError, ValueError):
     """Arrays of different libraries or devices met."""
 
 
+class ModelFileError(DualPCAError, ValueError):
+    """A model file is damaged, unknown or not one at all, or a model cannot be put into one."""
+
+
 class SolverWarning(UserWarning):
     """A solver stopped before it reached the accuracy asked for."""
 

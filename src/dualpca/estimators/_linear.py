@@ -16,6 +16,7 @@ from dualpca.diagnostics import Monitor, SpikedMonitor
 from dualpca.errors import StreamWarning, expected
 from dualpca.estimators._components import check_request
 from dualpca.estimators._diagnostics import Diagnostics
+from dualpca.estimators._saving import Saved
 from dualpca.estimators._validation import (
     check_finite_result,
     check_number,
@@ -37,7 +38,9 @@ ROUNDINGS = 64
 """Of the axes' dtype: a residual is seen where it is more than this many beside the row."""
 
 
-class LinearGaussian(Diagnostics, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class LinearGaussian(
+    Saved, Diagnostics, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     """Base of the models N(μ, Σ (ℓ − σ²) v vᵀ + σ² I) over the features.
 
     Subclasses fit `mean_`, `components_`, `explained_variance_` and `noise_variance_`; what

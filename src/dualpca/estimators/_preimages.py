@@ -12,6 +12,7 @@ from dualpca import _array
 from dualpca._typing import Array
 from dualpca.errors import expected
 from dualpca.estimators._kernel_inputs import is_precomputed, new_points
+from dualpca.estimators._saving import Saved
 from dualpca.estimators._validation import check_matrix, check_width
 from dualpca.preimages import PREIMAGES, Learned, Method, PreImage, Span
 from dualpca.subspace import Subspace
@@ -30,7 +31,7 @@ def method_of(asked: Any) -> Method:
     return method
 
 
-class PreImages:
+class PreImages(Saved):
     """Methods of a model whose directions are expansions over points.
 
     Subclasses provide `_subspace`, and the parameters `preimage`, `alpha`, `memory_limit`.

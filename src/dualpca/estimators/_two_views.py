@@ -11,6 +11,7 @@ from dualpca import _array, views
 from dualpca._typing import Array
 from dualpca.canonical import Canonical
 from dualpca.estimators._incomplete import as_frame
+from dualpca.estimators._saving import Saved
 from dualpca.estimators._validation import (
     check_finite_result,
     check_number,
@@ -21,7 +22,7 @@ from dualpca.estimators._view_validation import new_views
 from dualpca.missing import observed_part
 
 
-class TwoViews:
+class TwoViews(Saved):
     """Methods of a model in which X and y share a latent.
 
     Subclasses provide `_model`, in float64, and `_vector`, whether y was fitted as a vector.

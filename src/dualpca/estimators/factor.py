@@ -18,6 +18,7 @@ from dualpca.estimators._components import check_request, is_count
 from dualpca.estimators._convergence import publish_record
 from dualpca.estimators._diagnostics import Diagnostics
 from dualpca.estimators._incomplete import IncompleteRows, named_columns
+from dualpca.estimators._saving import Saved
 from dualpca.estimators._validation import (
     check_choice,
     check_finite_result,
@@ -42,7 +43,12 @@ HEYWOOD = 1e-4
 
 
 class FactorAnalysis(
-    Diagnostics, IncompleteRows, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    Saved,
+    Diagnostics,
+    IncompleteRows,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    BaseEstimator,
 ):
     """Factor analysis: x = Wz + μ + ε with z ~ N(0, I_q) and ε ~ N(0, diag ψ).
 

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualpca._typing import Array
 from dualpca.estimators._incomplete import as_frame
+from dualpca.estimators._saving import Saved
 from dualpca.estimators._validation import check_choice, check_flag
 from dualpca.estimators.bayesian import BayesianPCA
 from dualpca.estimators.ppca import PPCA
@@ -17,7 +18,7 @@ from dualpca.estimators.ppca import PPCA
 MODELS: dict[str, Any] = {"ppca": PPCA, "bayesian": BayesianPCA}
 
 
-class Imputer(TransformerMixin, BaseEstimator):
+class Imputer(Saved, TransformerMixin, BaseEstimator):
     """Fill NaN with the expectations of a probabilistic PCA, as a scikit-learn imputer.
 
     Parameters
@@ -143,6 +144,26 @@ class Imputer(TransformerMixin, BaseEstimator):
         if self.indicator_ is None:
             return names
         return np.concatenate([names, self.indicator_.get_feature_names_out(names)])
+
+    def _packed(self) -> dict[str, Any]:
+        """Return everything to be saved; of the indicator, the features it was found for."""
+        state = super()._packed()
+        indicator = state.get("indicator_")
+        if indicator is not None:
+            state["indicator_"] = indicator.features_
+        return state
+
+    def _unpack(self, state: dict[str, Any]) -> None:
+        """Set the fitted attributes; the indicator is fitted to a row that misses its features."""
+        features = state.pop("indicator_")
+        super()._unpack(state)
+        self.indicator_ = None
+        if features is not None:
+            row = np.zeros((1, self.n_features_in_))
+            row[0, features] = np.nan
+            self.indicator_ = _indicator().fit(row)
+            if "feature_names_in_" in state:
+                self.indicator_.feature_names_in_ = state["feature_names_in_"]
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn that NaN is welcome."""

@@ -37,6 +37,7 @@ from dualpca.estimators._feature_inputs import (
     new_items,
 )
 from dualpca.estimators._kernel_inputs import check_kernel_matrix, is_precomputed
+from dualpca.estimators._saving import Saved
 from dualpca.estimators._validation import (
     check_choice,
     check_finite_result,
@@ -50,7 +51,9 @@ from dualpca.rules import check_noise
 from dualpca.wishart import log_wishart
 
 
-class ProbabilisticKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class ProbabilisticKernelPCA(
+    Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     """Probabilistic kernel PCA, or probabilistic principal coordinates (Zhang et al. 2004).
 
     The ρ dimensions of feature space are the observations: each is a vector over the n points,

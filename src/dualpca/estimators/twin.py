@@ -21,6 +21,7 @@ from dualpca.estimators._feature_fits import (
 )
 from dualpca.estimators._feature_inputs import check_rho, check_training, kernel_values, new_items
 from dualpca.estimators._kernel_inputs import is_precomputed
+from dualpca.estimators._saving import Saved
 from dualpca.estimators._validation import check_choice, check_number, generator
 from dualpca.feature_dimensions import FeatureScatter
 from dualpca.gaussian import LOG_2PI
@@ -29,7 +30,7 @@ from dualpca.solvers import solve
 from dualpca.twin import Twin, TwinPlacement, fit_twin, start_coordinates
 
 
-class TwinKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class TwinKernelPCA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Twin kernel PCA, which is the Gaussian process latent variable model seen from its kernel.
 
     The centred kernel of the points is a Wishart matrix, Kc ~ W_n(ρ, Σ/ρ), whose Σ is a kernel

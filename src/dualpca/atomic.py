@@ -1,0 +1,68 @@
+"""Writing a file whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import get_ident
+from typing import BinaryIO
+
+
+def target_of(path: str | os.PathLike[str]) -> Path:
+    """Return where a file will be written, or say why it cannot be.
+
+    Links are followed, and only a regular file is ever replaced.
+
+    Raises
+    ------
+    OSError
+        If the folder does not exist, or something that is not a file has the name.
+    """
+    target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"the folder of {path} does not exist: create it first.")
+    if target.exists() and not target.is_file():
+        raise FileExistsError(f"{path} is not a file: give another name.")
+    return target
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a temporary file that takes the place of `path` once the block ends well.
+
+    It lies in the same folder and reaches the disk before it takes the name in one step: whatever
+    interrupts the block, an old file stays as it was and nothing new is left.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with replacing(Path(folder, "a.txt")) as file:
+    ...         _ = file.write(b"all of it")
+    ...     os.listdir(folder)
+    ['a.txt']
+    """
+    target = target_of(path)
+    part = target.with_name(f".{target.name}.{os.getpid()}-{get_ident()}.part")
+    try:
+        with open(part, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    _settle(target.parent)
+
+
+def _settle(folder: Path) -> None:
+    """Have the new name on the disk too, where folders can be synchronised."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

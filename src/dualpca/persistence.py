@@ -1,0 +1,185 @@
+"""Models to files and back: safetensors for arrays, JSON for the rest, no pickle anywhere.
+
+`save` writes what `register` was told of a model's class; `load` makes objects of listed types
+only, checks every shape, and refuses what it does not know. A file that one version wrote can be
+read by the next: parameters that are new there get their default, attributes that are new may be
+absent, and `FORMAT` grows where that is not enough.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from dualpca import container
+from dualpca.encoding import Decoder, Encoder, Stored
+from dualpca.errors import ModelFileError, expected
+from dualpca.requirements import check_all
+from dualpca.stored_types import TYPES
+
+FORMAT = 1
+"""Of the text; files of a larger one come from a newer version."""
+
+
+class State(NamedTuple):
+    """What a model's file holds beside its parameters."""
+
+    cls: Any
+    attributes: Mapping[str, str]  # name to what `requirements` reads; a name with ? may be absent
+    caches: tuple[str, ...]  # computed again when they are needed
+
+
+MODELS: dict[str, State] = {}
+
+
+def register(cls: Any, attributes: Mapping[str, str], caches: tuple[str, ...] = ()) -> None:
+    """Let models of a class be saved and loaded.
+
+    Parameters
+    ----------
+    cls : type
+        Has `get_params`, `_packed` and `_unpack`.
+    attributes : mapping
+        Fitted attributes, and what is asked of each.
+    caches : tuple of str
+        Attributes that are left out.
+    """
+    MODELS[cls.__name__] = State(cls, attributes, caches)
+
+
+def allow(**types: Stored) -> None:
+    """Let files hold these types, by these names."""
+    TYPES.update(types)
+
+
+def save(model: Any, path: str | os.PathLike[str], version: str) -> None:
+    """Write a fitted model to one file, whole or not at all.
+
+    Parameters
+    ----------
+    model : estimator
+    path : path
+    version : str
+        Of the library.
+    """
+    encoder = ModelEncoder(TYPES)
+    tree = encoder.encode(model, "")
+    text = {"format": FORMAT, "version": version, "model": tree}
+    container.write(path, encoder.arrays, json.dumps(text, separators=(",", ":"), allow_nan=False))
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Return the model that a file holds, ready to use.
+
+    Loading runs no code: a file can only hold numbers, text and objects of known types. Arrays
+    come back as NumPy's, whatever library the model was fitted with.
+
+    Parameters
+    ----------
+    path : path
+        Written by the `save` of a model.
+
+    Returns
+    -------
+    estimator
+
+    Raises
+    ------
+    ModelFileError
+        If the file is damaged, comes from a newer version, or is something else.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import dualpca
+    >>> from sklearn.datasets import load_iris
+    >>> X = load_iris().data
+    >>> model = dualpca.PPCA(2).fit(X)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(f"{folder}/iris.dpca")
+    ...     again = dualpca.load(f"{folder}/iris.dpca")
+    >>> again, again.score(X) == model.score(X)
+    (PPCA(n_components=2), True)
+    """
+    return read(path)[0]
+
+
+def read(path: str | os.PathLike[str]) -> tuple[Any, str]:
+    """Return the model that a file holds, and the version that wrote it."""
+    arrays, text = container.read(path)
+    found = container.parse(text)
+    if not isinstance(found, dict) or set(found) != {"format", "version", "model"}:
+        raise ModelFileError("the file has no model in it: expected one written by save(path).")
+    if found["format"] != FORMAT or not isinstance(found["version"], str):
+        what = f"{FORMAT}, the one this version reads"
+        remedy = "Install the version of dualpca that wrote the file, or a newer one."
+        raise ModelFileError(expected("the format of the file", what, found["format"], remedy))
+    tree = found["model"]
+    if not isinstance(tree, dict) or "model" not in tree:
+        raise ModelFileError(expected("the file", "a model", tree))
+    decoder = ModelDecoder(TYPES, arrays)
+    model = decoder.decode(tree)
+    if decoder.unused:
+        raise ModelFileError(expected("arrays in the file", "all used", sorted(decoder.unused)))
+    return model, found["version"]
+
+
+class ModelEncoder(Encoder):
+    """Encode models too, the parameters apart from what was fitted."""
+
+    def encode(self, value: Any, where: str) -> Any:
+        """Return a model, or any other value, as JSON."""
+        state = MODELS.get(type(value).__name__)
+        if state is None or state.cls is not type(value):
+            return super().encode(value, where)
+        prefix, params = f"{where}." if where else "", value.get_params(deep=False)
+        words = {k: self.encode(v, f"{prefix}{k}") for k, v in params.items()}
+        left_out = {*params, *state.caches}
+        kept = {k: v for k, v in value._packed().items() if k not in left_out}
+        _check_names(kept, state, "the model")
+        # public names first: arrays that several attributes share are called by those
+        order = sorted(kept, key=lambda name: name.startswith("_"))
+        found = {k: self.encode(kept[k], f"{prefix}{k}") for k in order}
+        return {"model": type(value).__name__, "params": words, "state": found}
+
+
+class ModelDecoder(Decoder):
+    """Decode models too."""
+
+    def _handlers(self) -> dict[str, Callable[[Any, int], Any]]:
+        return {"model": self._model, **super()._handlers()}
+
+    def _model(self, tree: Any, depth: int) -> Any:
+        name = tree["model"]
+        state = MODELS.get(name) if isinstance(name, str) else None
+        if state is None or set(tree) != {"model", "params", "state"}:
+            raise ModelFileError(expected("the model in the file", f"one of {list(MODELS)}", name))
+        params, found = (self._items(tree[part], depth) for part in ("params", "state"))
+        unknown = set(params) - set(state.cls().get_params(deep=False))
+        if unknown:
+            raise ModelFileError(f"{name} has no parameters {sorted(unknown)}: the file is newer.")
+        _check_names(found, state, "the file")
+        check_all(found, _wanted(state), name)
+        model = state.cls(**params)
+        model._unpack(found)
+        return model
+
+
+def _wanted(state: State) -> dict[str, str]:
+    return {name.rstrip("?"): what for name, what in state.attributes.items()}
+
+
+def _check_names(found: Mapping[str, Any], state: State, owner: str) -> None:
+    """Refuse attributes that are unknown, and a fit that misses some; streams fill theirs later."""
+    name = state.cls.__name__
+    unknown = sorted(set(found) - set(_wanted(state)))
+    if unknown:
+        remedy = "Remove them, or set them again after loading."
+        what = f"without attributes that {name} does not have"
+        raise ModelFileError(expected(owner, what, unknown, remedy))
+    needed = {k for k in state.attributes if not k.endswith("?")}
+    missing = sorted(needed - set(found))
+    if missing and "_stream" not in found:
+        raise ModelFileError(expected(owner, f"a fitted {name}, with {missing}", sorted(found)))

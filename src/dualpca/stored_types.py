@@ -1,0 +1,164 @@
+"""The types that model files may hold, with what is asked of their fields.
+
+A type that is not here (or registered by the estimators) is neither written nor read.
+"""
+
+from __future__ import annotations
+
+from dualpca.canonical import Canonical, View
+from dualpca.coordinates import Correction
+from dualpca.encoding import Stored, any_fields
+from dualpca.expected_kernels import Uncertain
+from dualpca.explicit import Explicit
+from dualpca.feature_dimensions import Placement
+from dualpca.features import Fourier, Landmarks, Mapped, MappedSubspace
+from dualpca.gaussian import SpikedGaussian
+from dualpca.held_out import Selection
+from dualpca.kernel_values import MapSpace, PointSpace
+from dualpca.kernels import KERNELS, Precomputed, Product, Scaled, Sum
+from dualpca.limits import Reference
+from dualpca.loadings import LoadingPosterior
+from dualpca.missing import Factors, Sums
+from dualpca.moments import Moments
+from dualpca.preimages import PREIMAGES
+from dualpca.spectrum import Spectrum
+from dualpca.streaming import Running, Stream
+from dualpca.subspace import Subspace
+from dualpca.twin import Twin, TwinPlacement
+from dualpca.uncertain import UncertainSubspace
+
+EXPANSION = {
+    "kernel": "Kernel",
+    "coefficients": "(n, q)",
+    "base": "(n,)",
+    "tilt": "(q,)",
+    "offset": "float",
+}
+
+LINEAR: dict[str, Stored] = {
+    "Reference": Stored(Reference, {"n": "float", "divisor": "float", "dof": "float | None"}),
+    "Moments": Stored(Moments, {"n": "float", "mean": "(d,)", "scatter": "(d, d)"}),
+    "Factors": Stored(Factors, {"W": "(d, q)", "mu": "(d,)", "psi": "(d,)"}),
+    "Sums": Stored(
+        Sums,
+        {
+            "zz": "(d, q, q)",
+            "z": "(d, q)",
+            "n": "(d,)",
+            "xz": "(d, q)",
+            "x": "(d,)",
+            "xx": "(d,)",
+            "all_zz": "(q, q)",
+            "all_z": "(q,)",
+            "all_n": "() | float",
+            "loglikelihood": "() | float",
+        },
+    ),
+    "Running": Stored(
+        Running,
+        {
+            "factors": "Factors",
+            "average": "Factors",
+            "origin": "(d,)",
+            "sums": "Sums",
+            "weight": "float",
+            "seen": "(d,)",
+            "n_iter": "int",
+            "converged": "bool",
+        },
+    ),
+    "Stream": Stored(
+        Stream,
+        {
+            "q": "int",
+            "noise": "float | int | None",
+            "tol": "float | int",
+            "max_iter": "int",
+            "moments": "Moments | None",
+            "rows": "(b, d) | None",
+            "weights": "(b,) | None",
+            "running": "Running | None",
+        },
+    ),
+    "LoadingPosterior": Stored(
+        LoadingPosterior,
+        {
+            "W": "(d, q)",
+            "rows": "(d, q, q) | (1, q, q)",
+            "angle": "(q, q)",
+            "growth": "(q,)",
+            "tangent": "bool",
+        },
+    ),
+    "Selection": Stored(
+        Selection,
+        {
+            "candidates": "whole (k,)",
+            "q2": "(k,)",
+            "q2_error": "(k,)",
+            "loglikelihood": "(k,)",
+            "loglikelihood_error": "(k,)",
+            "chosen": "int",
+            "unit": "text",
+        },
+    ),
+    "View": Stored(View, {"mu": "(d,)", "F": "(d, r)", "H": "(d, r)", "Q": "(r, q)"}),
+    "Canonical": Stored(Canonical, {"x": "View", "y": "View", "rho": "(q,)"}),
+}
+
+FEATURES: dict[str, Stored] = {
+    "Spectrum": Stored(
+        Spectrum,
+        {
+            "values": "(q,)",
+            "vectors": "(n, q)",
+            "trace": "float",
+            "dim": "int",
+            "error": "float",
+            "concentration": "float | None",
+        },
+    ),
+    "SpikedGaussian": Stored(SpikedGaussian, {"values": "(q,)", "noise": "float", "dim": "int"}),
+    "Subspace": Stored(Subspace, {"points": "points (n, d)", **EXPANSION}),
+    "Uncertain": Stored(Uncertain, {"mean": "(n, d)", "covariance": "(n, d, d)"}),
+    "UncertainSubspace": Stored(UncertainSubspace, {"rows": "Uncertain", **EXPANSION}),
+    "Landmarks": Stored(
+        Landmarks, {"kernel": "Kernel", "points": "points (m, d)", "whitening": "(m, r)"}
+    ),
+    "Fourier": Stored(
+        Fourier, {"kernel": "Kernel", "frequencies": "(d, m)", "phases": "(m,)", "gap": "float"}
+    ),
+    "Explicit": Stored(Explicit, {"kernel": "Kernel"}),
+    "Mapped": Stored(Mapped, {"moments": "Moments", "total": "float", "held": "float"}),
+    "MappedSubspace": Stored(
+        MappedSubspace, {"map": "Landmarks | Fourier | Explicit", "axes": "(m, q)", "mean": "(m,)"}
+    ),
+    "PointSpace": Stored(
+        PointSpace,
+        {
+            "points": "points (n, d)",
+            "kernel": "Kernel",
+            "weights": "(n,)",
+            "centered": "bool",
+            "spectrum": "Spectrum",
+            "means": "(n,)",
+            "tilt": "(q,)",
+            "memory_limit": "float | int",
+        },
+    ),
+    "MapSpace": Stored(MapSpace, {"features": "(n, r)", "axes": "(r, q)", "mean": "(r,)"}),
+    "Placement": Stored(Placement, {"weights": "(n, q)", "moment": "(q, q)"}),
+    "Correction": Stored(Correction, {"kind": "text | None", "constant": "float"}),
+    "Twin": Stored(Twin, {"Z": "(n, q)", "kernel": "Kernel", "gain": "float", "noise": "float"}),
+    "TwinPlacement": Stored(TwinPlacement, {"model": "Twin", "S": "(n, n)"}),
+}
+
+ALGEBRA = (Precomputed, Product, Scaled, Sum)
+
+TYPES: dict[str, Stored] = {
+    **LINEAR,
+    **FEATURES,
+    **{f"kernels.{cls.__name__}": any_fields(cls) for cls in (*KERNELS.values(), *ALGEBRA)},
+    **{f"preimages.{cls.__name__}": any_fields(cls) for cls in PREIMAGES.values()},
+}
+"""Name in the file to type. Kernels and pre-image methods check their own parameters."""
