@@ -38,6 +38,8 @@ ESTIMATORS = [
     dualpca.ProbabilisticKernelPCA(1, method="em"),
     dualpca.ProbabilisticKernelPCA(1, noise="diagonal"),
     dualpca.TwinKernelPCA(1, max_iter=30),
+    dualpca.Generator(dualpca.PPCA(1)),
+    dualpca.Generator(dualpca.KernelPCA(1, kernel="rbf"), density="gaussian", sampler="mala"),
 ]
 
 EVERY_COMPONENT = (

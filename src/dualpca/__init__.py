@@ -4,6 +4,7 @@ from dualpca.estimators.bayesian import BayesianPCA
 from dualpca.estimators.canonical import CCA
 from dualpca.estimators.dual import DualPPCA
 from dualpca.estimators.factor import FactorAnalysis
+from dualpca.estimators.generator import Generator
 from dualpca.estimators.imputer import Imputer
 from dualpca.estimators.kernel import KernelPCA
 from dualpca.estimators.pca import PCA
@@ -20,6 +21,7 @@ __all__ = [
     "BayesianPCA",
     "DualPPCA",
     "FactorAnalysis",
+    "Generator",
     "Imputer",
     "KernelPCA",
     "ProbabilisticKernelPCA",
