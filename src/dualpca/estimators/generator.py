@@ -113,7 +113,8 @@ class Generator(SampleQuality, MetaEstimatorMixin, BaseEstimator):
         ----------
         X : array of shape (n, d)
             Two rows or more, finite. Never modified; a copy is kept.
-        y : ignored
+        y : optional
+            Handed to the estimator.
 
         Returns
         -------
@@ -122,7 +123,7 @@ class Generator(SampleQuality, MetaEstimatorMixin, BaseEstimator):
         self._check_parameters()
         rows = check_rows(self, X, reset=True, min_rows=2, finite=True)
         require_finite(rows)
-        self.estimator_ = clone(self.estimator).fit(rows)
+        self.estimator_ = clone(self.estimator).fit(rows, y)
         self.latents_ = as_matrix(self.estimator_.transform(rows))
         Z = _array.working(self.latents_)
         rng = generator(0 if self.random_state is None else self.random_state)
