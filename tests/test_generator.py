@@ -202,6 +202,28 @@ def test_generator_in_every_library(ring, name, backend):
         np.testing.assert_allclose(found, same, atol=0.011)  # one point, or one permutation
 
 
+@pytest.mark.parametrize("density", ["kde", "gaussian", "mixture"])
+def test_generator_on_another_device(ring, density):
+    xp = pytest.importorskip("array_api_strict", reason="stands for a device that is not the host")
+    there = lambda x: xp.asarray(x, device=xp.Device("device1"))  # noqa: E731
+    model = Generator(PPCA(2), density=density, n_mixtures=3, n_steps=5, sampler="mala")
+    far, near = clone(model).fit(there(ring[0])), clone(model).fit(ring[0])
+    outcomes = [
+        lambda m, move: m.sample(4, random_state=0),
+        lambda m, move: m.interpolate(move(ring[1][0]), move(ring[1][1]), 4, path="density"),
+        lambda m, move: m.traverse(1, 4),
+        lambda m, move: m.nearest(move(ring[1])).distance,
+    ]
+    for outcome in outcomes:
+        found = outcome(far, there)
+        assert found.device == xp.Device("device1")
+        host = np.from_dlpack(xp.asarray(found, device=xp.Device("CPU_DEVICE")))
+        np.testing.assert_allclose(host, outcome(near, np.asarray), atol=1e-4)
+    found = far.quality(there(ring[1]), random_state=0)
+    np.testing.assert_allclose(found, near.quality(ring[1], random_state=0), atol=0.011)
+    assert np.all(far.chains(4, random_state=0).effective_sample_size() > 0)
+
+
 def test_float32_comes_back_as_float32(ring):
     X = ring[0].astype(np.float32)
     model = Generator(PCA(2)).fit(X)

@@ -63,7 +63,7 @@ def fit_kernel_density(Z: Array, width: float | None = None, shrink: bool = True
     elif not 0 < width < math.inf:
         raise ValueError(expected("bandwidth", "a positive number", width))
     c = _shrinkage(width) if shrink else 1.0
-    return KernelDensity(mean + c * (Z - mean), c * width * F)
+    return KernelDensity(mean + c * (Z - mean), c * float(width) * F)
 
 
 def bandwidth(U: Array, shrink: bool = True) -> float:
@@ -129,8 +129,8 @@ def leave_one_out(U: Array, widths: np.ndarray, shrink: bool = True) -> np.ndarr
     for rows in _array.slices(len(held), _array.block_rows(n)):
         P = _without(_array.take(U, held[rows]) @ U.T, held[rows])
         own = _array.take(norms, held[rows])[:, None]
-        for k, h in enumerate(widths):
-            E = (2 * c[k] * P - own - c[k] ** 2 * norms) / (2 * (c[k] * h) ** 2)
+        for k, (a, b) in enumerate(zip(c.tolist(), (c * widths).tolist(), strict=True)):
+            E = (2 * a * P - own - a * a * norms) / (2 * b * b)
             totals[k] += float(_sum(log_sum_exp(E)[0]))
     constant = math.log(n - 1) + 0.5 * q * LOG_2PI
     return np.asarray(totals / len(held) - constant - q * np.log(c * widths))
