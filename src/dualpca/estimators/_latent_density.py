@@ -18,14 +18,10 @@ NEEDS = ("value_and_gradient", "log_density", "gradient", "sample", "factor")
 def check_density(density: Any) -> None:
     """Refuse what is neither a name nor a density."""
     named = isinstance(density, str) and density in DENSITIES
-    if not named and (isinstance(density, str | type) or not all(map(hasattr_of(density), NEEDS))):
+    able = not isinstance(density, type) and all(hasattr(density, name) for name in NEEDS)
+    if not (named or able):
         what = f"one of {list(DENSITIES)} or a density (of dualpca.generation)"
         raise ValueError(expected("density", what, density))
-
-
-def hasattr_of(thing: Any) -> Any:
-    """Return name ↦ whether the thing has it."""
-    return lambda name: hasattr(thing, name)
 
 
 def fit_density(

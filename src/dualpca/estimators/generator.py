@@ -37,7 +37,9 @@ class Generator(SampleQuality, MetaEstimatorMixin, BaseEstimator):
         mean and covariance; a mixture of `n_mixtures` Gaussians; or a density of your own.
     sampler : {'direct', 'langevin', 'mala'}
         Independent draws; Langevin chains from training latents, one a sample, whose bias goes to
-        0 with `step`; or Metropolis-adjusted ones, which have none once they have mixed.
+        0 with `step`; or Metropolis-adjusted ones, which have none once they have mixed. In many
+        dimensions a chain hardly leaves the bumps around its start (`chains` tells, by R̂ well above
+        1): then it is the starts that spread samples as the density does.
     bandwidth : float, optional
         h of 'kde', in standard deviations of the latents; None for the largest leave-one-out
         likelihood.
