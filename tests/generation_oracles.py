@@ -95,3 +95,29 @@ def share_reached(A, B, k):
     reach = [np.sort([np.linalg.norm(b - c) for c in B])[k] for b in B]
     hit = [any(np.linalg.norm(a - b) <= r for b, r in zip(B, reach, strict=True)) for a in A]
     return np.mean(hit)
+
+
+def effective_sample_size(halves):
+    """Stan's recipe by loops: pairs of autocorrelations while positive, made to fall."""
+    m, n = len(halves), len(halves[0])
+    within = np.mean([np.var(x, ddof=1) for x in halves])
+    pooled = (n - 1) / n * within + np.var([np.mean(x) for x in halves], ddof=1)
+    total, before, t = 0.0, np.inf, 0
+    while t + 1 < n:
+        rho = []
+        for lag in (t, t + 1):
+            covariance = np.mean([autocovariance(x, lag) * n / (n - 1) for x in halves])
+            rho.append(1.0 if lag == 0 else 1 - (within - covariance) / pooled)
+        if sum(rho) <= 0:
+            break
+        before = min(before, sum(rho))
+        total, t = total + before, t + 2
+    return m * n / (2 * total - 1)
+
+
+def energy(value, path, factor, weight):
+    """Length against density along a path."""
+    U = [np.linalg.solve(factor, z) for z in path]
+    steps = len(path) - 1
+    length = sum(np.sum((U[k + 1] - U[k]) ** 2) for k in range(steps))
+    return steps / 2 * length - weight / steps * sum(value(z) for z in path[1:-1])

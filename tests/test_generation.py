@@ -4,7 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
 from dualpca.errors import DegenerateError
 from dualpca.generation import (
@@ -175,13 +175,13 @@ def test_leave_one_out_in_every_library(backend):
 
 
 @pytest.mark.parametrize("shrink", [True, False])
-def test_bandwidth_is_where_the_likelihood_is_largest(shrink):
+@pytest.mark.parametrize("spread", [0.02, 0.05, 0.1, 0.2])
+def test_bandwidth_is_where_the_likelihood_is_largest(shrink, spread):
     rng = np.random.default_rng(0)
-    U = rng.standard_normal((300, 2)) * 0.1 + rng.choice([-1, 1], (300, 2))
-    h = bandwidth(U, shrink)
-    tried = np.exp(np.linspace(np.log(0.003), np.log(8), 200))
-    best = leave_one_out(U, tried, shrink).max()
-    assert leave_one_out(U, np.array([h]), shrink)[0] > best - 1e-3
+    U = rng.standard_normal((150, 2)) * spread + rng.choice([-1, 1], (150, 2))
+    tried = np.exp(np.linspace(np.log(0.003), np.log(8), 800))  # 1 % apart
+    likelihood = leave_one_out(U, tried, shrink)
+    assert bandwidth(U, shrink) == pytest.approx(tried[np.argmax(likelihood)], rel=0.03)
 
 
 def test_left_out_rows_are_spread_over_the_table(monkeypatch):
@@ -368,7 +368,7 @@ def test_effective_sample_size_predicts_the_error_of_the_mean():
     assert np.var([x.mean() for x in runs]) == pytest.approx(predicted, rel=0.35)
 
 
-def test_autocovariances_and_r_hat_are_the_oracles():
+def test_autocovariances_r_hat_and_effective_size_are_the_oracles():
     from dualpca.generation.convergence import _autocovariance
 
     x = autoregression(0.7, 31, 3)
@@ -376,6 +376,8 @@ def test_autocovariances_and_r_hat_are_the_oracles():
     assert_close(_autocovariance(x), expected, "covariance")
     halves = [x[:15, j] for j in range(3)] + [x[16:, j] for j in range(3)]
     assert r_hat(x) == pytest.approx(oracles.r_hat(halves), rel=1e-12)
+    expected = oracles.effective_sample_size(halves)
+    assert effective_sample_size(x) == pytest.approx(expected, rel=1e-10)
 
 
 def test_chains_that_disagree_or_drift_show_it():
@@ -437,6 +439,19 @@ def test_path_of_no_weight_is_straight_and_weight_raises_density(arc):
     np.testing.assert_array_equal(along_density(arc, a, b, 2, factor=np.eye(2)), [a, b])
     with pytest.raises(ValueError, match="weight"):
         along_density(arc, a, b, 9, weight=-1.0, factor=np.eye(2))
+
+
+@pytest.mark.parametrize("weight", [0.3, 1.0, 5.0])
+def test_path_has_the_least_energy(arc, weight):
+    F = np.array([[0.8, 0.0], [0.3, 1.2]])
+    a, b = arc.centres[5], arc.centres[40]
+    value = lambda z: arc.log_density(z[None, :])[0]  # noqa: E731
+    whole = lambda flat: np.concatenate([[a], flat.reshape(-1, 2), [b]])  # noqa: E731
+    cost = lambda flat: oracles.energy(value, whole(flat), F, weight)  # noqa: E731
+    path = along_density(arc, a, b, 6, weight=weight, factor=F)
+    dense = optimize.minimize(cost, straight(a, b, 6)[1:-1].ravel(), tol=1e-8)
+    assert cost(path[1:-1].ravel()) == pytest.approx(dense.fun, rel=1e-6)
+    assert np.abs(oracles.slope(cost, path[1:-1].ravel())).max() < 1e-2
 
 
 def test_path_does_not_depend_on_the_units_of_the_latents(arc):
