@@ -10,6 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from dualpca import PCA, PPCA, DualPPCA, Generator, KernelPCA
+from dualpca.errors import DegenerateError
 from dualpca.generation import Gaussian, fit_kernel_density
 from dualpca.preimages import Learned
 from tests.tolerances import assert_close
@@ -267,6 +268,28 @@ def test_nonsense_parameters_are_clear_errors(ring, name, value):
 def test_estimator_without_a_way_back_is_a_clear_error(ring, estimator):
     with pytest.raises(ValueError, match="estimator must be an estimator with"):
         Generator(estimator).fit(ring[0])
+
+
+@pytest.mark.parametrize("scale", [1e100, 1.0, 1e-100])
+@pytest.mark.parametrize("n, d, q", [(6, 50, 2), (2, 3, 1), (40, 1, 1), (30, 3, 3)])
+def test_odd_shapes_and_scales_are_finite(n, d, q, scale):
+    X = np.random.default_rng(0).standard_normal((n, d))
+    plain, model = (Generator(PCA(q)).fit(s * X) for s in (1.0, scale))
+    new = model.sample(3, random_state=0)
+    assert np.all(np.isfinite(new))
+    assert_close(new / scale, plain.sample(3, random_state=0), "vector")
+
+
+def test_a_constant_column_stays_constant(ring):
+    X = np.column_stack([ring[0], np.full(300, 7.0)])
+    np.testing.assert_allclose(Generator(PCA(2)).fit(X).sample(9, 0)[:, 3], 7, rtol=1e-12)
+
+
+def test_latents_without_variance_are_a_clear_error():
+    with pytest.raises(DegenerateError, match="4 of 5 directions"):
+        Generator(PCA()).fit(np.random.default_rng(0).standard_normal((5, 20)))
+    with pytest.raises(DegenerateError, match="0 of 1 directions"):
+        Generator(PCA(1)).fit(np.ones((9, 3)))
 
 
 def test_too_many_mixtures_and_missing_values_are_clear_errors(ring):
