@@ -44,6 +44,8 @@ ESTIMATORS = [
     dualpca.MixturePPCA(1, 1),
     dualpca.MixturePPCA(2, 1, tied_noise=True, on_collapse="reseed"),
     dualpca.MixturePPCA(2, 1, kernel="rbf", n_directions=5),
+    dualpca.Generator(dualpca.PPCA(1)),
+    dualpca.Generator(dualpca.KernelPCA(1, kernel="rbf"), density="gaussian", sampler="mala"),
 ]
 
 EVERY_COMPONENT = (

@@ -116,8 +116,13 @@ def test_names_that_are_too_long_are_refused(tmp_path):
         model.save(tmp_path / "m.dpca")
 
 
-def test_every_estimator_can_be_saved():
-    public = {name for name in dp.__all__ if isinstance(getattr(dp, name), type)}
+NOT_YET = {"Generator", "HiddenMarkovPCA", "MixturePPCA", "SequenceClassifier"}
+"""Estimators without a file format so far: they have no `save`."""
+
+
+def test_every_estimator_can_be_saved_but_those_named():
+    public = {name for name in dp.__all__ if isinstance(getattr(dp, name), type)} - NOT_YET
+    assert not any(hasattr(getattr(dp, name), "save") for name in NOT_YET)
     assert public == set(persistence.MODELS)
     assert {type(make()).__name__ for make in MODELS.values()} == public
 

@@ -6,6 +6,7 @@ from dualpca.estimators.canonical import CCA
 from dualpca.estimators.dual import DualPPCA
 from dualpca.estimators.factor import FactorAnalysis
 from dualpca.estimators.hidden_markov import HiddenMarkovPCA
+from dualpca.estimators.generator import Generator
 from dualpca.estimators.imputer import Imputer
 from dualpca.estimators.kernel import KernelPCA
 from dualpca.estimators.mixture import MixturePPCA
@@ -26,6 +27,7 @@ __all__ = [
     "DualPPCA",
     "FactorAnalysis",
     "HiddenMarkovPCA",
+    "Generator",
     "Imputer",
     "KernelPCA",
     "MixturePPCA",

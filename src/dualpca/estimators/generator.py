@@ -1,0 +1,233 @@
+"""New points from any model with a way to latents and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.utils.validation import check_is_fitted
+
+from dualpca import _array, generation
+from dualpca._typing import Array
+from dualpca.errors import expected
+from dualpca.estimators._latent_density import check_density, fit_density
+from dualpca.estimators._latent_paths import as_matrix, require_finite
+from dualpca.estimators._sample_quality import SampleQuality
+from dualpca.estimators._validation import check_choice, check_number, check_rows, generator
+from dualpca.generation import Chain
+from dualpca.generation.densities import covariance_factor
+
+SAMPLERS = ("direct", "langevin", "mala")
+
+
+class Generator(SampleQuality, MetaEstimatorMixin, BaseEstimator):
+    """Draw new points: a density over the latents of a model, and the model's way back to inputs.
+
+    x = decode(z) with z ~ π, and π a density over the latents of the training rows.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With `transform` and `inverse_transform`: `PCA`, `PPCA`, `KernelPCA`, `DualPPCA`, a
+        pipeline of them. A clone of it is fitted; scikit-learn's `FrozenEstimator(model)` takes
+        a fitted model as it is.
+    density : {'kde', 'gaussian', 'mixture'} or Density
+        π: kernel density estimate, shrunk to the latents' mean and covariance; a Gaussian of that
+        mean and covariance; a mixture of `n_mixtures` Gaussians; or a density of your own.
+    sampler : {'direct', 'langevin', 'mala'}
+        Independent draws; Langevin chains from training latents, one a sample, whose bias goes to
+        0 with `step`; or Metropolis-adjusted ones, which have none once they have mixed. In many
+        dimensions a chain hardly leaves the bumps around its start (`chains` tells, by R̂ well above
+        1): then it is the starts that spread samples as the density does.
+    bandwidth : float, optional
+        h of 'kde', in standard deviations of the latents; None for the largest leave-one-out
+        likelihood.
+    n_mixtures : int
+    n_steps : int
+        Steps of a chain; 'mala' takes as many before, to tune its step.
+    step : float
+        τ, in units of the bumps' variance (`density_.factor`): 0.1 leaves the variance of a bump
+        5 % too large with 'langevin'; 'mala' only starts from it.
+    decoder : str or pre-image method, optional
+        For models with `preimages`: how to come back. None is `inverse_transform`.
+    random_state : None, int, Generator or RandomState
+        Of the mixture's start.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+    density_ : Density
+    latents_ : array of shape (n, q)
+    X_fit_ : array of shape (n, d)
+        The training rows, to find the nearest of.
+    n_features_in_ : int
+
+    Notes
+    -----
+    Kernel PCA, a kernel density estimate and Langevin are "Kernel PCA: a survey", section 7, with a
+    fresh ξ at every step (MATH 12 and 14). A prior of the model's own is what its `sample` draws
+    from.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca import Generator, KernelPCA
+    >>> t = np.random.default_rng(0).uniform(0, 2 * np.pi, 200)
+    >>> X = np.column_stack([np.cos(t), np.sin(t)])
+    >>> model = Generator(KernelPCA(4, kernel="rbf", gamma=1.0, preimage="learned")).fit(X)
+    >>> new = model.sample(50, random_state=0)
+    >>> bool(np.median(abs(np.hypot(*new.T) - 1)) < 0.1)
+    True
+    >>> model.nearest(new).distance.shape
+    (50,)
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        density: Any = "kde",
+        sampler: str = "direct",
+        bandwidth: float | None = None,
+        n_mixtures: int = 10,
+        n_steps: int = 200,
+        step: float = 0.1,
+        decoder: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.density = density
+        self.sampler = sampler
+        self.bandwidth = bandwidth
+        self.n_mixtures = n_mixtures
+        self.n_steps = n_steps
+        self.step = step
+        self.decoder = decoder
+        self.random_state = random_state
+
+    # --- fitting ---------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None) -> Generator:
+        """Fit the model, then the density over its latents.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            Two rows or more, finite. Never modified; a copy is kept.
+        y : optional
+            Handed to the estimator.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        rows = check_rows(self, X, reset=True, min_rows=2, finite=True)
+        require_finite(rows)
+        self.estimator_ = clone(self.estimator).fit(rows, y)
+        self.latents_ = as_matrix(self.estimator_.transform(rows))
+        Z = _array.working(self.latents_)
+        rng = generator(0 if self.random_state is None else self.random_state)
+        self.density_ = fit_density(self.density, Z, self.bandwidth, self.n_mixtures, rng)
+        self._mean = _array.namespace(Z).mean(Z, axis=0)
+        self._factor = covariance_factor(Z - self._mean)
+        self.X_fit_ = _array.copied(rows)
+        return self
+
+    def _check_parameters(self) -> None:
+        for name in (
+            "fit",
+            "transform",
+            "inverse_transform" if self.decoder is None else "preimages",
+        ):
+            if isinstance(self.estimator, type) or not hasattr(self.estimator, name):
+                what = f"an estimator with {name}"
+                raise ValueError(expected("estimator", what, self.estimator))
+        check_density(self.density)
+        check_choice("sampler", self.sampler, SAMPLERS)
+        check_number("n_mixtures", self.n_mixtures, 1, integer=True)
+        check_number("n_steps", self.n_steps, 1, integer=True)
+        for name in ("bandwidth", "step"):
+            value = getattr(self, name)
+            if value is None and name == "bandwidth":
+                continue
+            check_number(name, value, 0)
+            if not 0 < value < float("inf"):
+                raise ValueError(expected(name, "positive and finite", value))
+
+    # --- new points ------------------------------------------------------------------------
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
+        """Draw new points.
+
+        Parameters
+        ----------
+        n_samples : int
+        random_state : None, int, Generator or RandomState
+
+        Returns
+        -------
+        array of shape (n_samples, d)
+        """
+        return self.decode(self.sample_latents(n_samples, random_state))
+
+    def sample_latents(self, n_samples: int = 1, random_state: Any = None) -> Array:
+        """Draw latents of new points, (n_samples, q); `decode` shows what they mean.
+
+        Parameters
+        ----------
+        n_samples : int
+        random_state : None, int, Generator or RandomState
+        """
+        check_is_fitted(self)
+        check_number("n_samples", n_samples, 1, integer=True)
+        rng = generator(random_state)
+        if self.sampler == "direct":
+            Z = self.density_.sample(int(n_samples), rng)
+        else:
+            Z = self._run(int(n_samples), rng, thin=self.n_steps).draws[-1, :, :]
+        return _array.cast_like(Z, self.latents_)
+
+    def chains(self, n_chains: int = 4, random_state: Any = None) -> Chain:
+        """Return whole chains of `n_steps` draws, with acceptance, effective sample size and R̂.
+
+        Parameters
+        ----------
+        n_chains : int
+        random_state : None, int, Generator or RandomState
+
+        Returns
+        -------
+        Chain
+            `draws` (n_steps, n_chains, q), `acceptance`, `step`, `effective_sample_size()`,
+            `r_hat()`. Chains start at training latents that were drawn at random.
+        """
+        check_is_fitted(self)
+        check_number("n_chains", n_chains, 1, integer=True)
+        if self.sampler == "direct":
+            what = "'langevin' or 'mala': direct draws are independent and need no chain"
+            raise ValueError(expected("sampler", what, self.sampler))
+        return self._run(int(n_chains), generator(random_state), thin=1)
+
+    def _run(self, m: int, rng: np.random.Generator, thin: int) -> Chain:
+        chosen = rng.integers(int(self.latents_.shape[0]), size=m)
+        start = _array.working(_array.take(self.latents_, chosen))
+        adjusted, n_steps = self.sampler == "mala", int(self.n_steps)
+        return generation.langevin(
+            self.density_,
+            start,
+            float(self.step),
+            n_steps,
+            rng,
+            adjusted=adjusted,
+            warm_up=n_steps if adjusted else 0,
+            thin=thin,
+            factor=self.density_.factor,
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that arrays of other libraries are taken."""
+        tags = super().__sklearn_tags__()
+        tags.array_api_support = True
+        return tags

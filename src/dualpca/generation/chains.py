@@ -1,0 +1,159 @@
+"""Langevin chains, plain and Metropolis-adjusted (MATH 12)."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from dualpca import _array
+from dualpca._typing import Array
+from dualpca.errors import expected
+from dualpca.generation.convergence import effective_sample_size, r_hat
+from dualpca.generation.densities import Density
+from dualpca.progress import task
+
+TARGET = 0.574
+"""Acceptance at which the adjusted chain moves furthest (Roberts & Rosenthal 1998)."""
+
+DECAY = 0.6
+"""Power of t at which the tuning of the step fades: below 1, so that it can still arrive."""
+
+
+class Chain(NamedTuple):
+    """Draws of m chains side by side, and how they went."""
+
+    draws: Array  # (n_steps / thin, m, q)
+    acceptance: float  # mean share of proposals taken after warm-up; 1 unadjusted
+    step: float  # τ, after tuning
+
+    def effective_sample_size(self) -> np.ndarray:
+        """Return for every coordinate how many independent draws these are worth, (q,)."""
+        return effective_sample_size(_array.to_numpy(self.draws))
+
+    def r_hat(self) -> np.ndarray:
+        """Return for every coordinate the split R̂ of the chains, (q,); 1 is agreement."""
+        return r_hat(_array.to_numpy(self.draws))
+
+
+class _State(NamedTuple):
+    Z: Array  # (m, q)
+    value: Array  # (m,), ln π
+    pull: Array  # (m, q), Fᵀ∇ ln π
+
+
+def langevin(
+    density: Density,
+    Z0: Array,
+    step: float,
+    n_steps: int,
+    rng: np.random.Generator,
+    *,
+    adjusted: bool = True,
+    warm_up: int = 0,
+    thin: int = 1,
+    factor: Array | None = None,
+) -> Chain:
+    """Run z ← z + τ A∇ln π(z) + √(2τ) A^{1/2} ξ from every row of Z0, a fresh ξ at every step.
+
+    The plain chain has a bias that goes to 0 with τ; the adjusted one takes a proposal with the
+    probability that leaves π exactly as it is. O(m) evaluations of the density a step.
+
+    Parameters
+    ----------
+    density : Density
+    Z0 : array of shape (m, q)
+        Starts of m chains.
+    step : float
+        τ > 0.
+    n_steps : int
+        Steps that are kept, after warm-up.
+    rng : Generator
+    adjusted : bool
+        Metropolis–Hastings acceptance (MALA).
+    warm_up : int
+        Steps that are not kept; the adjusted chain tunes τ in them, to accept 57 %.
+    thin : int
+        Keep every thin-th step.
+    factor : array of shape (q, q), optional
+        F with A = FFᵀ, for directions of different width; I unless given.
+
+    Notes
+    -----
+    Roberts & Tweedie (1996); Roberts & Rosenthal (1998).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca.generation import Gaussian, langevin
+    >>> density, rng = Gaussian(np.zeros(1), np.eye(1)), np.random.default_rng(0)
+    >>> chain = langevin(density, np.zeros((50, 1)), 0.5, 200, rng, warm_up=50)
+    >>> chain.draws.shape, bool(abs(chain.draws.var() - 1) < 0.1)
+    ((200, 50, 1), True)
+    """
+    _check(step, n_steps, warm_up, thin)
+    Z, xp = _array.working(Z0), _array.namespace(Z0)
+    F = _array.identity(int(Z.shape[1]), Z) if factor is None else factor
+    state, tau = _evaluate(density, Z, F), float(step)
+    kept, taken = [], 0.0
+    with task("Langevin", warm_up + n_steps) as tick:
+        for t in range(1, warm_up + n_steps + 1):
+            state, rate = _advance(density, state, F, tau, rng, adjusted)
+            tick()
+            if t <= warm_up:
+                tau *= math.exp((rate - TARGET) / t**DECAY) if adjusted else 1.0
+                continue
+            taken += rate
+            if (t - warm_up) % thin == 0:
+                kept.append(state.Z)
+    return Chain(_finite(xp.stack(kept, axis=0), tau), taken / n_steps, tau)
+
+
+def _finite(draws: Array, tau: float) -> Array:
+    """Return the draws unless the chains ran away, as plain ones do with too long a step."""
+    xp = _array.namespace(draws)
+    if not bool(xp.all(xp.isfinite(draws))):
+        remedy = "Take a shorter one, or adjusted=True."
+        raise ValueError(expected("step", "short enough for the chain to stay finite", tau, remedy))
+    return draws
+
+
+def _check(step: float, n_steps: int, warm_up: int, thin: int) -> None:
+    """Refuse steps that lead nowhere."""
+    if not 0 < step < math.inf:
+        raise ValueError(expected("step", "a positive number", step))
+    if warm_up < 0:
+        raise ValueError(expected("warm_up", "0 or more", warm_up))
+    if not 1 <= thin <= n_steps:
+        raise ValueError(expected("thin", f"between 1 and n_steps={n_steps}", thin))
+
+
+def _evaluate(density: Density, Z: Array, F: Array) -> _State:
+    value, gradient = density.value_and_gradient(Z)
+    return _State(Z, value, gradient @ F)
+
+
+def _advance(
+    density: Density, now: _State, F: Array, tau: float, rng: np.random.Generator, adjusted: bool
+) -> tuple[_State, float]:
+    """Return the next state of every chain, and the mean probability of taking a proposal."""
+    xi = _array.normal(rng, tuple(map(int, now.Z.shape)), now.Z)
+    move = tau * now.pull + math.sqrt(2 * tau) * xi
+    there = _evaluate(density, now.Z + move @ F.T, F)
+    if not adjusted:
+        return there, 1.0
+    # The way back starts at `there` and needs the noise −(move + τ pull')/√(2τ).
+    back = (move + tau * there.pull) / math.sqrt(2 * tau)
+    log_ratio = there.value - now.value
+    log_ratio = log_ratio + 0.5 * (_array.squared_norms(xi) - _array.squared_norms(back))
+    xp = _array.namespace(now.Z)
+    odds = _array.exp(_array.at_most_zero(log_ratio))
+    odds = xp.where(xp.isnan(odds), xp.zeros_like(odds), odds)  # far out, ∞ − ∞: never taken
+    take = _array.asarray(rng.random(int(now.Z.shape[0])), now.Z) < odds
+    state = _State(
+        xp.where(take[:, None], there.Z, now.Z),
+        xp.where(take, there.value, now.value),
+        xp.where(take[:, None], there.pull, now.pull),
+    )
+    return state, float(xp.mean(odds))
