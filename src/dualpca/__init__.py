@@ -5,8 +5,8 @@ from dualpca.estimators.bayesian import BayesianPCA
 from dualpca.estimators.canonical import CCA
 from dualpca.estimators.dual import DualPPCA
 from dualpca.estimators.factor import FactorAnalysis
-from dualpca.estimators.hidden_markov import HiddenMarkovPCA
 from dualpca.estimators.generator import Generator
+from dualpca.estimators.hidden_markov import HiddenMarkovPCA
 from dualpca.estimators.imputer import Imputer
 from dualpca.estimators.kernel import KernelPCA
 from dualpca.estimators.mixture import MixturePPCA
@@ -26,8 +26,8 @@ __all__ = [
     "BayesianPCA",
     "DualPPCA",
     "FactorAnalysis",
-    "HiddenMarkovPCA",
     "Generator",
+    "HiddenMarkovPCA",
     "Imputer",
     "KernelPCA",
     "MixturePPCA",
