@@ -62,5 +62,5 @@ $(APP): pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(DEV): pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) -c constraints.txt -e '.[app,dev]'
+	$(PIP) -c constraints.txt -e '.[app,dask,dev,onnx,search]'
 	@touch $(APP) $@
