@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -25,6 +26,10 @@ FORMAT = 1
 
 
 Check = Callable[[dict[str, Any]], bool]
+
+
+VERSION = re.compile(r"\d[\w.+!-]{0,40}", re.ASCII)
+"""Shown to people, so it may be nothing else."""
 
 
 class State(NamedTuple):
@@ -151,10 +156,7 @@ def read(path: str | os.PathLike[str]) -> Contents:
     found = container.parse(text)
     if not isinstance(found, dict) or set(found) - {"metadata"} != {"format", "version", "model"}:
         raise ModelFileError("the file has no model in it: expected one written by save(path).")
-    if found["format"] != FORMAT or not isinstance(found["version"], str):
-        what = f"{FORMAT}, the one this version reads"
-        remedy = "Install the version of dualpca that wrote the file, or a newer one."
-        raise ModelFileError(expected("the format of the file", what, found["format"], remedy))
+    _check_format(found["format"], found["version"])
     tree = found["model"]
     if not isinstance(tree, dict) or "model" not in tree:
         raise ModelFileError(expected("the file", "a model", tree))
@@ -167,6 +169,15 @@ def read(path: str | os.PathLike[str]) -> Contents:
     if unused:
         raise ModelFileError(expected("arrays in the file", "all used", sorted(unused)))
     return Contents(model, found["version"], beside.check(metadata, _features(model)))
+
+
+def _check_format(number: Any, version: Any) -> None:
+    if type(number) is not int or number != FORMAT:
+        what = f"{FORMAT}, the one this version reads"
+        remedy = "Install the version of dualpca that wrote the file, or a newer one."
+        raise ModelFileError(expected("the format of the file", what, number, remedy))
+    if not isinstance(version, str) or not VERSION.fullmatch(version):
+        raise ModelFileError(expected("the version in the file", "such as 0.1.0", version))
 
 
 class ModelEncoder(Encoder):
@@ -210,7 +221,8 @@ class ModelDecoder(Decoder):
         params, found = (self._items(tree[part], depth) for part in ("params", "state"))
         unknown = set(params) - set(state.cls._get_param_names())
         if unknown:
-            raise ModelFileError(f"{name} has no parameters {sorted(unknown)}: the file is newer.")
+            some = str(sorted(unknown))[:80]
+            raise ModelFileError(f"{name} has no parameters {some}: the file is newer.")
         check_all({k: v for k, v in params.items() if k in state.params}, state.params, name)
         _check_names(found, state, "the file")
         check_all(found, _wanted(state), name)
