@@ -164,6 +164,15 @@ def test_the_graph_takes_any_number_of_rows_and_says_what_it_is():
         assert run(data, NEW[:count]).shape == (count, 2)
 
 
+@pytest.mark.parametrize("name", ["ppca", "kernel", "kernel narrow", "factors nan"])
+def test_rows_with_nan_get_no_answer(name):
+    rows = saved_models.NEW_HOLES.copy()
+    rows[0] = NEW[0]
+    found = run(dp.to_onnx(MODELS[name]()), rows)
+    holes = np.isnan(rows).any(axis=1)
+    assert holes.any() and np.isnan(found[holes]).all() and np.isfinite(found[~holes]).all()
+
+
 def onnx_columns(props):
     import json
 
