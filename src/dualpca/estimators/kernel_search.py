@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin, clone
+from sklearn.utils import assert_all_finite
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from dualpca import _array
 from dualpca._typing import Array
 from dualpca.errors import expected
 from dualpca.estimators._search_setup import (
@@ -202,7 +204,7 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
         self
         """
         check_search(self)
-        rows = check_rows(self, X, reset=True, min_rows=2, finite=True)
+        rows = self._host(X, reset=True)
         labels = self._labels(y, len(rows))
         task, space = self._prepared(rows, labels)
         ledger = Ledger.open(self.storage, self.study_name, mark_of(task, space))
@@ -250,7 +252,9 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
             raise ValueError(
                 f"{name}(objective='score') requires y to be passed, but the target y is None."
             )
-        labels = np.asarray(y) if np.ndim(y) == 2 else column_or_1d(y)
+        labels = np.asarray(y)
+        labels = labels if labels.ndim == 2 and labels.shape[1] > 1 else column_or_1d(y, warn=True)
+        assert_all_finite(labels, input_name="y")
         if len(labels) != n:
             raise ValueError(expected("y", f"of length {n}, one a row", len(labels)))
         return labels
@@ -272,7 +276,14 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _rows(self, X: Any) -> Array:
         check_is_fitted(self)
-        return check_rows(self, X, reset=False, finite=True)
+        return self._host(X, reset=False)
+
+    def _host(self, X: Any, *, reset: bool) -> Array:
+        """Return finite rows as a NumPy array."""
+        if _array.is_foreign(X):
+            remedy = "Give the rows as NumPy's; best_estimator_ can be fitted to other arrays."
+            raise ValueError(expected("X", "a NumPy array", type(X), remedy))
+        return check_rows(self, X, reset=reset, min_rows=2 if reset else 1, finite=True)
 
     def transform(self, X: Any) -> Array:
         """Return latents of rows by the best model, (m, q)."""
