@@ -222,6 +222,12 @@ def test_odd_shapes(shape):
     assert 1 <= search.best_params_["n_components"] < shape[0]
 
 
+def test_halves_limit_the_number_of_components():
+    X = np.random.default_rng(0).normal(size=(60, 4))
+    search = quick(n_components=None, objective="stability", n_trials=1).fit(X)
+    assert search.best_params_["n_components"] == 4  # the geometric middle of 1 and 15 − 1
+
+
 # --- scikit-learn's ways --------------------------------------------------------------
 
 

@@ -245,6 +245,14 @@ def test_draws_learn():
     assert np.mean(gaps) > 0
 
 
+def test_random_draws_differ_and_are_those_of_the_ranges():
+    trials = run(small(), Judge(), Plan(60, 1, sampler="random", pruner=None), Ledger())[1:]
+    widths = np.log10([t.params["width"] for t in trials])
+    assert len(set(widths)) == 59
+    assert -1 <= widths.min() < -0.7 and 0.7 < widths.max() <= 1
+    assert {t.n_components for t in trials} == set(range(1, 9))
+
+
 def test_hopeless_trials_are_dropped_after_a_fold():
     judge = Judge()
     trials = run(small(), judge, Plan(30, 3), Ledger())
