@@ -31,7 +31,7 @@ LONGEST = 28
 """Letters of a name that fit beside an axis."""
 CLEAR = "rgba(0,0,0,0)"
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
-SIZE = (600.0, 380.0)
+SIZE = (440.0, 340.0)
 """Pixels across and down that labels are set for."""
 LETTER, LINE = 7.5, 16.0
 """Pixels of a letter and of a line."""
@@ -164,6 +164,22 @@ def number(value: float, digits: int = 4) -> float | int | None:
         return None
     found = float(f"{value:.{digits}g}")
     return int(found) if found.is_integer() and abs(found) < 1e15 else found
+
+
+def said(value: float, digits: int = 3) -> str:
+    """Return a number in words: a few digits, powers of ten only where it is huge or tiny.
+
+    Examples
+    --------
+    >>> said(1012.3), said(0.01234), said(-3.0), said(1e9), said(0.0)
+    ('1,010', '0.0123', '-3', '1e+09', '0')
+    """
+    short = float(f"{float(value):.{digits}g}")
+    if not 1e-4 <= abs(short) < 1e7:
+        return f"{short:.{digits}g}"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(short))))
+    text = f"{short:,.{places}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def numbers(values: ArrayLike, digits: int = 4) -> list[float | int | None]:

@@ -179,7 +179,10 @@ class _Writer:
         text = "".join(f"<p>{_words(p)}</p>\n" for p in section.text)
         about = "".join(
             f'<p class="about"><b>{word}</b> {_words(words)}</p>\n'
-            for word, words in (("What this shows.", section.shows), ("Look for:", section.look))
+            for word, words in (
+                ("What this shows.", section.shows),
+                ("What to look for:", section.look),
+            )
             if words
         )
         parts = "".join(self.part(part) for part in section.parts)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from dualpca.errors import DualPCAError, expected
+from dualpca.errors import DualPCAError, InterruptWarning, expected
 from dualpca.report.figures import Floats, Ints
 
 CLASSES = 10
@@ -133,7 +135,8 @@ class Subject:
         if q is None or np.ndim(q) == 0:
             fresh.set_params(n_components=self.q)
         fresh.set_params(**{k: v for k, v in parameters.items() if k in known})
-        fresh.fit(self.rows(values))
+        with quietly():
+            fresh.fit(self.rows(values))
         return Subject(fresh, values, self.names, self.ids, seed=self.seed)
 
     def some(self, most: int, salt: int = 0) -> Ints:
@@ -142,6 +145,15 @@ class Subject:
             return np.arange(self.n)
         rng = np.random.default_rng([self.seed, salt])
         return np.sort(rng.choice(self.n, most, replace=False))
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Keep what refits warn of to themselves; that the keyboard interrupted one is still said."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", InterruptWarning)
+        yield
 
 
 def thinned(shown: int, n: int, what: str = "rows") -> str:

@@ -18,7 +18,7 @@ from dualpca.report.figures import Floats
 from dualpca.report.files import check_target, write_text
 from dualpca.report.page import Page, Section, render
 from dualpca.report.sections import SECTIONS
-from dualpca.report.sections.data import percent
+from dualpca.report.sections.data import counted, percent
 from dualpca.report.sections.making import section as making
 from dualpca.report.sections.spectrum import explained
 from dualpca.report.sections.unusual import judged
@@ -216,10 +216,17 @@ def build(
         except LeftOut as reason:
             left_out.append((name, str(reason)))
         except (ValueError, np.linalg.LinAlgError, MemoryError) as error:
-            left_out.append((name, f"it could not be made: {_sentence(error)}"))
+            left_out.append((name, _failed(subject, error)))
         step(name)
     sections.append(making(subject, time.perf_counter() - start, made or {}))
     return Page(title or f"A report on {subject.kind}", lead(subject), sections, left_out)
+
+
+def _failed(subject: Subject, error: BaseException) -> str:
+    """Say why a section could not be made."""
+    if not subject.complete and "NaN" in str(error):
+        return f"{subject.kind} takes complete rows only, and entries are missing; ppca takes them."
+    return f"it could not be made: {_sentence(error)}"
 
 
 def _sentence(error: BaseException) -> str:
@@ -249,12 +256,11 @@ def _odd(subject: Subject) -> str:
         score = np.maximum(*judged(subject))
     except ValueError:
         return ""
-    count = int(np.sum(score > 1))
-    if not count:
-        return " No row looks unusual."
+    count, chance = int(np.sum(score > 1)), (1 - subject.level**2) * subject.n
     most = subject.ids[int(np.argmax(score))]
     return (
-        f" {count:,} rows look unusual, row {most} most of all."
-        if count > 1
-        else (f" One row looks unusual: {most}.")
+        f" {counted(count, 'row')} {'lies' if count == 1 else 'lie'} beyond the limits for "
+        f"ordinary rows, where chance alone puts about {chance:,.0f}; furthest out is row {most}."
+        if count
+        else " No row lies beyond the limits for ordinary rows."
     )

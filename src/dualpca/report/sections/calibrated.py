@@ -30,9 +30,9 @@ def section(subject: Subject) -> Section:
     found, error, plain = measured(subject)
     return Section(
         "Can its intervals be trusted?",
-        f"{found.n_hidden:,} entries whose values are known ({percent(SHARE)}) were hidden, the "
-        "model was fitted to the rest and asked to fill them, each with an interval. The dots show "
-        "how many true values lay inside the intervals, for intervals of every width.",
+        f"{found.n_hidden:,} entries whose values are known (about {percent(SHARE)}) were hidden, "
+        "the model was fitted to the rest and asked to fill them, each with an interval. The dots "
+        "show how many true values lay inside the intervals, for intervals of every width.",
         "dots on the line: then a 90 % interval holds the truth in 90 % of cases. Below the line "
         "the model is too sure of itself, above it too cautious.",
         [_figure(subject, found)],
@@ -89,6 +89,8 @@ def verdict(found: Calibration) -> str:
     above, below = np.mean(found.coverage > found.high), np.mean(found.coverage < found.low)
     if max(above, below) < ODD:
         return "as sure as it should be"
+    if min(above, below) >= ODD / 2:
+        return "too cautious for most entries and too sure of a few, which are far off"
     return "too cautious: its intervals are wide" if above > below else "too sure of itself"
 
 

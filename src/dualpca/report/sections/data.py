@@ -18,6 +18,8 @@ from dualpca.report.figures import (
     named_axis,
     numbers,
     plot,
+    points,
+    said,
 )
 from dualpca.report.figures import shown as short
 from dualpca.report.page import Part, Section, Table, Tile, Tiles
@@ -27,7 +29,7 @@ COLUMNS = 40
 """Columns that a table or a bar chart lists."""
 FOLD = 12
 """A longer table is shown when asked for."""
-BLOCKS = (120, 60)
+BLOCKS = (200, 60)
 """Cells of the map of holes, down and across."""
 UNEVEN = 10.0
 """Times that one column may vary as much as another without a word."""
@@ -80,7 +82,7 @@ def _column(subject: Subject, j: int) -> list[str]:
     seen = column[~np.isnan(column)]
     share = 1 - seen.size / subject.n
     holes = f"{subject.n - seen.size:,} ({percent(share)})" if share else "none"
-    cuts = [f"{v:.4g}" for v in np.quantile(seen, [0, 0.5, 1])] if seen.size else ["–"] * 3
+    cuts = [f"{said(v, 4)}" for v in np.quantile(seen, [0, 0.5, 1])] if seen.size else ["–"] * 3
     return [subject.names[j], kind_of(column), holes, *cuts]
 
 
@@ -100,6 +102,17 @@ def percent(share: float) -> str:
     return f"{100 * share:.{digits}f}".removesuffix(".0") + " %"
 
 
+def counted(count: int, what: str) -> str:
+    """Return a count of things in words.
+
+    Examples
+    --------
+    >>> counted(1, "row"), counted(1200, "row")
+    ('1 row', '1,200 rows')
+    """
+    return f"{count:,} {what}" + ("" if count == 1 else "s")
+
+
 def _spreads(subject: Subject) -> Plot:
     """Draw how much every column varies."""
     with warnings.catch_warnings():
@@ -107,24 +120,21 @@ def _spreads(subject: Subject) -> Plot:
         spread = np.nan_to_num(np.nanstd(subject.X, axis=0))
     order = np.argsort(-spread, kind="stable")[:COLUMNS]
     names = [subject.names[j] for j in order]
-    bars = {
-        "type": "bar",
-        "orientation": "h",
-        "x": numbers(spread[order]),
-        "y": list(range(len(order))),
-        "marker": {"color": BLUE},
-        "text": [short(name, 60) for name in names],
-        "textposition": "none",
-        "hovertemplate": "%{text}: %{x:.4~g}<extra></extra>",
-    }
+    places = np.arange(len(order))
+    hover = {"text": [short(name, 60) for name in names], "textposition": "none"}
+    hover["hovertemplate"] = "%{text}: %{x:.4~g}<extra></extra>"
+    bars = {"type": "bar", "orientation": "h", "x": numbers(spread[order]), "y": numbers(places)}
     wide = spread[order[0]] > UNEVEN * max(spread[order[-1]], 1e-300)
     log = wide and spread[order[-1]] > 0
     across = log_axis("standard deviation", spread[order]) if log else axis("standard deviation")
+    # A bar has no beginning on a logarithmic axis.
+    dots = points(spread[order], places, marker={"size": 9, "opacity": 1})
+    drawn = dots if log else bars | {"marker": {"color": BLUE}}
     return plot(
-        [bars],
+        [drawn | (hover if not log else {k: hover[k] for k in ("text", "hovertemplate")})],
         across,
         named_axis(names),
-        "Bar chart of the standard deviation of each column, largest first.",
+        "Chart of the standard deviation of each column, largest first.",
         _spread_words(subject, spread),
         90 + 22 * len(order),
     )
@@ -136,10 +146,10 @@ def _spread_words(subject: Subject, spread: Floats) -> str:
     still = int(np.sum(spread == 0))
     constant = f" {still} of {subject.d} columns never change." if still else ""
     if subject.d == 1:
-        return f"{subject.names[0]} has a standard deviation of {spread[0]:.3g}.{constant}"
+        return f"{subject.names[0]} has a standard deviation of {said(spread[0])}.{constant}"
     words = (
-        f"{subject.names[first]} varies most (standard deviation {spread[first]:.3g}), "
-        f"{subject.names[last]} least ({spread[last]:.3g})."
+        f"{subject.names[first]} varies most (standard deviation {said(spread[first])}), "
+        f"{subject.names[last]} least ({said(spread[last])})."
     )
     if spread[last] > 0 and spread[first] > UNEVEN * spread[last]:
         words += (
@@ -155,23 +165,21 @@ def _images(subject: Subject) -> Tiles:
     mean, spread = np.nanmean(subject.X, axis=0), np.nanstd(subject.X, axis=0)
     low, high = float(np.nanmin(subject.X)), float(np.nanmax(subject.X))
     first = [png.encode(png.grey(subject.X[i].reshape(shape), low, high)) for i in subject.some(8)]
-    both = [
-        Tile(png.encode(png.grey(mean.reshape(shape), low, high)), "the average image", "average"),
-        Tile(
-            png.encode(png.grey(spread.reshape(shape), 0.0, float(spread.max()) or 1.0)),
-            "the standard deviation of each pixel",
-            "differs",
-        ),
-    ]
+    average = Tile(png.encode(png.grey(mean.reshape(shape), low, high)), "the average image")
+    most = float(spread.max()) or 1.0
+    differ = Tile(
+        png.encode(png.grey(spread.reshape(shape), 0.0, most)), "each pixel's standard deviation"
+    )
     some = zip(subject.some(8), first, strict=True)
     few = [Tile(code, f"row {subject.ids[i]}") for i, code in some]
     finding = (
-        f"{subject.n:,} images of {shape[0]} × {shape[1]} pixels, from {low:.3g} (white) to "
-        f"{high:.3g} (black). In the average image the darkest pixel is {mean.max():.3g}; "
+        f"{subject.n:,} images of {shape[0]} × {shape[1]} pixels, from {said(low)} (white) to "
+        f"{said(high)} (black). In the average image the darkest pixel is {said(mean.max())}; "
         f"{int(np.sum(spread == 0))} pixels never change, and the one that changes most has a "
-        f"standard deviation of {spread.max():.3g}."
+        f"standard deviation of {said(spread.max())}."
     )
-    return Tiles([("some rows", few), ("all rows together", both)], finding)
+    rows = [("some rows", few), ("average", [average]), ("where rows differ", [differ])]
+    return Tiles(rows, finding)
 
 
 def holes(subject: Subject) -> Section:
@@ -215,8 +223,9 @@ def _hole_map(subject: Subject) -> Plot:
     finding = _hole_words(subject)
     if down < subject.n or across < subject.d:
         finding += (
-            f" A cell stands for up to {int(np.diff(rows).max())} rows and "
-            f"{int(np.diff(columns).max())} columns; the fuller its colour, the more is missing."
+            f" A cell stands for up to {counted(np.diff(rows).max(), 'row')} and "
+            f"{counted(np.diff(columns).max(), 'column')}; the fuller its colour, the more is "
+            "missing."
         )
     label = "Map of the table with a mark at every missing entry."
     across_axis = axis(tickangle=-45 if across > 4 else 0, showgrid=False) | ticks

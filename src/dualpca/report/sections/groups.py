@@ -18,7 +18,7 @@ from dualpca.report.figures import (
     shown,
 )
 from dualpca.report.page import Section, Table
-from dualpca.report.sections.data import percent
+from dualpca.report.sections.data import counted, percent
 from dualpca.report.sections.latent import DRAWN, LEVEL, colour_at, ring
 from dualpca.report.subject import LeftOut, Subject, thinned
 
@@ -32,7 +32,7 @@ def section(subject: Subject) -> Section:
     """Say how large the groups are, and what is typical of each."""
     if not hasattr(subject.model, "predict_proba"):
         raise LeftOut(f"{subject.kind} has one group only.")
-    word = "state" if _through_time(subject) else "group"
+    word = word_of(subject)
     shares = subject.asked("predict_proba", subject.X)
     parts = [_table(subject, shares, word)]
     if word == "state":
@@ -51,8 +51,9 @@ def section(subject: Subject) -> Section:
     )
 
 
-def _through_time(subject: Subject) -> bool:
-    return isinstance(subject.model, dualpca.HiddenMarkovPCA)
+def word_of(subject: Subject) -> str:
+    """Return what the model's parts are called."""
+    return "state" if isinstance(subject.model, dualpca.HiddenMarkovPCA) else "group"
 
 
 def _table(subject: Subject, shares: Floats, word: str) -> Table:
@@ -94,20 +95,23 @@ def plane_of(subject: Subject) -> Plot:
     for k in np.unique(found):
         mine, names = found == k, [shown(subject.ids[i], 40) for i in at[found == k]]
         more = {"text": names, "hovertemplate": "row %{text}<extra>%{fullData.name}</extra>"}
-        dots = points(Z[mine, 0], Z[mine, 1], colour_at(int(k)), name=f"group {k + 1}", **more)
+        dots = points(
+            Z[mine, 0], Z[mine, 1], colour_at(int(k)), name=f"{word_of(subject)} {k + 1}", **more
+        )
         traces.append(dots)
     outlines = _outlines(subject, axes, np.asarray(plane.mean_))
     ratio = np.asarray(plane.explained_variance_ratio_)
     x, y = (axis(f"direction {a + 1} ({percent(float(ratio[a]))} of the variance)") for a in (0, 1))
     counts = np.bincount(found.astype(int))
     finding = (
-        f"{np.count_nonzero(counts)} groups; the largest has {percent(counts.max() / len(at))} of "
-        "the rows drawn."
+        f"{counted(int(np.count_nonzero(counts)), word_of(subject))}; the largest has "
+        f"{percent(counts.max() / len(at))} of the rows drawn."
     )
     if outlines:
         finding += f" A ring holds {100 * LEVEL:.0f} % of what the model expects of a group."
     finding += thinned(len(at), subject.n)
-    label = "Scatter plot of the rows in the plane in which they vary most, coloured by group."
+    by = word_of(subject)
+    label = f"Scatter plot of the rows in the plane in which they vary most, coloured by {by}."
     return plot(traces + outlines, x, y, label, finding, 520)
 
 

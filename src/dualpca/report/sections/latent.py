@@ -21,6 +21,7 @@ from dualpca.report.figures import (
     numbers,
     plot,
     points,
+    said,
     shown,
 )
 from dualpca.report.page import Section
@@ -37,9 +38,9 @@ CORNERS = 33
 
 def section(subject: Subject) -> Section:
     """Place the rows in latent space."""
-    need(subject, "transform", "has no latent coordinates")
     if hasattr(subject.model, "predict_proba"):
         return _of_groups(subject)
+    need(subject, "transform", "has no latent coordinates")
     at = subject.some(DRAWN)
     Z, covariance = placed(subject, at)
     draw = _plane if Z.shape[1] > 1 else _strip
@@ -174,8 +175,8 @@ def _strip(subject: Subject, at: Ints, Z: Floats, covariance: Floats | None) -> 
         "hovertemplate": "around %{x:.3~g}: %{y} rows<extra></extra>",
     }
     finding = (
-        f"The one latent runs from {z.min():.3g} to {z.max():.3g}, half of the rows lie between "
-        f"{np.quantile(z, 0.25):.3g} and {np.quantile(z, 0.75):.3g}."
+        f"The one latent runs from {said(z.min())} to {said(z.max())}, half of the rows lie "
+        f"between {said(np.quantile(z, 0.25))} and {said(np.quantile(z, 0.75))}."
     )
     if covariance is not None:
         finding += _sure_words(subject, at, covariance)
@@ -211,7 +212,8 @@ def _colour_words(subject: Subject, at: Ints, Z: Floats) -> str:
     if known.sum() < 3:
         return f"{colour.name} is hardly known."
     if colour.labels:
-        return _class_words(colour.name, values[known], Z[known, :2])
+        seen = "" if colour.name in subject.names else ", which the model has not seen"
+        return _class_words(colour.name, seen, values[known], Z[known, :2])
     r = [float(stats.spearmanr(values[known], Z[known, a])[0]) for a in (0, 1)]
     a = int(np.argmax(np.abs(r)))
     if not abs(r[a]) >= 0.2:
@@ -220,7 +222,7 @@ def _colour_words(subject: Subject, at: Ints, Z: Floats) -> str:
     return f"{colour.name} {way} along latent {a + 1} (rank correlation {r[a]:.2f})."
 
 
-def _class_words(name: str, values: Floats, Z: Floats) -> str:
+def _class_words(name: str, seen: str, values: Floats, Z: Floats) -> str:
     """Say how well the plane separates classes: how often the nearest row is of the same one."""
     from scipy.spatial import KDTree
 
@@ -228,8 +230,8 @@ def _class_words(name: str, values: Floats, Z: Floats) -> str:
     same = float(np.mean(values[nearest] == values))
     chance = float(np.sum(np.square(np.unique(values, return_counts=True)[1] / values.size)))
     return (
-        f"Coloured by {name}, which the model need not have seen: for {percent(same)} of the rows "
-        f"the nearest neighbour in this plane has the same {name} (by chance {percent(chance)})."
+        f"Coloured by {name}{seen}: for {percent(same)} of the rows the nearest neighbour in this "
+        f"plane has the same {name} (by chance {percent(chance)})."
     )
 
 
@@ -237,12 +239,11 @@ def _of_groups(subject: Subject) -> Section:
     """Place the rows of a mixture in the plane in which the table varies most."""
     from dualpca.report.sections.groups import plane_of
 
-    figure = plane_of(subject)
     return Section(
         "Where the rows lie",
         "Each dot is a row, placed along the two directions in which the whole table varies most, "
-        "and coloured by the group to which the model gives it.",
-        "groups that overlap: there the model cannot tell them apart in this plane, though it may "
+        "and coloured by the group or state to which the model gives it.",
+        "colours that overlap: there the model cannot tell them apart in this plane, though it may "
         "in others.",
-        [figure],
+        [plane_of(subject)],
     )

@@ -96,7 +96,7 @@ def section(subject: Subject) -> Section:
         raise LeftOut("the model keeps no direction.")
     found = loadings(subject)
     if subject.image:
-        parts: list[Any] = [_pictures(subject, found), _columns(subject, found)]
+        parts: list[Any] = [_pictures(subject, found)]
     else:
         parts = [_curves(subject, found) if subject.curve else _columns(subject, found)]
     return Section(
@@ -230,7 +230,8 @@ def biplot(subject: Subject) -> Section:
 def _biplot(subject: Subject) -> Plot:
     at = subject.some(DRAWN)
     Z = subject.asked("transform", subject.X[at])[:, :2]
-    arrows = _arrows_of(subject.model)[:, :2] / subject.spread[:, None]
+    own = getattr(subject.model, "standardize", False)
+    arrows = _arrows_of(subject.model)[:, :2] / (1.0 if own else subject.spread[:, None])
     length = np.linalg.norm(arrows, axis=1)
     first = np.argsort(-length, kind="stable")[:ARROWS]
     reach = REACH * float(np.abs(Z).max()) / (float(length.max()) or 1.0)

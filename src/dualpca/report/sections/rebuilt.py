@@ -20,6 +20,7 @@ from dualpca.report.figures import (
     numbers,
     plot,
     points,
+    said,
     shown,
 )
 from dualpca.report.page import Part, Section, Several, Tile, Tiles
@@ -113,7 +114,7 @@ def _whole(X: Floats, again: Floats) -> str:
     share = 1 - (error / spread) ** 2 if spread > 0 else 1.0
     return (
         f"All in all {percent(max(share, 0.0))} of the variance comes back; a rebuilt entry is off "
-        f"by {error:.3g} (root mean square), where the entries themselves vary by {spread:.3g}."
+        f"by {said(error)} (root mean square), where the entries themselves vary by {said(spread)}."
     )
 
 
@@ -173,8 +174,8 @@ def _row_words(subject: Subject, i: int, again: Floats, title: str) -> str:
     holes = int(np.isnan(subject.X[i]).sum())
     filled = f" {holes} missing entries are filled." if holes else ""
     return (
-        f"{title}: {subject.names[worst]} is off most, {subject.X[i, worst]:.4g} measured and "
-        f"{again[worst]:.4g} rebuilt.{filled}"
+        f"{title}: {subject.names[worst]} is off most, {said(subject.X[i, worst], 4)} measured and "
+        f"{said(again[worst], 4)} rebuilt.{filled}"
     )
 
 
@@ -209,7 +210,7 @@ def _pictures(subject: Subject, at: Ints, again: Floats) -> Tiles:
             row.append(Tile(png.encode(pixels), f"{what}, {name}", name if row is rows[0] else ""))
     finding = (
         f"{_whole(X, again)} In the last row red is too dark and blue too light, the full colour "
-        f"being {largest:.3g}.{thinned(len(at), subject.n)}"
+        f"being {said(largest)}.{thinned(len(at), subject.n)}"
     )
     titles = ("original", f"rebuilt from {subject.q} numbers", "difference")
     return Tiles(list(zip(titles, rows, strict=True)), finding)

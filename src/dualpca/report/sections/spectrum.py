@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import dualpca
+from dualpca.errors import SelectionWarning
 from dualpca.report.figures import (
     BLUE,
     GREY,
@@ -22,10 +24,11 @@ from dualpca.report.figures import (
     plot,
     points,
     rule,
+    said,
 )
 from dualpca.report.page import Section, Table
-from dualpca.report.sections.data import percent
-from dualpca.report.subject import LeftOut, Subject
+from dualpca.report.sections.data import counted, percent
+from dualpca.report.subject import LeftOut, Subject, quietly
 
 RULES = {
     "evidence": "which number makes the data most probable (Minka)",
@@ -69,7 +72,7 @@ def section(subject: Subject) -> Section:
         raise LeftOut(f"{subject.kind} has no single list of variances.")
     kept, rest = variances(subject)
     if not (kept.size or rest.size):
-        raise LeftOut("no column varies.")
+        raise LeftOut(_nothing(subject))
     found = choices(subject)
     return Section(
         "How many directions matter",
@@ -80,7 +83,24 @@ def section(subject: Subject) -> Section:
         "the rules agree, the number of directions is a safe choice; where they do not, they ask "
         "different questions.",
         [_figure(subject, kept, rest, found), _table(subject, found)],
-        [_rows_words(subject)] if _rows_words(subject) else [],
+        [words for words in (_rows_words(subject), _origin(subject, rest)) if words],
+    )
+
+
+def _nothing(subject: Subject) -> str:
+    if subject.complete or subject.kind != "FactorAnalysis":
+        return "no column varies."
+    return "factor analysis explains columns one by one, and with holes the table has no variances."
+
+
+def _origin(subject: Subject, rest: Floats) -> str:
+    """Say where the variances come from, if from two tables."""
+    fitted = getattr(subject.model, "n_samples_", subject.n)
+    if int(fitted) == subject.n or not rest.size:
+        return ""
+    return (
+        f"The kept variances are those of the {int(fitted):,} rows that the model was fitted to, "
+        "the others those of this table."
     )
 
 
@@ -107,12 +127,12 @@ def choices(subject: Subject) -> list[Choice]:
         X = (X - subject.centre) / subject.spread
     found = []
     for name in names:
-        slow = name in SLOW or not subject.complete
-        if slow and not checked(subject):
-            found.append(Choice(name, RULES[name], None, TOO_LONG))
-            continue
-        rows = X[subject.some(checked(subject), salt=1)] if slow else X
-        found.append(_choice(name, RULES[name], rows, subject.seed))
+        few = looked_at(subject, name)
+        rows = X[subject.some(few, salt=1)]
+        asks = RULES[name]
+        found.append(
+            _choice(name, asks, rows, subject.seed) if few else Choice(name, asks, None, TOO_LONG)
+        )
     if subject.complete:
         found.append(_choice(SHARE, f"how many keep {100 * SHARE:.0f} % of the variance", X, 0))
     return found
@@ -121,8 +141,10 @@ def choices(subject: Subject) -> list[Choice]:
 TOO_LONG = "too long a search for so many columns; dualpca select makes it"
 
 
-def checked(subject: Subject) -> int:
-    """Return how many rows slow rules look at: 0 where a few would already take too long."""
+def looked_at(subject: Subject, name: str) -> int:
+    """Return how many rows a rule looks at: 0 where a few would already take too long."""
+    if subject.complete and name not in SLOW:
+        return min(subject.n, CHECKED) if name in INCOMPLETE[1:] else subject.n
     most = min(subject.n, CHECKED, int(BUDGET / subject.d**3))
     return most if most >= min(subject.n, FEWEST) else 0
 
@@ -130,19 +152,22 @@ def checked(subject: Subject) -> int:
 def _choice(name: str | float, asks: str, X: Floats, seed: int) -> Choice:
     label = name if isinstance(name, str) else f"{100 * name:.0f} % of variance"
     usable = X[:, ~np.isnan(X).all(axis=0)]
-    try:
-        model = dualpca.PPCA(name, random_state=seed).fit(usable)
-    except ValueError as error:
-        return Choice(label, asks, None, str(error))
-    return Choice(label, asks, int(model.n_components_))
+    with quietly(), warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", SelectionWarning)
+        try:
+            model = dualpca.PPCA(name, random_state=seed).fit(usable)
+        except ValueError as error:
+            return Choice(label, asks, None, str(error))
+    return Choice(label, asks, int(model.n_components_), "finds none and keeps one" if told else "")
 
 
 def _rows_words(subject: Subject) -> str:
-    few = checked(subject)
-    if not few or few >= subject.n:
+    names = list(RULES) if subject.complete else list(INCOMPLETE)
+    few = {name: looked_at(subject, name) for name in names}
+    some = [f"{name} at {count:,}" for name, count in few.items() if 0 < count < subject.n]
+    if not some:
         return ""
-    which = ", ".join(SLOW if subject.complete else INCOMPLETE)
-    return f"Slow rules ({which}) looked at {few:,} of the {subject.n:,} rows, drawn at random."
+    return f"Of the {subject.n:,} rows slow rules looked at some, at random: {', '.join(some)}."
 
 
 def _figure(subject: Subject, kept: Floats, rest: Floats, found: list[Choice]) -> Plot:
@@ -163,14 +188,15 @@ def _figure(subject: Subject, kept: Floats, rest: Floats, found: list[Choice]) -
         trace["hovertemplate"] = "direction %{x}: variance %{y:.4~g}<extra></extra>"
     noise = _noise(subject)
     shapes = [rule(noise, "y", VERMILION)] if noise else []
-    counts = sorted({one.q for one in found if one.q is not None and one.q <= most})
+    counts = sorted({one.q for one in found if one.q is not None})
     shapes += [rule(count + 0.5, "x", GREY, "dot") for count in counts]
     label = "Scree plot: the variance of each direction on a logarithmic axis, largest first."
-    x = axis("direction", range=[0.4, max(most, q + 1) + 0.8], tickformat="d")
-    x |= {"dtick": 1} if most <= 12 else {}
+    last = max(most, q + 1, *counts)
+    x = axis("direction", range=[0.4, last + 0.8], tickformat="d")
+    x |= {"dtick": 1} if last <= 12 else {}
     drawn = np.concatenate([kept, after])
     y = log_axis("variance", np.append(drawn, noise) if noise else drawn)
-    marks = _marks(counts, most)
+    marks = _marks(counts, last)
     data = [trace for trace in traces if trace["x"]]
     words = _words(subject, kept, rest, found)
     return plot(data, x, y, label, words, 430, shapes=shapes, annotations=marks)
@@ -195,13 +221,13 @@ def _noise(subject: Subject) -> float | None:
 
 def _words(subject: Subject, kept: Floats, rest: Floats, found: list[Choice]) -> str:
     share = explained(subject)
-    q = f"{subject.q} of {subject.d} directions" if subject.q != 1 else f"one of {subject.d}"
+    q = f"{subject.q} of {counted(subject.d, 'direction')}"
     words = f"The model keeps {q}" + (f", with {percent(share)} of the variance" if share else "")
     noise = _noise(subject)
     if noise and kept.size:
-        ratio = kept[-1] / noise
         words += (
-            f"; the weakest kept one ({kept[-1]:.3g}) is {ratio:.3g} times the noise ({noise:.3g})"
+            f"; the weakest kept one ({said(kept[-1])}) is {said(kept[-1] / noise)} times the "
+            f"noise ({said(noise)})"
         )
     chosen = [one.q for one in found if one.q is not None]
     if chosen:
@@ -231,17 +257,18 @@ def _table(subject: Subject, found: list[Choice]) -> Table:
 
 
 def _failed(one: Choice) -> str:
-    return "" if one.q is not None else f" ({one.why})"
+    return f" ({one.why})" if one.why else ""
 
 
 def _of_kernel(subject: Subject) -> Section:
     kept = np.asarray(subject.model.explained_variance_, dtype=np.float64)
     share = explained(subject)
     noise = _noise(subject)
-    floor = f"; the noise is {noise:.3g}" if noise else ""
+    floor = f"; the noise is {said(noise)}" if noise else ""
     part = f" and carry {percent(share)} of the variance" if share else ""
     finding = (
-        f"The {kept.size} kept directions fall from {kept[0]:.3g} to {kept[-1]:.3g}{part}{floor}."
+        f"The {kept.size} kept directions fall from {said(kept[0])} to {said(kept[-1])}{part}"
+        f"{floor}."
     )
     trace = points(np.arange(1, kept.size + 1), kept, BLUE, marker={"size": 8, "opacity": 1})
     shapes = [rule(noise, "y", VERMILION)] if noise else []

@@ -20,6 +20,7 @@ from dualpca.report.figures import (
     plot,
     points,
     rule,
+    said,
     shown,
 )
 from dualpca.report.page import Section, Table
@@ -28,7 +29,7 @@ from dualpca.report.subject import LeftOut, Subject, thinned
 
 NAMED = 10
 """Rows that are listed."""
-LABELLED = 5
+LABELLED = 4
 """Rows that are named in the figure."""
 DRAWN = 3000
 SLOW = 5000
@@ -37,6 +38,8 @@ REASONS = 3
 TAIL = 0.05
 """Share of the model's own rows below the limit of density."""
 SAMPLES = 2000
+FAR = 2.5
+"""Times what chance explains: many unusual rows."""
 LEAST = 1e-3
 """Times its limit: below, a row is drawn there."""
 
@@ -96,14 +99,15 @@ def _worst(score: Floats) -> Ints:
 
 def _expected(subject: Subject, score: Floats) -> str:
     flagged, chance = float(np.mean(score > 1)), 1 - subject.level**2
-    verdict = (
-        "far more than chance explains: the model does not fit these rows well, or they hold "
-        "several kinds of cases"
-        if flagged > 2.5 * chance
-        else "about what chance alone explains"
-        if flagged > 0.3 * chance
-        else "fewer than chance alone would give"
-    )
+    luck = 3 * float(np.sqrt(chance * (1 - chance) / subject.n))
+    verdict = "about what chance alone explains"
+    if flagged > FAR * chance:
+        verdict = (
+            "far more than chance explains: the model does not fit these rows well, or they hold "
+            "several kinds of cases"
+        )
+    elif abs(flagged - chance) > luck:
+        verdict = f"{'more' if flagged > chance else 'fewer'} than chance alone explains"
     return (
         f"Even if every row were ordinary, about {percent(chance)} would lie beyond one limit or "
         f"the other. Here it is {percent(flagged)}: {verdict}."
@@ -124,13 +128,13 @@ def _map(subject: Subject, found: Judged, worst: Ints) -> Plot:
         hover = "row %{text}: T² %{x:.2~f}, SPE %{y:.2~f} times its limit<extra></extra>"
         more: dict[str, Any] = {"text": names, "hovertemplate": hover}
         more["marker"] = {"symbol": symbol}
-        traces.append(points(*places, colour, name=name, **more))
+        traces.append(points(places[0], places[1], colour, name=name, **more))
     marks = _labels(subject, found, at, worst[:LABELLED])
     shapes = [rule(1, "x"), rule(1, "y")]
     count = int(np.sum(score > 1))
     finding = f"{count:,} of {subject.n:,} rows lie beyond a limit."
     if worst.size:
-        times = f"{score[worst[0]]:.3g}"
+        times = f"{said(score[worst[0]])}"
         finding += f" Furthest out is row {subject.ids[worst[0]]}, at {times} times its limit."
     x, y = (
         log_axis(f"{name}, in multiples of its limit", np.maximum(part[at], LEAST))
@@ -174,7 +178,7 @@ def _reasons(subject: Subject, i: int, to: str) -> str:
     way = ("higher", "lower") if to == "spe" else ("high", "low")
     return ", ".join(
         f"{subject.names[j]} {way[0] if parts[j] > 0 else way[1]} "
-        f"({subject.X[i, j]:.4g}; {100 * share:.0f} %)"
+        f"({said(subject.X[i, j], 4)}; {100 * share:.0f} %)"
         for j, share in shares
     )
 
@@ -222,16 +226,16 @@ def _by_one(
     order = np.argsort(-score, kind="stable")[:NAMED]
     order = order[score[order] > limit]
     beyond = int(np.sum(score > limit))
-    finding = f"{beyond:,} of {len(at):,} rows lie beyond the limit of {limit:.3g}."
+    finding = f"{beyond:,} of {len(at):,} rows lie beyond the limit of {said(limit)}."
     if order.size:
-        finding += f" Furthest out is row {subject.ids[at[order[0]]]} at {score[order[0]]:.3g}."
+        finding += f" Furthest out is row {subject.ids[at[order[0]]]} at {said(score[order[0]])}."
     label = f"Histogram of the {name} of each row, with the limit as a dashed line."
     shapes = [rule(limit, "x", GREY)]
     words_drawn = finding + thinned(len(at), subject.n)
     figure = plot(
         [bars], axis(name), axis("rows"), label, words_drawn, 380, shapes=shapes, bargap=0.04
     )
-    rows = [[subject.ids[at[i]], f"{score[i]:.4g}", _away(subject, int(at[i]))] for i in order]
+    rows = [[subject.ids[at[i]], f"{said(score[i], 4)}", _away(subject, int(at[i]))] for i in order]
     rows = rows or [["none", "", "no row lies beyond the limit"]]
     caption = f"The {len(order)} most unusual rows"
     table = Table(("row", name, "furthest from the average in"), rows, caption, words=True)
