@@ -74,7 +74,14 @@ def plot(
         "margin": {"l": 56, "r": 14, "t": 34 if keyed else 14, "b": 50},
         "font": {"size": 13, "family": FONT},
         "showlegend": keyed,
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "bgcolor": CLEAR},
+        "legend": {
+            "orientation": "h",
+            "traceorder": "normal",
+            "x": 0,
+            "y": 1.02,
+            "yanchor": "bottom",
+            "bgcolor": CLEAR,
+        },
         "hoverlabel": {"bgcolor": "#1f2430", "font": {"color": "#ffffff"}},
         "hovermode": "closest",
         "dragmode": "zoom",
@@ -140,6 +147,14 @@ def line(x: ArrayLike, y: ArrayLike, colour: str = GREY, **more: Any) -> dict[st
     style = {"color": colour, "width": 1.6} | more.pop("line", {})
     found = {"type": "scatter", "mode": "lines", "x": numbers(x), "y": numbers(y), "line": style}
     return found | {"hoverinfo": "skip", "showlegend": False} | more
+
+
+def band(x: ArrayLike, low: Floats, high: Floats, colour: str) -> list[dict[str, Any]]:
+    """Return the area between two lines."""
+    edge = {"line": {"width": 0}}
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    fill = {"fill": "tonexty", "fillcolor": f"rgba({red},{green},{blue},0.22)"}
+    return [line(x, low, colour, **edge), line(x, high, colour, **edge, **fill)]
 
 
 def rule(at: float, across: str, colour: str = GREY, dash: str = "dash") -> dict[str, Any]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from dualpca.calibration import Calibration, calibrate, hide
-from dualpca.report.figures import BLUE, GREY, Floats, Plot, axis, line, plot, points
+from dualpca.report.figures import BLUE, GREY, Floats, Plot, axis, band, line, plot, points
 from dualpca.report.page import Section
 from dualpca.report.sections.data import percent
-from dualpca.report.sections.loadings import band
 from dualpca.report.subject import LeftOut, Subject, need
 
 SHARE = 0.1

@@ -14,6 +14,8 @@ from dualpca.report.figures import (
     Floats,
     Plot,
     axis,
+    band,
+    line,
     log_axis,
     named_axis,
     numbers,
@@ -40,7 +42,8 @@ def overview(subject: Subject) -> Section:
     text = []
     if subject.aside:
         text.append(f"Columns that the model does not use: {', '.join(subject.aside)}.")
-    parts: list[Part] = [_spreads(subject), _columns(subject)]
+    figure = _average(subject) if subject.curve else _spreads(subject)
+    parts: list[Part] = [figure, _columns(subject)]
     parts = [_images(subject)] if subject.image else parts
     return Section(
         "What the data is",
@@ -138,6 +141,21 @@ def _spreads(subject: Subject) -> Plot:
         _spread_words(subject, spread),
         90 + 22 * len(order),
     )
+
+
+def _average(subject: Subject) -> Plot:
+    """Draw the average curve and where curves differ."""
+    at, mean, spread = np.arange(1, subject.d + 1), subject.centre, subject.spread
+    traces = band(at, mean - spread, mean + spread, BLUE)
+    traces.append(line(at, mean, BLUE, line={"width": 2}))
+    most = int(np.argmax(spread))
+    finding = (
+        f"The average curve, and one standard deviation either way: curves differ most at column "
+        f"{most + 1} ({said(spread[most])}). The average runs from {said(mean.min())} to "
+        f"{said(mean.max())}."
+    )
+    label = "Line of the average curve with a band of one standard deviation."
+    return plot(traces, axis("column", range=[1, subject.d]), axis("value"), label, finding, 360)
 
 
 def _spread_words(subject: Subject, spread: Floats) -> str:

@@ -10,9 +10,11 @@ from scipy import stats
 
 from dualpca.report.figures import (
     BLUE,
+    GREY,
     PALETTE,
     SCALE,
     SYMBOLS,
+    VERMILION,
     Floats,
     Ints,
     Plot,
@@ -142,7 +144,7 @@ def _rings(subject: Subject, at: Ints, Z: Floats, covariance: Floats) -> list[di
 def _ring_colour(subject: Subject, i: int) -> str:
     colour = subject.colour
     if colour is None or not colour.labels:
-        return BLUE if colour is None else "#7a8190"
+        return VERMILION if colour is None else GREY
     value = colour.values[i]
     return colour_at(len(colour.labels) if np.isnan(value) else int(value))
 

@@ -14,6 +14,7 @@ from dualpca.report.figures import (
     Floats,
     Plot,
     axis,
+    band,
     labels,
     line,
     named_axis,
@@ -177,14 +178,6 @@ def _curves(subject: Subject, found: Loadings) -> Plot:
     return plot(traces, x, axis("loading"), label, _words(subject, found), 420)
 
 
-def band(x: Any, low: Floats, high: Floats, colour: str) -> list[dict[str, Any]]:
-    """Return the area between two lines."""
-    edge = {"line": {"width": 0}}
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    fill = {"fill": "tonexty", "fillcolor": f"rgba({red},{green},{blue},0.22)"}
-    return [line(x, low, colour, **edge), line(x, high, colour, **edge, **fill)]
-
-
 def _pictures(subject: Subject, found: Loadings) -> Tiles:
     """Show directions as images, and how sure their pixels are."""
     shape = subject.image or (1, subject.d)
@@ -215,6 +208,8 @@ def biplot(subject: Subject) -> Section:
         raise LeftOut(f"{subject.kind} has no single set of directions in the columns.")
     if subject.image:
         raise LeftOut("an arrow for every pixel says little; the directions are shown as images.")
+    if subject.curve:
+        raise LeftOut("an arrow for every point of a curve says little; see the directions above.")
     if subject.q < 2:
         raise LeftOut("it needs two directions, and the model has one.")
     return Section(

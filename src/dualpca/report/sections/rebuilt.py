@@ -15,6 +15,7 @@ from dualpca.report.figures import (
     Ints,
     Plot,
     axis,
+    band,
     line,
     named_axis,
     numbers,
@@ -25,7 +26,6 @@ from dualpca.report.figures import (
 )
 from dualpca.report.page import Part, Section, Several, Tile, Tiles
 from dualpca.report.sections.data import percent
-from dualpca.report.sections.loadings import band
 from dualpca.report.subject import Subject, need, thinned
 
 JUDGED = 5000
@@ -81,6 +81,8 @@ def _shares(subject: Subject, at: Ints, again: Floats) -> list[Part]:
     known = np.flatnonzero(~np.isnan(share))
     if subject.image or known.size == 0:
         return []
+    if subject.curve:
+        return [_along(subject, at, share, _whole(X, again))]
     order = known[np.argsort(share[known], kind="stable")][:COLUMNS]
     bars = {
         "type": "bar",
@@ -105,6 +107,17 @@ def _shares(subject: Subject, at: Ints, again: Floats) -> list[Part]:
     names = [subject.names[j] for j in order]
     words = finding + thinned(len(at), subject.n)
     return [plot([bars], x, named_axis(names), label, words, 90 + 22 * order.size)]
+
+
+def _along(subject: Subject, at: Ints, share: Floats, words: str) -> Plot:
+    """Draw how much comes back along a curve."""
+    trace = line(np.arange(1, subject.d + 1), np.maximum(share, 0), BLUE, line={"width": 2})
+    worst = int(np.nanargmin(share))
+    words += f" Column {worst + 1} comes back worst ({percent(max(share[worst], 0.0))})."
+    label = "Line: the share of each column's variance that comes back, along the curve."
+    x = axis("column", range=[1, subject.d])
+    y = axis("share that comes back", range=[0, 1.02], tickformat=".0%")
+    return plot([trace], x, y, label, words + thinned(len(at), subject.n), 320)
 
 
 def _whole(X: Floats, again: Floats) -> str:

@@ -192,7 +192,7 @@ def _figure(subject: Subject, kept: Floats, rest: Floats, found: list[Choice]) -
     shapes += [rule(count + 0.5, "x", GREY, "dot") for count in counts]
     label = "Scree plot: the variance of each direction on a logarithmic axis, largest first."
     last = max(most, q + 1, *counts)
-    x = axis("direction", range=[0.4, last + 0.8], tickformat="d")
+    x = axis("direction", range=[0.4, 1.05 * last + 0.8], tickformat="d")
     x |= {"dtick": 1} if last <= 12 else {}
     drawn = np.concatenate([kept, after])
     y = log_axis("variance", np.append(drawn, noise) if noise else drawn)
