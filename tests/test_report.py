@@ -21,6 +21,7 @@ from sklearn.datasets import load_digits, load_iris
 import dualpca as dp
 from dualpca import report
 from dualpca.cli import main
+from dualpca.cli._report import Asked, _subject
 from dualpca.report import figures, png
 from dualpca.report.sections import (
     SECTIONS,
@@ -178,6 +179,8 @@ def test_model_file_says_how_rows_were_standardised_and_what_images_they_are(run
     assert run("report", "m.dpca", "t.csv")[0] == 0
     text = " ".join(document(tmp_path / "report.html").words)
     assert "150 images of 2 × 2 pixels" in text and "in standard deviations" in text
+    about = _subject(Asked("m.dpca", "t.csv", Path("r.html")))
+    np.testing.assert_allclose(about.X, scaled.to_numpy(), atol=1e-12)
 
 
 # --- the page -------------------------------------------------------------------------
@@ -212,6 +215,14 @@ def test_names_are_words_and_never_markup(place):
     ticks = [figure["layout"]["yaxis"].get("ticktext", []) for figure in page.json.values()]
     assert figures.shown(NASTY[0]) in {name for some in ticks for name in some}
     assert not re.search(r"<(?!/?(extra|br)>)", json.dumps(list(page.json.values())))
+
+
+def test_json_in_the_page_cannot_end_its_element():
+    words = "</script><script>alert(1)</script><!--\u2028&"
+    plot = figures.plot([{"name": words}], {}, {}, "label", "finding")
+    page = Document(report.render(report.Page("t", [], [report.Section("s", "", "", [plot])])))
+    assert page.json["figure-1-data"]["data"] == [{"name": words}]
+    assert len(page("script")) == 3  # the data, plotly and the page's own
 
 
 @pytest.mark.parametrize("name", ["nasty", "digits"])
@@ -343,6 +354,12 @@ def test_error_bars_of_few_rows_of_many_are_those_of_all(monkeypatch):
     assert part == pytest.approx(whole, rel=0.5)
 
 
+def test_directions_are_turned_to_the_same_side_before_they_are_compared():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(300, 1)) * [1.0, -1.0] + 0.1 * rng.normal(size=(300, 2))
+    assert loadings.loadings(subject(dp.PPCA(1), rows)).error.max() < 0.1
+
+
 def test_bayesian_loadings_have_their_own_error_bars():
     about = subject(dp.BayesianPCA())
     np.testing.assert_allclose(loadings.loadings(about).error, about.model.loadings_std_)
@@ -397,6 +414,10 @@ def test_holes_are_counted():
     assert cells.shape == HOLES.shape and np.array_equal(cells, np.isnan(HOLES))
     count = int(np.isnan(HOLES).sum())
     assert section.parts[0].finding.startswith(f"{count} of 600 entries")
+    first = data.overview(subject(dp.PPCA(2), HOLES)).parts[1].rows[0]
+    holes = np.isnan(HOLES[:, 0])
+    assert first[2] == f"{holes.sum()} ({data.percent(holes.mean())})"
+    assert first[3:] == ["4.3", figures.said(np.nanmedian(HOLES[:, 0]), 4), "7.9"]
 
 
 def test_colours_are_classes_or_numbers():
