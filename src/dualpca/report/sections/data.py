@@ -61,7 +61,7 @@ def kind_of(column: Floats) -> str:
 
     Examples
     --------
-    >>> kind_of(np.array([0.0, 1.0, np.nan])), kind_of(np.array([1.5, 2.0])), kind_of(np.ones(2))
+    >>> kind_of(np.array([0.0, 1.0, np.nan])), kind_of(np.array([0.5, 1, 2])), kind_of(np.ones(2))
     ('two values', 'numbers', 'constant')
     """
     seen = np.unique(column[~np.isnan(column)])
