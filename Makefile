@@ -13,7 +13,7 @@ BORROWED := tests/test_sklearn_pca.py tests/test_estimator_checks.py
 .DEFAULT_GOAL := help
 .PHONY: demo test test-slow bench lint format types clean help
 
-demo: $(APP)  ## Fit the models on small data sets and write dualpca-demo.html
+demo: $(APP)  ## Fit models to handwritten digits, write dualpca-demo.html
 	$(BIN)/dualpca demo
 
 test: lint types  ## Run every check but the slow tests
@@ -45,7 +45,7 @@ types: $(DEV)  ## Check the types
 	$(BIN)/mypy
 
 clean:  ## Remove caches and outputs, keep .venv
-	rm -rf build dist dualpca-demo.html benchmarks/out
+	rm -rf build dist dualpca-demo.html dualpca-demo.dpca dualpca-demo.csv benchmarks/out
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -path ./.venv -prune -o -type d -name __pycache__ -exec rm -rf {} +
 

@@ -11,13 +11,14 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-from dualpca import PCA, PPCA
+from dualpca import PCA, PPCA, tables
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,6 +32,11 @@ REPORTED = "gavish-donoho"
 """The rule whose model the report shows: on these data it keeps the fewest components."""
 LEVELS = 16
 """The darkest pixel."""
+SHAPE = (8, 8)
+NAMES = [f"pixel_{r}_{c}" for r in range(SHAPE[0]) for c in range(SHAPE[1])]
+LABEL = "digit"
+DECIMALS = 2
+"""Of the pixels in the data file."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,15 @@ class Half:
     images: Floats
     X: Floats
     y: NDArray[np.int64]
+
+    def frame(self) -> pl.DataFrame:
+        """Return the rows with the names of the pixels, which a model file keeps."""
+        return pl.DataFrame(self.X, schema=NAMES, orient="row")
+
+    def table(self) -> pl.DataFrame:
+        """Return the rows and their digits as the data file has them, rounded."""
+        digits = pl.Series(LABEL, self.y)
+        return self.frame().select(pl.all().round(DECIMALS)).with_columns(digits)
 
 
 @dataclass(frozen=True)
@@ -118,12 +133,13 @@ def split(seed: int) -> tuple[Half, Half]:
 
 def compare(training: Half, held_out: Half, seed: int) -> Iterator[Fit]:
     """Fit the models one after another; the last is EM at the reported rule's dimension."""
+    seen, unseen = (half.frame() for half in (training, held_out))
 
     def fitted(name: str, model: Any) -> Fit:
         start = time.perf_counter()
-        model.fit(training.X)
+        model.fit(seen)
         seconds = time.perf_counter() - start
-        scores = (float(model.score(half.X)) for half in (training, held_out))
+        scores = (float(model.score(half)) for half in (seen, unseen))
         return Fit(name, model, seconds, *scores)
 
     q = 1
@@ -135,24 +151,47 @@ def compare(training: Half, held_out: Half, seed: int) -> Iterator[Fit]:
     yield fitted("PPCA, EM, same q", PPCA(n_components=q, method="em", random_state=seed))
 
 
-def run(output: Path, seed: int, console: Console, progress: Progress) -> int:
-    """Compare, write the report, print the comparison, and return the report's size in bytes."""
-    from dualpca import report
-    from dualpca.report import digits
+class Files(NamedTuple):
+    """What the demonstration writes: the report, its model and its rows."""
 
-    start = time.perf_counter()
-    report.check_target(output)
+    page: Path
+    model: Path
+    data: Path
+    size: int = 0  # of the page, in bytes
+
+    @classmethod
+    def beside(cls, output: Path) -> Files:
+        """Return the names that go with a page's."""
+        return cls(output, output.with_suffix(".dpca"), output.with_suffix(".csv"))
+
+
+def run(output: Path, seed: int, console: Console, progress: Progress) -> Files:
+    """Compare, write the report, its model and its rows, print the comparison, say what is where.
+
+    The files come last and the page after the two that it speaks of, so that whoever interrupts
+    before finds nothing.
+    """
+    from dualpca import report, save
+    from dualpca.report import digits
+    from dualpca.report.sections import SECTIONS
+
+    files = Files.beside(output)
+    for path in files[:3]:
+        report.check_target(path)
     with progress:
-        step = _steps(progress, 1 + len(RULES) + 1 + len(digits.PICTURES))
+        step = _steps(progress, 1 + len(RULES) + 1 + len(SECTIONS))
         halves, fits = split(seed), []
         for fit in compare(*halves, seed):
             step(f"fitted {fit.name}")
             fits.append(fit)
         comparison = Comparison(*halves, fits, 1 + RULES.index(REPORTED), seed)
-        page = digits.page(comparison, step, lambda: time.perf_counter() - start)
-        size = report.write_text(output, report.render(page))
-    console.print(table(comparison), comparison.reason())
-    return size
+        table = comparison.held_out.table()
+        html = report.render(digits.page(comparison, table, step))
+        tables.write(table, files.data)
+        save(comparison.fit.model, files.model, metadata={"table": {"image_shape": list(SHAPE)}})
+        files = files._replace(size=report.write_text(output, html))
+    console.print(printed(comparison), comparison.reason())
+    return files
 
 
 def _steps(progress: Progress, total: int) -> Callable[[str], None]:
@@ -161,7 +200,7 @@ def _steps(progress: Progress, total: int) -> Callable[[str], None]:
     return lambda words: progress.update(task, advance=1, description=words)
 
 
-def table(comparison: Comparison) -> Table:
+def printed(comparison: Comparison) -> Table:
     """Return the comparison as a table for the terminal."""
     from rich import box
     from rich.table import Table

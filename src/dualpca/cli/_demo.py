@@ -1,5 +1,6 @@
 """`dualpca demo`."""
 
+import shlex
 import time
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +15,7 @@ def demonstrate(
     seed: Annotated[int, typer.Option(min=0, help="Seed of all that is random.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
-    """Compare models on handwritten digits and write an HTML report."""
+    """Compare models on handwritten digits; write an HTML report, its model and its data."""
     raise typer.Exit(_demo(output, seed, quiet))
 
 
@@ -31,15 +32,21 @@ def _demo(output: Path, seed: int, quiet: bool) -> int:
     hidden = quiet or not errors.is_terminal
     progress = Progress(*columns, console=errors, transient=True, disable=hidden)
     try:
-        size = demo.run(output, seed, console, progress)
+        files = demo.run(output, seed, console, progress)
     except OSError as problem:
         errors.print(f"dualpca demo: {problem}", markup=False, soft_wrap=True)
         return 1
     except KeyboardInterrupt:
         errors.print("Interrupted; nothing was written.")
         return 130
-    words = f"Wrote {output} ({size / 1e3:.0f} kB) in {time.perf_counter() - start:.1f} s. "
-    console.print(words + "Open it in a browser.", markup=False, soft_wrap=True)
+    seconds = time.perf_counter() - start
+    lines = [
+        f"Wrote {files.page} ({files.size / 1e6:.1f} MB) in {seconds:.1f} s. Open it in a browser.",
+        "To move through the model yourself:",
+        f"    dualpca explore {shlex.quote(str(files.model))} {shlex.quote(str(files.data))}",
+    ]
+    for words in lines:
+        console.print(words, markup=False, soft_wrap=True)
     return 0
 
 

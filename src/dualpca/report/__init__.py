@@ -1,6 +1,24 @@
-"""One self-contained HTML file: pictures and style inside, nothing fetched from anywhere."""
+"""A report as one self-contained HTML file: figures, style and script inside, nothing fetched."""
 
+from dualpca.report.figures import Plot
 from dualpca.report.files import check_target, write_text
-from dualpca.report.page import Page, Picture, Section, Table, render
+from dualpca.report.page import Page, Section, Several, Table, Tile, Tiles, render
+from dualpca.report.subject import ReportError
+from dualpca.report.writing import build, subject_of, write
 
-__all__ = ["Page", "Picture", "Section", "Table", "check_target", "render", "write_text"]
+__all__ = [
+    "Page",
+    "Plot",
+    "ReportError",
+    "Section",
+    "Several",
+    "Table",
+    "Tile",
+    "Tiles",
+    "build",
+    "check_target",
+    "render",
+    "subject_of",
+    "write",
+    "write_text",
+]
