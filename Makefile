@@ -4,6 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 APP := .venv/.stamp-app
 DEV := .venv/.stamp-dev
+DOCS := .venv/.stamp-docs
 # pytest-xdist runs two processes: one BLAS thread each, or they fight over the cores.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
@@ -11,7 +12,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 BORROWED := tests/test_sklearn_pca.py tests/test_estimator_checks.py
 
 .DEFAULT_GOAL := help
-.PHONY: demo test test-slow bench lint format types clean help
+.PHONY: demo docs test test-slow bench lint format types clean help
 
 demo: $(APP)  ## Fit models to handwritten digits, write dualpca-demo.html
 	$(BIN)/dualpca demo
@@ -32,6 +33,12 @@ bench: $(DEV)  ## Compare speed and memory with other libraries
 	$(BIN)/python -m benchmarks.chains
 	$(BIN)/python -m benchmarks.search
 
+docs: $(DOCS)  ## Build the documentation into site/; a warning is an error
+	MPLBACKEND=agg $(BIN)/sphinx-build -q -W --keep-going -b html docs site
+	$(BIN)/python docs/check_site.py site
+	$(BIN)/codespell docs README.md CONTRIBUTING.md CHANGELOG.md examples
+	@echo "open site/index.html"
+
 lint: $(DEV)  ## Check formatting, style and the direction of imports
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -45,7 +52,8 @@ types: $(DEV)  ## Check the types
 	$(BIN)/mypy
 
 clean:  ## Remove caches and outputs, keep .venv
-	rm -rf build dist dualpca-demo.html dualpca-demo.dpca dualpca-demo.csv benchmarks/out
+	rm -rf build dist site docs/gallery docs/reference/generated benchmarks/out
+	rm -f dualpca-demo.html dualpca-demo.dpca dualpca-demo.csv
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -path ./.venv -prune -o -type d -name __pycache__ -exec rm -rf {} +
 
@@ -65,3 +73,7 @@ $(APP): pyproject.toml constraints.txt | $(BIN)/python
 $(DEV): pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -c constraints.txt -e '.[app,dask,dev,onnx,search]'
 	@touch $(APP) $@
+
+$(DOCS): $(DEV)
+	$(PIP) -c constraints.txt -e '.[app,dask,dev,docs,onnx,search]'
+	@touch $@

@@ -43,7 +43,7 @@ class KernelSamples(PreImages):
         X : array of shape (m, d)
         centered : bool
             True: ⟨φ(x_i) − φ̄, Wh⟩, centred with the training means on both sides. False:
-            ⟨φ(x_i), φ̄ + Wh⟩, to compare with k(X, X_fit_). The same where `center=False`.
+            ⟨φ(x_i), φ̄ + Wh⟩, to compare with `k(X, X_fit_)`. The same where `center=False`.
 
         Returns
         -------

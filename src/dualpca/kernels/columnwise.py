@@ -80,7 +80,7 @@ class Columnwise(Kernel):
 
 @dataclass(frozen=True)
 class Laplacian(Columnwise):
-    """k(x, y) = exp(−γ Σ_c |x_c − y_c|), as scikit-learn's laplacian_kernel.
+    """k(x, y) = exp(−γ ‖x − y‖₁), as scikit-learn's laplacian_kernel.
 
     Where x_c = y_c the gradient does not exist, and 0 stands for it.
 

@@ -21,7 +21,7 @@ from dualpca.kernels.parameters import is_number
 
 @dataclass(frozen=True)
 class Function(Kernel):
-    """k(x, y) = f(x, y, **params) for any function of two items: rows, strings, graphs.
+    """`k(x, y) = f(x, y, **params)` for any function of two items: rows, strings, graphs.
 
     Items come as the rows of a two-dimensional array, or as a list, tuple or one-dimensional
     array of objects. f must be symmetric; where both sides are the same object, only one half is

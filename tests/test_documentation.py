@@ -1,0 +1,74 @@
+"""Every snippet of the documentation runs, page by page, as a reader would type it."""
+
+import contextlib
+import io
+import re
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(ROOT.glob("docs/**/*.md"))
+PAGES = [p for p in PAGES if "gallery" not in p.parts and "generated" not in p.parts]
+FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.M | re.S)
+UNRUN = {
+    "docs/time.md": "its snippet names tables of the reader's",
+}
+
+
+def snippets(path, language):
+    return [code for name, code in FENCE.findall(path.read_text("utf-8")) if name == language]
+
+
+def name(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+RUN = [p for p in PAGES if snippets(p, "python")]
+
+
+@pytest.mark.parametrize("path", RUN, ids=name)
+def test_python_snippets_run(path, tmp_path, monkeypatch):
+    if name(path) in UNRUN:
+        pytest.skip(UNRUN[name(path)])
+    if "torch" in path.read_text("utf-8"):
+        pytest.importorskip("torch", reason="the page is about torch")
+    monkeypatch.chdir(tmp_path)
+    scope = {"__name__": "page"}
+    for number, code in enumerate(snippets(path, "python")):
+        place = f"{name(path)}, snippet {number + 1}"
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore", category=DeprecationWarning)
+            exec(compile(code, place, "exec"), scope)
+
+
+def test_the_five_minutes_run_on_the_command_line(tmp_path):
+    from sklearn.datasets import load_wine
+
+    load_wine(as_frame=True).data.to_csv(tmp_path / "wine.csv", index=False)
+    lines = snippets(ROOT / "docs/start/five-minutes.md", "console")[0].splitlines()
+    command = shutil.which("dualpca", path=str(Path(sys.executable).parent))
+    assert len(lines) == 2
+    for line in lines:
+        words = line.removeprefix("$ dualpca ").split()
+        done = subprocess.run([command, *words], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "filled.csv").exists()
+
+
+def test_every_public_name_is_in_the_reference():
+    import dualpca
+
+    text = (ROOT / "docs/reference/index.md").read_text("utf-8")
+    names = [n for n in dualpca.__all__ if not n.startswith("_")]
+    missing = [n for n in names if not re.search(rf"^   {n}$", text, re.M)]
+    assert missing == []
+
+
+def test_every_picture_of_a_page_has_words():
+    for path in PAGES:
+        assert "![](" not in path.read_text("utf-8"), name(path)
