@@ -99,7 +99,7 @@ def _header(stored: Mapping[str, Host], text: str) -> bytes:
     if len(words) > LONGEST_HEADER:
         raise ModelFileError(
             f"parameters and names take {len(words)} bytes, more than the {LONGEST_HEADER} that a "
-            "model file may have. Fit with fewer or shorter feature names."
+            "model file may have. Use fewer or shorter feature names, or less metadata."
         )
     return len(words).to_bytes(8, "little") + words
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from dualpca import container
+from dualpca import metadata as beside
 from dualpca.encoding import Decoder, Encoder, Stored
 from dualpca.errors import ModelFileError, expected
 from dualpca.requirements import check_all
@@ -54,7 +55,9 @@ def allow(**types: Stored) -> None:
     TYPES.update(types)
 
 
-def save(model: Any, path: str | os.PathLike[str], version: str) -> None:
+def save(
+    model: Any, path: str | os.PathLike[str], version: str, metadata: dict[str, Any] | None = None
+) -> None:
     """Write a fitted model to one file, whole or not at all.
 
     Parameters
@@ -63,14 +66,24 @@ def save(model: Any, path: str | os.PathLike[str], version: str) -> None:
     path : path
     version : str
         Of the library.
+    metadata : dict, optional
+        What `dualpca.metadata` allows.
     """
     encoder = ModelEncoder(TYPES)
     tree = encoder.encode(model, "")
     text = {"format": FORMAT, "version": version, "model": tree}
+    if metadata is not None:
+        beside.check(metadata, _features(model))
+        text["metadata"] = encoder.encode(metadata, "metadata")
     container.write(path, encoder.arrays, json.dumps(text, separators=(",", ":"), allow_nan=False))
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def _features(model: Any) -> int | None:
+    """Return the number of features a model takes; of two views, unknown."""
+    return None if hasattr(model, "y_mean_") else getattr(model, "n_features_in_", None)
+
+
+def load(path: str | os.PathLike[str], return_metadata: bool = False) -> Any:
     """Return the model that a file holds, ready to use.
 
     Loading runs no code: a file can only hold numbers, text and objects of known types. Arrays
@@ -80,10 +93,12 @@ def load(path: str | os.PathLike[str]) -> Any:
     ----------
     path : path
         Written by the `save` of a model.
+    return_metadata : bool
+        Also return the dictionary that `save` was given beside the model, {} if none was.
 
     Returns
     -------
-    estimator
+    estimator, or a pair of it and a dictionary
 
     Raises
     ------
@@ -103,14 +118,23 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> again, again.score(X) == model.score(X)
     (PPCA(n_components=2), True)
     """
-    return read(path)[0]
+    found = read(path)
+    return (found.model, found.metadata) if return_metadata else found.model
 
 
-def read(path: str | os.PathLike[str]) -> tuple[Any, str]:
-    """Return the model that a file holds, and the version that wrote it."""
+class Contents(NamedTuple):
+    """What a model file holds."""
+
+    model: Any
+    version: str  # of the library that wrote it
+    metadata: dict[str, Any]
+
+
+def read(path: str | os.PathLike[str]) -> Contents:
+    """Return all that a model file holds."""
     arrays, text = container.read(path)
     found = container.parse(text)
-    if not isinstance(found, dict) or set(found) != {"format", "version", "model"}:
+    if not isinstance(found, dict) or set(found) - {"metadata"} != {"format", "version", "model"}:
         raise ModelFileError("the file has no model in it: expected one written by save(path).")
     if found["format"] != FORMAT or not isinstance(found["version"], str):
         what = f"{FORMAT}, the one this version reads"
@@ -119,11 +143,13 @@ def read(path: str | os.PathLike[str]) -> tuple[Any, str]:
     tree = found["model"]
     if not isinstance(tree, dict) or "model" not in tree:
         raise ModelFileError(expected("the file", "a model", tree))
-    decoder = ModelDecoder(TYPES, arrays)
+    decoder, plain = ModelDecoder(TYPES, arrays), Decoder({}, arrays)
     model = decoder.decode(tree)
-    if decoder.unused:
-        raise ModelFileError(expected("arrays in the file", "all used", sorted(decoder.unused)))
-    return model, found["version"]
+    metadata = plain.decode(found["metadata"]) if "metadata" in found else {}
+    unused = decoder.unused & plain.unused
+    if unused:
+        raise ModelFileError(expected("arrays in the file", "all used", sorted(unused)))
+    return Contents(model, found["version"], beside.check(metadata, _features(model)))
 
 
 class ModelEncoder(Encoder):
