@@ -46,16 +46,31 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """
     target = target_of(path)
     part = target.with_name(f".{target.name}.{os.getpid()}-{get_ident()}.part")
+    nameless = _nameless(target.parent)
     try:
-        with open(part, "wb") as file:
+        with open(part if nameless is None else nameless, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
+            if nameless is not None:
+                os.link(f"/proc/self/fd/{nameless}", part, follow_symlinks=True)
         os.replace(part, target)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
     _settle(target.parent)
+
+
+def _nameless(folder: Path) -> int | None:
+    """Open a file without a name, gone with the process even if that is killed; None if it cannot.
+
+    Linux has such files, on most file systems. The permissions are those of any new file.
+    """
+    if not hasattr(os, "O_TMPFILE") or not os.path.isdir("/proc/self/fd"):
+        return None
+    with suppress(OSError):
+        return os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o666)
+    return None
 
 
 def _settle(folder: Path) -> None:

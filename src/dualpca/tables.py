@@ -141,13 +141,18 @@ def _read_numpy(data: bytes, path: str) -> pl.DataFrame:
         raise
     except Exception as error:  # zipfile and NumPy raise many kinds
         raise TableError(f"{path} is no NumPy file: {first_line(error)}.") from error
+    check_matrix(matrix, path)
+    names = [f"x{j}" for j in range(matrix.shape[1])]
+    return pl.DataFrame(np.ascontiguousarray(matrix), schema=names, orient="row")
+
+
+def check_matrix(matrix: np.ndarray[Any, Any], path: str) -> None:
+    """Refuse an array that is no matrix of numbers."""
     if matrix.ndim != 2 or matrix.dtype.kind not in "fiub":
         raise TableError(
             f"{path} holds {matrix.dtype} of shape {matrix.shape}: a matrix of numbers was "
             "expected."
         )
-    names = [f"x{j}" for j in range(matrix.shape[1])]
-    return pl.DataFrame(np.ascontiguousarray(matrix), schema=names, orient="row")
 
 
 def _only(archive: Any, path: str) -> Any:

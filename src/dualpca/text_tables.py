@@ -118,22 +118,25 @@ class TextTable:
         parts = [self.parsed(piece) for piece in self.checked(-1)]
         return parts[0] if parts else pl.DataFrame(schema={n: pl.String for n in self.names})
 
-    def scanned(self, size: int) -> Scan:
-        """Return the rows and the types that all pieces agree on."""
+    def scanned(self, size: int, tick: Callable[[], None] = lambda: None) -> Scan:
+        """Return the rows and the types that all pieces agree on; `tick` is called after each."""
         types: dict[str, Any] = {}
-        height = 0
+        height = n_pieces = 0
         for piece in self.checked(size):
             part = self.parsed(piece)
-            height += part.height
+            height, n_pieces = height + part.height, n_pieces + 1
             for column in part.iter_columns():
                 types[column.name] = _common(types.get(column.name), column)
-        return Scan(height, {n: pl.String if t is None else t for n, t in types.items()})
+            tick()
+        schema = {n: pl.String if t is None else t for n, t in types.items()}
+        return Scan(height, n_pieces, schema)
 
 
 class Scan(NamedTuple):
     """What a first reading of a file finds."""
 
     height: int
+    n_pieces: int
     schema: dict[str, Any]
 
 
@@ -174,7 +177,9 @@ def opened(
         raise TableError(f"the header of {path} cannot be read: {error}.") from None
     _check_names(names, path)
     table = (path, open_, encoding, dialect._replace(mark=marked), names, lines.tell())
-    return TextTable(*table, rows.line_num + (start > 0), tuple(verbatim))
+    return TextTable(
+        *table, rows.line_num + (start > 0), tuple(name for name in verbatim if name in names)
+    )
 
 
 def _head(open_: Callable[[], BinaryIO], encoding: str, path: str) -> str:
