@@ -53,7 +53,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
             if nameless is not None:
-                os.link(f"/proc/self/fd/{nameless}", part, follow_symlinks=True)
+                _name(nameless, part)
         os.replace(part, target)
     except BaseException:
         part.unlink(missing_ok=True)
@@ -71,6 +71,16 @@ def _nameless(folder: Path) -> int | None:
     with suppress(OSError):
         return os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o666)
     return None
+
+
+def _name(descriptor: int, path: Path) -> None:
+    """Give a file without a name one."""
+    path.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:  # only with a folder's descriptor does Python ask for links to be followed
+        os.link(f"/proc/self/fd/{descriptor}", path.name, dst_dir_fd=folder, follow_symlinks=True)
+    finally:
+        os.close(folder)
 
 
 def _settle(folder: Path) -> None:

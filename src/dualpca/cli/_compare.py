@@ -115,7 +115,7 @@ def _by_bic(parts: Split, seed: int) -> int:
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", InterruptWarning)
         count = max(int(dualpca.PPCA("bic", random_state=seed).fit(parts.train).n_components_), 1)
-    note(f"{count} components, by BIC of probabilistic PCA; --components says otherwise.")
+    note(f"{count} components, by BIC of probabilistic PCA (--components changes it).")
     return count
 
 

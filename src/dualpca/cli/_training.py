@@ -56,7 +56,7 @@ def open_table(data: str, how: Reading, id_column: str | None = None, must: bool
     if table.dialect is not None and how.separator is None and how.kind != "tsv":
         told = "" if data.endswith((".tsv", ".tab")) else table.dialect.told()
         if told:
-            note(f"{data} is read with {told}; --separator and --decimal say otherwise.")
+            note(f"{data} is read with {told} (--separator and --decimal change it).")
     if must and id_column is not None and id_column not in table.columns:
         raise TableError(f"--id {id_column}: no such column; there are {table.columns[:10]}.")
     return table
