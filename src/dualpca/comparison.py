@@ -36,15 +36,15 @@ class Split:
         return float(wrong / total) if total > 0 else float("nan")
 
 
-def split(X: Values, scales: Values | None, held_out: float, hidden: float, seed: int) -> Split:
+def split(X: Values, standardize: bool, held_out: float, hidden: float, seed: int) -> Split:
     """Hold out a share of the rows, and hide a share of their entries; a row keeps one at least.
 
     Parameters
     ----------
     X : array of shape (n, d)
         NaN where nothing is known.
-    scales : array of shape (d,), optional
-        Units that the columns were divided by.
+    standardize : bool
+        Give columns mean 0 and variance 1, as the rows to fit have them.
     held_out, hidden : float
         Shares, between 0 and 1.
     seed : int
@@ -52,7 +52,7 @@ def split(X: Values, scales: Values | None, held_out: float, hidden: float, seed
     Examples
     --------
     >>> X = np.arange(40.0).reshape(10, 4)
-    >>> parts = split(X, None, 0.2, 0.5, 0)
+    >>> parts = split(X, False, 0.2, 0.5, 0)
     >>> parts.train.shape, parts.test.shape, int(np.isnan(parts.hidden).sum())
     ((8, 4), (2, 4), 4)
     """
@@ -61,12 +61,17 @@ def split(X: Values, scales: Values | None, held_out: float, hidden: float, seed
     m = min(max(round(held_out * n), 1), n - 2)
     order = rng.permutation(n)
     test, train = X[np.sort(order[:m])], X[np.sort(order[m:])]
+    units = np.zeros(m)
+    if standardize:
+        means, scales = np.nanmean(train, axis=0), np.nanstd(train, axis=0)
+        scales = np.where(scales <= 1e-14 * np.abs(means), 1.0, scales)
+        units = ~np.isnan(test) @ np.log(scales)
+        test, train = (test - means) / scales, (train - means) / scales
     covered = test.copy()
     observed = np.argwhere(~np.isnan(test))
     for i, j in rng.permutation(observed)[: max(round(hidden * len(observed)), 1)]:
         if np.count_nonzero(~np.isnan(covered[i])) > 1:
             covered[i, j] = np.nan
-    units = np.zeros(m) if scales is None else ~np.isnan(test) @ np.log(scales)
     return Split(train, test, covered, units)
 
 

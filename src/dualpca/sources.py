@@ -85,7 +85,20 @@ def _spooled(stream: BinaryIO, kind: str, most: int) -> tuple[Opener, int]:
     file = tempfile.TemporaryFile()
     file.write(data)
     shutil.copyfileobj(stream, file)
-    return lambda: io.BufferedReader(_Again(file)), file.tell()
+    return _Spool(file), file.tell()
+
+
+class _Spool:
+    """Opens a temporary file again and again, and closes it when nobody can any more."""
+
+    def __init__(self, file: Any) -> None:
+        self.file = file
+
+    def __call__(self) -> BinaryIO:
+        return io.BufferedReader(_Again(self.file))
+
+    def __del__(self) -> None:
+        self.file.close()
 
 
 class _Again(io.RawIOBase):

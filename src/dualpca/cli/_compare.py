@@ -84,17 +84,16 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Fit every model to most rows, and compare what they say of the rest."""
-    choice = Choice(include, exclude, one_hot, id_column, numbers_only, standardize)
+    choice = Choice(include, exclude, one_hot, id_column, numbers_only)
 
     def work() -> dict[str, Any]:
         chosen = _chosen(models)
         how = reading(kind, encoding, separator, decimal, limit)
         table = at_once(open_table(data, how, id_column), sample_rows, seed)
-        prep = prepared(table, choice)
-        X = prep.rows(table.frame()).to_numpy()
+        X = prepared(table, choice).rows(table.frame()).to_numpy()
         if X.shape[0] < 5:
             raise ValueError(f"{data} has {X.shape[0]} rows: some are held out, 5 are needed.")
-        parts = split(X, prep.scales, held_out, hidden, seed)
+        parts = split(X, standardize, held_out, hidden, seed)
         q = components or _by_bic(parts, seed)
         found: dict[str, Any] = {"rows_fitted": len(parts.train), "rows_held_out": len(parts.test)}
         found |= {"features": X.shape[1], "n_components": q, "standardized": standardize}
@@ -140,6 +139,7 @@ def _judged(names: list[str], parts: Split, q: int, seed: int, kernel_rows: int)
 def _one(name: str, parts: Split, q: int, seed: int, kernel_rows: int) -> dict[str, Any]:
     """Return what one model is worth, or why it failed; its warnings are its own."""
     settings: dict[str, Any] = {} if name == "bpca" else {"n_components": q}
+    settings |= {"max_mixtures": 4} if name == "mixture" else {}
     notes = []
     if name in KERNELS:
         settings |= {"kernel": "rbf", "gamma": "median"}

@@ -192,6 +192,15 @@ def _inspect_words(found: dict[str, Any]) -> str:
     columns = found["columns"]
     if columns:
         lines.append(f"  columns: {', '.join(columns[:SHOWN])}{', …' if columns[SHOWN:] else ''}")
+    table = found["metadata"].get("table", {})
+    if "scales" in table:
+        lines.append("  columns are standardized by the command line before the model sees them")
+    if table.get("levels"):
+        lines.append(f"  one-hot: {', '.join(table['levels'])}")
+    if "image_shape" in table:
+        lines.append(f"  images of {' x '.join(map(str, table['image_shape']))}")
+    if "identifier" in table:
+        lines.append(f"  identifiers: {table['identifier']}")
     lines += ["parameters"] + [f"  {k} = {v!r}" for k, v in found["parameters"].items()]
     lines += ["arrays"] + [f"  {k} {tuple(shape)}" for k, shape in found["arrays"].items()]
     if found["metadata"]:
