@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import get_ident
+from secrets import token_hex
+from stat import S_IMODE
 from typing import BinaryIO
 
 
@@ -23,6 +24,8 @@ def target_of(path: str | os.PathLike[str]) -> Path:
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
         raise FileNotFoundError(f"the folder of {path} does not exist: create it first.")
+    if target.is_symlink():  # what is left of a link that leads to itself
+        raise FileExistsError(f"{path} is a link in a circle: give another name.")
     if target.exists() and not target.is_file():
         raise FileExistsError(f"{path} is not a file: give another name.")
     return target
@@ -33,7 +36,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a temporary file that takes the place of `path` once the block ends well.
 
     It lies in the same folder and reaches the disk before it takes the name in one step: whatever
-    interrupts the block, an old file stays as it was and nothing new is left.
+    interrupts the block, an old file stays as it was and nothing new is left. Of several that write
+    at once the last one wins, whole. Permissions of an old file are kept.
 
     Examples
     --------
@@ -45,10 +49,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     ['a.txt']
     """
     target = target_of(path)
-    part = target.with_name(f".{target.name}.{os.getpid()}-{get_ident()}.part")
-    nameless = _nameless(target.parent)
+    part = target.with_name(f".dualpca-{token_hex(8)}.part")
+    nameless = _nameless(target)
     try:
-        with open(part if nameless is None else nameless, "wb") as file:
+        with open(_created(part, target) if nameless is None else nameless, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -61,26 +65,44 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     _settle(target.parent)
 
 
-def _nameless(folder: Path) -> int | None:
-    """Open a file without a name, gone with the process even if that is killed; None if it cannot.
+def _nameless(target: Path) -> int | None:
+    """Open a file without a name in the folder of another; None where there are none such.
 
-    Linux has such files, on most file systems. The permissions are those of any new file.
+    It is gone with the process, even with one that is killed. Linux has them on most file systems.
     """
     if not hasattr(os, "O_TMPFILE") or not os.path.isdir("/proc/self/fd"):
         return None
     with suppress(OSError):
-        return os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o666)
+        flags = os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC
+        return _with_mode(os.open(target.parent, flags, 0o666), target)
     return None
 
 
 def _name(descriptor: int, path: Path) -> None:
-    """Give a file without a name one."""
-    path.unlink(missing_ok=True)
+    """Give a file without a name one that nothing has."""
     folder = os.open(path.parent, os.O_RDONLY)
     try:  # only with a folder's descriptor does Python ask for links to be followed
         os.link(f"/proc/self/fd/{descriptor}", path.name, dst_dir_fd=folder, follow_symlinks=True)
     finally:
         os.close(folder)
+
+
+def _created(part: Path, target: Path) -> int:
+    """Create a file that was not there, not even as a link, and return its descriptor."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        descriptor = os.open(part, flags, 0o666)
+    except OSError as error:  # said of the file that was asked for
+        raise OSError(error.errno, f"cannot write here: {error.strerror}", str(target)) from None
+    return _with_mode(descriptor, target)
+
+
+def _with_mode(descriptor: int, target: Path) -> int:
+    """Return a new file with the permissions of the old one."""
+    with suppress(OSError, AttributeError):  # no old file, or a system without modes
+        os.fchmod(descriptor, S_IMODE(os.stat(target).st_mode))
+    return descriptor
 
 
 def _settle(folder: Path) -> None:

@@ -29,8 +29,7 @@ class Saved:
             Anything that JSON can hold, kept beside the model: how a table became rows, notes.
             See `dualpca.save`.
         """
-        check_is_fitted(self)
-        persistence.save(self, path, _version(), metadata)
+        save(self, path, metadata=metadata)
 
     def _packed(self) -> dict[str, Any]:
         """Return everything to be saved, parameters included."""
@@ -49,7 +48,7 @@ def save(
     Parameters
     ----------
     model : estimator
-        Of this library.
+        Of this library; or scikit-learn's `Pipeline` of `StandardScaler` and those.
     path : path
         '.dpca' is the usual ending.
     metadata : dict, optional
@@ -73,10 +72,10 @@ def save(
     >>> found == {"table": table}
     True
     """
-    if not isinstance(model, Saved):
-        remedy = "Steps of a pipeline before it can be told in `metadata`."
-        raise TypeError(expected("model", "an estimator of dualpca", model, remedy))
-    model.save(path, metadata=metadata)
+    if not hasattr(type(model), "get_params"):
+        raise TypeError(expected("model", "an estimator of dualpca, or a pipeline of them", model))
+    check_is_fitted(model)
+    persistence.save(model, path, _version(), metadata)
 
 
 def _version() -> str:
