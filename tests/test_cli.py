@@ -13,7 +13,6 @@ from rich.progress import Progress
 
 import dualpca as dp
 from dualpca import tables
-from dualpca.cli import main
 from dualpca.cli._running import Followed
 from dualpca.progress import showing
 
@@ -32,20 +31,6 @@ def good(*arguments, cwd, stdin=None):
     done = call(*arguments, "--json", cwd=cwd, stdin=stdin)
     assert (done.returncode, done.stderr.decode()) == (0, "")
     return json.loads(done.stdout)
-
-
-@pytest.fixture
-def inside(monkeypatch, capfd):
-    """Call the entry point in this process, which saves seconds of imports."""
-
-    def command(*arguments, cwd):
-        monkeypatch.chdir(cwd)
-        monkeypatch.setattr(sys, "argv", ["dualpca", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        return end.value.code or 0, *capfd.readouterr()
-
-    return command
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,7 @@ def room_for(limit: int | None) -> int:
 
 def piece_of(kind: str, room: int) -> int:
     """Return the bytes of a batch."""
-    return min(max(room // (2 * COPIES[kind]), SMALLEST), LARGEST)
+    return min(max(room // (4 * COPIES[kind]), SMALLEST), LARGEST)
 
 
 def bytes_of(path: str, kind: str, room: int) -> tuple[Opener, int]:

@@ -9,6 +9,7 @@ import codecs
 import csv
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
@@ -101,7 +102,7 @@ class TextTable:
                 separator=self.dialect.separator,
                 decimal_comma=self.dialect.decimal == ",",
                 null_values=MISSING,
-                infer_schema_length=None,
+                infer_schema_length=None if schema is None else 0,
                 schema_overrides=overrides,
             )
         except pl.exceptions.PolarsError as error:
@@ -118,12 +119,19 @@ class TextTable:
         parts = [self.parsed(piece) for piece in self.checked(-1)]
         return parts[0] if parts else pl.DataFrame(schema={n: pl.String for n in self.names})
 
+    def _guessed(self, piece: str, types: Mapping[str, Any]) -> pl.DataFrame:
+        """Return a piece with the types of those before it, or its own if these do not fit."""
+        if types and None not in types.values():
+            with suppress(TableError):
+                return self.parsed(piece, types)
+        return self.parsed(piece)
+
     def scanned(self, size: int, tick: Callable[[], None] = lambda: None) -> Scan:
         """Return the rows and the types that all pieces agree on; `tick` is called after each."""
         types: dict[str, Any] = {}
         height = n_pieces = 0
         for piece in self.checked(size):
-            part = self.parsed(piece)
+            part = self._guessed(piece, types)
             height, n_pieces = height + part.height, n_pieces + 1
             for column in part.iter_columns():
                 types[column.name] = _common(types.get(column.name), column)
