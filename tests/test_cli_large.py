@@ -52,7 +52,7 @@ def both(inside, monkeypatch, arguments, name, cwd, tmp_path):
         with monkeypatch.context() as patch:
             if piece:
                 patch.setattr(batches, "room_for", lambda limit: 200_000)
-                patch.setattr(batches, "piece_of", lambda kind, room: piece)
+                patch.setattr(batches, "piece_of", lambda kind, room: 15_000)
             status, printed, said = inside(*arguments, "-o", out, "--json", cwd=cwd)
         assert status == 0, said
         found.append((out, json.loads(printed)))

@@ -80,7 +80,7 @@ def test_no_command_is_help():
 def test_output_that_cannot_be_written_is_said_at_once(tmp_path, name, monkeypatch):
     monkeypatch.setattr(demo, "compare", None)  # nothing may be fitted before
     result = call("demo", "--output", tmp_path / name)
-    assert result.exit_code == 1
+    assert result.exit_code == 5
     assert "dualpca demo: " in result.output and "Traceback" not in result.output
 
 

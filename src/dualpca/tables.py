@@ -38,6 +38,7 @@ KINDS = {
 }
 TEXT = ("csv", "tsv")
 IMAGES = "images"
+PIECE = 1 << 15
 
 
 def kind_of(path: Source, kind: str | None = None) -> str:
@@ -199,7 +200,9 @@ def write_to(
             include_header=header,
             include_bom=as_said.mark and header,
         )
-        file.write(text.encode())
+        data = memoryview(text.encode())
+        for k in range(0, len(data), PIECE):  # a reader that has left is noticed between pieces
+            file.write(data[k : k + PIECE])
     elif kind == "parquet":
         frame.write_parquet(file)
     elif kind == "arrow":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -106,10 +108,16 @@ def _write(
 
 
 def _sink(lazy: pl.LazyFrame, kind: str, file: BinaryIO) -> None:
-    if kind == "parquet":
-        lazy.sink_parquet(file)
-    else:
-        lazy.sink_ipc(file)
+    try:
+        if kind == "parquet":
+            lazy.sink_parquet(file)
+        else:
+            lazy.sink_ipc(file)
+    except pl.exceptions.PolarsError as error:
+        number = re.search(r"os error (\d+)", str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
 
 
 def _write_matrix(file: Any, frames: _Counted, height: int) -> None:

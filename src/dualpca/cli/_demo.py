@@ -1,10 +1,13 @@
 """`dualpca demo`."""
 
+import json
 import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from dualpca.cli._running import INTERRUPTED, WRITING, Json
 
 
 def demonstrate(
@@ -13,12 +16,13 @@ def demonstrate(
     ] = Path("dualpca-demo.html"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of all that is random.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Compare models on handwritten digits and write an HTML report."""
-    raise typer.Exit(_demo(output, seed, quiet))
+    raise typer.Exit(_demo(output, seed, quiet or as_json, as_json))
 
 
-def _demo(output: Path, seed: int, quiet: bool) -> int:
+def _demo(output: Path, seed: int, quiet: bool, as_json: bool = False) -> int:
     """Run the demonstration and return the exit status."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
@@ -34,11 +38,18 @@ def _demo(output: Path, seed: int, quiet: bool) -> int:
         size = demo.run(output, seed, console, progress)
     except OSError as problem:
         errors.print(f"dualpca demo: {problem}", markup=False, soft_wrap=True)
-        return 1
+        if as_json:
+            print(json.dumps({"error": str(problem), "status": WRITING}))
+        return WRITING
     except KeyboardInterrupt:
         errors.print("Interrupted; nothing was written.")
-        return 130
-    words = f"Wrote {output} ({size / 1e3:.0f} kB) in {time.perf_counter() - start:.1f} s. "
+        if as_json:
+            print(json.dumps({"error": "interrupted; nothing was written.", "status": INTERRUPTED}))
+        return INTERRUPTED
+    seconds = time.perf_counter() - start
+    if as_json:
+        print(json.dumps({"output": str(output), "bytes": size, "seconds": seconds}, indent=2))
+    words = f"Wrote {output} ({size / 1e3:.0f} kB) in {seconds:.1f} s. "
     console.print(words + "Open it in a browser.", markup=False, soft_wrap=True)
     return 0
 
