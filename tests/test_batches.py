@@ -181,6 +181,18 @@ def test_types_that_pieces_agree_on(tmp_path):
     assert scan.schema == {"a": pl.Float64, "b": pl.Int64, "c": pl.String}
 
 
+@pytest.mark.parametrize("piece", [8, 10**6])
+def test_spaces_around_numbers_do_no_harm(piece, small, tmp_path):
+    lines = ["a;b;c", "1,5;7;x", " 2,5 ;8;1", " ;9;2", "3,5;10;3"]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    small(piece)
+    found = pl.concat(list(batches.opened(str(tmp_path / "t.csv")).frames()))
+    assert found["a"].to_list() == [1.5, 2.5, None, 3.5]
+    assert found["b"].to_list() == [7, 8, 9, 10]
+    assert found["c"].to_list() == ["x", "1", "2", "3"]
+    assert found.equals(tables.read(tmp_path / "t.csv"))
+
+
 def test_a_stream_is_the_fit(frame, small, tmp_path):
     rows = frame.select("a", "b", "c").drop_nulls()
     path = str(tmp_path / "t.csv")

@@ -94,19 +94,50 @@ class TextTable:
             raise TableError(f"{where} cannot be read: {error}.") from None
 
     def parsed(self, piece: str, schema: Mapping[str, Any] | None = None) -> pl.DataFrame:
-        """Return a piece as a table; dates stay text."""
-        overrides = dict(schema or {}) | {name: pl.String for name in self.verbatim}
+        """Return a piece as a table, of the types given or its own; dates stay text.
+
+        A column is of numbers too if some have spaces around them, or are nothing but spaces.
+        """
         try:
-            return pl.read_csv(
-                io.BytesIO((self._header() + piece).encode()),
-                separator=self.dialect.separator,
-                decimal_comma=self.dialect.decimal == ",",
-                null_values=MISSING,
-                infer_schema_length=None if schema is None else 0,
-                schema_overrides=overrides,
-            )
+            if schema is not None:
+                return self._read(piece, schema)
+            found = self._read(piece)
         except pl.exceptions.PolarsError as error:
-            raise TableError(f"{self.path} cannot be read: {first_line(error)}.") from error
+            if schema is None:
+                raise TableError(f"{self.path} cannot be read: {first_line(error)}.") from error
+            found = self._read(piece, dict.fromkeys(self.names, pl.String))
+        text = [c for c in found.iter_columns() if c.dtype == pl.String]
+        text = [c for c in text if c.name not in self.verbatim]
+        wanted = {} if schema is None else schema
+        numbers = (self._number(c) for c in text if wanted.get(c.name) != pl.String)
+        found = found.with_columns([c for c in numbers if c is not None])
+        if any(
+            found.schema[name].is_numeric() != kind.is_numeric() for name, kind in wanted.items()
+        ):
+            raise TableError(f"{self.path} has columns of numbers with something else in them.")
+        return found.cast({n: t for n, t in wanted.items() if t != found.schema[n]})
+
+    def _read(self, piece: str, schema: Mapping[str, Any] | None = None) -> pl.DataFrame:
+        return pl.read_csv(
+            io.BytesIO((self._header() + piece).encode()),
+            separator=self.dialect.separator,
+            decimal_comma=self.dialect.decimal == ",",
+            null_values=MISSING,
+            infer_schema_length=None if schema is None else 0,
+            schema_overrides=dict(schema or {}) | dict.fromkeys(self.verbatim, pl.String),
+        )
+
+    def _number(self, text: pl.Series) -> pl.Series | None:
+        """Return text as numbers if all of it is that, but for spaces."""
+        first = text.drop_nulls().head(1)
+        if not len(first):
+            return None
+        text = text.str.strip_chars()
+        text = text.set(text.is_in(MISSING), None)
+        if self.dialect.decimal == ",":
+            text = text.str.replace(",", ".", literal=True)
+        found = text.cast(pl.Float64, strict=False)
+        return found if found.null_count() == text.null_count() < len(text) else None
 
     def _header(self) -> str:
         out = io.StringIO()
@@ -116,8 +147,8 @@ class TextTable:
 
     def whole(self) -> pl.DataFrame:
         """Return the whole table."""
-        parts = [self.parsed(piece) for piece in self.checked(-1)]
-        return parts[0] if parts else pl.DataFrame(schema={n: pl.String for n in self.names})
+        text = "".join(self.checked(-1))  # a last line without an end is a piece of its own
+        return self.parsed(text) if text else pl.DataFrame(schema=self.names)
 
     def _guessed(self, piece: str, types: Mapping[str, Any]) -> pl.DataFrame:
         """Return a piece with the types of those before it, or its own if these do not fit."""
