@@ -16,6 +16,7 @@ from dualpca.estimators.ppca import PPCA
 from dualpca.estimators.probabilistic_kernel import ProbabilisticKernelPCA
 from dualpca.estimators.sequence_classifier import SequenceClassifier
 from dualpca.estimators.twin import TwinKernelPCA
+from dualpca.onnx_export import to_onnx
 from dualpca.persistence import load
 
 __version__ = "0.1.0"
@@ -38,4 +39,5 @@ __all__ = [
     "__version__",
     "load",
     "save",
+    "to_onnx",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
@@ -78,8 +79,11 @@ def save(
     persistence.save(model, path, _version(), metadata)
 
 
+def require_fitted(model: Any) -> None:
+    """Refuse a model that was not fitted."""
+    check_is_fitted(model)
+
+
 def _version() -> str:
     """Return the library's version, which its package sets after it has imported this module."""
-    import dualpca
-
-    return dualpca.__version__
+    return str(sys.modules["dualpca"].__version__)
