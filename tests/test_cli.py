@@ -33,6 +33,18 @@ def good(*arguments, cwd, stdin=None):
     return json.loads(done.stdout)
 
 
+@pytest.fixture
+def quick(inside):
+    """Do as `good` does, in this process."""
+
+    def command(*arguments, cwd):
+        status, printed, said = inside(*arguments, "--json", cwd=cwd)
+        assert (status, said) == (0, "")
+        return json.loads(printed)
+
+    return command
+
+
 @pytest.fixture(scope="module")
 def rows():
     rng = np.random.default_rng(0)
@@ -109,9 +121,9 @@ def test_impute_fills_holes_and_nothing_else(place, model, tmp_path):
     assert (spread.drop("a", "who").to_numpy() == 0).all()
 
 
-def test_impute_draws_tables(place, tmp_path):
+def test_impute_draws_tables(place, tmp_path, quick):
     out = tmp_path / "f.parquet"
-    found = good("impute", "m.dpca", "holes.csv", "-o", out, "--draws", 4, cwd=place)
+    found = quick("impute", "m.dpca", "holes.csv", "-o", out, "--draws", 4, cwd=place)
     table = tables.read(out)
     assert (found["draws"], table.height) == (4, 240)
     assert table["draw"].unique().sort().to_list() == [1, 2, 3, 4]
@@ -144,15 +156,16 @@ def test_score_flags_rows_by_the_limits(place, model, rows, tmp_path):
     np.testing.assert_array_equal(table["log_density"], model.score_samples(_named(odd)))
 
 
-def test_score_by_novelty(place, rows):
-    found = good("score", "k.dpca", "t.csv", "--level", 0.9, cwd=place)
+def test_score_by_novelty(place, rows, quick):
+    found = quick("score", "k.dpca", "t.csv", "--level", 0.9, cwd=place)
     kernel = dp.load(place / "k.dpca")
     assert found["n_outliers"] == int(kernel.is_novel(_named(rows), 0.9).sum())
 
 
 @pytest.mark.parametrize("name", ["t.csv", "holes.csv"])
-def test_select_shows_every_rule(name, place, inside):
-    found = good("select", name, "-c", "[a-e]", cwd=place)
+def test_select_shows_every_rule(name, place, inside, quick):
+    run = good if name == "t.csv" else quick
+    found = run("select", name, "-c", "[a-e]", cwd=place)
     rules = {one["rule"]: one["n_components"] for one in found["rules"]}
     assert rules["bic"] == rules["cv-entries"] == 2
     assert ("evidence" in rules) == (name == "t.csv")
@@ -182,14 +195,14 @@ def test_every_model_can_be_fitted_and_used(name, place, tmp_path, inside):
     assert tables.read(out).height == 60
 
 
-def test_one_hot_columns_and_standardisation(place, tmp_path):
+def test_one_hot_columns_and_standardisation(place, tmp_path, quick):
     given = ("--id", "who", "--one-hot", "kind", "-m", "pca", "--standardize", "-q", 2)
-    found = good("fit", "t.csv", *given, "-o", tmp_path / "m.dpca", cwd=place)
+    found = quick("fit", "t.csv", *given, "-o", tmp_path / "m.dpca", cwd=place)
     assert found["columns"] == [*NAMES, "kind=u", "kind=v", "kind=w"]
     table = dp.load(tmp_path / "m.dpca", return_metadata=True)[1]["table"]
     assert table["levels"] == {"kind": ["u", "v", "w"]}
     assert len(table["scales"]) == 8
-    good("transform", tmp_path / "m.dpca", "t.csv", "-o", tmp_path / "z.csv", cwd=place)
+    quick("transform", tmp_path / "m.dpca", "t.csv", "-o", tmp_path / "z.csv", cwd=place)
 
 
 FAILURES = {
