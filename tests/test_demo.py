@@ -1,5 +1,6 @@
 """The demonstration: one command, one file that needs nothing else, whole or absent."""
 
+import json
 import os
 import re
 from html.parser import HTMLParser
@@ -93,8 +94,14 @@ def test_no_command_is_help():
 def test_output_that_cannot_be_written_is_said_at_once(tmp_path, name, monkeypatch):
     monkeypatch.setattr(demo, "compare", None)  # nothing may be fitted before
     result = call("demo", "--output", tmp_path / name)
-    assert result.exit_code == 1
+    assert result.exit_code == 5
     assert "dualpca demo: " in result.output and "Traceback" not in result.output
+
+
+def test_the_demo_says_what_it_wrote_as_json(tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "run", lambda *_: 5)
+    found = json.loads(call("demo", "--json", "--output", tmp_path / "page.html").stdout)
+    assert (found["output"], found["bytes"]) == (str(tmp_path / "page.html"), 5)
 
 
 def test_missing_extra_is_named(monkeypatch):

@@ -50,16 +50,41 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """
     target = target_of(path)
     part = target.with_name(f".dualpca-{token_hex(8)}.part")
+    nameless = _nameless(target)
     try:
-        with open(_created(part, target), "wb") as file:
+        with open(_created(part, target) if nameless is None else nameless, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
+            if nameless is not None:
+                _name(nameless, part)
         os.replace(part, target)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
     _settle(target.parent)
+
+
+def _nameless(target: Path) -> int | None:
+    """Open a file without a name in the folder of another; None where there are none such.
+
+    It is gone with the process, even with one that is killed. Linux has them on most file systems.
+    """
+    if not hasattr(os, "O_TMPFILE") or not os.path.isdir("/proc/self/fd"):
+        return None
+    with suppress(OSError):
+        flags = os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC
+        return _with_mode(os.open(target.parent, flags, 0o666), target)
+    return None
+
+
+def _name(descriptor: int, path: Path) -> None:
+    """Give a file without a name one that nothing has."""
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:  # only with a folder's descriptor does Python ask for links to be followed
+        os.link(f"/proc/self/fd/{descriptor}", path.name, dst_dir_fd=folder, follow_symlinks=True)
+    finally:
+        os.close(folder)
 
 
 def _created(part: Path, target: Path) -> int:
@@ -70,6 +95,11 @@ def _created(part: Path, target: Path) -> int:
         descriptor = os.open(part, flags, 0o666)
     except OSError as error:  # said of the file that was asked for
         raise OSError(error.errno, f"cannot write here: {error.strerror}", str(target)) from None
+    return _with_mode(descriptor, target)
+
+
+def _with_mode(descriptor: int, target: Path) -> int:
+    """Return a new file with the permissions of the old one."""
     with suppress(OSError, AttributeError):  # no old file, or a system without modes
         os.fchmod(descriptor, S_IMODE(os.stat(target).st_mode))
     return descriptor

@@ -1,5 +1,6 @@
 """The command line: fit a model to a table, use it, look at it."""
 
+import json
 import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
@@ -21,16 +22,23 @@ def main() -> None:
             f"The dualpca command needs {' and '.join(missing)}, not installed here. "
             "Install the extra: pip install 'dualpca[app]'"
         )
-    build()()
+    try:
+        build()()
+    except KeyboardInterrupt:  # before a command has begun
+        sys.exit(130)
+    except SystemExit as end:
+        if end.code == 2 and "--json" in sys.argv:
+            print(json.dumps({"error": "wrong usage: see standard error", "status": 2}))
+        raise
 
 
 def build() -> "typer.Typer":
     """Return the application with its commands."""
     import typer
 
-    from dualpca.cli import _demo, _export, _fit, _look, _report, _use
+    from dualpca.cli import _compare, _demo, _export, _fit, _look, _report, _use
 
-    app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+    app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
     @app.callback(invoke_without_command=True)
     def root(
@@ -41,7 +49,7 @@ def build() -> "typer.Typer":
             typer.echo(f"dualpca {dualpca.__version__}")
             raise typer.Exit
 
-    for module in (_fit, _use, _look, _report, _export, _demo):
+    for module in (_fit, _use, _look, _compare, _report, _export, _demo):
         for name, command in module.COMMANDS.items():
             app.command(name)(command)
     return app

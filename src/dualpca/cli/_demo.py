@@ -1,11 +1,14 @@
 """`dualpca demo`."""
 
+import json
 import shlex
 import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from dualpca.cli._running import INTERRUPTED, WRITING, Json
 
 
 def demonstrate(
@@ -14,12 +17,13 @@ def demonstrate(
     ] = Path("dualpca-demo.html"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of all that is random.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Compare models on handwritten digits; write an HTML report, its model and its data."""
-    raise typer.Exit(_demo(output, seed, quiet))
+    raise typer.Exit(_demo(output, seed, quiet or as_json, as_json))
 
 
-def _demo(output: Path, seed: int, quiet: bool) -> int:
+def _demo(output: Path, seed: int, quiet: bool, as_json: bool = False) -> int:
     """Run the demonstration and return the exit status."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
@@ -35,11 +39,19 @@ def _demo(output: Path, seed: int, quiet: bool) -> int:
         files = demo.run(output, seed, console, progress)
     except OSError as problem:
         errors.print(f"dualpca demo: {problem}", markup=False, soft_wrap=True)
-        return 1
+        if as_json:
+            print(json.dumps({"error": str(problem), "status": WRITING}))
+        return WRITING
     except KeyboardInterrupt:
         errors.print("Interrupted; nothing was written.")
-        return 130
+        if as_json:
+            print(json.dumps({"error": "interrupted; nothing was written.", "status": INTERRUPTED}))
+        return INTERRUPTED
     seconds = time.perf_counter() - start
+    if as_json:
+        made = {"output": str(files.page), "bytes": files.size, "seconds": seconds}
+        made |= {"model": str(files.model), "data": str(files.data)}
+        print(json.dumps(made, indent=2))
     lines = [
         f"Wrote {files.page} ({files.size / 1e6:.1f} MB) in {seconds:.1f} s. Open it in a browser.",
         "To move through the model yourself:",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Annotated, Any
 
@@ -11,155 +10,142 @@ import polars as pl
 import typer
 
 import dualpca
-from dualpca import columns, tables
 from dualpca.atomic import target_of
-from dualpca.cli._running import Data, Encoding, Format, Identifier, Json, Seed, run
-from dualpca.tables import TableError
+from dualpca.cli._models import MODELS, make, summary, summary_words
+from dualpca.cli._running import (
+    Data,
+    Decimal,
+    Encoding,
+    Format,
+    Identifier,
+    Json,
+    Lengths,
+    Limit,
+    Seed,
+    Separator,
+    SequenceColumn,
+    UsageError,
+    note,
+    reading,
+    run,
+)
+from dualpca.cli._training import (
+    Choice,
+    Columns,
+    Exclude,
+    NumbersOnly,
+    OneHot,
+    SampleRows,
+    Standardize,
+    at_once,
+    fitted,
+    lengths_of,
+    open_table,
+    prepared,
+    training,
+)
+from dualpca.progress import task
 
-MODELS: dict[str, Any] = {
-    "pca": dualpca.PCA,
-    "ppca": dualpca.PPCA,
-    "fa": dualpca.FactorAnalysis,
-    "bpca": dualpca.BayesianPCA,
-    "kpca": dualpca.KernelPCA,
-    "dual": dualpca.DualPPCA,
-    "pkpca": dualpca.ProbabilisticKernelPCA,
-    "twin": dualpca.TwinKernelPCA,
-}
-"""CCA and Imputer are missing: one needs two tables, the other is `dualpca impute`."""
+__all__ = ["MODELS", "fit", "make", "select", "summary", "training"]
 
-Columns = Annotated[
-    list[str] | None, typer.Option("--columns", "-c", help="Columns to take, by name or pattern.")
+ModelName = Annotated[
+    str,
+    typer.Option(
+        "--model",
+        "-m",
+        help=f"One of {', '.join(MODELS)}.",
+        autocompletion=lambda: list(MODELS),
+    ),
 ]
-Exclude = Annotated[
-    list[str] | None, typer.Option("--exclude", "-x", help="Columns to leave out, likewise.")
-]
-OneHot = Annotated[
-    list[str] | None, typer.Option("--one-hot", help="Column to turn into zeros and ones.")
-]
-
-
-def training(
-    data: str,
-    include: list[str] | None,
-    exclude: list[str] | None,
-    one_hot: list[str] | None,
-    id_column: str | None,
-    kind: str | None,
-    encoding: str,
-) -> pl.DataFrame:
-    """Return the columns of a table that a model is to be fitted to."""
-    frame = tables.read(data, kind, encoding)
-    if id_column is not None:
-        if id_column not in frame.columns:
-            raise TableError(f"--id {id_column}: no such column; there are {frame.columns[:10]}.")
-        frame = frame.drop(id_column)
-    chosen = columns.select(frame, include or [], exclude or [])
-    return columns.numbers(frame, chosen, one_hot or [])
 
 
 def fit(
     data: Data,
     output: Annotated[str, typer.Option("--output", "-o", help="Model file to write.")],
-    model: Annotated[
-        str, typer.Option("--model", "-m", help=f"One of {', '.join(MODELS)}.")
-    ] = "ppca",
+    model: ModelName = "ppca",
     components: Annotated[
         str | None,
         typer.Option("--components", "-q", help="A count, a share, or the name of a rule."),
     ] = None,
+    mixtures: Annotated[
+        str | None, typer.Option("--mixtures", "-k", help="Of a mixture: a count, bic or cv.")
+    ] = None,
+    states: Annotated[int | None, typer.Option("--states", min=1, help="Of hmm.")] = None,
     kernel: Annotated[str | None, typer.Option(help="Of kernel models.")] = None,
     gamma: Annotated[str | None, typer.Option(help="Of the kernel: a number, or median.")] = None,
     noise: Annotated[float | None, typer.Option(help="Noise variance, if it is known.")] = None,
-    standardize: Annotated[
-        bool, typer.Option("--standardize", help="Divide by standard deviations (pca).")
-    ] = False,
+    standardize: Standardize = False,
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="Any other parameter, as name=value.")
     ] = None,
     include: Columns = None,
     exclude: Exclude = None,
     one_hot: OneHot = None,
+    numbers_only: NumbersOnly = False,
     id_column: Identifier = None,
+    sequence: SequenceColumn = None,
+    lengths: Lengths = None,
+    sample_rows: SampleRows = None,
     kind: Format = None,
     encoding: Encoding = "utf-8",
+    separator: Separator = None,
+    decimal: Decimal = None,
+    limit: Limit = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Fit a model to a table and write it to a file."""
+    options = {"kernel": kernel, "gamma": gamma, "noise_variance": noise}
+    options |= {"n_components": components, "n_mixtures": mixtures, "n_states": states}
+    choice = Choice(include, exclude, one_hot, id_column, numbers_only, standardize, sequence)
 
     def work() -> dict[str, Any]:
         target_of(output)  # an hour's fit should not end with a folder that is not there
-        options = {"kernel": kernel, "gamma": gamma, "noise_variance": noise}
-        options |= {"n_components": components, "standardize": standardize or None}
+        if model != "hmm" and (sequence or lengths):
+            raise UsageError("--sequence-column and --lengths are for --model hmm.")
         fresh = make(model, options, setting or [], seed)
-        X = training(data, include, exclude, one_hot, id_column, kind, encoding)
+        how = reading(kind, encoding, separator, decimal, limit)
+        table = open_table(data, how, id_column)
+        if sample_rows is not None and sample_rows < table.height:
+            _refuse_sampled_sequences(model)
+            note(f"fitted to {sample_rows} of {table.height} rows, drawn at random.")
+            table = table.sampled(sample_rows, seed)
+        prep = prepared(table, choice)
+        extra = _sequences(model, table, sequence, lengths)
         start = time.perf_counter()
-        fresh.fit(X)
-        seconds = time.perf_counter() - start
-        fresh.save(output)
-        return {"output": output, "seconds": seconds, **summary(fresh), "columns": X.columns}
+        fitted(fresh, model, table, prep, extra)
+        found = {"output": output, **summary(fresh), "columns": prep.features}
+        found |= {"rows": table.height, "batches": table.n_batches, "standardized": standardize}
+        found["seconds"] = time.perf_counter() - start
+        dualpca.save(fresh, output, metadata=_metadata(prep, sequence))
+        return found
 
-    def words(found: dict[str, Any]) -> str:
-        shown = ", ".join(f"{k} {v}" for k, v in summary_words(found).items())
-        return f"Wrote {found['output']}: {found['model']}, {shown}."
-
-    run("fit", as_json, work, words)
+    run("fit", as_json, work, _fit_words)
 
 
-def make(name: str, options: dict[str, Any], settings: list[str], seed: int) -> Any:
-    """Return a model that is not fitted yet, with the parameters that were given."""
-    if name not in MODELS:
-        raise TableError(f"--model {name}: no such model; there are {', '.join(MODELS)}.")
-    given = {k: value_of(v) for k, v in options.items() if v is not None}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals:
-            raise TableError(f"--set {setting}: expected name=value, such as max_iter=500.")
-        given[key] = value_of(value)
-    known = MODELS[name]().get_params(deep=False)
-    unknown = sorted(set(given) - set(known))
-    if unknown:
-        raise TableError(f"{name} has no parameter {unknown[0]!r}; it has {', '.join(known)}.")
-    if "random_state" in known:
-        given.setdefault("random_state", seed)
-    return MODELS[name](**given)
+def _refuse_sampled_sequences(model: str) -> None:
+    if model == "hmm":
+        raise UsageError("--sample-rows would tear sequences apart: leave rows out yourself.")
 
 
-def value_of(word: Any) -> Any:
-    """Return what a word on the command line means: a number, true, null, or itself."""
-    if not isinstance(word, str):
-        return word
-    try:
-        return json.loads(word)
-    except ValueError:
-        return word
+def _sequences(model: str, table: Any, sequence: str | None, lengths: str | None) -> Any:
+    """Return the lengths of sequences, as `fit` takes them."""
+    if model != "hmm" or (sequence is None and lengths is None) or not table.whole:
+        return {}
+    return {"lengths": lengths_of(table.frame(), sequence, lengths)}
 
 
-def summary(model: Any) -> dict[str, Any]:
-    """Return what a fitted model says of itself, as far as it has it."""
-    found: dict[str, Any] = {"model": type(model).__name__}
-    names = {"n_components": "n_components_", "rows": "n_samples_", "features": "n_features_in_"}
-    names |= {"log_likelihood": "loglikelihood_", "iterations": "n_iter_"}
-    names |= {"converged": "converged_"}
-    for name, attribute in names.items():
-        if hasattr(model, attribute):
-            found[name] = getattr(model, attribute)
-    ratio = getattr(model, "explained_variance_ratio_", None)
-    if ratio is not None:
-        found["explained_variance_ratio"] = float(np.sum(ratio))
-    noise = getattr(model, "noise_variance_", None)
-    if noise is not None:
-        found["noise_variance"] = float(np.mean(noise))
-    return found
+def _metadata(prep: Any, sequence: str | None) -> dict[str, Any]:
+    found = {"table": prep.table()}
+    return found if sequence is None else found | {"sequence_column": sequence}
 
 
-def summary_words(found: dict[str, Any]) -> dict[str, str]:
-    """Return the numbers of a summary, short."""
-    shown = {k: v for k, v in found.items() if isinstance(v, bool | int | float)}
-    return {
-        k.replace("_", " "): f"{v:.4g}" if type(v) is float else str(v) for k, v in shown.items()
-    }
+def _fit_words(found: dict[str, Any]) -> str:
+    left_out = ("batches", "standardized") if found["batches"] == 1 else ("standardized",)
+    numbers = {k: v for k, v in found.items() if k not in left_out}
+    shown = ", ".join(f"{k} {v}" for k, v in summary_words(numbers).items())
+    units = ", columns standardized" if found["standardized"] else ""
+    return f"Wrote {found['output']}: {found['model']}, {shown}{units}."
 
 
 def select(
@@ -167,32 +153,46 @@ def select(
     include: Columns = None,
     exclude: Exclude = None,
     one_hot: OneHot = None,
+    numbers_only: NumbersOnly = False,
+    standardize: Standardize = False,
     id_column: Identifier = None,
+    sample_rows: SampleRows = None,
     kind: Format = None,
     encoding: Encoding = "utf-8",
+    separator: Separator = None,
+    decimal: Decimal = None,
+    limit: Limit = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Say how many components each rule would keep, side by side."""
+    choice = Choice(include, exclude, one_hot, id_column, numbers_only, standardize)
 
     def work() -> dict[str, Any]:
-        X = training(data, include, exclude, one_hot, id_column, kind, encoding)
-        complete = not np.isnan(X.to_numpy()).any()
-        rules = COMPLETE if complete else INCOMPLETE
-        return {"rows": X.height, "features": X.width, "rules": [_rule(r, X, seed) for r in rules]}
+        how = reading(kind, encoding, separator, decimal, limit)
+        table = at_once(open_table(data, how, id_column), sample_rows, seed)
+        X = prepared(table, choice).rows(table.frame())
+        rules = INCOMPLETE if np.isnan(X.to_numpy()).any() else COMPLETE
+        found = []
+        with task("rule", len(rules)) as tick:
+            for rule in rules:
+                found.append(_rule(rule, X, seed))
+                tick(str(rule))
+        return {"rows": X.height, "features": X.width, "rules": found}
 
-    def words(found: dict[str, Any]) -> str:
-        lines = [f"{'rule':<16}{'components':>11}{'explained':>11}{'noise':>12}"]
-        for one in found["rules"]:
-            if "error" in one:
-                lines.append(f"{one['rule']:<16}{'-':>11}  {one['error']}")
-            else:
-                share = f"{100 * one['explained_variance_ratio']:.1f} %"
-                noise = f"{one['noise_variance']:.4g}"
-                lines.append(f"{one['rule']:<16}{one['n_components']:>11}{share:>11}{noise:>12}")
-        return "\n".join(lines)
+    run("select", as_json, work, _select_words)
 
-    run("select", as_json, work, words)
+
+def _select_words(found: dict[str, Any]) -> str:
+    lines = [f"{'rule':<16}{'components':>11}{'explained':>11}{'noise':>12}"]
+    for one in found["rules"]:
+        if "error" in one:
+            lines.append(f"{one['rule']:<16}{'-':>11}  {one['error']}")
+        else:
+            share = f"{100 * one['explained_variance_ratio']:.1f} %"
+            noise = f"{one['noise_variance']:.4g}"
+            lines.append(f"{one['rule']:<16}{one['n_components']:>11}{share:>11}{noise:>12}")
+    return "\n".join(lines)
 
 
 COMPLETE = ("evidence", "bic", "parallel", "gavish-donoho", "cv-rows", "cv-entries", 0.95)

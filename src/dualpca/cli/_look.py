@@ -8,24 +8,31 @@ import numpy as np
 import polars as pl
 import typer
 
-from dualpca import persistence, tables
-from dualpca.cli._fit import summary
+from dualpca import persistence
+from dualpca.cli._models import summary
 from dualpca.cli._running import (
     Data,
+    Decimal,
     Encoding,
     Format,
     Identifier,
     Json,
+    Lengths,
     Level,
+    Limit,
     Model,
+    Separator,
+    SequenceColumn,
     plain,
+    reading,
     refuse_mixture,
     run,
 )
-from dualpca.cli._use import _check, names_of, opened
-from dualpca.tables import TableError
+from dualpca.cli._session import Session, check_output, names_of, start
+from dualpca.errors import ModelFileError
 
-SHOWN = 10
+SHOWN, KEPT = 10, 1000
+"""Unusual rows named in words, and in JSON."""
 
 
 def score(
@@ -36,24 +43,92 @@ def score(
     ] = None,
     level: Level = 0.95,
     id_column: Identifier = None,
+    sequence: SequenceColumn = None,
+    lengths: Lengths = None,
     kind: Format = None,
     encoding: Encoding = "utf-8",
+    separator: Separator = None,
+    decimal: Decimal = None,
+    limit: Limit = None,
     as_json: Json = False,
 ) -> None:
-    """Judge rows: log-density, distances with their limits, and which rows are unusual."""
+    """Judge rows: log-density, distances with their limits, and which rows are unusual.
+
+    Of a hidden Markov model: the log-likelihood of every sequence.
+    """
     refuse_mixture(as_json, output)
 
     def work() -> dict[str, Any]:
-        _check(output)
-        fitted, frame, X = opened(model, data, id_column, kind, encoding)
-        table = pl.DataFrame(judged(fitted, X, level))
-        rows = frame[id_column] if id_column else pl.Series("row", range(1, frame.height + 1))
-        table.insert_column(0, rows)
-        if output is not None:
-            tables.write(table, output)
-        return _summary(table, level) | {"output": output}
+        check_output(output)
+        how = reading(kind, encoding, separator, decimal, limit)
+        session = start(model, data, id_column, how, sequence, output)
+        judging = _Judging(session, level, lengths)
+        if output is None:
+            for frame in session.table.frames():
+                judging.step(frame)
+        else:
+            session.write(output, judging.step)
+        return judging.found() | {"output": output}
 
     run("score", as_json, work, _score_words)
+
+
+class _Judging:
+    """Rows judged batch by batch, and what is kept of all of them."""
+
+    def __init__(self, session: Session, level: float, lengths: str | None) -> None:
+        self.session, self.level, self.lengths = session, level, lengths
+        self.rows = self.seen = 0
+        self.density: float | None = None
+        self.n_odd: int | None = None
+        self.odd: list[Any] = []
+
+    def step(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return what is said of the rows of a batch."""
+        session, X = self.session, self.session.rows(frame)
+        if hasattr(session.model, "score_sequences"):
+            return self._sequences(frame, X)
+        values = judged(session.model, X, self.level)
+        if "log_density" in values and not hasattr(session.model, "kernel_"):
+            values["log_density"] = session.prep.undone_density(values["log_density"], X)
+        table = session.identified(pl.DataFrame(values), frame)
+        if session.id_column is None:
+            first = self.seen + 1
+            table.insert_column(0, pl.Series("row", range(first, first + frame.height)))
+        return self._count(table, frame.height)
+
+    def _sequences(self, frame: pl.DataFrame, X: Any) -> pl.DataFrame:
+        parts = self.session.lengths(frame, self.lengths) or [frame.height]
+        likely = np.asarray(self.session.model.score_sequences(X, parts))
+        if self.session.prep.scales is not None and not self.session.model.kernel_space_:
+            units = self.session.prep.undone_density(np.zeros(frame.height), X)
+            likely = likely + np.add.reduceat(units, np.cumsum([0, *parts[:-1]]))
+        firsts = np.cumsum([0, *parts[:-1]]).tolist()
+        column = self.session.sequence
+        names = frame[column][firsts] if column else pl.Series(range(1, len(parts) + 1))
+        found = {"sequence": names, "rows": parts, "log_density": likely}
+        self.rows, self.seen, self.density = frame.height, len(parts), float(likely.sum())
+        return pl.DataFrame(found)
+
+    def _count(self, table: pl.DataFrame, height: int) -> pl.DataFrame:
+        self.seen += height
+        self.rows += height
+        if "log_density" in table.columns:
+            self.density = (self.density or 0.0) + float(table["log_density"].to_numpy().sum())
+        if "outlier" in table.columns:
+            odd = table.filter(pl.col("outlier")).to_series(0)
+            self.n_odd = (self.n_odd or 0) + len(odd)
+            self.odd += odd.head(KEPT - len(self.odd)).to_list()
+        return table
+
+    def found(self) -> dict[str, Any]:
+        """Return what is said of all rows together."""
+        result: dict[str, Any] = {"rows": self.rows, "level": self.level}
+        if self.density is not None:
+            result["mean_log_density"] = self.density / self.rows
+        if self.n_odd is not None:
+            result |= {"n_outliers": self.n_odd, "outliers": self.odd}
+        return result
 
 
 def judged(model: Any, X: Any, level: float) -> dict[str, Any]:
@@ -70,18 +145,7 @@ def judged(model: Any, X: Any, level: float) -> dict[str, Any]:
         found["novelty_limit"] = np.full(len(found["novelty"]), model.novelty_threshold(level))
         found["outlier"] = np.asarray(model.is_novel(X, level))
     if not found:
-        raise TableError(f"{type(model).__name__} has neither densities nor limits to judge by.")
-    return found
-
-
-def _summary(table: pl.DataFrame, level: float) -> dict[str, Any]:
-    found: dict[str, Any] = {"rows": table.height, "level": level}
-    if "log_density" in table.columns:
-        found["mean_log_density"] = float(np.mean(table["log_density"].to_numpy()))
-    if "outlier" in table.columns:
-        odd = table.filter(pl.col("outlier"))
-        found["n_outliers"] = odd.height
-        found["outliers"] = odd.to_series(0).to_list()
+        raise TypeError(f"{type(model).__name__} has neither densities nor limits to judge by.")
     return found
 
 
@@ -105,7 +169,10 @@ def inspect(model: Model, as_json: Json = False) -> None:
     """Say what is in a model file."""
 
     def work() -> dict[str, Any]:
-        fitted, version, metadata = persistence.read(model)
+        try:
+            fitted, version, metadata = persistence.read(model)
+        except OSError as error:
+            raise ModelFileError(f"{model} cannot be read: {error.strerror or error}.") from error
         arrays = {k: list(np.shape(v)) for k, v in vars(fitted).items() if k.endswith("_")}
         arrays = {k: shape for k, shape in arrays.items() if shape}
         parameters = plain(fitted.get_params(deep=False))
@@ -125,6 +192,15 @@ def _inspect_words(found: dict[str, Any]) -> str:
     columns = found["columns"]
     if columns:
         lines.append(f"  columns: {', '.join(columns[:SHOWN])}{', …' if columns[SHOWN:] else ''}")
+    table = found["metadata"].get("table", {})
+    if "scales" in table:
+        lines.append("  columns are standardized by the command line before the model sees them")
+    if table.get("levels"):
+        lines.append(f"  one-hot: {', '.join(table['levels'])}")
+    if "image_shape" in table:
+        lines.append(f"  images of {' x '.join(map(str, table['image_shape']))}")
+    if "identifier" in table:
+        lines.append(f"  identifiers: {table['identifier']}")
     lines += ["parameters"] + [f"  {k} = {v!r}" for k, v in found["parameters"].items()]
     lines += ["arrays"] + [f"  {k} {tuple(shape)}" for k, shape in found["arrays"].items()]
     if found["metadata"]:

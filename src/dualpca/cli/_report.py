@@ -8,12 +8,10 @@ import time
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-import numpy as np
 import polars as pl
 import typer
 
-import dualpca
-from dualpca import columns, progress, tables
+from dualpca import progress, tables
 from dualpca.cli._running import (
     Data,
     Encoding,
@@ -25,7 +23,7 @@ from dualpca.cli._running import (
     Seed,
     run,
 )
-from dualpca.cli._use import names_of
+from dualpca.cli._session import load_model, names_of, preparation_of
 from dualpca.tables import TableError
 
 
@@ -118,14 +116,14 @@ def _subject(asked: Asked) -> Any:
     """Read the model and the table, and return what the report is about."""
     from dualpca.report import subject_of
 
-    fitted, metadata = dualpca.load(asked.model, return_metadata=True)
+    fitted, metadata = load_model(asked.model)
     table = metadata.get("table", {})
     frame = tables.read(asked.data, asked.kind, asked.encoding)
     ids = asked.id_column or _present(frame, table.get("identifier"))
     for option, name in (("--id", ids), ("--color", asked.color)):
         if name is not None and name not in frame.columns:
             raise TableError(f"{option} {name}: no such column; there are {frame.columns[:10]}.")
-    rows, units = _rows(fitted, frame, table)
+    rows, units = _rows(fitted, frame, metadata, ids)
     shape = shape_of(asked.image, table)
     return subject_of(
         fitted,
@@ -155,16 +153,18 @@ def shape_of(image: str | None, table: dict[str, Any]) -> tuple[int, int] | None
     return int(match[1]), int(match[2])
 
 
-def _rows(model: Any, frame: pl.DataFrame, table: dict[str, Any]) -> tuple[pl.DataFrame, str]:
+def _rows(
+    model: Any, frame: pl.DataFrame, metadata: dict[str, Any], ids: str | None
+) -> tuple[pl.DataFrame, str]:
     """Return the table with the model's columns as the model takes them, and their units."""
-    names = names_of(model)
-    if names is None or "means" not in table:
-        return frame, "in the table's own units"
-    X = columns.matching(frame, names).to_numpy()
-    scaled = (X - np.array(table["means"])) / np.array(table["scales"])
-    found = pl.DataFrame(scaled, schema=names, orient="row")
-    rest = [frame[name] for name in frame.columns if name not in names]
-    return found.with_columns(rest), "in standard deviations from their averages"
+    own = "in the table's own units"
+    if names_of(model) is None:
+        return frame, own
+    prep = preparation_of(model, metadata, frame.columns, ids)
+    found = prep.rows(frame)
+    rest = [frame[name] for name in frame.columns if name not in found.columns]
+    units = own if prep.means is None else "in standard deviations from their averages"
+    return found.with_columns(rest), units
 
 
 COMMANDS = {"report": report}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
 import re
 import sys
 import warnings
@@ -15,50 +16,123 @@ from typing import Annotated, Any
 import typer
 from polars.exceptions import PolarsError
 
-from dualpca.errors import InterruptWarning
+from dualpca import memory
+from dualpca.batches import Reading
+from dualpca.errors import InterruptWarning, ModelFileError
 from dualpca.progress import showing
+from dualpca.tables import TableError
 
-INTERRUPTED = 130
+REFUSED, USAGE, TABLE, MODEL, WRITING = 1, 2, 3, 4, 5
+INTERRUPTED, PIPE = 130, 141
+"""Exit statuses, explained in docs/command-line.md."""
+
+
+class UsageError(ValueError):
+    """An option has a value that it cannot have."""
+
+
+class NoteWarning(UserWarning):
+    """Something the program did by itself, said aloud."""
+
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Format = Annotated[
     str | None, typer.Option("--format", help="csv, tsv, parquet, arrow, npy or npz.")
 ]
+Separator = Annotated[
+    str | None, typer.Option("--separator", help="Between fields of text; seen unless given.")
+]
+Decimal = Annotated[
+    str | None, typer.Option("--decimal", help="Sign in numbers: . or , ; seen unless given.")
+]
+Limit = Annotated[
+    str | None,
+    typer.Option("--memory-limit", help="Such as 500MB; larger tables are read in batches."),
+]
 Encoding = Annotated[str, typer.Option("--encoding", help="Of CSV and TSV.")]
 Identifier = Annotated[
     str | None, typer.Option("--id", help="Column of row identifiers: kept, not modelled.")
 ]
+SequenceColumn = Annotated[
+    str | None, typer.Option("--sequence-column", help="Of hmm: column that names sequences.")
+]
+Lengths = Annotated[
+    str | None, typer.Option("--lengths", help="Of hmm: rows of every sequence, with commas.")
+]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all that is random.")]
 Level = Annotated[float, typer.Option("--level", help="Of the limits, between 0 and 1.")]
 Model = Annotated[str, typer.Argument(help="A file that `dualpca fit` wrote.")]
-Data = Annotated[str, typer.Argument(help="A table; - is standard input.")]
+Data = Annotated[str, typer.Argument(help="A table, or a folder of images; - is standard input.")]
 Output = Annotated[
     str, typer.Option("--output", "-o", help="Table to write; - is standard output.")
 ]
 
 
+def reading(
+    kind: str | None,
+    encoding: str,
+    separator: str | None = None,
+    decimal: str | None = None,
+    limit: str | None = None,
+) -> Reading:
+    """Return how a table is to be read, from the options."""
+    try:
+        most = None if limit is None else memory.parsed(limit)
+    except ValueError as error:
+        raise UsageError(f"--memory-limit: {error}") from None
+    sign = {"\\t": "\t", "tab": "\t"}.get(separator or "", separator)
+    return Reading(kind, encoding, sign, decimal, most)
+
+
+def note(words: str) -> None:
+    """Say what was done unasked; it is printed when the work ends."""
+    warnings.warn(words, NoteWarning, stacklevel=2)
+
+
 def run(command: str, as_json: bool, work: Callable[[], Mapping[str, Any]], words: Any) -> None:
     """Do the work and print what it found: as JSON, or in the words given for it.
 
-    Exit statuses: 0 done, 1 refused or failed, 2 wrong usage (typer's), 130 interrupted.
+    Exit statuses: 0 done, 1 refused by the model, 2 wrong usage, 3 the table, 4 the model file,
+    5 nothing could be written, 130 interrupted, 141 nobody reads the output any more. Work that
+    was interrupted and still found something says so by `interrupted`.
     """
     try:
-        with _progress(command, hidden=as_json), _told_warnings():
+        with _told_warnings(), _progress(command, hidden=as_json):
             found = work()
+        text = json.dumps(plain(found), indent=2, allow_nan=False) if as_json else words(found)
+        if text:
+            print(text, flush=True)
     except (KeyboardInterrupt, InterruptWarning):
         _fail(command, "interrupted; nothing was written.", as_json, INTERRUPTED)
-    except (ValueError, TypeError, OSError, MemoryError, PolarsError) as error:
-        _fail(command, str(error) or type(error).__name__, as_json, 1)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        raise typer.Exit(PIPE) from None
+    except (ValueError, TypeError, OSError, MemoryError, PolarsError, ArithmeticError) as error:
+        _fail(command, _sentence(error), as_json, status_of(error))
     else:
-        text = json.dumps(plain(found), indent=2) if as_json else words(found)
-        if text:
-            print(text)
+        if found.get("interrupted"):
+            raise typer.Exit(INTERRUPTED)
+
+
+def status_of(error: BaseException) -> int:
+    """Return the exit status for an error."""
+    kinds = {UsageError: USAGE, TableError: TABLE, ModelFileError: MODEL, OSError: WRITING}
+    return next((code for kind, code in kinds.items() if isinstance(error, kind)), REFUSED)
+
+
+def _sentence(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename else ""
+        return f"nothing was written: {where}{error.strerror}."
+    if isinstance(error, MemoryError):
+        return "memory is exhausted: try --memory-limit, or --sample-rows in fit."
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _fail(command: str, why: str, as_json: bool, status: int) -> None:
     print(f"dualpca {command}: {why}", file=sys.stderr)
     if as_json:
-        print(json.dumps({"error": why}))
+        print(json.dumps({"error": why, "status": status}))
     raise typer.Exit(status)
 
 
@@ -68,9 +142,12 @@ def _told_warnings() -> Iterator[None]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         warnings.simplefilter("error", InterruptWarning)
-        yield
-    for message in dict.fromkeys(str(one.message) for one in caught):
-        print(f"warning: {message}", file=sys.stderr)
+        try:
+            yield
+        finally:
+            for one in dict.fromkeys((one.category, str(one.message)) for one in caught):
+                kind = "note" if one[0] is NoteWarning else "warning"
+                print(f"{kind}: {one[1]}", file=sys.stderr)
 
 
 @contextmanager

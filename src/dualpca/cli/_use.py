@@ -8,32 +8,44 @@ import numpy as np
 import polars as pl
 import typer
 
-import dualpca
-from dualpca import columns, tables
-from dualpca.atomic import target_of
+from dualpca import columns, tables, writing
 from dualpca.cli._running import (
     Data,
+    Decimal,
     Encoding,
     Format,
     Identifier,
     Json,
+    Lengths,
+    Limit,
     Model,
     Output,
     Seed,
+    Separator,
+    SequenceColumn,
+    UsageError,
+    reading,
     refuse_mixture,
     run,
 )
-from dualpca.tables import TableError
+from dualpca.cli._session import (
+    Session,
+    check_output,
+    features_of,
+    load_model,
+    method_of,
+    names_of,
+    preparation_of,
+    start,
+)
+from dualpca.dialects import Dialect
+from dualpca.progress import task
 
-
-def names_of(model: Any) -> list[str] | None:
-    """Return the names of the columns that a model was fitted on, if it had them."""
-    names = getattr(model, "feature_names_in_", None)
-    return None if names is None else [str(name) for name in names]
+_check = check_output
 
 
 def rows_for(model: Any, frame: pl.DataFrame, id_column: str | None) -> Any:
-    """Return the rows of a table as the model takes them."""
+    """Return the rows of a table for a model whose file says nothing of its table."""
     names = names_of(model)
     if names is not None:
         return columns.matching(frame, names)
@@ -42,40 +54,10 @@ def rows_for(model: Any, frame: pl.DataFrame, id_column: str | None) -> Any:
 
 
 def opened(path: str, data: str, id_column: str | None, kind: str | None, encoding: str) -> Any:
-    """Return a model, a table, and the rows of the table for the model."""
-    model = dualpca.load(path)
-    frame = tables.read(data, kind, encoding)
-    if id_column is not None and id_column not in frame.columns:
-        raise TableError(f"--id {id_column}: no such column; there are {frame.columns[:10]}.")
-    return model, frame, rows_for(model, frame, id_column)
-
-
-def framed(
-    values: Any, names: list[str], frame: pl.DataFrame, id_column: str | None
-) -> pl.DataFrame:
-    """Return a matrix as a table, with the row identifiers in front."""
-    found = pl.DataFrame(np.asarray(values), schema=names, orient="row")
-    return found if id_column is None else found.insert_column(0, frame[id_column])
-
-
-def method_of(model: Any, *names: str) -> Any:
-    """Return the first of these methods that a model has."""
-    for name in names:
-        if hasattr(model, name):
-            return getattr(model, name)
-    raise TableError(f"{type(model).__name__} cannot {names[0]}: fit another --model.")
-
-
-def _written(frame: pl.DataFrame, output: str) -> dict[str, Any]:
-    tables.write(frame, output)
-    return {"output": output, "rows": frame.height, "columns": frame.columns}
-
-
-def _check(output: str | None) -> None:
-    """Refuse an output that cannot be written, before any work."""
-    if output is not None and output != "-":
-        tables.kind_of(output)
-        target_of(output)
+    """Return a model, a table, and the rows of the table for the model, all in memory."""
+    session = start(path, data, id_column, reading(kind, encoding))
+    frame = session.table.frame() if session.table.whole else tables.read(data, kind, encoding)
+    return session.model, frame, session.rows(frame)
 
 
 def _words(found: dict[str, Any]) -> str:
@@ -89,20 +71,43 @@ def transform(
     data: Data,
     output: Output,
     id_column: Identifier = None,
+    sequence: SequenceColumn = None,
+    lengths: Lengths = None,
     kind: Format = None,
     encoding: Encoding = "utf-8",
+    separator: Separator = None,
+    decimal: Decimal = None,
+    limit: Limit = None,
     as_json: Json = False,
 ) -> None:
-    """Write the latent coordinates of rows."""
+    """Write the latent coordinates of rows; of a hidden Markov model, their states."""
     refuse_mixture(as_json, output)
 
     def work() -> dict[str, Any]:
-        _check(output)
-        fitted, frame, X = opened(model, data, id_column, kind, encoding)
-        names = [str(name) for name in fitted.get_feature_names_out()]
-        return _written(framed(fitted.transform(X), names, frame, id_column), output)
+        check_output(output)
+        how = reading(kind, encoding, separator, decimal, limit)
+        session = start(model, data, id_column, how, sequence, output)
+        if hasattr(session.model, "decode") and not hasattr(session.model, "transform"):
+            return session.write(output, lambda frame: _states(session, frame, lengths))
+        names = [str(name) for name in session.model.get_feature_names_out()]
+
+        def step(frame: pl.DataFrame) -> pl.DataFrame:
+            latents = session.model.transform(session.rows(frame))
+            return session.framed(latents, names, frame)
+
+        return session.write(output, step)
 
     run("transform", as_json, work, _words)
+
+
+def _states(session: Session, frame: pl.DataFrame, lengths: str | None) -> pl.DataFrame:
+    """Return the most probable path of states, and the probability of each."""
+    X, parts = session.rows(frame), session.lengths(frame, lengths)
+    path = pl.DataFrame({"state": np.asarray(session.model.predict(X, parts))})
+    chances = np.asarray(session.model.predict_proba(X, parts))
+    names = [f"state{k}" for k in range(chances.shape[1])]
+    both = path.hstack(pl.DataFrame(chances, schema=names, orient="row"))
+    return session.identified(both, frame)
 
 
 def denoise(
@@ -112,22 +117,27 @@ def denoise(
     id_column: Identifier = None,
     kind: Format = None,
     encoding: Encoding = "utf-8",
+    separator: Separator = None,
+    decimal: Decimal = None,
+    limit: Limit = None,
     as_json: Json = False,
 ) -> None:
     """Write rows as the model sees them, without noise."""
     refuse_mixture(as_json, output)
 
     def work() -> dict[str, Any]:
-        _check(output)
-        fitted, frame, X = opened(model, data, id_column, kind, encoding)
-        clean = method_of(fitted, "denoise", "reconstruct")(X)
-        return _written(framed(clean, _features(fitted), frame, id_column), output)
+        check_output(output)
+        how = reading(kind, encoding, separator, decimal, limit)
+        session = start(model, data, id_column, how, output=output)
+        clean, names = method_of(session.model, "denoise", "reconstruct"), session.prep.features
+
+        def step(frame: pl.DataFrame) -> pl.DataFrame:
+            values = session.prep.undone(clean(session.rows(frame)))
+            return session.framed(values, names, frame)
+
+        return session.write(output, step)
 
     run("denoise", as_json, work, _words)
-
-
-def _features(model: Any) -> list[str]:
-    return names_of(model) or [f"x{j}" for j in range(model.n_features_in_)]
 
 
 def impute(
@@ -143,68 +153,125 @@ def impute(
     id_column: Identifier = None,
     kind: Format = None,
     encoding: Encoding = "utf-8",
+    separator: Separator = None,
+    decimal: Decimal = None,
+    limit: Limit = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Fill missing entries with expectations, or with draws; other columns stay as they are."""
     refuse_mixture(as_json, output, std)
-    if std is not None and draws is not None:
-        raise typer.BadParameter("--std and --draws exclude each other: draws have no deviation.")
 
     def work() -> dict[str, Any]:
-        _check(output)
-        _check(std)
-        fitted, frame, X = opened(model, data, id_column, kind, encoding)
-        missing = int(np.isnan(np.asarray(X)).sum())
-        if draws is not None:
-            found = method_of(fitted, "sample_imputations")(X, draws, random_state=seed)
-            each = enumerate(np.asarray(found), start=1)
-            parts = [_drawn(frame, fitted, part, i, id_column) for i, part in each]
-            return _written(pl.concat(parts), output) | {"filled": missing, "draws": draws}
-        filled, spread = method_of(fitted, "impute")(X, return_std=True)
-        result = {"filled": missing}
-        if std is not None:
-            tables.write(framed(spread, _features(fitted), frame, id_column), std)
-            result |= {"std": std}  # type: ignore[dict-item]
-        return _written(_replaced(frame, fitted, filled, id_column), output) | result
+        if std is not None and draws is not None:
+            raise UsageError("--std and --draws exclude each other: draws have no deviation.")
+        check_output(output, std)
+        how = reading(kind, encoding, separator, decimal, limit)
+        session = start(model, data, id_column, how, output=output)
+        filling = _Filling(session, np.random.default_rng(seed), draws)
+        if std is None:
+            found = session.write(output, filling.step, draws or 1)
+        else:
+            found = filling.write_both(output, std)
+        found |= {"filled": filling.missing}
+        return found | ({"std": std} if std else {}) | ({"draws": draws} if draws else {})
 
-    run("impute", as_json, work, _words)
+    run("impute", as_json, work, _impute_words)
 
 
-def _replaced(frame: pl.DataFrame, model: Any, filled: Any, id_column: str | None) -> pl.DataFrame:
-    """Return the table with the columns of the model filled, and all others as they are."""
-    values, names = np.asarray(filled), names_of(model)
-    if names is None or not set(names) <= set(frame.columns):  # some are made of others
-        return framed(values, _features(model), frame, id_column)
-    return frame.with_columns([pl.Series(n, values[:, j]) for j, n in enumerate(names)])
+def _impute_words(found: dict[str, Any]) -> str:
+    if found["output"] == "-":
+        return ""
+    return f"{_words(found)[:-1]}, {found['filled']} entries filled."
 
 
-def _drawn(
-    frame: pl.DataFrame, model: Any, values: Any, number: int, id_column: str | None
-) -> pl.DataFrame:
-    numbers = pl.Series("draw", [number] * len(frame))
-    return _replaced(frame, model, values, id_column).insert_column(0, numbers)
+class _Filling:
+    """Missing entries filled batch by batch, and counted."""
+
+    def __init__(self, session: Session, rng: np.random.Generator, draws: int | None) -> None:
+        self.session, self.rng, self.draws, self.missing = session, rng, draws, 0
+
+    def step(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return a batch filled with expectations, or several filled with draws."""
+        model, X = self.session.model, self.session.rows(frame)
+        self.missing += int(np.isnan(np.asarray(X)).sum())
+        if self.draws is None:
+            return self._replaced(frame, method_of(model, "impute")(X))
+        found = method_of(model, "sample_imputations")(X, self.draws, random_state=self.rng)
+        parts = [self._replaced(frame, part) for part in np.asarray(found)]
+        for number, part in enumerate(parts, start=1):
+            part.insert_column(0, pl.Series("draw", [number] * frame.height))
+        return pl.concat(parts)
+
+    def write_both(self, output: str, std: str) -> dict[str, Any]:
+        """Write deviations and filled rows; either appears only when both are complete."""
+        method_of(self.session.model, "impute")
+        table = self.session.table
+        with writing.target(std) as file:
+            made = (self.spread(frame) for frame in table.frames("deviations, batch"))
+            writing.into(file, made, tables.kind_of(std), table.dialect, table.height)
+            return self.session.write(output, self.step)
+
+    def spread(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return the standard deviations of a batch, zero where an entry was there."""
+        session = self.session
+        deviations = session.model.impute(session.rows(frame), return_std=True)[1]
+        values = session.prep.undone_spread(deviations)
+        return session.framed(values, session.prep.features, frame)
+
+    def _replaced(self, frame: pl.DataFrame, filled: Any) -> pl.DataFrame:
+        """Return the table with the columns of the model filled, and all others as they are."""
+        prep = self.session.prep
+        values = prep.undone(filled)
+        if prep.levels:  # features that are no columns of the table
+            return self.session.framed(values, prep.features, frame)
+        known = columns.numbers(frame, prep.names).to_numpy()
+        values = np.where(np.isnan(known), values, known)  # not through units and back
+        return frame.with_columns([pl.Series(n, values[:, j]) for j, n in enumerate(prep.names)])
 
 
 def sample(
     model: Model,
     output: Output,
     n_samples: Annotated[int, typer.Option("--rows", "-n", min=1, help="How many.")] = 100,
+    separator: Separator = None,
+    decimal: Decimal = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Draw new rows from the model."""
+    """Draw new rows from the model, with the component or state each comes from if it has such."""
     refuse_mixture(as_json, output)
 
     def work() -> dict[str, Any]:
-        _check(output)
-        fitted = dualpca.load(model)
-        rows = method_of(fitted, "sample")(n_samples, random_state=seed)
-        if isinstance(rows, tuple):
-            raise TableError(f"{type(fitted).__name__} draws two tables: use it from Python.")
-        return _written(framed(rows, _features(fitted), pl.DataFrame(), None), output)
+        check_output(output)
+        how = reading(None, "utf-8", separator, decimal)
+        fitted, metadata = load_model(model)
+        names = features_of(fitted)
+        prep = preparation_of(fitted, metadata, names, None)
+        with task("drawing", 1) as tick:
+            rows = method_of(fitted, "sample")(n_samples, random_state=seed)
+            tick()
+        frame = _drawn(fitted, rows, names, prep)
+        dialect = Dialect(how.separator or ",", how.decimal or ".")
+        done = writing.write([frame], output, dialect, frame.height)
+        return {"output": output, "rows": done.rows, "columns": done.columns}
 
     run("sample", as_json, work, _words)
+
+
+def _drawn(model: Any, rows: Any, names: list[str], prep: Any) -> pl.DataFrame:
+    """Return draws as a table, in its units; a label of each row goes before it."""
+    label = None
+    if isinstance(rows, tuple):
+        rows, label = rows
+        if np.ndim(label) != 1:
+            what = type(model).__name__
+            raise TypeError(f"{what} draws two tables: use it from Python.")
+    found = pl.DataFrame(prep.undone(rows), schema=names, orient="row")
+    if label is None:
+        return found
+    name = "state" if hasattr(model, "transitions_") else "component"
+    return found.insert_column(0, pl.Series(name, np.asarray(label)))
 
 
 COMMANDS = {"transform": transform, "impute": impute, "denoise": denoise, "sample": sample}
