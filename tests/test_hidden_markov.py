@@ -117,6 +117,8 @@ WAYS = {
     "left to right": {"topology": "left-to-right"},
     "sticky": {"stickiness": 20.0},
     "tied": {"tied_noise": True},
+    "rows seen before": {"prior_rows": 10.0},
+    "both priors, mixtures": {"prior_rows": 3.0, "stickiness": 5.0, "n_mixtures": 2},
     "kernel": {"kernel": RBF(gamma=0.05), "n_directions": 6},
 }
 
@@ -229,6 +231,28 @@ def test_a_sticky_chain_stays():
     assert np.mean(np.diff(sticky.predict(X)) != 0) < np.mean(np.diff(free.predict(X)) != 0)
 
 
+def test_rows_seen_before_count_as_rows():
+    """One state: variances become (n ℓ + n₀ v)/(n + n₀), v the average variance, axes stay."""
+    X, _ = draw()
+    n0, model = 40.0, HiddenMarkovPCA(1, 2, prior_rows=40.0).fit(X)
+    S = np.cov(X.T, bias=True)
+    ell, V = np.linalg.eigh((300 * S + n0 * np.trace(S) / 4 * np.eye(4)) / (300 + n0))
+    sigma2 = ell[:2].mean()
+    C = (V[:, 2:] * (ell[2:] - sigma2)) @ V[:, 2:].T + sigma2 * np.eye(4)
+    W = model.loadings_[0][0]
+    assert_close(model.noise_variances_, [[sigma2]], "density")
+    assert_close(W @ W.T + model.noise_variances_[0, 0] * np.eye(4), C, "density")
+
+
+def test_many_rows_seen_before_make_states_round():
+    X, _ = draw()
+    model = HiddenMarkovPCA(3, 1, prior_rows=1e9).fit(X)
+    assert_close(
+        model.noise_variances_, np.full((3, 1), X.var(axis=0).mean()), "density", scale=1e3
+    )
+    assert np.abs(model.loadings_[0][0]).max() < 1e-2
+
+
 # --- filter, forecast, sample ---------------------------------------------------------
 
 
@@ -282,6 +306,23 @@ def test_samples_have_the_moments_of_the_model(n_mixtures):
         assert np.all(np.abs(rows.var(axis=0) / model.state_variances_[s] - 1) < 0.1)
     again, _ = model.sample(100_000, random_state=0)
     assert np.array_equal(Y, again)
+
+
+def test_information_criteria_count_every_parameter():
+    X, _ = draw()
+    model, lengths = HiddenMarkovPCA(3, 1).fit(X, lengths=[100, 200]), [100, 200]
+    p = 2 + 3 * 2 + 3 * (4 + 4 + 1)  # start, transitions, and mean, direction, noise of each state
+    total = model.score_sequences(X, lengths).sum()
+    assert_close(model.bic(X, lengths), -2 * total + p * np.log(300), "density")
+    assert_close(model.aic(X, lengths), -2 * total + 2 * p, "density")
+    forward = HiddenMarkovPCA(3, 1, topology="left-to-right").fit(X)
+    assert_close(forward.aic(X) + 2 * 300 * forward.score(X), 2 * (2 + 3 * 9), "density")
+
+
+def test_bic_finds_the_number_of_states():
+    X, _ = draw(T=600)
+    found = [HiddenMarkovPCA(S, 1, n_init=2).fit(X).bic(X) for S in (1, 2, 3, 4)]
+    assert int(np.argmin(found)) == 2
 
 
 # --- kernels --------------------------------------------------------------------------
@@ -473,6 +514,7 @@ def test_lengths_in_the_place_of_y_are_refused():
         ({"n_components": 0.9}, "n_components must be a whole number"),
         ({"topology": "ring"}, "topology must be one of"),
         ({"stickiness": -1.0}, "stickiness must be a number of at least 0"),
+        ({"prior_rows": -1.0}, "prior_rows must be a number of at least 0"),
         ({"noise_floor": float("nan")}, "noise_floor"),
         ({"kernel": "precomputed"}, "a chain meets new rows"),
         ({"kernel": "nonsense"}, "kernel must be one of"),

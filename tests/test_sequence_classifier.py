@@ -82,6 +82,18 @@ def test_all_classes_share_one_kernel_space():
     assert all(m.kernel is None and m.n_features_in_ == 6 for m in rule.models_)
 
 
+def test_floor_and_prior_are_the_same_for_all_classes():
+    """A class that hardly varies is held where the others are, not at a share of its own."""
+    rng = np.random.default_rng(0)
+    X = [scale * rng.standard_normal((30, 3)) for scale in (1.0, 1e-6) for _ in range(4)]
+    y, unit = np.repeat([0, 1], 4), np.concatenate(X).var(axis=0).mean()
+    floored = SequenceClassifier(HiddenMarkovPCA(1, 1, noise_floor=1e-2)).fit(X, y)
+    assert_close(floored.models_[1].noise_variances_, [[1e-2 * unit]], "density")
+    before = SequenceClassifier(HiddenMarkovPCA(1, 1, prior_rows=120.0)).fit(X, y)
+    assert_close(before.models_[1].noise_variances_, [[unit / 2]], "density", scale=1.0)
+    assert before.models_[1].get_params()["noise_floor"] == 1e-6
+
+
 def test_cross_validation_takes_lists_of_sequences():
     X, y = ramps(30)
     found = cross_val_score(SequenceClassifier(HiddenMarkovPCA(3, 1, **LEFT)), X, y, cv=3)

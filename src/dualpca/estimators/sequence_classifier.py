@@ -28,7 +28,8 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):
     """Bayes' rule over sequences: P(c | X) ∝ P(c) p(X | c), a hidden Markov model for each class.
 
     With a kernel all classes share one kernel space, found from all training rows: densities in
-    different spaces could not be compared. For the same reason σ² has one floor for all.
+    different spaces could not be compared. For the same reason the floor of σ² and the prior are
+    the same for all.
 
     Parameters
     ----------
@@ -102,16 +103,20 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):
         self.kernel_space_ = None if base.kernel is None else fit_space(base, X)
         Z = coordinates(self.kernel_space_, X)
         self._home = Z[:1, :]
-        self.models_ = [self._fit_class(base, Z, lengths, which == c) for c in np.unique(which)]
+        unit = check_columns(Z)
+        self.models_ = [
+            self._fit_class(base, Z, lengths, which == c, unit) for c in np.unique(which)
+        ]
         return self
 
-    def _fit_class(self, base: HiddenMarkovPCA, Z: Array, lengths: Any, mine: Any) -> Any:
-        """Fit the model of one class, with the noise floor of all rows."""
-        rows = np.flatnonzero(np.repeat(mine, lengths))
-        own = _array.take(Z, rows)
-        share = check_columns(Z) / check_columns(own)
-        model = clone(base).set_params(kernel=None, noise_floor=base.noise_floor * share)
-        return model.fit(own, lengths=lengths[mine])
+    @staticmethod
+    def _fit_class(
+        base: HiddenMarkovPCA, Z: Array, lengths: Any, mine: Any, unit: float
+    ) -> HiddenMarkovPCA:
+        """Fit the model of one class, its floor and its prior in the unit of all rows."""
+        own = _array.take(Z, np.flatnonzero(np.repeat(mine, lengths)))
+        model: HiddenMarkovPCA = clone(base).set_params(kernel=None)
+        return model._fit(own, None, lengths[mine], unit)
 
     def _sequences(self, X: Any, lengths: Any, *, reset: bool) -> tuple[Array, Any]:
         """Return checked rows and lengths."""
