@@ -6,6 +6,7 @@ from scipy.special import logsumexp
 from sklearn.model_selection import cross_val_score
 
 from dualpca import HiddenMarkovPCA, SequenceClassifier
+from dualpca.errors import CollapseWarning
 from dualpca.kernels import RBF
 from tests.tolerances import assert_close
 
@@ -87,7 +88,8 @@ def test_floor_and_prior_are_the_same_for_all_classes():
     rng = np.random.default_rng(0)
     X = [scale * rng.standard_normal((30, 3)) for scale in (1.0, 1e-6) for _ in range(4)]
     y, unit = np.repeat([0, 1], 4), np.concatenate(X).var(axis=0).mean()
-    floored = SequenceClassifier(HiddenMarkovPCA(1, 1, noise_floor=1e-2)).fit(X, y)
+    with pytest.warns(CollapseWarning, match="held at noise_floor"):
+        floored = SequenceClassifier(HiddenMarkovPCA(1, 1, noise_floor=1e-2)).fit(X, y)
     assert_close(floored.models_[1].noise_variances_, [[1e-2 * unit]], "density")
     before = SequenceClassifier(HiddenMarkovPCA(1, 1, prior_rows=120.0)).fit(X, y)
     assert_close(before.models_[1].noise_variances_, [[unit / 2]], "density", scale=1.0)
@@ -146,6 +148,21 @@ def test_bad_input(change, message):
     y = change.pop("y", y)
     with pytest.raises(ValueError, match=message):
         SequenceClassifier(**change).fit(X, y)
+
+
+def test_a_class_with_too_few_rows_is_named():
+    X, y = ramps(6)
+    X[1] = X[1][:2]
+    with pytest.raises(ValueError, match=r"the rows of class 'up' must be at least 3.*got 2"):
+        SequenceClassifier(HiddenMarkovPCA(3, 1)).fit([X[0], X[1]], y[:2])
+
+
+def test_tables_in_an_object_array():
+    X, y = ramps(6)
+    boxed = np.empty(6, dtype=object)
+    boxed[:] = X
+    rules = [SequenceClassifier(HiddenMarkovPCA(2, 1)).fit(T, y) for T in (X, boxed)]
+    assert_close(rules[1].predict_log_proba(boxed), rules[0].predict_log_proba(X), "exact")
 
 
 def test_sequences_that_do_not_fit_together():

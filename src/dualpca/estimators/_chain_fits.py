@@ -46,6 +46,7 @@ def ranks(model: Any, d: int) -> int | list[int]:
     if min(each) < 0 or max(each) >= d:
         what = f"from 0 to {d - 1}, fewer than the dimensions of what states emit"
         remedy = f"There are n_features = {d}, or n_directions with a kernel."
+        remedy += " With one, n_components=0 is a plain Gaussian." if d == 1 else ""
         raise ValueError(expected("n_components", what, asked, remedy))
     return int(each[0]) if is_count(asked) else [int(q) for q in each]
 

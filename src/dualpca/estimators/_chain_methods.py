@@ -12,7 +12,7 @@ from dualpca import _array
 from dualpca._typing import Array
 from dualpca.errors import expected
 from dualpca.estimators._chain_fits import coordinates, predicted, pulled_back
-from dualpca.estimators._sequences import check_lengths
+from dualpca.estimators._sequences import check_lengths, joined
 from dualpca.estimators._validation import check_number, check_rows, generator
 from dualpca.hidden_markov import HiddenMarkov
 from dualpca.kernel_space import KernelSpace
@@ -32,6 +32,7 @@ class ChainMethods:
     def _new(self, X: Any, lengths: Any, method: str) -> tuple[Array, Array, Any]:
         """Return checked rows, what the states emit of them, and lengths."""
         check_is_fitted(self)
+        X, lengths = joined(X, lengths)
         X = check_rows(self, X, reset=False)
         _array.require_same_home(X, self.transitions_, f"{type(self).__name__}.{method}")
         lengths = check_lengths(lengths, int(X.shape[0]))
@@ -136,17 +137,27 @@ class ChainMethods:
 
     def bic(self, X: Any, lengths: Any = None) -> float:
         """Return −2 ln L + p ln T; lower is better. Not across kernels or their spaces."""
-        rows = int(X.shape[0]) if hasattr(X, "shape") else len(X)
-        return self._criterion(X, lengths, "bic", math.log(rows))
+        X, Z, lengths = self._new(X, lengths, "bic")
+        return self._criterion(Z, lengths, math.log(int(X.shape[0])))
 
     def aic(self, X: Any, lengths: Any = None) -> float:
         """Return −2 ln L + 2p; lower is better. Not across kernels or their spaces."""
-        return self._criterion(X, lengths, "aic", 2.0)
+        _, Z, lengths = self._new(X, lengths, "aic")
+        return self._criterion(Z, lengths, 2.0)
 
-    def _criterion(self, X: Any, lengths: Any, method: str, price: float) -> float:
-        X, Z, lengths = self._new(X, lengths, method)
+    def _criterion(self, Z: Array, lengths: Any, price: float) -> float:
         total = float(self._model.loglikelihoods(Z, lengths).sum())
         return -2 * total + price * self._model.n_parameters()
+
+    @property
+    def covariances_(self) -> Array:
+        """W_smW_smᵀ + σ_sm²I, (S, M, d, d); formed when asked for."""
+        check_is_fitted(self)
+        xp, (S, M) = _array.namespace(self.transitions_), self._model.shares.shape
+        e, d = self._model.emissions, self._model.emissions.dim
+        eye = _array.asarray(np.eye(d), e.means)
+        every = [W @ W.T + s2 * eye for W, s2 in zip(e.loadings, e.noises, strict=True)]
+        return _array.cast_like(xp.reshape(xp.stack(every), (S, M, d, d)), self.transitions_)
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Array, Array]:
         """Draw one sequence.

@@ -10,12 +10,12 @@ from sklearn.base import BaseEstimator
 
 from dualpca import _array
 from dualpca._typing import Array
-from dualpca.errors import StateWarning
+from dualpca.errors import CollapseWarning, StateWarning
 from dualpca.estimators._chain_fits import check_plan, fit_chain, input_moments
 from dualpca.estimators._chain_methods import ChainMethods, beside
 from dualpca.estimators._convergence import publish_record
 from dualpca.estimators._incomplete import named_columns
-from dualpca.estimators._sequences import check_lengths, refuse_misplaced
+from dualpca.estimators._sequences import check_lengths, joined, refuse_misplaced
 from dualpca.estimators._validation import check_rows
 from dualpca.progress import showing
 
@@ -85,6 +85,8 @@ class HiddenMarkovPCA(ChainMethods, BaseEstimator):
         W.
     noise_variances_ : array of shape (S, M)
         σ².
+    covariances_ : array of shape (S, M, d, d)
+        WWᵀ + σ²I, formed when asked for.
     state_means_, state_variances_ : array of shape (S, d)
         Of every input feature in every state; with a kernel, of the rows weighted by P(s | rows).
     visits_ : array of shape (S,)
@@ -101,6 +103,10 @@ class HiddenMarkovPCA(ChainMethods, BaseEstimator):
     -----
     NaN is welcome in the input space: rows count with what they observed. With a kernel a row with
     NaN has no place in feature space and counts as not observed at all; the chain leads across it.
+
+    From hmmlearn: its `n_components` are `n_states`, `startprob_` and `transmat_` are
+    `start_probabilities_` and `transitions_`, `score` is divided by the number of rows, and
+    `n_components` = d − 1 is a full covariance, 0 a spherical one.
 
     Likelihoods of different kernels, or of different kernel spaces, cannot be compared.
     A Baum–Welch step costs O(TS(dq + d² + S)); S³ a step where a sequence is longer than 200.
@@ -172,11 +178,12 @@ class HiddenMarkovPCA(ChainMethods, BaseEstimator):
 
         Parameters
         ----------
-        X : array of shape (T, d)
-            Rows of all sequences, one sequence after another. Never modified.
+        X : array of shape (T, d), list of tables, or array of shape (m, T, d)
+            Rows of all sequences, one sequence after another; or a sequence an entry. Never
+            modified.
         y : ignored
         lengths : sequence of int, optional
-            Rows of every sequence; None is one sequence.
+            Rows of every sequence; a table without is one sequence.
 
         Returns
         -------
@@ -187,6 +194,7 @@ class HiddenMarkovPCA(ChainMethods, BaseEstimator):
     def _fit(self, X: Any, y: Any, lengths: Any, unit: float | None = None) -> HiddenMarkovPCA:
         """Fit; `unit` is the variance that floor and prior are shares of, if not that of X."""
         check_plan(self)
+        X, lengths = joined(X, lengths)
         X = check_rows(self, X, reset=True, min_rows=2)
         refuse_misplaced(y, int(X.shape[0]))
         lengths = check_lengths(lengths, int(X.shape[0]))
@@ -213,6 +221,7 @@ class HiddenMarkovPCA(ChainMethods, BaseEstimator):
         self.state_means_, self.state_variances_ = (_array.cast_like(m, X) for m in moments)
         self.visits_ = beside(states.sum(axis=0), X)
         self._warn_of_unvisited(states.sum(axis=0))
+        self._warn_of_collapsed(states.sum(axis=0))
 
     def _warn_of_unvisited(self, visits: np.ndarray[Any, Any]) -> None:
         empty = np.flatnonzero(visits < UNVISITED)
@@ -222,6 +231,19 @@ class HiddenMarkovPCA(ChainMethods, BaseEstimator):
                 "parameters say nothing. Use fewer states, or another random_state.",
                 StateWarning,
                 stacklevel=4,
+            )
+
+    def _warn_of_collapsed(self, visits: np.ndarray[Any, Any]) -> None:
+        M = self._model.shares.shape[1]
+        held = sorted({k // M for k in self._model.emissions.at_floor()})
+        held = [s for s in held if visits[s] >= UNVISITED]
+        if held:
+            warnings.warn(
+                f"the noise of states {held} is held at noise_floor: they explain single rows, "
+                "copies of few, or rows in a plane. Use fewer states or components, prior_rows, "
+                "tied_noise=True or a larger noise_floor.",
+                CollapseWarning,
+                stacklevel=5,
             )
 
     def __sklearn_tags__(self) -> Any:

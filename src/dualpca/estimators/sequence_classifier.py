@@ -104,10 +104,20 @@ class SequenceClassifier(ClassifierMixin, BaseEstimator):
         Z = coordinates(self.kernel_space_, X)
         self._home = Z[:1, :]
         unit = check_columns(Z)
+        self._refuse_short_classes(base, np.bincount(which, weights=lengths))
         self.models_ = [
             self._fit_class(base, Z, lengths, which == c, unit) for c in np.unique(which)
         ]
         return self
+
+    def _refuse_short_classes(self, base: HiddenMarkovPCA, rows: np.ndarray[Any, Any]) -> None:
+        """Refuse a class with fewer rows than components, by its name."""
+        needed = max(2, int(base.n_states) * int(base.n_mixtures))
+        for name, n in zip(self.classes_.tolist(), rows.tolist(), strict=True):
+            if n < needed:
+                what = f"at least {needed}, as many as n_states times n_mixtures"
+                remedy = "Use fewer states, or leave the class out."
+                raise ValueError(expected(f"the rows of class {name!r}", what, int(n), remedy))
 
     @staticmethod
     def _fit_class(
