@@ -105,7 +105,7 @@ def test_update_keeps_the_digits_of_a_narrow_direction(narrow, far):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((400, 4)) * [1.0, 0.7, 0.5, narrow]
     rho = shares(400, 2)
-    rho[:200, 1] = 0.0  # the shared start of the rows is far from where this component lies
+    rho[:200, 1] = 1e-12  # where the rows begin is far from where this component lies
     X[200:, :3] += far
     X = X @ np.linalg.qr(rng.standard_normal((4, 4)))[0]
     model = Emissions.start(X, 2, 4, rng).update(X, rho)
