@@ -1,6 +1,6 @@
 """Hidden Markov models beside hmmlearn: speakers, motions, seconds an iteration.
 
-    python -m benchmarks.chains [vowels] [motions] [speed]
+    python -m benchmarks.chains [vowels[=linear|kernel|hmmlearn]] [motions] [speed]
 
 Data come from `../shared/data` or the folder named by DUALPCA_DATA; without hmmlearn only our own
 rows are printed. Settings are chosen on the training part, by cross-validation (speakers) or by
@@ -31,13 +31,25 @@ from dualpca.kernels import RBF
 DATA = Path(os.environ.get("DUALPCA_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 PEER = importlib.util.find_spec("hmmlearn") is not None
 STICKS = (0.0, 1e3, 1e5)
+SIZES, ROWS, ROWS_IN_KERNEL_SPACE = (1, 2, 3), (0, 20), (20, 60)
 
 
 class Peer:
-    """hmmlearn's GaussianHMM, one a class; the surface of SequenceClassifier that is used here."""
+    """hmmlearn's GaussianHMM, one a class; the surface of SequenceClassifier that is used here.
 
-    def __init__(self, **options: Any) -> None:
-        self.options = options
+    `rows` is the prior of ours in its words: so many rows of the variance of all features.
+    """
+
+    def __init__(self, S: int, kind: str, rows: float) -> None:
+        self.options = {"n_components": S, "covariance_type": kind, "n_iter": 50}
+        self.rows = rows
+
+    def prior(self, d: int) -> dict[str, Any]:
+        if self.rows == 0:
+            return {}
+        full = self.options["covariance_type"] == "full"
+        scale = self.rows * (np.eye(d) if full else 1.0)
+        return {"covars_prior": scale, "covars_weight": self.rows + (d if full else 1)}
 
     def fit(self, X: list, y: np.ndarray) -> "Peer":
         from hmmlearn.hmm import GaussianHMM
@@ -45,7 +57,7 @@ class Peer:
         self.classes_, self.models = np.unique(y), []
         for c in self.classes_:
             mine = [x for x, label in zip(X, y, strict=True) if label == c]
-            model = GaussianHMM(n_iter=50, random_state=0, **self.options)
+            model = GaussianHMM(random_state=0, **self.options, **self.prior(mine[0].shape[1]))
             try:
                 model.fit(np.concatenate(mine), [len(x) for x in mine])
             except ValueError:  # some fits end in NaN; such a class is never chosen
@@ -65,79 +77,104 @@ class Peer:
         return logs - np.logaddexp.reduce(logs, axis=1)[:, None]
 
 
-class Merit(NamedTuple):
-    """What settings are chosen by: accuracy, then the mean log-probability of the right class."""
+class Scaled:
+    """Every feature divided by its standard deviation over the training rows, for everybody."""
 
-    accuracy: float
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def fit(self, X: list, y: np.ndarray) -> "Scaled":
+        rows = np.concatenate(X)
+        self.mean, self.unit = rows.mean(axis=0), rows.std(axis=0)
+        self.classes_ = self.inner.fit(self.scaled(X), y).classes_
+        return self
+
+    def scaled(self, X: list) -> list:
+        return [(x - self.mean) / self.unit for x in X]
+
+    def predict_log_proba(self, X: list) -> np.ndarray:
+        return self.inner.predict_log_proba(self.scaled(X))
+
+
+class Merit(NamedTuple):
+    """What settings are chosen by: the mean log-probability of the right class.
+
+    Accuracy saturates on 270 utterances, where one is 0.004 and most settings differ by less.
+    """
+
     log_probability: float
+    accuracy: float
 
 
 def merit(one: Any, X: list, y: np.ndarray) -> Merit:
     logs = one.predict_log_proba(X)
     right = np.searchsorted(one.classes_, y)
     picked = logs[np.arange(len(y)), right]
-    return Merit(float(np.mean(logs.argmax(axis=1) == right)), float(np.mean(picked)))
+    return Merit(float(np.mean(picked)), float(np.mean(logs.argmax(axis=1) == right)))
 
 
 def cross_validated(make: Callable[[], Any], X: list, y: np.ndarray) -> Merit:
-    folds = StratifiedKFold(5, shuffle=True, random_state=0).split(np.zeros(len(y)), y)
-    found = [merit(make().fit([X[i] for i in a], y[a]), [X[i] for i in b], y[b]) for a, b in folds]
+    folds = StratifiedKFold(5, shuffle=True, random_state=0)
+    found = [
+        merit(make().fit([X[i] for i in a], y[a]), [X[i] for i in b], y[b])
+        for a, b in folds.split(np.zeros(len(y)), y)
+    ]
     return Merit(*np.mean(found, axis=0))
 
 
-def rule(S: int, q: int, **options: Any) -> Any:
-    return SequenceClassifier(
-        HiddenMarkovPCA(S, q, topology="left-to-right", max_iter=50, **options)
-    )
+def rule(S: int, q: int, rows: float, **options: Any) -> Any:
+    options = {"topology": "left-to-right", "max_iter": 50, "tol": 1e-3, **options}
+    return Scaled(SequenceClassifier(HiddenMarkovPCA(S, q, prior_rows=rows, **options)))
 
 
-def linear() -> dict[str, Callable[[], Any]]:
+Grid = dict[str, Callable[[], Any]]
+
+
+def linear() -> Grid:
     return {
-        f"S={S}, q={q}": lambda S=S, q=q: rule(S, q) for S, q in product((1, 2, 3), (2, 4, 8, 11))
+        f"S={S}, q={q}, prior_rows={n}": lambda S=S, q=q, n=n: rule(S, q, n)
+        for S, q, n in product(SIZES, (4, 8), ROWS)
     }
 
 
-def kernelised() -> dict[str, Callable[[], Any]]:
+def kernelised() -> Grid:
     return {
-        f"S={S}, q={q}, gamma={g}": lambda S=S, q=q, g=g: rule(S, q, kernel=RBF(gamma=g))
-        for S, q, g in product((1, 2, 3), (4, 8), (0.03, 0.1, 0.3))
+        f"S={S}, q=4, gamma={g}, prior_rows={n}": lambda S=S, g=g, n=n: rule(
+            S, 4, n, kernel=RBF(gamma=g)
+        )
+        for S, g, n in product(SIZES, (0.003, 0.01), ROWS_IN_KERNEL_SPACE)
     }
 
 
-def peers() -> dict[str, Callable[[], Any]]:
+def peers() -> Grid:
     return {
-        f"S={S}, {kind}": lambda S=S, kind=kind: Peer(n_components=S, covariance_type=kind)
-        for S, kind in product((1, 2, 3, 5, 8), ("diag", "full"))
+        f"S={S}, {kind}, prior of {n} rows": lambda S=S, kind=kind, n=n: Scaled(Peer(S, kind, n))
+        for S, kind, n in product(SIZES, ("diag", "full"), ROWS)
     }
 
 
-def vowels() -> None:
+def vowels(only: str = "") -> None:
+    """Print who recognises the speakers; only what was chosen meets the test part."""
     data = np.load(DATA / "japanese_vowels.npz")
     cut = np.split(data["frames"].astype(float), np.cumsum(data["lengths"])[:-1])
     test, y = data["is_test"].astype(bool), data["speaker"]
     train = [x for x, t in zip(cut, test, strict=True) if not t]
     held = [x for x, t in zip(cut, test, strict=True) if t]
-    families = {"linear": linear(), "kernel": kernelised()}
+    families = {"linear": linear(), "kernel (RBF)": kernelised()}
     families |= {"hmmlearn GaussianHMM": peers()} if PEER else {}
-    print("| speakers | chosen | CV accuracy | test accuracy | tests of the whole grid |")
-    print("|---|---|---|---|---|")
+    families = {name: grid for name, grid in families.items() if name.startswith(only)}
+    print("| speakers | settings tried | chosen | CV log-probability | CV accuracy | test |")
+    print("|---|---|---|---|---|---|")
     for name, grid in families.items():
         scores = {how: cross_validated(make, train, y[~test]) for how, make in grid.items()}
-        fitted = {how: make().fit(train, y[~test]) for how, make in grid.items()}
-        tests = {how: merit(one, held, y[test]).accuracy for how, one in fitted.items()}
-        print(speaker_row(name, scores, tests), flush=True)
-        few = [how for how in grid if "q=2" in how or "q=4" in how]
-        if few:
-            print(speaker_row(f"{name}, q ≤ 4", {h: scores[h] for h in few}, tests), flush=True)
-
-
-def speaker_row(name: str, scores: dict[str, Merit], tests: dict[str, float]) -> str:
-    best = max(scores, key=lambda how: scores[how])
-    span = [tests[how] for how in scores]
-    return (
-        f"| {name} | {best} | {scores[best].accuracy:.3f} | {tests[best]:.3f} "
-        f"| {min(span):.3f} to {max(span):.3f} |"
-    )
+        some = {name: list(grid)}
+        few = [how for how in grid if "q=4" in how]
+        some |= {f"{name}, q ≤ 4": few} if 0 < len(few) < len(grid) else {}
+        for title, names in some.items():
+            best = max(names, key=lambda how: scores[how])
+            right = merit(grid[best]().fit(train, y[~test]), held, y[test]).accuracy
+            cv = f"{scores[best].log_probability:.3f} | {scores[best].accuracy:.3f}"
+            print(f"| {title} | {len(names)} | {best} | {cv} | {right:.3f} |", flush=True)
 
 
 def stream(part: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -220,11 +257,12 @@ def their_step(X: np.ndarray, S: int, how: str) -> float:
 
 
 def main(asked: list[str]) -> None:
-    parts = {"speed": speed, "motions": motions, "vowels": vowels}
+    parts: dict[str, Callable[..., None]] = {"speed": speed, "motions": motions, "vowels": vowels}
     warnings.simplefilter("ignore")
-    for name in asked or list(parts):
+    for one in asked or list(parts):
+        name, _, only = one.partition("=")
         with threadpool_limits(1):
-            parts[name]()
+            parts[name](*[only] if only else [])
         print()
 
 

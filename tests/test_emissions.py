@@ -98,6 +98,25 @@ def test_update_equals_the_dense_weighted_spectrum(size, q, tied):
     assert_close(covariances(model), C, "vector")
 
 
+@pytest.mark.parametrize("narrow", [1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize("far", [0.0, 1e3])
+def test_update_keeps_the_digits_of_a_narrow_direction(narrow, far):
+    """Second moments would lose those of a variance of 1e-12; the rows themselves hold them."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 4)) * [1.0, 0.7, 0.5, narrow]
+    rho = shares(400, 2)
+    rho[:200, 1] = 1e-12  # where the rows begin is far from where this component lies
+    X[200:, :3] += far
+    X = X @ np.linalg.qr(rng.standard_normal((4, 4)))[0]
+    model = Emissions.start(X, 2, 4, rng).update(X, rho)
+    for k in (0, 1):
+        w = rho[:, k] / rho[:, k].sum()
+        R = np.sqrt(w)[:, None] * (X - w @ X)
+        s = np.linalg.svd(R, compute_uv=False)
+        found = np.linalg.svd(model.loadings[k], compute_uv=False)
+        assert_close(found / s, np.ones(4), "em", scale=1e-1)
+
+
 def test_update_is_a_maximum():
     X, rng = groups(), np.random.default_rng(3)
     rho = shares(len(X), 3)

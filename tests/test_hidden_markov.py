@@ -8,7 +8,13 @@ from sklearn.metrics import adjusted_rand_score
 from dualpca import PPCA, HiddenMarkovPCA, hidden_markov
 from dualpca.chains import Chain
 from dualpca.emissions import Emissions
-from dualpca.errors import DegenerateError, EmptyColumnError, InterruptWarning, StateWarning
+from dualpca.errors import (
+    CollapseWarning,
+    DegenerateError,
+    EmptyColumnError,
+    InterruptWarning,
+    StateWarning,
+)
 from dualpca.first_states import stretches
 from dualpca.hidden_markov import HiddenMarkov, step
 from dualpca.kernels import RBF, Linear
@@ -117,11 +123,14 @@ WAYS = {
     "left to right": {"topology": "left-to-right"},
     "sticky": {"stickiness": 20.0},
     "tied": {"tied_noise": True},
+    "rows seen before": {"prior_rows": 10.0},
+    "both priors, mixtures": {"prior_rows": 3.0, "stickiness": 5.0, "n_mixtures": 2},
     "kernel": {"kernel": RBF(gamma=0.05), "n_directions": 6},
 }
 
 
 @quiet
+@pytest.mark.filterwarnings("ignore::dualpca.errors.CollapseWarning")
 @pytest.mark.parametrize("missing", [0.0, 0.2], ids=["complete", "NaN"])
 @pytest.mark.parametrize("way", WAYS)
 def test_the_likelihood_never_falls(way, missing):
@@ -165,6 +174,34 @@ def test_a_long_sequence_is_scored_without_underflow():
     model = HiddenMarkovPCA(3, 1, max_iter=3, tol=1e3).fit(X[:2000])
     assert np.isfinite(model.score(X))
     assert adjusted_rand_score(model.predict(X), states) > 0.95
+
+
+def test_a_long_sequence_is_fitted():
+    real = truth()
+    X, states = real.sample(100_000, np.random.default_rng(0))
+    model = HiddenMarkovPCA(3, 1, tol=1e-4).fit(X)
+    assert np.all(matched_error(model, real) < [0.03, 0.01, 0.02])
+    assert adjusted_rand_score(model.predict(X), states) > 0.97
+
+
+def test_mixtures_within_states_are_recovered():
+    """Two states of two groups each: the chain tells which groups belong together."""
+    rng = np.random.default_rng(0)
+    centres = 6.0 * np.array([[[0, 0, 0], [1, 1, 0]], [[1, 0, 0], [0, 1, 0]]])
+    chain = Chain(np.full(2, 0.5), np.array([[0.97, 0.03], [0.03, 0.97]]))
+    emissions = Emissions(
+        centres.reshape(4, 3), tuple(rng.standard_normal((3, 1)) for _ in range(4)), np.full(4, 0.3)
+    )
+    real = HiddenMarkov(chain, np.array([[0.5, 0.5], [0.3, 0.7]]), emissions)
+    X, states = real.sample(6000, rng)
+    model = HiddenMarkovPCA(2, 1, n_mixtures=2, n_init=4).fit(X)
+    assert adjusted_rand_score(model.predict(X), states) > 0.95
+    first = int(states[0] != model.predict(X)[0])  # which of ours is the first state
+    found = model.means_[[first, 1 - first] if states[0] == 0 else [1 - first, first]]
+    order = np.argsort(np.sum((found[:, :, None] - centres[:, None]) ** 2, axis=3), axis=1)[:, 0]
+    assert sorted(order[0].tolist()) == sorted(order[1].tolist()) == [0, 1]
+    shares = np.sort(model.weights_, axis=1)
+    assert_close(np.sort(shares[:, 0]), [0.3, 0.5], "em", scale=3e6)
 
 
 # --- starts ---------------------------------------------------------------------------
@@ -229,6 +266,28 @@ def test_a_sticky_chain_stays():
     assert np.mean(np.diff(sticky.predict(X)) != 0) < np.mean(np.diff(free.predict(X)) != 0)
 
 
+def test_rows_seen_before_count_as_rows():
+    """One state: variances become (n ℓ + n₀ v)/(n + n₀), v the average variance, axes stay."""
+    X, _ = draw()
+    n0, model = 40.0, HiddenMarkovPCA(1, 2, prior_rows=40.0).fit(X)
+    S = np.cov(X.T, bias=True)
+    ell, V = np.linalg.eigh((300 * S + n0 * np.trace(S) / 4 * np.eye(4)) / (300 + n0))
+    sigma2 = ell[:2].mean()
+    C = (V[:, 2:] * (ell[2:] - sigma2)) @ V[:, 2:].T + sigma2 * np.eye(4)
+    W = model.loadings_[0][0]
+    assert_close(model.noise_variances_, [[sigma2]], "density")
+    assert_close(W @ W.T + model.noise_variances_[0, 0] * np.eye(4), C, "density")
+
+
+def test_many_rows_seen_before_make_states_round():
+    X, _ = draw()
+    model = HiddenMarkovPCA(3, 1, prior_rows=1e9).fit(X)
+    assert_close(
+        model.noise_variances_, np.full((3, 1), X.var(axis=0).mean()), "density", scale=1e3
+    )
+    assert np.abs(model.loadings_[0][0]).max() < 1e-2
+
+
 # --- filter, forecast, sample ---------------------------------------------------------
 
 
@@ -282,6 +341,24 @@ def test_samples_have_the_moments_of_the_model(n_mixtures):
         assert np.all(np.abs(rows.var(axis=0) / model.state_variances_[s] - 1) < 0.1)
     again, _ = model.sample(100_000, random_state=0)
     assert np.array_equal(Y, again)
+
+
+def test_information_criteria_count_every_parameter():
+    X, _ = draw()
+    model, lengths = HiddenMarkovPCA(3, 1).fit(X, lengths=[100, 200]), [100, 200]
+    p = 2 + 3 * 2 + 3 * (4 + 4 + 1)  # start, transitions, and mean, direction, noise of each state
+    total = model.score_sequences(X, lengths).sum()
+    assert_close(model.bic(X, lengths), -2 * total + p * np.log(300), "density")
+    assert_close(model.aic(X, lengths), -2 * total + 2 * p, "density")
+    forward = HiddenMarkovPCA(3, 1, topology="left-to-right").fit(X)
+    assert_close(forward.aic(X) + 2 * 300 * forward.score(X), 2 * (2 + 3 * 9), "density")
+
+
+@pytest.mark.filterwarnings("ignore::dualpca.errors.CollapseWarning")
+def test_bic_finds_the_number_of_states():
+    X, _ = draw(T=600)
+    found = [HiddenMarkovPCA(S, 1, n_init=2).fit(X).bic(X) for S in (1, 2, 3, 4)]
+    assert int(np.argmin(found)) == 2
 
 
 # --- kernels --------------------------------------------------------------------------
@@ -376,8 +453,67 @@ def test_fewer_rows_than_features_and_a_constant_column():
 def test_noise_that_vanishes_stops_at_the_floor():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 1)) @ rng.standard_normal((1, 3))
-    model = HiddenMarkovPCA(1, 1, noise_floor=1e-4).fit(X)
+    with pytest.warns(CollapseWarning, match="rows in a plane"):
+        model = HiddenMarkovPCA(1, 1, noise_floor=1e-4).fit(X)
     assert_close(model.noise_variances_, [[1e-4 * X.var(axis=0).mean()]], "density")
+
+
+@quiet
+@pytest.mark.parametrize("missing", [0.0, 0.2], ids=["complete", "NaN"])
+def test_copies_of_few_rows_have_a_finite_model(missing):
+    X = np.repeat(draw(T=4)[0], 15, axis=0)
+    X[np.random.default_rng(0).random(X.shape) < missing] = np.nan
+    with pytest.warns(CollapseWarning, match="copies of few"):
+        model = HiddenMarkovPCA(3, 2).fit(X, lengths=[30, 30])
+    values = (model.score(X), model.predict_proba(X), model.forecast(X, 3), model.covariances_)
+    assert all(np.all(np.isfinite(v)) for v in values)
+
+
+def test_a_state_on_one_row_is_held_at_the_floor_and_named():
+    X, _ = draw()
+    X[150] = 1e3
+    with pytest.warns(CollapseWarning, match=r"noise of states \[\d\] is held.*single rows"):
+        model = HiddenMarkovPCA(3, 1).fit(X)
+    alone = int(np.argmin(model.visits_))
+    assert_close(model.visits_[alone], 1.0, "em")
+    assert_close(model.noise_variances_[alone], [1e-6 * X.var(axis=0).mean()], "density")
+    assert np.isfinite(model.score(X)) and model.predict(X)[150] == alone
+
+
+def test_rows_seen_before_keep_a_state_off_one_row():
+    X, _ = draw()
+    X[150] = 30.0
+    model = HiddenMarkovPCA(3, 1, prior_rows=5.0).fit(X)  # no warning, which would fail
+    assert np.all(model.noise_variances_ > 1e-2 * X.var(axis=0).mean())
+
+
+def test_as_many_states_as_rows_and_more():
+    X, _ = draw(T=4)
+    with pytest.warns(CollapseWarning):
+        assert np.isfinite(HiddenMarkovPCA(4, 1).fit(X).score(X))
+    with pytest.raises(ValueError, match="no more in all than the 4 rows"):
+        HiddenMarkovPCA(5, 1).fit(X)
+    with pytest.raises(ValueError, match="no more in all than the 4 rows"):
+        HiddenMarkovPCA(3, 1, n_mixtures=2).fit(X)
+
+
+def test_one_feature_needs_no_direction():
+    X = draw()[0][:, :1]
+    with pytest.raises(ValueError, match="n_components=0 is a plain Gaussian"):
+        HiddenMarkovPCA(2, 1).fit(X)
+    model = HiddenMarkovPCA(2, 0).fit(X)
+    assert model.covariances_.shape == (2, 1, 1, 1)
+    assert_close(model.covariances_.ravel(), model.noise_variances_.ravel(), "exact")
+
+
+def test_sequences_of_one_row_are_the_mixture():
+    """Nothing but the start speaks: its probabilities are the shares."""
+    X, _ = draw()
+    ones = [1] * 300
+    model = HiddenMarkovPCA(3, 1).fit(X, lengths=ones)
+    joint = model._model.emissions.log_density(X) + np.log(model.start_probabilities_)
+    assert_close(model.score_sequences(X, ones), logsumexp(joint, axis=1), "density")
+    assert_close(model.start_probabilities_, model.visits_ / 300, "em", scale=1e4)
 
 
 def test_a_row_that_observed_nothing_says_nothing():
@@ -392,6 +528,20 @@ def test_a_row_that_observed_nothing_says_nothing():
         ]
     )
     assert_close(model.predict_proba(nothing), ahead, "density")
+
+
+def test_lists_of_tables_and_blocks_are_rows_with_lengths():
+    X, _ = draw()
+    model = HiddenMarkovPCA(3, 1).fit(X, lengths=[100, 200])
+    tables = [X[:100], X[100:]]
+    again = HiddenMarkovPCA(3, 1).fit(tables)
+    assert_close(again.transitions_, model.transitions_, "exact")
+    assert_close(again.predict_proba(tables), model.predict_proba(X, [100, 200]), "exact")
+    block = X.reshape(3, 100, 4)
+    assert_close(again.score(block), model.score(X, lengths=[100] * 3), "exact")
+    assert_close(again.bic(tables), model.bic(X, [100, 200]), "exact")
+    with pytest.raises(ValueError, match="sequence 1 must be a table"):
+        HiddenMarkovPCA(3, 1).fit([X[:100], X[100:, :2]])
 
 
 def test_sequences_do_not_touch():
@@ -473,6 +623,7 @@ def test_lengths_in_the_place_of_y_are_refused():
         ({"n_components": 0.9}, "n_components must be a whole number"),
         ({"topology": "ring"}, "topology must be one of"),
         ({"stickiness": -1.0}, "stickiness must be a number of at least 0"),
+        ({"prior_rows": -1.0}, "prior_rows must be a number of at least 0"),
         ({"noise_floor": float("nan")}, "noise_floor"),
         ({"kernel": "precomputed"}, "a chain meets new rows"),
         ({"kernel": "nonsense"}, "kernel must be one of"),

@@ -6,6 +6,7 @@ from scipy.special import logsumexp
 from sklearn.model_selection import cross_val_score
 
 from dualpca import HiddenMarkovPCA, SequenceClassifier
+from dualpca.errors import CollapseWarning
 from dualpca.kernels import RBF
 from tests.tolerances import assert_close
 
@@ -82,6 +83,19 @@ def test_all_classes_share_one_kernel_space():
     assert all(m.kernel is None and m.n_features_in_ == 6 for m in rule.models_)
 
 
+def test_floor_and_prior_are_the_same_for_all_classes():
+    """A class that hardly varies is held where the others are, not at a share of its own."""
+    rng = np.random.default_rng(0)
+    X = [scale * rng.standard_normal((30, 3)) for scale in (1.0, 1e-6) for _ in range(4)]
+    y, unit = np.repeat([0, 1], 4), np.concatenate(X).var(axis=0).mean()
+    with pytest.warns(CollapseWarning, match="held at noise_floor"):
+        floored = SequenceClassifier(HiddenMarkovPCA(1, 1, noise_floor=1e-2)).fit(X, y)
+    assert_close(floored.models_[1].noise_variances_, [[1e-2 * unit]], "density")
+    before = SequenceClassifier(HiddenMarkovPCA(1, 1, prior_rows=120.0)).fit(X, y)
+    assert_close(before.models_[1].noise_variances_, [[unit / 2]], "density", scale=1.0)
+    assert before.models_[1].get_params()["noise_floor"] == 1e-6
+
+
 def test_cross_validation_takes_lists_of_sequences():
     X, y = ramps(30)
     found = cross_val_score(SequenceClassifier(HiddenMarkovPCA(3, 1, **LEFT)), X, y, cv=3)
@@ -134,6 +148,21 @@ def test_bad_input(change, message):
     y = change.pop("y", y)
     with pytest.raises(ValueError, match=message):
         SequenceClassifier(**change).fit(X, y)
+
+
+def test_a_class_with_too_few_rows_is_named():
+    X, y = ramps(6)
+    X[1] = X[1][:2]
+    with pytest.raises(ValueError, match=r"the rows of class 'up' must be at least 3.*got 2"):
+        SequenceClassifier(HiddenMarkovPCA(3, 1)).fit([X[0], X[1]], y[:2])
+
+
+def test_tables_in_an_object_array():
+    X, y = ramps(6)
+    boxed = np.empty(6, dtype=object)
+    boxed[:] = X
+    rules = [SequenceClassifier(HiddenMarkovPCA(2, 1)).fit(T, y) for T in (X, boxed)]
+    assert_close(rules[1].predict_log_proba(boxed), rules[0].predict_log_proba(X), "exact")
 
 
 def test_sequences_that_do_not_fit_together():

@@ -127,9 +127,9 @@ def filtered(
     """
     if before is not None:
         chain = Chain(before @ chain.transitions, chain.transitions)
-    run = Run(chain.log_start, chain.transitions, log_b, lengths)
-    alpha = run.together(run.alpha)
-    return _normalised(alpha), run.loglikelihoods(alpha)
+    run = Run(chain.log_start, chain.transitions, log_b.T, lengths)
+    alpha = run.pieces.join(run.alpha)
+    return _normalised(alpha).T, run.loglikelihoods(alpha)
 
 
 @np.errstate(divide="ignore")
@@ -157,14 +157,14 @@ def smooth(chain: Chain, log_b: Vector, lengths: Any) -> Smoothed:
            [0.933, 0.067],
            [0.955, 0.045]])
     """
-    run = Run(chain.log_start, chain.transitions, log_b, lengths)
-    alpha, beta = run.together(run.alpha), run.together(run.beta)
+    run = Run(chain.log_start, chain.transitions, log_b.T, lengths)
+    alpha, beta = run.pieces.join(run.alpha), run.pieces.join(run.beta)
     loglikelihoods = run.loglikelihoods(alpha)
     refuse_impossible(loglikelihoods)
     states = _normalised(alpha + beta)
-    first = run.cut.firsts
-    counts = _expected_transitions(chain, log_b, alpha, beta, first)
-    return Smoothed(states, states[first].sum(axis=0), counts, loglikelihoods)
+    first = run.pieces.firsts
+    counts = _expected_transitions(chain, log_b.T, alpha, beta, first)
+    return Smoothed(states.T, states[:, first].sum(axis=1), counts, loglikelihoods)
 
 
 @np.errstate(divide="ignore")
@@ -180,25 +180,26 @@ def viterbi(chain: Chain, log_b: Vector, lengths: Any) -> tuple[Vector, np.ndarr
     >>> viterbi(chain, np.log([[0.9, 0.1], [0.4, 0.6], [0.9, 0.1]]), [3])[1]
     array([0, 0, 0])
     """
-    run = Run(chain.log_start, chain.transitions, log_b, lengths, best=True)
-    delta = run.together(run.alpha)
-    lasts = run.cut.lasts
+    run = Run(chain.log_start, chain.transitions, log_b.T, lengths, best=True)
+    delta = np.ascontiguousarray(run.pieces.join(run.alpha).T)
+    lasts = run.pieces.lasts
     logs = delta[lasts].max(axis=1)
     refuse_impossible(logs)
-    return logs, _backtrack(chain.log_transitions, delta, run.cut.firsts, lasts)
+    return logs, _backtrack(chain.log_transitions, delta, run.pieces.firsts, lasts)
 
 
 def _scaled(logs: Vector) -> Vector:
-    """Return e^logs, each row divided by its largest."""
-    top = np.ascontiguousarray(logs.T).max(axis=0)  # few states, many steps: along the steps
-    return np.asarray(np.exp(logs - np.where(np.isfinite(top), top, 0.0)[:, None]))
+    """Return e^logs, each column divided by its largest."""
+    top = logs.max(axis=0)
+    return np.asarray(np.exp(logs - np.where(np.isfinite(top), top, 0.0)))
 
 
 def _normalised(logs: Vector) -> Vector:
-    """Return probabilities in proportion to e^logs, a row each."""
+    """Return probabilities in proportion to e^logs, a column each."""
     found = _scaled(logs)
-    total = found @ np.ones((logs.shape[1], 1))
-    return np.asarray(found / np.where(total > 0, total, 1.0))
+    total = found.sum(axis=0)
+    found /= np.where(total > 0, total, 1.0)
+    return found
 
 
 def _expected_transitions(
@@ -208,19 +209,20 @@ def _expected_transitions(
 
     As one product of matrices, both factors scaled to 1 at every step; steps at which past and
     future point to states without a way between, so that the scale is lost, are taken by logs.
+    All arguments are (S, T): few states, many steps, so sums over states run along the steps.
     """
-    before, ahead = alpha[:-1], (log_b + beta)[1:]
+    before, ahead = alpha[:, :-1], (log_b + beta)[:, 1:]
     U, V = _scaled(before), _scaled(ahead)
-    norm = np.einsum("tj,tj->t", U @ chain.transitions, V)
+    norm = ((chain.transitions.T @ U) * V).sum(axis=0)
     norm[firsts[firsts > 0] - 1] = np.inf  # no step from one sequence to the next
     lost = norm < FAINT
-    V /= np.where(lost, np.inf, norm)[:, None]
-    counts = chain.transitions * (U.T @ V)
+    V /= np.where(lost, np.inf, norm)
+    counts = chain.transitions * (U @ V.T)
     far, S = np.flatnonzero(lost), chain.n_states
     for some in _array.slices(far.size, max(1, BLOCK // (S * S))):
         t = far[some]
-        logs = before[t][:, :, None] + chain.log_transitions + ahead[t][:, None, :]
-        counts += _normalised(logs.reshape(-1, S * S)).sum(axis=0).reshape(S, S)
+        logs = before[:, None, t] + chain.log_transitions[:, :, None] + ahead[None, :, t]
+        counts += _normalised(logs.reshape(S * S, -1)).sum(axis=1).reshape(S, S)
     return counts
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from dualpca.first_states import Labels, equal_parts, random_parts, row_clusters
 from dualpca.missing import has_missing
 from dualpca.progress import task
 from dualpca.scans import Vector, log, log_sum
+from dualpca.weighted_steps import Prior
 
 FIRST_COUNT = 1.0
 """Pseudo-count of every allowed transition at the start: none may be ruled out by the start."""
@@ -98,6 +99,10 @@ class HiddenMarkov:
         gap = means - mean[:, None, :]
         return mean, xp.sum(c * (own + gap * gap), axis=1)
 
+    def log_prior(self, prior: Vector | None) -> float:
+        """Return the log-density of chain and components under their priors, up to a constant."""
+        return log_prior(self.chain, prior) + self.emissions.log_prior()
+
     def n_parameters(self) -> int:
         """Return the number of free parameters; transitions that are zero are none."""
         free = int((self.chain.start > 0).sum()) - 1
@@ -116,6 +121,7 @@ class Plan(NamedTuple):
     stickiness: float = 0.0
     floor: float = 0.0
     tied: bool = False
+    rows: Prior | None = None  # that every component has seen before
 
     @property
     def prior(self) -> Vector | None:
@@ -149,6 +155,7 @@ def begin(
             labels[rows] += kmeans(_array.take(X, rows), M, rng)
     options: dict[str, Any] = {"floor": plan.floor, "tied": plan.tied, "labels": labels}
     emissions = Emissions.start(X, S * M, plan.ranks, rng, **options)
+    emissions = replace(emissions, prior=plan.rows)
     sizes = np.maximum(np.bincount(labels, minlength=S * M).reshape(S, M), 1)
     return HiddenMarkov(chain, sizes / sizes.sum(axis=1, keepdims=True), emissions)
 
@@ -224,7 +231,7 @@ def climb(
         try:
             while True:
                 moved, found = step(model, table, lengths, prior)
-                value = float(found.loglikelihoods.sum()) + log_prior(model.chain, prior)
+                value = float(found.loglikelihoods.sum()) + model.log_prior(prior)
                 gain = value - (record.loglikelihoods[-1] if record.n_iter else -np.inf)
                 record.add(value)
                 record.converged = gain <= tol * n

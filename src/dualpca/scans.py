@@ -39,12 +39,27 @@ class Pieces:
         self.L = longest if longest <= UNCUT else ceil(sqrt(longest))
         counts = -(-self.lengths // self.L)
         self.ends = np.cumsum(self.lengths)
-        self.owner = np.repeat(np.arange(len(counts)), counts)
-        self.rank = np.arange(len(self.owner)) - np.repeat(np.cumsum(counts) - counts, counts)
-        begin = (self.ends - self.lengths)[self.owner] + self.rank * self.L
-        self.rows = begin[None, :] + np.arange(self.L)[:, None]
-        self.valid = self.rows < self.ends[self.owner][None, :]
-        self.rows = np.where(self.valid, self.rows, 0)
+        owner = np.repeat(np.arange(len(counts)), counts)
+        self.rank = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+        steps = self.lengths[owner] - self.rank * self.L  # left when a piece begins
+        self.valid = np.arange(self.L)[:, None] < steps[None, :]
+        self.full = np.asarray(self.valid.all(axis=1))
+        self.held = np.flatnonzero(self.valid.T)  # of all C·L places, those that hold a row
+        # by rank, those of longer sequences first: what went before a run of pieces is a run too
+        self.order = np.lexsort((-counts[owner], self.rank))
+        self.runs = np.append(0, np.cumsum(np.bincount(self.rank)))
+
+    def cut(self, values: Vector) -> Vector:
+        """Return (S, T) values as pieces, (L, S, C), with 0 where a piece has ended."""
+        S, C = values.shape[0], len(self.rank)
+        padded = np.zeros((S, C * self.L))
+        padded[:, self.held] = values
+        return np.ascontiguousarray(padded.reshape(S, C, self.L).transpose(2, 0, 1))
+
+    def join(self, parts: Vector) -> Vector:
+        """Return (L, S, C) values in the order of the rows, (S, T)."""
+        flat = parts.transpose(1, 2, 0).reshape(parts.shape[1], -1)
+        return np.asarray(flat if self.held.size == flat.shape[1] else flat.take(self.held, axis=1))
 
     @property
     def firsts(self) -> np.ndarray[Any, Any]:
@@ -55,11 +70,6 @@ class Pieces:
     def lasts(self) -> np.ndarray[Any, Any]:
         """Last row of every sequence."""
         return self.ends - 1
-
-    @property
-    def n_ranks(self) -> int:
-        """Number of pieces of the longest sequence."""
-        return int(self.rank.max()) + 1
 
 
 class Run:
@@ -72,7 +82,7 @@ class Run:
     ----------
     log_start : array of shape (S,)
     A : array of shape (S, S)
-    log_b : array of shape (T, S)
+    log_b : array of shape (S, T)
     lengths : array of shape (m,)
     best : bool
         The best path to every state instead of the sum over all paths.
@@ -83,74 +93,72 @@ class Run:
     ) -> None:
         self.log_start, self.A, self.log_a = log_start, A, log(A)
         self.times = best_times(self.log_a) if best else log_times(A)
-        self.join, self.cut = maximum if best else log_sum, Pieces(lengths)
-        B = np.where(self.cut.valid[:, :, None], log_b[self.cut.rows], 0.0)
-        self.B = np.ascontiguousarray(B.transpose(0, 2, 1))  # (L, S, C)
-        self.by_rank = [np.flatnonzero(self.cut.rank == k) for k in range(self.cut.n_ranks)]
-
-    def together(self, parts: Vector) -> Vector:
-        """Return (L, S, C) values in the order of the rows, (T, S)."""
-        found = np.empty((int(self.cut.ends[-1]), parts.shape[1]))
-        valid = self.cut.valid
-        found[self.cut.rows[valid]] = parts.transpose(0, 2, 1)[valid]
-        return found
+        self.join, self.pieces = maximum if best else log_sum, Pieces(lengths)
+        self.B = self.pieces.cut(log_b)  # (L, S, C)
+        self.first = self.pieces.rank == 0
 
     @cached_property
     def products(self) -> Vector:
         """What a piece does to the state it is entered in, (S to, S from, C): ln Π A diag b.
 
-        A first piece is entered from nowhere: all its columns are alike.
+        A first piece is entered from nowhere: all its columns are alike. Pieces stand in the
+        order of `Pieces.order`.
         """
-        B, valid = self.B, self.cut.valid
+        B, pieces = self.B, self.pieces
         P = self.log_a.T[:, :, None] + B[0][:, None, :]
-        first = self.by_rank[0]
-        P[:, :, first] = (self.log_start[:, None] + B[0][:, first])[:, None, :]
-        for t in range(1, self.cut.L):
+        P[:, :, self.first] = (self.log_start[:, None] + B[0][:, self.first])[:, None, :]
+        for t in range(1, pieces.L):
             moved = self.times(P) + B[t][:, None, :]
-            P = moved if valid[t].all() else np.where(valid[t], moved, P)
-        return np.asarray(P)
+            P = moved if pieces.full[t] else np.where(pieces.valid[t], moved, P)
+        return np.ascontiguousarray(P[:, :, pieces.order])
 
     @cached_property
     def alpha(self) -> Vector:
         """Logarithm of α, (L, S, C); not to be read where a piece has ended."""
-        alpha, first = np.empty_like(self.B), self.by_rank[0]
-        now = self.times(self._entries()) if self.cut.n_ranks > 1 else np.zeros_like(self.B[0])
-        now[:, first] = self.log_start[:, None]
+        alpha = np.empty_like(self.B)
+        now = np.zeros_like(self.B[0]) if self.first.all() else self.times(self._entries())
+        now[:, self.first] = self.log_start[:, None]
         alpha[0] = now = now + self.B[0]
-        for t in range(1, self.cut.L):
+        for t in range(1, self.pieces.L):
             alpha[t] = now = self.times(now) + self.B[t]
         return alpha
 
     def _entries(self) -> Vector:
         """Return ln α one step before every piece, (S, C); zeros for first ones."""
-        entries, ends = np.zeros_like(self.B[0]), self.products[:, 0, :].copy()
-        for pieces in self.by_rank[1:]:
-            entries[:, pieces] = before = ends[:, pieces - 1]
-            ends[:, pieces] = self.join(self.products[:, :, pieces] + before[None, :, :], 1)
+        order, runs = self.pieces.order, self.pieces.runs
+        ends, entries = self.products[:, 0, :].copy(), np.zeros_like(self.B[0])
+        for last, here, after in zip(runs, runs[1:], runs[2:], strict=False):
+            before = ends[:, last : last + after - here]
+            entries[:, order[here:after]] = before
+            ends[:, here:after] = self.join(self.products[:, :, here:after] + before[None], 1)
         return np.asarray(entries)
 
     @cached_property
     def beta(self) -> Vector:
         """Logarithm of β, (L, S, C); not to be read where a piece has ended."""
-        times, exits, valid = log_times(self.A.T), self._exits(), self.cut.valid
+        times, exits, pieces = log_times(self.A.T), self._exits(), self.pieces
         beta = np.empty_like(self.B)
         beta[-1] = now = exits
-        for t in range(self.cut.L - 2, -1, -1):
+        for t in range(pieces.L - 2, -1, -1):
             moved = times(self.B[t + 1] + now)
-            beta[t] = now = moved if valid[t + 1].all() else np.where(valid[t + 1], moved, exits)
+            full = pieces.full[t + 1]
+            beta[t] = now = moved if full else np.where(pieces.valid[t + 1], moved, exits)
         return beta
 
     def _exits(self) -> Vector:
         """Return ln β at the last step of every piece, (S, C)."""
-        exits = np.zeros(self.B.shape[1:])
-        for pieces in self.by_rank[:0:-1]:
-            after = self.products[:, :, pieces] + exits[:, None, pieces]
-            exits[:, pieces - 1] = self.join(after, 0)
+        runs, ordered = self.pieces.runs, np.zeros(self.B.shape[1:])
+        for k in range(len(runs) - 2, 0, -1):
+            last, here, after = runs[k - 1 : k + 2]
+            ahead = self.products[:, :, here:after] + ordered[:, None, here:after]
+            ordered[:, last : last + after - here] = self.join(ahead, 0)
+        exits = np.empty_like(ordered)
+        exits[:, self.pieces.order] = ordered
         return exits
 
     def loglikelihoods(self, alpha: Vector) -> Vector:
-        """Return ln Σ_s α_T(s) of every sequence, (m,)."""
-        return log_sum(alpha[self.cut.lasts], 1)
+        """Return ln Σ_s α_T(s) of every sequence, (m,), from ln α of all rows, (S, T)."""
+        return log_sum(alpha[:, self.pieces.lasts], 0)
 
 
 def log_times(A: Vector) -> Times:
@@ -165,17 +173,24 @@ def log_times(A: Vector) -> Times:
 
     def times(v: Vector) -> Vector:
         flat = v.reshape(v.shape[0], -1)
-        top = np.maximum(flat.max(axis=0), LOWEST)
+        top = np.maximum.reduce(flat, axis=0, initial=LOWEST)
         spread = flat - top
-        found = At @ np.exp(spread)
-        np.log(found, out=found)
-        found += top
         if not safe and spread.min() < -reach:
             far = np.flatnonzero(((spread < -reach) & (spread > -np.inf)).any(axis=0))
+            found = _product(At, spread, top)
             found[:, far] = log_sum(log_a[:, :, None] + flat[:, None, far], 0)
-        return np.asarray(found.reshape(v.shape))
+            return found.reshape(v.shape)
+        return _product(At, spread, top).reshape(v.shape)
 
     return times
+
+
+def _product(At: Vector, spread: Vector, top: Vector) -> Vector:
+    """Return ln(Aᵀe^spread) + top; few calls, since there are many turns. Overwrites `spread`."""
+    found: Vector = At @ np.exp(spread, out=spread)
+    np.log(found, out=found)
+    found += top
+    return found
 
 
 def best_times(log_a: Vector) -> Times:
@@ -190,9 +205,12 @@ def best_times(log_a: Vector) -> Times:
 
 def log_sum(terms: Vector, axis: int) -> Vector:
     """Return ln Σ e^terms; −∞ where all are."""
-    top = np.maximum(terms.max(axis=axis, keepdims=True), LOWEST)
-    total = np.exp(terms - top).sum(axis=axis)
-    return np.asarray(np.log(total) + top.reshape(total.shape))
+    top = np.maximum.reduce(terms, axis=axis, keepdims=True, initial=LOWEST)
+    terms = terms - top
+    total: Vector = np.add.reduce(np.exp(terms, out=terms), axis=axis)
+    np.log(total, out=total)
+    total += top.reshape(total.shape)
+    return total
 
 
 def maximum(terms: Vector, axis: int) -> Vector:

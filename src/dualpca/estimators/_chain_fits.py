@@ -21,6 +21,7 @@ from dualpca.kernel_space import KernelSpace
 from dualpca.kernels import Kernel, Precomputed, make_kernel
 from dualpca.missing import column_starts, has_missing, refuse_infinite
 from dualpca.preimages import Span
+from dualpca.weighted_steps import Prior
 
 TOPOLOGIES = ("ergodic", "left-to-right")
 
@@ -29,7 +30,7 @@ def check_plan(model: Any) -> None:
     """Refuse parameters that define no model."""
     for name in ("n_states", "n_mixtures", "n_directions", "n_landmarks", "max_iter", "n_init"):
         check_number(name, getattr(model, name), 1, integer=True)
-    for name in ("stickiness", "noise_floor", "tol"):
+    for name in ("stickiness", "prior_rows", "noise_floor", "tol"):
         check_number(name, getattr(model, name), 0)
     check_choice("topology", model.topology, TOPOLOGIES)
     check_flag("tied_noise", model.tied_noise)
@@ -45,6 +46,7 @@ def ranks(model: Any, d: int) -> int | list[int]:
     if min(each) < 0 or max(each) >= d:
         what = f"from 0 to {d - 1}, fewer than the dimensions of what states emit"
         remedy = f"There are n_features = {d}, or n_directions with a kernel."
+        remedy += " With one, n_components=0 is a plain Gaussian." if d == 1 else ""
         raise ValueError(expected("n_components", what, asked, remedy))
     return int(each[0]) if is_count(asked) else [int(q) for q in each]
 
@@ -99,14 +101,18 @@ def coordinates(space: KernelSpace | None, X: Array) -> Array:
 
 
 def fit_chain(
-    model: Any, X: Array, lengths: Any
+    model: Any, X: Array, lengths: Any, unit: float | None = None
 ) -> tuple[KernelSpace | None, tuple[HiddenMarkov, Record, Smoothed]]:
-    """Fit the chain that the parameters of the model ask for."""
+    """Fit the chain that the parameters of the model ask for.
+
+    Floor and prior are in units of the average variance of what states emit, or of a given one.
+    """
     refuse_infinite(X)
     check_columns(X)
     space = None if model.kernel is None else fit_space(model, X)
     Z = coordinates(space, X)
-    unit = check_columns(Z)
+    own = check_columns(Z)
+    unit = own if unit is None else unit
     if int(model.n_states) * int(model.n_mixtures) > int(X.shape[0]):
         what = f"no more in all than the {int(X.shape[0])} rows (n_samples)"
         asked = (model.n_states, model.n_mixtures)
@@ -120,6 +126,7 @@ def fit_chain(
         float(model.stickiness),
         floor,
         bool(model.tied_noise),
+        Prior(float(model.prior_rows), unit) if model.prior_rows > 0 else None,
     )
     limits = {"max_iter": int(model.max_iter), "n_init": int(model.n_init)}
     found = fit(Z, lengths, plan, seed_of(model), tol=float(model.tol), **limits)

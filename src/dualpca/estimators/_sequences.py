@@ -41,18 +41,20 @@ def refuse_misplaced(y: Any, n: int) -> None:
 def joined(X: Any, lengths: Any) -> tuple[Any, Any]:
     """Return sequences as rows, one after another, and their lengths.
 
-    Rows with `lengths` stay as they are; without, a table holds sequences of one row each. A list
-    of tables, or one array (m, T, d), holds a sequence an entry.
+    A list of tables, or one array (m, T, d), holds a sequence an entry. Anything else stays as it
+    is: rows, with `lengths` or without.
     """
     shape = getattr(X, "shape", None)
-    if lengths is None and shape is not None and len(shape) == 3:
+    if lengths is not None:
+        return X, lengths
+    if shape is not None and len(shape) == 3:
         steps = [int(shape[1])] * int(shape[0])
         return _array.namespace(X).reshape(X, (-1, shape[2])), steps
-    if lengths is None and isinstance(X, list | tuple) and X and _is_table(X[0]):
+    if isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1:
+        X = list(X)
+    if isinstance(X, list | tuple) and X and _is_table(X[0]):
         tables = [x if hasattr(x, "shape") else np.asarray(x) for x in X]
         return _one_below_the_other(tables), [int(x.shape[0]) for x in tables]
-    if lengths is None and shape is not None and len(shape) == 2:
-        return X, [1] * int(shape[0])
     return X, lengths
 
 

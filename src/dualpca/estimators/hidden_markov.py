@@ -7,33 +7,24 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from dualpca import _array
 from dualpca._typing import Array
-from dualpca.errors import StateWarning, expected
-from dualpca.estimators._chain_fits import (
-    check_plan,
-    coordinates,
-    fit_chain,
-    input_moments,
-    predicted,
-    pulled_back,
-)
+from dualpca.errors import CollapseWarning, StateWarning
+from dualpca.estimators._chain_fits import check_plan, fit_chain, input_moments
+from dualpca.estimators._chain_methods import ChainMethods, beside
 from dualpca.estimators._convergence import publish_record
 from dualpca.estimators._incomplete import named_columns
 from dualpca.estimators._saving import Saved
-from dualpca.estimators._sequences import check_lengths, refuse_misplaced
-from dualpca.estimators._validation import check_number, check_rows, generator
-from dualpca.hidden_markov import HiddenMarkov
-from dualpca.kernel_space import KernelSpace
+from dualpca.estimators._sequences import check_lengths, joined, refuse_misplaced
+from dualpca.estimators._validation import check_rows
 from dualpca.progress import showing
 
 UNVISITED = 0.5
 """Expected number of rows below which a state is said to explain none."""
 
 
-class HiddenMarkovPCA(Saved, BaseEstimator):
+class HiddenMarkovPCA(Saved, ChainMethods, BaseEstimator):
     """Hidden Markov model whose states emit probabilistic PCA, or mixtures of it.
 
     State s emits x ~ Σ_m c_sm N(μ_sm, W_smW_smᵀ + σ_sm²I) in the input space or, with a kernel, in
@@ -63,6 +54,11 @@ class HiddenMarkovPCA(Saved, BaseEstimator):
     stickiness : float
         Pseudo-count of stays in every state: a Dirichlet prior, which EM maximises with the
         likelihood. 0 for none.
+    prior_rows : float
+        Rows that every component has seen before any other: spread evenly around its mean with
+        the average variance of the features (an inverse Wishart prior with a round scale, which
+        EM maximises with the likelihood). Helps where states have few rows a feature; scale the
+        features alike then. 0 for none.
     noise_floor : float
         Smallest σ², as a share of the average variance of the features.
     tied_noise : bool
@@ -90,6 +86,8 @@ class HiddenMarkovPCA(Saved, BaseEstimator):
         W.
     noise_variances_ : array of shape (S, M)
         σ².
+    covariances_ : array of shape (S, M, d, d)
+        WWᵀ + σ²I, formed when asked for.
     state_means_, state_variances_ : array of shape (S, d)
         Of every input feature in every state; with a kernel, of the rows weighted by P(s | rows).
     visits_ : array of shape (S,)
@@ -106,6 +104,10 @@ class HiddenMarkovPCA(Saved, BaseEstimator):
     -----
     NaN is welcome in the input space: rows count with what they observed. With a kernel a row with
     NaN has no place in feature space and counts as not observed at all; the chain leads across it.
+
+    From hmmlearn: its `n_components` are `n_states`, `startprob_` and `transmat_` are
+    `start_probabilities_` and `transitions_`, `score` is divided by the number of rows, and
+    `n_components` = d − 1 is a full covariance, 0 a spherical one.
 
     Likelihoods of different kernels, or of different kernel spaces, cannot be compared.
     A Baum–Welch step costs O(TS(dq + d² + S)); S³ a step where a sequence is longer than 200.
@@ -129,13 +131,6 @@ class HiddenMarkovPCA(Saved, BaseEstimator):
     (300, True)
     """
 
-    _model: HiddenMarkov
-    n_features_in_: int
-    kernel_space_: KernelSpace | None
-    transitions_: Array
-    state_means_: Array
-    state_variances_: Array
-
     def __init__(
         self,
         n_states: int = 2,
@@ -149,6 +144,7 @@ class HiddenMarkovPCA(Saved, BaseEstimator):
         n_landmarks: int = 500,
         topology: str = "ergodic",
         stickiness: float = 0.0,
+        prior_rows: float = 0.0,
         noise_floor: float = 1e-6,
         tied_noise: bool = False,
         tol: float = 1e-5,
@@ -168,6 +164,7 @@ class HiddenMarkovPCA(Saved, BaseEstimator):
         self.n_landmarks = n_landmarks
         self.topology = topology
         self.stickiness = stickiness
+        self.prior_rows = prior_rows
         self.noise_floor = noise_floor
         self.tied_noise = tied_noise
         self.tol = tol
@@ -182,22 +179,28 @@ class HiddenMarkovPCA(Saved, BaseEstimator):
 
         Parameters
         ----------
-        X : array of shape (T, d)
-            Rows of all sequences, one sequence after another. Never modified.
+        X : array of shape (T, d), list of tables, or array of shape (m, T, d)
+            Rows of all sequences, one sequence after another; or a sequence an entry. Never
+            modified.
         y : ignored
         lengths : sequence of int, optional
-            Rows of every sequence; None is one sequence.
+            Rows of every sequence; a table without is one sequence.
 
         Returns
         -------
         self
         """
+        return self._fit(X, y, lengths)
+
+    def _fit(self, X: Any, y: Any, lengths: Any, unit: float | None = None) -> HiddenMarkovPCA:
+        """Fit; `unit` is the variance that floor and prior are shares of, if not that of X."""
         check_plan(self)
+        X, lengths = joined(X, lengths)
         X = check_rows(self, X, reset=True, min_rows=2)
         refuse_misplaced(y, int(X.shape[0]))
         lengths = check_lengths(lengths, int(X.shape[0]))
         with named_columns(self), showing(self.verbose):
-            self.kernel_space_, found = fit_chain(self, X, lengths)
+            self.kernel_space_, found = fit_chain(self, X, lengths, unit)
         self._model, record, smoothed = found
         self._publish(X, smoothed.states)
         publish_record(self, record)
@@ -208,17 +211,18 @@ class HiddenMarkovPCA(Saved, BaseEstimator):
         model = self._model
         S, M = model.shares.shape
         xp, emissions = _array.namespace(X), model.emissions
-        self.start_probabilities_ = self._beside(model.chain.start, X)
-        self.transitions_ = self._beside(model.chain.transitions, X)
-        self.weights_ = self._beside(model.shares, X)
+        self.start_probabilities_ = beside(model.chain.start, X)
+        self.transitions_ = beside(model.chain.transitions, X)
+        self.weights_ = beside(model.shares, X)
         self.means_ = _array.cast_like(xp.reshape(emissions.means, (S, M, -1)), X)
         W = [_array.cast_like(one, X) for one in emissions.loadings]
         self.loadings_ = [W[s * M : (s + 1) * M] for s in range(S)]
         self.noise_variances_ = _array.cast_like(xp.reshape(emissions.noises, (S, M)), X)
         moments = input_moments(X, states) if self.kernel_space_ else model.state_moments()
         self.state_means_, self.state_variances_ = (_array.cast_like(m, X) for m in moments)
-        self.visits_ = self._beside(states.sum(axis=0), X)
+        self.visits_ = beside(states.sum(axis=0), X)
         self._warn_of_unvisited(states.sum(axis=0))
+        self._warn_of_collapsed(states.sum(axis=0))
 
     def _warn_of_unvisited(self, visits: np.ndarray[Any, Any]) -> None:
         empty = np.flatnonzero(visits < UNVISITED)
@@ -230,133 +234,18 @@ class HiddenMarkovPCA(Saved, BaseEstimator):
                 stacklevel=4,
             )
 
-    @staticmethod
-    def _beside(values: np.ndarray[Any, Any], X: Array) -> Array:
-        """Return host values in the library, device and dtype of X."""
-        return _array.cast_like(_array.asarray(values, X), X)
-
-    def _new(self, X: Any, lengths: Any, method: str) -> tuple[Array, Array, Any]:
-        """Return checked rows, what the states emit of them, and lengths."""
-        check_is_fitted(self)
-        X = check_rows(self, X, reset=False)
-        _array.require_same_home(X, self.transitions_, f"{type(self).__name__}.{method}")
-        lengths = check_lengths(lengths, int(X.shape[0]))
-        return X, coordinates(self.kernel_space_, X), lengths
-
-    def predict(self, X: Any, lengths: Any = None) -> Array:
-        """Return the states of the most probable paths (Viterbi), (T,)."""
-        return self._decode(X, lengths, "predict")[1]
-
-    def decode(self, X: Any, lengths: Any = None) -> tuple[float, Array]:
-        """Return the most probable paths.
-
-        Parameters
-        ----------
-        X : array of shape (T, d)
-        lengths : sequence of int, optional
-
-        Returns
-        -------
-        log_probability : float
-            ln p(X, path), of all sequences together.
-        states : array of shape (T,)
-        """
-        return self._decode(X, lengths, "decode")
-
-    def _decode(self, X: Any, lengths: Any, method: str) -> tuple[float, Array]:
-        X, Z, lengths = self._new(X, lengths, method)
-        logs, path = self._model.decode(Z, lengths)
-        xp = _array.namespace(X)
-        return float(logs.sum()), xp.asarray(path, device=_array.device_of(X))
-
-    def predict_proba(self, X: Any, lengths: Any = None) -> Array:
-        """Return P(s_t | whole sequence), (T, S): smoothing."""
-        X, Z, lengths = self._new(X, lengths, "predict_proba")
-        return self._beside(self._model.smooth(Z, lengths).states, X)
-
-    def filter(self, X: Any, lengths: Any = None, *, previous: Any = None) -> Array:
-        """Return P(s_t | rows up to t), (T, S).
-
-        One step at a time: give one row, and as `previous` the answer to the row before.
-
-        Parameters
-        ----------
-        X : array of shape (T, d)
-        lengths : sequence of int, optional
-        previous : array of shape (S,), optional
-            States one step before the first row; None starts a new sequence.
-        """
-        X, Z, lengths = self._new(X, lengths, "filter")
-        return self._beside(self._model.filter(Z, lengths, self._states(previous)), X)
-
-    def _states(self, previous: Any) -> np.ndarray[Any, Any] | None:
-        """Check a distribution over states."""
-        if previous is None:
-            return None
-        p = np.asarray(_array.to_numpy(previous), dtype=np.float64).reshape(-1)
-        S = int(self.transitions_.shape[0])
-        if p.shape != (S,) or not np.all(p >= 0) or abs(p.sum() - 1) > 1e-3:
-            what = f"{S} probabilities that sum to 1, as `filter` returns for one row"
-            raise ValueError(expected("previous", what, previous))
-        return np.asarray(p / p.sum())
-
-    def forecast(
-        self, X: Any, n_steps: int = 1, *, previous: Any = None, return_std: bool = False
-    ) -> Any:
-        """Return the mean of the next rows of one sequence, (n_steps, d).
-
-        Σ_s P(s_{T+h} | rows) E[x | s], with the standard deviation of a new row, that of the
-        states included.
-
-        Parameters
-        ----------
-        X : array of shape (T, d)
-            The sequence until now.
-        n_steps : int
-        previous : array of shape (S,), optional
-            As in `filter`.
-        return_std : bool
-
-        Returns
-        -------
-        array of shape (n_steps, d), or a pair of them
-        """
-        check_number("n_steps", n_steps, 1, integer=True)
-        X, Z, lengths = self._new(X, None, "forecast")
-        now = self._model.filter(Z, lengths, self._states(previous))[-1]
-        ahead = _array.asarray(self._model.chain.after(now, int(n_steps)), X)
-        mean, variance = predicted(ahead, self.state_means_, self.state_variances_)
-        mean = _array.cast_like(mean, X)
-        std = _array.cast_like(_array.namespace(X).sqrt(variance), X)
-        return (mean, std) if return_std else mean
-
-    def score_sequences(self, X: Any, lengths: Any = None) -> Array:
-        """Return the log-likelihood of every sequence, (m,)."""
-        X, Z, lengths = self._new(X, lengths, "score_sequences")
-        return _array.asarray(self._model.loglikelihoods(Z, lengths), X)
-
-    def score(self, X: Any, y: Any = None, *, lengths: Any = None) -> float:
-        """Return the log-likelihood of all sequences, divided by the number of rows."""
-        X, Z, lengths = self._new(X, lengths, "score")
-        return float(self._model.loglikelihoods(Z, lengths).sum()) / int(X.shape[0])
-
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Array, Array]:
-        """Draw one sequence.
-
-        Returns
-        -------
-        X : array of shape (n_samples, d)
-            With a kernel, pre-images of what was drawn in kernel space.
-        states : array of shape (n_samples,)
-        """
-        check_is_fitted(self)
-        check_number("n_samples", n_samples, 1, integer=True)
-        rows, path = self._model.sample(int(n_samples), generator(random_state))
-        if self.kernel_space_ is not None:
-            rows = pulled_back(self.kernel_space_, rows, self.preimage)
-        like = self.transitions_
-        xp = _array.namespace(like)
-        return _array.cast_like(rows, like), xp.asarray(path, device=_array.device_of(like))
+    def _warn_of_collapsed(self, visits: np.ndarray[Any, Any]) -> None:
+        M = self._model.shares.shape[1]
+        held = sorted({k // M for k in self._model.emissions.at_floor()})
+        held = [s for s in held if visits[s] >= UNVISITED]
+        if held:
+            warnings.warn(
+                f"the noise of states {held} is held at noise_floor: they explain single rows, "
+                "copies of few, or rows in a plane. Use fewer states or components, prior_rows, "
+                "tied_noise=True or a larger noise_floor.",
+                CollapseWarning,
+                stacklevel=5,
+            )
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what the model takes."""

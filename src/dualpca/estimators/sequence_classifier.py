@@ -29,7 +29,8 @@ class SequenceClassifier(Saved, ClassifierMixin, BaseEstimator):
     """Bayes' rule over sequences: P(c | X) ∝ P(c) p(X | c), a hidden Markov model for each class.
 
     With a kernel all classes share one kernel space, found from all training rows: densities in
-    different spaces could not be compared. For the same reason σ² has one floor for all.
+    different spaces could not be compared. For the same reason the floor of σ² and the prior are
+    the same for all.
 
     Parameters
     ----------
@@ -103,16 +104,30 @@ class SequenceClassifier(Saved, ClassifierMixin, BaseEstimator):
         self.kernel_space_ = None if base.kernel is None else fit_space(base, X)
         Z = coordinates(self.kernel_space_, X)
         self._home = Z[:1, :]
-        self.models_ = [self._fit_class(base, Z, lengths, which == c) for c in np.unique(which)]
+        unit = check_columns(Z)
+        self._refuse_short_classes(base, np.bincount(which, weights=lengths))
+        self.models_ = [
+            self._fit_class(base, Z, lengths, which == c, unit) for c in np.unique(which)
+        ]
         return self
 
-    def _fit_class(self, base: HiddenMarkovPCA, Z: Array, lengths: Any, mine: Any) -> Any:
-        """Fit the model of one class, with the noise floor of all rows."""
-        rows = np.flatnonzero(np.repeat(mine, lengths))
-        own = _array.take(Z, rows)
-        share = check_columns(Z) / check_columns(own)
-        model = clone(base).set_params(kernel=None, noise_floor=base.noise_floor * share)
-        return model.fit(own, lengths=lengths[mine])
+    def _refuse_short_classes(self, base: HiddenMarkovPCA, rows: np.ndarray[Any, Any]) -> None:
+        """Refuse a class with fewer rows than components, by its name."""
+        needed = max(2, int(base.n_states) * int(base.n_mixtures))
+        for name, n in zip(self.classes_.tolist(), rows.tolist(), strict=True):
+            if n < needed:
+                what = f"at least {needed}, as many as n_states times n_mixtures"
+                remedy = "Use fewer states, or leave the class out."
+                raise ValueError(expected(f"the rows of class {name!r}", what, int(n), remedy))
+
+    @staticmethod
+    def _fit_class(
+        base: HiddenMarkovPCA, Z: Array, lengths: Any, mine: Any, unit: float
+    ) -> HiddenMarkovPCA:
+        """Fit the model of one class, its floor and its prior in the unit of all rows."""
+        own = _array.take(Z, np.flatnonzero(np.repeat(mine, lengths)))
+        model: HiddenMarkovPCA = clone(base).set_params(kernel=None)
+        return model._fit(own, None, lengths[mine], unit)
 
     def _sequences(self, X: Any, lengths: Any, *, reset: bool) -> tuple[Array, Any]:
         """Return checked rows and lengths."""
