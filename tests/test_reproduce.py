@@ -3,6 +3,7 @@
 import json
 import re
 import urllib.error
+import warnings
 from html.parser import HTMLParser
 
 import numpy as np
@@ -195,12 +196,11 @@ def test_what_is_finished_stays_when_the_keyboard_interrupts(only, tmp_path):
 
 def test_a_fit_that_was_interrupted_is_not_a_result(only, tmp_path):
     def work(draw):
-        import warnings
-
         warnings.warn("stopped", InterruptWarning, stacklevel=1)
 
     only("a", work)
-    with pytest.raises(KeyboardInterrupt):
+    with warnings.catch_warnings(), pytest.raises(KeyboardInterrupt):
+        warnings.simplefilter("ignore")  # as with a user, where warnings are no errors
         reproduce([], tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["index.html"]
 
@@ -270,8 +270,8 @@ def test_pictures_have_no_date_and_matplotlib_keeps_its_settings(only, tmp_path)
 def test_style_does_not_depend_on_the_users(only, tmp_path):
     only("a")
     pictures = []
-    for size in (7, 15):
-        with matplotlib.rc_context({"font.size": size, "savefig.dpi": 30}):
+    for dpi, ticks in ((30, "in"), (60, "out")):
+        with matplotlib.rc_context({"savefig.dpi": dpi, "xtick.direction": ticks}):
             reproduce([], tmp_path)
         pictures.append((tmp_path / "a.png").read_bytes())
     assert pictures[0] == pictures[1]
