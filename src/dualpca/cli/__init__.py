@@ -36,7 +36,7 @@ def build() -> "typer.Typer":
     """Return the application with its commands."""
     import typer
 
-    from dualpca.cli import _compare, _demo, _export, _fit, _look, _report, _use
+    from dualpca.cli import _compare, _demo, _export, _fit, _look, _report, _reproduce, _use
 
     app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -49,7 +49,7 @@ def build() -> "typer.Typer":
             typer.echo(f"dualpca {dualpca.__version__}")
             raise typer.Exit
 
-    for module in (_fit, _use, _look, _compare, _report, _export, _demo):
+    for module in (_fit, _use, _look, _compare, _report, _export, _reproduce, _demo):
         for name, command in module.COMMANDS.items():
             app.command(name)(command)
     return app
