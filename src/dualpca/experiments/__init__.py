@@ -27,7 +27,7 @@ except ModuleNotFoundError as error:
 
 def _modules() -> list[str]:
     names = (module.name for module in iter_modules(__path__))
-    return [name for name in names if re.match(r"s\d+_", name)]
+    return [name for name in names if re.match(r"s\d+_|readme", name)]
 
 
 for _name in _modules():
