@@ -45,6 +45,8 @@ ESTIMATORS = [
     dualpca.MixturePPCA(2, 1, tied_noise=True, on_collapse="reseed"),
     dualpca.MixturePPCA(2, 1, kernel="rbf", n_directions=5),
     dualpca.Generator(dualpca.PPCA(1)),
+    dualpca.KernelSearch(n_trials=2, cv=2),
+    dualpca.KernelSearch(n_components=1, objective="score", n_trials=2, cv=2, pruner=None),
     dualpca.Generator(dualpca.KernelPCA(1, kernel="rbf"), density="gaussian", sampler="mala"),
 ]
 

@@ -7,11 +7,8 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from dualpca import datasets
 from dualpca.experiments import (
     EXPERIMENTS,
-    Canvas,
-    UnknownExperimentError,
     reproduce,
 )
 from dualpca.experiments.running import FORMATS

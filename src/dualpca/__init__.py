@@ -9,6 +9,7 @@ from dualpca.estimators.generator import Generator
 from dualpca.estimators.hidden_markov import HiddenMarkovPCA
 from dualpca.estimators.imputer import Imputer
 from dualpca.estimators.kernel import KernelPCA
+from dualpca.estimators.kernel_search import KernelSearch
 from dualpca.estimators.mixture import MixturePPCA
 from dualpca.estimators.pca import PCA
 from dualpca.estimators.ppca import PPCA
@@ -30,6 +31,7 @@ __all__ = [
     "HiddenMarkovPCA",
     "Imputer",
     "KernelPCA",
+    "KernelSearch",
     "MixturePPCA",
     "ProbabilisticKernelPCA",
     "SequenceClassifier",

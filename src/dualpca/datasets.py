@@ -23,7 +23,8 @@ Labels = NDArray[np.int64]
 VARIABLE = "DUALPCA_DATA"
 """The environment's name of the folder that holds the files."""
 
-FLOWS = ("stratified", "annular", "homogeneous")
+FLOWS = ("flow 1", "flow 2", "flow 3")
+"""Stratified, annular and homogeneous; the source does not say which is which."""
 SPLITS = {"train": "", "valid": "_valid", "test": "_test"}
 
 

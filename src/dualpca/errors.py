@@ -50,6 +50,10 @@ class ModelFileError(DualPCAError, ValueError):
     """A model file is damaged, unknown or not one at all, or a model cannot be put into one."""
 
 
+class SearchError(DualPCAError, ValueError):
+    """No trial of a search could be judged."""
+
+
 class SolverWarning(UserWarning):
     """A solver stopped before it reached the accuracy asked for."""
 

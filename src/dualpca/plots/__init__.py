@@ -11,6 +11,7 @@ try:
     from dualpca.plots.latent import latent_scatter
     from dualpca.plots.loadings import biplot, hinton
     from dualpca.plots.outliers import contribution_plot, outlier_map
+    from dualpca.plots.search import search_history, search_importance
     from dualpca.plots.selection import selection_curve
     from dualpca.plots.spectrum import scree
 except ModuleNotFoundError as error:
@@ -33,5 +34,7 @@ __all__ = [
     "reconstructions",
     "sampling_overview",
     "scree",
+    "search_history",
+    "search_importance",
     "selection_curve",
 ]

@@ -1,0 +1,189 @@
+"""What may be tried: a kernel, or two that are added or multiplied, and a number of components."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from dualpca._typing import Array
+from dualpca.errors import expected
+from dualpca.kernels import Kernel
+from dualpca.search.families import FAMILIES, USUAL, Parameter, Scales
+
+COMPOSITIONS = ("sum", "product")
+WEIGHT = Parameter("weight", 1.0, 0.1, 10.0)
+ROWS = 300
+"""Rows, evenly spaced, that say how large a kernel is."""
+
+SINGLE = "single"
+
+
+class Trial(Protocol):
+    """What Optuna's trials can do, as far as a space needs it."""
+
+    def suggest_categorical(self, name: str, choices: Any) -> Any:
+        """Return one of the choices."""
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool) -> float:
+        """Return a number of a range."""
+
+    def suggest_int(self, name: str, low: int, high: int, *, log: bool) -> int:
+        """Return a whole number of a range."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A trial whose answers are known."""
+
+    params: dict[str, Any]
+
+    def suggest_categorical(self, name: str, *_: Any, **__: Any) -> Any:
+        """Return the known answer."""
+        return self.params[name]
+
+    suggest_float = suggest_int = suggest_categorical
+
+
+class Candidate(NamedTuple):
+    """A kernel with numbers for parameters, and how many components."""
+
+    kernel: Kernel
+    n_components: int
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """All kernels and numbers of components that a search may try.
+
+    Parameters
+    ----------
+    kernels : tuple of str and Kernel
+        Names of `FAMILIES`, whose parameters are searched, and kernels that are taken as they are.
+    compositions : tuple of {'sum', 'product'}
+        Ways to join two kernels; empty for single kernels only.
+    components : (int, int)
+        The smallest and the largest number of components.
+    rows : array of shape (m, d)
+        Some of the rows: of a sum each part is divided by its variance tr Kc/m over them, so that
+        `weight` means the same for all kernels.
+    scales : Scales
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(50, 3))
+    >>> space = Space.of(X, ["rbf", "linear"], (), (2, 2))
+    >>> space.first()
+    {'kernel': 'rbf', 'width': 1.0}
+    >>> type(space.replay({"kernel": "linear"}).kernel).__name__
+    'Linear'
+    """
+
+    kernels: tuple[str | Kernel, ...]
+    compositions: tuple[str, ...]
+    components: tuple[int, int]
+    rows: Array
+    scales: Scales
+
+    @classmethod
+    def of(cls, X: Array, kernels: Any, compositions: Any, components: tuple[int, int]) -> Space:
+        """Return the space over rows X, checked."""
+        scales = Scales.of(X)
+        if isinstance(kernels, str) and kernels == "auto":
+            kernels = (*USUAL, "periodic") if scales.columns == 1 else USUAL
+        chosen = _checked(kernels, scales)
+        joins = tuple(compositions)
+        unknown = [join for join in joins if join not in COMPOSITIONS]
+        if unknown or len(set(joins)) < len(joins):
+            what = f"among {list(COMPOSITIONS)}, each once"
+            raise ValueError(expected("compositions", what, compositions))
+        rows = X[:: -(-int(X.shape[0]) // ROWS), :]
+        known = [k if isinstance(k, str) else k.resolve(X) for k in chosen]
+        return cls(tuple(known), joins, components, rows, scales)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What the kernels are called in a record."""
+        return tuple(k if isinstance(k, str) else repr(k) for k in self.kernels)
+
+    def draw(self, trial: Trial) -> Candidate:
+        """Return what a trial suggests; which parameters there are depends on its answers."""
+        low, high = self.components
+        q = low if low == high else trial.suggest_int("n_components", low, high, log=True)
+        join = SINGLE
+        if self.compositions:
+            join = trial.suggest_categorical("composition", (SINGLE, *self.compositions))
+        left = self._kernel(trial, "")
+        if join == SINGLE:
+            return Candidate(left, q)
+        right = self._kernel(trial, "_2")
+        if join == "product":
+            return Candidate(left * right, q)
+        weight = _suggest(trial, WEIGHT, "")
+        return Candidate(left * (1 / self._size(left)) + right * (weight / self._size(right)), q)
+
+    def replay(self, params: dict[str, Any]) -> Candidate:
+        """Return what a finished trial tried."""
+        return self.draw(Replay(params))
+
+    def first(self) -> dict[str, Any]:
+        """Return the heuristic: an RBF, or else the first kernel, as wide as the median distance.
+
+        The number of components is in the geometric middle.
+        """
+        label = "rbf" if "rbf" in self.labels else self.labels[0]
+        family = FAMILIES.get(label)
+        params = {} if family is None else {p.name: p.centre for p in family.parameters}
+        low, high = self.components
+        chosen: dict[str, Any] = {} if low == high else {"n_components": round(sqrt(low * high))}
+        if self.compositions:
+            chosen["composition"] = SINGLE
+        if len(self.kernels) > 1:
+            chosen["kernel"] = label
+        return chosen | params
+
+    def _kernel(self, trial: Trial, suffix: str) -> Kernel:
+        labels, which = self.labels, 0
+        if len(labels) > 1:
+            which = labels.index(trial.suggest_categorical("kernel" + suffix, labels))
+        kernel = self.kernels[which]
+        if isinstance(kernel, Kernel):
+            return kernel
+        family = FAMILIES[kernel]
+        found = {p.name: _suggest(trial, p, suffix) for p in family.parameters}
+        return family.make(self.scales, found)
+
+    def _size(self, kernel: Kernel) -> float:
+        """Return tr Kc / m over the rows; 1 where it is 0."""
+        K = np.asarray(kernel(self.rows, self.rows))
+        size = float(np.trace(K) / len(K) - K.mean())
+        return size if np.isfinite(size) and size > 0 else 1.0
+
+
+def _suggest(trial: Trial, parameter: Parameter, suffix: str) -> Any:
+    name = parameter.name + suffix
+    if parameter.choices:
+        return trial.suggest_categorical(name, parameter.choices)
+    return trial.suggest_float(name, parameter.low, parameter.high, log=True)
+
+
+def _checked(kernels: Any, scales: Scales) -> tuple[str | Kernel, ...]:
+    """Return names and kernels that suit the rows."""
+    given = (kernels,) if isinstance(kernels, str | Kernel) else tuple(kernels)
+    if not given:
+        raise ValueError(expected("kernels", "at least one kernel", kernels))
+    for kernel in given:
+        if isinstance(kernel, Kernel):
+            continue
+        if not isinstance(kernel, str) or kernel not in FAMILIES:
+            what = f"'auto', or among {sorted(FAMILIES)} and objects of dualpca.kernels"
+            raise ValueError(expected("kernels", what, kernel))
+        reason = FAMILIES[kernel].unfit(scales)
+        if reason:
+            raise ValueError(expected("kernels", f"without {kernel!r} here ({reason})", given))
+    if len({k if isinstance(k, str) else repr(k) for k in given}) < len(given):
+        raise ValueError(expected("kernels", "different from each other", given))
+    return given
