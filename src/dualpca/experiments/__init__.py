@@ -10,11 +10,11 @@ from pkgutil import iter_modules
 
 try:
     from dualpca.experiments.base import (
-        REGISTRY,
         Experiment,
         Outcome,
         UnknownExperimentError,
         experiment,
+        ordered,
     )
     from dualpca.experiments.canvas import Canvas
     from dualpca.experiments.running import Record, reproduce, write_gallery
@@ -25,21 +25,16 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(message, name=error.name) from error
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
-    """Return a key by which figure 10 comes after figure 9."""
-    return [(int(part or 0), word) for word, part in re.findall(r"(\D*)(\d*)", name)]
-
-
 def _modules() -> list[str]:
     names = (module.name for module in iter_modules(__path__))
-    return sorted((name for name in names if re.match(r"s\d+_", name)), key=_natural)
+    return [name for name in names if re.match(r"s\d+_", name)]
 
 
 for _name in _modules():
     import_module(f"{__name__}.{_name}")
 
-EXPERIMENTS = REGISTRY
-"""Every experiment by name."""
+EXPERIMENTS = ordered()
+"""Every experiment by name, in the order of the documents."""
 
 __all__ = [
     "EXPERIMENTS",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,7 +70,7 @@ class Experiment:
 
 
 REGISTRY: dict[str, Experiment] = {}
-"""Every experiment by name, in the order in which modules are imported."""
+"""Every experiment by name."""
 
 
 def experiment(
@@ -93,6 +94,16 @@ def experiment(
     return register
 
 
+def ordered() -> dict[str, Experiment]:
+    """Return all experiments by name, in the order of the documents: figure 10 after figure 9."""
+
+    def place(one: Experiment) -> list[tuple[str, int]]:
+        pairs = re.findall(r"(\D*)(\d*)", f"{one.source} {one.name}")
+        return [(word, int(number or 0)) for word, number in pairs]
+
+    return {one.name: one for one in sorted(REGISTRY.values(), key=place)}
+
+
 def chosen(names: list[str]) -> Iterator[Experiment]:
     """Return the experiments of these names, each once; all of them where none is named.
 
@@ -105,9 +116,9 @@ def chosen(names: list[str]) -> Iterator[Experiment]:
     if unknown:
         raise UnknownExperimentError(
             f"no experiment is called {', '.join(map(repr, unknown))}. "
-            f"There are {', '.join(REGISTRY)}."
+            f"There are {', '.join(ordered())}."
         )
-    return (REGISTRY[name] for name in dict.fromkeys(names or REGISTRY))
+    return (REGISTRY[name] for name in dict.fromkeys(names or ordered()))
 
 
 def plain(value: Any) -> Any:

@@ -70,7 +70,8 @@ def reproduce(
     Returns
     -------
     list of Record
-        One whose data are missing has a `problem` and no files; the others go on.
+        One whose data or optional package is missing has a `problem` and no files; the others
+        go on.
 
     Examples
     --------
@@ -124,12 +125,14 @@ def _interruptible() -> Iterator[None]:
 
 
 def _attempt(one: Experiment, folder: Path, seed: int, quick: bool) -> Record:
-    """Run one experiment and write its files; without its data say why not."""
+    """Run one experiment and write its files; without its data or an extra say why not."""
     start = time.perf_counter()
     with style():
         try:
             outcome = one.run(Canvas(seed, quick))
-        except MissingDataError as error:
+        except (MissingDataError, ModuleNotFoundError) as error:
+            if (getattr(error, "name", "") or "").startswith("dualpca"):
+                raise
             return Record(one.name, [], time.perf_counter() - start, str(error))
         files = _write_figures(one.name, outcome.figures, folder)
     record = _described(one, outcome, files)

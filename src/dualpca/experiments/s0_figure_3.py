@@ -20,7 +20,7 @@ SIZES = (1, 3, 10)
 @experiment(
     name="s0-figure-3",
     source="S0 Fig. 3",
-    title="With more components dual PPCA tends to kernel PCA, and its samples spread",
+    title="With more components the reconstructions of dual PPCA tend to those of kernel PCA",
 )
 def run(draw: Canvas) -> Outcome:
     """Reconstruct and sample with 1, 3 and 10 components, uncentred and centred, by Eq. 19."""
@@ -40,7 +40,7 @@ def run(draw: Canvas) -> Outcome:
     )
     return Outcome(
         {"reconstructions": figure},
-        {"explained_published": 0.5403, "noise_variance_published": 0.0098, **rows},
+        _heading(rows) | rows,
         "As the text says, σ² falls as components are added, and the reconstructions of dual PPCA "
         f"come to lie on those of kernel PCA: with a centred kernel {gaps} apart on average with "
         "1, 3 and 10 components.",
@@ -54,6 +54,15 @@ def run(draw: Canvas) -> Outcome:
         "dual PPCA (grey), with 1, 3 and 10 components; pre-images by Eq. 19, the kernel smoother. "
         "EV is the explained variance.",
     )
+
+
+def _heading(rows: dict[str, Any]) -> dict[str, Any]:
+    """Return the numbers of three components beside the published ones."""
+    found: dict[str, Any] = {"explained_published": 0.5403, "noise_variance_published": 0.0098}
+    for name, sizes in rows.items():
+        found[f"explained_q3_{name}"] = sizes["3"]["explained"]
+        found[f"noise_variance_q3_{name}"] = sizes["3"]["noise_variance"]
+    return found
 
 
 def _draw(ax: Axes, model: Any, X: NDArray[np.float64], draw: Canvas) -> dict[str, float]:
