@@ -11,6 +11,7 @@ from dualpca import PPCA
 from dualpca.datasets import Floats, oil_flow
 from dualpca.experiments.base import Outcome, experiment
 from dualpca.experiments.canvas import Canvas
+from dualpca.experiments.tools import turned
 
 ROWS, SHARE = 100, 0.3
 
@@ -39,7 +40,7 @@ def run(draw: Canvas) -> Outcome:
     }
     figure, axes = draw.panels(1, 2, height=4.3, sharex=True, sharey=True)
     draw.scatter(axes[0, 0], Z, y, data.classes)
-    draw.scatter(axes[0, 1], _turned(tries[0]["latents"], Z), y, data.classes)
+    draw.scatter(axes[0, 1], turned(tries[0]["latents"], Z), y, data.classes)
     axes[0, 0].set(title="Complete", ylabel="latent 2")
     axes[0, 1].set(title="30 % missing")
     for ax in axes[0]:
@@ -82,9 +83,3 @@ def _with_holes(X: Floats, Z: Floats, hole: np.ndarray) -> dict[str, Any]:
 
 def _rmse(a: Floats, b: Floats) -> float:
     return float(np.sqrt(np.mean((a - b) ** 2)))
-
-
-def _turned(A: Floats, B: Floats) -> Floats:
-    """Return A turned onto B by an orthogonal matrix."""
-    U, _, Vt = np.linalg.svd(A.T @ B)
-    return np.asarray(A @ U @ Vt)
