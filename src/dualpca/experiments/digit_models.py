@@ -52,8 +52,12 @@ def document(sampler: str = "langevin", n_steps: int = 100) -> Generator:
     return Generator(encoder(), density="kde", sampler=sampler, n_steps=n_steps)
 
 
-def by_digit(model: Any, temperature: float = 1.0) -> Generator:
-    """Return the library's: four subspaces for each digit, over the latents of a model."""
+def by_digit(model: Any, n_mixtures: int = 4, temperature: float = 1.0) -> Generator:
+    """Return the library's: subspaces for each digit, over the latents of a model."""
     return Generator(
-        model, density="subspaces", n_mixtures=4, by_class=True, temperature=temperature
+        model,
+        density="subspaces",
+        n_mixtures=n_mixtures,
+        by_class=True,
+        temperature=temperature,
     )

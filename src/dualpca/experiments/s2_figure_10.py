@@ -25,7 +25,7 @@ def run(draw: Canvas) -> Outcome:
     figure, axes = draw.panels(1, len(PAIRS), height=2.15)
     numbers = {}
     for ax, (a, b) in zip(axes[0], PAIRS, strict=True):
-        start, end = (data.X[np.flatnonzero(data.y == digit)[0]] for digit in (a, b))
+        start, end = (_typical(data.X[data.y == digit]) for digit in (a, b))
         path = model.interpolate(start, end, STEPS)
         draw.images(ax, np.clip(path, 0, 1), 6)
         ax.set_title(f"from {a} to {b}")
@@ -37,11 +37,17 @@ def run(draw: Canvas) -> Outcome:
         "step is more than a small part of the way, and both ends are the digits that were "
         "encoded.",
         "The document does not say which digits nor how many latents it used here: these are the "
-        "first training digits of their kinds, with 15 latents. Half-way images of unlike digits "
-        "are neither, for nothing lies there: `interpolate(path='density')` goes around.",
+        "training digits nearest to the means of their kinds, with 15 latents. Half-way images of "
+        "unlike digits are neither, for nothing lies there: `interpolate(path='density')` goes "
+        "where more does.",
         "Read line by line: upper left and lower right are decoded training digits, in between "
         f"{STEPS - 2} points at equal distances on the straight line between their latents.",
     )
+
+
+def _typical(X: Floats) -> Floats:
+    """Return the image that is nearest to the mean."""
+    return np.asarray(X[int(np.argmin(np.sum((X - X.mean(axis=0)) ** 2, axis=1)))])
 
 
 def _smoothness(model: Generator, path: Floats, start: Floats, end: Floats) -> dict[str, float]:
