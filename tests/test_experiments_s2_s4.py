@@ -8,7 +8,7 @@ pytest.importorskip("matplotlib")
 from dualpca.datasets import MissingDataError
 from dualpca.experiments import EXPERIMENTS, Canvas
 from dualpca.experiments.canvas import style
-from dualpca.experiments.principal_curve import principal_curve
+from dualpca.experiments.principal_curve import _smooth, principal_curve
 from dualpca.experiments.s2_figure_3 import least_stress
 from dualpca.experiments.s2_figure_4 import best_cut
 from dualpca.experiments.s2_figure_6 import noisy, radial_rms, widest_gap
@@ -226,6 +226,10 @@ def test_principal_curve_follows_an_arc_and_a_line_is_its_own():
     assert radial_rms(principal_curve(X)) < 0.5 * radial_rms(X)
     line = np.outer(np.linspace(-1, 1, 50), [3.0, 4.0])
     np.testing.assert_allclose(principal_curve(line), line, atol=1e-6)
+    t = np.sort(np.random.default_rng(0).uniform(size=40))  # local lines give lines back
+    at = np.linspace(t[0], t[-1], 200)
+    smooth = _smooth(t, np.column_stack([1 + 2 * t, 3 - t]), 0.1)
+    np.testing.assert_allclose(smooth, np.column_stack([1 + 2 * at, 3 - at]), atol=1e-10)
 
 
 def test_widest_gap_goes_around():

@@ -162,6 +162,16 @@ def test_every_class_has_a_density_of_its_own(pairs, density, sampler):
     np.testing.assert_allclose(shares, [0.2, 0.3, 0.5], atol=0.06)
 
 
+def test_chains_of_a_class_start_at_its_rows(pairs):
+    X, y = pairs
+    options = {"density": "gaussian", "sampler": "langevin", "n_steps": 1, "step": 1e-9}
+    model = Generator(PCA(3), by_class=True, **options).fit(X, y)
+    for name in "abc":
+        Z = model.sample_latents(50, random_state=0, label=name)
+        gaps = np.linalg.norm(Z[:, None] - model.latents_[y == name], axis=2).min(axis=1)
+        assert gaps.max() < 1e-3
+
+
 def test_density_of_a_class_is_that_of_its_rows(pairs):
     X, y = pairs
     model = Generator(PCA(3), density="gaussian", by_class=True).fit(X, y)
