@@ -30,6 +30,7 @@ bench: $(DEV)  ## Compare speed and memory with other libraries
 	$(BIN)/python -m benchmarks.draws
 	$(BIN)/python -m benchmarks.mixture
 	$(BIN)/python -m benchmarks.chains
+	$(BIN)/python -m benchmarks.search
 
 lint: $(DEV)  ## Check formatting, style and the direction of imports
 	$(BIN)/ruff format --check .

@@ -23,6 +23,7 @@ from dualpca.estimators import _search_trials
 from dualpca.kernels import RBF, Polynomial
 from dualpca.search import normalised_likelihood
 from tests import search_oracles as oracles
+from tests.test_bad_input import WRONG
 
 WINE = StandardScaler().fit_transform(load_wine().data)[::3]
 
@@ -154,6 +155,12 @@ def test_score_is_the_objective_on_other_rows():
 def test_other_objectives_score_other_rows_too(objective):
     search = quick(objective=objective, kernels=["rbf"]).fit(WINE[:40])
     assert np.isfinite(search.score(WINE[20:]))
+
+
+def test_lists_of_rows_are_no_folds_of_other_rows():
+    folds = list(KFold(2).split(WINE))
+    search = quick(objective="stability", kernels=["rbf"], n_trials=2, cv=folds).fit(WINE)
+    assert np.isfinite(search.score(WINE[:30]))
 
 
 # --- what is found --------------------------------------------------------------------
@@ -300,6 +307,13 @@ def test_bad_parameters_are_named(name):
 def test_bad_numbers_of_components(request_):
     with pytest.raises(ValueError, match="n_components must be"):
         quick(n_components=request_).fit(WINE)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_no_table_is_a_clear_error(name):
+    X, message = WRONG[name]
+    with pytest.raises((ValueError, TypeError), match=message):
+        quick(n_components=1).fit(X)
 
 
 def test_bad_rows_and_targets():

@@ -351,6 +351,25 @@ def test_samplers_and_pruners_of_optuna_are_taken():
     assert {t.state for t in trials} == {"pruned"}
 
 
+def test_the_last_fold_is_never_cut_off():
+    never = optuna.pruners.ThresholdPruner(lower=10.0)
+    trials = run(small(), Judge(), Plan(4, 1, pruner=never), Ledger())
+    assert {t.state for t in trials} == {"complete"}
+
+
+def test_gaussian_processes_need_torch(monkeypatch):
+    monkeypatch.setattr("dualpca.search.ledger.find_spec", lambda name: None)
+    with pytest.raises(ModuleNotFoundError, match=r"dualpca\[gpu\]"):
+        run(small(), Judge(), Plan(2, 1, sampler="gp"), Ledger())
+
+
+def test_gaussian_processes():
+    pytest.importorskip("torch", reason="torch is not installed: no Gaussian processes")
+    trials = run(small(), Judge(), Plan(14, 1, sampler="gp"), Ledger())
+    assert {t.state for t in trials} <= {"complete", "pruned"}
+    same(trials, run(small(), Judge(), Plan(14, 1, sampler="gp"), Ledger()))
+
+
 # --- going on after a stop ------------------------------------------------------------
 
 

@@ -1,6 +1,7 @@
 """The principal-component family as one Gaussian idea, in features and in kernels."""
 
-from dualpca.estimators import _states  # noqa: F401  (it lets models be saved and loaded)
+from dualpca.estimators import _composed_states  # noqa: F401  (it lets models be saved and loaded)
+from dualpca.estimators._saving import save
 from dualpca.estimators.bayesian import BayesianPCA
 from dualpca.estimators.canonical import CCA
 from dualpca.estimators.dual import DualPPCA
@@ -16,6 +17,7 @@ from dualpca.estimators.ppca import PPCA
 from dualpca.estimators.probabilistic_kernel import ProbabilisticKernelPCA
 from dualpca.estimators.sequence_classifier import SequenceClassifier
 from dualpca.estimators.twin import TwinKernelPCA
+from dualpca.onnx_export import to_onnx
 from dualpca.persistence import load
 
 __version__ = "0.1.0"
@@ -38,4 +40,6 @@ __all__ = [
     "TwinKernelPCA",
     "__version__",
     "load",
+    "save",
+    "to_onnx",
 ]

@@ -27,6 +27,8 @@ BLOCK_BYTES = 2**22
 """Target size of one block of rows in float64: large enough for BLAS, small beside any data."""
 
 BLOCK_ROWS = 4096
+CARD = 64
+"""How much more a graphics card takes at once."""
 
 TALL = 32
 """Rows a column from which a matrix is tall."""
@@ -40,6 +42,11 @@ def is_sparse(X: Any) -> bool:
 def is_foreign(X: Any) -> bool:
     """Tell whether X is an array of a library other than NumPy (torch, CuPy, ...)."""
     return bool(compat.is_array_api_obj(X)) and not isinstance(X, np.ndarray | np.generic)
+
+
+def on_cuda(X: Any) -> bool:
+    """Tell whether X is a torch tensor on an NVIDIA card."""
+    return bool(compat.is_torch_array(X)) and bool(X.is_cuda)
 
 
 def namespace(X: Array) -> Namespace:
@@ -168,9 +175,13 @@ def taxicab(X: Array, Y: Array) -> Array:
     return total
 
 
-def block_rows(width: int) -> int:
-    """Return how many rows of `width` float64 numbers make one block."""
-    return max(64, min(BLOCK_ROWS, BLOCK_BYTES // (8 * max(width, 1))))
+def block_rows(width: int, like: Array | None = None) -> int:
+    """Return how many rows of `width` float64 numbers make one block.
+
+    A graphics card takes blocks 64 times as large: small ones would leave it waiting for orders.
+    """
+    times = CARD if on_cuda(like) else 1
+    return max(64, min(times * BLOCK_ROWS, times * BLOCK_BYTES // (8 * max(width, 1))))
 
 
 def slices(length: int, step: int) -> Iterator[slice]:
@@ -339,18 +350,21 @@ def cholesky_qr(A: Array) -> tuple[Array, Array] | None:
     Many times faster than reflections, and as orthogonal where the condition number of A is
     below 1e7 (Yamamoto et al. 2015); None where it is not, or where A is not tall.
     """
-    if is_foreign(A) or A.ndim != 2 or A.shape[0] < TALL * max(A.shape[1], 1):
+    quick = not is_foreign(A) or on_cuda(A)
+    if not quick or A.ndim != 2 or A.shape[0] < TALL * max(A.shape[1], 1):
         return None
-    Q, R = A, np.eye(A.shape[1])
+    xp, Q, R = namespace(A), A, identity(A.shape[1], A)
     for _ in range(2):
         try:
-            factor = np.linalg.cholesky(Q.T @ Q)
-        except np.linalg.LinAlgError:
+            factor = xp.linalg.cholesky(Q.T @ Q)
+        except Exception as error:
+            if not is_linalg_error(error):
+                raise
             return None
-        pivots = np.diagonal(factor)
-        if not np.min(pivots) > 1e-6 * np.max(pivots):
+        pivots = xp.linalg.diagonal(factor)
+        if not bool(xp.min(pivots) > 1e-6 * xp.max(pivots)):
             return None
-        Q = Q @ np.linalg.inv(factor).T  # NumPy alone: SciPy's BLAS has threads of its own
+        Q = Q @ xp.linalg.inv(factor).T  # NumPy alone: SciPy's BLAS has threads of its own
         R = factor.T @ R
     return Q, R
 
@@ -383,7 +397,7 @@ def svd(A: Array) -> tuple[Array, Array, Array]:
     """Return the thin singular value decomposition U, s, Vᵀ."""
     fast = cholesky_qr(A)
     if fast is not None:
-        U, s, Vt = np.linalg.svd(fast[1])
+        U, s, Vt = namespace(A).linalg.svd(fast[1])
         return fast[0] @ U, s, Vt
     U, s, Vt = namespace(A).linalg.svd(A, full_matrices=False)
     return U, s, Vt

@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import get_ident
+from secrets import token_hex
+from stat import S_IMODE
 from typing import BinaryIO
 
 
@@ -23,6 +24,8 @@ def target_of(path: str | os.PathLike[str]) -> Path:
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
         raise FileNotFoundError(f"the folder of {path} does not exist: create it first.")
+    if target.is_symlink():  # what is left of a link that leads to itself
+        raise FileExistsError(f"{path} is a link in a circle: give another name.")
     if target.exists() and not target.is_file():
         raise FileExistsError(f"{path} is not a file: give another name.")
     return target
@@ -33,7 +36,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a temporary file that takes the place of `path` once the block ends well.
 
     It lies in the same folder and reaches the disk before it takes the name in one step: whatever
-    interrupts the block, an old file stays as it was and nothing new is left.
+    interrupts the block, an old file stays as it was and nothing new is left. Of several that write
+    at once the last one wins, whole. Permissions of an old file are kept.
 
     Examples
     --------
@@ -45,9 +49,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     ['a.txt']
     """
     target = target_of(path)
-    part = target.with_name(f".{target.name}.{os.getpid()}-{get_ident()}.part")
+    part = target.with_name(f".dualpca-{token_hex(8)}.part")
     try:
-        with open(part, "wb") as file:
+        with open(_created(part, target), "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -56,6 +60,19 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         part.unlink(missing_ok=True)
         raise
     _settle(target.parent)
+
+
+def _created(part: Path, target: Path) -> int:
+    """Create a file that was not there, not even as a link, and return its descriptor."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        descriptor = os.open(part, flags, 0o666)
+    except OSError as error:  # said of the file that was asked for
+        raise OSError(error.errno, f"cannot write here: {error.strerror}", str(target)) from None
+    with suppress(OSError, AttributeError):  # no old file, or a system without modes
+        os.fchmod(descriptor, S_IMODE(os.stat(target).st_mode))
+    return descriptor
 
 
 def _settle(folder: Path) -> None:

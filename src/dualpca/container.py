@@ -35,6 +35,9 @@ START = 8 + len(BEGINNING)
 LONGEST_HEADER = 4 * 2**20
 """Bytes; JSON takes many times its length in memory."""
 
+MOST_BRACKETS = 300_000
+"""[ and { in JSON, each of which becomes an object of 60 bytes and more, twice."""
+
 CHUNK = 2**20
 
 DTYPES = {
@@ -42,6 +45,11 @@ DTYPES = {
     "F32": "<f4",
     "I64": "<i8",
     "I32": "<i4",
+    "I16": "<i2",
+    "I8": "|i1",
+    "U64": "<u8",
+    "U32": "<u4",
+    "U16": "<u2",
     "U8": "|u1",
     "BOOL": "|b1",
 }
@@ -99,7 +107,7 @@ def _header(stored: Mapping[str, Host], text: str) -> bytes:
     if len(words) > LONGEST_HEADER:
         raise ModelFileError(
             f"parameters and names take {len(words)} bytes, more than the {LONGEST_HEADER} that a "
-            "model file may have. Fit with fewer or shorter feature names."
+            "model file may have. Use fewer or shorter feature names, or less metadata."
         )
     return len(words).to_bytes(8, "little") + words
 
@@ -168,7 +176,12 @@ def _check_digest(file: BinaryIO, header: bytes) -> None:
 def parse(text: str | bytes) -> Any:
     """Return what JSON says, strictly: no repeated names, no NaN, UTF-8, no endless depth."""
     try:
-        return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+        text = text if isinstance(text, str) else text.decode()
+        if text.count("[") + text.count("{") > MOST_BRACKETS:
+            raise ValueError("too many lists")
+        return json.loads(
+            text, object_pairs_hook=_once, parse_constant=_no_constant, parse_float=_finite
+        )
     except (ValueError, RecursionError) as error:
         raise _refusal(f"its JSON cannot be read ({type(error).__name__})") from None
 
@@ -178,6 +191,12 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         raise ValueError("a name comes twice")
     return found
+
+
+def _finite(word: str) -> float:
+    if not math.isfinite(float(word)):
+        raise ValueError("a number is too large")
+    return float(word)
 
 
 def _no_constant(word: str) -> Any:
@@ -203,7 +222,7 @@ def _places(entries: Mapping[str, Any], size: int) -> dict[str, Place]:
     reached = 0
     for name, (_, _, begin, end) in places.items():
         if begin != reached:
-            raise _refusal(f"array {name!r} does not follow the one before it")
+            raise _refusal(f"array {name[:80]!r} does not follow the one before it")
         reached = end
     if reached != size:
         raise _refusal(f"its arrays take {reached} bytes of {size}")
@@ -213,15 +232,17 @@ def _places(entries: Mapping[str, Any], size: int) -> dict[str, Place]:
 def _place(name: str, entry: Any) -> Place:
     """Return what the header says of one array, if it is possible."""
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-        raise _refusal(f"array {name!r} is not described by dtype, shape and data_offsets")
+        raise _refusal(f"array {name[:80]!r} is not described by dtype, shape and data_offsets")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise _refusal(f"array {name!r} has dtype {str(dtype)[:20]!r}, not {sorted(DTYPES)}")
+        raise _refusal(f"array {name[:80]!r} has dtype {str(dtype)[:20]!r}, not {sorted(DTYPES)}")
     if not (_counts(shape) and len(shape) <= 8 and _counts(offsets) and len(offsets) == 2):
-        raise _refusal(f"array {name!r} has an impossible shape or place")
+        raise _refusal(f"array {name[:80]!r} has an impossible shape or place")
     kind, (begin, end) = np.dtype(DTYPES[dtype]), offsets
     if end - begin != kind.itemsize * math.prod(shape) or max(shape, default=0) > 2**48:
-        raise _refusal(f"array {name!r} of shape {tuple(shape)} does not fit its place")
+        raise _refusal(
+            f"array {name[:80]!r} of shape {str(tuple(shape))[:80]} does not fit its place"
+        )
     return kind, tuple(shape), begin, end
 
 

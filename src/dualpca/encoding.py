@@ -5,7 +5,8 @@
     {"tuple": [...]}, {"dict": {...}}
     {"array": name}, {"array": name, "order": "F"}   stored by columns: their transpose is there
     {"floats": {"array": name}}              a long list of floats
-    {"names": [...]}                         an array of strings
+    {"names": [...]}                         an array of strings, as objects
+    {"names": [...], "width": 3}             the same, of dtype <U3
     {"csr": {...}}                           a sparse matrix
     {"type": name, "fields": {...}}          one of `Encoder.types`
 
@@ -28,6 +29,10 @@ from dualpca.requirements import check_all
 
 DEEPEST = 40
 """Values inside values: kernels of kernels, methods of models of models."""
+
+
+REPEATS = 16
+"""Times that a file may use its arrays, on average, and a megabyte more."""
 
 
 LONG = 64
@@ -93,7 +98,8 @@ class Encoder:
         if not (isinstance(value, np.ndarray) or _array.is_foreign(value)):
             raise unknown(value, where)
         if isinstance(value, np.ndarray) and value.dtype.kind in "OU":
-            return {"names": _names(value, where)}
+            width = {"width": value.dtype.itemsize // 4} if value.dtype.kind == "U" else {}
+            return {"names": _names(value, where), **width}
         return self._array(value, where)
 
     def _sparse(self, value: Any, where: str) -> Any:
@@ -143,6 +149,7 @@ class Decoder:
     def __init__(self, types: Mapping[str, Stored], arrays: Mapping[str, Any]) -> None:
         self.types, self.arrays = types, arrays
         self._made: dict[str, Any] = {}
+        self._left = REPEATS * sum(array.nbytes for array in arrays.values()) + 2**20
 
     @property
     def unused(self) -> set[str]:
@@ -170,7 +177,7 @@ class Decoder:
             "dict": lambda tree, depth: self._items(tree["dict"], depth),
             "float": lambda tree, depth: _number(tree["float"]),
             "floats": lambda tree, depth: self._floats(tree["floats"]),
-            "names": lambda tree, depth: names_of(tree["names"]),
+            "names": lambda tree, depth: self._names(tree["names"], tree.get("width")),
             "csr": lambda tree, depth: self._sparse(tree["csr"]),
         }
 
@@ -192,7 +199,8 @@ class Decoder:
         try:
             return stored.make(**found)
         except (ValueError, TypeError) as error:
-            raise ModelFileError(f"the file holds an impossible {name}: {error}") from None
+            why = str(error)[:300]
+            raise ModelFileError(f"the file holds an impossible {name}: {why}") from None
 
     def _array(self, tree: Any) -> Any:
         key, order = tree["array"], tree.get("order")
@@ -200,13 +208,31 @@ class Decoder:
             raise ModelFileError(expected("an array's name", "that of an array in the file", key))
         if key not in self._made:
             self._made[key] = self.arrays[key].T if order else self.arrays[key]
+        self._spend(self.arrays[key].nbytes)
         return self._made[key]
+
+    def _spend(self, size: int) -> None:
+        """Refuse a short file that would become large: objects copy what they are made of."""
+        self._left -= size
+        if self._left < 0:
+            raise ModelFileError("the file uses the same arrays again and again: refused.")
 
     def _floats(self, tree: Any) -> list[float]:
         found = self._array(tree) if isinstance(tree, dict) and "array" in tree else None
         if found is None or found.ndim != 1 or found.dtype != np.float64:
             raise ModelFileError(expected("floats in the file", "an array of float64", tree))
         return list(found.tolist())
+
+    def _names(self, tree: Any, width: Any) -> Any:
+        """Return an array of strings: of objects, as feature names are kept, or of a dtype <U."""
+        if not all(isinstance(name, str) for name in listed(tree)):
+            raise ModelFileError(expected("names in the file", "strings", tree))
+        if width is None:
+            return np.asarray(tree, dtype=object)
+        if type(width) is not int or width < max(map(len, tree), default=0):
+            raise ModelFileError(expected("the width of names", "that of the longest", width))
+        self._spend(4 * width * max(1, len(tree)))
+        return np.asarray(tree, dtype=f"<U{width}")
 
     def _sparse(self, tree: Any) -> Any:
         if not isinstance(tree, dict) or set(tree) != {"shape", "kind", *CSR}:
@@ -232,10 +258,3 @@ def _number(word: Any) -> float:
     if word not in ("nan", "inf", "-inf"):
         raise ModelFileError(expected("a float in the file", "'nan', 'inf' or '-inf'", word))
     return float(word)
-
-
-def names_of(tree: Any) -> Any:
-    """Return an array of strings, as feature names are kept."""
-    if not all(isinstance(name, str) for name in listed(tree)):
-        raise ModelFileError(expected("names in the file", "strings", tree))
-    return np.asarray(tree, dtype=object)

@@ -19,7 +19,7 @@ from dualpca.gaussian import SpikedGaussian
 from dualpca.kernels import Kernel
 from dualpca.kernels.objects import Precomputed
 from dualpca.lanczos import root_times
-from dualpca.representations import Dual, Given, Gram, stored_bytes
+from dualpca.representations import Dual, Given, Gram, make_gram, stored_bytes
 from dualpca.spectrum import Spectrum
 
 DENSE_ORDER, DENSE_MOST = 512, 4096
@@ -122,7 +122,7 @@ class PointSpace:
         else:
             n = int(self.points.shape[0])
             stored = stored_bytes(n, single=single) <= self.memory_limit
-            gram = Gram(self.points, self.kernel, single=single, stored=stored)
+            gram = make_gram(self.points, self.kernel, single=single, stored=stored)
         return Dual(gram, weights=self.weights, center=self.centered)
 
     def noise(self, rng: np.random.Generator, m: int, tol: float, *, inside: bool) -> Array:

@@ -93,7 +93,8 @@ class Incomplete:
         self.X, self.weights = X, weights
         width = max(int(X.shape[1]), q * q)
         n = int(X.shape[0])
-        step = max(64, min(_array.block_rows(width), -(-n // SHARES)))
+        shares = 1 if _array.on_cuda(X) else SHARES
+        step = max(64, min(_array.block_rows(width, X), -(-n // shares)))
         self.cut = list(_array.slices(n, step))
         self.patterns = {rows.start: _patterns(X[rows, :]) for rows in self.cut}
 
@@ -138,7 +139,12 @@ class Incomplete:
 
 
 def _patterns(X: Array) -> tuple[Array | None, Array | None]:
-    """Return one row of every pattern and the pattern of every row; None where few are shared."""
+    """Return one row of every pattern and the pattern of every row; None where few are shared.
+
+    None on a graphics card too: it factors a matrix for every row sooner than the host sorts them.
+    """
+    if _array.on_cuda(X):
+        return None, None
     bits = np.ascontiguousarray(np.packbits(np.isnan(_array.to_numpy(X)), axis=1))
     codes = bits.view(np.dtype((np.void, bits.shape[1])))[:, 0]
     _, first, index = np.unique(codes, return_index=True, return_inverse=True)
@@ -270,7 +276,7 @@ def column_starts(X: Array, weights: Array | None) -> tuple[Array, Array, Array]
     d = int(X.shape[1])
     n, total, squares = (_array.asarray(np.zeros(d), X) for _ in range(3))
     origin = _first_observed(X)
-    for rows in _array.slices(int(X.shape[0]), _array.block_rows(d)):
+    for rows in _array.slices(int(X.shape[0]), _array.block_rows(d, X)):
         C = _array.row_block(X, rows)
         seen = ~xp.isnan(C)
         R = xp.where(seen, C - origin, xp.zeros_like(C))
@@ -345,7 +351,7 @@ def readable(factors: Factors, X: Array) -> Incomplete:
 def refuse_infinite(X: Array) -> None:
     """Raise if an entry is infinite; NaN may pass."""
     xp = _array.namespace(X)
-    cut = _array.slices(int(X.shape[0]), _array.block_rows(int(X.shape[1])))
+    cut = _array.slices(int(X.shape[0]), _array.block_rows(int(X.shape[1]), X))
     if any(bool(xp.any(xp.isinf(X[rows, :]))) for rows in cut):
         refuse_nonfinite(observed_part(X))
 
@@ -358,7 +364,7 @@ def effective_rows(X: Array, weights: Array | None) -> float:
 def has_missing(X: Array) -> bool:
     """Tell whether some entry is NaN; reads X once, in blocks."""
     xp = _array.namespace(X)
-    cut = _array.slices(int(X.shape[0]), _array.block_rows(int(X.shape[1])))
+    cut = _array.slices(int(X.shape[0]), _array.block_rows(int(X.shape[1]), X))
     return any(bool(xp.any(xp.isnan(X[rows, :]))) for rows in cut)
 
 
@@ -372,7 +378,7 @@ def quadratic(C: Array, W: Array) -> Array:
 def observed_weights(X: Array, weights: Array | None) -> Array | None:
     """Return the weights, with 0 for rows that observe nothing: they say nothing."""
     xp = _array.namespace(X)
-    cut = _array.slices(int(X.shape[0]), _array.block_rows(int(X.shape[1])))
+    cut = _array.slices(int(X.shape[0]), _array.block_rows(int(X.shape[1]), X))
     empty = xp.concat([xp.all(xp.isnan(X[rows, :]), axis=1) for rows in cut], axis=0)
     if not bool(xp.any(empty)):
         return weights

@@ -86,7 +86,7 @@ def _sums(X: Array, weights: Array | None, shift: Array) -> tuple[float, Array, 
             scatter += _array.gram(C)
         return total, scatter
 
-    parts = _array.spread(part, _array.slices(X.shape[0], _array.block_rows(d)), X)
+    parts = _array.spread(part, _array.slices(X.shape[0], _array.block_rows(d, X)), X)
     return n, *(sum(both[1:], start=both[0]) for both in zip(*parts, strict=True))
 
 
@@ -128,7 +128,7 @@ def _from_columns(X: Array, weights: Array | None, center: bool) -> tuple[float,
 def _squared_norm(X: Array, weights: Array | None) -> float:
     """Return Σw‖x‖²; one read of X."""
     xp, total = _array.namespace(X), 0.0
-    for rows in _array.slices(X.shape[0], _array.block_rows(X.shape[1])):
+    for rows in _array.slices(X.shape[0], _array.block_rows(X.shape[1], X)):
         C = X[rows, :]
         if weights is not None:
             C = C * xp.sqrt(weights[rows])[:, None]
@@ -171,7 +171,7 @@ def _column_sums(X: Array, weights: Array | None, shift: Array) -> tuple[float, 
             squares += w @ C
         return total, squares
 
-    parts = _array.spread(part, _array.slices(X.shape[0], _array.block_rows(d)), X)
+    parts = _array.spread(part, _array.slices(X.shape[0], _array.block_rows(d, X)), X)
     return n, *(sum(both[1:], start=both[0]) for both in zip(*parts, strict=True))
 
 
@@ -216,7 +216,7 @@ def check_trace(X: Array, trace: float, mean: Array) -> None:
 def _largest(X: Array, mean: Array | float) -> float:
     """Return the largest |x − mean|, block by block."""
     xp = _array.namespace(X)
-    rows = _array.slices(X.shape[0], _array.block_rows(X.shape[1]))
+    rows = _array.slices(X.shape[0], _array.block_rows(X.shape[1], X))
     X = _array.rowwise(X)
     return max(float(xp.max(xp.abs(_array.row_block(X, r) - mean))) for r in rows)
 
@@ -225,7 +225,7 @@ def refuse_nonfinite(X: Array, name: str = "X") -> None:
     """Raise if X holds NaN or infinity, naming the first place; O(nd), in blocks."""
     xp = _array.namespace(X)
     X = _array.rowwise(X)
-    for rows in _array.slices(X.shape[0], _array.block_rows(X.shape[1])):
+    for rows in _array.slices(X.shape[0], _array.block_rows(X.shape[1], X)):
         bad = _array.to_numpy(~xp.isfinite(_array.row_block(X, rows)))
         if bad.any():
             i, j = (int(k[0]) for k in np.nonzero(bad))

@@ -78,7 +78,7 @@ class Frame(NamedTuple):
 
 def _joined(part: Callable[[list[slice]], list[Array]], X: Array) -> Array:
     """Return what `part` makes of blocks of rows, one below the other."""
-    cut = _array.slices(X.shape[0], _array.block_rows(X.shape[1]))
+    cut = _array.slices(X.shape[0], _array.block_rows(X.shape[1], X))
     found = [block for run in _array.spread(part, cut, X) for block in run]
     return _array.namespace(X).concat(found, axis=0)
 
@@ -142,13 +142,13 @@ class Rows:
     def blocks(self, at_least: int = 0) -> Iterator[tuple[slice, Array]]:
         """Yield blocks of rows of F, dense and fresh."""
         n, d = self.shape
-        for rows in _array.slices(n, max(_array.block_rows(d), at_least)):
+        for rows in _array.slices(n, max(_array.block_rows(d, self.X), at_least)):
             yield rows, self.centred()._rows(rows)
 
     def column_blocks(self, at_least: int = 0) -> Iterator[tuple[slice, Array]]:
         """Yield blocks of columns of F, dense and fresh."""
         n, d = self.shape
-        for columns in _array.slices(d, max(_array.block_rows(n), at_least)):
+        for columns in _array.slices(d, max(_array.block_rows(n, self.X), at_least)):
             yield columns, self.centred()._columns(columns)
 
     def times(self, V: Array) -> Array:

@@ -48,7 +48,7 @@ def log_densities(means: Array, loadings: Sequence[Array], noises: Array, X: Arr
         return [_block(stack, loadings, _array.row_block(X, rows) - stack.centre) for rows in cut]
 
     width = max(int(X.shape[1]), int(stack.B.shape[1]))
-    cut = _array.slices(int(X.shape[0]), _array.block_rows(width))
+    cut = _array.slices(int(X.shape[0]), _array.block_rows(width, X))
     return xp.concat([block for run in _array.spread(part, cut, X) for block in run], axis=0)
 
 

@@ -31,7 +31,7 @@ from dualpca.features import (
 from dualpca.kernels import Kernel
 from dualpca.kernels.objects import Function, Precomputed
 from dualpca.landmarks import leverage, pivoted_cholesky, uniform
-from dualpca.representations import Dual, Given, Gram, Scatter, stored_bytes
+from dualpca.representations import Dual, Given, Gram, Scatter, make_gram, stored_bytes
 from dualpca.solvers import SOLVERS, Krylov, Solver, choose, solve
 from dualpca.spectrum import Spectrum
 from dualpca.subspace import Subspace
@@ -174,7 +174,7 @@ def gram_of(model: Any, X: Array, kernel: Kernel, *, double: bool = False) -> Gr
     loose = model.dtype is None and model.tol >= SINGLE_TOL and kernel.invariant
     single = not double and (model.dtype == "float32" or loose)
     stored = stored_bytes(n, single=single) <= model.memory_limit
-    return Gram(X, kernel, single=single, stored=stored)
+    return make_gram(X, kernel, single=single, stored=stored)
 
 
 def _rank(model: Any, most: int) -> int:

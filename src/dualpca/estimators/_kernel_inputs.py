@@ -132,7 +132,7 @@ def kernel_of(model: Any, X: Array) -> Kernel:
 def _asymmetry(K: Array) -> tuple[float, float]:
     """Return the largest |K_ij| and the largest |K_ij − K_ji|, a block of rows at a time."""
     xp, size, worst = _array.namespace(K), 0.0, 0.0
-    for rows in _array.slices(int(K.shape[0]), _array.block_rows(int(K.shape[0]))):
+    for rows in _array.slices(int(K.shape[0]), _array.block_rows(int(K.shape[0]), K)):
         block = K[rows, :]
         size = max(size, float(xp.max(xp.abs(block))))
         worst = max(worst, float(xp.max(xp.abs(block - K[:, rows].T))))

@@ -93,17 +93,17 @@ def noise_of(model: Any, components: tuple[int, int]) -> float:
     return noise
 
 
-def folds_of(model: Any, X: Array, y: Any, seed: int) -> list[Any]:
+def folds_of(model: Any, X: Array, y: Any, seed: int, cv: Any) -> list[Any]:
     """Return training and held-out rows of every fold; the likelihood holds out none."""
     if model.objective == "likelihood":
         return [(np.arange(len(X)), np.arange(0))]
     stratify = model.objective == "score" and is_classes(model.final_estimator, y)
-    if isinstance(model.cv, Integral):
-        check_number("cv", model.cv, 2, integer=True)
+    if isinstance(cv, Integral):
+        check_number("cv", cv, 2, integer=True)
         kind = StratifiedKFold if stratify else KFold
-        splitter = kind(int(model.cv), shuffle=True, random_state=seed % 2**32)
+        splitter = kind(int(cv), shuffle=True, random_state=seed % 2**32)
     else:
-        splitter = check_cv(model.cv, y, classifier=stratify)
+        splitter = check_cv(cv, y, classifier=stratify)
     return [(np.asarray(a), np.asarray(b)) for a, b in splitter.split(X, y)]
 
 

@@ -20,6 +20,7 @@ from dualpca.estimators._latent_density import (
 )
 from dualpca.estimators._latent_paths import as_matrix, require_finite
 from dualpca.estimators._sample_quality import SampleQuality
+from dualpca.estimators._saving import Saved
 from dualpca.estimators._validation import (
     check_choice,
     check_flag,
@@ -33,7 +34,7 @@ from dualpca.generation.densities import covariance_factor
 SAMPLERS = ("direct", "langevin", "mala")
 
 
-class Generator(SampleQuality, MetaEstimatorMixin, BaseEstimator):
+class Generator(Saved, SampleQuality, MetaEstimatorMixin, BaseEstimator):
     """Draw new points: a density over the latents of a model, and the model's way back to inputs.
 
     x = decode(z) with z ~ π, and π a density over the latents of the training rows.

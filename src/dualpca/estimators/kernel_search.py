@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,9 @@ from dualpca.estimators._validation import check_matrix, check_rows, generator
 from dualpca.estimators.kernel import KernelPCA
 from dualpca.progress import showing
 from dualpca.search import Candidate, Ledger, Plan, Record, Space, best_of, importances, q2, run
+
+FOLDS = 5
+"""Of other rows, where `cv` lists rows of the training part."""
 
 
 def _predicts(model: Any) -> bool:
@@ -219,7 +223,7 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
         check_estimator(estimator, self.objective)
         state = self.random_state
         seed = 0 if state is None else int(generator(state).integers(2**31))
-        folds = folds_of(self, X, y, seed)
+        folds = folds_of(self, X, y, seed, self.cv)
         fewest = min(len(train) for train, _ in folds)
         fewest //= 2 if self.objective == "stability" else 1
         components = components_of(self.n_components, fewest)
@@ -331,11 +335,14 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
             _, scorer = final_of(self, labels)
             latents = self.best_estimator_.transform(rows)
             return float(scorer(self.final_estimator_, latents, labels))
-        estimator = self.best_estimator_
-        folds = folds_of(self, rows, y, self._seed)
-        task = Task(estimator, rows, None, folds, self.objective, seed=self._seed)
-        candidate = Candidate(self.best_params_["kernel"], self.best_params_["n_components"])
-        of = partial(OBJECTIVES[self.objective], task, candidate)
+        return self._anew(rows)
+
+    def _anew(self, rows: Array) -> float:
+        """Return the objective of the best kernel, fitted to parts of other rows."""
+        known = isinstance(self.cv, Integral) or hasattr(self.cv, "split")
+        folds = folds_of(self, rows, None, self._seed, self.cv if known else FOLDS)
+        task = Task(self.best_estimator_, rows, None, folds, self.objective, seed=self._seed)
+        of = partial(OBJECTIVES[self.objective], task, Candidate(**self.best_params_))
         return float(np.mean([of(fold) for fold in range(len(folds))]))
 
     def importances(self) -> dict[str, float]:

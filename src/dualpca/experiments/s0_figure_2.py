@@ -46,8 +46,8 @@ def run(draw: Canvas) -> Outcome:
         {"samples": figure},
         numbers,
         "Samples of dual PPCA reach all 19 directions of the centred kernel space, those of kernel "
-        "PCA only the 3 components; along every direction they vary as B = Σ λn^-½ εε* + Σ σλ^½ "
-        "εε* says (section 4.4).",
+        "PCA only the 3 components; along every direction their variance is that of B (section "
+        "4.4), λ²/n on the components and σ²λ off them.",
         "The published figure is a diagram without data. The formula printed for the covariance "
         "(Eq. 18) is not that of B; samples here follow B. The twenty points are ours, (t, sin t).",
         "Left: sampled kernel values along the first component and along the first discarded "

@@ -33,7 +33,7 @@ def run(draw: Canvas) -> Outcome:
     _draw_pieces(curve, lines, spiral)
     curve.set_title(f"a spiral, {PIECES} pieces")
     oil, new = datasets.oil_flow(), datasets.oil_flow("valid")
-    fits = {k: _fit(k, oil.X, draw) for k in draw.pick(SIZES, quick=SIZES[:4])}
+    fits = {k: _fit(k, oil.X, draw) for k in draw.pick(SIZES, quick=SIZES[:3])}
     training, unseen = ([float(m.score(X)) for m in fits.values()] for X in (oil.X, new.X))
     _draw_sizes(sizes, list(fits), training, unseen)
     sizes.set_title("oil flow, planes (q = 2)")

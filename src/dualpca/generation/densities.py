@@ -129,7 +129,7 @@ class KernelDensity(_Both):
         middle, C = self._white
         U = solve_lower(self.factor, (Z - middle).T).T
         values, pulls = [], []
-        for rows in _array.slices(int(Z.shape[0]), _array.block_rows(n)):
+        for rows in _array.slices(int(Z.shape[0]), _array.block_rows(n, Z)):
             total, weights = log_sum_exp(-0.5 * squared_distances(U[rows, :], C))
             values.append(total)
             pulls.append(weights @ C - U[rows, :])

@@ -41,7 +41,7 @@ def nearest(X: Array, known: Array) -> Nearest:
     check_together(X, known, 1)
     xp, (X, known) = _array.namespace(X), _centred(X, known)
     index, distance = [], []
-    for rows in _array.slices(int(X.shape[0]), _array.block_rows(int(known.shape[0]))):
+    for rows in _array.slices(int(X.shape[0]), _array.block_rows(int(known.shape[0]), X)):
         block = X[rows, :]
         found = xp.argmin(squared_distances(block, known), axis=1)
         gap = block - _array.take(known, found)  # anew: products lose the digits of small distances
@@ -101,7 +101,7 @@ def _reached(A: Array, B: Array, k: int) -> float:
     """Return the share of rows of A within the reach of some row of B."""
     reach, hits = _reaches(B, k), 0
     xp = _array.namespace(B)
-    for rows in _array.slices(int(A.shape[0]), _array.block_rows(int(B.shape[0]))):
+    for rows in _array.slices(int(A.shape[0]), _array.block_rows(int(B.shape[0]), A)):
         inside = squared_distances(A[rows, :], B) <= reach
         hits += int(xp.sum(xp.astype(xp.any(inside, axis=1), xp.int64)))
     return hits / int(A.shape[0])
@@ -111,7 +111,7 @@ def _reaches(B: Array, k: int) -> Array:
     """Return the squared distance of every row to its k-th neighbour, (n,)."""
     xp = _array.namespace(B)
     found = []
-    for rows in _array.slices(int(B.shape[0]), _array.block_rows(int(B.shape[0]))):
+    for rows in _array.slices(int(B.shape[0]), _array.block_rows(int(B.shape[0]), B)):
         D = xp.sort(squared_distances(B[rows, :], B), axis=1)
         found.append(D[:, k])  # column 0 is the row itself
     return xp.concat(found, axis=0)

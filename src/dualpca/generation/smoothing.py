@@ -126,7 +126,7 @@ def leave_one_out(U: Array, widths: np.ndarray, shrink: bool = True) -> np.ndarr
     held, norms = np.arange(0, n, -(-n // LEFT_OUT)), _array.squared_norms(U)
     c = np.array([_shrinkage(h) if shrink else 1.0 for h in widths])
     totals = np.zeros(len(widths))
-    for rows in _array.slices(len(held), _array.block_rows(n)):
+    for rows in _array.slices(len(held), _array.block_rows(n, U)):
         P = _without(_array.take(U, held[rows]) @ U.T, held[rows])
         own = _array.take(norms, held[rows])[:, None]
         for k, (a, b) in enumerate(zip(c.tolist(), (c * widths).tolist(), strict=True)):

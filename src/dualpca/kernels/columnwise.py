@@ -98,6 +98,7 @@ class Laplacian(Columnwise):
     """
 
     name: ClassVar[str] = "laplacian"
+    invariant: ClassVar[bool] = True
     rules: ClassVar[dict[str, Any]] = {
         "gamma": {"scale": scale_rate, "median": median_taxicab_rate, "auto": column_rate}
     }
@@ -106,7 +107,8 @@ class Laplacian(Columnwise):
     def _check(self) -> None:
         check_positive(self, "gamma")
 
-    def _rate(self, d: int) -> float:
+    def rate_of(self, d: int) -> float:
+        """Return γ for rows of d columns."""
         return 1.0 / d if self.gamma is None else number(self, self.gamma)
 
     def _sum(self, X: Array, Y: Array) -> Array:
@@ -116,10 +118,10 @@ class Laplacian(Columnwise):
         return _array.namespace(x).sign(x - y)
 
     def _profile(self, D: Array, d: int) -> Array:
-        return _array.exp(-self._rate(d) * D)
+        return _array.exp(-self.rate_of(d) * D)
 
     def _slope(self, D: Array, d: int) -> Array:
-        return -self._rate(d) * self._profile(D, d)
+        return -self.rate_of(d) * self._profile(D, d)
 
 
 class Histograms(Columnwise):

@@ -52,18 +52,21 @@ def search_history(model: Any) -> Figure:
     _best_line(ax, trials)
     ax.set(xlabel="trial", ylabel=f"score ({model.objective})")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    marks, words = [mark(BLUE)], ["complete"]
-    if any(t.state == "pruned" for t in trials):
-        hollow = mark(MUTED)
-        hollow.set_markerfacecolor("white")
-        marks, words = [*marks, hollow], [*words, "pruned"]
-    if failed:
-        marks, words = [*marks, mark(VERMILION, "x")], [*words, "failed"]
     if trials[0].state == "complete":
         ax.axhline(trials[0].score, color=VERMILION, lw=1.2, ls=DASHED, zorder=1)
-        marks, words = [*marks, mark(VERMILION, "--")], [*words, "first trial"]
-    key(figure, marks, words)
+    _name_marks(figure, trials)
     return figure
+
+
+def _name_marks(figure: Figure, trials: list[Any]) -> None:
+    """Say what the marks mean that there are."""
+    hollow = mark(MUTED)
+    hollow.set_markerfacecolor("white")
+    states = {"complete": mark(BLUE), "pruned": hollow, "failed": mark(VERMILION, "x")}
+    shown = {word: m for word, m in states.items() if any(t.state == word for t in trials)}
+    if trials[0].state == "complete":
+        shown["first trial"] = mark(VERMILION, "--")
+    key(figure, list(shown.values()), list(shown))
 
 
 def _floor(scores: list[float]) -> float:

@@ -148,7 +148,7 @@ def _in_blocks(method: Method, span: Span, Y: Array, start: Array | None) -> Pre
             for rows in cut
         ]
 
-    cut = _array.slices(int(Y.shape[0]), _array.block_rows(span.size))
+    cut = _array.slices(int(Y.shape[0]), _array.block_rows(span.size, Y))
     parts = [p for run in _array.spread(work, cut, Y) for p in run]
     if not parts:
         return _nothing(span)

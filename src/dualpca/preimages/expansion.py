@@ -97,7 +97,7 @@ class Expansion:
         """Return for every row of Y the item most similar to P(y) and its distance, both (m,)."""
         xp, Y = _array.namespace(self.base), self.checked(Y)
         items, distances = [self._none(int)], [self._none(float)]
-        for rows in _array.slices(int(Y.shape[0]), _array.block_rows(self.size)):
+        for rows in _array.slices(int(Y.shape[0]), _array.block_rows(self.size, Y)):
             G = self.gaps(Y[rows, :])
             items.append(xp.astype(xp.argmin(G, axis=1), xp.int64))
             distances.append(xp.sqrt(xp.min(G, axis=1)))

@@ -106,7 +106,7 @@ def _subset(kernel: Kernel, Y: Array, U: Array, targets: Array, alpha: float) ->
     of, size = kernel.against(U), int(U.shape[0])
     Kuu = kernel(U, U)
     left, right = alpha * Kuu, 0.0
-    for rows in _array.slices(int(Y.shape[0]), _array.block_rows(size)):
+    for rows in _array.slices(int(Y.shape[0]), _array.block_rows(size, Y)):
         K = of(Y[rows, :])
         left, right = left + K.T @ K, right + K.T @ targets[rows, :]
     size_of = float(_array.namespace(Y).sum(_array.namespace(Y).linalg.diagonal(left)))

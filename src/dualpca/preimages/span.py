@@ -73,7 +73,7 @@ class Span(Expansion):
         def work(cut: list[slice]) -> list[Array]:
             return [of(self.points[rows, :]) @ A for rows in cut]
 
-        cut = _array.slices(self.size, _array.block_rows(self.size))
+        cut = _array.slices(self.size, _array.block_rows(self.size, A))
         return xp.concat([a for part in _array.spread(work, cut, A) for a in part], axis=0)
 
     @cached_property
@@ -119,7 +119,7 @@ class Span(Expansion):
         shape = (m, int(self.points.shape[1]))
         if tuple(Z.shape) != shape:
             raise ValueError(expected("points", f"of shape {shape}", tuple(Z.shape)))
-        cut = _array.slices(m, _array.block_rows(self.size))
+        cut = _array.slices(m, _array.block_rows(self.size, Y))
         parts = [of(Target.of(self, Y[rows, :]), rows) for rows in cut]
         return _array.namespace(Y).concat([self._none(float), *parts], axis=0)
 

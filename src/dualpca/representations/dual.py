@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 
@@ -152,6 +153,17 @@ class Dual:
     def single(self) -> bool:
         """Whether products carry the rounding errors of float32."""
         return self.gram.single
+
+    @property
+    def coarse(self) -> bool:
+        """Whether `sharper` gives products that are rounded less."""
+        return self.gram.coarse
+
+    def sharper(self) -> Dual:
+        """Return the same operator with products that are rounded less."""
+        other = copy(self)
+        other.gram = self.gram.sharper()  # type: ignore[attr-defined]
+        return other
 
     def times_in_double(self, V: Array) -> Array:
         """Return A V in float64 throughout, whatever the precision of the kernel values."""

@@ -11,9 +11,9 @@ from dualpca import _array
 from dualpca._typing import Array
 from dualpca.kernels import Kernel
 
-TILE, SMALL_TILE = 1024, 256
+TILE, SMALL_TILE, CARD_TILE = 1024, 256, 4096
 """Points on either side of a tile: its kernel values fit into the cache. Small kernels have small
-tiles, so that all threads have some."""
+tiles, so that all threads have some; graphics cards like large ones."""
 
 TRANSCENDENTAL, BLOCK = 60.0, 28.0
 """Multiply-adds that take the time of one exponential; columns of a usual block, twice."""
@@ -42,6 +42,8 @@ class Gram:
 
     eps = float(np.finfo(np.float64).eps)
     """Relative rounding error of the values that come in."""
+    coarse = False
+    """Whether products are rounded so much that an iteration may not get below it."""
 
     def __init__(
         self, X: Array, kernel: Kernel, *, single: bool = False, stored: bool = False
@@ -50,7 +52,7 @@ class Gram:
         self.single = single and X.ndim == 2 and not _array.is_sparse(X)
         self.points = X
         self.n = int(X.shape[0])
-        self.tile = max(SMALL_TILE, min(TILE, self.n // 3))
+        self.tile = max(SMALL_TILE, min(CARD_TILE if _array.on_cuda(X) else TILE, self.n // 3))
         self.like = _array.asarray(np.zeros(1), _array.vector_like(X))
 
     @cached_property

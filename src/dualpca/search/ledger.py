@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
 from dualpca.errors import expected
@@ -108,7 +109,13 @@ def make_sampler(sampler: Any, seed: int) -> Any:
     if sampler == "random":
         return samplers.RandomSampler(seed=seed)
     if sampler == "gp":
-        return samplers.GPSampler(seed=seed, deterministic_objective=True)
+        if find_spec("torch") is None:
+            message = "sampler='gp' needs torch: pip install 'dualpca[gpu]'"
+            raise ModuleNotFoundError(message, name="torch")
+        # it models what all trials share; the rest of a conditional space is drawn evenly
+        return samplers.GPSampler(
+            seed=seed, deterministic_objective=True, warn_independent_sampling=False
+        )
     return samplers.TPESampler(seed=seed, multivariate=True, group=True, constant_liar=True)
 
 

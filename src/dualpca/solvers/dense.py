@@ -25,7 +25,7 @@ def concentration(A: Array, trace: float) -> float | None:
     if not trace > 0:
         return None
     total = 0.0
-    for rows in _array.slices(int(A.shape[0]), _array.block_rows(int(A.shape[1]))):
+    for rows in _array.slices(int(A.shape[0]), _array.block_rows(int(A.shape[1]), A)):
         flat = _array.namespace(A).reshape(A[rows, :] / trace, (-1,))
         total += float(flat @ flat)
     return total

@@ -16,7 +16,7 @@ from dualpca.solvers.base import Solver, is_factored, threads_for
 from dualpca.spectrum import Spectrum
 
 EPS = float(np.finfo(np.float64).eps)
-BASIS_BLOCKS = 12
+BASIS_BLOCKS, FEWEST_BLOCKS, BASIS_BYTES = 12, 6, 2**30
 SETTLED = 0.1
 SKETCH_STEP, SKETCH_PASSES, WORTH_A_SKETCH, RANDOM_SHARE = 16, 3, 1e8, 1e-2
 WORTH_A_GUESS = 32
@@ -39,6 +39,11 @@ def block_size(rank: int, order: int, *, width_free: bool = False) -> int:
     """
     width = 2 * rank + 4 if width_free else rank + max(4, 2 * rank // 5)
     return min(order, -(-width // 8) * 8)
+
+
+def basis_blocks(order: int, width: int) -> int:
+    """Return how many blocks to keep: 12, fewer where they would take more than a gigabyte."""
+    return max(FEWEST_BLOCKS, min(BASIS_BLOCKS, BASIS_BYTES // (8 * order * width)))
 
 
 @dataclass(frozen=True)
@@ -83,44 +88,57 @@ class Krylov(Solver):
     def _solve(
         self, operator: Operator, side: Operator, rank: int, rng: np.random.Generator
     ) -> Spectrum:
-        ritz, vectors, error = self._iterate(side, min(rank, side.shape[0]), rng)
-        values = ritz[: vectors.shape[1]]
+        rank = min(rank, side.shape[0])
+        ritz, found, error, beyond = self._iterate(side, rank, rng)
+        values, vectors = ritz[:rank], found[:, :rank]
         if is_single(side):
-            values, vectors, error = rayleigh_ritz(side, vectors)
+            values, vectors, error = rayleigh_ritz(side, found, rank, beyond)
+        if error > self.tol and getattr(side, "coarse", False):
+            sharp = side.sharper()  # type: ignore[attr-defined]
+            ritz, found, error, seen = self._iterate(sharp, rank, rng, found)
+            values, vectors, error = rayleigh_ritz(sharp, found, rank, max(seen, beyond))
         share = None  # left to random probes, unless a product more would be felt
         if operator.pass_cost > EXPENSIVE:
-            share = concentration(ritz, operator.trace, side.shape[0], vectors.shape[1])
+            share = concentration(ritz, operator.trace, side.shape[0], rank)
         if side is not operator:
             vectors = operator.unmirror(vectors)  # type: ignore[attr-defined]
         return Spectrum.of(values, vectors, operator.trace, operator.dim, error, share)
 
     def _iterate(
-        self, A: Operator, rank: int, rng: np.random.Generator
-    ) -> tuple[Array, Array, float]:
+        self, A: Operator, rank: int, rng: np.random.Generator, start: Array | None = None
+    ) -> tuple[Array, Array, float, float]:
+        """Return Ritz values, vectors, their relative error, and what may be left outside."""
         m = A.shape[0]
         b = block_size(rank, m, width_free=getattr(A, "width_free", False))
         least = SINGLE_LEAST if is_single(A) else 0.0
-        basis = Basis(start_block(A, b, rng), min(m, BASIS_BLOCKS * b))
+        start = start_block(A, b, rng) if start is None else _array.orthonormal(start)
+        basis = Basis(start, min(m, basis_blocks(m, b) * b))
         for left in reversed(range(self.max_passes)):
             rest = basis.expand(A)
             values, weights = basis.ritz()
-            errors, done = self._errors(values, rest @ weights[-rest.shape[1] :, :], rank, least)
+            part = rest @ weights[-rest.shape[1] :, :]
+            errors, beyond, done = self._errors(values, part, rank, least)
             if not (done or left):
                 self._warn(errors)
             if done or not left or not basis.advance(rest, values, weights, rank + b):
                 break
-        return values, basis.combine(weights[:, :rank]), float(np.max(errors, initial=0.0))
+        wide = is_single(A) and getattr(A, "width_free", False)
+        vectors = basis.combine(weights[:, : max(rank, b) if wide else rank])
+        return values, vectors, float(np.max(errors, initial=0.0)), beyond
 
-    def _errors(self, values: Array, rest: Array, rank: int, least: float) -> tuple[Any, bool]:
-        """Return estimates of the relative errors and whether all are small enough."""
+    def _errors(
+        self, values: Array, rest: Array, rank: int, least: float
+    ) -> tuple[Any, float, bool]:
+        """Return relative errors, the largest value left outside, and whether all is well."""
         theta = _array.to_numpy(values)
         rho = norms(_array.to_numpy(rest), axis=0)
         floor = 50 * EPS * max(theta[0], 0.0)
-        gap = np.maximum(theta[:rank] - unexplored(theta, rho, rank), rho[:rank])
+        beyond = unexplored(theta, rho, rank)
+        gap = np.maximum(theta[:rank] - beyond, rho[:rank])
         with np.errstate(divide="ignore", invalid="ignore"):
             errors = rho[:rank] * (rho[:rank] / gap) / theta[:rank]
             errors = np.where(rho[:rank] <= floor, 0.0, errors)
-        return errors, bool(np.all(errors <= max(SAFETY * self.tol, least)))
+        return errors, beyond, bool(np.all(errors <= max(SAFETY * self.tol, least)))
 
     def _warn(self, errors: Any) -> None:
         warnings.warn(
@@ -258,21 +276,24 @@ def is_single(A: Any) -> bool:
     return bool(getattr(A, "single", False))
 
 
-def rayleigh_ritz(A: Any, vectors: Array) -> tuple[Array, Array, float]:
-    """Return eigenpairs from one product in float64, and the largest relative error left.
+def rayleigh_ritz(A: Any, vectors: Array, rank: int, beyond: float) -> tuple[Array, Array, float]:
+    """Return `rank` eigenpairs from one accurate product, and the largest relative error left.
 
-    Errors of the vectors enter the values squared, so rounding errors of float32 in the basis
-    leave no trace there.
+    Errors of the vectors enter the values squared, over the gap to what lies `beyond` all that
+    was explored, so rounding errors of float32 in the basis leave no trace there. More vectors
+    than wanted, where their products cost nothing, take up what rounding mixed into the last.
     """
     Q = _array.orthonormal(vectors)
     Z = A.times_in_double(Q)
     T, xp = Q.T @ Z, _array.namespace(Q)
     values, weights = xp.linalg.eigh((T + T.T) / 2)
     values, weights = xp.flip(values, axis=0), xp.flip(weights, axis=1)
+    values, weights = values[:rank], weights[:, :rank]
     vectors = Q @ weights
-    rest = norms(_array.to_numpy(Z @ weights - vectors * values), axis=0)
     theta = np.maximum(_array.to_numpy(values), np.finfo(np.float64).tiny)
-    gap = np.maximum(np.diff(-theta, append=0.0), rest)
+    R = (Z @ weights - vectors * values) / float(theta[0])  # so that squares stay within range
+    rest = float(theta[0]) * np.sqrt(_array.to_numpy(xp.sum(R * R, axis=0)))
+    gap = np.maximum(theta - beyond, rest)
     return values, vectors, float(np.max(rest / theta * np.minimum(rest / gap, 1.0), initial=0.0))
 
 
