@@ -84,8 +84,7 @@ def test_circle_is_denoised(numbers):
     assert mean["Kernel PCA"] < 0.03 and one["Kernel PCA"] < 0.04
     assert mean["Linear PCA"] == pytest.approx(0.441, abs=0.012)
     assert mean["Principal curve"] > 2 * mean["Kernel PCA"]
-    gaps = found["circle, widest gap in degrees"]
-    assert gaps["Autoencoder"] > gaps["Kernel PCA"]
+    assert found["circle, widest gap in degrees"]["Kernel PCA"] < 15  # closed
     half = found["half circle"]
     assert max(half[name] for name in ("Kernel PCA", "Autoencoder", "Principal curve")) < 0.04
 

@@ -29,7 +29,7 @@ def run(draw: Canvas) -> Outcome:
     ml, bayes = PPCA(STARTED).fit(X), BayesianPCA(STARTED).fit(X)
     W = np.zeros((len(DEVIATIONS), STARTED))
     W[:, : bayes.n_effective_] = bayes.loadings_
-    figure, axes = draw.panels(1, 2, height=4.0)
+    figure, axes = draw.panels(1, 2, height=4.5)
     _hinton(axes[0, 0], ml.loadings_, "Maximum likelihood")
     _hinton(axes[0, 1], W, "Bayesian PCA")
     lengths = np.linalg.norm(ml.loadings_, axis=0)
