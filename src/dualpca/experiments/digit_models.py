@@ -33,7 +33,8 @@ class Digits(NamedTuple):
 def digits(draw: Canvas, n: int, held: int = 500, others: int = 0) -> Digits:
     """Return n digits to fit, and others that no fit sees.
 
-    The shuffle is not the one on which settings were tried out.
+    Settings were tried out on other shuffles of the same images, but for the ridge of `SHARP`:
+    it was lowered from 0.03 to 0.01 after a look at this one with seed 0.
     """
     data = mnist()
     rows = np.random.default_rng([draw.seed, 11]).permutation(len(data.X))[: n + held + others]
