@@ -143,7 +143,13 @@ MODELS |= {
     ),
     **{
         f"generator {s}": lambda s=s: MAKE(dp.PPCA(2), density=s, n_mixtures=2).fit(X)
-        for s in ("kde", "gaussian", "mixture")
+        for s in ("kde", "gaussian", "mixture", "subspaces")
+    },
+    **{
+        f"generator by class {s}": lambda s=s: MAKE(
+            dp.PPCA(2), density=s, n_mixtures=2, by_class=True, temperature=0.5
+        ).fit(X, np.arange(len(X)) % 2)
+        for s in ("kde", "gaussian", "mixture", "subspaces")
     },
     **{
         f"generator own {type(s).__name__}": lambda s=s: MAKE(dp.PPCA(2), density=s).fit(X)

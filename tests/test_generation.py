@@ -23,6 +23,7 @@ from dualpca.generation import (
     nearest,
     r_hat,
     straight,
+    tempered,
     traversal,
 )
 from dualpca.kernels import RBF
@@ -44,6 +45,12 @@ def make(name, q, seed=0):
     elif name == "kde":
         weights, factors = np.full(5, 0.2), [factors[0]] * 5
         density = KernelDensity(means, factors[0])
+    elif name == "classes":
+        one, other = factors[:2]
+        weights, factors = np.array([0.15, 0.15, 0.2, 0.2, 0.3]), [one, one, one, one, other]
+        within = Mixture(np.array([0.4, 0.6]), (Gaussian(means[3], one), Gaussian(means[4], other)))
+        parts = (KernelDensity(means[:2], one), Gaussian(means[2], one), within)
+        density = Mixture(np.array([0.3, 0.2, 0.5]), parts)
     else:
         weights = rng.dirichlet(np.ones(5))
         parts = tuple(Gaussian(m, f) for m, f in zip(means, factors, strict=True))
@@ -51,7 +58,7 @@ def make(name, q, seed=0):
     return density, lambda z: oracles.mixture_value(weights, means, factors, z)
 
 
-EVERY = pytest.mark.parametrize("name", ["gaussian", "kde", "mixture"])
+EVERY = pytest.mark.parametrize("name", ["gaussian", "kde", "mixture", "classes"])
 SIZES = pytest.mark.parametrize("q", [1, 2, 6])
 
 
@@ -121,6 +128,38 @@ def test_density_survives_pickling():
     density.log_density(np.zeros((1, 2)))
     again = pickle.loads(pickle.dumps(density))
     assert again.log_density(np.zeros((1, 2))) == density.log_density(np.zeros((1, 2)))
+
+
+@EVERY
+def test_tempered_density_has_the_same_centres_and_narrower_bumps(name):
+    density, _ = make(name, 2)
+    same, narrow = tempered(density, 1.0), tempered(density, 0.25)
+    Z = np.random.default_rng(1).standard_normal((4, 2))
+    assert_close(same.log_density(Z), density.log_density(Z), "exact")
+    assert_close(narrow.factor, density.factor / 2, "covariance")
+    wide, close = (np.cov(d.sample(100_000, np.random.default_rng(2)).T) for d in (density, narrow))
+    within = density.factor @ density.factor.T  # the rest is between centres, which stay
+    np.testing.assert_allclose(wide - close, 0.75 * within, atol=0.15)
+
+
+def test_tempered_gaussian_is_a_power_of_it():
+    density, _ = make("gaussian", 3)
+    Z = np.random.default_rng(1).standard_normal((5, 3))
+    hot = tempered(density, 2.5)
+    power = density.log_density(Z) / 2.5
+    assert np.ptp(hot.log_density(Z) - power) < 1e-10
+    assert_close(hot.gradient(Z), density.gradient(Z) / 2.5, "vector")
+
+
+@pytest.mark.parametrize("temperature", [0, -1.0, np.nan, np.inf])
+def test_nonsense_temperature_is_a_clear_error(temperature):
+    with pytest.raises(ValueError, match="temperature must be"):
+        tempered(make("kde", 1)[0], temperature)
+
+
+def test_density_of_another_kind_has_no_temperature():
+    with pytest.raises(ValueError, match="density must be"):
+        tempered(object(), 0.5)
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e6])

@@ -9,9 +9,9 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from dualpca import PCA, PPCA, DualPPCA, Generator, KernelPCA
+from dualpca import PCA, PPCA, DualPPCA, Generator, KernelPCA, MixturePPCA
 from dualpca.errors import DegenerateError
-from dualpca.generation import Gaussian, fit_kernel_density
+from dualpca.generation import Gaussian, fit_gaussian, fit_kernel_density
 from dualpca.preimages import Learned
 from tests.tolerances import assert_close
 
@@ -35,7 +35,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("sampler", ["direct", "langevin", "mala"])
-@pytest.mark.parametrize("density", ["kde", "gaussian", "mixture"])
+@pytest.mark.parametrize("density", ["kde", "gaussian", "mixture", "subspaces"])
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_density_and_sampler_give_new_points(ring, name, density, sampler):
     X, held = ring
@@ -114,6 +114,139 @@ def test_bandwidth_is_given_or_found(ring):
     F = given.density_.factor
     assert_close(F @ F.T, 0.09 / 1.09 * S, "covariance")
     assert_close(found.density_.factor, fit_kernel_density(found.latents_).factor, "exact")
+
+
+# --- classes and temperature ----------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    """Three clouds in five dimensions, of 40, 60 and 100 rows, and their names."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(["a", "b", "c"], [40, 60, 100])
+    middle = np.repeat(9 * rng.standard_normal((3, 5)), [40, 60, 100], axis=0)
+    return middle + rng.standard_normal((200, 5)) * [1, 1, 1, 0.3, 0.3], y
+
+
+def test_subspaces_are_a_mixture_of_ppca(pairs):
+    X, _ = pairs
+    model = Generator(PCA(4), density="subspaces", n_mixtures=3).fit(X)
+    seed = int(np.random.default_rng(0).integers(2**31))
+    peer = MixturePPCA(3, 3, random_state=seed).fit(model.latents_)
+    assert_close(
+        model.density_.log_density(model.latents_), peer.score_samples(model.latents_), "em"
+    )
+    assert len(model.density_.parts) == 3
+    wide = Generator(PCA(5), density="subspaces", n_mixtures=1).fit(
+        np.tile(X, 4) + X[::-1].repeat(4, 1)
+    )
+    C = wide.density_.factor @ wide.density_.factor.T
+    assert np.linalg.eigvalsh(C)[0] > 0
+    line = Generator(PCA(1), density="subspaces", n_mixtures=2).fit(X)
+    assert line.sample(5, 0).shape == (5, 5)
+
+
+@pytest.mark.parametrize("sampler", ["direct", "langevin", "mala"])
+@pytest.mark.parametrize("density", ["kde", "gaussian", "mixture", "subspaces"])
+def test_every_class_has_a_density_of_its_own(pairs, density, sampler):
+    X, y = pairs
+    options = {"density": density, "sampler": sampler, "n_mixtures": 2, "n_steps": 20}
+    model = Generator(PCA(3), by_class=True, **options).fit(X, y)
+    np.testing.assert_array_equal(model.classes_, ["a", "b", "c"])
+    np.testing.assert_allclose(model.density_.weights, [0.2, 0.3, 0.5])
+    for name in "abc":
+        new = model.sample(30, random_state=0, label=name)
+        assert np.mean(y[model.nearest(new).index] == name) == 1
+    kinds = y[model.nearest(model.sample(1000, random_state=0)).index]
+    shares = [np.mean(kinds == name) for name in "abc"]
+    np.testing.assert_allclose(shares, [0.2, 0.3, 0.5], atol=0.06)
+
+
+def test_chains_of_a_class_start_at_its_rows(pairs):
+    X, y = pairs
+    options = {"density": "gaussian", "sampler": "langevin", "n_steps": 1, "step": 1e-9}
+    model = Generator(PCA(3), by_class=True, **options).fit(X, y)
+    for name in "abc":
+        Z = model.sample_latents(50, random_state=0, label=name)
+        gaps = np.linalg.norm(Z[:, None] - model.latents_[y == name], axis=2).min(axis=1)
+        assert gaps.max() < 1e-3
+
+
+def test_density_of_a_class_is_that_of_its_rows(pairs):
+    X, y = pairs
+    model = Generator(PCA(3), density="gaussian", by_class=True).fit(X, y)
+    for part, name in zip(model.density_.parts, "abc", strict=True):
+        alone = fit_gaussian(model.latents_[y == name])
+        assert_close(part.mean, alone.mean, "exact")
+        assert_close(part.factor, alone.factor, "exact")
+
+
+def test_classes_of_any_kind_and_library(pairs, backend):
+    X, y = pairs
+    codes = np.unique(y, return_inverse=True)[1]
+    model = Generator(PCA(2), density="subspaces", n_mixtures=2, by_class=True)
+    here, there = (
+        clone(model).fit(X, codes),
+        clone(model).fit(backend.asarray(X), backend.asarray(codes)),
+    )
+    new = there.sample(5, random_state=0, label=2)
+    assert backend.owns(new)
+    np.testing.assert_allclose(
+        backend.numpy(new), here.sample(5, random_state=0, label=2), atol=1e-6
+    )
+
+
+def test_gaps_between_classes_stay_empty(pairs):
+    X, y = pairs
+    judge = KNeighborsClassifier(5).fit(X, y)
+
+    def lonely(by_class):
+        model = Generator(PCA(3), density="gaussian", by_class=by_class).fit(X, y)
+        return np.median(model.nearest(model.sample(300, 0)).distance)
+
+    assert lonely(True) < 0.5 * lonely(False)
+    assert judge.score(X, y) == 1
+
+
+@pytest.mark.parametrize("density", ["kde", "gaussian", "mixture", "subspaces"])
+def test_cooler_samples_are_less_varied(ring, density):
+    options = {"density": density, "n_mixtures": 3}
+    warm, cool = (Generator(PCA(2), temperature=t, **options).fit(ring[0]) for t in (1.0, 0.25))
+    assert_close(cool.density_.factor, warm.density_.factor / 2, "covariance")
+    assert np.var(cool.sample_latents(4000, 0)) < np.var(warm.sample_latents(4000, 0))
+
+
+def test_nonsense_classes_are_clear_errors(pairs):
+    X, y = pairs
+    model = Generator(PCA(3), by_class=True)
+    numbers = np.unique(y, return_inverse=True)[1].astype(float)
+    numbers[3] = np.nan
+    rare = y.copy()
+    rare[0] = "z"
+    for wrong, message in (
+        (None, "y must be 200 classes"),
+        (y[:9], "y must be of shape"),
+        (numbers, "y must be a class"),
+        (rare, "two rows or more of every class"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.fit(X, wrong)
+    with pytest.raises(ValueError, match="density must be a name"):
+        Generator(PCA(3), by_class=True, density=Gaussian(np.zeros(3), np.eye(3))).fit(X, y)
+    fitted = model.fit(X, y)
+    for label in ("d", 3, ["a", "b"]):
+        with pytest.raises(ValueError, match="label must be one of"):
+            fitted.sample(2, label=label)
+    with pytest.raises(ValueError, match="by_class is False"):
+        Generator(PCA(3)).fit(X, y).sample(2, label="a")
+    with pytest.raises(DegenerateError, match=r"in class a .*subspaces"):
+        Generator(PCA(4), by_class=True).fit(X, np.where(np.arange(200) < 4, "a", "b"))
+
+
+def test_a_density_of_your_own_may_be_cooled(ring):
+    own = Gaussian(np.zeros(2), np.eye(2))
+    model = Generator(PCA(2), density=own, temperature=0.25).fit(ring[0])
+    assert_close(model.density_.factor, np.eye(2) / 2, "exact")
 
 
 # --- chains ---------------------------------------------------------------------------
@@ -254,6 +387,8 @@ NONSENSE = {
     "step": [0, -1.0, np.nan, np.inf, None, "long"],
     "n_steps": [0, 1.5, None, "many", True],
     "n_mixtures": [0, 1.5, None, "many"],
+    "by_class": [None, "yes", 1],
+    "temperature": [0, -1.0, np.nan, np.inf, None, "cold"],
     "random_state": ["seed", 1.5],
 }
 

@@ -209,7 +209,12 @@ PARTS: dict[str, Stored] = {
         densities.KernelDensity, {"centres": "(n, q)", "factor": "(q, q)"}
     ),
     "densities.Mixture": Stored(
-        densities.Mixture, {"weights": "(k,)", "parts": "tuple k of densities.Gaussian"}
+        densities.Mixture,
+        {
+            "weights": "(k,)",
+            "parts": "tuple k of densities.Gaussian | tuple k of densities.KernelDensity"
+            " | tuple k of densities.Mixture",
+        },
     ),
 }
 

@@ -59,10 +59,22 @@ def _check_classes(found: dict[str, Any]) -> bool:
 
 
 def _check_density(found: dict[str, Any]) -> bool:
-    """Compare the latents of the density, all its parts, with those of the model."""
-    density = found["density_"]
-    parts = getattr(density, "parts", [density])
-    return all(part.factor.shape == found["_factor"].shape for part in parts)
+    """Compare the latents of the density, all its parts, with those of the model; and classes."""
+    density, named = found["density_"], found.get("classes_")
+    if any(part.factor.shape != found["_factor"].shape for part in _simple(density)):
+        return False
+    if named is None:
+        return "_codes" not in found
+    codes = found.get("_codes")
+    parts = len(getattr(density, "parts", ())) == len(named)
+    return parts and codes is not None and 0 <= codes.min() and codes.max() < len(named)
+
+
+def _simple(density: Any) -> list[Any]:
+    """Return the densities without parts that one consists of."""
+    if not hasattr(density, "parts"):
+        return [density]
+    return [one for part in density.parts for one in _simple(part)]
 
 
 register(
@@ -127,6 +139,8 @@ register(
         "X_fit_": "(n, d)",
         "_mean": "(q,)",
         "_factor": "(q, q)",
+        "classes_?": "labels (c,)",
+        "_codes?": "whole (n,)",
     },
     check=_check_density,
 )

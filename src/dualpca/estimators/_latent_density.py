@@ -8,18 +8,25 @@ import numpy as np
 
 from dualpca import _array
 from dualpca._typing import Array
-from dualpca.errors import expected
+from dualpca.errors import DegenerateError, expected
 from dualpca.generation import Density, Gaussian, Mixture, fit_gaussian, fit_kernel_density
 
-DENSITIES = ("kde", "gaussian", "mixture")
+DENSITIES = ("kde", "gaussian", "mixture", "subspaces")
 NEEDS = ("value_and_gradient", "log_density", "gradient", "sample", "factor")
+
+DIRECTIONS = 10
+"""Most directions of a component of 'subspaces'; the rest of the latents is its noise."""
+
+
+def is_named(density: Any) -> bool:
+    """Tell whether a density is asked for by name."""
+    return isinstance(density, str) and density in DENSITIES
 
 
 def check_density(density: Any) -> None:
     """Refuse what is neither a name nor a density."""
-    named = isinstance(density, str) and density in DENSITIES
     able = not isinstance(density, type) and all(hasattr(density, name) for name in NEEDS)
-    if not (named or able):
+    if not (is_named(density) or able):
         what = f"one of {list(DENSITIES)} or a density (of dualpca.generation)"
         raise ValueError(expected("density", what, density))
 
@@ -32,10 +39,51 @@ def fit_density(
         return fit_gaussian(Z)
     if density == "kde":
         return fit_kernel_density(Z, width)
-    if density == "mixture":
-        return fit_mixture(Z, n_mixtures, rng)
+    if density in ("mixture", "subspaces"):
+        if n_mixtures > Z.shape[0]:
+            what = f"at most {int(Z.shape[0])}, the rows"
+            raise ValueError(expected("n_mixtures", what, n_mixtures))
+        flat = density == "mixture" or Z.shape[1] == 1  # a line has no subspaces
+        return (fit_mixture if flat else fit_subspaces)(Z, n_mixtures, rng)
     density.log_density(Z[:1, :])  # one of another width says so here
     return density  # type: ignore[no-any-return]
+
+
+def class_codes(y: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the classes of y, and for every row the index of its own."""
+    if y is None:
+        raise ValueError(expected("y", f"{n} classes, as by_class is True", y))
+    given = _array.to_numpy(y) if _array.is_foreign(y) else np.asarray(y)
+    if given.shape != (n,):
+        raise ValueError(expected("y", f"of shape ({n},), a class a row", given.shape))
+    if given.dtype.kind == "f" and not np.all(np.isfinite(given)):
+        raise ValueError(expected("y", "a class for every row", "NaN or infinity among them"))
+    classes, codes = np.unique(given, return_inverse=True)
+    return classes, codes
+
+
+def fit_by_class(
+    density: Any,
+    Z: Array,
+    codes: np.ndarray,
+    classes: np.ndarray,
+    width: float | None,
+    n_mixtures: int,
+    rng: np.random.Generator,
+) -> Mixture:
+    """Return a mixture of one density a class, each with the class's share of the rows."""
+    counts, parts = np.bincount(codes), []
+    for code, name in enumerate(classes):
+        if counts[code] < 2:
+            what = "two rows or more of every class"
+            raise ValueError(expected("y", what, f"{counts[code]} of class {name}"))
+        rows = _array.take(Z, np.flatnonzero(codes == code))
+        try:
+            parts.append(fit_density(density, rows, width, n_mixtures, rng))
+        except DegenerateError as error:
+            remedy = "density='subspaces' needs fewer rows."
+            raise DegenerateError(f"in class {name} {error} {remedy}") from error
+    return Mixture(_array.asarray(counts / len(codes), Z), tuple(parts))
 
 
 def fit_mixture(Z: Array, n_mixtures: int, rng: np.random.Generator) -> Mixture:
@@ -43,15 +91,26 @@ def fit_mixture(Z: Array, n_mixtures: int, rng: np.random.Generator) -> Mixture:
     from sklearn.mixture import GaussianMixture  # here, because it brings half of scikit-learn
 
     rows = _array.to_numpy(Z)
-    if n_mixtures > len(rows):
-        raise ValueError(expected("n_mixtures", f"at most {len(rows)}, the rows", n_mixtures))
     unit = rows.std(axis=0) + np.finfo(float).tiny  # its floor on variances is absolute
     fitted = GaussianMixture(n_mixtures, random_state=int(rng.integers(2**31))).fit(rows / unit)
-    used = fitted.weights_ > 0
+    factors = unit[:, None] * np.linalg.cholesky(fitted.covariances_)
+    return _of_gaussians(fitted.weights_, fitted.means_ * unit, factors, Z)
+
+
+def fit_subspaces(Z: Array, n_mixtures: int, rng: np.random.Generator) -> Mixture:
+    """Return a mixture of PPCA as a density: few numbers a component, so few rows will do."""
+    from dualpca.estimators.mixture import MixturePPCA  # here, for users of other densities
+
+    rows = _array.to_numpy(Z)
+    directions = min(DIRECTIONS, rows.shape[1] - 1)
+    fitted = MixturePPCA(n_mixtures, directions, random_state=int(rng.integers(2**31))).fit(rows)
+    return _of_gaussians(fitted.weights_, fitted.means_, np.linalg.cholesky(fitted.covariances_), Z)
+
+
+def _of_gaussians(weights: Any, means: Any, factors: Any, like: Array) -> Mixture:
+    """Return the mixture of the components that have any weight, as arrays like Z."""
+    used = np.flatnonzero(weights > 0)
     parts = tuple(
-        Gaussian(_array.asarray(mean * unit, Z), _array.asarray(unit[:, None] * root, Z))
-        for mean, root in zip(
-            fitted.means_[used], np.linalg.cholesky(fitted.covariances_[used]), strict=True
-        )
+        Gaussian(_array.asarray(means[k], like), _array.asarray(factors[k], like)) for k in used
     )
-    return Mixture(_array.asarray(fitted.weights_[used], Z), parts)
+    return Mixture(_array.asarray(weights[used], like), parts)

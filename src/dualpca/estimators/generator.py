@@ -11,12 +11,24 @@ from sklearn.utils.validation import check_is_fitted
 from dualpca import _array, generation
 from dualpca._typing import Array
 from dualpca.errors import expected
-from dualpca.estimators._latent_density import check_density, fit_density
+from dualpca.estimators._latent_density import (
+    check_density,
+    class_codes,
+    fit_by_class,
+    fit_density,
+    is_named,
+)
 from dualpca.estimators._latent_paths import as_matrix, require_finite
 from dualpca.estimators._sample_quality import SampleQuality
 from dualpca.estimators._saving import Saved
-from dualpca.estimators._validation import check_choice, check_number, check_rows, generator
-from dualpca.generation import Chain
+from dualpca.estimators._validation import (
+    check_choice,
+    check_flag,
+    check_number,
+    check_rows,
+    generator,
+)
+from dualpca.generation import Chain, Density
 from dualpca.generation.densities import covariance_factor
 
 SAMPLERS = ("direct", "langevin", "mala")
@@ -33,9 +45,11 @@ class Generator(Saved, SampleQuality, MetaEstimatorMixin, BaseEstimator):
         With `transform` and `inverse_transform`: `PCA`, `PPCA`, `KernelPCA`, `DualPPCA`, a
         pipeline of them. A clone of it is fitted; scikit-learn's `FrozenEstimator(model)` takes
         a fitted model as it is.
-    density : {'kde', 'gaussian', 'mixture'} or Density
+    density : {'kde', 'gaussian', 'mixture', 'subspaces'} or Density
         π: kernel density estimate, shrunk to the latents' mean and covariance; a Gaussian of that
-        mean and covariance; a mixture of `n_mixtures` Gaussians; or a density of your own.
+        mean and covariance; a mixture of `n_mixtures` Gaussians, or of as many subspaces of at
+        most 10 directions (`MixturePPCA`), which need fewer rows and bear more latents; or a
+        density of your own.
     sampler : {'direct', 'langevin', 'mala'}
         Independent draws; Langevin chains from training latents, one a sample, whose bias goes to
         0 with `step`; or Metropolis-adjusted ones, which have none once they have mixed. In many
@@ -45,6 +59,14 @@ class Generator(Saved, SampleQuality, MetaEstimatorMixin, BaseEstimator):
         h of 'kde', in standard deviations of the latents; None for the largest leave-one-out
         likelihood.
     n_mixtures : int
+        Components of 'mixture' and 'subspaces', of each class if by class.
+    by_class : bool
+        One density for each class of y, weighted by its share of the rows; needs y in `fit`. One
+        density for all classes reaches into the gaps between them, where samples are half one
+        and half another. Few latents of each class may want 'subspaces'.
+    temperature : float
+        T: the covariance of every Gaussian in π times T. Below 1, samples keep nearer to the
+        middle of what was seen: more of them look right, and they are less varied.
     n_steps : int
         Steps of a chain; 'mala' takes as many before, to tune its step.
     step : float
@@ -59,6 +81,8 @@ class Generator(Saved, SampleQuality, MetaEstimatorMixin, BaseEstimator):
     ----------
     estimator_ : estimator
     density_ : Density
+    classes_ : array of shape (k,)
+        Classes of y, if by class; `density_.parts` has their densities.
     latents_ : array of shape (n, q)
     X_fit_ : array of shape (n, d)
         The training rows, to find the nearest of.
@@ -92,6 +116,8 @@ class Generator(Saved, SampleQuality, MetaEstimatorMixin, BaseEstimator):
         sampler: str = "direct",
         bandwidth: float | None = None,
         n_mixtures: int = 10,
+        by_class: bool = False,
+        temperature: float = 1.0,
         n_steps: int = 200,
         step: float = 0.1,
         decoder: Any = None,
@@ -102,6 +128,8 @@ class Generator(Saved, SampleQuality, MetaEstimatorMixin, BaseEstimator):
         self.sampler = sampler
         self.bandwidth = bandwidth
         self.n_mixtures = n_mixtures
+        self.by_class = by_class
+        self.temperature = temperature
         self.n_steps = n_steps
         self.step = step
         self.decoder = decoder
@@ -116,8 +144,8 @@ class Generator(Saved, SampleQuality, MetaEstimatorMixin, BaseEstimator):
         ----------
         X : array of shape (n, d)
             Two rows or more, finite. Never modified; a copy is kept.
-        y : optional
-            Handed to the estimator.
+        y : array of shape (n,), optional
+            Handed to the estimator; the classes, if by class.
 
         Returns
         -------
@@ -129,12 +157,23 @@ class Generator(Saved, SampleQuality, MetaEstimatorMixin, BaseEstimator):
         self.estimator_ = clone(self.estimator).fit(rows, y)
         self.latents_ = as_matrix(self.estimator_.transform(rows))
         Z = _array.working(self.latents_)
-        rng = generator(0 if self.random_state is None else self.random_state)
-        self.density_ = fit_density(self.density, Z, self.bandwidth, self.n_mixtures, rng)
+        self.density_ = self._fit_density(Z, y)
         self._mean = _array.namespace(Z).mean(Z, axis=0)
         self._factor = covariance_factor(Z - self._mean)
         self.X_fit_ = _array.copied(rows)
         return self
+
+    def _fit_density(self, Z: Array, y: Any) -> Density:
+        """Return the density over latents, of all rows or class by class."""
+        rng = generator(0 if self.random_state is None else self.random_state)
+        how = (self.bandwidth, int(self.n_mixtures), rng)
+        if self.by_class:
+            self.classes_, self._codes = class_codes(y, int(Z.shape[0]))
+            found: Density = fit_by_class(self.density, Z, self._codes, self.classes_, *how)
+        else:
+            found = fit_density(self.density, Z, *how)
+        T = float(self.temperature)
+        return found if T == 1 else generation.tempered(found, T)
 
     def _check_parameters(self) -> None:
         for name in (
@@ -149,7 +188,11 @@ class Generator(Saved, SampleQuality, MetaEstimatorMixin, BaseEstimator):
         check_choice("sampler", self.sampler, SAMPLERS)
         check_number("n_mixtures", self.n_mixtures, 1, integer=True)
         check_number("n_steps", self.n_steps, 1, integer=True)
-        for name in ("bandwidth", "step"):
+        check_flag("by_class", self.by_class)
+        if self.by_class and not is_named(self.density):
+            what = "a name where each class has its own"
+            raise ValueError(expected("density", what, self.density))
+        for name in ("bandwidth", "step", "temperature"):
             value = getattr(self, name)
             if value is None and name == "bandwidth":
                 continue
@@ -159,36 +202,57 @@ class Generator(Saved, SampleQuality, MetaEstimatorMixin, BaseEstimator):
 
     # --- new points ------------------------------------------------------------------------
 
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
+    def sample(self, n_samples: int = 1, random_state: Any = None, label: Any = None) -> Array:
         """Draw new points.
 
         Parameters
         ----------
         n_samples : int
         random_state : None, int, Generator or RandomState
+        label : object, optional
+            Draw from this class only, if fitted by class.
 
         Returns
         -------
         array of shape (n_samples, d)
         """
-        return self.decode(self.sample_latents(n_samples, random_state))
+        return self.decode(self.sample_latents(n_samples, random_state, label))
 
-    def sample_latents(self, n_samples: int = 1, random_state: Any = None) -> Array:
+    def sample_latents(
+        self, n_samples: int = 1, random_state: Any = None, label: Any = None
+    ) -> Array:
         """Draw latents of new points, (n_samples, q); `decode` shows what they mean.
 
         Parameters
         ----------
         n_samples : int
         random_state : None, int, Generator or RandomState
+        label : object, optional
+            Draw from this class only, if fitted by class.
         """
         check_is_fitted(self)
         check_number("n_samples", n_samples, 1, integer=True)
+        density, rows = self._part(label)
         rng = generator(random_state)
         if self.sampler == "direct":
-            Z = self.density_.sample(int(n_samples), rng)
+            Z = density.sample(int(n_samples), rng)
         else:
-            Z = self._run(int(n_samples), rng, thin=self.n_steps).draws[-1, :, :]
+            chain = self._run(density, rows, int(n_samples), rng, thin=self.n_steps)
+            Z = chain.draws[-1, :, :]
         return _array.cast_like(Z, self.latents_)
+
+    def _part(self, label: Any) -> tuple[Density, np.ndarray]:
+        """Return the density of a class and its rows; that of all rows without a class."""
+        if label is None:
+            return self.density_, np.arange(int(self.latents_.shape[0]))
+        if not self.by_class:
+            raise ValueError(expected("label", "None, as by_class is False", label))
+        names = self.classes_.tolist()
+        if not np.isscalar(label) or label not in names:
+            raise ValueError(expected("label", f"one of {names}", label))
+        density: Any = self.density_
+        code = names.index(label)
+        return density.parts[code], np.flatnonzero(self._codes == code)
 
     def chains(self, n_chains: int = 4, random_state: Any = None) -> Chain:
         """Return whole chains of `n_steps` draws, with acceptance, effective sample size and R̂.
@@ -209,14 +273,17 @@ class Generator(Saved, SampleQuality, MetaEstimatorMixin, BaseEstimator):
         if self.sampler == "direct":
             what = "'langevin' or 'mala': direct draws are independent and need no chain"
             raise ValueError(expected("sampler", what, self.sampler))
-        return self._run(int(n_chains), generator(random_state), thin=1)
+        density, rows = self._part(None)
+        return self._run(density, rows, int(n_chains), generator(random_state), thin=1)
 
-    def _run(self, m: int, rng: np.random.Generator, thin: int) -> Chain:
-        chosen = rng.integers(int(self.latents_.shape[0]), size=m)
+    def _run(
+        self, density: Density, rows: np.ndarray, m: int, rng: np.random.Generator, thin: int
+    ) -> Chain:
+        chosen = rows[rng.integers(len(rows), size=m)]
         start = _array.working(_array.take(self.latents_, chosen))
         adjusted, n_steps = self.sampler == "mala", int(self.n_steps)
         return generation.langevin(
-            self.density_,
+            density,
             start,
             float(self.step),
             n_steps,
@@ -224,7 +291,7 @@ class Generator(Saved, SampleQuality, MetaEstimatorMixin, BaseEstimator):
             adjusted=adjusted,
             warm_up=n_steps if adjusted else 0,
             thin=thin,
-            factor=self.density_.factor,
+            factor=density.factor,
         )
 
     def __sklearn_tags__(self) -> Any:

@@ -6,6 +6,7 @@ from dualpca.generation.densities import Density, Gaussian, KernelDensity, Mixtu
 from dualpca.generation.paths import along_density, straight, traversal
 from dualpca.generation.quality import Coverage, Nearest, coverage, nearest
 from dualpca.generation.smoothing import bandwidth, fit_kernel_density, leave_one_out
+from dualpca.generation.temperature import tempered
 from dualpca.generation.two_samples import TwoSample, mmd_test
 
 __all__ = [
@@ -29,5 +30,6 @@ __all__ = [
     "nearest",
     "r_hat",
     "straight",
+    "tempered",
     "traversal",
 ]

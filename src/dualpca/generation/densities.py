@@ -153,13 +153,14 @@ class KernelDensity(_Both):
 
 @dataclass(frozen=True)
 class Mixture(_Both):
-    """π = Σ_k π_k N(μ_k, F_kF_kᵀ); ∇ ln π is the mean of the parts', by responsibility.
+    """π = Σ_k w_k π_k; ∇ ln π is the mean of the parts', by responsibility.
 
     Parameters
     ----------
     weights : array of shape (k,)
         Positive, sum 1.
-    parts : tuple of k Gaussian
+    parts : tuple of k densities
+        Gaussians, or kernel density estimates or mixtures in their turn.
 
     Examples
     --------
@@ -170,7 +171,7 @@ class Mixture(_Both):
     """
 
     weights: Array  # (k,)
-    parts: tuple[Gaussian, ...]
+    parts: tuple[Density, ...]
 
     def __post_init__(self) -> None:
         """Refuse weights that are no shares of the parts."""
@@ -183,7 +184,7 @@ class Mixture(_Both):
 
     @property
     def factor(self) -> Array:
-        """F with FFᵀ = Σ_k π_k F_kF_kᵀ, the covariance within a part, (q, q)."""
+        """F with FFᵀ = Σ_k w_k F_kF_kᵀ, the covariance within a part, (q, q)."""
         within = sum(
             float(share) * part.factor @ part.factor.T
             for share, part in zip(_array.to_numpy(self.weights), self.parts, strict=True)

@@ -81,6 +81,7 @@ def _sheet(rows: Mapping[str, Floats], shape: tuple[int, int], labels: Collectio
     below = [0.3 if name in labels else 0.08 for name in rows]
     tall = y = sum(below) + len(rows) * (above + one)
     figure = Figure(figsize=(WIDTH, tall), dpi=DPI, facecolor="white")
+    figure.set_layout_engine("none")  # places are given below, whatever the style
     for under in below:
         y -= above + one
         figure.add_axes((0.05 / WIDTH, y / tall, width / WIDTH, one / tall))
@@ -99,5 +100,6 @@ def _label_tiles(ax: Axes, words: Sequence[object], width: int) -> None:
     centres = (width - 1) / 2 + (width + 1) * np.arange(len(words))
     ax.set_xticks(centres, [str(word) for word in words], fontsize=SMALL, color=INK)
     ax.set_yticks([])
+    ax.grid(False)  # a style may have switched it on
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
