@@ -11,13 +11,14 @@ pytest.importorskip("optuna", reason="the search extra is not installed")
 
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris, load_wine
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from dualpca import DualPPCA, KernelPCA, KernelSearch, ProbabilisticKernelPCA
+from dualpca import DualPPCA, KernelPCA, KernelSearch, ProbabilisticKernelPCA, load
 from dualpca.errors import SearchError
 from dualpca.estimators import _search_trials
 from dualpca.kernels import RBF, Polynomial
@@ -380,3 +381,13 @@ def test_importance_bars_are_the_importances(fitted):
     np.testing.assert_allclose(widths, list(fitted.importances().values()))
     with pytest.raises(ValueError, match="eight"):
         plots.search_importance(quick(n_trials=2).fit(WINE))
+
+
+def test_what_a_search_saves_is_the_model_it_found(tmp_path):
+    X = load_iris().data
+    search = KernelSearch(n_trials=3, n_components=2, random_state=0).fit(X)
+    search.save(tmp_path / "m.dpca")
+    again = load(tmp_path / "m.dpca")
+    np.testing.assert_array_equal(again.transform(X), search.transform(X))
+    with pytest.raises(NotFittedError):
+        KernelSearch().save(tmp_path / "n.dpca")

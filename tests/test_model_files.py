@@ -31,6 +31,7 @@ STORED = Path(__file__).parent / "stored_models"
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
     pytest.mark.filterwarnings("ignore::dualpca.errors.HeywoodWarning"),
+    pytest.mark.filterwarnings("ignore::dualpca.errors.CollapseWarning"),
     pytest.mark.filterwarnings("ignore::dualpca.errors.SpectrumWarning"),
     pytest.mark.filterwarnings("ignore::dualpca.errors.SelectionWarning"),
     pytest.mark.filterwarnings("ignore::dualpca.errors.SolverWarning"),
@@ -157,6 +158,7 @@ AROUND = {"FrozenEstimator", "Pipeline", "StandardScaler"}
 def test_every_estimator_can_be_saved():
     public = {name for name in dp.__all__ if isinstance(getattr(dp, name), type)}
     assert all(hasattr(getattr(dp, name), "save") for name in public)
+    public.remove("KernelSearch")  # what it saves is the model it found
     assert public | AROUND == set(persistence.MODELS)
     assert public < {type(make()).__name__ for make in MODELS.values()}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -17,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.errors import expected
+from dualpca.estimators._saving import save
 from dualpca.estimators._search_setup import (
     check_estimator,
     check_search,
@@ -344,6 +346,14 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
         task = Task(self.best_estimator_, rows, None, folds, self.objective, seed=self._seed)
         of = partial(OBJECTIVES[self.objective], task, Candidate(**self.best_params_))
         return float(np.mean([of(fold) for fold in range(len(folds))]))
+
+    def save(self, path: str | os.PathLike[str], *, metadata: dict[str, Any] | None = None) -> None:
+        """Write `best_estimator_` to a file: `dualpca.load` gives the model that was found.
+
+        The search itself is not in it; its trials are kept by `storage`.
+        """
+        check_is_fitted(self)
+        save(self.best_estimator_, path, metadata=metadata)
 
     def importances(self) -> dict[str, float]:
         """Return the share of the scores' variance that each parameter explains alone.

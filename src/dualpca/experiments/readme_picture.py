@@ -49,7 +49,9 @@ def _holes(ax: Axes, rng: np.random.Generator) -> float:
     filled, std = PPCA(4).fit(table).impute(table, return_std=True)
     truth, guess, reach = X[lost], np.asarray(filled)[lost], LEVEL * np.asarray(std)[lost]
     some = rng.permutation(truth.size)[:SHOWN]
-    ax.errorbar(truth[some], guess[some], reach[some], fmt="o", ms=3, color=BLUE, ecolor=PALE)
+    ax.errorbar(
+        truth[some], guess[some], reach[some], fmt="o", ms=3, color=BLUE, ecolor=PALE, elinewidth=1
+    )
     ax.axline((0, 0), slope=1, color=RED, lw=1.2, zorder=0)
     ax.set(title="holes filled, with error bars", xlabel="what had been there", ylabel="imputed")
     return float(np.mean(np.abs(truth - guess) < reach))
@@ -62,7 +64,7 @@ def _circle(ax: Axes, rng: np.random.Generator) -> tuple[float, float]:
     clean = KernelPCA(6, kernel="rbf", gamma=1.0).fit(X).denoise(X)
     ax.plot(X[:, 0], X[:, 1], "o", ms=3, color=PALE, mew=0)
     ax.plot(clean[:, 0], clean[:, 1], "o", ms=3, color=BLUE, mew=0)
-    ax.set(title="noise taken off", aspect="equal")
+    ax.set(title="noise taken off", aspect="equal", anchor="N")
     return _off(X), _off(np.asarray(clean))
 
 
@@ -72,11 +74,12 @@ def _off(X: Floats) -> float:
 
 def _digits(ax: Axes, draw: Canvas) -> float:
     """Draw new digits; return the mean distance to the nearest training digit."""
-    X = load_digits().data / 16
-    X = X[: draw.pick(len(X), quick=300)]
+    found = load_digits()
+    few = draw.pick(len(found.data), quick=300)
+    X, y = found.data[:few] / 16, found.target[:few]
     model = KernelPCA(30, kernel="rbf", gamma="median", preimage="learned").fit(X)
-    maker = Generator(model, random_state=draw.seed).fit(X)
+    maker = Generator(model, by_class=True, temperature=0.5, random_state=draw.seed).fit(X, y)
     new = maker.sample(20)
     draw.images(ax, new, 5, side=8)
-    ax.set_title("digits that nobody wrote")
+    ax.set(title="digits that nobody wrote", anchor="N")
     return float(np.mean(maker.nearest(new).distance))
