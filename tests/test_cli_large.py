@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 import dualpca as dp
-from dualpca import batches, tables
+from dualpca import reading, tables
 from tests.test_cli import ENTRY
 
 NAMES = [f"v{j}" for j in range(8)]
@@ -41,8 +41,8 @@ def place(tmp_path_factory):
 @pytest.fixture
 def tiny(monkeypatch):
     """Let memory have room for a hundredth of the tables here."""
-    monkeypatch.setattr(batches, "room_for", lambda limit: 200_000)
-    monkeypatch.setattr(batches, "piece_of", lambda kind, room: 15_000)
+    monkeypatch.setattr(reading, "room_for", lambda limit: 200_000)
+    monkeypatch.setattr(reading, "piece_of", lambda kind, room: 15_000)
 
 
 def both(inside, monkeypatch, arguments, name, cwd, tmp_path):
@@ -52,8 +52,8 @@ def both(inside, monkeypatch, arguments, name, cwd, tmp_path):
         out = tmp_path / f"{piece}-{name}"
         with monkeypatch.context() as patch:
             if piece:
-                patch.setattr(batches, "room_for", lambda limit: 200_000)
-                patch.setattr(batches, "piece_of", lambda kind, room: 15_000)
+                patch.setattr(reading, "room_for", lambda limit: 200_000)
+                patch.setattr(reading, "piece_of", lambda kind, room: 15_000)
             status, printed, said = inside(*arguments, "-o", out, "--json", cwd=cwd)
         assert status == 0, said
         found.append((out, json.loads(printed)))

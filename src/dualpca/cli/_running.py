@@ -17,9 +17,9 @@ import typer
 from polars.exceptions import PolarsError
 
 from dualpca import memory
-from dualpca.batches import Reading
 from dualpca.errors import InterruptWarning, ModelFileError
 from dualpca.progress import showing
+from dualpca.reading import Reading
 from dualpca.tables import TableError
 
 REFUSED, USAGE, TABLE, MODEL, WRITING = 1, 2, 3, 4, 5
@@ -47,7 +47,7 @@ Decimal = Annotated[
 ]
 Limit = Annotated[
     str | None,
-    typer.Option("--memory-limit", help="Such as 500MB; larger tables are read in batches."),
+    typer.Option("--memory-limit", help="Such as 500MB; larger tables are read in reading."),
 ]
 Encoding = Annotated[str, typer.Option("--encoding", help="Of CSV and TSV.")]
 Identifier = Annotated[

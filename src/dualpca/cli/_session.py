@@ -12,11 +12,11 @@ import polars as pl
 import dualpca
 from dualpca import tables, writing
 from dualpca.atomic import target_of
-from dualpca.batches import Reading, Table
 from dualpca.cli._running import UsageError
 from dualpca.cli._training import lengths_of, open_table
 from dualpca.errors import ModelFileError
 from dualpca.preparation import Preparation, guessed, of_table
+from dualpca.reading import Reading, Table
 from dualpca.tables import TableError
 
 

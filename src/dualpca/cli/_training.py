@@ -8,11 +8,11 @@ import numpy as np
 import polars as pl
 import typer
 
-from dualpca import batches, columns, images, tables
-from dualpca.batches import Reading, Table
+from dualpca import columns, images, reading, tables
 from dualpca.cli._models import STREAMS
 from dualpca.cli._running import UsageError, note
 from dualpca.preparation import Preparation
+from dualpca.reading import Reading, Table
 from dualpca.tables import TableError
 
 Columns = Annotated[
@@ -52,7 +52,7 @@ def open_table(data: str, how: Reading, id_column: str | None = None, must: bool
 
     The column of identifiers stays text; it must be there, or may.
     """
-    table = batches.opened(data, how, () if id_column is None else (id_column,))
+    table = reading.opened(data, how, () if id_column is None else (id_column,))
     if table.dialect is not None and how.separator is None and how.kind != "tsv":
         told = "" if data.endswith((".tsv", ".tab")) else table.dialect.told()
         if told:

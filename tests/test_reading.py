@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 import dualpca as dp
-from dualpca import batches, memory, sources, tables, text_tables, writing
-from dualpca.batches import Reading
+from dualpca import memory, reading, sources, tables, text_tables, writing
+from dualpca.reading import Reading
 from dualpca.tables import TableError
 
 N = 500
@@ -35,8 +35,8 @@ def small(monkeypatch):
     """Let every table be too large for memory, and batches have so many bytes."""
 
     def limit(piece):
-        monkeypatch.setattr(batches, "room_for", lambda limit: 1)
-        monkeypatch.setattr(batches, "piece_of", lambda kind, room: piece)
+        monkeypatch.setattr(reading, "room_for", lambda limit: 1)
+        monkeypatch.setattr(reading, "piece_of", lambda kind, room: piece)
 
     return limit
 
@@ -46,9 +46,9 @@ def small(monkeypatch):
 def test_batches_are_the_table(name, piece, frame, small, tmp_path):
     path = str(tmp_path / name)
     tables.write(frame, path)
-    whole = batches.opened(path)
+    whole = reading.opened(path)
     small(piece)
-    parts = batches.opened(path)
+    parts = reading.opened(path)
     assert whole.whole and (parts.height, parts.columns) == (N, frame.columns)
     assert parts.n_batches > 1 or piece > 10**5
     for _ in range(2):
@@ -62,7 +62,7 @@ def test_arrays_come_in_batches(small, tmp_path):
     X = np.random.default_rng(0).normal(size=(100, 3)).astype(np.float32)
     np.save(tmp_path / "t.npy", X)
     small(24 * 7)
-    found = batches.opened(str(tmp_path / "t.npy"))
+    found = reading.opened(str(tmp_path / "t.npy"))
     assert [f.height for f in found.frames()] == [7] * 14 + [2]
     np.testing.assert_array_equal(pl.concat(list(found.frames())).to_numpy(), X)
 
@@ -102,12 +102,12 @@ def test_rows_are_counted_for_arrays(frame, tmp_path):
 def test_samples_are_the_same_in_batches(frame, small, tmp_path):
     path = str(tmp_path / "t.parquet")
     frame.write_parquet(path)
-    whole = batches.opened(path).sampled(40, 3)
+    whole = reading.opened(path).sampled(40, 3)
     small(500)
-    parts = batches.opened(path).sampled(40, 3)
+    parts = reading.opened(path).sampled(40, 3)
     assert parts.whole and parts.height == 40
     assert parts.frame().equals(whole.frame())
-    assert batches.opened(path).sampled(N, 3).height == N
+    assert reading.opened(path).sampled(N, 3).height == N
 
 
 def test_standard_input_larger_than_memory_is_set_aside(frame, small, monkeypatch):
@@ -116,13 +116,13 @@ def test_standard_input_larger_than_memory_is_set_aside(frame, small, monkeypatc
 
     monkeypatch.setattr(sys, "stdin", Input)
     small(1000)
-    found = batches.opened("-")
+    found = reading.opened("-")
     assert found.n_batches > 1
     for _ in range(2):
         assert pl.concat(list(found.frames())).select("a").equals(frame.select("a"))
     monkeypatch.setattr(Input, "buffer", io.BytesIO(b"PAR1" * 100))
     with pytest.raises(TableError, match="write it to a file"):
-        batches.opened("-", Reading("parquet"))
+        reading.opened("-", Reading("parquet"))
 
 
 RAGGED = {
@@ -140,7 +140,7 @@ def test_lines_are_counted_over_batches(text, words, piece, small, tmp_path):
     (tmp_path / "t.csv").write_text(text)
     small(piece)
     with pytest.raises(TableError, match=words):
-        batches.opened(str(tmp_path / "t.csv"))
+        reading.opened(str(tmp_path / "t.csv"))
 
 
 @pytest.mark.parametrize("piece", [5, 64])
@@ -150,7 +150,7 @@ def test_letters_are_not_torn_apart(encoding, piece, small, tmp_path):
     (tmp_path / "t.csv").write_bytes(text.replace("\n", "\r\n").encode(encoding))
     small(piece)
     given = "utf-8" if encoding == "utf-8-sig" else encoding
-    table = batches.opened(str(tmp_path / "t.csv"), Reading(encoding=given))
+    table = reading.opened(str(tmp_path / "t.csv"), Reading(encoding=given))
     found = pl.concat(list(table.frames()))
     assert found.columns == ["größe", "wörter"]
     assert found.rows() == [(1.5, "süß")] * 50
@@ -161,7 +161,7 @@ def test_undecodable_bytes_are_placed(small, tmp_path):
     (tmp_path / "t.csv").write_bytes(b"a,b\n" + b"1,2\n" * 100 + b"1,\xff\n")
     small(10)
     with pytest.raises(TableError, match="first at byte 406"):
-        batches.opened(str(tmp_path / "t.csv"))
+        reading.opened(str(tmp_path / "t.csv"))
 
 
 def test_room_is_what_the_limit_leaves():
@@ -186,7 +186,7 @@ def test_spaces_around_numbers_do_no_harm(piece, small, tmp_path):
     lines = ["a;b;c", "1,5;7;x", " 2,5 ;8;1", " ;9;2", "3,5;10;3"]
     (tmp_path / "t.csv").write_text("\n".join(lines))
     small(piece)
-    found = pl.concat(list(batches.opened(str(tmp_path / "t.csv")).frames()))
+    found = pl.concat(list(reading.opened(str(tmp_path / "t.csv")).frames()))
     assert found["a"].to_list() == [1.5, 2.5, None, 3.5]
     assert found["b"].to_list() == [7, 8, 9, 10]
     assert found["c"].to_list() == ["x", "1", "2", "3"]
@@ -199,7 +199,7 @@ def test_a_stream_is_the_fit(frame, small, tmp_path):
     rows.write_csv(path)
     small(300)
     model = dp.PCA(2)
-    for part in batches.opened(path).frames():
+    for part in reading.opened(path).frames():
         model.partial_fit(part)
     wanted = dp.PCA(2).fit(rows)
     np.testing.assert_allclose(model.components_, wanted.components_, atol=1e-10)
