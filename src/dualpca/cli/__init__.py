@@ -28,7 +28,7 @@ def build() -> "typer.Typer":
     """Return the application with its commands."""
     import typer
 
-    from dualpca.cli import _demo, _fit, _look, _use
+    from dualpca.cli import _demo, _explore, _fit, _look, _use
 
     app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -41,7 +41,7 @@ def build() -> "typer.Typer":
             typer.echo(f"dualpca {dualpca.__version__}")
             raise typer.Exit
 
-    for module in (_fit, _use, _look, _demo):
+    for module in (_fit, _use, _look, _demo, _explore):
         for name, command in module.COMMANDS.items():
             app.command(name)(command)
     return app
