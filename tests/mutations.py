@@ -75,15 +75,14 @@ def forged_arrays(data, rng):
             [2.0],
             [True],
         ]
-        for shape in shapes:
-            if shape != entry["shape"]:
-                yield signed({**header, name: {**entry, "shape": shape}}, text, body)
-        for dtype in ("F128", "O", "U8", "I64", None, "<f8"):
-            if dtype != entry["dtype"]:
-                yield signed({**header, name: {**entry, "dtype": dtype}}, text, body)
-        for offsets in ([0, 2**60], [-8, 8], [8, 0], [0], None, [0, 0]):
-            if offsets != entry["data_offsets"]:
-                yield signed({**header, name: {**entry, "data_offsets": offsets}}, text, body)
+        changes = [("shape", shape) for shape in shapes]
+        changes += [("dtype", dtype) for dtype in ("F128", "O", "U8", "I64", None, "<f8")]
+        offsets = ([0, 2**60], [-8, 8], [8, 0], [0], None, [0, 0])
+        changes += [("data_offsets", pair) for pair in offsets]
+        for i in rng.permutation(len(changes)):
+            key, value = changes[i]
+            if value != entry[key]:
+                yield signed({**header, name: {**entry, key: value}}, text, body)
         yield signed({k: v for k, v in header.items() if k != name}, text, body)
         yield signed({**header, "more": {**entry}}, text, body)
 
@@ -92,18 +91,28 @@ def forged_text(data, rng):
     """Yield files whose checksum is right and whose model is impossible."""
     header, text, body = parts(data)
     while True:
-        state = sorted(text["model"]["state"])
+        state = sorted(fitted(text)["state"])
         name = state[int(rng.integers(len(state)))]
-        for value in FORGED:
+        changes = [_replaced(name, value) for value in FORGED] + [*TEXTS]
+        for i in rng.permutation(len(changes)):
             found = copy.deepcopy(text)
-            found["model"]["state"][name] = value
-            yield signed(header, found, body)
-        for change in TEXTS:
-            found = copy.deepcopy(text)
-            change(found)
+            changes[i](found)
             yield signed(header, found, body)
         for words in ("", "null", "[]", "{}", "[" * 200_000, '{"a":1,"a":2}', "NaN", "1" * 5000):
             yield signed(header, words, body)
+
+
+def fitted(text):
+    """Return the part of a text that is a fitted model: the last step, of a pipeline."""
+    model = text["model"]
+    return model["params"]["steps"][-1]["tuple"][1] if model["model"] == "Pipeline" else model
+
+
+def _replaced(name, value):
+    def change(text):
+        fitted(text)["state"][name] = value
+
+    return change
 
 
 FORGED = (
@@ -119,6 +128,8 @@ FORGED = (
     {"dict": [1, 2]},
     {"float": "1e999"},
     {"names": [1, 2]},
+    {"names": ["a"], "width": 2**30},
+    {"names": ["a"] * 1000, "width": 2**24},
     {"floats": [1.0]},
     {"floats": {"array": "components_"}},
     {"csr": {"shape": [2, 2], "kind": "matrix", "data": [], "indices": [], "indptr": []}},
@@ -129,7 +140,7 @@ FORGED = (
 
 def _renamed(old, new):
     def change(text):
-        text["model"]["state"][new] = text["model"]["state"].pop(old)
+        fitted(text)["state"][new] = fitted(text)["state"].pop(old)
 
     return change
 
@@ -144,13 +155,18 @@ TEXTS = (
     lambda text: text["model"].update(model="object"),
     lambda text: text["model"].update(model="Stored"),
     lambda text: text["model"].update(params=[]),
+    lambda text: text.update(metadata={"dict": {"a": {"array": "mean_"}}}),
+    lambda text: text.update(metadata={"dict": {"table": {"dict": {"means": [1.0]}}}}),
     lambda text: text["model"]["params"].update(command="touch executed"),
+    lambda text: text["model"].update(state={}, params={}),
+    lambda text: fitted(text).update(state={}),
     lambda text: text["model"]["state"].update(transform="touch executed"),
     lambda text: text["model"]["state"].update(__class__="object"),
     lambda text: text["model"]["state"].update(__dict__={"dict": {}}),
     _renamed("n_features_in_", "n_features"),
-    lambda text: text["model"]["state"].update(n_features_in_="many"),
-    lambda text: text["model"]["state"].update(n_features_in_=-1),
+    lambda text: fitted(text)["state"].update(n_features_in_="many"),
+    lambda text: fitted(text)["state"].update(n_features_in_=-1),
+    lambda text: fitted(text)["state"].update(n_features_in_=10**9),
 )
 
 
@@ -179,15 +195,19 @@ def foreign():
     ]
 
 
+MUTATIONS = 20
+"""Of each sort, a file."""
+
+
 def take(count, generator):
     """Return the first of what is yielded."""
     return [found for found, _ in zip(generator, range(count), strict=False)]
 
 
 def every(files, seed=0):
-    """Return 500 and more mutations of good files."""
+    """Return mutations of good files, of every sort, and files of other kinds."""
     rng, found = np.random.default_rng(seed), foreign()
     for data in files:
         for kind in (damaged, forged_arrays, forged_text):
-            found += take(60, kind(data, rng))
+            found += take(MUTATIONS, kind(data, rng))
     return found

@@ -2,9 +2,12 @@
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import dualpca as dp
-from dualpca import kernels
+from dualpca import generation, kernels, preimages
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 3)) @ rng.normal(size=(3, 6)) + 0.1 * rng.normal(size=(60, 6))
@@ -94,10 +97,93 @@ MODELS = {
     "probabilistic kernel matrix": lambda: PKPCA(2, kernel="precomputed").fit(GRAM),
     "twin": lambda: dp.TwinKernelPCA(2, max_iter=30).fit(X),
 }
+MIX, HMM, CLASSES, MAKE = dp.MixturePPCA, dp.HiddenMarkovPCA, dp.SequenceClassifier, dp.Generator
+SEQUENCES = np.array_split(X, 6)
+MANY = np.concatenate([X + 0.01 * rng.normal(size=X.shape) for _ in range(18)])
+LETTERS = ["up", "down", "down ", "up", "down", "down "]
+MODELS |= {
+    "mixture": lambda: MIX(2, 1).fit(X),
+    "mixture one": lambda: MIX(1, 6).fit(X),
+    "mixture ranks": lambda: MIX(3, [1, 3, 2]).fit(X),
+    "mixture tied": lambda: MIX(2, np.array([2, 1]), tied_noise=True).fit(X),
+    "mixture nan": lambda: MIX(2, 2).fit(HOLES),
+    "mixture float32": lambda: MIX(2, 2).fit(X.astype(np.float32)),
+    "mixture bic": lambda: MIX("bic", "bic", max_mixtures=2, max_iter=30).fit(X),
+    "mixture cv": lambda: MIX("cv", 2, max_mixtures=2, max_iter=30).fit(X),
+    "mixture dirichlet": lambda: MIX("dirichlet", 1, max_mixtures=4).fit(X),
+    "mixture kernel": lambda: MIX(2, 2, kernel="rbf", n_directions=10).fit(X),
+    "mixture kernel landmarks": lambda: MIX(2, 2, kernel="rbf", n_directions=5, max_iter=5).fit(
+        MANY
+    ),
+    "mixture stream": lambda: chunks(MIX(2, 2), MANY[:400]),
+    "mixture stream waiting": lambda: chunks(MIX(2, [1, 2])),
+    "mixture stream nan": lambda: chunks(MIX(2, 2), np.concatenate([HOLES, X, HOLES + 1])),
+    "chain": lambda: HMM(2, 1).fit(X, lengths=[20, 40]),
+    "chain mixtures": lambda: HMM(2, 1, 2).fit(X),
+    "chain ranks": lambda: HMM(3, [0, 2, 5], tied_noise=True).fit(X),
+    "chain nan": lambda: HMM(2, 2, stickiness=3.0).fit(HOLES),
+    "chain float32": lambda: HMM(2, 2).fit(X.astype(np.float32)),
+    "chain kernel": lambda: HMM(2, 2, kernel="rbf", n_directions=8).fit(X),
+    "chain kernel nan": lambda: HMM(2, 2, 2, kernel=COMPOSED, n_directions=8).fit(HOLES),
+    "chain onwards": lambda: HMM(3, 1, topology="left-to-right").fit(X, lengths=[30, 30]),
+    "chain preimage": lambda: HMM(
+        2, 1, kernel="rbf", n_directions=4, preimage=preimages.FixedPoint()
+    ).fit(X),
+    "classes": lambda: CLASSES().fit(SEQUENCES, LETTERS),
+    "classes of numbers": lambda: CLASSES(HMM(2, 2), "equal").fit(
+        SEQUENCES, np.array([3, 1, 1, 3, 2, 2], dtype=np.int8)
+    ),
+    "classes of objects": lambda: CLASSES(HMM(2, 1, 2), [0.5, 0.2, 0.3]).fit(
+        SEQUENCES, np.array(LETTERS, dtype=object)
+    ),
+    "classes of truth": lambda: CLASSES(HMM(1, 1)).fit(SEQUENCES, np.arange(6) < 3),
+    "classes nan": lambda: CLASSES(HMM(2, 1).fit(X)).fit(np.array_split(HOLES, 6), LETTERS),
+    "classes kernel": lambda: CLASSES(HMM(2, 1, kernel="rbf", n_directions=4)).fit(
+        SEQUENCES, LETTERS
+    ),
+    **{
+        f"generator {s}": lambda s=s: MAKE(dp.PPCA(2), density=s, n_mixtures=2).fit(X)
+        for s in ("kde", "gaussian", "mixture")
+    },
+    **{
+        f"generator own {type(s).__name__}": lambda s=s: MAKE(dp.PPCA(2), density=s).fit(X)
+        for s in (
+            generation.Gaussian(np.zeros(2), np.eye(2)),
+            generation.KernelDensity(rng.normal(size=(9, 2)), np.eye(2)),
+            generation.Mixture(np.ones(1), (generation.Gaussian(np.ones(2), 2 * np.eye(2)),)),
+        )
+    },
+    **{
+        f"generator of {type(s).__name__}": lambda s=s: MAKE(s).fit(X)
+        for s in (
+            dp.PCA(2, whiten=True),
+            dp.FactorAnalysis(2),
+            dp.BayesianPCA(2),
+            KPCA(2, kernel="rbf", fit_inverse_transform=True),
+            DUAL(2),
+            make_pipeline(StandardScaler(), dp.PPCA(2)),
+        )
+    },
+    "generator frozen": lambda: MAKE(FrozenEstimator(dp.PPCA(2).fit(X))).fit(X),
+    "generator mala": lambda: MAKE(dp.PPCA(2), sampler="mala", n_steps=20).fit(X),
+    "generator decoder": lambda: MAKE(KPCA(2, kernel="rbf"), decoder="fixed-point").fit(X),
+    "generator float32": lambda: MAKE(dp.PPCA(2)).fit(X.astype(np.float32)),
+    "pipeline": lambda: make_pipeline(StandardScaler(), dp.PPCA(2)).fit(X),
+    "pipeline nan": lambda: make_pipeline(StandardScaler(), dp.PPCA(2)).fit(HOLES),
+    "pipeline kernel": lambda: make_pipeline(
+        StandardScaler(with_mean=False), "passthrough", KPCA(2, kernel="rbf")
+    ).fit(X),
+    "pipeline imputed": lambda: make_pipeline(dp.Imputer(2), StandardScaler(), MIX(2, 1)).fit(
+        HOLES
+    ),
+    "pipeline frozen": lambda: make_pipeline(FrozenEstimator(dp.PCA(2).fit(X))).fit(X),
+}
 
 
 def inputs(name):
     """Return new rows that the model of that name takes."""
+    if name.startswith("classes"):
+        return [NEW_HOLES[:3], NEW_HOLES[3:]] if "nan" in name else [NEW[:3], NEW[3:]]
     if "matrix" in name:
         return NEW_GRAM
     if "wide" in name:
@@ -126,18 +212,42 @@ def outputs(model, rows):
             "novelty",
             "denoise",
             "predict",
+            "predict_proba",
+            "predict_log_proba",
+            "score",
+            "bic",
+            "filter",
+            "decode",
+            "forecast",
+            "score_sequences",
+            "score_classes",
+            "nearest",
             "reconstruct_kernel",
         )
         if hasattr(model, name)
     }
-    for name in ("sample", "sample_kernel"):
+    for name in ("sample", "sample_kernel", "sample_latents", "chains"):
         if hasattr(model, name):
             calls[name] = lambda name=name: getattr(model, name)(3, random_state=0)
+    if hasattr(model, "traverse"):
+        calls["traverse"] = lambda: model.traverse(0)
+        calls["interpolate"] = lambda: model.interpolate(rows[0], rows[1], path="density")
+        calls["decode"] = lambda: model.decode(model.sample_latents(2, random_state=1))
+        calls["quality"] = lambda: model.quality(rows, n_permutations=5, random_state=0)
+    if hasattr(model, "loadings_") and isinstance(model.loadings_, list):
+        calls["attributes"] = lambda: [
+            getattr(model, name) for name in PUBLIC if name in vars(model)
+        ]
+        calls["posterior"] = lambda: model.posterior(rows, 0)
     if hasattr(model, "get_covariance"):
         calls["covariance"] = model.get_covariance
     if hasattr(model, "inverse_transform"):
         calls["inverse"] = lambda: model.inverse_transform(model.transform(rows))
     return {name: result(call) for name, call in calls.items()}
+
+
+PUBLIC = ("weights_", "means_", "loadings_", "components_", "explained_variance_", "selection_")
+MAIN = ("transform", "predict", "decode")
 
 
 def result(call):
@@ -149,8 +259,10 @@ def result(call):
 
 def same(a, b):
     """Tell whether two results agree to the last bit."""
-    if isinstance(a, tuple):
+    if isinstance(a, tuple | list):
         return type(a) is type(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    if isinstance(a, np.ndarray) and a.dtype == object:
+        return a.dtype == b.dtype and a.tolist() == b.tolist()
     if isinstance(a, np.ndarray):
         return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
     if isinstance(a, float):

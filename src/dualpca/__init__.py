@@ -1,6 +1,7 @@
 """The principal-component family as one Gaussian idea, in features and in kernels."""
 
-from dualpca.estimators import _states  # noqa: F401  (it lets models be saved and loaded)
+from dualpca.estimators import _composed_states  # noqa: F401  (it lets models be saved and loaded)
+from dualpca.estimators._saving import save
 from dualpca.estimators.bayesian import BayesianPCA
 from dualpca.estimators.canonical import CCA
 from dualpca.estimators.dual import DualPPCA
@@ -36,4 +37,5 @@ __all__ = [
     "TwinKernelPCA",
     "__version__",
     "load",
+    "save",
 ]

@@ -42,6 +42,11 @@ DTYPES = {
     "F32": "<f4",
     "I64": "<i8",
     "I32": "<i4",
+    "I16": "<i2",
+    "I8": "|i1",
+    "U64": "<u8",
+    "U32": "<u4",
+    "U16": "<u2",
     "U8": "|u1",
     "BOOL": "|b1",
 }
@@ -99,7 +104,7 @@ def _header(stored: Mapping[str, Host], text: str) -> bytes:
     if len(words) > LONGEST_HEADER:
         raise ModelFileError(
             f"parameters and names take {len(words)} bytes, more than the {LONGEST_HEADER} that a "
-            "model file may have. Fit with fewer or shorter feature names."
+            "model file may have. Use fewer or shorter feature names, or less metadata."
         )
     return len(words).to_bytes(8, "little") + words
 

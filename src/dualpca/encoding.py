@@ -5,7 +5,8 @@
     {"tuple": [...]}, {"dict": {...}}
     {"array": name}, {"array": name, "order": "F"}   stored by columns: their transpose is there
     {"floats": {"array": name}}              a long list of floats
-    {"names": [...]}                         an array of strings
+    {"names": [...]}                         an array of strings, as objects
+    {"names": [...], "width": 3}             the same, of dtype <U3
     {"csr": {...}}                           a sparse matrix
     {"type": name, "fields": {...}}          one of `Encoder.types`
 
@@ -93,7 +94,8 @@ class Encoder:
         if not (isinstance(value, np.ndarray) or _array.is_foreign(value)):
             raise unknown(value, where)
         if isinstance(value, np.ndarray) and value.dtype.kind in "OU":
-            return {"names": _names(value, where)}
+            width = {"width": value.dtype.itemsize // 4} if value.dtype.kind == "U" else {}
+            return {"names": _names(value, where), **width}
         return self._array(value, where)
 
     def _sparse(self, value: Any, where: str) -> Any:
@@ -170,7 +172,7 @@ class Decoder:
             "dict": lambda tree, depth: self._items(tree["dict"], depth),
             "float": lambda tree, depth: _number(tree["float"]),
             "floats": lambda tree, depth: self._floats(tree["floats"]),
-            "names": lambda tree, depth: names_of(tree["names"]),
+            "names": lambda tree, depth: names_of(tree["names"], tree.get("width")),
             "csr": lambda tree, depth: self._sparse(tree["csr"]),
         }
 
@@ -234,8 +236,17 @@ def _number(word: Any) -> float:
     return float(word)
 
 
-def names_of(tree: Any) -> Any:
-    """Return an array of strings, as feature names are kept."""
+MOST_LETTERS = 2**24
+"""In an array of a dtype <U, which takes four bytes a letter and all labels as wide as one."""
+
+
+def names_of(tree: Any, width: Any = None) -> Any:
+    """Return an array of strings: of objects, as feature names are kept, or of a dtype <U."""
     if not all(isinstance(name, str) for name in listed(tree)):
         raise ModelFileError(expected("names in the file", "strings", tree))
-    return np.asarray(tree, dtype=object)
+    if width is None:
+        return np.asarray(tree, dtype=object)
+    longest = max(map(len, tree), default=0)
+    if type(width) is not int or not longest <= width <= MOST_LETTERS // max(1, len(tree)):
+        raise ModelFileError(expected("the width of names in the file", f"about {longest}", width))
+    return np.asarray(tree, dtype=f"<U{width}")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from dualpca import container
+from dualpca import metadata as beside
 from dualpca.encoding import Decoder, Encoder, Stored
 from dualpca.errors import ModelFileError, expected
 from dualpca.requirements import check_all
@@ -23,30 +24,45 @@ FORMAT = 1
 """Of the text; files of a larger one come from a newer version."""
 
 
+Check = Callable[[dict[str, Any]], bool]
+
+
 class State(NamedTuple):
     """What a model's file holds beside its parameters."""
 
     cls: Any
     attributes: Mapping[str, str]  # name to what `requirements` reads; a name with ? may be absent
     caches: tuple[str, ...]  # computed again when they are needed
+    params: Mapping[str, str]  # what is asked of parameters before the model is made
+    check: Check  # whether attributes go together
 
 
 MODELS: dict[str, State] = {}
 
 
-def register(cls: Any, attributes: Mapping[str, str], caches: tuple[str, ...] = ()) -> None:
+def register(
+    cls: Any,
+    attributes: Mapping[str, str],
+    caches: tuple[str, ...] = (),
+    params: Mapping[str, str] | None = None,
+    check: Check = lambda found: True,
+) -> None:
     """Let models of a class be saved and loaded.
 
     Parameters
     ----------
     cls : type
-        Has `get_params`, `_packed` and `_unpack`.
+        An estimator, with `_packed` and `_unpack` where its attributes are not all there is.
     attributes : mapping
         Fitted attributes, and what is asked of each.
     caches : tuple of str
         Attributes that are left out.
+    params : mapping, optional
+        What is asked of parameters, where that cannot wait for a fit.
+    check : callable
+        Tell whether attributes, each as it should be, go together.
     """
-    MODELS[cls.__name__] = State(cls, attributes, caches)
+    MODELS[cls.__name__] = State(cls, attributes, caches, params or {}, check)
 
 
 def allow(**types: Stored) -> None:
@@ -54,7 +70,9 @@ def allow(**types: Stored) -> None:
     TYPES.update(types)
 
 
-def save(model: Any, path: str | os.PathLike[str], version: str) -> None:
+def save(
+    model: Any, path: str | os.PathLike[str], version: str, metadata: dict[str, Any] | None = None
+) -> None:
     """Write a fitted model to one file, whole or not at all.
 
     Parameters
@@ -63,14 +81,24 @@ def save(model: Any, path: str | os.PathLike[str], version: str) -> None:
     path : path
     version : str
         Of the library.
+    metadata : dict, optional
+        What `dualpca.metadata` allows.
     """
     encoder = ModelEncoder(TYPES)
     tree = encoder.encode(model, "")
     text = {"format": FORMAT, "version": version, "model": tree}
+    if metadata is not None:
+        beside.check(metadata, _features(model))
+        text["metadata"] = encoder.encode(metadata, "metadata")
     container.write(path, encoder.arrays, json.dumps(text, separators=(",", ":"), allow_nan=False))
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def _features(model: Any) -> int | None:
+    """Return the number of features a model takes; of two views, unknown."""
+    return None if hasattr(model, "y_mean_") else getattr(model, "n_features_in_", None)
+
+
+def load(path: str | os.PathLike[str], return_metadata: bool = False) -> Any:
     """Return the model that a file holds, ready to use.
 
     Loading runs no code: a file can only hold numbers, text and objects of known types. Arrays
@@ -80,10 +108,12 @@ def load(path: str | os.PathLike[str]) -> Any:
     ----------
     path : path
         Written by the `save` of a model.
+    return_metadata : bool
+        Also return the dictionary that `save` was given beside the model, {} if none was.
 
     Returns
     -------
-    estimator
+    estimator, or a pair of it and a dictionary
 
     Raises
     ------
@@ -103,14 +133,23 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> again, again.score(X) == model.score(X)
     (PPCA(n_components=2), True)
     """
-    return read(path)[0]
+    found = read(path)
+    return (found.model, found.metadata) if return_metadata else found.model
 
 
-def read(path: str | os.PathLike[str]) -> tuple[Any, str]:
-    """Return the model that a file holds, and the version that wrote it."""
+class Contents(NamedTuple):
+    """What a model file holds."""
+
+    model: Any
+    version: str  # of the library that wrote it
+    metadata: dict[str, Any]
+
+
+def read(path: str | os.PathLike[str]) -> Contents:
+    """Return all that a model file holds."""
     arrays, text = container.read(path)
     found = container.parse(text)
-    if not isinstance(found, dict) or set(found) != {"format", "version", "model"}:
+    if not isinstance(found, dict) or set(found) - {"metadata"} != {"format", "version", "model"}:
         raise ModelFileError("the file has no model in it: expected one written by save(path).")
     if found["format"] != FORMAT or not isinstance(found["version"], str):
         what = f"{FORMAT}, the one this version reads"
@@ -119,11 +158,15 @@ def read(path: str | os.PathLike[str]) -> tuple[Any, str]:
     tree = found["model"]
     if not isinstance(tree, dict) or "model" not in tree:
         raise ModelFileError(expected("the file", "a model", tree))
-    decoder = ModelDecoder(TYPES, arrays)
+    decoder, plain = ModelDecoder(TYPES, arrays), Decoder({}, arrays)
     model = decoder.decode(tree)
-    if decoder.unused:
-        raise ModelFileError(expected("arrays in the file", "all used", sorted(decoder.unused)))
-    return model, found["version"]
+    metadata = plain.decode(found["metadata"]) if "metadata" in found else {}
+    unused = decoder.unused & plain.unused
+    if not is_fitted(model):
+        raise ModelFileError("the model in the file was never fitted: save it after fit.")
+    if unused:
+        raise ModelFileError(expected("arrays in the file", "all used", sorted(unused)))
+    return Contents(model, found["version"], beside.check(metadata, _features(model)))
 
 
 class ModelEncoder(Encoder):
@@ -131,18 +174,26 @@ class ModelEncoder(Encoder):
 
     def encode(self, value: Any, where: str) -> Any:
         """Return a model, or any other value, as JSON."""
-        state = MODELS.get(type(value).__name__)
-        if state is None or state.cls is not type(value):
-            return super().encode(value, where)
+        return self._model(value, where) if known(value) else super().encode(value, where)
+
+    def _model(self, value: Any, where: str) -> Any:
+        state = MODELS[type(value).__name__]
         prefix, params = f"{where}." if where else "", value.get_params(deep=False)
         words = {k: self.encode(v, f"{prefix}{k}") for k, v in params.items()}
         left_out = {*params, *state.caches}
-        kept = {k: v for k, v in value._packed().items() if k not in left_out}
+        every = value._packed() if hasattr(type(value), "_packed") else vars(value)
+        kept = {k: v for k, v in every.items() if k not in left_out}
         _check_names(kept, state, "the model")
         # public names first: arrays that several attributes share are called by those
         order = sorted(kept, key=lambda name: name.startswith("_"))
         found = {k: self.encode(kept[k], f"{prefix}{k}") for k in order}
         return {"model": type(value).__name__, "params": words, "state": found}
+
+
+def known(value: Any) -> bool:
+    """Tell whether this is a model that files may hold."""
+    state = MODELS.get(type(value).__name__)
+    return state is not None and state.cls is type(value)
 
 
 class ModelDecoder(Decoder):
@@ -157,18 +208,50 @@ class ModelDecoder(Decoder):
         if state is None or set(tree) != {"model", "params", "state"}:
             raise ModelFileError(expected("the model in the file", f"one of {list(MODELS)}", name))
         params, found = (self._items(tree[part], depth) for part in ("params", "state"))
-        unknown = set(params) - set(state.cls().get_params(deep=False))
+        unknown = set(params) - set(state.cls._get_param_names())
         if unknown:
             raise ModelFileError(f"{name} has no parameters {sorted(unknown)}: the file is newer.")
+        check_all({k: v for k, v in params.items() if k in state.params}, state.params, name)
         _check_names(found, state, "the file")
         check_all(found, _wanted(state), name)
+        if not (_is_blank(found) or (is_fitted([*found.values()]) and state.check(found))):
+            raise ModelFileError(f"attributes of {name} in the file do not go together.")
+        return _made(state, params, found)
+
+
+def _made(state: State, params: dict[str, Any], found: dict[str, Any]) -> Any:
+    """Return a model; those of scikit-learn's that are known keep all in their attributes."""
+    try:
         model = state.cls(**params)
+    except TypeError:
+        what = f"all parameters of {state.cls.__name__}"
+        raise ModelFileError(expected("the file", what, sorted(params))) from None
+    if hasattr(state.cls, "_unpack") and not _is_blank(found):
         model._unpack(found)
-        return model
+    else:
+        vars(model).update(found)
+    return model
 
 
 def _wanted(state: State) -> dict[str, str]:
     return {name.rstrip("?"): what for name, what in state.attributes.items()}
+
+
+def _is_blank(found: Mapping[str, Any]) -> bool:
+    """Tell whether a model has not been fitted: as a parameter it need not be."""
+    return set(found) <= {"_sklearn_output_config"}
+
+
+def is_fitted(value: Any) -> bool:
+    """Tell whether all models in a value are fitted; pipelines are what their steps are."""
+    if isinstance(value, list | tuple):
+        return all(is_fitted(part) for part in value)
+    if not known(value):
+        return True
+    state, params = MODELS[type(value).__name__], value.get_params(deep=False)
+    if all(name.endswith("?") for name in state.attributes):
+        return is_fitted([*params.values()])
+    return not _is_blank({k: v for k, v in vars(value).items() if k not in params})
 
 
 def _check_names(found: Mapping[str, Any], state: State, owner: str) -> None:
@@ -181,5 +264,5 @@ def _check_names(found: Mapping[str, Any], state: State, owner: str) -> None:
         raise ModelFileError(expected(owner, what, unknown, remedy))
     needed = {k for k in state.attributes if not k.endswith("?")}
     missing = sorted(needed - set(found))
-    if missing and "_stream" not in found:
+    if missing and "_stream" not in found and not _is_blank(found):
         raise ModelFileError(expected(owner, f"a fitted {name}, with {missing}", sorted(found)))

@@ -1,13 +1,15 @@
 """What is asked of stored values, in words short enough for a table.
 
-    "(n, q)"         floats of that shape; a letter means the same number throughout a table
-    "whole (k,)"     whole numbers of that shape; "names (d,)" strings
+    "(n, q)"         floats of that shape; a letter means the same number throughout a table, *
+                     any number
+    "whole (k,)"     whole numbers of that shape; "names (d,)" strings; "labels (c,)" either
     "points (n, d)"  the same, or a sparse matrix of floats
     "int d"          a whole number from 0, which is what d means
-    "float", "int", "bool", "text", "floats" (a list), "None"
+    "float", "int", "bool", "text", "floats" (a list), "None", "estimator"
     "output"         what `set_output` keeps
-    "Subspace"       an object of that type; "Kernel" any kernel
+    "Subspace"       an object of that type; "chains.Chain" tells modules apart; "Kernel" any kernel
     "of a; b or c"   a tuple of just these
+    "list k of a"    a list of k such things, "tuple k of a" likewise
     "a | b"          one or the other; "" anything
 
 `check_all` reads them.
@@ -69,12 +71,32 @@ def _is(word: str, value: Any, sizes: Sizes) -> bool:
         good = _array.is_sparse(value) and value.dtype.kind == "f"
         shape = word.removeprefix("points ")
         return _has_shape(shape, value, sizes) if good else _is_array(shape, value, sizes, "f")
+    if word.startswith("labels "):
+        shape = word.removeprefix("labels ")
+        return any(_is_array(shape, value, sizes, kind) for kind in "OUiubf")
+    if word.startswith(("list ", "tuple ")):
+        return _is_sequence(word, value, sizes)
     if word.startswith("int "):
         return PLAIN["int"](value) and sizes.setdefault(word.removeprefix("int "), value) == value
     if word.startswith("of "):
         return _is_tuple(word.removeprefix("of ").split(";"), value, sizes)
     test = PLAIN.get(word)
-    return test(value) if test else type(value).__name__ == word
+    return test(value) if test else _is_called(word, type(value))
+
+
+def _is_called(word: str, cls: type) -> bool:
+    """Compare a type with its name, or with that of its module and its name."""
+    module = cls.__module__.rpartition(".")[2]
+    return word in (cls.__name__, f"{module}.{cls.__name__}")
+
+
+def _is_sequence(words: str, value: Any, sizes: Sizes) -> bool:
+    """Tell whether this is a list or tuple of so many things, each as asked for."""
+    kind, count, _, word = words.split(" ", 3)
+    if type(value).__name__ != kind:
+        return False
+    same = count == "*" or sizes.setdefault(count, len(value)) == len(value)
+    return same and all(_is(word, item, sizes) for item in value)
 
 
 def _is_array(word: str, value: Any, sizes: Sizes, kind: str) -> bool:
@@ -89,7 +111,8 @@ def _has_shape(word: str, value: Any, sizes: Sizes) -> bool:
         return False
     found = dict(sizes)
     for letter, size in zip(letters, value.shape, strict=True):
-        if size != (int(letter) if letter.isdigit() else found.setdefault(letter, size)):
+        wanted = int(letter) if letter.isdigit() else found.setdefault(letter, size)
+        if letter != "*" and size != wanted:
             return False
     sizes.update(found)
     return True
@@ -121,4 +144,5 @@ PLAIN: dict[str, Callable[[Any], bool]] = {
     "output": _is_output,
     "None": lambda value: value is None,
     "Kernel": lambda value: isinstance(value, Kernel),
+    "estimator": lambda value: hasattr(type(value), "get_params"),
 }

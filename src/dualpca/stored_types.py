@@ -6,19 +6,27 @@ A type that is not here (or registered by the estimators) is neither written nor
 from __future__ import annotations
 
 from dualpca.canonical import Canonical, View
+from dualpca.chains import Chain
 from dualpca.coordinates import Correction
+from dualpca.emissions import Emissions
 from dualpca.encoding import Stored, any_fields
 from dualpca.expected_kernels import Uncertain
 from dualpca.explicit import Explicit
 from dualpca.feature_dimensions import Placement
 from dualpca.features import Fourier, Landmarks, Mapped, MappedSubspace
 from dualpca.gaussian import SpikedGaussian
+from dualpca.generation import densities
 from dualpca.held_out import Selection
+from dualpca.hidden_markov import HiddenMarkov
+from dualpca.kernel_space import KernelSpace
 from dualpca.kernel_values import MapSpace, PointSpace
 from dualpca.kernels import KERNELS, Precomputed, Product, Scaled, Sum
 from dualpca.limits import Reference
 from dualpca.loadings import LoadingPosterior
 from dualpca.missing import Factors, Sums
+from dualpca.mixture import Mixture
+from dualpca.mixture_selection import MixtureSelection
+from dualpca.mixture_stream import MixtureStream
 from dualpca.moments import Moments
 from dualpca.preimages import PREIMAGES
 from dualpca.spectrum import Spectrum
@@ -26,6 +34,7 @@ from dualpca.streaming import Running, Stream
 from dualpca.subspace import Subspace
 from dualpca.twin import Twin, TwinPlacement
 from dualpca.uncertain import UncertainSubspace
+from dualpca.weighted_steps import Prior
 
 EXPANSION = {
     "kernel": "Kernel",
@@ -153,11 +162,63 @@ FEATURES: dict[str, Stored] = {
     "TwinPlacement": Stored(TwinPlacement, {"model": "Twin", "S": "(n, n)"}),
 }
 
+PARTS: dict[str, Stored] = {
+    "KernelSpace": Stored(
+        KernelSpace, {"subspace": "Subspace", "variances": "(m,)", "total": "float"}
+    ),
+    "Prior": Stored(Prior, {"n": "float", "variance": "float"}),
+    "Emissions": Stored(
+        Emissions,
+        {
+            "means": "(K, d)",
+            "loadings": "tuple K of (d, *)",
+            "noises": "(K,)",
+            "floor": "float",
+            "tied": "bool",
+            "prior": "Prior | None",
+        },
+    ),
+    "Mixture": Stored(Mixture, {"weights": "(K,)", "emissions": "Emissions"}),
+    "MixtureStream": Stored(
+        MixtureStream,
+        {
+            "K": "int",
+            "rows": "(b, d) | None",
+            "weights": "(b,) | None",
+            "kept": "mixture.Mixture | None",
+            "moments": "tuple * of Moments",
+            "n": "float",
+            "density": "float",
+        },
+    ),
+    "MixtureSelection": Stored(
+        MixtureSelection,
+        {
+            "criterion": "text",
+            "candidates": "list k of of int; int",
+            "scores": "floats",
+            "chosen": "of int; int",
+        },
+    ),
+    "Chain": Stored(Chain, {"start": "(S,)", "transitions": "(S, S)"}),
+    "HiddenMarkov": Stored(
+        HiddenMarkov, {"chain": "Chain", "shares": "(S, M)", "emissions": "Emissions"}
+    ),
+    "densities.Gaussian": Stored(densities.Gaussian, {"mean": "(q,)", "factor": "(q, q)"}),
+    "densities.KernelDensity": Stored(
+        densities.KernelDensity, {"centres": "(n, q)", "factor": "(q, q)"}
+    ),
+    "densities.Mixture": Stored(
+        densities.Mixture, {"weights": "(k,)", "parts": "tuple k of densities.Gaussian"}
+    ),
+}
+
 ALGEBRA = (Precomputed, Product, Scaled, Sum)
 
 TYPES: dict[str, Stored] = {
     **LINEAR,
     **FEATURES,
+    **PARTS,
     **{f"kernels.{cls.__name__}": any_fields(cls) for cls in (*KERNELS.values(), *ALGEBRA)},
     **{f"preimages.{cls.__name__}": any_fields(cls) for cls in PREIMAGES.values()},
 }

@@ -105,12 +105,13 @@ def inspect(model: Model, as_json: Json = False) -> None:
     """Say what is in a model file."""
 
     def work() -> dict[str, Any]:
-        fitted, version = persistence.read(model)
+        fitted, version, metadata = persistence.read(model)
         arrays = {k: list(np.shape(v)) for k, v in vars(fitted).items() if k.endswith("_")}
         arrays = {k: shape for k, shape in arrays.items() if shape}
         parameters = plain(fitted.get_params(deep=False))
         found = {"file": model, "version": version, **summary(fitted)}
-        return found | {"columns": names_of(fitted), "parameters": parameters, "arrays": arrays}
+        found |= {"columns": names_of(fitted), "parameters": parameters, "arrays": arrays}
+        return found | {"metadata": metadata}
 
     run("inspect", as_json, work, _inspect_words)
 
@@ -118,7 +119,7 @@ def inspect(model: Model, as_json: Json = False) -> None:
 def _inspect_words(found: dict[str, Any]) -> str:
     lines = [f"{found['file']}: {found['model']}, written by dualpca {found['version']}"]
     for name, value in found.items():
-        if name not in ("file", "model", "version", "columns", "parameters", "arrays"):
+        if name not in APART:
             shown = f"{value:.6g}" if type(value) is float else value
             lines.append(f"  {name.replace('_', ' ')}: {shown}")
     columns = found["columns"]
@@ -126,7 +127,11 @@ def _inspect_words(found: dict[str, Any]) -> str:
         lines.append(f"  columns: {', '.join(columns[:SHOWN])}{', …' if columns[SHOWN:] else ''}")
     lines += ["parameters"] + [f"  {k} = {v!r}" for k, v in found["parameters"].items()]
     lines += ["arrays"] + [f"  {k} {tuple(shape)}" for k, shape in found["arrays"].items()]
+    if found["metadata"]:
+        lines += ["metadata", f"  {', '.join(found['metadata'])} (--json shows all)"]
     return "\n".join(lines)
 
+
+APART = ("file", "model", "version", "columns", "parameters", "arrays", "metadata")
 
 COMMANDS = {"score": score, "inspect": inspect}

@@ -5,6 +5,8 @@ A name with ? may be absent. Names that are not here are neither written nor rea
 
 from __future__ import annotations
 
+from typing import Any
+
 from dualpca.encoding import Stored
 from dualpca.estimators._kernel_fits import Approximation, Novelty
 from dualpca.estimators._kernel_stream import Stream
@@ -49,7 +51,10 @@ SPIKED = {
     "n_components_": "int q",
 }
 
-STREAM = {"_stream?": "of Moments or Stream; int; (0, d)", "n_samples_seen_?": "int | float"}
+STREAM = {
+    "_stream?": "of Moments or streaming.Stream; int; (0, d)",
+    "n_samples_seen_?": "int | float",
+}
 
 ON_KERNELS = {
     **COMMON,
@@ -65,6 +70,15 @@ ON_KERNELS = {
 SPACES = "Subspace | MappedSubspace | UncertainSubspace"
 PREPARED = ("_span_", "_methods_")
 """Pre-images prepare these when they are first asked for."""
+
+
+def _check_imputer(found: dict[str, Any]) -> bool:
+    """Compare the features with those of the model, and the indicator's with both."""
+    d, which = found["n_features_in_"], found["indicator_"]
+    mean = vars(found["model_"]).get("mean_")
+    inside = which is None or bool(((which >= 0) & (which < d)).all())
+    return inside and mean is not None and mean.shape == (d,)
+
 
 allow(
     Approximation=Stored(Approximation, {"trace": "float", "residual": "float"}),
@@ -141,6 +155,7 @@ register(
 register(
     Imputer,
     {**COMMON, "model_": "PPCA | BayesianPCA", "n_iter_": "int", "indicator_": "whole (k,) | None"},
+    check=_check_imputer,
 )
 register(
     KernelPCA,
@@ -156,7 +171,7 @@ register(
         "_subspace": SPACES,
         "_residual": "(n,) | None",
         "_novelty": "Novelty | None",
-        "_stream?": "Stream",
+        "_stream?": "_kernel_stream.Stream",
         "_like?": "(0, d)",
         "n_samples_seen_?": "int",
     },

@@ -14,6 +14,7 @@ from dualpca.errors import expected
 from dualpca.estimators._latent_density import check_density, fit_density
 from dualpca.estimators._latent_paths import as_matrix, require_finite
 from dualpca.estimators._sample_quality import SampleQuality
+from dualpca.estimators._saving import Saved
 from dualpca.estimators._validation import check_choice, check_number, check_rows, generator
 from dualpca.generation import Chain
 from dualpca.generation.densities import covariance_factor
@@ -21,7 +22,7 @@ from dualpca.generation.densities import covariance_factor
 SAMPLERS = ("direct", "langevin", "mala")
 
 
-class Generator(SampleQuality, MetaEstimatorMixin, BaseEstimator):
+class Generator(Saved, SampleQuality, MetaEstimatorMixin, BaseEstimator):
     """Draw new points: a density over the latents of a model, and the model's way back to inputs.
 
     x = decode(z) with z ~ π, and π a density over the latents of the training rows.

@@ -22,6 +22,7 @@ from dualpca.estimators._chain_fits import (
 )
 from dualpca.estimators._convergence import publish_record
 from dualpca.estimators._incomplete import named_columns
+from dualpca.estimators._saving import Saved
 from dualpca.estimators._sequences import check_lengths, refuse_misplaced
 from dualpca.estimators._validation import check_number, check_rows, generator
 from dualpca.hidden_markov import HiddenMarkov
@@ -32,7 +33,7 @@ UNVISITED = 0.5
 """Expected number of rows below which a state is said to explain none."""
 
 
-class HiddenMarkovPCA(BaseEstimator):
+class HiddenMarkovPCA(Saved, BaseEstimator):
     """Hidden Markov model whose states emit probabilistic PCA, or mixtures of it.
 
     State s emits x ~ Σ_m c_sm N(μ_sm, W_smW_smᵀ + σ_sm²I) in the input space or, with a kernel, in

@@ -24,6 +24,7 @@ from dualpca.estimators._mixture_fits import (
     warn_of_collapse,
 )
 from dualpca.estimators._mixture_rows import MixtureRows
+from dualpca.estimators._saving import Saved
 from dualpca.estimators._validation import (
     check_rows,
     check_weights,
@@ -38,7 +39,7 @@ from dualpca.moments import refuse_nonfinite
 from dualpca.progress import showing
 
 
-class MixturePPCA(MixtureRows, DensityMixin, BaseEstimator):
+class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
     """Mixture of probabilistic PCA: p(x) = Σ_k π_k N(x; μ_k, W_kW_kᵀ + σ_k²I).
 
     Every component is a subspace of its own, so curved data become a few flat pieces. NaN is

@@ -16,6 +16,7 @@ from dualpca._typing import Array
 from dualpca.errors import expected
 from dualpca.estimators._chain_fits import check_columns, check_plan, coordinates, fit_space
 from dualpca.estimators._incomplete import named_columns
+from dualpca.estimators._saving import Saved
 from dualpca.estimators._sequences import check_lengths, joined
 from dualpca.estimators._validation import check_rows
 from dualpca.estimators.hidden_markov import HiddenMarkovPCA
@@ -24,7 +25,7 @@ from dualpca.missing import refuse_infinite
 from dualpca.scans import log, log_sum
 
 
-class SequenceClassifier(ClassifierMixin, BaseEstimator):
+class SequenceClassifier(Saved, ClassifierMixin, BaseEstimator):
     """Bayes' rule over sequences: P(c | X) ∝ P(c) p(X | c), a hidden Markov model for each class.
 
     With a kernel all classes share one kernel space, found from all training rows: densities in
