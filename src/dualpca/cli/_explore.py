@@ -37,11 +37,11 @@ def explore(
         from dualpca.explorer.opening import open_session
         from dualpca.explorer.serving import open_door
 
-        fitted = dualpca.load(model)
+        fitted, metadata = dualpca.load(model, return_metadata=True)
         frame = None if data is None else tables.read(data, kind, encoding)
         source = data or "no table"
         session = open_session(
-            fitted, frame, image=image, curve=curve, id_column=id_column, source=source
+            fitted, frame, metadata, image=image, curve=curve, id_column=id_column, source=source
         )
         door = open_door(host, port, token)
         held.extend((session, door))

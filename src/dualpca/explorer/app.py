@@ -18,6 +18,7 @@ from dualpca.explorer.colouring import Column, codes_of, columns_of
 from dualpca.explorer.messages import (
     ColumnAnswer,
     ComponentAnswer,
+    ErrorsAnswer,
     Health,
     ImputeAnswer,
     ModelAnswer,
@@ -28,7 +29,7 @@ from dualpca.explorer.messages import (
     Words,
     limited,
 )
-from dualpca.explorer.rows import exported, shown
+from dualpca.explorer.rows import exported, shown, summarized
 from dualpca.explorer.session import Session
 from dualpca.tables import TableError
 
@@ -185,6 +186,10 @@ def _serve_rows(app: FastAPI, session: Session) -> None:
     def rows(body: Any) -> RowsAnswer:
         return RowsAnswer(**_plain(shown(session, body.rows, body.component)))
 
+    def errors(body: Any) -> ErrorsAnswer:
+        _require(session, "error")
+        return ErrorsAnswer(**_plain(summarized(session, body.rows)))
+
     def export(body: Any) -> Response:
         table = exported(session, body.rows, body.component)
         name = {"content-disposition": 'attachment; filename="selection.csv"'}
@@ -195,6 +200,7 @@ def _serve_rows(app: FastAPI, session: Session) -> None:
         return ImputeAnswer(**_plain(session.impute(body.row, body.hidden)))
 
     _post(app, "/api/rows", rows, asked["page"])
+    _post(app, "/api/errors", errors, asked["export"])
     _post(app, "/api/impute", impute, asked["impute"])
     _post(app, "/api/export", export, asked["export"], response_class=Response, responses=CSV)
 
@@ -238,6 +244,7 @@ def describe(session: Session, columns: list[Column], run: str) -> ModelAnswer:
         model=session.lens.name,
         source=session.source,
         rows=session.n,
+        identified=session.ids is not None,
         features=list(session.features),
         shape=session.shape.kind,
         size=list(session.shape.size),

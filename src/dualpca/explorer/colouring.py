@@ -33,7 +33,7 @@ def columns_of(session: Session) -> list[Column]:
     """Return what points can be coloured by: what the model finds first, then the table."""
     found = []
     if session.n and len(session.lens.sizes) > 1:
-        levels = [f"component {k + 1}" for k in range(len(session.lens.sizes))]
+        levels = [str(k + 1) for k in range(len(session.lens.sizes))]
         found.append(Column("component", "category", levels, "model"))
     if session.n and "error" not in session.lens.reasons and session.n <= SLOW:
         found.append(Column("reconstruction error", "number", [], "model"))

@@ -184,7 +184,9 @@ class KernelLens(Lens):
         if hasattr(model, "posterior"):
             self._allow("spread")
             origin = np.asarray(model.X_fit_[:1], dtype=float)
-            self._root = np.sqrt(np.diagonal(np.asarray(model.posterior(self._named(origin))[1][0])))
+            self._root = np.sqrt(
+                np.diagonal(np.asarray(model.posterior(self._named(origin))[1][0]))
+            )
         else:
             self._refuse("spread", "has no noise, hence no intervals: DualPPCA has")
 

@@ -113,6 +113,7 @@ class ModelAnswer(Answer):
     model: str
     source: str
     rows: int
+    identified: bool
     features: list[str]
     shape: str
     size: list[int]
@@ -154,6 +155,14 @@ class RowsAnswer(Answer):
     latents: list[list[float]]
     values: list[list[float | None]]
     errors: list[float] | None
+
+
+class ErrorsAnswer(Answer):
+    """Reconstruction errors of rows: of how many they were computed, their mean, the largest."""
+
+    count: int
+    mean: float
+    largest: float
 
 
 class ImputeAnswer(Answer):

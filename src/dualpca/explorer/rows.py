@@ -14,6 +14,10 @@ WIDE = 12
 """Columns that a table on the page has at most; those that are no features first."""
 
 
+MANY = 5000
+"""Rows that a summary of errors looks at."""
+
+
 def shown(session: Session, index: Sequence[int], component: int) -> dict[str, Any]:
     """Return rows as the page shows them."""
     X = session.units.out(session.rows(index))
@@ -28,6 +32,13 @@ def shown(session: Session, index: Sequence[int], component: int) -> dict[str, A
         "values": X,
         "errors": session.errors(index) if able else None,
     }
+
+
+def summarized(session: Session, index: Sequence[int]) -> dict[str, Any]:
+    """Return mean and largest reconstruction error of rows, of some of them if they are many."""
+    some = index[:: -(-len(index) // MANY)]
+    errors = session.errors(some)
+    return {"count": len(some), "mean": float(errors.mean()), "largest": float(errors.max())}
 
 
 def _names(session: Session) -> list[str]:

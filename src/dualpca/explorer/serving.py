@@ -49,6 +49,7 @@ def open_door(host: str, port: int, token: str | None = None) -> Door:
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((host, port))
+        found.listen(WAITING)  # who is quicker than the server waits for it
     except OSError as error:
         found.close()
         why = error.strerror or str(error)

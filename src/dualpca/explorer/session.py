@@ -103,6 +103,7 @@ class Session:
         rows = range(len(self.lens.sizes))
         self.Z = [self._place(k) for k in rows]
         self.lens.prepare(self.Z[0])
+        self._own = self._shares()
         self._reach = [self._furthest(k) for k in rows]
         if self.X is not None:
             self._known = np.isfinite(self.X)
@@ -115,6 +116,14 @@ class Session:
         if not np.isfinite(Z).all():
             raise TableError("some rows have latents that are not finite: look for huge values.")
         return Z
+
+    def _shares(self) -> list[Any]:
+        """Return which rows belong to each component of a mixture; all, elsewhere."""
+        groups = None if self.X is None else self.lens.groups(self.X)
+        if groups is None:
+            return [slice(None) for _ in self.Z]
+        own = [groups == k for k in range(len(self.Z))]
+        return [rows if rows.sum() > 1 else slice(None) for rows in own]
 
     def _furthest(self, component: int) -> Matrix:
         Z, prior = self.Z[component], self.lens.prior(component)
@@ -131,8 +140,8 @@ class Session:
         return FAR * max(float(np.max(reach, initial=1e-300)) for reach in self._reach)
 
     def ranges(self, component: int) -> tuple[list[float], list[float]]:
-        """Return where latents begin and end: those of the rows, or three deviations."""
-        Z = self.Z[component]
+        """Return where latents begin and end: those of its rows, or three deviations."""
+        Z = self.Z[component][self._own[component]]
         if len(Z):
             return Z.min(axis=0).tolist(), Z.max(axis=0).tolist()
         reach = self._reach[component]

@@ -82,7 +82,7 @@ function describe() {
 function fillControls() {
   const { model } = state;
   $("component-field").hidden = model.components.length < 2;
-  $("component").replaceChildren(...model.components.map((one, k) => el("option", { value: String(k) }, one.name)));
+  $("component").replaceChildren(...model.components.map((one, k) => el("option", { value: String(k), title: one.name }, String(k + 1))));
   const pick = $("colour");
   pick.replaceChildren(el("option", { value: "" }, "one colour"));
   for (const [origin, name] of [["model", "From the model"], ["table", "Columns"], ["feature", "Features"]]) {
@@ -189,7 +189,10 @@ function pick(x, y, row, dragging) {
   const z = [...state.latent];
   z[state.axes[0]] = x;
   if (size() > 1 && state.axes[0] !== state.axes[1]) z[state.axes[1]] = y;
-  if (state.tab === "missing" && !dragging && row >= 0) missing.choose(row);
+  if (state.tab === "missing" && !dragging && state.model.rows) {
+    row = row >= 0 ? row : closest(scatter.positions, x, y, ...scatter.unit, 1)[0];
+    missing.choose(row);
+  }
   if (row >= 0) point.moveToRow(row);
   else point.move(z, -1, false);
   if (state.tab === "path" && !dragging) path.click(state.latent);
@@ -222,7 +225,7 @@ function hover(row, px, py) {
   const right = px > scatter.width - 200;
   tip.style.setProperty("left", `${right ? px - tip.offsetWidth - 12 : px + 14}px`);
   tip.style.setProperty("top", `${Math.max(4, py - 30)}px`);
-  if (!names.has(row)) {
+  if (state.model.identified && !names.has(row)) {
     clearTimeout(naming);
     naming = setTimeout(async () => {
       await learnName(row);
@@ -374,7 +377,7 @@ on("decoded", () => {
   const { nearest } = state.point;
   scatter.marks.nearest = nearest ?? -1;
   scatter.redraw();
-  if (nearest !== null && !names.has(nearest)) {
+  if (state.model.identified && nearest !== null && !names.has(nearest)) {
     clearTimeout(naming);
     naming = setTimeout(async () => {
       await learnName(nearest);

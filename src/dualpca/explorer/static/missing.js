@@ -134,7 +134,7 @@ function facts(all) {
   const add = (id, name, value, title) => box.append(el("div", { title }, el("dt", {}, name), el("dd", { id }, value)));
   box.replaceChildren();
   add("fact-hidden", "Hidden", `${all.size} of ${state.model.features.length}`);
-  add("fact-inside", "Inside 95 % range", known.length ? `${inside} of ${known.length}` : "–", "Hidden entries that lie in their interval");
+  add("fact-inside", "Within 95 %", known.length ? `${inside} of ${known.length}` : "–", "Hidden entries that lie in their interval");
   add("fact-gap", "Mean error", known.length ? short(gap, 3) : "–", "Root mean squared difference over hidden entries");
 }
 

@@ -198,7 +198,7 @@ function bars(canvas, model, row, width) {
   drawing.font = "12px system-ui, sans-serif";
   const longest = Math.max(...model.features.map((name) => drawing.measureText(name).width));
   const left = Math.min(130, longest + 18);
-  const right = 62;
+  const right = 16 + Math.max(40, ...row.values.map((x) => drawing.measureText(short(x, 4)).width));
   for (let j = 0; j < n; j += 1) bar(drawing, model, row, j, left, width - left - right, width);
   canvas.entryAt = (_, py) => Math.min(n - 1, Math.max(0, Math.floor((py - 3) / LINE)));
 }

@@ -126,7 +126,7 @@ export class Scatter {
     const shift = [(2 * mx) / this.width - 1 - this.view.centre[0] * scale[0], 1 - (2 * my) / this.height - this.view.centre[1] * scale[1]];
     const n = this.positions.length / 2;
     const size = Math.min(16, (n <= 500 ? 9 : n <= 3000 ? 7 : n <= 20000 ? 5 : 3.2) * Math.max(1, this.view.zoom) ** 0.3);
-    const alpha = n <= 3000 ? 0.85 : n <= 20000 ? 0.7 : 0.5;
+    const alpha = n <= 3000 ? 0.85 : n <= 20000 ? 0.7 : 0.4;
     const dark = ink("color-scheme") === "dark" || document.documentElement.dataset.theme === "dark";
     this.points.draw({ scale, shift, size, alpha, dimmed: n > 20000 ? 0.06 : 0.14, rim: dark ? [1, 1, 1] : [0.05, 0.07, 0.12] });
     this.drawAxes(context(this.ground, this.width, this.height));

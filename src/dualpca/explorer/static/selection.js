@@ -45,8 +45,13 @@ async function fill(body) {
   const turn = (asked += 1);
   const rows = state.selection.slice(page * PAGE, (page + 1) * PAGE);
   let found;
+  let errors = null;
   try {
-    found = await postJson("/api/rows", { rows, component: state.component });
+    const all = { rows: state.selection, component: state.component };
+    [found, errors] = await Promise.all([
+      postJson("/api/rows", { rows, component: state.component }),
+      can("error") ? postJson("/api/errors", all) : null,
+    ]);
   } catch (error) {
     toast(error.message);
     return;
@@ -54,21 +59,19 @@ async function fill(body) {
   if (turn !== asked) return;
   found.ids.forEach((id, i) => names.set(rows[i], id));
   const pages = Math.ceil(state.selection.length / PAGE);
-  body.replaceChildren(facts(found), table(found, rows), pager(pages),
+  body.replaceChildren(facts(errors), table(found, rows), pager(pages) ?? "",
     el("div", { class: "buttons" }, el("button", { type: "button", class: "main", id: "export", onclick: save }, "Export CSV"),
       el("span", { class: "note" }, "All columns, latents and errors")));
   tell("named");
 }
 
-function facts(found) {
+function facts(errors) {
   const box = el("dl", { class: "facts" });
   const add = (name, value, title) => box.append(el("div", { title }, el("dt", {}, name), el("dd", {}, value)));
-  const { errors } = found;
-  const words = can("error") ? "Root mean squared difference of the row and its reconstruction" : why("error");
-  const mean = errors && errors.reduce((a, b) => a + b, 0) / errors.length;
-  const some = state.selection.length > PAGE ? " here" : "";
-  add(`Mean error${some}`, short(mean, 4), words);
-  add(`Largest error${some}`, short(errors && Math.max(...errors), 4), words);
+  const some = errors && errors.count < state.selection.length ? `, of ${count(errors.count)} of the rows` : "";
+  const words = can("error") ? `Root mean squared difference of a row and its reconstruction${some}` : why("error");
+  add("Mean error", short(errors && errors.mean, 4), words);
+  add("Largest error", short(errors && errors.largest, 4), words);
   add("Of all rows", `${((100 * state.selection.length) / state.model.rows).toFixed(1)} %`);
   return box;
 }

@@ -30,7 +30,7 @@ export const latentsOf = (row) => Array.from(state.points.subarray(row * size(),
 
 /** What a row is called, as far as the page has been told. */
 export const names = new Map();
-export const nameOf = (row) => names.get(row) || `row ${row + 1}`;
+export const nameOf = (row) => (state.model.identified && names.get(row)) || `row ${row + 1}`;
 
 export function select(rows) {
   state.history.push(state.selection);

@@ -99,6 +99,7 @@ export class Points {
 
   upload(name, values) {
     this.data[name] = values;
+    if (name === "states") this.above = values.includes(2);
     if (name === "places") this.n = values.length / 2;
     if (!this.gl || this.gl.isContextLost()) return;
     this.gl.bindBuffer(this.gl.ARRAY_BUFFER, this.buffers[name]);
@@ -127,7 +128,7 @@ export class Points {
     gl.uniform1f(this.at("alpha"), alpha);
     gl.uniform1f(this.at("dimmed"), dimmed);
     gl.uniform3f(this.at("rim"), ...rim);
-    for (const turn of [0, 1]) {
+    for (const turn of this.above ? [0, 1] : [0]) {
       gl.uniform1f(this.at("turn"), turn);
       gl.drawArrays(gl.POINTS, 0, this.n);
     }
