@@ -35,7 +35,7 @@ def explore(
 
     def work() -> dict[str, Any]:
         from dualpca.explorer.opening import open_session
-        from dualpca.explorer.serving import open_door
+        from dualpca.explorer.serving import open_door, prepare
 
         fitted, metadata = dualpca.load(model, return_metadata=True)
         frame = None if data is None else tables.read(data, kind, encoding)
@@ -44,7 +44,7 @@ def explore(
             fitted, frame, metadata, image=image, curve=curve, id_column=id_column, source=source
         )
         door = open_door(host, port, token)
-        held.extend((session, door))
+        held.extend((prepare(session, door, show), door))
         if not door.is_private:
             print(
                 f"warning: --host {host} lets other machines reach this port. Whoever has the "
@@ -54,11 +54,13 @@ def explore(
         return {"url": door.link, "port": door.port, "model": fitted, "rows": session.n}
 
     run("explore", as_json, work, _words)
-    sys.stdout.flush()
     from dualpca.explorer.serving import serve
 
-    session, door = held
-    serve(session, door, show)
+    try:
+        sys.stdout.flush()
+        serve(*held)
+    except KeyboardInterrupt:  # so soon that nobody had begun to listen
+        pass
     if not as_json:
         print("Stopped.")
 

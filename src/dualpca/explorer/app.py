@@ -43,6 +43,8 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     400: {"model": Words, "description": "The request cannot be read."},
     401: {"model": Words, "description": "The token is missing or wrong."},
     403: {"model": Words, "description": "The request comes from another page or address."},
+    404: {"model": Words, "description": "There is no such thing here."},
+    405: {"model": Words, "description": "Ask in another way."},
     408: {"model": Words, "description": "The request took too long to arrive."},
     409: {"model": Words, "description": "The model or the table cannot do this."},
     413: {"model": Words, "description": "The request is too large."},
@@ -141,13 +143,13 @@ def _serve_model(app: FastAPI, session: Session, run: str) -> None:
     @app.get("/api/points/{component}", response_class=Response, responses=BUFFER)
     def points(component: int) -> Response:
         if not 0 <= component < len(session.Z):
-            raise HTTPException(422, f"component {component}: there are {len(session.Z)}")
+            raise HTTPException(404, f"component {component}: there are {len(session.Z)}")
         return _buffer(session.Z[component])
 
     @app.get("/api/colours/{column}", response_class=Response, responses=BUFFER)
     def colours(column: int) -> Response:
         if not 0 <= column < len(columns) or columns[column].kind == "none":
-            raise HTTPException(422, f"column {column}: there is none to colour by")
+            raise HTTPException(404, f"column {column}: there is none to colour by")
         if column not in kept:
             kept[column] = codes_of(session, columns[column]).astype("<f4").tobytes()
         return Response(kept[column], media_type="application/octet-stream")

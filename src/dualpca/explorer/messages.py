@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
-from dualpca.explorer.lenses import METHODS
 from dualpca.explorer.session import Session
 
 MOST_ROWS = 100_000
@@ -19,6 +18,31 @@ MOST_STEPS = 64
 MOST_SAMPLES = 24
 MOST_NUMBERS = 2_000_000
 """In one answer: paths and samples of very wide rows have fewer steps."""
+
+
+Way = Literal["learned", "smoother", "distance", "fixed-point", "gradient", "auto"]
+"""Of coming back from a kernel's latents."""
+
+
+def whole(value: Any) -> Any:
+    """Return 27.0 as 27: JSON knows no difference.
+
+    Examples
+    --------
+    >>> whole(27.0), whole(2.5), whole("3")
+    (27, 2.5, '3')
+    """
+    return int(value) if type(value) is float and value.is_integer() else value
+
+
+def between(low: int, high: int) -> Any:
+    """Return the type of whole numbers from low to high."""
+    return Annotated[int, Field(ge=low, le=high), BeforeValidator(whole)]
+
+
+def several(item: Any, least: int, most: int) -> Any:
+    """Return the type of lists of so many items."""
+    return Annotated[list[item], Field(min_length=least, max_length=most)]
 
 
 class Message(BaseModel):
@@ -187,19 +211,17 @@ def limited(session: Session) -> dict[str, Any]:
     """Return the requests with the bounds of one session, so that its schema says them all."""
     sizes, d, n = session.lens.sizes, len(session.features), max(session.n, 1)
     number = Annotated[float, Field(ge=-session.limit, le=session.limit)]
-    latent = Annotated[list[number], Field(min_length=min(sizes), max_length=max(sizes))]
-    component = (Annotated[int, Field(ge=0, le=len(sizes) - 1)], 0)
-    way = (Annotated[str | None, Field(json_schema_extra=_ways())], None)
-    row = Annotated[int, Field(ge=0, le=n - 1)]
-    rows = Annotated[list[row], Field(min_length=1, max_length=MOST_ROWS)]
-    page = Annotated[list[row], Field(min_length=1, max_length=PAGE)]
-    entry = Annotated[int, Field(ge=0, le=d - 1)]
-    hidden = Annotated[list[entry], Field(max_length=d)]
+    latent = several(number, min(sizes), max(sizes))
+    component = (between(0, len(sizes) - 1), 0)
+    way = (Way | None, None)
+    row = between(0, n - 1)
+    rows, page = several(row, 1, MOST_ROWS), several(row, 1, PAGE)
+    hidden = several(between(0, d - 1), 0, d)
     most = max(2, min(MOST_STEPS, MOST_NUMBERS // d))
-    steps = (Annotated[int, Field(ge=2, le=most)], min(32, most))
+    steps = (between(2, most), min(32, most))
     count = max(1, min(MOST_SAMPLES, MOST_NUMBERS // (2 * d)))
-    draws = (Annotated[int, Field(ge=1, le=count)], min(12, count))
-    seed = (Annotated[int, Field(ge=0, le=2**31 - 1)], 0)
+    draws = (between(1, count), min(12, count))
+    seed = (between(0, 2**31 - 1), 0)
     return {
         "point": _with(PointRequest, latent=latent, component=component, way=way),
         "path": _with(
@@ -210,10 +232,6 @@ def limited(session: Session) -> dict[str, Any]:
         "impute": _with(ImputeRequest, row=row, hidden=hidden),
         "sample": _with(SampleRequest, count=draws, seed=seed, component=component),
     }
-
-
-def _ways() -> dict[str, Any]:
-    return {"enum": [None, *METHODS]}
 
 
 def _with(base: type[Message], name: str | None = None, **fields: Any) -> type[Message]:

@@ -64,13 +64,13 @@ def _text(value: Any) -> str:
 def exported(session: Session, index: Sequence[int], component: int) -> pl.DataFrame:
     """Return rows with all of their columns, latents and errors, as a table."""
     index = list(index)
+    X = session.units.out(session.rows(index))
     first = pl.DataFrame({"row": [session.identifier(i) for i in index]})
     Z = session.Z[component][index]
     extra = {f"latent {j + 1}": Z[:, j] for j in range(Z.shape[1])}
     if "error" not in session.lens.reasons:
         extra["reconstruction error"] = session.errors(index)
     if session.frame is None:
-        X = session.units.out(session.rows(index))
         rest = pl.DataFrame(X, schema=list(session.features), orient="row")
     else:
         rest = _frame(session, index, session.frame.columns)

@@ -66,8 +66,8 @@ def application(session: Session, door: Door, **limits: Any) -> Guard:
     return Guard(create(session, secrets.token_hex(4)), door.token, door.host, door.port, **limits)
 
 
-def serve(session: Session, door: Door, show: bool) -> None:
-    """Answer until Ctrl-C."""
+def prepare(session: Session, door: Door, show: bool) -> Any:
+    """Return the server, all imported and built, so that a link that is printed works at once."""
     import uvicorn
 
     class Server(uvicorn.Server):
@@ -86,8 +86,13 @@ def serve(session: Session, door: Door, show: bool) -> None:
         timeout_graceful_shutdown=2,
         ws="none",
     )
+    return Server(settings)
+
+
+def serve(server: Any, door: Door) -> None:
+    """Answer until Ctrl-C."""
     try:
-        Server(settings).run(sockets=[door.socket])
+        server.run(sockets=[door.socket])
     except KeyboardInterrupt:
         pass
     finally:
