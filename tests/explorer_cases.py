@@ -83,7 +83,7 @@ class Client:
 
 
 @contextmanager
-def served(*arguments, cwd, quick=True):
+def served(*arguments, cwd):
     """Run `dualpca explore` as a process of its own, and say where; Ctrl-C ends it."""
     command = [sys.executable, "-c", "from dualpca.cli import main; main()", "explore"]
     command += [*map(str, arguments), "--no-open", "--json"]
@@ -95,13 +95,13 @@ def served(*arguments, cwd, quick=True):
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                raise
-        process.stdout.close()
-        process.stderr.close()
+        try:
+            process.wait(60)
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+            process.stderr.close()
 
 
 def _announcement(process):

@@ -257,7 +257,8 @@ def test_a_path_between_two_clicks_is_played(page, shots, model):
     page.click("#play")
     share = float(page.input_value("#scrub")) / 47
     shown = page.evaluate("dualpcaExplorer.scatter().marks.point")
-    np.testing.assert_allclose(shown, [a + share * (b - a) for a, b in zip(start, end, strict=True)][:2], atol=1e-6)  # fmt: skip
+    between = np.array(start) + share * (np.array(end) - np.array(start))
+    np.testing.assert_allclose(shown, between[:2], atol=1e-6)
     page.locator("#scrub").fill("47")
     assert page.inner_text("#share") == "100 %"
 

@@ -9,7 +9,7 @@ import dualpca
 if TYPE_CHECKING:
     import typer
 
-NEEDED = ("typer", "rich", "polars", "matplotlib")
+NEEDED = ("typer", "rich", "polars", "matplotlib", "fastapi", "uvicorn")
 """What the `app` extra brings. Imported late, so that its absence can be explained."""
 
 
