@@ -192,6 +192,7 @@ class ErrorsAnswer(Answer):
 class ImputeAnswer(Answer):
     """A row, and how it was filled."""
 
+    id: str
     truth: list[float | None]
     values: list[float]
     std: list[float]

@@ -234,6 +234,7 @@ class Session:
         with self.lock:
             filled, std = self.lens.impute(holes)
         return {
+            "id": self.identifier(row),
             "truth": self.units.out(truth)[0],
             "values": self.units.out(filled)[0],
             "std": (std * self.units.scale)[0],

@@ -35,11 +35,10 @@ export function fixed(x, step) {
 
 export const count = (n) => n.toLocaleString("en");
 
-/** Disable a control and say why, where the pointer and the screen reader find it. */
+/** Disable a control and say why, in its title: pointers and screen readers find it there. */
 export function disable(node, why) {
   node.disabled = true;
   node.title = why;
-  node.setAttribute("aria-label", `${node.textContent.trim()}: ${why}`);
 }
 
 let fading = 0;

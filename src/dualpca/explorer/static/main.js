@@ -73,6 +73,13 @@ function describe() {
   empty.textContent = can("decode")
     ? "No table was given, so there are no points to show. Click or drag anywhere to decode; name a table on the command line to see its rows."
     : "No table was given, and this model has no way back from latents: there is nothing to show. Name a table on the command line.";
+  if (!model.rows) {
+    disable($("colour"), "There are no rows to colour: no table was given.");
+    const input = document.querySelector('input[value="lasso"]');
+    disable(input, "There are no rows to select: no table was given.");
+    input.parentElement.title = input.title;
+    input.parentElement.setAttribute("aria-disabled", "true");
+  }
   for (const [tab, what] of [["missing", "impute"], ["samples", "sample"], ["path", "decode"]]) {
     $(`tab-${tab}`).title = can(what) ? "" : why(what);
     $(`tab-${tab}`).classList.toggle("unable", !can(what));

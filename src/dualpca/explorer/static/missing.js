@@ -3,7 +3,7 @@
 import { latest, postJson } from "./api.js";
 import { $, el, short, toast } from "./dom.js";
 import { LINE, WIDTH95, figures, grey, image } from "./rows.js";
-import { can, nameOf, on, state, why } from "./store.js";
+import { can, nameOf, names, on, state, why } from "./store.js";
 
 let row = -1;
 let hidden = new Set();
@@ -43,6 +43,7 @@ const ask = latest(async () => {
     const answer = await postJson("/api/impute", request);
     if (request.row !== row) return;
     found = answer;
+    names.set(row, answer.id);
     fill();
   } catch (error) {
     toast(error.message);
@@ -101,7 +102,7 @@ function fill() {
   if (model.shape === "image") {
     const canvas = el("canvas", { id: "brush", role: "img", "aria-label": "The row with hidden pixels" });
     image(canvas, model.size, found.truth, Math.min(...model.low), Math.max(...model.high), grey, all);
-    const room = Math.min(180, Math.floor(($("holes").clientWidth - 14) / 2));
+    const room = Math.min(180, Math.floor(($("missing-body").clientWidth - 12) / 2) - 2);
     const zoom = Math.min(room / model.size[0], room / model.size[1]);
     canvas.style.setProperty("width", `${model.size[1] * zoom}px`);
     canvas.style.setProperty("height", `${model.size[0] * zoom}px`);

@@ -105,7 +105,7 @@ const caption = (row, words) => (row.std ? `${words}, with the range of 95 % of 
 
 function imageFigures(box, model, row, options) {
   const [low, high] = extent(model);
-  const half = Math.floor(((box.clientWidth || 380) - 14) / 2);
+  const half = Math.floor(((box.clientWidth || 372) - 12) / 2) - 2;
   const [width, height] = imageSize(model.size, Math.min(options.box || 184, half));
   const main = el("canvas", { role: "img", "aria-label": options.label || "The decoded image" });
   image(main, model.size, row.values, low, high, grey);
