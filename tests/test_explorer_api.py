@@ -225,6 +225,8 @@ def test_nothing_is_answered_without_the_token(client, path):
         {"host": HOST},
         {"host": HOST, "x-dualpca-token": "wrong"},
         {"host": HOST, "x-dualpca-token": TOKEN + "x"},
+        {"host": HOST, "x-dualpca-token": TOKEN[:-1]},
+        {"host": HOST, "x-dualpca-token": ""},
         {"host": HOST, "cookie": f"dualpca-{PORT}=wrong"},
         {"host": HOST, "cookie": f"dualpca-{PORT + 1}={TOKEN}"},
     ):

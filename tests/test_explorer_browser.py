@@ -106,17 +106,23 @@ def pixel_of(page, row):
     return box["x"] + x, box["y"] + y
 
 
+def until(page, test):
+    """Wait for a test in the page to hold; `text(id)` there is what an element says.
+
+    A function is waited for: the page's policy forbids strings of code, to tests too.
+    """
+    says = "const text = (id) => document.getElementById(id).textContent;"
+    page.wait_for_function(f"() => {{ {says} return {test}; }}")
+
+
 def latent(page):
     return page.evaluate("dualpcaExplorer.state.latent")
 
 
 def decoded(page, expected):
-    """Wait until the decoded values are those of the model.
-
-    What is waited for is a function: the page's policy forbids strings of code, to tests too.
-    """
+    """Wait until the decoded values are those of the model."""
     page.wait_for_function(
-        "() => ""(wanted) => { const p = dualpcaExplorer.state.point;
+        """(wanted) => { const p = dualpcaExplorer.state.point;
         return p && p.values.every((v, j) => Math.abs(v - wanted[j]) < 1e-3); }""",
         arg=np.asarray(expected).tolist(),
     )
@@ -154,12 +160,12 @@ def test_points_are_drawn_in_the_colours_of_a_column(page, shots):
 
 def test_a_click_takes_the_latents_of_a_row_and_decodes_them(page, model, folder, shots):
     page.mouse.click(*pixel_of(page, 5))
-    page.wait_for_function("() => dualpcaExplorer.state.row >= 0")
+    until(page, "dualpcaExplorer.state.row >= 0")
     row = page.evaluate("dualpcaExplorer.state.row")
     table = digits().drop("digit")[row]
     np.testing.assert_allclose(latent(page), model.transform(table)[0], atol=1e-5)
     decoded(page, model.reconstruct(table)[0])
-    page.wait_for_function("() => document.getElementById('fact-nearest').textContent.includes('scan-')")
+    until(page, "text('fact-nearest').includes('scan-')")
     page.screenshot(path=shots / "click.png")
 
 
@@ -255,7 +261,7 @@ def test_a_path_between_two_clicks_is_played(page, shots, model):
     start, end = page.evaluate("dualpcaExplorer.state.ends")
     assert start != end
     page.click("#play")
-    page.wait_for_function("() => parseInt(document.getElementById('share').textContent) > 20")
+    until(page, "parseInt(text('share')) > 20")
     page.screenshot(path=shots / "path.png")
     page.click("#play")
     share = float(page.input_value("#scrub")) / 47
@@ -271,9 +277,7 @@ def test_hidden_entries_are_filled_with_intervals(page, shots, model, folder):
     page.mouse.click(*place(page, 0.3, 0.5))
     page.wait_for_selector("#hide-second")
     page.click("#hide-second")
-    page.wait_for_function(
-        "() => document.getElementById('fact-hidden').textContent === '32 of 64'", timeout=LONG
-    )
+    until(page, "text('fact-hidden') === '32 of 64'")
     row = page.evaluate("dualpcaExplorer.state.row")
     truth = digits().drop("digit")[row]
     holes = truth.to_numpy().astype(float)
@@ -284,13 +288,13 @@ def test_hidden_entries_are_filled_with_intervals(page, shots, model, folder):
     assert page.inner_text("#fact-inside") == f"{inside.sum()} of 32"
     page.screenshot(path=shots / "missing.png")
     page.click("#hide-none")
-    page.wait_for_function("() => document.getElementById('fact-hidden').textContent === '0 of 64'")
+    until(page, "text('fact-hidden') === '0 of 64'")
     box = page.locator("#brush").bounding_box()
     page.mouse.move(box["x"] + box["width"] * 0.06, box["y"] + box["height"] * 0.06)
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] * 0.44, box["y"] + box["height"] * 0.06, steps=12)
     page.mouse.up()
-    page.wait_for_function("() => parseInt(document.getElementById('fact-hidden').textContent) >= 2")
+    until(page, "parseInt(text('fact-hidden')) >= 2")
 
 
 def test_samples_stand_beside_rows(page, shots):
@@ -308,7 +312,7 @@ def test_zoom_pan_and_fit(page):
     whole = page.evaluate(where)
     page.mouse.move(*place(page, 0.4, 0.4))
     page.mouse.wheel(0, -400)
-    page.wait_for_function("() => dualpcaExplorer.scatter().view.zoom > 1.2")
+    until(page, "dualpcaExplorer.scatter().view.zoom > 1.2")
     page.check("input[value=pan]", force=True)
     before = page.evaluate(where)
     page.mouse.move(*place(page, 0.4, 0.4))
@@ -328,7 +332,7 @@ def test_the_look_light_dark_and_on_a_phone(browser, link, shots):
         ("phone", 390, 844, "light"),
     ):
         page = opened(browser, link, width, height, color_scheme=scheme)
-        page.wait_for_function("() => dualpcaExplorer.state.point !== null")
+        until(page, "dualpcaExplorer.state.point !== null")
         page.screenshot(path=shots / f"{name}.png", full_page=name == "phone")
         wide = page.evaluate("document.documentElement.scrollWidth")
         assert wide <= width
@@ -410,9 +414,7 @@ def test_a_page_outlives_its_server(browser, folder, shots, model):
         page.wait_for_selector('#status[data-state="ok"]')
         decoded(page, model.inverse_transform([[2] + [0] * 9])[0])  # it goes on where it was
     with served(*start, TOKEN + "-another", cwd=folder):
-        page.wait_for_function(
-            "() => document.getElementById('banner').textContent.includes('key no longer fits')"
-        )
+        until(page, "text('banner').includes('key no longer fits')")
         page.screenshot(path=shots / "locked.png")
     page.context.close()
 
@@ -427,7 +429,7 @@ def test_no_rows_and_no_key_are_said_in_words(browser, folder, shots, link):
         page = opened(browser, found["url"])
         assert "No table was given" in page.inner_text("#empty")
         page.mouse.click(*place(page, 0.7, 0.3))
-        page.wait_for_function("() => dualpcaExplorer.state.point !== null")
+        until(page, "dualpcaExplorer.state.point !== null")
         page.screenshot(path=shots / "empty.png")
         assert page.problems == []
         page.context.close()

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from dualpca.explorer.lenses import Lens, Matrix
+from dualpca.explorer.neighbours import Closest, Places
 from dualpca.tables import TableError
 
 FAR = 1000.0
@@ -105,9 +106,8 @@ class Session:
         self.lens.prepare(self.Z[0])
         self._own = self._shares()
         self._reach = [self._furthest(k) for k in rows]
-        if self.X is not None:
-            self._known = np.isfinite(self.X)
-            self._filled = np.where(self._known, self.X, 0.0)
+        self._places = [Places.of(Z) for Z in self.Z]
+        self._table = None if self.X is None else Closest.of(self.X)
 
     def _place(self, component: int) -> Matrix:
         if self.X is None:
@@ -171,27 +171,15 @@ class Session:
 
     def _farther(self, z: Matrix, component: int) -> float | None:
         """Return the share of rows that are farther from the centre of the latents."""
-        Z = self.Z[component]
-        if len(Z) < 2:
-            return None
-        deviation = Z.std(axis=0)
-        unit = np.where(deviation > 0, deviation, 1.0)
-        centre = Z.mean(axis=0)
-        distance = np.sum(((Z - centre) / unit) ** 2, axis=1)
-        return float(np.mean(distance > np.sum(((z - centre) / unit) ** 2)))
+        places = self._places[component]
+        return None if places is None else places.farther(z)
 
     def nearest(self, rows: Matrix) -> list[dict[str, Any]]:
         """Return the closest row of the table to each of some rows, over what it observed."""
-        if self.X is None:
+        if self._table is None:
             return [{"nearest": None, "distance": None} for _ in rows]
-        found = []
-        for row in rows:
-            gap = np.einsum("ij,ij->i", self._known, (self._filled - row) ** 2)
-            mean = gap / np.maximum(self._known.sum(axis=1), 1)
-            mean[~self._known.any(axis=1)] = np.inf
-            i = int(np.argmin(mean))
-            found.append({"nearest": i, "distance": float(np.sqrt(mean[i]))})
-        return found
+        found = [self._table.to(row) for row in rows]
+        return [{"nearest": i, "distance": distance} for i, distance in found]
 
     def path(
         self, start: Sequence[float], end: Sequence[float], steps: int, component: int, way: Any
