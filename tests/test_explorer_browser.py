@@ -62,7 +62,7 @@ def link(folder):
         yield found["url"]
 
 
-def opened(browser, link, width=1440, height=900, **options):
+def opened(browser, link, width=1180, height=760, **options):
     """Open a page that fails the test if a script fails or the policy is broken."""
     context = browser.new_context(viewport={"width": width, "height": height}, **options)
     context.set_default_timeout(LONG)
@@ -378,7 +378,7 @@ def test_a_mixture_shows_its_components_and_a_kernel_what_it_cannot_do(browser, 
     with served("mixture.dpca", "iris.csv", cwd=folder) as (_, found):
         page = opened(browser, found["url"])
         mixture = dp.load(folder / "mixture.dpca")
-        page.select_option("#component", "1")
+        page.select_option("#component", index=1)
         decoded(page, mixture.means_[1])
         page.locator("#slider-0").fill("0.5")
         decoded(page, mixture.means_[1] + mixture.loadings_[1] @ [0.5, 0])
