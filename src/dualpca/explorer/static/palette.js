@@ -2,9 +2,9 @@
 
 import { el, short } from "./dom.js";
 
-// Okabe & Ito (2008) without yellow and black, which vanish on one ground or the other.
-const LIGHT = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7a5195", "#6b7280"];
-const DARK = ["#56b4e9", "#ff9a4d", "#2fd0a0", "#e79bc4", "#9ecbf0", "#f3c14b", "#b79be0", "#9aa3b2"];
+// After Okabe & Ito (2008): yellow vanishes on a light ground and black on a dark one.
+const LIGHT = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#22252e", "#7d8594"];
+const DARK = ["#56b4e9", "#ff7f3f", "#1fc08e", "#e79bc4", "#f0e442", "#e69f00", "#4a7fe0", "#9aa3b2"];
 export const FORMS = ["circle", "triangle", "square", "diamond"];
 
 // cividis (Nuñez, Anderton & Renslow 2018): even in lightness for normal and colour-blind eyes.

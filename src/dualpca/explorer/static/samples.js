@@ -19,10 +19,14 @@ export function build() {
   }
   panel.append(
     el("div", { class: "head" }, el("h2", {}, "Samples"), el("button", { type: "button", class: "main", id: "draw", onclick: draw }, "Draw 12")),
-    el("p", { class: "note" }, state.model.rows ? "Left a draw from the model, right the row closest to it: copies of rows would show here. Click one to go there." : "Draws from the model. Click one to go there."),
+    el("p", { class: "note" }, state.model.rows ? `${where()}: copies of rows would show here. Click one to go there.` : "Draws from the model. Click one to go there."),
     el("div", { id: "sample-body" }));
   show();
 }
+
+const where = () => (state.model.shape === "image"
+  ? "Left a draw from the model, right the row closest to it"
+  : "Above a draw from the model, below the row closest to it");
 
 async function draw() {
   seed += 1;
@@ -50,9 +54,9 @@ function pair(values, i) {
   const near = found.nearest[i];
   const two = el("div", { class: "two" }, thumbnail(state.model, values));
   if (found.beside[i]) two.append(thumbnail(state.model, found.beside[i]));
-  const words = near === null ? `Sample ${i + 1}` : `${nameOf(near)} ± ${short(found.distance[i], 3)}`;
+  const words = near === null ? `Sample ${i + 1}` : `${nameOf(near)}, by ${short(found.distance[i], 3)}`;
   return el("button", {
-    type: "button", class: "pair", "aria-label": near === null ? words : `Sample ${i + 1}, closest to ${words}`,
+    type: "button", class: "pair", "aria-label": near === null ? words : `Sample ${i + 1}; the closest row is ${words}`,
     onclick: () => move(found.latents[i]),
     onpointerenter: () => tell("nearest", near ?? -1), onpointerleave: () => tell("nearest", -1),
     onfocus: () => tell("nearest", near ?? -1), onblur: () => tell("nearest", -1),
