@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from typing import get_args
 
 import httpx
@@ -407,6 +408,7 @@ def test_a_door_has_a_free_port_and_a_random_token():
         assert one.token != two.token
         assert len(one.token) >= 32
         assert one.is_private
+        assert one.socket.proto == socket.IPPROTO_TCP  # or every answer waits 40 ms
         assert one.link == f"http://127.0.0.1:{one.port}/?token={one.token}"
         with pytest.raises(TableError, match="cannot be used"):
             open_door("127.0.0.1", one.port)
