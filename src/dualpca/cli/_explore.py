@@ -53,13 +53,13 @@ def explore(
             )
         return {"url": door.link, "port": door.port, "model": fitted, "rows": session.n}
 
-    run("explore", as_json, work, _words)
-    from dualpca.explorer.serving import serve
-
     try:
+        run("explore", as_json, work, _words)
+        from dualpca.explorer.serving import serve
+
         sys.stdout.flush()
         serve(*held)
-    except KeyboardInterrupt:  # so soon that nobody had begun to listen
+    except KeyboardInterrupt:  # after the link was printed, before anybody had begun to listen
         pass
     if not as_json:
         print("Stopped.")
