@@ -18,6 +18,7 @@ demo: $(APP)  ## Fit models to handwritten digits, write dualpca-demo.html
 	$(BIN)/dualpca demo
 
 test: lint types  ## Run every check but the slow tests
+	tests/install_chromium.sh
 	$(ONE_THREAD) $(BIN)/pytest -n 2 -m "not slow"
 	$(ONE_THREAD) SCIPY_ARRAY_API=1 $(BIN)/pytest -q -k array_api $(BORROWED)
 

@@ -10,7 +10,7 @@ import dualpca
 if TYPE_CHECKING:
     import typer
 
-NEEDED = ("typer", "rich", "polars", "matplotlib", "plotly")
+NEEDED = ("typer", "rich", "polars", "matplotlib", "plotly", "fastapi", "uvicorn")
 """What the `app` extra brings. Imported late, so that its absence can be explained."""
 
 
@@ -36,7 +36,17 @@ def build() -> "typer.Typer":
     """Return the application with its commands."""
     import typer
 
-    from dualpca.cli import _compare, _demo, _export, _fit, _look, _report, _reproduce, _use
+    from dualpca.cli import (
+        _compare,
+        _demo,
+        _explore,
+        _export,
+        _fit,
+        _look,
+        _report,
+        _reproduce,
+        _use,
+    )
 
     app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -49,7 +59,7 @@ def build() -> "typer.Typer":
             typer.echo(f"dualpca {dualpca.__version__}")
             raise typer.Exit
 
-    for module in (_fit, _use, _look, _compare, _report, _export, _reproduce, _demo):
+    for module in (_fit, _use, _look, _compare, _report, _explore, _export, _reproduce, _demo):
         for name, command in module.COMMANDS.items():
             app.command(name)(command)
     return app
