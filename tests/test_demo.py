@@ -99,7 +99,8 @@ def test_output_that_cannot_be_written_is_said_at_once(tmp_path, name, monkeypat
 
 
 def test_the_demo_says_what_it_wrote_as_json(tmp_path, monkeypatch):
-    monkeypatch.setattr(demo, "run", lambda *_: 5)
+    page = tmp_path / "page.html"
+    monkeypatch.setattr(demo, "run", lambda *_: demo.Files.beside(page)._replace(size=5))
     found = json.loads(call("demo", "--json", "--output", tmp_path / "page.html").stdout)
     assert (found["output"], found["bytes"]) == (str(tmp_path / "page.html"), 5)
 
