@@ -34,7 +34,11 @@ bench: $(DEV)  ## Compare speed and memory with other libraries
 	$(BIN)/python -m benchmarks.chains
 	$(BIN)/python -m benchmarks.search
 
+# The gallery of reproduced figures is made in its quick settings: `make docs QUICK=` takes minutes more.
+QUICK ?= --quick
+
 docs: $(DOCS)  ## Build the documentation into site/; a warning is an error
+	$(BIN)/dualpca reproduce $(QUICK) -o docs/_extra/reproduced
 	MPLBACKEND=agg $(BIN)/sphinx-build -q -W --keep-going -b html docs site
 	$(BIN)/python docs/check_site.py site
 	$(BIN)/codespell docs README.md CONTRIBUTING.md CHANGELOG.md examples
@@ -53,7 +57,7 @@ types: $(DEV)  ## Check the types
 	$(BIN)/mypy
 
 clean:  ## Remove caches and outputs, keep .venv
-	rm -rf build dist site docs/gallery docs/reference/generated benchmarks/out
+	rm -rf build dist site docs/_extra docs/gallery docs/reference/generated benchmarks/out
 	rm -f dualpca-demo.html dualpca-demo.dpca dualpca-demo.csv
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -path ./.venv -prune -o -type d -name __pycache__ -exec rm -rf {} +

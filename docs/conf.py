@@ -30,6 +30,7 @@ html_static_path = ["_static"]
 html_css_files = ["dualpca.css"]
 html_math_renderer = "mathml"
 templates_path = ["_templates"]
+html_extra_path = ["_extra"]
 
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist", "colon_fence"]
 myst_heading_anchors = 3

@@ -14,7 +14,7 @@ from dualpca import Generator, KernelPCA
 X = load_digits().data / 16
 model = KernelPCA(30, kernel="rbf", gamma="median", preimage="learned").fit(X)
 maker = Generator(model, random_state=0).fit(X)
-new = maker.sample(10)
+new = maker.sample(10, random_state=0)
 near = X[maker.nearest(new).index]
 
 fig, axes = plt.subplots(2, 10, figsize=(9, 2.1), layout="constrained")

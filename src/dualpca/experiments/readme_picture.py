@@ -79,7 +79,7 @@ def _digits(ax: Axes, draw: Canvas) -> float:
     X, y = found.data[:few] / 16, found.target[:few]
     model = KernelPCA(30, kernel="rbf", gamma="median", preimage="learned").fit(X)
     maker = Generator(model, by_class=True, temperature=0.5, random_state=draw.seed).fit(X, y)
-    new = maker.sample(20)
+    new = maker.sample(20, random_state=draw.seed)
     draw.images(ax, new, 5, side=8)
     ax.set(title="digits that nobody wrote", anchor="N")
     return float(np.mean(maker.nearest(new).distance))
