@@ -169,8 +169,9 @@ def test_experiments_come_in_the_order_of_the_documents(only):
 
 
 def test_every_document_and_every_name_is_as_on_the_command_line():
-    assert all(re.fullmatch(r"s\d-[a-z0-9-]+", name) for name in EXPERIMENTS)
-    assert {name[:2] for name in EXPERIMENTS} >= {"s0", "s1", "s3"}
+    assert all(re.fullmatch(r"(s\d|readme)-[a-z0-9-]+", name) for name in EXPERIMENTS)
+    assert {name[:2] for name in EXPERIMENTS} == {"s0", "s1", "s2", "s3", "s4", "re"}
+    assert list(EXPERIMENTS)[-1] == "readme-picture"
 
 
 def test_numbers_are_what_json_can_hold():
@@ -384,4 +385,4 @@ def test_the_command_says_why_a_folder_cannot_be_used(only, tmp_path):
     only("a")
     (tmp_path / "file").write_text("")
     found = command("-o", tmp_path / "file")
-    assert found.exit_code == 1 and "file" in found.stderr
+    assert found.exit_code == 5 and "file" in found.stderr

@@ -15,7 +15,9 @@ Floats = NDArray[np.float64]
 SHOWN, LEVEL = 40, 1.645
 
 
-@experiment(name="readme-picture", source="README", title="What the library is for, in a picture")
+@experiment(
+    name="readme-picture", source="the README", title="What the library is for, in a picture"
+)
 def run(draw: Canvas) -> Outcome:
     """Fill holes with error bars, take noise off a circle, draw new digits."""
     figure, [[holes, circle, digits]] = draw.panels(1, 3, height=2.7)
@@ -75,9 +77,9 @@ def _off(X: Floats) -> float:
 def _digits(ax: Axes, draw: Canvas) -> float:
     """Draw new digits; return the mean distance to the nearest training digit."""
     found = load_digits()
-    few = draw.pick(len(found.data), quick=300)
+    few, q = draw.pick((len(found.data), 30), quick=(300, 10))
     X, y = found.data[:few] / 16, found.target[:few]
-    model = KernelPCA(30, kernel="rbf", gamma="median", preimage="learned").fit(X)
+    model = KernelPCA(q, kernel="rbf", gamma="median", preimage="learned").fit(X)
     maker = Generator(model, by_class=True, temperature=0.5, random_state=draw.seed).fit(X, y)
     new = maker.sample(20, random_state=draw.seed)
     draw.images(ax, new, 5, side=8)
