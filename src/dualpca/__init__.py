@@ -1,5 +1,6 @@
 """The principal-component family as one Gaussian idea, in features and in kernels."""
 
+from dualpca.batches import Batches
 from dualpca.estimators import _states  # noqa: F401  (it lets models be saved and loaded)
 from dualpca.estimators.bayesian import BayesianPCA
 from dualpca.estimators.canonical import CCA
@@ -23,6 +24,7 @@ __all__ = [
     "CCA",
     "PCA",
     "PPCA",
+    "Batches",
     "BayesianPCA",
     "DualPPCA",
     "FactorAnalysis",

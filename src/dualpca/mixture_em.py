@@ -98,12 +98,12 @@ def fit_mixture(
     Cost of a step on complete rows: O(ndΣq_k) for densities, and weighted scatters, O(nd²) where
     components are apart and K times that where they all overlap.
     """
-    climb = _Climb(X, weights, start, mass, limits, rng)
+    climb = Climb(X, weights, start, mass, limits, rng)
     climb.run(limits.max_iter)
     return climb.outcome()
 
 
-class _Climb:
+class Climb:
     """Where EM is: components, weights, and the responsibilities they give."""
 
     def __init__(
@@ -159,13 +159,17 @@ class _Climb:
     def step(self) -> None:
         """Take one M step and one E step."""
         self.record.n_iter += 1
-        self.emissions = self.emissions.update(self.table, self.resp, self.w)
-        self.mass = self.w @ self.resp
+        self.maximise()
         if self.limits.on_collapse != "floor":
             self.rescue()
         self.shares = self.share()
         self.expect()
         self.record.converged = _left(self.record.loglikelihoods) <= self.limits.tol * self.n
+
+    def maximise(self) -> None:
+        """Take the M step."""
+        self.emissions = self.emissions.update(self.table, self.resp, self.w)
+        self.mass = self.w @ self.resp
 
     def rescue(self) -> None:
         """Drop or sow again what collapsed, as long as something else is left."""
@@ -270,20 +274,20 @@ class Recipe:
         if labels is not None:
             best = self._begin(X, weights, K, q, rng, labels)
         else:
-            best = self._best_start(X, weights, K, q, rng)
+            best = self.begin(X, weights, K, q, rng)
         best.run(self.limits.max_iter)
         return best.outcome()
 
-    def _best_start(
+    def begin(
         self,
         X: Array,
         weights: Array | None,
         K: int,
         q: int | Sequence[int],
         rng: np.random.Generator,
-    ) -> _Climb:
+    ) -> Climb:
         """Return the best of a few short runs, to be carried on."""
-        climbs: list[_Climb] = []
+        climbs: list[Climb] = []
         for _ in range(TRIES if K > 1 else 1):
             climb = self._begin(X, weights, K, q, rng, kmeans(X, K, rng, weights, LLOYD))
             climb.run(min(SHORT, self.limits.max_iter))
@@ -301,7 +305,7 @@ class Recipe:
         q: int | Sequence[int],
         rng: np.random.Generator,
         labels: Array,
-    ) -> _Climb:
+    ) -> Climb:
         """Return EM at the components of clusters."""
         start = Emissions.start(
             X, K, q, rng, floor=self.floor, tied=self.tied, labels=labels, sample_weight=weights
@@ -311,4 +315,4 @@ class Recipe:
             start = replace(start, prior=Prior(PRIOR_ROWS, spread))
         w = None if weights is None else _array.to_numpy(weights)
         mass = _array.asarray(np.bincount(labels, w, minlength=K), X)
-        return _Climb(X, weights, start, mass, self.limits, rng)
+        return Climb(X, weights, start, mass, self.limits, rng)

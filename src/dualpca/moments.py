@@ -231,8 +231,4 @@ def refuse_nonfinite(X: Array, name: str = "X") -> None:
             i, j = (int(k[0]) for k in np.nonzero(bad))
             value = float(_array.row_block(X, rows)[i, j])
             what = "NaN" if np.isnan(value) else "infinity (inf)"
-            raise NonFiniteError(
-                f"Input {name} contains {what}, first at row {rows.start + i}, column {j}. "
-                "Every entry must be a finite number here; for missing values (NaN) use PPCA, "
-                "which takes them as they are, or Imputer, which fills them."
-            )
+            raise NonFiniteError.at(name, what, rows.start + i, j)

@@ -22,7 +22,9 @@ from dualpca.gaussian import SpikedGaussian
 from dualpca.incomplete_em import LEAST_NOISE, fit_incomplete
 from dualpca.incomplete_selection import choose_bic
 from dualpca.missing import Factors, effective_rows, observed_weights
+from dualpca.missing_parts import Columns
 from dualpca.moments import Moments
+from dualpca.parts import Parts
 from dualpca.representations import Primal, Scatter
 from dualpca.rules import given_noise, maximum_likelihood
 from dualpca.spectrum import Spectrum
@@ -105,6 +107,19 @@ def fit_incomplete_rows(model: Any, X: Array, weights: Array | None) -> Fitted:
     return Fitted(
         factors.mu, *_reading(model, factors), record, used_rows(X, w), effective_rows(X, w)
     )
+
+
+def fit_incomplete_parts(model: Any, parts: Parts, columns: Columns) -> Fitted:
+    """Fit a table in parts with NaN: every step of EM is a pass over the parts."""
+    if not is_count(model.n_components):
+        what = "an int where values are missing in data in parts: a rule would need all rows"
+        raise ValueError(expected("n_components", what, model.n_components))
+    check_request(model.n_components, columns.used, parts.d, model.solver)
+    q, noise = at_least_one_factor(model), model.noise_variance
+    limits = {"tol": model.tol, "max_iter": model.max_iter, "n_init": model.n_init}
+    factors, record = fit_incomplete(parts, None, q, start_of(model), noise=noise, **limits)
+    n = float(columns.n.mean())
+    return Fitted(factors.mu, *_reading(model, factors), record, columns.used, n)
 
 
 def _reading(model: Any, factors: Factors) -> tuple[Spectrum, SpikedGaussian]:

@@ -16,16 +16,19 @@ from dualpca.estimators._chain_fits import (
     check_plan,
     coordinates,
     fit_chain,
+    fit_parts,
     input_moments,
     predicted,
     pulled_back,
 )
 from dualpca.estimators._convergence import publish_record
 from dualpca.estimators._incomplete import named_columns
+from dualpca.estimators._parts import check_rows_count, columns_of, open_parts, parts_of
 from dualpca.estimators._sequences import check_lengths, refuse_misplaced
 from dualpca.estimators._validation import check_number, check_rows, generator
 from dualpca.hidden_markov import HiddenMarkov
 from dualpca.kernel_space import KernelSpace
+from dualpca.parts import Parts
 from dualpca.progress import showing
 
 UNVISITED = 0.5
@@ -192,6 +195,9 @@ class HiddenMarkovPCA(BaseEstimator):
         self
         """
         check_plan(self)
+        parts = parts_of(X)
+        if parts is not None:
+            return self._fit_parts(parts, lengths)
         X = check_rows(self, X, reset=True, min_rows=2)
         refuse_misplaced(y, int(X.shape[0]))
         lengths = check_lengths(lengths, int(X.shape[0]))
@@ -199,6 +205,21 @@ class HiddenMarkovPCA(BaseEstimator):
             self.kernel_space_, found = fit_chain(self, X, lengths)
         self._model, record, smoothed = found
         self._publish(X, smoothed.states)
+        publish_record(self, record)
+        return self
+
+    def _fit_parts(self, parts: Parts, lengths: Any) -> HiddenMarkovPCA:
+        """Fit a table in parts; sequences do not cross them, and a part is one unless told."""
+        if self.kernel is not None:
+            remedy = "Fit KernelPCA(eigen_solver='nystrom') first, then a chain of its transform."
+            raise ValueError(expected("kernel", "None for data in parts", self.kernel, remedy))
+        open_parts(self, parts)
+        with named_columns(self), showing(self.verbose):
+            columns, holes = columns_of(parts, "Baum–Welch, a pass a step")
+            check_rows_count(self, columns.rows)
+            self._model, record, counted = fit_parts(self, parts, columns, holes, lengths)
+        self.kernel_space_ = None
+        self._publish(parts.like, counted.visits[None, :])
         publish_record(self, record)
         return self
 

@@ -12,6 +12,7 @@ from dualpca.estimators._latent import LatentGaussian
 from dualpca.estimators._ppca_fits import (
     fit_closed,
     fit_em,
+    fit_incomplete_parts,
     fit_incomplete_rows,
     fit_stream,
     open_stream,
@@ -19,6 +20,8 @@ from dualpca.estimators._ppca_fits import (
 )
 from dualpca.estimators._validation import check_choice, check_number, used_rows
 from dualpca.missing import has_missing, observed_weights
+from dualpca.missing_parts import Columns
+from dualpca.parts import Parts
 from dualpca.representations import Primal, Scatter
 from dualpca.rules import check_noise
 from dualpca.solvers import SOLVERS
@@ -155,6 +158,17 @@ class PPCA(LatentGaussian):
         check_number("n_init", self.n_init, 1, integer=True)
         if self.noise_variance is not None:
             check_noise(self.noise_variance)
+
+    _holes_in_parts = True
+
+    @property
+    def _solver_in_parts(self) -> str:
+        return self.solver
+
+    def _fit_holes(self, parts: Parts, columns: Columns) -> None:
+        """Fit a table in parts with NaN."""
+        with named_columns(self):
+            self._set(fit_incomplete_parts(self, parts, columns), parts.like)
 
     def _fit_rows(self, X: Array, weights: Array | None) -> None:
         if has_missing(X):

@@ -1,0 +1,102 @@
+"""Mixtures of PPCA from tables in parts: a step of EM is one pass (MATH 6)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dualpca._typing import Array
+from dualpca.em import Record
+from dualpca.emission_sums import EmissionSums, shares
+from dualpca.emissions import Emissions
+from dualpca.errors import expected
+from dualpca.mixture import log_sum_exp
+from dualpca.mixture_em import Climb, Climbed, Limits, Recipe
+from dualpca.parts import Host, Parts
+
+START_ROWS = 20_000
+"""Rows of the sample on which EM starts."""
+
+
+class Expected(NamedTuple):
+    """One pass of the E step: the likelihood, and what the M step needs."""
+
+    loglikelihood: float
+    sums: EmissionSums
+
+    def plus(self, other: Expected) -> Expected:
+        """Join two disjoint sets of rows."""
+        return Expected(self.loglikelihood + other.loglikelihood, self.sums.plus(other.sums))
+
+
+class PartsClimb(Climb):
+    """EM over a table in parts, from where a climb over a sample of its rows has come."""
+
+    def __init__(
+        self, parts: Parts, holes: bool, n: float, start: Climb, limits: Limits, whole: bool
+    ) -> None:
+        if limits.on_collapse == "reseed":
+            remedy = "Sowing again looks for the rows explained worst."
+            what = "'floor' or 'drop' for data in parts"
+            raise ValueError(expected("on_collapse", what, "reseed", remedy))
+        self.parts, self.holes, self.n, self.limits = parts, holes, n, limits
+        self.emissions, self.mass = start.emissions, start.mass * (n / start.n)
+        self.reseeded, self.dropped = start.reseeded, start.dropped
+        self.record = start.record if whole else Record()
+        if whole:
+            self.record.loglikelihoods.pop()
+        self.shares = self.share()
+        self.expect()
+
+    def expect(self) -> None:
+        """Take the E step in one pass, and note the likelihood."""
+        emissions, log_weights, holes = self.emissions, self.shares.log_weights, self.holes
+
+        def of(rows: Host) -> Expected:
+            return expectation(emissions, log_weights, rows, holes)
+
+        found = self.parts.reduce(of, Expected.plus)
+        self.sums = found.sums
+        rest = self.shares.constant + self.emissions.log_prior()
+        self.record.add(found.loglikelihood + rest)
+
+    def maximise(self) -> None:
+        """Take the M step."""
+        self.emissions, self.mass = self.sums.maximise(self.emissions), self.sums.mass
+
+
+def expectation(emissions: Emissions, log_weights: Array, rows: Host, holes: bool) -> Expected:
+    """Take the E step over one part."""
+    joint = emissions.log_density(rows) + log_weights
+    density = log_sum_exp(joint)
+    resp = np.exp(joint - density[:, None])
+    if holes:
+        resp = shares(resp, rows)
+        density = np.where(np.isnan(rows).all(axis=1), 0.0, density)
+    return Expected(float(density.sum()), EmissionSums.of(emissions, rows, resp, holes))
+
+
+def fit_mixture_parts(
+    parts: Parts,
+    holes: bool,
+    used: int,
+    recipe: Recipe,
+    K: int,
+    q: int | list[int],
+    rng: np.random.Generator,
+) -> Climbed:
+    """Fit K components of q directions: EM begins on a sample of rows and ends on all of them.
+
+    With fewer rows than the sample has room for, it is the fit in memory.
+    """
+    sample = parts.sample(START_ROWS, seed=0)
+    weights = None
+    if holes:
+        weights = np.where(np.isnan(sample).all(axis=1), 0.0, 1.0)
+        weights = None if weights.all() else weights
+    start = recipe.begin(sample, weights, K, q, rng)
+    whole = used <= len(sample) < START_ROWS
+    climb = PartsClimb(parts, holes, float(used), start, recipe.limits, whole)
+    climb.run(recipe.limits.max_iter)
+    return climb.outcome()
