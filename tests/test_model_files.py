@@ -121,7 +121,7 @@ NOT_YET = {"Generator", "HiddenMarkovPCA", "MixturePPCA", "SequenceClassifier"}
 
 
 def test_every_estimator_can_be_saved_but_those_named():
-    public = {name for name in dp.__all__ if isinstance(getattr(dp, name), type)} - NOT_YET
+    public = {name for name in dp.__all__ if hasattr(getattr(dp, name), "fit")} - NOT_YET
     assert not any(hasattr(getattr(dp, name), "save") for name in NOT_YET)
     assert public == set(persistence.MODELS)
     assert {type(make()).__name__ for make in MODELS.values()} == public

@@ -1,6 +1,7 @@
 """The principal-component family as one Gaussian idea, in features and in kernels."""
 
 from dualpca.batches import Batches
+from dualpca.checkpoints import Checkpoint
 from dualpca.estimators import _states  # noqa: F401  (it lets models be saved and loaded)
 from dualpca.estimators.bayesian import BayesianPCA
 from dualpca.estimators.canonical import CCA
@@ -26,6 +27,7 @@ __all__ = [
     "PPCA",
     "Batches",
     "BayesianPCA",
+    "Checkpoint",
     "DualPPCA",
     "FactorAnalysis",
     "Generator",

@@ -75,6 +75,10 @@ class ModelFileError(DualPCAError, ValueError):
     """A model file is damaged, unknown or not one at all, or a model cannot be put into one."""
 
 
+class CheckpointError(DualPCAError, ValueError):
+    """A checkpoint is of another fit, or of other data."""
+
+
 class SolverWarning(UserWarning):
     """A solver stopped before it reached the accuracy asked for."""
 

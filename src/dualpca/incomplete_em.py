@@ -9,6 +9,7 @@ import numpy as np
 
 from dualpca import _array
 from dualpca._typing import Array
+from dualpca.checkpoints import Keeper, Watch
 from dualpca.em import Record, descend, maximize
 from dualpca.errors import DegenerateError, EmptyColumnError, ScaleError
 from dualpca.missing import Factors, Incomplete, Sums, m_step, refuse_infinite, start
@@ -197,17 +198,21 @@ def fit_incomplete(
     tol: float = 1e-4,
     max_iter: int = 1000,
     n_init: int = 1,
+    watch: Watch | None = None,
 ) -> tuple[Factors, Record]:
     """Fit x = Wz + μ + ε to rows with NaN by the exact likelihood of what was observed.
 
     With a ψ of its own for every feature, EM is followed by quasi-Newton on the same likelihood;
     `psi` is the noise to start from. Of `n_init` starts, the first from the span of the rows
-    filled with means and the others random, the one that ends most likely is kept.
+    filled with means and the others random, the one that ends most likely is kept. With a
+    `watch` there is one start, and a checkpoint of it.
 
     Cost of a step: O(|X| q²/2) for the products with the mask and O(q³) a pattern; memory one
     block of rows beyond X.
     """
     fit = Fit(X, weights, q, noise, diagonal, floor)
+    if watch is not None:
+        return _watched(fit, watch, rng, tol, max_iter)
     best = _run(fit, fit.begin(rng, psi), tol, max_iter)
     for _ in range(n_init - 1):
         if best[1].interrupted:
@@ -220,10 +225,24 @@ def fit_incomplete(
     return best
 
 
-def _run(fit: Fit, theta: Array, tol: float, max_iter: int) -> tuple[Factors, Record]:
+def _watched(
+    fit: Fit, watch: Watch, rng: np.random.Generator, tol: float, max_iter: int
+) -> tuple[Factors, Record]:
+    """Climb with a checkpoint, from where an earlier fit came to if there is one."""
+    keeper = watch.over(fit.data.n, fit.origin, fit.variance)
+    theta = fit.begin(rng) if keeper.state is None else fit.origin
+    found = _run(fit, theta, tol, max_iter, keeper)
+    if not found[1].interrupted:
+        keeper.done()
+    return found
+
+
+def _run(
+    fit: Fit, theta: Array, tol: float, max_iter: int, keeper: Keeper | None = None
+) -> tuple[Factors, Record]:
     """Climb from one start."""
     steps = min(max_iter, EM_FIRST) if fit.diagonal else max_iter
-    theta, record = maximize(fit.step, theta, tol=tol, max_iter=steps)
+    theta, record = maximize(fit.step, theta, tol=tol, max_iter=steps, keeper=keeper)
     if steps < max_iter and not (record.converged or record.interrupted):
         theta = fit.polish(theta, record, tol, max_iter - steps)
     factors = fit.unpack(theta)

@@ -7,10 +7,12 @@ from typing import NamedTuple
 import numpy as np
 
 from dualpca._typing import Array
+from dualpca.checkpoints import Keeper
 from dualpca.em import Record
 from dualpca.emission_sums import EmissionSums, shares
 from dualpca.emissions import Emissions
 from dualpca.errors import expected
+from dualpca.missing import observed_weights
 from dualpca.mixture import log_sum_exp
 from dualpca.mixture_em import Climb, Climbed, Limits, Recipe
 from dualpca.parts import Host, Parts
@@ -34,18 +36,22 @@ class PartsClimb(Climb):
     """EM over a table in parts, from where a climb over a sample of its rows has come."""
 
     def __init__(
-        self, parts: Parts, holes: bool, n: float, start: Climb, limits: Limits, whole: bool
+        self,
+        parts: Parts,
+        holes: bool,
+        n: float,
+        start: tuple[Emissions, Array],
+        limits: Limits,
+        rng: np.random.Generator,
     ) -> None:
         if limits.on_collapse == "reseed":
             remedy = "Sowing again looks for the rows explained worst."
             what = "'floor' or 'drop' for data in parts"
             raise ValueError(expected("on_collapse", what, "reseed", remedy))
         self.parts, self.holes, self.n, self.limits = parts, holes, n, limits
-        self.emissions, self.mass = start.emissions, start.mass * (n / start.n)
-        self.reseeded, self.dropped = start.reseeded, start.dropped
-        self.record = start.record if whole else Record()
-        if whole:
-            self.record.loglikelihoods.pop()
+        (self.emissions, self.mass), self.rng = start, rng
+        self.reseeded = self.dropped = 0
+        self.record = Record()
         self.shares = self.share()
         self.expect()
 
@@ -85,18 +91,23 @@ def fit_mixture_parts(
     K: int,
     q: int | list[int],
     rng: np.random.Generator,
+    keeper: Keeper | None = None,
 ) -> Climbed:
     """Fit K components of q directions: EM begins on a sample of rows and ends on all of them.
 
     With fewer rows than the sample has room for, it is the fit in memory.
     """
-    sample = parts.sample(START_ROWS, seed=0)
-    weights = None
-    if holes:
-        weights = np.where(np.isnan(sample).all(axis=1), 0.0, 1.0)
-        weights = None if weights.all() else weights
-    start = recipe.begin(sample, weights, K, q, rng)
-    whole = used <= len(sample) < START_ROWS
-    climb = PartsClimb(parts, holes, float(used), start, recipe.limits, whole)
-    climb.run(recipe.limits.max_iter)
+    n, limits = float(used), recipe.limits
+    if keeper is not None and keeper.state is not None:
+        begun = recipe.restored(keeper.state, np.empty(0))
+        climb = PartsClimb(parts, holes, n, begun, limits, rng)
+        climb.restore(*keeper.state)
+    else:
+        sample = parts.sample(START_ROWS, seed=0)
+        start = recipe.begin(sample, observed_weights(sample, None), K, q, rng)
+        mass = start.mass * (n / start.n)
+        climb = PartsClimb(parts, holes, n, (start.emissions, mass), limits, rng)
+        if len(sample) < START_ROWS:  # these were all rows: EM has begun already
+            climb.restore(*start.state())
+    climb.run(limits.max_iter, keeper)
     return climb.outcome()

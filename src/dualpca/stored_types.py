@@ -6,6 +6,7 @@ A type that is not here (or registered by the estimators) is neither written nor
 from __future__ import annotations
 
 from dualpca.canonical import Canonical, View
+from dualpca.checkpoints import Checkpoint
 from dualpca.coordinates import Correction
 from dualpca.encoding import Stored, any_fields
 from dualpca.expected_kernels import Uncertain
@@ -36,6 +37,7 @@ EXPANSION = {
 }
 
 LINEAR: dict[str, Stored] = {
+    "Checkpoint": any_fields(Checkpoint),
     "Reference": Stored(Reference, {"n": "float", "divisor": "float", "dof": "float | None"}),
     "Moments": Stored(Moments, {"n": "float", "mean": "(d,)", "scatter": "(d, d)"}),
     "Factors": Stored(Factors, {"W": "(d, q)", "mu": "(d,)", "psi": "(d,)"}),

@@ -13,6 +13,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.errors import CollapseWarning, expected
+from dualpca.estimators._checkpoints import check_checkpoint, watch_of
 from dualpca.estimators._components import is_count
 from dualpca.estimators._validation import check_choice, check_flag, check_number, generator
 from dualpca.incomplete_em import check_unit, refuse_empty_columns
@@ -47,6 +48,7 @@ def check_parameters(model: Any) -> None:
     check_flag("tied_noise", model.tied_noise)
     check_number("noise_floor", model.noise_floor, 0)
     check_number("tol", model.tol, 0)
+    check_checkpoint(model)
     for name in ("max_iter", "n_init", "max_mixtures", "n_directions"):
         check_number(name, getattr(model, name), 1, integer=True)
     check_number("concentration", model.concentration, 0)
@@ -125,8 +127,11 @@ def fit_parts(model: Any, parts: Parts, columns: Columns, holes: bool) -> Climbe
     q = int(asked) if isinstance(asked, Integral) else [int(one) for one in asked]
     rng = generator(0 if model.random_state is None else model.random_state)
     seeds = rng.integers(2**63 - 1, size=int(model.n_init))
+    watch = watch_of(model)
+    keeper = None if watch is None else watch.over(columns.rows, columns.mean, columns.variance)
+    sizes = (columns.used, recipe, K, q)
     found = [
-        fit_mixture_parts(parts, holes, columns.used, recipe, K, q, np.random.default_rng(int(s)))
+        fit_mixture_parts(parts, holes, *sizes, np.random.default_rng(int(s)), keeper)
         for s in seeds
     ]
     return max(found, key=lambda one: one.merit)
@@ -142,7 +147,8 @@ def best_start(
         delayed(recipe.fit)(X, weights, K, q, np.random.default_rng(int(seed))) for seed in seeds
     )
     if len(seeds) == 1:
-        return recipe.fit(X, weights, K, q, np.random.default_rng(int(seeds[0])))
+        rng = np.random.default_rng(int(seeds[0]))
+        return recipe.fit(X, weights, K, q, rng, watch=watch_of(model))
     found: list[Climbed] = Parallel(n_jobs=model.n_jobs, prefer="threads")(work)
     return max(found, key=lambda one: one.merit)
 

@@ -94,6 +94,9 @@ class MixturePPCA(MixtureRows, DensityMixin, BaseEstimator):
         Starts. None is a fixed seed.
     verbose : bool
         Show on standard error how far the fit has come.
+    checkpoint : path or Checkpoint, optional
+        File that EM writes every 30 seconds (or as a `dualpca.Checkpoint` says) and goes on
+        from when the same fit of the same data is started again; removed at the end.
 
     Attributes
     ----------
@@ -168,6 +171,7 @@ class MixturePPCA(MixtureRows, DensityMixin, BaseEstimator):
         concentration: float = 1.0,
         random_state: Any = None,
         verbose: bool = False,
+        checkpoint: Any = None,
     ) -> None:
         self.n_mixtures = n_mixtures
         self.n_components = n_components
@@ -185,6 +189,7 @@ class MixturePPCA(MixtureRows, DensityMixin, BaseEstimator):
         self.concentration = concentration
         self.random_state = random_state
         self.verbose = verbose
+        self.checkpoint = checkpoint
 
     # --- fitting ---------------------------------------------------------------------------
 
