@@ -77,9 +77,11 @@ def _sums(X: Array, weights: Array | None, shift: Array) -> tuple[float, Array, 
 
     def part(cut: list[slice]) -> tuple[Array, Array]:
         total, scatter = _zeros(d, like=shift), _zeros(d, d, like=shift)
+        room = _array.room(max((r.stop - r.start for r in cut), default=0), d, X)
+        ones = _array.asarray(np.ones(room.shape[0]), X)
         for rows in cut:
-            C = _array.row_block(X, rows) - shift
-            w = _block_weights(weights, rows, C)
+            C = _array.centred_block(X, rows, shift, room)
+            w = ones[: C.shape[0]] if weights is None else weights[rows]
             total += w @ C
             if weights is not None:
                 C *= _array.namespace(C).sqrt(w)[:, None]

@@ -28,6 +28,10 @@ PART_BYTES = 2**24
 """Bytes of a block that is read at once: a few of them are all that is ever held."""
 
 
+PLACES = 4
+"""Blocks alive at once: one worked on, one waiting, one being read, one to spare."""
+
+
 class Part(NamedTuple):
     """Some rows, their number among the parts, and the row they begin at (−1: not known)."""
 
@@ -162,13 +166,17 @@ class LocalParts(Parts):
     def parts(self) -> Iterator[Part]:
         """Read all parts, from the first."""
 
+    def passing(self) -> Iterator[Part]:
+        """Read all parts for one who keeps none of them: their memory may be used again."""
+        return self.parts()
+
     def reduce(
         self, of: Callable[..., Statistic], plus: Callable[[Statistic, Statistic], Statistic]
     ) -> Statistic:
-        """Return the sum of `of(rows)` over all parts."""
+        """Return the sum of `of(rows)` over all parts; `of` may keep no rows but copies."""
         total: Statistic | None = None
         count = 0
-        for part in ahead(self.parts()):
+        for part in ahead(self.passing()):
             total = join(plus, total, apply(of, part))
             count += len(part.rows)
         if total is None:
@@ -287,18 +295,31 @@ class Blocks(LocalParts):
 
     def parts(self) -> Iterator[Part]:
         """Read all blocks."""
+        return self._blocks([])
+
+    def passing(self) -> Iterator[Part]:
+        """Read all blocks into the same few places: fresh memory would cost as much as reading."""
+        if self.file is None or self.file[4]:
+            return self.parts()
+        size = (min(self.step, int(self.n or 0)), self.d)
+        return self._blocks([np.empty(size, dtype=self.stored) for _ in range(PLACES)])
+
+    def _blocks(self, places: list[Host]) -> Iterator[Part]:
         n = int(self.n or 0)
         for number, first in enumerate(range(0, n, self.step)):
             rows = slice(first, min(first + self.step, n))
-            yield Part(as_rows(self._read(rows), self.d, number), number, first)
+            place = places[number % len(places)][: rows.stop - first] if places else None
+            yield Part(as_rows(self._read(rows, place), self.d, number), number, first)
 
-    def _read(self, rows: slice) -> Host:
+    def _read(self, rows: slice, place: Host | None) -> Host:
         if self.file is None:
             return np.asarray(self.table[rows])
         shape, dtype, offset, path, by_column = self.file
         if by_column:
             return _read_columns(path, shape, dtype, offset, rows)
-        block = np.empty((rows.stop - rows.start, shape[1]), dtype=dtype)
+        block = place
+        if block is None:
+            block = np.empty((rows.stop - rows.start, shape[1]), dtype=dtype)
         return _filled(path, block, offset + rows.start * block.strides[0])
 
 
