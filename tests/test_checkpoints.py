@@ -180,3 +180,23 @@ def test_models_with_a_checkpoint_can_be_saved(tmp_path):
     asked = Checkpoint(str(tmp_path / "c"), seconds=5.0)
     PPCA(2, checkpoint=asked).fit(X).save(tmp_path / "m.dpca")
     assert load(tmp_path / "m.dpca").checkpoint == asked
+
+
+def test_all_that_steers_em_is_in_the_state():
+    from dualpca.em import Record, _Climb
+
+    def step(theta):
+        return 0.9 * theta, -float(theta @ theta)
+
+    def quiet(text=""):
+        pass
+
+    climb = _Climb(step, np.ones(3), Record(), quiet, True)
+    climb.cycle(0.0, 10)
+    climb.close, climb.reach = 1, 3.5
+    other = _Climb(step, np.zeros(3), Record(), quiet, True, climb.state())
+    for one in (climb, other):
+        one.cycle(0.0, 100)
+    assert (other.close, other.reach, other.record) == (climb.close, climb.reach, climb.record)
+    assert np.array_equal(other.theta, climb.theta) and np.array_equal(other.first, climb.first)
+    assert climb.record.n_iter > 4
