@@ -271,24 +271,22 @@ def scaling(n: int, d: int) -> None:
                 model.fit(array)
                 seconds = time.perf_counter() - begun
                 after = moved(client)
+                blocks, small = after - before
                 print(
                     f"{workers} workers, {name}: {seconds:.2f} s, between workers "
-                    f"{(after - before) / 1e6:.3f} MB",
+                    f"{small / 1e6:.3f} MB of statistics, {blocks / 1e6:.1f} MB of rows",
                     flush=True,
                 )
 
 
-def moved(client: Any) -> float:
-    """Return the bytes that workers have received from one another so far."""
+def moved(client: Any) -> Any:
+    """Return the bytes that workers received from one another: in pieces over 1 MB, and smaller."""
 
-    def received(dask_worker: Any) -> float:
-        return float(
-            dask_worker.transfer_incoming_bytes_total
-            if hasattr(dask_worker, "transfer_incoming_bytes_total")
-            else sum(one["total"] for one in dask_worker.transfer_incoming_log)
-        )
+    def received(dask_worker: Any) -> list[float]:
+        sizes = [one["total"] for one in dask_worker.transfer_incoming_log]
+        return [float(sum(s for s in sizes if s > 1e6)), float(sum(s for s in sizes if s <= 1e6))]
 
-    return float(sum(client.run(received).values()))
+    return np.sum(list(client.run(received).values()), axis=0)
 
 
 def main() -> None:
