@@ -140,7 +140,7 @@ class _Climb:
         arrays = {"theta": _array.to_numpy(self.theta), "first": _array.to_numpy(self.first)}
         arrays["loglikelihoods"] = np.array(self.record.loglikelihoods)
         numbers = {"close": self.close, "reach": self.reach, "n_iter": self.record.n_iter}
-        return arrays, numbers
+        return arrays, numbers | {"converged": self.record.converged}
 
     def restore(self, arrays: dict[str, Any], numbers: dict[str, Any]) -> None:
         """Go back to a state."""
@@ -149,6 +149,7 @@ class _Climb:
         self.first = _array.asarray(arrays["first"], like)
         self.record.loglikelihoods[:] = [float(v) for v in arrays["loglikelihoods"]]
         self.record.n_iter = int(numbers["n_iter"])
+        self.record.converged = bool(numbers["converged"])
         self.close, self.reach = int(numbers["close"]), float(numbers["reach"])
 
     def evaluate(self, at: Array) -> tuple[Array, float]:

@@ -150,6 +150,7 @@ class Climb:
         arrays |= {"loglikelihoods": np.array(self.record.loglikelihoods)}
         numbers: dict[str, Any] = {"n_iter": self.record.n_iter, "K": model.K}
         numbers |= {"reseeded": self.reseeded, "dropped": self.dropped}
+        numbers |= {"converged": self.record.converged}
         numbers |= {"rng": self.rng.bit_generator.state}
         numbers |= {"prior": None if model.prior is None else list(model.prior)}
         return arrays, numbers
@@ -158,6 +159,7 @@ class Climb:
         """Set what a state says of the way that led to it."""
         self.record.loglikelihoods[:] = [float(v) for v in arrays["loglikelihoods"]]
         self.record.n_iter = int(numbers["n_iter"])
+        self.record.converged = bool(numbers["converged"])
         self.reseeded, self.dropped = int(numbers["reseeded"]), int(numbers["dropped"])
         self.rng.bit_generator.state = numbers["rng"]
 
