@@ -14,7 +14,7 @@ from dualpca import PPCA, MixturePPCA
 from dualpca.emissions import Emissions
 from dualpca.errors import CollapseWarning, InterruptWarning, StreamWarning
 from dualpca.mixture import Mixture
-from dualpca.mixture_em import Limits, Recipe, _Climb, fit_mixture
+from dualpca.mixture_em import Climb, Limits, Recipe, fit_mixture
 from dualpca.mixture_stream import expected_moments
 from dualpca.sticks import broken_sticks
 from tests import mixture_oracles as dense
@@ -201,7 +201,7 @@ def test_more_starts_end_no_worse_and_side_by_side_the_same():
 
 
 def test_the_keyboard_loses_nothing(monkeypatch):
-    step, taken = _Climb.step, []
+    step, taken = Climb.step, []
 
     def impatient(self):
         taken.append(1)
@@ -209,7 +209,7 @@ def test_the_keyboard_loses_nothing(monkeypatch):
             raise KeyboardInterrupt
         step(self)
 
-    monkeypatch.setattr(_Climb, "step", impatient)
+    monkeypatch.setattr(Climb, "step", impatient)
     with pytest.warns(InterruptWarning):
         model = MixturePPCA(3, 2, tol=0.0).fit(groups(apart=1.0))
     assert len(taken) == 5 and model.n_iter_ == 4

@@ -1,5 +1,7 @@
 """The principal-component family as one Gaussian idea, in features and in kernels."""
 
+from dualpca.batches import Batches
+from dualpca.checkpoints import Checkpoint
 from dualpca.estimators import _composed_states  # noqa: F401  (it lets models be saved and loaded)
 from dualpca.estimators._saving import save
 from dualpca.estimators.bayesian import BayesianPCA
@@ -26,7 +28,9 @@ __all__ = [
     "CCA",
     "PCA",
     "PPCA",
+    "Batches",
     "BayesianPCA",
+    "Checkpoint",
     "DualPPCA",
     "FactorAnalysis",
     "Generator",

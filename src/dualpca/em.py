@@ -18,6 +18,7 @@ from scipy import optimize
 
 from dualpca import _array
 from dualpca._typing import Array, Operator
+from dualpca.checkpoints import Keeper, State, Watch
 from dualpca.errors import DegenerateError
 from dualpca.gaussian import LOG_2PI
 from dualpca.progress import Tick, task
@@ -58,7 +59,13 @@ class Record:
 
 
 def maximize(
-    step: Step, theta: Array, *, tol: float = 1e-6, max_iter: int = 1000, accelerate: bool = True
+    step: Step,
+    theta: Array,
+    *,
+    tol: float = 1e-6,
+    max_iter: int = 1000,
+    accelerate: bool = True,
+    keeper: Keeper | None = None,
 ) -> tuple[Array, Record]:
     """Iterate an EM map to its fixed point.
 
@@ -75,6 +82,8 @@ def maximize(
         Largest number of EM steps.
     accelerate : bool
         Extrapolate; otherwise plain EM.
+    keeper : Keeper, optional
+        Of a checkpoint; where it holds a state the iteration goes on from there.
 
     Returns
     -------
@@ -92,12 +101,17 @@ def maximize(
     """
     record = Record()
     with task("EM step", max_iter) as tick:
-        climb = _Climb(step, theta, record, tick, accelerate)
+        state = None if keeper is None else keeper.state
+        climb = _Climb(step, theta, record, tick, accelerate, state)
         try:
             while record.n_iter < max_iter and not record.converged:
                 climb.cycle(tol, max_iter)
+                if keeper is not None:
+                    keeper.offer(climb.state)
         except KeyboardInterrupt:
             record.interrupted = True
+        if keeper is not None and record.interrupted:
+            keeper.offer(climb.state, now=True)
     return climb.first, record
 
 
@@ -105,12 +119,38 @@ class _Climb:
     """Where EM is: a point θ that was kept, and its image `first`."""
 
     def __init__(
-        self, step: Step, theta: Array, record: Record, tick: Tick, accelerate: bool
+        self,
+        step: Step,
+        theta: Array,
+        record: Record,
+        tick: Tick,
+        accelerate: bool,
+        state: State | None = None,
     ) -> None:
         self.step, self.theta, self.record, self.tick = step, theta, record, tick
         self.close, self.reach, self.accelerate = 0, LONGEST_LEAP, accelerate
+        if state is not None:
+            self.restore(*state)
+            return
         self.first, value = self.evaluate(theta)
         record.add(value)
+
+    def state(self) -> State:
+        """Return all that the next cycle depends on."""
+        arrays = {"theta": _array.to_numpy(self.theta), "first": _array.to_numpy(self.first)}
+        arrays["loglikelihoods"] = np.array(self.record.loglikelihoods)
+        numbers = {"close": self.close, "reach": self.reach, "n_iter": self.record.n_iter}
+        return arrays, numbers | {"converged": self.record.converged}
+
+    def restore(self, arrays: dict[str, Any], numbers: dict[str, Any]) -> None:
+        """Go back to a state."""
+        like = self.theta
+        self.theta = _array.asarray(arrays["theta"], like)
+        self.first = _array.asarray(arrays["first"], like)
+        self.record.loglikelihoods[:] = [float(v) for v in arrays["loglikelihoods"]]
+        self.record.n_iter = int(numbers["n_iter"])
+        self.record.converged = bool(numbers["converged"])
+        self.close, self.reach = int(numbers["close"]), float(numbers["reach"])
 
     def evaluate(self, at: Array) -> tuple[Array, float]:
         """Take one EM step."""
@@ -288,6 +328,7 @@ def fit_ppca(
     *,
     start: tuple[Array, float] | None = None,
     accelerate: bool = True,
+    watch: Watch | None = None,
 ) -> tuple[Array, float, Record]:
     """Fit PPCA by accelerated EM: loadings W (m, q) up to rotation, noise σ², and the record.
 
@@ -317,6 +358,12 @@ def fit_ppca(
         theta = pack(_array.normal(rng, (m, q), operator.like), sigma2)
     else:
         theta = pack(start[0] / math.sqrt(unit), sigma2 if noise is not None else start[1] / unit)
-    theta, record = maximize(step, theta, tol=tol, max_iter=max_iter, accelerate=accelerate)
+    keeper = None
+    if watch is not None:
+        keeper = watch.over(n, operator.frame.mean, operator.diag() / n)  # type: ignore[attr-defined]
+    limits: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "accelerate": accelerate}
+    theta, record = maximize(step, theta, keeper=keeper, **limits)
+    if keeper is not None and not record.interrupted:
+        keeper.done()
     W = xp.reshape(theta[:-1], (m, q)) * math.sqrt(unit)
     return W, noise_of(theta), record

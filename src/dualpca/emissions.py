@@ -15,7 +15,7 @@ from dualpca import _array
 from dualpca._typing import Array
 from dualpca.clusters import kmeans
 from dualpca.gaussian import SpikedGaussian
-from dualpca.missing import Factors, Incomplete, Latents, has_missing, latents
+from dualpca.missing import Factors, Incomplete, Latents, Sums, has_missing, latents
 from dualpca.moments import Moments
 from dualpca.spiked_density import log_densities
 from dualpca.weighted_steps import (
@@ -26,6 +26,7 @@ from dualpca.weighted_steps import (
     incomplete_parts,
     moment_parts,
     settle,
+    summed_parts,
 )
 
 Table = Array | Incomplete
@@ -197,6 +198,11 @@ class Emissions:
     def of_moments(self, moments: Sequence[Moments]) -> Emissions:
         """Return the components that maximise the likelihood of moments, one for each k."""
         return self._with(moment_parts(moments, self.ranks))
+
+    def of_sums(self, sums: Sequence[Sums | None], mass: Array) -> Emissions:
+        """Return the components after one EM step on sums of rows with NaN, of weights `mass`."""
+        every = [self.factors(k) for k in range(self.K)]
+        return self._with(summed_parts(sums, mass, every, self.prior))
 
     def _with(self, parts: list[Part | None]) -> Emissions:
         """Return the components that the parts found, old ones where a part found nothing."""

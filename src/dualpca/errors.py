@@ -17,6 +17,31 @@ class ScaleError(DualPCAError, ValueError):
 class NonFiniteError(DualPCAError, ValueError):
     """The data hold NaN or infinity where only finite numbers can be used."""
 
+    place: tuple[str, str, int, int] | None = None
+
+    @classmethod
+    def at(cls, name: str, what: str, row: int, column: int, where: str = "") -> NonFiniteError:
+        """Say which entry it is, and what to do."""
+        error = cls(
+            f"Input {name} contains {what}, first at row {row}{where}, column {column}. "
+            "Every entry must be a finite number here; for missing values (NaN) use PPCA, "
+            "which takes them as they are, or Imputer, which fills them."
+        )
+        error.place = (name, what, row, column)
+        return error
+
+    def moved(self, first: int, part: int) -> NonFiniteError:
+        """Return the error of a part as one of the table it is part of, from row `first` on.
+
+        Where that is not known (−1), the part is named too.
+        """
+        if self.place is None:
+            return self
+        name, what, row, column = self.place
+        if first < 0:
+            return type(self).at(name, what, row, column, f" of part {part}")
+        return type(self).at(name, what, first + row, column)
+
 
 class DegenerateError(DualPCAError, ValueError):
     """The fitted Gaussian has no density: some direction has variance zero."""
@@ -52,6 +77,10 @@ class ModelFileError(DualPCAError, ValueError):
 
 class SearchError(DualPCAError, ValueError):
     """No trial of a search could be judged."""
+
+
+class CheckpointError(DualPCAError, ValueError):
+    """A checkpoint is of another fit, or of other data."""
 
 
 class SolverWarning(UserWarning):

@@ -196,12 +196,12 @@ def step(
     resp, shares = found.states, model.shares
     if joint.shape[2] > 1:
         within = found.states[:, :, None] * np.exp(joint - log_b[:, :, None])
-        resp, shares = within.reshape(len(log_b), -1), _shares(within.sum(axis=0), shares)
+        resp, shares = within.reshape(len(log_b), -1), mixed_shares(within.sum(axis=0), shares)
     emissions = model.emissions.update(X, _array.asarray(resp, model.emissions.means))
     return HiddenMarkov(update(found, model.chain, prior), shares, emissions), found
 
 
-def _shares(mass: Vector, old: Vector) -> Vector:
+def mixed_shares(mass: Vector, old: Vector) -> Vector:
     """Return the shares of components within states; a state that is never visited keeps its."""
     total = mass.sum(axis=1, keepdims=True)
     return np.where(total > 0, mass / np.where(total > 0, total, 1.0), old)

@@ -9,10 +9,13 @@ import numpy as np
 
 from dualpca import _array
 from dualpca._typing import Array
+from dualpca.checkpoints import Keeper, Watch
 from dualpca.em import Record, descend, maximize
 from dualpca.errors import DegenerateError, EmptyColumnError, ScaleError
-from dualpca.missing import Factors, Incomplete, Sums, column_starts, m_step, refuse_infinite, start
+from dualpca.missing import Factors, Incomplete, Sums, m_step, refuse_infinite, start
+from dualpca.missing_parts import IncompleteParts
 from dualpca.moments import SMALLEST_TRACE
+from dualpca.parts import Parts
 
 LEAST_NOISE = 1e-11
 """Smallest noise, as a share of the average variance: below it a row's posterior is lost."""
@@ -21,13 +24,22 @@ EM_FIRST = 30
 """Steps of EM before quasi-Newton takes over, in factor analysis."""
 
 
+def observed(X: Array | Parts, weights: Array | None, q: int) -> Incomplete | IncompleteParts:
+    """Return rows with NaN as EM sees them, once it is sure that none is infinite."""
+    if isinstance(X, Parts):
+        return IncompleteParts(X, q)
+    refuse_infinite(X)
+    return Incomplete(X, weights, q)
+
+
 class Fit:
     """The EM map on vectors θ = (W, μ − μ₀, ln ψ), in units of standard deviations.
 
     Parameters
     ----------
-    X : array of shape (n, d)
+    X : array of shape (n, d) or Parts
     weights : array of shape (n,) or None
+        None for a table in parts.
     q : int
     noise : float or None
         Fixed noise variance σ².
@@ -46,15 +58,15 @@ class Fit:
         diagonal: bool,
         floor: float = 0.0,
     ) -> None:
-        refuse_infinite(X)
-        self.data, self.q, self.noise, self.diagonal = Incomplete(X, weights, q), q, noise, diagonal
+        self.data: Any = observed(X, weights, q)
+        self.q, self.noise, self.diagonal = q, noise, diagonal
         self.seen, self.origin, self.variance = self.columns(X, weights)
-        self.d = int(X.shape[1])
+        xp, self.d = _array.namespace(self.origin), int(self.origin.shape[0])
         refuse_empty_columns(self.seen)
-        self.unit = float(_array.namespace(X).mean(self.variance))
+        self.unit = float(xp.mean(self.variance))
         check_unit(self.unit, X, self.origin)
         smallest = self.variance * floor if diagonal else 0 * self.variance[:1]
-        xp, least = _array.namespace(X), LEAST_NOISE * self.unit
+        least = LEAST_NOISE * self.unit
         self.smallest = xp.where(smallest > least, smallest, 0 * smallest + least)
         # factor analysis does not depend on the features' units, and so neither should its path
         own = xp.where(self.variance > 0, self.variance, 0 * self.variance + self.unit)
@@ -63,11 +75,13 @@ class Fit:
 
     def columns(self, X: Array, weights: Array | None) -> tuple[Array, Array, Array]:
         """Return each feature's observed weight, mean and variance."""
-        return column_starts(X, weights)
+        found: tuple[Array, Array, Array] = self.data.columns()
+        return found
 
     def sums(self, factors: Factors) -> Sums:
         """Take the E step."""
-        return self.data.sums(factors)
+        found: Sums = self.data.sums(factors)
+        return found
 
     def pack(self, factors: Factors) -> Array:
         """Return θ."""
@@ -125,7 +139,7 @@ class Fit:
 
         Stops when no component of the gradient of the log-likelihood a row exceeds `tol`.
         """
-        n, size = float(self.data.X.shape[0]), self.d * (self.q + 1)
+        n, size = float(self.data.n), self.d * (self.q + 1)
         low = _array.to_numpy(_array.namespace(theta).log(self.smallest / self.square))
 
         def objective(x: np.ndarray[Any, Any]) -> tuple[float, np.ndarray[Any, Any]]:
@@ -172,7 +186,7 @@ class Fit:
 
 
 def fit_incomplete(
-    X: Array,
+    X: Array | Parts,
     weights: Array | None,
     q: int,
     rng: np.random.Generator,
@@ -184,17 +198,21 @@ def fit_incomplete(
     tol: float = 1e-4,
     max_iter: int = 1000,
     n_init: int = 1,
+    watch: Watch | None = None,
 ) -> tuple[Factors, Record]:
     """Fit x = Wz + μ + ε to rows with NaN by the exact likelihood of what was observed.
 
     With a ψ of its own for every feature, EM is followed by quasi-Newton on the same likelihood;
     `psi` is the noise to start from. Of `n_init` starts, the first from the span of the rows
-    filled with means and the others random, the one that ends most likely is kept.
+    filled with means and the others random, the one that ends most likely is kept. With a
+    `watch` there is one start, and a checkpoint of it.
 
     Cost of a step: O(|X| q²/2) for the products with the mask and O(q³) a pattern; memory one
     block of rows beyond X.
     """
     fit = Fit(X, weights, q, noise, diagonal, floor)
+    if watch is not None:
+        return _watched(fit, watch, rng, tol, max_iter)
     best = _run(fit, fit.begin(rng, psi), tol, max_iter)
     for _ in range(n_init - 1):
         if best[1].interrupted:
@@ -207,10 +225,24 @@ def fit_incomplete(
     return best
 
 
-def _run(fit: Fit, theta: Array, tol: float, max_iter: int) -> tuple[Factors, Record]:
+def _watched(
+    fit: Fit, watch: Watch, rng: np.random.Generator, tol: float, max_iter: int
+) -> tuple[Factors, Record]:
+    """Climb with a checkpoint, from where an earlier fit came to if there is one."""
+    keeper = watch.over(fit.data.n, fit.origin, fit.variance)
+    theta = fit.begin(rng) if keeper.state is None else fit.origin
+    found = _run(fit, theta, tol, max_iter, keeper)
+    if not found[1].interrupted:
+        keeper.done()
+    return found
+
+
+def _run(
+    fit: Fit, theta: Array, tol: float, max_iter: int, keeper: Keeper | None = None
+) -> tuple[Factors, Record]:
     """Climb from one start."""
     steps = min(max_iter, EM_FIRST) if fit.diagonal else max_iter
-    theta, record = maximize(fit.step, theta, tol=tol, max_iter=steps)
+    theta, record = maximize(fit.step, theta, tol=tol, max_iter=steps, keeper=keeper)
     if steps < max_iter and not (record.converged or record.interrupted):
         theta = fit.polish(theta, record, tol, max_iter - steps)
     factors = fit.unpack(theta)
@@ -225,15 +257,22 @@ def check_unit(unit: float, X: Array, origin: Array) -> None:
             "X is too large: its variance overflows float64. Divide X by a constant first."
         )
     if unit < SMALLEST_TRACE:
-        xp = _array.namespace(X)
-        off = xp.where(xp.isnan(X), xp.zeros_like(X), X - _array.cast_like(origin, X))
-        if float(xp.max(xp.abs(off))) > 0:
+        if _largest_offset(X, origin) > 0:
             raise ScaleError(
                 "X varies too little: its variance underflows float64. Multiply X by a constant."
             )
         raise DegenerateError(
             "every feature is constant where it is observed: there is nothing to model."
         )
+
+
+def _largest_offset(X: Array | Parts, origin: Array) -> float:
+    """Return the largest |x − origin| of what was observed."""
+    if isinstance(X, Parts):
+        return X.reduce(lambda rows: _largest_offset(rows, origin), max)
+    xp = _array.namespace(X)
+    off = xp.where(xp.isnan(X), xp.zeros_like(X), X - _array.cast_like(origin, X))
+    return float(xp.max(xp.abs(off)))
 
 
 def refuse_empty_columns(seen: Array) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -98,6 +98,11 @@ class Incomplete:
         self.cut = list(_array.slices(n, step))
         self.patterns = {rows.start: _patterns(X[rows, :]) for rows in self.cut}
 
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int(self.X.shape[0])
+
     def blocks(self, mu: Array, cut: list[slice] | None = None) -> Iterator[Block]:
         """Yield the rows around μ."""
         xp = _array.namespace(self.X)
@@ -119,6 +124,17 @@ class Incomplete:
         if self.weights is not None:
             return self.weights[block.rows]
         return _array.namespace(block.R).ones_like(block.R[:, 0])
+
+    def columns(self) -> tuple[Array, Array, Array]:
+        """Return each feature's observed weight, mean and variance."""
+        return column_starts(self.X, self.weights)
+
+    def filled_product(self, mu: Array, V: Array) -> Array:
+        """Return RᵀR V for the rows around μ, filled with it where nothing was observed."""
+        S = 0.0 * V
+        for block in self.blocks(mu):
+            S = S + block.R.T @ (self.weight(block)[:, None] * (block.R @ V))
+        return S
 
     def sums(self, factors: Factors, unsure: Array | None = None) -> Sums:
         """Take the E step over all rows."""
@@ -302,7 +318,24 @@ def _first_observed(X: Array) -> Array:
     return _array.asarray(np.nan_to_num(found), X)
 
 
-def start(data: Incomplete, q: int, mu: Array, variance: Array, rng: np.random.Generator) -> Array:
+class Observed(Protocol):
+    """Rows with NaN as EM sees them: `Incomplete` in memory, or a table in parts."""
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+
+    def columns(self) -> tuple[Array, Array, Array]:
+        """Return each feature's observed weight, mean and variance."""
+
+    def filled_product(self, mu: Array, V: Array) -> Array:
+        """Return RᵀR V for the rows around μ, filled with it where nothing was observed."""
+
+    def sums(self, factors: Factors, unsure: Array | None = None) -> Sums:
+        """Take the E step over all rows."""
+
+
+def start(data: Observed, q: int, mu: Array, variance: Array, rng: np.random.Generator) -> Array:
     """Return loadings to start from: the span of the rows filled with the mean."""
     xp = _array.namespace(mu)
     d = int(mu.shape[0])
@@ -313,21 +346,16 @@ def start(data: Incomplete, q: int, mu: Array, variance: Array, rng: np.random.G
     return V * spread + 0.1 * unit**0.5 * _array.normal(rng, (d, q), mu)
 
 
-def filled_axes(
-    data: Incomplete, q: int, mu: Array, rng: np.random.Generator
-) -> tuple[Array, Array]:
+def filled_axes(data: Observed, q: int, mu: Array, rng: np.random.Generator) -> tuple[Array, Array]:
     """Return axes (d, q) and variances (q,) of the rows filled with the mean.
 
     A few subspace iterations. Missing entries count as the mean, which shrinks the variances but
     leads to the right span.
     """
-    d, n = int(mu.shape[0]), float(data.X.shape[0])
+    d, n = int(mu.shape[0]), float(data.n)
     V = _array.orthonormal(_array.normal(rng, (d, min(d, q + 4)), mu))
     for _ in range(3):
-        S = 0.0 * V
-        for block in data.blocks(mu):
-            S = S + block.R.T @ (data.weight(block)[:, None] * (block.R @ V))
-        V, s, _ = _array.svd(S)
+        V, s, _ = _array.svd(data.filled_product(mu, V))
     return V[:, :q], s[:q] / n
 
 

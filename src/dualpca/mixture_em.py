@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dualpca import _array
 from dualpca._typing import Array
+from dualpca.checkpoints import Keeper, State, Watch
 from dualpca.clusters import kmeans
 from dualpca.em import Record
 from dualpca.emissions import Emissions, Table
@@ -98,12 +99,12 @@ def fit_mixture(
     Cost of a step on complete rows: O(ndΣq_k) for densities, and weighted scatters, O(nd²) where
     components are apart and K times that where they all overlap.
     """
-    climb = _Climb(X, weights, start, mass, limits, rng)
+    climb = Climb(X, weights, start, mass, limits, rng)
     climb.run(limits.max_iter)
     return climb.outcome()
 
 
-class _Climb:
+class Climb:
     """Where EM is: components, weights, and the responsibilities they give."""
 
     def __init__(
@@ -125,7 +126,7 @@ class _Climb:
         self.shares = self.share()
         self.expect()
 
-    def run(self, max_iter: int) -> None:
+    def run(self, max_iter: int, keeper: Keeper | None = None) -> None:
         """Step on until EM has converged or taken `max_iter` steps in all."""
         record = self.record
         with task("EM step", max_iter) as tick:
@@ -133,8 +134,34 @@ class _Climb:
                 while record.n_iter < max_iter and not (record.converged or record.interrupted):
                     self.step()
                     tick(f"log-likelihood {record.loglikelihoods[-1]:.6g}")
+                    if keeper is not None:
+                        keeper.offer(self.state)
             except KeyboardInterrupt:
                 record.interrupted = True
+        if keeper is not None and not record.interrupted:
+            keeper.done()
+
+    def state(self) -> State:
+        """Return all that the next step depends on."""
+        model = self.emissions
+        arrays = {f"W{k}": _array.to_numpy(W) for k, W in enumerate(model.loadings)}
+        arrays |= {"means": _array.to_numpy(model.means), "noises": _array.to_numpy(model.noises)}
+        arrays |= {"mass": _array.to_numpy(self.mass)}
+        arrays |= {"loglikelihoods": np.array(self.record.loglikelihoods)}
+        numbers: dict[str, Any] = {"n_iter": self.record.n_iter, "K": model.K}
+        numbers |= {"reseeded": self.reseeded, "dropped": self.dropped}
+        numbers |= {"converged": self.record.converged}
+        numbers |= {"rng": self.rng.bit_generator.state}
+        numbers |= {"prior": None if model.prior is None else list(model.prior)}
+        return arrays, numbers
+
+    def restore(self, arrays: dict[str, Any], numbers: dict[str, Any]) -> None:
+        """Set what a state says of the way that led to it."""
+        self.record.loglikelihoods[:] = [float(v) for v in arrays["loglikelihoods"]]
+        self.record.n_iter = int(numbers["n_iter"])
+        self.record.converged = bool(numbers["converged"])
+        self.reseeded, self.dropped = int(numbers["reseeded"]), int(numbers["dropped"])
+        self.rng.bit_generator.state = numbers["rng"]
 
     @property
     def merit(self) -> tuple[int, float]:
@@ -159,13 +186,17 @@ class _Climb:
     def step(self) -> None:
         """Take one M step and one E step."""
         self.record.n_iter += 1
-        self.emissions = self.emissions.update(self.table, self.resp, self.w)
-        self.mass = self.w @ self.resp
+        self.maximise()
         if self.limits.on_collapse != "floor":
             self.rescue()
         self.shares = self.share()
         self.expect()
         self.record.converged = _left(self.record.loglikelihoods) <= self.limits.tol * self.n
+
+    def maximise(self) -> None:
+        """Take the M step."""
+        self.emissions = self.emissions.update(self.table, self.resp, self.w)
+        self.mass = self.w @ self.resp
 
     def rescue(self) -> None:
         """Drop or sow again what collapsed, as long as something else is left."""
@@ -255,6 +286,7 @@ class Recipe:
         q: int | Sequence[int],
         rng: np.random.Generator,
         labels: Array | None = None,
+        watch: Watch | None = None,
     ) -> Climbed:
         """Fit K components of q directions, from labels or the best of a few k-means starts.
 
@@ -267,23 +299,41 @@ class Recipe:
         >>> sorted(found.mixture.weights.round(2).tolist())
         [0.1, 0.9]
         """
-        if labels is not None:
+        keeper = None
+        if watch is not None:
+            _, mean, variance = column_starts(X, weights)
+            keeper = watch.over(int(X.shape[0]), mean, variance)
+        if keeper is not None and keeper.state is not None:
+            emissions, mass = self.restored(keeper.state, X)
+            best = Climb(X, weights, emissions, mass, self.limits, rng)
+            best.restore(*keeper.state)
+        elif labels is not None:
             best = self._begin(X, weights, K, q, rng, labels)
         else:
-            best = self._best_start(X, weights, K, q, rng)
-        best.run(self.limits.max_iter)
+            best = self.begin(X, weights, K, q, rng)
+        best.run(self.limits.max_iter, keeper)
         return best.outcome()
 
-    def _best_start(
+    def restored(self, state: State, like: Array) -> tuple[Emissions, Array]:
+        """Return the components of a state, and their masses."""
+        arrays, numbers = state
+        prior = None if numbers["prior"] is None else Prior(*numbers["prior"])
+        W = tuple(_array.asarray(arrays[f"W{k}"], like) for k in range(int(numbers["K"])))
+        means, noises, mass = (
+            _array.asarray(arrays[name], like) for name in ("means", "noises", "mass")
+        )
+        return Emissions(means, W, noises, self.floor, self.tied, prior), mass
+
+    def begin(
         self,
         X: Array,
         weights: Array | None,
         K: int,
         q: int | Sequence[int],
         rng: np.random.Generator,
-    ) -> _Climb:
+    ) -> Climb:
         """Return the best of a few short runs, to be carried on."""
-        climbs: list[_Climb] = []
+        climbs: list[Climb] = []
         for _ in range(TRIES if K > 1 else 1):
             climb = self._begin(X, weights, K, q, rng, kmeans(X, K, rng, weights, LLOYD))
             climb.run(min(SHORT, self.limits.max_iter))
@@ -301,7 +351,7 @@ class Recipe:
         q: int | Sequence[int],
         rng: np.random.Generator,
         labels: Array,
-    ) -> _Climb:
+    ) -> Climb:
         """Return EM at the components of clusters."""
         start = Emissions.start(
             X, K, q, rng, floor=self.floor, tied=self.tied, labels=labels, sample_weight=weights
@@ -311,4 +361,4 @@ class Recipe:
             start = replace(start, prior=Prior(PRIOR_ROWS, spread))
         w = None if weights is None else _array.to_numpy(weights)
         mass = _array.asarray(np.bincount(labels, w, minlength=K), X)
-        return _Climb(X, weights, start, mass, self.limits, rng)
+        return Climb(X, weights, start, mass, self.limits, rng)

@@ -57,6 +57,10 @@ class Moments:
         check_trace(X, float(namespace_sum(_diagonal(scatter))), mean)
         return cls(n, mean, scatter)
 
+    def __sizeof__(self) -> int:
+        """Return the bytes that it takes, arrays included: Dask asks before it moves one."""
+        return sum(int(getattr(part, "nbytes", 32)) for part in vars(self).values())
+
     def merge(self, other: Moments) -> Moments:
         """Join the moments of two disjoint sets of rows (Chan, Golub & LeVeque 1983)."""
         n = self.n + other.n
@@ -77,9 +81,11 @@ def _sums(X: Array, weights: Array | None, shift: Array) -> tuple[float, Array, 
 
     def part(cut: list[slice]) -> tuple[Array, Array]:
         total, scatter = _zeros(d, like=shift), _zeros(d, d, like=shift)
+        room = _array.room(max((r.stop - r.start for r in cut), default=0), d, X)
+        ones = _array.asarray(np.ones(room.shape[0]), X)
         for rows in cut:
-            C = _array.row_block(X, rows) - shift
-            w = _block_weights(weights, rows, C)
+            C = _array.centred_block(X, rows, shift, room)
+            w = ones[: C.shape[0]] if weights is None else weights[rows]
             total += w @ C
             if weights is not None:
                 C *= _array.namespace(C).sqrt(w)[:, None]
@@ -231,8 +237,4 @@ def refuse_nonfinite(X: Array, name: str = "X") -> None:
             i, j = (int(k[0]) for k in np.nonzero(bad))
             value = float(_array.row_block(X, rows)[i, j])
             what = "NaN" if np.isnan(value) else "infinity (inf)"
-            raise NonFiniteError(
-                f"Input {name} contains {what}, first at row {rows.start + i}, column {j}. "
-                "Every entry must be a finite number here; for missing values (NaN) use PPCA, "
-                "which takes them as they are, or Imputer, which fills them."
-            )
+            raise NonFiniteError.at(name, what, rows.start + i, j)

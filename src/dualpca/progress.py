@@ -98,5 +98,13 @@ def task(label: str, total: int) -> Iterator[Tick]:
         reporter.busy, reporter.width = False, 0
 
 
+def note(text: str) -> None:
+    """Write one line, if somebody is to be told."""
+    reporter = _reporter.get()
+    if reporter is not None:
+        reporter.stream.write(text + "\n")
+        reporter.stream.flush()
+
+
 def _silent(text: str = "") -> None:
     """Say nothing."""

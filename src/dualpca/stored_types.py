@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dualpca.canonical import Canonical, View
 from dualpca.chains import Chain
+from dualpca.checkpoints import Checkpoint
 from dualpca.coordinates import Correction
 from dualpca.emissions import Emissions
 from dualpca.encoding import Stored, any_fields
@@ -45,6 +46,7 @@ EXPANSION = {
 }
 
 LINEAR: dict[str, Stored] = {
+    "Checkpoint": any_fields(Checkpoint),
     "Reference": Stored(Reference, {"n": "float", "divisor": "float", "dof": "float | None"}),
     "Moments": Stored(Moments, {"n": "float", "mean": "(d,)", "scatter": "(d, d)"}),
     "Factors": Stored(Factors, {"W": "(d, q)", "mu": "(d,)", "psi": "(d,)"}),

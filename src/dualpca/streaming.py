@@ -68,7 +68,7 @@ class Joint(Fit):
 
     def sums(self, factors: Factors) -> Sums:
         """Take the E step over both."""
-        sums = self.data.sums(factors)
+        sums: Sums = self.data.sums(factors)
         return sums if self.moments is None else sums.plus(moment_sums(self.moments, factors))
 
 

@@ -5,7 +5,7 @@ Every component is a `Part` until the noise is known, since a tied noise needs a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -203,12 +203,20 @@ def incomplete_parts(
     """
     xp = _array.namespace(resp)
     mass = _array.to_numpy(xp.sum(resp, axis=0))
+    every = (table.weighing(resp[:, k]).sums(old) for k, old in enumerate(factors))
+    return summed_parts(every, mass, factors, prior)
+
+
+def summed_parts(
+    every: Iterable[Sums | None], mass: Array, factors: Sequence[Factors], prior: Prior | None
+) -> list[Part | None]:
+    """Return the components of sums that are already there, of weights `mass` (K,)."""
     found: list[Part | None] = []
-    for k, old in enumerate(factors):
-        if not mass[k] > EMPTY * np.sum(mass):
+    for k, (old, sums) in enumerate(zip(factors, every, strict=True)):
+        if sums is None or not mass[k] > EMPTY * np.sum(mass):
             found.append(None)
             continue
-        sums = table.weighing(resp[:, k]).sums(old)
+        xp = _array.namespace(old.mu)
         if prior is not None:
             sums = sums.plus(moment_sums(prior.moments(old.mu), old))
         W, mu, left = m_step(_anchored(sums, old), old)

@@ -16,10 +16,13 @@ from dualpca.estimators._components import is_count
 from dualpca.estimators._preimages import method_of
 from dualpca.estimators._validation import check_choice, check_flag, check_number, generator
 from dualpca.hidden_markov import HiddenMarkov, Plan, fit
+from dualpca.hidden_markov_parts import Counted, fit_chain_parts, lengths_by_part
 from dualpca.incomplete_em import check_unit, refuse_empty_columns
 from dualpca.kernel_space import KernelSpace
 from dualpca.kernels import Kernel, Precomputed, make_kernel
 from dualpca.missing import column_starts, has_missing, refuse_infinite
+from dualpca.missing_parts import Columns
+from dualpca.parts import Parts
 from dualpca.preimages import Span
 from dualpca.weighted_steps import Prior
 
@@ -112,30 +115,58 @@ def fit_chain(
     space = None if model.kernel is None else fit_space(model, X)
     Z = coordinates(space, X)
     own = check_columns(Z)
-    unit = own if unit is None else unit
-    if int(model.n_states) * int(model.n_mixtures) > int(X.shape[0]):
-        what = f"no more in all than the {int(X.shape[0])} rows (n_samples)"
+    plan = plan_of(model, int(X.shape[0]), int(Z.shape[1]), own if unit is None else unit)
+    found = fit(Z, lengths, plan, seed_of(model), **limits_of(model))
+    refuse_no_density(found[1])
+    return space, found
+
+
+def plan_of(model: Any, n: int, d: int, unit: float) -> Plan:
+    """Return what to fit to n rows of d features whose average variance is `unit`."""
+    if int(model.n_states) * int(model.n_mixtures) > n:
+        what = f"no more in all than the {n} rows (n_samples)"
         asked = (model.n_states, model.n_mixtures)
         raise ValueError(expected("n_states times n_mixtures", what, asked))
     floor = max(float(model.noise_floor), 1e-12) * unit
-    plan = Plan(
+    return Plan(
         int(model.n_states),
         int(model.n_mixtures),
-        ranks(model, int(Z.shape[1])),
+        ranks(model, d),
         model.topology == "left-to-right",
         float(model.stickiness),
         floor,
         bool(model.tied_noise),
         Prior(float(model.prior_rows), unit) if model.prior_rows > 0 else None,
     )
-    limits = {"max_iter": int(model.max_iter), "n_init": int(model.n_init)}
-    found = fit(Z, lengths, plan, seed_of(model), tol=float(model.tol), **limits)
-    if not np.isfinite(found[1].loglikelihoods[-1]):
+
+
+def limits_of(model: Any) -> dict[str, Any]:
+    """Return when Baum–Welch stops, and how often it starts."""
+    counts = {"max_iter": int(model.max_iter), "n_init": int(model.n_init)}
+    return {"tol": float(model.tol), **counts}
+
+
+def refuse_no_density(record: Record) -> None:
+    """Raise where a state has no density."""
+    if not np.isfinite(record.loglikelihoods[-1]):
         raise DegenerateError(
             "the likelihood is not finite: a state has no density. Raise noise_floor, or use "
             "fewer components."
         )
-    return space, found
+
+
+def fit_parts(
+    model: Any, parts: Parts, columns: Columns, holes: bool, lengths: Any
+) -> tuple[HiddenMarkov, Record, Counted]:
+    """Fit the chain to a table in parts."""
+    refuse_empty_columns(columns.n)
+    unit = float(columns.variance.mean())
+    check_unit(unit, parts, columns.mean)
+    plan = plan_of(model, columns.rows, parts.d, unit)
+    every = lengths_by_part(parts, lengths)
+    found = fit_chain_parts(parts, holes, every, plan, seed_of(model), **limits_of(model))
+    refuse_no_density(found[1])
+    return found
 
 
 def check_columns(Z: Array) -> float:

@@ -100,9 +100,9 @@ def share_count(share: float, spectrum: Spectrum) -> int:
 
 def rows_of(operator: Primal | Scatter) -> tuple[Array, Array | None]:
     """Return the rows behind an operator, for the rule that needs them."""
-    if isinstance(operator, Scatter) or _array.is_sparse(operator.X):
+    if not isinstance(operator, Primal) or _array.is_sparse(operator.X):
         raise ValueError(
-            "n_components='cv' needs dense rows, and partial_fit does not keep them. "
+            "n_components='cv' needs dense rows, and partial_fit or data in parts keep none. "
             "Use a rule that reads the spectrum: 'evidence', 'bic', 'parallel'."
         )
     return operator.X, operator.weights

@@ -11,6 +11,7 @@ import numpy as np
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.errors import EmptyColumnError, expected
+from dualpca.estimators._parts import by_parts
 from dualpca.estimators._validation import check_number, generator, new_rows
 from dualpca.missing import Factors, Latents, each, quadratic
 
@@ -33,6 +34,7 @@ class IncompleteRows:
         found = [latents for _, latents in each(self._factors, X)]
         return Latents(*(xp.concat(list(part), axis=0) for part in zip(*found, strict=True)))
 
+    @by_parts("n_features_in_")
     def impute(self, X: Any, return_std: bool = False) -> Any:
         """Fill every NaN with its expectation given what the row observed.
 

@@ -31,6 +31,8 @@ from dualpca.features import (
 from dualpca.kernels import Kernel
 from dualpca.kernels.objects import Function, Precomputed
 from dualpca.landmarks import leverage, pivoted_cholesky, uniform
+from dualpca.moments import refuse_nonfinite
+from dualpca.parts import Parts
 from dualpca.representations import Dual, Given, Gram, Scatter, make_gram, stored_bytes
 from dualpca.solvers import SOLVERS, Krylov, Solver, choose, solve
 from dualpca.spectrum import Spectrum
@@ -50,6 +52,10 @@ NOVELTY_ROWS = 2000
 
 SINGLE_TOL = 1e-6
 """The smallest `tol` at which float32 kernel values are taken without being asked for."""
+
+
+SAMPLE_ROWS = 10_000
+"""Rows drawn from a table in parts, at least, to choose landmarks and find widths in."""
 
 
 class Approximation(NamedTuple):
@@ -210,6 +216,20 @@ def fit_mapped(model: Any, X: Array, kernel: Kernel, weights: Array | None) -> K
     feature_map = map_of(model, X, kernel, weights)
     mapped = map_rows(feature_map, X, weights, center=model.center)
     return with_novelty(from_mapped(model, feature_map, mapped), X, weights)
+
+
+def fit_mapped_parts(model: Any, parts: Parts, sample: Array, kernel: Kernel) -> KernelFit:
+    """Fit a table in parts from the moments of a feature map that a sample of its rows gives."""
+    feature_map, center = map_of(model, sample, kernel, None), model.center
+
+    def of(rows: Array) -> Mapped:
+        refuse_nonfinite(rows)
+        return map_rows(feature_map, rows, None, center=center)
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        mapped = parts.reduce(of, Mapped.merge)
+        refuse_overflow(mapped.total)
+    return with_novelty(from_mapped(model, feature_map, mapped), sample, None)
 
 
 def with_novelty(found: KernelFit, X: Array, weights: Array | None) -> KernelFit:

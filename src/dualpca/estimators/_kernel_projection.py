@@ -13,6 +13,7 @@ from dualpca._typing import Array
 from dualpca.errors import expected
 from dualpca.estimators._kernel_fits import gram_of
 from dualpca.estimators._kernel_inputs import new_points
+from dualpca.estimators._parts import by_parts
 from dualpca.estimators._uncertain import (
     as_uncertain,
     coordinate_covariance,
@@ -37,6 +38,7 @@ class KernelProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     _residual: Any
     _novelty: Any
 
+    @by_parts("n_components_")
     def transform(self, X: Any) -> Array:
         """Project points on the components, in blocks.
 
@@ -86,6 +88,7 @@ class KernelProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             self.input_model_ = input_model(self.X_fit_)
         return self.input_model_
 
+    @by_parts(None)
     def novelty(self, X: Any) -> Array:
         """Return the squared distance of features off the components (Hoffmann 2007), (m,).
 

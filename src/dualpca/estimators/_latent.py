@@ -13,6 +13,7 @@ from dualpca.errors import NonFiniteError
 from dualpca.estimators._convergence import publish_record
 from dualpca.estimators._incomplete import IncompleteRows
 from dualpca.estimators._linear import LinearGaussian, publish_axes
+from dualpca.estimators._parts import by_parts
 from dualpca.estimators._ppca_fits import Fitted
 from dualpca.estimators._validation import all_finite, check_finite_result, latent_rows
 from dualpca.limits import Reference
@@ -65,6 +66,7 @@ class LatentGaussian(IncompleteRows, LinearGaussian):
         """W = V (L − σ²I)^{1/2}, (d, q)."""
         return _array.cast_like(self._axes * self._gaussian.spread, self.components_)
 
+    @by_parts("n_components_")
     def transform(self, X: Any) -> Array:
         """Return the posterior mean of the latents, E[z | x], (n, q).
 
@@ -130,6 +132,7 @@ class LatentGaussian(IncompleteRows, LinearGaussian):
         Y = _array.working(Z) * self._gaussian.spread
         return _array.cast_like(check_finite_result(self._frame.lift(self._axes, Y), Z), Z)
 
+    @by_parts("n_features_in_")
     def reconstruct(self, X: Any, return_std: bool = False) -> Any:
         """Return the posterior mean of the noise-free signal, Σ (1 − σ²/ℓ) y v + μ.
 
@@ -155,6 +158,7 @@ class LatentGaussian(IncompleteRows, LinearGaussian):
         std = _array.cast_like(xp.sqrt((W * W) @ self._gaussian.posterior_variance), X)
         return signal, xp.broadcast_to(std, tuple(X.shape))
 
+    @by_parts(None)
     def score_samples(self, X: Any) -> Array:
         """Return the log-density of every row; of what it observed, where there is NaN.
 

@@ -16,6 +16,14 @@ from dualpca.diagnostics import Monitor, SpikedMonitor
 from dualpca.errors import StreamWarning, expected
 from dualpca.estimators._components import check_request
 from dualpca.estimators._diagnostics import Diagnostics
+from dualpca.estimators._parts import (
+    average,
+    by_parts,
+    check_solver,
+    fit_linear,
+    open_parts,
+    parts_of,
+)
 from dualpca.estimators._saving import Saved
 from dualpca.estimators._validation import (
     check_finite_result,
@@ -29,6 +37,7 @@ from dualpca.estimators._validation import (
 from dualpca.gaussian import SpikedGaussian
 from dualpca.limits import Reference
 from dualpca.moments import Moments
+from dualpca.parts import Parts
 from dualpca.progress import showing
 from dualpca.representations import Primal, Scatter
 from dualpca.rows import Frame, Projection
@@ -65,8 +74,8 @@ class LinearGaussian(
 
         Parameters
         ----------
-        X : array of shape (n, d)
-            Two rows or more. Never modified.
+        X : array of shape (n, d), or a table in parts
+            Two rows or more. Never modified. In parts: `Batches`, Dask, Zarr, a path.
         y : ignored
         sample_weight : array of shape (n,), optional
             Non-negative. A weight of 2 counts as the row twice, 0 as no row; their sum is the
@@ -77,12 +86,30 @@ class LinearGaussian(
         self
         """
         self._check_parameters()
+        parts = parts_of(X)
+        if parts is not None:
+            return self._fit_parts(parts, sample_weight)
         X = check_rows(self, X, reset=True, min_rows=2, accept_sparse=self._accepts_sparse)
         w = check_weights(sample_weight, X)
         self._forget()
         with showing(self.verbose):
             self._fit_rows(X, w)
         return self
+
+    def _fit_parts(self, parts: Parts, sample_weight: Any) -> Any:
+        """Fit a table in parts."""
+        check_solver(self._solver_in_parts)
+        open_parts(self, parts, sample_weight)
+        self._forget()
+        with showing(self.verbose):
+            fit_linear(self, parts, nan=self._holes_in_parts)
+        return self
+
+    _holes_in_parts = False
+
+    @property
+    def _solver_in_parts(self) -> str:
+        return "auto"
 
     def _fit_rows(self, X: Array, weights: Array | None) -> None:
         """Fit checked rows."""
@@ -205,6 +232,7 @@ class LinearGaussian(
 
     # --- densities -------------------------------------------------------------------------
 
+    @by_parts(None)
     def score_samples(self, X: Any) -> Array:
         """Return the log-density of every row, in the units of X; O(dq) a row, nothing d×d.
 
@@ -238,6 +266,9 @@ class LinearGaussian(
         -------
         float
         """
+        parts = parts_of(X, fitting=False)
+        if parts is not None and sample_weight is None:
+            return average(self, parts)
         density = self.score_samples(X)
         w = check_weights(sample_weight, density[:, None])
         xp = _array.namespace(density)

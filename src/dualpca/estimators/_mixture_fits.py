@@ -13,14 +13,18 @@ from sklearn.utils.parallel import Parallel, delayed
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.errors import CollapseWarning, expected
+from dualpca.estimators._checkpoints import check_checkpoint, watch_of
 from dualpca.estimators._components import is_count
 from dualpca.estimators._validation import check_choice, check_flag, check_number, generator
 from dualpca.incomplete_em import check_unit, refuse_empty_columns
 from dualpca.kernels import make_kernel
 from dualpca.missing import column_starts, refuse_infinite
+from dualpca.missing_parts import Columns
 from dualpca.mixture_em import Climbed, CollapseRules, Limits, Recipe
+from dualpca.mixture_parts import fit_mixture_parts
 from dualpca.mixture_selection import by_bic, by_held_out, choose
 from dualpca.mixture_stream import MixtureStream
+from dualpca.parts import Parts
 
 WORDS = ("bic", "cv")
 """Ways to choose a size by trying candidates."""
@@ -44,6 +48,7 @@ def check_parameters(model: Any) -> None:
     check_flag("tied_noise", model.tied_noise)
     check_number("noise_floor", model.noise_floor, 0)
     check_number("tol", model.tol, 0)
+    check_checkpoint(model)
     for name in ("max_iter", "n_init", "max_mixtures", "n_directions"):
         check_number(name, getattr(model, name), 1, integer=True)
     check_number("concentration", model.concentration, 0)
@@ -89,9 +94,13 @@ def check_sizes(model: Any, count: int, d: int) -> None:
 def recipe_of(model: Any, X: Array, weights: Array | None) -> Recipe:
     """Return how to fit these rows, once it is sure that there is something to fit."""
     refuse_infinite(X)
-    seen, mean, variance = column_starts(X, weights)
+    return recipe_from(model, X, *column_starts(X, weights))
+
+
+def recipe_from(model: Any, X: Array | Parts, seen: Array, mean: Array, variance: Array) -> Recipe:
+    """Return how to fit rows whose features have these numbers, means and variances."""
     refuse_empty_columns(seen)
-    unit = float(_array.namespace(X).mean(variance))
+    unit = float(_array.namespace(mean).mean(variance))
     check_unit(unit, X, mean)
     alpha = float(model.concentration) if model.n_mixtures == BOUND else None
     limits = Limits(float(model.tol), int(model.max_iter), model.on_collapse, alpha)
@@ -105,6 +114,29 @@ def fit_rows(model: Any, X: Array, weights: Array | None) -> Climbed:
     return best_start(model, recipe, X, weights, K, q)
 
 
+def fit_parts(model: Any, parts: Parts, columns: Columns, holes: bool) -> Climbed:
+    """Fit a table in parts; of all starts, one after another, the best is kept."""
+    if not is_count(model.n_mixtures) or isinstance(model.n_components, str):
+        what = "ints (or n_mixtures='dirichlet') for data in parts: a choice would need all rows"
+        got = (model.n_mixtures, model.n_components)
+        if model.n_mixtures != BOUND or isinstance(model.n_components, str):
+            raise ValueError(expected("n_mixtures and n_components", what, got))
+    recipe = recipe_from(model, parts, columns.n, columns.mean, columns.variance)
+    K = int(model.max_mixtures if model.n_mixtures == BOUND else model.n_mixtures)
+    asked: Any = model.n_components
+    q = int(asked) if isinstance(asked, Integral) else [int(one) for one in asked]
+    rng = generator(0 if model.random_state is None else model.random_state)
+    seeds = rng.integers(2**63 - 1, size=int(model.n_init))
+    watch = watch_of(model)
+    keeper = None if watch is None else watch.over(columns.rows, columns.mean, columns.variance)
+    sizes = (columns.used, recipe, K, q)
+    found = [
+        fit_mixture_parts(parts, holes, *sizes, np.random.default_rng(int(s)), keeper)
+        for s in seeds
+    ]
+    return max(found, key=lambda one: one.merit)
+
+
 def best_start(
     model: Any, recipe: Recipe, X: Array, weights: Array | None, K: int, q: int | list[int]
 ) -> Climbed:
@@ -115,7 +147,8 @@ def best_start(
         delayed(recipe.fit)(X, weights, K, q, np.random.default_rng(int(seed))) for seed in seeds
     )
     if len(seeds) == 1:
-        return recipe.fit(X, weights, K, q, np.random.default_rng(int(seeds[0])))
+        rng = np.random.default_rng(int(seeds[0]))
+        return recipe.fit(X, weights, K, q, rng, watch=watch_of(model))
     found: list[Climbed] = Parallel(n_jobs=model.n_jobs, prefer="threads")(work)
     return max(found, key=lambda one: one.merit)
 

@@ -14,6 +14,7 @@ from dualpca import _array
 from dualpca._typing import Array
 from dualpca.emissions import Emissions
 from dualpca.estimators._incomplete import as_frame
+from dualpca.estimators._parts import average, by_parts, parts_of
 from dualpca.estimators._validation import (
     check_finite_result,
     check_number,
@@ -75,6 +76,7 @@ class MixtureRows(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         dense = [W @ W.T + model.noises[k] * eye for k, W in enumerate(model.loadings)]
         return _array.cast_like(_array.namespace(model.means).stack(dense), self.means_)
 
+    @by_parts(None)
     def predict(self, X: Any) -> Array:
         """Return the most probable component of every row, (n,)."""
         joint = self._mixture_of(X, "predict")
@@ -87,12 +89,14 @@ class MixtureRows(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             joint = self._mixture.joint(rows)
         return check_finite_result(joint, observed_part(rows))
 
+    @by_parts("n_mixtures_")
     def predict_proba(self, X: Any) -> Array:
         """Return the responsibilities p(k | x), of what each row observed, (n, K)."""
         rows = self._rows(X, "predict_proba")
         resp = self._mixture.responsibilities(rows)
         return _array.cast_like(check_finite_result(resp, observed_part(rows)), rows)
 
+    @by_parts(None)
     def score_samples(self, X: Any) -> Array:
         """Return the log-density of what each row observed, (n,); 0 for an empty row."""
         rows = self._rows(X, "score_samples")
@@ -101,6 +105,9 @@ class MixtureRows(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the average log-density of the rows."""
+        parts = parts_of(X, fitting=False)
+        if parts is not None and sample_weight is None:
+            return average(self, parts)
         density = self.score_samples(X)
         w = check_weights(sample_weight, density[:, None])
         xp = _array.namespace(density)
@@ -121,6 +128,7 @@ class MixtureRows(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     # --- latents and rows ------------------------------------------------------------------
 
+    @by_parts("_n_features_out")
     def transform(self, X: Any) -> Array:
         """Return the latents under every component, weighted by its responsibility, (n, Σq_k).
 
@@ -166,6 +174,7 @@ class MixtureRows(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         ]
         return means, mixture.responsibilities(rows), found
 
+    @by_parts("n_features_in_")
     def reconstruct(self, X: Any) -> Array:
         """Return the posterior mean of the noise-free signal, Σ_k p(k | x)(μ_k + W_k E[z | x, k]).
 
@@ -193,6 +202,7 @@ class MixtureRows(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return Auto().find(span, points).points
 
     @available_if(lambda self: self.kernel is None)  # type: ignore[untyped-decorator]
+    @by_parts("n_features_in_")
     def impute(self, X: Any, return_std: bool = False) -> Any:
         """Fill every NaN with its expectation given what the row observed.
 

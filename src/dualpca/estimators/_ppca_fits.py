@@ -8,6 +8,7 @@ from dualpca import _array
 from dualpca._typing import Array
 from dualpca.em import NO_NOISE, Record, fit_ppca, ppca_step
 from dualpca.errors import DegenerateError, expected
+from dualpca.estimators._checkpoints import watch_of
 from dualpca.estimators._components import (
     CROSS_VALIDATED,
     at_least_one,
@@ -22,7 +23,9 @@ from dualpca.gaussian import SpikedGaussian
 from dualpca.incomplete_em import LEAST_NOISE, fit_incomplete
 from dualpca.incomplete_selection import choose_bic
 from dualpca.missing import Factors, effective_rows, observed_weights
+from dualpca.missing_parts import Columns
 from dualpca.moments import Moments
+from dualpca.parts import Parts
 from dualpca.representations import Primal, Scatter
 from dualpca.rules import given_noise, maximum_likelihood
 from dualpca.spectrum import Spectrum
@@ -89,7 +92,8 @@ def fit_em(model: Any, operator: Primal | Scatter, count: int) -> Fitted:
     else:
         q = _rule(model, _spectrum(model, operator, count), n).rank
     noise, rng = model.noise_variance, start_of(model)
-    W, sigma2, record = fit_ppca(operator, q, n, rng, noise, model.tol, model.max_iter)
+    limits = (model.tol, model.max_iter)
+    W, sigma2, record = fit_ppca(operator, q, n, rng, noise, *limits, watch=watch_of(model))
     record.add(ppca_step(operator, W, sigma2, n)[2])
     vanished = noise is None and sigma2 <= 10 * NO_NOISE * operator.trace / n / operator.dim
     spectrum, gaussian = _principal_axes(W, sigma2, operator.trace / n, vanished)
@@ -100,11 +104,28 @@ def fit_incomplete_rows(model: Any, X: Array, weights: Array | None) -> Fitted:
     """Fit rows with NaN by the likelihood of what was observed."""
     w, noise = observed_weights(X, weights), model.noise_variance
     limits = {"tol": model.tol, "max_iter": model.max_iter, "n_init": model.n_init}
+    watch = watch_of(model)
     q = _count_with_holes(model, X, w)
-    factors, record = fit_incomplete(X, w, q, start_of(model), noise=noise, **limits)
+    factors, record = fit_incomplete(X, w, q, start_of(model), noise=noise, watch=watch, **limits)
     return Fitted(
         factors.mu, *_reading(model, factors), record, used_rows(X, w), effective_rows(X, w)
     )
+
+
+def fit_incomplete_parts(model: Any, parts: Parts, columns: Columns) -> Fitted:
+    """Fit a table in parts with NaN: every step of EM is a pass over the parts."""
+    if not is_count(model.n_components):
+        what = "an int where values are missing in data in parts: a rule would need all rows"
+        raise ValueError(expected("n_components", what, model.n_components))
+    check_request(model.n_components, columns.used, parts.d, model.solver)
+    q, noise = at_least_one_factor(model), model.noise_variance
+    limits = {"tol": model.tol, "max_iter": model.max_iter, "n_init": model.n_init}
+    watch = watch_of(model)
+    factors, record = fit_incomplete(
+        parts, None, q, start_of(model), noise=noise, watch=watch, **limits
+    )
+    n = float(columns.n.mean())
+    return Fitted(factors.mu, *_reading(model, factors), record, columns.used, n)
 
 
 def _reading(model: Any, factors: Factors) -> tuple[Spectrum, SpikedGaussian]:

@@ -142,6 +142,10 @@ class BayesianPCA(LatentGaussian):
         if self.noise_variance is not None:
             check_noise(self.noise_variance)
 
+    @property
+    def _solver_in_parts(self) -> str:
+        return self.solver
+
     def _fit_rows(self, X: Array, weights: Array | None) -> None:
         if has_missing(X):
             self._adopt(fit_holes(self, X, weights), X)

@@ -18,6 +18,14 @@ from dualpca.estimators._components import check_request, is_count
 from dualpca.estimators._convergence import publish_record
 from dualpca.estimators._diagnostics import Diagnostics
 from dualpca.estimators._incomplete import IncompleteRows, named_columns
+from dualpca.estimators._parts import (
+    average,
+    by_parts,
+    check_rows_count,
+    open_parts,
+    parts_of,
+    surveyed,
+)
 from dualpca.estimators._saving import Saved
 from dualpca.estimators._validation import (
     check_choice,
@@ -34,6 +42,8 @@ from dualpca.factors import fit_factors
 from dualpca.incomplete_em import fit_incomplete
 from dualpca.limits import Reference
 from dualpca.missing import Factors, effective_rows, has_missing, observed_part, observed_weights
+from dualpca.parted import scatter_of
+from dualpca.parts import Parts
 from dualpca.representations import Primal
 from dualpca.rotation import SHARES, rotate
 from dualpca.spectrum import deterministic_signs
@@ -147,15 +157,39 @@ class FactorAnalysis(
         self
         """
         self._check_parameters()
+        parts = parts_of(X)
+        if parts is not None:
+            return self._fit_parts(parts, sample_weight)
         X = check_rows(self, X, reset=True, min_rows=2)
         w = check_weights(sample_weight, X)
         q = self._count(X)
         factors, record, self.n_samples_ = self._fit(X, w, q)
-        self._set(self._canonical(factors), X)
-        n = effective_rows(X, w)
+        self._adopt(factors, record, effective_rows(X, w), X)
+        return self
+
+    def _adopt(self, factors: Factors, record: Record, n: float, like: Array) -> None:
+        """Set the fitted attributes."""
+        self._set(self._canonical(factors), like)
         self._reference = Reference(n, n)
         publish_record(self, record)
         self.loglike_ = self.loglikelihoods_
+
+    def _fit_parts(self, parts: Parts, sample_weight: Any) -> FactorAnalysis:
+        """Fit a table in parts: from its moments, or by EM where values are missing."""
+        open_parts(self, parts, sample_weight)
+        found, like = surveyed(parts, nan=True), parts.like
+        q, psi = self._count(like), self._initial_noise(like)
+        limits = {"tol": self.tol, "max_iter": self.max_iter}
+        if found.holes and found.columns is not None:
+            self.n_samples_, n = found.columns.used, float(found.columns.n.mean())
+            options: dict[str, Any] = {"diagonal": True, "floor": HEYWOOD, "psi": psi, **limits}
+            with named_columns(self):
+                fit = fit_incomplete(parts, None, q, generator(self.random_state), **options)
+        else:
+            operator, self.n_samples_ = scatter_of(parts, found)
+            check_rows_count(self, self.n_samples_)
+            n, fit = operator.n, fit_factors(operator, q, HEYWOOD, psi, **limits)  # type: ignore[arg-type]
+        self._adopt(*fit, n, like)
         return self
 
     def _check_parameters(self) -> None:
@@ -234,6 +268,7 @@ class FactorAnalysis(
     def _n_features_out(self) -> int:
         return int(self.components_.shape[0])
 
+    @by_parts("_n_features_out")
     def transform(self, X: Any) -> Array:
         """Return the posterior mean of the factors given what each row observed, (n, q)."""
         return self.posterior(X)[0]
@@ -252,10 +287,12 @@ class FactorAnalysis(
         rows = _array.working(Z) @ self._factors.W.T + self._factors.mu
         return _array.cast_like(check_finite_result(rows, Z), Z)
 
+    @by_parts("n_features_in_")
     def reconstruct(self, X: Any) -> Array:
         """Return the posterior mean of the noise-free signal, (n, d)."""
         return self.inverse_transform(self.posterior(X)[0])
 
+    @by_parts(None)
     def score_samples(self, X: Any) -> Array:
         """Return the log-density of what each row observed, (n,)."""
         rows = new_rows(self, X, "score_samples")
@@ -263,6 +300,9 @@ class FactorAnalysis(
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the average log-density of the rows."""
+        parts = parts_of(X, fitting=False)
+        if parts is not None:
+            return average(self, parts)
         density = self.score_samples(X)
         return float(_array.namespace(density).mean(density))
 

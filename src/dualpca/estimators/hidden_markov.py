@@ -10,14 +10,16 @@ from sklearn.base import BaseEstimator
 
 from dualpca import _array
 from dualpca._typing import Array
-from dualpca.errors import CollapseWarning, StateWarning
-from dualpca.estimators._chain_fits import check_plan, fit_chain, input_moments
+from dualpca.errors import CollapseWarning, StateWarning, expected
+from dualpca.estimators._chain_fits import check_plan, fit_chain, fit_parts, input_moments
 from dualpca.estimators._chain_methods import ChainMethods, beside
 from dualpca.estimators._convergence import publish_record
 from dualpca.estimators._incomplete import named_columns
+from dualpca.estimators._parts import check_rows_count, columns_of, open_parts, parts_of
 from dualpca.estimators._saving import Saved
 from dualpca.estimators._sequences import check_lengths, joined, refuse_misplaced
 from dualpca.estimators._validation import check_rows
+from dualpca.parts import Parts
 from dualpca.progress import showing
 
 UNVISITED = 0.5
@@ -195,6 +197,9 @@ class HiddenMarkovPCA(Saved, ChainMethods, BaseEstimator):
     def _fit(self, X: Any, y: Any, lengths: Any, unit: float | None = None) -> HiddenMarkovPCA:
         """Fit; `unit` is the variance that floor and prior are shares of, if not that of X."""
         check_plan(self)
+        parts = parts_of(X)
+        if parts is not None:
+            return self._fit_parts(parts, lengths)
         X, lengths = joined(X, lengths)
         X = check_rows(self, X, reset=True, min_rows=2)
         refuse_misplaced(y, int(X.shape[0]))
@@ -203,6 +208,21 @@ class HiddenMarkovPCA(Saved, ChainMethods, BaseEstimator):
             self.kernel_space_, found = fit_chain(self, X, lengths, unit)
         self._model, record, smoothed = found
         self._publish(X, smoothed.states)
+        publish_record(self, record)
+        return self
+
+    def _fit_parts(self, parts: Parts, lengths: Any) -> HiddenMarkovPCA:
+        """Fit a table in parts; sequences do not cross them, and a part is one unless told."""
+        if self.kernel is not None:
+            remedy = "Fit KernelPCA(eigen_solver='nystrom') first, then a chain of its transform."
+            raise ValueError(expected("kernel", "None for data in parts", self.kernel, remedy))
+        open_parts(self, parts)
+        with named_columns(self), showing(self.verbose):
+            columns, holes = columns_of(parts, "Baum–Welch, a pass a step")
+            check_rows_count(self, columns.rows)
+            self._model, record, counted = fit_parts(self, parts, columns, holes, lengths)
+        self.kernel_space_ = None
+        self._publish(parts.like, counted.visits[None, :])
         publish_record(self, record)
         return self
 

@@ -10,12 +10,14 @@ from dualpca import _array
 from dualpca._typing import Array
 from dualpca.errors import expected
 from dualpca.estimators._kernel_fits import (
+    SAMPLE_ROWS,
     KernelFit,
     check_request,
     fit_auto,
     fit_exact,
     fit_incomplete,
     fit_mapped,
+    fit_mapped_parts,
 )
 from dualpca.estimators._kernel_inputs import (
     check_kernel_matrix,
@@ -25,7 +27,8 @@ from dualpca.estimators._kernel_inputs import (
     takes_sparse,
 )
 from dualpca.estimators._kernel_projection import KernelProjection
-from dualpca.estimators._kernel_stream import Stream
+from dualpca.estimators._kernel_stream import PATIENCE, Stream
+from dualpca.estimators._parts import open_parts, parts_of
 from dualpca.estimators._preimages import PreImages, method_of
 from dualpca.estimators._uncertain import (
     is_incomplete,
@@ -39,6 +42,8 @@ from dualpca.estimators._validation import (
     generator,
     used_rows,
 )
+from dualpca.moments import refuse_nonfinite
+from dualpca.parts import Parts
 from dualpca.preimages import Learned
 from dualpca.preimages.learned import LearnedMap
 
@@ -235,6 +240,9 @@ class KernelPCA(PreImages, KernelProjection):
         self
         """
         self._check_parameters()
+        parts = parts_of(X)
+        if parts is not None:
+            return self._fit_parts(parts, sample_weight)
         points = check_points(self, X, reset=True, allow_nan=True)
         w = check_weights(sample_weight, _array.vector_like(points))
         self._forget()
@@ -249,6 +257,21 @@ class KernelPCA(PreImages, KernelProjection):
             points = _array.copied(points)
         self._publish(self._fit_points(points, kernel, w), kernel, points)
         self.n_samples_ = used_rows(points, w)
+        return self
+
+    def _fit_parts(self, parts: Parts, sample_weight: Any) -> KernelPCA:
+        """Fit a table in parts through landmarks or random features, whose moments add."""
+        if self._solver_name not in ("nystrom", "cholesky", "fourier") or is_precomputed(
+            self.kernel
+        ):
+            what = "'nystrom', 'cholesky' or 'fourier' with a kernel of rows, for data in parts"
+            raise ValueError(expected("eigen_solver", what, self.eigen_solver))
+        open_parts(self, parts, sample_weight)
+        self._forget()
+        sample = parts.sample(max(SAMPLE_ROWS, PATIENCE * self.n_landmarks), seed=0)
+        refuse_nonfinite(sample)
+        kernel = kernel_of(self, sample)
+        self._publish(fit_mapped_parts(self, parts, sample, kernel), kernel, parts.like)
         return self
 
     @available_if(lambda self: not is_precomputed(self.kernel))  # type: ignore[untyped-decorator]

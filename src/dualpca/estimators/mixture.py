@@ -12,18 +12,26 @@ from sklearn.utils.metaestimators import available_if
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.em import Record
-from dualpca.errors import DegenerateError, StreamWarning
+from dualpca.errors import DegenerateError, StreamWarning, expected
 from dualpca.estimators._convergence import publish_record
 from dualpca.estimators._incomplete import named_columns
 from dualpca.estimators._mixture_fits import (
     check_parameters,
     check_sizes,
+    fit_parts,
     fit_rows,
     grown,
     kernel_of,
     warn_of_collapse,
 )
 from dualpca.estimators._mixture_rows import MixtureRows
+from dualpca.estimators._parts import (
+    average,
+    check_rows_count,
+    columns_of,
+    open_parts,
+    parts_of,
+)
 from dualpca.estimators._saving import Saved
 from dualpca.estimators._validation import (
     check_rows,
@@ -36,6 +44,7 @@ from dualpca.missing import observed_weights, refuse_infinite
 from dualpca.mixture import Mixture
 from dualpca.mixture_em import Climbed
 from dualpca.moments import refuse_nonfinite
+from dualpca.parts import Parts
 from dualpca.progress import showing
 
 
@@ -86,6 +95,9 @@ class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
         Starts. None is a fixed seed.
     verbose : bool
         Show on standard error how far the fit has come.
+    checkpoint : path or Checkpoint, optional
+        File that EM writes every 30 seconds (or as a `dualpca.Checkpoint` says) and goes on
+        from when the same fit of the same data is started again; removed at the end.
 
     Attributes
     ----------
@@ -160,6 +172,7 @@ class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
         concentration: float = 1.0,
         random_state: Any = None,
         verbose: bool = False,
+        checkpoint: Any = None,
     ) -> None:
         self.n_mixtures = n_mixtures
         self.n_components = n_components
@@ -177,6 +190,7 @@ class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
         self.concentration = concentration
         self.random_state = random_state
         self.verbose = verbose
+        self.checkpoint = checkpoint
 
     # --- fitting ---------------------------------------------------------------------------
 
@@ -196,6 +210,9 @@ class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
         self
         """
         check_parameters(self)
+        parts = parts_of(X)
+        if parts is not None:
+            return self._fit_parts(parts, sample_weight)
         X = check_rows(self, X, reset=True, min_rows=2)
         refuse_infinite(X)
         w = observed_weights(X, check_weights(sample_weight, X))
@@ -205,6 +222,26 @@ class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
         with showing(self.verbose), named_columns(self):
             found = fit_rows(self, rows, w)
         self._set(found, rows, w, X)
+        return self
+
+    def _fit_parts(self, parts: Parts, sample_weight: Any) -> MixturePPCA:
+        """Fit a table in parts: a pass a step of EM."""
+        if self.kernel is not None:
+            remedy = "Fit KernelPCA(eigen_solver='nystrom') first, then a mixture of its transform."
+            raise ValueError(expected("kernel", "None for data in parts", self.kernel, remedy))
+        open_parts(self, parts, sample_weight)
+        self._forget()
+        with showing(self.verbose), named_columns(self):
+            columns, holes = columns_of(parts, "EM of a mixture, a pass a step")
+            check_rows_count(self, columns.used)
+            check_sizes(self, columns.used, parts.d)
+            found = fit_parts(self, parts, columns, holes)
+        self._set_mixture(found.mixture, parts.like)
+        warn_of_collapse(self, found)
+        publish_record(self, found.record)
+        self.lower_bound_ = self.loglikelihoods_[-1] / columns.used
+        if self.n_mixtures == "dirichlet":
+            self.loglikelihood_ = average(self, parts) * columns.rows
         return self
 
     def _open_space(self, X: Array, weights: Array | None) -> Array:

@@ -10,6 +10,7 @@ from dualpca import _array
 from dualpca._typing import Array
 from dualpca.estimators._components import check_request, leading
 from dualpca.estimators._linear import LinearGaussian, publish_axes
+from dualpca.estimators._parts import by_parts
 from dualpca.estimators._validation import (
     check_choice,
     check_finite_result,
@@ -65,6 +66,8 @@ class PCA(LinearGaussian):
         Divide every feature by its standard deviation (divisor n) first. Axes and variances are
         then those of the correlation matrix; `inverse_transform`, densities and covariances are
         in the units of X.
+    verbose : bool
+        Say on standard error how data in parts are read.
 
     Attributes
     ----------
@@ -127,6 +130,7 @@ class PCA(LinearGaussian):
         power_iteration_normalizer: str = "auto",
         random_state: Any = None,
         standardize: bool = False,
+        verbose: bool = False,
     ) -> None:
         self.n_components = n_components
         self.copy = copy
@@ -138,10 +142,15 @@ class PCA(LinearGaussian):
         self.power_iteration_normalizer = power_iteration_normalizer
         self.random_state = random_state
         self.standardize = standardize
+        self.verbose = verbose
 
     @property
     def _standardize(self) -> bool:
         return bool(self.standardize)
+
+    @property
+    def _solver_in_parts(self) -> str:
+        return self.svd_solver
 
     def _check_parameters(self) -> None:
         check_choice("svd_solver", self.svd_solver, (*SKLEARN_SOLVERS, *SOLVERS))
@@ -182,6 +191,7 @@ class PCA(LinearGaussian):
         if "_stream" in vars(self):
             self.var_ = _array.cast_like(operator.diag() / operator.n, like)
 
+    @by_parts("n_components_")
     def transform(self, X: Any) -> Array:
         """Project rows on the axes.
 
@@ -227,6 +237,7 @@ class PCA(LinearGaussian):
             Y = Y * self._deviations
         return _array.cast_like(check_finite_result(self._frame.lift(self._axes, Y), Z), Z)
 
+    @by_parts("n_features_in_")
     def reconstruct(self, X: Any) -> Array:
         """Return the orthogonal projection of rows on the span of the axes, (n, d).
 

@@ -7,11 +7,13 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from dualpca._typing import Array
+from dualpca.estimators._checkpoints import check_checkpoint
 from dualpca.estimators._incomplete import named_columns
 from dualpca.estimators._latent import LatentGaussian
 from dualpca.estimators._ppca_fits import (
     fit_closed,
     fit_em,
+    fit_incomplete_parts,
     fit_incomplete_rows,
     fit_stream,
     open_stream,
@@ -19,6 +21,8 @@ from dualpca.estimators._ppca_fits import (
 )
 from dualpca.estimators._validation import check_choice, check_number, used_rows
 from dualpca.missing import has_missing, observed_weights
+from dualpca.missing_parts import Columns
+from dualpca.parts import Parts
 from dualpca.representations import Primal, Scatter
 from dualpca.rules import check_noise
 from dualpca.solvers import SOLVERS
@@ -58,6 +62,9 @@ class PPCA(LatentGaussian):
         with several latents can have more than one maximum.
     verbose : bool
         Show on standard error how far EM and cross-validation have come.
+    checkpoint : path or Checkpoint, optional
+        File that EM writes every 30 seconds (or as a `dualpca.Checkpoint` says) and goes on
+        from when the same fit of the same data is started again; removed at the end.
 
     Attributes
     ----------
@@ -136,6 +143,7 @@ class PPCA(LatentGaussian):
         random_state: Any = None,
         n_init: int = 1,
         verbose: bool = False,
+        checkpoint: Any = None,
     ) -> None:
         self.n_components = n_components
         self.noise_variance = noise_variance
@@ -146,6 +154,7 @@ class PPCA(LatentGaussian):
         self.random_state = random_state
         self.n_init = n_init
         self.verbose = verbose
+        self.checkpoint = checkpoint
 
     def _check_parameters(self) -> None:
         check_choice("method", self.method, ("closed", "em"))
@@ -153,8 +162,20 @@ class PPCA(LatentGaussian):
         check_number("tol", self.tol, 0)
         check_number("max_iter", self.max_iter, 1, integer=True)
         check_number("n_init", self.n_init, 1, integer=True)
+        check_checkpoint(self)
         if self.noise_variance is not None:
             check_noise(self.noise_variance)
+
+    _holes_in_parts = True
+
+    @property
+    def _solver_in_parts(self) -> str:
+        return self.solver
+
+    def _fit_holes(self, parts: Parts, columns: Columns) -> None:
+        """Fit a table in parts with NaN."""
+        with named_columns(self):
+            self._set(fit_incomplete_parts(self, parts, columns), parts.like)
 
     def _fit_rows(self, X: Array, weights: Array | None) -> None:
         if has_missing(X):

@@ -1,0 +1,230 @@
+"""Tables that come in batches: Parquet, lists, iterators."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dualpca.atomic import replacing
+from dualpca.errors import expected
+from dualpca.parts import Blocks, Host, LocalParts, Part, as_rows
+
+BATCH_ROWS = 65_536
+
+MANY_PASSES = (
+    "Give something that can be read again: a callable that returns a fresh iterator, a list, a "
+    "folder of Parquet files; or a fit that needs one pass only (PCA or closed-form PPCA of "
+    "complete rows)."
+)
+
+
+class Batches(LocalParts):
+    """A table too large for memory, read in batches; every estimator's `fit` takes it.
+
+    Parameters
+    ----------
+    source : path, list, callable or iterable
+        A .npy file; a Parquet file or a folder of them (with `pyarrow`); a Zarr array or another
+        thing that can be sliced; a list of arrays, frames or paths; a callable that returns a
+        fresh iterator over arrays or frames of rows; an iterable. A generator can be read once
+        only: enough for PCA and closed-form PPCA of complete rows, refused by what reads the
+        rows several times.
+    columns : list of str, optional
+        The columns of frames and Parquet files to take, in this order; all unless given.
+    batch_rows : int, optional
+        Rows read at once, where the source leaves a choice.
+
+    Notes
+    -----
+    A few batches are in memory at a time: one that is worked on and one that is read ahead.
+    Methods such as `transform` return Batches again, computed when they are read: iterate over
+    them, give them to the `fit` of another model, or write them with `save`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca import PCA, Batches
+    >>> rng = np.random.default_rng(0)
+    >>> chunks = [rng.normal(size=(100, 3)) * [3.0, 2.0, 1.0] for _ in range(5)]
+    >>> model = PCA(2).fit(Batches(chunks))
+    >>> model.n_samples_, [Z.shape for Z in model.transform(Batches(chunks))][:2]
+    (500, [(100, 2), (100, 2)])
+    """
+
+    route = "batches"
+
+    def __init__(
+        self, source: Any, columns: list[str] | None = None, batch_rows: int | None = None
+    ) -> None:
+        if batch_rows is not None and not (isinstance(batch_rows, int) and batch_rows >= 1):
+            raise ValueError(expected("batch_rows", "a positive integer", batch_rows))
+        self.columns, self.batch_rows = columns, batch_rows
+        self.once = isinstance(source, Iterator)
+        self._fresh = _reader(source, columns, batch_rows)
+        self._started: Iterator[Any] | None = None
+        self._known = False
+
+    def _look(self) -> None:
+        """Read the first batch, for width, dtype and names; a generator gets it back."""
+        if self._known:
+            return
+        items = iter(self._fresh())
+        found = []
+        for item in items:
+            found.append(item)
+            if len(_array_of(item, self.columns)):
+                break
+        if not found:
+            raise ValueError("Found array with 0 sample(s): the batches hold no rows.")
+        rows = as_rows(_array_of(found[-1], self.columns), None, len(found) - 1)
+        self._known = True
+        super().__init__(rows.shape[1], rows.dtype, None, _names(found[-1], self.columns))
+        if self.once:
+            self._started = chain(found, items)
+
+    def __getattr__(self, name: str) -> Any:
+        """Look at the first batch when its width, dtype or names are first asked for."""
+        if name in ("d", "dtype", "n", "names") and "_fresh" in self.__dict__:
+            self._look()
+            return self.__dict__[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def parts(self) -> Iterator[Part]:
+        """Read all batches."""
+        self._look()
+        items: Iterable[Any]
+        if self.once:
+            if self._started is None:
+                what = "readable more than once for this fit"
+                got = "an iterator that has been read"
+                raise ValueError(expected("the source of Batches", what, got, MANY_PASSES))
+            items, self._started = self._started, None
+        else:
+            items = self._fresh()
+        first = 0
+        for number, item in enumerate(items):
+            table = _array_of(item, self.columns)
+            if table.ndim == 2 and len(table) == 0:
+                continue
+            rows = as_rows(table, self.d, number)
+            yield Part(rows.astype(self.dtype, copy=False), number, first)
+            first += len(rows)
+
+    def __iter__(self) -> Iterator[Host]:
+        """Yield the batches as arrays, of one dimension where they have one."""
+        for item in self._fresh():
+            yield _array_of(item, self.columns)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all batches to one .npy file, whole or not at all.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Batches([np.zeros((2, 3)), np.ones((1, 3))]).save(f"{folder}/a.npy")
+        ...     np.load(f"{folder}/a.npy").shape
+        (3, 3)
+        """
+        with replacing(path) as file:
+            shape: tuple[int, ...] | None = None
+            n, dtype = 0, np.dtype(np.float64)
+            for rows in self:
+                if shape is None:
+                    shape, dtype = rows.shape[1:], rows.dtype
+                    _header(file, (0, *shape), dtype)
+                n += len(rows)
+                file.write(np.ascontiguousarray(rows, dtype=dtype).data)
+            if shape is None:
+                raise ValueError("Found array with 0 sample(s): there is nothing to save.")
+            file.seek(0)
+            _header(file, (n, *shape), dtype)
+
+
+def _header(file: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Write the header of a .npy file; NumPy leaves room for the number of rows to grow."""
+    entries = {"descr": dtype.str, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_2_0(file, entries)
+
+
+def _reader(
+    source: Any, columns: list[str] | None, batch_rows: int | None
+) -> Callable[[], Iterable[Any]]:
+    """Return what opens the source from its beginning."""
+    if isinstance(source, str | os.PathLike):
+        return lambda: _opened(Path(source), columns, batch_rows)
+    if callable(source):
+        return source  # type: ignore[no-any-return]
+    if isinstance(source, list | tuple):
+        return lambda: chain.from_iterable(_each(item, columns, batch_rows) for item in source)
+    if hasattr(source, "shape") and hasattr(source, "dtype"):
+        blocks = Blocks(source, batch_rows)
+        return lambda: (part.rows for part in blocks.parts())
+    if isinstance(source, Iterator):
+        return lambda: source
+    if isinstance(source, Iterable):
+        return lambda: source
+    what = "a path, a list, a callable that returns an iterator, or an iterable of arrays"
+    raise ValueError(expected("the source of Batches", what, source))
+
+
+def _each(item: Any, columns: list[str] | None, batch_rows: int | None) -> Iterable[Any]:
+    if isinstance(item, str | os.PathLike):
+        return _opened(Path(item), columns, batch_rows)
+    return (item,)
+
+
+def _opened(path: Path, columns: list[str] | None, batch_rows: int | None) -> Iterator[Any]:
+    """Yield the batches of a file or folder."""
+    if not path.exists():
+        raise FileNotFoundError(f"there is no {path}: check the path.")
+    if path.suffix == ".npy":
+        yield from (part.rows for part in Blocks(path, batch_rows).parts())
+        return
+    try:
+        import pyarrow.dataset as datasets
+    except ImportError as error:
+        raise ImportError(f"reading {path} needs pyarrow: pip install pyarrow.") from error
+    table = datasets.dataset(path, format="parquet")
+    rows = batch_rows or BATCH_ROWS
+    options: dict[str, Any] = {"batch_readahead": 1, "fragment_readahead": 1}
+    yield from table.to_batches(columns=columns, batch_size=rows, **options)
+
+
+def _array_of(item: Any, columns: list[str] | None) -> Host:
+    """Return a batch as an array: a frame's or an Arrow table's columns side by side."""
+    if hasattr(item, "column_names") and hasattr(item, "column"):  # pyarrow, older polars
+        names = columns or item.column_names
+        return np.stack([_numbers(item.column(name), name) for name in names], axis=1)
+    if hasattr(item, "schema") and hasattr(item, "column"):
+        names = columns or item.schema.names
+        return np.stack([_numbers(item.column(name), name) for name in names], axis=1)
+    if hasattr(item, "to_numpy") and hasattr(item, "columns"):
+        chosen = item if columns is None else item[columns]
+        return np.asarray(chosen.to_numpy())
+    return np.asarray(item)
+
+
+def _numbers(column: Any, name: str) -> Host:
+    """Return an Arrow column as numbers, NaN for null."""
+    values = np.asarray(column.to_numpy(zero_copy_only=False))
+    if values.dtype.kind not in "fiub":
+        remedy = "Choose the numeric ones with columns=[...]."
+        raise ValueError(expected(f"column {name!r}", "numeric", values.dtype, remedy))
+    return values
+
+
+def _names(item: Any, columns: list[str] | None) -> list[str] | None:
+    """Return the names of a batch's columns, where they are text."""
+    if columns is not None:
+        return list(columns)
+    for holder, attribute in ((item, "column_names"), (getattr(item, "schema", None), "names")):
+        if hasattr(holder, attribute):
+            return [str(name) for name in getattr(holder, attribute)]
+    names = list(getattr(item, "columns", []))
+    return names if names and all(isinstance(name, str) for name in names) else None

@@ -1,0 +1,136 @@
+"""Checkpoints of long fits: a file that a killed fit goes on from.
+
+It is written whole or not at all, in the container of model files (nothing in it is ever run),
+and says which fit of which data it is of: with anything else it is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dualpca import _array, container
+from dualpca._typing import Array
+from dualpca.errors import CheckpointError, expected
+
+Host = np.ndarray[Any, Any]
+State = tuple[dict[str, Host], dict[str, Any]]
+"""Arrays, and numbers that JSON can hold."""
+
+SAME = 1e-8
+"""Relative difference of means and variances that rounding may cause."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a fit writes how far it has come, and how often.
+
+    Parameters
+    ----------
+    path : str
+        The file; its folder must exist.
+    seconds : float
+        Time between two writings; 0 writes after every step.
+    keep : bool
+        Leave the file where it is when the fit has ended; it is removed otherwise.
+
+    Examples
+    --------
+    >>> Checkpoint("fit.checkpoint").seconds
+    30.0
+    """
+
+    path: str
+    seconds: float = 30.0
+    keep: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, str | os.PathLike):
+            raise ValueError(expected("path", "the name of a file", self.path))
+        if isinstance(self.seconds, bool) or not float(self.seconds) >= 0:
+            raise ValueError(expected("seconds", "a number of at least 0", self.seconds))
+        object.__setattr__(self, "path", os.fspath(self.path))
+
+    @classmethod
+    def of(cls, asked: Any) -> Checkpoint | None:
+        """Return what an estimator's `checkpoint` asks for."""
+        if asked is None or isinstance(asked, Checkpoint):
+            return asked
+        if isinstance(asked, str | os.PathLike):
+            return cls(os.fspath(asked))
+        raise ValueError(expected("checkpoint", "None, a path or a Checkpoint", asked))
+
+
+class Watch(NamedTuple):
+    """A checkpoint asked for, and the parameters of the fit that asks."""
+
+    checkpoint: Checkpoint
+    of: Mapping[str, str]
+
+    def over(self, n: float, mean: Array, variance: Array) -> Keeper:
+        """Return the keeper of a fit to n rows of these means and variances."""
+        data = {"mean": _array.to_numpy(mean), "variance": _array.to_numpy(variance)}
+        return Keeper(self, float(n), data)
+
+
+class Keeper:
+    """Writes the state of one fit now and then; `state` is what an earlier one left, or None."""
+
+    def __init__(self, watch: Watch, n: float, data: Mapping[str, Host]) -> None:
+        self.watch, self.n, self.data = watch, n, data
+        self.path = Path(watch.checkpoint.path)
+        self.last = time.monotonic()
+        self.state: State | None = self._load() if self.path.exists() else None
+        if not self.path.parent.is_dir():
+            raise FileNotFoundError(f"the folder of {self.path} does not exist: create it first.")
+
+    def offer(self, state: Callable[[], State], *, now: bool = False) -> None:
+        """Write the state if the last one is old enough."""
+        if not now and time.monotonic() - self.last < self.watch.checkpoint.seconds:
+            return
+        arrays, numbers = state()
+        every = {f"data.{k}": np.asarray(v, dtype=np.float64) for k, v in self.data.items()}
+        every |= {f"state.{k}": v for k, v in arrays.items()}
+        text = {"of": dict(self.watch.of), "n": self.n, "numbers": numbers}
+        container.write(self.path, every, json.dumps(text))
+        self.last = time.monotonic()
+
+    def done(self) -> None:
+        """Remove the file, unless it is to be kept."""
+        if not self.watch.checkpoint.keep:
+            self.path.unlink(missing_ok=True)
+
+    def _load(self) -> State:
+        """Return the state in the file, or say why it is none of this fit."""
+        arrays, text = container.read(self.path)
+        try:
+            told = json.loads(text)
+            of, n, numbers = told["of"], told["n"], told["numbers"]
+        except (ValueError, KeyError, TypeError):
+            raise CheckpointError(self._refusal("it is no checkpoint")) from None
+        mine = dict(self.watch.of)
+        other = sorted(k for k in {*of, *mine} if of.get(k) != mine.get(k))
+        other = ["model"] if "model" in other else other
+        if other:
+            told_of = ", ".join(f"{k}={of.get(k)} there, {mine.get(k)} here" for k in other[:5])
+            raise CheckpointError(self._refusal(f"its fit has other parameters: {told_of}"))
+        if n != self.n or not all(_same(arrays.get(f"data.{k}"), v) for k, v in self.data.items()):
+            raise CheckpointError(self._refusal("it is of other data"))
+        return {k[6:]: v for k, v in arrays.items() if k.startswith("state.")}, numbers
+
+    def _refusal(self, why: str) -> str:
+        return f"{self.path} cannot be gone on from: {why}. Remove it, or give another path."
+
+
+def _same(a: Host | None, b: Host) -> bool:
+    """Tell whether two vectors differ by rounding only."""
+    if a is None or a.shape != b.shape:
+        return False
+    return bool(np.max(np.abs(a - b), initial=0.0) <= SAME * np.max(np.abs(b), initial=0.0))

@@ -1,0 +1,32 @@
+"""What a checkpoint of an estimator's fit is of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dualpca.checkpoints import Checkpoint, Watch
+from dualpca.errors import expected
+
+FREE = ("checkpoint", "verbose", "n_jobs", "max_iter")
+"""Parameters that do not change where a fit goes, or only how far."""
+
+
+def watch_of(model: Any) -> Watch | None:
+    """Return the checkpoint that the parameters ask for, with what it is of."""
+    checkpoint = Checkpoint.of(model.checkpoint)
+    if checkpoint is None:
+        return None
+    params = {k: repr(v) for k, v in model.get_params().items() if k not in FREE}
+    return Watch(checkpoint, {"model": type(model).__name__, **params})
+
+
+def check_checkpoint(model: Any) -> None:
+    """Refuse a checkpoint of several starts, or of sizes that are still to be found."""
+    if Checkpoint.of(model.checkpoint) is None:
+        return
+    if model.n_init > 1:
+        remedy = "A checkpoint is of one start: give n_init=1."
+        raise ValueError(expected("n_init", "1 with a checkpoint", model.n_init, remedy))
+    sizes = [getattr(model, name, None) for name in ("n_mixtures", "n_components")]
+    if any(size in ("bic", "cv") for size in sizes if isinstance(size, str)):
+        raise ValueError(expected("sizes", "numbers with a checkpoint", sizes))

@@ -1,0 +1,200 @@
+"""The one place where tables in parts enter and leave the estimators."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from copy import copy
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from dualpca import _array
+from dualpca.batches import Batches
+from dualpca.errors import expected
+from dualpca.missing_parts import Columns
+from dualpca.parted import WIDEST, Survey, scatter_of, survey
+from dualpca.parts import Blocks, Host, Parts
+from dualpca.progress import note
+
+SHARE_OF_MEMORY = 0.25
+"""Memory maps larger than this share of the free memory are read in parts."""
+
+IN_PARTS = ("auto", "dense", "krylov", "covariance_eigh", "arpack", "randomized")
+
+
+def parts_of(X: Any, *, fitting: bool = True) -> Parts | None:
+    """Return X as a table in parts, or None for what is fitted in memory as ever.
+
+    In parts: `Batches`, Dask arrays and frames, paths of files, things on disk that can be sliced
+    (Zarr, HDF5), and, for `fit`, memory maps that are large beside the free memory.
+    """
+    if isinstance(X, Parts):
+        return X
+    module = type(X).__module__.split(".")[0]
+    if module in ("dask", "dask_expr"):
+        from dualpca.parts_dask import DaskParts
+
+        return DaskParts.of(X)
+    if isinstance(X, np.memmap):
+        large = fitting and X.nbytes > SHARE_OF_MEMORY * free_memory()
+        return Blocks(X) if large else None
+    if isinstance(X, str | os.PathLike) and os.path.exists(X):
+        return Blocks(X) if Path(X).suffix == ".npy" else Batches(X)
+    if is_stored(X):
+        return Blocks(X)
+    return None
+
+
+def is_stored(X: Any) -> bool:
+    """Tell whether X is an array that lies elsewhere and can be sliced, as those of Zarr."""
+    if isinstance(X, np.ndarray) or _array.is_foreign(X) or _array.is_sparse(X):
+        return False
+    return all(hasattr(X, name) for name in ("shape", "dtype", "chunks", "__getitem__"))
+
+
+def free_memory() -> float:
+    """Return the bytes that can be taken without swapping; no limit where that is not known."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            lines = dict(line.split(":", 1) for line in file)
+        return 1024.0 * float(lines["MemAvailable"].split()[0])
+    except (OSError, KeyError, ValueError):
+        return float("inf")
+
+
+def open_parts(model: Any, parts: Parts, sample_weight: Any = None) -> None:
+    """Take the width and the names of the features from a table that is fitted."""
+    if sample_weight is not None:
+        remedy = "Weights are for tables in memory, and for partial_fit."
+        raise ValueError(expected("sample_weight", "None for data in parts", "weights", remedy))
+    if parts.d < 1:
+        raise ValueError(f"Found array with 0 feature(s) (shape=({parts.n}, {parts.d})).")
+    model.n_features_in_ = parts.d
+    vars(model).pop("feature_names_in_", None)
+    if parts.names is not None:
+        model.feature_names_in_ = np.asarray(parts.names, dtype=object)
+
+
+def check_parts(model: Any, parts: Parts) -> None:
+    """Refuse a table whose features are not those of the fit."""
+    name, fitted = type(model).__name__, getattr(model, "feature_names_in_", None)
+    if parts.d != model.n_features_in_:
+        raise ValueError(
+            f"X has {parts.d} features, but {name} is expecting {model.n_features_in_} features "
+            "as input."
+        )
+    if fitted is not None and parts.names is not None and list(fitted) != parts.names:
+        raise ValueError(
+            "The feature names should match those that were passed during fit: expected "
+            f"{list(fitted)[:10]}, got {parts.names[:10]}. Order the columns as in fit."
+        )
+
+
+def check_solver(name: str) -> None:
+    """Refuse solvers that need all rows at once."""
+    if name not in IN_PARTS:
+        remedy = "The others need all rows in memory."
+        raise ValueError(expected("the solver", f"one of {list(IN_PARTS)}", name, remedy))
+
+
+def surveyed(parts: Parts, *, nan: bool) -> Survey:
+    """Read all rows once; say by which route."""
+    wide = parts.d > WIDEST
+    how = "block Krylov, a pass a product" if wide else f"moments, ({parts.d}, {parts.d}) added up"
+    note(f"{parts.route} on the CPU: {how}")
+    return survey(parts, wide=wide, nan=nan)
+
+
+def columns_of(parts: Parts, how: str) -> tuple[Columns, bool]:
+    """Read what is known of every feature in one pass, and whether values are missing."""
+    note(f"{parts.route} on the CPU: {how}")
+    columns = parts.reduce(Columns.of, Columns.merge)
+    return columns, bool((columns.n < columns.rows).any())
+
+
+def fit_linear(model: Any, parts: Parts, *, nan: bool) -> None:
+    """Fit a linear model to a table in parts."""
+    found = surveyed(parts, nan=nan)
+    if found.holes:
+        note("values are missing: EM, a pass a step")
+        model._fit_holes(parts, found.columns)
+        return
+    operator, count = scatter_of(parts, found, standardize=model._standardize)
+    check_rows_count(model, count)
+    model._publish(operator, count, parts.like)
+
+
+def check_rows_count(model: Any, count: int) -> None:
+    """Refuse fewer than two rows, in scikit-learn's words."""
+    if count < 2:
+        raise ValueError(
+            f"Found array with {count} sample(s) while a minimum of 2 is required by "
+            f"{type(model).__name__}."
+        )
+
+
+def by_parts(width: str | None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Let a method that makes rows of rows take tables in parts as well.
+
+    A Dask array (or frame) gives a Dask array, not computed yet; anything else in parts gives
+    `Batches`, computed when they are read.
+
+    Parameters
+    ----------
+    width : str or None
+        Attribute that holds the number of columns of the result; None for one number a row.
+    """
+
+    def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(method)
+        def either(self: Any, X: Any, *args: Any, **options: Any) -> Any:
+            parts = parts_of(X, fitting=False)
+            if parts is None:
+                return method(self, X, *args, **options)
+            check_is_fitted(self)
+            check_parts(self, parts)
+            if args or any(options.values()):
+                what = "without further arguments for data in parts"
+                raise ValueError(expected(method.__name__, what, options or args))
+            columns = None if width is None else int(getattr(self, width))
+            dtype = np.dtype(np.float64) if width is None else parts.dtype
+            return parts.map(OnRows(method, self, columns, dtype), columns, dtype)
+
+        return either
+
+    return decorate
+
+
+class OnRows:
+    """A method of a fitted model as a function of rows that can be sent to other processes."""
+
+    def __init__(
+        self, method: Callable[..., Any], model: Any, width: int | None, dtype: Any
+    ) -> None:
+        self.name, self.model, self.width, self.dtype = method.__name__, copy(model), width, dtype
+        vars(self.model).pop("feature_names_in_", None)  # rows of a part have no names to check
+
+    def __call__(self, rows: Host) -> Host:
+        """Return what the method makes of the rows."""
+        if len(rows) == 0:
+            shape = (0,) if self.width is None else (0, self.width)
+            return np.empty(shape, dtype=self.dtype)
+        return np.asarray(getattr(self.model, self.name)(rows))
+
+
+def average(model: Any, parts: Parts) -> float:
+    """Return the average log-density of the rows of a table in parts."""
+    check_is_fitted(model)
+    check_parts(model, parts)
+    density = OnRows(type(model).score_samples, model, None, np.float64)
+
+    def of(rows: Host) -> Host:
+        found = density(rows)
+        return np.array([found.sum(), len(found)])
+
+    total, count = parts.reduce(of, np.add)
+    return float(total / count)

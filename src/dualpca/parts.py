@@ -1,0 +1,392 @@
+"""A table in parts, whose statistics add: what larger-than-memory and distributed data share.
+
+A model that needs only sums over rows need not see the rows at once. `Parts` is such a table: it
+can be asked for its first rows and for the sum of a statistic over all of them, and nothing else.
+Files and iterators are read here, one block ahead of the computing; Dask's collections have their
+own module.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from queue import Empty, Full, Queue
+from threading import Event, Thread
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from dualpca.errors import NonFiniteError, expected
+
+Host = np.ndarray[Any, Any]
+Statistic = TypeVar("Statistic")
+Item = TypeVar("Item")
+
+PART_BYTES = 2**24
+"""Bytes of a block that is read at once: a few of them are all that is ever held."""
+
+
+PLACES = 4
+"""Blocks alive at once: one worked on, one waiting, one being read, one to spare."""
+
+
+class Part(NamedTuple):
+    """Some rows, their number among the parts, and the row they begin at (−1: not known)."""
+
+    rows: Host  # (b, d)
+    number: int
+    first: int
+
+
+class Parts(ABC):
+    """Rows in parts: `n` (None before they are counted), `d`, `dtype`, names of the features.
+
+    Parameters
+    ----------
+    d : int
+    dtype : NumPy dtype
+        float32 or float64: what results are given in.
+    n : int, optional
+    names : list of str, optional
+    """
+
+    route = "parts"
+    """How it is read, in words, for `verbose`."""
+
+    def __init__(
+        self, d: int, dtype: Any, n: int | None = None, names: list[str] | None = None
+    ) -> None:
+        self.d, self.n, self.names = d, n, names
+        self.dtype = np.dtype(np.float32 if np.dtype(dtype) == np.float32 else np.float64)
+
+    @property
+    def like(self) -> Host:
+        """An empty table of the dtype that results are given in."""
+        return np.empty((0, self.d), dtype=self.dtype)
+
+    @abstractmethod
+    def reduce(
+        self, of: Callable[..., Statistic], plus: Callable[[Statistic, Statistic], Statistic]
+    ) -> Statistic:
+        """Return the sum of `of(rows)` over all parts; `of` may be sent to other machines.
+
+        Where `of` has an attribute `numbered`, it is called with the part's number too.
+        """
+
+    @abstractmethod
+    def map(self, of: Callable[[Host], Host], width: int | None, dtype: Any) -> Any:
+        """Return the rows that `of` makes of rows, part by part, when they are asked for.
+
+        `width` is their number of columns, None for one number a row.
+        """
+
+    @abstractmethod
+    def head(self, rows: int) -> list[Part]:
+        """Return the leading parts, as many as hold `rows` rows, or all."""
+
+    def sample(self, rows: int, seed: int) -> Host:
+        """Return `rows` rows drawn without replacement, in their order; all if there are fewer.
+
+        One pass. Every row draws a number; those with the smallest are kept, so that the sample
+        of all rows is made of the samples of the parts.
+
+        Examples
+        --------
+        >>> Blocks(np.arange(20.0).reshape(10, 2)).sample(3, seed=0).shape
+        (3, 2)
+        """
+        drawn = self.reduce(_Draw(rows, seed), _merge_draws(rows))
+        order = np.lexsort((drawn.row, drawn.part))
+        return drawn.rows[order]
+
+
+class Drawn(NamedTuple):
+    """Rows of a sample with the numbers they drew."""
+
+    rows: Host  # (m, d)
+    lot: Host  # (m,)
+    part: Host  # (m,)
+    row: Host  # (m,)
+
+
+class _Draw:
+    """Draw a sample from one part."""
+
+    numbered = True
+
+    def __init__(self, size: int, seed: int) -> None:
+        self.size, self.seed = size, seed
+
+    def __call__(self, rows: Host, number: int) -> Drawn:
+        lot = np.random.default_rng([self.seed, number]).random(len(rows))
+        kept = np.sort(np.argsort(lot, kind="stable")[: self.size])
+        return Drawn(np.array(rows[kept]), lot[kept], np.full(len(kept), number), kept)
+
+
+def _merge_draws(size: int) -> Callable[[Drawn, Drawn], Drawn]:
+    def merge(a: Drawn, b: Drawn) -> Drawn:
+        both = Drawn(*(np.concatenate(pair) for pair in zip(a, b, strict=True)))
+        kept = np.argsort(both.lot, kind="stable")[:size]
+        return Drawn(*(column[kept] for column in both))
+
+    return merge
+
+
+def apply(of: Callable[..., Statistic], part: Part) -> Statistic | None:
+    """Return the statistic of one part, None if it has no rows; errors name the row of the table.
+
+    Examples
+    --------
+    >>> apply(len, Part(np.zeros((3, 2)), 0, 0))
+    3
+    """
+    if len(part.rows) == 0:
+        return None
+    try:
+        return of(part.rows, part.number) if getattr(of, "numbered", False) else of(part.rows)
+    except NonFiniteError as error:
+        raise error.moved(part.first, part.number) from None
+
+
+def join(
+    plus: Callable[[Statistic, Statistic], Statistic], a: Statistic | None, b: Statistic | None
+) -> Statistic | None:
+    """Add two statistics, of which one may be of no rows."""
+    if a is None or b is None:
+        return b if a is None else a
+    return plus(a, b)
+
+
+class LocalParts(Parts):
+    """Parts that this process reads itself, one ahead of the one it works on."""
+
+    @abstractmethod
+    def parts(self) -> Iterator[Part]:
+        """Read all parts, from the first."""
+
+    def passing(self) -> Iterator[Part]:
+        """Read all parts for one who keeps none of them: their memory may be used again."""
+        return self.parts()
+
+    def reduce(
+        self, of: Callable[..., Statistic], plus: Callable[[Statistic, Statistic], Statistic]
+    ) -> Statistic:
+        """Return the sum of `of(rows)` over all parts; `of` may keep no rows but copies."""
+        total: Statistic | None = None
+        count = 0
+        for part in ahead(self.passing()):
+            total = join(plus, total, apply(of, part))
+            count += len(part.rows)
+        if total is None:
+            raise ValueError(f"Found array with 0 sample(s): {self.route} holds no rows.")
+        self.n = count
+        return total
+
+    def head(self, rows: int) -> list[Part]:
+        """Return the leading parts, as many as hold `rows` rows, or all."""
+        found: list[Part] = []
+        for part in self.parts():
+            found.append(part)
+            if sum(len(one.rows) for one in found) >= rows:
+                break
+        return [part for part in found if len(part.rows)]
+
+    def map(self, of: Callable[[Host], Host], width: int | None, dtype: Any) -> Any:
+        """Return the results as a table in parts, `dualpca.Batches`, computed when it is read."""
+        from dualpca.batches import Batches
+
+        def results() -> Iterator[Host]:
+            for part in ahead(self.parts()):
+                found = apply(of, part)
+                if found is not None:
+                    yield found
+
+        return Batches(results)
+
+
+def ahead(items: Iterable[Item], room: int = 1) -> Iterator[Item]:
+    """Yield items that a thread reads ahead: the next is on its way while this one is used.
+
+    Examples
+    --------
+    >>> list(ahead(range(3)))
+    [0, 1, 2]
+    """
+    queue: Queue[tuple[bool, Any]] = Queue(room)
+    closed = Event()
+
+    def put(entry: tuple[bool, Any]) -> bool:
+        while not closed.is_set():
+            try:
+                queue.put(entry, timeout=0.1)
+                return True
+            except Full:
+                continue
+        return False
+
+    def read() -> None:
+        try:
+            for item in items:
+                if not put((True, item)):
+                    return
+            put((False, None))
+        except BaseException as error:
+            put((False, error))
+
+    reader = Thread(target=read, daemon=True, name="dualpca-reader")
+    reader.start()
+    try:
+        while True:
+            more, item = queue.get()
+            if not more:
+                if item is not None:
+                    raise item
+                return
+            yield item
+    finally:
+        closed.set()
+        while not queue.empty():
+            try:
+                queue.get_nowait()
+            except Empty:
+                break
+        reader.join()
+
+
+class Blocks(LocalParts):
+    """Rows of something that can be sliced: an array on disk (NumPy, Zarr, HDF5) or in memory.
+
+    Parameters
+    ----------
+    table : array-like with `shape`, `dtype` and slicing, or the path of a .npy file
+        Files and memory maps are read with file reads, not through the map, so that what has been
+        read does not count as memory of this process.
+    part_rows : int, optional
+        Rows of a block; as many as 16 MB hold unless given, whole chunks of a chunked array.
+
+    Examples
+    --------
+    >>> X = np.arange(12.0).reshape(6, 2)
+    >>> float(Blocks(X, part_rows=4).reduce(np.sum, lambda a, b: a + b))
+    66.0
+    """
+
+    def __init__(self, table: Any, part_rows: int | None = None) -> None:
+        self.file = npy_file(table)
+        shape, dtype = (table.shape, table.dtype) if self.file is None else self.file[:2]
+        if len(shape) != 2:
+            raise ValueError(expected("X", "a 2-dimensional table", tuple(shape)))
+        if np.dtype(dtype).kind not in "fiub":
+            raise ValueError(expected("the dtype of X", "a real number's", dtype))
+        super().__init__(int(shape[1]), dtype, int(shape[0]))
+        self.table, self.stored = table, np.dtype(dtype)
+        self.step = part_rows or self._rows_of_a_part()
+        self.route = "blocks of a file" if self.file is not None else "blocks of a table"
+
+    def _rows_of_a_part(self) -> int:
+        """Return how many rows fit, rounded to whole chunks."""
+        rows = max(1, PART_BYTES // max(self.stored.itemsize * self.d, 1))
+        chunks = getattr(self.table, "chunks", None)
+        if isinstance(chunks, tuple) and chunks and isinstance(chunks[0], int):
+            return max(1, rows // chunks[0]) * chunks[0]
+        return rows
+
+    def parts(self) -> Iterator[Part]:
+        """Read all blocks."""
+        return self._blocks([])
+
+    def passing(self) -> Iterator[Part]:
+        """Read all blocks into the same few places: fresh memory would cost as much as reading."""
+        if self.file is None or self.file[4]:
+            return self.parts()
+        size = (min(self.step, int(self.n or 0)), self.d)
+        return self._blocks([np.empty(size, dtype=self.stored) for _ in range(PLACES)])
+
+    def _blocks(self, places: list[Host]) -> Iterator[Part]:
+        n = int(self.n or 0)
+        for number, first in enumerate(range(0, n, self.step)):
+            rows = slice(first, min(first + self.step, n))
+            place = places[number % len(places)][: rows.stop - first] if places else None
+            yield Part(as_rows(self._read(rows, place), self.d, number), number, first)
+
+    def _read(self, rows: slice, place: Host | None) -> Host:
+        if self.file is None:
+            return np.asarray(self.table[rows])
+        shape, dtype, offset, path, by_column = self.file
+        if by_column:
+            return _read_columns(path, shape, dtype, offset, rows)
+        block = place
+        if block is None:
+            block = np.empty((rows.stop - rows.start, shape[1]), dtype=dtype)
+        return _filled(path, block, offset + rows.start * block.strides[0])
+
+
+NpyFile = tuple[tuple[int, int], "np.dtype[Any]", int, str, bool]
+"""Shape, dtype, place of the first entry, path, and whether columns lie together."""
+
+
+def npy_file(table: Any) -> NpyFile | None:
+    """Return where a .npy file or a memory map has its numbers; None for anything else.
+
+    A map that was sliced with steps, or that keeps changes to itself, is read as an array.
+    """
+    if isinstance(table, str | os.PathLike):
+        table = np.load(Path(table), mmap_mode="r")  # raises for pickles, says what is wrong
+    if not isinstance(table, np.memmap) or table.filename is None or table.mode == "c":
+        return None
+    whole: Any = table
+    while isinstance(whole.base, np.memmap):
+        whole = whole.base
+    flags = table.flags
+    if table.ndim != 2 or not (flags.c_contiguous or flags.f_contiguous):
+        return None
+    begin = table.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
+    shape = (int(table.shape[0]), int(table.shape[1]))
+    by_column = not flags.c_contiguous
+    return shape, table.dtype, int(whole.offset) + begin, os.fspath(table.filename), by_column
+
+
+def _filled(path: str, block: Host, offset: int) -> Host:
+    """Fill a contiguous array from a file."""
+    view = memoryview(block.view(np.uint8).reshape(-1))  # type: ignore[arg-type]
+    with open(path, "rb", buffering=0) as file:
+        file.seek(offset)
+        done = 0
+        while done < len(view):
+            step = file.readinto(view[done:])
+            if not step:
+                raise ValueError(f"{path} became shorter while it was read. Write it again.")
+            done += step
+    return block
+
+
+def _read_columns(
+    path: str, shape: tuple[int, int], dtype: np.dtype[Any], offset: int, rows: slice
+) -> Host:
+    """Read rows of a table whose columns lie together, a column at a time."""
+    block = np.empty((shape[1], rows.stop - rows.start), dtype=dtype)
+    for j in range(shape[1]):
+        _filled(path, block[j], offset + (j * shape[0] + rows.start) * dtype.itemsize)
+    return np.ascontiguousarray(block.T)
+
+
+def as_rows(rows: Any, d: int | None, number: int) -> Host:
+    """Return rows as a two-dimensional float array of d columns, or say what is wrong with them.
+
+    Examples
+    --------
+    >>> as_rows(np.array([[1, 2]]), 2, 0)
+    array([[1., 2.]])
+    """
+    table = np.asarray(rows)
+    if table.ndim != 2:
+        raise ValueError(expected(f"part {number}", "a 2-dimensional table", table.shape))
+    if d is not None and table.shape[1] != d:
+        what = f"a table of {d} columns, as the first part"
+        raise ValueError(expected(f"part {number}", what, table.shape))
+    if table.dtype.kind not in "fiub":
+        raise ValueError(expected(f"the dtype of part {number}", "a real number's", table.dtype))
+    wanted = table.dtype if table.dtype in (np.float32, np.float64) else np.dtype(np.float64)
+    return table if table.dtype.isnative and table.dtype == wanted else table.astype(wanted)
