@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import os
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -190,8 +191,11 @@ def _openml(dataset: str, name: str) -> tuple[Any, Any]:
     """Return a set from OpenML, kept in scikit-learn's own folder for the next time."""
     from sklearn.datasets import fetch_openml
 
+    how: Any = {"version": 1, "return_X_y": True, "as_frame": False, "n_retries": 1}
     try:
-        return tuple(fetch_openml(dataset, version=1, return_X_y=True, as_frame=False))
+        with warnings.catch_warnings():  # of retries: the error says all
+            warnings.simplefilter("ignore")
+            return tuple(fetch_openml(dataset, **how))
     except (OSError, ImportError, ValueError) as error:
         why = f"OpenML's {dataset} could not be had either ({error or type(error).__name__}). "
         raise MissingDataError(_looked_for(name) + why + _remedy()) from error
