@@ -31,10 +31,12 @@ from dualpca.features import (
 from dualpca.kernels import Kernel
 from dualpca.kernels.objects import Function, Precomputed
 from dualpca.landmarks import leverage, pivoted_cholesky, uniform
+from dualpca.memory import shown
 from dualpca.moments import refuse_nonfinite
 from dualpca.parts import Parts
-from dualpca.representations import Dual, Given, Gram, Scatter, make_gram, stored_bytes
-from dualpca.solvers import SOLVERS, Krylov, Solver, choose, solve
+from dualpca.progress import note
+from dualpca.representations import Dual, Fused, Given, Gram, Scatter, make_gram, stored_bytes
+from dualpca.solvers import SOLVERS, Krylov, Solver, choose, solve, tell
 from dualpca.spectrum import Spectrum
 from dualpca.subspace import Subspace
 from dualpca.uncertain import UncertainSubspace
@@ -157,6 +159,7 @@ def solved(model: Any, operator: Dual, kernel: Kernel) -> tuple[Spectrum, str]:
         if not (kernel.definite and isinstance(kernel, Precomputed | Function)):
             # said already, with how much there is; or no more than rounding error
             warnings.simplefilter("ignore", SpectrumWarning)
+        tell(name, operator, rank)
         spectrum = _solver(model, name).solve(operator, rank, rng)
     return keep(model, operator.oriented(spectrum), operator.eps * operator.total), name
 
@@ -179,8 +182,12 @@ def gram_of(model: Any, X: Array, kernel: Kernel, *, double: bool = False) -> Gr
     n = int(X.shape[0])
     loose = model.dtype is None and model.tol >= SINGLE_TOL and kernel.invariant
     single = not double and (model.dtype == "float32" or loose)
-    stored = stored_bytes(n, single=single) <= model.memory_limit
-    return make_gram(X, kernel, single=single, stored=stored)
+    size = stored_bytes(n, single=single)
+    gram = make_gram(X, kernel, single=single, stored=size <= model.memory_limit)
+    how = f"stored, {shown(size)}" if size <= model.memory_limit else "computed in every pass"
+    how = "fused with its products" if isinstance(gram, Fused) else how
+    note(f"kernel of {n}x{n}: {how}, {'single' if single else 'double'} precision")
+    return gram
 
 
 def _rank(model: Any, most: int) -> int:

@@ -24,6 +24,7 @@ from dualpca.estimators._parts import (
     open_parts,
     parts_of,
 )
+from dualpca.estimators._placing import OnDevice
 from dualpca.estimators._saving import Saved
 from dualpca.estimators._validation import (
     check_finite_result,
@@ -48,7 +49,7 @@ ROUNDINGS = 64
 
 
 class LinearGaussian(
-    Saved, Diagnostics, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    OnDevice, Saved, Diagnostics, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
     """Base of the models N(μ, Σ (ℓ − σ²) v vᵀ + σ² I) over the features.
 

@@ -15,6 +15,7 @@ from dualpca._typing import Array
 from dualpca.emissions import Emissions
 from dualpca.estimators._incomplete import as_frame
 from dualpca.estimators._parts import average, by_parts, parts_of
+from dualpca.estimators._placing import OnDevice, placed
 from dualpca.estimators._validation import (
     check_finite_result,
     check_number,
@@ -29,7 +30,7 @@ from dualpca.moments import refuse_nonfinite
 from dualpca.preimages import Auto, Span
 
 
-class MixtureRows(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+class MixtureRows(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """Methods of a mixture that follow from its fitted attributes."""
 
     weights_: Array  # (K,)
@@ -202,6 +203,7 @@ class MixtureRows(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return Auto().find(span, points).points
 
     @available_if(lambda self: self.kernel is None)  # type: ignore[untyped-decorator]
+    @placed
     @by_parts("n_features_in_")
     def impute(self, X: Any, return_std: bool = False) -> Any:
         """Fill every NaN with its expectation given what the row observed.

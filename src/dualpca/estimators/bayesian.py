@@ -46,6 +46,11 @@ class BayesianPCA(LatentGaussian):
         Largest number of steps.
     random_state : None, int, Generator or RandomState
         Start of the iterations with NaN and of block Krylov. None is a fixed seed.
+    verbose : bool
+        Say on standard error where and how the fit works.
+    device : None, 'auto', 'cpu' or 'cuda'
+        Where to work: where the rows are; on a card if they are worth it; there. Host arrays go
+        there and results come home, so the fitted model is one of the host.
 
     Attributes
     ----------
@@ -125,6 +130,8 @@ class BayesianPCA(LatentGaussian):
         tol: float = 1e-6,
         max_iter: int = 1000,
         random_state: Any = None,
+        verbose: bool = False,
+        device: str | None = None,
     ) -> None:
         self.n_components = n_components
         self.method = method
@@ -133,6 +140,8 @@ class BayesianPCA(LatentGaussian):
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
+        self.verbose = verbose
+        self.device = device
 
     def _check_parameters(self) -> None:
         check_choice("method", self.method, ("ard", "variational"))

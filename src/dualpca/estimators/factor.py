@@ -26,6 +26,7 @@ from dualpca.estimators._parts import (
     parts_of,
     surveyed,
 )
+from dualpca.estimators._placing import OnDevice
 from dualpca.estimators._saving import Saved
 from dualpca.estimators._validation import (
     check_choice,
@@ -53,6 +54,7 @@ HEYWOOD = 1e-4
 
 
 class FactorAnalysis(
+    OnDevice,
     Saved,
     Diagnostics,
     IncompleteRows,
@@ -83,6 +85,11 @@ class FactorAnalysis(
         Rotate the loadings to be read more easily; densities do not change.
     random_state : None, int, Generator or RandomState
         Start of EM with NaN.
+    verbose : bool
+        Say on standard error where and how the fit works.
+    device : None, 'auto', 'cpu' or 'cuda'
+        Where to work: where the rows are; on a card if they are worth it; there. Host arrays go
+        there and results come home, so the fitted model is one of the host.
 
     Attributes
     ----------
@@ -131,6 +138,8 @@ class FactorAnalysis(
         iterated_power: int = 3,
         rotation: str | None = None,
         random_state: Any = 0,
+        verbose: bool = False,
+        device: str | None = None,
     ) -> None:
         self.n_components = n_components
         self.tol = tol
@@ -141,6 +150,8 @@ class FactorAnalysis(
         self.iterated_power = iterated_power
         self.rotation = rotation
         self.random_state = random_state
+        self.verbose = verbose
+        self.device = device
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> FactorAnalysis:
         """Fit the model by maximum likelihood.

@@ -29,6 +29,7 @@ from dualpca.estimators._kernel_inputs import (
 from dualpca.estimators._kernel_projection import KernelProjection
 from dualpca.estimators._kernel_stream import PATIENCE, Stream
 from dualpca.estimators._parts import open_parts, parts_of
+from dualpca.estimators._placing import placed
 from dualpca.estimators._preimages import PreImages, method_of
 from dualpca.estimators._uncertain import (
     is_incomplete,
@@ -131,6 +132,11 @@ class KernelPCA(PreImages, KernelProjection):
         None is float32 where `tol` is 1e-6 or more.
     memory_limit : float
         Bytes that a stored kernel may take.
+    verbose : bool
+        Say on standard error where and how the fit works.
+    device : None, 'auto', 'cpu' or 'cuda'
+        Where to work: where the rows are; on a card if they are worth it; there. Host arrays go
+        there and results come home, so the fitted model is one of the host.
 
     Attributes
     ----------
@@ -196,6 +202,8 @@ class KernelPCA(PreImages, KernelProjection):
         landmarks: str = "kmeans",
         dtype: str | None = None,
         memory_limit: float = 4 * 2**30,
+        verbose: bool = False,
+        device: str | None = None,
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel
@@ -219,6 +227,8 @@ class KernelPCA(PreImages, KernelProjection):
         self.landmarks = landmarks
         self.dtype = dtype
         self.memory_limit = memory_limit
+        self.verbose = verbose
+        self.device = device
 
     # --- fitting ---------------------------------------------------------------------------
 
@@ -275,6 +285,7 @@ class KernelPCA(PreImages, KernelProjection):
         return self
 
     @available_if(lambda self: not is_precomputed(self.kernel))  # type: ignore[untyped-decorator]
+    @placed
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> KernelPCA:
         """Add rows to the model, in memory of a fixed size.
 

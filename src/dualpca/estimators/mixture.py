@@ -32,6 +32,7 @@ from dualpca.estimators._parts import (
     open_parts,
     parts_of,
 )
+from dualpca.estimators._placing import placed
 from dualpca.estimators._saving import Saved
 from dualpca.estimators._validation import (
     check_rows,
@@ -98,6 +99,9 @@ class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
     checkpoint : path or Checkpoint, optional
         File that EM writes every 30 seconds (or as a `dualpca.Checkpoint` says) and goes on
         from when the same fit of the same data is started again; removed at the end.
+    device : None, 'auto', 'cpu' or 'cuda'
+        Where to work: where the rows are; on a card if they are worth it; there. Host arrays go
+        there and results come home, so the fitted model is one of the host.
 
     Attributes
     ----------
@@ -173,6 +177,7 @@ class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
         random_state: Any = None,
         verbose: bool = False,
         checkpoint: Any = None,
+        device: str | None = None,
     ) -> None:
         self.n_mixtures = n_mixtures
         self.n_components = n_components
@@ -191,6 +196,7 @@ class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
         self.checkpoint = checkpoint
+        self.device = device
 
     # --- fitting ---------------------------------------------------------------------------
 
@@ -255,6 +261,7 @@ class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
         return self._space(X)
 
     @available_if(lambda self: self.kernel is None)  # type: ignore[untyped-decorator]
+    @placed
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MixturePPCA:
         """Add rows to the mixture by stepwise EM; every chunk is seen once.
 

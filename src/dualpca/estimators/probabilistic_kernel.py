@@ -37,6 +37,7 @@ from dualpca.estimators._feature_inputs import (
     new_items,
 )
 from dualpca.estimators._kernel_inputs import check_kernel_matrix, is_precomputed
+from dualpca.estimators._placing import OnDevice
 from dualpca.estimators._saving import Saved
 from dualpca.estimators._validation import (
     check_choice,
@@ -52,7 +53,7 @@ from dualpca.wishart import log_wishart
 
 
 class ProbabilisticKernelPCA(
-    Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    OnDevice, Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
     """Probabilistic kernel PCA, or probabilistic principal coordinates (Zhang et al. 2004).
 
@@ -101,6 +102,11 @@ class ProbabilisticKernelPCA(
         Start of EM and of block Krylov. None is a fixed seed.
     memory_limit : float
         Bytes that a stored kernel may take; beyond, it is evaluated at every pass.
+    verbose : bool
+        Say on standard error where and how the fit works.
+    device : None, 'auto', 'cpu' or 'cuda'
+        Where to work: where the rows are; on a card if they are worth it; there. Host arrays go
+        there and results come home, so the fitted model is one of the host.
 
     Attributes
     ----------
@@ -172,6 +178,8 @@ class ProbabilisticKernelPCA(
         eigen_solver: str = "auto",
         random_state: Any = None,
         memory_limit: float = 4 * 2**30,
+        verbose: bool = False,
+        device: str | None = None,
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel
@@ -192,6 +200,8 @@ class ProbabilisticKernelPCA(
         self.eigen_solver = eigen_solver
         self.random_state = random_state
         self.memory_limit = memory_limit
+        self.verbose = verbose
+        self.device = device
 
     # --- fitting ---------------------------------------------------------------------------
 
