@@ -16,8 +16,10 @@ from dualpca.em import NO_NOISE, Record, fit_ppca, ppca_step
 from dualpca.errors import DegenerateError, ScaleError, SpectrumWarning, expected
 from dualpca.estimators._components import at_least_one, is_count, is_share, share_count
 from dualpca.estimators._dual_relevance import fit_relevant
-from dualpca.estimators._kernel_fits import Approximation, gram_of, map_of
+from dualpca.estimators._kernel_fits import gram_of
 from dualpca.estimators._kernel_inputs import kernel_of
+from dualpca.estimators._kernel_results import Approximation
+from dualpca.estimators._mapped_fits import map_of
 from dualpca.estimators._uncertain import (
     as_uncertain,
     input_model,
