@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.canonical import ONE, Canonical, View, in_units, leading
 from dualpca.conditioning import NO_DENSITY, Group, densities, groups, whiteners
@@ -120,7 +120,7 @@ class CanonicalFit:
         return self._truncated(mu, L_x, L_y, xp.linalg.solve(L_y, half.T).T)
 
     def _truncated(self, mu: Array, L_x: Array, L_y: Array, K: Array) -> Joint:
-        left, rho, right = _array.svd(K)
+        left, rho, right = _algebra.svd(K)
         q, rho = self.q, rho[: self.q]
         if not bool(_array.namespace(rho).all(rho < 1 - ONE)):
             raise DegenerateError(NO_DENSITY)

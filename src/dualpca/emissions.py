@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.clusters import kmeans
 from dualpca.gaussian import SpikedGaussian
@@ -251,7 +251,7 @@ class Emissions:
         smallest = _array.to_numpy(self.noises).copy()
         for k, W in enumerate(self.loadings):
             if int(W.shape[1]) == self.dim:
-                smallest[k] += float(_array.svd(W)[1][-1]) ** 2
+                smallest[k] += float(_algebra.svd(W)[1][-1]) ** 2
         return [int(k) for k in np.flatnonzero(smallest <= self.floor * (1 + 1e-9))]
 
     def n_parameters(self) -> list[int]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.em import Record, descend, maximize
 from dualpca.gaussian import LOG_2PI
@@ -123,7 +123,7 @@ class Profile:
         xp, root = _array.namespace(share), _array.namespace(share).sqrt(share)
         if self.q == 0:
             return _array.asarray(np.zeros((share.shape[0], 0)), share), share[:0]
-        theta, U = _array.top_eigh(self.R / root[:, None] / root[None, :], self.q)
+        theta, U = _algebra.top_eigh(self.R / root[:, None] / root[None, :], self.q)
         theta, U = xp.flip(theta, axis=0), xp.flip(U, axis=1)
         excess = xp.where(theta > 1, theta - 1, xp.zeros_like(theta))
         return root[:, None] * U * xp.sqrt(excess), theta

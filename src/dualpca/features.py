@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.errors import expected
 from dualpca.kernels import RBF, Kernel, Laplacian, Matern
@@ -69,7 +69,7 @@ class Landmarks:
     @property
     def is_tame(self) -> bool:
         """Whether moments of k(Z, x) can be whitened afterwards without losing digits."""
-        lengths = _array.to_numpy(_array.squared_norms(self.whitening.T))
+        lengths = _array.to_numpy(_algebra.squared_norms(self.whitening.T))
         low, high = lengths.min(initial=1.0), lengths.max(initial=1.0)
         return bool(low > max(TAME * high, 1e-100) and high < 1e100)  # squares must not overflow
 
@@ -200,7 +200,7 @@ def _map_block(
     sums = w @ F
     if weights is not None:
         F = F * xp.sqrt(w)[:, None]
-    return Mapped(Moments(float(xp.sum(w)), sums, _array.gram(F)), total, held)
+    return Mapped(Moments(float(xp.sum(w)), sums, _algebra.gram(F)), total, held)
 
 
 def _plus(a: Mapped, b: Mapped) -> Mapped:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.em import Record, maximize
 from dualpca.incomplete_em import LEAST_NOISE, Fit
@@ -59,11 +59,11 @@ class RelevanceFit(Fit):
 
     def refuse_irrelevant(self, factors: Factors, n: float) -> None:
         """Raise with the directions that are left, if some have vanished beside the noise."""
-        u, xp = self.lengths(factors), _array.namespace(factors.W)
+        u = self.lengths(factors)
         kept = np.flatnonzero(_array.to_numpy(u > OFF * float(factors.psi[0]) * self.d / n))
         if kept.size < u.shape[0]:
-            take = xp.asarray(kept, device=_array.device_of(u))
-            raise SwitchOff(Factors(xp.take(factors.W, take, axis=1), factors.mu, factors.psi))
+            left = _array.take(factors.W, kept, axis=1)
+            raise SwitchOff(Factors(left, factors.mu, factors.psi))
 
     def begin(self, rng: np.random.Generator, psi: Array | None = None) -> Array:
         """Return θ to start from: maximum likelihood of the rows filled with means, or noise ψ."""
@@ -85,7 +85,7 @@ class RelevanceFit(Fit):
 def _orthogonal(W: Array, like: Array) -> Array:
     """Turn W so that its columns are orthogonal, longest first, with the signs of `like`."""
     xp = _array.namespace(W)
-    U, s, _ = _array.svd(W)
+    U, s, _ = _algebra.svd(W)
     W = U * s
     agree = xp.sum(W * like, axis=0)
     return W * xp.where(agree < 0, -xp.ones_like(agree), xp.ones_like(agree))

@@ -10,7 +10,7 @@ import numpy as np
 
 from dualpca import _array
 from dualpca._typing import Array
-from dualpca.cross_validation import take_rows, warn_interrupted
+from dualpca.cross_validation import warn_interrupted
 from dualpca.errors import DegenerateError
 from dualpca.gaussian import LOG_2PI, SpikedGaussian
 from dualpca.held_out import FOLDS, PATIENCE, Score, Selection, given_up, simplest, summary
@@ -130,13 +130,12 @@ def hidden_score(
 
 def _rows(X: Array, weights: Array | None, held: np.ndarray[Any, Any], seed: int) -> Fold:
     """Return the fold that holds out some rows."""
-    xp = _array.namespace(X)
     kept = np.setdiff1d(np.arange(X.shape[0]), held)
-    train, test = take_rows(X, kept), take_rows(X, held)
-    w, v = (None if weights is None else take_rows(weights, part) for part in (kept, held))
+    train, test = _array.take(X, kept), _array.take(X, held)
+    w, v = (None if weights is None else _array.take(weights, part) for part in (kept, held))
     seen = np.flatnonzero(_array.to_numpy(column_starts(train, w)[0]) > 0)
-    columns = xp.asarray(seen, device=_array.device_of(X))  # what only held rows observe is unknown
-    train, test = (xp.take(part, columns, axis=1) for part in (train, test))
+    # what only held rows observe is unknown
+    train, test = (_array.take(part, seen, axis=1) for part in (train, test))
 
     def fold(q: int) -> Score:
         if seen.size <= q:

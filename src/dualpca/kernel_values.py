@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.gaussian import SpikedGaussian
 from dualpca.kernels import Kernel
@@ -145,7 +145,7 @@ class PointSpace:
         """Return Kc^{1/2} V: from all eigenpairs where that is cheap, else by Lanczos."""
         n, m = int(V.shape[0]), int(V.shape[1])
         if n <= DENSE_ORDER or (n <= DENSE_MOST and n <= m):
-            values, vectors = _array.top_eigh(self.operator(single=False).dense(), n)
+            values, vectors = _algebra.top_eigh(self.operator(single=False).dense(), n)
             xp = _array.namespace(values)
             root = xp.sqrt(xp.where(values < 0, xp.zeros_like(values), values))
             return vectors @ (root[:, None] * (vectors.T @ V))

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.errors import DegenerateError
 from dualpca.gaussian import LOG_2PI
@@ -172,7 +172,7 @@ def pack(A: Array) -> Array:
     q = A.shape[-1]
     i, j = np.tril_indices(q)
     flat = _array.namespace(A).reshape(A, (A.shape[0], q * q))
-    return _take(flat, i * q + j, axis=1)
+    return _array.take(flat, i * q + j, axis=1)
 
 
 def unpack(rows: Array, q: int) -> Array:
@@ -180,13 +180,8 @@ def unpack(rows: Array, q: int) -> Array:
     i, j = np.tril_indices(q)
     where = np.zeros((q, q), dtype=np.int64)
     where[i, j] = where[j, i] = np.arange(i.size)
-    flat = _take(rows, where.ravel(), axis=1)
+    flat = _array.take(rows, where.ravel(), axis=1)
     return _array.namespace(rows).reshape(flat, (rows.shape[0], q, q))
-
-
-def _take(A: Array, index: Array, axis: int) -> Array:
-    xp = _array.namespace(A)
-    return xp.take(A, xp.asarray(index, device=_array.device_of(A)), axis=axis)
 
 
 def outer(W: Array) -> Array:
@@ -204,13 +199,13 @@ def latents(factors: Factors, block: Block, unsure: Array | None = None) -> Late
     xp = _array.namespace(block.R)
     W, psi = factors.W, factors.psi
     q = int(W.shape[1])
-    masks = block.mask if block.first is None else _take(block.mask, block.first, axis=0)
+    masks = block.mask if block.first is None else _array.take(block.mask, block.first)
     second = outer(W) if unsure is None else outer(W) + unsure
     P = unpack(masks @ pack(second / psi[:, None, None]), q) + _array.asarray(np.eye(q), W)
     covariance = xp.linalg.inv(P)
     logdet = 2 * xp.sum(xp.log(xp.linalg.diagonal(xp.linalg.cholesky(P))), axis=1)
     if block.pattern is not None:
-        covariance, logdet = _take(covariance, block.pattern, 0), _take(logdet, block.pattern, 0)
+        covariance, logdet = (_array.take(A, block.pattern) for A in (covariance, logdet))
     rhs = block.R @ (W / psi[:, None])
     mean = (covariance @ rhs[:, :, None])[:, :, 0]
     # (x − Wz)ᵀΨ⁻¹(x − Wz) + zᵀz at the posterior mean is xᵀC⁻¹x without its cancellation
@@ -353,9 +348,9 @@ def filled_axes(data: Observed, q: int, mu: Array, rng: np.random.Generator) -> 
     leads to the right span.
     """
     d, n = int(mu.shape[0]), float(data.n)
-    V = _array.orthonormal(_array.normal(rng, (d, min(d, q + 4)), mu))
+    V = _algebra.orthonormal(_array.normal(rng, (d, min(d, q + 4)), mu))
     for _ in range(3):
-        V, s, _ = _array.svd(data.filled_product(mu, V))
+        V, s, _ = _algebra.svd(data.filled_product(mu, V))
     return V[:, :q], s[:q] / n
 
 

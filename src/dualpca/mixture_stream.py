@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.emissions import Emissions
 from dualpca.missing import Factors, has_missing, latents, observed_weights, refuse_infinite
@@ -152,7 +152,7 @@ def _component(emissions: Emissions, k: int, X: Array, w: Array, holes: bool) ->
         return Moments(0.0, factors.mu, 0 * factors.mu[:, None] * factors.mu[None, :])
     R, extra = _filled(emissions, factors, X, w) if holes else (X - factors.mu, 0.0)
     shift = w @ R / n
-    scatter = _array.gram(R * xp.sqrt(w)[:, None]) - n * shift[:, None] * shift[None, :]
+    scatter = _algebra.gram(R * xp.sqrt(w)[:, None]) - n * shift[:, None] * shift[None, :]
     return Moments(n, factors.mu + shift, scatter + extra)
 
 
@@ -167,6 +167,6 @@ def _filled(emissions: Emissions, factors: Factors, X: Array, w: Array) -> tuple
         rows.append(block.R + hole * (found.mean @ W.T))
         F = hole[:, :, None] * (W @ xp.linalg.cholesky(found.covariance))
         F = xp.permute_dims(F * xp.sqrt(own)[:, None, None], (0, 2, 1))
-        extra = extra + _array.gram(xp.reshape(F, (-1, d)))
+        extra = extra + _algebra.gram(xp.reshape(F, (-1, d)))
         extra = extra + _array.asarray(np.eye(d), X) * (own @ hole) * factors.psi[0]
     return xp.concat(rows, axis=0), extra

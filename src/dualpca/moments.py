@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.errors import NonFiniteError, ScaleError
 
@@ -76,7 +76,7 @@ def _sums(X: Array, weights: Array | None, shift: Array) -> tuple[float, Array, 
     if _array.is_sparse(X):
         root = X if weights is None else X.multiply(np.sqrt(weights)[:, None])
         ones = np.ones(X.shape[0]) if weights is None else np.asarray(weights)
-        return n, _array.product(X.T, ones), _array.gram(root)
+        return n, _algebra.product(X.T, ones), _algebra.gram(root)
     d = X.shape[1]
 
     def part(cut: list[slice]) -> tuple[Array, Array]:
@@ -89,7 +89,7 @@ def _sums(X: Array, weights: Array | None, shift: Array) -> tuple[float, Array, 
             total += w @ C
             if weights is not None:
                 C *= _array.namespace(C).sqrt(w)[:, None]
-            scatter += _array.gram(C)
+            scatter += _algebra.gram(C)
         return total, scatter
 
     parts = _array.spread(part, _array.slices(X.shape[0], _array.block_rows(d, X)), X)
@@ -165,7 +165,7 @@ def _column_sums(X: Array, weights: Array | None, shift: Array) -> tuple[float, 
     if _array.is_sparse(X):
         w = np.ones(X.shape[0]) if weights is None else weights
         squared = X.astype(np.float64).power(2)
-        return n, _array.product(X.T, w), _array.product(squared.T, w)
+        return n, _algebra.product(X.T, w), _algebra.product(squared.T, w)
 
     def part(cut: list[slice]) -> tuple[Array, Array]:
         total, squares = _zeros(d, like=shift), _zeros(d, like=shift)

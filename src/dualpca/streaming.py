@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.em import Record, maximize
 from dualpca.errors import DegenerateError, ScaleError
@@ -181,8 +181,7 @@ class Stream:
                 f"the first rows observe {kept.size} features, too few for {self.q} components. "
                 "Begin with rows that observe more."
             )
-        columns = xp.asarray(kept, device=_array.device_of(X))
-        fit = Joint(xp.take(X, columns, axis=1), w, self.q, self.noise, self.moments)
+        fit = Joint(_array.take(X, kept, axis=1), w, self.q, self.noise, self.moments)
         theta, record = maximize(fit.step, fit.begin(rng), tol=self.tol, max_iter=self.max_iter)
         factors = _spread_out(fit.unpack(theta), kept, int(X.shape[1]))
         sums, weight = Incomplete(X, w, self.q).sums(factors), float(xp.sum(w))
@@ -240,11 +239,10 @@ def refuse_overflow(sums: Sums) -> None:
 
 def informative(X: Array, weights: Array | None) -> tuple[Array, Array]:
     """Return a copy of the rows that count and observe something, with their weights."""
-    xp = _array.namespace(X)
     w = _array.asarray(np.ones(X.shape[0]), X) if weights is None else weights
     w = observed_weights(X, w)
-    kept = xp.asarray(np.flatnonzero(_array.to_numpy(w) > 0), device=_array.device_of(X))
-    return xp.take(X, kept, axis=0), xp.take(w, kept, axis=0)
+    kept = np.flatnonzero(_array.to_numpy(w) > 0)
+    return _array.take(X, kept), _array.take(w, kept)
 
 
 def maximized(sums: Sums, factors: Factors, noise: float | None) -> Factors:
@@ -266,7 +264,7 @@ def averaged(average: Factors, now: Factors, share: float, seen: Array) -> Facto
     Features met just now have no past to average with.
     """
     xp = _array.namespace(now.W)
-    U, _, Vt = _array.svd(now.W.T @ average.W)
+    U, _, Vt = _algebra.svd(now.W.T @ average.W)
     W, mu = now.W @ (U @ Vt), now.mu
     return Factors(
         _where(seen[:, None], average.W + share * (W - average.W), W),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualpca import _array, selection
+from dualpca import _algebra, _array, selection
 from dualpca._typing import Array
 from dualpca.definiteness import leave_out_negatives
 from dualpca.em import NO_NOISE, Record, fit_ppca, ppca_step
@@ -259,7 +259,7 @@ def fit_em(model: Any, operator: Any, q: int) -> Parameters:
     W, sigma2, record = fit_ppca(operator, q, n, rng, noise, *limits)
     record.add(ppca_step(operator, W, sigma2, n)[2])
     vanished = noise is None and sigma2 <= 10 * NO_NOISE * total / r
-    U, s, _ = _array.svd(W)
+    U, s, _ = _algebra.svd(W)
     gaussian = SpikedGaussian(s**2 + sigma2, 0.0 if vanished else sigma2, r)
     spectrum = Spectrum.of(n * gaussian.values, U, operator.trace, r)
     return Parameters(spectrum, gaussian, record)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.definiteness import negative_mass
 from dualpca.em import NO_NOISE, Record, breakdowns_told, fit_ppca, ppca_step
@@ -63,7 +63,7 @@ def definite_part(model: Any, source: FeatureScatter, like: Array) -> tuple[Feat
     negative, total = negative_mass(source, np.random.default_rng(model._seed))
     if negative <= max(NEGATIVE, _rounding(source, like)) * total:
         return source, 0.0
-    values, vectors = _array.top_eigh(source.dense(), source.shape[0])
+    values, vectors = _algebra.top_eigh(source.dense(), source.shape[0])
     xp = _array.namespace(values)
     kept = xp.where(values < 0, xp.zeros_like(values), values)
     definite = FeatureScatter(Given((vectors * kept) @ vectors.T, Precomputed()))

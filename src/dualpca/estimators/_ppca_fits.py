@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.em import NO_NOISE, Record, fit_ppca, ppca_step
 from dualpca.errors import DegenerateError, expected
@@ -198,7 +198,7 @@ def _principal_axes(
 ) -> tuple[Spectrum, SpikedGaussian]:
     """Rotate loadings to principal axes; a noise that vanished is 0, and no density is left."""
     d = int(W.shape[0])
-    U, s, _ = _array.svd(W)
+    U, s, _ = _algebra.svd(W)
     gaussian = SpikedGaussian(s**2 + sigma2, 0.0 if vanished else sigma2, d)
     gaussian.require_density()
     return Spectrum.of(gaussian.values, U, total, d), gaussian

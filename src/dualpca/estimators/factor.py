@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.diagnostics import FactorMonitor, Monitor
 from dualpca.em import Record
@@ -234,7 +234,7 @@ class FactorAnalysis(
         """Rotate so that WᵀΨ⁻¹W is diagonal, or as asked; signs are deterministic."""
         W, root = factors.W, _array.namespace(factors.psi).sqrt(factors.psi)[:, None]
         if W.shape[1]:
-            U, s, _ = _array.svd(W / root)
+            U, s, _ = _algebra.svd(W / root)
             W = (U * s) * root
             W = W if self.rotation is None else rotate(W, self.rotation)
         return Factors(deterministic_signs(W), factors.mu, factors.psi)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.errors import expected
 from dualpca.kernels.base import Kernel
@@ -74,7 +74,7 @@ class Stationary(Kernel):
             A, a = lifted((_array.working(X) - origin) * factor, X.dtype, flip=False)
             E = A @ B.T
             if not self.rough:
-                return _array.at_most_zero(E)
+                return _algebra.at_most_zero(E)
             return near_zero(E, A[:, :d], B[:, :d], a + b.T)
 
         return of
@@ -170,10 +170,10 @@ class RBF(Lengths):
         return 1.0 if self.gamma is None else number(self, self.gamma)
 
     def _profile(self, E: Array) -> Array:
-        return _array.exp(E)
+        return _algebra.exp(E)
 
     def _slope(self, E: Array) -> Array:
-        return -_array.exp(E)
+        return -_algebra.exp(E)
 
 
 @dataclass(frozen=True)
@@ -281,11 +281,13 @@ class RationalQuadratic(Lengths):
 def _sparse_minus_u(Y: Array, factor: Any) -> Callable[[Array], Array]:
     """Return x ↦ −u(x, y_j) for sparse rows, which cannot be measured from a mean."""
     B = Y.multiply(factor).tocsr()
-    b = 0.5 * _array.squared_norms(B)
+    b = 0.5 * _algebra.squared_norms(B)
 
     def of(X: Array) -> Array:
         A = X.multiply(factor).tocsr() if _array.is_sparse(X) else X * factor
-        return _array.at_most_zero(_array.inner(A, B) - 0.5 * _array.squared_norms(A)[:, None] - b)
+        return _algebra.at_most_zero(
+            _algebra.inner(A, B) - 0.5 * _algebra.squared_norms(A)[:, None] - b
+        )
 
     return of
 
@@ -304,7 +306,7 @@ def near_zero(E: Array, A: Array, B: Array, size: Array) -> Array:
     for part in _array.slices(len(i), 4096):
         gap = A[i[part]] - B[j[part]]
         E[i[part], j[part]] = -0.5 * np.sum(gap * gap, axis=1)
-    return _array.at_most_zero(E)
+    return _algebra.at_most_zero(E)
 
 
 def lifted(A: Array, dtype: Any, *, flip: bool) -> tuple[Array, Array]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.moments import Moments, column_moments, namespace_sum, total_moments
 from dualpca.rows import SAFE_OFFSET, Frame, Projection, Rows
@@ -161,7 +161,7 @@ class Primal:
 
     def unmirror(self, vectors: Array) -> Array:
         """Return the features' eigenvectors v ∝ Fᵀe, orthonormal even where λ = 0."""
-        return _array.orthonormal(self.rows.adjoint(vectors))
+        return _algebra.orthonormal(self.rows.adjoint(vectors))
 
     def project(self, spectrum: Spectrum, X: Array) -> Projection:
         """Return coordinates on the eigenvectors and the squared distance off their span."""
@@ -227,7 +227,7 @@ class Mirror:
 
     def unmirror(self, vectors: Array) -> Array:
         """Return the points' eigenvectors e ∝ Fv."""
-        return _array.orthonormal(self.mirror.rows.times(vectors))
+        return _algebra.orthonormal(self.mirror.rows.times(vectors))
 
 
 class Scatter:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array, Factored, Operator
 from dualpca.solvers.base import Solver, is_factored
 from dualpca.spectrum import Spectrum
@@ -51,7 +51,7 @@ class QR(Solver):
         """Return the leading eigenpairs."""
         mirrored = operator.mirror.shape[0] < operator.shape[0]
         side = operator.mirror if mirrored else operator
-        _, s, Vt = _array.svd(side.triangle())
+        _, s, Vt = _algebra.svd(side.triangle())
         vectors = Vt[:rank, :].T
         if mirrored:
             vectors = operator.unmirror(vectors)
@@ -78,7 +78,7 @@ class Dense(Solver):
         A = operator.dense()
         trace = operator.trace
         share = concentration(A, trace)  # before A is overwritten
-        values, vectors = _array.top_eigh(A, rank)
+        values, vectors = _algebra.top_eigh(A, rank)
         return Spectrum.of(values, vectors, trace, operator.dim, concentration=share)
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.optimize import brentq
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array, Operator
 from dualpca.errors import SolverWarning
 from dualpca.solvers.base import Solver, is_factored, threads_for
@@ -111,7 +111,7 @@ class Krylov(Solver):
         m = A.shape[0]
         b = block_size(rank, m, width_free=getattr(A, "width_free", False))
         least = SINGLE_LEAST if is_single(A) else 0.0
-        start = start_block(A, b, rng) if start is None else _array.orthonormal(start)
+        start = start_block(A, b, rng) if start is None else _algebra.orthonormal(start)
         basis = Basis(start, min(m, basis_blocks(m, b) * b))
         for left in reversed(range(self.max_passes)):
             rest = basis.expand(A)
@@ -168,15 +168,15 @@ def start_block(A: Any, b: int, rng: np.random.Generator) -> Array:
     Three products with a sixteenth of the data cost a fifth of a pass and save two. A little of
     the random block stays in, for directions that the sketch does not see.
     """
-    random = _array.orthonormal(_array.normal(rng, (A.shape[0], b), A.like))
+    random = _algebra.orthonormal(_array.normal(rng, (A.shape[0], b), A.like))
     if hasattr(A, "guess") and A.shape[0] >= WORTH_A_GUESS * b:
-        return _array.orthonormal(_array.orthonormal(A.guess(random)) + RANDOM_SHARE * random)
+        return _algebra.orthonormal(_algebra.orthonormal(A.guess(random)) + RANDOM_SHARE * random)
     if A.pass_cost * b < WORTH_A_SKETCH or not can_sketch(A):
         return random
     small, block = A.sketch(SKETCH_STEP), random
     for _ in range(SKETCH_PASSES):
-        block = _array.orthonormal(small @ block)
-    return _array.orthonormal(block + RANDOM_SHARE * random)
+        block = _algebra.orthonormal(small @ block)
+    return _algebra.orthonormal(block + RANDOM_SHARE * random)
 
 
 def can_sketch(A: Any) -> bool:
@@ -220,8 +220,8 @@ class Basis:
         Ht = Zt @ Qt.T
         self.T[old : self.size, : self.size] = Ht
         self.T[: self.size, old : self.size] = Ht.T
-        U, s, Vt = _array.svd((Zt - Ht @ Qt).T)
-        self.next = _array.orthonormal(U - (U.T @ Qt.T @ Qt).T)
+        U, s, Vt = _algebra.svd((Zt - Ht @ Qt).T)
+        self.next = _algebra.orthonormal(U - (U.T @ Qt.T @ Qt).T)
         return s[:, None] * Vt
 
     def ritz(self) -> tuple[Array, Array]:
@@ -283,7 +283,7 @@ def rayleigh_ritz(A: Any, vectors: Array, rank: int, beyond: float) -> tuple[Arr
     was explored, so rounding errors of float32 in the basis leave no trace there. More vectors
     than wanted, where their products cost nothing, take up what rounding mixed into the last.
     """
-    Q = _array.orthonormal(vectors)
+    Q = _algebra.orthonormal(vectors)
     Z = A.times_in_double(Q)
     T, xp = Q.T @ Z, _array.namespace(Q)
     values, weights = xp.linalg.eigh((T + T.T) / 2)
