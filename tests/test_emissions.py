@@ -248,7 +248,7 @@ def test_cut_rows_give_the_same_as_rows():
 
 def test_samples_have_the_moments_of_their_component():
     model = Emissions.start(groups(), 3, 2, np.random.default_rng(0))
-    X = model.sample(1, 200_000, np.random.default_rng(1))
+    X = model.sample(np.full(200_000, 1), np.random.default_rng(1))
     C = covariances(model)[1]
     assert np.max(np.abs(np.cov(X.T) - C)) < 0.03 * C.max()
     assert np.max(np.abs(X.mean(axis=0) - model.means[1])) < 0.03 * np.sqrt(C.max())

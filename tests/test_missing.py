@@ -20,7 +20,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dualpca import PPCA, Imputer, _array
 from dualpca.incomplete_em import Fit, fit_incomplete
-from dualpca.missing import Factors, Incomplete, m_step
+from dualpca.missing import Factors, Incomplete
+from dualpca.missing_steps import m_step
 from tests import missing_oracles as dense
 from tests import oracles
 from tests.tolerances import assert_close, assert_log_density, tolerance

@@ -156,7 +156,7 @@ def test_interrupted_fit_leaves_a_model(monkeypatch, call):
 
 
 def test_interrupted_fit_of_complete_rows_leaves_a_model(monkeypatch):
-    interrupt_at(monkeypatch, "dualpca.em.ppca_step", 5)
+    interrupt_at(monkeypatch, "dualpca.ppca_em.ppca_step", 5)
     with pytest.warns(InterruptWarning, match="interrupted"):
         model = PPCA(2, method="em", tol=1e-12).fit(table(holes=False))
     assert np.isfinite(model.loglikelihood_)

@@ -21,6 +21,7 @@ from dualpca._array import (
     is_sparse,
     namespace,
     on_cuda,
+    take,
 )
 from dualpca._typing import Array
 
@@ -176,3 +177,32 @@ def solve_positive(A: Array, B: Array) -> Array:
         return namespace(A).linalg.solve(A, B)
     factor = scipy.linalg.cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
     return scipy.linalg.cho_solve(factor, B, check_finite=False)
+
+
+def outer(W: Array) -> Array:
+    """Return wwᵀ of every row w, (n, q, q)."""
+    return W[:, :, None] * W[:, None, :]
+
+
+def pack(A: Array) -> Array:
+    """Return the lower triangles of symmetric matrices as rows, (…, q(q+1)/2)."""
+    q = A.shape[-1]
+    i, j = np.tril_indices(q)
+    flat = namespace(A).reshape(A, (A.shape[0], q * q))
+    return take(flat, i * q + j, axis=1)
+
+
+def unpack(rows: Array, q: int) -> Array:
+    """Return the symmetric matrices of packed rows, (n, q, q)."""
+    i, j = np.tril_indices(q)
+    where = np.zeros((q, q), dtype=np.int64)
+    where[i, j] = where[j, i] = np.arange(i.size)
+    flat = take(rows, where.ravel(), axis=1)
+    return namespace(rows).reshape(flat, (rows.shape[0], q, q))
+
+
+def quadratic(C: Array, W: Array) -> Array:
+    """Return wᵀCw for every matrix C (n, q, q) and every row w of W (d, q), (n, d)."""
+    xp = namespace(C)
+    q = int(W.shape[1])
+    return xp.reshape(C, (C.shape[0], q * q)) @ xp.reshape(outer(W), (W.shape[0], q * q)).T

@@ -16,8 +16,8 @@ from dualpca.canonical import ONE, Canonical, View, in_units, leading
 from dualpca.conditioning import NO_DENSITY, Group, densities, groups, whiteners
 from dualpca.em import Record, maximize
 from dualpca.errors import DegenerateError
+from dualpca.holes import column_starts, observed_weights, refuse_infinite
 from dualpca.incomplete_em import check_unit
-from dualpca.missing import column_starts, observed_weights, refuse_infinite
 
 
 class Joint(NamedTuple):
@@ -58,8 +58,7 @@ class CanonicalFit:
         refuse_infinite(X)
         xp, self.dx, self.q, self.ridge = _array.namespace(X), dx, q, ridge
         weights = observed_weights(X, weights)
-        with np.errstate(over="ignore", invalid="ignore"):
-            seen, self.origin, variance = column_starts(X, weights)
+        seen, self.origin, variance = column_starts(X, weights)
         self._refuse_columns(seen == 0, "was never observed")
         check_unit(float(xp.mean(variance)), X, self.origin)
         if ridge == 0:

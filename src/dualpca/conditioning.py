@@ -11,6 +11,8 @@ from dualpca import _array
 from dualpca._typing import Array
 from dualpca.errors import DegenerateError
 from dualpca.gaussian import LOG_2PI
+from dualpca.holes import patterns
+from dualpca.moments import block_weights
 
 NO_DENSITY = (
     "the observed features have no density: some combination of them has variance zero, or a "
@@ -58,7 +60,7 @@ def groups(X: Array, weights: Array | None = None) -> list[Group]:
     [[[1]], [[0, 2]]]
     """
     xp = _array.namespace(X)
-    w = _array.asarray(np.ones(X.shape[0]), X) if weights is None else weights
+    w = block_weights(weights, slice(None), X)
     found = []
     for index in _batches(_array.to_numpy(xp.isnan(X)), int(X.shape[1])):
         flat = index.ravel()
@@ -72,9 +74,7 @@ def groups(X: Array, weights: Array | None = None) -> list[Group]:
 
 def _batches(missing: np.ndarray[Any, Any], d: int) -> Iterator[np.ndarray[Any, Any]]:
     """Yield row numbers (c, k) of c patterns (or pieces of long ones) with k rows each."""
-    bits = np.ascontiguousarray(np.packbits(missing, axis=1))
-    codes = bits.view(np.dtype((np.void, bits.shape[1])))[:, 0]
-    _, pattern = np.unique(codes, return_inverse=True)
+    _, pattern = patterns(missing)
     order = np.argsort(pattern, kind="stable")
     first = np.searchsorted(pattern[order], pattern[order])
     place = np.arange(order.size) - first

@@ -13,10 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from dualpca import _array
+from dualpca._algebra import outer, pack, unpack
 from dualpca._typing import Array
 from dualpca.gaussian import SpikedGaussian
 from dualpca.limits import Floats, Law, Reference, spe_law, t2_law
-from dualpca.missing import Block, Factors, outer, pack, readable, unpack
+from dualpca.missing import Block, Factors, readable
 from dualpca.rows import Frame
 
 SMALLEST = 1e-11

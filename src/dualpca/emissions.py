@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.clusters import kmeans
-from dualpca.gaussian import SpikedGaussian
-from dualpca.missing import Factors, Incomplete, Latents, Sums, has_missing, latents
+from dualpca.gaussian import free_parameters
+from dualpca.holes import has_missing
+from dualpca.missing import Factors, Incomplete, Latents, Sums, latents
 from dualpca.moments import Moments
 from dualpca.spiked_density import log_densities
 from dualpca.weighted_steps import (
@@ -236,7 +238,14 @@ class Emissions:
             noises=_array.take(self.noises, np.asarray(index)),
         )
 
-    def sample(self, k: int, n: int, rng: np.random.Generator) -> Array:
+    def sample(self, which: np.ndarray[Any, Any], rng: np.random.Generator) -> Array:
+        """Draw a row of each of these components, (n, d)."""
+        counts = np.bincount(which, minlength=self.K)
+        drawn = [self._sample(k, int(count), rng) for k, count in enumerate(counts)]
+        place = np.argsort(np.argsort(which, kind="stable"), kind="stable")
+        return _array.take(_array.namespace(self.means).concat(drawn, axis=0), place)
+
+    def _sample(self, k: int, n: int, rng: np.random.Generator) -> Array:
         """Draw n rows of component k, (n, d)."""
         W = self.loadings[k]
         z = _array.normal(rng, (n, int(W.shape[1])), W)
@@ -259,5 +268,5 @@ class Emissions:
 
         A tied noise is counted with the first.
         """
-        count = [SpikedGaussian(W[0, :], 1.0, self.dim).n_parameters() for W in self.loadings]
+        count = [free_parameters(q, self.dim) + self.dim for q in self.ranks]
         return [c - 1 if self.tied and k else c for k, c in enumerate(count)]

@@ -14,7 +14,7 @@ from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.errors import expected
 from dualpca.kernels import RBF, Kernel, Laplacian, Matern
-from dualpca.moments import Moments
+from dualpca.moments import Moments, block_weights
 from dualpca.rows import Frame, Projection
 from dualpca.spectrum import signs
 from dualpca.subspace import Subspace
@@ -127,9 +127,7 @@ def draw_frequencies(kernel: Kernel, d: int, m: int, rng: np.random.Generator) -
         lengths = np.reshape(np.asarray(kernel.length_scale, dtype=float), (-1, 1))
         return rng.standard_normal((d, m)) * spread / lengths
     if isinstance(kernel, Laplacian) and kernel.on is None:
-        return (1.0 / d if kernel.gamma is None else float(kernel.gamma)) * rng.standard_cauchy(
-            (d, m)
-        )
+        return kernel.rate_of(d) * rng.standard_cauchy((d, m))
     what = "RBF, Matern or Laplacian for random Fourier features"
     raise ValueError(expected("kernel", what, kernel, "Use eigen_solver='nystrom'."))
 
@@ -193,7 +191,7 @@ def _map_block(
     """Return sums around `shift`: `mean` and `scatter` are not yet divided or centred."""
     xp, block = _array.namespace(shift), _array.points(_array.some_rows(X, rows))
     F = f(block)
-    w = _array.asarray(np.ones(F.shape[0]), F) if weights is None else weights[rows]
+    w = block_weights(weights, rows, F)
     held = float(w @ xp.sum(F * F, axis=1))
     total = float(w @ _array.working(kernel.diag(block)))
     F = F - shift

@@ -10,7 +10,8 @@ from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.em import Record, maximize
 from dualpca.incomplete_em import LEAST_NOISE, Fit
-from dualpca.missing import Factors, filled_axes, m_step
+from dualpca.missing import Factors
+from dualpca.missing_steps import filled_axes, m_step
 from dualpca.relevance import penalty, refuse_no_noise
 
 OFF = 1e-3

@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 
 from dualpca import _array
+from dualpca._algebra import quadratic
 from dualpca._typing import Array
 from dualpca.cross_validation import warn_interrupted
 from dualpca.errors import DegenerateError
-from dualpca.gaussian import LOG_2PI, SpikedGaussian
+from dualpca.gaussian import LOG_2PI, free_parameters
 from dualpca.held_out import FOLDS, PATIENCE, Score, Selection, given_up, simplest, summary
+from dualpca.holes import column_starts
 from dualpca.incomplete_em import LEAST_NOISE, check_unit, fit_incomplete, refuse_empty_columns
-from dualpca.missing import Factors, column_starts, each, quadratic
+from dualpca.missing import Factors, each
 from dualpca.progress import task
 
 Fold = Callable[[int], Score]
@@ -186,7 +188,7 @@ def choose_bic(X: Array, weights: Array | None, most: int, seed: int = 0) -> int
     size = float(X.shape[0] if weights is None else _array.namespace(X).sum(weights))
     sigma2 = float(n @ variance / n.sum())
     white = -0.5 * float(n.sum()) * (LOG_2PI + math.log(sigma2) + 1)
-    criteria = [(1 + mean.size) * math.log(size) - 2 * white]
+    criteria = [(free_parameters(0, mean.size) + mean.size) * math.log(size) - 2 * white]
     with task("BIC: fit", most) as tick:
         for q in range(1, most + 1):
             try:
@@ -195,7 +197,7 @@ def choose_bic(X: Array, weights: Array | None, most: int, seed: int = 0) -> int
                 break
             if float(factors.psi[0]) <= 10 * LEAST_NOISE * variance.mean():
                 break  # a likelihood without bound
-            free = SpikedGaussian(np.ones(q), 1.0, mean.size).n_parameters()
+            free = free_parameters(q, mean.size) + mean.size
             criteria.append(free * math.log(size) - 2 * record.loglikelihoods[-1])
             tick(f"{q} components")
             if q - int(np.argmin(criteria)) >= PATIENCE:

@@ -12,7 +12,7 @@ from dualpca import _algebra, _array
 from dualpca._typing import Array, Operator
 from dualpca.errors import SolverWarning
 from dualpca.solvers.base import threads_for
-from dualpca.solvers.krylov import Basis
+from dualpca.solvers.basis import Basis
 
 WIDTH = 16
 """Vectors that share a Krylov space."""

@@ -100,7 +100,7 @@ def _zeros(*shape: int, like: Array) -> Array:
     return _array.asarray(np.zeros(shape), like)
 
 
-def _block_weights(weights: Array | None, rows: slice, C: Array) -> Array:
+def block_weights(weights: Array | None, rows: slice, C: Array) -> Array:
     """Return the weights of a block of rows, ones where there are none."""
     return _array.asarray(np.ones(C.shape[0]), C) if weights is None else weights[rows]
 
@@ -116,7 +116,7 @@ def total_moments(
     if _array.is_sparse(X) or X.dtype != _array.namespace(X).float64:
         return _from_columns(X, weights, center)
     n = float(X.shape[0] if weights is None else namespace_sum(weights))
-    w = _block_weights(weights, slice(None), X)
+    w = block_weights(weights, slice(None), X)
     with np.errstate(over="ignore", invalid="ignore"):
         mean = w @ X / n if center else _zeros(X.shape[1], like=X)
         raw = _squared_norm(X, weights)
@@ -171,7 +171,7 @@ def _column_sums(X: Array, weights: Array | None, shift: Array) -> tuple[float, 
         total, squares = _zeros(d, like=shift), _zeros(d, like=shift)
         for rows in cut:
             C = _array.row_block(X, rows) - shift
-            w = _block_weights(weights, rows, C)
+            w = block_weights(weights, rows, C)
             total += w @ C
             C *= C
             squares += w @ C

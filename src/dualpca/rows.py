@@ -141,15 +141,15 @@ class Rows:
 
     def blocks(self, at_least: int = 0) -> Iterator[tuple[slice, Array]]:
         """Yield blocks of rows of F, dense and fresh."""
-        n, d = self.shape
+        (n, d), whole = self.shape, self.centred()
         for rows in _array.slices(n, max(_array.block_rows(d, self.X), at_least)):
-            yield rows, self.centred()._rows(rows)
+            yield rows, whole._rows(rows)
 
     def column_blocks(self, at_least: int = 0) -> Iterator[tuple[slice, Array]]:
         """Yield blocks of columns of F, dense and fresh."""
-        n, d = self.shape
+        (n, d), whole = self.shape, self.centred()
         for columns in _array.slices(d, max(_array.block_rows(n, self.X), at_least)):
-            yield columns, self.centred()._columns(columns)
+            yield columns, whole._columns(columns)
 
     def times(self, V: Array) -> Array:
         """Return F V, (n, b)."""

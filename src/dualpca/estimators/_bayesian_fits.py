@@ -15,9 +15,11 @@ from dualpca.estimators._components import check_request, is_count
 from dualpca.estimators._ppca_fits import Fitted
 from dualpca.estimators._validation import generator, used_rows
 from dualpca.gaussian import SpikedGaussian
+from dualpca.holes import effective_rows, observed_weights
 from dualpca.incomplete_relevance import RelevanceFit, fit_incomplete_relevance
 from dualpca.loadings import LoadingPosterior, incomplete_laplace, laplace
-from dualpca.missing import Factors, Incomplete, effective_rows, filled_axes, observed_weights
+from dualpca.missing import Factors, Incomplete
+from dualpca.missing_steps import filled_axes
 from dualpca.relevance import fit_relevance, loglikelihood, penalty, refuse_no_noise
 from dualpca.representations import Primal, Scatter
 from dualpca.rules import ROUNDING, maximum_likelihood

@@ -12,7 +12,7 @@ import numpy as np
 from dualpca import _algebra, _array, selection
 from dualpca._typing import Array
 from dualpca.definiteness import leave_out_negatives
-from dualpca.em import NO_NOISE, Record, fit_ppca, ppca_step
+from dualpca.em import Record
 from dualpca.errors import DegenerateError, ScaleError, SpectrumWarning, expected
 from dualpca.estimators._components import at_least_one, is_count, is_share, share_count
 from dualpca.estimators._dual_relevance import fit_relevant
@@ -30,6 +30,7 @@ from dualpca.gaussian import SpikedGaussian
 from dualpca.kernel_values import KernelSpace, MapSpace, PointSpace
 from dualpca.kernels import Kernel
 from dualpca.moments import Moments
+from dualpca.ppca_em import NO_NOISE, fit_ppca, ppca_step
 from dualpca.representations import Dual, Scatter
 from dualpca.rules import ROUNDING, given_noise, maximum_likelihood
 from dualpca.solvers import Krylov, choose, solve

@@ -11,7 +11,7 @@ import numpy as np
 from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.definiteness import negative_mass
-from dualpca.em import NO_NOISE, Record, breakdowns_told, fit_ppca, ppca_step
+from dualpca.em import Record
 from dualpca.errors import DegenerateError, SpectrumWarning, expected
 from dualpca.estimators._components import is_count, is_share, share_count
 from dualpca.estimators._validation import generator
@@ -19,6 +19,7 @@ from dualpca.factors import fit_factors
 from dualpca.feature_dimensions import FeatureScatter, Placement, principal
 from dualpca.gaussian import SpikedGaussian
 from dualpca.kernels import Kernel, Precomputed
+from dualpca.ppca_em import NO_NOISE, breakdowns_told, fit_ppca, ppca_step
 from dualpca.representations import Given, Gram, Primal, stored_bytes
 from dualpca.rules import given_noise, maximum_likelihood
 from dualpca.solvers import solve

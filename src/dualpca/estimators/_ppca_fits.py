@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from dualpca import _algebra, _array
 from dualpca._typing import Array
-from dualpca.em import NO_NOISE, Record, fit_ppca, ppca_step
+from dualpca.em import Record
 from dualpca.errors import DegenerateError, expected
 from dualpca.estimators._checkpoints import watch_of
 from dualpca.estimators._components import (
@@ -20,12 +20,14 @@ from dualpca.estimators._components import (
 )
 from dualpca.estimators._validation import generator, used_rows
 from dualpca.gaussian import SpikedGaussian
+from dualpca.holes import effective_rows, observed_weights
 from dualpca.incomplete_em import LEAST_NOISE, fit_incomplete
 from dualpca.incomplete_selection import choose_bic
-from dualpca.missing import Factors, effective_rows, observed_weights
+from dualpca.missing import Factors
 from dualpca.missing_parts import Columns
 from dualpca.moments import Moments
 from dualpca.parts import Parts
+from dualpca.ppca_em import NO_NOISE, fit_ppca, ppca_step
 from dualpca.representations import Primal, Scatter
 from dualpca.rules import given_noise, maximum_likelihood
 from dualpca.spectrum import Spectrum

@@ -39,9 +39,10 @@ from dualpca.estimators._validation import (
     used_rows,
 )
 from dualpca.factors import fit_factors
+from dualpca.holes import effective_rows, has_missing, observed_part, observed_weights
 from dualpca.incomplete_em import fit_incomplete
 from dualpca.limits import Reference
-from dualpca.missing import Factors, effective_rows, has_missing, observed_part, observed_weights
+from dualpca.missing import Factors
 from dualpca.parted import scatter_of
 from dualpca.parts import Parts
 from dualpca.representations import Primal

@@ -39,8 +39,8 @@ from dualpca.estimators._validation import (
     generator,
     used_rows,
 )
+from dualpca.holes import observed_weights, refuse_infinite
 from dualpca.kernel_space import KernelSpace
-from dualpca.missing import observed_weights, refuse_infinite
 from dualpca.mixture import Mixture
 from dualpca.mixture_em import Climbed
 from dualpca.moments import refuse_nonfinite
