@@ -219,6 +219,21 @@ def test_the_keyboard_loses_nothing(monkeypatch):
     assert np.isfinite(model.score(groups(apart=1.0)))
 
 
+def test_the_keyboard_leaves_weights_and_components_that_belong_together(monkeypatch):
+    expect = Climb.expect
+
+    def impatient(self):
+        if self.dropped:
+            raise KeyboardInterrupt
+        expect(self)
+
+    monkeypatch.setattr(Climb, "expect", impatient)
+    with pytest.warns(InterruptWarning), pytest.warns(CollapseWarning):
+        model = MixturePPCA(3, 2, on_collapse="drop").fit(with_outlier())
+    assert model.weights_.shape == (len(model.means_),)
+    assert_close(model.score_samples(with_outlier()).sum(), model.loglikelihood_, "em")
+
+
 def test_too_few_steps_are_told():
     with pytest.warns(ConvergenceWarning, match="max_iter"):
         model = MixturePPCA(3, 2, max_iter=2).fit(groups(apart=0.5))

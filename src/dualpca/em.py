@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,6 +48,15 @@ class Record:
         """Tell whether a log-likelihood is no worse than the last one."""
         last = self.loglikelihoods[-1] if self.loglikelihoods else -math.inf
         return value >= last - ROUNDING * abs(last) if math.isfinite(last) else value >= last
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is no step to come, whatever their number."""
+        return self.converged or self.interrupted
+
+    def copy(self) -> Record:
+        """Return a record that later steps do not change."""
+        return replace(self, loglikelihoods=list(self.loglikelihoods))
 
     def add(self, value: float) -> None:
         """Note the log-likelihood of a point that is kept."""

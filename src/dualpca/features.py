@@ -121,15 +121,19 @@ def kernel_gap(f: FeatureMap, X: Array) -> float:
 def draw_frequencies(kernel: Kernel, d: int, m: int, rng: np.random.Generator) -> Any:
     """Draw from the spectral density of a kernel, (d, m)."""
     if isinstance(kernel, RBF) and kernel.on is None:
-        return sqrt(2 * kernel.rate) * rng.standard_normal((d, m))
+        return np.sqrt(2 * _column_rates(kernel, d)) * rng.standard_normal((d, m))
     if isinstance(kernel, Matern) and kernel.on is None:  # Student's t with 2ν degrees of freedom
-        spread = np.sqrt(2 * kernel.nu / rng.chisquare(2 * kernel.nu, size=m))
-        lengths = np.reshape(np.asarray(kernel.length_scale, dtype=float), (-1, 1))
-        return rng.standard_normal((d, m)) * spread / lengths
+        spread = 1 / np.sqrt(rng.chisquare(2 * kernel.nu, size=m))
+        return np.sqrt(_column_rates(kernel, d)) * rng.standard_normal((d, m)) * spread
     if isinstance(kernel, Laplacian) and kernel.on is None:
         return kernel.rate_of(d) * rng.standard_cauchy((d, m))
     what = "RBF, Matern or Laplacian for random Fourier features"
     raise ValueError(expected("kernel", what, kernel, "Use eigen_solver='nystrom'."))
+
+
+def _column_rates(kernel: RBF | Matern, d: int) -> Any:
+    """Return the factor of (x_c − y_c)² in the kernel's u, (d, 1), or (1, 1) for all columns."""
+    return np.reshape(kernel.rates(np.empty((0, d))), (-1, 1))
 
 
 class Mapped(NamedTuple):

@@ -141,7 +141,7 @@ class Fit:
 
         Stops when no component of the gradient of the log-likelihood a row exceeds `tol`.
         """
-        n, size = float(self.data.n), self.d * (self.q + 1)
+        n, size = self.data.n, self.d * (self.q + 1)
         low = _array.to_numpy(_array.namespace(theta).log(self.smallest / self.square))
 
         def objective(x: np.ndarray[Any, Any]) -> tuple[float, np.ndarray[Any, Any]]:

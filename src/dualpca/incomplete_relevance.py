@@ -70,7 +70,7 @@ class RelevanceFit(Fit):
         """Return θ to start from: maximum likelihood of the rows filled with means, or noise ψ."""
         xp, q = _array.namespace(self.origin), self.q
         V, ell = filled_axes(self.data, q, self.origin, rng)
-        share = float(self.data.X.shape[0]) / float(xp.max(self.seen))
+        share = self.data.n / float(xp.max(self.seen))
         left = float(xp.sum(self.variance * self.seen) / xp.max(self.seen)) - float(
             xp.sum(ell) * share
         )

@@ -97,9 +97,11 @@ class Incomplete:
         self.patterns = {rows.start: _shared_patterns(X[rows, :]) for rows in self.cut}
 
     @property
-    def n(self) -> int:
-        """Number of rows."""
-        return int(self.X.shape[0])
+    def n(self) -> float:
+        """Effective number of rows, the sum of the weights."""
+        if self.weights is None:
+            return float(self.X.shape[0])
+        return float(_array.namespace(self.X).sum(self.weights))
 
     def blocks(self, mu: Array, cut: list[slice] | None = None) -> Iterator[Block]:
         """Yield the rows around μ."""

@@ -18,8 +18,8 @@ class Observed(Protocol):
     """Rows with NaN as EM sees them: `Incomplete` in memory, or a table in parts."""
 
     @property
-    def n(self) -> int:
-        """Number of rows."""
+    def n(self) -> float:
+        """Effective number of rows, the sum of the weights."""
 
     def columns(self) -> tuple[Array, Array, Array]:
         """Return each feature's observed weight, mean and variance."""
@@ -48,7 +48,7 @@ def filled_axes(data: Observed, q: int, mu: Array, rng: np.random.Generator) -> 
     A few subspace iterations. Missing entries count as the mean, which shrinks the variances but
     leads to the right span.
     """
-    d, n = int(mu.shape[0]), float(data.n)
+    d, n = int(mu.shape[0]), data.n
     V = _algebra.orthonormal(_array.normal(rng, (d, min(d, q + 4)), mu))
     for _ in range(3):
         V, s, _ = _algebra.svd(data.filled_product(mu, V))

@@ -96,19 +96,30 @@ class Climb:
         self.expect()
 
     def run(self, max_iter: int, keeper: Keeper | None = None) -> None:
-        """Step on until EM has converged or taken `max_iter` steps in all."""
-        record = self.record
+        """Step on until EM has converged or taken `max_iter` steps in all.
+
+        An interruption by the keyboard ends it where the last whole step left it.
+        """
         with task("EM step", max_iter) as tick:
+            whole = self._now()
             try:
-                while record.n_iter < max_iter and not (record.converged or record.interrupted):
+                while self.record.n_iter < max_iter and not self.record.ended:
                     self.step()
-                    tick(f"log-likelihood {record.loglikelihoods[-1]:.6g}")
+                    whole = self._now()
+                    tick(f"log-likelihood {self.record.loglikelihoods[-1]:.6g}")
                     if keeper is not None:
                         keeper.offer(self.state)
             except KeyboardInterrupt:
-                record.interrupted = True
-        if keeper is not None and not record.interrupted:
+                vars(self).update(whole)
+                self.record.interrupted = True
+        if keeper is not None and self.record.interrupted:
+            keeper.offer(self.state, now=True)
+        elif keeper is not None:
             keeper.done()
+
+    def _now(self) -> dict[str, Any]:
+        """Return all that a step changes; what it changes in place is copied."""
+        return vars(self) | {"record": self.record.copy()}
 
     def state(self) -> State:
         """Return all that the next step depends on."""

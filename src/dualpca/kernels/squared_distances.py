@@ -14,6 +14,13 @@ NEIGHBOURS = 1e-6
 """Share of their squared norms below which a squared distance has lost too many digits."""
 
 
+def _rounded(E: Array, size: Array) -> Array:
+    """Return −u with 0 for what is within rounding errors of it; `size` is −½(‖a‖² + ‖b‖²)."""
+    xp = _array.namespace(E)
+    close = xp.astype(8 * float(xp.finfo(E.dtype).eps) * size, E.dtype)
+    return xp.where(E > close, xp.zeros_like(E), E)
+
+
 def lifted(A: Array, dtype: Any, *, flip: bool) -> tuple[Array, Array]:
     """Return rows [a, −½‖a‖², 1], or [a, 1, −½‖a‖²], and −½‖a‖² in float64, (n, 1).
 
@@ -34,11 +41,8 @@ def near_zero(E: Array, A: Array, B: Array, size: Array) -> Array:
 
     NumPy takes their differences anew; other libraries count what is within rounding of 0 as 0.
     """
-    xp = _array.namespace(E)
-    eps = float(xp.finfo(E.dtype).eps)
     if _array.is_foreign(E):
-        close = xp.astype(8 * eps * size, E.dtype)
-        return xp.where(E > close, xp.zeros_like(E), E)
+        return _rounded(E, size)
     i, j = np.nonzero(E > NEIGHBOURS * size)
     for part in _array.slices(len(i), 4096):
         gap = A[i[part]] - B[j[part]]
@@ -46,15 +50,18 @@ def near_zero(E: Array, A: Array, B: Array, size: Array) -> Array:
     return _algebra.at_most_zero(E)
 
 
-def sparse_minus_u(Y: Array, factor: Any) -> Callable[[Array], Array]:
-    """Return x ↦ −u(x, y_j) for sparse rows, which cannot be measured from a mean."""
+def sparse_minus_u(Y: Array, factor: Any, *, rough: bool) -> Callable[[Array], Array]:
+    """Return x ↦ −u(x, y_j) for sparse rows, which cannot be measured from a mean.
+
+    Where the kernel is `rough` at 0, what is within rounding of 0 counts as 0.
+    """
     B = Y.multiply(factor).tocsr()
     b = 0.5 * _algebra.squared_norms(B)
 
     def of(X: Array) -> Array:
         A = X.multiply(factor).tocsr() if _array.is_sparse(X) else X * factor
-        return _algebra.at_most_zero(
-            _algebra.inner(A, B) - 0.5 * _algebra.squared_norms(A)[:, None] - b
-        )
+        a = 0.5 * _algebra.squared_norms(A)[:, None]
+        E = _algebra.inner(A, B) - a - b
+        return _rounded(E, -a - b) if rough else _algebra.at_most_zero(E)
 
     return of

@@ -27,6 +27,8 @@ class Stationary(Kernel):
     invariant: ClassVar[bool] = True
     sparse: ClassVar[bool] = True
     rough: ClassVar[bool] = False
+    monotone: ClassVar[bool] = True
+    """Whether f falls all the way, so that a distance can be read off a kernel value."""
 
     @property
     def rate(self) -> float:
@@ -61,7 +63,7 @@ class Stationary(Kernel):
         rates = self.rates(Y)
         factor = sqrt(2 * rates) if isinstance(rates, float) else xp.sqrt(2 * _array.working(rates))
         if _array.is_sparse(Y):
-            return sparse_minus_u(Y, factor)
+            return sparse_minus_u(Y, factor, rough=self.rough)
         origin = xp.mean(_array.working(Y), axis=0)
         B, b = lifted((_array.working(Y) - origin) * factor, Y.dtype, flip=True)
         d = int(Y.shape[1])
