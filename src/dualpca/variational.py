@@ -19,6 +19,7 @@ from dualpca import _array
 from dualpca._typing import Array
 from dualpca.em import ROUNDING, SLOWEST, Record
 from dualpca.missing import Sums
+from dualpca.progress import task
 from dualpca.running import shifted
 from dualpca.variational_rows import Beliefs, Complete, Holes
 
@@ -234,17 +235,23 @@ def _climb(updates: Updates, at: Beliefs, tol: float, max_iter: int) -> tuple[Be
     The gains of a linear sequence shrink by a factor; what is left is the last gain over one minus
     that. (Parameters are no measure: columns that are off may turn among themselves for ever.)
     """
-    record, gain, close = Record(), math.inf, 0
+    record, gain, close, moved = Record(), math.inf, 0, at
     enough = tol * updates.count / updates.d
-    while True:
-        moved, value = updates.step(at)
-        record.n_iter += 1
-        before = record.loglikelihoods[-1] if record.loglikelihoods else -math.inf
-        record.add(value)
-        gain, last = value - before, gain
-        shrink = min(gain / last, SLOWEST) if 0 < last < math.inf else 0.0
-        close = close + 1 if gain / (1 - shrink) <= enough + ROUNDING * abs(value) else 0
-        record.converged = close == 2
-        if record.converged or record.n_iter >= max_iter:
-            return at, record
-        at = moved
+    with task("variational step", max_iter) as tick:
+        while not record.ended and record.n_iter < max_iter:
+            try:
+                after, value = updates.step(moved)
+            except KeyboardInterrupt:
+                if not record.n_iter:
+                    raise
+                record.interrupted = True
+                break
+            before = record.loglikelihoods[-1] if record.loglikelihoods else -math.inf
+            at, moved, gain, last = moved, after, value - before, gain
+            record.n_iter += 1
+            record.add(value)
+            tick(f"bound {value:.6g}")
+            shrink = min(gain / last, SLOWEST) if 0 < last < math.inf else 0.0
+            close = close + 1 if gain / (1 - shrink) <= enough + ROUNDING * abs(value) else 0
+            record.converged = close == 2
+    return at, record
