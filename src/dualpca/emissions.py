@@ -113,16 +113,16 @@ class Emissions:
             parts = first_parts(rows, resp, counts, rng)
         else:
             parts = closed_parts(rows, resp, counts)
-        xp = _array.namespace(rows)
-        mean, noise = _array.asarray(np.zeros(rows.shape[1]), rows), max(floor, 1e-300)
-        blank = cls(
-            xp.stack([mean] * K),
-            tuple(_array.asarray(np.zeros((rows.shape[1], c)), rows) for c in counts),
-            _array.asarray(np.full(K, noise), rows),
-            floor,
-            tied,
-        )
-        return blank._with(parts)
+        return cls._blank(counts, rows, floor, tied)._with(parts)
+
+    @classmethod
+    def _blank(cls, ranks: Sequence[int], like: Array, floor: float, tied: bool) -> Emissions:
+        """Return components at 0 without directions, for those that no row belongs to."""
+        K, d = len(ranks), int(like.shape[1])
+        means = _array.asarray(np.zeros((K, d)), like)
+        loadings = tuple(_array.asarray(np.zeros((d, q)), like) for q in ranks)
+        noises = _array.asarray(np.full(K, max(floor, 1e-300)), like)
+        return cls(means, loadings, noises, floor, tied)
 
     @property
     def K(self) -> int:

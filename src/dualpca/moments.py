@@ -12,7 +12,9 @@ from dualpca._typing import Array
 from dualpca.errors import NonFiniteError, ScaleError
 
 HEAD = 1024
+"""Rows whose mean is the provisional one."""
 SMALLEST_TRACE = 1e-290
+"""Total variance below which squares of the deviations have underflowed."""
 SAFE_SHARE = 0.2
 """Share of Σ‖x‖² that deviations must hold for their sum to be a difference without loss."""
 

@@ -27,7 +27,7 @@ from dualpca.estimators._uncertain import (
 from dualpca.estimators._validation import generator
 from dualpca.features import FeatureMap, Landmarks, MappedSubspace, landmark_subspace, map_rows
 from dualpca.gaussian import SpikedGaussian
-from dualpca.kernel_values import KernelSpace, MapSpace, PointSpace
+from dualpca.kernel_values import AnchorSpace, MapSpace, PointSpace
 from dualpca.kernels import Kernel
 from dualpca.moments import Moments
 from dualpca.ppca_em import NO_NOISE, fit_ppca, ppca_step
@@ -57,7 +57,7 @@ class DualFit(NamedTuple):
     expansion: (
         Subspace | UncertainSubspace | None
     )  # the directions over points, where there are any
-    space: KernelSpace
+    space: AnchorSpace
     points: Array
     error: Approximation
     solver: str

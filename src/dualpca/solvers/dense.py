@@ -95,7 +95,7 @@ class Gram(Solver):
         return Dense.cost(operator.mirror, rank) + float(operator.pass_cost) * rank
 
     def solve(self, operator: Factored, rank: int, rng: np.random.Generator) -> Spectrum:
-        """Return the leading eigenpairs; zeros beyond the order of the mirror image."""
+        """Return the leading eigenpairs, no more than the mirror image has."""
         held = min(rank, operator.mirror.shape[0])
         mirrored = Dense().solve(operator.mirror, held, rng)
         return Spectrum.of(

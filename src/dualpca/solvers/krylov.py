@@ -17,14 +17,20 @@ from dualpca.solvers.basis import EPS, Basis, norms
 from dualpca.spectrum import Spectrum
 
 BASIS_BLOCKS, FEWEST_BLOCKS, BASIS_BYTES = 12, 6, 2**30
+"""Blocks in a basis: so many, unless they would take more bytes than this, but never fewer."""
 SETTLED = 0.1
+"""Residual of an unwanted Ritz value, as a share of its distance from the wanted, that will do."""
 SKETCH_STEP, SKETCH_PASSES, WORTH_A_SKETCH, RANDOM_SHARE = 16, 3, 1e8, 1e-2
+"""Of a start by a sketch: every so many rows, products, multiply-adds of a pass from which it
+pays, and the share of a random block that stays in."""
 WORTH_A_GUESS = 32
+"""Points a column of the block from which an operator's own guess pays."""
 SINGLE_LEAST = 1e-11
 """Relative error of eigenvalues below which products in float32 cannot tell."""
 SAFETY = 0.5
 """Share of `tol` that estimates must reach: they may be too small by a third."""
 STEEPEST = 60.0
+"""Largest power by which eigenvalues that were not computed are taken to fall."""
 EXPENSIVE = 5e7
 """Multiply-adds of a product with one vector."""
 TYPICAL_PASSES, SKINNY = 12, 2.0
