@@ -541,3 +541,13 @@ def test_a_sparse_row_is_at_no_distance_from_itself():
     K = kernel(X.tocsr(), X.tocsr())
     assert np.array_equal(np.diag(K), kernel.diag(X.tocsr()))
     np.testing.assert_allclose(K, kernel(X.toarray(), X.toarray()), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("alpha", [1e6, 1e12, 1e18])
+def test_many_widths_become_one(alpha):
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    mixed, one = RationalQuadratic(alpha=alpha), RBF(length_scale=1.0)
+    np.testing.assert_allclose(mixed(X, X), one(X, X), atol=1e-14 + 3 / alpha)
+    np.testing.assert_allclose(
+        mixed.gradient(X[0], X), one.gradient(X[0], X), atol=1e-13 + 10 / alpha
+    )

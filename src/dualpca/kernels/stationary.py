@@ -270,7 +270,13 @@ class RationalQuadratic(Lengths):
         return 0.5 / self.alpha
 
     def _profile(self, E: Array) -> Array:
-        return (1 - E) ** (-float(self.alpha))
+        return self._power(E, -float(self.alpha))
 
     def _slope(self, E: Array) -> Array:
-        return -float(self.alpha) * (1 - E) ** (-float(self.alpha) - 1)
+        return -float(self.alpha) * self._power(E, -float(self.alpha) - 1)
+
+    @staticmethod
+    def _power(E: Array, p: float) -> Array:
+        """Return (1 + u)ᵖ; for a large α, u is small and 1 + u would have lost it."""
+        xp = _array.namespace(E)
+        return _algebra.exp(p * xp.log1p(-E))
