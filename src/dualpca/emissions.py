@@ -15,6 +15,7 @@ import numpy as np
 from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.clusters import kmeans
+from dualpca.errors import ScaleError
 from dualpca.gaussian import free_parameters
 from dualpca.holes import has_missing
 from dualpca.missing import Factors, Incomplete, Latents, Sums, latents
@@ -147,7 +148,13 @@ class Emissions:
         )
 
     def log_density(self, X: Table) -> Array:
-        """Return ln p(x_i | k) of what each row observed, (n, K)."""
+        """Return ln p(x_i | k) of what each row observed, (n, K); −∞ for no row under every k."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = self._log_density(X)
+        refuse_nowhere(found)
+        return found
+
+    def _log_density(self, X: Table) -> Array:
         xp = _array.namespace(self.means)
         if not isinstance(X, Incomplete):
             if not has_missing(X):
@@ -270,3 +277,15 @@ class Emissions:
         """
         count = [free_parameters(q, self.dim) + self.dim for q in self.ranks]
         return [c - 1 if self.tied and k else c for k, c in enumerate(count)]
+
+
+def refuse_nowhere(logs: Array) -> None:
+    """Raise if a row's density is 0 in float64 under every component: no one could be told."""
+    xp = _array.namespace(logs)
+    held = xp.isfinite(xp.max(logs, axis=1))
+    if not bool(xp.all(held)):
+        row = int(np.flatnonzero(~_array.to_numpy(held))[0])
+        raise ScaleError(
+            f"row {row} lies so far from every component that its density is beyond float64. "
+            "Divide X by a constant before the fit, or leave the row out."
+        )
