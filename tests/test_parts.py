@@ -9,7 +9,7 @@ import pytest
 import dualpca.estimators._parts as entry
 from dualpca import PCA, PPCA, Batches, BayesianPCA, FactorAnalysis
 from dualpca.errors import EmptyColumnError, NonFiniteError, ScaleError
-from dualpca.missing import column_starts
+from dualpca.holes import column_starts
 from dualpca.missing_parts import Columns
 from dualpca.parted import PartScatter, survey
 from dualpca.parts import Blocks, ahead, npy_file

@@ -65,17 +65,11 @@ def warn_interrupted(done: str, enough: bool) -> None:
     )
 
 
-def take_rows(X: Array, index: Index) -> Array:
-    """Return the rows of X at `index`."""
-    xp = _array.namespace(X)
-    return xp.take(X, xp.asarray(index, device=_array.device_of(X)), axis=0)
-
-
 def _held_out(X: Array, weights: Array | None, kept: Index, held: Index, most: int) -> list[Score]:
     """Return how the model of the kept rows predicts the held ones, for every q."""
-    train = Primal(take_rows(X, kept), None if weights is None else take_rows(weights, kept))
+    train = Primal(_array.take(X, kept), None if weights is None else _array.take(weights, kept))
     spectrum = solve(train, min(most, len(kept) - 1, train.dim))
-    rows = take_rows(X, held)
+    rows = _array.take(X, held)
     Y, residual = (_array.to_numpy(part) for part in train.project(spectrum, rows))
     w = np.ones(len(held)) if weights is None else _array.to_numpy(weights)[held]
     R = _array.to_numpy(_array.working(rows)) - _array.to_numpy(train.frame.mean)

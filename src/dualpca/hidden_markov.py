@@ -15,7 +15,7 @@ from dualpca.clusters import kmeans
 from dualpca.em import Record
 from dualpca.emissions import Emissions, Table
 from dualpca.first_states import Labels, equal_parts, random_parts, row_clusters, stretch_clusters
-from dualpca.missing import has_missing
+from dualpca.holes import has_missing
 from dualpca.progress import task
 from dualpca.scans import Vector, log, log_sum
 from dualpca.weighted_steps import Prior
@@ -73,17 +73,7 @@ class HiddenMarkov:
         path, M = self.chain.sample(steps, rng), self.shares.shape[1]
         draws = rng.random(steps)[:, None]
         part = (np.cumsum(self.shares, axis=1)[path][:, : M - 1] < draws).sum(axis=1)
-        which = path * M + part
-        order = np.argsort(which, kind="stable")
-        drawn = [
-            self.emissions.sample(k, int(count), rng)
-            for k, count in enumerate(np.bincount(which, minlength=self.emissions.K))
-            if count
-        ]
-        back = np.empty(steps, dtype=np.int64)
-        back[order] = np.arange(steps)
-        rows = _array.namespace(drawn[0]).concat(drawn, axis=0)
-        return _array.take(rows, back), path
+        return self.emissions.sample(path * M + part, rng), path
 
     def state_moments(self) -> tuple[Array, Array]:
         """Return mean and variance of every feature in every state, both (S, d)."""

@@ -12,8 +12,10 @@ from dualpca._typing import Array
 from dualpca.checkpoints import Keeper, Watch
 from dualpca.em import Record, descend, maximize
 from dualpca.errors import DegenerateError, EmptyColumnError, ScaleError
-from dualpca.missing import Factors, Incomplete, Sums, m_step, refuse_infinite, start
+from dualpca.holes import refuse_infinite
+from dualpca.missing import Factors, Incomplete, Sums
 from dualpca.missing_parts import IncompleteParts
+from dualpca.missing_steps import m_step, start
 from dualpca.moments import SMALLEST_TRACE
 from dualpca.parts import Parts
 
@@ -139,7 +141,7 @@ class Fit:
 
         Stops when no component of the gradient of the log-likelihood a row exceeds `tol`.
         """
-        n, size = float(self.data.n), self.d * (self.q + 1)
+        n, size = self.data.n, self.d * (self.q + 1)
         low = _array.to_numpy(_array.namespace(theta).log(self.smallest / self.square))
 
         def objective(x: np.ndarray[Any, Any]) -> tuple[float, np.ndarray[Any, Any]]:

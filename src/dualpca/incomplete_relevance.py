@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.em import Record, maximize
 from dualpca.incomplete_em import LEAST_NOISE, Fit
-from dualpca.missing import Factors, filled_axes, m_step
+from dualpca.missing import Factors
+from dualpca.missing_steps import filled_axes, m_step
 from dualpca.relevance import penalty, refuse_no_noise
 
 OFF = 1e-3
@@ -59,17 +60,17 @@ class RelevanceFit(Fit):
 
     def refuse_irrelevant(self, factors: Factors, n: float) -> None:
         """Raise with the directions that are left, if some have vanished beside the noise."""
-        u, xp = self.lengths(factors), _array.namespace(factors.W)
+        u = self.lengths(factors)
         kept = np.flatnonzero(_array.to_numpy(u > OFF * float(factors.psi[0]) * self.d / n))
         if kept.size < u.shape[0]:
-            take = xp.asarray(kept, device=_array.device_of(u))
-            raise SwitchOff(Factors(xp.take(factors.W, take, axis=1), factors.mu, factors.psi))
+            left = _array.take(factors.W, kept, axis=1)
+            raise SwitchOff(Factors(left, factors.mu, factors.psi))
 
     def begin(self, rng: np.random.Generator, psi: Array | None = None) -> Array:
         """Return θ to start from: maximum likelihood of the rows filled with means, or noise ψ."""
         xp, q = _array.namespace(self.origin), self.q
         V, ell = filled_axes(self.data, q, self.origin, rng)
-        share = float(self.data.X.shape[0]) / float(xp.max(self.seen))
+        share = self.data.n / float(xp.max(self.seen))
         left = float(xp.sum(self.variance * self.seen) / xp.max(self.seen)) - float(
             xp.sum(ell) * share
         )
@@ -85,7 +86,7 @@ class RelevanceFit(Fit):
 def _orthogonal(W: Array, like: Array) -> Array:
     """Turn W so that its columns are orthogonal, longest first, with the signs of `like`."""
     xp = _array.namespace(W)
-    U, s, _ = _array.svd(W)
+    U, s, _ = _algebra.svd(W)
     W = U * s
     agree = xp.sum(W * like, axis=0)
     return W * xp.where(agree < 0, -xp.ones_like(agree), xp.ones_like(agree))

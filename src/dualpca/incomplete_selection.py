@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 
 from dualpca import _array
+from dualpca._algebra import quadratic
 from dualpca._typing import Array
-from dualpca.cross_validation import take_rows, warn_interrupted
+from dualpca.cross_validation import warn_interrupted
 from dualpca.errors import DegenerateError
-from dualpca.gaussian import LOG_2PI, SpikedGaussian
+from dualpca.gaussian import LOG_2PI, free_parameters
 from dualpca.held_out import FOLDS, PATIENCE, Score, Selection, given_up, simplest, summary
+from dualpca.holes import column_starts
 from dualpca.incomplete_em import LEAST_NOISE, check_unit, fit_incomplete, refuse_empty_columns
-from dualpca.missing import Factors, column_starts, each, quadratic
+from dualpca.missing import Factors, each
 from dualpca.progress import task
 
 Fold = Callable[[int], Score]
@@ -130,13 +132,12 @@ def hidden_score(
 
 def _rows(X: Array, weights: Array | None, held: np.ndarray[Any, Any], seed: int) -> Fold:
     """Return the fold that holds out some rows."""
-    xp = _array.namespace(X)
     kept = np.setdiff1d(np.arange(X.shape[0]), held)
-    train, test = take_rows(X, kept), take_rows(X, held)
-    w, v = (None if weights is None else take_rows(weights, part) for part in (kept, held))
+    train, test = _array.take(X, kept), _array.take(X, held)
+    w, v = (None if weights is None else _array.take(weights, part) for part in (kept, held))
     seen = np.flatnonzero(_array.to_numpy(column_starts(train, w)[0]) > 0)
-    columns = xp.asarray(seen, device=_array.device_of(X))  # what only held rows observe is unknown
-    train, test = (xp.take(part, columns, axis=1) for part in (train, test))
+    # what only held rows observe is unknown
+    train, test = (_array.take(part, seen, axis=1) for part in (train, test))
 
     def fold(q: int) -> Score:
         if seen.size <= q:
@@ -187,7 +188,7 @@ def choose_bic(X: Array, weights: Array | None, most: int, seed: int = 0) -> int
     size = float(X.shape[0] if weights is None else _array.namespace(X).sum(weights))
     sigma2 = float(n @ variance / n.sum())
     white = -0.5 * float(n.sum()) * (LOG_2PI + math.log(sigma2) + 1)
-    criteria = [(1 + mean.size) * math.log(size) - 2 * white]
+    criteria = [(free_parameters(0, mean.size) + mean.size) * math.log(size) - 2 * white]
     with task("BIC: fit", most) as tick:
         for q in range(1, most + 1):
             try:
@@ -196,7 +197,7 @@ def choose_bic(X: Array, weights: Array | None, most: int, seed: int = 0) -> int
                 break
             if float(factors.psi[0]) <= 10 * LEAST_NOISE * variance.mean():
                 break  # a likelihood without bound
-            free = SpikedGaussian(np.ones(q), 1.0, mean.size).n_parameters()
+            free = free_parameters(q, mean.size) + mean.size
             criteria.append(free * math.log(size) - 2 * record.loglikelihoods[-1])
             tick(f"{q} components")
             if q - int(np.argmin(criteria)) >= PATIENCE:

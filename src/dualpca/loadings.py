@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dualpca import _array
+from dualpca._algebra import outer, pack, unpack
 from dualpca._typing import Array
 from dualpca.gaussian import SpikedGaussian
-from dualpca.missing import Factors, Incomplete, each, outer, pack, unpack
+from dualpca.missing import Factors, latents, readable
 
 LARGEST_ANGLE = math.pi / math.sqrt(12)
 """Standard deviation of an angle of which nothing is known but that it lies within ±π/2."""
@@ -88,11 +89,11 @@ def incomplete_laplace(
     σ²(Σ z̄z̄ᵀ)⁻¹ over the rows that observe feature j (the information that is left once the
     latents are unknown), and u/ℓ becomes the average of z̄². One pass over the rows.
     """
-    xp, data = _array.namespace(X), Incomplete(X, weights, gaussian.rank)
+    xp, data = _array.namespace(X), readable(factors, X).weighing(weights)
     n, products, total = 0.0, _array.asarray(0.0, X), _array.asarray(0.0, X)
-    for block, found in each(factors, X):
+    for block in data.blocks(factors.mu):
         w = data.weight(block)
-        second = pack(outer(found.mean)) * w[:, None]
+        second = pack(outer(latents(factors, block).mean)) * w[:, None]
         products = products + block.mask.T @ second
         total = total + xp.sum(second, axis=0)
         n += float(xp.sum(w))

@@ -8,8 +8,9 @@ import numpy as np
 
 from dualpca import _array
 from dualpca._typing import Array
-from dualpca.missing import Factors, Incomplete, Sums, column_starts, observed_weights
-from dualpca.missing import refuse_infinite as refuse_infinite_rows
+from dualpca.holes import column_starts, observed_weights
+from dualpca.holes import refuse_infinite as refuse_infinite_rows
+from dualpca.missing import Factors, Incomplete, Sums
 from dualpca.parts import Host, Parts
 
 

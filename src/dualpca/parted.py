@@ -10,12 +10,12 @@ import numpy as np
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.errors import NonFiniteError, ScaleError
-from dualpca.missing import has_missing
+from dualpca.holes import has_missing
 from dualpca.missing_parts import Columns
 from dualpca.moments import Moments, refuse_nonfinite
 from dualpca.parts import Host, Parts
 from dualpca.representations import Scatter
-from dualpca.representations.primal import unit_scale
+from dualpca.representations.scatter import unit_scale
 from dualpca.rows import Frame
 
 WIDEST = 4000

@@ -19,6 +19,8 @@ from dualpca import _array
 from dualpca._typing import Array
 from dualpca.em import ROUNDING, SLOWEST, Record
 from dualpca.missing import Sums
+from dualpca.progress import task
+from dualpca.running import shifted
 from dualpca.variational_rows import Beliefs, Complete, Holes
 
 VAGUE = 1e-3
@@ -114,9 +116,10 @@ class Updates:
 
     def shift(self, at: Beliefs, sums: Sums, tau: float, around: Array) -> tuple[Beliefs, Sums]:
         """Move the latents' own mean ν into μ, where the bound does not fall."""
+        if at.S.shape[0] == 1:  # complete rows: ν = 0
+            return at, sums
         nu = sums.all_z / sums.all_n
-        moved = replace(at, mu=at.mu + at.W @ nu)
-        back = _shifted(sums, nu)
+        moved, back = replace(at, mu=at.mu + at.W @ nu), shifted(sums, nu)
         gain = 0.5 * tau * (self.misfit(at, sums, around) - self.misfit(moved, back, around))
         gain += self.mean_term(moved) - self.mean_term(at)
         gain += 0.5 * float(sums.all_n * (nu @ nu))
@@ -168,19 +171,6 @@ class Updates:
         log_alpha = q * float(digamma(self.a)) - sum(log_rate)
         value = -0.5 * (weighted - self.d * q - logdet - self.d * log_alpha)
         return value - sum(_gamma_divergence(self.a, b, VAGUE, self.b0) for b in log_rate)
-
-
-def _shifted(sums: Sums, nu: Array) -> Sums:
-    """Return the sums of the latents z − ν."""
-    cross = sums.z[:, :, None] * nu[None, None, :]
-    square = nu[:, None] * nu[None, :]
-    turned = _array.namespace(nu).permute_dims(cross, (0, 2, 1))
-    if sums.zz.shape[0] == 1:  # complete rows: ν = 0
-        return sums
-    zz = sums.zz - cross - turned + sums.n[:, None, None] * square
-    all_zz, all_z = sums.all_zz - sums.all_n * square, 0 * sums.all_z
-    z, xz = sums.z - sums.n[:, None] * nu[None, :], sums.xz - sums.x[:, None] * nu[None, :]
-    return sums._replace(zz=zz, z=z, xz=xz, all_zz=all_zz, all_z=all_z)
 
 
 def _gamma_divergence(a: float, log_b: float, a0: float, b0: float) -> float:
@@ -245,17 +235,23 @@ def _climb(updates: Updates, at: Beliefs, tol: float, max_iter: int) -> tuple[Be
     The gains of a linear sequence shrink by a factor; what is left is the last gain over one minus
     that. (Parameters are no measure: columns that are off may turn among themselves for ever.)
     """
-    record, gain, close = Record(), math.inf, 0
+    record, gain, close, moved = Record(), math.inf, 0, at
     enough = tol * updates.count / updates.d
-    while True:
-        moved, value = updates.step(at)
-        record.n_iter += 1
-        before = record.loglikelihoods[-1] if record.loglikelihoods else -math.inf
-        record.add(value)
-        gain, last = value - before, gain
-        shrink = min(gain / last, SLOWEST) if 0 < last < math.inf else 0.0
-        close = close + 1 if gain / (1 - shrink) <= enough + ROUNDING * abs(value) else 0
-        record.converged = close == 2
-        if record.converged or record.n_iter >= max_iter:
-            return at, record
-        at = moved
+    with task("variational step", max_iter) as tick:
+        while not record.ended and record.n_iter < max_iter:
+            try:
+                after, value = updates.step(moved)
+            except KeyboardInterrupt:
+                if not record.n_iter:
+                    raise
+                record.interrupted = True
+                break
+            before = record.loglikelihoods[-1] if record.loglikelihoods else -math.inf
+            at, moved, gain, last = moved, after, value - before, gain
+            record.n_iter += 1
+            record.add(value)
+            tick(f"bound {value:.6g}")
+            shrink = min(gain / last, SLOWEST) if 0 < last < math.inf else 0.0
+            close = close + 1 if gain / (1 - shrink) <= enough + ROUNDING * abs(value) else 0
+            record.converged = close == 2
+    return at, record

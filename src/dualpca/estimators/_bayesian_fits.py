@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.em import Record
 from dualpca.errors import DegenerateError, expected
@@ -15,9 +15,11 @@ from dualpca.estimators._components import check_request, is_count
 from dualpca.estimators._ppca_fits import Fitted
 from dualpca.estimators._validation import generator, used_rows
 from dualpca.gaussian import SpikedGaussian
+from dualpca.holes import effective_rows, observed_weights
 from dualpca.incomplete_relevance import RelevanceFit, fit_incomplete_relevance
 from dualpca.loadings import LoadingPosterior, incomplete_laplace, laplace
-from dualpca.missing import Factors, Incomplete, effective_rows, filled_axes, observed_weights
+from dualpca.missing import Factors, Incomplete
+from dualpca.missing_steps import filled_axes
 from dualpca.relevance import fit_relevance, loglikelihood, penalty, refuse_no_noise
 from dualpca.representations import Primal, Scatter
 from dualpca.rules import ROUNDING, maximum_likelihood
@@ -155,7 +157,7 @@ def _from_variational(found: Variational, axis: Array, total: float, count: int)
         rows = xp.zeros_like(none)[None, :, :]
         posterior = LoadingPosterior(0 * axis, rows, none, none[0, :], False)
         return BayesianFit(fitted, relevance, posterior, math.nan)
-    U, s, Vt = _array.svd(xp.take(at.W, kept, axis=1))
+    U, s, Vt = _algebra.svd(xp.take(at.W, kept, axis=1))
     fitted = _published(at.mu, U, s**2, found.noise, total, record, count)
     S = xp.take(xp.take(at.S, kept, axis=1), kept, axis=2)
     same = xp.where(xp.sum(U * fitted.spectrum.vectors, axis=0) < 0, -xp.ones_like(s), 1 + 0 * s)
@@ -184,7 +186,7 @@ def fit_holes_relevance(
     W, mu, sigma2 = found.factors.W, found.factors.mu, float(found.factors.psi[0])
     xp, d, kept = _array.namespace(X), int(X.shape[1]), int(W.shape[1])
     if kept:
-        axes, s, _ = _array.svd(W)
+        axes, s, _ = _algebra.svd(W)
         u = s**2
     else:
         axes, u = filled_axes(Incomplete(X, w, 1), 1, mu, rng)[0], _array.asarray(np.zeros(1), mu)

@@ -17,10 +17,10 @@ from dualpca.estimators._preimages import method_of
 from dualpca.estimators._validation import check_choice, check_flag, check_number, generator
 from dualpca.hidden_markov import HiddenMarkov, Plan, fit
 from dualpca.hidden_markov_parts import Counted, fit_chain_parts, lengths_by_part
+from dualpca.holes import column_starts, has_missing, refuse_infinite
 from dualpca.incomplete_em import check_unit, refuse_empty_columns
 from dualpca.kernel_space import KernelSpace
 from dualpca.kernels import Kernel, Precomputed, make_kernel
-from dualpca.missing import column_starts, has_missing, refuse_infinite
 from dualpca.missing_parts import Columns
 from dualpca.parts import Parts
 from dualpca.preimages import Span

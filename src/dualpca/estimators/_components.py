@@ -13,8 +13,8 @@ from dualpca._typing import Array
 from dualpca.cross_validation import cross_validate
 from dualpca.errors import SelectionWarning, expected
 from dualpca.held_out import Selection
+from dualpca.holes import has_missing
 from dualpca.incomplete_selection import choose_entries, choose_rows
-from dualpca.missing import has_missing
 from dualpca.representations import Primal, Scatter
 from dualpca.rules import ROUNDING
 from dualpca.solvers import solve

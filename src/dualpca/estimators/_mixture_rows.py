@@ -11,6 +11,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dualpca import _array
+from dualpca._algebra import quadratic
 from dualpca._typing import Array
 from dualpca.emissions import Emissions
 from dualpca.estimators._incomplete import as_frame
@@ -23,8 +24,8 @@ from dualpca.estimators._validation import (
     check_weights,
     generator,
 )
+from dualpca.holes import observed_part, refuse_infinite
 from dualpca.kernel_space import KernelSpace
-from dualpca.missing import observed_part, quadratic, refuse_infinite
 from dualpca.mixture import Mixture
 from dualpca.moments import refuse_nonfinite
 from dualpca.preimages import Auto, Span

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
-from dualpca.em import NO_NOISE, Record, fit_ppca, ppca_step
+from dualpca.em import Record
 from dualpca.errors import DegenerateError, expected
 from dualpca.estimators._checkpoints import watch_of
 from dualpca.estimators._components import (
@@ -20,12 +20,14 @@ from dualpca.estimators._components import (
 )
 from dualpca.estimators._validation import generator, used_rows
 from dualpca.gaussian import SpikedGaussian
+from dualpca.holes import effective_rows, observed_weights
 from dualpca.incomplete_em import LEAST_NOISE, fit_incomplete
 from dualpca.incomplete_selection import choose_bic
-from dualpca.missing import Factors, effective_rows, observed_weights
+from dualpca.missing import Factors
 from dualpca.missing_parts import Columns
 from dualpca.moments import Moments
 from dualpca.parts import Parts
+from dualpca.ppca_em import NO_NOISE, fit_ppca, ppca_step
 from dualpca.representations import Primal, Scatter
 from dualpca.rules import given_noise, maximum_likelihood
 from dualpca.spectrum import Spectrum
@@ -198,7 +200,7 @@ def _principal_axes(
 ) -> tuple[Spectrum, SpikedGaussian]:
     """Rotate loadings to principal axes; a noise that vanished is 0, and no density is left."""
     d = int(W.shape[0])
-    U, s, _ = _array.svd(W)
+    U, s, _ = _algebra.svd(W)
     gaussian = SpikedGaussian(s**2 + sigma2, 0.0 if vanished else sigma2, d)
     gaussian.require_density()
     return Spectrum.of(gaussian.values, U, total, d), gaussian

@@ -13,8 +13,8 @@ from dualpca.errors import SelectionWarning
 from dualpca.estimators._bayesian_fits import BayesianFit, fit_complete, fit_holes
 from dualpca.estimators._latent import LatentGaussian
 from dualpca.estimators._validation import check_choice, check_number, generator
+from dualpca.holes import has_missing
 from dualpca.loadings import LoadingPosterior
-from dualpca.missing import has_missing
 from dualpca.representations import Primal, Scatter
 from dualpca.rules import check_noise
 from dualpca.solvers import SOLVERS

@@ -31,7 +31,7 @@ from dualpca.estimators._validation import (
     used_rows,
 )
 from dualpca.estimators._view_validation import new_views, training_views
-from dualpca.missing import observed_part
+from dualpca.holes import observed_part
 
 
 class CCA(

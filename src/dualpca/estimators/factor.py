@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.diagnostics import FactorMonitor, Monitor
 from dualpca.em import Record
@@ -40,9 +40,10 @@ from dualpca.estimators._validation import (
     used_rows,
 )
 from dualpca.factors import fit_factors
+from dualpca.holes import effective_rows, has_missing, observed_part, observed_weights
 from dualpca.incomplete_em import fit_incomplete
 from dualpca.limits import Reference
-from dualpca.missing import Factors, effective_rows, has_missing, observed_part, observed_weights
+from dualpca.missing import Factors
 from dualpca.parted import scatter_of
 from dualpca.parts import Parts
 from dualpca.representations import Primal
@@ -245,7 +246,7 @@ class FactorAnalysis(
         """Rotate so that WᵀΨ⁻¹W is diagonal, or as asked; signs are deterministic."""
         W, root = factors.W, _array.namespace(factors.psi).sqrt(factors.psi)[:, None]
         if W.shape[1]:
-            U, s, _ = _array.svd(W / root)
+            U, s, _ = _algebra.svd(W / root)
             W = (U * s) * root
             W = W if self.rotation is None else rotate(W, self.rotation)
         return Factors(deterministic_signs(W), factors.mu, factors.psi)

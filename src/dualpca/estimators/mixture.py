@@ -9,7 +9,7 @@ from typing import Any
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.metaestimators import available_if
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.em import Record
 from dualpca.errors import DegenerateError, StreamWarning, expected
@@ -40,8 +40,8 @@ from dualpca.estimators._validation import (
     generator,
     used_rows,
 )
+from dualpca.holes import observed_weights, refuse_infinite
 from dualpca.kernel_space import KernelSpace
-from dualpca.missing import observed_weights, refuse_infinite
 from dualpca.mixture import Mixture
 from dualpca.mixture_em import Climbed
 from dualpca.moments import refuse_nonfinite
@@ -332,7 +332,7 @@ class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
         self.means_ = _array.cast_like(model.means, like)
         self.noise_variance_ = _array.cast_like(model.noises, like)
         self.loadings_ = [_array.cast_like(W, like) for W in model.loadings]
-        axes = [_array.svd(W) for W in model.loadings]
+        axes = [_algebra.svd(W) for W in model.loadings]
         self.components_ = [_array.cast_like(U.T, like) for U, _, _ in axes]
         self.explained_variance_ = [
             _array.cast_like(s * s + model.noises[k], like) for k, (_, s, _) in enumerate(axes)

@@ -20,7 +20,7 @@ from dualpca.estimators._ppca_fits import (
     start_of,
 )
 from dualpca.estimators._validation import check_choice, check_number, used_rows
-from dualpca.missing import has_missing, observed_weights
+from dualpca.holes import has_missing, observed_weights
 from dualpca.missing_parts import Columns
 from dualpca.parts import Parts
 from dualpca.representations import Primal, Scatter

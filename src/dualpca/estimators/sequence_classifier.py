@@ -21,8 +21,8 @@ from dualpca.estimators._saving import Saved
 from dualpca.estimators._sequences import check_lengths, joined
 from dualpca.estimators._validation import check_rows
 from dualpca.estimators.hidden_markov import HiddenMarkovPCA
+from dualpca.holes import refuse_infinite
 from dualpca.kernel_space import KernelSpace
-from dualpca.missing import refuse_infinite
 from dualpca.scans import log, log_sum
 
 
