@@ -47,6 +47,7 @@ def build() -> "typer.Typer":
         _reproduce,
         _use,
     )
+    from dualpca.cli._options import spread
 
     app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -61,5 +62,5 @@ def build() -> "typer.Typer":
 
     for module in (_fit, _use, _look, _compare, _report, _explore, _export, _reproduce, _demo):
         for name, command in module.COMMANDS.items():
-            app.command(name)(command)
+            app.command(name)(spread(command))
     return app
