@@ -21,6 +21,11 @@ SIZES = (1, 3, 10)
     name="s0-figure-3",
     source="S0 Fig. 3",
     title="With more components the reconstructions of dual PPCA tend to those of kernel PCA",
+    caption=(
+        "Points (black), what kernel PCA (red) and dual PPCA (blue) make of them, and samples of "
+        "dual PPCA (grey), with 1, 3 and 10 components; pre-images by Eq. 19, the kernel smoother. "
+        "EV is the explained variance."
+    ),
 )
 def run(draw: Canvas) -> Outcome:
     """Reconstruct and sample with 1, 3 and 10 components, uncentred and centred, by Eq. 19."""
@@ -50,9 +55,6 @@ def run(draw: Canvas) -> Outcome:
         "normalisation of Eq. 19 cancels most of the difference between the two models. That "
         f"samples spread wider with more components does not show on our points ({spreads} with a "
         "centred kernel). The sizes of panels (a) and (c) are not known.",
-        "Points (black), what kernel PCA (red) and dual PPCA (blue) make of them, and samples of "
-        "dual PPCA (grey), with 1, 3 and 10 components; pre-images by Eq. 19, the kernel smoother. "
-        "EV is the explained variance.",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from dualpca import DualPPCA, datasets
@@ -22,6 +23,11 @@ SHOWN = 10
     name="s0-figure-4",
     source="S0 Fig. 4 a–c",
     title="Zeros and ones of MNIST: originals, after reduction to two components, and generated",
+    caption=(
+        "(a) Twenty of the 500 digits. (b) The same after reduction to two components. (c) "
+        "Generated from latents u, uniform on a square. Left as published, right with a centred "
+        "kernel and the best of all pre-images."
+    ),
 )
 def run(draw: Canvas) -> Outcome:
     """Fit 500 digits as published, uncentred with Eq. 19, and centred with the best pre-image."""
@@ -29,23 +35,12 @@ def run(draw: Canvas) -> Outcome:
     X, y = _digits(data, draw.rng)
     published = DualPPCA(2, gamma=1 / 32, center=False, preimage=Smoother(neighbors=None)).fit(X)
     centred = DualPPCA(2, gamma=1 / 32, preimage="auto").fit(X)
-    pick = np.concatenate([np.flatnonzero(y == digit)[:SHOWN] for digit in COUNTS])
-    figures = {"a": draw.panels(1, 1, height=1.6), "b": draw.panels(1, 2, height=1.1)}
-    figures["c"] = draw.panels(1, 2, height=4.1)
-    draw.images(figures["a"][1][0, 0], X[pick], SHOWN)
-    side = draw.pick(10, quick=3)
+    shown = X[np.concatenate([np.flatnonzero(y == digit)[:SHOWN] for digit in COUNTS])]
     models = {"as published: uncentred, Eq. 19": published, "centred, best pre-image": centred}
-    for k, (title, model) in enumerate(models.items()):
-        reduced, made = figures["b"][1][0, k], figures["c"][1][0, k]
-        draw.images(reduced, np.asarray(model.reconstruct(X[pick])), SHOWN)
-        draw.images(made, _generated(model, side), side)
-        made.set(xlabel="first component, −1 … 1", ylabel="second component, −1 … 1")
-        reduced.set_title(title)
-        made.set_title(title)
     numbers = _numbers(published, centred, X, y, draw.pick(50, quick=5))
     numbers |= _other_draws(data, draw)
     return Outcome(
-        {key: figure for key, (figure, _) in figures.items()},
+        _figures(draw, models, shown),
         numbers,
         f"The uncentred kernel gives an explained variance of {100 * numbers['explained']:.2f} % "
         f"and σ² = {100 * numbers['noise_variance']:.3f} %, published 27.97 % and 0.14 %; other "
@@ -57,10 +52,22 @@ def run(draw: Canvas) -> Outcome:
         f"{100 * numbers['noise_variance_centred']:.3f} %. Without centring both components "
         "describe ones, so zeros are reduced to ones too; where no weight of Eq. 19 is positive "
         "(u₁ < 0, small u₂) the nearest digit stands in. Centred, both digits come back.",
-        "(a) Twenty of the 500 digits. (b) The same after reduction to two components. (c) "
-        "Generated from latents u, uniform on a square. Left as published, right with a centred "
-        "kernel and the best of all pre-images.",
     )
+
+
+def _figures(draw: Canvas, models: dict[str, Any], shown: Floats) -> dict[str, Figure]:
+    """Draw digits, what each model reduces them to, and what it generates."""
+    originals, [[ax]] = draw.panels(1, 1, height=1.6)
+    draw.images(ax, shown, SHOWN)
+    reduced, [below] = draw.panels(1, 2, height=1.1)
+    generated, [last] = draw.panels(1, 2, height=4.1)
+    side = draw.pick(10, quick=3)
+    for small, large, (title, model) in zip(below, last, models.items(), strict=True):
+        draw.images(small, np.asarray(model.reconstruct(shown)), SHOWN)
+        draw.images(large, _generated(model, side), side)
+        large.set(xlabel="first component, −1 … 1", ylabel="second component, −1 … 1", title=title)
+        small.set_title(title)
+    return {"a": originals, "b": reduced, "c": generated}
 
 
 def _digits(data: Labelled, rng: np.random.Generator) -> tuple[Floats, NDArray[np.int64]]:
