@@ -15,7 +15,6 @@ from dualpca.experiments.base import Outcome, experiment
 from dualpca.experiments.canvas import BLUE, INK, MUTED, PALE, RED, Canvas
 
 Floats = NDArray[np.float64]
-COLUMNS = ("ozone", "sun", "wind", "temperature")
 HIDDEN = 0.15
 LEVEL = 0.99
 WRONG = 6
