@@ -2,8 +2,8 @@
 
 import json
 import re
-import sys
 import warnings
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -20,7 +20,6 @@ from sklearn.datasets import load_digits, load_iris
 
 import dualpca as dp
 from dualpca import report
-from dualpca.cli import main
 from dualpca.cli._report import Asked, _subject
 from dualpca.report import figures, png, rules
 from dualpca.report.sections import (
@@ -51,17 +50,9 @@ def subject(model, rows=X, **options):
 
 
 @pytest.fixture
-def run(monkeypatch, capfd, tmp_path):
+def run(inside, tmp_path):
     """Call the entry point, in a folder of its own."""
-
-    def command(*arguments):
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["dualpca", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        return end.value.code or 0, *capfd.readouterr()
-
-    return command
+    return partial(inside, cwd=tmp_path)
 
 
 @pytest.fixture(scope="module")

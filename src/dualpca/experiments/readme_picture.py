@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 from sklearn.datasets import load_digits, load_wine
 
 from dualpca import PPCA, Generator, KernelPCA
+from dualpca.datasets import Floats
 from dualpca.experiments.base import Outcome, experiment
 from dualpca.experiments.canvas import BLUE, PALE, RED, Canvas
 
-Floats = NDArray[np.float64]
 SHOWN, LEVEL = 40, 1.645
 
 
 @experiment(
-    name="readme-picture",
     source="the README",
     title="What the library is for, in a picture",
     caption=(

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 
 from dualpca import DualPPCA, KernelPCA
+from dualpca.datasets import Floats
 from dualpca.experiments.base import Outcome, experiment
 from dualpca.experiments.canvas import BLUE, INK, RED, Canvas
 from dualpca.experiments.tools import wave
 
-Floats = NDArray[np.float64]
 KEPT = 3
 
 
 @experiment(
-    name="s0-figure-2",
     source="S0 Fig. 2",
     title="Dual PPCA samples the whole kernel space, kernel PCA only its components",
     caption=(

@@ -6,21 +6,18 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from dualpca import DualPPCA, datasets
-from dualpca.datasets import Labelled
+from dualpca.datasets import Floats, Labelled, Labels
 from dualpca.experiments.base import Outcome, experiment
 from dualpca.experiments.canvas import Canvas
 from dualpca.preimages import Smoother
 
-Floats = NDArray[np.float64]
 COUNTS = {1: 300, 0: 200}
 SHOWN = 10
 
 
 @experiment(
-    name="s0-figure-4",
     source="S0 Fig. 4 a–c",
     title="Zeros and ones of MNIST: originals, after reduction to two components, and generated",
     caption=(
@@ -70,7 +67,7 @@ def _figures(draw: Canvas, models: dict[str, Any], shown: Floats) -> dict[str, F
     return {"a": originals, "b": reduced, "c": generated}
 
 
-def _digits(data: Labelled, rng: np.random.Generator) -> tuple[Floats, NDArray[np.int64]]:
+def _digits(data: Labelled, rng: np.random.Generator) -> tuple[Floats, Labels]:
     """Return 300 ones and 200 zeros, pixels from 0 to 1."""
     rows = np.concatenate(
         [rng.choice(np.flatnonzero(data.y == k), size, replace=False) for k, size in COUNTS.items()]
@@ -96,9 +93,7 @@ def _generated(model: Any, side: int) -> Floats:
     return np.asarray(model.inverse_transform(grid / np.sqrt(kept)))  # Bu = Kc A h
 
 
-def _numbers(
-    published: Any, centred: Any, X: Floats, y: NDArray[np.int64], count: int
-) -> dict[str, Any]:
+def _numbers(published: Any, centred: Any, X: Floats, y: Labels, count: int) -> dict[str, Any]:
     """Return what was published, what we find, and whether digits stay what they are."""
     found: dict[str, Any] = {"explained_published": 0.2797, "noise_variance_published": 0.0014}
     for suffix, model in (("", published), ("_centred", centred)):
@@ -108,7 +103,7 @@ def _numbers(
     return found
 
 
-def _faithful(model: Any, X: Floats, y: NDArray[np.int64], count: int) -> float:
+def _faithful(model: Any, X: Floats, y: Labels, count: int) -> float:
     """Return the share of reduced zeros that lie nearer to the mean zero than to the mean one."""
     zero, one = (X[y == k].mean(axis=0) for k in (0, 1))
     made = np.asarray(model.reconstruct(X[y == 0][:count]))

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dualpca import PPCA, datasets
+from dualpca.datasets import Floats
 from dualpca.experiments.base import Outcome, experiment
 from dualpca.experiments.canvas import BLUE, GREEN, RED, Canvas
 
-Floats = NDArray[np.float64]
 SWEEPS: dict[str, tuple[list[int], dict[str, int]]] = {
     "n": ([200, 1000, 5000, 20000], {"d": 50, "q": 5}),
     "d": ([10, 30, 100, 300, 1000], {"n": 1000, "q": 5}),
@@ -26,7 +25,6 @@ STEPS = 1000
 
 
 @experiment(
-    name="s1-analytical-em",
     source="S1 section 5.1",
     title="PPCA by its closed form and by EM: the same likelihood, other costs",
     caption=(

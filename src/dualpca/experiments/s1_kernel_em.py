@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 
 from dualpca import ProbabilisticKernelPCA, datasets
+from dualpca.datasets import Floats
 from dualpca.experiments.base import Outcome, experiment
 from dualpca.experiments.canvas import BLUE, GREEN, RED, Canvas
 from dualpca.experiments.tools import angle, distance, stopped_early
 
-Floats = NDArray[np.float64]
 WAYS: dict[str, tuple[dict[str, Any], str, str]] = {
     "from linear PCA": ({"init": "pca", "accelerate": False}, RED, "-"),
     "from random coordinates": ({"init": "random", "accelerate": False}, BLUE, "--"),
@@ -24,7 +23,6 @@ ROUNDING = 1e-10
 
 
 @experiment(
-    name="s1-kernel-em",
     source="S1 section 3.2",
     title="Probabilistic kernel PCA: how EM climbs to the closed form",
     caption=(

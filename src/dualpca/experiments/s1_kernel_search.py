@@ -18,7 +18,6 @@ STYLES = {"tpe": (BLUE, "-", "Bayesian"), "random": (RED, (0, (5, 3)), "random")
 
 
 @experiment(
-    name="s1-kernel-search",
     source="S1 section 4",
     title="The kernel found by Bayesian optimisation, by random search, and by a rule of thumb",
     caption=(

@@ -6,21 +6,19 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 from dualpca import MixturePPCA, datasets
+from dualpca.datasets import Floats
 from dualpca.experiments.base import Outcome, experiment
 from dualpca.experiments.canvas import BLUE, INK, PALE, RED, Canvas
 from dualpca.plots import PALETTE
 
-Floats = NDArray[np.float64]
 PIECES = 8
 SIZES = [1, 2, 3, 5, 8, 12, 18, 26]
 
 
 @experiment(
-    name="s1-mixtures",
     source="S1 section 5.2",
     title="Mixtures of PPCA: a curve in flat pieces, and oil flow by how many of them",
     caption=(

@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 
 from dualpca import PPCA, Imputer, datasets
+from dualpca.datasets import Floats
 from dualpca.experiments.base import Outcome, experiment
 from dualpca.experiments.canvas import BLUE, INK, MUTED, PALE, RED, Canvas
 
-Floats = NDArray[np.float64]
 HIDDEN = 0.15
 LEVEL = 0.99
 WRONG = 6
@@ -22,7 +21,6 @@ WRONG = 6
 
 
 @experiment(
-    name="s1-real-world",
     source="S1 section 5.3",
     title="A real table: missing days filled in with error bars, wrong entries found",
     caption=(

@@ -8,24 +8,21 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import adjusted_rand_score
 
 from dualpca import HiddenMarkovPCA, MixturePPCA, SequenceClassifier, datasets
+from dualpca.datasets import Floats, Labels
 from dualpca.experiments.base import Outcome, experiment
 from dualpca.experiments.canvas import BLUE, INK, RED, Canvas
 from dualpca.experiments.tools import stopped_early
 from dualpca.plots import PALETTE
 
-Floats = NDArray[np.float64]
-Labels = NDArray[np.int64]
 LENGTH = 100
 """Rows of one recording of motions."""
 
 
 @experiment(
-    name="s1-through-time",
     source="S1 section 3.3",
     title="Through time: states that emit subspaces find motions that a mixture cannot",
     caption=(

@@ -13,7 +13,6 @@ DIMENSIONS, ROWS = (2, 20, 500), 200
 
 
 @experiment(
-    name="s2-figure-1",
     source="S2 Fig. 1",
     title="In many dimensions the nearest neighbour is hardly nearer than the furthest",
     caption=(

@@ -14,7 +14,6 @@ PAIRS, STEPS = ((0, 5), (1, 7), (3, 8)), 24
 
 
 @experiment(
-    name="s2-figure-10",
     source="S2 Fig. 10",
     title="One digit turns into another along a line through the latents",
     caption=(

@@ -15,7 +15,6 @@ SHOWN = np.array([1, 2, 5, 10, 20, 50, 100, 200])
 
 
 @experiment(
-    name="s2-figure-2",
     source="S2 Fig. 2",
     title="Theorem 1: squared distances deviate from their mean with variance 2/n",
     caption="Variance of (‖x − q‖² − 2n)/2n over pairs of standard normal points in n dimensions.",

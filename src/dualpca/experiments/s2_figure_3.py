@@ -15,7 +15,6 @@ DIMENSIONS, ROWS = (2, 10, 100, 1000), 200
 
 
 @experiment(
-    name="s2-figure-3",
     source="S2 Fig. 3",
     title="Scaled to the plane, points of many dimensions keep apart from each other",
     caption=(

@@ -12,7 +12,6 @@ from dualpca.experiments.canvas import MUTED, Canvas
 
 
 @experiment(
-    name="s2-figure-4",
     source="S2 Fig. 4",
     title="One kernel component separates two moons, one linear component cannot",
     caption=(

@@ -14,7 +14,6 @@ ROWS, KEPT = 600, 15
 
 
 @experiment(
-    name="s2-figure-5",
     source="S2 Fig. 5",
     title="Fifteen components explain 39 % of the variance of digits, not 88 %",
     caption=(

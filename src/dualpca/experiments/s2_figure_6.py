@@ -22,7 +22,6 @@ SHAPES = {"half circle": (np.pi, 4), "circle": (2 * np.pi, 6)}
 
 
 @experiment(
-    name="s2-figure-6",
     source="S2 Fig. 6",
     title="Kernel PCA closes the circle; an autoencoder comes as near and leaves a seam",
     caption=(

@@ -15,7 +15,6 @@ SHOWN = 5
 
 
 @experiment(
-    name="s2-figure-7",
     source="S2 Fig. 7",
     title="Kernel PCA encodes a digit as fifteen numbers, a regression decodes them",
     caption=(

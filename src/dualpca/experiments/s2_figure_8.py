@@ -16,7 +16,6 @@ ORANGE = "#e07b00"
 
 
 @experiment(
-    name="s2-figure-8",
     source="S2 Fig. 8",
     title="Langevin draws new latents where the digits' latents are",
     caption=(

@@ -32,7 +32,6 @@ COOL = 0.7
 
 
 @experiment(
-    name="s2-figure-9",
     source="S2 Fig. 9",
     title="New digits, and the nearest training digit of each",
     caption=(

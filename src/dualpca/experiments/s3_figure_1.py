@@ -17,7 +17,6 @@ PANELS = ("(a) linear PCA", "(b) kernel, ML", f"(c) kernel, EM, {STEPS} steps")
 
 
 @experiment(
-    name="s3-figure-1",
     source="S3 Fig. 1",
     title="Iris and oil flow in two dimensions: linear PCA, and probabilistic kernel PCA twice",
     caption=(

@@ -15,7 +15,6 @@ DIGIT, SIZE, KEPT = 3, (28, 28), (1, 10, 50, 250)
 
 
 @experiment(
-    name="s4-digits",
     source="S4 digit images",
     title="Threes: their mean, their eigenvectors, and how few of them a three needs",
     caption=(

@@ -16,7 +16,6 @@ PRINTED = (21.72, 21.65, 4.11, 3.93, 3.66)
 
 
 @experiment(
-    name="s4-eigenfunctions",
     source="S4 kernel PCA",
     title="Eight eigenfunctions: two tell three clusters apart, six split them",
     caption=(

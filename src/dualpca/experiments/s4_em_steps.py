@@ -16,7 +16,6 @@ CYAN = "#009fb7"
 
 
 @experiment(
-    name="s4-em-steps",
     source="S4 EM step by step",
     title="EM for PCA, one step at a time",
     caption=(

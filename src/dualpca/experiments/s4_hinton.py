@@ -17,7 +17,6 @@ GROUND = "#8d94a3"
 
 
 @experiment(
-    name="s4-hinton",
     source="S4 Hinton diagrams",
     title="Bayesian PCA switches off the six directions it does not need",
     caption=(

@@ -19,7 +19,6 @@ ROWS, SHARE = 100, 0.3
 
 
 @experiment(
-    name="s4-missing-values",
     source="S4 missing values",
     title="Oil flow with 30 % of its values removed looks as it did",
     caption=(

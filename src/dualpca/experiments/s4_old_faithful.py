@@ -12,7 +12,6 @@ from dualpca.experiments.canvas import BLUE, RED, Canvas
 
 
 @experiment(
-    name="s4-old-faithful",
     source="S4 Old Faithful",
     title="Old Faithful raw, standardised and whitened",
     caption=(

@@ -14,7 +14,6 @@ MAGENTA = "#aa4499"
 
 
 @experiment(
-    name="s4-principal-subspace",
     source="S4 1D principal subspace",
     title="The direction of most variance is the direction of least error",
     caption=(

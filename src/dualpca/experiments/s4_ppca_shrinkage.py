@@ -12,7 +12,6 @@ from dualpca.experiments.canvas import BLUE, GREEN, INK, MUTED, RED, Canvas
 
 
 @experiment(
-    name="s4-ppca-shrinkage",
     source="S4 PPCA versus PCA",
     title="PCA projects at right angles, PPCA shrinks towards the mean",
     caption=(
