@@ -14,30 +14,17 @@ from dualpca.report import figures
 
 # Machado, Oliveira and Fernandes (2009), severity 1, on linear RGB.
 VISIONS = {
-    "all three cones": np.eye(3),
-    "protanopia": [
-        [0.152286, 1.052583, -0.204868],
-        [0.114503, 0.786281, 0.099216],
-        [-0.003882, -0.048116, 1.051998],
-    ],
-    "deuteranopia": [
-        [0.367322, 0.860646, -0.227968],
-        [0.280085, 0.672501, 0.047413],
-        [-0.011820, 0.042940, 0.968881],
-    ],
-    "tritanopia": [
-        [1.255528, -0.076749, -0.178779],
-        [-0.078411, 0.930809, 0.147602],
-        [0.004733, 0.691367, 0.303900],
-    ],
+    "all three cones": "1 0 0  0 1 0  0 0 1",
+    "protanopia": "0.152286 1.052583 -0.204868  0.114503 0.786281 0.099216 "
+    "-0.003882 -0.048116 1.051998",
+    "deuteranopia": "0.367322 0.860646 -0.227968  0.280085 0.672501 0.047413 "
+    "-0.011820 0.042940 0.968881",
+    "tritanopia": "1.255528 -0.076749 -0.178779  -0.078411 0.930809 0.147602 "
+    "0.004733 0.691367 0.303900",
 }
-XYZ = np.array(  # of sRGB, D65 (IEC 61966-2-1)
-    [
-        [0.4124564, 0.3575761, 0.1804375],
-        [0.2126729, 0.7151522, 0.0721750],
-        [0.0193339, 0.1191920, 0.9503041],
-    ]
-)
+VISIONS = {name: np.array(m.split(), dtype=float).reshape(3, 3) for name, m in VISIONS.items()}
+XYZ = "0.4124564 0.3575761 0.1804375  0.2126729 0.7151522 0.072175  0.0193339 0.119192 0.9503041"
+XYZ = np.array(XYZ.split(), dtype=float).reshape(3, 3)  # of sRGB, D65 (IEC 61966-2-1)
 
 
 def linear(colour):
@@ -54,7 +41,7 @@ def lab(rgb):
 
 def closest(palette, vision):
     """The least distance between two colours of a palette as this vision sees them."""
-    seen = [lab(np.asarray(VISIONS[vision]) @ linear(colour)) for colour in palette]
+    seen = [lab(VISIONS[vision] @ linear(colour)) for colour in palette]
     return min(float(np.linalg.norm(a - b)) for a, b in combinations(seen, 2))
 
 

@@ -17,11 +17,9 @@ SHOWN, LEVEL = 40, 1.645
 @experiment(
     source="the README",
     title="What the library is for, in a picture",
-    caption=(
-        "Left: numbers taken out of a table of wines and imputed, with 90 % intervals, against "
-        "what had been there. Middle: a noisy circle before and after kernel PCA. Right: digits "
-        "drawn from a density over the latents of kernel PCA."
-    ),
+    caption="Left: numbers taken out of a table of wines and imputed, with 90 % intervals, against "
+    "what had been there. Middle: a noisy circle before and after kernel PCA. Right: digits "
+    "drawn from a density over the latents of kernel PCA.",
 )
 def run(draw: Canvas) -> Outcome:
     """Fill holes with error bars, take noise off a circle, draw new digits."""

@@ -17,11 +17,9 @@ KEPT = 3
 @experiment(
     source="S0 Fig. 2",
     title="Dual PPCA samples the whole kernel space, kernel PCA only its components",
-    caption=(
-        "Left: sampled kernel values along the first component and along the first discarded "
-        "direction, where kernel PCA has none. Right: their variance along every direction, beside "
-        "the model's."
-    ),
+    caption="Left: sampled kernel values along the first component and along the first discarded "
+    "direction, where kernel PCA has none. Right: their variance along every direction, beside "
+    "the model's.",
 )
 def run(draw: Canvas) -> Outcome:
     """Sample centred kernel values of twenty points, on and off three components."""

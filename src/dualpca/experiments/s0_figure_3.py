@@ -20,11 +20,9 @@ SIZES = (1, 3, 10)
 @experiment(
     source="S0 Fig. 3",
     title="With more components the reconstructions of dual PPCA tend to those of kernel PCA",
-    caption=(
-        "Points (black), what kernel PCA (red) and dual PPCA (blue) make of them, and samples of "
-        "dual PPCA (grey), with 1, 3 and 10 components; pre-images by Eq. 19, the kernel smoother. "
-        "EV is the explained variance."
-    ),
+    caption="Points (black), what kernel PCA (red) and dual PPCA (blue) make of them, and samples "
+    "of dual PPCA (grey), with 1, 3 and 10 components; pre-images by Eq. 19, the kernel smoother. "
+    "EV is the explained variance.",
 )
 def run(draw: Canvas) -> Outcome:
     """Reconstruct and sample with 1, 3 and 10 components, uncentred and centred, by Eq. 19."""

@@ -20,11 +20,9 @@ SHOWN = 10
 @experiment(
     source="S0 Fig. 4 a–c",
     title="Zeros and ones of MNIST: originals, after reduction to two components, and generated",
-    caption=(
-        "(a) Twenty of the 500 digits. (b) The same after reduction to two components. (c) "
-        "Generated from latents u, uniform on a square. Left as published, right with a centred "
-        "kernel and the best of all pre-images."
-    ),
+    caption="(a) Twenty of the 500 digits. (b) The same after reduction to two components. (c) "
+    "Generated from latents u, uniform on a square. Left as published, right with a centred "
+    "kernel and the best of all pre-images.",
 )
 def run(draw: Canvas) -> Outcome:
     """Fit 500 digits as published, uncentred with Eq. 19, and centred with the best pre-image."""

@@ -27,12 +27,10 @@ STEPS = 1000
 @experiment(
     source="S1 section 5.1",
     title="PPCA by its closed form and by EM: the same likelihood, other costs",
-    caption=(
-        "Above: seconds to fit, the best of three, as rows, features and components grow; the rest "
-        "stays as written. Below: how far EM ends below the maximum; 1e-13 is rounding. Plain EM "
-        "is section 2.4's, stopped at a gain below 1e-7 nats a row or after 1000 steps; ours is "
-        "accelerated."
-    ),
+    caption="Above: seconds to fit, the best of three, as rows, features and components grow; the "
+    "rest stays as written. Below: how far EM ends below the maximum; 1e-13 is rounding. Plain EM "
+    "is section 2.4's, stopped at a gain below 1e-7 nats a row or after 1000 steps; ours is "
+    "accelerated.",
     timed=True,
 )
 def run(draw: Canvas) -> Outcome:

@@ -25,10 +25,8 @@ ROUNDING = 1e-10
 @experiment(
     source="S1 section 3.2",
     title="Probabilistic kernel PCA: how EM climbs to the closed form",
-    caption=(
-        "How far the log-likelihood (per feature dimension) lies below its maximum after every "
-        "step of EM, for two starts of plain EM and for the accelerated one. RBF kernels as in S3."
-    ),
+    caption="How far the log-likelihood (per feature dimension) lies below its maximum after every "
+    "step of EM, for two starts of plain EM and for the accelerated one. RBF kernels as in S3.",
 )
 def run(draw: Canvas) -> Outcome:
     """Run EM three ways on iris and oil flow, and measure how far from the closed form it is."""

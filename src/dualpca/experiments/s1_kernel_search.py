@@ -20,11 +20,9 @@ STYLES = {"tpe": (BLUE, "-", "Bayesian"), "random": (RED, (0, (5, 3)), "random")
 @experiment(
     source="S1 section 4",
     title="The kernel found by Bayesian optimisation, by random search, and by a rule of thumb",
-    caption=(
-        "Left: the best cross-validated accuracy so far, mean of all runs; thin lines are single "
-        "runs. Right: every complete trial of Bayesian optimisation by its family of kernels. "
-        f"{ROWS} readings of oil flow, {SIZE} coordinates, logistic regression on top."
-    ),
+    caption="Left: the best cross-validated accuracy so far, mean of all runs; thin lines are "
+    "single runs. Right: every complete trial of Bayesian optimisation by its family of kernels. "
+    f"{ROWS} readings of oil flow, {SIZE} coordinates, logistic regression on top.",
 )
 def run(draw: Canvas) -> Outcome:
     """Search kernels whose two coordinates tell flows apart; judge them on other readings."""

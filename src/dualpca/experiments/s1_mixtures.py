@@ -21,11 +21,9 @@ SIZES = [1, 2, 3, 5, 8, 12, 18, 26]
 @experiment(
     source="S1 section 5.2",
     title="Mixtures of PPCA: a curve in flat pieces, and oil flow by how many of them",
-    caption=(
-        f"Left: {PIECES} lines with their noise (ellipses of two standard deviations) cover a "
-        "spiral. Right: log-density of oil flow by the number of planes, on the readings fitted "
-        "and on a thousand others."
-    ),
+    caption=f"Left: {PIECES} lines with their noise (ellipses of two standard deviations) cover a "
+    "spiral. Right: log-density of oil flow by the number of planes, on the readings fitted "
+    "and on a thousand others.",
 )
 def run(draw: Canvas) -> Outcome:
     """Cover a spiral with lines; judge mixtures of planes on readings they have not seen."""

@@ -23,12 +23,10 @@ WRONG = 6
 @experiment(
     source="S1 section 5.3",
     title="A real table: missing days filled in with error bars, wrong entries found",
-    caption=(
-        "(a) Ozone of every day, measured (grey) or filled in (blue, with one standard deviation). "
-        f"(b) Error of imputers on {100 * HIDDEN:.0f} % of the entries, hidden from them, over 20 "
-        "draws. (c) After six temperatures were entered in °C: how far each day is from the model "
-        f"(SPE and T², in proportion to their {100 * LEVEL:.0f} % limits)."
-    ),
+    caption="(a) Ozone of every day, measured (grey) or filled in (blue, with one standard "
+    f"deviation). (b) Error of imputers on {100 * HIDDEN:.0f} % of the entries, hidden from them, "
+    "over 20 draws. (c) After six temperatures were entered in °C: how far each day is from the "
+    f"model (SPE and T², in proportion to their {100 * LEVEL:.0f} % limits).",
 )
 def run(draw: Canvas) -> Outcome:
     """Fill in what was not measured, test it on entries that we hide, and look for outliers."""

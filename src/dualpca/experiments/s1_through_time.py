@@ -25,10 +25,8 @@ LENGTH = 100
 @experiment(
     source="S1 section 3.3",
     title="Through time: states that emit subspaces find motions that a mixture cannot",
-    caption=(
-        "First: 40 recordings joined, each row of colours the motion that a model without labels "
-        "sees, below the truth. Second: share of unseen sequences whose class is found."
-    ),
+    caption="First: 40 recordings joined, each row of colours the motion that a model without "
+    "labels sees, below the truth. Second: share of unseen sequences whose class is found.",
 )
 def run(draw: Canvas) -> Outcome:
     """Segment a stream of motions without labels, and classify sequences with them."""

@@ -15,11 +15,9 @@ DIMENSIONS, ROWS = (2, 20, 500), 200
 @experiment(
     source="S2 Fig. 1",
     title="In many dimensions the nearest neighbour is hardly nearer than the furthest",
-    caption=(
-        "A query (cross) in the middle and 200 points at their true distances from it, in units "
-        "of the furthest; directions are drawn at random. The circles pass through the nearest "
-        "(red) and the furthest point (grey)."
-    ),
+    caption="A query (cross) in the middle and 200 points at their true distances from it, in "
+    "units of the furthest; directions are drawn at random. The circles pass through the nearest "
+    "(red) and the furthest point (grey).",
 )
 def run(draw: Canvas) -> Outcome:
     """Draw a query and its distances to normal points in few and in many dimensions."""

@@ -16,10 +16,8 @@ PAIRS, STEPS = ((0, 5), (1, 7), (3, 8)), 24
 @experiment(
     source="S2 Fig. 10",
     title="One digit turns into another along a line through the latents",
-    caption=(
-        "Read line by line: upper left and lower right are decoded training digits, in between "
-        f"{STEPS - 2} points at equal distances on the straight line between their latents."
-    ),
+    caption="Read line by line: upper left and lower right are decoded training digits, in between "
+    f"{STEPS - 2} points at equal distances on the straight line between their latents.",
 )
 def run(draw: Canvas) -> Outcome:
     """Interpolate between training digits, straight and where the density is high."""

@@ -17,11 +17,9 @@ DIMENSIONS, ROWS = (2, 10, 100, 1000), 200
 @experiment(
     source="S2 Fig. 3",
     title="Scaled to the plane, points of many dimensions keep apart from each other",
-    caption=(
-        "200 standard normal points of 2 to 1000 dimensions, mapped to the plane. Above: classical "
-        "scaling, which is linear PCA. Below: distances in the map as near to the true ones as can "
-        "be, by majorisation."
-    ),
+    caption="200 standard normal points of 2 to 1000 dimensions, mapped to the plane. Above: "
+    "classical scaling, which is linear PCA. Below: distances in the map as near to the true ones "
+    "as can be, by majorisation.",
 )
 def run(draw: Canvas) -> Outcome:
     """Map points by classical scaling and by least stress, and measure how even they lie."""

@@ -14,10 +14,8 @@ from dualpca.experiments.canvas import MUTED, Canvas
 @experiment(
     source="S2 Fig. 4",
     title="One kernel component separates two moons, one linear component cannot",
-    caption=(
-        "Two moons of 100 points each, and their first two components. The dashed line is the best "
-        "threshold on the first component; above, the share of points on the right side of it."
-    ),
+    caption="Two moons of 100 points each, and their first two components. The dashed line is the "
+    "best threshold on the first component; above, the share of points on the right side of it.",
 )
 def run(draw: Canvas) -> Outcome:
     """Project two moons on two components, linear and radial."""

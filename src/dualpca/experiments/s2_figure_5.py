@@ -16,10 +16,8 @@ ROWS, KEPT = 600, 15
 @experiment(
     source="S2 Fig. 5",
     title="Fifteen components explain 39 % of the variance of digits, not 88 %",
-    caption=(
-        "Cumulative shares of eigenvalues (blue) and of their squares (red) of the centred kernel "
-        "of 600 digits, exp(−‖x − x'‖²/median)."
-    ),
+    caption="Cumulative shares of eigenvalues (blue) and of their squares (red) of the centred "
+    "kernel of 600 digits, exp(−‖x − x'‖²/median).",
 )
 def run(draw: Canvas) -> Outcome:
     """Compare shares of eigenvalues with shares of their squares."""

@@ -24,11 +24,9 @@ SHAPES = {"half circle": (np.pi, 4), "circle": (2 * np.pi, 6)}
 @experiment(
     source="S2 Fig. 6",
     title="Kernel PCA closes the circle; an autoencoder comes as near and leaves a seam",
-    caption=(
-        "Noisy points (grey) and what each method makes of them (black); below, the root mean "
-        "square distance from the true radius. Linear PCA, the autoencoder and the curve keep one "
-        "dimension."
-    ),
+    caption="Noisy points (grey) and what each method makes of them (black); below, the root mean "
+    "square distance from the true radius. Linear PCA, the autoencoder and the curve keep one "
+    "dimension.",
 )
 def run(draw: Canvas) -> Outcome:
     """Denoise a half circle and a circle in four ways."""

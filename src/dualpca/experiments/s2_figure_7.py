@@ -17,10 +17,8 @@ SHOWN = 5
 @experiment(
     source="S2 Fig. 7",
     title="Kernel PCA encodes a digit as fifteen numbers, a regression decodes them",
-    caption=(
-        "Top: held-out digits. Middle: their projections on 15 kernel principal components. "
-        "Bottom: what the decoder makes of these alone."
-    ),
+    caption="Top: held-out digits. Middle: their projections on 15 kernel principal components. "
+    "Bottom: what the decoder makes of these alone.",
 )
 def run(draw: Canvas) -> Outcome:
     """Encode held-out digits and decode them."""

@@ -18,10 +18,8 @@ ORANGE = "#e07b00"
 @experiment(
     source="S2 Fig. 8",
     title="Langevin draws new latents where the digits' latents are",
-    caption=(
-        "Two of 15 latents of 1500 digits (blue) and of 300 new points (orange). Right: the part "
-        "in the frame."
-    ),
+    caption="Two of 15 latents of 1500 digits (blue) and of 300 new points (orange). Right: the "
+    "part in the frame.",
 )
 def run(draw: Canvas) -> Outcome:
     """Draw latents by Langevin, adjusted and not, and compare their moments."""

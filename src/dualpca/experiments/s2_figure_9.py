@@ -34,11 +34,9 @@ COOL = 0.7
 @experiment(
     source="S2 Fig. 9",
     title="New digits, and the nearest training digit of each",
-    caption=(
-        "Rows of three: generated digits; the nearest of 5000 training digits by Frobenius norm; "
-        "the difference, red where the generated one has more ink and blue where it has less. "
-        "First two of each digit with the library's settings, then twenty with the document's."
-    ),
+    caption="Rows of three: generated digits; the nearest of 5000 training digits by Frobenius "
+    "norm; the difference, red where the generated one has more ink and blue where it has less. "
+    "First two of each digit with the library's settings, then twenty with the document's.",
 )
 def run(draw: Canvas) -> Outcome:
     """Generate digits as the document does and class by class, and judge both."""

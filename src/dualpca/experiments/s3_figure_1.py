@@ -19,10 +19,8 @@ PANELS = ("(a) linear PCA", "(b) kernel, ML", f"(c) kernel, EM, {STEPS} steps")
 @experiment(
     source="S3 Fig. 1",
     title="Iris and oil flow in two dimensions: linear PCA, and probabilistic kernel PCA twice",
-    caption=(
-        "Coordinates of every flower (above) and of 200 oil flow readings (below). Columns: linear "
-        "PCA, probabilistic kernel PCA by maximum likelihood, and by EM; mind the scales."
-    ),
+    caption="Coordinates of every flower (above) and of 200 oil flow readings (below). Columns: "
+    "linear PCA, probabilistic kernel PCA by maximum likelihood, and by EM; mind the scales.",
 )
 def run(draw: Canvas) -> Outcome:
     """Fit both data sets three ways, with the kernels and the start of the paper."""

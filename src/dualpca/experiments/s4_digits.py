@@ -17,11 +17,9 @@ DIGIT, SIZE, KEPT = 3, (28, 28), (1, 10, 50, 250)
 @experiment(
     source="S4 digit images",
     title="Threes: their mean, their eigenvectors, and how few of them a three needs",
-    caption=(
-        "First the mean and the first four eigenvectors with their eigenvalues (red adds ink, "
-        "blue takes it away); then the spectrum and the error J that M components leave; last a "
-        "three and its reconstructions."
-    ),
+    caption="First the mean and the first four eigenvectors with their eigenvalues (red adds ink, "
+    "blue takes it away); then the spectrum and the error J that M components leave; last a "
+    "three and its reconstructions.",
 )
 def run(draw: Canvas) -> Outcome:
     """Fit PCA to the threes of MNIST."""

@@ -18,10 +18,8 @@ PRINTED = (21.72, 21.65, 4.11, 3.93, 3.66)
 @experiment(
     source="S4 kernel PCA",
     title="Eight eigenfunctions: two tell three clusters apart, six split them",
-    caption=(
-        "Lines along which a component is constant, its eigenvalue above; blue is negative and "
-        "red positive. Gaussian kernel exp(−‖x − x'‖²/0.1)."
-    ),
+    caption="Lines along which a component is constant, its eigenvalue above; blue is negative and "
+    "red positive. Gaussian kernel exp(−‖x − x'‖²/0.1).",
 )
 def run(draw: Canvas) -> Outcome:
     """Draw the components of one set of points, and average eigenvalues over many."""

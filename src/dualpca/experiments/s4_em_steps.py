@@ -18,10 +18,8 @@ CYAN = "#009fb7"
 @experiment(
     source="S4 EM step by step",
     title="EM for PCA, one step at a time",
-    caption=(
-        "(a) Data (green) and the principal components, eigenvectors times √λ. (b–f) The current "
-        "line W (red), the latents z drawn at zW (cyan) and what ties them to their points."
-    ),
+    caption="(a) Data (green) and the principal components, eigenvectors times √λ. (b–f) The "
+    "current line W (red), the latents z drawn at zW (cyan) and what ties them to their points.",
 )
 def run(draw: Canvas) -> Outcome:
     """Alternate projections on a line and the best line for projections held fixed."""

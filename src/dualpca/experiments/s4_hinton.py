@@ -19,10 +19,8 @@ GROUND = "#8d94a3"
 @experiment(
     source="S4 Hinton diagrams",
     title="Bayesian PCA switches off the six directions it does not need",
-    caption=(
-        "Loadings W of ten features (rows) on nine directions (columns): the area of a square is "
-        "the size of a loading, white is positive and black is negative."
-    ),
+    caption="Loadings W of ten features (rows) on nine directions (columns): the area of a square "
+    "is the size of a loading, white is positive and black is negative.",
 )
 def run(draw: Canvas) -> Outcome:
     """Fit nine directions to data that have three, by maximum likelihood and with a prior."""

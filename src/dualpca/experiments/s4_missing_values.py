@@ -21,10 +21,8 @@ ROWS, SHARE = 100, 0.3
 @experiment(
     source="S4 missing values",
     title="Oil flow with 30 % of its values removed looks as it did",
-    caption=(
-        "Posterior means of the first 100 rows of oil flow on two latents. Right: the same rows "
-        "after 30 % of their values were removed at random, by EM on what is left."
-    ),
+    caption="Posterior means of the first 100 rows of oil flow on two latents. Right: the same "
+    "rows after 30 % of their values were removed at random, by EM on what is left.",
 )
 def run(draw: Canvas) -> Outcome:
     """Fit PPCA to 100 rows, whole and with holes, and compare latents and filled values."""

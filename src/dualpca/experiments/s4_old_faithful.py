@@ -14,11 +14,9 @@ from dualpca.experiments.canvas import BLUE, RED, Canvas
 @experiment(
     source="S4 Old Faithful",
     title="Old Faithful raw, standardised and whitened",
-    caption=(
-        "272 eruptions of the geyser, and principal axes of ±√λ. Left: in minutes, on two "
-        "scales, so that the right angle between the axes does not look like one. Middle: in "
-        "standard deviations. Right: after y = L^(−1/2)Uᵀ(x − x̄), of the data in minutes."
-    ),
+    caption="272 eruptions of the geyser, and principal axes of ±√λ. Left: in minutes, on two "
+    "scales, so that the right angle between the axes does not look like one. Middle: in "
+    "standard deviations. Right: after y = L^(−1/2)Uᵀ(x − x̄), of the data in minutes.",
 )
 def run(draw: Canvas) -> Outcome:
     """Fit PCA to minutes, to standard units, and take the correlation away."""

@@ -14,10 +14,8 @@ from dualpca.experiments.canvas import BLUE, GREEN, INK, MUTED, RED, Canvas
 @experiment(
     source="S4 PPCA versus PCA",
     title="PCA projects at right angles, PPCA shrinks towards the mean",
-    caption=(
-        "Points (circles), their reconstructions (crosses) from one component, and the mean "
-        "(star). Right: the hollow marks are PCA's reconstructions, to see how far PPCA shrinks."
-    ),
+    caption="Points (circles), their reconstructions (crosses) from one component, and the mean "
+    "(star). Right: the hollow marks are PCA's reconstructions, to see how far PPCA shrinks.",
 )
 def run(draw: Canvas) -> Outcome:
     """Reconstruct points of the plane from one component, by both models."""

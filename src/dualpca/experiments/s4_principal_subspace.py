@@ -16,11 +16,9 @@ MAGENTA = "#aa4499"
 @experiment(
     source="S4 1D principal subspace",
     title="The direction of most variance is the direction of least error",
-    caption=(
-        "Left: points (red), their orthogonal projections (green) on the principal subspace "
-        "(magenta), and the errors (blue). Right: the variance of projections and their mean "
-        "squared error for every direction; they add up to the total."
-    ),
+    caption="Left: points (red), their orthogonal projections (green) on the principal subspace "
+    "(magenta), and the errors (blue). Right: the variance of projections and their mean "
+    "squared error for every direction; they add up to the total.",
 )
 def run(draw: Canvas) -> Outcome:
     """Project correlated points on every direction of the plane, and on the first axis."""
