@@ -21,6 +21,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "mathml",
     "figures",
+    "sections",
 ]
 exclude_patterns = ["_build", "gallery/GALLERY_HEADER.rst"]
 nitpicky = False

@@ -195,7 +195,7 @@ def outer(W: Array) -> Array:
 
 
 def latents(factors: Factors, block: Block, unsure: Array | None = None) -> Latents:
-    """Return the posterior of the latents given the observed entries, by Woodbury in q.
+    """Return the posterior of the latents given the observed entries, by Woodbury in q (MATH 4.1).
 
     Precision P = I + Σ_{j observed} w_j w_jᵀ/ψ_j for all rows at once: one product of the mask
     with d packed matrices. Loadings that are themselves `unsure`, with covariances (d, q, q), add
@@ -245,7 +245,7 @@ def block_sums(block: Block, found: Latents, w: Array) -> Sums:
 
 
 def m_step(sums: Sums, factors: Factors, prior: Array | None = None) -> tuple[Array, Array, Array]:
-    """Return new loadings and mean, and each feature's left-over sum of squares.
+    """Return new loadings and mean, and each feature's left-over sum of squares (MATH 4.2).
 
     w̃_j = (Σ E[z̃z̃ᵀ])⁻¹ Σ x E[z̃] with z̃ = (z, 1), for all features in one batch; then the latents'
     own mean ν and covariance Γ are folded back, μ ← μ + Wν, W ← WΓ^{1/2} (parameter expansion).

@@ -159,7 +159,7 @@ def _threshold(rho: float) -> float:
 
 
 def relevance_step(spectrum: Spectrum, n: float, at: Lengths) -> Lengths:
-    """Take one EM step with α_i = r/u_i, on scalars.
+    """Take one EM step with α_i = r/u_i, on scalars (MATH 5.1).
 
     c' = (ℓc/m) / (σ²/m + uℓ/m² + σ²α/n) with c = √u and m = u + σ²; then σ² as in
     every M step. O(q).
