@@ -75,3 +75,13 @@ def test_every_public_name_is_in_the_reference(module):
 def test_every_picture_of_a_page_has_words():
     for path in PAGES:
         assert "![](" not in path.read_text("utf-8"), name(path)
+
+
+def test_every_misprint_names_a_test_that_exists():
+    page = (ROOT / "docs/theory/misprints.md").read_text("utf-8")
+    rows = [line for line in page.splitlines() if re.match(r"\| S\d", line)]
+    tests = "".join(path.read_text("utf-8") for path in (ROOT / "tests").glob("test_*.py"))
+    assert len(rows) == 21
+    for row in rows:
+        names = re.findall(r"`(\w+)`", row.rsplit("|", 2)[1])
+        assert names and all(f"def test_{name}(" in tests for name in names), row
