@@ -22,6 +22,7 @@ extensions = [
     "mathml",
     "figures",
     "sections",
+    "measured",
 ]
 exclude_patterns = ["_build", "gallery/GALLERY_HEADER.rst"]
 nitpicky = False
