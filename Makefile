@@ -42,7 +42,7 @@ docs: $(DOCS)  ## Build the documentation into site/; a warning is an error
 	$(BIN)/dualpca reproduce $(QUICK) -o docs/_extra/reproduced || test -f docs/_extra/reproduced/index.html
 	MPLBACKEND=agg $(BIN)/sphinx-build -q -W --keep-going -b html docs site
 	$(BIN)/python docs/check_site.py site
-	$(BIN)/codespell docs README.md CONTRIBUTING.md CHANGELOG.md examples
+	$(BIN)/codespell docs README.md CONTRIBUTING.md CHANGELOG.md examples src
 	@echo "open site/index.html"
 
 lint: $(DEV)  ## Check formatting, style and the direction of imports

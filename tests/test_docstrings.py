@@ -13,6 +13,9 @@ ROOT = Path(__file__).parents[1]
 THEORY = sorted(ROOT.glob("docs/theory/*.md"))
 CITED = re.compile(r"\bMATH ((?:\d+(?:\.\d+)?(?:, | and |–)?)+)")
 HEADING = re.compile(r"^#+ (\d+)\. |^:label: eq-", re.M)
+NAME = r"[A-ZÁÖ][a-zéö][\w-]+"
+OTHERS = rf"(?:,? (?:{NAME},? )*& {NAME}| et al\.)?"
+LITERATURE = re.compile(rf"({NAME}){OTHERS},? \(?((?:19|20)\d\d)\b")
 ARRAYS = ("X", "Y", "Z", "K", "kc", "H", "start", "end")
 ESTIMATORS = [n for n in dualpca.__all__ if hasattr(getattr(dualpca, n), "fit")]
 
@@ -66,6 +69,17 @@ def test_every_citation_of_the_theory_exists():
 def test_every_equation_is_cited_where_it_is_computed():
     equations = {number for number in theory_numbers() if "." in number}
     assert equations - {number for _, number in citations()} == set()
+
+
+def test_literature_of_theory_and_models_is_listed():
+    page = (ROOT / "docs/theory/references.md").read_text("utf-8")
+    texts = [p.read_text("utf-8") for p in THEORY if p.name != "references.md"]
+    texts += [inspect.getdoc(getattr(dualpca, name)) for name in ESTIMATORS]
+    cited = {pair for text in texts for pair in LITERATURE.findall(re.sub(r"\s+", " ", text))}
+    assert len(cited) > 15
+    plain = page.replace("ı", "i")
+    missing = [f"{a} {y}" for a, y in cited if not re.search(rf"- {a}\b.*\({y}", plain)]
+    assert missing == []
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

@@ -1,0 +1,75 @@
+"""Look at a built site in chromium: phones need not scroll sideways, and nothing is fetched.
+
+Scripts run without errors, and the search finds what it should, from the disk alone.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+PHONE = {"width": 390, "height": 844}
+WIDER = """() => [...document.querySelectorAll("body *")].filter(e => {
+  const box = e.getBoundingClientRect();
+  return box.right > innerWidth + 1 && box.width > 0 && getComputedStyle(e).position !== "fixed";
+}).slice(0, 3).map(e => e.tagName + "." + e.className)"""
+ASKED = {"impute": "guide/impute.html", "KernelPCA": "dualpca.KernelPCA"}
+
+
+def browsed(site: Path) -> list[str]:
+    """Return what is wrong with the pages of a site, where there is a browser to look at them."""
+    try:
+        import playwright.sync_api  # noqa: F401
+    except ImportError:
+        chromium = None
+    else:
+        chromium = shutil.which("chromium")
+    if chromium is None:
+        print("chromium or playwright is not installed: the pages were not looked at")
+        return []
+    return looked_at(site)
+
+
+def looked_at(site: Path, search: bool = True) -> list[str]:
+    """Return what is wrong with the pages of a site as chromium shows them."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        chromium = shutil.which("chromium")
+        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_page(viewport=PHONE)
+        wrong: list[str] = []
+        page.on("request", lambda request: wrong.extend(_elsewhere(request.url)))
+        page.on("pageerror", lambda error: wrong.append(f"{page.url}: {error}"))
+        for path in sorted(site.resolve().rglob("*.html")):
+            if not {"_modules", "_static"} & set(path.parts):
+                wrong += _too_wide(page, path, site.resolve())
+        wrong += _searched(page, site.resolve()) if search else []
+        browser.close()
+    return list(dict.fromkeys(wrong))
+
+
+def _elsewhere(url: str) -> list[str]:
+    return [] if url.startswith(("file:", "data:", "blob:")) else [f"{url} is fetched"]
+
+
+def _too_wide(page: Any, path: Path, site: Path) -> list[str]:
+    """Return a line if the page can be scrolled sideways; boxes inside it may."""
+    page.goto(path.as_uri())
+    if page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]:
+        return []
+    what = ", ".join(page.evaluate(WIDER))
+    return [f"{path.relative_to(site)}: wider than a phone of {PHONE['width']} px ({what})"]
+
+
+def _searched(page: Any, site: Path) -> list[str]:
+    """Return the words that the search does not find where they are."""
+    wrong = []
+    for word, where in ASKED.items():
+        page.goto(f"{(site / 'search.html').as_uri()}?q={word}")
+        try:
+            page.wait_for_selector(f"#search-results a[href*='{where}']", timeout=20_000)
+        except Exception:
+            wrong.append(f"search.html: {word} does not find {where}")
+    return wrong
