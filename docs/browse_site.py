@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 PHONE = {"width": 390, "height": 844}
-WIDER = """() => [...document.querySelectorAll("body *")].filter(e => {
+CUT = """() => [...document.querySelectorAll("math, img, svg, pre, table, p, li")].filter(e => {
   const box = e.getBoundingClientRect();
-  return box.right > innerWidth + 1 && box.width > 0 && getComputedStyle(e).position !== "fixed";
-}).slice(0, 3).map(e => e.tagName + "." + e.className)"""
+  if (box.width === 0 || box.right <= innerWidth + 1) return false;
+  for (let up = e; up !== document.body; up = up.parentElement)
+    if (["auto", "scroll"].includes(getComputedStyle(up).overflowX)) return false;
+  return true;
+}).map(e => e.tagName.toLowerCase() + " " + e.textContent.trim().slice(0, 30))"""
 ASKED = {"impute": "guide/impute.html", "KernelPCA": "dualpca.KernelPCA"}
 
 
@@ -55,12 +58,13 @@ def _elsewhere(url: str) -> list[str]:
 
 
 def _too_wide(page: Any, path: Path, site: Path) -> list[str]:
-    """Return a line if the page can be scrolled sideways; boxes inside it may."""
+    """Return what is cut off, or makes the page scroll sideways; boxes inside it may scroll."""
     page.goto(path.as_uri())
-    if page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]:
-        return []
-    what = ", ".join(page.evaluate(WIDER))
-    return [f"{path.relative_to(site)}: wider than a phone of {PHONE['width']} px ({what})"]
+    name, width = path.relative_to(site), PHONE["width"]
+    found = [f"{name}: {what!r} is cut off at {width} px" for what in page.evaluate(CUT)]
+    if page.evaluate("document.documentElement.scrollWidth") > width:
+        found.append(f"{name}: wider than a phone of {width} px")
+    return found
 
 
 def _searched(page: Any, site: Path) -> list[str]:

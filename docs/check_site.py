@@ -30,10 +30,13 @@ class Page(HTMLParser):
         self.loaded: list[str] = []
         self.anchors: set[str] = set()
         self.wordless: list[str] = []
+        self.broken: list[str] = []
+        self.formula = False
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note what a tag refers to."""
+        self.formula = self.formula or tag == "math"
         found = {key: value or "" for key, value in attrs}
         self.anchors |= {found[key] for key in ("id", "name") if key in found}
         if tag == "a" and "href" in found:
@@ -47,6 +50,15 @@ class Page(HTMLParser):
         if tag == "title" and self.wordless[-1:] == ["a drawing"]:
             self.wordless.pop()
 
+    def handle_endtag(self, tag: str) -> None:
+        """Note where a formula ends."""
+        self.formula = self.formula and tag != "math"
+
+    def handle_data(self, data: str) -> None:
+        """Note what the converter of formulas did not understand."""
+        if self.formula and "\\" in data:
+            self.broken.append(data.strip())
+
 
 def problems(site: Path) -> list[str]:
     """Return what is wrong with a site."""
@@ -55,6 +67,7 @@ def problems(site: Path) -> list[str]:
     for path, page in pages.items():
         name = path.relative_to(site.resolve())
         found += [f"{name}: no words for the picture {src}" for src in page.wordless]
+        found += [f"{name}: a formula shows {text}" for text in page.broken]
         found += [f"{name}: loads {src}" for src in page.loaded if urlsplit(src).netloc]
         found += [f"{name}: {link} {why}" for link in page.links if (why := malformed(link))]
         for link in page.links + page.loaded:

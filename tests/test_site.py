@@ -50,6 +50,7 @@ def test_a_whole_site_is_whole(checks, site):
         ('<img src="a.png">', "no words"),
         ('<img src="a.png" alt=" ">', "no words"),
         ('<svg class="drawing"><rect/></svg>', "no words"),
+        ("<math><mo>\\{</mo></math>", "a formula shows"),
         ('<script src="https://cdn.example.org/x.js"></script>', "loads"),
         ('<a href="http://example.org/">x</a>', "is not https"),
         ('<a href="https://example/">x</a>', "no proper host"),
@@ -77,8 +78,11 @@ def test_a_browser_sees_wide_pages_fetches_and_errors(checks, site):
     (site / "box.html").write_text(
         f"{head}<div style='overflow-x: auto'><div style='width: 900px'>x</div></div>", "utf-8"
     )
+    hidden = "<div style='overflow-x: hidden'><p style='width: 900px'>lost</p></div>"
+    (site / "cut.html").write_text(f"{head}{hidden}", "utf-8")
     (site / "fetch.html").write_text(f"{head}<img src='http://127.0.0.1:9/x.png'>", "utf-8")
     (site / "error.html").write_text(f"{head}<script>throw Error('ouch')</script>", "utf-8")
     found = "\n".join(line for line in checks[1].looked_at(site, search=False))
     assert "wide.html: wider" in found and "box.html" not in found and "index.html" not in found
+    assert "cut.html: 'p lost' is cut off" in found
     assert "x.png is fetched" in found and "ouch" in found
