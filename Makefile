@@ -42,7 +42,7 @@ docs: $(DOCS)  ## Build the documentation into site/; a warning is an error
 	$(BIN)/dualpca reproduce $(QUICK) -o docs/_extra/reproduced || test -f docs/_extra/reproduced/index.html
 	MPLBACKEND=agg $(BIN)/sphinx-build -q -W --keep-going -b html docs site
 	$(BIN)/python docs/check_site.py site
-	$(BIN)/codespell docs README.md CONTRIBUTING.md CHANGELOG.md examples
+	$(BIN)/codespell docs README.md CONTRIBUTING.md CHANGELOG.md examples src
 	@echo "open site/index.html"
 
 lint: $(DEV)  ## Check formatting, style and the direction of imports
@@ -58,7 +58,7 @@ types: $(DEV)  ## Check the types
 	$(BIN)/mypy
 
 clean:  ## Remove caches and outputs, keep .venv
-	rm -rf build dist site docs/_extra docs/gallery docs/reference/generated benchmarks/out
+	rm -rf build dist site docs/_extra docs/drawn docs/gallery docs/reference/generated benchmarks/out
 	rm -f dualpca-demo.html dualpca-demo.dpca dualpca-demo.csv
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -path ./.venv -prune -o -type d -name __pycache__ -exec rm -rf {} +

@@ -21,6 +21,8 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "mathml",
     "figures",
+    "sections",
+    "measured",
 ]
 exclude_patterns = ["_build", "gallery/GALLERY_HEADER.rst"]
 nitpicky = False
@@ -31,6 +33,7 @@ html_css_files = ["dualpca.css"]
 html_math_renderer = "mathml"
 templates_path = ["_templates"]
 html_extra_path = ["_extra"]
+html_show_search_summary = False  # it would fetch pages, which a browser refuses on a disk
 
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist", "colon_fence"]
 myst_heading_anchors = 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from docutils import nodes
@@ -9,10 +10,20 @@ from latex2mathml.converter import convert
 from sphinx.application import Sphinx
 from sphinx.util.math import get_node_equation_number
 
+BEFORE = (  # what the converter does not know, in words that it knows
+    (r"\\[bB]ig(?=\(|\[|\\\{)", r"\\left"),
+    (r"\\[bB]ig(?=\)|\]|\\\})", r"\\right"),
+    (r"\\(mathbb|mathrm) (\w)", r"\\\1{\2}"),
+    (r"\\ln(?![a-zA-Z])", r"\\,\\ln\\,"),
+)
+SIMILAR = ("<mi>&#x0007E;</mi>", "<mo>&#x0223C;</mo>")
+
 
 def formula(source: str, display: str) -> str:
     """Return MathML for LaTeX."""
-    return convert(source.strip(), display=display)
+    for old, new in BEFORE:
+        source = re.sub(old, new, source)
+    return convert(source.strip(), display=display).replace(*SIMILAR)
 
 
 def visit_inline(self: Any, node: nodes.math) -> None:
@@ -24,7 +35,7 @@ def visit_inline(self: Any, node: nodes.math) -> None:
 def visit_block(self: Any, node: nodes.math_block) -> None:
     """Write a formula in a paragraph of its own, with its number."""
     self.body.append(self.starttag(node, "div", CLASS="math notranslate nohighlight"))
-    self.body.append(formula(node.astext(), "block"))
+    self.body.append(f'<div class="formula">{formula(node.astext(), "block")}</div>')
     if node.get("number"):
         number = get_node_equation_number(self, node)
         self.body.append(f'<span class="eqno">({number})')

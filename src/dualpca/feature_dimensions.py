@@ -63,7 +63,7 @@ class Placement:
 
     @classmethod
     def of_spectrum(cls, spectrum: Spectrum, gaussian: SpikedGaussian, n: float) -> Placement:
-        """Return b(x) = (Λ − σ²)^{1/2}(nΛ)⁻¹Uᵀkc(x): the maximum in closed form."""
+        """Return b(x) = (Λ − σ²)^{1/2}(nΛ)⁻¹Uᵀkc(x): the maximum in closed form (MATH 9.1)."""
         weights = spectrum.vectors * (gaussian.spread / (n * gaussian.values))
         return cls(weights, _array.identity(gaussian.rank, weights))
 

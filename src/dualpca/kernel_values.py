@@ -61,7 +61,7 @@ def signal(space: AnchorSpace, Y: Array, *, centered: bool = True) -> Array:
 def draw(
     space: AnchorSpace, gaussian: SpikedGaussian, m: int, rng: np.random.Generator, tol: float
 ) -> Array:
-    """Draw m times from kc ~ N(0, Kc A Aᵀ Kc + σ²Kc), (m, n).
+    """Draw m times from kc ~ N(0, Kc A Aᵀ Kc + σ²Kc), (m, n); MATH 8.2.
 
     kc = Σ_{p≤q} λ_p n^{-1/2} e_p a_p + σ (I − EEᵀ) Kc^{1/2} ξ with a, ξ standard normal: the
     spectrum beyond q is never computed.

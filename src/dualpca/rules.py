@@ -29,8 +29,8 @@ def left_over(trace: float, explained: float) -> float:
 def maximum_likelihood(spectrum: Spectrum, n: float, q: int) -> SpikedGaussian:
     """Return the model of q directions with the noise of maximum likelihood.
 
-    σ² = (tr − Σ_{p≤q} λ_p) / (n (r − q)) (Tipping & Bishop 1999, Eq. 8): the discarded spectrum
-    is never computed. Noise 0 means that the q directions explain everything.
+    σ² = (tr − Σ_{p≤q} λ_p) / (n (r − q)) (MATH 2.2; Tipping & Bishop 1999, Eq. 8): the discarded
+    spectrum is never computed. Noise 0 means that the q directions explain everything.
 
     Examples
     --------

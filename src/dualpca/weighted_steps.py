@@ -1,4 +1,4 @@
-"""Weighted maximum likelihood of several spiked Gaussians at once (MATH 6): the M step.
+"""Weighted maximum likelihood of several spiked Gaussians at once (MATH 6.1): the M step.
 
 Every component is a `Part` until the noise is known, since a tied noise needs all of them.
 """

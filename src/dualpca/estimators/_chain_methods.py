@@ -39,7 +39,14 @@ class ChainMethods:
         return X, coordinates(self.kernel_space_, X), lengths
 
     def predict(self, X: Any, lengths: Any = None) -> Array:
-        """Return the states of the most probable paths (Viterbi), (T,)."""
+        """Return the states of the most probable paths (Viterbi), (T,).
+
+        Parameters
+        ----------
+        X : array of shape (T, d), list of tables, or array of shape (m, T, d)
+        lengths : sequence of int, optional
+            As in `fit`.
+        """
         return self._decode(X, lengths, "predict")[1]
 
     def decode(self, X: Any, lengths: Any = None) -> tuple[float, Array]:
@@ -65,7 +72,14 @@ class ChainMethods:
         return float(logs.sum()), xp.asarray(path, device=_array.device_of(X))
 
     def predict_proba(self, X: Any, lengths: Any = None) -> Array:
-        """Return P(s_t | whole sequence), (T, S): smoothing."""
+        """Return P(s_t | whole sequence), (T, S): smoothing.
+
+        Parameters
+        ----------
+        X : array of shape (T, d), list of tables, or array of shape (m, T, d)
+        lengths : sequence of int, optional
+            As in `fit`.
+        """
         X, Z, lengths = self._new(X, lengths, "predict_proba")
         return beside(self._model.smooth(Z, lengths).states, X)
 
@@ -126,22 +140,51 @@ class ChainMethods:
         return (mean, std) if return_std else mean
 
     def score_sequences(self, X: Any, lengths: Any = None) -> Array:
-        """Return the log-likelihood of every sequence, (m,)."""
+        """Return the log-likelihood of every sequence, (m,).
+
+        Parameters
+        ----------
+        X : array of shape (T, d), list of tables, or array of shape (m, T, d)
+        lengths : sequence of int, optional
+            As in `fit`.
+        """
         X, Z, lengths = self._new(X, lengths, "score_sequences")
         return _array.asarray(self._model.loglikelihoods(Z, lengths), X)
 
     def score(self, X: Any, y: Any = None, *, lengths: Any = None) -> float:
-        """Return the log-likelihood of all sequences, divided by the number of rows."""
+        """Return the log-likelihood of all sequences, divided by the number of rows.
+
+        Parameters
+        ----------
+        X : array of shape (T, d), list of tables, or array of shape (m, T, d)
+        y : ignored
+        lengths : sequence of int, optional
+            As in `fit`.
+        """
         X, Z, lengths = self._new(X, lengths, "score")
         return float(self._model.loglikelihoods(Z, lengths).sum()) / int(X.shape[0])
 
     def bic(self, X: Any, lengths: Any = None) -> float:
-        """Return −2 ln L + p ln T; lower is better. Not across kernels or their spaces."""
+        """Return −2 ln L + p ln T; lower is better. Not across kernels or their spaces.
+
+        Parameters
+        ----------
+        X : array of shape (T, d), list of tables, or array of shape (m, T, d)
+        lengths : sequence of int, optional
+            As in `fit`.
+        """
         X, Z, lengths = self._new(X, lengths, "bic")
         return self._criterion(Z, lengths, math.log(int(X.shape[0])))
 
     def aic(self, X: Any, lengths: Any = None) -> float:
-        """Return −2 ln L + 2p; lower is better. Not across kernels or their spaces."""
+        """Return −2 ln L + 2p; lower is better. Not across kernels or their spaces.
+
+        Parameters
+        ----------
+        X : array of shape (T, d), list of tables, or array of shape (m, T, d)
+        lengths : sequence of int, optional
+            As in `fit`.
+        """
         _, Z, lengths = self._new(X, lengths, "aic")
         return self._criterion(Z, lengths, 2.0)
 

@@ -149,7 +149,7 @@ def closed_form(model: Any, operator: FeatureScatter) -> tuple[Spectrum, SpikedG
 
 
 def fit_em(model: Any, operator: FeatureScatter, points: Array) -> FeatureFit:
-    """Fit by EM (S3, Eqs. 18 and 19), accelerated unless the model says otherwise."""
+    """Fit by EM (MATH 9.2; S3, Eqs. 18, 19), accelerated unless the model says otherwise."""
     n, q = operator.n, count_of(model, operator)
     noise, rng = model.noise_variance, generator(model._seed)
     limits = {"tol": model.tol, "max_iter": model.max_iter, "accelerate": model.accelerate}

@@ -119,7 +119,14 @@ class KernelProjection(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return float(np.quantile(_array.to_numpy(residual), level))
 
     def is_novel(self, X: Any, level: float = 0.95) -> Array:
-        """Tell which points are further off the components than `level` of the training points."""
+        """Tell which points are further off the components than `level` of the training points.
+
+        Parameters
+        ----------
+        X : array of shape (m, d), items, or kernel values against the training points (m, n)
+        level : float
+            Share of the training points that are not novel.
+        """
         return self.novelty(X) > self.novelty_threshold(level)
 
     def squared_eigenvalue_ratio(self) -> Array:

@@ -80,7 +80,12 @@ class MixtureRows(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     @by_parts(None)
     def predict(self, X: Any) -> Array:
-        """Return the most probable component of every row, (n,)."""
+        """Return the most probable component of every row, (n,).
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        """
         joint = self._mixture_of(X, "predict")
         return _array.namespace(joint).argmax(joint, axis=1)
 
@@ -93,20 +98,37 @@ class MixtureRows(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     @by_parts("n_mixtures_")
     def predict_proba(self, X: Any) -> Array:
-        """Return the responsibilities p(k | x), of what each row observed, (n, K)."""
+        """Return the responsibilities p(k | x), of what each row observed, (n, K).
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        """
         rows = self._rows(X, "predict_proba")
         resp = self._mixture.responsibilities(rows)
         return _array.cast_like(check_finite_result(resp, observed_part(rows)), rows)
 
     @by_parts(None)
     def score_samples(self, X: Any) -> Array:
-        """Return the log-density of what each row observed, (n,); 0 for an empty row."""
+        """Return the log-density of what each row observed, (n,); 0 for an empty row.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        """
         rows = self._rows(X, "score_samples")
         density = self._mixture.log_density(rows)
         return check_finite_result(density, observed_part(rows))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the average log-density of the rows."""
+        """Return the average log-density of the rows.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+        """
         parts = parts_of(X, fitting=False)
         if parts is not None and sample_weight is None:
             return average(self, parts)
@@ -116,12 +138,22 @@ class MixtureRows(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return float(xp.mean(density) if w is None else w @ density / xp.sum(w))
 
     def bic(self, X: Any) -> float:
-        """Return −2 ln L + p ln n of the rows; lower is better."""
+        """Return −2 ln L + p ln n of the rows; lower is better.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        """
         density = self.score_samples(X)
         return self._criterion(density, math.log(int(density.shape[0])))
 
     def aic(self, X: Any) -> float:
-        """Return −2 ln L + 2p of the rows; lower is better."""
+        """Return −2 ln L + 2p of the rows; lower is better.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        """
         return self._criterion(self.score_samples(X), 2.0)
 
     def _criterion(self, density: Array, price: float) -> float:
@@ -153,7 +185,14 @@ class MixtureRows(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return _array.cast_like(xp.concat(blocks, axis=1), self._like(rows))
 
     def posterior(self, X: Any, component: int) -> tuple[Array, Array]:
-        """Return mean (n, q_k) and covariance (n, q_k, q_k) of the latents under one component."""
+        """Return mean (n, q_k) and covariance (n, q_k, q_k) of the latents under one component.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        component : int
+            k, from 0.
+        """
         rows = self._rows(X, "posterior")
         check_number("component", component, 0, integer=True)
         if component >= self.n_mixtures_:

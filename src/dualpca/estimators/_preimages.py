@@ -129,7 +129,12 @@ class PreImages(Saved):
         return None
 
     def reconstruct(self, X: Any) -> Array:
-        """Return pre-images of the projections of X, (m, d)."""
+        """Return pre-images of the projections of X, (m, d).
+
+        Parameters
+        ----------
+        X : array of shape (m, d), items, or kernel values against the training points (m, n)
+        """
         return self.inverse_transform(self.transform(X))  # type: ignore[attr-defined]
 
     def denoise(self, X: Any, method: Any = None) -> Array:

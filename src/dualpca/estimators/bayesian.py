@@ -82,7 +82,9 @@ class BayesianPCA(LatentGaussian):
     Notes
     -----
     Bishop (1999), "Bayesian PCA" and "Variational principal components". Priors of α, τ and μ are
-    vague and in the units of the data. O(ndq) a step, as in `PPCA`.
+    vague and in the units of the data. Complete rows: the solver's cost for q eigenpairs, then
+    O(q) a Newton step ('ard') or O(ndq) a step ('variational'); with NaN O(ndq²) a step, O(q³) a
+    pattern of holes. Nothing d×d is formed but by `get_covariance` and `get_precision`.
 
     Examples
     --------

@@ -91,6 +91,7 @@ class CCA(
     -----
     Bach & Jordan (2005). Complete rows: closed form from orthogonal transformations,
     O(n(d_x + d_y)²). With NaN: EM whose M step is that closed form, O((d_x + d_y)³) a pattern.
+    Memory O((n + d_x + d_y)(d_x + d_y)); nothing n×n is formed.
 
     Unlike scikit-learn's `CCA`: `transform` gives variates of variance 1, so weights differ by a
     factor a column (correlations do not); `predict` is the conditional mean of the model; `score`

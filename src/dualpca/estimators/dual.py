@@ -110,8 +110,12 @@ class DualPPCA(
     Notes
     -----
     De Plaen & Suykens, "A dual formulation for probabilistic PCA" (2023), with its misprints
-    corrected (MATH 8 and 14). Kernel values carry an index c where they are centred, always with
+    corrected (MATH 8.1, 8.2, 14). Kernel values carry an index c where they are centred, always by
     the training means. Likelihoods of different r or of different kernels do not compare.
+
+    Cost and memory are `KernelPCA`'s: one n×n array at most, none beyond `memory_limit`, and
+    O(n(d + q)) a row afterwards. The spectrum beyond q is never formed, for samples of kernel
+    values either: they take a few dozen products with the kernel (Lanczos).
 
     Examples
     --------

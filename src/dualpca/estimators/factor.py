@@ -110,7 +110,9 @@ class FactorAnalysis(
 
     Notes
     -----
-    Rubin & Thayer (1982), with parameter expansion and SQUAREM. O(ndq) a step on complete rows.
+    Complete rows and d ≤ 2,000: the correlation matrix is formed once, then quasi-Newton on ψ with
+    W at its best (Jöreskog 1967), O(d³) a step. Otherwise EM (Rubin & Thayer 1982) with parameter
+    expansion and SQUAREM, O(ndq) a step, O(ndq²) with NaN, and nothing d×d is formed.
 
     Examples
     --------
@@ -282,11 +284,21 @@ class FactorAnalysis(
 
     @by_parts("_n_features_out")
     def transform(self, X: Any) -> Array:
-        """Return the posterior mean of the factors given what each row observed, (n, q)."""
+        """Return the posterior mean of the factors given what each row observed, (n, q).
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        """
         return self.posterior(X)[0]
 
     def posterior(self, X: Any) -> tuple[Array, Array]:
-        """Return mean (n, q) and covariance (n, q, q) of the factors given each row."""
+        """Return mean (n, q) and covariance (n, q, q) of the factors given each row.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        """
         rows = new_rows(self, X, "transform")
         found = self._latents(rows)
         check_finite_result(found.mean, observed_part(rows))
@@ -294,24 +306,46 @@ class FactorAnalysis(
         return _array.cast_like(mean, rows), _array.cast_like(covariance, rows)
 
     def inverse_transform(self, X: Any) -> Array:
-        """Return the mean of the rows given factors, Wz + μ, (n, d)."""
+        """Return the mean of the rows given factors, Wz + μ, (n, d).
+
+        Parameters
+        ----------
+        X : array of shape (n, q)
+            Factors.
+        """
         Z = latent_rows(self, X, "inverse_transform")
         rows = _array.working(Z) @ self._factors.W.T + self._factors.mu
         return _array.cast_like(check_finite_result(rows, Z), Z)
 
     @by_parts("n_features_in_")
     def reconstruct(self, X: Any) -> Array:
-        """Return the posterior mean of the noise-free signal, (n, d)."""
+        """Return the posterior mean of the noise-free signal, (n, d).
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        """
         return self.inverse_transform(self.posterior(X)[0])
 
     @by_parts(None)
     def score_samples(self, X: Any) -> Array:
-        """Return the log-density of what each row observed, (n,)."""
+        """Return the log-density of what each row observed, (n,).
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        """
         rows = new_rows(self, X, "score_samples")
         return check_finite_result(self._latents(rows).log_density, observed_part(rows))
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Return the average log-density of the rows."""
+        """Return the average log-density of the rows.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        y : ignored
+        """
         parts = parts_of(X, fitting=False)
         if parts is not None:
             return average(self, parts)

@@ -117,6 +117,8 @@ class HiddenMarkovPCA(OnDevice, Saved, ChainMethods, BaseEstimator):
 
     Likelihoods of different kernels, or of different kernel spaces, cannot be compared.
     A Baum–Welch step costs O(TS(dq + d² + S)); S³ a step where a sequence is longer than 200.
+    Memory beyond the rows is O(T(S + d) + SMd²); the S×S sums of all T steps are never formed at
+    once, but in blocks.
 
     References
     ----------

@@ -43,6 +43,11 @@ class Imputer(Saved, TransformerMixin, BaseEstimator):
     indicator_ : MissingIndicator or None
     n_features_in_, n_iter_ : int
 
+    Notes
+    -----
+    Cost and memory are those of `model_`: O(ndq²) a step of EM and O(q³) a pattern of holes;
+    nothing d×d is formed, and X is never modified.
+
     Examples
     --------
     >>> import numpy as np

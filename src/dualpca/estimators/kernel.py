@@ -132,8 +132,10 @@ class KernelPCA(KernelStream, PreImages, KernelProjection):
 
     Notes
     -----
-    Schölkopf, Smola & Müller (1998); MATH 7. Centring is implicit. One n×n array at most, none
-    beyond `memory_limit`; `transform` holds a block of rows. Directions without variance have
+    Schölkopf, Smola & Müller (1998); MATH 7.1. 'dense' costs O(n³), block Krylov O(n²(d + q)) a
+    pass (O(n²q) where the kernel is stored), m landmarks or features O(nm(d + m)). The centred
+    kernel is never formed: centring is implicit. One n×n array at most, none beyond `memory_limit`;
+    `transform` holds a block of rows, O(n(d + q)) each. Directions without variance have
     coordinate 0.
 
     Examples

@@ -137,6 +137,9 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
     not a number, is kept with its reason and never wins. Rows should be on comparable scales and
     near the origin (StandardScaler): polynomial and cosine kernels see the origin.
 
+    A trial costs a fit and a transform a fold, O(n²(d + q)) a pass of block Krylov; memory is that
+    of `n_jobs` fits. Models of past trials are never kept.
+
     Examples
     --------
     >>> import numpy as np
@@ -292,23 +295,44 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
         return check_rows(self, X, reset=reset, min_rows=2 if reset else 1, finite=True)
 
     def transform(self, X: Any) -> Array:
-        """Return latents of rows by the best model, (m, q)."""
+        """Return latents of rows by the best model, (m, q).
+
+        Parameters
+        ----------
+        X : array of shape (m, d)
+        """
         return self.best_estimator_.transform(self._rows(X))
 
     @available_if(_inverts)  # type: ignore[untyped-decorator]
     def inverse_transform(self, X: Any) -> Array:
-        """Return inputs of latents (m, q) by the best model, (m, d)."""
+        """Return inputs of latents (m, q) by the best model, (m, d).
+
+        Parameters
+        ----------
+        X : array of shape (m, q)
+            Latents.
+        """
         check_is_fitted(self)
         return self.best_estimator_.inverse_transform(check_matrix(X, "X"))
 
     @available_if(_inverts)  # type: ignore[untyped-decorator]
     def reconstruct(self, X: Any) -> Array:
-        """Return rows rebuilt from their latents, (m, d)."""
+        """Return rows rebuilt from their latents, (m, d).
+
+        Parameters
+        ----------
+        X : array of shape (m, d)
+        """
         return self.best_estimator_.inverse_transform(self.transform(X))
 
     @available_if(_predicts)  # type: ignore[untyped-decorator]
     def predict(self, X: Any) -> Any:
-        """Return what the final estimator makes of the latents; with objective='score'."""
+        """Return what the final estimator makes of the latents; with objective='score'.
+
+        Parameters
+        ----------
+        X : array of shape (m, d)
+        """
         rows = self._rows(X)
         return self.final_estimator_.predict(self.best_estimator_.transform(rows))
 

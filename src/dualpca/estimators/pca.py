@@ -246,6 +246,10 @@ class PCA(LinearGaussian):
     def reconstruct(self, X: Any) -> Array:
         """Return the orthogonal projection of rows on the span of the axes, (n, d).
 
+        Parameters
+        ----------
+        X : array of shape (n, d)
+
         Examples
         --------
         >>> import numpy as np

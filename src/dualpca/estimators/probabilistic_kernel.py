@@ -138,6 +138,11 @@ class ProbabilisticKernelPCA(
     `transform` gives training points the coordinates of the next step. With diagonal noise the
     means u stay those of the isotropic model.
 
+    Cost: the solver's for q eigenpairs, or O(n²(d + q)) a step of EM; O(n(d + q)) a new point. One
+    n×n array at most, none beyond `memory_limit` where the kernel is a function of points; the
+    centred kernel and the features are never formed. Kernels and distances that are given, or may
+    be indefinite, take O(n³) and an n×n array.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris

@@ -53,6 +53,10 @@ class SequenceClassifier(OnDevice, Saved, ClassifierMixin, BaseEstimator):
     Sequences come as rows with `lengths`, as a list of tables, or as one array (m, T, d). A table
     without `lengths` holds sequences of one row each.
 
+    Cost and memory are those of one `HiddenMarkovPCA` a class, O(TS(dq + d² + S)) a step over the
+    T rows of all classes together, and a sequence is scored by every class; memory is that of the
+    largest fit. A kernel of all rows is never formed: `n_landmarks` points stand for them.
+
     Examples
     --------
     >>> import numpy as np
@@ -175,7 +179,14 @@ class SequenceClassifier(OnDevice, Saved, ClassifierMixin, BaseEstimator):
         return p
 
     def score_classes(self, X: Any, lengths: Any = None) -> np.ndarray[Any, Any]:
-        """Return ln p(X | c) of every sequence under every class, (m, n_classes)."""
+        """Return ln p(X | c) of every sequence under every class, (m, n_classes).
+
+        Parameters
+        ----------
+        X : array of shape (T, d), list of tables, or array of shape (m, T, d)
+        lengths : sequence of int, optional
+            As in `fit`.
+        """
         check_is_fitted(self)
         X, lengths = self._sequences(X, lengths, reset=False)
         _array.require_same_home(X, self._home, f"{type(self).__name__}.score_classes")
@@ -184,21 +195,52 @@ class SequenceClassifier(OnDevice, Saved, ClassifierMixin, BaseEstimator):
         return np.stack(scores, axis=1)
 
     def predict_log_proba(self, X: Any, lengths: Any = None) -> np.ndarray[Any, Any]:
-        """Return ln P(c | X) of every sequence, (m, n_classes)."""
+        """Return ln P(c | X) of every sequence, (m, n_classes).
+
+        Parameters
+        ----------
+        X : array of shape (T, d), list of tables, or array of shape (m, T, d)
+        lengths : sequence of int, optional
+            As in `fit`.
+        """
         joint = self.score_classes(X, lengths) + log(self.priors_)
         return np.asarray(joint - log_sum(joint, 1)[:, None])
 
     def predict_proba(self, X: Any, lengths: Any = None) -> np.ndarray[Any, Any]:
-        """Return P(c | X) of every sequence, (m, n_classes)."""
+        """Return P(c | X) of every sequence, (m, n_classes).
+
+        Parameters
+        ----------
+        X : array of shape (T, d), list of tables, or array of shape (m, T, d)
+        lengths : sequence of int, optional
+            As in `fit`.
+        """
         return np.asarray(np.exp(self.predict_log_proba(X, lengths)))
 
     def predict(self, X: Any, lengths: Any = None) -> np.ndarray[Any, Any]:
-        """Return the most probable class of every sequence, (m,)."""
+        """Return the most probable class of every sequence, (m,).
+
+        Parameters
+        ----------
+        X : array of shape (T, d), list of tables, or array of shape (m, T, d)
+        lengths : sequence of int, optional
+            As in `fit`.
+        """
         best = np.argmax(self.predict_log_proba(X, lengths), axis=1)
         return np.asarray(self.classes_[best])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None) -> float:
-        """Return the share of sequences that are classified as y says."""
+        """Return the share of sequences that are classified as y says.
+
+        Parameters
+        ----------
+        X : array of shape (T, d), list of tables, or array of shape (m, T, d)
+        y : array of shape (m,)
+            The class of every sequence.
+        lengths : sequence of int, optional
+            As in `fit`.
+        sample_weight : array of shape (n,), optional
+        """
         return float(accuracy_score(y, self.predict(X, lengths), sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:

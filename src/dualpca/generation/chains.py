@@ -1,4 +1,4 @@
-"""Langevin chains, plain and Metropolis-adjusted (MATH 12)."""
+"""Langevin chains, plain and Metropolis-adjusted (MATH 12.2)."""
 
 from __future__ import annotations
 

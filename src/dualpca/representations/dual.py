@@ -23,7 +23,7 @@ many steps."""
 
 
 class Dual:
-    """The centred (weighted) kernel over the points, (n, n), known through its products (MATH 7).
+    """The centred (weighted) kernel over the points, (n, n), known through its products (MATH 7.1).
 
     Parameters
     ----------
