@@ -15,6 +15,7 @@ import numpy as np
 
 from dualpca import _array
 from dualpca._typing import Array
+from dualpca.checkpoints import Keeper, Tape, Watch
 from dualpca.em import Record, descend, maximize
 from dualpca.gaussian import LOG_2PI
 from dualpca.missing import Factors
@@ -77,6 +78,7 @@ def fit_factors(
     max_iter: int = 1000,
     *,
     em: bool = False,
+    watch: Watch | None = None,
 ) -> tuple[Factors, Record]:
     """Fit factor analysis to complete rows.
 
@@ -94,10 +96,17 @@ def fit_factors(
     max_iter : int
     em : bool
         EM also where quasi-Newton could do it.
+    watch : Watch, optional
+        For a checkpoint.
     """
     profile = operator.dim <= DENSE_LIMIT and not em
-    route = _fit_profile if profile else _fit_em
-    return route(operator, q, floor, psi, tol, max_iter)
+    route, n, keeper = (_fit_profile if profile else _fit_em), operator.n, None
+    if watch is not None:
+        keeper = watch.over(n, operator.frame.mean, operator.diag() / n)
+    found = route(operator, q, floor, psi, tol, max_iter, keeper)
+    if keeper is not None and not found[1].interrupted:
+        keeper.done()
+    return found
 
 
 def _variances(operator: Primal | Scatter) -> Array:
@@ -147,6 +156,7 @@ def _fit_profile(
     psi: Array | None,
     tol: float,
     max_iter: int,
+    keeper: Keeper | None,
 ) -> tuple[Factors, Record]:
     profile, record, n, d = Profile(operator, q), Record(), operator.n, operator.dim
     share = profile.variance if psi is None else psi
@@ -158,7 +168,8 @@ def _fit_profile(
 
     bounds: list[Any] = [(math.log(floor), 0.0)] * d
     start = np.log(np.clip(start, floor, 1.0))
-    found = descend(profile, start, bounds, note, tol, max_iter)
+    cost = profile if keeper is None else Tape(profile, keeper)
+    found = descend(cost, start, bounds, note, tol, max_iter)
     record.n_iter, record.converged = found.n_iter, found.converged
     record.interrupted = found.interrupted
     if not record.loglikelihoods:  # the start was the maximum
@@ -179,6 +190,7 @@ def _fit_em(
     psi: Array | None,
     tol: float,
     max_iter: int,
+    keeper: Keeper | None,
 ) -> tuple[Factors, Record]:
     """Fit by EM, features in units of their standard deviations."""
     xp, d, n = _array.namespace(operator.like), operator.dim, operator.n
@@ -199,9 +211,9 @@ def _fit_em(
         W, psi, value = factor_step(operator, *unpack(theta), n)
         return pack(W, psi), value
 
-    theta, record = maximize(
-        step, pack(*_begin(operator, q, variance, psi)), tol=tol, max_iter=max_iter
-    )
+    fresh = keeper is None or keeper.state is None
+    theta = pack(*_begin(operator, q, variance, psi)) if fresh else variance
+    theta, record = maximize(step, theta, tol=tol, max_iter=max_iter, keeper=keeper)
     W, psi = unpack(theta)
     record.add(factor_step(operator, W, psi, n)[2])
     return Factors(W, operator.frame.mean, psi), record

@@ -19,6 +19,7 @@ from dualpca._typing import Array
 from dualpca.errors import DegenerateError
 from dualpca.gaussian import LOG_2PI
 from dualpca.moments import refuse_nonfinite
+from dualpca.spectrum import deterministic_signs
 
 RIDGE = 1e-14
 """Share of a matrix's trace that is added to its diagonal before it is factored."""
@@ -356,7 +357,8 @@ def filled_axes(data: Observed, q: int, mu: Array, rng: np.random.Generator) -> 
     V = _array.orthonormal(_array.normal(rng, (d, min(d, q + 4)), mu))
     for _ in range(3):
         V, s, _ = _array.svd(data.filled_product(mu, V))
-    return V[:, :q], s[:q] / n
+    # rounding decides the signs that a singular value decomposition gives
+    return deterministic_signs(V[:, :q]), s[:q] / n
 
 
 def each(factors: Factors, X: Array) -> Iterator[tuple[Block, Latents]]:

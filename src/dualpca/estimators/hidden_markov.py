@@ -75,6 +75,8 @@ class HiddenMarkovPCA(Saved, ChainMethods, BaseEstimator):
     random_state : None, int, Generator or RandomState
         None is a fixed seed.
     verbose : bool
+    checkpoint : path or Checkpoint, optional
+        A file that a killed fit goes on from, see docs/scale.md; `n_init` must be 1.
 
     Attributes
     ----------
@@ -155,6 +157,7 @@ class HiddenMarkovPCA(Saved, ChainMethods, BaseEstimator):
         preimage: Any = "auto",
         random_state: Any = None,
         verbose: bool = False,
+        checkpoint: Any = None,
     ) -> None:
         self.n_states = n_states
         self.n_components = n_components
@@ -175,6 +178,7 @@ class HiddenMarkovPCA(Saved, ChainMethods, BaseEstimator):
         self.preimage = preimage
         self.random_state = random_state
         self.verbose = verbose
+        self.checkpoint = checkpoint
 
     def fit(self, X: Any, y: Any = None, *, lengths: Any = None) -> HiddenMarkovPCA:
         """Fit by Baum–Welch.

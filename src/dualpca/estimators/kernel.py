@@ -28,7 +28,7 @@ from dualpca.estimators._kernel_inputs import (
 )
 from dualpca.estimators._kernel_projection import KernelProjection
 from dualpca.estimators._kernel_stream import PATIENCE, Stream
-from dualpca.estimators._parts import open_parts, parts_of
+from dualpca.estimators._parts import open_parts, parts_of, refuse_weights
 from dualpca.estimators._preimages import PreImages, method_of
 from dualpca.estimators._uncertain import (
     is_incomplete,
@@ -266,7 +266,8 @@ class KernelPCA(PreImages, KernelProjection):
         ):
             what = "'nystrom', 'cholesky' or 'fourier' with a kernel of rows, for data in parts"
             raise ValueError(expected("eigen_solver", what, self.eigen_solver))
-        open_parts(self, parts, sample_weight)
+        refuse_weights(sample_weight)
+        open_parts(self, parts)
         self._forget()
         sample = parts.sample(max(SAMPLE_ROWS, PATIENCE * self.n_landmarks), seed=0)
         refuse_nonfinite(sample)
