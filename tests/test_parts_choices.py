@@ -1,4 +1,4 @@
-"""Tables in parts: dimensions chosen, weights and Bayesian fits with NaN, equal to those in memory."""
+"""Tables in parts: dimensions chosen, weights, Bayesian fits with NaN, all as in memory."""
 
 import numpy as np
 import pytest
@@ -232,7 +232,7 @@ def test_a_generator_and_a_dask_array_of_weights():
 def test_weights_that_do_not_fit_are_refused(into):
     X = table()
     for w in (np.ones(699), np.ones(701)):
-        with pytest.raises(ValueError, match="sample_weight.*one a row"):
+        with pytest.raises(ValueError, match=r"sample_weight.*one a row"):
             PCA(2).fit(into(X), sample_weight=w)
     for w, message in (
         (-np.ones(700), "not negative"),

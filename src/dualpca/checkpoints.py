@@ -166,11 +166,20 @@ class Tape:
         """Return value and slope: played, or computed and taped."""
         k, self.played = self.played, self.played + 1
         if k == len(self.values):
-            value, slope = self.cost(x)
+            value, slope = self._computed(x)
             self.values.append(float(value))
             self.slopes.append(np.array(slope))
             self.keeper.offer(self.state)
         return self.values[k], np.array(self.slopes[k])
+
+    def _computed(self, x: Host) -> tuple[float, Host]:
+        """Ask the cost; whoever interrupts it finds all that was said before in the file."""
+        try:
+            return self.cost(x)
+        except KeyboardInterrupt:
+            if self.values:
+                self.keeper.offer(self.state, now=True)
+            raise
 
     def state(self) -> State:
         """Return all that has been said."""

@@ -18,7 +18,6 @@ from dask.delayed import delayed
 
 from dualpca.errors import expected
 from dualpca.parts import Host, Part, Parts, Statistic, apply, as_rows, join
-from dualpca.progress import note
 
 FAN_IN = 8
 """Statistics that are added at once: deep enough for thousands of partitions in four levels."""
@@ -47,8 +46,8 @@ class DaskParts(Parts):
             raise ValueError(expected("X", "a 2-dimensional Dask array", array.shape))
         if np.dtype(array.dtype).kind not in "fiub":
             raise ValueError(expected("the dtype of X", "a real number's", array.dtype))
-        if array.numblocks[1] > 1:
-            note(f"{array.numblocks[1]} chunks along the columns are joined: this moves all rows")
+        across = array.numblocks[1]
+        if across > 1:
             array = array.rechunk({1: -1})
         if np.isnan(array.shape[1]):
             remedy = "Call compute_chunk_sizes() first."
@@ -57,6 +56,8 @@ class DaskParts(Parts):
         super().__init__(int(array.shape[1]), array.dtype, n, names)
         self.array = array
         self.route = f"Dask, {array.numblocks[0]} partitions"
+        if across > 1:
+            self.route += f" ({across} chunks along the columns are joined, which moves all rows)"
 
     @classmethod
     def of(cls, X: Any) -> DaskParts:

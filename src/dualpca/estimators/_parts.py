@@ -121,13 +121,18 @@ def surveyed(parts: Parts, *, nan: bool) -> Survey:
     """Read all rows once; say by which route."""
     wide = parts.d > WIDEST
     how = "block Krylov, a pass a product" if wide else f"moments, ({parts.d}, {parts.d}) added up"
-    note(f"{parts.route} on the CPU: {how}")
+    tell_route(parts, f"{how}; EM, a pass a step, if values are missing" if nan else how)
     return survey(parts, wide=wide, nan=nan)
+
+
+def tell_route(parts: Parts, how: str) -> None:
+    """Say in one line how a table in parts is read and what is made of it."""
+    note(f"{parts.route} on the CPU: {how}")
 
 
 def columns_of(parts: Parts, how: str) -> tuple[Columns, bool]:
     """Read what is known of every feature in one pass, and whether values are missing."""
-    note(f"{parts.route} on the CPU: {how}")
+    tell_route(parts, how)
     columns = parts.reduce(Columns.of, Columns.merge)
     return columns, bool((columns.n < columns.rows).any())
 
@@ -136,7 +141,6 @@ def fit_linear(model: Any, parts: Parts, *, nan: bool) -> None:
     """Fit a linear model to a table in parts."""
     found = surveyed(parts, nan=nan)
     if found.holes:
-        note("values are missing: EM, a pass a step")
         model._fit_holes(parts, found.columns)
         return
     operator, count = scatter_of(parts, found, standardize=model._standardize)

@@ -28,7 +28,7 @@ from dualpca.estimators._kernel_inputs import (
 )
 from dualpca.estimators._kernel_projection import KernelProjection
 from dualpca.estimators._kernel_stream import PATIENCE, Stream
-from dualpca.estimators._parts import open_parts, parts_of, refuse_weights
+from dualpca.estimators._parts import open_parts, parts_of, refuse_weights, tell_route
 from dualpca.estimators._preimages import PreImages, method_of
 from dualpca.estimators._uncertain import (
     is_incomplete,
@@ -46,6 +46,7 @@ from dualpca.moments import refuse_nonfinite
 from dualpca.parts import Parts
 from dualpca.preimages import Learned
 from dualpca.preimages.learned import LearnedMap
+from dualpca.progress import showing
 
 SOLVERS = {
     "auto": "auto",
@@ -131,6 +132,8 @@ class KernelPCA(PreImages, KernelProjection):
         None is float32 where `tol` is 1e-6 or more.
     memory_limit : float
         Bytes that a stored kernel may take.
+    verbose : bool
+        Say on standard error by which route a table in parts is fitted.
 
     Attributes
     ----------
@@ -196,6 +199,7 @@ class KernelPCA(PreImages, KernelProjection):
         landmarks: str = "kmeans",
         dtype: str | None = None,
         memory_limit: float = 4 * 2**30,
+        verbose: bool = False,
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel
@@ -219,6 +223,7 @@ class KernelPCA(PreImages, KernelProjection):
         self.landmarks = landmarks
         self.dtype = dtype
         self.memory_limit = memory_limit
+        self.verbose = verbose
 
     # --- fitting ---------------------------------------------------------------------------
 
@@ -269,6 +274,9 @@ class KernelPCA(PreImages, KernelProjection):
         refuse_weights(sample_weight)
         open_parts(self, parts)
         self._forget()
+        with showing(self.verbose):
+            sizes = f"{self.n_landmarks} landmarks or features"
+            tell_route(parts, f"moments of a map by {self._solver_name!r}, {sizes}, two passes")
         sample = parts.sample(max(SAMPLE_ROWS, PATIENCE * self.n_landmarks), seed=0)
         refuse_nonfinite(sample)
         kernel = kernel_of(self, sample)
