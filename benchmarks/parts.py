@@ -1,8 +1,9 @@
-"""Data larger than memory, and Dask: ``python -m benchmarks.parts {file,dask,faults,scaling}``.
+"""Data larger than memory, and Dask: ``python -m benchmarks.parts file`` (or another word below).
 
 ``file``     PCA of 100,000,000×20 float32 from a .npy file beside the time of reading it
 ``dask``     PCA of a Dask array beside dask-ml's (run it with an interpreter that has dask-ml)
 ``faults``   workers killed, out of memory and slow in the middle of fits: 20 runs of each
+``cost``     t0 and B of the cost model of docs/scale.md, on this machine
 ``scaling``  1, 2 and 4 local workers, and the bytes that Dask says were moved
 
 Every timed fit of ``file`` is a process of its own: its peak is that of a real program.
@@ -362,12 +363,71 @@ def moved(client: Any) -> Any:
     return np.sum(list(client.run(received).values()), axis=0)
 
 
+def cost_model(repeats: int) -> None:
+    """Measure t₀ (seconds a task) and B (bytes/s between two workers) of docs/scale.md, here."""
+    from distributed import Client
+
+    with cluster(2) as local, Client(local) as client:
+        time_of_tasks(repeats)
+        for size in (2**17, 2**20, 2**23, 2**26):
+            speed = speed_between_workers(client, size, 3 * repeats)
+            print(f"B: {size / 1e6:8.2f} MB a piece, {speed / 1e6:7.0f} MB/s between two workers")
+
+
+def time_of_tasks(repeats: int) -> None:
+    """Print the seconds that one more partition of one row adds to a pass, over 8/7 of a task.
+
+    Client and scheduler are this process: its own time does not depend on who else computes.
+    """
+    import dask.array as da
+
+    from dualpca.parts_dask import DaskParts
+
+    best = {}
+    for P in (100, 400, 1600):
+        parts = DaskParts(da.ones((P, 2), chunks=(1, 2)).persist())
+        parts.reduce(len, int.__add__)  # the first pass wakes everybody up
+        times = []
+        for _ in range(repeats):
+            begun, worked = time.perf_counter(), time.process_time()
+            parts.reduce(len, int.__add__)
+            times.append((time.perf_counter() - begun, time.process_time() - worked))
+        best[P] = np.min(times, axis=0)
+        told = ", ".join(f"{wall:.3f} ({own:.3f})" for wall, own in times)
+        print(f"pass over {P} partitions: {told} s (of them this process)")
+    wall, own = 1e3 * (best[1600] - best[100]) / (1500 * 8 / 7)
+    print(f"t0: {wall:.2f} ms a task, {own:.2f} ms of them client and scheduler", flush=True)
+
+
+def speed_between_workers(client: Any, size: int, repeats: int) -> float:
+    """Return the median speed at which one worker gets a fresh array from another."""
+    a, b = client.scheduler_info()["workers"]
+
+    def took(_: Any, dask_worker: Any = None) -> float:
+        from distributed import get_worker
+
+        one = get_worker().transfer_incoming_log[-1]
+        return float(one["total"] / one["duration"])
+
+    speeds = []
+    for k in range(repeats):
+        there = client.submit(make, size // 8, k, workers=[a], pure=False)
+        speeds.append(client.submit(took, there, workers=[b], pure=False).result())
+    return float(np.median(speeds))
+
+
+def make(n: int, seed: int) -> Any:
+    return np.random.default_rng(seed).normal(size=n)
+
+
 def main() -> None:
     import warnings
 
     warnings.simplefilter("ignore")
     parser = argparse.ArgumentParser(prog="python -m benchmarks.parts", description=__doc__)
-    parser.add_argument("what", choices=["file", "dask", "faults", "scaling", "_read", "_fit"])
+    parser.add_argument(
+        "what", choices=["file", "dask", "faults", "scaling", "cost", "_read", "_fit"]
+    )
     parser.add_argument("--rows", type=int, default=100_000_000)
     parser.add_argument("--features", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=2)
@@ -388,6 +448,8 @@ def main() -> None:
         against_dask_ml(args.repeats)
     elif args.what == "faults":
         faults(args.runs, args.kinds, args.phases)
+    elif args.what == "cost":
+        cost_model(args.repeats)
     else:
         scaling(200_000, 40)
 
