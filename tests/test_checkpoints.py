@@ -221,6 +221,15 @@ def test_a_classifier_has_no_checkpoint_for_its_models():
         SequenceClassifier(HiddenMarkovPCA(checkpoint="a")).fit(X, [0, 1], lengths=[20, 20])
 
 
+@pytest.mark.parametrize("holes", [0.0, 0.2])
+def test_a_start_that_was_given_is_kept(holes, tmp_path):
+    X = table(n=300, d=9, holes=holes)
+    options = {"noise_variance_init": np.linspace(0.1, 3, 9), "tol": 1e-3}
+    watched = FactorAnalysis(3, **options, checkpoint=tmp_path / "c").fit(X)
+    same(watched, FactorAnalysis(3, **options).fit(X), 0.0, FACTORS)
+    assert watched.loglikelihoods_[0] != FactorAnalysis(3, tol=1e-3).fit(X).loglikelihoods_[0]
+
+
 def test_a_fit_that_the_keyboard_stops_can_be_gone_on_from(tmp_path):
     path = tmp_path / "c"
     model, X = model_of("factor", Checkpoint(path, seconds=1e6))

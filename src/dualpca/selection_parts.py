@@ -50,7 +50,7 @@ def choose_in_parts(name: str, parts: Summable, most: int, *, holes: bool) -> Se
 def row_folds(parts: Summable, seed: int = 0) -> dict[int, Host]:
     """Return the fold of every row, a vector a part; one pass.
 
-    Nine bytes a row are held here while folds are drawn, one after that.
+    About ten bytes a row are held here while folds are drawn, one after that.
 
     Examples
     --------
