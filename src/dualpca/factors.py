@@ -15,6 +15,7 @@ import numpy as np
 
 from dualpca import _algebra, _array
 from dualpca._typing import Array
+from dualpca.checkpoints import Keeper, Tape, Watch
 from dualpca.em import Record, descend, maximize
 from dualpca.gaussian import LOG_2PI
 from dualpca.missing import Factors
@@ -82,6 +83,7 @@ def fit_factors(
     max_iter: int = 1000,
     *,
     em: bool = False,
+    watch: Watch | None = None,
 ) -> tuple[Factors, Record]:
     """Fit factor analysis to complete rows.
 
@@ -99,10 +101,17 @@ def fit_factors(
     max_iter : int
     em : bool
         EM also where quasi-Newton could do it.
+    watch : Watch, optional
+        For a checkpoint.
     """
     profile = operator.dim <= DENSE_LIMIT and not em
-    route = _fit_profile if profile else _fit_em
-    return route(operator, q, floor, psi, _Limits(tol, max_iter))
+    route, n, keeper = (_fit_profile if profile else _fit_em), operator.n, None
+    if watch is not None:
+        keeper = watch.over(n, operator.frame.mean, operator.diag() / n)
+    found = route(operator, q, floor, psi, _Limits(tol, max_iter), keeper)
+    if keeper is not None and not found[1].interrupted:
+        keeper.done()
+    return found
 
 
 def _variances(operator: Primal | Scatter) -> Array:
@@ -146,7 +155,12 @@ class Profile:
 
 
 def _fit_profile(
-    operator: Primal | Scatter, q: int, floor: float, psi: Array | None, limits: _Limits
+    operator: Primal | Scatter,
+    q: int,
+    floor: float,
+    psi: Array | None,
+    limits: _Limits,
+    keeper: Keeper | None,
 ) -> tuple[Factors, Record]:
     """Fit by quasi-Newton on the profile likelihood."""
     profile, record, n, d = Profile(operator, q), Record(), operator.n, operator.dim
@@ -158,7 +172,9 @@ def _fit_profile(
 
     share = np.full(d, 0.5) if psi is None else _array.to_numpy(psi / profile.variance)
     bounds: list[Any] = [(math.log(floor), 0.0)] * d
-    found = descend(profile, np.log(np.clip(share, floor, 1.0)), bounds, note, *limits)
+    start = np.log(np.clip(share, floor, 1.0))
+    cost = profile if keeper is None else Tape(profile, keeper)
+    found = descend(cost, start, bounds, note, *limits)
     record.n_iter, record.converged = found.n_iter, found.converged
     record.interrupted = found.interrupted
     if not record.loglikelihoods:  # the start was the maximum
@@ -197,12 +213,20 @@ class _Map:
 
 
 def _fit_em(
-    operator: Primal | Scatter, q: int, floor: float, psi: Array | None, limits: _Limits
+    operator: Primal | Scatter,
+    q: int,
+    floor: float,
+    psi: Array | None,
+    limits: _Limits,
+    keeper: Keeper | None,
 ) -> tuple[Factors, Record]:
     """Fit by accelerated EM on the operator."""
     fit = _Map(operator, q, floor)
-    start = fit.pack(*_begin(operator, q, fit.variance, psi))
-    theta, record = maximize(fit.step, start, tol=limits.tol, max_iter=limits.max_iter)
+    fresh = keeper is None or keeper.state is None
+    theta = fit.pack(*_begin(operator, q, fit.variance, psi)) if fresh else fit.variance
+    theta, record = maximize(
+        fit.step, theta, tol=limits.tol, max_iter=limits.max_iter, keeper=keeper
+    )
     W, psi = fit.unpack(theta)
     record.add(factor_step(operator, W, psi, operator.n)[2])
     return Factors(W, operator.frame.mean, psi), record

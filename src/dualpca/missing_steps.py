@@ -9,6 +9,7 @@ import numpy as np
 from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.missing import Factors, Sums
+from dualpca.spectrum import deterministic_signs
 
 RIDGE = 1e-14
 """Share of a matrix's trace that is added to its diagonal before it is factored."""
@@ -48,11 +49,12 @@ def filled_axes(data: Observed, q: int, mu: Array, rng: np.random.Generator) -> 
     A few subspace iterations. Missing entries count as the mean, which shrinks the variances but
     leads to the right span.
     """
-    d, n = int(mu.shape[0]), data.n
+    d, n = int(mu.shape[0]), float(data.n)
     V = _algebra.orthonormal(_array.normal(rng, (d, min(d, q + 4)), mu))
     for _ in range(3):
         V, s, _ = _algebra.svd(data.filled_product(mu, V))
-    return V[:, :q], s[:q] / n
+    # rounding decides the signs that a singular value decomposition gives
+    return deterministic_signs(V[:, :q]), s[:q] / n
 
 
 def m_step(sums: Sums, factors: Factors, prior: Array | None = None) -> tuple[Array, Array, Array]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from scipy.special import digamma, gammaln
 
 from dualpca import _array
 from dualpca._typing import Array
+from dualpca.checkpoints import Keeper, State
 from dualpca.em import ROUNDING, SLOWEST, Record
 from dualpca.missing import Sums
 from dualpca.progress import task
@@ -197,6 +199,7 @@ def fit_variational(
     noise: float | None = None,
     tol: float = 1e-6,
     max_iter: int = 1000,
+    keeper: Keeper | None = None,
 ) -> Variational:
     """Raise the bound from loadings W (d, q) and noise σ² until nothing is left to gain.
 
@@ -223,19 +226,26 @@ def fit_variational(
     v, rate = sigma2 / rows.seen, 0 * W[0, :] + rows.unit
     start = updates.update_alpha(Beliefs(W, S, rows.origin, v, rate, updates.c * sigma2))
 
-    found, record = _climb(updates, start, tol, max_iter)
+    found, record = _climb(updates, start, tol, max_iter, keeper)
+    if keeper is not None and not record.interrupted:
+        keeper.done()
     own = found.shared * xp.sum(xp.linalg.diagonal(found.S), axis=0)
     kept = xp.sum(found.W * found.W, axis=0) > own
     return Variational(found, found.rate / updates.a, kept, 1 / updates.tau(found), record)
 
 
-def _climb(updates: Updates, at: Beliefs, tol: float, max_iter: int) -> tuple[Beliefs, Record]:
+def _climb(
+    updates: Updates, at: Beliefs, tol: float, max_iter: int, keeper: Keeper | None
+) -> tuple[Beliefs, Record]:
     """Step until the bound has twice been estimated to lie within `tol` a row of its limit.
 
     The gains of a linear sequence shrink by a factor; what is left is the last gain over one minus
     that. (Parameters are no measure: columns that are off may turn among themselves for ever.)
     """
     record, gain, close, moved = Record(), math.inf, 0, at
+    if keeper is not None and keeper.state is not None:
+        moved, record, gain, close = _restored(keeper.state, at)
+        at = moved
     enough = tol * updates.count / updates.d
     with task("variational step", max_iter) as tick:
         while not record.ended and record.n_iter < max_iter:
@@ -254,4 +264,24 @@ def _climb(updates: Updates, at: Beliefs, tol: float, max_iter: int) -> tuple[Be
             shrink = min(gain / last, SLOWEST) if 0 < last < math.inf else 0.0
             close = close + 1 if gain / (1 - shrink) <= enough + ROUNDING * abs(value) else 0
             record.converged = close == 2
+            if keeper is not None:
+                keeper.offer(partial(_state, moved, record, gain, close))
     return at, record
+
+
+def _state(at: Beliefs, record: Record, gain: float, close: int) -> State:
+    """Return all that the next step depends on."""
+    arrays = {name: _array.to_numpy(getattr(at, name)) for name in ("W", "S", "mu", "v", "rate")}
+    arrays["bounds"] = np.array(record.loglikelihoods)
+    numbers = {"tau_rate": float(at.tau_rate), "n_iter": record.n_iter}
+    return arrays, numbers | {"gain": float(gain), "close": close}
+
+
+def _restored(state: State, like: Beliefs) -> tuple[Beliefs, Record, float, int]:
+    """Return beliefs, record, last gain and count of a state."""
+    arrays, numbers = state
+    names = ("W", "S", "mu", "v", "rate")
+    W, S, mu, v, rate = (_array.asarray(arrays[name], like.W) for name in names)
+    record = Record([float(v) for v in arrays["bounds"]], int(numbers["n_iter"]))
+    at = Beliefs(W, S, mu, v, rate, float(numbers["tau_rate"]))
+    return at, record, float(numbers["gain"]), int(numbers["close"])

@@ -76,6 +76,8 @@ class HiddenMarkovPCA(OnDevice, Saved, ChainMethods, BaseEstimator):
     random_state : None, int, Generator or RandomState
         None is a fixed seed.
     verbose : bool
+    checkpoint : path or Checkpoint, optional
+        A file that a killed fit goes on from, see docs/scale.md; `n_init` must be 1.
     device : None, 'auto', 'cpu' or 'cuda'
         Where to work: where the rows are; on a card if they are worth it; there. Host arrays go
         there and results come home, so the fitted model is one of the host.
@@ -161,6 +163,7 @@ class HiddenMarkovPCA(OnDevice, Saved, ChainMethods, BaseEstimator):
         preimage: Any = "auto",
         random_state: Any = None,
         verbose: bool = False,
+        checkpoint: Any = None,
         device: str | None = None,
     ) -> None:
         self.n_states = n_states
@@ -182,6 +185,7 @@ class HiddenMarkovPCA(OnDevice, Saved, ChainMethods, BaseEstimator):
         self.preimage = preimage
         self.random_state = random_state
         self.verbose = verbose
+        self.checkpoint = checkpoint
         self.device = device
 
     def fit(self, X: Any, y: Any = None, *, lengths: Any = None) -> HiddenMarkovPCA:

@@ -19,7 +19,7 @@ from dualpca.estimators._kernel_projection import KernelProjection
 from dualpca.estimators._kernel_results import KernelFit, check_request
 from dualpca.estimators._kernel_stream import PATIENCE, KernelStream
 from dualpca.estimators._mapped_fits import SAMPLE_ROWS, fit_mapped, fit_mapped_parts
-from dualpca.estimators._parts import open_parts, parts_of
+from dualpca.estimators._parts import open_parts, parts_of, refuse_weights, tell_route
 from dualpca.estimators._preimages import PreImages, method_of
 from dualpca.estimators._uncertain import (
     is_incomplete,
@@ -37,6 +37,7 @@ from dualpca.moments import refuse_nonfinite
 from dualpca.parts import Parts
 from dualpca.preimages import Learned
 from dualpca.preimages.learned import LearnedMap
+from dualpca.progress import showing
 
 SOLVERS = {
     "auto": "auto",
@@ -249,8 +250,12 @@ class KernelPCA(KernelStream, PreImages, KernelProjection):
         ):
             what = "'nystrom', 'cholesky' or 'fourier' with a kernel of rows, for data in parts"
             raise ValueError(expected("eigen_solver", what, self.eigen_solver))
-        open_parts(self, parts, sample_weight)
+        refuse_weights(sample_weight)
+        open_parts(self, parts)
         self._forget()
+        with showing(self.verbose):
+            sizes = f"{self.n_landmarks} landmarks or features"
+            tell_route(parts, f"moments of a map by {self._solver_name!r}, {sizes}, two passes")
         sample = parts.sample(max(SAMPLE_ROWS, PATIENCE * self.n_landmarks), seed=0)
         refuse_nonfinite(sample)
         kernel = kernel_of(self, sample)

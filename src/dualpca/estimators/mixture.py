@@ -31,6 +31,7 @@ from dualpca.estimators._parts import (
     columns_of,
     open_parts,
     parts_of,
+    refuse_weights,
 )
 from dualpca.estimators._placing import placed
 from dualpca.estimators._saving import Saved
@@ -239,7 +240,8 @@ class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
         if self.kernel is not None:
             remedy = "Fit KernelPCA(eigen_solver='nystrom') first, then a mixture of its transform."
             raise ValueError(expected("kernel", "None for data in parts", self.kernel, remedy))
-        open_parts(self, parts, sample_weight)
+        refuse_weights(sample_weight)
+        open_parts(self, parts)
         self._forget()
         with showing(self.verbose), named_columns(self):
             columns, holes = columns_of(parts, "EM of a mixture, a pass a step")

@@ -107,6 +107,9 @@ class SequenceClassifier(OnDevice, Saved, ClassifierMixin, BaseEstimator):
         base = HiddenMarkovPCA() if self.model is None else self.model
         if not isinstance(base, HiddenMarkovPCA):
             raise ValueError(expected("model", "a HiddenMarkovPCA or None", base))
+        if base.checkpoint is not None:
+            what = "None: one file cannot be that of a model a class"
+            raise ValueError(expected("checkpoint of the model", what, base.checkpoint))
         check_plan(base)
         X, lengths = self._sequences(X, lengths, reset=True)
         labels = self._labels(y, len(lengths))
