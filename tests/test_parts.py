@@ -17,11 +17,12 @@ from dualpca import (
     KernelPCA,
     MixturePPCA,
 )
+from dualpca.blocks import Blocks, npy_file
 from dualpca.errors import EmptyColumnError, NonFiniteError, ScaleError
 from dualpca.missing import column_starts
 from dualpca.missing_parts import Columns
 from dualpca.parted import PartScatter, survey
-from dualpca.parts import Blocks, ahead, npy_file
+from dualpca.parts import ahead
 
 CLOSED, BY_EM = 1e-10, 1e-6
 
