@@ -21,6 +21,7 @@ from dualpca._typing import Array
 from dualpca.checkpoints import Keeper, State
 from dualpca.em import ROUNDING, SLOWEST, Record
 from dualpca.missing import Sums
+from dualpca.progress import task
 from dualpca.variational_rows import Beliefs, Complete, Holes
 
 VAGUE = 1e-3
@@ -256,20 +257,22 @@ def _climb(
     if keeper is not None and keeper.state is not None:
         at, record, gain, close = _restored(keeper.state, at)
     enough = tol * updates.count / updates.d
-    while True:
-        moved, value = updates.step(at)
-        record.n_iter += 1
-        before = record.loglikelihoods[-1] if record.loglikelihoods else -math.inf
-        record.add(value)
-        gain, last = value - before, gain
-        shrink = min(gain / last, SLOWEST) if 0 < last < math.inf else 0.0
-        close = close + 1 if gain / (1 - shrink) <= enough + ROUNDING * abs(value) else 0
-        record.converged = close == 2
-        if record.converged or record.n_iter >= max_iter:
-            return at, record
-        at = moved
-        if keeper is not None:
-            keeper.offer(partial(_state, at, record, gain, close))
+    with task("variational step", max_iter) as tick:
+        while True:
+            moved, value = updates.step(at)
+            record.n_iter += 1
+            before = record.loglikelihoods[-1] if record.loglikelihoods else -math.inf
+            record.add(value)
+            tick(f"bound {value:.6g}")
+            gain, last = value - before, gain
+            shrink = min(gain / last, SLOWEST) if 0 < last < math.inf else 0.0
+            close = close + 1 if gain / (1 - shrink) <= enough + ROUNDING * abs(value) else 0
+            record.converged = close == 2
+            if record.converged or record.n_iter >= max_iter:
+                return at, record
+            at = moved
+            if keeper is not None:
+                keeper.offer(partial(_state, at, record, gain, close))
 
 
 def _state(at: Beliefs, record: Record, gain: float, close: int) -> State:
