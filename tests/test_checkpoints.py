@@ -20,6 +20,7 @@ from dualpca import (
     SequenceClassifier,
     load,
 )
+from dualpca.checkpoints import Keeper
 from dualpca.errors import CheckpointError, InterruptWarning, ModelFileError
 from dualpca.missing import Incomplete
 from tests.test_parts import same, table
@@ -158,6 +159,22 @@ def test_a_fit_that_breaks_off_at_any_step_ends_the_same(kind, where, when, tmp_
     assert resumed.n_iter_ == fresh.n_iter_ and not path.exists()
 
 
+@pytest.mark.parametrize("kind", ["factor", "ard", "variational", "chain"])
+def test_a_fit_that_breaks_off_just_before_its_end_ends_the_same(kind, tmp_path, monkeypatch):
+    """Whether to stop depends on the last gains: they belong to the state."""
+    asked, offers = Checkpoint(tmp_path / "c", seconds=0), []
+    with monkeypatch.context() as patch:
+        plain = Keeper.offer
+        patch.setattr(Keeper, "offer", lambda *args, **o: offers.append(1) or plain(*args, **o))
+        whole = fitted(*model_of(kind, asked))
+    for left in (0, 1):
+        interrupted(*model_of(kind, asked), len(offers) - left)
+        resumed = fitted(*model_of(kind, asked))
+        same(resumed, whole, 0.0, NAMES[kind])
+        assert resumed.loglikelihoods_ == whole.loglikelihoods_
+        assert resumed.n_iter_ == whole.n_iter_
+
+
 @pytest.mark.parametrize("when", [1, 7])
 @pytest.mark.parametrize("where", ["memory", "parts"])
 @pytest.mark.parametrize("kind", ["profile", "em", "variational"])
@@ -259,8 +276,6 @@ def interrupted(model, X, steps=6):
 
     class Enough(Exception):
         pass
-
-    from dualpca.checkpoints import Keeper
 
     plain, written = Keeper.offer, []
 
