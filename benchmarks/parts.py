@@ -144,7 +144,7 @@ def against_dask_ml(repeats: int) -> None:
 def cluster(workers: int, **options: Any) -> Any:
     from distributed import LocalCluster
 
-    usual = {"threads_per_worker": 1, "dashboard_address": None, "processes": True}
+    usual = {"threads_per_worker": 1, "dashboard_address": ":0", "processes": True}
     return LocalCluster(n_workers=workers, **(usual | options))
 
 

@@ -20,6 +20,7 @@ from dualpca import (
     SequenceClassifier,
     load,
 )
+from dualpca.checkpoints import Keeper
 from dualpca.errors import CheckpointError, InterruptWarning, ModelFileError
 from dualpca.missing import Incomplete
 from tests.test_parts import same, table
@@ -140,7 +141,7 @@ def counted(model, X, where):
     return len(taken)
 
 
-@pytest.mark.parametrize("when", [1, 2, 9])
+@pytest.mark.parametrize("when", [1, 2, 9, 20])  # 20: in quasi-Newton, where there is one
 @pytest.mark.parametrize("where", ["memory", "parts"])
 @pytest.mark.parametrize("kind", ["factor", "ard", "variational", "chain"])
 def test_a_fit_that_breaks_off_at_any_step_ends_the_same(kind, where, when, tmp_path):
@@ -156,6 +157,22 @@ def test_a_fit_that_breaks_off_at_any_step_ends_the_same(kind, where, when, tmp_
         assert np.array_equal(getattr(resumed, name), getattr(fresh, name)), name
     assert resumed.loglikelihoods_ == fresh.loglikelihoods_
     assert resumed.n_iter_ == fresh.n_iter_ and not path.exists()
+
+
+@pytest.mark.parametrize("kind", ["factor", "ard", "variational", "chain"])
+def test_a_fit_that_breaks_off_just_before_its_end_ends_the_same(kind, tmp_path, monkeypatch):
+    """Whether to stop depends on the last gains: they belong to the state."""
+    asked, offers = Checkpoint(tmp_path / "c", seconds=0), []
+    with monkeypatch.context() as patch:
+        plain = Keeper.offer
+        patch.setattr(Keeper, "offer", lambda *args, **o: offers.append(1) or plain(*args, **o))
+        whole = fitted(*model_of(kind, asked))
+    for left in (0, 1):
+        interrupted(*model_of(kind, asked), len(offers) - left)
+        resumed = fitted(*model_of(kind, asked))
+        same(resumed, whole, 0.0, NAMES[kind])
+        assert resumed.loglikelihoods_ == whole.loglikelihoods_
+        assert resumed.n_iter_ == whole.n_iter_
 
 
 @pytest.mark.parametrize("when", [1, 7])
@@ -249,7 +266,9 @@ def test_a_fit_that_the_keyboard_stops_can_be_gone_on_from(tmp_path):
     finally:
         Incomplete.sums = plain
     assert path.exists()
-    same(model_of("factor", path)[0].fit(X), fresh, 0.0, FACTORS)
+    resumed = model_of("factor", path)[0].fit(X)
+    same(resumed, fresh, 0.0, FACTORS)
+    assert resumed.n_iter_ == fresh.n_iter_
 
 
 def interrupted(model, X, steps=6):
@@ -257,8 +276,6 @@ def interrupted(model, X, steps=6):
 
     class Enough(Exception):
         pass
-
-    from dualpca.checkpoints import Keeper
 
     plain, written = Keeper.offer, []
 

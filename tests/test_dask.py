@@ -161,7 +161,7 @@ def test_only_statistics_leave_the_partitions():
 @pytest.fixture(scope="module")
 def cluster():
     distributed = pytest.importorskip("distributed")
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "20s"}),
         distributed.LocalCluster(processes=True, **options) as local,

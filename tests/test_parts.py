@@ -17,11 +17,12 @@ from dualpca import (
     KernelPCA,
     MixturePPCA,
 )
+from dualpca.blocks import Blocks, npy_file
 from dualpca.errors import EmptyColumnError, NonFiniteError, ScaleError
 from dualpca.holes import column_starts
 from dualpca.missing_parts import Columns
 from dualpca.parted import PartScatter, survey
-from dualpca.parts import Blocks, ahead, npy_file
+from dualpca.parts import ahead
 
 CLOSED, BY_EM = 1e-10, 1e-6
 
@@ -407,3 +408,8 @@ def test_every_model_tells_its_route_in_one_line(model, told, capsys):
     assert said.count(" on the CPU: ") == 1 and f"batches on the CPU: {told}" in said
     model.set_params(verbose=False).fit(parts)
     assert capsys.readouterr().err == ""
+
+
+def test_variational_steps_are_shown(capsys):
+    BayesianPCA(method="variational", verbose=True).fit(table(n=200))
+    assert "variational step" in capsys.readouterr().err

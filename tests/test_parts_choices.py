@@ -5,10 +5,10 @@ import pytest
 from sklearn.base import clone
 
 from dualpca import PCA, PPCA, Batches, BayesianPCA, FactorAnalysis, KernelPCA, MixturePPCA
+from dualpca.blocks import Blocks
 from dualpca.errors import DegenerateError, EmptyColumnError
 from dualpca.incomplete_selection import folds
-from dualpca.parts import Blocks
-from dualpca.selection_parts import EntryFolds, row_folds
+from dualpca.part_folds import EntryFolds, row_folds
 from tests.test_parts import BY_EM, CLOSED, same, table
 
 FACTORS = ("mean_", "components_", "noise_variance_")
@@ -88,7 +88,7 @@ def test_a_feature_that_only_one_fold_observes():
 
 
 def test_folds_are_those_of_the_table_in_memory(monkeypatch):
-    monkeypatch.setattr("dualpca.selection_parts.DRAWN", 50)
+    monkeypatch.setattr("dualpca.part_folds.DRAWN", 50)
     X = table(n=130, d=7, holes=0.2)
     X[9:, 2] = np.nan
     parts = Blocks(X, part_rows=33)

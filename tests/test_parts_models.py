@@ -8,8 +8,8 @@ import pytest
 
 import dualpca.mixture_parts as mixture_parts
 from dualpca import Batches, HiddenMarkovPCA, KernelPCA, MixturePPCA
+from dualpca.blocks import Blocks
 from dualpca.errors import NonFiniteError
-from dualpca.parts import Blocks
 from tests.test_parts import same
 
 

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from dualpca.atomic import replacing
+from dualpca.blocks import Blocks
 from dualpca.errors import expected
-from dualpca.parts import Blocks, Host, LocalParts, Part, as_rows
+from dualpca.parts import Host, LocalParts, Part, as_rows
 
 BATCH_ROWS = 65_536
 

@@ -91,7 +91,7 @@ class PartScatter:
 
     Examples
     --------
-    >>> from dualpca.parts import Blocks
+    >>> from dualpca.blocks import Blocks
     >>> parts = Blocks(np.array([[1.0, 0.0], [3.0, 0.0], [2.0, 3.0]]), part_rows=2)
     >>> A = PartScatter(parts, survey(parts, wide=True, nan=False).columns)
     >>> A @ np.eye(2)

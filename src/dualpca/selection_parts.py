@@ -1,13 +1,11 @@
 """How many components, from a table in parts: the folds that a table in memory has (MATH 5).
 
-Rows and entries are assigned to folds by the same draws as in memory, so the choice is the same.
+One pass serves all folds and all q where rows are complete; with NaN each q and fold is a fit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import reduce as fold_left
-from typing import Any
 
 import numpy as np
 
@@ -27,17 +25,12 @@ from dualpca.incomplete_selection import (
 from dualpca.missing import Factors
 from dualpca.missing_parts import IncompleteParts
 from dualpca.moments import Moments
+from dualpca.part_folds import Changed, EntryFolds, row_folds
 from dualpca.parted import WIDEST, weighed
-from dualpca.parts import Host, Statistic, Summable, counting, join
+from dualpca.parts import Host, Summable, join
 from dualpca.progress import task
 from dualpca.representations import Scatter
 from dualpca.solvers import solve
-
-Change = Callable[[Host, int, Host], tuple[Host, Host]]
-"""(rows, number of the part, weights) ↦ (rows, weights)."""
-
-DRAWN = 2**20
-"""Numbers drawn at once, to find where the draws of a part begin."""
 
 
 def choose_in_parts(name: str, parts: Summable, most: int, *, holes: bool) -> Selection:
@@ -45,27 +38,6 @@ def choose_in_parts(name: str, parts: Summable, most: int, *, holes: bool) -> Se
     if name == "cv-entries" or (name == "cv" and holes):
         return choose_entries_parts(parts, most)
     return choose_rows_parts(parts, most) if holes else cross_validate_parts(parts, most)
-
-
-def row_folds(parts: Summable, seed: int = 0) -> dict[int, Host]:
-    """Return the fold of every row, a vector a part; one pass.
-
-    About ten bytes a row are held here while folds are drawn, one after that.
-
-    Examples
-    --------
-    >>> from dualpca.parts import Blocks
-    >>> folds = row_folds(Blocks(np.zeros((10, 2)), part_rows=6))
-    >>> [len(one) for one in folds.values()], np.bincount(np.concatenate([*folds.values()]))
-    ([6, 4], array([2, 2, 2, 2, 2]))
-    """
-    sizes = parts.sizes()
-    n = sum(sizes.values())
-    order, fold = np.random.default_rng(seed).permutation(n), np.empty(n, dtype=np.int8)
-    for k, held in enumerate(np.array_split(order, min(FOLDS, n))):
-        fold[held] = k
-    ends = np.cumsum(list(sizes.values()))[:-1]
-    return dict(zip(sizes, np.split(fold, ends), strict=True))
 
 
 # --- complete rows -------------------------------------------------------------------------------
@@ -78,7 +50,7 @@ def cross_validate_parts(parts: Summable, most: int, seed: int = 0) -> Selection
 
     Examples
     --------
-    >>> from dualpca.parts import Blocks
+    >>> from dualpca.blocks import Blocks
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(300, 2)) @ rng.normal(size=(2, 8)) + 0.3 * rng.normal(size=(300, 8))
     >>> cross_validate_parts(Blocks(X, part_rows=70), 7).chosen
@@ -159,85 +131,6 @@ class _ScoreRows:
 
 
 # --- rows with NaN -------------------------------------------------------------------------------
-
-
-class Changed(Summable):
-    """A table in parts seen through a function: with some entries hidden, or some rows left out.
-
-    Every row has a weight then: that of the row before it was changed.
-    """
-
-    def __init__(self, parts: Summable, change: Change, d: int | None = None) -> None:
-        super().__init__(parts.d if d is None else d, parts.dtype)
-        self.parts, self.change = parts, change
-
-    def reduce(
-        self, of: Callable[..., Any], plus: Callable[[Statistic, Statistic], Statistic]
-    ) -> Statistic:
-        """Return the sum of `of(rows, weights=weights)` over the parts that still have rows."""
-        return self.parts.reduce(_Through(self.change, of), plus)
-
-
-class _Through:
-    """A statistic of changed rows."""
-
-    numbered = True
-
-    def __init__(self, change: Change, of: Callable[..., Any]) -> None:
-        self.change, self.of = change, of
-
-    def __call__(self, rows: Host, number: int, weights: Host | None = None) -> Any:
-        w = counting(rows, np.ones(len(rows))) if weights is None else weights
-        rows, w = self.change(rows, number, w)
-        if len(rows) == 0:
-            return None
-        if getattr(self.of, "numbered", False):
-            return self.of(rows, number, weights=w)
-        return self.of(rows, weights=w)
-
-
-class EntryFolds:
-    """Which entries every fold hides: drawn where they are needed, from the stream of all rows.
-
-    Parameters
-    ----------
-    parts : Summable
-    seed : int
-    """
-
-    def __init__(self, parts: Summable, seed: int = 0) -> None:
-        sizes, seen = parts.reduce(_count_seen, _add_counts)
-        self.d, self.often, self.begin = parts.d, seen >= 2 * FOLDS, {}
-        rng = np.random.default_rng([seed, FOLDS, parts.d])
-        for number, size in sorted(sizes.items()):
-            self.begin[number] = rng.bit_generator.state
-            for cut in _array.slices(size, max(1, DRAWN // parts.d)):
-                rng.integers(FOLDS, size=(cut.stop - cut.start, parts.d))
-
-    def __call__(self, rows: Host, number: int) -> Host:
-        """Return the fold that hides each entry of a part, −1 for none."""
-        rng = np.random.default_rng()
-        rng.bit_generator.state = self.begin[number]
-        drawn = rng.integers(FOLDS, size=rows.shape)
-        return np.where(~np.isnan(rows) & self.often, drawn, -1)
-
-
-class _CountSeen:
-    """Size of a part, and how many of its rows observe every feature."""
-
-    numbered = True
-
-    def __call__(
-        self, rows: Host, number: int, weights: Host | None = None
-    ) -> tuple[dict[int, int], Host]:
-        return {number: len(rows)}, (~np.isnan(rows)).sum(axis=0)
-
-
-_count_seen = _CountSeen()
-
-
-def _add_counts(a: tuple[dict[int, int], Host], b: tuple[dict[int, int], Host]) -> Any:
-    return a[0] | b[0], a[1] + b[1]
 
 
 def choose_entries_parts(parts: Summable, most: int, seed: int = 0) -> Selection:

@@ -14,11 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualpca import _array
 from dualpca.batches import Batches
+from dualpca.blocks import Blocks
 from dualpca.errors import expected
 from dualpca.estimators._validation import check_weights
 from dualpca.missing_parts import Columns
 from dualpca.parted import WIDEST, Survey, scatter_of, survey
-from dualpca.parts import Blocks, Host, Parts
+from dualpca.parts import Host, Parts
 from dualpca.progress import note
 
 SHARE_OF_MEMORY = 0.25
