@@ -24,7 +24,6 @@ from dualpca.incomplete_em import (
     refuse_empty_columns,
 )
 from dualpca.missing import Factors, each
-from dualpca.missing_parts import IncompleteParts
 from dualpca.parts import Summable
 from dualpca.progress import task
 
@@ -211,10 +210,7 @@ def choose_bic(X: Array | Summable, weights: Array | None, most: int, seed: int 
     refuse_empty_columns(starts[0])
     n, mean, variance = (_array.to_numpy(part) for part in starts)
     check_unit(float(variance.mean()), X, starts[1])
-    if isinstance(data, IncompleteParts):
-        size = data.survey.weight
-    else:
-        size = float(data.n if weights is None else _array.namespace(X).sum(weights))
+    size = data.n
     sigma2 = float(n @ variance / n.sum())
     white = -0.5 * float(n.sum()) * (LOG_2PI + math.log(sigma2) + 1)
     criteria = [(free_parameters(0, mean.size) + mean.size) * math.log(size) - 2 * white]

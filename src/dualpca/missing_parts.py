@@ -79,9 +79,9 @@ class IncompleteParts:
         return self.parts.reduce(Columns.of, Columns.merge)
 
     @property
-    def n(self) -> int:
-        """Number of rows."""
-        return self.survey.rows
+    def n(self) -> float:
+        """Effective number of rows, the sum of the weights of those that observe something."""
+        return self.survey.weight
 
     def columns(self) -> tuple[Array, Array, Array]:
         """Return each feature's number of observations, mean and variance."""
