@@ -541,6 +541,8 @@ def test_a_sparse_row_is_at_no_distance_from_itself():
     K = kernel(X.tocsr(), X.tocsr())
     assert np.array_equal(np.diag(K), kernel.diag(X.tocsr()))
     np.testing.assert_allclose(K, kernel(X.toarray(), X.toarray()), rtol=0, atol=1e-9)
+    near = 1 - np.diag(kernel(X.tocsr(), (X * (1 + 1e-6)).tocsr()))  # no rounding, so not 0
+    np.testing.assert_allclose(near, 1e-6 * np.linalg.norm(X.toarray(), axis=1), rtol=0.01)
 
 
 @pytest.mark.parametrize("alpha", [1e6, 1e12, 1e18])

@@ -12,6 +12,8 @@ from dualpca import PCA, PPCA
 from dualpca.kernels import Linear
 from dualpca.ppca_em import ppca_step
 from dualpca.representations import Dual, Primal
+from dualpca.rules import maximum_likelihood
+from dualpca.solvers import SOLVERS, solve
 from tests import oracles
 from tests.spectra import (
     BENIGN,
@@ -264,3 +266,12 @@ def test_more_components_are_never_less_likely(case):
     rank = np.count_nonzero(case.ell > 1e-6 * case.ell[0])
     values = [PPCA(n_components=q).fit(case.X).loglikelihood_ for q in range(1, min(rank, 6))]
     assert_never_falls(values, case.X.size)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("shape", [(30, 5), (5, 30)])
+def test_no_direction_at_all_is_a_model_of_noise(solver, shape):
+    X = np.random.default_rng(0).normal(size=shape)
+    spectrum = solve(Primal(X), 0, solver)
+    assert spectrum.values.shape == (0,) and spectrum.vectors.shape == (shape[1], 0)
+    assert maximum_likelihood(spectrum, shape[0], 0).noise == pytest.approx(X.var(axis=0).mean())

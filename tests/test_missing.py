@@ -19,6 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dualpca import PPCA, FactorAnalysis, Imputer, _array
+from dualpca.holes import column_starts
 from dualpca.incomplete_em import Fit, fit_incomplete
 from dualpca.missing import Factors, Incomplete
 from dualpca.missing_steps import m_step
@@ -549,6 +550,21 @@ def test_unit_of_the_weights_changes_no_step(model):
     assert len({one.n_iter_ for one in fits}) == 1
     for one in fits:
         assert_close(one.get_covariance(), fits[1].get_covariance(), "vector")
+
+
+@pytest.mark.parametrize("weight", [0.0, 1e-14])
+def test_an_outlier_of_no_weight_takes_no_digits(weight):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 4)) @ rng.normal(size=(4, 4))
+    X[rng.random(X.shape) < 0.2] = np.nan
+    X[0] = 1e9
+    w = np.append(weight, np.ones(59))
+    found = column_starts(X, w)
+    for j, x in enumerate(X.T.astype(np.longdouble)):
+        seen, v = ~np.isnan(x), w[~np.isnan(x)].astype(np.longdouble)
+        mean = v @ x[seen] / v.sum()
+        wanted = v.sum(), mean, v @ (x[seen] - mean) ** 2 / v.sum()
+        np.testing.assert_allclose([part[j] for part in found], np.float64(wanted), atol=1e-6)
 
 
 @UNIQUE

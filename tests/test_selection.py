@@ -359,3 +359,8 @@ def test_choice_from_next_to_nothing_is_an_error_or_a_model(rule, name):
         assert re.search(words, str(error)), error
     else:
         assert np.isfinite(model.loglikelihood_) and model.n_components_ >= 1
+
+
+@pytest.mark.parametrize("n", [0.03, 1.0, 1.5, 2.0])
+def test_hardly_any_rows_are_no_division_by_zero(n):
+    assert 0 <= selection.choose("gavish-donoho", np.array([3.0, 2.0, 1.0]), 6.5, 5, n) <= 3

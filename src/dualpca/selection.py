@@ -185,7 +185,7 @@ def _noise_share(n: float, dim: int, rng: np.random.Generator) -> float:
 @rule("gavish-donoho")
 def gavish_donoho(lam: Vector, trace: float, dim: int, n: float, rng: np.random.Generator) -> int:
     """Return how many singular values pass the optimal hard threshold, noise unknown (2014)."""
-    small, large = int(min(n - 1, dim)), max(n - 1, dim)
+    small, large = max(int(min(n - 1, dim)), 1), max(n - 1, dim)
     singular = np.sqrt(np.concatenate([lam, np.zeros(max(small - lam.size, 0))]))
     beta = small / large
     threshold = _optimal_shrinkage(beta) * float(np.median(singular)) / math.sqrt(_median_mp(beta))

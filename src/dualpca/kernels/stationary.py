@@ -27,7 +27,7 @@ class Stationary(Kernel):
     invariant: ClassVar[bool] = True
     sparse: ClassVar[bool] = True
     rough: ClassVar[bool] = False
-    monotone: ClassVar[bool] = True
+    _monotone: ClassVar[bool] = True
     """Whether f falls all the way, so that a distance can be read off a kernel value."""
 
     @property

@@ -111,7 +111,7 @@ def inversion(kernel: Kernel, d: int) -> Distances | None:
 
 def _stationary(kernel: Stationary) -> Distances | None:
     """Return the inversion of f: f(u) = 1 − ½‖φ(x) − P‖²."""
-    if not kernel.monotone:
+    if not kernel._monotone:
         return None
     if len(np.shape(getattr(kernel, "length_scale", 0.0) or 0.0)) > 0:
         return None  # a width of its own for every column
