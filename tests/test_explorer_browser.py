@@ -202,7 +202,10 @@ def test_arrows_move_the_point(page, model):
     assert latent(page)[1] < 0
     decoded(page, model.inverse_transform([latent(page)])[0])
     page.keyboard.press("Enter")
-    assert page.evaluate("dualpcaExplorer.state.row") >= 0
+    row = page.evaluate("dualpcaExplorer.state.row")
+    page.keyboard.press("s")
+    selected = page.evaluate("dualpcaExplorer.state.selection")
+    assert len(selected) == 50 and row in selected
 
 
 def test_any_two_axes(page):
