@@ -192,6 +192,13 @@ def test_sliders_move_one_latent_with_pointer_and_keys(page, model):
     assert latent(page) == [0] * 10
 
 
+def test_another_theme_paints_the_points_anew(page):
+    colours = "dualpcaExplorer.scatter().points.data.colours.slice(0, 3).join()"
+    before = page.evaluate(colours)
+    page.click("#theme")
+    assert page.evaluate(colours) != before
+
+
 def test_arrows_move_the_point(page, model):
     page.focus("#plot")
     page.keyboard.press("ArrowRight")
@@ -202,7 +209,10 @@ def test_arrows_move_the_point(page, model):
     assert latent(page)[1] < 0
     decoded(page, model.inverse_transform([latent(page)])[0])
     page.keyboard.press("Enter")
-    assert page.evaluate("dualpcaExplorer.state.row") >= 0
+    row = page.evaluate("dualpcaExplorer.state.row")
+    page.keyboard.press("s")
+    selected = page.evaluate("dualpcaExplorer.state.selection")
+    assert len(selected) == 50 and row in selected
 
 
 def test_any_two_axes(page):

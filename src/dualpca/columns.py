@@ -209,6 +209,8 @@ def origins(names: Sequence[str], present: Sequence[str]) -> tuple[list[str], di
     --------
     >>> origins(["a", "k=u", "k=v"], ["k", "a"])
     (['a', 'k'], {'k': ['u', 'v']})
+    >>> origins(["k=u"], ["k", "k=u"])  # a column of that very name
+    (['k=u'], {})
     """
     levels: dict[str, list[str]] = {}
     found: list[str] = []

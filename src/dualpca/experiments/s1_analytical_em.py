@@ -94,14 +94,6 @@ def _timed(
     return reached, min(times)
 
 
-def _closed(X: Floats, q: int) -> float:
-    return float(PPCA(q).fit(X).loglikelihood_)
-
-
-def _em(X: Floats, q: int) -> float:
-    return float(PPCA(q, method="em").fit(X).loglikelihood_)
-
-
 def _plain(X: Floats, q: int, tol: float = 1e-7) -> float:
     """Run EM as in S1 section 2.4, with the new W in the update of σ²."""
     n, d = X.shape
@@ -125,8 +117,8 @@ def _plain(X: Floats, q: int, tol: float = 1e-7) -> float:
 
 
 WAYS: dict[str, tuple[Callable[[Floats, int], float], str, str]] = {
-    "closed form": (_closed, BLUE, "o-"),
-    "EM": (_em, RED, "s-"),
+    "closed form": (lambda X, q: PPCA(q).fit(X).loglikelihood_, BLUE, "o-"),
+    "EM": (lambda X, q: PPCA(q, method="em").fit(X).loglikelihood_, RED, "s-"),
     "EM, plain": (_plain, GREEN, "^--"),
 }
 """How PPCA is fitted: a function, a colour, a mark."""

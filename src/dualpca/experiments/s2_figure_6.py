@@ -85,15 +85,7 @@ def widest_gap(Z: Floats) -> float:
     return float(np.degrees(np.diff(np.append(t, t[0] + 2 * np.pi)).max()))
 
 
-def _kernel(X: Floats, draw: Canvas, kept: int) -> Floats:
-    return np.asarray(KernelPCA(kept, kernel="rbf", gamma=1.0).fit(X).denoise(X))
-
-
-def _linear(X: Floats, draw: Canvas, kept: int) -> Floats:
-    return np.asarray(PCA(1).fit(X).reconstruct(X))
-
-
-def _autoencoder(X: Floats, draw: Canvas, kept: int) -> Floats:
+def _autoencoder(X: Floats, draw: Canvas) -> Floats:
     """Return what a network with one unit in its middle makes of the points."""
     tried = []
     for k in range(draw.pick(3, quick=1)):
@@ -105,15 +97,13 @@ def _autoencoder(X: Floats, draw: Canvas, kept: int) -> Floats:
     return np.asarray(min(tried, key=lambda network: network.loss_).predict(X))
 
 
-def _curve(X: Floats, draw: Canvas, kept: int) -> Floats:
-    return principal_curve(X)
-
-
 METHODS: dict[str, Callable[[Floats, Canvas, int], Floats]] = {
-    "Kernel PCA": _kernel,
-    "Autoencoder": _autoencoder,
-    "Principal curve": _curve,
-    "Linear PCA": _linear,
+    "Kernel PCA": lambda X, _, q: np.asarray(
+        KernelPCA(q, kernel="rbf", gamma=1.0).fit(X).denoise(X)
+    ),
+    "Autoencoder": lambda X, draw, _: _autoencoder(X, draw),
+    "Principal curve": lambda X, *_: principal_curve(X),
+    "Linear PCA": lambda X, *_: np.asarray(PCA(1).fit(X).reconstruct(X)),
 }
 
 

@@ -84,7 +84,8 @@ def _numbers(models: dict[str, Generator], data: Digits, draw: Canvas) -> dict[s
     for name, model in models.items():
         new = model.sample(len(data.held), draw.seed)
         nearest = {"nearest training digit, smallest distance": model.nearest(new).distance.min()}
-        numbers[name] = _recognised(judges, new) | _compared(model, data, draw) | nearest
+        alike = model.quality(data.held, random_state=draw.seed)._asdict()
+        numbers[name] = _recognised(judges, new) | alike | nearest
     return numbers
 
 
@@ -110,11 +111,6 @@ def _recognised(judges: tuple[Any, Any], X: Floats) -> dict[str, float]:
         "ten neighbours agree": float(np.mean(neighbours.predict_proba(X).max(axis=1) >= 0.8)),
         "classifier is sure": float(np.mean(smooth.predict_proba(X).max(axis=1) >= 0.9)),
     }
-
-
-def _compared(model: Generator, data: Digits, draw: Canvas) -> dict[str, float]:
-    found = model.quality(data.held, random_state=draw.seed)
-    return {key: float(value) for key, value in found._asdict().items()}
 
 
 def _one_of_each(model: Generator, draw: Canvas) -> Floats:

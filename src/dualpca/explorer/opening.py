@@ -12,6 +12,7 @@ from dualpca import columns
 from dualpca.explorer.lens import Lens, Matrix
 from dualpca.explorer.lenses import lens_of
 from dualpca.explorer.session import Session, Units, shape_of
+from dualpca.preparation import Preparation
 from dualpca.tables import TableError
 
 MOST_POINTS = 1_000_000
@@ -68,12 +69,7 @@ def _features(lens: Lens, table: Mapping[str, Any]) -> Sequence[str]:
         return [str(name) for name in names]
     if "columns" not in table:
         return [f"x{j}" for j in range(int(lens.model.n_features_in_))]
-    levels = table.get("levels", {})
-    return [
-        one
-        for name in table["columns"]
-        for one in ([f"{name}={level}" for level in levels[name]] if name in levels else [name])
-    ]
+    return Preparation(tuple(table["columns"]), table.get("levels", {})).features
 
 
 def _identifiers(frame: pl.DataFrame, name: str) -> list[str]:

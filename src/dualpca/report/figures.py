@@ -153,8 +153,9 @@ def histogram(values: Floats, bins: int | str, limit: float = math.inf) -> dict[
 
     Examples
     --------
-    >>> histogram(np.array([0.0, 0.1, 1.0]), 2)["y"]
-    [2, 1]
+    >>> found = histogram(np.array([0.0, 0.1, 1.0]), 2, limit=0.5)
+    >>> found["y"], [colour == VERMILION for colour in found["marker"]["color"]]
+    ([2, 1], [False, True])
     """
     counts, edges = np.histogram(values, bins=bins)
     middle = (edges[1:] + edges[:-1]) / 2

@@ -93,14 +93,14 @@ def rows_words(subject: Subject) -> str:
 def table(subject: Subject, found: list[Choice]) -> Table:
     """Return what rules would keep beside what the model keeps."""
     rows = [
-        [one.rule, str(one.q) if one.q is not None else "–", one.asks + _failed(one)]
+        [
+            one.rule,
+            str(one.q) if one.q is not None else "–",
+            one.asks + (f" ({one.why})" if one.why else ""),
+        ]
         for one in found
     ]
     rows.append(["this model", str(subject.q), "what the report is about"])
     header = ("rule", "keeps", "the question it answers")
     caption = "How many directions each rule would keep"
     return Table(header, rows, caption, highlight=len(rows) - 1, words=True)
-
-
-def _failed(one: Choice) -> str:
-    return f" ({one.why})" if one.why else ""
