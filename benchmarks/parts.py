@@ -1,8 +1,9 @@
-"""Data larger than memory, and Dask: ``python -m benchmarks.parts {file,dask,faults,scaling}``.
+"""Data larger than memory, and Dask: ``python -m benchmarks.parts file`` (or another word below).
 
 ``file``     PCA of 100,000,000×20 float32 from a .npy file beside the time of reading it
 ``dask``     PCA of a Dask array beside dask-ml's (run it with an interpreter that has dask-ml)
 ``faults``   workers killed, out of memory and slow in the middle of fits: 20 runs of each
+``cost``     t0 and B of the cost model of docs/scale.md, on this machine
 ``scaling``  1, 2 and 4 local workers, and the bytes that Dask says were moved
 
 Every timed fit of ``file`` is a process of its own: its peak is that of a real program.
@@ -23,7 +24,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -154,83 +155,147 @@ def rows(n: int, d: int, holes: float) -> Any:
     return X
 
 
-def waiting(X: Any, chunk: int, seconds: float) -> Any:
-    """Return a Dask array whose chunks take their time, so that there is a middle to strike in."""
+class Strike:
+    """Kills one worker while the fit takes its `at`-th pass over the rows, counted from 1.
+
+    A fit that is done before is not struck: `struck` says so.
+    """
+
+    def __init__(self, client: Any, at: int, after: float) -> None:
+        self.pids, self.at, self.after = list(client.run(os.getpid).values()), at, after
+        self.passes, self.thread = 0, None
+
+    def __enter__(self) -> Strike:
+        from dualpca.parts_dask import DaskParts
+
+        self.plain = DaskParts.reduce
+        plain, strike = self.plain, self
+
+        def reduce(parts: Any, *args: Any) -> Any:
+            strike.passes += 1
+            if strike.passes == strike.at:
+                strike.thread = threading.Thread(target=strike.kill)
+                strike.thread.start()
+            return plain(parts, *args)
+
+        DaskParts.reduce = reduce  # type: ignore[method-assign]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        from dualpca.parts_dask import DaskParts
+
+        DaskParts.reduce = self.plain  # type: ignore[method-assign]
+        if self.thread is not None:
+            self.thread.join()
+
+    def kill(self) -> None:
+        time.sleep(self.after)
+        os.kill(self.pids[0], signal.SIGKILL)
+
+    @property
+    def struck(self) -> bool:
+        return self.thread is not None
+
+
+class Phase(NamedTuple):
+    """What is fitted while something goes wrong, and in which pass over the rows."""
+
+    model: Any
+    holes: float
+    at: int
+    tol: float
+    d: int = 8
+
+
+def phases() -> dict[str, Phase]:
+    from dualpca import PCA, PPCA, MixturePPCA
+
+    em = PPCA(2, tol=1e-6)
+    return {
+        "moments": Phase(PPCA(2), 0.0, 1, 1e-10),
+        "early em": Phase(em, 0.2, 7, 1e-6),
+        "late em": Phase(em, 0.2, 16, 1e-6),
+        "mixture": Phase(MixturePPCA(2, 1, tol=1e-7, random_state=0), 0.0, 5, 1e-6),
+        "krylov": Phase(PCA(2, svd_solver="krylov"), 0.0, 3, 1e-6, 4100),
+    }
+
+
+def block_of(k: int, size: int, d: int, holes: float) -> Any:
+    """Return rows of one partition, made where they are needed."""
+    W = np.random.default_rng(0).normal(size=(3, d)) * [[3.0], [2.0], [1.0]]
+    rng = np.random.default_rng([1, k])
+    X = rng.normal(size=(size, 3)) @ W + 0.5 * rng.normal(size=(size, d))
+    X[: size // 2] += 4.0  # two groups, for mixtures
+    X[rng.random(X.shape) < holes] = np.nan
+    return X
+
+
+def partitions(size: int, d: int, holes: float, wait: float, first: Any = None) -> Any:
+    """Return a Dask array of eight partitions, of which the first does `first` on its way."""
     import dask.array as da
+    from dask.delayed import delayed
 
-    def wait(block: Any) -> Any:
-        time.sleep(seconds)
-        return block
+    def make(k: int) -> Any:
+        time.sleep(wait)
+        if k == 0 and first is not None:
+            first()
+        return block_of(k, size, d, holes)
 
-    return da.from_array(X, chunks=(chunk, -1)).map_blocks(wait, dtype=X.dtype)
-
-
-def kill(pids: list[int], after: float) -> threading.Thread:
-    def strike() -> None:
-        time.sleep(after)
-        os.kill(pids[0], signal.SIGKILL)
-
-    thread = threading.Thread(target=strike)
-    thread.start()
-    return thread
+    blocks = [
+        da.from_delayed(delayed(make, pure=False)(k), (size, d), dtype=float) for k in range(8)
+    ]
+    return da.concatenate(blocks)
 
 
-def faulty(kind: str, X: Any, client: Any, run: int) -> Any:
-    """Return the array of a run, with its fault on the way, and the thread that strikes."""
-    import dask.array as da
-
-    pids = list(client.run(os.getpid).values())
+def trouble(kind: str) -> Any:
+    """Return what the first partition does: nothing, take too much memory once, or be slow."""
     marker = tempfile.mktemp()
 
-    def once(block: Any, block_info: Any = None) -> Any:
-        """Be too large for a worker, or slow, the first time the first block is read."""
-        first = block_info is not None and block_info[None]["chunk-location"][0] == 0
-        if first and kind == "memory" and not os.path.exists(marker):
+    def memory() -> None:
+        if not os.path.exists(marker):
             Path(marker).touch()
             hog = [np.ones(2**22) for _ in range(2**6)]  # 2 GB, three times what is allowed
             time.sleep(30)  # the nanny ends it here
-            return hog[0][: len(block)]
-        if first and kind == "slow":
-            time.sleep(0.5)
-        return block
+            del hog
 
-    if kind == "killed":
-        return waiting(X, len(X) // 8, 0.1), kill(pids, after=0.1 + 0.04 * (run % 6))
-    array = da.from_array(X, chunks=(len(X) // 8, -1)).map_blocks(once, dtype=X.dtype)
-    return array, None
+    return {"killed": None, "memory": memory, "slow": lambda: time.sleep(0.5)}[kind]
 
 
-def faults(runs: int, kinds: list[str]) -> None:
+def faults(runs: int, kinds: list[str], names: list[str]) -> None:
     """Fit through a fault again and again; count the fits that equal the one in memory."""
-    from dualpca import PPCA
+    from sklearn.base import clone
 
     for kind in kinds:
-        for phase, holes in (("moments", 0.0), ("em", 0.2)):
-            X = rows(1600, 8, holes)
-            wanted = PPCA(2, tol=1e-4).fit(X)
+        for name, phase in phases().items():
+            if name not in names or (kind != "killed" and name not in ("moments", "early em")):
+                continue
+            size = 200 if phase.d < 100 else 40
+            X = np.concatenate([block_of(k, size, phase.d, phase.holes) for k in range(8)])
+            wanted = clone(phase.model).fit(X)
             seconds: list[float] = []
-            good = done = 0
+            good = struck = done = 0
             while done < runs:
-                for gap in some_faults(kind, X, wanted, runs - done, done, seconds):
-                    good, done = good + bool(gap <= (1e-6 if holes else 1e-10)), done + 1
+                for gap, hit in some_faults(kind, phase, wanted, runs - done, done, seconds):
+                    good, done = good + bool(gap <= phase.tol), done + 1
+                    struck += hit
                     print(f"  run {done}, {seconds[-1]:.1f} s, off by {gap:.1e}", flush=True)
-            longest = max(seconds)
-            print(f"{kind} worker, {phase}: {good} of {runs} the same, longest {longest:.1f} s")
+            told = f"{kind} worker, {name}: {good} of {runs} the same, {struck} struck"
+            print(f"{told}, longest {max(seconds):.1f} s", flush=True)
 
 
 def some_faults(
-    kind: str, X: Any, wanted: Any, runs: int, first: int, seconds: list[float]
-) -> Iterator[float]:
-    """Yield how far each fit is off, as long as one cluster lasts.
+    kind: str, phase: Phase, wanted: Any, runs: int, first: int, seconds: list[float]
+) -> Iterator[tuple[float, bool]]:
+    """Yield how far each fit is off and whether it was struck, as long as one cluster lasts.
 
     Between fits the cluster's nannies may fail to bring a worker back, which is no fit's doing:
     then another cluster is opened.
     """
     from distributed import Client
-
-    from dualpca import PPCA
+    from sklearn.base import clone
 
     limit = {"memory_limit": "600MB"} if kind == "memory" else {}
+    size = 200 if phase.d < 100 else 40
     with cluster(2, **limit) as local, Client(local) as client:
         for run in range(first, first + runs):
             try:
@@ -238,16 +303,25 @@ def some_faults(
             except TimeoutError:
                 return
             faulthandler.dump_traceback_later(60)  # says where, should it hang
-            array, striker = faulty(kind, X, client, run)
+            array = partitions(size, phase.d, phase.holes, 0.02, trouble(kind))
+            at = phase.at if kind == "killed" else -1
             begun = time.perf_counter()
-            found = PPCA(2, tol=1e-4).fit(array)
+            with Strike(client, at, 0.02 + 0.02 * (run % 6)) as strike:
+                found = clone(phase.model).fit(array)
             seconds.append(time.perf_counter() - begun)
             faulthandler.cancel_dump_traceback_later()
-            if striker is not None:
-                striker.join()
+            if strike.struck:
                 time.sleep(0.5)  # the scheduler is to notice before the next run
-            gap = float(np.max(np.abs(found.components_ - wanted.components_)))
-            yield max(gap, abs(found.noise_variance_ - wanted.noise_variance_))
+            yield difference(found, wanted), strike.struck or kind != "killed"
+
+
+def difference(a: Any, b: Any) -> float:
+    """Return the largest difference of two fits, up to signs of axes and order of components."""
+    if hasattr(a, "weights_"):
+        ends = (sorted(np.asarray(m.means_)[:, 0]) for m in (a, b))
+        return float(np.max(np.abs(np.subtract(*ends))))
+    gap = float(np.max(np.abs(np.abs(a.components_) - np.abs(b.components_))))
+    return max(gap, abs(a.noise_variance_ - b.noise_variance_) / b.noise_variance_)
 
 
 def scaling(n: int, d: int) -> None:
@@ -289,17 +363,78 @@ def moved(client: Any) -> Any:
     return np.sum(list(client.run(received).values()), axis=0)
 
 
+def cost_model(repeats: int) -> None:
+    """Measure t₀ (seconds a task) and B (bytes/s between two workers) of docs/scale.md, here."""
+    from distributed import Client
+
+    with cluster(2) as local, Client(local) as client:
+        time_of_tasks(repeats)
+        for size in (2**17, 2**20, 2**23, 2**26):
+            speed = speed_between_workers(client, size, 3 * repeats)
+            print(f"B: {size / 1e6:8.2f} MB a piece, {speed / 1e6:7.0f} MB/s between two workers")
+
+
+def time_of_tasks(repeats: int) -> None:
+    """Print the seconds that one more partition of one row adds to a pass, over 8/7 of a task.
+
+    Client and scheduler are this process: its own time does not depend on who else computes.
+    """
+    import dask.array as da
+
+    from dualpca.parts_dask import DaskParts
+
+    best = {}
+    for P in (100, 400, 1600):
+        parts = DaskParts(da.ones((P, 2), chunks=(1, 2)).persist())
+        parts.reduce(len, int.__add__)  # the first pass wakes everybody up
+        times = []
+        for _ in range(repeats):
+            begun, worked = time.perf_counter(), time.process_time()
+            parts.reduce(len, int.__add__)
+            times.append((time.perf_counter() - begun, time.process_time() - worked))
+        best[P] = np.min(times, axis=0)
+        told = ", ".join(f"{wall:.3f} ({own:.3f})" for wall, own in times)
+        print(f"pass over {P} partitions: {told} s (of them this process)")
+    wall, own = 1e3 * (best[1600] - best[100]) / (1500 * 8 / 7)
+    print(f"t0: {wall:.2f} ms a task, {own:.2f} ms of them client and scheduler", flush=True)
+
+
+def speed_between_workers(client: Any, size: int, repeats: int) -> float:
+    """Return the median speed at which one worker gets a fresh array from another."""
+    a, b = client.scheduler_info()["workers"]
+
+    def took(_: Any, dask_worker: Any = None) -> float:
+        from distributed import get_worker
+
+        one = get_worker().transfer_incoming_log[-1]
+        return float(one["total"] / one["duration"])
+
+    speeds = []
+    for k in range(repeats):
+        there = client.submit(make, size // 8, k, workers=[a], pure=False)
+        speeds.append(client.submit(took, there, workers=[b], pure=False).result())
+    return float(np.median(speeds))
+
+
+def make(n: int, seed: int) -> Any:
+    return np.random.default_rng(seed).normal(size=n)
+
+
 def main() -> None:
     import warnings
 
     warnings.simplefilter("ignore")
     parser = argparse.ArgumentParser(prog="python -m benchmarks.parts", description=__doc__)
-    parser.add_argument("what", choices=["file", "dask", "faults", "scaling", "_read", "_fit"])
+    parser.add_argument(
+        "what", choices=["file", "dask", "faults", "scaling", "cost", "_read", "_fit"]
+    )
     parser.add_argument("--rows", type=int, default=100_000_000)
     parser.add_argument("--features", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--kinds", nargs="+", default=["killed", "memory", "slow"])
+    names = ["moments", "early em", "late em", "mixture", "krylov"]
+    parser.add_argument("--phases", nargs="+", default=names, choices=names)
     parser.add_argument("--folder", help="where the file is made")
     parser.add_argument("--path", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -312,7 +447,9 @@ def main() -> None:
     elif args.what == "dask":
         against_dask_ml(args.repeats)
     elif args.what == "faults":
-        faults(args.runs, args.kinds)
+        faults(args.runs, args.kinds, args.phases)
+    elif args.what == "cost":
+        cost_model(args.repeats)
     else:
         scaling(200_000, 40)
 

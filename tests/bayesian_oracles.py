@@ -22,6 +22,19 @@ def ard_step(X, W, sigma2):
     return out, left / (n * d)
 
 
+def ard_scalar_step(ell, trace, d, n, u, sigma2):
+    """Return u and sigma2 after the same step on the eigenvectors, where it is one of scalars.
+
+    With c = sqrt(u) and m = u + sigma2: c' = (ell c/m) / (sigma2/m + u ell/m^2 + sigma2 alpha/n).
+    `ell` are the q variances along the eigenvectors, `trace` the sum of all d.
+    """
+    m, alive = u + sigma2, u > 0
+    second, cross = sigma2 / m + u * ell / m**2, ell * np.sqrt(u) / m
+    prior = sigma2 * d / n / np.where(alive, u, 1.0)
+    c = np.where(alive, cross / (second + prior), 0.0)
+    return c * c, (trace - np.sum(c * (2 * cross - c * second))) / d
+
+
 def ard_start(X, q):
     """Return W on the eigenvectors, and sigma2, of maximum likelihood."""
     d = X.shape[1]

@@ -9,8 +9,18 @@ import time
 import numpy as np
 import pytest
 
-from dualpca import PPCA, Batches, Checkpoint, MixturePPCA, load
-from dualpca.errors import CheckpointError, ModelFileError
+from dualpca import (
+    PPCA,
+    Batches,
+    BayesianPCA,
+    Checkpoint,
+    FactorAnalysis,
+    HiddenMarkovPCA,
+    MixturePPCA,
+    SequenceClassifier,
+    load,
+)
+from dualpca.errors import CheckpointError, InterruptWarning, ModelFileError
 from dualpca.missing import Incomplete
 from tests.test_parts import same, table
 from tests.test_parts_models import MIXTURE, groups
@@ -20,32 +30,64 @@ LINEAR = ("mean_", "components_", "explained_variance_", "noise_variance_", "log
 FIT = """
 import sys, time
 import numpy as np
-from dualpca import PPCA, Batches, Checkpoint, MixturePPCA
-from tests.test_checkpoints import model_of, slow
+from tests.test_checkpoints import Checkpoint, fitted, model_of, slow, slow_steps
 kind, in_parts, path = sys.argv[1], sys.argv[2] == "parts", sys.argv[3]
 model, X = model_of(kind, Checkpoint(path, seconds=0))
-if in_parts:
-    model.fit(slow(X))
-else:
-    import dualpca.missing as missing, dualpca.mixture_em as mixture_em
-    plain = missing.Incomplete.sums
-    def sums(*args, **options):
-        time.sleep(0.01)
-        return plain(*args, **options)
-    missing.Incomplete.sums = sums
-    step = mixture_em.Climb.step
-    def later(self):
-        time.sleep(0.05)
-        step(self)
-    mixture_em.Climb.step = later
-    model.fit(X)
+slow_steps()
+fitted(model, slow(X) if in_parts else X)
 """
+
+LENGTHS = (60, 90, 50, 100)
+CHAIN = ("start_probabilities_", "transitions_", "means_", "noise_variances_", "visits_")
+FACTORS = ("mean_", "components_", "noise_variance_", "loglikelihood_")
+BAYES = (*LINEAR, "relevance_", "loadings_std_", "bound_")
+NAMES = {"ppca": LINEAR, "mixture": MIXTURE, "factor": FACTORS, "ard": BAYES}
+NAMES |= {"variational": BAYES, "chain": CHAIN}
+
+
+def slow_steps():
+    """Make every step take its time, so that there is a middle to kill in."""
+    import dualpca.hidden_markov as hidden_markov
+    import dualpca.missing as missing
+    import dualpca.mixture_em as mixture_em
+
+    for owner, name, seconds in (
+        (missing.Incomplete, "sums", 0.01),
+        (mixture_em.Climb, "step", 0.05),
+        (hidden_markov, "step", 0.05),
+    ):
+        setattr(owner, name, later(getattr(owner, name), seconds))
+
+
+def later(plain, seconds):
+    def call(*args, **options):
+        time.sleep(seconds)
+        return plain(*args, **options)
+
+    return call
+
+
+def fitted(model, X):
+    """Fit; a chain's sequences do not cross the three parts that `slow` makes."""
+    if isinstance(model, HiddenMarkovPCA):
+        return model.fit(X, lengths=np.repeat(50, 6))
+    return model.fit(X)
 
 
 def model_of(kind, checkpoint):
     if kind == "ppca":
         X = table(n=300, holes=0.3)
         return PPCA(2, tol=1e-10, checkpoint=checkpoint), X
+    if kind == "factor":
+        X = table(n=300, d=9, holes=0.2)
+        return FactorAnalysis(3, tol=1e-7, checkpoint=checkpoint), X
+    if kind in ("ard", "variational"):
+        X = table(n=300, d=7, holes=0.2)
+        return BayesianPCA(method=kind, tol=1e-11, checkpoint=checkpoint), X
+    if kind == "chain":
+        X = groups(n=300, holes=0.1, seed=5)
+        X -= 0.8 * X.round(-1)
+        return HiddenMarkovPCA(3, 1, tol=1e-12, stickiness=2.0, checkpoint=checkpoint), X
     X = groups(n=400, holes=0.1, seed=5)
     X -= 0.8 * X.round(-1)  # close together, so that EM takes its time
     return MixturePPCA(3, 1, tol=1e-11, checkpoint=checkpoint), X
@@ -60,7 +102,7 @@ def slow(X):
     return Batches(batches)
 
 
-@pytest.mark.parametrize("kind", ["ppca", "mixture"])
+@pytest.mark.parametrize("kind", list(NAMES))
 @pytest.mark.parametrize("where", ["memory", "parts"])
 def test_a_killed_fit_goes_on_and_ends_the_same(kind, where, tmp_path):
     path = tmp_path / "fit.checkpoint"
@@ -80,7 +122,7 @@ def test_a_killed_fit_goes_on_and_ends_the_same(kind, where, tmp_path):
     steps = counted(resumed, X, where)
     whole = counted(fresh, X, where)
     assert steps < whole, "it began anew"
-    same(resumed, fresh, 1e-12, LINEAR if kind == "ppca" else MIXTURE)
+    same(resumed, fresh, 1e-12, NAMES[kind])
     assert resumed.n_iter_ == fresh.n_iter_
     assert resumed.loglikelihoods_ == pytest.approx(fresh.loglikelihoods_, rel=1e-12)
     assert not path.exists()
@@ -92,10 +134,122 @@ def counted(model, X, where):
     plain = Incomplete.sums
     Incomplete.sums = lambda *args, **options: taken.append(1) or plain(*args, **options)
     try:
-        model.fit(Batches(np.array_split(X, 3)) if where == "parts" else X)
+        fitted(model, Batches(np.array_split(X, 3)) if where == "parts" else X)
     finally:
         Incomplete.sums = plain
     return len(taken)
+
+
+@pytest.mark.parametrize("when", [1, 2, 9])
+@pytest.mark.parametrize("where", ["memory", "parts"])
+@pytest.mark.parametrize("kind", ["factor", "ard", "variational", "chain"])
+def test_a_fit_that_breaks_off_at_any_step_ends_the_same(kind, where, when, tmp_path):
+    path = tmp_path / "c"
+    asked = Checkpoint(path, seconds=0)
+    model, X = model_of(kind, asked)
+    rows = Batches(np.array_split(X, 3)) if where == "parts" else X
+    interrupted(model, rows, when)
+    resumed, fresh = (model_of(kind, one)[0] for one in (asked, None))
+    fitted(resumed, rows)
+    fitted(fresh, rows)
+    for name in NAMES[kind]:
+        assert np.array_equal(getattr(resumed, name), getattr(fresh, name)), name
+    assert resumed.loglikelihoods_ == fresh.loglikelihoods_
+    assert resumed.n_iter_ == fresh.n_iter_ and not path.exists()
+
+
+@pytest.mark.parametrize("when", [1, 7])
+@pytest.mark.parametrize("where", ["memory", "parts"])
+@pytest.mark.parametrize("kind", ["profile", "em", "variational"])
+def test_complete_rows_that_iterate_go_on_too(kind, where, when, tmp_path, monkeypatch):
+    if kind == "em":
+        monkeypatch.setattr("dualpca.factors.DENSE_LIMIT", 5)
+    X, asked = table(n=300, d=9), Checkpoint(tmp_path / "c", seconds=0)
+    rows = Batches(np.array_split(X, 3)) if where == "parts" else X
+
+    def model(checkpoint):
+        if kind == "variational":
+            return BayesianPCA(method="variational", tol=1e-11, checkpoint=checkpoint)
+        return FactorAnalysis(3, tol=1e-6, checkpoint=checkpoint)
+
+    interrupted(model(asked), rows, when)
+    names = BAYES if kind == "variational" else FACTORS
+    same(model(asked).fit(rows), model(None).fit(rows), 0.0, names)
+    assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize("kind", ["factor", "ard", "variational", "chain"])
+def test_what_another_model_left_is_refused(kind, tmp_path):
+    path = tmp_path / "c"
+    model, X = model_of(kind, Checkpoint(path, seconds=0))
+    interrupted(model, X, 2)
+    with pytest.raises(CheckpointError, match="tol="):
+        fitted(model_of(kind, path)[0].set_params(tol=0.5), X)
+    with pytest.raises(CheckpointError, match="other data"):
+        fitted(model_of(kind, path)[0], X + 1)
+    with pytest.raises(CheckpointError, match="model="):
+        PPCA(2, checkpoint=path).fit(X)
+
+
+def test_sequences_that_end_elsewhere_are_other_data(tmp_path):
+    path = tmp_path / "c"
+    model, X = model_of("chain", Checkpoint(path, seconds=0))
+    interrupted(model, X, 2)
+    with pytest.raises(CheckpointError, match=r"lengths=6 sequences \(\w+\) there, 4 sequences"):
+        model_of("chain", path)[0].fit(X, lengths=LENGTHS)
+    same(
+        model_of("chain", path)[0].fit(X, lengths=[50] * 6),
+        fitted(*model_of("chain", None)),
+        0,
+        CHAIN,
+    )
+
+
+def test_a_chain_with_a_kernel_goes_on_too(tmp_path):
+    X = groups(n=300, seed=5)
+    asked = Checkpoint(tmp_path / "c", seconds=0)
+    options = {"n_states": 3, "kernel": "rbf", "gamma": 0.05, "n_directions": 6, "n_mixtures": 2}
+    options |= {"tied_noise": True, "prior_rows": 3.0}
+    interrupted(HiddenMarkovPCA(**options, checkpoint=asked), X, 3)
+    resumed = fitted(HiddenMarkovPCA(**options, checkpoint=asked), X)
+    same(resumed, fitted(HiddenMarkovPCA(**options), X), 0.0, (*CHAIN, "weights_"))
+
+
+def test_a_classifier_has_no_checkpoint_for_its_models():
+    X = groups(n=40)
+    with pytest.raises(ValueError, match="a model a class"):
+        SequenceClassifier(HiddenMarkovPCA(checkpoint="a")).fit(X, [0, 1], lengths=[20, 20])
+
+
+@pytest.mark.parametrize("holes", [0.0, 0.2])
+def test_a_start_that_was_given_is_kept(holes, tmp_path):
+    X = table(n=300, d=9, holes=holes)
+    options = {"noise_variance_init": np.linspace(0.1, 3, 9), "tol": 1e-3}
+    watched = FactorAnalysis(3, **options, checkpoint=tmp_path / "c").fit(X)
+    same(watched, FactorAnalysis(3, **options).fit(X), 0.0, FACTORS)
+    assert watched.loglikelihoods_[0] != FactorAnalysis(3, tol=1e-3).fit(X).loglikelihoods_[0]
+
+
+def test_a_fit_that_the_keyboard_stops_can_be_gone_on_from(tmp_path):
+    path = tmp_path / "c"
+    model, X = model_of("factor", Checkpoint(path, seconds=1e6))
+    fresh = fitted(*model_of("factor", None))
+    calls, plain = [], Incomplete.sums
+
+    def stopped(*args, **options):
+        calls.append(1)
+        if len(calls) == 45:  # in quasi-Newton
+            raise KeyboardInterrupt
+        return plain(*args, **options)
+
+    Incomplete.sums = stopped
+    try:
+        with pytest.warns(InterruptWarning):
+            model.fit(X)
+    finally:
+        Incomplete.sums = plain
+    assert path.exists()
+    same(model_of("factor", path)[0].fit(X), fresh, 0.0, FACTORS)
 
 
 def interrupted(model, X, steps=6):
@@ -117,7 +271,7 @@ def interrupted(model, X, steps=6):
     Keeper.offer = offer
     try:
         with pytest.raises(Enough):
-            model.fit(X)
+            fitted(model, X)
     finally:
         Keeper.offer = plain
 
@@ -154,6 +308,8 @@ def test_what_is_asked_of_a_checkpoint(tmp_path):
     X = table(n=200, holes=0.1)
     with pytest.raises(ValueError, match="one start"):
         PPCA(2, n_init=2, checkpoint="a").fit(X)
+    with pytest.raises(ValueError, match="one start"):
+        HiddenMarkovPCA(2, n_init=2, checkpoint="a").fit(X)
     with pytest.raises(ValueError, match="numbers with a checkpoint"):
         MixturePPCA("bic", checkpoint="a").fit(X)
     with pytest.raises(ValueError, match="a path or a Checkpoint"):

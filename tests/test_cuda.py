@@ -35,6 +35,7 @@ MODELS = {
     "kernel holes": (lambda: dp.KernelPCA(3, kernel="rbf", gamma=0.01), HOLES),
     "dual": (lambda: dp.DualPPCA(3, kernel="rbf", gamma=0.01), X),
     "probabilistic kernel": (lambda: dp.ProbabilisticKernelPCA(3, kernel="rbf", gamma=0.01), X),
+    "twin": (lambda: dp.TwinKernelPCA(2, kernel="rbf", gamma=0.01, max_iter=20), X[:40]),
     "mixture": (lambda: dp.MixturePPCA(2, 2, random_state=0, tol=1e-10), X),
     "hidden markov": (lambda: dp.HiddenMarkovPCA(2, 2, random_state=0, tol=1e-10), X),
 }
@@ -102,3 +103,41 @@ def test_samples_and_imputations_are_the_same_draws():
     assert filled.is_cuda
     assert not bool(torch.isnan(filled).any())
     np.testing.assert_allclose(filled.cpu().numpy(), host.impute(HOLES), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_device_sends_host_rows_there_and_results_home(name):
+    """`device='cuda'` gives NumPy for NumPy, and the host's numbers; the work is on the card."""
+    make, rows = MODELS[name]
+    host, found = make().fit(rows), make().set_params(device="cuda").fit(rows)
+    new = rows[::7]
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    method = "predict_proba" if hasattr(found, "predict_proba") else "transform"
+    wanted, got = getattr(host, method)(new), getattr(found, method)(new)
+    assert isinstance(got, np.ndarray)
+    assert torch.cuda.max_memory_allocated() > before
+    np.testing.assert_allclose(np.abs(got), np.abs(wanted), rtol=1e-4, atol=1e-5)
+    assert found._twin._card.type == "cuda"
+
+
+def test_auto_takes_the_card_where_it_is_worth_it(capsys):
+    rows = np.random.default_rng(1).normal(size=(20_000, 64)).astype(np.float32)
+    model = dp.KernelPCA(3, kernel="rbf", tol=1e-4, device="auto", verbose=True).fit(rows)
+    said = capsys.readouterr().err
+    assert "KernelPCA on cuda:0" in said and "torch on cuda:0" in said
+    assert isinstance(model.eigenvalues_, np.ndarray)
+    dp.KernelPCA(3, kernel="rbf", device="auto", verbose=True).fit(rows[:100])
+    assert "KernelPCA on the CPU" in capsys.readouterr().err
+
+
+def test_what_is_built_of_other_models_works_there():
+    Y = X[:, :3] + 0.1 * np.random.default_rng(2).normal(size=(300, 3))
+    views = dp.CCA(2, device="cuda").fit(X, Y)
+    np.testing.assert_allclose(views.score(X, Y), dp.CCA(2).fit(X, Y).score(X, Y), rtol=1e-8)
+    filled = dp.Imputer(3, device="cuda").fit_transform(HOLES)
+    np.testing.assert_allclose(filled, dp.Imputer(3).fit_transform(HOLES), rtol=1e-3, atol=1e-3)
+    sequences, labels = [X[k : k + 15] * (1 + k % 2) for k in range(0, 300, 15)], [0, 1] * 10
+    model = dp.HiddenMarkovPCA(2, 1, random_state=0, device="cuda")
+    assert dp.SequenceClassifier(model).fit(sequences, labels).score(sequences, labels) > 0.5
+    assert dp.Generator(dp.PPCA(2, device="cuda"), random_state=0).fit(X).sample(3).shape == (3, 8)

@@ -11,11 +11,11 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 
 from dualpca import PPCA, DualPPCA, KernelPCA, kernel_values
-from dualpca.em import ppca_step
 from dualpca.errors import DegenerateError, DualPCAError
 from dualpca.expected_kernels import Uncertain, expected_gram
 from dualpca.kernels import KERNELS as KINDS
 from dualpca.kernels import RBF, Linear, Polynomial
+from dualpca.ppca_em import ppca_step
 from tests import dual_oracles, oracles
 from tests.tolerances import assert_close, assert_log_density
 

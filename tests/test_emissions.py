@@ -8,6 +8,7 @@ from sklearn.cluster import KMeans
 
 from dualpca.clusters import kmeans
 from dualpca.emissions import Emissions
+from dualpca.errors import ScaleError
 from dualpca.weighted_steps import Prior
 from tests import mixture_oracles as dense
 from tests.missing_oracles import log_density_by_least_squares
@@ -248,7 +249,7 @@ def test_cut_rows_give_the_same_as_rows():
 
 def test_samples_have_the_moments_of_their_component():
     model = Emissions.start(groups(), 3, 2, np.random.default_rng(0))
-    X = model.sample(1, 200_000, np.random.default_rng(1))
+    X = model.sample(np.full(200_000, 1), np.random.default_rng(1))
     C = covariances(model)[1]
     assert np.max(np.abs(np.cov(X.T) - C)) < 0.03 * C.max()
     assert np.max(np.abs(X.mean(axis=0) - model.means[1])) < 0.03 * np.sqrt(C.max())
@@ -316,3 +317,14 @@ def test_rows_of_no_weight_start_no_cluster():
     labels = kmeans(X, 3, np.random.default_rng(0), w)
     centres = [X[(labels == k) & (w > 0)].mean(axis=0) for k in range(3)]
     assert np.max(np.abs(centres)) < 100
+
+
+@pytest.mark.parametrize("hole", [False, True])
+def test_a_row_beyond_float64_is_named(hole):
+    model = Emissions(np.zeros((2, 3)), (np.ones((3, 1)),) * 2, np.array([1.0, 1e-300]))
+    X = np.zeros((5, 3))
+    X[3], X[4] = 1e100, 1e160
+    X[0, 0] = np.nan if hole else 0.0
+    assert np.isfinite(model.log_density(X[:4]).max(axis=1)).all()
+    with pytest.raises(ScaleError, match=r"row 4 .*far"):
+        model.log_density(X)

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-from dualpca import PCA, KernelPCA, _array
+from dualpca import PCA, KernelPCA, _algebra
 from dualpca.errors import BackendError, SolverWarning
 from dualpca.kernels import RBF, Laplacian, Linear, Polynomial
 from tests.kernel_pca_oracles import gaussian, kernel_pca
@@ -108,13 +108,13 @@ def test_max_iter_is_kept_and_warned_of():
 
 def test_equal_eigenvalues_all_come_back():
     # LAPACK's evr returned none of the leading 2 of this matrix
-    values, vectors = _array.top_eigh(np.eye(60) - 1 / 60, 2)
+    values, vectors = _algebra.top_eigh(np.eye(60) - 1 / 60, 2)
     assert_close(values, np.ones(2), "eigenvalue")
     assert_close(vectors.T @ vectors, np.eye(2), "orthonormal")
     for order in "CF":
         A = np.array(np.eye(60) - 1 / 60, order=order)
         for rank in range(1, 20):
-            values, vectors = _array.top_eigh(A.copy(order=order), rank)
+            values, vectors = _algebra.top_eigh(A.copy(order=order), rank)
             assert_close(A @ vectors, vectors, "orthonormal")
 
 

@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy.spatial.distance import pdist
 from sklearn.gaussian_process import kernels as gp
 from sklearn.metrics import pairwise
@@ -532,3 +533,21 @@ def test_columns_out_of_range_are_refused():
     for kernel in (Sum(RBF(), Linear(), on=[9]), Product(RBF(on=[4]), Linear())):
         with pytest.raises(ValueError, match="columns below 4"):
             kernel(X, Y)
+
+
+def test_a_sparse_row_is_at_no_distance_from_itself():
+    X = sparse.random_array((200, 50), density=0.2, rng=np.random.default_rng(0)) * 30
+    kernel = Matern(nu=0.5)  # e^(−t) has a slope at 0, so t = √rounding would show
+    K = kernel(X.tocsr(), X.tocsr())
+    assert np.array_equal(np.diag(K), kernel.diag(X.tocsr()))
+    np.testing.assert_allclose(K, kernel(X.toarray(), X.toarray()), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("alpha", [1e6, 1e12, 1e18])
+def test_many_widths_become_one(alpha):
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    mixed, one = RationalQuadratic(alpha=alpha), RBF(length_scale=1.0)
+    np.testing.assert_allclose(mixed(X, X), one(X, X), atol=1e-14 + 3 / alpha)
+    np.testing.assert_allclose(
+        mixed.gradient(X[0], X), one.gradient(X[0], X), atol=1e-13 + 10 / alpha
+    )

@@ -55,7 +55,14 @@ def test_fourier_features_are_scikit_learns():
 
 @pytest.mark.parametrize(
     "kernel",
-    [RBF(gamma=GAMMA), Laplacian(gamma=0.5), Matern(nu=1.5, length_scale=2.0), Matern(nu=2.5)],
+    [
+        RBF(gamma=GAMMA),
+        RBF(length_scale=[0.7, 1.5, 3.0]),
+        Laplacian(gamma=0.5),
+        Matern(nu=1.5, length_scale=2.0),
+        Matern(nu=2.5, length_scale=[0.7, 1.5, 3.0]),
+        Matern(nu=2.5),
+    ],
     ids=str,
 )
 def test_fourier_error_falls_like_one_over_root_m(kernel):

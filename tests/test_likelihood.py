@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 from dualpca import PCA, PPCA
-from dualpca.em import ppca_step
 from dualpca.kernels import Linear
+from dualpca.ppca_em import ppca_step
 from dualpca.representations import Dual, Primal
 from tests import oracles
 from tests.spectra import (

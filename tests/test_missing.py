@@ -18,9 +18,10 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dualpca import PPCA, Imputer, _array
+from dualpca import PPCA, FactorAnalysis, Imputer, _array
 from dualpca.incomplete_em import Fit, fit_incomplete
-from dualpca.missing import Factors, Incomplete, m_step
+from dualpca.missing import Factors, Incomplete
+from dualpca.missing_steps import m_step
 from tests import missing_oracles as dense
 from tests import oracles
 from tests.tolerances import assert_close, assert_log_density, tolerance
@@ -537,6 +538,17 @@ def test_unit_of_the_weights_does_not_matter():
         covariance(light), covariance(model), atol=SAME_MAXIMUM * np.max(covariance(model))
     )
     assert light.loglikelihood_ == pytest.approx(0.01 * model.loglikelihood_, rel=1e-8)
+
+
+@pytest.mark.parametrize("model", [PPCA(2), FactorAnalysis(2)], ids=repr)
+def test_unit_of_the_weights_changes_no_step(model):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2)) @ rng.normal(size=(2, 8)) + 0.3 * rng.normal(size=(400, 8))
+    X[rng.random(X.shape) < 0.3] = np.nan
+    fits = [clone(model).fit(X, sample_weight=np.full(400, 2.0**k)) for k in (-20, 0, 20)]
+    assert len({one.n_iter_ for one in fits}) == 1
+    for one in fits:
+        assert_close(one.get_covariance(), fits[1].get_covariance(), "vector")
 
 
 @UNIQUE

@@ -14,7 +14,8 @@ from dualpca import PPCA, MixturePPCA
 from dualpca.emissions import Emissions
 from dualpca.errors import CollapseWarning, InterruptWarning, StreamWarning
 from dualpca.mixture import Mixture
-from dualpca.mixture_em import Climb, Limits, Recipe, fit_mixture
+from dualpca.mixture_em import Climb, Limits
+from dualpca.mixture_fit import Recipe
 from dualpca.mixture_stream import expected_moments
 from dualpca.sticks import broken_sticks
 from tests import mixture_oracles as dense
@@ -98,7 +99,9 @@ def test_one_step_of_em_equals_the_dense_one():
     X = groups(apart=1.0)
     start = Emissions.start(X, 3, 2, np.random.default_rng(0))
     mass = np.array([50.0, 40.0, 30.0])
-    found = fit_mixture(X, None, start, mass, Limits(max_iter=1), np.random.default_rng(0))
+    climb = Climb(X, None, start, mass, Limits(), np.random.default_rng(0))
+    climb.run(max_iter=1)
+    found = climb.outcome()
     pi, mu, C = dense.em_step(X, mass / 120, np.asarray(start.means), covariances(start), 2)
     assert_close(found.mixture.weights, pi, "vector")
     assert_close(found.mixture.emissions.means, mu, "vector")
@@ -214,6 +217,21 @@ def test_the_keyboard_loses_nothing(monkeypatch):
         model = MixturePPCA(3, 2, tol=0.0).fit(groups(apart=1.0))
     assert len(taken) == 5 and model.n_iter_ == 4
     assert np.isfinite(model.score(groups(apart=1.0)))
+
+
+def test_the_keyboard_leaves_weights_and_components_that_belong_together(monkeypatch):
+    expect = Climb.expect
+
+    def impatient(self):
+        if self.dropped:
+            raise KeyboardInterrupt
+        expect(self)
+
+    monkeypatch.setattr(Climb, "expect", impatient)
+    with pytest.warns(InterruptWarning), pytest.warns(CollapseWarning):
+        model = MixturePPCA(3, 2, on_collapse="drop").fit(with_outlier())
+    assert model.weights_.shape == (len(model.means_),)
+    assert_close(model.score_samples(with_outlier()).sum(), model.loglikelihood_, "em")
 
 
 def test_too_few_steps_are_told():

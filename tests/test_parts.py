@@ -7,9 +7,18 @@ import numpy as np
 import pytest
 
 import dualpca.estimators._parts as entry
-from dualpca import PCA, PPCA, Batches, BayesianPCA, FactorAnalysis
+from dualpca import (
+    PCA,
+    PPCA,
+    Batches,
+    BayesianPCA,
+    FactorAnalysis,
+    HiddenMarkovPCA,
+    KernelPCA,
+    MixturePPCA,
+)
 from dualpca.errors import EmptyColumnError, NonFiniteError, ScaleError
-from dualpca.missing import column_starts
+from dualpca.holes import column_starts
 from dualpca.missing_parts import Columns
 from dualpca.parted import PartScatter, survey
 from dualpca.parts import Blocks, ahead, npy_file
@@ -257,16 +266,9 @@ def test_bad_parts_are_named(parts, message):
 
 
 def test_what_needs_all_rows_is_refused_with_the_remedy():
-    batches = Batches(np.array_split(table(holes=0.1), 3))
     complete = Batches(np.array_split(table(), 3))
-    with pytest.raises(ValueError, match="an int where values are missing"):
-        PPCA("bic").fit(batches)
-    with pytest.raises(ValueError, match="needs dense rows"):
-        PPCA("cv").fit(complete)
     with pytest.raises(ValueError, match="all rows in memory"):
         PCA(2, svd_solver="full").fit(complete)
-    with pytest.raises(ValueError, match="sample_weight"):
-        PCA(2).fit(complete, sample_weight=np.ones(700))
     with pytest.raises(ValueError, match="without further arguments"):
         PPCA(2).fit(complete).impute(complete, return_std=True)
     with pytest.raises(ValueError, match="batch_rows"):
@@ -380,3 +382,28 @@ def test_memory_does_not_grow_with_the_rows(tmp_path):
 def test_verbose_tells_the_route(capsys):
     PCA(2, verbose=True).fit(Batches(np.array_split(table(), 3)))
     assert "batches on the CPU: moments, (6, 6)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "model,told",
+    [
+        (PPCA(2, verbose=True), "moments, (6, 6) added up; EM, a pass a step, if values"),
+        (BayesianPCA(verbose=True), "moments, (6, 6) added up; EM, a pass a step, if values"),
+        (FactorAnalysis(2, verbose=True), "moments, (6, 6) added up; EM, a pass a step, if values"),
+        (MixturePPCA(2, verbose=True), "EM of a mixture, a pass a step"),
+        (HiddenMarkovPCA(2, verbose=True), "Baum–Welch, a pass a step"),
+        (
+            KernelPCA(2, kernel="rbf", eigen_solver="fourier", n_landmarks=50, verbose=True),
+            "moments of a map by 'fourier', 50 landmarks or features",
+        ),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+@pytest.mark.filterwarnings("ignore:Heywood case")
+def test_every_model_tells_its_route_in_one_line(model, told, capsys):
+    parts = Batches(np.array_split(table(n=200), 3))
+    model.fit(parts)
+    said = capsys.readouterr().err
+    assert said.count(" on the CPU: ") == 1 and f"batches on the CPU: {told}" in said
+    model.set_params(verbose=False).fit(parts)
+    assert capsys.readouterr().err == ""

@@ -165,6 +165,15 @@ def test_a_part_is_one_sequence_unless_told_otherwise():
     same(HiddenMarkovPCA(2).fit(da.from_array(X, chunks=chunks)), found, 1e-8, CHAIN)
 
 
+@pytest.mark.parametrize("options", [{"prior_rows": 5.0}, {"stickiness": 3.0, "prior_rows": 2.0}])
+def test_priors_of_chains_count_in_the_likelihood_too(options):
+    X, lengths = sequences()
+    found = HiddenMarkovPCA(2, **options).fit(Batches(np.split(X, [100, 260])), lengths=lengths)
+    wanted = HiddenMarkovPCA(2, **options).fit(X, lengths=lengths)
+    same(found, wanted, 1e-6, CHAIN)
+    assert found.loglikelihoods_ == pytest.approx(wanted.loglikelihoods_, rel=1e-8)
+
+
 def test_sequences_may_not_cross_parts():
     X, lengths = sequences()
     with pytest.raises(ValueError, match="Sequences may not cross parts"):

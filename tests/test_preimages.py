@@ -7,7 +7,7 @@ from sklearn.datasets import load_digits
 from sklearn.decomposition import KernelPCA as SklearnKernelPCA
 
 from dualpca import KernelPCA
-from dualpca.kernels import RBF, Linear, Scaled
+from dualpca.kernels import RBF, Linear, Periodic, Scaled
 from dualpca.preimages import (
     PREIMAGES,
     Auto,
@@ -381,3 +381,8 @@ def test_many_rows_at_once_are_no_tall_matrix():
     Z = model.transform(X)
     one = np.concatenate([model.preimages(Z[i : i + 1]).points for i in range(3)])
     assert_close(model.preimages(Z).points[:3], one, "vector")
+
+
+def test_what_repeats_has_no_inverse():
+    assert not Distance().suits(Periodic(periodicity=3.0))
+    assert not Distance().suits(2.0 * Periodic(periodicity=3.0))

@@ -5,10 +5,11 @@ import io
 import numpy as np
 import pytest
 
-from dualpca import PPCA, FactorAnalysis, Imputer
+from dualpca import PPCA, BayesianPCA, FactorAnalysis, Imputer
 from dualpca.em import descend, maximize
 from dualpca.errors import InterruptWarning
 from dualpca.progress import showing, task
+from dualpca.variational import Updates
 
 
 class Terminal(io.StringIO):
@@ -156,7 +157,7 @@ def test_interrupted_fit_leaves_a_model(monkeypatch, call):
 
 
 def test_interrupted_fit_of_complete_rows_leaves_a_model(monkeypatch):
-    interrupt_at(monkeypatch, "dualpca.em.ppca_step", 5)
+    interrupt_at(monkeypatch, "dualpca.ppca_em.ppca_step", 5)
     with pytest.warns(InterruptWarning, match="interrupted"):
         model = PPCA(2, method="em", tol=1e-12).fit(table(holes=False))
     assert np.isfinite(model.loglikelihood_)
@@ -169,6 +170,25 @@ def test_interrupted_factor_analysis_leaves_a_model(monkeypatch, call):
     with pytest.warns(InterruptWarning, match="interrupted"):
         model = FactorAnalysis(2, tol=1e-12).fit(table(n=60))
     assert np.all(np.isfinite(model.components_))
+
+
+@pytest.mark.parametrize("holes", [False, True])
+def test_interrupted_bound_leaves_a_model(monkeypatch, holes):
+    steps = []
+
+    def impatient(updates, at):
+        steps.append(1)
+        if len(steps) == 4:
+            raise KeyboardInterrupt
+        return step(updates, at)
+
+    step = Updates.step
+    monkeypatch.setattr(Updates, "step", impatient)
+    X = table(holes=holes)
+    with pytest.warns(InterruptWarning, match="interrupted after 3"):
+        model = BayesianPCA(3, method="variational", tol=0.0).fit(X)
+    assert len(model.bounds_) == model.n_iter_ == 3
+    assert np.isfinite(model.score(X))
 
 
 def test_interrupted_choice_rests_on_what_was_tried(monkeypatch):

@@ -37,9 +37,10 @@ def only(monkeypatch):
                 work(draw)
             figure, [[ax]] = draw.panels(height=2)
             ax.plot(draw.rng.normal(size=5))
-            return Outcome({"x": figure}, {"seed": draw.seed}, "A <b>.", "D & e.", "Caption.")
+            return Outcome({"x": figure}, {"seed": draw.seed}, "A <b>.", "D & e.")
 
-        experiment(name=name, source=source, title=f"Title of {name}", **options)(run)
+        words = {"title": f"Title of {name}", "caption": "Caption."}
+        experiment(name=name, source=source, **words, **options)(run)
 
     return register
 

@@ -12,9 +12,7 @@ from typing import Any, TypeVar
 
 import array_api_compat as compat
 import numpy as np
-import scipy.linalg
 import scipy.sparse
-from scipy.spatial.distance import cdist
 
 from dualpca import _threads
 from dualpca._typing import Array, Namespace
@@ -29,9 +27,6 @@ BLOCK_BYTES = 2**22
 BLOCK_ROWS = 4096
 CARD = 64
 """How much more a graphics card takes at once."""
-
-TALL = 32
-"""Rows a column from which a matrix is tall."""
 
 
 def is_sparse(X: Any) -> bool:
@@ -151,30 +146,6 @@ def identity(order: int, like: Array) -> Array:
     return namespace(like).eye(order, dtype=like.dtype, device=device_of(like))
 
 
-def at_most_zero(A: Array) -> Array:
-    """Return min(A, 0), in place where the library can."""
-    if not is_foreign(A):
-        return np.minimum(A, 0.0, out=A)
-    xp = namespace(A)
-    return xp.where(A > 0, xp.zeros_like(A), A)
-
-
-def exp(A: Array) -> Array:
-    """Return exp(A), in place where the library can."""
-    return namespace(A).exp(A) if is_foreign(A) else np.exp(A, out=A)
-
-
-def taxicab(X: Array, Y: Array) -> Array:
-    """Return Σ_c |x_ic − y_jc|, (n, m); no third axis is ever formed."""
-    xp = namespace(X)
-    if not is_foreign(X):
-        return np.asarray(cdist(X, Y, "cityblock"), dtype=X.dtype)
-    total = xp.zeros((X.shape[0], Y.shape[0]), dtype=X.dtype, device=device_of(X))
-    for c in range(X.shape[1]):
-        total = total + xp.abs(X[:, c][:, None] - Y[:, c][None, :])
-    return total
-
-
 def block_rows(width: int, like: Array | None = None) -> int:
     """Return how many rows of `width` float64 numbers make one block.
 
@@ -196,10 +167,10 @@ def spread(work: Callable[[list[Item]], Result], cut: Iterable[Item], like: Arra
     Small products run faster on one BLAS thread each, side by side, than one after another on
     all of them. Only NumPy needs this: other libraries have threads of their own.
     """
-    runs = [list(cut)]
-    if is_foreign(like) or len(runs[0]) < 2 * _threads.available():
-        return [work(run) for run in runs]
-    return _threads.side_by_side(work, runs[0])
+    items = list(cut)
+    if is_foreign(like) or len(items) < 2 * _threads.available():
+        return [work(items)]
+    return _threads.side_by_side(work, items)
 
 
 def threads_outside(like: Array) -> AbstractContextManager[None]:
@@ -254,21 +225,6 @@ def vector_like(X: Array) -> Array:
     return X
 
 
-def inner(X: Array, Y: Array) -> Array:
-    """Return X Yᵀ, dense, for dense or sparse rows."""
-    if not is_sparse(X) and not is_sparse(Y):
-        return X @ Y.T
-    product = X @ Y.T
-    return np.asarray(product.toarray() if is_sparse(product) else product)
-
-
-def squared_norms(X: Array) -> Array:
-    """Return ‖x‖² of every row, (n,), for dense or sparse rows."""
-    if is_sparse(X):
-        return np.asarray(X.multiply(X).sum(axis=1)).reshape(-1)
-    return namespace(X).sum(X * X, axis=1)
-
-
 def column_block(X: Array, columns: slice) -> Array:
     """Return a dense float64 block of columns; a view where X is dense float64."""
     if is_sparse(X):
@@ -281,27 +237,17 @@ def rowwise(X: Array) -> Array:
     return X.tocsr() if is_sparse(X) else X
 
 
-def product(X: Array, V: Array) -> Array:
-    """Return X @ V, dense, for dense or sparse X."""
-    return np.asarray(X @ V) if is_sparse(X) else X @ V
-
-
-def thin_product(X: Array, V: Array) -> Array:
-    """Return X @ V for a V of few columns, as (VᵀXᵀ)ᵀ: OpenBLAS is up to twice as fast that way."""
-    return product(X, V) if is_sparse(X) else (contiguous(V.T) @ X.T).T
-
-
 def contiguous(A: Array) -> Array:
     """Return A laid out row by row, which is what makes products with a thin block fast."""
     return A if is_foreign(A) else np.ascontiguousarray(A)
 
 
-def take(A: Array, rows: Array) -> Array:
-    """Return the rows (or entries) of A with these numbers, which may lie on the host."""
+def take(A: Array, index: Any, axis: int = 0) -> Array:
+    """Return the rows (entries, columns) of A with these numbers, which may lie on the host."""
     if is_sparse(A):
-        return A[rows]
+        return A[index] if axis == 0 else A[:, index]
     xp = namespace(A)
-    return xp.take(A, xp.asarray(rows, device=device_of(A)), axis=0)
+    return xp.take(A, xp.asarray(index, device=device_of(A)), axis=axis)
 
 
 def replaced(A: Array, rows: np.ndarray[Any, Any], B: Array) -> Array:
@@ -312,107 +258,6 @@ def replaced(A: Array, rows: np.ndarray[Any, Any], B: Array) -> Array:
     return take(namespace(A).concat([A, B], axis=0), source)
 
 
-def gram(C: Array) -> Array:
-    """Return CᵀC, dense and float64. NumPy and torch use the symmetric product."""
-    if is_sparse(C):
-        C = C.astype(np.float64)
-        return np.asarray((C.T @ C).toarray())
-    return C.T @ C
-
-
-def top_eigh(A: Array, rank: int) -> tuple[Array, Array]:
-    """Return the `rank` largest eigenvalues of A, ascending, with eigenvectors. Overwrites A."""
-    m = A.shape[0]
-    if is_foreign(A):
-        values, vectors = namespace(A).linalg.eigh(A)
-        return values[m - rank :], vectors[:, m - rank :]
-    if 3 * rank > m:
-        values, vectors = scipy.linalg.eigh(A, driver="evd", overwrite_a=True, check_finite=False)
-        return values[m - rank :], vectors[:, m - rank :]
-    diagonal = A.diagonal().copy()
-    values, vectors = scipy.linalg.eigh(
-        A, subset_by_index=[m - rank, m - 1], driver="evr", overwrite_a=True, check_finite=False
-    )
-    if values.shape[0] == rank:
-        return values, vectors
-    return _all_eigh(A, diagonal, rank)
-
-
-def _all_eigh(
-    A: np.ndarray[Any, Any], diagonal: np.ndarray[Any, Any], rank: int
-) -> tuple[Array, Array]:
-    """Return the last `rank` of all eigenpairs: LAPACK's evr drops some of many equal ones.
-
-    It has overwritten the diagonal and the lower triangle; the upper one still holds A.
-    """
-    np.fill_diagonal(A, diagonal)
-    values, vectors = scipy.linalg.eigh(
-        A, lower=False, driver="evd", overwrite_a=True, check_finite=False
-    )
-    return values[A.shape[0] - rank :], vectors[:, A.shape[0] - rank :]
-
-
-def triangular_factor(A: Array) -> Array:
-    """Return R of the QR decomposition of A."""
-    if is_foreign(A):
-        return namespace(A).linalg.qr(A, mode="reduced").R
-    return scipy.linalg.qr(A, mode="r", check_finite=False)[0][: A.shape[1], :]
-
-
-def cholesky_qr(A: Array) -> tuple[Array, Array] | None:
-    """Return Q and R of a tall A by two Cholesky factorisations of Gram matrices, or None.
-
-    Many times faster than reflections, and as orthogonal where the condition number of A is
-    below 1e7 (Yamamoto et al. 2015); None where it is not, or where A is not tall.
-    """
-    quick = not is_foreign(A) or on_cuda(A)
-    if not quick or A.ndim != 2 or A.shape[0] < TALL * max(A.shape[1], 1):
-        return None
-    xp, Q, R = namespace(A), A, identity(A.shape[1], A)
-    for _ in range(2):
-        try:
-            factor = xp.linalg.cholesky(Q.T @ Q)
-        except Exception as error:
-            if not is_linalg_error(error):
-                raise
-            return None
-        pivots = xp.linalg.diagonal(factor)
-        if not bool(xp.min(pivots) > 1e-6 * xp.max(pivots)):
-            return None
-        Q = Q @ xp.linalg.inv(factor).T  # NumPy alone: SciPy's BLAS has threads of its own
-        R = factor.T @ R
-    return Q, R
-
-
-def orthonormal(A: Array) -> Array:
-    """Return Q of the QR decomposition of A, signed so that R has a non-negative diagonal."""
-    fast = cholesky_qr(A)
-    if fast is not None:
-        return fast[0]
-    xp = namespace(A)
-    Q, R = xp.linalg.qr(A, mode="reduced")
-    one = xp.ones_like(xp.linalg.diagonal(R))
-    return Q * xp.where(xp.linalg.diagonal(R) < 0, -one, one)
-
-
-def solve_positive(A: Array, B: Array) -> Array:
-    """Solve AX = B for a positive definite A. NumPy reads A's lower triangle and overwrites it."""
-    if is_foreign(A):
-        return namespace(A).linalg.solve(A, B)
-    factor = scipy.linalg.cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
-    return scipy.linalg.cho_solve(factor, B, check_finite=False)
-
-
 def is_linalg_error(error: Exception) -> bool:
     """Tell whether a factorisation failed, in any library."""
     return type(error).__name__.lstrip("_") == "LinAlgError"
-
-
-def svd(A: Array) -> tuple[Array, Array, Array]:
-    """Return the thin singular value decomposition U, s, Vᵀ."""
-    fast = cholesky_qr(A)
-    if fast is not None:
-        U, s, Vt = namespace(A).linalg.svd(fast[1])
-        return fast[0] @ U, s, Vt
-    U, s, Vt = namespace(A).linalg.svd(A, full_matrices=False)
-    return U, s, Vt

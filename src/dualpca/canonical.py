@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.errors import DegenerateError
 from dualpca.gaussian import LOG_2PI
@@ -182,12 +182,12 @@ def fit_canonical(
     R = both.triangle() / math.sqrt(both.n)
     if ridge > 0:
         eye = _array.asarray(np.eye(both.dim), R)
-        R = _array.triangular_factor(xp.concat([R, math.sqrt(ridge) * eye], axis=0))
+        R = _algebra.triangular_factor(xp.concat([R, math.sqrt(ridge) * eye], axis=0))
     mean, unit = both.frame.mean, both.frame.scale
     offset = mean / unit
     basis_x, F_x, H_x = _whitened(R[:, :d], _rounding(R[:, :d], offset[:d], X), "X")
     basis_y, F_y, H_y = _whitened(R[:, d:], _rounding(R[:, d:], offset[d:], Y), "y")
-    left, rho, right = _array.svd(basis_x.T @ basis_y)
+    left, rho, right = _algebra.svd(basis_x.T @ basis_y)
     rho = xp.where(rho > 1, xp.ones_like(rho), rho)
     x, y = View(0 * mean[:d], F_x, H_x, left), View(0 * mean[d:], F_y, H_y, right.T)
     model = leading(Canonical(x, y, rho), q)
@@ -209,7 +209,7 @@ def _rounding(R: Array, offset: Array, X: Array) -> float:
 def _whitened(R: Array, least: float, name: str) -> tuple[Array, Array, Array]:
     """Return an orthonormal basis of R's columns with F and H: R = basis Fᵀ."""
     xp = _array.namespace(R)
-    basis, s, Vt = _array.svd(R)
+    basis, s, Vt = _algebra.svd(R)
     rank = int(xp.sum(xp.astype(s > least * s[0], s.dtype)))
     if rank == 0:
         raise DegenerateError(

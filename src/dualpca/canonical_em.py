@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.canonical import ONE, Canonical, View, in_units, leading
 from dualpca.conditioning import NO_DENSITY, Group, densities, groups, whiteners
 from dualpca.em import Record, maximize
 from dualpca.errors import DegenerateError
+from dualpca.holes import column_starts, observed_weights, refuse_infinite
 from dualpca.incomplete_em import check_unit
-from dualpca.missing import column_starts, observed_weights, refuse_infinite
 
 
 class Joint(NamedTuple):
@@ -58,8 +58,7 @@ class CanonicalFit:
         refuse_infinite(X)
         xp, self.dx, self.q, self.ridge = _array.namespace(X), dx, q, ridge
         weights = observed_weights(X, weights)
-        with np.errstate(over="ignore", invalid="ignore"):
-            seen, self.origin, variance = column_starts(X, weights)
+        seen, self.origin, variance = column_starts(X, weights)
         self._refuse_columns(seen == 0, "was never observed")
         check_unit(float(xp.mean(variance)), X, self.origin)
         if ridge == 0:
@@ -120,7 +119,7 @@ class CanonicalFit:
         return self._truncated(mu, L_x, L_y, xp.linalg.solve(L_y, half.T).T)
 
     def _truncated(self, mu: Array, L_x: Array, L_y: Array, K: Array) -> Joint:
-        left, rho, right = _array.svd(K)
+        left, rho, right = _algebra.svd(K)
         q, rho = self.q, rho[: self.q]
         if not bool(_array.namespace(rho).all(rho < 1 - ONE)):
             raise DegenerateError(NO_DENSITY)

@@ -41,8 +41,8 @@ class Chain:
     --------
     >>> import numpy as np
     >>> chain = Chain(np.array([0.5, 0.5]), np.array([[0.9, 0.1], [0.2, 0.8]]))
-    >>> chain.stationary().round(4)
-    array([0.6667, 0.3333])
+    >>> chain.after(np.array([1.0, 0.0]), 2).round(4)
+    array([[0.9 , 0.1 ], [0.83, 0.17]])
     """
 
     start: Vector  # (S,)
@@ -72,14 +72,6 @@ class Chain:
     def log_transitions(self) -> Vector:
         """Logarithm of A, −∞ where there is no way."""
         return log(self.transitions)
-
-    def stationary(self) -> Vector:
-        """Return a distribution π with πᵀA = πᵀ, (S,), by least squares."""
-        S = self.n_states
-        equations = np.vstack([self.transitions.T - np.eye(S), np.ones(S)])
-        found = np.linalg.lstsq(equations, np.append(np.zeros(S), 1.0), rcond=None)[0]
-        found = np.clip(found, 0, None)
-        return np.asarray(found / found.sum())
 
     def after(self, states: Vector, steps: int) -> Vector:
         """Return the distributions 1, …, `steps` steps after `states` (S,), (steps, S)."""

@@ -81,12 +81,16 @@ class Watch(NamedTuple):
 
 
 class Keeper:
-    """Writes the state of one fit now and then; `state` is what an earlier one left, or None."""
+    """Writes the state of one fit now and then; `state` is what an earlier one left, or None.
+
+    `also` gives numbers to write with every state, for a fit in several stages.
+    """
 
     def __init__(self, watch: Watch, n: float, data: Mapping[str, Host]) -> None:
         self.watch, self.n, self.data = watch, n, data
         self.path = Path(watch.checkpoint.path)
         self.last = time.monotonic()
+        self.also: Callable[[], dict[str, Any]] = dict
         self.state: State | None = self._load() if self.path.exists() else None
         if not self.path.parent.is_dir():
             raise FileNotFoundError(f"the folder of {self.path} does not exist: create it first.")
@@ -98,7 +102,7 @@ class Keeper:
         arrays, numbers = state()
         every = {f"data.{k}": np.asarray(v, dtype=np.float64) for k, v in self.data.items()}
         every |= {f"state.{k}": v for k, v in arrays.items()}
-        text = {"of": dict(self.watch.of), "n": self.n, "numbers": numbers}
+        text = {"of": dict(self.watch.of), "n": self.n, "numbers": numbers | self.also()}
         container.write(self.path, every, json.dumps(text))
         self.last = time.monotonic()
 
@@ -127,6 +131,61 @@ class Keeper:
 
     def _refusal(self, why: str) -> str:
         return f"{self.path} cannot be gone on from: {why}. Remove it, or give another path."
+
+
+Cost = Callable[[Host], tuple[float, Host]]
+"""x ↦ (value, slope)."""
+
+
+class Tape:
+    """A cost that remembers what it said, so that a minimiser can be led back to where it was.
+
+    Quasi-Newton keeps a memory that nobody can save; but it is deterministic: told the same values
+    and slopes again, which takes no look at any row, it takes the same steps.
+
+    Parameters
+    ----------
+    cost : callable
+    keeper : Keeper
+        Where its state holds a tape, that is played first.
+    before : State
+        What else is to be written: how the minimiser came to its start.
+
+    Notes
+    -----
+    A tape holds p + 1 numbers a call, for p parameters.
+    """
+
+    def __init__(self, cost: Cost, keeper: Keeper, before: State = ({}, {})) -> None:
+        self.cost, self.keeper, self.before, self.played = cost, keeper, before, 0
+        arrays = {} if keeper.state is None else keeper.state[0]
+        self.values = [float(v) for v in arrays.get("values", ())]
+        self.slopes = list(arrays.get("slopes", ()))
+
+    def __call__(self, x: Host) -> tuple[float, Host]:
+        """Return value and slope: played, or computed and taped."""
+        k, self.played = self.played, self.played + 1
+        if k == len(self.values):
+            value, slope = self._computed(x)
+            self.values.append(float(value))
+            self.slopes.append(np.array(slope))
+            self.keeper.offer(self.state)
+        return self.values[k], np.array(self.slopes[k])
+
+    def _computed(self, x: Host) -> tuple[float, Host]:
+        """Ask the cost; whoever interrupts it finds all that was said before in the file."""
+        try:
+            return self.cost(x)
+        except KeyboardInterrupt:
+            if self.values:
+                self.keeper.offer(self.state, now=True)
+            raise
+
+    def state(self) -> State:
+        """Return all that has been said."""
+        arrays, numbers = self.before
+        taped = {"values": np.array(self.values), "slopes": np.stack(self.slopes)}
+        return arrays | taped, dict(numbers)
 
 
 def _same(a: Host | None, b: Host) -> bool:

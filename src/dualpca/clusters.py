@@ -8,7 +8,7 @@ import numpy as np
 
 from dualpca import _array
 from dualpca._typing import Array
-from dualpca.missing import column_starts
+from dualpca.holes import column_starts
 
 Labels = np.ndarray[Any, np.dtype[np.int64]]
 

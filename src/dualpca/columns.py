@@ -196,16 +196,30 @@ def matching(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     >>> matching(frame, ["a", "kind=x", "kind=y"]).rows()
     [(1.0, 1.0, 0.0), (2.0, 0.0, 1.0)]
     """
-    plain: list[str] = []
+    taken, levels = origins(names, frame.columns)
+    return numbers(frame, taken, levels=levels).select(names)
+
+
+def origins(names: Sequence[str], present: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
+    """Return the columns that features come from, and the levels of those that are one-hot.
+
+    A feature such as kind=x that is no column itself is the level x of the column kind.
+
+    Examples
+    --------
+    >>> origins(["a", "k=u", "k=v"], ["k", "a"])
+    (['a', 'k'], {'k': ['u', 'v']})
+    """
     levels: dict[str, list[str]] = {}
+    found: list[str] = []
     for name in names:
         stem, _, level = name.partition("=")
-        if name not in frame.columns and level and stem in frame.columns:
+        if name not in present and level and stem in present:
             levels.setdefault(stem, []).append(level)
-        else:
-            plain.append(name)
-    found = numbers(frame, [*plain, *levels], levels=levels)
-    return found.select(names)
+            name = stem
+        if name not in found:
+            found.append(name)
+    return found, levels
 
 
 def _check_absent(frame: pl.DataFrame, names: Sequence[str]) -> None:

@@ -11,6 +11,8 @@ from dualpca import _array
 from dualpca._typing import Array
 from dualpca.errors import DegenerateError
 from dualpca.gaussian import LOG_2PI
+from dualpca.holes import patterns
+from dualpca.moments import block_weights
 
 NO_DENSITY = (
     "the observed features have no density: some combination of them has variance zero, or a "
@@ -57,24 +59,22 @@ def groups(X: Array, weights: Array | None = None) -> list[Group]:
     >>> [g.rows.tolist() for g in groups(X)]
     [[[1]], [[0, 2]]]
     """
-    xp, home = _array.namespace(X), _array.device_of(X)
-    w = _array.asarray(np.ones(X.shape[0]), X) if weights is None else weights
+    xp = _array.namespace(X)
+    w = block_weights(weights, slice(None), X)
     found = []
     for index in _batches(_array.to_numpy(xp.isnan(X)), int(X.shape[1])):
-        flat = xp.asarray(index.ravel(), device=home)
-        rows = _array.working(xp.take(X, flat, axis=0))
+        flat = index.ravel()
+        rows = _array.working(_array.take(X, flat))
         seen = xp.reshape(~xp.isnan(rows), (*index.shape, -1))
         rows = xp.reshape(xp.where(xp.isnan(rows), xp.zeros_like(rows), rows), seen.shape)
         mask = xp.astype(seen[:, 0, :], xp.float64)
-        found.append(Group(index, rows, mask, xp.reshape(xp.take(w, flat), index.shape)))
+        found.append(Group(index, rows, mask, xp.reshape(_array.take(w, flat), index.shape)))
     return found
 
 
 def _batches(missing: np.ndarray[Any, Any], d: int) -> Iterator[np.ndarray[Any, Any]]:
     """Yield row numbers (c, k) of c patterns (or pieces of long ones) with k rows each."""
-    bits = np.ascontiguousarray(np.packbits(missing, axis=1))
-    codes = bits.view(np.dtype((np.void, bits.shape[1])))[:, 0]
-    _, pattern = np.unique(codes, return_inverse=True)
+    _, pattern = patterns(missing)
     order = np.argsort(pattern, kind="stable")
     first = np.searchsorted(pattern[order], pattern[order])
     place = np.arange(order.size) - first
@@ -157,8 +157,8 @@ def condition(
         index.append(group.rows.ravel())
         parts.append([_flat(white @ K), _flat(density[:, :, None])[:, 0]])
         parts[-1] += _spread(K, T, group, spread)
-    order = xp.asarray(np.argsort(np.concatenate(index)), device=_array.device_of(C))
-    joined = [xp.take(xp.concat(list(p), axis=0), order, axis=0) for p in zip(*parts, strict=True)]
+    order = np.argsort(np.concatenate(index))
+    joined = [_array.take(xp.concat(list(p), axis=0), order) for p in zip(*parts, strict=True)]
     last = joined[2] if spread else None
     return Conditional(
         joined[0],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,9 +16,11 @@ from dualpca.gaussian import LOG_2PI
 from dualpca.held_out import FOLDS, Score, Selection, Vector, most_likely, summary
 from dualpca.progress import task
 from dualpca.representations import Primal
+from dualpca.rows import Frame, Projection
 from dualpca.rules import left_over
 from dualpca.selection import candidates
 from dualpca.solvers import solve
+from dualpca.spectrum import Spectrum
 
 Index = np.ndarray[Any, np.dtype[np.intp]]
 
@@ -65,32 +67,48 @@ def warn_interrupted(done: str, enough: bool) -> None:
     )
 
 
-def take_rows(X: Array, index: Index) -> Array:
-    """Return the rows of X at `index`."""
-    xp = _array.namespace(X)
-    return xp.take(X, xp.asarray(index, device=_array.device_of(X)), axis=0)
-
-
 def _held_out(X: Array, weights: Array | None, kept: Index, held: Index, most: int) -> list[Score]:
     """Return how the model of the kept rows predicts the held ones, for every q."""
-    train = Primal(take_rows(X, kept), None if weights is None else take_rows(weights, kept))
+    train = Primal(_array.take(X, kept), None if weights is None else _array.take(weights, kept))
     spectrum = solve(train, min(most, len(kept) - 1, train.dim))
-    rows = take_rows(X, held)
-    Y, residual = (_array.to_numpy(part) for part in train.project(spectrum, rows))
+    rows = _array.take(X, held)
+    projection = train.project(spectrum, rows)
     w = np.ones(len(held)) if weights is None else _array.to_numpy(weights)[held]
-    R = _array.to_numpy(_array.working(rows)) - _array.to_numpy(train.frame.mean)
-    lam, V = _array.to_numpy(spectrum.values), _array.to_numpy(spectrum.vectors)
-    squares, size = float(w @ (R * R).sum(axis=1)), float(w.sum())
-    scores = [Score(-math.inf, math.inf, squares, size)] * (most + 1)
-    noises = dict(_noises(lam, spectrum.trace, spectrum.dim, train.n))
-    for q, off in _left_out(R, Y, V, lam / train.n, noises):
-        ell, noise = lam[:q] / train.n, noises[q]
-        inside = (Y[:, :q] ** 2 / ell).sum(axis=1)
-        outside = (residual + (Y[:, q:] ** 2).sum(axis=1)) / noise
-        logdet = np.log(ell).sum() + (train.dim - q) * math.log(noise)
-        value = -0.5 * float(w @ (train.dim * LOG_2PI + logdet + inside + outside))
-        scores[q] = Score(value, float(w @ (off * off).sum(axis=1)), squares, size)
-    return scores
+    model = Trained.of(spectrum, train.frame, train.n)
+    host = _array.to_numpy(_array.working(rows))
+    return model.scores(host, Projection(*map(_array.to_numpy, projection)), w, most)
+
+
+class Trained(NamedTuple):
+    """The spectrum of the rows kept, on the host: every q is scored from it at once."""
+
+    frame: Frame
+    lam: Vector  # (m,)
+    V: Vector  # (d, m)
+    trace: float
+    n: float
+
+    @classmethod
+    def of(cls, spectrum: Spectrum, frame: Frame, n: float) -> Trained:
+        """Bring a spectrum to the host."""
+        lam, V = _array.to_numpy(spectrum.values), _array.to_numpy(spectrum.vectors)
+        return cls(Frame(_array.to_numpy(frame.mean)), lam, V, spectrum.trace, n)
+
+    def scores(self, rows: Vector, projection: Projection, w: Vector, most: int) -> list[Score]:
+        """Return how held rows are predicted, for q = 0, …, most; sums over rows."""
+        (Y, residual), d, lam = projection, len(self.V), self.lam
+        R = rows - self.frame.mean
+        squares, size = float(w @ (R * R).sum(axis=1)), float(w.sum())
+        scores = [Score(-math.inf, math.inf, squares, size)] * (most + 1)
+        noises = dict(_noises(lam, self.trace, d, self.n))
+        for q, off in _left_out(R, Y, self.V, lam / self.n, noises):
+            ell, noise = lam[:q] / self.n, noises[q]
+            inside = (Y[:, :q] ** 2 / ell).sum(axis=1)
+            outside = (residual + (Y[:, q:] ** 2).sum(axis=1)) / noise
+            logdet = np.log(ell).sum() + (d - q) * math.log(noise)
+            value = -0.5 * float(w @ (d * LOG_2PI + logdet + inside + outside))
+            scores[q] = Score(value, float(w @ (off * off).sum(axis=1)), squares, size)
+        return scores
 
 
 def _left_out(

@@ -97,20 +97,6 @@ def iris() -> Labelled:
     )
 
 
-def digits() -> Labelled:
-    """Return scikit-learn's digits: 1797 images of 8 × 8 pixels from 0 to 16.
-
-    Examples
-    --------
-    >>> digits().X.shape
-    (1797, 64)
-    """
-    from sklearn.datasets import load_digits
-
-    X, y = load_digits(return_X_y=True)
-    return Labelled(np.array(X), np.array(y), tuple("0123456789"))
-
-
 def mnist() -> Labelled:
     """Return MNIST's images of 28 × 28 pixels, grey levels 0–255, sorted as the source has them.
 

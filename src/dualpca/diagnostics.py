@@ -13,10 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from dualpca import _array
+from dualpca._algebra import outer, pack, unpack
 from dualpca._typing import Array
 from dualpca.gaussian import SpikedGaussian
 from dualpca.limits import Floats, Law, Reference, spe_law, t2_law
-from dualpca.missing import Block, Factors, outer, pack, readable, unpack
+from dualpca.missing import Block, Factors, readable
 from dualpca.rows import Frame
 
 SMALLEST = 1e-11
@@ -194,10 +195,8 @@ class FactorMonitor:
         """Return s² (b, q) and Q (b, q, q): found once for rows that miss the same features."""
         if block.first is None or block.pattern is None:
             return self._directions(block.mask)
-        xp, home = _array.namespace(block.R), _array.device_of(block.R)
-        first, pattern = (xp.asarray(i, device=home) for i in (block.first, block.pattern))
-        a, Q = self._directions(xp.take(block.mask, first, axis=0))
-        return xp.take(a, pattern, axis=0), xp.take(Q, pattern, axis=0)
+        a, Q = self._directions(_array.take(block.mask, block.first))
+        return _array.take(a, block.pattern), _array.take(Q, block.pattern)
 
     def statistics(self, X: Array) -> Statistics:
         """Return T² and SPE of what each row observed; O(dq + q²) a row, O(dq² + q³) a pattern."""

@@ -1,4 +1,4 @@
-"""One EM loop with one convergence record, and the EM step of PPCA (MATH 3).
+"""One EM loop with one convergence record, and quasi-Newton with the same manners (MATH 3).
 
 Any EM is a map θ ↦ θ' that also reports the log-likelihood of θ. The loop accelerates the map
 with SQUAREM (Varadhan & Roland 2008), keeps an extrapolation only if the likelihood did not fall,
@@ -8,19 +8,17 @@ and stops on an estimate of the distance that is left, not on the size of the la
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import optimize
 
 from dualpca import _array
-from dualpca._typing import Array, Operator
-from dualpca.checkpoints import Keeper, State, Watch
+from dualpca._typing import Array
+from dualpca.checkpoints import Keeper, State
 from dualpca.errors import DegenerateError
-from dualpca.gaussian import LOG_2PI
 from dualpca.progress import Tick, task
 
 Step = Callable[[Array], tuple[Array, float]]
@@ -32,8 +30,6 @@ SLOWEST = 1 - 1e-4
 LONGEST_LEAP, SHORTEST_LEAP = 1e6, 2.0
 """Bounds of an extrapolation: it grows while it serves and shrinks when it does not."""
 
-NO_NOISE = 1e-15
-"""Smallest noise, as a share of the average variance: below it there is only rounding error."""
 
 ROUNDING = 1e-12
 """Relative fall of a log-likelihood that is rounding error."""
@@ -52,6 +48,15 @@ class Record:
         """Tell whether a log-likelihood is no worse than the last one."""
         last = self.loglikelihoods[-1] if self.loglikelihoods else -math.inf
         return value >= last - ROUNDING * abs(last) if math.isfinite(last) else value >= last
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is no step to come, whatever their number."""
+        return self.converged or self.interrupted
+
+    def copy(self) -> Record:
+        """Return a record that later steps do not change."""
+        return replace(self, loglikelihoods=list(self.loglikelihoods))
 
     def add(self, value: float) -> None:
         """Note the log-likelihood of a point that is kept."""
@@ -251,119 +256,3 @@ def _leap(theta: Array, first: Array, second: Array, length: float) -> Array:
     """Return SQUAREM's extrapolation of three iterates."""
     r = first - theta
     return theta + 2 * length * r + length * length * (second - first - r)
-
-
-def ppca_step(
-    operator: Operator, W: Array, sigma2: float, n: float, *, expand: bool = False
-) -> tuple[Array, float, float]:
-    """Take one EM step of PPCA on an operator nS, O(q) products with it; S is never formed.
-
-    W' = S W (σ²I + M⁻¹WᵀSW)⁻¹ and σ²' = tr(S − S W M⁻¹W'ᵀ)/r with M = WᵀW + σ²I
-    (MATH 3.1; Tipping & Bishop 1999, Eqs. 29 and 30).
-
-    Parameters
-    ----------
-    operator : Operator
-        nS: the scatter of the centred points, or the centred kernel.
-    W : array of shape (m, q)
-    sigma2 : float
-    n : float
-        Effective number of points.
-    expand : bool
-        Let the latents have covariance Γ in the M step and fold it back, W ← W Γ^{1/2}
-        (parameter expansion): the same fixed points, reached in fewer steps.
-
-    Returns
-    -------
-    W : array of shape (m, q)
-    sigma2 : float
-    loglikelihood : float
-        Of the parameters given, not of the ones returned.
-    """
-    xp = _array.namespace(W)
-    q, r, total = W.shape[1], operator.dim, operator.trace / n
-    SW = (operator @ W) / n
-    eye = _array.asarray(np.eye(q), W)
-    M, B = W.T @ W + sigma2 * eye, W.T @ SW
-    MB = xp.linalg.solve(M, B)
-    value = _loglikelihood(M, float(xp.linalg.trace(MB)), sigma2, n, r, total)
-    # W' = SW G⁻¹ with G = σ²I + M⁻¹B; transposed, since solve wants the matrix on the left.
-    W_new = xp.linalg.solve((sigma2 * eye + MB).T, SW.T).T
-    sigma2_new = (total - float(xp.sum(SW * xp.linalg.solve(M, W_new.T).T))) / r
-    if expand:
-        gamma = sigma2 * xp.linalg.inv(M) + xp.linalg.solve(M, MB.T).T
-        W_new = W_new @ xp.linalg.cholesky((gamma + gamma.T) / 2)
-    return W_new, sigma2_new, value
-
-
-def _loglikelihood(M: Array, fitted: float, sigma2: float, n: float, r: int, total: float) -> float:
-    """Return the log-likelihood of n points by Woodbury: ln|C| and tr(C⁻¹S) from q×q matrices."""
-    xp = _array.namespace(M)
-    logdet = float(xp.linalg.slogdet(M).logabsdet) + (r - M.shape[0]) * math.log(sigma2)
-    return float(-0.5 * n * (r * LOG_2PI + logdet + (total - fitted) / sigma2))
-
-
-@contextmanager
-def breakdowns_told(q: int) -> Iterator[None]:
-    """Say what a factorisation that fails in EM means."""
-    try:
-        yield
-    except Exception as error:
-        if not _array.is_linalg_error(error):
-            raise
-        raise DegenerateError(
-            f"EM broke down: {q} components are more than the data have directions, and the noise "
-            "vanished. Use fewer components, or give noise_variance > 0."
-        ) from error
-
-
-def fit_ppca(
-    operator: Operator,
-    q: int,
-    n: float,
-    rng: np.random.Generator,
-    noise: float | None = None,
-    tol: float = 1e-6,
-    max_iter: int = 1000,
-    *,
-    start: tuple[Array, float] | None = None,
-    accelerate: bool = True,
-    watch: Watch | None = None,
-) -> tuple[Array, float, Record]:
-    """Fit PPCA by accelerated EM: loadings W (m, q) up to rotation, noise σ², and the record.
-
-    θ holds W in units of the average standard deviation and ln σ², so steps in both compare.
-    A given `noise` stays fixed. `start` is (W, σ²), random unless given; without `accelerate` the
-    steps are those of plain EM, neither expanded nor extrapolated.
-    """
-    xp = _array.namespace(operator.like)
-    m, unit = operator.shape[0], operator.trace / n / operator.dim
-    sigma2 = (noise if noise is not None else unit) / unit
-
-    def pack(W: Array, sigma2: float) -> Array:
-        tail = _array.asarray(np.array([math.log(max(sigma2, NO_NOISE))]), operator.like)
-        return xp.concat([xp.reshape(W, (-1,)), tail])
-
-    def noise_of(theta: Array) -> float:
-        return max(math.exp(min(float(theta[-1]), 50.0)), NO_NOISE) * unit
-
-    def step(theta: Array) -> tuple[Array, float]:
-        W, sigma2 = xp.reshape(theta[:-1], (m, q)), noise_of(theta)
-        with breakdowns_told(q):
-            W, moved, value = ppca_step(operator, math.sqrt(unit) * W, sigma2, n, expand=accelerate)
-        moved = sigma2 if noise is not None else moved
-        return pack(W / math.sqrt(unit), moved / unit), value
-
-    if start is None:
-        theta = pack(_array.normal(rng, (m, q), operator.like), sigma2)
-    else:
-        theta = pack(start[0] / math.sqrt(unit), sigma2 if noise is not None else start[1] / unit)
-    keeper = None
-    if watch is not None:
-        keeper = watch.over(n, operator.frame.mean, operator.diag() / n)  # type: ignore[attr-defined]
-    limits: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "accelerate": accelerate}
-    theta, record = maximize(step, theta, keeper=keeper, **limits)
-    if keeper is not None and not record.interrupted:
-        keeper.done()
-    W = xp.reshape(theta[:-1], (m, q)) * math.sqrt(unit)
-    return W, noise_of(theta), record

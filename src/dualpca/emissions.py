@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.clusters import kmeans
-from dualpca.gaussian import SpikedGaussian
-from dualpca.missing import Factors, Incomplete, Latents, Sums, has_missing, latents
+from dualpca.errors import ScaleError
+from dualpca.gaussian import free_parameters
+from dualpca.holes import has_missing
+from dualpca.missing import Factors, Incomplete, Latents, Sums, latents
 from dualpca.moments import Moments
 from dualpca.spiked_density import log_densities
 from dualpca.weighted_steps import (
@@ -111,16 +114,16 @@ class Emissions:
             parts = first_parts(rows, resp, counts, rng)
         else:
             parts = closed_parts(rows, resp, counts)
-        xp = _array.namespace(rows)
-        mean, noise = _array.asarray(np.zeros(rows.shape[1]), rows), max(floor, 1e-300)
-        blank = cls(
-            xp.stack([mean] * K),
-            tuple(_array.asarray(np.zeros((rows.shape[1], c)), rows) for c in counts),
-            _array.asarray(np.full(K, noise), rows),
-            floor,
-            tied,
-        )
-        return blank._with(parts)
+        return cls._blank(counts, rows, floor, tied)._with(parts)
+
+    @classmethod
+    def _blank(cls, ranks: Sequence[int], like: Array, floor: float, tied: bool) -> Emissions:
+        """Return components at 0 without directions, for those that no row belongs to."""
+        K, d = len(ranks), int(like.shape[1])
+        means = _array.asarray(np.zeros((K, d)), like)
+        loadings = tuple(_array.asarray(np.zeros((d, q)), like) for q in ranks)
+        noises = _array.asarray(np.full(K, max(floor, 1e-300)), like)
+        return cls(means, loadings, noises, floor, tied)
 
     @property
     def K(self) -> int:
@@ -145,7 +148,13 @@ class Emissions:
         )
 
     def log_density(self, X: Table) -> Array:
-        """Return ln p(x_i | k) of what each row observed, (n, K)."""
+        """Return ln p(x_i | k) of what each row observed, (n, K); −∞ for no row under every k."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = self._log_density(X)
+        refuse_nowhere(found)
+        return found
+
+    def _log_density(self, X: Table) -> Array:
         xp = _array.namespace(self.means)
         if not isinstance(X, Incomplete):
             if not has_missing(X):
@@ -236,7 +245,14 @@ class Emissions:
             noises=_array.take(self.noises, np.asarray(index)),
         )
 
-    def sample(self, k: int, n: int, rng: np.random.Generator) -> Array:
+    def sample(self, which: np.ndarray[Any, Any], rng: np.random.Generator) -> Array:
+        """Draw a row of each of these components, (n, d)."""
+        counts = np.bincount(which, minlength=self.K)
+        drawn = [self._sample(k, int(count), rng) for k, count in enumerate(counts)]
+        place = np.argsort(np.argsort(which, kind="stable"), kind="stable")
+        return _array.take(_array.namespace(self.means).concat(drawn, axis=0), place)
+
+    def _sample(self, k: int, n: int, rng: np.random.Generator) -> Array:
         """Draw n rows of component k, (n, d)."""
         W = self.loadings[k]
         z = _array.normal(rng, (n, int(W.shape[1])), W)
@@ -251,7 +267,7 @@ class Emissions:
         smallest = _array.to_numpy(self.noises).copy()
         for k, W in enumerate(self.loadings):
             if int(W.shape[1]) == self.dim:
-                smallest[k] += float(_array.svd(W)[1][-1]) ** 2
+                smallest[k] += float(_algebra.svd(W)[1][-1]) ** 2
         return [int(k) for k in np.flatnonzero(smallest <= self.floor * (1 + 1e-9))]
 
     def n_parameters(self) -> list[int]:
@@ -259,5 +275,17 @@ class Emissions:
 
         A tied noise is counted with the first.
         """
-        count = [SpikedGaussian(W[0, :], 1.0, self.dim).n_parameters() for W in self.loadings]
+        count = [free_parameters(q, self.dim) + self.dim for q in self.ranks]
         return [c - 1 if self.tied and k else c for k, c in enumerate(count)]
+
+
+def refuse_nowhere(logs: Array) -> None:
+    """Raise if a row's density is 0 in float64 under every component: no one could be told."""
+    xp = _array.namespace(logs)
+    held = xp.isfinite(xp.max(logs, axis=1))
+    if not bool(xp.all(held)):
+        row = int(np.flatnonzero(~_array.to_numpy(held))[0])
+        raise ScaleError(
+            f"row {row} lies so far from every component that its density is beyond float64. "
+            "Divide X by a constant before the fit, or leave the row out."
+        )

@@ -66,7 +66,7 @@ def _features(kernel: Kernel, X: Array) -> Array:
 def _monomials(kernel: Polynomial, X: Array) -> Array:
     """Return all monomials of the columns up to the degree, weighted."""
     d, p, c = int(X.shape[1]), kernel.degree, float(kernel.coef0)
-    gamma = 1.0 / d if kernel.gamma is None else float(kernel.gamma)
+    gamma = kernel.rate_for(X)
     if comb(d + p, p) > MOST:
         what = f"with at most {MOST} monomials"
         raise DualPCAError(expected("the polynomial", what, f"{comb(d + p, p)} of {d} columns"))

@@ -9,12 +9,13 @@ operator does it (Rubin & Thayer 1982).
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
+from dualpca.checkpoints import Keeper, Tape, Watch
 from dualpca.em import Record, descend, maximize
 from dualpca.gaussian import LOG_2PI
 from dualpca.missing import Factors
@@ -68,6 +69,11 @@ def factor_step(
     return (W_new @ xp.linalg.cholesky(second) if expand else W_new), psi_new, value
 
 
+class _Limits(NamedTuple):
+    tol: float
+    max_iter: int
+
+
 def fit_factors(
     operator: Primal | Scatter,
     q: int,
@@ -77,6 +83,7 @@ def fit_factors(
     max_iter: int = 1000,
     *,
     em: bool = False,
+    watch: Watch | None = None,
 ) -> tuple[Factors, Record]:
     """Fit factor analysis to complete rows.
 
@@ -94,10 +101,17 @@ def fit_factors(
     max_iter : int
     em : bool
         EM also where quasi-Newton could do it.
+    watch : Watch, optional
+        For a checkpoint.
     """
     profile = operator.dim <= DENSE_LIMIT and not em
-    route = _fit_profile if profile else _fit_em
-    return route(operator, q, floor, psi, tol, max_iter)
+    route, n, keeper = (_fit_profile if profile else _fit_em), operator.n, None
+    if watch is not None:
+        keeper = watch.over(n, operator.frame.mean, operator.diag() / n)
+    found = route(operator, q, floor, psi, _Limits(tol, max_iter), keeper)
+    if keeper is not None and not found[1].interrupted:
+        keeper.done()
+    return found
 
 
 def _variances(operator: Primal | Scatter) -> Array:
@@ -123,7 +137,7 @@ class Profile:
         xp, root = _array.namespace(share), _array.namespace(share).sqrt(share)
         if self.q == 0:
             return _array.asarray(np.zeros((share.shape[0], 0)), share), share[:0]
-        theta, U = _array.top_eigh(self.R / root[:, None] / root[None, :], self.q)
+        theta, U = _algebra.top_eigh(self.R / root[:, None] / root[None, :], self.q)
         theta, U = xp.flip(theta, axis=0), xp.flip(U, axis=1)
         excess = xp.where(theta > 1, theta - 1, xp.zeros_like(theta))
         return root[:, None] * U * xp.sqrt(excess), theta
@@ -145,20 +159,22 @@ def _fit_profile(
     q: int,
     floor: float,
     psi: Array | None,
-    tol: float,
-    max_iter: int,
+    limits: _Limits,
+    keeper: Keeper | None,
 ) -> tuple[Factors, Record]:
+    """Fit by quasi-Newton on the profile likelihood."""
     profile, record, n, d = Profile(operator, q), Record(), operator.n, operator.dim
-    share = profile.variance if psi is None else psi
-    start = np.full(d, 0.5) if psi is None else _array.to_numpy(share / profile.variance)
-    constant = d * LOG_2PI + 2 * float(_array.namespace(share).sum(_log(profile.unit)))
+    xp = _array.namespace(profile.unit)
+    constant = d * LOG_2PI + 2 * float(xp.sum(xp.log(profile.unit)))
 
     def note(value: float) -> None:
         record.add(-0.5 * n * (constant + value))
 
+    share = np.full(d, 0.5) if psi is None else _array.to_numpy(psi / profile.variance)
     bounds: list[Any] = [(math.log(floor), 0.0)] * d
-    start = np.log(np.clip(start, floor, 1.0))
-    found = descend(profile, start, bounds, note, tol, max_iter)
+    start = np.log(np.clip(share, floor, 1.0))
+    cost = profile if keeper is None else Tape(profile, keeper)
+    found = descend(cost, start, bounds, note, *limits)
     record.n_iter, record.converged = found.n_iter, found.converged
     record.interrupted = found.interrupted
     if not record.loglikelihoods:  # the start was the maximum
@@ -168,8 +184,32 @@ def _fit_profile(
     return Factors(W, operator.frame.mean, best * profile.variance), record
 
 
-def _log(x: Array) -> Array:
-    return _array.namespace(x).log(x)
+class _Map:
+    """The EM map on vectors θ = (W, ln ψ/variance), W in units of standard deviations."""
+
+    def __init__(self, operator: Primal | Scatter, q: int, floor: float) -> None:
+        self.operator, self.q, self.floor, self.d = operator, q, floor, operator.dim
+        self.variance = _variances(operator)
+        self.unit = _array.namespace(self.variance).sqrt(self.variance)
+
+    def pack(self, W: Array, psi: Array) -> Array:
+        """Return θ."""
+        xp, share = _array.namespace(W), psi / self.variance
+        share = xp.where(share > self.floor, share, 0 * share + self.floor)
+        return xp.concat([xp.reshape(W / self.unit[:, None], (-1,)), xp.log(share)])
+
+    def unpack(self, theta: Array) -> tuple[Array, Array]:
+        """Return W (d, q) and ψ (d,), within bounds wherever an extrapolation has landed."""
+        xp, size, low = _array.namespace(theta), self.d * self.q, math.log(self.floor)
+        logs = theta[size:]
+        logs = xp.where(logs < low, 0 * logs + low, xp.where(logs > 5.0, 0 * logs + 5.0, logs))
+        W = xp.reshape(theta[:size], (self.d, self.q)) * self.unit[:, None]
+        return W, xp.exp(logs) * self.variance
+
+    def step(self, theta: Array) -> tuple[Array, float]:
+        """Take one EM step; return it with the log-likelihood of θ."""
+        W, psi, value = factor_step(self.operator, *self.unpack(theta), self.operator.n)
+        return self.pack(W, psi), value
 
 
 def _fit_em(
@@ -177,33 +217,18 @@ def _fit_em(
     q: int,
     floor: float,
     psi: Array | None,
-    tol: float,
-    max_iter: int,
+    limits: _Limits,
+    keeper: Keeper | None,
 ) -> tuple[Factors, Record]:
-    """Fit by EM, features in units of their standard deviations."""
-    xp, d, n = _array.namespace(operator.like), operator.dim, operator.n
-    variance = _variances(operator)
-    unit, low = xp.sqrt(variance), math.log(floor)
-
-    def pack(W: Array, psi: Array) -> Array:
-        share = psi / variance
-        share = xp.where(share > floor, share, 0 * share + floor)
-        return xp.concat([xp.reshape(W / unit[:, None], (-1,)), xp.log(share)])
-
-    def unpack(theta: Array) -> tuple[Array, Array]:
-        logs = theta[d * q :]
-        logs = xp.where(logs < low, 0 * logs + low, xp.where(logs > 5.0, 0 * logs + 5.0, logs))
-        return xp.reshape(theta[: d * q], (d, q)) * unit[:, None], xp.exp(logs) * variance
-
-    def step(theta: Array) -> tuple[Array, float]:
-        W, psi, value = factor_step(operator, *unpack(theta), n)
-        return pack(W, psi), value
-
+    """Fit by accelerated EM on the operator."""
+    fit = _Map(operator, q, floor)
+    fresh = keeper is None or keeper.state is None
+    theta = fit.pack(*_begin(operator, q, fit.variance, psi)) if fresh else fit.variance
     theta, record = maximize(
-        step, pack(*_begin(operator, q, variance, psi)), tol=tol, max_iter=max_iter
+        fit.step, theta, tol=limits.tol, max_iter=limits.max_iter, keeper=keeper
     )
-    W, psi = unpack(theta)
-    record.add(factor_step(operator, W, psi, n)[2])
+    W, psi = fit.unpack(theta)
+    record.add(factor_step(operator, W, psi, operator.n)[2])
     return Factors(W, operator.frame.mean, psi), record
 
 

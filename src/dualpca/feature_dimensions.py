@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.gaussian import LOG_2PI, SpikedGaussian
 from dualpca.kernels import Precomputed
@@ -120,7 +120,7 @@ def principal(B: Array, psi: Array | None = None) -> tuple[Array, Array]:
     """
     xp = _array.namespace(B)
     root = 1.0 if psi is None else xp.sqrt(psi)[:, None]
-    U, s, _ = _array.svd(B / root)
+    U, s, _ = _algebra.svd(B / root)
     turned = deterministic_signs((U * s) * root)
     return turned, s * s
 

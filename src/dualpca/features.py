@@ -10,11 +10,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.errors import expected
 from dualpca.kernels import RBF, Kernel, Laplacian, Matern
-from dualpca.moments import Moments
+from dualpca.moments import Moments, block_weights
 from dualpca.rows import Frame, Projection
 from dualpca.spectrum import signs
 from dualpca.subspace import Subspace
@@ -69,7 +69,7 @@ class Landmarks:
     @property
     def is_tame(self) -> bool:
         """Whether moments of k(Z, x) can be whitened afterwards without losing digits."""
-        lengths = _array.to_numpy(_array.squared_norms(self.whitening.T))
+        lengths = _array.to_numpy(_algebra.squared_norms(self.whitening.T))
         low, high = lengths.min(initial=1.0), lengths.max(initial=1.0)
         return bool(low > max(TAME * high, 1e-100) and high < 1e100)  # squares must not overflow
 
@@ -121,17 +121,19 @@ def kernel_gap(f: FeatureMap, X: Array) -> float:
 def draw_frequencies(kernel: Kernel, d: int, m: int, rng: np.random.Generator) -> Any:
     """Draw from the spectral density of a kernel, (d, m)."""
     if isinstance(kernel, RBF) and kernel.on is None:
-        return sqrt(2 * kernel.rate) * rng.standard_normal((d, m))
+        return np.sqrt(2 * _column_rates(kernel, d)) * rng.standard_normal((d, m))
     if isinstance(kernel, Matern) and kernel.on is None:  # Student's t with 2ν degrees of freedom
-        spread = np.sqrt(2 * kernel.nu / rng.chisquare(2 * kernel.nu, size=m))
-        lengths = np.reshape(np.asarray(kernel.length_scale, dtype=float), (-1, 1))
-        return rng.standard_normal((d, m)) * spread / lengths
+        spread = 1 / np.sqrt(rng.chisquare(2 * kernel.nu, size=m))
+        return np.sqrt(_column_rates(kernel, d)) * rng.standard_normal((d, m)) * spread
     if isinstance(kernel, Laplacian) and kernel.on is None:
-        return (1.0 / d if kernel.gamma is None else float(kernel.gamma)) * rng.standard_cauchy(
-            (d, m)
-        )
+        return kernel.rate_of(d) * rng.standard_cauchy((d, m))
     what = "RBF, Matern or Laplacian for random Fourier features"
     raise ValueError(expected("kernel", what, kernel, "Use eigen_solver='nystrom'."))
+
+
+def _column_rates(kernel: RBF | Matern, d: int) -> Any:
+    """Return the factor of (x_c − y_c)² in the kernel's u, (d, 1), or (1, 1) for all columns."""
+    return np.reshape(kernel.rates(np.empty((0, d))), (-1, 1))
 
 
 class Mapped(NamedTuple):
@@ -193,14 +195,14 @@ def _map_block(
     """Return sums around `shift`: `mean` and `scatter` are not yet divided or centred."""
     xp, block = _array.namespace(shift), _array.points(_array.some_rows(X, rows))
     F = f(block)
-    w = _array.asarray(np.ones(F.shape[0]), F) if weights is None else weights[rows]
+    w = block_weights(weights, rows, F)
     held = float(w @ xp.sum(F * F, axis=1))
     total = float(w @ _array.working(kernel.diag(block)))
     F = F - shift
     sums = w @ F
     if weights is not None:
         F = F * xp.sqrt(w)[:, None]
-    return Mapped(Moments(float(xp.sum(w)), sums, _array.gram(F)), total, held)
+    return Mapped(Moments(float(xp.sum(w)), sums, _algebra.gram(F)), total, held)
 
 
 def _plus(a: Mapped, b: Mapped) -> Mapped:

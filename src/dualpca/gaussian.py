@@ -113,9 +113,12 @@ class SpikedGaussian:
 
     def n_parameters(self, mean: bool = True) -> int:
         """Return the number of free parameters, r q + 1 − q(q−1)/2, plus r for the mean."""
-        q, r = self.rank, self.dim
-        free = r * q - q * (q - 1) // 2 + (1 if q < r else 0)
-        return free + (r if mean else 0)
+        return free_parameters(self.rank, self.dim) + (self.dim if mean else 0)
+
+
+def free_parameters(q: int, r: int) -> int:
+    """Return the number of free parameters of C: r q + 1 − q(q−1)/2, less the noise if q = r."""
+    return r * q - q * (q - 1) // 2 + (1 if q < r else 0)
 
 
 def _log(values: Array) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,11 +12,12 @@ import numpy as np
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.chains import Chain, Smoothed, filtered, log_prior, smooth, update, viterbi
+from dualpca.checkpoints import Keeper, State
 from dualpca.clusters import kmeans
 from dualpca.em import Record
 from dualpca.emissions import Emissions, Table
 from dualpca.first_states import Labels, equal_parts, random_parts, row_clusters, stretch_clusters
-from dualpca.missing import has_missing
+from dualpca.holes import has_missing
 from dualpca.progress import task
 from dualpca.scans import Vector, log, log_sum
 from dualpca.weighted_steps import Prior
@@ -73,17 +75,7 @@ class HiddenMarkov:
         path, M = self.chain.sample(steps, rng), self.shares.shape[1]
         draws = rng.random(steps)[:, None]
         part = (np.cumsum(self.shares, axis=1)[path][:, : M - 1] < draws).sum(axis=1)
-        which = path * M + part
-        order = np.argsort(which, kind="stable")
-        drawn = [
-            self.emissions.sample(k, int(count), rng)
-            for k, count in enumerate(np.bincount(which, minlength=self.emissions.K))
-            if count
-        ]
-        back = np.empty(steps, dtype=np.int64)
-        back[order] = np.arange(steps)
-        rows = _array.namespace(drawn[0]).concat(drawn, axis=0)
-        return _array.take(rows, back), path
+        return self.emissions.sample(path * M + part, rng), path
 
     def state_moments(self) -> tuple[Array, Array]:
         """Return mean and variance of every feature in every state, both (S, d)."""
@@ -102,6 +94,15 @@ class HiddenMarkov:
     def log_prior(self, prior: Vector | None) -> float:
         """Return the log-density of chain and components under their priors, up to a constant."""
         return log_prior(self.chain, prior) + self.emissions.log_prior()
+
+    def state(self, record: Record) -> State:
+        """Return all that the next step of Baum–Welch depends on."""
+        arrays = {f"W{k}": _array.to_numpy(W) for k, W in enumerate(self.emissions.loadings)}
+        arrays |= {"start": self.chain.start, "transitions": self.chain.transitions}
+        arrays |= {"shares": self.shares, "loglikelihoods": np.array(record.loglikelihoods)}
+        for name in ("means", "noises"):
+            arrays[name] = _array.to_numpy(getattr(self.emissions, name))
+        return arrays, {"n_iter": record.n_iter}
 
     def n_parameters(self) -> int:
         """Return the number of free parameters; transitions that are zero are none."""
@@ -134,6 +135,17 @@ class Plan(NamedTuple):
         S, M = self.n_states, self.n_mixtures
         each = [self.q] * S if isinstance(self.q, int) else [int(q) for q in self.q]
         return [q for q in each for _ in range(M)]
+
+
+def restored(state: State, plan: Plan, like: Array) -> tuple[HiddenMarkov, Record]:
+    """Return the model of a state, and how far it has come."""
+    arrays, numbers = state
+    means, noises = (_array.asarray(arrays[name], like) for name in ("means", "noises"))
+    W = tuple(_array.asarray(arrays[f"W{k}"], like) for k in range(int(means.shape[0])))
+    emissions = Emissions(means, W, noises, plan.floor, plan.tied, plan.rows)
+    chain = Chain(arrays["start"], arrays["transitions"])
+    record = Record([float(v) for v in arrays["loglikelihoods"]], int(numbers["n_iter"]))
+    return HiddenMarkov(chain, arrays["shares"], emissions), record
 
 
 def begin(
@@ -214,6 +226,8 @@ def climb(
     prior: Vector | None = None,
     tol: float = 1e-5,
     max_iter: int = 200,
+    record: Record | None = None,
+    keeper: Keeper | None = None,
 ) -> tuple[HiddenMarkov, Record, Smoothed]:
     """Iterate Baum–Welch until a step gains less than `tol` a row.
 
@@ -226,7 +240,7 @@ def climb(
         What the model returned says of the states.
     """
     table: Table = model.emissions.table(X) if has_missing(X) else X
-    record, n = Record(), int(X.shape[0])
+    record, n = Record() if record is None else record, int(X.shape[0])
     with task("Baum–Welch step", max_iter) as tick:
         try:
             while True:
@@ -239,6 +253,8 @@ def climb(
                 if record.converged or record.n_iter >= max_iter:
                     return model, record, found
                 model, record.n_iter = moved, record.n_iter + 1
+                if keeper is not None:
+                    keeper.offer(partial(model.state, record))
         except KeyboardInterrupt:
             if not record.loglikelihoods:
                 raise
@@ -256,8 +272,22 @@ def fit(
     tol: float = 1e-5,
     max_iter: int = 200,
     n_init: int = 1,
+    keeper: Keeper | None = None,
 ) -> tuple[HiddenMarkov, Record, Smoothed]:
-    """Fit by Baum–Welch from several starts; the one that ends most likely is kept."""
+    """Fit by Baum–Welch from several starts; the one that ends most likely is kept.
+
+    With a `keeper` there is one start, and a checkpoint of it.
+    """
+    if keeper is not None:
+        record = None
+        if keeper.state is None:
+            model = begin(X, lengths, plan, rng)
+        else:
+            model, record = restored(keeper.state, plan, X)
+        found = climb(model, X, lengths, plan.prior, tol, max_iter, record, keeper)
+        if not found[1].interrupted:
+            keeper.done()
+        return found
     runs: list[tuple[HiddenMarkov, Record, Smoothed]] = []
     for turn in range(n_init):
         model = begin(X, lengths, plan, rng, turn=turn)

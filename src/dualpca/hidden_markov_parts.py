@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dualpca import _array
-from dualpca.chains import Smoothed, log_prior, smooth, update
+from dualpca.chains import Smoothed, smooth, update
+from dualpca.checkpoints import Keeper
 from dualpca.em import Record
 from dualpca.emission_sums import EmissionSums
 from dualpca.errors import expected
-from dualpca.hidden_markov import HiddenMarkov, Plan, begin, mixed_shares
+from dualpca.hidden_markov import HiddenMarkov, Plan, begin, mixed_shares, restored
 from dualpca.parts import Host, Parts
 from dualpca.progress import task
 from dualpca.scans import Vector, log_sum
@@ -71,13 +73,13 @@ def lengths_by_part(parts: Parts, lengths: Any) -> Lengths:
 
     A sequence may not cross from one part into another.
     """
-    sizes = parts.reduce(_Size(), lambda a, b: a | b)
+    sizes = parts.sizes()
     if lengths is None:
         return {number: np.array([size]) for number, size in sizes.items()}
     ends = np.cumsum(np.asarray(lengths, dtype=np.int64))
     found: Lengths = {}
     row = 0
-    for number, size in sorted(sizes.items()):
+    for number, size in sizes.items():
         inside = ends[(ends > row) & (ends <= row + size)]
         if not inside.size or inside[-1] != row + size:
             what = f"such that a sequence ends with part {number}, after row {row + size - 1}"
@@ -90,15 +92,6 @@ def lengths_by_part(parts: Parts, lengths: Any) -> Lengths:
     return found
 
 
-class _Size:
-    """The number of rows of a part, under its number."""
-
-    numbered = True
-
-    def __call__(self, rows: Host, number: int) -> dict[int, int]:
-        return {number: len(rows)}
-
-
 def fit_chain_parts(
     parts: Parts,
     holes: bool,
@@ -109,18 +102,24 @@ def fit_chain_parts(
     tol: float,
     max_iter: int,
     n_init: int,
+    keeper: Keeper | None = None,
 ) -> tuple[HiddenMarkov, Record, Counted]:
     """Fit by Baum–Welch from several starts; the one that ends most likely is kept.
 
-    States to start from are found in the leading parts, the passes run over all of them.
+    States to start from are found in the leading parts, the passes run over all of them. With a
+    `keeper` there is one start, and a checkpoint of it.
     """
+    if keeper is not None and keeper.state is not None:
+        model, record = restored(keeper.state, plan, np.empty(0))
+        return climb(model, parts, holes, lengths, plan.prior, tol, max_iter, record, keeper)
     first = parts.head(START_ROWS)
     rows = _array.working(np.concatenate([part.rows for part in first]))
     steps = np.concatenate([lengths[part.number] for part in first])
     runs = []
     for turn in range(n_init):
         model = begin(rows, steps, plan, rng, turn=turn)
-        runs.append(climb(model, parts, holes, lengths, plan.prior, tol, max_iter))
+        limits = (plan.prior, tol, max_iter)
+        runs.append(climb(model, parts, holes, lengths, *limits, Record(), keeper))
         if runs[-1][1].interrupted:
             break
     return max(runs, key=lambda run: run[1].loglikelihoods[-1])
@@ -134,23 +133,29 @@ def climb(
     prior: Vector | None,
     tol: float,
     max_iter: int,
+    record: Record,
+    keeper: Keeper | None,
 ) -> tuple[HiddenMarkov, Record, Counted]:
     """Iterate Baum–Welch until a step gains less than `tol` a row."""
-    record, n = Record(), sum(int(np.sum(one)) for one in lengths.values())
+    n = sum(int(np.sum(one)) for one in lengths.values())
     kept: tuple[HiddenMarkov, Counted] | None = None
     with task("Baum–Welch step", max_iter) as tick:
         try:
             while True:
                 found = parts.reduce(_Expect(model, lengths, holes), Counted.plus)
                 kept = (model, found)
-                value = found.loglikelihood + log_prior(model.chain, prior)
+                value = found.loglikelihood + model.log_prior(prior)
                 gain = value - (record.loglikelihoods[-1] if record.n_iter else -np.inf)
                 record.add(value)
                 record.converged = gain <= tol * n
                 tick(f"log-likelihood {value:.6g}")
                 if record.converged or record.n_iter >= max_iter:
+                    if keeper is not None:
+                        keeper.done()
                     return model, record, found
                 model, record.n_iter = maximised(model, found, prior), record.n_iter + 1
+                if keeper is not None:
+                    keeper.offer(partial(model.state, record))
         except KeyboardInterrupt:
             if kept is None:
                 raise

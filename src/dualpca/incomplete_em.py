@@ -9,13 +9,15 @@ import numpy as np
 
 from dualpca import _array
 from dualpca._typing import Array
-from dualpca.checkpoints import Keeper, Watch
+from dualpca.checkpoints import Keeper, State, Tape, Watch
 from dualpca.em import Record, descend, maximize
 from dualpca.errors import DegenerateError, EmptyColumnError, ScaleError
-from dualpca.missing import Factors, Incomplete, Sums, m_step, refuse_infinite, start
+from dualpca.holes import refuse_infinite
+from dualpca.missing import Factors, Incomplete, Sums
 from dualpca.missing_parts import IncompleteParts
+from dualpca.missing_steps import m_step, start
 from dualpca.moments import SMALLEST_TRACE
-from dualpca.parts import Parts
+from dualpca.parts import Summable
 
 LEAST_NOISE = 1e-11
 """Smallest noise, as a share of the average variance: below it a row's posterior is lost."""
@@ -24,9 +26,9 @@ EM_FIRST = 30
 """Steps of EM before quasi-Newton takes over, in factor analysis."""
 
 
-def observed(X: Array | Parts, weights: Array | None, q: int) -> Incomplete | IncompleteParts:
+def observed(X: Array | Summable, weights: Array | None, q: int) -> Incomplete | IncompleteParts:
     """Return rows with NaN as EM sees them, once it is sure that none is infinite."""
-    if isinstance(X, Parts):
+    if isinstance(X, Summable):
         return IncompleteParts(X, q)
     refuse_infinite(X)
     return Incomplete(X, weights, q)
@@ -37,9 +39,9 @@ class Fit:
 
     Parameters
     ----------
-    X : array of shape (n, d) or Parts
+    X : array of shape (n, d) or Summable
     weights : array of shape (n,) or None
-        None for a table in parts.
+        None for a table in parts, which has its own.
     q : int
     noise : float or None
         Fixed noise variance σ².
@@ -134,12 +136,19 @@ class Fit:
         parts = [xp.reshape(to_W * self.root[:, None], (-1,)), to_mu * self.root, to_logs]
         return float(sums.loglikelihood), xp.concat(parts)
 
-    def polish(self, theta: Array, record: Record, tol: float, max_iter: int) -> Array:
+    def polish(
+        self,
+        theta: Array,
+        record: Record,
+        tol: float,
+        max_iter: int,
+        keeper: Keeper | None = None,
+    ) -> Array:
         """Climb on by quasi-Newton within the bounds of ψ: EM crawls near a Heywood case.
 
         Stops when no component of the gradient of the log-likelihood a row exceeds `tol`.
         """
-        n, size = float(self.data.n), self.d * (self.q + 1)
+        n, size = self.data.n, self.d * (self.q + 1)
         low = _array.to_numpy(_array.namespace(theta).log(self.smallest / self.square))
 
         def objective(x: np.ndarray[Any, Any]) -> tuple[float, np.ndarray[Any, Any]]:
@@ -150,7 +159,8 @@ class Fit:
             record.add(-n * value)
 
         bounds: list[Any] = [(None, None)] * size + [(b, 50.0) for b in low]
-        found = descend(objective, _array.to_numpy(theta), bounds, note, tol, max_iter)
+        cost = objective if keeper is None else Tape(objective, keeper, _before(theta, record))
+        found = descend(cost, _array.to_numpy(theta), bounds, note, tol, max_iter)
         record.n_iter += found.n_iter
         record.converged, record.interrupted = found.converged, found.interrupted
         return _array.asarray(found.x, theta)
@@ -186,7 +196,7 @@ class Fit:
 
 
 def fit_incomplete(
-    X: Array | Parts,
+    X: Array | Summable,
     weights: Array | None,
     q: int,
     rng: np.random.Generator,
@@ -212,7 +222,7 @@ def fit_incomplete(
     """
     fit = Fit(X, weights, q, noise, diagonal, floor)
     if watch is not None:
-        return _watched(fit, watch, rng, tol, max_iter)
+        return _watched(fit, watch, rng, psi, tol, max_iter)
     best = _run(fit, fit.begin(rng, psi), tol, max_iter)
     for _ in range(n_init - 1):
         if best[1].interrupted:
@@ -226,11 +236,16 @@ def fit_incomplete(
 
 
 def _watched(
-    fit: Fit, watch: Watch, rng: np.random.Generator, tol: float, max_iter: int
+    fit: Fit,
+    watch: Watch,
+    rng: np.random.Generator,
+    psi: Array | None,
+    tol: float,
+    max_iter: int,
 ) -> tuple[Factors, Record]:
     """Climb with a checkpoint, from where an earlier fit came to if there is one."""
     keeper = watch.over(fit.data.n, fit.origin, fit.variance)
-    theta = fit.begin(rng) if keeper.state is None else fit.origin
+    theta = fit.begin(rng, psi) if keeper.state is None else fit.origin
     found = _run(fit, theta, tol, max_iter, keeper)
     if not found[1].interrupted:
         keeper.done()
@@ -242,12 +257,28 @@ def _run(
 ) -> tuple[Factors, Record]:
     """Climb from one start."""
     steps = min(max_iter, EM_FIRST) if fit.diagonal else max_iter
-    theta, record = maximize(fit.step, theta, tol=tol, max_iter=steps, keeper=keeper)
+    if keeper is not None and keeper.state is not None and "values" in keeper.state[0]:
+        theta, record = _after_em(keeper.state, theta)
+    else:
+        theta, record = maximize(fit.step, theta, tol=tol, max_iter=steps, keeper=keeper)
     if steps < max_iter and not (record.converged or record.interrupted):
-        theta = fit.polish(theta, record, tol, max_iter - steps)
+        theta = fit.polish(theta, record, tol, max_iter - steps, keeper)
     factors = fit.unpack(theta)
     record.add(float(fit.sums(factors).loglikelihood))
     return factors, record
+
+
+def _before(theta: Array, record: Record) -> State:
+    """Return where EM left off and quasi-Newton begins."""
+    values = np.array(record.loglikelihoods)
+    return {"theta": _array.to_numpy(theta), "loglikelihoods": values}, {"n_iter": record.n_iter}
+
+
+def _after_em(state: State, like: Array) -> tuple[Array, Record]:
+    """Return where EM had left off in a fit that was killed later."""
+    arrays, numbers = state
+    values = [float(v) for v in arrays["loglikelihoods"]]
+    return _array.asarray(arrays["theta"], like), Record(values, int(numbers["n_iter"]))
 
 
 def check_unit(unit: float, X: Array, origin: Array) -> None:
@@ -266,10 +297,10 @@ def check_unit(unit: float, X: Array, origin: Array) -> None:
         )
 
 
-def _largest_offset(X: Array | Parts, origin: Array) -> float:
+def _largest_offset(X: Array | Summable, origin: Array) -> float:
     """Return the largest |x − origin| of what was observed."""
-    if isinstance(X, Parts):
-        return X.reduce(lambda rows: _largest_offset(rows, origin), max)
+    if isinstance(X, Summable):
+        return X.reduce(lambda rows, weights=None: _largest_offset(rows, origin), max)
     xp = _array.namespace(X)
     off = xp.where(xp.isnan(X), xp.zeros_like(X), X - _array.cast_like(origin, X))
     return float(xp.max(xp.abs(off)))

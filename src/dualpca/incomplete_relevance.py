@@ -6,11 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
+from dualpca.checkpoints import Keeper, Watch
 from dualpca.em import Record, maximize
 from dualpca.incomplete_em import LEAST_NOISE, Fit
-from dualpca.missing import Factors, filled_axes, m_step
+from dualpca.missing import Factors
+from dualpca.missing_steps import filled_axes, m_step
 from dualpca.relevance import penalty, refuse_no_noise
 
 OFF = 1e-3
@@ -59,17 +61,17 @@ class RelevanceFit(Fit):
 
     def refuse_irrelevant(self, factors: Factors, n: float) -> None:
         """Raise with the directions that are left, if some have vanished beside the noise."""
-        u, xp = self.lengths(factors), _array.namespace(factors.W)
+        u = self.lengths(factors)
         kept = np.flatnonzero(_array.to_numpy(u > OFF * float(factors.psi[0]) * self.d / n))
         if kept.size < u.shape[0]:
-            take = xp.asarray(kept, device=_array.device_of(u))
-            raise SwitchOff(Factors(xp.take(factors.W, take, axis=1), factors.mu, factors.psi))
+            left = _array.take(factors.W, kept, axis=1)
+            raise SwitchOff(Factors(left, factors.mu, factors.psi))
 
     def begin(self, rng: np.random.Generator, psi: Array | None = None) -> Array:
         """Return θ to start from: maximum likelihood of the rows filled with means, or noise ψ."""
         xp, q = _array.namespace(self.origin), self.q
         V, ell = filled_axes(self.data, q, self.origin, rng)
-        share = float(self.data.X.shape[0]) / float(xp.max(self.seen))
+        share = float(self.data.n) / float(xp.max(self.seen))
         left = float(xp.sum(self.variance * self.seen) / xp.max(self.seen)) - float(
             xp.sum(ell) * share
         )
@@ -85,7 +87,7 @@ class RelevanceFit(Fit):
 def _orthogonal(W: Array, like: Array) -> Array:
     """Turn W so that its columns are orthogonal, longest first, with the signs of `like`."""
     xp = _array.namespace(W)
-    U, s, _ = _array.svd(W)
+    U, s, _ = _algebra.svd(W)
     W = U * s
     agree = xp.sum(W * like, axis=0)
     return W * xp.where(agree < 0, -xp.ones_like(agree), xp.ones_like(agree))
@@ -100,6 +102,7 @@ def fit_incomplete_relevance(
     noise: float | None = None,
     tol: float = 1e-6,
     max_iter: int = 1000,
+    watch: Watch | None = None,
 ) -> Relevant:
     """Fit PPCA with re-estimated priors to rows with NaN, starting from q directions.
 
@@ -110,20 +113,13 @@ def fit_incomplete_relevance(
     Cost of a step: as in `dualpca.incomplete_em.fit_incomplete`.
     """
     fit = RelevanceFit(X, weights, q, noise, diagonal=False)
-    theta, done = fit.begin(rng), 0
-    while fit.q:
-        try:
-            theta, record = maximize(
-                fit.step, theta, tol=tol, max_iter=max(max_iter - done, 1), accelerate=False
-            )
-            break
-        except SwitchOff as event:
-            fit.q, done = int(event.factors.W.shape[1]), fit.steps
-            theta = fit.pack(event.factors)
-            factors = event.factors
-    else:
-        return _isotropic(fit, factors, done)
-    factors, record.n_iter = fit.unpack(theta), fit.steps
+    keeper = None if watch is None else watch.over(fit.data.n, fit.origin, fit.variance)
+    found = _climb(fit, fit.begin(rng), keeper, tol, max_iter)
+    if keeper is not None and not (found and found[1].interrupted):
+        keeper.done()
+    if found is None:
+        return _isotropic(fit)
+    factors, record = found
     if noise is None and float(factors.psi[0]) <= 10 * LEAST_NOISE * fit.unit:
         refuse_no_noise(fit.q)
     value = float(fit.data.sums(factors).loglikelihood)
@@ -131,13 +127,40 @@ def fit_incomplete_relevance(
     return Relevant(factors, record, value)
 
 
-def _isotropic(fit: RelevanceFit, factors: Factors, steps: int) -> Relevant:
+def _climb(
+    fit: RelevanceFit, theta: Array, keeper: Keeper | None, tol: float, max_iter: int
+) -> tuple[Factors, Record] | None:
+    """Step until nothing is switched off any more; None if nothing is left."""
+    done = 0
+    if keeper is not None:
+        keeper.also = lambda: {"q": fit.q, "steps": fit.steps, "done": done}
+        if keeper.state is not None:
+            fit.q, fit.steps, done = (int(keeper.state[1][k]) for k in ("q", "steps", "done"))
+    while fit.q:
+        most = max(max_iter - done, 1)
+        try:
+            theta, record = maximize(
+                fit.step, theta, tol=tol, max_iter=most, accelerate=False, keeper=keeper
+            )
+        except SwitchOff as event:
+            fit.q, done = int(event.factors.W.shape[1]), fit.steps
+            theta = fit.pack(event.factors)
+            if keeper is not None:
+                keeper.state = None  # that was of more directions
+        else:
+            record.n_iter = fit.steps
+            return fit.unpack(theta), record
+    return None
+
+
+def _isotropic(fit: RelevanceFit) -> Relevant:
     """Return the model without directions: each feature's mean, one noise."""
     xp = _array.namespace(fit.origin)
     sigma2 = float(xp.sum(fit.seen * fit.variance) / xp.sum(fit.seen))
     sigma2 = sigma2 if fit.noise is None else fit.noise
-    found = Factors(factors.W[:, :0], fit.origin, xp.full_like(fit.variance, sigma2))
+    none = _array.asarray(np.zeros((fit.d, 0)), fit.origin)
+    found = Factors(none, fit.origin, xp.full_like(fit.variance, sigma2))
     quadratic = float(xp.sum(fit.seen * fit.variance)) / sigma2
     count = float(xp.sum(fit.seen))
     value = -0.5 * (count * float(np.log(2 * np.pi * sigma2)) + quadratic)
-    return Relevant(found, Record([value], steps, True), value)
+    return Relevant(found, Record([value], fit.steps, True), value)

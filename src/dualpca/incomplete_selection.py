@@ -9,13 +9,23 @@ from typing import Any
 import numpy as np
 
 from dualpca import _array
+from dualpca._algebra import quadratic
 from dualpca._typing import Array
-from dualpca.cross_validation import take_rows, warn_interrupted
+from dualpca.cross_validation import warn_interrupted
 from dualpca.errors import DegenerateError
-from dualpca.gaussian import LOG_2PI, SpikedGaussian
+from dualpca.gaussian import LOG_2PI, free_parameters
 from dualpca.held_out import FOLDS, PATIENCE, Score, Selection, given_up, simplest, summary
-from dualpca.incomplete_em import LEAST_NOISE, check_unit, fit_incomplete, refuse_empty_columns
-from dualpca.missing import Factors, column_starts, each, quadratic
+from dualpca.holes import column_starts
+from dualpca.incomplete_em import (
+    LEAST_NOISE,
+    check_unit,
+    fit_incomplete,
+    observed,
+    refuse_empty_columns,
+)
+from dualpca.missing import Factors, each
+from dualpca.missing_parts import IncompleteParts
+from dualpca.parts import Summable
 from dualpca.progress import task
 
 Fold = Callable[[int], Score]
@@ -40,12 +50,17 @@ def choose_entries(X: Array, weights: Array | None, most: int, seed: int = 0) ->
     """
     refuse_empty_columns(column_starts(X, weights)[0])
     hidden = [where for where in folds(X, seed) if bool(_array.namespace(X).any(where))]
-    if len(hidden) < 2:
+    refuse_few_values(len(hidden))
+    return best_of([_entries(X, weights, where, seed) for where in hidden], most, "entry")
+
+
+def refuse_few_values(n_folds: int) -> None:
+    """Raise where fewer than two folds hide anything."""
+    if n_folds < 2:
         raise DegenerateError(
             f"no column has the {2 * FOLDS} values that hiding some of them takes. "
             "Give n_components as an int, or 'cv-rows'."
         )
-    return _choose([_entries(X, weights, where, seed) for where in hidden], most, "entry")
 
 
 def choose_rows(X: Array, weights: Array | None, most: int, seed: int = 0) -> Selection:
@@ -56,10 +71,10 @@ def choose_rows(X: Array, weights: Array | None, most: int, seed: int = 0) -> Se
     refuse_empty_columns(column_starts(X, weights)[0])
     order = np.random.default_rng(seed).permutation(int(X.shape[0]))
     cut = [np.sort(held) for held in np.array_split(order, min(FOLDS, order.size))]
-    return _choose([_rows(X, weights, held, seed) for held in cut], most, "row")
+    return best_of([_rows(X, weights, held, seed) for held in cut], most, "row")
 
 
-def _choose(folds: list[Fold], most: int, unit: str) -> Selection:
+def best_of(folds: list[Fold], most: int, unit: str) -> Selection:
     """Score q = 1, 2, … until three in a row are worse than the best, or one leaves no noise."""
     if most < 1:
         raise DegenerateError("one feature, or one row, leaves no choice. Give n_components.")
@@ -114,8 +129,20 @@ def hidden_score(
     factors: Factors, table: Array, hidden: Array, X: Array, weights: Array | None = None
 ) -> Score:
     """Return how hidden entries are predicted from what their rows still show."""
-    xp, centre = _array.namespace(X), column_starts(table, weights)[1]
-    total = np.zeros(4)
+    centre = column_starts(table, weights)[1]
+    return Score(*hidden_sums(factors, table, hidden, X, weights, centre).tolist())
+
+
+def hidden_sums(
+    factors: Factors,
+    table: Array,
+    hidden: Array,
+    X: Array,
+    weights: Array | None,
+    centre: Array,
+) -> np.ndarray[Any, Any]:
+    """Return the four numbers of that score, sums over rows, beside a guess by the mean alone."""
+    xp, total = _array.namespace(X), np.zeros(4)
     for block, found in each(factors, table):
         mean = found.mean @ factors.W.T + factors.mu
         variance = quadratic(found.covariance, factors.W) + factors.psi
@@ -125,18 +152,17 @@ def hidden_score(
         density = -0.5 * (LOG_2PI + xp.log(variance) + off * off / variance)
         parts = (density, off * off, around * around, xp.ones_like(density))
         total += [float(xp.sum(w * part)) for part in parts]
-    return Score(*(float(part) for part in total))
+    return total
 
 
 def _rows(X: Array, weights: Array | None, held: np.ndarray[Any, Any], seed: int) -> Fold:
     """Return the fold that holds out some rows."""
-    xp = _array.namespace(X)
     kept = np.setdiff1d(np.arange(X.shape[0]), held)
-    train, test = take_rows(X, kept), take_rows(X, held)
-    w, v = (None if weights is None else take_rows(weights, part) for part in (kept, held))
+    train, test = _array.take(X, kept), _array.take(X, held)
+    w, v = (None if weights is None else _array.take(weights, part) for part in (kept, held))
     seen = np.flatnonzero(_array.to_numpy(column_starts(train, w)[0]) > 0)
-    columns = xp.asarray(seen, device=_array.device_of(X))  # what only held rows observe is unknown
-    train, test = (xp.take(part, columns, axis=1) for part in (train, test))
+    # what only held rows observe is unknown
+    train, test = (_array.take(part, seen, axis=1) for part in (train, test))
 
     def fold(q: int) -> Score:
         if seen.size <= q:
@@ -174,20 +200,24 @@ def _column(weights: Array | None, rows: slice, like: Array) -> Array:
     return _array.asarray(np.ones((rows.stop - rows.start, 1)), like)
 
 
-def choose_bic(X: Array, weights: Array | None, most: int, seed: int = 0) -> int:
+def choose_bic(X: Array | Summable, weights: Array | None, most: int, seed: int = 0) -> int:
     """Return the q of smallest Bayesian information criterion, from the observed-data likelihood.
 
     −2 ln L + k ln n with k free parameters and n rows that observed something; 0 if noise alone
-    explains X.
+    explains X. Weights are None for a table in parts, which has its own.
     """
-    starts = column_starts(X, weights)
+    data = observed(X, weights, 1)
+    starts = data.columns()
     refuse_empty_columns(starts[0])
     n, mean, variance = (_array.to_numpy(part) for part in starts)
     check_unit(float(variance.mean()), X, starts[1])
-    size = float(X.shape[0] if weights is None else _array.namespace(X).sum(weights))
+    if isinstance(data, IncompleteParts):
+        size = data.survey.weight
+    else:
+        size = float(data.n if weights is None else _array.namespace(X).sum(weights))
     sigma2 = float(n @ variance / n.sum())
     white = -0.5 * float(n.sum()) * (LOG_2PI + math.log(sigma2) + 1)
-    criteria = [(1 + mean.size) * math.log(size) - 2 * white]
+    criteria = [(free_parameters(0, mean.size) + mean.size) * math.log(size) - 2 * white]
     with task("BIC: fit", most) as tick:
         for q in range(1, most + 1):
             try:
@@ -196,7 +226,7 @@ def choose_bic(X: Array, weights: Array | None, most: int, seed: int = 0) -> int
                 break
             if float(factors.psi[0]) <= 10 * LEAST_NOISE * variance.mean():
                 break  # a likelihood without bound
-            free = SpikedGaussian(np.ones(q), 1.0, mean.size).n_parameters()
+            free = free_parameters(q, mean.size) + mean.size
             criteria.append(free * math.log(size) - 2 * record.loglikelihoods[-1])
             tick(f"{q} components")
             if q - int(np.argmin(criteria)) >= PATIENCE:

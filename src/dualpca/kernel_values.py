@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.gaussian import SpikedGaussian
 from dualpca.kernels import Kernel
@@ -29,8 +29,8 @@ SINGLE_TOL = 1e-3
 """The smallest error of the noise at which kernel values in float32 do."""
 
 
-class KernelSpace(Protocol):
-    """What `draw` needs to know."""
+class AnchorSpace(Protocol):
+    """Feature space as the anchors see it: all that `draw` needs to know of it."""
 
     @property
     def anchors(self) -> Array:
@@ -48,7 +48,7 @@ class KernelSpace(Protocol):
         """Draw ε ~ N(0, I), off the directions or also along them; return its kc, (m, n)."""
 
 
-def signal(space: KernelSpace, Y: Array, *, centered: bool = True) -> Array:
+def signal(space: AnchorSpace, Y: Array, *, centered: bool = True) -> Array:
     """Return kernel values of φ̄ + Σ y_p v_p, (m, n).
 
     Centred, kc_i = ⟨φ(x_i) − φ̄, Σ y_p v_p⟩ (k̂c = Kc A h of S0, Eq. 17); otherwise
@@ -59,7 +59,7 @@ def signal(space: KernelSpace, Y: Array, *, centered: bool = True) -> Array:
 
 
 def draw(
-    space: KernelSpace, gaussian: SpikedGaussian, m: int, rng: np.random.Generator, tol: float
+    space: AnchorSpace, gaussian: SpikedGaussian, m: int, rng: np.random.Generator, tol: float
 ) -> Array:
     """Draw m times from kc ~ N(0, Kc A Aᵀ Kc + σ²Kc), (m, n); MATH 8.2.
 
@@ -75,7 +75,7 @@ def draw(
 
 
 def draw_given(
-    space: KernelSpace, gaussian: SpikedGaussian, Z: Array, rng: np.random.Generator, tol: float
+    space: AnchorSpace, gaussian: SpikedGaussian, Z: Array, rng: np.random.Generator, tol: float
 ) -> Array:
     """Draw from kc | h ~ N(Kc A h, σ²Kc) for every row h of Z, (m, n)."""
     found = signal(space, Z * gaussian.spread)
@@ -145,7 +145,7 @@ class PointSpace:
         """Return Kc^{1/2} V: from all eigenpairs where that is cheap, else by Lanczos."""
         n, m = int(V.shape[0]), int(V.shape[1])
         if n <= DENSE_ORDER or (n <= DENSE_MOST and n <= m):
-            values, vectors = _array.top_eigh(self.operator(single=False).dense(), n)
+            values, vectors = _algebra.top_eigh(self.operator(single=False).dense(), n)
             xp = _array.namespace(values)
             root = xp.sqrt(xp.where(values < 0, xp.zeros_like(values), values))
             return vectors @ (root[:, None] * (vectors.T @ V))

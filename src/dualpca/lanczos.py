@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array, Operator
 from dualpca.errors import SolverWarning
 from dualpca.solvers.base import threads_for
-from dualpca.solvers.krylov import Basis
+from dualpca.solvers.basis import Basis
 
 WIDTH = 16
 """Vectors that share a Krylov space."""
@@ -105,7 +105,7 @@ def _block(operator: Operator, V: Array, tol: float, max_passes: int) -> Root:
 
 def _independent(V: Array) -> tuple[Array, Array]:
     """Return V = U R with orthonormal U, (m, b) and (b, c); b is the rank of V."""
-    U, s, Vt = _array.svd(V)
+    U, s, Vt = _algebra.svd(V)
     held = int((_array.to_numpy(s) > ROUNDING * float(s[0])).sum()) if s.shape[0] else 0
     return U[:, :held], s[:held, None] * Vt[:held, :]
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from dualpca import _array
+from dualpca._algebra import outer, pack, unpack
 from dualpca._typing import Array
 from dualpca.gaussian import SpikedGaussian
-from dualpca.missing import Factors, Incomplete, each, outer, pack, unpack
+from dualpca.holes import observed_weights
+from dualpca.missing import Factors, latents, readable
+from dualpca.parts import Summable
 
 LARGEST_ANGLE = math.pi / math.sqrt(12)
 """Standard deviation of an angle of which nothing is known but that it lies within ±π/2."""
@@ -79,28 +83,60 @@ def laplace(factors: Factors, gaussian: SpikedGaussian, n: float) -> LoadingPost
     return _assembled(factors, rows, seen, gaussian.values, n)
 
 
+class Information(NamedTuple):
+    """What rows with NaN tell of the loadings, packed; that of two sets of rows adds."""
+
+    products: Array  # (d, q(q+1)/2), Σ w z̄z̄ᵀ over the rows that observe a feature
+    total: Array  # (1, q(q+1)/2), over all rows
+    n: Array  # (), Σ w
+
+    @classmethod
+    def of(cls, factors: Factors, X: Array, weights: Array | None) -> Information:
+        """Gather it in one pass over the rows."""
+        xp, data = _array.namespace(X), readable(factors, X).weighing(weights)
+        found = None
+        for block in data.blocks(factors.mu):
+            w = data.weight(block)
+            second = pack(outer(latents(factors, block).mean)) * w[:, None]
+            one = cls(block.mask.T @ second, xp.sum(second, axis=0)[None, :], xp.sum(w))
+            found = one if found is None else found.plus(one)
+        if found is None:
+            raise ValueError("Found array with 0 sample(s): rows are needed.")
+        return found
+
+    def plus(self, other: Information) -> Information:
+        """Return the information of both sets of rows."""
+        return Information(*(a + b for a, b in zip(self, other, strict=True)))
+
+
+def information(factors: Factors, X: Array | Summable, weights: Array | None) -> Information:
+    """Return what rows with NaN tell of the loadings; weights are None for a table in parts."""
+    if not isinstance(X, Summable):
+        return Information.of(factors, X, weights)
+
+    def of(rows: Array, weights: Array | None = None) -> Information:
+        rows = _array.working(rows)
+        w = observed_weights(rows, None) if weights is None else weights
+        return Information.of(factors, rows, w)
+
+    return X.reduce(of, Information.plus)
+
+
 def incomplete_laplace(
-    factors: Factors, gaussian: SpikedGaussian, X: Array, weights: Array | None
+    factors: Factors, gaussian: SpikedGaussian, known: Information
 ) -> LoadingPosterior:
     """Approximate the posterior of W from rows with NaN.
 
     As `laplace`, with what was observed in place of n: row j moves with covariance
     σ²(Σ z̄z̄ᵀ)⁻¹ over the rows that observe feature j (the information that is left once the
-    latents are unknown), and u/ℓ becomes the average of z̄². One pass over the rows.
+    latents are unknown), and u/ℓ becomes the average of z̄².
     """
-    xp, data = _array.namespace(X), Incomplete(X, weights, gaussian.rank)
-    n, products, total = 0.0, _array.asarray(0.0, X), _array.asarray(0.0, X)
-    for block, found in each(factors, X):
-        w = data.weight(block)
-        second = pack(outer(found.mean)) * w[:, None]
-        products = products + block.mask.T @ second
-        total = total + xp.sum(second, axis=0)
-        n += float(xp.sum(w))
+    xp, n = _array.namespace(factors.W), float(known.n)
     q, spread = gaussian.rank, gaussian.spread
     # a column of length 0 has z̄ = 0, and its variance is set to 0 below
     idle = xp.astype(spread == 0, xp.float64) * _array.asarray(np.eye(q), spread)
-    rows = gaussian.noise * xp.linalg.inv(unpack(products, q) + idle)
-    seen = xp.linalg.diagonal(unpack(total[None, :], q)[0, :, :]) / n
+    rows = gaussian.noise * xp.linalg.inv(unpack(known.products, q) + idle)
+    seen = xp.linalg.diagonal(unpack(known.total, q)[0, :, :]) / n
     seen = xp.where(seen > 0, seen, xp.ones_like(seen))
     values = xp.where(spread > 0, spread**2 / seen, gaussian.values)
     return _assembled(factors, rows, seen, values, n)

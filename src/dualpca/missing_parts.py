@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from dualpca import _array
 from dualpca._typing import Array
-from dualpca.missing import Factors, Incomplete, Sums, column_starts, observed_weights
-from dualpca.missing import refuse_infinite as refuse_infinite_rows
-from dualpca.parts import Host, Parts
+from dualpca.holes import column_starts, observed_weights
+from dualpca.holes import refuse_infinite as refuse_infinite_rows
+from dualpca.missing import Factors, Incomplete, Sums
+from dualpca.parts import Host, Summable
 
 
 class Columns(NamedTuple):
     """What is known of every feature before EM: sums over the rows that observe it."""
 
-    n: Array  # (d,), number of them
+    n: Array  # (d,), number (weight) of them
     mean: Array  # (d,)
     variance: Array  # (d,)
     rows: int
-    used: int  # rows that observe something
+    used: int  # rows that observe something, and weigh something
+    weight: float  # theirs
 
     @classmethod
-    def of(cls, rows: Host) -> Columns:
+    def of(cls, rows: Host, weights: Host | None = None) -> Columns:
         """Read one part; infinity is refused."""
         refuse_infinite_rows(rows)
-        seen = ~np.isnan(rows)
-        return cls(*column_starts(rows, None), len(rows), int(seen.any(axis=1).sum()))
+        w = np.ones(len(rows)) if weights is None else weights
+        w = np.where(np.isnan(rows).all(axis=1), 0.0, w)
+        starts = column_starts(rows, weights)
+        return cls(*starts, len(rows), int((w > 0).sum()), float(w.sum()))
 
     def merge(self, other: Columns) -> Columns:
         """Join two disjoint sets of rows (Chan, Golub & LeVeque 1983), feature by feature.
@@ -48,7 +53,7 @@ class Columns(NamedTuple):
         between = np.where((self.n > 0) & (other.n > 0), mine * theirs * delta * delta, 0.0)
         variance = mine * self.variance + theirs * other.variance + between
         rows, used = self.rows + other.rows, self.used + other.used
-        return Columns(n, mean, variance, rows, used)
+        return Columns(n, mean, variance, rows, used, self.weight + other.weight)
 
 
 class IncompleteParts:
@@ -63,9 +68,15 @@ class IncompleteParts:
         Read by an earlier pass.
     """
 
-    def __init__(self, parts: Parts, q: int, survey: Columns | None = None) -> None:
+    def __init__(self, parts: Summable, q: int, survey: Columns | None = None) -> None:
         self.parts, self.q = parts, q
-        self.survey = parts.reduce(Columns.of, Columns.merge) if survey is None else survey
+        if survey is not None:
+            self.survey = survey
+
+    @cached_property
+    def survey(self) -> Columns:
+        """What is known of every feature, by one pass unless it was given."""
+        return self.parts.reduce(Columns.of, Columns.merge)
 
     @property
     def n(self) -> int:
@@ -80,8 +91,8 @@ class IncompleteParts:
         """Return RᵀR V for the rows around μ, filled with it where nothing was observed."""
         q = self.q
 
-        def of(rows: Host) -> Array:
-            return _table(rows, q).filled_product(mu, V)
+        def of(rows: Host, weights: Host | None = None) -> Array:
+            return as_table(rows, weights, q).filled_product(mu, V)
 
         return self.parts.reduce(of, np.add)
 
@@ -89,13 +100,13 @@ class IncompleteParts:
         """Take the E step over all parts; O(dq²) numbers are all that leaves one."""
         q = self.q
 
-        def of(rows: Host) -> Sums:
-            return _table(rows, q).sums(factors, unsure)
+        def of(rows: Host, weights: Host | None = None) -> Sums:
+            return as_table(rows, weights, q).sums(factors, unsure)
 
         return self.parts.reduce(of, Sums.plus)
 
 
-def _table(rows: Host, q: int) -> Incomplete:
-    """Return one part cut into blocks; rows that observe nothing count nothing."""
+def as_table(rows: Host, weights: Host | None, q: int) -> Incomplete:
+    """Return one part cut into blocks; without weights, rows that observe nothing count nothing."""
     rows = _array.working(rows)
-    return Incomplete(rows, observed_weights(rows, None), q)
+    return Incomplete(rows, observed_weights(rows, None) if weights is None else weights, q)

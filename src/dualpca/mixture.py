@@ -9,7 +9,8 @@ import numpy as np
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.emissions import Emissions, Table
-from dualpca.missing import Latents, column_starts
+from dualpca.holes import column_starts
+from dualpca.missing import Latents
 from dualpca.sticks import proportions
 
 
@@ -54,11 +55,7 @@ class Mixture:
         """Draw n rows, in random order, and the components they come from."""
         pi = np.asarray(_array.to_numpy(self.weights), dtype=np.float64)
         labels = rng.choice(self.emissions.K, size=n, p=pi / np.sum(pi))
-        order = np.argsort(labels, kind="stable")
-        counts = np.bincount(labels, minlength=self.emissions.K)
-        drawn = [self.emissions.sample(k, int(c), rng) for k, c in enumerate(counts)]
-        rows = _array.namespace(self.weights).concat(drawn, axis=0)
-        return _array.take(rows, np.argsort(order, kind="stable")), labels
+        return self.emissions.sample(labels, rng), labels
 
 
 def log_sum_exp(A: Array) -> Array:

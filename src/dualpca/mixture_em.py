@@ -1,24 +1,22 @@
-"""Mixtures of PPCA by EM: starts, steps, and components that collapse on the way (MATH 6)."""
+"""Mixtures of PPCA by EM: steps, and components that collapse on the way (MATH 6)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dualpca import _array
 from dualpca._typing import Array
-from dualpca.checkpoints import Keeper, State, Watch
-from dualpca.clusters import kmeans
+from dualpca.checkpoints import Keeper, State
 from dualpca.em import Record
 from dualpca.emissions import Emissions, Table
-from dualpca.missing import column_starts, has_missing
+from dualpca.holes import column_starts, has_missing
 from dualpca.mixture import Mixture, average_variance, log_sum_exp
+from dualpca.moments import block_weights
 from dualpca.progress import task
 from dualpca.sticks import Shares, broken_sticks, proportions
-from dualpca.weighted_steps import Prior
 
 SLOWEST = 0.99
 """Largest rate of convergence that the estimate of what is left to gain believes in."""
@@ -26,15 +24,6 @@ SLOWEST = 0.99
 DEAD = 1e-8
 """Share of all rows below which a component is dead."""
 
-PRIOR_ROWS, PRIOR_VARIANCE = 2.0, 0.1
-"""Of a component under a Dirichlet process: without a prior the smallest would be the likeliest."""
-
-TRIES, SHORT, LLOYD = 4, 10, 30
-"""A start is the best of so many, each of so many steps of EM after so many of k-means.
-
-k-means often puts two centres into one group and one into two; ten steps show it, and a hundred
-would not mend it (Biernacki, Celeux & Govaert 2003).
-"""
 
 CollapseRules = ("floor", "reseed", "drop")
 
@@ -61,19 +50,12 @@ class Climbed(NamedTuple):
 
     @property
     def merit(self) -> tuple[int, float]:
-        """What to compare runs by: few collapsed components, then the likelihood."""
-        return -len(self.mixture.emissions.at_floor()), self.record.loglikelihoods[-1]
+        """What to compare runs by."""
+        return _merit(self.mixture.emissions, self.record)
 
 
-def fit_mixture(
-    X: Array,
-    weights: Array | None,
-    start: Emissions,
-    mass: Array,
-    limits: Limits,
-    rng: np.random.Generator,
-) -> Climbed:
-    """Climb from a start to a maximum by EM.
+class Climb:
+    """Where EM is: components, weights, and the responsibilities they give.
 
     Parameters
     ----------
@@ -88,24 +70,12 @@ def fit_mixture(
     rng : Generator
         For components that are sown again.
 
-    Returns
-    -------
-    Climbed
-        The likelihood (or bound) on record never falls; it starts anew where a component was
-        dropped or sown again.
-
     Notes
     -----
-    Cost of a step on complete rows: O(ndΣq_k) for densities, and weighted scatters, O(nd²) where
-    components are apart and K times that where they all overlap.
+    The likelihood (or bound) on record never falls; it starts anew where a component was dropped
+    or sown again. Cost of a step on complete rows: O(ndΣq_k) for densities, and weighted scatters,
+    O(nd²) where components are apart and K times that where they all overlap.
     """
-    climb = Climb(X, weights, start, mass, limits, rng)
-    climb.run(limits.max_iter)
-    return climb.outcome()
-
-
-class Climb:
-    """Where EM is: components, weights, and the responsibilities they give."""
 
     def __init__(
         self,
@@ -118,8 +88,7 @@ class Climb:
     ) -> None:
         self.X, self.limits, self.rng, self.record = X, limits, rng, Record()
         self.table: Table = start.table(X) if has_missing(X) else X
-        ones = _array.asarray(np.ones(X.shape[0]), X)
-        self.w = ones if weights is None else weights
+        self.w = block_weights(weights, slice(None), X)
         self.n = float(_array.namespace(X).sum(self.w))
         self.emissions, self.mass = start, mass
         self.reseeded = self.dropped = 0
@@ -127,19 +96,30 @@ class Climb:
         self.expect()
 
     def run(self, max_iter: int, keeper: Keeper | None = None) -> None:
-        """Step on until EM has converged or taken `max_iter` steps in all."""
-        record = self.record
+        """Step on until EM has converged or taken `max_iter` steps in all.
+
+        An interruption by the keyboard ends it where the last whole step left it.
+        """
         with task("EM step", max_iter) as tick:
+            whole = self._now()
             try:
-                while record.n_iter < max_iter and not (record.converged or record.interrupted):
+                while self.record.n_iter < max_iter and not self.record.ended:
                     self.step()
-                    tick(f"log-likelihood {record.loglikelihoods[-1]:.6g}")
+                    whole = self._now()
+                    tick(f"log-likelihood {self.record.loglikelihoods[-1]:.6g}")
                     if keeper is not None:
                         keeper.offer(self.state)
             except KeyboardInterrupt:
-                record.interrupted = True
-        if keeper is not None and not record.interrupted:
+                vars(self).update(whole)
+                self.record.interrupted = True
+        if keeper is not None and self.record.interrupted:
+            keeper.offer(self.state, now=True)
+        elif keeper is not None:
             keeper.done()
+
+    def _now(self) -> dict[str, Any]:
+        """Return all that a step changes; what it changes in place is copied."""
+        return vars(self) | {"record": self.record.copy()}
 
     def state(self) -> State:
         """Return all that the next step depends on."""
@@ -165,8 +145,8 @@ class Climb:
 
     @property
     def merit(self) -> tuple[int, float]:
-        """What to compare runs by: few collapsed components, then the likelihood."""
-        return -len(self.emissions.at_floor()), self.record.loglikelihoods[-1]
+        """What to compare runs by."""
+        return _merit(self.emissions, self.record)
 
     def share(self) -> Shares:
         """Return the weights that the present masses give."""
@@ -256,6 +236,11 @@ class Climb:
         return Climbed(Mixture(weights, emissions), self.record, self.reseeded, self.dropped)
 
 
+def _merit(emissions: Emissions, record: Record) -> tuple[int, float]:
+    """Return what to compare runs by: few collapsed components, then the likelihood."""
+    return -len(emissions.at_floor()), record.loglikelihoods[-1]
+
+
 def _left(values: list[float]) -> float:
     """Estimate how much likelihood is left to gain, as of a geometric sequence of gains."""
     if len(values) < 2:
@@ -268,97 +253,3 @@ def _left(values: list[float]) -> float:
     before = max(values[-2] - values[-3], 0.0)
     rate = min(gain / before, SLOWEST) if before > 0 else SLOWEST
     return gain / (1 - rate)
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How a mixture is fitted, apart from its size: what all starts and candidates share."""
-
-    floor: float  # smallest noise variance
-    tied: bool = False
-    limits: Limits = USUAL
-
-    def fit(
-        self,
-        X: Array,
-        weights: Array | None,
-        K: int,
-        q: int | Sequence[int],
-        rng: np.random.Generator,
-        labels: Array | None = None,
-        watch: Watch | None = None,
-    ) -> Climbed:
-        """Fit K components of q directions, from labels or the best of a few k-means starts.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> rng = np.random.default_rng(0)
-        >>> X = np.concatenate([rng.normal(size=(90, 3)), rng.normal(size=(10, 3)) + 9])
-        >>> found = Recipe(floor=1e-6).fit(X, None, 2, 1, rng)
-        >>> sorted(found.mixture.weights.round(2).tolist())
-        [0.1, 0.9]
-        """
-        keeper = None
-        if watch is not None:
-            _, mean, variance = column_starts(X, weights)
-            keeper = watch.over(int(X.shape[0]), mean, variance)
-        if keeper is not None and keeper.state is not None:
-            emissions, mass = self.restored(keeper.state, X)
-            best = Climb(X, weights, emissions, mass, self.limits, rng)
-            best.restore(*keeper.state)
-        elif labels is not None:
-            best = self._begin(X, weights, K, q, rng, labels)
-        else:
-            best = self.begin(X, weights, K, q, rng)
-        best.run(self.limits.max_iter, keeper)
-        return best.outcome()
-
-    def restored(self, state: State, like: Array) -> tuple[Emissions, Array]:
-        """Return the components of a state, and their masses."""
-        arrays, numbers = state
-        prior = None if numbers["prior"] is None else Prior(*numbers["prior"])
-        W = tuple(_array.asarray(arrays[f"W{k}"], like) for k in range(int(numbers["K"])))
-        means, noises, mass = (
-            _array.asarray(arrays[name], like) for name in ("means", "noises", "mass")
-        )
-        return Emissions(means, W, noises, self.floor, self.tied, prior), mass
-
-    def begin(
-        self,
-        X: Array,
-        weights: Array | None,
-        K: int,
-        q: int | Sequence[int],
-        rng: np.random.Generator,
-    ) -> Climb:
-        """Return the best of a few short runs, to be carried on."""
-        climbs: list[Climb] = []
-        for _ in range(TRIES if K > 1 else 1):
-            climb = self._begin(X, weights, K, q, rng, kmeans(X, K, rng, weights, LLOYD))
-            climb.run(min(SHORT, self.limits.max_iter))
-            climbs = [max([*climbs, climb], key=lambda one: one.merit)]
-            if climb.record.interrupted:
-                climbs[0].record.interrupted = True
-                break
-        return climbs[0]
-
-    def _begin(
-        self,
-        X: Array,
-        weights: Array | None,
-        K: int,
-        q: int | Sequence[int],
-        rng: np.random.Generator,
-        labels: Array,
-    ) -> Climb:
-        """Return EM at the components of clusters."""
-        start = Emissions.start(
-            X, K, q, rng, floor=self.floor, tied=self.tied, labels=labels, sample_weight=weights
-        )
-        if self.limits.alpha is not None:
-            spread = PRIOR_VARIANCE * average_variance(X, weights)
-            start = replace(start, prior=Prior(PRIOR_ROWS, spread))
-        w = None if weights is None else _array.to_numpy(weights)
-        mass = _array.asarray(np.bincount(labels, w, minlength=K), X)
-        return Climb(X, weights, start, mass, self.limits, rng)

@@ -12,9 +12,10 @@ from dualpca.em import Record
 from dualpca.emission_sums import EmissionSums, shares
 from dualpca.emissions import Emissions
 from dualpca.errors import expected
-from dualpca.missing import observed_weights
+from dualpca.holes import observed_weights
 from dualpca.mixture import log_sum_exp
-from dualpca.mixture_em import Climb, Climbed, Limits, Recipe
+from dualpca.mixture_em import Climb, Climbed, Limits
+from dualpca.mixture_fit import Recipe
 from dualpca.parts import Host, Parts
 
 START_ROWS = 20_000

@@ -10,7 +10,8 @@ import numpy as np
 
 from dualpca import _array
 from dualpca._typing import Array
-from dualpca.mixture_em import Climbed, Recipe
+from dualpca.mixture_em import Climbed
+from dualpca.mixture_fit import Recipe
 from dualpca.progress import task
 
 FOLDS = 5

@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.emissions import Emissions
-from dualpca.missing import Factors, has_missing, latents, observed_weights, refuse_infinite
-from dualpca.mixture import Mixture
+from dualpca.holes import has_missing, observed_weights, refuse_infinite
+from dualpca.missing import Factors, latents
+from dualpca.mixture import Mixture, log_sum_exp
 from dualpca.mixture_em import Climbed
-from dualpca.moments import Moments
+from dualpca.moments import Moments, block_weights
 
 FORGET = 0.6
 """γ is the chunk's share of all rows to this power; above 1/2 it converges."""
@@ -47,7 +48,7 @@ class MixtureStream:
     Examples
     --------
     >>> import numpy as np
-    >>> from dualpca.mixture_em import Recipe
+    >>> from dualpca.mixture_fit import Recipe
     >>> rng = np.random.default_rng(0)
     >>> first = lambda X, w: Recipe(floor=1e-6).fit(X, w, 2, 1, np.random.default_rng(0))
     >>> stream = MixtureStream(2)
@@ -118,8 +119,7 @@ class MixtureStream:
 
 def _some(X: Array, weights: Array | None) -> Array:
     """Return a weight for every row, 0 for those that observe nothing."""
-    w = observed_weights(X, weights)
-    return _array.asarray(np.ones(X.shape[0]), X) if w is None else w
+    return block_weights(observed_weights(X, weights), slice(None), X)
 
 
 def _times(m: Moments, factor: float) -> Moments:
@@ -134,15 +134,11 @@ def expected_moments(model: Mixture, X: Array, w: Array) -> tuple[list[Moments],
     that for rows with NaN.
     """
     joint = model.joint(X)
-    xp = _array.namespace(joint)
-    top = xp.max(joint, axis=1)[:, None]
-    sizes = xp.exp(joint - top)
-    total = xp.sum(sizes, axis=1)
-    resp = sizes / total[:, None] * w[:, None]
-    density = float(w @ (top[:, 0] + xp.log(total)))
-    holes, K = has_missing(X), model.emissions.K
-    moments = [_component(model.emissions, k, X, resp[:, k], holes) for k in range(K)]
-    return moments, density
+    density, holes = log_sum_exp(joint), has_missing(X)
+    resp = _array.namespace(joint).exp(joint - density[:, None]) * w[:, None]
+    every = range(model.emissions.K)
+    moments = [_component(model.emissions, k, X, resp[:, k], holes) for k in every]
+    return moments, float(w @ density)
 
 
 def _component(emissions: Emissions, k: int, X: Array, w: Array, holes: bool) -> Moments:
@@ -152,7 +148,7 @@ def _component(emissions: Emissions, k: int, X: Array, w: Array, holes: bool) ->
         return Moments(0.0, factors.mu, 0 * factors.mu[:, None] * factors.mu[None, :])
     R, extra = _filled(emissions, factors, X, w) if holes else (X - factors.mu, 0.0)
     shift = w @ R / n
-    scatter = _array.gram(R * xp.sqrt(w)[:, None]) - n * shift[:, None] * shift[None, :]
+    scatter = _algebra.gram(R * xp.sqrt(w)[:, None]) - n * shift[:, None] * shift[None, :]
     return Moments(n, factors.mu + shift, scatter + extra)
 
 
@@ -167,6 +163,6 @@ def _filled(emissions: Emissions, factors: Factors, X: Array, w: Array) -> tuple
         rows.append(block.R + hole * (found.mean @ W.T))
         F = hole[:, :, None] * (W @ xp.linalg.cholesky(found.covariance))
         F = xp.permute_dims(F * xp.sqrt(own)[:, None, None], (0, 2, 1))
-        extra = extra + _array.gram(xp.reshape(F, (-1, d)))
+        extra = extra + _algebra.gram(xp.reshape(F, (-1, d)))
         extra = extra + _array.asarray(np.eye(d), X) * (own @ hole) * factors.psi[0]
     return xp.concat(rows, axis=0), extra

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.errors import NonFiniteError, ScaleError
 
 HEAD = 1024
+"""Rows whose mean is the provisional one."""
 SMALLEST_TRACE = 1e-290
+"""Total variance below which squares of the deviations have underflowed."""
 SAFE_SHARE = 0.2
 """Share of Σ‖x‖² that deviations must hold for their sum to be a difference without loss."""
 
@@ -76,7 +78,7 @@ def _sums(X: Array, weights: Array | None, shift: Array) -> tuple[float, Array, 
     if _array.is_sparse(X):
         root = X if weights is None else X.multiply(np.sqrt(weights)[:, None])
         ones = np.ones(X.shape[0]) if weights is None else np.asarray(weights)
-        return n, _array.product(X.T, ones), _array.gram(root)
+        return n, _algebra.product(X.T, ones), _algebra.gram(root)
     d = X.shape[1]
 
     def part(cut: list[slice]) -> tuple[Array, Array]:
@@ -89,7 +91,7 @@ def _sums(X: Array, weights: Array | None, shift: Array) -> tuple[float, Array, 
             total += w @ C
             if weights is not None:
                 C *= _array.namespace(C).sqrt(w)[:, None]
-            scatter += _array.gram(C)
+            scatter += _algebra.gram(C)
         return total, scatter
 
     parts = _array.spread(part, _array.slices(X.shape[0], _array.block_rows(d, X)), X)
@@ -100,7 +102,7 @@ def _zeros(*shape: int, like: Array) -> Array:
     return _array.asarray(np.zeros(shape), like)
 
 
-def _block_weights(weights: Array | None, rows: slice, C: Array) -> Array:
+def block_weights(weights: Array | None, rows: slice, C: Array) -> Array:
     """Return the weights of a block of rows, ones where there are none."""
     return _array.asarray(np.ones(C.shape[0]), C) if weights is None else weights[rows]
 
@@ -116,7 +118,7 @@ def total_moments(
     if _array.is_sparse(X) or X.dtype != _array.namespace(X).float64:
         return _from_columns(X, weights, center)
     n = float(X.shape[0] if weights is None else namespace_sum(weights))
-    w = _block_weights(weights, slice(None), X)
+    w = block_weights(weights, slice(None), X)
     with np.errstate(over="ignore", invalid="ignore"):
         mean = w @ X / n if center else _zeros(X.shape[1], like=X)
         raw = _squared_norm(X, weights)
@@ -165,13 +167,13 @@ def _column_sums(X: Array, weights: Array | None, shift: Array) -> tuple[float, 
     if _array.is_sparse(X):
         w = np.ones(X.shape[0]) if weights is None else weights
         squared = X.astype(np.float64).power(2)
-        return n, _array.product(X.T, w), _array.product(squared.T, w)
+        return n, _algebra.product(X.T, w), _algebra.product(squared.T, w)
 
     def part(cut: list[slice]) -> tuple[Array, Array]:
         total, squares = _zeros(d, like=shift), _zeros(d, like=shift)
         for rows in cut:
             C = _array.row_block(X, rows) - shift
-            w = _block_weights(weights, rows, C)
+            w = block_weights(weights, rows, C)
             total += w @ C
             C *= C
             squares += w @ C

@@ -10,12 +10,12 @@ import numpy as np
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.errors import NonFiniteError, ScaleError
-from dualpca.missing import has_missing
+from dualpca.holes import has_missing
 from dualpca.missing_parts import Columns
 from dualpca.moments import Moments, refuse_nonfinite
-from dualpca.parts import Host, Parts
+from dualpca.parts import Host, Parts, join
 from dualpca.representations import Scatter
-from dualpca.representations.primal import unit_scale
+from dualpca.representations.scatter import unit_scale
 from dualpca.rows import Frame
 
 WIDEST = 4000
@@ -29,8 +29,9 @@ class Survey(NamedTuple):
     """
 
     columns: Columns | None
-    moments: Moments | None
+    moments: Moments | None  # None too where all rows weigh nothing
     holes: bool
+    used: int  # rows that weigh something
 
     def merge(self, other: Survey) -> Survey:
         """Join two disjoint sets of rows."""
@@ -38,9 +39,17 @@ class Survey(NamedTuple):
         columns = moments = None
         if self.columns is not None and other.columns is not None:
             columns = self.columns.merge(other.columns)
-        if not holes and self.moments is not None and other.moments is not None:
-            moments = self.moments.merge(other.moments)
-        return Survey(columns, moments, holes)
+        if not holes:
+            moments = join(Moments.merge, self.moments, other.moments)
+        return Survey(columns, moments, holes, self.used + other.used)
+
+
+def weighed(rows: Host, weights: Host | None = None) -> Moments | None:
+    """Return the moments of rows, None where they weigh nothing."""
+    if weights is None or weights.any():
+        return Moments.of(rows, weights)
+    refuse_nonfinite(rows)
+    return None
 
 
 def survey(parts: Parts, *, wide: bool, nan: bool) -> Survey:
@@ -55,14 +64,15 @@ def survey(parts: Parts, *, wide: bool, nan: bool) -> Survey:
         Let NaN pass; it is refused otherwise.
     """
 
-    def of(rows: Host) -> Survey:
+    def of(rows: Host, weights: Host | None = None) -> Survey:
+        used = len(rows) if weights is None else int((weights > 0).sum())
         if not nan and not wide:
-            return Survey(None, Moments.of(rows), False)
+            return Survey(None, weighed(rows, weights), False, used)
         if not nan:
             refuse_nonfinite(rows)
         holes = nan and has_missing(rows)
-        columns = Columns.of(rows) if nan or wide else None
-        return Survey(columns, None if wide or holes else Moments.of(rows), holes)
+        columns = Columns.of(rows, weights) if nan or wide else None
+        return Survey(columns, None if wide or holes else weighed(rows, weights), holes, used)
 
     return parts.reduce(of, Survey.merge)
 
@@ -90,7 +100,7 @@ class PartScatter:
     """
 
     def __init__(self, parts: Parts, columns: Columns, *, standardize: bool = False) -> None:
-        self.parts, self.dim, self.n = parts, parts.d, float(columns.rows)
+        self.parts, self.dim, self.n = parts, parts.d, columns.weight
         self.squares = columns.variance * self.n
         scale = unit_scale(columns.variance) if standardize else None
         self.frame = Frame(columns.mean, scale)
@@ -130,11 +140,12 @@ class PartScatter:
         mean, scale = self.frame
         V = V if scale is None else V / scale[:, None]
 
-        def of(rows: Host) -> Array:
+        def of(rows: Host, weights: Host | None = None) -> Array:
             total = np.zeros(V.shape)
             for cut in _array.slices(len(rows), _array.block_rows(rows.shape[1])):
                 C = _array.row_block(rows, cut) - mean
-                total += C.T @ (C @ V)
+                Y = C @ V
+                total += C.T @ (Y if weights is None else weights[cut, None] * Y)
             return total
 
         total = self.parts.reduce(of, np.add)
@@ -143,21 +154,29 @@ class PartScatter:
     @cached_property
     def moments(self) -> Moments:
         """Size, mean and scatter, by one more pass."""
-        return self.parts.reduce(Moments.of, Moments.merge)
+        return self.parts.reduce(weighed, Moments.merge)
 
     def dense(self) -> Array:
         """Return the (d, d) scatter matrix, fresh."""
         return Scatter(self.moments, standardize=self.frame.scale is not None).dense()
 
 
+class Gathered(Scatter):
+    """A scatter matrix that knows which table it was gathered from."""
+
+    def __init__(self, parts: Parts, moments: Moments, *, standardize: bool = False) -> None:
+        super().__init__(moments, standardize=standardize)
+        self.parts = parts
+
+
 def scatter_of(
     parts: Parts, found: Survey, *, standardize: bool = False
-) -> tuple[Scatter | PartScatter, int]:
+) -> tuple[Gathered | PartScatter, int]:
     """Return the operator of complete rows, and how many rows there are."""
     if found.holes:
         raise NonFiniteError("Input X contains NaN where only complete rows can be used.")
     if found.moments is not None:
-        return Scatter(found.moments, standardize=standardize), round(found.moments.n)
+        return Gathered(parts, found.moments, standardize=standardize), found.used
     if found.columns is None:
         raise ValueError("a survey of complete rows holds moments or columns.")
-    return PartScatter(parts, found.columns, standardize=standardize), found.columns.rows
+    return PartScatter(parts, found.columns, standardize=standardize), found.used

@@ -38,10 +38,11 @@ class Part(NamedTuple):
     rows: Host  # (b, d)
     number: int
     first: int
+    weights: Host | None = None  # (b,)
 
 
-class Parts(ABC):
-    """Rows in parts: `n` (None before they are counted), `d`, `dtype`, names of the features.
+class Summable(ABC):
+    """Rows over which statistics can be added up, and nothing else: d features, `n` if counted.
 
     Parameters
     ----------
@@ -51,9 +52,6 @@ class Parts(ABC):
     n : int, optional
     names : list of str, optional
     """
-
-    route = "parts"
-    """How it is read, in words, for `verbose`."""
 
     def __init__(
         self, d: int, dtype: Any, n: int | None = None, names: list[str] | None = None
@@ -68,12 +66,43 @@ class Parts(ABC):
 
     @abstractmethod
     def reduce(
-        self, of: Callable[..., Statistic], plus: Callable[[Statistic, Statistic], Statistic]
+        self, of: Callable[..., Any], plus: Callable[[Statistic, Statistic], Statistic]
     ) -> Statistic:
         """Return the sum of `of(rows)` over all parts; `of` may be sent to other machines.
 
-        Where `of` has an attribute `numbered`, it is called with the part's number too.
+        Where `of` has an attribute `numbered`, it is called with the part's number too; where
+        rows have weights, with `weights=` (b,). None says that a part has nothing to add.
         """
+
+    def sizes(self) -> dict[int, int]:
+        """Return the number of rows of every part, under its number; one pass.
+
+        Examples
+        --------
+        >>> Blocks(np.zeros((5, 2)), part_rows=3).sizes()
+        {0: 3, 1: 2}
+        """
+        return dict(sorted(self.reduce(_Size(), lambda a, b: a | b).items()))
+
+
+class _Size:
+    """The number of rows of a part, under its number."""
+
+    numbered = True
+
+    def __call__(self, rows: Host, number: int, weights: Host | None = None) -> dict[int, int]:
+        return {number: len(rows)}
+
+
+class Parts(Summable):
+    """A table in parts, as files, iterators and clusters hold one."""
+
+    route = "parts"
+    """How it is read, in words, for `verbose`."""
+
+    @abstractmethod
+    def weighing(self, weights: Host) -> Parts:
+        """Return the same rows with weights, (n,), which every statistic is then given."""
 
     @abstractmethod
     def map(self, of: Callable[[Host], Host], width: int | None, dtype: Any) -> Any:
@@ -119,7 +148,7 @@ class _Draw:
     def __init__(self, size: int, seed: int) -> None:
         self.size, self.seed = size, seed
 
-    def __call__(self, rows: Host, number: int) -> Drawn:
+    def __call__(self, rows: Host, number: int, weights: Host | None = None) -> Drawn:
         lot = np.random.default_rng([self.seed, number]).random(len(rows))
         kept = np.sort(np.argsort(lot, kind="stable")[: self.size])
         return Drawn(np.array(rows[kept]), lot[kept], np.full(len(kept), number), kept)
@@ -144,10 +173,26 @@ def apply(of: Callable[..., Statistic], part: Part) -> Statistic | None:
     """
     if len(part.rows) == 0:
         return None
+    number = (part.number,) if getattr(of, "numbered", False) else ()
+    weights = {} if part.weights is None else {"weights": counting(part.rows, part.weights)}
     try:
-        return of(part.rows, part.number) if getattr(of, "numbered", False) else of(part.rows)
+        return of(part.rows, *number, **weights)
     except NonFiniteError as error:
         raise error.moved(part.first, part.number) from None
+
+
+def counting(rows: Host, weights: Host) -> Host:
+    """Return the weights, with 0 for rows that observe nothing: they say nothing.
+
+    Examples
+    --------
+    >>> counting(np.array([[np.nan, np.nan], [np.nan, 1.0]]), np.array([2.0, 3.0]))
+    array([0., 3.])
+    """
+    blank = np.isnan(rows[:, 0])
+    if blank.any():
+        blank[blank] = np.isnan(rows[blank]).all(axis=1)
+    return np.where(blank, 0.0, weights) if blank.any() else weights
 
 
 def join(
@@ -171,7 +216,7 @@ class LocalParts(Parts):
         return self.parts()
 
     def reduce(
-        self, of: Callable[..., Statistic], plus: Callable[[Statistic, Statistic], Statistic]
+        self, of: Callable[..., Any], plus: Callable[[Statistic, Statistic], Statistic]
     ) -> Statistic:
         """Return the sum of `of(rows)` over all parts; `of` may keep no rows but copies."""
         total: Statistic | None = None
@@ -183,6 +228,10 @@ class LocalParts(Parts):
             raise ValueError(f"Found array with 0 sample(s): {self.route} holds no rows.")
         self.n = count
         return total
+
+    def weighing(self, weights: Host) -> Parts:
+        """Return the same rows with weights, (n,)."""
+        return Weighted(self, weights)
 
     def head(self, rows: int) -> list[Part]:
         """Return the leading parts, as many as hold `rows` rows, or all."""
@@ -204,6 +253,39 @@ class LocalParts(Parts):
                     yield found
 
         return Batches(results)
+
+
+class Weighted(LocalParts):
+    """The rows of another table, each with a weight.
+
+    Examples
+    --------
+    >>> weighted = Blocks(np.ones((3, 1)), part_rows=2).weighing(np.array([1.0, 2.0, 3.0]))
+    >>> weighted.reduce(lambda rows, weights: float(weights @ rows[:, 0]), float.__add__)
+    6.0
+    """
+
+    def __init__(self, table: LocalParts, weights: Host) -> None:
+        super().__init__(table.d, table.dtype, table.n, table.names)
+        self.table, self.weights, self.route = table, weights, table.route
+
+    def parts(self) -> Iterator[Part]:
+        """Read all parts, from the first."""
+        return self._beside(self.table.parts())
+
+    def passing(self) -> Iterator[Part]:
+        """Read all parts for one who keeps none of them."""
+        return self._beside(self.table.passing())
+
+    def _beside(self, parts: Iterator[Part]) -> Iterator[Part]:
+        w, row = self.weights, 0
+        for part in parts:
+            row = part.first + len(part.rows)
+            if row > len(w):
+                raise ValueError(expected("sample_weight", f"one a row, {row} or more", w.shape))
+            yield part._replace(weights=w[part.first : row])
+        if row != len(w):
+            raise ValueError(expected("sample_weight", f"one a row, {row}", w.shape))
 
 
 def ahead(items: Iterable[Item], room: int = 1) -> Iterator[Item]:

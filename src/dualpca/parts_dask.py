@@ -8,6 +8,7 @@ are added where they are, and so on; the last one is all that comes to this proc
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import dask.array
@@ -17,7 +18,6 @@ from dask.delayed import delayed
 
 from dualpca.errors import expected
 from dualpca.parts import Host, Part, Parts, Statistic, apply, as_rows, join
-from dualpca.progress import note
 
 FAN_IN = 8
 """Statistics that are added at once: deep enough for thousands of partitions in four levels."""
@@ -38,13 +38,16 @@ class DaskParts(Parts):
     memory holds it, where a fit takes many passes (EM).
     """
 
+    weights: Host | None = None
+    ends: Host
+
     def __init__(self, array: Any, names: list[str] | None = None) -> None:
         if array.ndim != 2:
             raise ValueError(expected("X", "a 2-dimensional Dask array", array.shape))
         if np.dtype(array.dtype).kind not in "fiub":
             raise ValueError(expected("the dtype of X", "a real number's", array.dtype))
-        if array.numblocks[1] > 1:
-            note(f"{array.numblocks[1]} chunks along the columns are joined: this moves all rows")
+        across = array.numblocks[1]
+        if across > 1:
             array = array.rechunk({1: -1})
         if np.isnan(array.shape[1]):
             remedy = "Call compute_chunk_sizes() first."
@@ -53,6 +56,8 @@ class DaskParts(Parts):
         super().__init__(int(array.shape[1]), array.dtype, n, names)
         self.array = array
         self.route = f"Dask, {array.numblocks[0]} partitions"
+        if across > 1:
+            self.route += f" ({across} chunks along the columns are joined, which moves all rows)"
 
     @classmethod
     def of(cls, X: Any) -> DaskParts:
@@ -76,14 +81,15 @@ class DaskParts(Parts):
         return cls(array, names if all(isinstance(name, str) for name in names) else None)
 
     def reduce(
-        self, of: Callable[..., Statistic], plus: Callable[[Statistic, Statistic], Statistic]
+        self, of: Callable[..., Any], plus: Callable[[Statistic, Statistic], Statistic]
     ) -> Statistic:
         """Return the sum of `of(rows)` over all partitions, added up in a tree."""
         shared = delayed(_Work(of, plus), pure=False)
         first = _starts(self.array.chunks[0])
+        blocks, weights = self.array.to_delayed().ravel(), self._weights()
         level = [
-            delayed(_leaf)(shared, block, k, first[k], self.d)
-            for k, block in enumerate(self.array.to_delayed().ravel())
+            delayed(_leaf)(shared, block, k, first[k], self.d, weights.get(k))
+            for k, block in enumerate(blocks)
         ]
         while len(level) > 1:
             groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
@@ -92,6 +98,24 @@ class DaskParts(Parts):
         if total is None:
             raise ValueError(f"Found array with 0 sample(s): {self.route} hold no rows.")
         return total
+
+    def weighing(self, weights: Host) -> Parts:
+        """Return the same rows with weights, (n,); every partition is sent its own."""
+        other = copy(self)
+        sizes = self.array.chunks[0]
+        if any(np.isnan(size) for size in sizes):
+            found = self.sizes()
+            sizes = tuple(found.get(k, 0) for k in range(len(sizes)))
+        if sum(sizes) != len(weights):
+            raise ValueError(expected("sample_weight", f"one a row, {sum(sizes)}", weights.shape))
+        other.weights, other.ends = weights, np.cumsum(sizes)
+        return other
+
+    def _weights(self) -> dict[int, Host]:
+        """Return the weights of every partition, under its number."""
+        if self.weights is None:
+            return {}
+        return dict(enumerate(np.split(self.weights, self.ends[:-1])))
 
     def head(self, rows: int) -> list[Part]:
         """Return the leading partitions, as many as hold `rows` rows, or all."""
@@ -132,9 +156,9 @@ class _OnBlock:
         return self.of(as_rows(block, self.d, 0))
 
 
-def _leaf(work: _Work, block: Any, number: int, first: int, d: int) -> Any:
+def _leaf(work: _Work, block: Any, number: int, first: int, d: int, weights: Host | None) -> Any:
     """Return the statistic of one partition."""
-    return apply(work.of, Part(as_rows(block, d, number), number, first))
+    return apply(work.of, Part(as_rows(block, d, number), number, first, weights))
 
 
 def _branch(work: _Work, statistics: list[Any]) -> Any:

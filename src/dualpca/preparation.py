@@ -139,22 +139,6 @@ def of_table(table: Mapping[str, Any], names: Sequence[str]) -> Preparation:
 
 
 def guessed(names: Sequence[str], table_columns: Sequence[str]) -> Preparation:
-    """Return how a table becomes rows of a model whose file says nothing of it.
-
-    A feature such as kind=x that is no column itself is the level x of the column kind.
-
-    Examples
-    --------
-    >>> guessed(["a", "k=u", "k=v"], ["k", "a"]).levels
-    {'k': ['u', 'v']}
-    """
-    levels: dict[str, list[str]] = {}
-    found: list[str] = []
-    for name in names:
-        stem, _, level = name.partition("=")
-        if name not in table_columns and level and stem in table_columns:
-            levels.setdefault(stem, []).append(level)
-            name = stem
-        if name not in found:
-            found.append(name)
+    """Return how a table becomes rows of a model whose file says nothing of it."""
+    found, levels = columns.origins(names, table_columns)
     return Preparation(tuple(found), levels)

@@ -158,22 +158,6 @@ def _threshold(rho: float) -> float:
     return (math.sqrt(rho) + math.sqrt(1 + rho)) ** 2
 
 
-def relevance_step(spectrum: Spectrum, n: float, at: Lengths) -> Lengths:
-    """Take one EM step with α_i = r/u_i, on scalars (MATH 5.1).
-
-    c' = (ℓc/m) / (σ²/m + uℓ/m² + σ²α/n) with c = √u and m = u + σ²; then σ² as in
-    every M step. O(q).
-    """
-    ell = _array.to_numpy(spectrum.values).astype(np.float64) / n
-    m, alive = at.u + at.sigma2, at.u > 0
-    second = at.sigma2 / m + at.u * ell / m**2
-    cross = ell * np.sqrt(at.u) / m
-    prior = at.sigma2 * spectrum.dim / n / np.where(alive, at.u, 1.0)
-    c = np.where(alive, cross / (second + prior), 0.0)
-    left = spectrum.trace / n - float(np.sum(c * (2 * cross - c * second)))
-    return Lengths(c * c, left / spectrum.dim, at.n_iter + 1)
-
-
 def loglikelihood(spectrum: Spectrum, n: float, at: Lengths) -> float:
     """Return Σ ln p(x) of the n points, −n/2 {r ln 2π + Σ ln m + (r−q) ln σ² + tr(C⁻¹S)}. O(q)."""
     ell, m = _array.to_numpy(spectrum.values).astype(np.float64) / n, at.u + at.sigma2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 
 SHARES = {"varimax": 1.0, "quartimax": 0.0}
@@ -43,7 +43,7 @@ def rotate(W: Array, method: str, tol: float = 1e-8, max_iter: int = 1000) -> Ar
     for _ in range(max_iter):
         L = W @ R
         gradient = L**3 - SHARES[method] / d * L * _array.namespace(W).sum(L**2, axis=0)
-        U, s, Vt = _array.svd(W.T @ gradient)
+        U, s, Vt = _algebra.svd(W.T @ gradient)
         R, before, criterion = U @ Vt, criterion, float(_array.namespace(W).sum(s))
         if criterion <= before * (1 + tol):
             break

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 
 SAFE_OFFSET = 1e6
@@ -39,7 +39,7 @@ class Frame(NamedTuple):
         """Return (x − mean)/scale · V for every row, (n, q); O(ndq) in blocks of rows."""
         if _array.is_sparse(X):
             V = V if self.scale is None else V / self.scale[:, None]
-            return _array.product(X, V) - self.mean @ V
+            return _algebra.product(X, V) - self.mean @ V
 
         def part(cut: list[slice]) -> list[Array]:
             return [self.center(_array.row_block(X, rows)) @ V for rows in cut]
@@ -141,15 +141,15 @@ class Rows:
 
     def blocks(self, at_least: int = 0) -> Iterator[tuple[slice, Array]]:
         """Yield blocks of rows of F, dense and fresh."""
-        n, d = self.shape
+        (n, d), whole = self.shape, self.centred()
         for rows in _array.slices(n, max(_array.block_rows(d, self.X), at_least)):
-            yield rows, self.centred()._rows(rows)
+            yield rows, whole._rows(rows)
 
     def column_blocks(self, at_least: int = 0) -> Iterator[tuple[slice, Array]]:
         """Yield blocks of columns of F, dense and fresh."""
-        n, d = self.shape
+        (n, d), whole = self.shape, self.centred()
         for columns in _array.slices(d, max(_array.block_rows(n, self.X), at_least)):
-            yield columns, self.centred()._columns(columns)
+            yield columns, whole._columns(columns)
 
     def times(self, V: Array) -> Array:
         """Return F V, (n, b)."""
@@ -157,7 +157,7 @@ class Rows:
             xp = _array.namespace(V)
             return xp.concat([C @ V for _, C in self.blocks()], axis=0)
         V = V if self.frame.scale is None else V / self.frame.scale[:, None]
-        Y = _array.thin_product(self.X, V)
+        Y = _algebra.thin_product(self.X, V)
         Y -= self.frame.mean @ V
         return Y if self.root is None else Y * self.root[:, None]
 
@@ -170,7 +170,7 @@ class Rows:
             return out
         xp = _array.namespace(U)
         U = U if self.root is None else U * self.root[:, None]
-        out = _array.thin_product(self.X.T, U)
+        out = _algebra.thin_product(self.X.T, U)
         out -= self.frame.mean[:, None] * xp.sum(U, axis=0)[None, :]
         return out if self.frame.scale is None else out / self.frame.scale[:, None]
 
@@ -197,7 +197,7 @@ class Rows:
         n = self.shape[0]
         out = _array.asarray(np.zeros((n, n)), self.frame.mean)
         for _, C in self.column_blocks():
-            out += _array.gram(C.T)
+            out += _algebra.gram(C.T)
         return out
 
     def squared_norms(self) -> Array:
@@ -212,5 +212,5 @@ class Rows:
         R = None
         for _, C in self.column_blocks(2 * width) if transpose else self.blocks(2 * width):
             C = C.T if transpose else C
-            R = _array.triangular_factor(C if R is None else xp.concat([R, C], axis=0))
+            R = _algebra.triangular_factor(C if R is None else xp.concat([R, C], axis=0))
         return R

@@ -27,21 +27,25 @@ def recentred(sums: Sums, delta: Array) -> Sums:
 
 def reexpressed(sums: Sums, nu: Array, root: Array) -> Sums:
     """Return sums over z as sums over z' with z = ν + Γ^{1/2}z'; O(dq³)."""
-    inverse = _array.namespace(root).linalg.inv(root)
-    zz, z = _shifted(sums.zz, sums.z, sums.n, nu)
-    all_zz, all_z = _shifted(
-        sums.all_zz[None, :, :], sums.all_z[None, :], sums.all_n[None, ...], nu
-    )
-    return sums._replace(
-        zz=inverse @ zz @ inverse.T,
-        z=z @ inverse.T,
-        xz=(sums.xz - sums.x[:, None] * nu) @ inverse.T,
-        all_zz=inverse @ all_zz[0, :, :] @ inverse.T,
-        all_z=inverse @ all_z[0, :],
+    inverse, moved = _array.namespace(root).linalg.inv(root), shifted(sums, nu)
+    return moved._replace(
+        zz=inverse @ moved.zz @ inverse.T,
+        z=moved.z @ inverse.T,
+        xz=moved.xz @ inverse.T,
+        all_zz=inverse @ moved.all_zz @ inverse.T,
+        all_z=inverse @ moved.all_z,
     )
 
 
-def _shifted(zz: Array, z: Array, n: Array, nu: Array) -> tuple[Array, Array]:
+def shifted(sums: Sums, nu: Array) -> Sums:
+    """Return sums over z as sums over z − ν; O(dq²)."""
+    zz, z = _moved(sums.zz, sums.z, sums.n, nu)
+    all_zz, all_z = _moved(sums.all_zz[None, :, :], sums.all_z[None, :], sums.all_n[None, ...], nu)
+    xz = sums.xz - sums.x[:, None] * nu
+    return sums._replace(zz=zz, z=z, xz=xz, all_zz=all_zz[0, :, :], all_z=all_z[0, :])
+
+
+def _moved(zz: Array, z: Array, n: Array, nu: Array) -> tuple[Array, Array]:
     """Return Σ(z − ν)(z − ν)ᵀ (k, q, q) and Σ(z − ν) (k, q) from those of z."""
     across = z[:, :, None] * nu
     squares = n[:, None, None] * (nu[:, None] * nu[None, :])

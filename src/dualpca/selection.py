@@ -12,7 +12,7 @@ from scipy import integrate, linalg, optimize, special
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.errors import expected
-from dualpca.gaussian import LOG_2PI
+from dualpca.gaussian import LOG_2PI, free_parameters
 from dualpca.rules import ROUNDING, left_over
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
@@ -130,8 +130,7 @@ def _hessian(ell: Vector, v: Vector) -> Vector:
 @rule("bic")
 def bic(lam: Vector, trace: float, dim: int, n: float, rng: np.random.Generator) -> int:
     """Return the q of least information criterion, MATH 5.2; 0 if noise alone explains X."""
-    q = np.array(candidates(lam, trace, dim))
-    free = dim * q - q * (q - 1) // 2 + 1 + dim
+    free = np.array([free_parameters(q, dim) + dim for q in candidates(lam, trace, dim)])
     return int(np.argmin(free * math.log(n) - 2 * profile(lam, trace, dim, n)))
 
 

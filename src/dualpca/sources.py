@@ -20,6 +20,8 @@ Opener = Callable[[], BinaryIO]
 
 COPIES = {"csv": 12, "tsv": 12, "parquet": 10, "arrow": 10, "npy": 8, "npz": 8, IMAGES: 8}
 """How many times the bytes of a table may be in memory while it is read and used."""
+STILL = 40_000_000
+"""Bytes that the program takes once it reads: threads, their buffers, modules loaded late."""
 SHARE = 0.5
 """Of free memory, unless a limit is given."""
 SMALLEST, LARGEST = 1 << 14, 1 << 26
@@ -30,7 +32,7 @@ def room_for(limit: int | None) -> int:
     """Return the bytes that tables may take: what the limit leaves beside the program itself."""
     if limit is None:
         return int(SHARE * memory.free())
-    used = memory.resident()
+    used = memory.resident() + STILL
     if limit <= used:
         raise TableError(
             f"--memory-limit {memory.shown(limit)} is less than the program takes by itself, "

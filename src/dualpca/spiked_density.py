@@ -70,6 +70,7 @@ def _stacked(means: Array, loadings: Sequence[Array], noises: Array) -> Stack:
     return Stack(centre, shifted, B, offset, *beside, noises)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # in the thread that works; whoever asks checks
 def _block(stack: Stack, loadings: Sequence[Array], C: Array) -> Array:
     """Return the log-densities of a block of rows around the centre."""
     xp = _array.namespace(C)

@@ -17,21 +17,21 @@ import numpy as np
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.em import Record, maximize
-from dualpca.errors import DegenerateError, ScaleError
-from dualpca.incomplete_em import LEAST_NOISE, Fit, refuse_empty_columns
-from dualpca.missing import (
-    Factors,
-    Incomplete,
-    Sums,
-    column_starts,
-    has_missing,
-    latent_frame,
-    m_step,
-    observed_weights,
-    refuse_infinite,
-)
-from dualpca.moments import Moments
+from dualpca.errors import DegenerateError
+from dualpca.holes import column_starts, has_missing, observed_weights, refuse_infinite
+from dualpca.incomplete_em import Fit, refuse_empty_columns
+from dualpca.missing import Factors, Incomplete, Sums
+from dualpca.missing_steps import latent_frame
+from dualpca.moments import Moments, block_weights
 from dualpca.running import moment_sums, recentred, reexpressed
+from dualpca.stream_steps import (
+    averaged,
+    maximized,
+    mixed,
+    refuse_overflow,
+    total_weight,
+    where_positive,
+)
 
 FORGET = 0.6
 """γ is the chunk's share of all incomplete rows to this power; above 1/2 it converges."""
@@ -129,7 +129,7 @@ class Stream:
     @property
     def n(self) -> float:
         """Weight of all rows that observed something."""
-        waiting = _total(self.weights)
+        waiting = total_weight(self.weights)
         kept = 0.0 if self.running is None else self.running.weight
         return waiting + kept + (0.0 if self.moments is None else self.moments.n)
 
@@ -147,7 +147,7 @@ class Stream:
             X, w = xp.concat([self.rows, X], axis=0), xp.concat([self.weights, w], axis=0)
         waiting = replace(held, rows=X, weights=w)
         # a weight of 2 is two rows; small weights must not make rows wait forever
-        enough = max(float(X.shape[0]), _total(w)) >= max(FEWEST_ROWS, 10 * (self.q + 1))
+        enough = max(float(X.shape[0]), total_weight(w)) >= max(FEWEST_ROWS, 10 * (self.q + 1))
         return waiting.settle(rng) if enough else waiting
 
     def _complete(self, X: Array, w: Array) -> Stream:
@@ -167,7 +167,7 @@ class Stream:
         if self.running is None:
             return replace(later, running=self._begin(self.rows, self.weights, rng))
         data = Incomplete(self.rows, self.weights, self.q)
-        share = _total(self.weights) / self.n
+        share = total_weight(self.weights) / self.n
         return replace(later, running=self._update(self.running, self.moments, data, share))
 
     def _begin(self, X: Array, w: Array, rng: np.random.Generator) -> Running:
@@ -181,8 +181,7 @@ class Stream:
                 f"the first rows observe {kept.size} features, too few for {self.q} components. "
                 "Begin with rows that observe more."
             )
-        columns = xp.asarray(kept, device=_array.device_of(X))
-        fit = Joint(xp.take(X, columns, axis=1), w, self.q, self.noise, self.moments)
+        fit = Joint(_array.take(X, kept, axis=1), w, self.q, self.noise, self.moments)
         theta, record = maximize(fit.step, fit.begin(rng), tol=self.tol, max_iter=self.max_iter)
         factors = _spread_out(fit.unpack(theta), kept, int(X.shape[1]))
         sums, weight = Incomplete(X, w, self.q).sums(factors), float(xp.sum(w))
@@ -194,24 +193,24 @@ class Stream:
         self, run: Running, moments: Moments | None, data: Incomplete | None, share: float
     ) -> Running:
         """Take a few EM steps on a chunk, or on moments that grew, beside what is remembered."""
-        fresh = 0.0 if data is None else _total(data.weights)
+        fresh = 0.0 if data is None else total_weight(data.weights)
         weight = run.weight + fresh
         gamma, steps = (fresh / weight) ** FORGET, COMPLETE_STEPS if data is None else STEPS
         origin, seen = _met(run, moments, data)
-        factors = replace(run.factors, mu=_where(run.seen, run.factors.mu, origin))
-        old = mixed = run.sums
+        factors = replace(run.factors, mu=where_positive(run.seen, run.factors.mu, origin))
+        old = now = run.sums
         for _ in range(steps):
-            mixed = _mixed(old, data, factors, origin, gamma)
-            total = mixed.times(weight)
+            now = mixed(old, data, factors, origin, gamma)
+            total = now.times(weight)
             if moments is not None:
                 total = total.plus(recentred(moment_sums(moments, factors), factors.mu - origin))
             refuse_overflow(total)
             nu, root = latent_frame(total)
             factors = maximized(total, replace(factors, mu=origin), self.noise)
-            old, mixed = reexpressed(old, nu, root), reexpressed(mixed, nu, root)
+            old, now = reexpressed(old, nu, root), reexpressed(now, nu, root)
         pace = (AVERAGE + 1) * share / (1 + AVERAGE * share)
         average = averaged(run.average, factors, pace, run.seen)
-        return Running(factors, average, origin, mixed, weight, seen, run.n_iter + steps, False)
+        return Running(factors, average, origin, now, weight, seen, run.n_iter + steps, False)
 
     def model(self) -> tuple[Factors, Record]:
         """Return the parameters reached; refuse features that no row has observed yet.
@@ -229,61 +228,11 @@ class Stream:
         return run.average, Record([value], run.n_iter, run.converged)
 
 
-def refuse_overflow(sums: Sums) -> None:
-    """Raise where squares are beyond floating point."""
-    xp = _array.namespace(sums.xx)
-    if not bool(xp.all(xp.isfinite(sums.xx))):
-        raise ScaleError(
-            "X is too large: its variance overflows float64. Divide X by a constant first."
-        )
-
-
 def informative(X: Array, weights: Array | None) -> tuple[Array, Array]:
     """Return a copy of the rows that count and observe something, with their weights."""
-    xp = _array.namespace(X)
-    w = _array.asarray(np.ones(X.shape[0]), X) if weights is None else weights
-    w = observed_weights(X, w)
-    kept = xp.asarray(np.flatnonzero(_array.to_numpy(w) > 0), device=_array.device_of(X))
-    return xp.take(X, kept, axis=0), xp.take(w, kept, axis=0)
-
-
-def maximized(sums: Sums, factors: Factors, noise: float | None) -> Factors:
-    """Take the M step; features without a value get loadings 0 and stay where they are."""
-    xp, q = _array.namespace(sums.x), int(sums.z.shape[1])
-    none = xp.astype(sums.n == 0, xp.float64)
-    eye = _array.asarray(np.eye(q), sums.x)
-    safe = sums._replace(zz=sums.zz + none[:, None, None] * eye, n=sums.n + none)
-    W, mu, left = m_step(safe, factors)
-    spread = sums.xx / safe.n - (sums.x / safe.n) ** 2
-    least = LEAST_NOISE * float(xp.sum(spread) / xp.sum(1 - none))
-    sigma2 = max(float(xp.sum(left) / xp.sum(sums.n)), least) if noise is None else noise
-    return Factors(W, mu, xp.full_like(mu, sigma2))
-
-
-def averaged(average: Factors, now: Factors, share: float, seen: Array) -> Factors:
-    """Return the average moved towards the parameters of now, loadings turned to agree first.
-
-    Features met just now have no past to average with.
-    """
-    xp = _array.namespace(now.W)
-    U, _, Vt = _array.svd(now.W.T @ average.W)
-    W, mu = now.W @ (U @ Vt), now.mu
-    return Factors(
-        _where(seen[:, None], average.W + share * (W - average.W), W),
-        _where(seen, average.mu + share * (mu - average.mu), mu),
-        xp.exp((1 - share) * xp.log(average.psi) + share * xp.log(now.psi)),
-    )
-
-
-def _mixed(
-    old: Sums, data: Incomplete | None, factors: Factors, origin: Array, gamma: float
-) -> Sums:
-    """Return (1 − γ)s + γ s̄ with s̄ the E step over a chunk, a unit of weight."""
-    if data is None:
-        return old
-    with np.errstate(over="ignore", invalid="ignore"):
-        now = recentred(data.sums(factors), factors.mu - origin)
-        return old.times(1 - gamma).plus(now.times(gamma / _total(data.weights)))
+    w = observed_weights(X, block_weights(weights, slice(None), X))
+    kept = np.flatnonzero(_array.to_numpy(w) > 0)
+    return _array.take(X, kept), _array.take(w, kept)
 
 
 def _met(run: Running, moments: Moments | None, data: Incomplete | None) -> tuple[Array, Array]:
@@ -296,15 +245,9 @@ def _met(run: Running, moments: Moments | None, data: Incomplete | None) -> tupl
         n, mean, _ = column_starts(data.X, data.weights)
     elif moments is not None:
         n, mean = xp.ones_like(n), moments.mean
-    return _where(run.seen, run.origin, mean), _where(n, xp.ones_like(run.seen), run.seen)
-
-
-def _where(flags: Array, yes: Array, no: Array) -> Array:
-    return _array.namespace(flags).where(flags > 0, yes, no)
-
-
-def _total(weights: Array | None) -> float:
-    return 0.0 if weights is None else float(_array.namespace(weights).sum(weights))
+    return where_positive(run.seen, run.origin, mean), where_positive(
+        n, xp.ones_like(run.seen), run.seen
+    )
 
 
 def _spread_out(factors: Factors, kept: np.ndarray[Any, Any], d: int) -> Factors:

@@ -194,15 +194,8 @@ def write_to(
     """Write a table to an open file; text as the dialect says."""
     if kind in TEXT:
         as_said = dialect or Dialect()
-        text = frame.write_csv(
-            separator="\t" if kind == "tsv" else as_said.separator,
-            decimal_comma=as_said.decimal == ",",
-            include_header=header,
-            include_bom=as_said.mark and header,
-        )
-        data = memoryview(text.encode())
-        for k in range(0, len(data), PIECE):  # a reader that has left is noticed between pieces
-            file.write(data[k : k + PIECE])
+        as_said = as_said._replace(separator="\t") if kind == "tsv" else as_said
+        _write_text(file, frame, as_said, header)
     elif kind == "parquet":
         frame.write_parquet(file)
     elif kind == "arrow":
@@ -213,6 +206,18 @@ def write_to(
         np.savez(file, X=matrix(frame))
     else:
         raise TableError("a table cannot be written to a folder: give the name of a file.")
+
+
+def _write_text(file: BinaryIO, frame: pl.DataFrame, dialect: Dialect, header: bool) -> None:
+    text = frame.write_csv(
+        separator=dialect.separator,
+        decimal_comma=dialect.decimal == ",",
+        include_header=header,
+        include_bom=dialect.mark and header,
+    )
+    data = memoryview(text.encode())
+    for k in range(0, len(data), PIECE):  # a reader that has left is noticed between pieces
+        file.write(data[k : k + PIECE])
 
 
 def matrix(frame: pl.DataFrame) -> np.ndarray[Any, Any]:

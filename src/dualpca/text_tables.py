@@ -5,7 +5,6 @@ Nothing is mended silently: rows of other lengths, repeated names and other enco
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import polars as pl
 
+from dualpca.decoding import TextFile
 from dualpca.dialects import Dialect, TableError, detect
 
 MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None"]
@@ -23,26 +23,28 @@ MISSING += ["#N/A", "#NV", "#DIV/0!", "#VALUE!", "#REF!", "#NUM!"]
 
 HEAD = 1 << 16
 """Bytes that say how a file is written."""
-MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 
 
 @dataclass(frozen=True)
 class TextTable:
     """A text file with a table: how it is written and what its columns are called."""
 
-    path: str
-    open: Callable[[], BinaryIO]
-    encoding: str
+    file: TextFile
     dialect: Dialect
     names: list[str]
     start: int  # characters before the first record
     first_line: int
     verbatim: tuple[str, ...] = ()  # columns that stay text
 
+    @property
+    def path(self) -> str:
+        """Return what the file is called."""
+        return self.file.path
+
     def pieces(self, size: int) -> Iterator[str]:
         """Yield the records, `size` bytes at a time (-1: all), each piece ending with one."""
         skip, rest = self.start, ""
-        for text in _decoded(self.open, self.encoding, self.path, size):
+        for text in self.file.pieces(size):
             rest += text
             if skip > 0:
                 cut = min(skip, len(rest))
@@ -197,12 +199,12 @@ def opened(
     verbatim: Sequence[str] = (),
 ) -> TextTable:
     """Return a text file's table after a look at its first lines."""
-    marked = _marked(open_, encoding)
-    head = _head(open_, encoding, path)
+    file = TextFile(path, open_, encoding)
+    marked, head = file.is_marked(), _head(file)
     lines = io.StringIO(head, newline="")
-    first = lines.readline()
-    if first.strip().lower().startswith("sep=") and len(first.strip()) == 5:
-        separator = separator or first.strip()[4]  # Excel's own word for it
+    first = lines.readline().strip()
+    if first.lower().startswith("sep=") and len(first) == 5:
+        separator = separator or first[4]  # Excel's own word for it
     else:
         lines.seek(0)
     start = lines.tell()
@@ -215,25 +217,19 @@ def opened(
     except csv.Error as error:
         raise TableError(f"the header of {path} cannot be read: {error}.") from None
     _check_names(names, path)
-    table = (path, open_, encoding, dialect._replace(mark=marked), names, lines.tell())
-    return TextTable(
-        *table, rows.line_num + (start > 0), tuple(name for name in verbatim if name in names)
-    )
+    stay = tuple(name for name in verbatim if name in names)
+    dialect = dialect._replace(mark=marked)
+    return TextTable(file, dialect, names, lines.tell(), rows.line_num + (start > 0), stay)
 
 
-def _head(open_: Callable[[], BinaryIO], encoding: str, path: str) -> str:
+def _head(file: TextFile) -> str:
     """Return the first lines, the whole of the header among them."""
     head = ""
-    for text in _decoded(open_, encoding, path, HEAD):
+    for text in file.pieces(HEAD):
         head += text
         if head.count("\n") > 1 and _last_record(head):
             break
     return head
-
-
-def _marked(open_: Callable[[], BinaryIO], encoding: str) -> bool:
-    with open_() as file:
-        return _codec(encoding) == "utf-8-sig" and file.read(3) == codecs.BOM_UTF8
 
 
 def _check_names(names: list[str], path: str) -> None:
@@ -249,47 +245,6 @@ def _check_names(names: list[str], path: str) -> None:
             f"the header of {path} has an empty name (column {which}): every column needs its own "
             "name. Delete empty columns."
         )
-
-
-def _codec(encoding: str) -> str:
-    return "utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding
-
-
-def _decoded(open_: Callable[[], BinaryIO], encoding: str, path: str, size: int) -> Iterator[str]:
-    """Yield the text of a file piece by piece."""
-    done = 0
-    try:
-        decoder = codecs.getincrementaldecoder(_codec(encoding))()
-        with open_() as file:
-            while True:
-                data = file.read(size)
-                waiting = len(decoder.getstate()[0])
-                try:
-                    text = decoder.decode(data, final=not data)
-                except UnicodeDecodeError as error:
-                    raise _undecodable(
-                        path, encoding, done - waiting + error.start, open_
-                    ) from None
-                if text:
-                    yield text
-                if not data:
-                    return
-                done += len(data)
-    except UnicodeError:  # UTF-16 without a mark, and the like
-        raise _undecodable(path, encoding, 0, open_) from None
-    except LookupError:
-        raise TableError(f"{encoding!r} is no encoding: utf-8, latin-1 and utf-16 are.") from None
-    except OSError as error:
-        raise TableError(f"{path} cannot be read: {error.strerror or error}.") from error
-
-
-def _undecodable(path: str, encoding: str, at: int, open_: Callable[[], BinaryIO]) -> TableError:
-    with open_() as file:
-        mark = MARKS.get(file.read(2))
-    say = f"It begins as utf-16 does: --encoding {mark}."
-    if mark is None or encoding == mark:
-        say = "Say how it is encoded, such as --encoding latin-1, cp1252 (Excel) or utf-16."
-    return TableError(f"{path} is not {encoding} text, first at byte {at}. {say}")
 
 
 def _last_record(text: str) -> int:

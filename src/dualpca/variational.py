@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -17,8 +18,11 @@ from scipy.special import digamma, gammaln
 
 from dualpca import _array
 from dualpca._typing import Array
+from dualpca.checkpoints import Keeper, State
 from dualpca.em import ROUNDING, SLOWEST, Record
 from dualpca.missing import Sums
+from dualpca.progress import task
+from dualpca.running import shifted
 from dualpca.variational_rows import Beliefs, Complete, Holes
 
 VAGUE = 1e-3
@@ -114,9 +118,10 @@ class Updates:
 
     def shift(self, at: Beliefs, sums: Sums, tau: float, around: Array) -> tuple[Beliefs, Sums]:
         """Move the latents' own mean ν into μ, where the bound does not fall."""
+        if at.S.shape[0] == 1:  # complete rows: ν = 0
+            return at, sums
         nu = sums.all_z / sums.all_n
-        moved = replace(at, mu=at.mu + at.W @ nu)
-        back = _shifted(sums, nu)
+        moved, back = replace(at, mu=at.mu + at.W @ nu), shifted(sums, nu)
         gain = 0.5 * tau * (self.misfit(at, sums, around) - self.misfit(moved, back, around))
         gain += self.mean_term(moved) - self.mean_term(at)
         gain += 0.5 * float(sums.all_n * (nu @ nu))
@@ -170,19 +175,6 @@ class Updates:
         return value - sum(_gamma_divergence(self.a, b, VAGUE, self.b0) for b in log_rate)
 
 
-def _shifted(sums: Sums, nu: Array) -> Sums:
-    """Return the sums of the latents z − ν."""
-    cross = sums.z[:, :, None] * nu[None, None, :]
-    square = nu[:, None] * nu[None, :]
-    turned = _array.namespace(nu).permute_dims(cross, (0, 2, 1))
-    if sums.zz.shape[0] == 1:  # complete rows: ν = 0
-        return sums
-    zz = sums.zz - cross - turned + sums.n[:, None, None] * square
-    all_zz, all_z = sums.all_zz - sums.all_n * square, 0 * sums.all_z
-    z, xz = sums.z - sums.n[:, None] * nu[None, :], sums.xz - sums.x[:, None] * nu[None, :]
-    return sums._replace(zz=zz, z=z, xz=xz, all_zz=all_zz, all_z=all_z)
-
-
 def _gamma_divergence(a: float, log_b: float, a0: float, b0: float) -> float:
     """Return KL(Gamma(a, b) ‖ Gamma(a₀, b₀)), shapes and rates."""
     logs = a0 * (log_b - math.log(b0)) + a * (b0 * math.exp(-log_b) - 1)
@@ -207,6 +199,7 @@ def fit_variational(
     noise: float | None = None,
     tol: float = 1e-6,
     max_iter: int = 1000,
+    keeper: Keeper | None = None,
 ) -> Variational:
     """Raise the bound from loadings W (d, q) and noise σ² until nothing is left to gain.
 
@@ -233,29 +226,62 @@ def fit_variational(
     v, rate = sigma2 / rows.seen, 0 * W[0, :] + rows.unit
     start = updates.update_alpha(Beliefs(W, S, rows.origin, v, rate, updates.c * sigma2))
 
-    found, record = _climb(updates, start, tol, max_iter)
+    found, record = _climb(updates, start, tol, max_iter, keeper)
+    if keeper is not None and not record.interrupted:
+        keeper.done()
     own = found.shared * xp.sum(xp.linalg.diagonal(found.S), axis=0)
     kept = xp.sum(found.W * found.W, axis=0) > own
     return Variational(found, found.rate / updates.a, kept, 1 / updates.tau(found), record)
 
 
-def _climb(updates: Updates, at: Beliefs, tol: float, max_iter: int) -> tuple[Beliefs, Record]:
+def _climb(
+    updates: Updates, at: Beliefs, tol: float, max_iter: int, keeper: Keeper | None
+) -> tuple[Beliefs, Record]:
     """Step until the bound has twice been estimated to lie within `tol` a row of its limit.
 
     The gains of a linear sequence shrink by a factor; what is left is the last gain over one minus
     that. (Parameters are no measure: columns that are off may turn among themselves for ever.)
     """
-    record, gain, close = Record(), math.inf, 0
-    enough = tol * updates.count / updates.d
-    while True:
-        moved, value = updates.step(at)
-        record.n_iter += 1
-        before = record.loglikelihoods[-1] if record.loglikelihoods else -math.inf
-        record.add(value)
-        gain, last = value - before, gain
-        shrink = min(gain / last, SLOWEST) if 0 < last < math.inf else 0.0
-        close = close + 1 if gain / (1 - shrink) <= enough + ROUNDING * abs(value) else 0
-        record.converged = close == 2
-        if record.converged or record.n_iter >= max_iter:
-            return at, record
+    record, gain, close, moved = Record(), math.inf, 0, at
+    if keeper is not None and keeper.state is not None:
+        moved, record, gain, close = _restored(keeper.state, at)
         at = moved
+    enough = tol * updates.count / updates.d
+    with task("variational step", max_iter) as tick:
+        while not record.ended and record.n_iter < max_iter:
+            try:
+                after, value = updates.step(moved)
+            except KeyboardInterrupt:
+                if not record.n_iter:
+                    raise
+                record.interrupted = True
+                break
+            before = record.loglikelihoods[-1] if record.loglikelihoods else -math.inf
+            at, moved, gain, last = moved, after, value - before, gain
+            record.n_iter += 1
+            record.add(value)
+            tick(f"bound {value:.6g}")
+            shrink = min(gain / last, SLOWEST) if 0 < last < math.inf else 0.0
+            close = close + 1 if gain / (1 - shrink) <= enough + ROUNDING * abs(value) else 0
+            record.converged = close == 2
+            if keeper is not None:
+                keeper.offer(partial(_state, moved, record, gain, close))
+    return at, record
+
+
+def _state(at: Beliefs, record: Record, gain: float, close: int) -> State:
+    """Return all that the next step depends on."""
+    arrays = {name: _array.to_numpy(getattr(at, name)) for name in ("W", "S", "mu", "v", "rate")}
+    arrays["bounds"] = np.array(record.loglikelihoods)
+    numbers = {"tau_rate": float(at.tau_rate), "n_iter": record.n_iter}
+    return arrays, numbers | {"gain": float(gain), "close": close}
+
+
+def _restored(state: State, like: Beliefs) -> tuple[Beliefs, Record, float, int]:
+    """Return beliefs, record, last gain and count of a state."""
+    arrays, numbers = state
+    names = ("W", "S", "mu", "v", "rate")
+    W, S, mu, v, rate = (_array.asarray(arrays[name], like.W) for name in names)
+    record = Record([float(v) for v in arrays["bounds"]], int(numbers["n_iter"]))
+    at = Beliefs(W, S, mu, v, rate, float(numbers["tau_rate"]))
+    return at, record, float(numbers["gain"]), int(numbers["close"])

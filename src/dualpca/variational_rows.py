@@ -11,6 +11,8 @@ from dualpca import _array
 from dualpca._typing import Array
 from dualpca.gaussian import LOG_2PI
 from dualpca.missing import Factors, Incomplete, Sums
+from dualpca.missing_parts import IncompleteParts
+from dualpca.parts import Summable
 from dualpca.representations import Primal, Scatter
 
 
@@ -83,11 +85,21 @@ class Holes:
     """Rows with NaN: every feature and every row has a covariance of its own."""
 
     def __init__(
-        self, X: Array, weights: Array | None, q: int, origin: Array, seen: Array, unit: float
+        self,
+        X: Array | Summable,
+        weights: Array | None,
+        q: int,
+        origin: Array,
+        seen: Array,
+        unit: float,
     ) -> None:
-        self.data, self.like = Incomplete(X, weights, q), origin
+        in_parts = isinstance(X, Summable)
+        self.data: Incomplete | IncompleteParts = (
+            IncompleteParts(X, q) if in_parts else Incomplete(X, weights, q)
+        )
+        self.like = origin
         self.origin, self.seen, self.unit = origin, seen, unit
-        self.covariances = int(X.shape[1])
+        self.covariances = int(origin.shape[0])
 
     def sums(self, at: Beliefs, tau: float) -> Sums:
         """Update q(Z); return what the other updates need, and the bound's share of the rows."""

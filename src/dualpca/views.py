@@ -14,7 +14,7 @@ from dualpca import _array
 from dualpca._typing import Array
 from dualpca.canonical import Canonical, View, require_joint_density
 from dualpca.conditioning import Conditional, condition
-from dualpca.missing import has_missing
+from dualpca.holes import has_missing
 
 
 class Given(NamedTuple):

@@ -12,7 +12,9 @@ import numpy as np
 
 from dualpca import _array
 from dualpca._typing import Array
-from dualpca.missing import Factors, Incomplete, Sums, column_starts, m_step, start
+from dualpca.holes import column_starts
+from dualpca.missing import Factors, Incomplete, Sums
+from dualpca.missing_steps import m_step, start
 from dualpca.moments import HEAD, Moments
 from dualpca.representations import Primal, Scatter
 from dualpca.rules import left_over

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
 
 NEEDED = ("typer", "rich", "polars", "matplotlib", "plotly", "fastapi", "uvicorn")
 """What the `app` extra brings. Imported late, so that its absence can be explained."""
+
+MODULES = "fit use look compare report explore export reproduce demo".split()
+"""Where the commands are, in the order of the help."""
 
 
 def main() -> None:
@@ -36,17 +40,7 @@ def build() -> "typer.Typer":
     """Return the application with its commands."""
     import typer
 
-    from dualpca.cli import (
-        _compare,
-        _demo,
-        _explore,
-        _export,
-        _fit,
-        _look,
-        _report,
-        _reproduce,
-        _use,
-    )
+    from dualpca.cli._options import spread
 
     app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -59,7 +53,7 @@ def build() -> "typer.Typer":
             typer.echo(f"dualpca {dualpca.__version__}")
             raise typer.Exit
 
-    for module in (_fit, _use, _look, _compare, _report, _explore, _export, _reproduce, _demo):
-        for name, command in module.COMMANDS.items():
-            app.command(name)(command)
+    for module in MODULES:
+        for name, command in import_module(f"dualpca.cli._{module}").COMMANDS.items():
+            app.command(name)(spread(command))
     return app

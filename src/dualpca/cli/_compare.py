@@ -13,33 +13,18 @@ import typer
 
 import dualpca
 from dualpca.cli._models import MODELS, make
-from dualpca.cli._running import (
+from dualpca.cli._options import (
+    Choice,
     Data,
-    Decimal,
-    Encoding,
-    Format,
     Identifier,
     Json,
-    Limit,
-    Seed,
-    Separator,
-    UsageError,
-    note,
-    reading,
-    run,
-)
-from dualpca.cli._training import (
-    Choice,
-    Columns,
-    Exclude,
-    NumbersOnly,
-    OneHot,
     SampleRows,
+    Seed,
+    Source,
     Standardize,
-    at_once,
-    open_table,
-    prepared,
 )
+from dualpca.cli._running import UsageError, note, run
+from dualpca.cli._training import at_once, open_table, prepared
 from dualpca.comparison import Split, judge, split
 from dualpca.errors import InterruptWarning
 from dualpca.progress import task
@@ -52,6 +37,7 @@ COLUMNS = ("log_likelihood", "reconstruction_error", "imputation_error", "second
 
 def compare(
     data: Data,
+    *,
     models: Annotated[
         list[str] | None,
         typer.Option("--model", "-m", help=f"Of {', '.join(COMPARED)}; all unless given."),
@@ -69,28 +55,19 @@ def compare(
         int, typer.Option("--kernel-rows", min=2, help="Most rows that kernel models are given.")
     ] = 1000,
     standardize: Standardize = False,
-    include: Columns = None,
-    exclude: Exclude = None,
-    one_hot: OneHot = None,
-    numbers_only: NumbersOnly = False,
+    choice: Choice,
     id_column: Identifier = None,
     sample_rows: SampleRows = None,
-    kind: Format = None,
-    encoding: Encoding = "utf-8",
-    separator: Separator = None,
-    decimal: Decimal = None,
-    limit: Limit = None,
+    source: Source,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Fit every model to most rows, and compare what they say of the rest."""
-    choice = Choice(include, exclude, one_hot, id_column, numbers_only)
 
     def work() -> dict[str, Any]:
         chosen = _chosen(models)
-        how = reading(kind, encoding, separator, decimal, limit)
-        table = at_once(open_table(data, how, id_column), sample_rows, seed)
-        X = prepared(table, choice).rows(table.frame()).to_numpy()
+        table = at_once(open_table(data, source.reading(), id_column), sample_rows, seed)
+        X = prepared(table, choice, id_column).rows(table.frame()).to_numpy()
         if X.shape[0] < 5:
             raise ValueError(f"{data} has {X.shape[0]} rows: some are held out, 5 are needed.")
         parts = split(X, standardize, held_out, hidden, seed)

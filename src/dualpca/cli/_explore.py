@@ -9,7 +9,8 @@ import typer
 
 import dualpca
 from dualpca import tables
-from dualpca.cli._running import Encoding, Format, Identifier, Json, Model, run
+from dualpca.cli._options import Encoding, Format, Identifier, Json, Model
+from dualpca.cli._running import run
 
 
 def explore(
@@ -46,11 +47,7 @@ def explore(
         door = open_door(host, port, token)
         held.extend((prepare(session, door, show), door))
         if not door.is_private:
-            print(
-                f"warning: --host {host} lets other machines reach this port. Whoever has the "
-                "link sees the data, and the link travels unencrypted.",
-                file=sys.stderr,
-            )
+            _warn(host)
         return {"url": door.link, "port": door.port, "model": fitted, "rows": session.n}
 
     try:
@@ -65,9 +62,16 @@ def explore(
         print("Stopped.")
 
 
+def _warn(host: str) -> None:
+    print(
+        f"warning: --host {host} lets other machines reach this port. Whoever has the "
+        "link sees the data, and the link travels unencrypted.",
+        file=sys.stderr,
+    )
+
+
 def _words(found: dict[str, Any]) -> str:
     return f"Exploring {found['model']} with {found['rows']} rows. Ctrl-C ends it.\n{found['url']}"
 
 
 COMMANDS = {"explore": explore}
-"""What this file adds to the command line."""

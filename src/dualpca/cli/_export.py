@@ -8,7 +8,8 @@ import typer
 
 import dualpca
 from dualpca.atomic import target_of
-from dualpca.cli._running import Json, Model, run
+from dualpca.cli._options import Json, Model
+from dualpca.cli._running import run
 from dualpca.tables import TableError
 
 

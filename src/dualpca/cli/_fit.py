@@ -12,41 +12,21 @@ import typer
 import dualpca
 from dualpca.atomic import target_of
 from dualpca.cli._models import MODELS, make, summary, summary_words
-from dualpca.cli._running import (
+from dualpca.cli._options import (
+    Choice,
     Data,
-    Decimal,
-    Encoding,
-    Format,
     Identifier,
     Json,
     Lengths,
-    Limit,
-    Seed,
-    Separator,
-    SequenceColumn,
-    UsageError,
-    note,
-    reading,
-    run,
-)
-from dualpca.cli._training import (
-    Choice,
-    Columns,
-    Exclude,
-    NumbersOnly,
-    OneHot,
     SampleRows,
+    Seed,
+    SequenceColumn,
+    Source,
     Standardize,
-    at_once,
-    fitted,
-    lengths_of,
-    open_table,
-    prepared,
-    training,
 )
+from dualpca.cli._running import UsageError, note, run
+from dualpca.cli._training import at_once, fitted, lengths_of, open_table, prepared
 from dualpca.progress import task
-
-__all__ = ["MODELS", "fit", "make", "select", "summary", "training"]
 
 ModelName = Annotated[
     str,
@@ -62,6 +42,7 @@ ModelName = Annotated[
 def fit(
     data: Data,
     output: Annotated[str, typer.Option("--output", "-o", help="Model file to write.")],
+    *,
     model: ModelName = "ppca",
     components: Annotated[
         str | None,
@@ -78,39 +59,30 @@ def fit(
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="Any other parameter, as name=value.")
     ] = None,
-    include: Columns = None,
-    exclude: Exclude = None,
-    one_hot: OneHot = None,
-    numbers_only: NumbersOnly = False,
+    choice: Choice,
     id_column: Identifier = None,
     sequence: SequenceColumn = None,
     lengths: Lengths = None,
     sample_rows: SampleRows = None,
-    kind: Format = None,
-    encoding: Encoding = "utf-8",
-    separator: Separator = None,
-    decimal: Decimal = None,
-    limit: Limit = None,
+    source: Source,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Fit a model to a table and write it to a file."""
     options = {"kernel": kernel, "gamma": gamma, "noise_variance": noise}
     options |= {"n_components": components, "n_mixtures": mixtures, "n_states": states}
-    choice = Choice(include, exclude, one_hot, id_column, numbers_only, standardize, sequence)
 
     def work() -> dict[str, Any]:
         target_of(output)  # an hour's fit should not end with a folder that is not there
         if model != "hmm" and (sequence or lengths):
             raise UsageError("--sequence-column and --lengths are for --model hmm.")
         fresh = make(model, options, setting or [], seed)
-        how = reading(kind, encoding, separator, decimal, limit)
-        table = open_table(data, how, id_column)
+        table = open_table(data, source.reading(), id_column)
         if sample_rows is not None and sample_rows < table.height:
             _refuse_sampled_sequences(model)
             note(f"fitted to {sample_rows} of {table.height} rows, drawn at random.")
             table = table.sampled(sample_rows, seed)
-        prep = prepared(table, choice)
+        prep = prepared(table, choice, id_column, sequence, standardize)
         extra = _sequences(model, table, sequence, lengths)
         start = time.perf_counter()
         fitted(fresh, model, table, prep, extra)
@@ -150,28 +122,20 @@ def _fit_words(found: dict[str, Any]) -> str:
 
 def select(
     data: Data,
-    include: Columns = None,
-    exclude: Exclude = None,
-    one_hot: OneHot = None,
-    numbers_only: NumbersOnly = False,
+    *,
+    choice: Choice,
     standardize: Standardize = False,
     id_column: Identifier = None,
     sample_rows: SampleRows = None,
-    kind: Format = None,
-    encoding: Encoding = "utf-8",
-    separator: Separator = None,
-    decimal: Decimal = None,
-    limit: Limit = None,
+    source: Source,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Say how many components each rule would keep, side by side."""
-    choice = Choice(include, exclude, one_hot, id_column, numbers_only, standardize)
 
     def work() -> dict[str, Any]:
-        how = reading(kind, encoding, separator, decimal, limit)
-        table = at_once(open_table(data, how, id_column), sample_rows, seed)
-        X = prepared(table, choice).rows(table.frame())
+        table = at_once(open_table(data, source.reading(), id_column), sample_rows, seed)
+        X = prepared(table, choice, id_column, standardize=standardize).rows(table.frame())
         rules = INCOMPLETE if np.isnan(X.to_numpy()).any() else COMPLETE
         found = []
         with task("rule", len(rules)) as tick:

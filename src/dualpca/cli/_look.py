@@ -10,24 +10,17 @@ import typer
 
 from dualpca import persistence
 from dualpca.cli._models import summary
-from dualpca.cli._running import (
+from dualpca.cli._options import (
     Data,
-    Decimal,
-    Encoding,
-    Format,
     Identifier,
     Json,
     Lengths,
     Level,
-    Limit,
     Model,
-    Separator,
     SequenceColumn,
-    plain,
-    reading,
-    refuse_mixture,
-    run,
+    Source,
 )
+from dualpca.cli._running import plain, refuse_mixture, run
 from dualpca.cli._session import Session, check_output, names_of, start
 from dualpca.errors import ModelFileError
 
@@ -38,6 +31,7 @@ SHOWN, KEPT = 10, 1000
 def score(
     model: Model,
     data: Data,
+    *,
     output: Annotated[
         str | None, typer.Option("--output", "-o", help="Table to write: a line for every row.")
     ] = None,
@@ -45,11 +39,7 @@ def score(
     id_column: Identifier = None,
     sequence: SequenceColumn = None,
     lengths: Lengths = None,
-    kind: Format = None,
-    encoding: Encoding = "utf-8",
-    separator: Separator = None,
-    decimal: Decimal = None,
-    limit: Limit = None,
+    source: Source,
     as_json: Json = False,
 ) -> None:
     """Judge rows: log-density, distances with their limits, and which rows are unusual.
@@ -60,8 +50,7 @@ def score(
 
     def work() -> dict[str, Any]:
         check_output(output)
-        how = reading(kind, encoding, separator, decimal, limit)
-        session = start(model, data, id_column, how, sequence, output)
+        session = start(model, data, id_column, source.reading(), sequence, output)
         judging = _Judging(session, level, lengths)
         if output is None:
             for frame in session.table.frames():

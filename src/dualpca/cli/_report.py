@@ -12,17 +12,8 @@ import polars as pl
 import typer
 
 from dualpca import progress, tables
-from dualpca.cli._running import (
-    Data,
-    Encoding,
-    Format,
-    Identifier,
-    Json,
-    Level,
-    Model,
-    Seed,
-    run,
-)
+from dualpca.cli._options import Data, Encoding, Format, Identifier, Json, Level, Model, Page, Seed
+from dualpca.cli._running import run
 from dualpca.cli._session import load_model, names_of, preparation_of
 from dualpca.tables import TableError
 
@@ -30,9 +21,7 @@ from dualpca.tables import TableError
 def report(
     model: Model,
     data: Data,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="HTML file to write; an old one is replaced.")
-    ] = Path("report.html"),
+    output: Page = Path("report.html"),
     color: Annotated[
         str | None, typer.Option("--color", help="Column that rows are coloured by.")
     ] = None,

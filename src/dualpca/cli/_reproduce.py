@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dualpca.cli._running import INTERRUPTED, Json, Seed, run
+from dualpca.cli._options import Json, Seed
+from dualpca.cli._running import INTERRUPTED, run
 
 if TYPE_CHECKING:
     from dualpca.experiments import Record

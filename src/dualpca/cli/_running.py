@@ -1,4 +1,4 @@
-"""What every command shares: options, errors as words and exit statuses, JSON, progress."""
+"""What every command shares: errors as words and exit statuses, JSON, progress."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from polars.exceptions import PolarsError
 
-from dualpca import memory
 from dualpca.errors import InterruptWarning, ModelFileError
 from dualpca.progress import showing
-from dualpca.reading import Reading
 from dualpca.tables import TableError
 
 REFUSED, USAGE, TABLE, MODEL, WRITING = 1, 2, 3, 4, 5
@@ -33,55 +31,6 @@ class UsageError(ValueError):
 
 class NoteWarning(UserWarning):
     """Something the program did by itself, said aloud."""
-
-
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Format = Annotated[
-    str | None, typer.Option("--format", help="csv, tsv, parquet, arrow, npy or npz.")
-]
-Separator = Annotated[
-    str | None, typer.Option("--separator", help="Between fields of text; seen unless given.")
-]
-Decimal = Annotated[
-    str | None, typer.Option("--decimal", help="Sign in numbers: . or , ; seen unless given.")
-]
-Limit = Annotated[
-    str | None,
-    typer.Option("--memory-limit", help="Such as 500MB; larger tables are read in reading."),
-]
-Encoding = Annotated[str, typer.Option("--encoding", help="Of CSV and TSV.")]
-Identifier = Annotated[
-    str | None, typer.Option("--id", help="Column of row identifiers: kept, not modelled.")
-]
-SequenceColumn = Annotated[
-    str | None, typer.Option("--sequence-column", help="Of hmm: column that names sequences.")
-]
-Lengths = Annotated[
-    str | None, typer.Option("--lengths", help="Of hmm: rows of every sequence, with commas.")
-]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all that is random.")]
-Level = Annotated[float, typer.Option("--level", help="Of the limits, between 0 and 1.")]
-Model = Annotated[str, typer.Argument(help="A file that `dualpca fit` wrote.")]
-Data = Annotated[str, typer.Argument(help="A table, or a folder of images; - is standard input.")]
-Output = Annotated[
-    str, typer.Option("--output", "-o", help="Table to write; - is standard output.")
-]
-
-
-def reading(
-    kind: str | None,
-    encoding: str,
-    separator: str | None = None,
-    decimal: str | None = None,
-    limit: str | None = None,
-) -> Reading:
-    """Return how a table is to be read, from the options."""
-    try:
-        most = None if limit is None else memory.parsed(limit)
-    except ValueError as error:
-        raise UsageError(f"--memory-limit: {error}") from None
-    sign = {"\\t": "\t", "tab": "\t"}.get(separator or "", separator)
-    return Reading(kind, encoding, sign, decimal, most)
 
 
 def note(words: str) -> None:

@@ -47,9 +47,8 @@ def preparation_of(
     table, names = metadata.get("table", {}), names_of(model)
     if "columns" in table:
         return of_table(table, features_of(model))
-    found = guessed(names, table_columns) if names is not None else None
-    if found is None:
-        found = Preparation(tuple(name for name in table_columns if name != id_column))
+    others = tuple(name for name in table_columns if name != id_column)
+    found = Preparation(others) if names is None else guessed(names, table_columns)
     units = of_table(table, features_of(model))
     return replace(units, names=found.names, levels=found.levels)
 

@@ -2,49 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
-import typer
 
-from dualpca import columns, images, reading, tables
+from dualpca import columns, images, reading
 from dualpca.cli._models import STREAMS
+from dualpca.cli._options import Choice
 from dualpca.cli._running import UsageError, note
 from dualpca.preparation import Preparation
 from dualpca.reading import Reading, Table
 from dualpca.tables import TableError
-
-Columns = Annotated[
-    list[str] | None, typer.Option("--columns", "-c", help="Columns to take, by name or pattern.")
-]
-Exclude = Annotated[
-    list[str] | None, typer.Option("--exclude", "-x", help="Columns to leave out, likewise.")
-]
-OneHot = Annotated[
-    list[str] | None, typer.Option("--one-hot", help="Column to turn into zeros and ones.")
-]
-NumbersOnly = Annotated[
-    bool, typer.Option("--numbers-only", help="Leave out every column that is not of numbers.")
-]
-Standardize = Annotated[
-    bool, typer.Option("--standardize", help="Give every column mean 0 and variance 1 first.")
-]
-SampleRows = Annotated[
-    int | None, typer.Option("--sample-rows", min=2, help="Use so many rows, drawn at random.")
-]
-
-
-class Choice(NamedTuple):
-    """Which columns to take, and how."""
-
-    include: list[str] | None = None
-    exclude: list[str] | None = None
-    one_hot: list[str] | None = None
-    id_column: str | None = None
-    numbers_only: bool = False
-    standardize: bool = False
-    sequence: str | None = None
 
 
 def open_table(data: str, how: Reading, id_column: str | None = None, must: bool = True) -> Table:
@@ -62,12 +31,17 @@ def open_table(data: str, how: Reading, id_column: str | None = None, must: bool
     return table
 
 
-def prepared(table: Table, choice: Choice) -> Preparation:
+def prepared(
+    table: Table,
+    choice: Choice,
+    id_column: str | None = None,
+    sequence: str | None = None,
+    standardize: bool = False,
+) -> Preparation:
     """Return how the rows of a table are to be made, after one look at all of them."""
-    id_column = choice.id_column
     if id_column is None and table.image_shape is not None:
         id_column = images.NAME
-    apart = [name for name in (id_column, choice.sequence) if name is not None]
+    apart = [name for name in (id_column, sequence) if name is not None]
     heads = pl.DataFrame(schema=[name for name in table.columns if name not in apart])
     names = columns.select(heads, choice.include or [], choice.exclude or [])
     one_hot = choice.one_hot or []
@@ -76,7 +50,7 @@ def prepared(table: Table, choice: Choice) -> Preparation:
     levels = _levels(table, names, one_hot)
     shape = table.image_shape if len(names) == len(table.columns) - len(apart) else None
     found = Preparation(tuple(names), levels, image_shape=shape, identifier=id_column)
-    if not choice.standardize:
+    if not standardize:
         return found
     return found.standardized(table.frames("means and deviations, batch"))
 
@@ -139,24 +113,6 @@ def lengths_of(frame: pl.DataFrame, column: str | None, lengths: str | None) -> 
             "table by it first."
         )
     return [int(count) for count in np.bincount(runs.to_numpy())]
-
-
-def training(
-    data: str,
-    include: list[str] | None,
-    exclude: list[str] | None,
-    one_hot: list[str] | None,
-    id_column: str | None,
-    kind: str | None,
-    encoding: str,
-) -> pl.DataFrame:
-    """Return the columns of a table that a model is to be fitted to, all rows in memory."""
-    frame = tables.read(data, kind, encoding)
-    if id_column is not None and id_column not in frame.columns:
-        raise TableError(f"--id {id_column}: no such column; there are {frame.columns[:10]}.")
-    source = Table(data, frame.columns, frame.height, 1, lambda: iter([frame]))
-    choice = Choice(include, exclude, one_hot, id_column)
-    return prepared(source, choice).rows(frame)
 
 
 def at_once(table: Table, sample_rows: int | None, seed: int) -> Table:

@@ -9,55 +9,31 @@ import polars as pl
 import typer
 
 from dualpca import columns, tables, writing
-from dualpca.cli._running import (
+from dualpca.cli._options import (
     Data,
     Decimal,
-    Encoding,
-    Format,
     Identifier,
     Json,
     Lengths,
-    Limit,
     Model,
     Output,
     Seed,
     Separator,
     SequenceColumn,
-    UsageError,
-    reading,
-    refuse_mixture,
-    run,
+    Source,
 )
+from dualpca.cli._running import UsageError, refuse_mixture, run
 from dualpca.cli._session import (
     Session,
     check_output,
     features_of,
     load_model,
     method_of,
-    names_of,
     preparation_of,
     start,
 )
 from dualpca.dialects import Dialect
 from dualpca.progress import task
-
-_check = check_output
-
-
-def rows_for(model: Any, frame: pl.DataFrame, id_column: str | None) -> Any:
-    """Return the rows of a table for a model whose file says nothing of its table."""
-    names = names_of(model)
-    if names is not None:
-        return columns.matching(frame, names)
-    rest = frame if id_column is None else frame.drop(id_column)
-    return columns.numbers(rest, rest.columns).to_numpy()
-
-
-def opened(path: str, data: str, id_column: str | None, kind: str | None, encoding: str) -> Any:
-    """Return a model, a table, and the rows of the table for the model, all in memory."""
-    session = start(path, data, id_column, reading(kind, encoding))
-    frame = session.table.frame() if session.table.whole else tables.read(data, kind, encoding)
-    return session.model, frame, session.rows(frame)
 
 
 def _words(found: dict[str, Any]) -> str:
@@ -70,14 +46,11 @@ def transform(
     model: Model,
     data: Data,
     output: Output,
+    *,
     id_column: Identifier = None,
     sequence: SequenceColumn = None,
     lengths: Lengths = None,
-    kind: Format = None,
-    encoding: Encoding = "utf-8",
-    separator: Separator = None,
-    decimal: Decimal = None,
-    limit: Limit = None,
+    source: Source,
     as_json: Json = False,
 ) -> None:
     """Write the latent coordinates of rows; of a hidden Markov model, their states."""
@@ -85,8 +58,7 @@ def transform(
 
     def work() -> dict[str, Any]:
         check_output(output)
-        how = reading(kind, encoding, separator, decimal, limit)
-        session = start(model, data, id_column, how, sequence, output)
+        session = start(model, data, id_column, source.reading(), sequence, output)
         if hasattr(session.model, "decode") and not hasattr(session.model, "transform"):
             return session.write(output, lambda frame: _states(session, frame, lengths))
         names = [str(name) for name in session.model.get_feature_names_out()]
@@ -114,12 +86,9 @@ def denoise(
     model: Model,
     data: Data,
     output: Output,
+    *,
     id_column: Identifier = None,
-    kind: Format = None,
-    encoding: Encoding = "utf-8",
-    separator: Separator = None,
-    decimal: Decimal = None,
-    limit: Limit = None,
+    source: Source,
     as_json: Json = False,
 ) -> None:
     """Write rows as the model sees them, without noise."""
@@ -127,8 +96,7 @@ def denoise(
 
     def work() -> dict[str, Any]:
         check_output(output)
-        how = reading(kind, encoding, separator, decimal, limit)
-        session = start(model, data, id_column, how, output=output)
+        session = start(model, data, id_column, source.reading(), output=output)
         clean, names = method_of(session.model, "denoise", "reconstruct"), session.prep.features
 
         def step(frame: pl.DataFrame) -> pl.DataFrame:
@@ -144,6 +112,7 @@ def impute(
     model: Model,
     data: Data,
     output: Output,
+    *,
     std: Annotated[
         str | None, typer.Option("--std", help="Table of standard deviations to write too.")
     ] = None,
@@ -151,11 +120,7 @@ def impute(
         int | None, typer.Option("--draws", min=1, help="Write this many draws instead.")
     ] = None,
     id_column: Identifier = None,
-    kind: Format = None,
-    encoding: Encoding = "utf-8",
-    separator: Separator = None,
-    decimal: Decimal = None,
-    limit: Limit = None,
+    source: Source,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -166,8 +131,7 @@ def impute(
         if std is not None and draws is not None:
             raise UsageError("--std and --draws exclude each other: draws have no deviation.")
         check_output(output, std)
-        how = reading(kind, encoding, separator, decimal, limit)
-        session = start(model, data, id_column, how, output=output)
+        session = start(model, data, id_column, source.reading(), output=output)
         filling = _Filling(session, np.random.default_rng(seed), draws)
         if std is None:
             found = session.write(output, filling.step, draws or 1)
@@ -244,7 +208,7 @@ def sample(
 
     def work() -> dict[str, Any]:
         check_output(output)
-        how = reading(None, "utf-8", separator, decimal)
+        how = Source(separator=separator, decimal=decimal).reading()
         fitted, metadata = load_model(model)
         names = features_of(fitted)
         prep = preparation_of(fitted, metadata, names, None)

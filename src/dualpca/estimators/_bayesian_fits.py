@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
+from dualpca.checkpoints import Keeper
 from dualpca.em import Record
 from dualpca.errors import DegenerateError, expected
+from dualpca.estimators._checkpoints import watch_of
 from dualpca.estimators._components import check_request, is_count
 from dualpca.estimators._ppca_fits import Fitted
 from dualpca.estimators._validation import generator, used_rows
 from dualpca.gaussian import SpikedGaussian
+from dualpca.holes import effective_rows, observed_weights
+from dualpca.incomplete_em import observed
 from dualpca.incomplete_relevance import RelevanceFit, fit_incomplete_relevance
-from dualpca.loadings import LoadingPosterior, incomplete_laplace, laplace
-from dualpca.missing import Factors, Incomplete, effective_rows, filled_axes, observed_weights
+from dualpca.loadings import LoadingPosterior, incomplete_laplace, information, laplace
+from dualpca.missing import Factors
+from dualpca.missing_parts import Columns
+from dualpca.missing_steps import filled_axes
+from dualpca.parts import Parts
 from dualpca.relevance import fit_relevance, loglikelihood, penalty, refuse_no_noise
 from dualpca.representations import Primal, Scatter
 from dualpca.rules import ROUNDING, maximum_likelihood
@@ -71,6 +79,11 @@ def start_count(model: Any, n: float, count: int, d: int) -> int:
         what = f"between 1 and n_features - 1 = {d - 1}, so that noise has a direction"
         raise ValueError(expected("n_components", what, model.n_components))
     return int(model.n_components)
+
+
+def _keeper(model: Any, n: float, mean: Array, variance: Array) -> Keeper | None:
+    watch = watch_of(model)
+    return None if watch is None else watch.over(n, mean, variance)
 
 
 def _limits(model: Any) -> dict[str, Any]:
@@ -138,7 +151,8 @@ def _variational_complete(
         refuse_no_noise(spectrum.rank)
     W = spectrum.vectors * SpikedGaussian(start.values, 0.99 * sigma2, start.dim).spread
     rows = Complete(operator)
-    found = fit_variational(rows, W, sigma2, **_limits(model))
+    keeper = _keeper(model, n, operator.frame.mean, operator.diag() / n)
+    found = fit_variational(rows, W, sigma2, **_limits(model), keeper=keeper)
     fit = _from_variational(found, spectrum.vectors[:, :1], total, count)
     return fit._replace(loglikelihood=rows.loglikelihood(fit.factors))
 
@@ -155,7 +169,7 @@ def _from_variational(found: Variational, axis: Array, total: float, count: int)
         rows = xp.zeros_like(none)[None, :, :]
         posterior = LoadingPosterior(0 * axis, rows, none, none[0, :], False)
         return BayesianFit(fitted, relevance, posterior, math.nan)
-    U, s, Vt = _array.svd(xp.take(at.W, kept, axis=1))
+    U, s, Vt = _algebra.svd(xp.take(at.W, kept, axis=1))
     fitted = _published(at.mu, U, s**2, found.noise, total, record, count)
     S = xp.take(xp.take(at.S, kept, axis=1), kept, axis=2)
     same = xp.where(xp.sum(U * fitted.spectrum.vectors, axis=0) < 0, -xp.ones_like(s), 1 + 0 * s)
@@ -171,40 +185,53 @@ def fit_holes(model: Any, X: Array, weights: Array | None) -> BayesianFit:
     count = used_rows(X, w)
     n = float(X.shape[0]) if w is None else float(_array.namespace(X).sum(w))
     q = start_count(model, n, count, d)
-    rng = _seed(model)
-    fit = fit_holes_variational if model.method == "variational" else fit_holes_relevance
-    return fit(model, X, w, q, rng, count).of_rows(effective_rows(X, w))
+    return _holes_route(model)(model, X, w, q, count).of_rows(effective_rows(X, w))
+
+
+def fit_holes_parts(model: Any, parts: Parts, columns: Columns) -> BayesianFit:
+    """Fit a table in parts with NaN: every step is a pass over the parts."""
+    q = start_count(model, columns.weight, columns.used, parts.d)
+    found = _holes_route(model)(model, parts, None, q, columns.used)
+    return found.of_rows(float(columns.n.mean()))
+
+
+def _holes_route(model: Any) -> Callable[..., BayesianFit]:
+    return fit_holes_variational if model.method == "variational" else fit_holes_relevance
 
 
 def fit_holes_relevance(
-    model: Any, X: Array, w: Array | None, q: int, rng: Any, count: int
+    model: Any, X: Array | Parts, w: Array | None, q: int, count: int
 ) -> BayesianFit:
     """Fit by EM with re-estimated priors."""
-    found = fit_incomplete_relevance(X, w, q, rng, **_limits(model))
+    rng, watch = _seed(model), watch_of(model)
+    found = fit_incomplete_relevance(X, w, q, rng, **_limits(model), watch=watch)
     W, mu, sigma2 = found.factors.W, found.factors.mu, float(found.factors.psi[0])
-    xp, d, kept = _array.namespace(X), int(X.shape[1]), int(W.shape[1])
+    xp, d, kept = _array.namespace(mu), int(mu.shape[0]), int(W.shape[1])
     if kept:
-        axes, s, _ = _array.svd(W)
+        axes, s, _ = _algebra.svd(W)
         u = s**2
     else:
-        axes, u = filled_axes(Incomplete(X, w, 1), 1, mu, rng)[0], _array.asarray(np.zeros(1), mu)
+        axes, u = filled_axes(observed(X, w, 1), 1, mu, rng)[0], _array.asarray(np.zeros(1), mu)
     total = float(xp.sum(u)) + d * sigma2
     fitted = _published(mu, axes, u, sigma2, total, found.record, count)
-    posterior = incomplete_laplace(_density(fitted), fitted.gaussian, X, w)
+    density = _density(fitted)
+    posterior = incomplete_laplace(density, fitted.gaussian, information(density, X, w))
     off = _array.asarray(np.zeros(q - kept), mu)
     relevance = xp.concat([u[:kept] / d, off])
     return BayesianFit(fitted, relevance, posterior, found.loglikelihood)
 
 
 def fit_holes_variational(
-    model: Any, X: Array, w: Array | None, q: int, rng: Any, count: int
+    model: Any, X: Array | Parts, w: Array | None, q: int, count: int
 ) -> BayesianFit:
     """Fit by the variational bound."""
+    rng = _seed(model)
     start = RelevanceFit(X, w, q, model.noise_variance, diagonal=False)
     first = start.unpack(start.begin(rng))
     rows = Holes(X, w, q, start.origin, start.seen, start.unit)
-    found = fit_variational(rows, first.W, float(first.psi[0]), **_limits(model))
-    xp, d = _array.namespace(X), int(X.shape[1])
+    keeper = _keeper(model, start.data.n, start.origin, start.variance)
+    found = fit_variational(rows, first.W, float(first.psi[0]), **_limits(model), keeper=keeper)
+    xp, d = _array.namespace(start.origin), start.d
     axis = filled_axes(start.data, 1, start.origin, rng)[0]
     kept = xp.astype(found.kept, xp.float64)
     total = float(xp.sum(kept * found.beliefs.W**2)) + d * found.noise

@@ -12,15 +12,16 @@ from dualpca._typing import Array
 from dualpca.chains import Smoothed
 from dualpca.em import Record
 from dualpca.errors import DegenerateError, expected
+from dualpca.estimators._checkpoints import check_checkpoint, keeper_of_chain
 from dualpca.estimators._components import is_count
 from dualpca.estimators._preimages import method_of
 from dualpca.estimators._validation import check_choice, check_flag, check_number, generator
 from dualpca.hidden_markov import HiddenMarkov, Plan, fit
 from dualpca.hidden_markov_parts import Counted, fit_chain_parts, lengths_by_part
+from dualpca.holes import column_starts, has_missing, refuse_infinite
 from dualpca.incomplete_em import check_unit, refuse_empty_columns
 from dualpca.kernel_space import KernelSpace
 from dualpca.kernels import Kernel, Precomputed, make_kernel
-from dualpca.missing import column_starts, has_missing, refuse_infinite
 from dualpca.missing_parts import Columns
 from dualpca.parts import Parts
 from dualpca.preimages import Span
@@ -37,6 +38,7 @@ def check_plan(model: Any) -> None:
         check_number(name, getattr(model, name), 0)
     check_choice("topology", model.topology, TOPOLOGIES)
     check_flag("tied_noise", model.tied_noise)
+    check_checkpoint(model)
     method_of(model.preimage)
 
 
@@ -116,7 +118,8 @@ def fit_chain(
     Z = coordinates(space, X)
     own = check_columns(Z)
     plan = plan_of(model, int(X.shape[0]), int(Z.shape[1]), own if unit is None else unit)
-    found = fit(Z, lengths, plan, seed_of(model), **limits_of(model))
+    keeper = keeper_of_chain(model, lengths, int(X.shape[0]), *column_starts(Z, None)[1:])
+    found = fit(Z, lengths, plan, seed_of(model), **limits_of(model), keeper=keeper)
     refuse_no_density(found[1])
     return space, found
 
@@ -164,7 +167,10 @@ def fit_parts(
     check_unit(unit, parts, columns.mean)
     plan = plan_of(model, columns.rows, parts.d, unit)
     every = lengths_by_part(parts, lengths)
-    found = fit_chain_parts(parts, holes, every, plan, seed_of(model), **limits_of(model))
+    steps = np.concatenate([every[number] for number in sorted(every)])
+    keeper = keeper_of_chain(model, steps, columns.rows, columns.mean, columns.variance)
+    options = limits_of(model) | {"keeper": keeper}
+    found = fit_chain_parts(parts, holes, every, plan, seed_of(model), **options)
     refuse_no_density(found[1])
     return found
 

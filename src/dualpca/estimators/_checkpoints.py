@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from typing import Any
+from zlib import crc32
 
-from dualpca.checkpoints import Checkpoint, Watch
+import numpy as np
+
+from dualpca._typing import Array
+from dualpca.checkpoints import Checkpoint, Keeper, Watch
 from dualpca.errors import expected
 
 FREE = ("checkpoint", "verbose", "n_jobs", "max_iter")
@@ -20,11 +24,23 @@ def watch_of(model: Any) -> Watch | None:
     return Watch(checkpoint, {"model": type(model).__name__, **params})
 
 
+def keeper_of_chain(
+    model: Any, lengths: Any, n: int, mean: Array, variance: Array
+) -> Keeper | None:
+    """Return what keeps the fit of a chain: where sequences end belongs to its data."""
+    watch = watch_of(model)
+    if watch is None:
+        return None
+    steps = np.asarray(lengths, dtype="<i8")
+    told = f"{len(steps)} sequences ({crc32(steps.tobytes()):08x})"
+    return watch._replace(of={**watch.of, "lengths": told}).over(n, mean, variance)
+
+
 def check_checkpoint(model: Any) -> None:
     """Refuse a checkpoint of several starts, or of sizes that are still to be found."""
     if Checkpoint.of(model.checkpoint) is None:
         return
-    if model.n_init > 1:
+    if getattr(model, "n_init", 1) > 1:
         remedy = "A checkpoint is of one start: give n_init=1."
         raise ValueError(expected("n_init", "1 with a checkpoint", model.n_init, remedy))
     sizes = [getattr(model, name, None) for name in ("n_mixtures", "n_components")]

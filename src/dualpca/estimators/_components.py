@@ -13,10 +13,13 @@ from dualpca._typing import Array
 from dualpca.cross_validation import cross_validate
 from dualpca.errors import SelectionWarning, expected
 from dualpca.held_out import Selection
+from dualpca.holes import has_missing
 from dualpca.incomplete_selection import choose_entries, choose_rows
-from dualpca.missing import has_missing
+from dualpca.parted import Gathered, PartScatter
+from dualpca.parts import Parts
 from dualpca.representations import Primal, Scatter
 from dualpca.rules import ROUNDING
+from dualpca.selection_parts import choose_in_parts
 from dualpca.solvers import solve
 from dualpca.spectrum import Spectrum
 
@@ -98,21 +101,25 @@ def share_count(share: float, spectrum: Spectrum) -> int:
     return min(int(np.searchsorted(ratios, share, side="right")) + 1, spectrum.rank)
 
 
-def rows_of(operator: Primal | Scatter) -> tuple[Array, Array | None]:
+def rows_of(operator: Primal | Scatter) -> tuple[Array | Parts, Array | None]:
     """Return the rows behind an operator, for the rule that needs them."""
+    if isinstance(operator, Gathered | PartScatter):
+        return operator.parts, None
     if not isinstance(operator, Primal) or _array.is_sparse(operator.X):
         raise ValueError(
-            "n_components='cv' needs dense rows, and partial_fit or data in parts keep none. "
+            "n_components='cv' needs dense rows, and partial_fit keeps none. "
             "Use a rule that reads the spectrum: 'evidence', 'bic', 'parallel'."
         )
     return operator.X, operator.weights
 
 
-def cross_validated(name: str, X: Array, weights: Array | None, most: int) -> Selection:
-    """Return the choice by held-out rows or by hidden entries.
+def cross_validated(name: str, X: Array | Parts, weights: Array | None, most: int) -> Selection:
+    """Return the choice by held-out rows or by hidden entries; rows in parts are complete.
 
     'cv' is the former where rows are complete, and the latter where they are not.
     """
+    if isinstance(X, Parts):
+        return choose_in_parts(name, X, most, holes=False)
     holes = has_missing(X)
     if name == "cv-entries" or (name == "cv" and holes):
         return choose_entries(X, weights, min(most, int(X.shape[0]) - 1, int(X.shape[1]) - 1))

@@ -14,7 +14,7 @@ from dualpca._typing import Array
 from dualpca.em import Record
 from dualpca.errors import DualPCAError, expected
 from dualpca.estimators._dual_fits import DualFit
-from dualpca.estimators._kernel_fits import Approximation
+from dualpca.estimators._kernel_results import Approximation
 from dualpca.estimators._validation import check_matrix
 from dualpca.estimators.ppca import PPCA
 from dualpca.explicit import Explicit

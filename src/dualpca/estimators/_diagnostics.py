@@ -17,7 +17,7 @@ from dualpca.estimators._validation import (
     check_share,
     new_rows,
 )
-from dualpca.missing import observed_part
+from dualpca.holes import observed_part
 
 STATISTICS = ("t2", "spe")
 

@@ -9,15 +9,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualpca import _array, selection
+from dualpca import _algebra, _array, selection
 from dualpca._typing import Array
 from dualpca.definiteness import leave_out_negatives
-from dualpca.em import NO_NOISE, Record, fit_ppca, ppca_step
+from dualpca.em import Record
 from dualpca.errors import DegenerateError, ScaleError, SpectrumWarning, expected
 from dualpca.estimators._components import at_least_one, is_count, is_share, share_count
 from dualpca.estimators._dual_relevance import fit_relevant
-from dualpca.estimators._kernel_fits import Approximation, gram_of, map_of
+from dualpca.estimators._kernel_fits import gram_of
 from dualpca.estimators._kernel_inputs import kernel_of
+from dualpca.estimators._kernel_results import Approximation
+from dualpca.estimators._mapped_fits import map_of
 from dualpca.estimators._uncertain import (
     as_uncertain,
     input_model,
@@ -27,9 +29,10 @@ from dualpca.estimators._uncertain import (
 from dualpca.estimators._validation import generator
 from dualpca.features import FeatureMap, Landmarks, MappedSubspace, landmark_subspace, map_rows
 from dualpca.gaussian import SpikedGaussian
-from dualpca.kernel_values import KernelSpace, MapSpace, PointSpace
+from dualpca.kernel_values import AnchorSpace, MapSpace, PointSpace
 from dualpca.kernels import Kernel
 from dualpca.moments import Moments
+from dualpca.ppca_em import NO_NOISE, fit_ppca, ppca_step
 from dualpca.representations import Dual, Scatter
 from dualpca.rules import ROUNDING, given_noise, maximum_likelihood
 from dualpca.solvers import Krylov, choose, solve
@@ -56,7 +59,7 @@ class DualFit(NamedTuple):
     expansion: (
         Subspace | UncertainSubspace | None
     )  # the directions over points, where there are any
-    space: KernelSpace
+    space: AnchorSpace
     points: Array
     error: Approximation
     solver: str
@@ -259,7 +262,7 @@ def fit_em(model: Any, operator: Any, q: int) -> Parameters:
     W, sigma2, record = fit_ppca(operator, q, n, rng, noise, *limits)
     record.add(ppca_step(operator, W, sigma2, n)[2])
     vanished = noise is None and sigma2 <= 10 * NO_NOISE * total / r
-    U, s, _ = _array.svd(W)
+    U, s, _ = _algebra.svd(W)
     gaussian = SpikedGaussian(s**2 + sigma2, 0.0 if vanished else sigma2, r)
     spectrum = Spectrum.of(n * gaussian.values, U, operator.trace, r)
     return Parameters(spectrum, gaussian, record)

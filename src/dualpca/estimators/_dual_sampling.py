@@ -18,7 +18,7 @@ from dualpca.estimators._validation import (
     generator,
 )
 from dualpca.gaussian import SpikedGaussian
-from dualpca.kernel_values import KernelSpace, draw, draw_given, signal
+from dualpca.kernel_values import AnchorSpace, draw, draw_given, signal
 from dualpca.kernels import Linear
 from dualpca.preimages import PreImage
 
@@ -30,7 +30,7 @@ class KernelSamples(PreImages):
     φ̄ + Wh of feature space, whose coordinates on the unit directions are √(ℓ − σ²) h.
     """
 
-    _space: KernelSpace
+    _space: AnchorSpace
     _gaussian: SpikedGaussian
 
     # --- kernel values ---------------------------------------------------------------------

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.definiteness import negative_mass
-from dualpca.em import NO_NOISE, Record, breakdowns_told, fit_ppca, ppca_step
+from dualpca.em import Record
 from dualpca.errors import DegenerateError, SpectrumWarning, expected
 from dualpca.estimators._components import is_count, is_share, share_count
 from dualpca.estimators._validation import generator
@@ -19,6 +19,7 @@ from dualpca.factors import fit_factors
 from dualpca.feature_dimensions import FeatureScatter, Placement, principal
 from dualpca.gaussian import SpikedGaussian
 from dualpca.kernels import Kernel, Precomputed
+from dualpca.ppca_em import NO_NOISE, breakdowns_told, fit_ppca, ppca_step
 from dualpca.representations import Given, Gram, Primal, stored_bytes
 from dualpca.rules import given_noise, maximum_likelihood
 from dualpca.solvers import solve
@@ -63,7 +64,7 @@ def definite_part(model: Any, source: FeatureScatter, like: Array) -> tuple[Feat
     negative, total = negative_mass(source, np.random.default_rng(model._seed))
     if negative <= max(NEGATIVE, _rounding(source, like)) * total:
         return source, 0.0
-    values, vectors = _array.top_eigh(source.dense(), source.shape[0])
+    values, vectors = _algebra.top_eigh(source.dense(), source.shape[0])
     xp = _array.namespace(values)
     kept = xp.where(values < 0, xp.zeros_like(values), values)
     definite = FeatureScatter(Given((vectors * kept) @ vectors.T, Precomputed()))

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from dualpca import _array
+from dualpca._algebra import quadratic
 from dualpca._typing import Array
 from dualpca.errors import EmptyColumnError, expected
 from dualpca.estimators._parts import by_parts
 from dualpca.estimators._validation import check_number, generator, new_rows
-from dualpca.missing import Factors, Latents, each, quadratic
+from dualpca.missing import Factors, Latents, each
 
 
 class IncompleteRows:

@@ -14,6 +14,7 @@ from dualpca.errors import expected
 from dualpca.estimators._kernel_fits import gram_of
 from dualpca.estimators._kernel_inputs import new_points
 from dualpca.estimators._parts import by_parts
+from dualpca.estimators._placing import OnDevice
 from dualpca.estimators._uncertain import (
     as_uncertain,
     coordinate_covariance,
@@ -26,7 +27,7 @@ from dualpca.estimators._validation import check_finite_result
 from dualpca.representations import Dual
 
 
-class KernelProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class KernelProjection(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Methods of a model with a fitted `_subspace`, `_residual` and `_novelty`."""
 
     eigenvalues_: Array

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from dualpca import _array
+from dualpca._algebra import quadratic
 from dualpca._typing import Array
 from dualpca.diagnostics import FactorMonitor, Monitor
 from dualpca.errors import NonFiniteError
@@ -16,8 +17,9 @@ from dualpca.estimators._linear import LinearGaussian, publish_axes
 from dualpca.estimators._parts import by_parts
 from dualpca.estimators._ppca_fits import Fitted
 from dualpca.estimators._validation import all_finite, check_finite_result, latent_rows
+from dualpca.holes import has_missing, observed_part
 from dualpca.limits import Reference
-from dualpca.missing import Factors, has_missing, observed_part, quadratic
+from dualpca.missing import Factors
 from dualpca.moments import refuse_nonfinite
 
 

@@ -24,6 +24,7 @@ from dualpca.estimators._parts import (
     open_parts,
     parts_of,
 )
+from dualpca.estimators._placing import OnDevice
 from dualpca.estimators._saving import Saved
 from dualpca.estimators._validation import (
     check_finite_result,
@@ -48,7 +49,7 @@ ROUNDINGS = 64
 
 
 class LinearGaussian(
-    Saved, Diagnostics, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    OnDevice, Saved, Diagnostics, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
     """Base of the models N(μ, Σ (ℓ − σ²) v vᵀ + σ² I) over the features.
 
@@ -99,7 +100,7 @@ class LinearGaussian(
     def _fit_parts(self, parts: Parts, sample_weight: Any) -> Any:
         """Fit a table in parts."""
         check_solver(self._solver_in_parts)
-        open_parts(self, parts, sample_weight)
+        parts = open_parts(self, parts, sample_weight)
         self._forget()
         with showing(self.verbose):
             fit_linear(self, parts, nan=self._holes_in_parts)
@@ -267,8 +268,8 @@ class LinearGaussian(
         float
         """
         parts = parts_of(X, fitting=False)
-        if parts is not None and sample_weight is None:
-            return average(self, parts)
+        if parts is not None:
+            return average(self, parts, sample_weight)
         density = self.score_samples(X)
         w = check_weights(sample_weight, density[:, None])
         xp = _array.namespace(density)

@@ -16,11 +16,12 @@ from dualpca.errors import CollapseWarning, expected
 from dualpca.estimators._checkpoints import check_checkpoint, watch_of
 from dualpca.estimators._components import is_count
 from dualpca.estimators._validation import check_choice, check_flag, check_number, generator
+from dualpca.holes import column_starts, refuse_infinite
 from dualpca.incomplete_em import check_unit, refuse_empty_columns
 from dualpca.kernels import make_kernel
-from dualpca.missing import column_starts, refuse_infinite
 from dualpca.missing_parts import Columns
-from dualpca.mixture_em import Climbed, CollapseRules, Limits, Recipe
+from dualpca.mixture_em import Climbed, CollapseRules, Limits
+from dualpca.mixture_fit import Recipe
 from dualpca.mixture_parts import fit_mixture_parts
 from dualpca.mixture_selection import by_bic, by_held_out, choose
 from dualpca.mixture_stream import MixtureStream

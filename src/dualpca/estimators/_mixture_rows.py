@@ -11,10 +11,12 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dualpca import _array
+from dualpca._algebra import quadratic
 from dualpca._typing import Array
 from dualpca.emissions import Emissions
 from dualpca.estimators._incomplete import as_frame
 from dualpca.estimators._parts import average, by_parts, parts_of
+from dualpca.estimators._placing import OnDevice, placed
 from dualpca.estimators._validation import (
     check_finite_result,
     check_number,
@@ -22,14 +24,14 @@ from dualpca.estimators._validation import (
     check_weights,
     generator,
 )
+from dualpca.holes import observed_part, refuse_infinite
 from dualpca.kernel_space import KernelSpace
-from dualpca.missing import observed_part, quadratic, refuse_infinite
 from dualpca.mixture import Mixture
 from dualpca.moments import refuse_nonfinite
 from dualpca.preimages import Auto, Span
 
 
-class MixtureRows(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+class MixtureRows(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """Methods of a mixture that follow from its fitted attributes."""
 
     weights_: Array  # (K,)
@@ -241,6 +243,7 @@ class MixtureRows(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return Auto().find(span, points).points
 
     @available_if(lambda self: self.kernel is None)  # type: ignore[untyped-decorator]
+    @placed
     @by_parts("n_features_in_")
     def impute(self, X: Any, return_std: bool = False) -> Any:
         """Fill every NaN with its expectation given what the row observed.

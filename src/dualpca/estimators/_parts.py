@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from dualpca import _array
 from dualpca.batches import Batches
 from dualpca.errors import expected
+from dualpca.estimators._validation import check_weights
 from dualpca.missing_parts import Columns
 from dualpca.parted import WIDEST, Survey, scatter_of, survey
 from dualpca.parts import Blocks, Host, Parts
@@ -66,17 +67,32 @@ def free_memory() -> float:
         return float("inf")
 
 
-def open_parts(model: Any, parts: Parts, sample_weight: Any = None) -> None:
-    """Take the width and the names of the features from a table that is fitted."""
-    if sample_weight is not None:
-        remedy = "Weights are for tables in memory, and for partial_fit."
-        raise ValueError(expected("sample_weight", "None for data in parts", "weights", remedy))
+def open_parts(model: Any, parts: Parts, sample_weight: Any = None) -> Parts:
+    """Take the width and the names of the features; return the table with its weights."""
     if parts.d < 1:
         raise ValueError(f"Found array with 0 feature(s) (shape=({parts.n}, {parts.d})).")
     model.n_features_in_ = parts.d
     vars(model).pop("feature_names_in_", None)
     if parts.names is not None:
         model.feature_names_in_ = np.asarray(parts.names, dtype=object)
+    return weighing(parts, sample_weight)
+
+
+def weighing(parts: Parts, sample_weight: Any) -> Parts:
+    """Return a table with weights, one a row, all in memory; as it is where there are none."""
+    if sample_weight is None:
+        return parts
+    w = np.asarray(sample_weight)
+    if w.ndim != 1:
+        raise ValueError(expected("sample_weight", "one number a row for data in parts", w.shape))
+    return parts.weighing(_array.to_numpy(check_weights(w, w[:, None])))
+
+
+def refuse_weights(sample_weight: Any) -> None:
+    """Refuse weights where a fit in parts cannot take them."""
+    if sample_weight is not None:
+        what = "None for data in parts, but of PCA, PPCA, BayesianPCA and FactorAnalysis"
+        raise ValueError(expected("sample_weight", what, "weights", "partial_fit takes them."))
 
 
 def check_parts(model: Any, parts: Parts) -> None:
@@ -105,13 +121,18 @@ def surveyed(parts: Parts, *, nan: bool) -> Survey:
     """Read all rows once; say by which route."""
     wide = parts.d > WIDEST
     how = "block Krylov, a pass a product" if wide else f"moments, ({parts.d}, {parts.d}) added up"
-    note(f"{parts.route} on the CPU: {how}")
+    tell_route(parts, f"{how}; EM, a pass a step, if values are missing" if nan else how)
     return survey(parts, wide=wide, nan=nan)
+
+
+def tell_route(parts: Parts, how: str) -> None:
+    """Say in one line how a table in parts is read and what is made of it."""
+    note(f"{parts.route} on the CPU: {how}")
 
 
 def columns_of(parts: Parts, how: str) -> tuple[Columns, bool]:
     """Read what is known of every feature in one pass, and whether values are missing."""
-    note(f"{parts.route} on the CPU: {how}")
+    tell_route(parts, how)
     columns = parts.reduce(Columns.of, Columns.merge)
     return columns, bool((columns.n < columns.rows).any())
 
@@ -120,7 +141,6 @@ def fit_linear(model: Any, parts: Parts, *, nan: bool) -> None:
     """Fit a linear model to a table in parts."""
     found = surveyed(parts, nan=nan)
     if found.holes:
-        note("values are missing: EM, a pass a step")
         model._fit_holes(parts, found.columns)
         return
     operator, count = scatter_of(parts, found, standardize=model._standardize)
@@ -186,15 +206,15 @@ class OnRows:
         return np.asarray(getattr(self.model, self.name)(rows))
 
 
-def average(model: Any, parts: Parts) -> float:
+def average(model: Any, parts: Parts, sample_weight: Any = None) -> float:
     """Return the average log-density of the rows of a table in parts."""
     check_is_fitted(model)
     check_parts(model, parts)
     density = OnRows(type(model).score_samples, model, None, np.float64)
 
-    def of(rows: Host) -> Host:
-        found = density(rows)
-        return np.array([found.sum(), len(found)])
+    def of(rows: Host, weights: Host | None = None) -> Host:
+        w = np.ones(len(rows)) if weights is None else weights
+        return np.array([w @ density(rows), w.sum()])
 
-    total, count = parts.reduce(of, np.add)
+    total, count = weighing(parts, sample_weight).reduce(of, np.add)
     return float(total / count)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
-from dualpca.em import NO_NOISE, Record, fit_ppca, ppca_step
+from dualpca.em import Record
 from dualpca.errors import DegenerateError, expected
 from dualpca.estimators._checkpoints import watch_of
 from dualpca.estimators._components import (
@@ -20,14 +20,17 @@ from dualpca.estimators._components import (
 )
 from dualpca.estimators._validation import generator, used_rows
 from dualpca.gaussian import SpikedGaussian
+from dualpca.holes import effective_rows, observed_weights
 from dualpca.incomplete_em import LEAST_NOISE, fit_incomplete
 from dualpca.incomplete_selection import choose_bic
-from dualpca.missing import Factors, effective_rows, observed_weights
+from dualpca.missing import Factors
 from dualpca.missing_parts import Columns
 from dualpca.moments import Moments
 from dualpca.parts import Parts
+from dualpca.ppca_em import NO_NOISE, fit_ppca, ppca_step
 from dualpca.representations import Primal, Scatter
 from dualpca.rules import given_noise, maximum_likelihood
+from dualpca.selection_parts import choose_in_parts
 from dualpca.spectrum import Spectrum
 from dualpca.streaming import Stream
 
@@ -77,7 +80,7 @@ def _spectrum(model: Any, operator: Primal | Scatter, count: int) -> Spectrum:
     return leading(request, operator, count, solver=model.solver, tol=0.0, seed=seed)
 
 
-def chosen(model: Any, X: Array, weights: Array | None, most: int) -> int:
+def chosen(model: Any, X: Array | Parts, weights: Array | None, most: int) -> int:
     """Return q by cross-validation; the curve behind it becomes `selection_`."""
     model.selection_ = cross_validated(model.n_components, X, weights, most)
     return at_least_one(model.n_components, model.selection_.chosen)
@@ -114,11 +117,7 @@ def fit_incomplete_rows(model: Any, X: Array, weights: Array | None) -> Fitted:
 
 def fit_incomplete_parts(model: Any, parts: Parts, columns: Columns) -> Fitted:
     """Fit a table in parts with NaN: every step of EM is a pass over the parts."""
-    if not is_count(model.n_components):
-        what = "an int where values are missing in data in parts: a rule would need all rows"
-        raise ValueError(expected("n_components", what, model.n_components))
-    check_request(model.n_components, columns.used, parts.d, model.solver)
-    q, noise = at_least_one_factor(model), model.noise_variance
+    q, noise = _count_in_parts(model, parts, columns), model.noise_variance
     limits = {"tol": model.tol, "max_iter": model.max_iter, "n_init": model.n_init}
     watch = watch_of(model)
     factors, record = fit_incomplete(
@@ -168,11 +167,24 @@ def fit_stream(model: Any, stream: Stream, count: int) -> Fitted:
 def _count_with_holes(model: Any, X: Array, weights: Array | None) -> int:
     """Return q: given, by BIC, or the one that best predicts what was hidden."""
     n, d = int(X.shape[0]), int(X.shape[1])
+    if model.n_components in CROSS_VALIDATED:
+        return chosen(model, X, weights, min(n, d) - 1)
+    return _given_or_bic(model, X, weights, n, d)
+
+
+def _count_in_parts(model: Any, parts: Parts, columns: Columns) -> int:
+    """Return q as `_count_with_holes` does, with the rows in parts."""
+    most = min(columns.rows, parts.d) - 1
+    if model.n_components in CROSS_VALIDATED:
+        model.selection_ = choose_in_parts(model.n_components, parts, most, holes=True)
+        return at_least_one(model.n_components, model.selection_.chosen)
+    return _given_or_bic(model, parts, None, columns.rows, parts.d)
+
+
+def _given_or_bic(model: Any, X: Array | Parts, weights: Array | None, n: int, d: int) -> int:
     if is_count(model.n_components):
         check_request(model.n_components, n, d, model.solver)
         return at_least_one_factor(model)
-    if model.n_components in CROSS_VALIDATED:
-        return chosen(model, X, weights, min(n, d) - 1)
     if model.n_components == "bic":
         return at_least_one("bic", choose_bic(X, weights, min(n, d) - 1))
     what = f"an int, 'bic' or one of {list(CROSS_VALIDATED)} where values are missing"
@@ -198,7 +210,7 @@ def _principal_axes(
 ) -> tuple[Spectrum, SpikedGaussian]:
     """Rotate loadings to principal axes; a noise that vanished is 0, and no density is left."""
     d = int(W.shape[0])
-    U, s, _ = _array.svd(W)
+    U, s, _ = _algebra.svd(W)
     gaussian = SpikedGaussian(s**2 + sigma2, 0.0 if vanished else sigma2, d)
     gaussian.require_density()
     return Spectrum.of(gaussian.values, U, total, d), gaussian

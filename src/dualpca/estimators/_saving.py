@@ -33,8 +33,8 @@ class Saved:
         save(self, path, metadata=metadata)
 
     def _packed(self) -> dict[str, Any]:
-        """Return everything to be saved, parameters included."""
-        return dict(vars(self))
+        """Return everything to be saved, parameters included; a twin on a card stays there."""
+        return {name: value for name, value in vars(self).items() if name != "_twin"}
 
     def _unpack(self, state: dict[str, Any]) -> None:
         """Set the fitted attributes."""

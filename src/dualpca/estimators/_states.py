@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from dualpca.encoding import Stored
-from dualpca.estimators._kernel_fits import Approximation, Novelty
+from dualpca.estimators._kernel_results import Approximation, Novelty
 from dualpca.estimators._kernel_stream import Stream
 from dualpca.estimators.bayesian import BayesianPCA
 from dualpca.estimators.canonical import CCA

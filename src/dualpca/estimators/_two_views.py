@@ -19,7 +19,7 @@ from dualpca.estimators._validation import (
     generator,
 )
 from dualpca.estimators._view_validation import new_views
-from dualpca.missing import observed_part
+from dualpca.holes import observed_part
 
 
 class TwoViews(Saved):

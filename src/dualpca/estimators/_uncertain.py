@@ -16,6 +16,7 @@ from dualpca.expected_kernels import (
     expected_kernel,
     projected_covariance,
 )
+from dualpca.holes import has_missing
 from dualpca.kernels import (
     RBF,
     Constant,
@@ -27,7 +28,6 @@ from dualpca.kernels import (
     Scaled,
     Sum,
 )
-from dualpca.missing import has_missing
 from dualpca.representations import Dual, Given
 from dualpca.spectrum import Spectrum
 from dualpca.subspace import Subspace

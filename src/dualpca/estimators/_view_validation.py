@@ -11,7 +11,7 @@ from dualpca import _array
 from dualpca._typing import Array
 from dualpca.errors import expected
 from dualpca.estimators._validation import check_matrix, check_rows
-from dualpca.missing import observed_part
+from dualpca.holes import observed_part
 from dualpca.moments import refuse_nonfinite
 
 

@@ -10,11 +10,15 @@ from sklearn.utils.validation import check_is_fitted
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.errors import SelectionWarning
-from dualpca.estimators._bayesian_fits import BayesianFit, fit_complete, fit_holes
+from dualpca.estimators._bayesian_fits import BayesianFit, fit_complete, fit_holes, fit_holes_parts
+from dualpca.estimators._checkpoints import check_checkpoint
+from dualpca.estimators._incomplete import named_columns
 from dualpca.estimators._latent import LatentGaussian
 from dualpca.estimators._validation import check_choice, check_number, generator
+from dualpca.holes import has_missing
 from dualpca.loadings import LoadingPosterior
-from dualpca.missing import has_missing
+from dualpca.missing_parts import Columns
+from dualpca.parts import Parts
 from dualpca.representations import Primal, Scatter
 from dualpca.rules import check_noise
 from dualpca.solvers import SOLVERS
@@ -46,6 +50,14 @@ class BayesianPCA(LatentGaussian):
         Largest number of steps.
     random_state : None, int, Generator or RandomState
         Start of the iterations with NaN and of block Krylov. None is a fixed seed.
+    verbose : bool
+        Say on standard error where and how the fit works, and how far it has come.
+    checkpoint : path or Checkpoint, optional
+        A file that a killed fit goes on from, as in `PPCA`; where it iterates, that is with NaN or
+        'variational'.
+    device : None, 'auto', 'cpu' or 'cuda'
+        Where to work: where the rows are; on a card if they are worth it; there. Host arrays go
+        there and results come home, so the fitted model is one of the host.
 
     Attributes
     ----------
@@ -127,6 +139,9 @@ class BayesianPCA(LatentGaussian):
         tol: float = 1e-6,
         max_iter: int = 1000,
         random_state: Any = None,
+        verbose: bool = False,
+        checkpoint: Any = None,
+        device: str | None = None,
     ) -> None:
         self.n_components = n_components
         self.method = method
@@ -135,18 +150,29 @@ class BayesianPCA(LatentGaussian):
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+        self.device = device
 
     def _check_parameters(self) -> None:
         check_choice("method", self.method, ("ard", "variational"))
         check_choice("solver", self.solver, ("auto", *SOLVERS))
         check_number("tol", self.tol, 0)
         check_number("max_iter", self.max_iter, 1, integer=True)
+        check_checkpoint(self)
         if self.noise_variance is not None:
             check_noise(self.noise_variance)
 
     @property
     def _solver_in_parts(self) -> str:
         return self.solver
+
+    _holes_in_parts = True
+
+    def _fit_holes(self, parts: Parts, columns: Columns) -> None:
+        """Fit a table in parts with NaN."""
+        with named_columns(self):
+            self._adopt(fit_holes_parts(self, parts, columns), parts.like)
 
     def _fit_rows(self, X: Array, weights: Array | None) -> None:
         if has_missing(X):

@@ -22,6 +22,7 @@ from dualpca.em import Record
 from dualpca.errors import CanonicalWarning, expected
 from dualpca.estimators._components import is_count
 from dualpca.estimators._convergence import publish_record
+from dualpca.estimators._placing import OnDevice
 from dualpca.estimators._two_views import TwoViews
 from dualpca.estimators._validation import (
     check_finite_result,
@@ -30,11 +31,16 @@ from dualpca.estimators._validation import (
     used_rows,
 )
 from dualpca.estimators._view_validation import new_views, training_views
-from dualpca.missing import observed_part
+from dualpca.holes import observed_part
 
 
 class CCA(
-    TwoViews, ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMixin, BaseEstimator
+    OnDevice,
+    TwoViews,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    MultiOutputMixin,
+    BaseEstimator,
 ):
     """Canonical correlation as a model: x = W_x z + μ_x + ε_x, y = W_y z + μ_y + ε_y.
 
@@ -53,6 +59,11 @@ class CCA(
         With NaN: estimated relative distance to the maximum at which EM stops.
     max_iter : int
         With NaN: largest number of EM steps.
+    verbose : bool
+        Say on standard error where and how the fit works.
+    device : None, 'auto', 'cpu' or 'cuda'
+        Where to work: where the rows are; on a card if they are worth it; there. Host arrays go
+        there and results come home, so the fitted model is one of the host.
 
     Attributes
     ----------
@@ -101,6 +112,8 @@ class CCA(
 
     correlations_: Array  # (q,)
 
+    _second_rows = ("y",)
+
     def __init__(
         self,
         n_components: int = 2,
@@ -108,11 +121,15 @@ class CCA(
         regularization: float = 0.0,
         tol: float = 1e-6,
         max_iter: int = 1000,
+        verbose: bool = False,
+        device: str | None = None,
     ) -> None:
         self.n_components = n_components
         self.regularization = regularization
         self.tol = tol
         self.max_iter = max_iter
+        self.verbose = verbose
+        self.device = device
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> CCA:
         """Fit the model by maximum likelihood.

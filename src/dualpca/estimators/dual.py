@@ -22,6 +22,7 @@ from dualpca.estimators._kernel_inputs import (
     is_precomputed,
     kernel_of,
 )
+from dualpca.estimators._placing import OnDevice
 from dualpca.estimators._uncertain import is_incomplete, takes_nan
 from dualpca.estimators._validation import (
     check_choice,
@@ -34,7 +35,9 @@ from dualpca.estimators.kernel import MAPPED, SOLVERS
 from dualpca.rules import check_noise
 
 
-class DualPPCA(DualModel, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class DualPPCA(
+    OnDevice, DualModel, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     """Probabilistic PCA in the feature space of a kernel: φ = Wh + φ̄ + ε, in dual form.
 
     h ~ N(0, I_q) and ε ~ N(0, σ²I_r), with W = Φcᵀ A known through A = E (I/n − σ²Λ⁻¹)^{1/2}.
@@ -73,6 +76,11 @@ class DualPPCA(DualModel, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         Start of EM and of block Krylov, draw of landmarks. None is a fixed seed.
     preimage, n_landmarks, landmarks, dtype, memory_limit
         As in `KernelPCA`.
+    verbose : bool
+        Say on standard error where and how the fit works.
+    device : None, 'auto', 'cpu' or 'cuda'
+        Where to work: where the rows are; on a card if they are worth it; there. Host arrays go
+        there and results come home, so the fitted model is one of the host.
 
     Attributes
     ----------
@@ -144,6 +152,8 @@ class DualPPCA(DualModel, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         landmarks: str = "leverage",
         dtype: str | None = None,
         memory_limit: float = 4 * 2**30,
+        verbose: bool = False,
+        device: str | None = None,
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel
@@ -164,6 +174,8 @@ class DualPPCA(DualModel, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         self.landmarks = landmarks
         self.dtype = dtype
         self.memory_limit = memory_limit
+        self.verbose = verbose
+        self.device = device
 
     # --- fitting ---------------------------------------------------------------------------
 

@@ -9,11 +9,12 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.diagnostics import FactorMonitor, Monitor
 from dualpca.em import Record
 from dualpca.errors import HeywoodWarning, expected
+from dualpca.estimators._checkpoints import check_checkpoint, watch_of
 from dualpca.estimators._components import check_request, is_count
 from dualpca.estimators._convergence import publish_record
 from dualpca.estimators._diagnostics import Diagnostics
@@ -26,6 +27,7 @@ from dualpca.estimators._parts import (
     parts_of,
     surveyed,
 )
+from dualpca.estimators._placing import OnDevice
 from dualpca.estimators._saving import Saved
 from dualpca.estimators._validation import (
     check_choice,
@@ -39,11 +41,13 @@ from dualpca.estimators._validation import (
     used_rows,
 )
 from dualpca.factors import fit_factors
+from dualpca.holes import effective_rows, has_missing, observed_part, observed_weights
 from dualpca.incomplete_em import fit_incomplete
 from dualpca.limits import Reference
-from dualpca.missing import Factors, effective_rows, has_missing, observed_part, observed_weights
+from dualpca.missing import Factors
 from dualpca.parted import scatter_of
 from dualpca.parts import Parts
+from dualpca.progress import showing
 from dualpca.representations import Primal
 from dualpca.rotation import SHARES, rotate
 from dualpca.spectrum import deterministic_signs
@@ -53,6 +57,7 @@ HEYWOOD = 1e-4
 
 
 class FactorAnalysis(
+    OnDevice,
     Saved,
     Diagnostics,
     IncompleteRows,
@@ -83,6 +88,13 @@ class FactorAnalysis(
         Rotate the loadings to be read more easily; densities do not change.
     random_state : None, int, Generator or RandomState
         Start of EM with NaN.
+    verbose : bool
+        Say on standard error where and how the fit works, and how far it has come.
+    checkpoint : path or Checkpoint, optional
+        A file that a killed fit goes on from, as in `PPCA`.
+    device : None, 'auto', 'cpu' or 'cuda'
+        Where to work: where the rows are; on a card if they are worth it; there. Host arrays go
+        there and results come home, so the fitted model is one of the host.
 
     Attributes
     ----------
@@ -133,6 +145,9 @@ class FactorAnalysis(
         iterated_power: int = 3,
         rotation: str | None = None,
         random_state: Any = 0,
+        verbose: bool = False,
+        checkpoint: Any = None,
+        device: str | None = None,
     ) -> None:
         self.n_components = n_components
         self.tol = tol
@@ -143,6 +158,9 @@ class FactorAnalysis(
         self.iterated_power = iterated_power
         self.rotation = rotation
         self.random_state = random_state
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+        self.device = device
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> FactorAnalysis:
         """Fit the model by maximum likelihood.
@@ -165,7 +183,8 @@ class FactorAnalysis(
         X = check_rows(self, X, reset=True, min_rows=2)
         w = check_weights(sample_weight, X)
         q = self._count(X)
-        factors, record, self.n_samples_ = self._fit(X, w, q)
+        with showing(self.verbose):
+            factors, record, self.n_samples_ = self._fit(X, w, q)
         self._adopt(factors, record, effective_rows(X, w), X)
         return self
 
@@ -178,25 +197,38 @@ class FactorAnalysis(
 
     def _fit_parts(self, parts: Parts, sample_weight: Any) -> FactorAnalysis:
         """Fit a table in parts: from its moments, or by EM where values are missing."""
-        open_parts(self, parts, sample_weight)
-        found, like = surveyed(parts, nan=True), parts.like
+        parts, like = open_parts(self, parts, sample_weight), parts.like
         q, psi = self._count(like), self._initial_noise(like)
-        limits = {"tol": self.tol, "max_iter": self.max_iter}
-        if found.holes and found.columns is not None:
-            self.n_samples_, n = found.columns.used, float(found.columns.n.mean())
-            options: dict[str, Any] = {"diagonal": True, "floor": HEYWOOD, "psi": psi, **limits}
-            with named_columns(self):
-                fit = fit_incomplete(parts, None, q, generator(self.random_state), **options)
-        else:
-            operator, self.n_samples_ = scatter_of(parts, found)
-            check_rows_count(self, self.n_samples_)
-            n, fit = operator.n, fit_factors(operator, q, HEYWOOD, psi, **limits)  # type: ignore[arg-type]
+        with showing(self.verbose):
+            found = surveyed(parts, nan=True)
+            if found.holes and found.columns is not None:
+                self.n_samples_, n = found.columns.used, float(found.columns.n.mean())
+                fit = self._fit_holes(parts, None, q, psi)
+            else:
+                operator, self.n_samples_ = scatter_of(parts, found)
+                check_rows_count(self, self.n_samples_)
+                n, fit = operator.n, fit_factors(operator, q, HEYWOOD, psi, **self._limits)  # type: ignore[arg-type]
         self._adopt(*fit, n, like)
         return self
+
+    @property
+    def _limits(self) -> dict[str, Any]:
+        """When iterations stop, and what is kept of them on the way."""
+        return {"tol": self.tol, "max_iter": self.max_iter, "watch": watch_of(self)}
+
+    def _fit_holes(
+        self, X: Array | Parts, w: Array | None, q: int, psi: Array | None
+    ) -> tuple[Factors, Record]:
+        """Fit rows with NaN, in memory or in parts."""
+        options: dict[str, Any] = {"diagonal": True, "floor": HEYWOOD, "psi": psi}
+        rng = generator(self.random_state)
+        with named_columns(self):
+            return fit_incomplete(X, w, q, rng, **options, **self._limits)
 
     def _check_parameters(self) -> None:
         check_number("tol", self.tol, 0)
         check_number("max_iter", self.max_iter, 1, integer=True)
+        check_checkpoint(self)
         check_choice("svd_method", self.svd_method, ("randomized", "lapack"))
         if self.rotation is not None:
             check_choice("rotation", self.rotation, tuple(SHARES))
@@ -214,13 +246,9 @@ class FactorAnalysis(
         psi = self._initial_noise(X)
         if has_missing(X):
             w = observed_weights(X, w)
-            rng = generator(self.random_state)
-            limits = {"tol": self.tol, "max_iter": self.max_iter}
-            options: dict[str, Any] = {"diagonal": True, "floor": HEYWOOD, "psi": psi, **limits}
-            with named_columns(self):
-                found = fit_incomplete(X, w, q, rng, **options)
+            found = self._fit_holes(X, w, q, psi)
         else:
-            found = fit_factors(Primal(X, w), q, HEYWOOD, psi, self.tol, self.max_iter)
+            found = fit_factors(Primal(X, w), q, HEYWOOD, psi, **self._limits)
         return *found, used_rows(X, w)
 
     def _initial_noise(self, X: Array) -> Array | None:
@@ -236,7 +264,7 @@ class FactorAnalysis(
         """Rotate so that WᵀΨ⁻¹W is diagonal, or as asked; signs are deterministic."""
         W, root = factors.W, _array.namespace(factors.psi).sqrt(factors.psi)[:, None]
         if W.shape[1]:
-            U, s, _ = _array.svd(W / root)
+            U, s, _ = _algebra.svd(W / root)
             W = (U * s) * root
             W = W if self.rotation is None else rotate(W, self.rotation)
         return Factors(deterministic_signs(W), factors.mu, factors.psi)

@@ -16,6 +16,7 @@ from dualpca.estimators._chain_methods import ChainMethods, beside
 from dualpca.estimators._convergence import publish_record
 from dualpca.estimators._incomplete import named_columns
 from dualpca.estimators._parts import check_rows_count, columns_of, open_parts, parts_of
+from dualpca.estimators._placing import OnDevice
 from dualpca.estimators._saving import Saved
 from dualpca.estimators._sequences import check_lengths, joined, refuse_misplaced
 from dualpca.estimators._validation import check_rows
@@ -26,7 +27,7 @@ UNVISITED = 0.5
 """Expected number of rows below which a state is said to explain none."""
 
 
-class HiddenMarkovPCA(Saved, ChainMethods, BaseEstimator):
+class HiddenMarkovPCA(OnDevice, Saved, ChainMethods, BaseEstimator):
     """Hidden Markov model whose states emit probabilistic PCA, or mixtures of it.
 
     State s emits x ~ Σ_m c_sm N(μ_sm, W_smW_smᵀ + σ_sm²I) in the input space or, with a kernel, in
@@ -75,6 +76,11 @@ class HiddenMarkovPCA(Saved, ChainMethods, BaseEstimator):
     random_state : None, int, Generator or RandomState
         None is a fixed seed.
     verbose : bool
+    checkpoint : path or Checkpoint, optional
+        A file that a killed fit goes on from, see docs/scale.md; `n_init` must be 1.
+    device : None, 'auto', 'cpu' or 'cuda'
+        Where to work: where the rows are; on a card if they are worth it; there. Host arrays go
+        there and results come home, so the fitted model is one of the host.
 
     Attributes
     ----------
@@ -157,6 +163,8 @@ class HiddenMarkovPCA(Saved, ChainMethods, BaseEstimator):
         preimage: Any = "auto",
         random_state: Any = None,
         verbose: bool = False,
+        checkpoint: Any = None,
+        device: str | None = None,
     ) -> None:
         self.n_states = n_states
         self.n_components = n_components
@@ -177,6 +185,8 @@ class HiddenMarkovPCA(Saved, ChainMethods, BaseEstimator):
         self.preimage = preimage
         self.random_state = random_state
         self.verbose = verbose
+        self.checkpoint = checkpoint
+        self.device = device
 
     def fit(self, X: Any, y: Any = None, *, lengths: Any = None) -> HiddenMarkovPCA:
         """Fit by Baum–Welch.

@@ -32,6 +32,9 @@ class Imputer(Saved, TransformerMixin, BaseEstimator):
         Append one column of zeros and ones for every feature that missed values in `fit`.
     tol, max_iter, random_state, n_init, verbose
         As in `PPCA`.
+    device : None, 'auto', 'cpu' or 'cuda'
+        Where to work: where the rows are; on a card if they are worth it; there. Host arrays go
+        there and results come home, so the fitted model is one of the host.
 
     Attributes
     ----------
@@ -67,6 +70,7 @@ class Imputer(Saved, TransformerMixin, BaseEstimator):
         random_state: Any = None,
         n_init: int = 1,
         verbose: bool = False,
+        device: str | None = None,
     ) -> None:
         self.n_components = n_components
         self.model = model
@@ -76,6 +80,7 @@ class Imputer(Saved, TransformerMixin, BaseEstimator):
         self.random_state = random_state
         self.n_init = n_init
         self.verbose = verbose
+        self.device = device
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Imputer:
         """Fit the model to the observed entries.
@@ -92,9 +97,9 @@ class Imputer(Saved, TransformerMixin, BaseEstimator):
         """
         check_flag("add_indicator", self.add_indicator)
         check_choice("model", self.model, tuple(MODELS))
-        names = ["tol", "max_iter", "random_state"]
+        names = ["tol", "max_iter", "random_state", "verbose", "device"]
         if self.model == "ppca":
-            names += ["n_init", "verbose"]
+            names.append("n_init")
         options: Any = {name: getattr(self, name) for name in names}
         model = MODELS[self.model](self.n_components, **options)
         self.model_ = model.fit(X, sample_weight=sample_weight)

@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from sklearn.utils.metaestimators import available_if
-
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.errors import expected
-from dualpca.estimators._kernel_fits import (
-    SAMPLE_ROWS,
-    KernelFit,
-    check_request,
-    fit_auto,
-    fit_exact,
-    fit_incomplete,
-    fit_mapped,
-    fit_mapped_parts,
-)
+from dualpca.estimators._kernel_fits import fit_auto, fit_exact, fit_incomplete
 from dualpca.estimators._kernel_inputs import (
     check_kernel_matrix,
     check_points,
@@ -27,8 +16,10 @@ from dualpca.estimators._kernel_inputs import (
     takes_sparse,
 )
 from dualpca.estimators._kernel_projection import KernelProjection
-from dualpca.estimators._kernel_stream import PATIENCE, Stream
-from dualpca.estimators._parts import open_parts, parts_of
+from dualpca.estimators._kernel_results import KernelFit, check_request
+from dualpca.estimators._kernel_stream import PATIENCE, KernelStream
+from dualpca.estimators._mapped_fits import SAMPLE_ROWS, fit_mapped, fit_mapped_parts
+from dualpca.estimators._parts import open_parts, parts_of, refuse_weights, tell_route
 from dualpca.estimators._preimages import PreImages, method_of
 from dualpca.estimators._uncertain import (
     is_incomplete,
@@ -46,6 +37,7 @@ from dualpca.moments import refuse_nonfinite
 from dualpca.parts import Parts
 from dualpca.preimages import Learned
 from dualpca.preimages.learned import LearnedMap
+from dualpca.progress import showing
 
 SOLVERS = {
     "auto": "auto",
@@ -58,28 +50,9 @@ SOLVERS = {
     "fourier": "fourier",
 }
 MAPPED = ("nystrom", "cholesky", "fourier")
-FITTED = (
-    "kernel_",
-    "gamma_",
-    "eigenvalues_",
-    "eigenvectors_",
-    "explained_variance_",
-    "explained_variance_ratio_",
-    "n_components_",
-    "n_samples_",
-    "approximation_error_",
-    "solver_",
-    "X_fit_",
-    "X_transformed_fit_",
-    "dual_coef_",
-    "_subspace",
-    "_residual",
-    "_novelty",
-    "input_model_",
-)
 
 
-class KernelPCA(PreImages, KernelProjection):
+class KernelPCA(KernelStream, PreImages, KernelProjection):
     """Principal components in the feature space of a kernel.
 
     A drop-in for `sklearn.decomposition.KernelPCA` that takes any number of rows, keeps the mean
@@ -131,6 +104,11 @@ class KernelPCA(PreImages, KernelProjection):
         None is float32 where `tol` is 1e-6 or more.
     memory_limit : float
         Bytes that a stored kernel may take.
+    verbose : bool
+        Say on standard error where and how the fit works.
+    device : None, 'auto', 'cpu' or 'cuda'
+        Where to work: where the rows are; on a card if they are worth it; there. Host arrays go
+        there and results come home, so the fitted model is one of the host.
 
     Attributes
     ----------
@@ -198,6 +176,8 @@ class KernelPCA(PreImages, KernelProjection):
         landmarks: str = "kmeans",
         dtype: str | None = None,
         memory_limit: float = 4 * 2**30,
+        verbose: bool = False,
+        device: str | None = None,
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel
@@ -221,6 +201,8 @@ class KernelPCA(PreImages, KernelProjection):
         self.landmarks = landmarks
         self.dtype = dtype
         self.memory_limit = memory_limit
+        self.verbose = verbose
+        self.device = device
 
     # --- fitting ---------------------------------------------------------------------------
 
@@ -268,65 +250,17 @@ class KernelPCA(PreImages, KernelProjection):
         ):
             what = "'nystrom', 'cholesky' or 'fourier' with a kernel of rows, for data in parts"
             raise ValueError(expected("eigen_solver", what, self.eigen_solver))
-        open_parts(self, parts, sample_weight)
+        refuse_weights(sample_weight)
+        open_parts(self, parts)
         self._forget()
+        with showing(self.verbose):
+            sizes = f"{self.n_landmarks} landmarks or features"
+            tell_route(parts, f"moments of a map by {self._solver_name!r}, {sizes}, two passes")
         sample = parts.sample(max(SAMPLE_ROWS, PATIENCE * self.n_landmarks), seed=0)
         refuse_nonfinite(sample)
         kernel = kernel_of(self, sample)
         self._publish(fit_mapped_parts(self, parts, sample, kernel), kernel, parts.like)
         return self
-
-    @available_if(lambda self: not is_precomputed(self.kernel))  # type: ignore[untyped-decorator]
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> KernelPCA:
-        """Add rows to the model, in memory of a fixed size.
-
-        The first 4·n_landmarks rows are kept; landmarks are chosen among them by pivoted
-        Cholesky, and from then on every chunk is projected on their features, whose moments are
-        added up exactly. `approximation_error_.trace` says how much of the variance of the
-        whole stream lies outside of the landmarks' span. Parameters such as 'median' are found
-        from the first chunk. Fitted attributes are computed when they are next read.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-        y : ignored
-        sample_weight : array of shape (n,), optional
-
-        Returns
-        -------
-        self
-        """
-        self._check_parameters()
-        stream = self.__dict__.get("_stream")
-        points = check_points(self, X, reset=stream is None, min_rows=1)
-        if is_precomputed(self.kernel) or points.ndim == 1 or _array.is_sparse(points):
-            what = "dense rows: a stream keeps some of them as landmarks"
-            raise ValueError(expected("X", what, type(X).__name__))
-        w = check_weights(sample_weight, points)
-        self._forget()
-        if stream is None:
-            stream = Stream(kernel_of(self, points))
-            self.n_samples_seen_ = 0
-        self._stream = stream.add(self, points, w)
-        self._like = points[:0, :]
-        self.n_samples_seen_ += used_rows(points, w)
-        return self
-
-    def __getattr__(self, name: str) -> Any:
-        """Compute the fitted attributes of a stream when one of them is first read."""
-        state = object.__getattribute__(self, "__dict__")
-        if name in FITTED and "_stream" in state and "kernel_" not in state:
-            if state["n_samples_seen_"] < 2:
-                raise ValueError("partial_fit has seen 1 row; at least 2 are required.")
-            self._publish(state["_stream"].fit(self), state["_stream"].kernel, state["_like"])
-            return getattr(self, name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def _forget(self) -> None:
-        """Drop what an earlier fit left behind."""
-        self._forget_preimages()
-        for name in (*FITTED, "_stream"):
-            self.__dict__.pop(name, None)
 
     def _fit_points(self, points: Array, kernel: Any, weights: Array | None) -> KernelFit:
         if self._solver_name == "auto":

@@ -9,7 +9,7 @@ from typing import Any
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.metaestimators import available_if
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.em import Record
 from dualpca.errors import DegenerateError, StreamWarning, expected
@@ -31,7 +31,9 @@ from dualpca.estimators._parts import (
     columns_of,
     open_parts,
     parts_of,
+    refuse_weights,
 )
+from dualpca.estimators._placing import placed
 from dualpca.estimators._saving import Saved
 from dualpca.estimators._validation import (
     check_rows,
@@ -39,8 +41,8 @@ from dualpca.estimators._validation import (
     generator,
     used_rows,
 )
+from dualpca.holes import observed_weights, refuse_infinite
 from dualpca.kernel_space import KernelSpace
-from dualpca.missing import observed_weights, refuse_infinite
 from dualpca.mixture import Mixture
 from dualpca.mixture_em import Climbed
 from dualpca.moments import refuse_nonfinite
@@ -98,6 +100,9 @@ class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
     checkpoint : path or Checkpoint, optional
         File that EM writes every 30 seconds (or as a `dualpca.Checkpoint` says) and goes on
         from when the same fit of the same data is started again; removed at the end.
+    device : None, 'auto', 'cpu' or 'cuda'
+        Where to work: where the rows are; on a card if they are worth it; there. Host arrays go
+        there and results come home, so the fitted model is one of the host.
 
     Attributes
     ----------
@@ -177,6 +182,7 @@ class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
         random_state: Any = None,
         verbose: bool = False,
         checkpoint: Any = None,
+        device: str | None = None,
     ) -> None:
         self.n_mixtures = n_mixtures
         self.n_components = n_components
@@ -195,6 +201,7 @@ class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
         self.checkpoint = checkpoint
+        self.device = device
 
     # --- fitting ---------------------------------------------------------------------------
 
@@ -233,7 +240,8 @@ class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
         if self.kernel is not None:
             remedy = "Fit KernelPCA(eigen_solver='nystrom') first, then a mixture of its transform."
             raise ValueError(expected("kernel", "None for data in parts", self.kernel, remedy))
-        open_parts(self, parts, sample_weight)
+        refuse_weights(sample_weight)
+        open_parts(self, parts)
         self._forget()
         with showing(self.verbose), named_columns(self):
             columns, holes = columns_of(parts, "EM of a mixture, a pass a step")
@@ -259,6 +267,7 @@ class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
         return self._space(X)
 
     @available_if(lambda self: self.kernel is None)  # type: ignore[untyped-decorator]
+    @placed
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MixturePPCA:
         """Add rows to the mixture by stepwise EM; every chunk is seen once.
 
@@ -329,7 +338,7 @@ class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
         self.means_ = _array.cast_like(model.means, like)
         self.noise_variance_ = _array.cast_like(model.noises, like)
         self.loadings_ = [_array.cast_like(W, like) for W in model.loadings]
-        axes = [_array.svd(W) for W in model.loadings]
+        axes = [_algebra.svd(W) for W in model.loadings]
         self.components_ = [_array.cast_like(U.T, like) for U, _, _ in axes]
         self.explained_variance_ = [
             _array.cast_like(s * s + model.noises[k], like) for k, (_, s, _) in enumerate(axes)

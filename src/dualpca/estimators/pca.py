@@ -68,6 +68,9 @@ class PCA(LinearGaussian):
         in the units of X.
     verbose : bool
         Say on standard error how data in parts are read.
+    device : None, 'auto', 'cpu' or 'cuda'
+        Where to work: where the rows are; on a card if they are worth it; there. Host arrays go
+        there and results come home, so the fitted model is one of the host.
 
     Attributes
     ----------
@@ -131,6 +134,7 @@ class PCA(LinearGaussian):
         random_state: Any = None,
         standardize: bool = False,
         verbose: bool = False,
+        device: str | None = None,
     ) -> None:
         self.n_components = n_components
         self.copy = copy
@@ -143,6 +147,7 @@ class PCA(LinearGaussian):
         self.random_state = random_state
         self.standardize = standardize
         self.verbose = verbose
+        self.device = device
 
     @property
     def _standardize(self) -> bool:

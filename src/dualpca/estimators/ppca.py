@@ -20,7 +20,7 @@ from dualpca.estimators._ppca_fits import (
     start_of,
 )
 from dualpca.estimators._validation import check_choice, check_number, used_rows
-from dualpca.missing import has_missing, observed_weights
+from dualpca.holes import has_missing, observed_weights
 from dualpca.missing_parts import Columns
 from dualpca.parts import Parts
 from dualpca.representations import Primal, Scatter
@@ -65,6 +65,9 @@ class PPCA(LatentGaussian):
     checkpoint : path or Checkpoint, optional
         File that EM writes every 30 seconds (or as a `dualpca.Checkpoint` says) and goes on
         from when the same fit of the same data is started again; removed at the end.
+    device : None, 'auto', 'cpu' or 'cuda'
+        Where to work: where the rows are; on a card if they are worth it; there. Host arrays go
+        there and results come home, so the fitted model is one of the host.
 
     Attributes
     ----------
@@ -144,6 +147,7 @@ class PPCA(LatentGaussian):
         n_init: int = 1,
         verbose: bool = False,
         checkpoint: Any = None,
+        device: str | None = None,
     ) -> None:
         self.n_components = n_components
         self.noise_variance = noise_variance
@@ -155,6 +159,7 @@ class PPCA(LatentGaussian):
         self.n_init = n_init
         self.verbose = verbose
         self.checkpoint = checkpoint
+        self.device = device
 
     def _check_parameters(self) -> None:
         check_choice("method", self.method, ("closed", "em"))

@@ -6,9 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
-from scipy.linalg import helmert
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
 
 from dualpca import _array
 from dualpca._typing import Array
@@ -27,32 +25,30 @@ from dualpca.estimators._feature_fits import (
     warn_of_negative,
 )
 from dualpca.estimators._feature_inputs import (
-    check_diagonal,
     check_metric,
     check_rho,
     check_training,
     kernel_rows,
     kernel_values,
-    needed_rho,
     new_items,
 )
-from dualpca.estimators._kernel_inputs import check_kernel_matrix, is_precomputed
+from dualpca.estimators._feature_model import FeatureModel
+from dualpca.estimators._kernel_inputs import is_precomputed
+from dualpca.estimators._placing import OnDevice
 from dualpca.estimators._saving import Saved
 from dualpca.estimators._validation import (
     check_choice,
     check_finite_result,
     check_flag,
-    check_matrix,
     check_number,
     generator,
 )
-from dualpca.feature_dimensions import FeatureScatter, Placed, per_dimension
+from dualpca.feature_dimensions import FeatureScatter, per_dimension
 from dualpca.rules import check_noise
-from dualpca.wishart import log_wishart
 
 
 class ProbabilisticKernelPCA(
-    Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    OnDevice, Saved, FeatureModel, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
     """Probabilistic kernel PCA, or probabilistic principal coordinates (Zhang et al. 2004).
 
@@ -101,6 +97,11 @@ class ProbabilisticKernelPCA(
         Start of EM and of block Krylov. None is a fixed seed.
     memory_limit : float
         Bytes that a stored kernel may take; beyond, it is evaluated at every pass.
+    verbose : bool
+        Say on standard error where and how the fit works.
+    device : None, 'auto', 'cpu' or 'cuda'
+        Where to work: where the rows are; on a card if they are worth it; there. Host arrays go
+        there and results come home, so the fitted model is one of the host.
 
     Attributes
     ----------
@@ -177,6 +178,8 @@ class ProbabilisticKernelPCA(
         eigen_solver: str = "auto",
         random_state: Any = None,
         memory_limit: float = 4 * 2**30,
+        verbose: bool = False,
+        device: str | None = None,
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel
@@ -197,6 +200,8 @@ class ProbabilisticKernelPCA(
         self.eigen_solver = eigen_solver
         self.random_state = random_state
         self.memory_limit = memory_limit
+        self.verbose = verbose
+        self.device = device
 
     # --- fitting ---------------------------------------------------------------------------
 
@@ -312,114 +317,6 @@ class ProbabilisticKernelPCA(
         rows = new_items(self, X, "transform")
         b = self._subspace.coordinates(kernel_rows(self, rows))
         return _array.cast_like(check_finite_result(b, rows), _array.vector_like(rows))
-
-    def posterior(self, X: Any, diagonal: Any = None) -> tuple[Array, Array]:
-        """Return where points are, and how certain that is.
-
-        Given the training points' latents, a point's features are a regression on them with
-        coefficients b: under a flat prior b ~ N(b(x), ψ(x)/ρ · G⁻¹), see
-        `dualpca.feature_dimensions.Placement` for the derivation. G = ⟨WWᵀ⟩/n is the identity at
-        the maximum, and ψ(x), the point's own noise, is `point_noise`. ρ is `feature_dim`, n where
-        that is not given: the dimension of what n points span. The more features, the more certain.
-
-        Parameters
-        ----------
-        X : array of shape (m, d), items, or kernel values or distances (m, n)
-        diagonal : array of shape (m,), optional
-            k(x, x), where X are kernel values of new items.
-
-        Returns
-        -------
-        mean : array of shape (m, q)
-        covariance : array of shape (m, q, q)
-        """
-        rows = new_items(self, X, "posterior")
-        found, like = self._place(rows, diagonal), _array.vector_like(rows)
-        rho = float(self.n_samples_ if self.feature_dim is None else self.feature_dim)
-        covariance = self._placement.covariance(found.noise, rho)
-        return _array.cast_like(found.coordinates, like), _array.cast_like(covariance, like)
-
-    def point_noise(self, X: Any, diagonal: Any = None) -> Array:
-        """Return ψ(x) = ‖f(x) − f̄‖²/n − b(x)ᵀG b(x), the noise that is a point's own, (m,).
-
-        Large for points that the coordinates explain badly. The training points' have the mean σ²
-        (isotropic noise), or are ψ_i themselves (diagonal noise).
-
-        Parameters
-        ----------
-        X : array of shape (m, d), items, or kernel values or distances (m, n)
-        diagonal : array of shape (m,), optional
-            k(x, x), where X are kernel values of new items.
-        """
-        rows = new_items(self, X, "point_noise")
-        return _array.cast_like(self._place(rows, diagonal).noise, _array.vector_like(rows))
-
-    def _place(self, rows: Array, diagonal: Any) -> Placed:
-        given = None if diagonal is None else check_diagonal(diagonal, rows)
-        values = kernel_rows(self, rows)
-        found = self._placement.place(self._subspace, values, float(self.n_samples_), given)
-        check_finite_result(found.coordinates, rows)
-        return found
-
-    def get_covariance(self) -> Array:
-        """Return C = BBᵀ + diag ψ, (n, n); a feature dimension has covariance n/ρ C."""
-        check_is_fitted(self)
-        B = _array.working(self.coordinates_)
-        C = B @ B.T + self._psi * _array.identity(int(B.shape[0]), B)
-        return _array.cast_like(C, self.coordinates_)
-
-    def log_wishart(self, K: Any = None, feature_dim: float | None = None) -> float:
-        """Return the log-density of a kernel matrix, as a whole, under the model.
-
-        QᵀKQ ~ W_{n−1}(ρ, n/ρ QᵀCQ), where the columns of Q are an orthonormal basis of what is
-        orthogonal to 1: the means u are free, so nothing is said along it. The singular density
-        where ρ < n − 1 (see `dualpca.wishart.log_wishart`). As a function of σ² it is highest at
-        (n − q)/(n − 1 − q) times the estimate of the paper, which counts the direction 1 as well.
-
-        Parameters
-        ----------
-        K : array of shape (n, n), optional
-            A kernel over the training points; the one that was fitted unless given.
-        feature_dim : float, optional
-            ρ; that of the model unless given.
-        """
-        check_is_fitted(self)
-        rho = needed_rho(self, feature_dim)
-        if K is None:
-            _, values, kernel = kernel_values(self, self.X_fit_, self.kernel_)
-            source = source_of(self, values, kernel)
-            K = definite_part(self, source, self.coordinates_)[0].dense()
-        else:
-            K = check_kernel_matrix(check_matrix(K, "K"), center=False)
-        n = self.n_samples_
-        if K.shape[0] != n:
-            raise ValueError(expected("K", f"a kernel over the {n} training points", K.shape))
-        Q = _array.asarray(helmert(n), self._psi)
-        C = Q @ _array.working(self.get_covariance()) @ Q.T
-        return log_wishart(Q @ _array.working(K) @ Q.T, n / rho * C, rho)
-
-    def sample_kernel(self, feature_dim: int | None = None, random_state: Any = None) -> Array:
-        """Draw a centred kernel matrix, of mean nC centred, (n, n).
-
-        HFFᵀH with F = BW + E: ρ feature dimensions, each with covariance n/ρ C.
-
-        Parameters
-        ----------
-        feature_dim : int, optional
-            ρ; that of the model unless given.
-        random_state : None, int, Generator or RandomState
-        """
-        check_is_fitted(self)
-        rho = needed_rho(self, feature_dim)
-        if rho % 1:
-            raise ValueError(expected("feature_dim", "an integer, to be drawn from", rho))
-        rng, B = generator(random_state), _array.working(self.coordinates_)
-        xp = _array.namespace(B)
-        W = _array.normal(rng, (int(B.shape[1]), int(rho)), B)
-        E = _array.normal(rng, (int(B.shape[0]), int(rho)), B)
-        F = (B @ W + xp.sqrt(self._psi)[:, None] * E) * (self.n_samples_ / rho) ** 0.5
-        F = F - xp.mean(F, axis=0)
-        return _array.cast_like(F @ F.T, self.coordinates_)
 
     @property
     def _n_features_out(self) -> int:

@@ -16,16 +16,17 @@ from dualpca._typing import Array
 from dualpca.errors import expected
 from dualpca.estimators._chain_fits import check_columns, check_plan, coordinates, fit_space
 from dualpca.estimators._incomplete import named_columns
+from dualpca.estimators._placing import OnDevice
 from dualpca.estimators._saving import Saved
 from dualpca.estimators._sequences import check_lengths, joined
 from dualpca.estimators._validation import check_rows
 from dualpca.estimators.hidden_markov import HiddenMarkovPCA
+from dualpca.holes import refuse_infinite
 from dualpca.kernel_space import KernelSpace
-from dualpca.missing import refuse_infinite
 from dualpca.scans import log, log_sum
 
 
-class SequenceClassifier(Saved, ClassifierMixin, BaseEstimator):
+class SequenceClassifier(OnDevice, Saved, ClassifierMixin, BaseEstimator):
     """Bayes' rule over sequences: P(c | X) ∝ P(c) p(X | c), a hidden Markov model for each class.
 
     With a kernel all classes share one kernel space, found from all training rows: densities in
@@ -79,6 +80,15 @@ class SequenceClassifier(Saved, ClassifierMixin, BaseEstimator):
         self.model = model
         self.priors = priors
 
+    @property
+    def _device(self) -> str | None:
+        return getattr(self.model, "device", None)
+
+    def _without_device(self) -> SequenceClassifier:
+        twin: SequenceClassifier = super()._without_device()
+        twin.model = None if self.model is None else self.model._without_device()
+        return twin
+
     def fit(self, X: Any, y: Any, *, lengths: Any = None) -> SequenceClassifier:
         """Fit one model to the sequences of each class.
 
@@ -97,6 +107,9 @@ class SequenceClassifier(Saved, ClassifierMixin, BaseEstimator):
         base = HiddenMarkovPCA() if self.model is None else self.model
         if not isinstance(base, HiddenMarkovPCA):
             raise ValueError(expected("model", "a HiddenMarkovPCA or None", base))
+        if base.checkpoint is not None:
+            what = "None: one file cannot be that of a model a class"
+            raise ValueError(expected("checkpoint of the model", what, base.checkpoint))
         check_plan(base)
         X, lengths = self._sequences(X, lengths, reset=True)
         labels = self._labels(y, len(lengths))

@@ -21,6 +21,7 @@ from dualpca.estimators._feature_fits import (
 )
 from dualpca.estimators._feature_inputs import check_rho, check_training, kernel_values, new_items
 from dualpca.estimators._kernel_inputs import is_precomputed
+from dualpca.estimators._placing import OnDevice
 from dualpca.estimators._saving import Saved
 from dualpca.estimators._validation import check_choice, check_number, generator
 from dualpca.feature_dimensions import FeatureScatter
@@ -30,7 +31,9 @@ from dualpca.solvers import solve
 from dualpca.twin import Twin, TwinPlacement, fit_twin, start_coordinates
 
 
-class TwinKernelPCA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class TwinKernelPCA(
+    OnDevice, Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     """Twin kernel PCA, which is the Gaussian process latent variable model seen from its kernel.
 
     The centred kernel of the points is a Wishart matrix, Kc ~ W_n(ρ, Σ/ρ), whose Σ is a kernel
@@ -64,6 +67,11 @@ class TwinKernelPCA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         Largest number of L-BFGS steps.
     random_state : None, int, Generator or RandomState
         For a random start. None is a fixed seed.
+    verbose : bool
+        Say on standard error where and how the fit works.
+    device : None, 'auto', 'cpu' or 'cuda'
+        Where to work: where the rows are; on a card if they are worth it; there. Host arrays go
+        there and results come home, so the fitted model is one of the host.
 
     Attributes
     ----------
@@ -118,6 +126,8 @@ class TwinKernelPCA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         tol: float = 1e-5,
         max_iter: int = 2000,
         random_state: Any = None,
+        verbose: bool = False,
+        device: str | None = None,
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel
@@ -132,6 +142,8 @@ class TwinKernelPCA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
+        self.verbose = verbose
+        self.device = device
 
     def fit(self, X: Any, y: Any = None) -> TwinKernelPCA:
         """Fit the model.

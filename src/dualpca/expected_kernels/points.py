@@ -66,6 +66,4 @@ class Uncertain:
 
     def take(self, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Uncertain:
         """Return the rows of these numbers."""
-        xp = _array.namespace(self.mean)
-        index = xp.asarray(rows, device=_array.device_of(self.mean))
-        return Uncertain(xp.take(self.mean, index, axis=0), xp.take(self.covariance, index, axis=0))
+        return Uncertain(_array.take(self.mean, rows), _array.take(self.covariance, rows))

@@ -62,8 +62,8 @@ def expected_between(kernel: Kernel, x: Uncertain, other: Uncertain) -> Array:
     top = [_plain(kernel, sure.mean, sure_right.mean), _each(found, unsure_right, sure.mean).T]
     bottom = [_each(found, unsure, sure_right.mean), _pairs(found, unsure, unsure_right)]
     K = xp.concat([xp.concat(top, axis=1), xp.concat(bottom, axis=1)], axis=0)
-    at = [xp.asarray(np.argsort(p), device=_array.device_of(K)) for p in (a, b)]
-    return _array.cast_like(xp.take(xp.take(K, at[0], axis=0), at[1], axis=1), x.mean)
+    K = _array.take(_array.take(K, np.argsort(a)), np.argsort(b), axis=1)
+    return _array.cast_like(K, x.mean)
 
 
 def expected_diag(kernel: Kernel, x: Uncertain) -> Array:

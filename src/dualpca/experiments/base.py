@@ -33,15 +33,12 @@ class Outcome:
         What the figures rest on: floats, lists and dictionaries of them.
     agrees, differs : str
         A sentence on what agrees with the document, and one on what does not or cannot.
-    caption : str
-        What the figures show and how to read them.
     """
 
     figures: dict[str, Figure]
     numbers: Numbers
     agrees: str
     differs: str
-    caption: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,6 +55,8 @@ class Experiment:
         One line.
     run : function
         From a Canvas to an Outcome.
+    caption : str
+        What the figures show and how to read them.
     timed : bool
         Whether figures show seconds, which no seed can repeat.
     """
@@ -66,6 +65,7 @@ class Experiment:
     source: str
     title: str
     run: Callable[[Canvas], Outcome] = field(repr=False)
+    caption: str = ""
     timed: bool = False
 
 
@@ -74,9 +74,9 @@ REGISTRY: dict[str, Experiment] = {}
 
 
 def experiment(
-    *, name: str, source: str, title: str, timed: bool = False
+    *, source: str, title: str, caption: str = "", timed: bool = False, name: str = ""
 ) -> Callable[[Callable[[Canvas], Outcome]], Callable[[Canvas], Outcome]]:
-    """Register the decorated function as an experiment.
+    """Register the decorated function as an experiment, called as its module is unless named.
 
     Examples
     --------
@@ -86,9 +86,10 @@ def experiment(
     """
 
     def register(run: Callable[[Canvas], Outcome]) -> Callable[[Canvas], Outcome]:
-        if name in REGISTRY and REGISTRY[name].run.__module__ != run.__module__:
-            raise ValueError(f"two experiments are called {name!r}: rename one of them.")
-        REGISTRY[name] = Experiment(name, source, title, run, timed)
+        key = name or run.__module__.rpartition(".")[2].replace("_", "-")
+        if key in REGISTRY and REGISTRY[key].run.__module__ != run.__module__:
+            raise ValueError(f"two experiments are called {key!r}: rename one of them.")
+        REGISTRY[key] = Experiment(key, source, title, run, caption, timed)
         return run
 
     return register

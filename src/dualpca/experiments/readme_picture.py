@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 from sklearn.datasets import load_digits, load_wine
 
 from dualpca import PPCA, Generator, KernelPCA
+from dualpca.datasets import Floats
 from dualpca.experiments.base import Outcome, experiment
 from dualpca.experiments.canvas import BLUE, PALE, RED, Canvas
 
-Floats = NDArray[np.float64]
 SHOWN, LEVEL = 40, 1.645
 
 
 @experiment(
-    name="readme-picture", source="the README", title="What the library is for, in a picture"
+    source="the README",
+    title="What the library is for, in a picture",
+    caption="Left: numbers taken out of a table of wines and imputed, with 90 % intervals, against "
+    "what had been there. Middle: a noisy circle before and after kernel PCA. Right: digits "
+    "drawn from a density over the latents of kernel PCA.",
 )
 def run(draw: Canvas) -> Outcome:
     """Fill holes with error bars, take noise off a circle, draw new digits."""
@@ -36,9 +39,6 @@ def run(draw: Canvas) -> Outcome:
         f"Of all 90 % intervals {covered:.0%} hold the truth; the circle is met to {clean:.3f} "
         f"instead of {noisy:.3f}.",
         "No document has this picture.",
-        "Left: numbers taken out of a table of wines and imputed, with 90 % intervals, against "
-        "what had been there. Middle: a noisy circle before and after kernel PCA. Right: digits "
-        "drawn from a density over the latents of kernel PCA.",
     )
 
 

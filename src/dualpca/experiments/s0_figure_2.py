@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 
 from dualpca import DualPPCA, KernelPCA
+from dualpca.datasets import Floats
 from dualpca.experiments.base import Outcome, experiment
 from dualpca.experiments.canvas import BLUE, INK, RED, Canvas
 from dualpca.experiments.tools import wave
 
-Floats = NDArray[np.float64]
 KEPT = 3
 
 
 @experiment(
-    name="s0-figure-2",
     source="S0 Fig. 2",
     title="Dual PPCA samples the whole kernel space, kernel PCA only its components",
+    caption="Left: sampled kernel values along the first component and along the first discarded "
+    "direction, where kernel PCA has none. Right: their variance along every direction, beside "
+    "the model's.",
 )
 def run(draw: Canvas) -> Outcome:
     """Sample centred kernel values of twenty points, on and off three components."""
@@ -29,11 +30,11 @@ def run(draw: Canvas) -> Outcome:
     along = np.asarray(model.sample_kernel(draw.pick(5000, quick=200), draw.seed)) @ E
     target = lam**2 / len(X)
     target[KEPT:] = model.noise_variance_ * lam[KEPT:]
+    measured = along.var(axis=0)
     figure, [[plane, bars]] = draw.panels(1, 2, height=3.5)
     _draw_plane(plane, along[:500])
-    _draw_variances(bars, along.var(axis=0), target)
+    _draw_variances(bars, measured, target)
     draw.key(figure, plane)
-    measured = along.var(axis=0)
     numbers = {
         "directions_reached_by_dual_ppca": int(np.linalg.matrix_rank(along)),
         "directions_reached_by_kernel_pca": KEPT,
@@ -50,9 +51,6 @@ def run(draw: Canvas) -> Outcome:
         "4.4), λ²/n on the components and σ²λ off them.",
         "The published figure is a diagram without data. The formula printed for the covariance "
         "(Eq. 18) is not that of B; samples here follow B. The twenty points are ours, (t, sin t).",
-        "Left: sampled kernel values along the first component and along the first discarded "
-        "direction, where kernel PCA has none. Right: their variance along every direction, beside "
-        "the model's.",
     )
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 
 from dualpca import DualPPCA
+from dualpca.datasets import Floats
 from dualpca.experiments.base import Outcome, experiment
 from dualpca.experiments.canvas import BLUE, INK, PALE, RED, Canvas
 from dualpca.experiments.tools import wave
@@ -18,9 +18,11 @@ SIZES = (1, 3, 10)
 
 
 @experiment(
-    name="s0-figure-3",
     source="S0 Fig. 3",
     title="With more components the reconstructions of dual PPCA tend to those of kernel PCA",
+    caption="Points (black), what kernel PCA (red) and dual PPCA (blue) make of them, and samples "
+    "of dual PPCA (grey), with 1, 3 and 10 components; pre-images by Eq. 19, the kernel smoother. "
+    "EV is the explained variance.",
 )
 def run(draw: Canvas) -> Outcome:
     """Reconstruct and sample with 1, 3 and 10 components, uncentred and centred, by Eq. 19."""
@@ -50,9 +52,6 @@ def run(draw: Canvas) -> Outcome:
         "normalisation of Eq. 19 cancels most of the difference between the two models. That "
         f"samples spread wider with more components does not show on our points ({spreads} with a "
         "centred kernel). The sizes of panels (a) and (c) are not known.",
-        "Points (black), what kernel PCA (red) and dual PPCA (blue) make of them, and samples of "
-        "dual PPCA (grey), with 1, 3 and 10 components; pre-images by Eq. 19, the kernel smoother. "
-        "EV is the explained variance.",
     )
 
 
@@ -65,7 +64,7 @@ def _heading(rows: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _draw(ax: Axes, model: Any, X: NDArray[np.float64], draw: Canvas) -> dict[str, float]:
+def _draw(ax: Axes, model: Any, X: Floats, draw: Canvas) -> dict[str, float]:
     """Draw one panel and return its numbers."""
     latents, noise = np.asarray(model.transform(X)), float(model.noise_variance_)
     kept = 1 - noise / np.asarray(model.explained_variance_)

@@ -5,23 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from matplotlib.figure import Figure
 
 from dualpca import DualPPCA, datasets
-from dualpca.datasets import Labelled
+from dualpca.datasets import Floats, Labelled, Labels
 from dualpca.experiments.base import Outcome, experiment
 from dualpca.experiments.canvas import Canvas
 from dualpca.preimages import Smoother
 
-Floats = NDArray[np.float64]
 COUNTS = {1: 300, 0: 200}
 SHOWN = 10
 
 
 @experiment(
-    name="s0-figure-4",
     source="S0 Fig. 4 a–c",
     title="Zeros and ones of MNIST: originals, after reduction to two components, and generated",
+    caption="(a) Twenty of the 500 digits. (b) The same after reduction to two components. (c) "
+    "Generated from latents u, uniform on a square. Left as published, right with a centred "
+    "kernel and the best of all pre-images.",
 )
 def run(draw: Canvas) -> Outcome:
     """Fit 500 digits as published, uncentred with Eq. 19, and centred with the best pre-image."""
@@ -29,23 +30,12 @@ def run(draw: Canvas) -> Outcome:
     X, y = _digits(data, draw.rng)
     published = DualPPCA(2, gamma=1 / 32, center=False, preimage=Smoother(neighbors=None)).fit(X)
     centred = DualPPCA(2, gamma=1 / 32, preimage="auto").fit(X)
-    pick = np.concatenate([np.flatnonzero(y == digit)[:SHOWN] for digit in COUNTS])
-    figures = {"a": draw.panels(1, 1, height=1.6), "b": draw.panels(1, 2, height=1.1)}
-    figures["c"] = draw.panels(1, 2, height=4.1)
-    draw.images(figures["a"][1][0, 0], X[pick], SHOWN)
-    side = draw.pick(10, quick=3)
+    shown = X[np.concatenate([np.flatnonzero(y == digit)[:SHOWN] for digit in COUNTS])]
     models = {"as published: uncentred, Eq. 19": published, "centred, best pre-image": centred}
-    for k, (title, model) in enumerate(models.items()):
-        reduced, made = figures["b"][1][0, k], figures["c"][1][0, k]
-        draw.images(reduced, np.asarray(model.reconstruct(X[pick])), SHOWN)
-        draw.images(made, _generated(model, side), side)
-        made.set(xlabel="first component, −1 … 1", ylabel="second component, −1 … 1")
-        reduced.set_title(title)
-        made.set_title(title)
     numbers = _numbers(published, centred, X, y, draw.pick(50, quick=5))
     numbers |= _other_draws(data, draw)
     return Outcome(
-        {key: figure for key, (figure, _) in figures.items()},
+        _figures(draw, models, shown),
         numbers,
         f"The uncentred kernel gives an explained variance of {100 * numbers['explained']:.2f} % "
         f"and σ² = {100 * numbers['noise_variance']:.3f} %, published 27.97 % and 0.14 %; other "
@@ -57,13 +47,25 @@ def run(draw: Canvas) -> Outcome:
         f"{100 * numbers['noise_variance_centred']:.3f} %. Without centring both components "
         "describe ones, so zeros are reduced to ones too; where no weight of Eq. 19 is positive "
         "(u₁ < 0, small u₂) the nearest digit stands in. Centred, both digits come back.",
-        "(a) Twenty of the 500 digits. (b) The same after reduction to two components. (c) "
-        "Generated from latents u, uniform on a square. Left as published, right with a centred "
-        "kernel and the best of all pre-images.",
     )
 
 
-def _digits(data: Labelled, rng: np.random.Generator) -> tuple[Floats, NDArray[np.int64]]:
+def _figures(draw: Canvas, models: dict[str, Any], shown: Floats) -> dict[str, Figure]:
+    """Draw digits, what each model reduces them to, and what it generates."""
+    originals, [[ax]] = draw.panels(1, 1, height=1.6)
+    draw.images(ax, shown, SHOWN)
+    reduced, [below] = draw.panels(1, 2, height=1.1)
+    generated, [last] = draw.panels(1, 2, height=4.1)
+    side = draw.pick(10, quick=3)
+    for small, large, (title, model) in zip(below, last, models.items(), strict=True):
+        draw.images(small, np.asarray(model.reconstruct(shown)), SHOWN)
+        draw.images(large, _generated(model, side), side)
+        large.set(xlabel="first component, −1 … 1", ylabel="second component, −1 … 1", title=title)
+        small.set_title(title)
+    return {"a": originals, "b": reduced, "c": generated}
+
+
+def _digits(data: Labelled, rng: np.random.Generator) -> tuple[Floats, Labels]:
     """Return 300 ones and 200 zeros, pixels from 0 to 1."""
     rows = np.concatenate(
         [rng.choice(np.flatnonzero(data.y == k), size, replace=False) for k, size in COUNTS.items()]
@@ -89,9 +91,7 @@ def _generated(model: Any, side: int) -> Floats:
     return np.asarray(model.inverse_transform(grid / np.sqrt(kept)))  # Bu = Kc A h
 
 
-def _numbers(
-    published: Any, centred: Any, X: Floats, y: NDArray[np.int64], count: int
-) -> dict[str, Any]:
+def _numbers(published: Any, centred: Any, X: Floats, y: Labels, count: int) -> dict[str, Any]:
     """Return what was published, what we find, and whether digits stay what they are."""
     found: dict[str, Any] = {"explained_published": 0.2797, "noise_variance_published": 0.0014}
     for suffix, model in (("", published), ("_centred", centred)):
@@ -101,7 +101,7 @@ def _numbers(
     return found
 
 
-def _faithful(model: Any, X: Floats, y: NDArray[np.int64], count: int) -> float:
+def _faithful(model: Any, X: Floats, y: Labels, count: int) -> float:
     """Return the share of reduced zeros that lie nearer to the mean zero than to the mean one."""
     zero, one = (X[y == k].mean(axis=0) for k in (0, 1))
     made = np.asarray(model.reconstruct(X[y == 0][:count]))

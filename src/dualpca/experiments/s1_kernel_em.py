@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 
 from dualpca import ProbabilisticKernelPCA, datasets
+from dualpca.datasets import Floats
 from dualpca.experiments.base import Outcome, experiment
 from dualpca.experiments.canvas import BLUE, GREEN, RED, Canvas
 from dualpca.experiments.tools import angle, distance, stopped_early
 
-Floats = NDArray[np.float64]
 WAYS: dict[str, tuple[dict[str, Any], str, str]] = {
     "from linear PCA": ({"init": "pca", "accelerate": False}, RED, "-"),
     "from random coordinates": ({"init": "random", "accelerate": False}, BLUE, "--"),
@@ -24,9 +23,10 @@ ROUNDING = 1e-10
 
 
 @experiment(
-    name="s1-kernel-em",
     source="S1 section 3.2",
     title="Probabilistic kernel PCA: how EM climbs to the closed form",
+    caption="How far the log-likelihood (per feature dimension) lies below its maximum after every "
+    "step of EM, for two starts of plain EM and for the accelerated one. RBF kernels as in S3.",
 )
 def run(draw: Canvas) -> Outcome:
     """Run EM three ways on iris and oil flow, and measure how far from the closed form it is."""
@@ -51,8 +51,6 @@ def run(draw: Canvas) -> Outcome:
         "eigendecomposition at every step. Here EM is that of Zhang et al. (2004), which needs "
         f"only products with the kernel. Accelerated it takes {steps[0][2]} and {steps[1][2]} "
         f"steps, plain from linear PCA {steps[0][0]} and {steps[1][0]}.",
-        "How far the log-likelihood (per feature dimension) lies below its maximum after every "
-        "step of EM, for two starts of plain EM and for the accelerated one. RBF kernels as in S3.",
     )
 
 

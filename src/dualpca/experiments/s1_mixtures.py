@@ -6,45 +6,40 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 from dualpca import MixturePPCA, datasets
+from dualpca.datasets import Floats
 from dualpca.experiments.base import Outcome, experiment
 from dualpca.experiments.canvas import BLUE, INK, PALE, RED, Canvas
 from dualpca.plots import PALETTE
 
-Floats = NDArray[np.float64]
 PIECES = 8
 SIZES = [1, 2, 3, 5, 8, 12, 18, 26]
 
 
 @experiment(
-    name="s1-mixtures",
     source="S1 section 5.2",
     title="Mixtures of PPCA: a curve in flat pieces, and oil flow by how many of them",
+    caption=f"Left: {PIECES} lines with their noise (ellipses of two standard deviations) cover a "
+    "spiral. Right: log-density of oil flow by the number of planes, on the readings fitted "
+    "and on a thousand others.",
 )
 def run(draw: Canvas) -> Outcome:
     """Cover a spiral with lines; judge mixtures of planes on readings they have not seen."""
-    spiral = _spiral(draw.rng)
-    lines = MixturePPCA(PIECES, 1, n_init=draw.pick(5, quick=1), random_state=draw.seed).fit(spiral)
-    one = MixturePPCA(1, 1, random_state=draw.seed).fit(spiral)
     figure, [[curve, sizes]] = draw.panels(1, 2, height=3.7)
-    _draw_pieces(curve, lines, spiral)
-    curve.set_title(f"a spiral, {PIECES} pieces")
+    on_the_spiral = _cover(curve, draw)
     oil, new = datasets.oil_flow(), datasets.oil_flow("valid")
     fits = {k: _fit(k, oil.X, draw) for k in draw.pick(SIZES, quick=SIZES[:3])}
     training, unseen = ([float(m.score(X)) for m in fits.values()] for X in (oil.X, new.X))
     _draw_sizes(sizes, list(fits), training, unseen)
-    sizes.set_title("oil flow, planes (q = 2)")
     best = list(fits)[int(np.argmax(unseen))]
     numbers = {
         "loglikelihood_three_planes": float(fits[3].loglikelihood_),
         "mixtures_best_on_new_readings": best,
         "rand_index_three_planes": float(adjusted_rand_score(oil.y, fits[3].predict(oil.X))),
         "purity_of_the_best": _purity(fits[best].predict(oil.X), oil.y),
-        "spiral_nats_a_point": float(lines.score(spiral)),
-        "spiral_nats_a_point_one_line": float(one.score(spiral)),
+        **on_the_spiral,
         "mixtures": list(fits),
         "training_nats_a_row": training,
         "unseen_nats_a_row": unseen,
@@ -58,9 +53,6 @@ def run(draw: Canvas) -> Outcome:
         "The section has a heading and no text. Algorithm 1 is printed with an update of σ² that "
         "becomes negative; the corrected one is used, (tr S − Σℓ)/(d − q). Three planes do not "
         f"find the three flows (Rand index {numbers['rand_index_three_planes']:.2f}).",
-        f"Left: {PIECES} lines with their noise (ellipses of two standard deviations) cover a "
-        "spiral. Right: log-density of oil flow by the number of planes, on the readings fitted "
-        "and on a thousand others.",
     )
 
 
@@ -68,6 +60,18 @@ def _spiral(rng: np.random.Generator, n: int = 600) -> Floats:
     turn = rng.uniform(np.pi / 2, 3.6 * np.pi, n)
     place = np.column_stack([turn * np.cos(turn), turn * np.sin(turn)]) / 4
     return np.asarray(place + 0.07 * rng.normal(size=(n, 2)))
+
+
+def _cover(ax: Axes, draw: Canvas) -> dict[str, float]:
+    """Cover a spiral with lines; return their log-density of a point, and that of one line."""
+    spiral = _spiral(draw.rng)
+    lines = MixturePPCA(PIECES, 1, n_init=draw.pick(5, quick=1), random_state=draw.seed).fit(spiral)
+    one = MixturePPCA(1, 1, random_state=draw.seed).fit(spiral)
+    _draw_pieces(ax, lines, spiral)
+    return {
+        "spiral_nats_a_point": float(lines.score(spiral)),
+        "spiral_nats_a_point_one_line": float(one.score(spiral)),
+    }
 
 
 def _fit(k: int, X: Floats, draw: Canvas) -> Any:
@@ -84,7 +88,7 @@ def _draw_pieces(ax: Axes, model: Any, X: Floats) -> None:
         root = np.linalg.cholesky(np.asarray(model.covariances_)[k])
         ring = mean[:, None] + 2 * root @ np.stack([np.cos(circle), np.sin(circle)])
         ax.plot(ring[0], ring[1], "-", lw=1.0, color=INK)
-    ax.set(aspect="equal", adjustable="datalim")
+    ax.set(aspect="equal", adjustable="datalim", title=f"a spiral, {PIECES} pieces")
 
 
 def _draw_sizes(ax: Axes, sizes: list[int], training: list[float], unseen: list[float]) -> None:
@@ -96,6 +100,7 @@ def _draw_sizes(ax: Axes, sizes: list[int], training: list[float], unseen: list[
     k = int(np.argmax(unseen))
     ax.plot(sizes[k], unseen[k], "o", ms=11, mfc="none", color=RED)
     ax.set(xlabel="number of planes", ylabel="log-density, nats a row", xticks=sizes)
+    ax.set_title("oil flow, planes (q = 2)")
 
 
 def _purity(labels: Any, y: Any) -> float:

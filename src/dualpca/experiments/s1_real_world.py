@@ -6,16 +6,14 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 
 from dualpca import PPCA, Imputer, datasets
+from dualpca.datasets import Floats
 from dualpca.experiments.base import Outcome, experiment
 from dualpca.experiments.canvas import BLUE, INK, MUTED, PALE, RED, Canvas
 
-Floats = NDArray[np.float64]
-COLUMNS = ("ozone", "sun", "wind", "temperature")
 HIDDEN = 0.15
 LEVEL = 0.99
 WRONG = 6
@@ -23,29 +21,28 @@ WRONG = 6
 
 
 @experiment(
-    name="s1-real-world",
     source="S1 section 5.3",
     title="A real table: missing days filled in with error bars, wrong entries found",
+    caption="(a) Ozone of every day, measured (grey) or filled in (blue, with one standard "
+    f"deviation). (b) Error of imputers on {100 * HIDDEN:.0f} % of the entries, hidden from them, "
+    "over 20 draws. (c) After six temperatures were entered in °C: how far each day is from the "
+    f"model (SPE and T², in proportion to their {100 * LEVEL:.0f} % limits).",
 )
 def run(draw: Canvas) -> Outcome:
     """Fill in what was not measured, test it on entries that we hide, and look for outliers."""
     X = datasets.airquality().X[:, :4]
     X = np.column_stack([np.log(X[:, 0]), X[:, 1:]])  # ozone is positive and skewed
     figure, axes = draw.panels(3, 1, height=8.2, height_ratios=[1, 0.75, 1])
-    Z = (X - np.nanmean(X, axis=0)) / np.nanstd(X, axis=0)
-    model = PPCA(2).fit(Z)
-    _draw_season(axes[0, 0], model, Z, X)
+    Z = _standardised(X)
+    _draw_season(axes[0, 0], PPCA(2).fit(Z), Z, X)
     errors, coverage = _hidden(Z, draw)
     _draw_errors(axes[1, 0], errors)
     caught, alarms, rest = _draw_outliers(axes[2, 0], X, draw)
-    mean, ours = (float(np.mean(errors[name])) for name in ("column means", "PPCA"))
-    best = min(errors, key=lambda name: float(np.mean(errors[name])))
+    rmse = {name: float(np.mean(values)) for name, values in errors.items()}
     numbers = {
         "missing_entries": int(np.isnan(X).sum()),
-        "rmse": {name: float(np.mean(values)) for name, values in errors.items()},
-        "rmse_standard_error": {
-            name: float(np.std(values) / np.sqrt(len(values))) for name, values in errors.items()
-        },
+        "rmse": rmse,
+        "rmse_standard_error": {k: float(np.std(v) / len(v) ** 0.5) for k, v in errors.items()},
         "coverage_of_90_percent_intervals": coverage,
         "wrong_entries_found": caught,
         "wrong_entries": WRONG,
@@ -56,22 +53,24 @@ def run(draw: Canvas) -> Outcome:
         {"table": figure},
         numbers,
         "PPCA fits a table with holes as it is. It predicts hidden entries better than column "
-        f"means ({ours:.2f} against {mean:.2f} standard deviations), its 90 % intervals hold "
-        f"{100 * coverage:.0f} % of them, and it finds {caught} of {WRONG} temperatures entered in "
-        "°C.",
+        f"means ({rmse['PPCA']:.2f} against {rmse['column means']:.2f} standard deviations), its "
+        f"90 % intervals hold {100 * coverage:.0f} % of them, and it finds {caught} of {WRONG} "
+        "temperatures entered in °C.",
         "The section has a heading and no text; table and task are our choice. "
-        + (
-            "No other imputer was better here, but differences between the models are small."
-            if best in ("PPCA", "Bayesian PCA")
-            else f"With four columns PPCA is not the best imputer: {best} has "
-            f"{float(np.mean(errors[best])):.2f}."
-        )
-        + f" {alarms} of {rest} other days are flagged as well.",
-        "(a) Ozone of every day, measured (grey) or filled in (blue, with one standard deviation). "
-        f"(b) Error of imputers on {100 * HIDDEN:.0f} % of the entries, hidden from them, over 20 "
-        "draws. (c) After six temperatures were entered in °C: how far each day is from the model "
-        f"(SPE and T², in proportion to their {100 * LEVEL:.0f} % limits).",
+        f"{_ranked(rmse)} {alarms} of {rest} other days are flagged as well.",
     )
+
+
+def _standardised(X: Floats) -> Floats:
+    return np.asarray((X - np.nanmean(X, axis=0)) / np.nanstd(X, axis=0))
+
+
+def _ranked(rmse: dict[str, float]) -> str:
+    """Say whether another imputer was better."""
+    best = min(rmse, key=lambda name: rmse[name])
+    if best in ("PPCA", "Bayesian PCA"):
+        return "No other imputer was better here, but differences between the models are small."
+    return f"With four columns PPCA is not the best imputer: {best} has {rmse[best]:.2f}."
 
 
 def _draw_season(ax: Axes, model: Any, Z: Floats, X: Floats) -> None:
@@ -132,7 +131,7 @@ def _draw_outliers(ax: Axes, X: Floats, draw: Canvas) -> tuple[int, int, int]:
     table = X.copy()
     wrong = draw.rng.choice(len(X), WRONG, replace=False)
     table[wrong, 3] = (table[wrong, 3] - 32) / 1.8
-    Z = (table - np.nanmean(table, axis=0)) / np.nanstd(table, axis=0)
+    Z = _standardised(table)
     found = PPCA(2).fit(Z).outliers(Z, level=LEVEL)
     t2 = np.asarray(found.t2 / found.t2_limit)
     limit = np.asarray(found.spe_limit)  # 0 where so much is missing that components explain all

@@ -8,26 +8,25 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import adjusted_rand_score
 
 from dualpca import HiddenMarkovPCA, MixturePPCA, SequenceClassifier, datasets
+from dualpca.datasets import Floats, Labels
 from dualpca.experiments.base import Outcome, experiment
 from dualpca.experiments.canvas import BLUE, INK, RED, Canvas
 from dualpca.experiments.tools import stopped_early
 from dualpca.plots import PALETTE
 
-Floats = NDArray[np.float64]
-Labels = NDArray[np.int64]
 LENGTH = 100
 """Rows of one recording of motions."""
 
 
 @experiment(
-    name="s1-through-time",
     source="S1 section 3.3",
     title="Through time: states that emit subspaces find motions that a mixture cannot",
+    caption="First: 40 recordings joined, each row of colours the motion that a model without "
+    "labels sees, below the truth. Second: share of unseen sequences whose class is found.",
 )
 def run(draw: Canvas) -> Outcome:
     """Segment a stream of motions without labels, and classify sequences with them."""
@@ -47,8 +46,6 @@ def run(draw: Canvas) -> Outcome:
         f"{numbers['rand_index_states']:.2f}; vowels {numbers['vowels_kernel']:.3f} against "
         f"{numbers['vowels_linear']:.3f}); it does where classes share mean and covariance, as a "
         "ring and a disc do. Sizes and stickiness come from other recordings, by their labels.",
-        "First: 40 recordings joined, each row of colours the motion that a model without labels "
-        "sees, below the truth. Second: share of unseen sequences whose class is found.",
     )
 
 
@@ -64,19 +61,7 @@ def _segmented(
     draw: Canvas, X: Floats, y: Labels, names: tuple[str, ...]
 ) -> tuple[Figure, dict[str, float]]:
     """Draw the stream and what each model sees in it; return Rand indices."""
-    options: dict[str, Any] = {"n_init": draw.pick(6, quick=1), "random_state": draw.seed}
-    sticky: dict[str, Any] = {
-        "n_mixtures": 2,
-        "stickiness": 1e5,
-        "max_iter": draw.pick(100, quick=10),
-        "tol": 1e-4,
-        **options,
-    }
-    models: dict[str, tuple[str, Any]] = {
-        "mixture": ("mixture of PPCA", MixturePPCA(4, 3, **options)),
-        "states": ("states of PPCA", HiddenMarkovPCA(4, 3, **sticky)),
-        "kernel_states": ("states, RBF kernel", HiddenMarkovPCA(4, 3, kernel="rbf", **sticky)),
-    }
+    models = _models(draw)
     ratios = [2.2, *[0.5] * (1 + len(models))]
     figure, axes = draw.panels(len(ratios), 1, height=4.6, sharex=True, height_ratios=ratios)
     axes[0, 0].plot(X[:, 0], lw=0.35, color=INK)
@@ -93,6 +78,18 @@ def _segmented(
         axes[0, 0].plot([], [], "s", ms=8, color=PALETTE[k], label=name)
     draw.key(figure, axes[0, 0])
     return figure, found
+
+
+def _models(draw: Canvas) -> dict[str, tuple[str, Any]]:
+    """Return three models of four motions, with their titles."""
+    options: dict[str, Any] = {"n_init": draw.pick(6, quick=1), "random_state": draw.seed}
+    sticky: dict[str, Any] = {"n_mixtures": 2, "stickiness": 1e5, "tol": 1e-4, **options}
+    sticky["max_iter"] = draw.pick(100, quick=10)
+    return {
+        "mixture": ("mixture of PPCA", MixturePPCA(4, 3, **options)),
+        "states": ("states of PPCA", HiddenMarkovPCA(4, 3, **sticky)),
+        "kernel_states": ("states, RBF kernel", HiddenMarkovPCA(4, 3, kernel="rbf", **sticky)),
+    }
 
 
 def _band(ax: Axes, labels: Labels, title: str) -> None:

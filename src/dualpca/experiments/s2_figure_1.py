@@ -13,9 +13,11 @@ DIMENSIONS, ROWS = (2, 20, 500), 200
 
 
 @experiment(
-    name="s2-figure-1",
     source="S2 Fig. 1",
     title="In many dimensions the nearest neighbour is hardly nearer than the furthest",
+    caption="A query (cross) in the middle and 200 points at their true distances from it, in "
+    "units of the furthest; directions are drawn at random. The circles pass through the nearest "
+    "(red) and the furthest point (grey).",
 )
 def run(draw: Canvas) -> Outcome:
     """Draw a query and its distances to normal points in few and in many dimensions."""
@@ -35,9 +37,6 @@ def run(draw: Canvas) -> Outcome:
         f"grows from {ratios[1]:.2f} in 2 dimensions to {ratios[-1]:.2f} in 500.",
         "The document takes its drawing from Beyer et al. (1999), who give no data: these are 200 "
         "normal points and a normal query, and only distances are to scale, not angles.",
-        "A query (cross) in the middle and 200 points at their true distances from it, in units "
-        "of the furthest; directions are drawn at random. The circles pass through the nearest "
-        "(red) and the furthest point (grey).",
     )
 
 

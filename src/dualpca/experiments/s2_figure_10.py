@@ -14,9 +14,10 @@ PAIRS, STEPS = ((0, 5), (1, 7), (3, 8)), 24
 
 
 @experiment(
-    name="s2-figure-10",
     source="S2 Fig. 10",
     title="One digit turns into another along a line through the latents",
+    caption="Read line by line: upper left and lower right are decoded training digits, in between "
+    f"{STEPS - 2} points at equal distances on the straight line between their latents.",
 )
 def run(draw: Canvas) -> Outcome:
     """Interpolate between training digits, straight and where the density is high."""
@@ -40,8 +41,6 @@ def run(draw: Canvas) -> Outcome:
         "training digits nearest to the means of their kinds, with 15 latents. Half-way images of "
         "unlike digits are neither, for nothing lies there: `interpolate(path='density')` goes "
         "where more does.",
-        "Read line by line: upper left and lower right are decoded training digits, in between "
-        f"{STEPS - 2} points at equal distances on the straight line between their latents.",
     )
 
 

@@ -12,9 +12,10 @@ from dualpca.experiments.canvas import MUTED, Canvas
 
 
 @experiment(
-    name="s2-figure-4",
     source="S2 Fig. 4",
     title="One kernel component separates two moons, one linear component cannot",
+    caption="Two moons of 100 points each, and their first two components. The dashed line is the "
+    "best threshold on the first component; above, the share of points on the right side of it.",
 )
 def run(draw: Canvas) -> Outcome:
     """Project two moons on two components, linear and radial."""
@@ -42,8 +43,6 @@ def run(draw: Canvas) -> Outcome:
         "alone, and classical PCA does not detect them.",
         "The document gives neither the width of its kernel nor the noise: here "
         "exp(−‖x − x'‖²/0.05), and none.",
-        "Two moons of 100 points each, and their first two components. The dashed line is the best "
-        "threshold on the first component; above, the share of points on the right side of it.",
     )
 
 

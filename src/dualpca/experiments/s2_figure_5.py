@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from dualpca import KernelPCA
-from dualpca.datasets import mnist
+from dualpca.datasets import Floats, mnist
 from dualpca.experiments.base import Outcome, experiment
 from dualpca.experiments.canvas import BLUE, MUTED, RED, Canvas
 
@@ -13,9 +14,10 @@ ROWS, KEPT = 600, 15
 
 
 @experiment(
-    name="s2-figure-5",
     source="S2 Fig. 5",
     title="Fifteen components explain 39 % of the variance of digits, not 88 %",
+    caption="Cumulative shares of eigenvalues (blue) and of their squares (red) of the centred "
+    "kernel of 600 digits, exp(−‖x − x'‖²/median).",
 )
 def run(draw: Canvas) -> Outcome:
     """Compare shares of eigenvalues with shares of their squares."""
@@ -26,21 +28,8 @@ def run(draw: Canvas) -> Outcome:
         "λ / tr K̃": np.cumsum(model.explained_variance_ratio_),
         "λ² / ‖K̃‖²": np.cumsum(model.squared_eigenvalue_ratio()),
     }
-    figure, axes = draw.panels(1, 1, height=3.7)
-    ax = axes[0, 0]
-    count = np.arange(1, len(model.eigenvalues_) + 1)
-    for (name, share), colour in zip(shares.items(), (BLUE, RED), strict=True):
-        ax.plot(count, share, color=colour)
-        ax.plot(KEPT, share[KEPT - 1], "o", color=colour)
-        ax.annotate(
-            f"{100 * share[KEPT - 1]:.0f} % of {name}",
-            (KEPT, share[KEPT - 1]),
-            xytext=(9, -11),
-            textcoords="offset points",
-            color=colour,
-        )
-    ax.axvline(KEPT, color=MUTED, lw=1, ls="--")
-    ax.set(xlabel="components", ylabel="cumulative share", ylim=(0, 1.03), xlim=(0, len(count)))
+    figure, [[ax]] = draw.panels(1, 1, height=3.7)
+    _draw(ax, shares)
     linear, squared = (float(share[KEPT - 1]) for share in shares.values())
     numbers = {
         "digits": ROWS,
@@ -58,11 +47,21 @@ def run(draw: Canvas) -> Outcome:
         "eigenvalues give exactly, and it is less than half as much at 15 components. The document "
         "does not say which digits nor which width it used: here 600 of MNIST and the median "
         "distance.",
-        "Cumulative shares of eigenvalues (blue) and of their squares (red) of the centred kernel "
-        "of 600 digits, exp(−‖x − x'‖²/median).",
     )
 
 
-def _reaching(share: np.ndarray, level: float) -> int | None:
+def _draw(ax: Axes, shares: dict[str, Floats]) -> None:
+    """Draw both shares, and mark how much the document's components have of each."""
+    for (name, share), colour in zip(shares.items(), (BLUE, RED), strict=True):
+        count, here = np.arange(1, len(share) + 1), (KEPT, share[KEPT - 1])
+        ax.plot(count, share, color=colour)
+        ax.plot(*here, "o", color=colour)
+        words = f"{100 * here[1]:.0f} % of {name}"
+        ax.annotate(words, here, xytext=(9, -11), textcoords="offset points", color=colour)
+    ax.axvline(KEPT, color=MUTED, lw=1, ls="--")
+    ax.set(xlabel="components", ylabel="cumulative share", ylim=(0, 1.03), xlim=(0, len(count)))
+
+
+def _reaching(share: Floats, level: float) -> int | None:
     reached = np.flatnonzero(share >= level)
     return int(reached[0]) + 1 if reached.size else None

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
+from matplotlib.axes import Axes
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPRegressor
 
@@ -21,9 +22,11 @@ SHAPES = {"half circle": (np.pi, 4), "circle": (2 * np.pi, 6)}
 
 
 @experiment(
-    name="s2-figure-6",
     source="S2 Fig. 6",
     title="Kernel PCA closes the circle; an autoencoder comes as near and leaves a seam",
+    caption="Noisy points (grey) and what each method makes of them (black); below, the root mean "
+    "square distance from the true radius. Linear PCA, the autoencoder and the curve keep one "
+    "dimension.",
 )
 def run(draw: Canvas) -> Outcome:
     """Denoise a half circle and a circle in four ways."""
@@ -33,14 +36,9 @@ def run(draw: Canvas) -> Outcome:
         X = noisy(draw.seed, turn)
         found = {name: clean(X, draw, kept) for name, clean in METHODS.items()}
         numbers[shape] = {"noisy": radial_rms(X)}
+        numbers[shape] |= {name: radial_rms(Z) for name, Z in found.items()}
         for ax, (name, Z) in zip(axes[row], found.items(), strict=True):
-            numbers[shape][name] = radial_rms(Z)
-            ax.plot(*X.T, "o", ms=2, color=PALE, mew=0)
-            ax.plot(*Z.T, "o", ms=3, color=INK, mew=0)
-            ax.set(aspect="equal", xticks=[-1, 0, 1], yticks=[-1, 0, 1])
-            ax.set_xlabel(f"off by {radial_rms(Z):.3f}")
-            if row == 0:
-                ax.set_title(name)
+            _draw(ax, X, Z, name if row == 0 else "")
         axes[row, 0].set_ylabel(shape)
     gaps = {name: widest_gap(Z) for name, Z in {"noisy": X, **found}.items()}
     numbers["circle, widest gap in degrees"] = gaps
@@ -59,10 +57,14 @@ def run(draw: Canvas) -> Outcome:
         "The autoencoder is scikit-learn's MLPRegressor with layers 16–1–16, the best of three "
         "starts; no installed library has principal curves, so a small one after Hastie and "
         "Stuetzle was written for this figure.",
-        "Noisy points (grey) and what each method makes of them (black); below, the root mean "
-        "square distance from the true radius. Linear PCA, the autoencoder and the curve keep one "
-        "dimension.",
     )
+
+
+def _draw(ax: Axes, X: Floats, Z: Floats, title: str) -> None:
+    ax.plot(*X.T, "o", ms=2, color=PALE, mew=0)
+    ax.plot(*Z.T, "o", ms=3, color=INK, mew=0)
+    ax.set(aspect="equal", xticks=[-1, 0, 1], yticks=[-1, 0, 1], title=title)
+    ax.set_xlabel(f"off by {radial_rms(Z):.3f}")
 
 
 def noisy(seed: int, turn: float = 2 * np.pi) -> Floats:

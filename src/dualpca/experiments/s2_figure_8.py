@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from dualpca.datasets import Floats
@@ -15,9 +16,10 @@ ORANGE = "#e07b00"
 
 
 @experiment(
-    name="s2-figure-8",
     source="S2 Fig. 8",
     title="Langevin draws new latents where the digits' latents are",
+    caption="Two of 15 latents of 1500 digits (blue) and of 300 new points (orange). Right: the "
+    "part in the frame.",
 )
 def run(draw: Canvas) -> Outcome:
     """Draw latents by Langevin, adjusted and not, and compare their moments."""
@@ -37,19 +39,8 @@ def run(draw: Canvas) -> Outcome:
         "nearest training latent, median": _nearest(drawn["langevin"], latents),
         "nearest other training latent, median": _nearest(latents, latents),
     }
-    figure, axes = draw.panels(1, 2, height=3.9)
-    new = drawn["langevin"][: draw.pick(300, quick=60)]
-    middle = _crowded(latents[:, :2])
-    _scatter(axes[0, 0], latents, new, 3.0)
-    _scatter(axes[0, 1], latents, new, 5.5)
-    size = 0.22 * np.ptp(latents[:, :2], axis=0)
-    axes[0, 0].add_patch(Rectangle(tuple(middle - size / 2), *size, fill=False, ec=INK, lw=1.3))
-    (a, b), (c, d) = np.column_stack([middle - size / 2, middle + size / 2])
-    axes[0, 1].set(xlim=(a, b), ylim=(c, d), title="The detail")
-    axes[0, 0].set(title="Latent space", ylabel="component 2")
-    draw.key(figure, axes[0, 0])
     return Outcome(
-        {"figure": figure},
+        {"figure": _figure(draw, latents, drawn["langevin"][: draw.pick(300, quick=60)])},
         numbers,
         "As in the document, samples (orange) lie among the projections of the data and on none of "
         "them; their variances are those of the projections.",
@@ -58,9 +49,21 @@ def run(draw: Canvas) -> Outcome:
         "latents, and leave-one-out likelihood. In 15 dimensions a chain hardly leaves the bump in "
         f"which it starts (R̂ = {numbers['largest R-hat of eight chains']:.1f}): it is the starts "
         "that spread the samples.",
-        "Two of 15 latents of 1500 digits (blue) and of 300 new points (orange). Right: the part "
-        "in the frame.",
     )
+
+
+def _figure(draw: Canvas, latents: Floats, new: Floats) -> Figure:
+    """Draw all latents, and again a crowded part of them."""
+    figure, [[whole, detail]] = draw.panels(1, 2, height=3.9)
+    _scatter(whole, latents, new, 3.0)
+    _scatter(detail, latents, new, 5.5)
+    middle, size = _crowded(latents[:, :2]), 0.22 * np.ptp(latents[:, :2], axis=0)
+    whole.add_patch(Rectangle(tuple(middle - size / 2), *size, fill=False, ec=INK, lw=1.3))
+    x, y = np.column_stack([middle - size / 2, middle + size / 2])
+    detail.set(xlim=tuple(x), ylim=tuple(y), title="The detail")
+    whole.set(title="Latent space", ylabel="component 2")
+    draw.key(figure, whole)
+    return figure
 
 
 def _scatter(ax: Axes, latents: Floats, new: Floats, size: float) -> None:

@@ -32,53 +32,60 @@ COOL = 0.7
 
 
 @experiment(
-    name="s2-figure-9",
     source="S2 Fig. 9",
     title="New digits, and the nearest training digit of each",
+    caption="Rows of three: generated digits; the nearest of 5000 training digits by Frobenius "
+    "norm; the difference, red where the generated one has more ink and blue where it has less. "
+    "First two of each digit with the library's settings, then twenty with the document's.",
 )
 def run(draw: Canvas) -> Outcome:
     """Generate digits as the document does and class by class, and judge both."""
     data = digits(draw, *draw.pick((5000, 1000, 4000), quick=(600, 200, 400)))
-    kernel = FrozenEstimator(encoder(MANY, SHARP).fit(data.X))
-    parts = draw.pick(4, quick=1)
-    models = {
-        "document": document(n_steps=draw.pick(100, quick=10)).fit(data.X),
-        "by digit": by_digit(kernel, parts).fit(data.X, data.y),
-        "by digit, cooler": by_digit(kernel, parts, COOL).fit(data.X, data.y),
-    }
-    judges = _judges(data, draw)
-    numbers: dict[str, Any] = {"held-out digits": _recognised(judges, data.held)}
-    for name, model in models.items():
-        new = model.sample(len(data.held), draw.seed)
-        numbers[name] = _recognised(judges, new) | _compared(model, data, draw)
-        numbers[name]["nearest training digit, smallest distance"] = model.nearest(
-            new
-        ).distance.min()
+    models = _models(data, draw)
+    published, _, cooler = models.values()
     figures = {
-        "by-digit": _sheet(
-            models["by digit, cooler"], _one_of_each(models["by digit, cooler"], draw)
-        ),
-        "as-published": _sheet(models["document"], models["document"].sample(20, draw.seed)),
+        "by-digit": _sheet(cooler, _one_of_each(cooler, draw)),
+        "as-published": _sheet(published, published.sample(20, draw.seed)),
     }
+    numbers = _numbers(models, data, draw)
     p = {name: numbers[name]["p_value"] for name in models}
-    real, old, new, cool = (one["classifier is sure"] for one in numbers.values())
+    real, old, new, cool = (_percent(one["classifier is sure"]) for one in numbers.values())
     return Outcome(
         figures,
         numbers,
         "As in the document, samples are new: the nearest training digit of each differs visibly, "
         "and none is a copy.",
-        f"With the document's settings (second picture) a classifier is sure of {_percent(old)} of "
-        f"the samples, and of {_percent(real)} of real digits it has not seen either, and a "
-        f"two-sample test tells the two apart (p = {p['document']:.3f}). The first "
-        "picture differs in four ways: 60 latents in place of 15; for each digit a density of its "
-        "own, a mixture of four subspaces; a sharper decoder; together these are sure digits in "
-        f"{_percent(new)} (p = {p['by digit']:.3f}); and temperature {COOL} ({_percent(cool)}), "
-        "which gives up variety for likeness, as recall and the test tell. No sample was chosen: "
-        "these are the first that were drawn.",
-        "Rows of three: generated digits; the nearest of 5000 training digits by Frobenius norm; "
-        "the difference, red where the generated one has more ink and blue where it has less. "
-        "First two of each digit with the library's settings, then twenty with the document's.",
+        f"With the document's settings (second picture) a classifier is sure of {old} of the "
+        f"samples, and of {real} of real digits it has not seen either, and a two-sample test "
+        f"tells the two apart (p = {p['document']:.3f}). The first picture differs in four ways: "
+        "60 latents in place of 15; for each digit a density of its own, a mixture of four "
+        f"subspaces; a sharper decoder; together these are sure digits in {new} (p = "
+        f"{p['by digit']:.3f}); and temperature {COOL} ({cool}), which gives up variety for "
+        "likeness, as recall and the test tell. No sample was chosen: these are the first that "
+        "were drawn.",
     )
+
+
+def _models(data: Digits, draw: Canvas) -> dict[str, Generator]:
+    """Fit the document's model, and the library's at two temperatures."""
+    kernel = FrozenEstimator(encoder(MANY, SHARP).fit(data.X))
+    parts = draw.pick(4, quick=1)
+    return {
+        "document": document(n_steps=draw.pick(100, quick=10)).fit(data.X),
+        "by digit": by_digit(kernel, parts).fit(data.X, data.y),
+        "by digit, cooler": by_digit(kernel, parts, COOL).fit(data.X, data.y),
+    }
+
+
+def _numbers(models: dict[str, Generator], data: Digits, draw: Canvas) -> dict[str, Any]:
+    """Return what judges say of held-out digits and of each model's, and how alike both are."""
+    judges = _judges(data, draw)
+    numbers: dict[str, Any] = {"held-out digits": _recognised(judges, data.held)}
+    for name, model in models.items():
+        new = model.sample(len(data.held), draw.seed)
+        nearest = {"nearest training digit, smallest distance": model.nearest(new).distance.min()}
+        numbers[name] = _recognised(judges, new) | _compared(model, data, draw) | nearest
+    return numbers
 
 
 def _percent(share: float) -> str:

@@ -17,9 +17,10 @@ PANELS = ("(a) linear PCA", "(b) kernel, ML", f"(c) kernel, EM, {STEPS} steps")
 
 
 @experiment(
-    name="s3-figure-1",
     source="S3 Fig. 1",
     title="Iris and oil flow in two dimensions: linear PCA, and probabilistic kernel PCA twice",
+    caption="Coordinates of every flower (above) and of 200 oil flow readings (below). Columns: "
+    "linear PCA, probabilistic kernel PCA by maximum likelihood, and by EM; mind the scales.",
 )
 def run(draw: Canvas) -> Outcome:
     """Fit both data sets three ways, with the kernels and the start of the paper."""
@@ -47,8 +48,6 @@ def run(draw: Canvas) -> Outcome:
         f"likelihood is {short:.1f} below the maximum; 2000 steps agree to 1e-8. EM is shown "
         "turned to its principal axes. Which 200 rows of oil flow were used is not said; these "
         "are the first.",
-        "Coordinates of every flower (above) and of 200 oil flow readings (below). Columns: linear "
-        "PCA, probabilistic kernel PCA by maximum likelihood, and by EM; mind the scales.",
     )
 
 

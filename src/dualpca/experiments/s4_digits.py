@@ -15,9 +15,11 @@ DIGIT, SIZE, KEPT = 3, (28, 28), (1, 10, 50, 250)
 
 
 @experiment(
-    name="s4-digits",
     source="S4 digit images",
     title="Threes: their mean, their eigenvectors, and how few of them a three needs",
+    caption="First the mean and the first four eigenvectors with their eigenvalues (red adds ink, "
+    "blue takes it away); then the spectrum and the error J that M components leave; last a "
+    "three and its reconstructions.",
 )
 def run(draw: Canvas) -> Outcome:
     """Fit PCA to the threes of MNIST."""
@@ -27,21 +29,16 @@ def run(draw: Canvas) -> Outcome:
     model = PCA().fit(X)
     ell = model.explained_variance_ * (n - 1) / n
     share = np.cumsum(ell) / ell.sum()
-    back = {f"M = {m}": PCA(m).fit(X).reconstruct(X[:1])[0] for m in KEPT}
-    rank = int(np.sum(ell > 1e-10 * ell[0]))
     numbers = {
         "images": n,
         "pixels": d,
         "eigenvalues": ell[:4],
         "share of the variance": {str(m): share[m - 1] for m in KEPT},
         "components for 90 %": int(np.searchsorted(share, 0.9)) + 1,
-        "directions with variance": rank,
+        "directions with variance": int(np.sum(ell > 1e-10 * ell[0])),
     }
-    figures = {
-        "eigenvectors": _eigenvectors(draw, model, ell),
-        "spectrum": _spectrum(draw, ell, share),
-        "reconstructions": _reconstructions(X[0], back),
-    }
+    figures = {"eigenvectors": _eigenvectors(draw, model, ell)}
+    figures |= {"spectrum": _spectrum(draw, ell, share), "reconstructions": _reconstructions(X)}
     return Outcome(
         figures,
         numbers,
@@ -51,9 +48,6 @@ def run(draw: Canvas) -> Outcome:
         "The text of the slides announces this example without its numbers, and does not say which "
         f"images it used: these are the {n} threes of our 10,000 images of MNIST, pixels from 0 "
         "to 1.",
-        "First the mean and the first four eigenvectors with their eigenvalues (red adds ink, "
-        "blue takes it away); then the spectrum and the error J that M components leave; last a "
-        "three and its reconstructions.",
     )
 
 
@@ -88,7 +82,8 @@ def _spectrum(draw: Canvas, ell: Floats, share: Floats) -> Figure:
     return figure
 
 
-def _reconstructions(image: Floats, back: dict[str, Floats]) -> Figure:
-    words = ["original", *back]
-    rows = {"a three and what M components make of it": np.array([image, *back.values()])}
-    return image_grid(rows, SIZE, labels={next(iter(rows)): words}, limits=(0.0, 1.0))
+def _reconstructions(X: Floats) -> Figure:
+    title, words = "a three and what M components make of it", [f"M = {m}" for m in KEPT]
+    back = [PCA(m).fit(X).reconstruct(X[:1])[0] for m in KEPT]
+    labels, rows = {title: ["original", *words]}, {title: np.array([X[0], *back])}
+    return image_grid(rows, SIZE, labels=labels, limits=(0.0, 1.0))

@@ -16,9 +16,10 @@ PRINTED = (21.72, 21.65, 4.11, 3.93, 3.66)
 
 
 @experiment(
-    name="s4-eigenfunctions",
     source="S4 kernel PCA",
     title="Eight eigenfunctions: two tell three clusters apart, six split them",
+    caption="Lines along which a component is constant, its eigenvalue above; blue is negative and "
+    "red positive. Gaussian kernel exp(−‖x − x'‖²/0.1).",
 )
 def run(draw: Canvas) -> Outcome:
     """Draw the components of one set of points, and average eigenvalues over many."""
@@ -45,8 +46,6 @@ def run(draw: Canvas) -> Outcome:
         "The points are not published, only their kind (30 each at three centres, standard "
         "deviation 0.1, in the demonstration of Schölkopf that the slide uses), so eigenvalues "
         "agree in distribution, not in digits. The slide's kernel lacks the square of its norm.",
-        "Lines along which a component is constant, its eigenvalue above; blue is negative and "
-        "red positive. Gaussian kernel exp(−‖x − x'‖²/0.1).",
     )
 
 

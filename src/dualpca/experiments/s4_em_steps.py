@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from matplotlib.axes import Axes
 
@@ -14,9 +16,10 @@ CYAN = "#009fb7"
 
 
 @experiment(
-    name="s4-em-steps",
     source="S4 EM step by step",
     title="EM for PCA, one step at a time",
+    caption="(a) Data (green) and the principal components, eigenvectors times √λ. (b–f) The "
+    "current line W (red), the latents z drawn at zW (cyan) and what ties them to their points.",
 )
 def run(draw: Canvas) -> Outcome:
     """Alternate projections on a line and the best line for projections held fixed."""
@@ -25,22 +28,12 @@ def run(draw: Canvas) -> Outcome:
     pca = PCA().fit(X)
     u, ell = pca.components_, np.mean((X @ pca.components_.T) ** 2, axis=0)
     w = np.array([1.0, -0.55])  # far from u₁, to see it turn
-    z = e_step(X, w)
-    states = [("b  start", w, z)]
-    w = m_step(X, z)
-    states += [("c  M step: the line moves", w, z)]
-    z = e_step(X, w)
-    states += [("d  E step: the points move", w, z)]
-    w = m_step(X, z)
-    states += [("e  second M step", w, z)]
-    found, angles = _converged(X, states[0][1], u[0])
-    states += [("f  converged", found, e_step(X, found))]
+    found, angles = _converged(X, w, u[0])
+    states = [*_first_steps(X, w), ("f  converged", found, e_step(X, found))]
     figure, axes = draw.panels(2, 3, height=5.2, sharex=True, sharey=True)
     _draw_data(axes[0, 0], X, u, ell)
     for ax, state in zip(axes.ravel()[1:], states, strict=True):
         _draw_state(ax, X, *state)
-    reach = 1.1 * np.abs(X).max()
-    axes[0, 0].set(xlim=(-reach, reach), ylim=(-reach, reach))
     numbers = {
         "angle to u1 after each cycle (degrees)": angles[:8],
         "cycles to 1e-8 degrees": int(np.argmax(np.array(angles) < 1e-8)),
@@ -55,8 +48,6 @@ def run(draw: Canvas) -> Outcome:
         "λ₂/λ₁ a cycle, the rate of the power method.",
         "The points of the slide are not published: these are 60 draws from a Gaussian, and the "
         "line starts almost at right angles to u₁.",
-        "(a) Data (green) and the principal components, eigenvectors times √λ. (b–f) The current "
-        "line W (red), the latents z drawn at zW (cyan) and what ties them to their points.",
     )
 
 
@@ -68,6 +59,17 @@ def e_step(X: Floats, w: Floats) -> Floats:
 def m_step(X: Floats, z: Floats) -> Floats:
     """Return the line W = XᵀΩᵀ(ΩΩᵀ)⁻¹ of least squared error with the latents held."""
     return X.T @ z / (z @ z)
+
+
+def _first_steps(X: Floats, w: Floats) -> Iterator[tuple[str, Floats, Floats]]:
+    """Return the line and the latents at the start and after each half of a cycle."""
+    z = e_step(X, w)
+    yield "b  start", w, z
+    w = m_step(X, z)
+    yield "c  M step: the line moves", w, z
+    z = e_step(X, w)
+    yield "d  E step: the points move", w, z
+    yield "e  second M step", m_step(X, z), z
 
 
 def _converged(X: Floats, w: Floats, u: Floats) -> tuple[Floats, list[float]]:
@@ -84,7 +86,8 @@ def _draw_data(ax: Axes, X: Floats, u: Floats, ell: Floats) -> None:
     ax.plot(*X.T, "o", color=GREEN, ms=4, mew=0, alpha=0.8)
     for v, length in zip(u, np.sqrt(ell), strict=True):
         ax.annotate("", length * v, (0, 0), arrowprops={"arrowstyle": "-|>", "color": INK, "lw": 2})
-    ax.set(title="a  data", aspect="equal")
+    reach = 1.1 * np.abs(X).max()
+    ax.set(title="a  data", aspect="equal", xlim=(-reach, reach), ylim=(-reach, reach))
 
 
 def _draw_state(ax: Axes, X: Floats, title: str, w: Floats, z: Floats) -> None:

@@ -17,9 +17,10 @@ GROUND = "#8d94a3"
 
 
 @experiment(
-    name="s4-hinton",
     source="S4 Hinton diagrams",
     title="Bayesian PCA switches off the six directions it does not need",
+    caption="Loadings W of ten features (rows) on nine directions (columns): the area of a square "
+    "is the size of a loading, white is positive and black is negative.",
 )
 def run(draw: Canvas) -> Outcome:
     """Fit nine directions to data that have three, by maximum likelihood and with a prior."""
@@ -49,8 +50,6 @@ def run(draw: Canvas) -> Outcome:
         "The slide's 300 points are not published: these are draws of the same kind (standard "
         "deviation 1 in three directions, 0.5 in seven). The three directions are the first three "
         "features here, so the blocks of large squares are where they must be.",
-        "Loadings W of ten features (rows) on nine directions (columns): the area of a square is "
-        "the size of a loading, white is positive and black is negative.",
     )
 
 

@@ -14,9 +14,11 @@ MAGENTA = "#aa4499"
 
 
 @experiment(
-    name="s4-principal-subspace",
     source="S4 1D principal subspace",
     title="The direction of most variance is the direction of least error",
+    caption="Left: points (red), their orthogonal projections (green) on the principal subspace "
+    "(magenta), and the errors (blue). Right: the variance of projections and their mean "
+    "squared error for every direction; they add up to the total.",
 )
 def run(draw: Canvas) -> Outcome:
     """Project correlated points on every direction of the plane, and on the first axis."""
@@ -41,9 +43,6 @@ def run(draw: Canvas) -> Outcome:
         "The variance along u₁ is λ₁ and the error J is λ₂, as the slides derive. The two curves "
         "mirror each other, so both formulations choose the same line.",
         "The points of the slide are not published: these are 40 draws from a Gaussian.",
-        "Left: points (red), their orthogonal projections (green) on the principal subspace "
-        "(magenta), and the errors (blue). Right: the variance of projections and their mean "
-        "squared error for every direction; they add up to the total.",
     )
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dualpca.explorer.lenses import Matrix
+from dualpca.explorer.lens import Matrix
 
 
 class Closest(NamedTuple):

@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 
 from dualpca import columns
-from dualpca.explorer.lenses import Lens, Matrix, lens_of
+from dualpca.explorer.lens import Lens, Matrix
+from dualpca.explorer.lenses import lens_of
 from dualpca.explorer.session import Session, Units, shape_of
 from dualpca.tables import TableError
 

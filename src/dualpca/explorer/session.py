@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from dualpca.explorer.lenses import Lens, Matrix
+from dualpca.explorer.lens import Lens, Matrix
 from dualpca.explorer.neighbours import Closest, Places
 from dualpca.tables import TableError
 

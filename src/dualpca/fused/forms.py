@@ -15,6 +15,8 @@ from dualpca.kernels.stationary import Stationary
 
 LOG2_E = log2(2.718281828459045)
 MOST_DEGREE = 8
+MOST_ALPHA = 16.0
+"""Beyond, the rounding of 1 + u/α in float32, α times as large in the kernel, would show."""
 MATERN = {0.5: "matern1", 1.5: "matern3", 2.5: "matern5"}
 
 
@@ -62,7 +64,7 @@ def form_of(kernel: Kernel, like: Array) -> Form | None:
         return Form("exp", _root(kernel, like, 2 * LOG2_E))
     if isinstance(kernel, Matern):
         return Form(MATERN[kernel.nu], _root(kernel, like, 2.0))
-    if isinstance(kernel, RationalQuadratic):
+    if isinstance(kernel, RationalQuadratic) and kernel.alpha <= MOST_ALPHA:
         return Form("rational", _root(kernel, like, 2.0), float(kernel.alpha))
     return None
 

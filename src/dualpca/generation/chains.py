@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.errors import expected
 from dualpca.generation.convergence import effective_sample_size, r_hat
@@ -146,9 +146,9 @@ def _advance(
     # The way back starts at `there` and needs the noise −(move + τ pull')/√(2τ).
     back = (move + tau * there.pull) / math.sqrt(2 * tau)
     log_ratio = there.value - now.value
-    log_ratio = log_ratio + 0.5 * (_array.squared_norms(xi) - _array.squared_norms(back))
+    log_ratio = log_ratio + 0.5 * (_algebra.squared_norms(xi) - _algebra.squared_norms(back))
     xp = _array.namespace(now.Z)
-    odds = _array.exp(_array.at_most_zero(log_ratio))
+    odds = _algebra.exp(_algebra.at_most_zero(log_ratio))
     odds = xp.where(xp.isnan(odds), xp.zeros_like(odds), odds)  # far out, ∞ − ∞: never taken
     take = _array.asarray(rng.random(int(now.Z.shape[0])), now.Z) < odds
     state = _State(

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.errors import DegenerateError, expected
 
@@ -84,7 +84,7 @@ class Gaussian(_Both):
         """Return ln π (m,) and ∇ ln π (m, q)."""
         check_latents(Z, self.factor)
         U = solve_lower(self.factor, (Z - self.mean).T).T
-        value = -0.5 * _array.squared_norms(U) - log_constant(self.factor)
+        value = -0.5 * _algebra.squared_norms(U) - log_constant(self.factor)
         return value, -solve_upper(self.factor, U.T).T
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
@@ -270,15 +270,15 @@ def log_sum_exp(E: Array) -> tuple[Array, Array]:
     """Return ln Σ_j exp(e_ij), (m,), and the shares exp(e_ij) / Σ_j exp(e_ij), (m, n)."""
     xp = _array.namespace(E)
     top = xp.max(E, axis=1, keepdims=True)
-    P = _array.exp(E - top)
+    P = _algebra.exp(E - top)
     total = xp.sum(P, axis=1, keepdims=True)
     return (top + xp.log(total))[:, 0], P / total
 
 
 def squared_distances(A: Array, B: Array) -> Array:
     """Return ‖a_i − b_j‖², (m, n), never below 0."""
-    D = 2 * A @ B.T - _array.squared_norms(A)[:, None] - _array.squared_norms(B)[None, :]
-    return -_array.at_most_zero(D)
+    D = 2 * A @ B.T - _algebra.squared_norms(A)[:, None] - _algebra.squared_norms(B)[None, :]
+    return -_algebra.at_most_zero(D)
 
 
 def solve_lower(F: Array, B: Array) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.errors import expected
 from dualpca.generation.densities import squared_distances
@@ -46,7 +46,7 @@ def nearest(X: Array, known: Array) -> Nearest:
         found = xp.argmin(squared_distances(block, known), axis=1)
         gap = block - _array.take(known, found)  # anew: products lose the digits of small distances
         index.append(found)
-        distance.append(xp.sqrt(_array.squared_norms(gap)))
+        distance.append(xp.sqrt(_algebra.squared_norms(gap)))
     return Nearest(xp.concat(index, axis=0), xp.concat(distance, axis=0))
 
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.errors import DegenerateError, expected
 from dualpca.generation.densities import (
@@ -123,7 +123,7 @@ def leave_one_out(U: Array, widths: np.ndarray, shrink: bool = True) -> np.ndarr
     array([-1.4189, -1.7371])
     """
     n, q = map(int, U.shape)
-    held, norms = np.arange(0, n, -(-n // LEFT_OUT)), _array.squared_norms(U)
+    held, norms = np.arange(0, n, -(-n // LEFT_OUT)), _algebra.squared_norms(U)
     c = np.array([_shrinkage(h) if shrink else 1.0 for h in widths])
     totals = np.zeros(len(widths))
     for rows in _array.slices(len(held), _array.block_rows(n, U)):

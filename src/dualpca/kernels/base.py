@@ -128,12 +128,9 @@ class Kernel:
         """Return the columns that this kernel sees."""
         if self.on is None:
             return X
-        xp = _array.namespace(X)
         if max(self.on) >= X.shape[1]:
             raise ValueError(expected("on", f"columns below {X.shape[1]}", self.on))
-        if _array.is_sparse(X):
-            return X[:, list(self.on)]
-        return xp.take(X, xp.asarray(self.on, device=_array.device_of(X)), axis=1)
+        return _array.take(X, list(self.on), axis=1)
 
     def _full(self, G: Array, Z: Array) -> Array:
         """Return gradients with zeros in the columns that this kernel does not see."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.errors import expected
 from dualpca.kernels.base import Kernel
@@ -112,13 +112,13 @@ class Laplacian(Columnwise):
         return 1.0 / d if self.gamma is None else number(self, self.gamma)
 
     def _sum(self, X: Array, Y: Array) -> Array:
-        return _array.taxicab(X, Y)
+        return _algebra.taxicab(X, Y)
 
     def _term_slope(self, x: Array, y: Array) -> Array:
         return _array.namespace(x).sign(x - y)
 
     def _profile(self, D: Array, d: int) -> Array:
-        return _array.exp(-self.rate_of(d) * D)
+        return _algebra.exp(-self.rate_of(d) * D)
 
     def _slope(self, D: Array, d: int) -> Array:
         return -self.rate_of(d) * self._profile(D, d)
@@ -169,7 +169,7 @@ class Chi2(Histograms):
         check_positive(self, "gamma")
 
     def _profile(self, D: Array, d: int) -> Array:
-        return _array.exp(-number(self, self.gamma) * D)
+        return _algebra.exp(-number(self, self.gamma) * D)
 
     def _slope(self, D: Array, d: int) -> Array:
         return -number(self, self.gamma) * self._profile(D, d)

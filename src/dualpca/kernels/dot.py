@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.errors import expected
 from dualpca.kernels.base import Kernel
@@ -31,10 +31,10 @@ class Linear(Kernel):
     sparse: ClassVar[bool] = True
 
     def _against(self, Y: Array) -> Callable[[Array], Array]:
-        return lambda X: _array.inner(X, Y)
+        return lambda X: _algebra.inner(X, Y)
 
     def _diag(self, X: Array) -> Array:
-        return _array.squared_norms(X)
+        return _algebra.squared_norms(X)
 
     def _pull(self, Z: Array, Y: Array, C: Array) -> Array:
         return C @ Y
@@ -106,13 +106,13 @@ class Affine(Kernel):
         raise TypeError(expected("kernel", "a subclass that defines _slope", type(self).__name__))
 
     def _affine(self, X: Array, Y: Array) -> Array:
-        return _array.inner(self.rate_for(Y) * X, Y) + float(self.coef0)
+        return _algebra.inner(self.rate_for(Y) * X, Y) + float(self.coef0)
 
     def _against(self, Y: Array) -> Callable[[Array], Array]:
         return lambda X: self._profile(self._affine(X, Y))
 
     def _own(self, X: Array) -> Array:
-        return self.rate_for(X) * _array.squared_norms(X) + float(self.coef0)
+        return self.rate_for(X) * _algebra.squared_norms(X) + float(self.coef0)
 
     def _diag(self, X: Array) -> Array:
         return self._profile(self._own(X))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import pdist
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 
 Distances = Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]
@@ -23,7 +23,7 @@ def scale_rate(X: Array) -> float:
     """Return 1 / (d · variance of all entries), scikit-learn's gamma='scale'; 1 if constant."""
     if _array.is_sparse(X):
         size = int(X.shape[0]) * int(X.shape[1])
-        variance = float(_array.squared_norms(X).sum()) / size - float(X.sum() / size) ** 2
+        variance = float(_algebra.squared_norms(X).sum()) / size - float(X.sum() / size) ** 2
     else:
         variance = float(_array.namespace(X).var(_array.working(X)))
     return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0

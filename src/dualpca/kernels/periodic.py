@@ -39,6 +39,7 @@ class Periodic(Stationary):
     """
 
     name: ClassVar[str] = "periodic"
+    monotone: ClassVar[bool] = False
     periodicity: float = 1.0
     length_scale: float = 1.0
 

@@ -7,17 +7,13 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Any, ClassVar
 
-import numpy as np
-
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.errors import expected
 from dualpca.kernels.base import Kernel
 from dualpca.kernels.heuristics import column_rate, median_length, median_rate, scale_rate
 from dualpca.kernels.parameters import as_lengths, check_positive, check_width, number
-
-NEIGHBOURS = 1e-6
-"""Share of their squared norms below which a squared distance has lost too many digits."""
+from dualpca.kernels.squared_distances import lifted, near_zero, sparse_minus_u
 
 
 class Stationary(Kernel):
@@ -31,6 +27,8 @@ class Stationary(Kernel):
     invariant: ClassVar[bool] = True
     sparse: ClassVar[bool] = True
     rough: ClassVar[bool] = False
+    monotone: ClassVar[bool] = True
+    """Whether f falls all the way, so that a distance can be read off a kernel value."""
 
     @property
     def rate(self) -> float:
@@ -65,7 +63,7 @@ class Stationary(Kernel):
         rates = self.rates(Y)
         factor = sqrt(2 * rates) if isinstance(rates, float) else xp.sqrt(2 * _array.working(rates))
         if _array.is_sparse(Y):
-            return _sparse_minus_u(Y, factor)
+            return sparse_minus_u(Y, factor, rough=self.rough)
         origin = xp.mean(_array.working(Y), axis=0)
         B, b = lifted((_array.working(Y) - origin) * factor, Y.dtype, flip=True)
         d = int(Y.shape[1])
@@ -74,7 +72,7 @@ class Stationary(Kernel):
             A, a = lifted((_array.working(X) - origin) * factor, X.dtype, flip=False)
             E = A @ B.T
             if not self.rough:
-                return _array.at_most_zero(E)
+                return _algebra.at_most_zero(E)
             return near_zero(E, A[:, :d], B[:, :d], a + b.T)
 
         return of
@@ -170,10 +168,10 @@ class RBF(Lengths):
         return 1.0 if self.gamma is None else number(self, self.gamma)
 
     def _profile(self, E: Array) -> Array:
-        return _array.exp(E)
+        return _algebra.exp(E)
 
     def _slope(self, E: Array) -> Array:
-        return -_array.exp(E)
+        return -_algebra.exp(E)
 
 
 @dataclass(frozen=True)
@@ -272,51 +270,13 @@ class RationalQuadratic(Lengths):
         return 0.5 / self.alpha
 
     def _profile(self, E: Array) -> Array:
-        return (1 - E) ** (-float(self.alpha))
+        return self._power(E, -float(self.alpha))
 
     def _slope(self, E: Array) -> Array:
-        return -float(self.alpha) * (1 - E) ** (-float(self.alpha) - 1)
+        return -float(self.alpha) * self._power(E, -float(self.alpha) - 1)
 
-
-def _sparse_minus_u(Y: Array, factor: Any) -> Callable[[Array], Array]:
-    """Return x ↦ −u(x, y_j) for sparse rows, which cannot be measured from a mean."""
-    B = Y.multiply(factor).tocsr()
-    b = 0.5 * _array.squared_norms(B)
-
-    def of(X: Array) -> Array:
-        A = X.multiply(factor).tocsr() if _array.is_sparse(X) else X * factor
-        return _array.at_most_zero(_array.inner(A, B) - 0.5 * _array.squared_norms(A)[:, None] - b)
-
-    return of
-
-
-def near_zero(E: Array, A: Array, B: Array, size: Array) -> Array:
-    """Return −u where rounding errors beside its own size would be felt: for pairs of neighbours.
-
-    NumPy takes their differences anew; other libraries count what is within rounding of 0 as 0.
-    """
-    xp = _array.namespace(E)
-    eps = float(xp.finfo(E.dtype).eps)
-    if _array.is_foreign(E):
-        close = xp.astype(8 * eps * size, E.dtype)
-        return xp.where(E > close, xp.zeros_like(E), E)
-    i, j = np.nonzero(E > NEIGHBOURS * size)
-    for part in _array.slices(len(i), 4096):
-        gap = A[i[part]] - B[j[part]]
-        E[i[part], j[part]] = -0.5 * np.sum(gap * gap, axis=1)
-    return _array.at_most_zero(E)
-
-
-def lifted(A: Array, dtype: Any, *, flip: bool) -> tuple[Array, Array]:
-    """Return rows [a, −½‖a‖², 1], or [a, 1, −½‖a‖²], and −½‖a‖² in float64, (n, 1).
-
-    A comes in float64 whatever the dtype: a factor that float32 rounds would scale all distances
-    alike, and show in eigenvalues.
-    """
-    xp = _array.namespace(A)
-    A = A if dtype == xp.float64 else xp.astype(A, dtype)
-    double = _array.working(A)
-    half = -0.5 * xp.sum(double * double, axis=1)[:, None]
-    high = xp.astype(half, dtype)
-    last = [xp.ones_like(high), high] if flip else [high, xp.ones_like(high)]
-    return xp.concat([A, *last], axis=1), half
+    @staticmethod
+    def _power(E: Array, p: float) -> Array:
+        """Return (1 + u)ᵖ; for a large α, u is small and 1 + u would have lost it."""
+        xp = _array.namespace(E)
+        return _algebra.exp(p * xp.log1p(-E))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.errors import expected
 from dualpca.kernels import RBF, Kernel, Scaled, Stationary
@@ -87,7 +87,7 @@ def trilaterate(N: Array, D2: Array) -> Array:
     xp = _array.namespace(N)
     middle = xp.mean(N, axis=1)
     C = N - middle[:, None, :]
-    A, s, Bt = _array.svd(C)
+    A, s, Bt = _algebra.svd(C)
     rhs = 0.5 * (xp.sum(C * C, axis=2) - D2)
     large = s > RANK * s[:, :1]
     inverse = xp.where(large, 1 / xp.where(large, s, xp.ones_like(s)), 0 * s)
@@ -111,6 +111,8 @@ def inversion(kernel: Kernel, d: int) -> Distances | None:
 
 def _stationary(kernel: Stationary) -> Distances | None:
     """Return the inversion of f: f(u) = 1 − ½‖φ(x) − P‖²."""
+    if not kernel.monotone:
+        return None
     if len(np.shape(getattr(kernel, "length_scale", 0.0) or 0.0)) > 0:
         return None  # a width of its own for every column
 

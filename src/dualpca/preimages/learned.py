@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.errors import expected
 from dualpca.kernels import RBF, Kernel
@@ -70,7 +70,7 @@ class Learned(Method):
         kernel = (RBF(length_scale="median") if self.kernel is None else self.kernel).resolve(Y)
         targets = span.points - span.centre
         if span.size <= self.limit:
-            A = _array.solve_positive(_ridged_gram(kernel, Y, self.alpha), targets)
+            A = _algebra.solve_positive(_ridged_gram(kernel, Y, self.alpha), targets)
             return LearnedMap(span.centre, kernel, Y, A)
         U = Y[:: -(-span.size // self.limit), :]
         return LearnedMap(span.centre, kernel, U, _subset(kernel, Y, U, targets, self.alpha))
@@ -110,4 +110,4 @@ def _subset(kernel: Kernel, Y: Array, U: Array, targets: Array, alpha: float) ->
         K = of(Y[rows, :])
         left, right = left + K.T @ K, right + K.T @ targets[rows, :]
     size_of = float(_array.namespace(Y).sum(_array.namespace(Y).linalg.diagonal(left)))
-    return _array.solve_positive(left + JITTER * size_of * _array.identity(size, Y), right)
+    return _algebra.solve_positive(left + JITTER * size_of * _array.identity(size, Y), right)

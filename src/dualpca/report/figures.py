@@ -142,6 +142,27 @@ def points(x: ArrayLike, y: ArrayLike, colour: Any = BLUE, **more: Any) -> dict[
     } | more
 
 
+def bars(x: ArrayLike, y: ArrayLike, hover: str, digits: int = 4, **more: Any) -> dict[str, Any]:
+    """Return bars that stand; they lie with ``orientation="h"``."""
+    found = {"type": "bar", "x": numbers(x, digits), "y": numbers(y), "marker": {"color": BLUE}}
+    return found | {"hovertemplate": f"{hover}<extra></extra>"} | more
+
+
+def histogram(values: Floats, bins: int | str, limit: float = math.inf) -> dict[str, Any]:
+    """Return bars that count values, of another colour beyond a limit.
+
+    Examples
+    --------
+    >>> histogram(np.array([0.0, 0.1, 1.0]), 2)["y"]
+    [2, 1]
+    """
+    counts, edges = np.histogram(values, bins=bins)
+    middle = (edges[1:] + edges[:-1]) / 2
+    colours = [VERMILION if m > limit else BLUE for m in middle]
+    colour = BLUE if limit == math.inf else colours
+    return bars(middle, counts, "around %{x:.3~g}: %{y} rows", marker={"color": colour})
+
+
 def line(x: ArrayLike, y: ArrayLike, colour: str = GREY, **more: Any) -> dict[str, Any]:
     """Return a line."""
     style = {"color": colour, "width": 1.6} | more.pop("line", {})

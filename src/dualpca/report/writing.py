@@ -13,9 +13,9 @@ import numpy as np
 import polars as pl
 
 from dualpca import columns
+from dualpca.atomic import replacing, target_of
 from dualpca.errors import expected
 from dualpca.report.figures import Floats
-from dualpca.report.files import check_target, write_text
 from dualpca.report.page import Page, Section, render
 from dualpca.report.sections import SECTIONS
 from dualpca.report.sections.data import counted, percent
@@ -86,11 +86,27 @@ def write(
     >>> size > 1_000_000
     True
     """
-    check_target(Path(path))
+    target_of(Path(path))
     about = subject_of(
         model, X, color=color, ids=ids, image=image, curve=curve, level=level, seed=random_state
     )
     return write_text(Path(path), render(build(about, title=title)))
+
+
+def write_text(path: Path, text: str) -> int:
+    """Write `text` to `path`, whole or not at all, and return its size in bytes.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_text(Path(folder, "page.html"), "<p>σ²</p>")
+    11
+    """
+    data = text.encode()
+    with replacing(path) as file:
+        file.write(data)
+    return len(data)
 
 
 def subject_of(

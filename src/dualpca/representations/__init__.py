@@ -3,7 +3,8 @@
 from dualpca.representations.dual import Dual
 from dualpca.representations.fused_gram import Fused, make_gram
 from dualpca.representations.gram import Given, Gram, stored_bytes
-from dualpca.representations.primal import Mirror, Primal, Scatter
+from dualpca.representations.primal import Mirror, Primal
+from dualpca.representations.scatter import Scatter
 
 __all__ = [
     "Dual",

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.errors import DualPCAError
 from dualpca.kernels import Kernel, Linear
@@ -188,7 +188,7 @@ class Dual:
         K, few, xp = self.gram.corner(step), block[::step, :], _array.namespace(block)
         for _ in range(GUESS_STEPS):
             few = few - xp.mean(few, axis=0) if self.centered else few
-            few = _array.orthonormal(K @ few)
+            few = _algebra.orthonormal(K @ few)
         few = few - xp.mean(few, axis=0) if self.centered else few
         return self._outer_center(self.gram.led(step, few))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -129,8 +129,6 @@ def make_pruner(pruner: Any) -> Any:
     return pruner
 
 
-def new_study(trials: Sequence[Any], pruner: Any) -> Any:
-    """Return a study in memory that knows some trials."""
-    study = optuna().create_study(direction="maximize", pruner=make_pruner(pruner))
-    study.add_trials(trials)
-    return study
+def new_study(pruner: Any) -> Any:
+    """Return a study in memory, without trials."""
+    return optuna().create_study(direction="maximize", pruner=make_pruner(pruner))

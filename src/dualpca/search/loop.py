@@ -90,7 +90,7 @@ def run(space: Space, judge: Judge, plan: Plan, ledger: Ledger) -> list[Record]:
     """
     started = time.monotonic()
     with quiet(), task("kernel search: trial", plan.n_trials) as tick:
-        study = new_study((), plan.pruner)
+        study = new_study(plan.pruner)
         try:
             for start in range(0, plan.n_trials, plan.batch_size):
                 size = min(plan.batch_size, plan.n_trials - start)

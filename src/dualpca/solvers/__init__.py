@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from dualpca import _array
 from dualpca._typing import Operator
 from dualpca.errors import expected
+from dualpca.progress import note
 from dualpca.solvers.base import SOLVERS, Solver
 from dualpca.solvers.dense import QR, Dense, Gram
 from dualpca.solvers.krylov import Krylov
 from dualpca.spectrum import Spectrum
 
-__all__ = ["QR", "SOLVERS", "Dense", "Gram", "Krylov", "Solver", "choose", "solve"]
+__all__ = ["QR", "SOLVERS", "Dense", "Gram", "Krylov", "Solver", "choose", "solve", "tell"]
 
 NEGLIGIBLE = 2e7
 """Multiply-adds that take about a millisecond."""
@@ -32,6 +34,13 @@ def choose(operator: Operator, rank: int) -> str:
     ('qr', 'dense')
     """
     return min(SOLVERS, key=lambda name: max(SOLVERS[name].cost(operator, rank), NEGLIGIBLE))
+
+
+def tell(name: str, operator: Operator, rank: int) -> None:
+    """Say which solver is at work, at what cost and where, if somebody is to be told."""
+    where, cost = _array.describe(operator.like), SOLVERS[name].cost(operator, rank)
+    price = f", about {cost:.1g} multiplications" if np.isfinite(cost) else ""
+    note(f"solver {name!r}: {rank} of {operator.shape[0]} eigenpairs{price}, {where}")
 
 
 def solve(
@@ -68,4 +77,5 @@ def solve(
     if name not in SOLVERS:
         raise ValueError(expected("solver", f"'auto' or one of {sorted(SOLVERS)}", solver))
     rng = np.random.default_rng(0 if random_state is None else random_state)
+    tell(name, operator, rank)
     return SOLVERS[name](tol=tol).solve(operator, rank, rng)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dualpca import _array
+from dualpca import _algebra, _array
 from dualpca._typing import Array, Factored, Operator
 from dualpca.solvers.base import Solver, is_factored
 from dualpca.spectrum import Spectrum
@@ -51,7 +51,7 @@ class QR(Solver):
         """Return the leading eigenpairs."""
         mirrored = operator.mirror.shape[0] < operator.shape[0]
         side = operator.mirror if mirrored else operator
-        _, s, Vt = _array.svd(side.triangle())
+        _, s, Vt = _algebra.svd(side.triangle())
         vectors = Vt[:rank, :].T
         if mirrored:
             vectors = operator.unmirror(vectors)
@@ -78,7 +78,7 @@ class Dense(Solver):
         A = operator.dense()
         trace = operator.trace
         share = concentration(A, trace)  # before A is overwritten
-        values, vectors = _array.top_eigh(A, rank)
+        values, vectors = _algebra.top_eigh(A, rank)
         return Spectrum.of(values, vectors, trace, operator.dim, concentration=share)
 
 
@@ -95,7 +95,7 @@ class Gram(Solver):
         return Dense.cost(operator.mirror, rank) + float(operator.pass_cost) * rank
 
     def solve(self, operator: Factored, rank: int, rng: np.random.Generator) -> Spectrum:
-        """Return the leading eigenpairs; zeros beyond the order of the mirror image."""
+        """Return the leading eigenpairs, no more than the mirror image has."""
         held = min(rank, operator.mirror.shape[0])
         mirrored = Dense().solve(operator.mirror, held, rng)
         return Spectrum.of(

@@ -14,7 +14,7 @@ function become(next) {
   if (next === "lost") poll();
 }
 
-export class ApiError extends Error {
+class ApiError extends Error {
   constructor(status, words) {
     super(words);
     this.status = status;

@@ -2,7 +2,7 @@
 
 import { latest, postJson } from "./api.js";
 import { $, el, short, toast } from "./dom.js";
-import { LINE, WIDTH95, figures, grey, image } from "./rows.js";
+import { WIDTH95, figures, grey, image } from "./rows.js";
 import { can, nameOf, names, on, state, why } from "./store.js";
 
 let row = -1;
@@ -180,4 +180,3 @@ function touch(j) {
 
 on("theme", fill);
 on("named", fill);
-export { LINE };

@@ -1,11 +1,12 @@
-// Colours that people with any colour vision can tell apart; categories differ in form too.
+// Seven colours that any colour vision tells apart, and a grey that is near the pink to eyes without
+// red or green cones; from the ninth category on, forms differ too.
 
 import { el, short } from "./dom.js";
 
 // After Okabe & Ito (2008): yellow vanishes on a light ground and black on a dark one.
 const LIGHT = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#22252e", "#7d8594"];
 const DARK = ["#56b4e9", "#ff7f3f", "#1fc08e", "#e79bc4", "#f0e442", "#e69f00", "#4a7fe0", "#9aa3b2"];
-export const FORMS = ["circle", "triangle", "square", "diamond"];
+const FORMS = ["circle", "triangle", "square", "diamond"];
 
 // cividis (Nuñez, Anderton & Renslow 2018): even in lightness for normal and colour-blind eyes.
 const CIVIDIS = ["#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838"];
@@ -62,7 +63,7 @@ export function paint(n, column, codes) {
 }
 
 /** Draw the form of a category. */
-export function mark(drawing, form, x, y, r) {
+function mark(drawing, form, x, y, r) {
   drawing.beginPath();
   if (form === 0) drawing.arc(x, y, r, 0, 2 * Math.PI);
   else if (form === 1) {

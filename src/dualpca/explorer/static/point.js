@@ -1,9 +1,9 @@
 // The decoded point: what it looks like, how sure and how usual it is, and a slider for each latent.
 
 import { latest, postJson } from "./api.js";
-import { $, count, el, fixed, short, toast } from "./dom.js";
+import { $, el, fixed, short, toast } from "./dom.js";
 import { figures } from "./rows.js";
-import { can, latentsOf, nameOf, names, on, size, space, state, tell, why } from "./store.js";
+import { can, latentsOf, nameOf, on, size, space, state, tell, why } from "./store.js";
 
 let sliders = [];
 
@@ -136,4 +136,3 @@ function announce() {
 
 on("theme", show);
 on("named", show);
-export { count, names };

@@ -55,7 +55,7 @@ function sized(canvas, width, height) {
 }
 
 /** A small picture without words, for samples: returns its canvas. */
-export function thumbnail(model, values, box = 96) {
+export function thumbnail(model, values) {
   const canvas = el("canvas", { "aria-hidden": "true" });
   if (model.shape === "image") {
     const [low, high] = extent(model);
@@ -188,7 +188,7 @@ function curve(canvas, model, row, width, height, framed) {
   canvas.entryAt = (px) => Math.min(n - 1, Math.max(0, Math.round(((px - left) / (width - left - right)) * (n - 1))));
 }
 
-export const LINE = 24;
+const LINE = 24; // pixels of a feature
 
 function bars(canvas, model, row, width) {
   const n = row.values.length;

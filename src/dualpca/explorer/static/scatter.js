@@ -1,10 +1,12 @@
-// The latent plane: view, points, axes, the latent point, lasso and path on top; pointer and touch.
+// The latent plane: its view, what is drawn in which order, pointer and touch.
 
-import { context, fixed, ink } from "./dom.js";
+import { MARGIN, drawAxes } from "./axes.js";
+import { context } from "./dom.js";
 import { Grid } from "./grid.js";
+import { cross, flag, lasso, ring, trail } from "./marks.js";
+import { isDark } from "./palette.js";
 import { Points } from "./webgl.js";
 
-const MARGIN = { left: 54, right: 14, top: 14, bottom: 34 };
 const NEAR = 7; // pixels within which a click means a row
 
 export class Scatter {
@@ -127,9 +129,8 @@ export class Scatter {
     const n = this.positions.length / 2;
     const size = Math.min(16, (n <= 500 ? 9 : n <= 3000 ? 7 : n <= 20000 ? 5 : 3.2) * Math.max(1, this.view.zoom) ** 0.3);
     const alpha = n <= 3000 ? 0.85 : n <= 20000 ? 0.7 : 0.4;
-    const dark = ink("color-scheme") === "dark" || document.documentElement.dataset.theme === "dark";
-    this.points.draw({ scale, shift, size, alpha, dimmed: n > 20000 ? 0.06 : 0.14, rim: dark ? [1, 1, 1] : [0.05, 0.07, 0.12] });
-    this.drawAxes(context(this.ground, this.width, this.height));
+    this.points.draw({ scale, shift, size, alpha, dimmed: n > 20000 ? 0.06 : 0.14, rim: isDark() ? [1, 1, 1] : [0.05, 0.07, 0.12] });
+    drawAxes(context(this.ground, this.width, this.height), this);
     this.drawOverlay();
   }
 
@@ -139,129 +140,16 @@ export class Scatter {
     drawing.beginPath();
     drawing.rect(MARGIN.left, 0, this.width - MARGIN.left, this.height - MARGIN.bottom);
     drawing.clip();
-    const { point, ends, trail, row, nearest } = this.marks;
-    if (this.grid && nearest >= 0 && nearest !== row) this.ring(drawing, nearest, "--soft", 7);
-    if (this.grid && row >= 0) this.ring(drawing, row, "--ink", 9);
-    if (trail) this.drawTrail(drawing, trail);
-    ends.forEach((end, k) => end && this.flag(drawing, end, "AB"[k]));
-    if (point) this.cross(drawing, point);
-    if (this.lassoing) this.drawLasso(drawing);
+    const { marks } = this;
+    const at = (place) => this.toPixel(...place);
+    const spot = (i) => at(this.positions.subarray(2 * i, 2 * i + 2));
+    if (this.grid && marks.nearest >= 0 && marks.nearest !== marks.row) ring(drawing, spot(marks.nearest), "--soft", 7);
+    if (this.grid && marks.row >= 0) ring(drawing, spot(marks.row), "--ink", 9);
+    if (marks.trail) trail(drawing, marks.trail.map(at));
+    marks.ends.forEach((end, k) => end && flag(drawing, at(end), "AB"[k]));
+    if (marks.point) cross(drawing, at(marks.point));
+    if (this.lassoing) lasso(drawing, this.lassoing);
     drawing.restore();
-  }
-
-  drawAxes(drawing) {
-    drawing.font = "11px system-ui, sans-serif";
-    drawing.lineWidth = 1;
-    const soft = ink("--soft");
-    const line = ink("--line");
-    const bottom = this.height - MARGIN.bottom;
-    const [x0, y0] = this.toData(MARGIN.left, bottom);
-    const [x1, y1] = this.toData(this.width, 0);
-    const across = ticks(x0, x1, this.width / 110);
-    const up = ticks(y0, y1, this.height / 80);
-    drawing.strokeStyle = line;
-    drawing.fillStyle = soft;
-    drawing.globalAlpha = 0.8;
-    drawing.beginPath();
-    for (const x of across.at) {
-      const px = Math.round(this.toPixel(x, 0)[0]) + 0.5;
-      drawing.moveTo(px, 0);
-      drawing.lineTo(px, bottom);
-    }
-    for (const y of up.at) {
-      const py = Math.round(this.toPixel(0, y)[1]) + 0.5;
-      drawing.moveTo(MARGIN.left, py);
-      drawing.lineTo(this.width, py);
-    }
-    drawing.globalAlpha = 0.55;
-    drawing.stroke();
-    drawing.globalAlpha = 1;
-    drawing.textAlign = "center";
-    for (const x of across.at) {
-      const px = this.toPixel(x, 0)[0];
-      if (px > MARGIN.left + 8) drawing.fillText(fixed(x, across.step), px, bottom + 14);
-    }
-    drawing.textAlign = "right";
-    for (const y of up.at) {
-      const py = this.toPixel(0, y)[1];
-      if (py < bottom - 4 && py > 8) drawing.fillText(fixed(y, up.step), MARGIN.left - 7, py + 4);
-    }
-    drawing.font = "600 12px system-ui, sans-serif";
-    drawing.fillStyle = ink("--ink");
-    drawing.textAlign = "right";
-    drawing.fillText(this.labels[0], this.width - MARGIN.right, bottom + 28);
-    drawing.save();
-    drawing.translate(13, MARGIN.top);
-    drawing.rotate(-Math.PI / 2);
-    drawing.fillText(this.labels[1], 0, 0);
-    drawing.restore();
-  }
-
-  ring(drawing, i, colour, r) {
-    const [px, py] = this.toPixel(this.positions[2 * i], this.positions[2 * i + 1]);
-    drawing.strokeStyle = ink(colour);
-    drawing.lineWidth = 2;
-    drawing.beginPath();
-    drawing.arc(px, py, r, 0, 2 * Math.PI);
-    drawing.stroke();
-  }
-
-  cross(drawing, [x, y]) {
-    const [px, py] = this.toPixel(x, y);
-    for (const [width, colour] of [[5, "--card"], [2, "--ink"]]) {
-      drawing.strokeStyle = ink(colour);
-      drawing.lineWidth = width;
-      drawing.beginPath();
-      drawing.arc(px, py, 7, 0, 2 * Math.PI);
-      for (const [dx, dy] of [[1, 0], [-1, 0], [0, 1], [0, -1]]) {
-        drawing.moveTo(px + 7 * dx, py + 7 * dy);
-        drawing.lineTo(px + 15 * dx, py + 15 * dy);
-      }
-      drawing.stroke();
-    }
-    drawing.fillStyle = ink("--warm");
-    drawing.beginPath();
-    drawing.arc(px, py, 3, 0, 2 * Math.PI);
-    drawing.fill();
-  }
-
-  flag(drawing, [x, y], letter) {
-    const [px, py] = this.toPixel(x, y);
-    drawing.fillStyle = ink("--accent");
-    drawing.strokeStyle = ink("--card");
-    drawing.lineWidth = 2;
-    drawing.beginPath();
-    drawing.arc(px, py, 11, 0, 2 * Math.PI);
-    drawing.fill();
-    drawing.stroke();
-    drawing.fillStyle = ink("--accent-ink");
-    drawing.font = "700 12px system-ui, sans-serif";
-    drawing.textAlign = "center";
-    drawing.fillText(letter, px, py + 4.5);
-  }
-
-  drawTrail(drawing, [a, b]) {
-    drawing.strokeStyle = ink("--accent");
-    drawing.lineWidth = 3;
-    drawing.setLineDash([7, 5]);
-    drawing.beginPath();
-    drawing.moveTo(...this.toPixel(...a));
-    drawing.lineTo(...this.toPixel(...b));
-    drawing.stroke();
-    drawing.setLineDash([]);
-  }
-
-  drawLasso(drawing) {
-    drawing.beginPath();
-    for (const [x, y] of this.lassoing) drawing.lineTo(x, y);
-    drawing.closePath();
-    drawing.fillStyle = ink("--accent");
-    drawing.globalAlpha = 0.12;
-    drawing.fill();
-    drawing.globalAlpha = 1;
-    drawing.strokeStyle = ink("--accent");
-    drawing.lineWidth = 2;
-    drawing.stroke();
   }
 
   // --- pointer and touch ----------------------------------------------------
@@ -350,14 +238,4 @@ export class Scatter {
       this.hooks.pick(...this.toData(px, py), row, false);
     }
   }
-}
-
-/** Round numbers between two ends, about as many as asked for. */
-export function ticks(low, high, about) {
-  const raw = (high - low) / Math.max(2, about);
-  const size = 10 ** Math.floor(Math.log10(raw));
-  const step = size * [1, 2, 5, 10].find((k) => k * size >= raw);
-  const at = [];
-  for (let x = Math.ceil(low / step) * step; x <= high; x += step) at.push(Math.abs(x) < step / 1e6 ? 0 : x);
-  return { at, step };
 }

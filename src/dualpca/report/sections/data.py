@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 
@@ -12,9 +13,11 @@ from dualpca.report.figures import (
     CLEAR,
     VERMILION,
     Floats,
+    Ints,
     Plot,
     axis,
     band,
+    bars,
     line,
     log_axis,
     named_axis,
@@ -124,17 +127,18 @@ def _spreads(subject: Subject) -> Plot:
     order = np.argsort(-spread, kind="stable")[:COLUMNS]
     names = [subject.names[j] for j in order]
     places = np.arange(len(order))
-    hover = {"text": [short(name, 60) for name in names], "textposition": "none"}
-    hover["hovertemplate"] = "%{text}: %{x:.4~g}<extra></extra>"
-    bars = {"type": "bar", "orientation": "h", "x": numbers(spread[order]), "y": numbers(places)}
+    hover, text = "%{text}: %{x:.4~g}", [short(name, 60) for name in names]
     wide = spread[order[0]] > UNEVEN * max(spread[order[-1]], 1e-300)
     log = wide and spread[order[-1]] > 0
     across = log_axis("standard deviation", spread[order]) if log else axis("standard deviation")
-    # A bar has no beginning on a logarithmic axis.
-    dots = points(spread[order], places, marker={"size": 9, "opacity": 1})
-    drawn = dots if log else bars | {"marker": {"color": BLUE}}
+    if log:  # where a bar has no beginning
+        marker = {"marker": {"size": 9, "opacity": 1}, "hovertemplate": f"{hover}<extra></extra>"}
+        drawn = points(spread[order], places, text=text, **marker)
+    else:
+        lying: dict[str, Any] = {"orientation": "h", "textposition": "none"}
+        drawn = bars(spread[order], places, hover, text=text, **lying)
     return plot(
-        [drawn | (hover if not log else {k: hover[k] for k in ("text", "hovertemplate")})],
+        [drawn],
         across,
         named_axis(names),
         "Chart of the standard deviation of each column, largest first.",
@@ -216,14 +220,20 @@ def holes(subject: Subject) -> Section:
     )
 
 
-def _hole_map(subject: Subject) -> Plot:
-    missing = subject.missing
+def _blocks(missing: Any) -> tuple[Floats, Ints, Ints]:
+    """Return the share that is missing in each block, and where blocks begin and end."""
     down, across = (min(size, most) for size, most in zip(missing.shape, BLOCKS, strict=True))
-    rows = np.linspace(0, subject.n, down + 1).astype(int)
-    columns = np.linspace(0, subject.d, across + 1).astype(int)
+    rows = np.linspace(0, missing.shape[0], down + 1).astype(int)
+    columns = np.linspace(0, missing.shape[1], across + 1).astype(int)
     sums = np.add.reduceat(missing.astype(np.float64), rows[:-1], axis=0)
     sums = np.add.reduceat(sums, columns[:-1], axis=1)
-    share = sums / (np.diff(rows)[:, None] * np.diff(columns)[None, :])
+    return sums / (np.diff(rows)[:, None] * np.diff(columns)[None, :]), rows, columns
+
+
+def _hole_map(subject: Subject) -> Plot:
+    """Draw where entries are missing."""
+    share, rows, columns = _blocks(subject.missing)
+    down, across = share.shape
     cells = {
         "type": "heatmap",
         "z": [numbers(one, 2) for one in share],
@@ -235,8 +245,7 @@ def _hole_map(subject: Subject) -> Plot:
         "showscale": False,
         "hovertemplate": "from row %{y}: %{z:.0%} missing<extra></extra>",
     }
-    step = max(1, across // 20)
-    named = list(range(0, across, step))
+    named = list(range(0, across, max(1, across // 20)))
     ticks = {"tickvals": named, "ticktext": [short(subject.names[columns[c]], 14) for c in named]}
     finding = _hole_words(subject)
     if down < subject.n or across < subject.d:

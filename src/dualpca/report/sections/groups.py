@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 import dualpca
@@ -93,26 +95,29 @@ def plane_of(subject: Subject) -> Plot:
     found = subject.asked("predict", subject.X)[at]
     traces = []
     for k in np.unique(found):
-        mine, names = found == k, [shown(subject.ids[i], 40) for i in at[found == k]]
-        more = {"text": names, "hovertemplate": "row %{text}<extra>%{fullData.name}</extra>"}
-        dots = points(
-            Z[mine, 0], Z[mine, 1], colour_at(int(k)), name=f"{word_of(subject)} {k + 1}", **more
-        )
-        traces.append(dots)
+        more: dict[str, Any] = {"text": [shown(subject.ids[i], 40) for i in at[found == k]]}
+        more["hovertemplate"] = "row %{text}<extra>%{fullData.name}</extra>"
+        x, y = Z[found == k].T
+        name = f"{word_of(subject)} {k + 1}"
+        traces.append(points(x, y, colour_at(int(k)), name=name, **more))
     outlines = _outlines(subject, axes, np.asarray(plane.mean_))
-    ratio = np.asarray(plane.explained_variance_ratio_)
-    x, y = (axis(f"direction {a + 1} ({percent(float(ratio[a]))} of the variance)") for a in (0, 1))
+    ratios = enumerate(np.asarray(plane.explained_variance_ratio_).tolist())
+    finding = _plane_words(subject, found, bool(outlines)) + thinned(len(at), subject.n)
+    label = "Scatter plot of the rows in the plane in which they vary most, coloured by "
+    label += f"{word_of(subject)}."
+    across, up = (axis(f"direction {a + 1} ({percent(r)} of the variance)") for a, r in ratios)
+    return plot(traces + outlines, across, up, label, finding, 520)
+
+
+def _plane_words(subject: Subject, found: Ints, outlined: bool) -> str:
+    """Say how many groups there are, how large the largest is, and what a ring means."""
     counts = np.bincount(found.astype(int))
-    finding = (
+    words = (
         f"{counted(int(np.count_nonzero(counts)), word_of(subject))}; the largest has "
-        f"{percent(counts.max() / len(at))} of the rows drawn."
+        f"{percent(counts.max() / len(found))} of the rows drawn."
     )
-    if outlines:
-        finding += f" A ring holds {100 * LEVEL:.0f} % of what the model expects of a group."
-    finding += thinned(len(at), subject.n)
-    by = word_of(subject)
-    label = f"Scatter plot of the rows in the plane in which they vary most, coloured by {by}."
-    return plot(traces + outlines, x, y, label, finding, 520)
+    ring = f" A ring holds {100 * LEVEL:.0f} % of what the model expects of a group."
+    return words + ring if outlined else words
 
 
 def _outlines(subject: Subject, axes: Floats, mean: Floats) -> list[dict[str, object]]:

@@ -19,6 +19,7 @@ from dualpca.report.figures import (
     Ints,
     Plot,
     axis,
+    histogram,
     line,
     numbers,
     plot,
@@ -168,14 +169,7 @@ def ring(centre: Floats, covariance: Floats, level: float) -> Floats:
 def _strip(subject: Subject, at: Ints, Z: Floats, covariance: Floats | None) -> Plot:
     """Draw the only latent as a histogram."""
     z = Z[:, 0]
-    counts, edges = np.histogram(z, bins="auto" if len(z) < 500 else 40)
-    bars = {
-        "type": "bar",
-        "x": numbers((edges[1:] + edges[:-1]) / 2),
-        "y": numbers(counts),
-        "marker": {"color": BLUE},
-        "hovertemplate": "around %{x:.3~g}: %{y} rows<extra></extra>",
-    }
+    found = histogram(z, "auto" if len(z) < 500 else 40)
     finding = (
         f"The one latent runs from {said(z.min())} to {said(z.max())}, half of the rows lie "
         f"between {said(np.quantile(z, 0.25))} and {said(np.quantile(z, 0.75))}."
@@ -185,7 +179,7 @@ def _strip(subject: Subject, at: Ints, Z: Floats, covariance: Floats | None) -> 
     finding += thinned(len(at), subject.n)
     name = latent_name(subject, 0)
     label = "Histogram of the only latent."
-    return plot([bars], axis(name), axis("rows"), label, finding, 380, bargap=0.04)
+    return plot([found], axis(name), axis("rows"), label, finding, 380, bargap=0.04)
 
 
 def _sure_words(subject: Subject, at: Ints, covariance: Floats) -> str:

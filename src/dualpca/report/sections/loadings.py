@@ -20,8 +20,9 @@ from dualpca.report.figures import (
     named_axis,
     numbers,
     plot,
+    points,
     rule,
-    shown,
+    shown_all,
 )
 from dualpca.report.page import Section, Tile, Tiles
 from dualpca.report.sections.latent import DRAWN, coloured, latent_name
@@ -118,25 +119,16 @@ def _columns(subject: Subject, found: Loadings) -> Plot:
     q = min(found.W.shape[1], DIRECTIONS)
     size = np.abs(found.W[:, :q]).max(axis=1)
     order = np.sort(np.argsort(-size, kind="stable")[:COLUMNS])
+    names = [subject.names[j] for j in order]
     traces = []
     for p in range(q):
-        offset = 0.22 * (p - (q - 1) / 2)
-        names = [shown(subject.names[j], 60) for j in order]
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": f"direction {p + 1}",
-                "x": numbers(found.W[order, p]),
-                "y": numbers(np.arange(order.size) + offset),
-                "error_x": {"type": "data", "array": numbers(2 * found.error[order, p])}
-                | {"thickness": 1.4, "width": 3},
-                "marker": {"color": PALETTE[p], "symbol": SYMBOLS[p], "size": 8},
-                "text": names,
-                "hovertemplate": "%{text}: %{x:.3~g}<extra>%{fullData.name}</extra>",
-            }
-        )
-    names = [subject.names[j] for j in order]
+        bars = {"type": "data", "array": numbers(2 * found.error[order, p])}
+        more: dict[str, Any] = {"name": f"direction {p + 1}", "text": shown_all(names, 60)}
+        more["error_x"] = bars | {"thickness": 1.4, "width": 3}
+        more["hovertemplate"] = "%{text}: %{x:.3~g}<extra>%{fullData.name}</extra>"
+        more["marker"] = {"symbol": SYMBOLS[p], "size": 8, "opacity": 1}
+        places = np.arange(order.size) + 0.22 * (p - (q - 1) / 2)
+        traces.append(points(found.W[order, p], places, PALETTE[p], **more))
     label = "Dots with error bars: the loading of each column on the first directions."
     cut = (
         f" The {COLUMNS} columns of the largest loadings are drawn." if subject.d > COLUMNS else ""

@@ -16,6 +16,7 @@ from dualpca.report.figures import (
     Plot,
     axis,
     band,
+    bars,
     line,
     named_axis,
     numbers,
@@ -23,6 +24,7 @@ from dualpca.report.figures import (
     points,
     said,
     shown,
+    shown_all,
 )
 from dualpca.report.page import Part, Section, Several, Tile, Tiles
 from dualpca.report.sections.data import percent
@@ -84,16 +86,11 @@ def _shares(subject: Subject, at: Ints, again: Floats) -> list[Part]:
     if subject.curve:
         return [_along(subject, at, share, _whole(X, again))]
     order = known[np.argsort(share[known], kind="stable")][:COLUMNS]
-    bars = {
-        "type": "bar",
-        "orientation": "h",
-        "x": numbers(np.maximum(share[order], 0), 3),
-        "y": list(range(order.size)),
-        "marker": {"color": BLUE},
-        "text": [shown(subject.names[j], 60) for j in order],
-        "textposition": "none",
-        "hovertemplate": "%{text}: %{x:.1%} comes back<extra></extra>",
-    }
+    names = [subject.names[j] for j in order]
+    more: dict[str, Any] = {"orientation": "h", "textposition": "none"}
+    more |= {"digits": 3, "text": shown_all(names, 60)}
+    at_least = np.maximum(share[order], 0)
+    drawn = bars(at_least, range(order.size), "%{text}: %{x:.1%} comes back", **more)
     worst, best = order[0], known[np.argmax(share[known])]
     finding = (
         f"{_whole(X, again)} {subject.names[worst]} comes back worst "
@@ -104,9 +101,8 @@ def _shares(subject: Subject, at: Ints, again: Floats) -> list[Part]:
         finding += f" The {COLUMNS} worst columns are drawn."
     label = "Bar chart: the share of each column's variance that comes back, worst first."
     x = axis("share that comes back", range=[0, 1.02], tickformat=".0%")
-    names = [subject.names[j] for j in order]
-    words = finding + thinned(len(at), subject.n)
-    return [plot([bars], x, named_axis(names), label, words, 90 + 22 * order.size)]
+    finding += thinned(len(at), subject.n)
+    return [plot([drawn], x, named_axis(names), label, finding, 90 + 22 * order.size)]
 
 
 def _along(subject: Subject, at: Ints, share: Floats, words: str) -> Plot:

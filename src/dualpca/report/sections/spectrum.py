@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 import dualpca
-from dualpca.errors import SelectionWarning
 from dualpca.report.figures import (
     BLUE,
     GREY,
@@ -26,39 +24,15 @@ from dualpca.report.figures import (
     rule,
     said,
 )
-from dualpca.report.page import Section, Table
+from dualpca.report.page import Section
+from dualpca.report.rules import Choice, choices, rows_words, table
 from dualpca.report.sections.data import counted, percent
-from dualpca.report.subject import LeftOut, Subject, quietly
+from dualpca.report.subject import LeftOut, Subject
 
-RULES = {
-    "evidence": "which number makes the data most probable (Minka)",
-    "bic": "which number is worth its parameters (BIC)",
-    "parallel": "which directions stand above pure noise (parallel analysis)",
-    "gavish-donoho": "which directions help to rebuild the rows (Gavish and Donoho)",
-    "cv-rows": "which number describes unseen rows best",
-    "cv-entries": "which number fills hidden entries best",
-}
-INCOMPLETE = ("bic", "cv-rows", "cv-entries")
-SLOW = ("cv-entries",)
-"""Rules that fit every number of components by steps; with holes all rules do."""
-SHARE = 0.95
-CHECKED, FEWEST = 2000, 80
-"""Rows that slow rules look at: at most, and at least."""
-BUDGET = 8e6
-"""Rows times columns³ that a slow rule may take: a few seconds."""
 DRAWN = 100
 """Directions in the figure."""
 SMALLEST = 1e-9
 """Share of the first variance below which a direction is rounding error."""
-
-
-class Choice(NamedTuple):
-    """What one rule keeps, or why it cannot say."""
-
-    rule: str
-    asks: str
-    q: int | None
-    why: str = ""
 
 
 def section(subject: Subject) -> Section:
@@ -82,8 +56,8 @@ def section(subject: Subject) -> Section:
         "a bend. Dots far above the dashed line carry structure, dots along it are noise. Where "
         "the rules agree, the number of directions is a safe choice; where they do not, they ask "
         "different questions.",
-        [_figure(subject, kept, rest, found), _table(subject, found)],
-        [words for words in (_rows_words(subject), _origin(subject, rest)) if words],
+        [_figure(subject, kept, rest, found), table(subject, found)],
+        [words for words in (rows_words(subject), _origin(subject, rest)) if words],
     )
 
 
@@ -119,73 +93,17 @@ def variances(subject: Subject) -> tuple[Floats, Floats]:
     return kept, every[kept.size :]
 
 
-def choices(subject: Subject) -> list[Choice]:
-    """Return what every rule keeps on these rows."""
-    names = list(RULES) if subject.complete else list(INCOMPLETE)
-    X = np.asarray(subject.X)
-    if getattr(subject.model, "standardize", False):
-        X = (X - subject.centre) / subject.spread
-    found = []
-    for name in names:
-        few = looked_at(subject, name)
-        rows = X[subject.some(few, salt=1)]
-        asks = RULES[name]
-        found.append(
-            _choice(name, asks, rows, subject.seed) if few else Choice(name, asks, None, TOO_LONG)
-        )
-    if subject.complete:
-        found.append(_choice(SHARE, f"how many keep {100 * SHARE:.0f} % of the variance", X, 0))
-    return found
-
-
-TOO_LONG = "too long a search for so many columns; dualpca select makes it"
-
-
-def looked_at(subject: Subject, name: str) -> int:
-    """Return how many rows a rule looks at: 0 where a few would already take too long."""
-    if subject.complete and name not in SLOW:
-        return min(subject.n, CHECKED) if name in INCOMPLETE[1:] else subject.n
-    most = min(subject.n, CHECKED, int(BUDGET / subject.d**3))
-    return most if most >= min(subject.n, FEWEST) else 0
-
-
-def _choice(name: str | float, asks: str, X: Floats, seed: int) -> Choice:
-    label = name if isinstance(name, str) else f"{100 * name:.0f} % of variance"
-    usable = X[:, ~np.isnan(X).all(axis=0)]
-    with quietly(), warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always", SelectionWarning)
-        try:
-            model = dualpca.PPCA(name, random_state=seed).fit(usable)
-        except ValueError as error:
-            return Choice(label, asks, None, str(error))
-    return Choice(label, asks, int(model.n_components_), "finds none and keeps one" if told else "")
-
-
-def _rows_words(subject: Subject) -> str:
-    names = list(RULES) if subject.complete else list(INCOMPLETE)
-    few = {name: looked_at(subject, name) for name in names}
-    some = [f"{name} at {count:,}" for name, count in few.items() if 0 < count < subject.n]
-    if not some:
-        return ""
-    return f"Of the {subject.n:,} rows slow rules looked at some, at random: {', '.join(some)}."
-
-
 def _figure(subject: Subject, kept: Floats, rest: Floats, found: list[Choice]) -> Plot:
     q = kept.size
     most = min(q + rest.size, max(DRAWN, q))
     after = rest[: most - q]
+    hover = {"hovertemplate": "direction %{x}: variance %{y:.4~g}<extra></extra>"}
+    hollow = {"size": 7, "symbol": "circle-open", "opacity": 1}
+    left = {"name": "left to the noise", "marker": hollow, **hover}
     traces = [
-        points(np.arange(1, q + 1), kept, BLUE, name="kept", marker={"size": 8, "opacity": 1}),
-        points(
-            np.arange(q + 1, most + 1),
-            after,
-            GREY,
-            name="left to the noise",
-            marker={"size": 7, "symbol": "circle-open", "opacity": 1},
-        ),
+        points(np.arange(1, q + 1), kept, name="kept", marker={"size": 8, "opacity": 1}, **hover),
+        points(np.arange(q + 1, most + 1), after, GREY, **left),
     ]
-    for trace in traces:
-        trace["hovertemplate"] = "direction %{x}: variance %{y:.4~g}<extra></extra>"
     noise = _noise(subject)
     shapes = [rule(noise, "y", VERMILION)] if noise else []
     counts = sorted({one.q for one in found if one.q is not None})
@@ -196,10 +114,9 @@ def _figure(subject: Subject, kept: Floats, rest: Floats, found: list[Choice]) -
     x |= {"dtick": 1} if last <= 12 else {}
     drawn = np.concatenate([kept, after])
     y = log_axis("variance", np.append(drawn, noise) if noise else drawn)
-    marks = _marks(counts, last)
+    more = {"shapes": shapes, "annotations": _marks(counts, last)}
     data = [trace for trace in traces if trace["x"]]
-    words = _words(subject, kept, rest, found)
-    return plot(data, x, y, label, words, 430, shapes=shapes, annotations=marks)
+    return plot(data, x, y, label, _words(subject, kept, rest, found), 430, **more)
 
 
 def _marks(counts: list[int], most: int) -> list[dict[str, Any]]:
@@ -243,21 +160,6 @@ def explained(subject: Subject) -> float | None:
     """Return the share of the variance that the model keeps, if it knows."""
     ratio = getattr(subject.model, "explained_variance_ratio_", None)
     return None if ratio is None else float(np.sum(ratio))
-
-
-def _table(subject: Subject, found: list[Choice]) -> Table:
-    rows = [
-        [one.rule, str(one.q) if one.q is not None else "–", one.asks + _failed(one)]
-        for one in found
-    ]
-    rows.append(["this model", str(subject.q), "what the report is about"])
-    header = ("rule", "keeps", "the question it answers")
-    caption = "How many directions each rule would keep"
-    return Table(header, rows, caption, highlight=len(rows) - 1, words=True)
-
-
-def _failed(one: Choice) -> str:
-    return f" ({one.why})" if one.why else ""
 
 
 def _of_kernel(subject: Subject) -> Section:

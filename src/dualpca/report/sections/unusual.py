@@ -14,9 +14,9 @@ from dualpca.report.figures import (
     Ints,
     Plot,
     axis,
+    histogram,
     labels,
     log_axis,
-    numbers,
     plot,
     points,
     rule,
@@ -115,35 +115,38 @@ def _expected(subject: Subject, score: Floats) -> str:
 
 
 def _map(subject: Subject, found: Judged, worst: Ints) -> Plot:
+    """Draw both distances of every row against their limits; name those furthest out."""
     score = np.maximum(*found)
     at = np.union1d(subject.some(DRAWN), worst)
     out = score[at] > 1
-    traces = []
-    for mine, name, colour, symbol in (
-        (at[~out], "ordinary", BLUE, "circle"),
-        (at[out], "beyond a limit", VERMILION, "diamond"),
-    ):
-        places = [np.maximum(part[mine], LEAST) for part in found]
-        names = [shown(subject.ids[i], 40) for i in mine]
-        hover = "row %{text}: T² %{x:.2~f}, SPE %{y:.2~f} times its limit<extra></extra>"
-        more: dict[str, Any] = {"text": names, "hovertemplate": hover}
-        more["marker"] = {"symbol": symbol}
-        traces.append(points(places[0], places[1], colour, name=name, **more))
-    marks = _labels(subject, found, at, worst[:LABELLED])
-    shapes = [rule(1, "x"), rule(1, "y")]
+    data = _dots(subject, found, at[~out], BLUE, name="ordinary", marker={"symbol": "circle"})
+    odd = {"name": "beyond a limit", "marker": {"symbol": "diamond"}}
+    data += _dots(subject, found, at[out], VERMILION, **odd)
     count = int(np.sum(score > 1))
     finding = f"{count:,} of {subject.n:,} rows lie beyond a limit."
     if worst.size:
-        times = f"{said(score[worst[0]])}"
+        times = said(score[worst[0]])
         finding += f" Furthest out is row {subject.ids[worst[0]]}, at {times} times its limit."
     x, y = (
         log_axis(f"{name}, in multiples of its limit", np.maximum(part[at], LEAST))
         for name, part in zip(("T²", "SPE"), found, strict=True)
     )
     label = "Scatter plot of T² and SPE of each row, with their limits as dashed lines."
-    words = finding + thinned(len(at), subject.n)
-    data = [trace for trace in traces if trace["x"]]
-    return plot(data, x, y, label, words, 460, shapes=shapes, annotations=marks)
+    more = {"shapes": [rule(1, "x"), rule(1, "y")]}
+    more["annotations"] = _labels(subject, found, at, worst[:LABELLED])
+    return plot(data, x, y, label, finding + thinned(len(at), subject.n), 460, **more)
+
+
+def _dots(
+    subject: Subject, found: Judged, mine: Ints, colour: str, **more: Any
+) -> list[dict[str, Any]]:
+    """Return the dots of some rows; nothing where there are none."""
+    if not mine.size:
+        return []
+    t2, spe = (np.maximum(part[mine], LEAST) for part in found)
+    more["text"] = [shown(subject.ids[i], 40) for i in mine]
+    hover = "row %{text}: T² %{x:.2~f}, SPE %{y:.2~f} times its limit<extra></extra>"
+    return [points(t2, spe, colour, hovertemplate=hover, **more)]
 
 
 def _labels(subject: Subject, found: Judged, at: Ints, worst: Ints) -> list[dict[str, Any]]:
@@ -214,27 +217,17 @@ def _by_one(
     subject: Subject, at: Ints, score: Floats, limit: float, name: str, words: str
 ) -> Section:
     """Report one distance with its limit: a histogram, and the rows furthest out."""
-    counts, edges = np.histogram(score, bins=min(60, max(10, len(at) // 10)))
-    middle = (edges[1:] + edges[:-1]) / 2
-    bars = {
-        "type": "bar",
-        "x": numbers(middle),
-        "y": numbers(counts),
-        "marker": {"color": [VERMILION if m > limit else BLUE for m in middle]},
-        "hovertemplate": "around %{x:.3~g}: %{y} rows<extra></extra>",
-    }
     order = np.argsort(-score, kind="stable")[:NAMED]
     order = order[score[order] > limit]
     beyond = int(np.sum(score > limit))
     finding = f"{beyond:,} of {len(at):,} rows lie beyond the limit of {said(limit)}."
     if order.size:
         finding += f" Furthest out is row {subject.ids[at[order[0]]]} at {said(score[order[0]])}."
+    finding += thinned(len(at), subject.n)
+    drawn = histogram(score, min(60, max(10, len(at) // 10)), limit)
     label = f"Histogram of the {name} of each row, with the limit as a dashed line."
-    shapes = [rule(limit, "x", GREY)]
-    words_drawn = finding + thinned(len(at), subject.n)
-    figure = plot(
-        [bars], axis(name), axis("rows"), label, words_drawn, 380, shapes=shapes, bargap=0.04
-    )
+    more: dict[str, Any] = {"shapes": [rule(limit, "x", GREY)], "bargap": 0.04}
+    figure = plot([drawn], axis(name), axis("rows"), label, finding, 380, **more)
     rows = [[subject.ids[at[i]], f"{said(score[i], 4)}", _away(subject, int(at[i]))] for i in order]
     rows = rows or [["none", "", "no row lies beyond the limit"]]
     caption = f"The {len(order)} most unusual rows"

@@ -12,9 +12,10 @@ from dualpca.experiments.canvas import BLUE, GREEN, INK, MUTED, RED, Canvas
 
 
 @experiment(
-    name="s4-ppca-shrinkage",
     source="S4 PPCA versus PCA",
     title="PCA projects at right angles, PPCA shrinks towards the mean",
+    caption="Points (circles), their reconstructions (crosses) from one component, and the mean "
+    "(star). Right: the hollow marks are PCA's reconstructions, to see how far PPCA shrinks.",
 )
 def run(draw: Canvas) -> Outcome:
     """Reconstruct points of the plane from one component, by both models."""
@@ -40,8 +41,6 @@ def run(draw: Canvas) -> Outcome:
         "each by the factor 1 − σ²/λ₁, and no longer at right angles.",
         "The points of the slide (a demonstration of PMTK3) are not published: these are 25 draws "
         "from a Gaussian.",
-        "Points (circles), their reconstructions (crosses) from one component, and the mean "
-        "(star). Right: the hollow marks are PCA's reconstructions, to see how far PPCA shrinks.",
     )
 
 
