@@ -42,7 +42,7 @@ math_eqref_format = "({number})"
 numfig = False
 
 autosummary_generate = True
-autodoc_default_options = {"members": True, "inherited-members": True, "show-inheritance": False}
+autodoc_default_options = {"members": True, "inherited-members": True}
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False

@@ -75,6 +75,7 @@ def test_literature_of_theory_and_models_is_listed():
     page = (ROOT / "docs/theory/references.md").read_text("utf-8")
     texts = [p.read_text("utf-8") for p in THEORY if p.name != "references.md"]
     texts += [inspect.getdoc(getattr(dualpca, name)) for name in ESTIMATORS]
+    texts += [inspect.getdoc(param.values[0]) or "" for param in methods()]
     cited = {pair for text in texts for pair in LITERATURE.findall(re.sub(r"\s+", " ", text))}
     assert len(cited) > 15
     plain = page.replace("ı", "i")

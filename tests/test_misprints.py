@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from dualpca import PPCA, DualPPCA, KernelPCA, MixturePPCA
-from dualpca.em import ppca_step
 from dualpca.kernels import RBF
+from dualpca.ppca_em import ppca_step
 from dualpca.representations import Primal
 from tests import oracles
 

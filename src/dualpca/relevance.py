@@ -59,7 +59,7 @@ def threshold(n: float, dim: int) -> float:
 
 
 def fit_relevance(spectrum: Spectrum, n: float, noise: float | None = None) -> Lengths:
-    """Return the fixed point that EM with re-estimated α reaches from maximum likelihood.
+    """Return the fixed point of MATH 5.1, EM with α re-estimated, reached from maximum likelihood.
 
     From there σ² only rises and lengths only fall (the map is monotone), so the limit is the
     smallest σ² that reproduces itself. Between two switches that equation is convex in σ²: Newton
