@@ -373,3 +373,18 @@ def test_all_that_steers_em_is_in_the_state():
     assert (other.close, other.reach, other.record) == (climb.close, climb.reach, climb.record)
     assert np.array_equal(other.theta, climb.theta) and np.array_equal(other.first, climb.first)
     assert climb.record.n_iter > 4
+
+
+def test_all_that_steers_variational_steps_is_in_the_state():
+    from dualpca.em import Record
+    from dualpca.variational import _restored, _state
+    from dualpca.variational_rows import Beliefs
+
+    rng = np.random.default_rng(0)
+    shapes = ((4, 2), (4, 2, 2), (4,), (4,), (2,))
+    at = Beliefs(*(rng.random(shape) for shape in shapes), 1 / 3)
+    record = Record([-5.0, -4.1], 2)
+    back, told, gain, close = _restored(_state(at, record, 0.9, 1), at)
+    assert (told, gain, close, back.tau_rate) == (record, 0.9, 1, 1 / 3)
+    for name in ("W", "S", "mu", "v", "rate"):
+        assert np.array_equal(getattr(back, name), getattr(at, name)), name

@@ -9,6 +9,7 @@ from dualpca.blocks import Blocks
 from dualpca.errors import DegenerateError, EmptyColumnError
 from dualpca.incomplete_selection import folds
 from dualpca.part_folds import EntryFolds, row_folds
+from dualpca.parted import PartScatter, survey
 from tests.test_parts import BY_EM, CLOSED, same, table
 
 FACTORS = ("mean_", "components_", "noise_variance_")
@@ -217,6 +218,18 @@ def test_whole_weights_are_copies_and_a_wide_table_takes_them(monkeypatch):
         found = PCA(3, **options).fit(cut(X), sample_weight=w)
         same(found, PCA(3, **options).fit(X, sample_weight=w), CLOSED)
         assert found.n_samples_ == (w > 0).sum()
+
+
+def test_the_weighted_product_is_the_dense_one():
+    X, w = table(d=8), some_weights(700)
+    parts = Blocks(X, part_rows=90).weighing(w)
+    A = PartScatter(parts, survey(parts, wide=True, nan=False).columns, standardize=True)
+    mean = w @ X / w.sum()
+    F = np.sqrt(w)[:, None] * (X - mean) / np.sqrt(w @ (X - mean) ** 2 / w.sum())
+    V = np.random.default_rng(0).normal(size=(8, 3))
+    assert np.allclose(A @ V, F.T @ (F @ V), rtol=1e-10)
+    assert np.allclose(A.dense(), F.T @ F, rtol=1e-10)
+    assert A.n == pytest.approx(w.sum()) and A.trace == pytest.approx(np.trace(F.T @ F))
 
 
 def test_a_generator_and_a_dask_array_of_weights():
