@@ -15,7 +15,7 @@ from dualpca.cross_validation import warn_interrupted
 from dualpca.errors import DegenerateError
 from dualpca.gaussian import LOG_2PI, free_parameters
 from dualpca.held_out import FOLDS, PATIENCE, Score, Selection, given_up, simplest, summary
-from dualpca.holes import column_starts
+from dualpca.holes import column_starts, observed_weights
 from dualpca.incomplete_em import (
     LEAST_NOISE,
     check_unit,
@@ -116,9 +116,10 @@ def _entries(X: Array, weights: Array | None, hidden: Array, seed: int) -> Fold:
     """Return the fold that hides some entries from every row."""
     xp = _array.namespace(X)
     table = xp.where(hidden, xp.full_like(X, math.nan), X)
+    w = observed_weights(table, weights)
 
     def fold(q: int) -> Score:
-        factors, _ = fit_incomplete(table, weights, q, np.random.default_rng(seed), **ROUGH)
+        factors, _ = fit_incomplete(table, w, q, np.random.default_rng(seed), **ROUGH)
         return hidden_score(factors, table, hidden, X, weights)
 
     return fold
@@ -162,6 +163,7 @@ def _rows(X: Array, weights: Array | None, held: np.ndarray[Any, Any], seed: int
     seen = np.flatnonzero(_array.to_numpy(column_starts(train, w)[0]) > 0)
     # what only held rows observe is unknown
     train, test = (_array.take(part, seen, axis=1) for part in (train, test))
+    w = observed_weights(train, w)
 
     def fold(q: int) -> Score:
         if seen.size <= q:

@@ -116,8 +116,7 @@ def information(factors: Factors, X: Array | Summable, weights: Array | None) ->
 
     def of(rows: Array, weights: Array | None = None) -> Information:
         rows = _array.working(rows)
-        w = observed_weights(rows, None) if weights is None else weights
-        return Information.of(factors, rows, w)
+        return Information.of(factors, rows, observed_weights(rows, weights))
 
     return X.reduce(of, Information.plus)
 

@@ -107,6 +107,6 @@ class IncompleteParts:
 
 
 def as_table(rows: Host, weights: Host | None, q: int) -> Incomplete:
-    """Return one part cut into blocks; without weights, rows that observe nothing count nothing."""
+    """Return one part cut into blocks; rows that observe nothing count nothing."""
     rows = _array.working(rows)
-    return Incomplete(rows, observed_weights(rows, None) if weights is None else weights, q)
+    return Incomplete(rows, observed_weights(rows, weights), q)

@@ -264,7 +264,7 @@ def _climb(
             shrink = min(gain / last, SLOWEST) if 0 < last < math.inf else 0.0
             close = close + 1 if gain / (1 - shrink) <= enough + ROUNDING * abs(value) else 0
             record.converged = close == 2
-            if keeper is not None:
+            if keeper is not None and not record.converged and record.n_iter < max_iter:
                 keeper.offer(partial(_state, moved, record, gain, close))
     return at, record
 
