@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from dualpca import _array
 from dualpca._typing import Array
+from dualpca._warnings import warn
 from dualpca.errors import InterruptWarning
 from dualpca.gaussian import LOG_2PI
 from dualpca.held_out import FOLDS, Score, Selection, Vector, most_likely, summary
@@ -60,10 +60,9 @@ def warn_interrupted(done: str, enough: bool) -> None:
     """Say that a choice rests on what is done; pass the interruption on where nothing is."""
     if not enough:
         raise KeyboardInterrupt
-    warnings.warn(
+    warn(
         f"the choice of n_components was interrupted: it rests on {done}.",
         InterruptWarning,
-        stacklevel=2,
     )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from dualpca import _array
 from dualpca._typing import Operator
+from dualpca._warnings import warn
 from dualpca.errors import SpectrumWarning
 
 DENSE = 1500
@@ -76,10 +76,9 @@ def leave_out_negatives(A: Any, rng: np.random.Generator) -> None:
     if not negative > NOTHING * total:
         return
     A.trace = total - negative
-    warnings.warn(
+    warn(
         f"the kernel is indefinite: its negative eigenvalues sum to {-negative:.3g}, "
         f"{negative / total:.2%} of all in magnitude. They are left out: components are those of "
         "the positive ones. Use a positive semi-definite kernel if they matter.",
         SpectrumWarning,
-        stacklevel=5,
     )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import NamedTuple
 
 import numpy as np
 
 from dualpca import _algebra, _array
 from dualpca._typing import Array, Operator
+from dualpca._warnings import warn
 from dualpca.errors import SolverWarning
 from dualpca.solvers.base import threads_for
 from dualpca.solvers.basis import Basis
@@ -135,9 +135,8 @@ def _norm(A: Array) -> float:
 
 def _warn_if_far(error: float, tol: float, max_passes: int) -> None:
     if error > tol:
-        warnings.warn(
+        warn(
             f"Lanczos stopped after {max_passes} passes with a relative error near {error:.1e} in "
             f"the square root; {tol:.1e} was asked for. Raise tol.",
             SolverWarning,
-            stacklevel=4,
         )

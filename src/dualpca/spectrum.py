@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dualpca import _array
 from dualpca._typing import Array
+from dualpca._warnings import warn
 from dualpca.errors import SpectrumWarning
 
 
@@ -86,12 +86,11 @@ def warn_if_indefinite(values: Array, order: int) -> None:
         return
     smallest, largest = float(values[-1]), float(values[0])
     if smallest < -100 * order * np.finfo(np.float64).eps * max(largest, -smallest):
-        warnings.warn(
+        warn(
             f"the operator is indefinite: its smallest eigenvalue is {smallest:.3g} (largest "
             f"{largest:.3g}). Negative eigenvalues are set to zero; use a positive "
             "semi-definite kernel if they matter.",
             SpectrumWarning,
-            stacklevel=3,
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral, Real
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from dualpca import _array, selection
 from dualpca._typing import Array
+from dualpca._warnings import warn
 from dualpca.cross_validation import cross_validate
 from dualpca.errors import SelectionWarning, expected
 from dualpca.held_out import Selection
@@ -129,9 +129,8 @@ def cross_validated(name: str, X: Array | Parts, weights: Array | None, most: in
 def at_least_one(name: str, q: int) -> int:
     """Return q, or 1 with a warning where a rule finds nothing above the noise."""
     if q < 1:
-        warnings.warn(
+        warn(
             f"the rule {name!r} finds no component above the noise; one is kept.",
             SelectionWarning,
-            stacklevel=2,
         )
     return max(q, 1)

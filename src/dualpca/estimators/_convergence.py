@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
+from dualpca._warnings import warn
 from dualpca.em import Record
 from dualpca.errors import InterruptWarning
 
@@ -17,16 +17,14 @@ def publish_record(model: Any, record: Record, quiet: bool = False) -> None:
     model.loglikelihood_ = record.loglikelihoods[-1]
     model.n_iter_, model.converged_ = record.n_iter, record.converged
     if record.interrupted:
-        warnings.warn(
+        warn(
             f"the fit was interrupted after {record.n_iter} steps: the model is the best there "
             "was until then. Fit again to go on to the maximum.",
             InterruptWarning,
-            stacklevel=5,
         )
     elif not record.converged and not quiet:
-        warnings.warn(
+        warn(
             f"the fit stopped after max_iter={model.max_iter} steps before it came within "
             f"tol={model.tol:g} of the maximum. Raise max_iter or tol.",
             ConvergenceWarning,
-            stacklevel=5,
         )

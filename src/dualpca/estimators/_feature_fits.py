@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dualpca import _algebra, _array
 from dualpca._typing import Array
+from dualpca._warnings import warn
 from dualpca.definiteness import negative_mass
 from dualpca.em import Record
 from dualpca.errors import DegenerateError, SpectrumWarning, expected
@@ -90,11 +90,10 @@ def warn_of_negative(model: Any, share: float) -> None:
     if model.metric is not None:
         remedy = "correction='lingoes' or 'cailliez' adds the least constant that leaves none."
     if share > 0:
-        warnings.warn(
+        warn(
             f"{what}: negative eigenvalues are {share:.2%} of all in magnitude. They are left out. "
             + remedy,
             SpectrumWarning,
-            stacklevel=3,
         )
 
 

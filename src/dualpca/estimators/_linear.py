@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualpca import _array
 from dualpca._typing import Array
+from dualpca._warnings import warn
 from dualpca.diagnostics import Monitor, SpikedMonitor
 from dualpca.errors import StreamWarning, expected
 from dualpca.estimators._components import check_request
@@ -137,11 +137,10 @@ class LinearGaussian(
         self._check_parameters()
         stream = vars(self).get("_stream")
         if stream is None and "components_" in vars(self):
-            warnings.warn(
+            warn(
                 "this model comes from fit, which keeps no moments: partial_fit starts anew and "
                 "forgets the rows that fit saw. Give all rows to partial_fit to keep them.",
                 StreamWarning,
-                stacklevel=2,
             )
         X = check_rows(self, X, reset=stream is None, accept_sparse=self._accepts_sparse)
         check_request(self.n_components, sys.maxsize, int(X.shape[1]), "auto")

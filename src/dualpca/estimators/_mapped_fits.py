@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from dualpca import _array
 from dualpca._typing import Array
+from dualpca._warnings import warn
 from dualpca.errors import SolverWarning, expected
 from dualpca.estimators._kernel_results import (
     Approximation,
@@ -154,9 +154,8 @@ def _gap(feature_map: FeatureMap, n: float, spectrum: Spectrum) -> float:
 
 def _warn_if_far(model: Any, left_out: float) -> None:
     if model._solver_name == "cholesky" and left_out > max(float(model.tol), 1e-10):
-        warnings.warn(
+        warn(
             f"{model.n_landmarks} landmarks leave {left_out:.2%} of the variance out; "
             f"tol={model.tol:g} was asked for. Raise n_landmarks, or use eigen_solver='krylov'.",
             SolverWarning,
-            stacklevel=5,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any
@@ -12,6 +11,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from dualpca import _array
 from dualpca._typing import Array
+from dualpca._warnings import warn
 from dualpca.errors import CollapseWarning, expected
 from dualpca.estimators._checkpoints import check_checkpoint, watch_of
 from dualpca.estimators._components import is_count
@@ -208,9 +208,8 @@ def warn_of_collapse(model: Any, found: Climbed) -> None:
     if held:
         story.append(f"the noise of components {held[:10]} is held at noise_floor")
     if story:
-        warnings.warn(
+        warn(
             f"components collapsed on too few rows: {', '.join(story)}. Use fewer mixtures or "
             "components, tied_noise=True, a larger noise_floor, or more starts (n_init).",
             CollapseWarning,
-            stacklevel=5,
         )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
 from dualpca import _array
 from dualpca._typing import Array
+from dualpca._warnings import warn
 from dualpca.errors import SelectionWarning
 from dualpca.estimators._bayesian_fits import BayesianFit, fit_complete, fit_holes, fit_holes_parts
 from dualpca.estimators._checkpoints import check_checkpoint
@@ -192,11 +192,10 @@ class BayesianPCA(LatentGaussian):
         self.n_effective_ = int((_array.to_numpy(found.relevance) > 0).sum())
         self._loading_posterior = found.posterior
         if self.n_effective_ == 0:
-            warnings.warn(
+            warn(
                 "no direction is relevant beside the noise; one axis of length 0 is kept, and "
                 "latents are 0.",
                 SelectionWarning,
-                stacklevel=4,
             )
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from sklearn.base import (
 
 from dualpca import _array, views
 from dualpca._typing import Array
+from dualpca._warnings import warn
 from dualpca.canonical import Canonical, Closed, bartlett, fit_canonical, has_joint_density
 from dualpca.canonical_em import fit_canonical_incomplete
 from dualpca.em import Record
@@ -277,8 +277,7 @@ def _warn_of_few_rows(model: Canonical, n: int) -> None:
         reason += "constant or follow from others, and the model has no density"
     else:
         return
-    warnings.warn(
+    warn(
         f"{reason}. Give regularization > 0, use more rows, or drop features.",
         CanonicalWarning,
-        stacklevel=4,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualpca import _algebra, _array
 from dualpca._typing import Array
+from dualpca._warnings import warn
 from dualpca.diagnostics import FactorMonitor, Monitor
 from dualpca.em import Record
 from dualpca.errors import HeywoodWarning, expected
@@ -278,12 +278,11 @@ class FactorAnalysis(
         held = _array.to_numpy(factors.psi <= 2 * HEYWOOD * variance)
         self.heywood_ = [int(j) for j in np.flatnonzero(held)]
         if self.heywood_:
-            warnings.warn(
+            warn(
                 f"Heywood case: the factors explain features {self.heywood_[:10]} wholly, "
                 "their noise is held at 1/10,000 of their variance. Use fewer factors, or more "
                 "rows.",
                 HeywoodWarning,
-                stacklevel=3,
             )
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from sklearn.base import BaseEstimator
 
 from dualpca import _array
 from dualpca._typing import Array
+from dualpca._warnings import warn
 from dualpca.errors import CollapseWarning, StateWarning, expected
 from dualpca.estimators._chain_fits import check_plan, fit_chain, fit_parts, input_moments
 from dualpca.estimators._chain_methods import ChainMethods, beside
@@ -259,11 +259,10 @@ class HiddenMarkovPCA(OnDevice, Saved, ChainMethods, BaseEstimator):
     def _warn_of_unvisited(self, visits: np.ndarray[Any, Any]) -> None:
         empty = np.flatnonzero(visits < UNVISITED)
         if empty.size:
-            warnings.warn(
+            warn(
                 f"states {empty.tolist()} are never visited: they explain no rows, and their "
                 "parameters say nothing. Use fewer states, or another random_state.",
                 StateWarning,
-                stacklevel=4,
             )
 
     def _warn_of_collapsed(self, visits: np.ndarray[Any, Any]) -> None:
@@ -271,12 +270,11 @@ class HiddenMarkovPCA(OnDevice, Saved, ChainMethods, BaseEstimator):
         held = sorted({k // M for k in self._model.emissions.at_floor()})
         held = [s for s in held if visits[s] >= UNVISITED]
         if held:
-            warnings.warn(
+            warn(
                 f"the noise of states {held} is held at noise_floor: they explain single rows, "
                 "copies of few, or rows in a plane. Use fewer states or components, prior_rows, "
                 "tied_noise=True or a larger noise_floor.",
                 CollapseWarning,
-                stacklevel=5,
             )
 
     def __sklearn_tags__(self) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from sklearn.utils.metaestimators import available_if
 
 from dualpca import _algebra, _array
 from dualpca._typing import Array
+from dualpca._warnings import warn
 from dualpca.em import Record
 from dualpca.errors import DegenerateError, StreamWarning, expected
 from dualpca.estimators._convergence import publish_record
@@ -285,11 +285,10 @@ class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
         check_parameters(self)
         stream = vars(self).get("_stream")
         if stream is None and "weights_" in vars(self):
-            warnings.warn(
+            warn(
                 "this model comes from fit, which keeps no moments: partial_fit starts anew and "
                 "forgets the rows that fit saw. Give all rows to partial_fit to keep them.",
                 StreamWarning,
-                stacklevel=2,
             )
         X = check_rows(self, X, reset=stream is None)
         check_sizes(self, 2**62, int(X.shape[1]))

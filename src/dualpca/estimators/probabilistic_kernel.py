@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 
 from dualpca import _array
 from dualpca._typing import Array
+from dualpca._warnings import warn
 from dualpca.errors import HeywoodWarning, expected
 from dualpca.estimators._convergence import publish_record
 from dualpca.estimators._feature_fits import (
@@ -282,12 +282,11 @@ class ProbabilisticKernelPCA(
         held = _array.to_numpy(found.psi <= 2 * HEYWOOD * variance)
         self.heywood_ = [int(i) for i in np.flatnonzero(held)]
         if self.heywood_:
-            warnings.warn(
+            warn(
                 f"Heywood case: the coordinates explain {len(self.heywood_)} points wholly, such "
                 f"as {self.heywood_[:10]}; their noise is held at 1/10,000 of their variance. Use "
                 "fewer components, or noise='isotropic'.",
                 HeywoodWarning,
-                stacklevel=4,
             )
 
     @property

@@ -8,7 +8,6 @@ as if it had not been.
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dualpca._warnings import warn
 from dualpca.errors import InterruptWarning
 from dualpca.progress import task
 from dualpca.search.ledger import Ledger, make_sampler, new_study, optuna, quiet
@@ -189,10 +189,9 @@ def _note(study: Any) -> str:
 def _warn_interrupted(ledger: Ledger, n_trials: int) -> None:
     if not any(t.state.name == "COMPLETE" for t in ledger.trials):
         raise KeyboardInterrupt
-    warnings.warn(
+    warn(
         f"the search was interrupted: it rests on {len(ledger.trials)} of {n_trials} trials.",
         InterruptWarning,
-        stacklevel=3,
     )
 
 

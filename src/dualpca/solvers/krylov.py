@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,6 +10,7 @@ from scipy.optimize import brentq
 
 from dualpca import _algebra, _array
 from dualpca._typing import Array, Operator
+from dualpca._warnings import warn
 from dualpca.errors import SolverWarning
 from dualpca.solvers.base import Solver, is_factored, threads_for
 from dualpca.solvers.basis import EPS, Basis, norms
@@ -147,12 +147,11 @@ class Krylov(Solver):
         return errors, beyond, bool(np.all(errors <= max(SAFETY * self.tol, least)))
 
     def _warn(self, errors: Any) -> None:
-        warnings.warn(
+        warn(
             f"block Krylov stopped after {self.max_passes} passes with a relative eigenvalue "
             f"error near {np.max(errors):.1e}; {self.tol:.1e} was asked for. Raise tol, ask for "
             "fewer components, or use solver='dense'.",
             SolverWarning,
-            stacklevel=5,
         )
 
 
