@@ -359,7 +359,7 @@ def test_a_large_memory_map_is_read_in_parts_and_a_small_one_is_not(tmp_path, mo
     np.save(tmp_path / "x.npy", X)
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     assert entry.parts_of(mapped) is None
-    monkeypatch.setattr(entry, "free_memory", lambda: float(X.nbytes))
+    monkeypatch.setattr(entry.memory, "free", lambda: int(X.nbytes))
     assert isinstance(entry.parts_of(mapped), Blocks)
     assert entry.parts_of(mapped, fitting=False) is None
     assert npy_file(mapped[::2]) is None and npy_file(np.array(mapped)) is None

@@ -72,6 +72,31 @@ class Moments:
         return Moments(n, mean, self.scatter + other.scatter + between)
 
 
+def condensed(moments: Moments) -> tuple[Array, Array]:
+    """Return 2d rows and their weights with the moments given: models of moments see no difference.
+
+    Rows μ ± √(d/n) √λ_k u_k for the eigenpairs of the scatter, of weight n/2d each; features are
+    brought to one unit first, so that none is lost beside a larger one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> given = Moments.of(np.array([[0.0, 1.0], [2.0, 1.0], [4.0, 4.0], [1.0, 7.0]]))
+    >>> found = Moments.of(*condensed(given))
+    >>> bool(np.allclose(found.scatter, given.scatter)), found.n, found.mean
+    (True, 4.0, array([1.75, 3.25]))
+    """
+    xp, d = _array.namespace(moments.mean), int(moments.mean.shape[0])
+    unit = xp.sqrt(_diagonal(moments.scatter) / moments.n)
+    unit = xp.where(unit > 0, unit, xp.ones_like(unit))
+    values, vectors = xp.linalg.eigh(moments.scatter / unit[:, None] / unit[None, :])
+    least = d * float(xp.finfo(values.dtype).eps) * xp.max(values)
+    root = xp.sqrt(xp.where(values > least, values, xp.zeros_like(values)) * (d / moments.n))
+    off = (vectors * root).T * unit
+    rows = moments.mean + xp.concat([off, -off], axis=0)
+    return rows, _array.asarray(np.full(2 * d, moments.n / (2 * d)), rows)
+
+
 def _sums(X: Array, weights: Array | None, shift: Array) -> tuple[float, Array, Array]:
     """Return Σw, Σw(x − shift) and Σw(x − shift)(x − shift)ᵀ."""
     n = float(X.shape[0] if weights is None else namespace_sum(weights))

@@ -139,6 +139,23 @@ class DaskParts(Parts):
         return self.array.map_blocks(work, dtype=dtype, meta=meta, chunks=chunks)
 
 
+def beside_dask(X: Any, Y: Any) -> DaskParts:
+    """Return a Dask table with another one, or rows of this process, beside it."""
+    rows = X.array.chunks[0]
+    if isinstance(Y, DaskParts):
+        known = not np.isnan(sum(rows)) and not np.isnan(sum(Y.array.chunks[0]))
+        if known and X.array.shape[0] != Y.array.shape[0]:
+            raise ValueError(expected("y", f"{X.array.shape[0]} rows, as X", Y.array.shape[0]))
+        second = Y.array.rechunk({0: rows}) if known else Y.array
+    elif isinstance(Y, np.ndarray) and len(Y) == sum(rows):
+        second = dask.array.from_array(Y, chunks=(rows, -1))  # type: ignore[no-untyped-call]
+    else:
+        what = "a Dask table, or an array of as many rows as X"
+        raise ValueError(expected("y", what, f"{type(Y).__name__} of shape {np.shape(Y)}"))
+    joined: Any = dask.array.concatenate
+    return DaskParts(joined([X.array, second], axis=1, allow_unknown_chunksizes=True))
+
+
 class _Work:
     """What is done with every partition, sent once for all of them."""
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from dualpca import _array
+from dualpca import _array, memory
 from dualpca.batches import Batches
 from dualpca.blocks import Blocks
 from dualpca.errors import expected
@@ -42,7 +42,7 @@ def parts_of(X: Any, *, fitting: bool = True) -> Parts | None:
 
         return DaskParts.of(X)
     if isinstance(X, np.memmap):
-        large = fitting and X.nbytes > SHARE_OF_MEMORY * free_memory()
+        large = fitting and X.nbytes > SHARE_OF_MEMORY * memory.free()
         return Blocks(X) if large else None
     if isinstance(X, str | os.PathLike) and os.path.exists(X):
         return Blocks(X) if Path(X).suffix == ".npy" else Batches(X)
@@ -56,16 +56,6 @@ def is_stored(X: Any) -> bool:
     if isinstance(X, np.ndarray) or _array.is_foreign(X) or _array.is_sparse(X):
         return False
     return all(hasattr(X, name) for name in ("shape", "dtype", "chunks", "__getitem__"))
-
-
-def free_memory() -> float:
-    """Return the bytes that can be taken without swapping; no limit where that is not known."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            lines = dict(line.split(":", 1) for line in file)
-        return 1024.0 * float(lines["MemAvailable"].split()[0])
-    except (OSError, KeyError, ValueError):
-        return float("inf")
 
 
 def open_parts(model: Any, parts: Parts, sample_weight: Any = None) -> Parts:
@@ -178,7 +168,7 @@ def by_parts(width: str | None) -> Callable[[Callable[..., Any]], Callable[..., 
                 return method(self, X, *args, **options)
             check_is_fitted(self)
             check_parts(self, parts)
-            if args or any(options.values()):
+            if args or any(v is not None and v is not False for v in options.values()):
                 what = "without further arguments for data in parts"
                 raise ValueError(expected(method.__name__, what, options or args))
             columns = None if width is None else int(getattr(self, width))

@@ -10,9 +10,11 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.errors import expected
+from dualpca.estimators._parts import parts_of
 from dualpca.estimators._validation import check_matrix, check_rows
 from dualpca.holes import observed_part
 from dualpca.moments import refuse_nonfinite
+from dualpca.parts import Parts
 
 
 def check_second(Y: Any) -> tuple[Array, bool]:
@@ -99,3 +101,9 @@ def _check_pair(X: Array, Y: Array) -> None:
 def _refuse_infinite(A: Array, name: str) -> None:
     if bool(_array.namespace(A).any(_array.namespace(A).isinf(A))):
         refuse_nonfinite(observed_part(A), name)
+
+
+def second_part(Y: Any) -> tuple[Parts | Array, bool]:
+    """Return the second view, in parts or in memory, and whether it was a vector."""
+    parts = None if Y is None else parts_of(Y)
+    return check_second(Y) if parts is None else (parts, False)

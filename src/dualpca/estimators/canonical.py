@@ -22,6 +22,14 @@ from dualpca.em import Record
 from dualpca.errors import CanonicalWarning, expected
 from dualpca.estimators._components import is_count
 from dualpca.estimators._convergence import publish_record
+from dualpca.estimators._parts import (
+    by_parts,
+    check_rows_count,
+    open_parts,
+    parts_of,
+    refuse_weights,
+    surveyed,
+)
 from dualpca.estimators._placing import OnDevice
 from dualpca.estimators._two_views import TwoViews
 from dualpca.estimators._validation import (
@@ -30,8 +38,12 @@ from dualpca.estimators._validation import (
     check_weights,
     used_rows,
 )
-from dualpca.estimators._view_validation import new_views, training_views
+from dualpca.estimators._view_validation import new_views, second_part, training_views
 from dualpca.holes import observed_part
+from dualpca.moments import condensed
+from dualpca.paired_parts import beside
+from dualpca.parted import WIDEST
+from dualpca.parts import Parts
 
 
 class CCA(
@@ -136,8 +148,8 @@ class CCA(
 
         Parameters
         ----------
-        X : array or frame of shape (n, d_x)
-        y : array or frame of shape (n, d_y) or (n,)
+        X : array or frame of shape (n, d_x), or a table in parts
+        y : array or frame of shape (n, d_y) or (n,), or a table in parts
             The second view. NaN (null) in either where nothing was observed. Never modified.
         sample_weight : array of shape (n,), optional
 
@@ -146,6 +158,9 @@ class CCA(
         self
         """
         self._check_parameters()
+        parts = parts_of(X)
+        if parts is not None:
+            return self._fit_parts(parts, y, sample_weight)
         X, Y, self._vector = training_views(self, X, y)
         q = self._count(int(X.shape[1]), int(Y.shape[1]))
         w = check_weights(sample_weight, X)
@@ -157,6 +172,33 @@ class CCA(
         if self.regularization > 0:
             self.loglikelihood_ = self._loglikelihood(X, Y, w)
         return self
+
+    def _fit_parts(self, parts: Parts, y: Any, sample_weight: Any) -> CCA:
+        """Fit complete rows of two tables, the first in parts, from their moments."""
+        refuse_weights(sample_weight)
+        second, self._vector = second_part(y)
+        open_parts(self, parts)
+        both = beside(parts, second)
+        q = self._count(parts.d, both.d - parts.d)
+        X, Y, w = self._gathered(both, parts.d)
+        self.n_samples_ = round(float(w.sum()))
+        check_rows_count(self, self.n_samples_)
+        record = self._fit_closed(X, Y, q, w)
+        self._publish(both.like[:, : parts.d], both.like[:, parts.d :])
+        publish_record(self, record)
+        return self
+
+    def _gathered(self, both: Parts, dx: int) -> tuple[Array, Array, Array]:
+        """Return few rows of both views, and their weights, with the moments of the table."""
+        if both.d > WIDEST:
+            what = f"at most {WIDEST} features in both views for data in parts"
+            raise ValueError(expected("X and y", what, both.d))
+        found = surveyed(both, nan=True)
+        if found.moments is None:
+            remedy = "Fill it with PPCA or Imputer first, or give rows in memory."
+            raise ValueError(expected("X and y", "complete for data in parts", "NaN", remedy))
+        rows, w = condensed(found.moments)
+        return rows[:, :dx], rows[:, dx:], w
 
     def _check_parameters(self) -> None:
         check_number("regularization", self.regularization, 0)
@@ -217,6 +259,7 @@ class CCA(
     def _n_features_out(self) -> int:
         return self.n_components_
 
+    @by_parts("n_components_")
     def transform(self, X: Any, y: Any = None) -> Any:
         """Return the canonical variates u = U_xᵀ(x − μ_x), and v of y where it is given.
 
