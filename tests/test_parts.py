@@ -22,7 +22,7 @@ from dualpca.errors import EmptyColumnError, NonFiniteError, ScaleError
 from dualpca.holes import column_starts
 from dualpca.missing_parts import Columns
 from dualpca.parted import PartScatter, survey
-from dualpca.parts import ahead
+from dualpca.read_ahead import ahead
 
 CLOSED, BY_EM = 1e-10, 1e-6
 

@@ -9,18 +9,16 @@ collections have their own modules.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
-from queue import Empty, Full, Queue
-from threading import Event, Thread
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from dualpca.errors import NonFiniteError, expected
+from dualpca.read_ahead import ahead
 
 Host = np.ndarray[Any, Any]
 Statistic = TypeVar("Statistic")
-Item = TypeVar("Item")
 
 
 class Part(NamedTuple):
@@ -280,55 +278,6 @@ class Weighted(LocalParts):
             yield part._replace(weights=w[part.first : row])
         if row != len(w):
             raise ValueError(expected("sample_weight", f"one a row, {row}", w.shape))
-
-
-def ahead(items: Iterable[Item], room: int = 1) -> Iterator[Item]:
-    """Yield items that a thread reads ahead: the next is on its way while this one is used.
-
-    Examples
-    --------
-    >>> list(ahead(range(3)))
-    [0, 1, 2]
-    """
-    queue: Queue[tuple[bool, Any]] = Queue(room)
-    closed = Event()
-
-    def put(entry: tuple[bool, Any]) -> bool:
-        while not closed.is_set():
-            try:
-                queue.put(entry, timeout=0.1)
-                return True
-            except Full:
-                continue
-        return False
-
-    def read() -> None:
-        try:
-            for item in items:
-                if not put((True, item)):
-                    return
-            put((False, None))
-        except BaseException as error:
-            put((False, error))
-
-    reader = Thread(target=read, daemon=True, name="dualpca-reader")
-    reader.start()
-    try:
-        while True:
-            more, item = queue.get()
-            if not more:
-                if item is not None:
-                    raise item
-                return
-            yield item
-    finally:
-        closed.set()
-        while not queue.empty():
-            try:
-                queue.get_nowait()
-            except Empty:
-                break
-        reader.join()
 
 
 def as_rows(rows: Any, d: int | None, number: int) -> Host:

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from functools import partial
-from numbers import Integral
 from typing import Any
 
-import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin, clone
-from sklearn.utils import assert_all_finite
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
-from dualpca import _array
 from dualpca._typing import Array
-from dualpca.errors import expected
-from dualpca.estimators._saving import save
+from dualpca.estimators._search_results import SearchResults
 from dualpca.estimators._search_setup import (
     check_estimator,
     check_search,
@@ -29,20 +22,14 @@ from dualpca.estimators._search_setup import (
     noise_of,
 )
 from dualpca.estimators._search_trials import (
-    OBJECTIVES,
     Task,
-    corrupted,
     judged,
-    rebuilt,
     spread_of,
 )
-from dualpca.estimators._validation import check_matrix, check_rows, generator
+from dualpca.estimators._validation import check_matrix, generator
 from dualpca.estimators.kernel import KernelPCA
 from dualpca.progress import showing
-from dualpca.search import Candidate, Ledger, Plan, Record, Space, best_of, importances, q2, run
-
-FOLDS = 5
-"""Of other rows, where `cv` lists rows of the training part."""
+from dualpca.search import Candidate, Ledger, Plan, Record, Space, best_of, run
 
 
 def _predicts(model: Any) -> bool:
@@ -54,7 +41,7 @@ def _inverts(model: Any) -> bool:
     return hasattr(estimator, "inverse_transform")
 
 
-class KernelSearch(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
+class KernelSearch(SearchResults, TransformerMixin, MetaEstimatorMixin, BaseEstimator):
     """Choose kernel, its parameters and the number of components by Bayesian optimisation.
 
     Trials are drawn by a tree-structured Parzen estimator (Bergstra et al. 2011) over families of
@@ -252,22 +239,6 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
 
         return judge
 
-    def _labels(self, y: Any, n: int) -> Any:
-        """Return y, checked where it is needed."""
-        if self.objective != "score":
-            return None
-        if y is None:
-            name = type(self).__name__
-            raise ValueError(
-                f"{name}(objective='score') requires y to be passed, but the target y is None."
-            )
-        labels = np.asarray(y)
-        labels = labels if labels.ndim == 2 and labels.shape[1] > 1 else column_or_1d(y, warn=True)
-        assert_all_finite(labels, input_name="y")
-        if len(labels) != n:
-            raise ValueError(expected("y", f"of length {n}, one a row", len(labels)))
-        return labels
-
     def _keep(self, task: Task, best: Record) -> None:
         """Fit the best to all rows."""
         candidate = Candidate(best.kernel, best.n_components)
@@ -282,17 +253,6 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
             self.final_estimator_ = clone(task.final).fit(latents, task.y)
 
     # --- the best model --------------------------------------------------------------------
-
-    def _rows(self, X: Any) -> Array:
-        check_is_fitted(self)
-        return self._host(X, reset=False)
-
-    def _host(self, X: Any, *, reset: bool) -> Array:
-        """Return finite rows as a NumPy array."""
-        if _array.is_foreign(X):
-            remedy = "Give the rows as NumPy's; best_estimator_ can be fitted to other arrays."
-            raise ValueError(expected("X", "a NumPy array", type(X), remedy))
-        return check_rows(self, X, reset=reset, min_rows=2 if reset else 1, finite=True)
 
     def transform(self, X: Any) -> Array:
         """Return latents of rows by the best model, (m, q).
@@ -335,57 +295,6 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
         """
         rows = self._rows(X)
         return self.final_estimator_.predict(self.best_estimator_.transform(rows))
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Return the objective on other rows.
-
-        Parameters
-        ----------
-        X : array of shape (m, d)
-        y : array of shape (m,), optional
-            Needed by 'score'.
-
-        Returns
-        -------
-        float
-            'reconstruction': the share of the variance about the training mean that comes back,
-            from rows with `noise_`. 'score': of the final estimator on the latents. 'stability' and
-            'likelihood': what the best kernel reaches on these rows, fitted anew.
-        """
-        rows = self._rows(X)
-        if self.objective == "reconstruction":
-            noisy = corrupted(rows, self.noise_ * self._spread, self._seed)
-            return q2(rows, rebuilt(self.best_estimator_, noisy), self._mean)
-        if self.objective == "score":
-            labels = self._labels(y, len(rows))
-            _, scorer = final_of(self, labels)
-            latents = self.best_estimator_.transform(rows)
-            return float(scorer(self.final_estimator_, latents, labels))
-        return self._anew(rows)
-
-    def _anew(self, rows: Array) -> float:
-        """Return the objective of the best kernel, fitted to parts of other rows."""
-        known = isinstance(self.cv, Integral) or hasattr(self.cv, "split")
-        folds = folds_of(self, rows, None, self._seed, self.cv if known else FOLDS)
-        task = Task(self.best_estimator_, rows, None, folds, self.objective, seed=self._seed)
-        of = partial(OBJECTIVES[self.objective], task, Candidate(**self.best_params_))
-        return float(np.mean([of(fold) for fold in range(len(folds))]))
-
-    def save(self, path: str | os.PathLike[str], *, metadata: dict[str, Any] | None = None) -> None:
-        """Write `best_estimator_` to a file: `dualpca.load` gives the model that was found.
-
-        The search itself is not in it; its trials are kept by `storage`.
-        """
-        check_is_fitted(self)
-        save(self.best_estimator_, path, metadata=metadata)
-
-    def importances(self) -> dict[str, float]:
-        """Return the share of the scores' variance that each parameter explains alone.
-
-        See `dualpca.search.importances`.
-        """
-        check_is_fitted(self)
-        return importances(self.trials_)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Return the names of the latents."""
