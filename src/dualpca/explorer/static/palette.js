@@ -1,11 +1,10 @@
-// Seven colours that any colour vision tells apart, and a grey that is near the pink to eyes without
-// red or green cones; from the ninth category on, forms differ too.
+// Eight colours that any colour vision tells apart; from the ninth category on, forms differ too.
 
 import { el, short } from "./dom.js";
 
 // After Okabe & Ito (2008): yellow vanishes on a light ground and black on a dark one.
-const LIGHT = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#22252e", "#7d8594"];
-const DARK = ["#56b4e9", "#ff7f3f", "#1fc08e", "#e79bc4", "#f0e442", "#e69f00", "#4a7fe0", "#9aa3b2"];
+const LIGHT = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#22252e", "#8822ee"];
+const DARK = ["#56b4e9", "#ff7f3f", "#1fc08e", "#e79bc4", "#f0e442", "#e69f00", "#4a7fe0", "#bbff99"];
 const FORMS = ["circle", "triangle", "square", "diamond"];
 
 // cividis (Nuñez, Anderton & Renslow 2018): even in lightness for normal and colour-blind eyes.
