@@ -844,3 +844,21 @@ def test_extreme_scales_are_an_error_or_right():
     for scale in (1e100, 1e-100):
         model = ProbabilisticKernelPCA(2, kernel=Linear()).fit(X * scale)
         np.testing.assert_allclose(model.coordinates_ / scale, plain_model.coordinates_, atol=1e-8)
+
+
+def test_a_place_is_never_known_exactly_where_distances_are_not_euclidean():
+    """Triangles that cannot close leave less than nothing beside the coordinates."""
+    rng = np.random.default_rng(0)
+    P = rng.normal(size=(40, 2))
+    D = np.linalg.norm(P[:, None] - P[None], axis=2)
+    noise = 1 + 0.3 * rng.normal(size=D.shape)
+    D = np.abs(D * (noise + noise.T) / 2)
+    with pytest.warns(SpectrumWarning):
+        model = ProbabilisticKernelPCA(2, metric="precomputed", feature_dim=2).fit(D[:30, :30])
+    psi = model.point_noise(D[30:, :30])
+    _, covariance = model.posterior(D[30:, :30])
+    assert np.all(psi > 0) and np.all(np.diagonal(covariance, axis1=1, axis2=2) > 0)
+    assert np.any(np.isclose(psi, model.noise_variance_))  # of those that had less than none
+    exact = ProbabilisticKernelPCA(2, kernel="linear").fit(P := rng.normal(size=(40, 3)))
+    centre = P.mean(axis=0) + np.zeros((3, 3))  # rounding makes no noise of none
+    assert exact.point_noise(centre).max() < 1e-12 < exact.noise_variance_

@@ -22,6 +22,9 @@ from dualpca.rows import Frame
 from dualpca.spectrum import Spectrum, deterministic_signs
 from dualpca.subspace import Subspace
 
+ROUNDING = 1e-9
+"""Of what the coordinates explain: a noise that is less negative than this is 0."""
+
 
 class FeatureScatter(Dual):
     """The centred kernel as the scatter of feature dimensions, whose means u are taken out."""
@@ -86,7 +89,9 @@ class Placement:
             span = replace(span, points=_array.empty((source.shape[0], 0), one))
         return span
 
-    def place(self, over: Subspace, X: Array, n: float, diagonal: Array | None = None) -> Placed:
+    def place(
+        self, over: Subspace, X: Array, n: float, diagonal: Array | None = None, usual: float = 0.0
+    ) -> Placed:
         """Return b(x) and the point's own noise ψ(x), never negative.
 
         Parameters
@@ -97,6 +102,9 @@ class Placement:
         n : float
         diagonal : array of shape (m,), optional
             k(x, x), for kernels that cannot tell.
+        usual : float
+            The noise of points whose own comes out negative beyond rounding, as it can where
+            distances are not Euclidean: it would claim to know their places exactly.
         """
         xp = _array.namespace(over.base)
         both = over.kernel_times(X, xp.concat([over.coefficients, over.base[:, None]], axis=1))
@@ -104,8 +112,10 @@ class Placement:
         if diagonal is None:
             diagonal = _array.working(over.kernel.diag(_array.points(X)))
         squares = diagonal - 2 * both[:, -1] + over.offset
-        noise = squares / n - xp.sum((b @ self.moment) * b, axis=1)
-        return Placed(b, xp.where(noise < 0, xp.zeros_like(noise), noise))
+        known = xp.sum((b @ self.moment) * b, axis=1)
+        noise = squares / n - known
+        instead = xp.where(noise < -ROUNDING * known, usual + 0 * noise, 0 * noise)
+        return Placed(b, xp.where(noise < 0, instead, noise))
 
     def covariance(self, noise: Array, rho: float) -> Array:
         """Return ψ(x)/ρ · G⁻¹, (m, q, q)."""

@@ -73,7 +73,8 @@ class FeatureModel:
         """Return ψ(x) = ‖f(x) − f̄‖²/n − b(x)ᵀG b(x), the noise that is a point's own, (m,).
 
         Large for points that the coordinates explain badly. The training points' have the mean σ²
-        (isotropic noise), or are ψ_i themselves (diagonal noise).
+        (isotropic noise), or are ψ_i themselves (diagonal noise). Where distances are not Euclidean
+        it can come out negative; the average over the training points stands for it then.
 
         Parameters
         ----------
@@ -87,7 +88,8 @@ class FeatureModel:
     def _place(self, rows: Array, diagonal: Any) -> Placed:
         given = None if diagonal is None else check_diagonal(diagonal, rows)
         values = kernel_rows(self, rows)
-        found = self._placement.place(self._subspace, values, float(self.n_samples_), given)
+        usual = float(_array.namespace(self._psi).mean(self._psi))
+        found = self._placement.place(self._subspace, values, self.n_samples_, given, usual)
         check_finite_result(found.coordinates, rows)
         return found
 
