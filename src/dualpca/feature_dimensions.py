@@ -23,7 +23,7 @@ from dualpca.spectrum import Spectrum, deterministic_signs
 from dualpca.subspace import Subspace
 
 ROUNDING = 1e-9
-"""Of what the coordinates explain: a noise that is less negative than this is 0."""
+"""Of the numbers that a noise is the difference of: one less negative than this is 0."""
 
 
 class FeatureScatter(Dual):
@@ -114,7 +114,8 @@ class Placement:
         squares = diagonal - 2 * both[:, -1] + over.offset
         known = xp.sum((b @ self.moment) * b, axis=1)
         noise = squares / n - known
-        instead = xp.where(noise < -ROUNDING * known, usual + 0 * noise, 0 * noise)
+        size = (xp.abs(diagonal) + xp.abs(over.offset + 0 * diagonal)) / n + known
+        instead = xp.where(noise < -ROUNDING * size, usual + 0 * noise, 0 * noise)
         return Placed(b, xp.where(noise < 0, instead, noise))
 
     def covariance(self, noise: Array, rho: float) -> Array:
