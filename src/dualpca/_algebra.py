@@ -90,7 +90,7 @@ def top_eigh(A: Array, rank: int) -> tuple[Array, Array]:
     """Return the `rank` largest eigenvalues of A, ascending, with eigenvectors. Overwrites A."""
     m = A.shape[0]
     if rank == 0:
-        return A[0, :0], A[:, :0]
+        return _array.empty((0,), A), A[:, :0]
     if is_foreign(A):
         values, vectors = namespace(A).linalg.eigh(A)
         return values[m - rank :], vectors[:, m - rank :]
