@@ -15,6 +15,7 @@ from scipy.spatial.distance import cdist
 from dualpca._array import (
     contiguous,
     device_of,
+    empty,
     identity,
     is_foreign,
     is_linalg_error,
@@ -90,7 +91,7 @@ def top_eigh(A: Array, rank: int) -> tuple[Array, Array]:
     """Return the `rank` largest eigenvalues of A, ascending, with eigenvectors. Overwrites A."""
     m = A.shape[0]
     if rank == 0:
-        return _array.empty((0,), A), A[:, :0]
+        return empty((0,), A), A[:, :0]
     if is_foreign(A):
         values, vectors = namespace(A).linalg.eigh(A)
         return values[m - rank :], vectors[:, m - rank :]
