@@ -98,6 +98,11 @@ def task(label: str, total: int) -> Iterator[Tick]:
         reporter.busy, reporter.width = False, 0
 
 
+def heard() -> bool:
+    """Tell whether somebody is to be told: words that cost a pass over the data are for them."""
+    return _reporter.get() is not None
+
+
 def note(text: str) -> None:
     """Write one line, if somebody is to be told."""
     reporter = _reporter.get()

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.metrics import accuracy_score
 from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
@@ -244,6 +243,8 @@ class SequenceClassifier(OnDevice, Saved, ClassifierMixin, BaseEstimator):
             As in `fit`.
         sample_weight : array of shape (n,), optional
         """
+        from sklearn.metrics import accuracy_score  # here, because it brings much of scikit-learn
+
         return float(accuracy_score(y, self.predict(X, lengths), sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from dualpca import _array
 from dualpca._typing import Operator
 from dualpca.errors import expected
-from dualpca.progress import note
+from dualpca.progress import heard, note
 from dualpca.solvers.base import SOLVERS, Solver
 from dualpca.solvers.dense import QR, Dense, Gram
 from dualpca.solvers.krylov import Krylov
@@ -38,6 +38,8 @@ def choose(operator: Operator, rank: int) -> str:
 
 def tell(name: str, operator: Operator, rank: int) -> None:
     """Say which solver is at work, at what cost and where, if somebody is to be told."""
+    if not heard():
+        return
     where, cost = _array.describe(operator.like), SOLVERS[name].cost(operator, rank)
     price = f", about {cost:.1g} multiplications" if np.isfinite(cost) else ""
     note(f"solver {name!r}: {rank} of {operator.shape[0]} eigenpairs{price}, {where}")
