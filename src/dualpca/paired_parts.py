@@ -19,7 +19,7 @@ def beside(X: Parts, Y: Parts | Host) -> Parts:
     --------
     >>> X, Y = np.arange(8.0).reshape(4, 2), np.arange(4.0)[:, None]
     >>> both = beside(Blocks(X, part_rows=3), Blocks(Y, part_rows=2))
-    >>> both.reduce(np.sum, lambda a, b: a + b), both.d
+    >>> float(both.reduce(np.sum, lambda a, b: a + b)), both.d
     (34.0, 3)
     """
     if not isinstance(X, LocalParts):
