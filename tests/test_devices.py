@@ -177,6 +177,15 @@ def test_streams_go_on_in_the_twin(card):
     assert card == [(40, 6), (50, 6)]
 
 
+def test_parameters_that_change_later_change_for_the_twin(card):
+    found, host = dp.PCA(2, device="cuda").fit(X), dp.PCA(2).fit(X)
+    found.set_params(whiten=True)
+    np.testing.assert_allclose(found.transform(X), host.set_params(whiten=True).transform(X))
+    stream = dp.PCA(2, device="cuda").partial_fit(X[:40])
+    stream.set_params(n_components=3).partial_fit(X[40:])
+    assert stream.components_.shape == (3, 6) and stream.transform(X).shape == (90, 3)
+
+
 def test_a_new_fit_forgets_the_old_one(card):
     found = dp.PPCA(2, device="cuda").fit(X)
     found.set_params(device=None).fit(X[:, :4])

@@ -159,10 +159,20 @@ def _differ(found: Any, given: Any) -> bool:
     return any(a is not b for a, b in zip(found, given, strict=True))
 
 
+def is_several(X: Any) -> bool:
+    """Tell whether X is a list of tables."""
+    return isinstance(X, list | tuple) and len(X) > 0 and np.ndim(X[0]) > 1
+
+
 def rows_of(X: Any) -> tuple[int, int]:
-    """Return rows and columns of an array, or of several below each other."""
-    if isinstance(X, list | tuple):
-        shapes = [np.shape(part) for part in X]
-        return sum(shape[0] for shape in shapes), shapes[0][-1] if shapes else 0
-    *leading, d = X.shape if X.ndim > 1 else (*X.shape, 1)
-    return int(np.prod(leading)), int(d)
+    """Return rows and columns of a table, or of several below each other.
+
+    Examples
+    --------
+    >>> rows_of([[1, 2], [3, 4], [5, 6]]), rows_of([np.ones((4, 3)), np.ones((2, 3))])
+    ((3, 2), (6, 3))
+    """
+    if is_several(X):
+        return sum(np.shape(table)[0] for table in X), np.shape(X[0])[-1]
+    shape = X.shape if hasattr(X, "shape") else np.shape(X)
+    return int(np.prod(shape[:-1])), int(shape[-1]) if shape else 0

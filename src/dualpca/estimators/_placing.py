@@ -19,7 +19,7 @@ import numpy as np
 from sklearn.utils.validation import _check_feature_names, check_array
 
 from dualpca import _array
-from dualpca.devices import Choice, Job, check_device, chosen, returned, rows_of, sent
+from dualpca.devices import Choice, Job, check_device, chosen, is_several, returned, rows_of, sent
 from dualpca.errors import BackendError
 from dualpca.estimators._incomplete import as_frame, named_columns
 from dualpca.estimators._parts import parts_of
@@ -59,10 +59,14 @@ class OnDevice:
     def _without_device(self) -> Any:
         """Return a copy that works where its rows are, and gives plain arrays."""
         twin = copy(self)
-        twin.device = None
+        self._share(twin)
         for name in ("_twin", "_sklearn_output_config"):
             vars(twin).pop(name, None)
         return twin
+
+    def _share(self, twin: Any) -> None:
+        """Give the twin the parameters as they are now, but for the device."""
+        vars(twin).update(self.get_params(deep=False), device=None)  # type: ignore[attr-defined]
 
     def __copy__(self) -> Any:
         """Return a shallow copy that shares the twin."""
@@ -93,6 +97,7 @@ def placed(method: Callable[..., Any]) -> Callable[..., Any]:
         twin = vars(self).get("_twin")
         if twin is None or not _movable(given.get("X"), fitting=False):
             return method(self, **given)  # of the host, or parts, which come here one by one
+        self._share(twin)
         if method.__name__ not in LATENT:
             _check_feature_names(self, given.get("X"), reset=False)
         return _home(self, method, given, method(twin, **_sent(self, given, twin._card)))
@@ -112,6 +117,7 @@ def _fitted(model: Any, method: Callable[..., Any], given: dict[str, Any]) -> An
         return method(model, **given)
     old = vars(model).get("_twin") if method.__name__ == "partial_fit" else None
     twin = model._without_device() if old is None else old
+    model._share(twin)
     twin._card = found.device
     with named_columns(model):
         _check_feature_names(model, given["X"], reset=old is None)
@@ -128,10 +134,8 @@ def _choice(model: Any, X: Any) -> Choice:
             what = f"device={device!r} takes dense rows in memory, got {type(X).__name__}"
             raise BackendError(f"{what}. Give those, or device=None (or 'auto') for this table.")
         return Choice(None, f"{type(X).__name__} is worked on where it is")
-    rows = X if isinstance(X, list | tuple) or hasattr(X, "ndim") else np.asarray(X)
     pairs = getattr(model, "kernel", None) is not None
-    n, d = rows_of(rows) if np.ndim(rows) > 1 or isinstance(rows, list | tuple) else (0, 0)
-    return chosen(device, Job(n, d, pairs))
+    return chosen(device, Job(*rows_of(X), pairs))
 
 
 def _movable(X: Any, *, fitting: bool = True) -> bool:
@@ -149,7 +153,7 @@ def _sent(model: Any, given: dict[str, Any], device: Any) -> dict[str, Any]:
 
 
 def _rows_sent(X: Any, device: Any) -> Any:
-    if isinstance(X, list | tuple) and X and np.ndim(X[0]) > 1:
+    if is_several(X):
         return [_rows_sent(part, device) for part in X]
     if not _array.is_foreign(X):
         kinds = [np.float64, np.float32]

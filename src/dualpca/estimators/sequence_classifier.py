@@ -83,10 +83,9 @@ class SequenceClassifier(OnDevice, Saved, ClassifierMixin, BaseEstimator):
     def _device(self) -> str | None:
         return getattr(self.model, "device", None)
 
-    def _without_device(self) -> SequenceClassifier:
-        twin: SequenceClassifier = super()._without_device()
+    def _share(self, twin: Any) -> None:
+        super()._share(twin)
         twin.model = None if self.model is None else self.model._without_device()
-        return twin
 
     def fit(self, X: Any, y: Any, *, lengths: Any = None) -> SequenceClassifier:
         """Fit one model to the sequences of each class.
