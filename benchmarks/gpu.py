@@ -1,4 +1,4 @@
-"""What one graphics card does: `python -m benchmarks.gpu [passes|kernel|tight|dense|missing]`.
+"""What one graphics card does: `python -m benchmarks.gpu [name ...]`, names as in `main`.
 
 Runs nothing without a card. Times are of the second call (the first compiles and is printed
 too), with the card synchronised; memory is torch's peak beyond what the data take.
@@ -229,7 +229,10 @@ def main() -> None:
     if not torch.cuda.is_available():
         sys.exit("benchmarks.gpu needs an NVIDIA card and torch with CUDA; none was found.")
     print(torch.cuda.get_device_name(), torch.__version__)
-    jobs = {f.__name__: f for f in (passes, kernel, tight, dense, missing)}
+    from benchmarks.gpu_choice import choice
+    from benchmarks.gpu_reference import reference
+
+    jobs = {f.__name__: f for f in (passes, kernel, tight, reference, dense, missing, choice)}
     for name in sys.argv[1:] or jobs:
         print(f"## {name}", flush=True)
         jobs[name]()

@@ -209,6 +209,7 @@ def test_auto_weighs_work_and_memory(card, monkeypatch):
     assert chosen("auto", small).device is None
     assert chosen("auto", large).device is not None
     assert chosen("auto", large._replace(pairs=False)).device is None
+    assert chosen("auto", large._replace(pairs=False, steps=True)).device is not None
     assert chosen("cuda", small).device is not None and chosen("cpu", large).device is None
     monkeypatch.setattr(devices, "_free", lambda card: 1e6)
     assert "would take" in chosen("auto", large).reason
@@ -219,7 +220,7 @@ def test_auto_weighs_work_and_memory(card, monkeypatch):
 def test_it_says_where_and_how(card, capsys, monkeypatch):
     dp.KernelPCA(2, kernel="rbf", verbose=True, device="auto").fit(X)
     said = capsys.readouterr().err
-    assert "KernelPCA on the CPU: 4.9e+04 multiplications a pass are too few" in said
+    assert "KernelPCA on the CPU: 4.9e+04 multiplications are too few" in said
     assert "kernel of 90x90: stored, 64.8 kB, double precision" in said
     assert "solver 'dense'" in said and "numpy on cpu" in said
     monkeypatch.setattr(devices, "WORTH", 0)

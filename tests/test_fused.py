@@ -118,6 +118,16 @@ def test_every_mode_and_setting(mode):
         assert error(found, wanted) < (SINGLE if mode.endswith("x3") else BITS_11)
 
 
+@pytest.mark.parametrize("kernel", [RBF(gamma=0.3), Laplacian(gamma=0.4), Polynomial(degree=2)])
+def test_sums_may_be_taken_over_in_double_after_every_tile(kernel, monkeypatch):
+    X, V = points(300, 5), block(300, 7)
+    wanted = kernel(X, X) @ V
+    for mode in product.INNER:
+        monkeypatch.setitem(product.INNER, mode, 1)
+    assert error(Fused(X, kernel).times(V), wanted) < BITS_11
+    assert error(Fused(X, kernel).times_in_double(V), wanted) < SINGLE
+
+
 def test_coarse_distances_are_those_of_rounded_points():
     """So the matrix is a kernel matrix still, of points that moved a little: no noise in it."""
     X = points(256, 3)

@@ -50,7 +50,7 @@ def card(text: str) -> Figure:
     ]
     missed = ["missed" in row[3].split("/")[0] for row in passes]
     bars(bottom, labels, [first(row[1]) for row in passes], [ORANGE if m else BLUE for m in missed])
-    bottom.set(xlim=(0, 15.5), xlabel="seconds a pass of K·V; orange: missed")
+    bottom.set(xlim=(0, 11), xlabel="seconds a pass of K·V; orange: missed")
     return fig
 
 

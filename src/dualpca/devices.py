@@ -12,8 +12,11 @@ from dualpca import _array, memory
 from dualpca._typing import Array
 from dualpca.errors import BackendError, expected
 
-WORTH = 2e10
-"""Multiplications of one pass from which 'auto' takes a card: about a second of two cores."""
+WORTH = 2e9
+"""Multiplications from which 'auto' takes a card. All fits measured beyond were faster on an H200
+than on two cores, the way there and home included: docs/benchmarks.md."""
+STEPS = 20
+"""As how many passes a fit in steps counts."""
 COPIES, SHARE = 4, 0.8
 """How often rows in float64 may be on a card at once, and the share of its free memory they get."""
 
@@ -24,11 +27,13 @@ class Job(NamedTuple):
     n: int
     d: int
     pairs: bool  # a kernel between all pairs of rows
+    steps: bool = False  # a fit in steps, each a pass over the rows
 
     @property
     def work(self) -> float:
-        """Multiplications of one pass: n²d between pairs, n·d·min(n, d) otherwise."""
-        return float(self.n) * self.d * (self.n if self.pairs else min(self.n, self.d))
+        """Multiplications: n²d between pairs, n·d·min(n, d) otherwise, for every pass."""
+        each = float(self.n) * self.d * (self.n if self.pairs else min(self.n, self.d))
+        return each * (STEPS if self.steps else 1)
 
     @property
     def bytes(self) -> float:
@@ -59,13 +64,13 @@ def chosen(device: str, job: Job) -> Choice:
     if not _present():
         return Choice(None, "there is no card that torch can use")
     if job.work < WORTH:
-        return Choice(None, f"{job.work:.2g} multiplications a pass are too few for a card")
+        return Choice(None, f"{job.work:.2g} multiplications are too few for a card")
     card = _card("cuda")
     free = SHARE * _free(card)
     need = f"{memory.shown(job.bytes)} of {memory.shown(free)} there"
     if job.bytes > free:
         return Choice(None, f"the rows would take {need}")
-    return Choice(card, f"{job.work:.2g} multiplications a pass, {need}")
+    return Choice(card, f"{job.work:.2g} multiplications, {need}")
 
 
 def _present() -> bool:

@@ -135,7 +135,8 @@ def _choice(model: Any, X: Any) -> Choice:
             raise BackendError(f"{what}. Give those, or device=None (or 'auto') for this table.")
         return Choice(None, f"{type(X).__name__} is worked on where it is")
     pairs = getattr(model, "kernel", None) is not None
-    return chosen(device, Job(*rows_of(X), pairs))
+    steps = not pairs and hasattr(model, "max_iter")
+    return chosen(device, Job(*rows_of(X), pairs, steps))
 
 
 def _movable(X: Any, *, fitting: bool = True) -> bool:

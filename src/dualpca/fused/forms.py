@@ -63,7 +63,7 @@ def form_of(kernel: Kernel, like: Array) -> Form | None:
     if isinstance(kernel, RBF):  # 2^(−u log₂e)
         return Form("exp", _root(kernel, like, 2 * LOG2_E))
     if isinstance(kernel, Matern):
-        return Form(MATERN[kernel.nu], _root(kernel, like, 2.0))
+        return Form(MATERN[kernel.nu], LOG2_E * _root(kernel, like, 2.0))
     if isinstance(kernel, RationalQuadratic) and kernel.alpha <= MOST_ALPHA:
         return Form("rational", _root(kernel, like, 2.0), float(kernel.alpha))
     return None

@@ -11,28 +11,32 @@ import triton.language as tl
 
 __all__ = ["fused_pass", "taxicab_pass"]
 
-LOG2_E = tl.constexpr(1.4426950408889634)
+LN2 = tl.constexpr(0.6931471805599453)
 
 
 @triton.jit
-def profile(E, p0, SHAPE: tl.constexpr, DEGREE: tl.constexpr):
-    """Return the kernel from the exponent −u ≤ 0, or from an inner product."""
+def profile(E, p0, lift, SHAPE: tl.constexpr, DEGREE: tl.constexpr):
+    """Return 2^lift times the kernel from the exponent −u, or the kernel from an inner product.
+
+    Rounding may leave −u a little above 0; the value is then above its largest by as little. This
+    runs n² times: every instruction is seen in the time of a pass.
+    """
     if SHAPE == "inner":
         t = E + p0
         P = t
         for _ in tl.static_range(1, DEGREE):
             P = P * t
-    elif SHAPE == "exp":  # rows carry the factor √log₂e
-        P = tl.exp2(tl.minimum(E, 0.0))
+    elif SHAPE == "exp":  # rows carry the factor √log₂e, norms the lift
+        P = tl.exp2(E)
     elif SHAPE == "rational":
-        P = tl.exp2(-p0 * tl.log2(1.0 - tl.minimum(E, 0.0)))
-    else:
-        t = tl.sqrt(tl.maximum(-E, 0.0))
-        P = tl.exp2(-t * LOG2_E)
+        P = tl.exp2(lift - p0 * tl.log2(1.0 - tl.minimum(E, 0.0)))
+    else:  # rows carry the factor log₂e
+        t = tl.sqrt(tl.abs(E))
+        P = tl.exp2(lift - t)
         if SHAPE == "matern3":
-            P = P * (1.0 + t)
+            P = P * (1.0 + LN2 * t)
         if SHAPE == "matern5":
-            P = P * (1.0 + t + t * t / 3.0)
+            P = P * (1.0 + t * (LN2 + (LN2 * LN2 / 3.0) * t))
     return P
 
 
@@ -66,7 +70,7 @@ def fused_pass(
     Y,
     m,
     p0,
-    gain,
+    lift,
     D: tl.constexpr,
     BD: tl.constexpr,
     W: tl.constexpr,
@@ -77,7 +81,7 @@ def fused_pass(
     DEGREE: tl.constexpr,
     MODE: tl.constexpr,
 ):
-    """Write Y = k(A, B) V for BM rows: (n, D), (m, D), (W, m) and (n, W) in float64.
+    """Write Y = 2^lift k(A, B) V for BM rows: (n, D), (m, D), (W, m) and (n, W) in float64.
 
     Sizes are padded to whole tiles. Sums run in float32 over BN·INNER columns, then in float64.
     """
@@ -88,6 +92,8 @@ def fused_pass(
     columns = j[:, None] * D + k[None, :]
     total = tl.zeros((BM, W), dtype=tl.float64)
     na = tl.load(a + first + i)
+    if SHAPE == "exp":
+        na = na - lift
     ONCE: tl.constexpr = D == BD
     if ONCE:
         x = tl.load(A + rows)
@@ -118,7 +124,7 @@ def fused_pass(
                 S = S - both
                 if SHAPE == "matern1":  # not smooth at 0: what is within rounding of it is 0
                     S = tl.where(S > -1e-6 * both, 0.0, S)
-            P = gain * profile(S, p0, SHAPE, DEGREE)
+            P = profile(S, p0, lift, SHAPE, DEGREE)
             where = w[:, None] * tl.cast(m, tl.int64) + (here + j)[None, :]
             acc = times(P, V, V_low, acc, where, MODE)
         total += acc.to(tl.float64)
@@ -133,7 +139,7 @@ def taxicab_pass(
     V_low,
     Y,
     m,
-    gain,
+    lift,
     D: tl.constexpr,
     W: tl.constexpr,
     BM: tl.constexpr,
@@ -141,7 +147,7 @@ def taxicab_pass(
     INNER: tl.constexpr,
     MODE: tl.constexpr,
 ):
-    """Write Y = exp2(−Σ_c |a_c − b_c|) V likewise; A and B are given transposed, (D, n), (D, m)."""
+    """Write Y = exp2(lift − Σ_c |a_c − b_c|) V likewise; A and B are transposed, (D, n), (D, m)."""
     first = tl.program_id(0).to(tl.int64) * BM
     n = tl.num_programs(0).to(tl.int64) * BM
     i, j, w = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, W)
@@ -156,6 +162,6 @@ def taxicab_pass(
                 y = tl.load(B + tl.cast(c, tl.int64) * m + here + j)
                 S += tl.abs(x[:, None] - y[None, :])
             where = w[:, None] * tl.cast(m, tl.int64) + (here + j)[None, :]
-            acc = times(gain * tl.exp2(-S), V, V_low, acc, where, MODE)
+            acc = times(tl.exp2(lift - S), V, V_low, acc, where, MODE)
         total += acc.to(tl.float64)
     tl.store(Y + (first + i)[:, None] * W + w[None, :], total)

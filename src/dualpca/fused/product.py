@@ -22,13 +22,13 @@ from dualpca.fused.forms import Form
 
 TILE = 128
 """Sizes are padded to multiples of this."""
-INNER = 8
+INNER = {"half": 64, "halfx3": 8, "tf32": 64, "tf32x3": 8}
 """Tiles summed in float32 before float64 takes over: tensor cores cut off, and it adds up."""
 CHUNKS = (64, 32, 16)
 WIDTHS = (16, 32, 64)
 ROWS_AT_ONCE = 2**17
-GAIN = 1024.0
-"""What values are multiplied by in 16 bits, so that small ones are not lost."""
+LIFT = 10.0
+"""The power of two in values of 16 bits, so that small ones are not lost."""
 WIDEST = 512.0
 """The largest exponent −log k between a point and the middle: float32 is wrong by 6e-5 there."""
 
@@ -39,6 +39,8 @@ LAUNCH: dict[str, list[tuple[int, int, int, int]]] = {
     "tf32x3": [(128, 128, 8, 3), (128, 64, 8, 2), (64, 32, 4, 1)],
 }
 """Rows and columns of a tile, warps, stages; fastest on an H200 first, small cards last."""
+TAXICAB = [(64, 128, 2, 3), (64, 64, 4, 1)]
+"""The same for sums of absolute differences, in every mode: the adders are what is busy."""
 
 
 class Operand(NamedTuple):
@@ -116,10 +118,10 @@ def multiply(form: Form, rows: Operand, columns: Operand, V: Any) -> Any:
 def _multiply(form: Form, rows: Operand, columns: Operand, V: Any) -> Any:
     b, mode = V.shape[1], rows.mode
     high, low, scale = _block(V, columns, mode)
-    gain = GAIN if mode.startswith("half") else 1.0
+    lift = LIFT if mode.startswith("half") else 0.0
     Y = torch.empty((_length(rows, form), high.shape[0]), dtype=torch.float64, device=V.device)
-    _launch(form, rows, columns, high, low, Y, gain)
-    return Y[: rows.n, :b] / (gain * scale)
+    _launch(form, rows, columns, high, low, Y, lift)
+    return Y[: rows.n, :b] / (2.0**lift * scale)
 
 
 def _block(V: Any, columns: Operand, mode: str) -> tuple[Any, Any, Any]:
@@ -144,22 +146,23 @@ def _block(V: Any, columns: Operand, mode: str) -> tuple[Any, Any, Any]:
 
 
 def _launch(
-    form: Form, rows: Operand, columns: Operand, high: Any, low: Any, Y: Any, gain: float
+    form: Form, rows: Operand, columns: Operand, high: Any, low: Any, Y: Any, lift: float
 ) -> None:
     """Run the program with the first of its settings that fits on the card."""
-    mode, settings = rows.mode, LAUNCH[rows.mode]
+    taxicab, mode = form.shape == "taxicab", rows.mode
+    settings = TAXICAB if taxicab else LAUNCH[mode]
     while True:
         BM, BN, warps, stages = settings[0]
         grid, options = (Y.shape[0] // BM,), {"num_warps": warps, "num_stages": stages}
         m, W = columns.half_norms.shape[0], high.shape[0]
         try:
-            if form.shape == "taxicab":
-                D, points = rows.high.shape[0], (rows.high, columns.high, high, low, Y, m, gain)
-                passes.taxicab_pass[grid](*points, D, W, BM, BN, INNER, mode, **options)
+            if taxicab:
+                D, points = rows.high.shape[0], (rows.high, columns.high, high, low, Y, m, lift)
+                passes.taxicab_pass[grid](*points, D, W, BM, BN, INNER[mode], mode, **options)
             else:
                 D, words = rows.high.shape[1], (form.shape, form.degree, mode)
-                both = (*rows[:3], *columns[:3], high, low, Y, m, form.constant, gain)
-                sizes = (D, chunk_of(D), W, BM, BN, INNER)
+                both = (*rows[:3], *columns[:3], high, low, Y, m, form.constant, lift)
+                sizes = (D, chunk_of(D), W, BM, BN, INNER[mode])
                 passes.fused_pass[grid](*both, *sizes, *words, **options)
             return
         except OutOfResources as error:
