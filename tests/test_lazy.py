@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import dualpca
+from dualpca.registry import Registry
 from tests.saved_models import MODELS
 from tests.test_model_files import KINDS
 
@@ -140,14 +141,60 @@ def test_dir_and_inspect_and_help_see_everything():
     code = """
 import inspect, pydoc
 import dualpca
+listed = dir(dualpca)
 words = pydoc.plain(pydoc.render_doc(dualpca))
-print(json.dumps([dir(dualpca), words, [name for name, _ in inspect.getmembers(dualpca)]]))
+print(json.dumps([listed, words, [name for name, _ in inspect.getmembers(dualpca)]]))
 """
     listed, words, members = fresh(code)
     assert listed == sorted(listed)
     assert {*dualpca.__all__, *dualpca._SPACES, "__doc__"} <= {*listed} & {*members}
     assert all(f"class {name}(" in words for name in PUBLIC if name[0].isupper())
     assert all(f" {name}(" in words for name in PUBLIC if name[0].islower())
+
+
+# --- registries -------------------------------------------------------------------------------
+
+LOOKS = {
+    "by name": lambda table: table["late"],
+    "get": lambda table: table.get("late"),
+    "in": lambda table: "late" in table,
+    "all": list,
+    "length": len,
+    "items": lambda table: dict(table.items()),
+    "words": repr,
+}
+
+
+@pytest.fixture
+def registry():
+    """A registry that has a name, is given one, and fills in a third."""
+    table = Registry({"early": 1}, [])
+    table._fillers.append(lambda: (table._fillers.clear(), table.update(late=2)))
+    table["own"] = 3
+    assert len(table._fillers) == 1  # writing is no look
+    return table
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_a_look_fills_a_registry(look, registry):
+    look(registry)
+    assert registry._fillers == []
+    assert dict(registry) == {"early": 1, "own": 3, "late": 2}
+
+
+def test_what_comes_late_can_be_taken_out_of_a_registry(registry):
+    assert registry.pop("late") == 2
+    assert dict(registry) == {"early": 1, "own": 3}
+
+
+def test_a_registry_keeps_to_itself():
+    given = {"early": 1}
+    table = Registry(given, [])
+    table["own"] = 3
+    assert given == {"early": 1}
+    assert repr(table) == "Registry({'early': 1, 'own': 3})"
+    with pytest.raises(KeyError):
+        table["nothing"]
 
 
 # --- files ------------------------------------------------------------------------------------
@@ -202,14 +249,14 @@ print(json.dumps({name: repr(pickle.load(open(name, 'rb'))) for name in json.loa
 
 def test_a_model_saves_itself_first_of_all(tmp_path):
     code = """
-from dualpca import PPCA
-model = PPCA(1).fit([[0.0, 1.0], [1.0, 0.5], [2.0, 2.0], [3.0, 1.0]])
+from dualpca import KernelPCA
+model = KernelPCA(1, kernel='rbf').fit([[0.0, 1.0], [1.0, 0.5], [2.0, 2.0], [3.0, 1.0]])
 assert 'dualpca.persistence' not in sys.modules
 model.save('m.dpca')
 from dualpca import load
 print(json.dumps(repr(load('m.dpca'))))
 """
-    assert fresh(code, cwd=tmp_path) == "PPCA(n_components=1)"
+    assert fresh(code, cwd=tmp_path) == "KernelPCA(kernel='rbf', n_components=1)"
 
 
 def test_threads_that_load_at_once_all_get_their_model(models, tmp_path):
