@@ -1,6 +1,7 @@
 """What has to be settled before any test module is read."""
 
 import os
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,3 +12,6 @@ if find_spec("torch") is None or find_spec("triton") is None:
 if not Path("/dev/nvidia0").exists():
     # Triton reads this when a program is defined: without a card it is interpreted.
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+# Whole, before a doctest is read: pytest would make a module anew that its package imported.
+import_module("dualpca")

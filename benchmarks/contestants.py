@@ -118,9 +118,13 @@ NYSTROM = (
 )
 
 
-def module(name: str) -> Contestant:
-    """A module to import in a fresh process."""
-    return Contestant(f"import {name}", partial(str, name), ours=name == "dualpca")
+def statement(words: str) -> Contestant:
+    """An import in a fresh process."""
+    return Contestant(words, partial(str, words), ours="dualpca" in words)
 
 
-MODULES = (module("dualpca"), module("sklearn.decomposition"))
+IMPORTS = (statement("import dualpca"), statement("import sklearn.decomposition"))
+FIRST_MODELS = (
+    statement("from dualpca import PCA"),
+    statement("from sklearn.decomposition import PCA"),
+)

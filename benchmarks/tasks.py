@@ -103,11 +103,11 @@ def log_density(problem: Problem, ddof: int) -> np.ndarray:
 
 
 class Import(Task):
-    """Import a module in a fresh interpreter, without the interpreter's own start."""
+    """Import something in a fresh interpreter, without the interpreter's own start."""
 
     measure = "-"
     in_process = False
-    script = "import time; t = time.perf_counter(); import {}; print(time.perf_counter() - t)"
+    script = "import time; t = time.perf_counter(); {}; print(time.perf_counter() - t)"
 
     def seconds(self) -> float:
         command = [sys.executable, "-c", self.script.format(self.estimator)]

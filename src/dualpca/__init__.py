@@ -1,30 +1,38 @@
-"""The principal-component family as one Gaussian idea, in features and in kernels."""
+"""The principal-component family as one Gaussian idea, in features and in kernels.
 
+A name is imported when it is first asked for, with what it needs and no more (PEP 562).
+"""
+
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dualpca.batches import Batches
-from dualpca.checkpoints import Checkpoint
-from dualpca.estimators import _composed_states  # noqa: F401  (it lets models be saved and loaded)
-from dualpca.estimators._saving import save
-from dualpca.estimators.bayesian import BayesianPCA
-from dualpca.estimators.canonical import CCA
-from dualpca.estimators.dual import DualPPCA
-from dualpca.estimators.factor import FactorAnalysis
-from dualpca.estimators.generator import Generator
-from dualpca.estimators.hidden_markov import HiddenMarkovPCA
-from dualpca.estimators.imputer import Imputer
-from dualpca.estimators.kernel import KernelPCA
-from dualpca.estimators.mixture import MixturePPCA
-from dualpca.estimators.pca import PCA
-from dualpca.estimators.ppca import PPCA
-from dualpca.estimators.probabilistic_kernel import ProbabilisticKernelPCA
-from dualpca.estimators.sequence_classifier import SequenceClassifier
-from dualpca.estimators.twin import TwinKernelPCA
-from dualpca.onnx_export import to_onnx
-from dualpca.persistence import load
+from dualpca._submodules import submodule
+from dualpca.registry import FILLERS
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what editors and type checkers see; `_HOMES` below says the same
+    from dualpca import errors as errors
+    from dualpca import kernels as kernels
+    from dualpca import preimages as preimages
+    from dualpca.batches import Batches
+    from dualpca.checkpoints import Checkpoint
+    from dualpca.estimators._saving import save
+    from dualpca.estimators.bayesian import BayesianPCA
+    from dualpca.estimators.canonical import CCA
+    from dualpca.estimators.dual import DualPPCA
+    from dualpca.estimators.factor import FactorAnalysis
+    from dualpca.estimators.generator import Generator
+    from dualpca.estimators.hidden_markov import HiddenMarkovPCA
+    from dualpca.estimators.imputer import Imputer
+    from dualpca.estimators.kernel import KernelPCA
     from dualpca.estimators.kernel_search import KernelSearch
+    from dualpca.estimators.mixture import MixturePPCA
+    from dualpca.estimators.pca import PCA
+    from dualpca.estimators.ppca import PPCA
+    from dualpca.estimators.probabilistic_kernel import ProbabilisticKernelPCA
+    from dualpca.estimators.sequence_classifier import SequenceClassifier
+    from dualpca.estimators.twin import TwinKernelPCA
+    from dualpca.onnx_export import to_onnx
+    from dualpca.persistence import load
 
 __version__ = "0.1.0"
 
@@ -52,15 +60,53 @@ __all__ = [
     "to_onnx",
 ]
 
+_HOMES = {
+    "Batches": "batches",
+    "BayesianPCA": "estimators.bayesian",
+    "CCA": "estimators.canonical",
+    "Checkpoint": "checkpoints",
+    "DualPPCA": "estimators.dual",
+    "FactorAnalysis": "estimators.factor",
+    "Generator": "estimators.generator",
+    "HiddenMarkovPCA": "estimators.hidden_markov",
+    "Imputer": "estimators.imputer",
+    "KernelPCA": "estimators.kernel",
+    "KernelSearch": "estimators.kernel_search",
+    "MixturePPCA": "estimators.mixture",
+    "PCA": "estimators.pca",
+    "PPCA": "estimators.ppca",
+    "ProbabilisticKernelPCA": "estimators.probabilistic_kernel",
+    "SequenceClassifier": "estimators.sequence_classifier",
+    "TwinKernelPCA": "estimators.twin",
+    "load": "persistence",
+    "save": "estimators._saving",
+    "to_onnx": "onnx_export",
+}
+"""Name to the module it is defined in."""
 
-def __getattr__(name: str) -> Any:
-    """Import the search when it is first asked for: it brings half of scikit-learn."""
-    if name == "KernelSearch":
-        from dualpca.estimators.kernel_search import KernelSearch
+_SPACES = ("errors", "kernels", "preimages")
+"""Modules that `dir` lists; the others can be reached by their names too."""
 
-        return KernelSearch
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def _tell_states() -> None:
+    """Say what files of models hold: asked for when the first is written or read."""
+    from dualpca.estimators import _composed_states  # noqa: F401
+
+
+FILLERS.append(_tell_states)
+
+
+if not TYPE_CHECKING:  # it would make every name a name of the package
+
+    def __getattr__(name: str) -> Any:
+        """Import a public name, or a module of the package, and keep it."""
+        if name in _HOMES:
+            value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        else:
+            value = submodule(__name__, name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_SPACES})

@@ -18,6 +18,7 @@ from dualpca import container
 from dualpca import metadata as beside
 from dualpca.encoding import Decoder, Encoder, Stored
 from dualpca.errors import ModelFileError, expected
+from dualpca.registry import Registry
 from dualpca.requirements import check_all
 from dualpca.stored_types import TYPES
 
@@ -42,7 +43,7 @@ class State(NamedTuple):
     check: Check  # whether attributes go together
 
 
-MODELS: dict[str, State] = {}
+MODELS: Registry[State] = Registry()
 
 
 def register(

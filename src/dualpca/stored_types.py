@@ -5,6 +5,8 @@ A type that is not here (or registered by the estimators) is neither written nor
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from dualpca.canonical import Canonical, View
 from dualpca.chains import Chain
 from dualpca.checkpoints import Checkpoint
@@ -30,6 +32,7 @@ from dualpca.mixture_selection import MixtureSelection
 from dualpca.mixture_stream import MixtureStream
 from dualpca.moments import Moments
 from dualpca.preimages import PREIMAGES
+from dualpca.registry import Registry
 from dualpca.spectrum import Spectrum
 from dualpca.streaming import Running, Stream
 from dualpca.subspace import Subspace
@@ -222,11 +225,24 @@ PARTS: dict[str, Stored] = {
 
 ALGEBRA = (Precomputed, Product, Scaled, Sum)
 
-TYPES: dict[str, Stored] = {
-    **LINEAR,
-    **FEATURES,
-    **PARTS,
-    **{f"kernels.{cls.__name__}": any_fields(cls) for cls in (*KERNELS.values(), *ALGEBRA)},
-    **{f"preimages.{cls.__name__}": any_fields(cls) for cls in PREIMAGES.values()},
-}
+
+def _own(package: str, classes: Iterable[type]) -> dict[str, Stored]:
+    """Return the library's own classes by package and name, whatever else was defined before."""
+    home = f"dualpca.{package}."
+    return {
+        f"{package}.{cls.__name__}": any_fields(cls)
+        for cls in classes
+        if cls.__module__.startswith(home)
+    }
+
+
+TYPES: Registry[Stored] = Registry(
+    {
+        **LINEAR,
+        **FEATURES,
+        **PARTS,
+        **_own("kernels", (*KERNELS.values(), *ALGEBRA)),
+        **_own("preimages", PREIMAGES.values()),
+    }
+)
 """Name in the file to type. Kernels and pre-image methods check their own parameters."""

@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 import typer
 
-from dualpca import persistence
 from dualpca.cli._models import summary
 from dualpca.cli._options import (
     Data,
@@ -158,6 +157,8 @@ def inspect(model: Model, as_json: Json = False) -> None:
     """Say what is in a model file."""
 
     def work() -> dict[str, Any]:
+        from dualpca import persistence  # it brings every model
+
         try:
             fitted, version, metadata = persistence.read(model)
         except OSError as error:

@@ -10,22 +10,22 @@ import numpy as np
 import dualpca
 from dualpca.cli._running import UsageError
 
-MODELS: dict[str, Any] = {
-    "pca": dualpca.PCA,
-    "ppca": dualpca.PPCA,
-    "fa": dualpca.FactorAnalysis,
-    "bpca": dualpca.BayesianPCA,
-    "mixture": dualpca.MixturePPCA,
-    "hmm": dualpca.HiddenMarkovPCA,
-    "kpca": dualpca.KernelPCA,
-    "dual": dualpca.DualPPCA,
-    "pkpca": dualpca.ProbabilisticKernelPCA,
-    "twin": dualpca.TwinKernelPCA,
+MODELS = {
+    "pca": "PCA",
+    "ppca": "PPCA",
+    "fa": "FactorAnalysis",
+    "bpca": "BayesianPCA",
+    "mixture": "MixturePPCA",
+    "hmm": "HiddenMarkovPCA",
+    "kpca": "KernelPCA",
+    "dual": "DualPPCA",
+    "pkpca": "ProbabilisticKernelPCA",
+    "twin": "TwinKernelPCA",
 }
-"""CCA and Imputer are missing: one needs two tables, the other is `dualpca impute`."""
+"""Word to public name, so that help imports none of them.
 
-STREAMS = [name for name, model in MODELS.items() if hasattr(model, "partial_fit")]
-"""Models that can be fitted to a table larger than memory."""
+CCA and Imputer are missing: one needs two tables, the other is `dualpca impute`.
+"""
 
 OWN = {"mixture": {"n_mixtures": "bic"}}
 """Defaults that make more sense here: one component would be no mixture."""
@@ -41,13 +41,23 @@ def make(name: str, options: dict[str, Any], settings: list[str], seed: int) -> 
         if not equals:
             raise UsageError(f"--set {setting}: expected name=value, such as max_iter=500.")
         given[key] = value_of(value)
-    known = MODELS[name]().get_params(deep=False)
+    known = class_of(name)().get_params(deep=False)
     unknown = sorted(set(given) - set(known))
     if unknown:
         raise UsageError(f"{name} has no parameter {unknown[0]!r}; it has {', '.join(known)}.")
     if "random_state" in known:
         given.setdefault("random_state", seed)
-    return MODELS[name](**(OWN.get(name, {}) | given))
+    return class_of(name)(**(OWN.get(name, {}) | given))
+
+
+def class_of(name: str) -> Any:
+    """Return the class of a model."""
+    return getattr(dualpca, MODELS[name])
+
+
+def streams() -> list[str]:
+    """Return the models that can be fitted to a table larger than memory."""
+    return [name for name in MODELS if hasattr(class_of(name), "partial_fit")]
 
 
 def value_of(word: Any) -> Any:

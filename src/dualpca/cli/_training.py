@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from dualpca import columns, images, reading
-from dualpca.cli._models import STREAMS
+from dualpca.cli._models import streams
 from dualpca.cli._options import Choice
 from dualpca.cli._running import UsageError, note
 from dualpca.preparation import Preparation
@@ -83,10 +83,10 @@ def fitted(model: Any, name: str, table: Table, prep: Preparation, extra: dict[s
     """Fit a model to a table: at once, or batch by batch."""
     if table.whole:
         return model.fit(prep.rows(table.frame()), **extra)
-    if name not in STREAMS:
+    if not hasattr(type(model), "partial_fit"):
         raise TableError(
             f"{table.path} has {table.height} rows, more than memory is to take, and {name} needs "
-            f"all of them at once. Fit one of {', '.join(STREAMS)}, or fit to some rows with "
+            f"all of them at once. Fit one of {', '.join(streams())}, or fit to some rows with "
             "--sample-rows 10000, or raise --memory-limit."
         )
     for frame in table.frames("fitting, batch"):

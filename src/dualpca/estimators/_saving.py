@@ -8,7 +8,6 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from dualpca import persistence
 from dualpca.errors import expected
 
 
@@ -73,6 +72,8 @@ def save(
     >>> found == {"table": table}
     True
     """
+    from dualpca import persistence  # late: it imports every type that files may hold
+
     if not hasattr(type(model), "get_params"):
         raise TypeError(expected("model", "an estimator of dualpca, or a pipeline of them", model))
     check_is_fitted(model)
@@ -85,5 +86,5 @@ def require_fitted(model: Any) -> None:
 
 
 def _version() -> str:
-    """Return the library's version, which its package sets after it has imported this module."""
+    """Return the library's version, which its package says; no layer may import that."""
     return str(sys.modules["dualpca"].__version__)

@@ -1,0 +1,300 @@
+"""`import dualpca` imports nothing but itself; every name comes when it is asked for.
+
+What is looked at are fresh processes: in this one everything has long been imported.
+"""
+
+import ast
+import json
+import pickle
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+import dualpca
+from dualpca.registry import Registry
+from tests.saved_models import MODELS
+from tests.test_model_files import KINDS
+
+PUBLIC = [name for name in dualpca.__all__ if name != "__version__"]
+
+
+def fresh(code, *arguments, cwd=None):
+    """Run code in a process of its own and return what it prints, read as JSON."""
+    command = [sys.executable, "-c", f"import json, sys\n{code}", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+LOADED = "[m for m in sys.modules if m.split('.')[0] in ('dualpca', 'numpy', 'scipy', 'sklearn')]"
+
+
+def test_importing_the_package_imports_no_model():
+    found = fresh(f"import dualpca; print(json.dumps({LOADED}))")
+    assert sorted(found) == ["dualpca", "dualpca._submodules", "dualpca.registry"]
+
+
+def test_pca_brings_no_other_model():
+    found = set(fresh(f"from dualpca import PCA; print(json.dumps({LOADED}))"))
+    homes = {f"dualpca.{home}" for name, home in dualpca._HOMES.items() if name != "PCA"}
+    homes -= {"dualpca.batches", "dualpca.checkpoints", "dualpca.estimators._saving"}
+    others = {"mixture", "hidden_markov", "preimages", "generation", "stored_types", "encoding"}
+    assert not found & (homes | {f"dualpca.{name}" for name in others})
+    assert "dualpca.estimators.pca" in found
+
+
+def test_the_help_of_the_command_imports_no_model():
+    pytest.importorskip("typer")
+    found = fresh(f"from dualpca.cli import build; build(); print(json.dumps({LOADED}))")
+    assert not [name for name in found if name.startswith(("dualpca.estimators", "sklearn"))]
+
+
+# --- names ------------------------------------------------------------------------------------
+
+
+def static_imports():
+    """Return name to module, as type checkers and import-linter read the package."""
+    tree = ast.parse(Path(dualpca.__file__).read_text("utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    return {name.name: node.module for node in block.body for name in node.names}
+
+
+def test_type_checkers_see_the_same_names():
+    wanted = {name: f"dualpca.{home}" for name, home in dualpca._HOMES.items()}
+    wanted |= dict.fromkeys(dualpca._SPACES, "dualpca")
+    assert static_imports() == wanted
+    assert set(dualpca._HOMES) == set(PUBLIC)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_name_comes_from_its_home_and_is_kept(name):
+    value = getattr(dualpca, name)
+    assert value.__module__ == f"dualpca.{dualpca._HOMES[name]}"
+    assert vars(dualpca)[name] is value
+
+
+def test_each_home_can_be_imported_first():
+    """The order of imports is the user's now: no module may count on another's having come."""
+    code = """
+from importlib import import_module
+import dualpca
+for home in [*sorted(set(dualpca._HOMES.values())), *dualpca._SPACES]:
+    for name in [m for m in sys.modules if m.split('.')[0] == 'dualpca']:
+        del sys.modules[name]
+    import_module(f'dualpca.{home}')
+print(json.dumps(home))
+"""
+    assert fresh(code) == dualpca._SPACES[-1]
+
+
+def test_a_star_gives_every_name():
+    code = "from dualpca import *; print(json.dumps(sorted(globals())))"
+    assert set(dualpca.__all__) <= set(fresh(code))
+
+
+WRONG = ("nothing", "pca", "Pca", "estimators.pca", "", "__wrapped__", "__main__", "kernel s")
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_name_is_refused_in_the_usual_words(name):
+    with pytest.raises(AttributeError) as caught:
+        getattr(dualpca, name)
+    with pytest.raises(AttributeError) as usual:
+        getattr(json, name)
+    assert str(caught.value) == str(usual.value).replace("'json'", "'dualpca'")
+    assert name not in vars(dualpca)
+
+
+def test_a_wrong_name_cannot_be_imported():
+    with pytest.raises(ImportError, match=r"cannot import name 'nothing' from 'dualpca'"):
+        from dualpca import nothing  # noqa: F401
+
+
+def test_every_module_is_reached_by_its_name():
+    code = """
+import pkgutil
+import dualpca
+names = {m.name for m in pkgutil.iter_modules(dualpca.__path__)} - {'__main__'}
+found = []
+for name in sorted(names):
+    try:
+        assert getattr(dualpca, name).__name__ == f'dualpca.{name}'
+        found.append(name)
+    except ModuleNotFoundError as error:  # an extra that is not installed
+        assert not error.name.startswith('dualpca'), name
+print(json.dumps(found))
+"""
+    assert {"errors", "kernels", "preimages", "datasets", "persistence", "_array"} < {*fresh(code)}
+
+
+def test_modules_of_estimators_are_reached_by_their_names():
+    code = "import dualpca; print(json.dumps(dualpca.estimators.pca.PCA.__name__))"
+    assert fresh(code) == "PCA"
+    with pytest.raises(AttributeError, match=r"'dualpca.estimators' has no attribute 'nothing'"):
+        dualpca.estimators.nothing  # noqa: B018
+
+
+def test_dir_and_inspect_and_help_see_everything():
+    code = """
+import inspect, pydoc
+import dualpca
+listed = dir(dualpca)
+words = pydoc.plain(pydoc.render_doc(dualpca))
+print(json.dumps([listed, words, [name for name, _ in inspect.getmembers(dualpca)]]))
+"""
+    listed, words, members = fresh(code)
+    assert listed == sorted(listed)
+    assert {*dualpca.__all__, *dualpca._SPACES, "__doc__"} <= {*listed} & {*members}
+    assert all(f"class {name}(" in words for name in PUBLIC if name[0].isupper())
+    assert all(f" {name}(" in words for name in PUBLIC if name[0].islower())
+
+
+# --- registries -------------------------------------------------------------------------------
+
+LOOKS = {
+    "by name": lambda table: table["late"],
+    "get": lambda table: table.get("late"),
+    "in": lambda table: "late" in table,
+    "all": list,
+    "length": len,
+    "items": lambda table: dict(table.items()),
+    "words": repr,
+}
+
+
+@pytest.fixture
+def registry():
+    """A registry that has a name, is given one, and fills in a third."""
+    table = Registry({"early": 1}, [])
+    table._fillers.append(lambda: (table._fillers.clear(), table.update(late=2)))
+    table["own"] = 3
+    assert len(table._fillers) == 1  # writing is no look
+    return table
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_a_look_fills_a_registry(look, registry):
+    look(registry)
+    assert registry._fillers == []
+    assert dict(registry) == {"early": 1, "own": 3, "late": 2}
+
+
+def test_what_comes_late_can_be_taken_out_of_a_registry(registry):
+    assert registry.pop("late") == 2
+    assert dict(registry) == {"early": 1, "own": 3}
+
+
+def test_a_registry_keeps_to_itself():
+    given = {"early": 1}
+    table = Registry(given, [])
+    table["own"] = 3
+    assert given == {"early": 1}
+    assert repr(table) == "Registry({'early': 1, 'own': 3})"
+    with pytest.raises(KeyError):
+        table["nothing"]
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def models():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {name: MODELS[name]() for name in KINDS}
+
+
+FIRST = {
+    "from dualpca import load, save": "save(load(a), b)",
+    "import dualpca": "dualpca.save(dualpca.load(a), b)",
+    "from dualpca import persistence": (
+        f"persistence.save(persistence.load(a), b, {dualpca.__version__!r})"
+    ),
+}
+
+
+@pytest.mark.parametrize("first", FIRST)
+def test_a_fresh_process_loads_and_saves_every_model(first, models, tmp_path):
+    for name, model in models.items():
+        dualpca.save(model, tmp_path / name)
+    again = tmp_path / "again"
+    again.mkdir()
+    code = f"""
+{first}
+for name in json.loads(sys.argv[1]):
+    a, b = name, f'again/{{name}}'
+    {FIRST[first]}
+print('true')
+"""
+    fresh(code, json.dumps([*models]), cwd=tmp_path)
+    assert len(models) == len(KINDS) >= 16
+    for name in models:
+        dualpca.save(dualpca.load(tmp_path / name), tmp_path / "here")
+        assert (again / name).read_bytes() == (tmp_path / "here").read_bytes()
+
+
+def test_a_fresh_process_unpickles_every_model(models, tmp_path):
+    for name, model in models.items():
+        (tmp_path / name).write_bytes(pickle.dumps(model))
+    code = """
+import pickle
+print(json.dumps({name: repr(pickle.load(open(name, 'rb'))) for name in json.loads(sys.argv[1])}))
+"""
+    found = fresh(code, json.dumps([*models]), cwd=tmp_path)
+    assert found == {name: repr(model) for name, model in models.items()}
+
+
+def test_a_model_saves_itself_first_of_all(tmp_path):
+    code = """
+from dualpca import KernelPCA
+model = KernelPCA(1, kernel='rbf').fit([[0.0, 1.0], [1.0, 0.5], [2.0, 2.0], [3.0, 1.0]])
+assert 'dualpca.persistence' not in sys.modules
+model.save('m.dpca')
+from dualpca import load
+print(json.dumps(repr(load('m.dpca'))))
+"""
+    assert fresh(code, cwd=tmp_path) == "KernelPCA(kernel='rbf', n_components=1)"
+
+
+def test_threads_that_load_at_once_all_get_their_model(models, tmp_path):
+    for name in KINDS[:4]:
+        dualpca.save(models[name], tmp_path / name)
+    code = """
+from concurrent.futures import ThreadPoolExecutor
+from dualpca import load
+with ThreadPoolExecutor(4) as pool:
+    print(json.dumps([type(m).__name__ for m in pool.map(load, json.loads(sys.argv[1]))]))
+"""
+    found = fresh(code, json.dumps(KINDS[:4]), cwd=tmp_path)
+    assert found == [type(models[name]).__name__ for name in KINDS[:4]]
+
+
+def test_one_s_own_kernel_is_refused_even_if_it_came_before_the_first_file(tmp_path):
+    code = """
+from dataclasses import dataclass
+from typing import ClassVar
+from dualpca import KernelPCA
+from dualpca.errors import ModelFileError
+from dualpca.kernels import RBF
+
+@dataclass(frozen=True)
+class Own(RBF):
+    name: ClassVar[str] = 'own'
+
+try:
+    KernelPCA(1, kernel=Own()).fit([[0.0, 1.0], [1.0, 0.5], [2.0, 2.0]]).save('m.dpca')
+except ModelFileError as error:
+    print(json.dumps(str(error)))
+"""
+    assert "Use a kernel of dualpca.kernels" in fresh(code, cwd=tmp_path)
+
+
+def test_the_command_reads_a_model_in_a_fresh_process(models, tmp_path):
+    pytest.importorskip("typer")
+    dualpca.save(models["ppca"], tmp_path / "m.dpca")
+    command = [sys.executable, "-m", "dualpca", "inspect", "m.dpca", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert json.loads(done.stdout)["model"] == "PPCA"
