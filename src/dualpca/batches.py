@@ -215,13 +215,38 @@ def _opened(path: Path, columns: list[str] | None, batch_rows: int | None) -> It
     if not path.exists():
         raise FileNotFoundError(f"there is no {path}: check the path.")
     if path.suffix == ".npy":
-        yield from (part.rows for part in Blocks(path, batch_rows).parts())
+        yield from (part.rows for part in Blocks(mapped(path), batch_rows).parts())
         return
     try:
         import pyarrow.dataset as datasets
     except ImportError as error:
         raise ImportError(f"reading {path} needs pyarrow: pip install pyarrow.") from error
-    table = datasets.dataset(path, format="parquet")
+    table = _dataset(datasets.dataset, path)
+    if columns is not None and not {*columns} <= {*table.schema.names}:
+        lacking = [name for name in columns if name not in table.schema.names]
+        raise ValueError(expected("columns", f"among {table.schema.names[:20]}", lacking))
     rows = batch_rows or BATCH_ROWS
     options: dict[str, Any] = {"batch_readahead": 1, "fragment_readahead": 1}
     yield from table.to_batches(columns=columns, batch_size=rows, **options)
+
+
+def _dataset(opened: Callable[..., Any], path: Path) -> Any:
+    """Open Parquet with Arrow, or say what else can be read."""
+    try:
+        return opened(path, format="parquet")
+    except (ValueError, OSError) as error:
+        remedy = (
+            "Open a Zarr array with zarr.open_array(path), read CSV with Batches(callable) or with "
+            "the command dualpca."
+        )
+        what = "a .npy file, a Parquet file or a folder of Parquet files"
+        raise ValueError(expected(str(path), what, str(error), remedy)) from error
+
+
+def mapped(path: str | os.PathLike[str]) -> Host:
+    """Map a .npy file into memory, unread."""
+    try:
+        return np.load(path, mmap_mode="r")  # type: ignore[no-any-return]
+    except (ValueError, EOFError) as error:
+        what = "a .npy file of numbers, whole"
+        raise ValueError(expected(os.fspath(path), what, str(error), "Write it again.")) from error

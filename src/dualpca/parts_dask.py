@@ -16,7 +16,8 @@ import numpy as np
 from dask.base import compute
 from dask.delayed import delayed
 
-from dualpca.errors import expected
+from dualpca.errors import NonFiniteError, expected
+from dualpca.frames import is_number
 from dualpca.parts import Host, Part, Parts, Statistic, apply, as_rows, join
 
 FAN_IN = 8
@@ -72,12 +73,14 @@ class DaskParts(Parts):
             return cls(X)
         if not hasattr(X, "to_dask_array") or getattr(X, "ndim", 0) != 2:
             raise ValueError(expected("X", "a Dask array or frame of two dimensions", type(X)))
-        bad = [str(c) for c, t in zip(X.columns, X.dtypes, strict=True) if not _is_number(t)]
+        bad = [str(c) for c, t in zip(X.columns, X.dtypes, strict=True) if not is_number(t)]
         if bad:
             remedy = "Choose the numeric ones: X[columns]."
             raise ValueError(expected("columns of X", "numeric", bad[:10], remedy))
         names = list(X.columns)
         array = X.to_dask_array()
+        if array.dtype == object:  # truths beside numbers, or pandas' own dtypes, with gaps or not
+            array = X.astype(np.float64).to_dask_array()
         return cls(array, names if all(isinstance(name, str) for name in names) else None)
 
     def reduce(
@@ -132,7 +135,7 @@ class DaskParts(Parts):
         """Return a Dask array of the results, not computed yet."""
         rows = self.array.chunks[0]
         meta = np.empty((0,) if width is None else (0, 0), dtype=dtype)
-        work = _OnBlock(of, self.d)
+        work = _OnBlock(of, self.d, _starts(rows))
         if width is None:
             return self.array.map_blocks(work, dtype=dtype, meta=meta, drop_axis=1, chunks=(rows,))
         chunks = (rows, (width,))
@@ -164,13 +167,19 @@ class _Work:
 
 
 class _OnBlock:
-    """A function of checked rows as one of blocks."""
+    """A function of checked rows as one of blocks; `first` are the rows that they begin at."""
 
-    def __init__(self, of: Callable[[Host], Host], d: int) -> None:
-        self.of, self.d = of, d
+    def __init__(self, of: Callable[[Host], Host], d: int, first: list[int]) -> None:
+        self.of, self.d, self.first = of, d, first
+        self.__name__ = str(getattr(of, "__name__", "rows"))  # what Dask calls the results
 
-    def __call__(self, block: Any) -> Host:
-        return self.of(as_rows(block, self.d, 0))
+    def __call__(self, block: Any, block_id: tuple[int, ...] = (0,)) -> Host:
+        """Return what is made of a block; `block_id` is given by Dask."""
+        number = block_id[0]
+        try:
+            return self.of(as_rows(block, self.d, number))
+        except NonFiniteError as error:
+            raise error.moved(self.first[number], number) from None
 
 
 def _leaf(work: _Work, block: Any, number: int, first: int, d: int, weights: Host | None) -> Any:
@@ -191,8 +200,3 @@ def _starts(sizes: tuple[Any, ...]) -> list[int]:
     if any(np.isnan(size) for size in sizes):
         return [-1] * len(sizes)
     return [0, *(int(end) for end in np.cumsum(sizes)[:-1])]
-
-
-def _is_number(dtype: Any) -> bool:
-    """Tell whether a column holds numbers; pandas has dtypes of its own for those with gaps."""
-    return str(getattr(dtype, "kind", "O")) in "fiub"
