@@ -94,6 +94,7 @@ def check_matrix(X: Any, name: str) -> Array:
         raise ValueError(expected(name, "a 2-dimensional array", tuple(X.shape)))
     if xp.isdtype(X.dtype, "complex floating"):
         raise ValueError(f"Complex data not supported: {name} has dtype {X.dtype}.")
+    X = _array.detached(X)
     return X if X.dtype in (xp.float32, xp.float64) else xp.astype(X, xp.float64)
 
 
