@@ -1,5 +1,7 @@
 """Dask tables as people have them: dtypes of every kind, results that say what they are."""
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -102,6 +104,21 @@ def test_weights_count_in_the_score_of_a_mixture():
     model, w = MixturePPCA(2, 1, random_state=0).fit(X), np.arange(len(X)) + 1.0
     for parts in (chunked(), Batches([X[:300], X[300:]])):
         assert model.score(parts, sample_weight=w) == pytest.approx(model.score(X, None, w))
+
+
+def test_weights_are_sent_once_not_every_pass():
+    distributed = pytest.importorskip("distributed")
+    from dualpca.parts_dask import DaskParts
+
+    w = np.arange(len(X)) + 1.0
+    cloudpickle = pytest.importorskip("cloudpickle")
+    with distributed.Client(processes=False, n_workers=1, dashboard_address=None):
+        weighed = DaskParts.of(chunked()).weighing(w)
+        sent = len(cloudpickle.dumps(weighed.weights.to_delayed()[0]))
+        assert sent < len(cloudpickle.dumps(w[:150]))
+        gc.collect()
+        total = weighed.reduce(lambda rows, weights: float(weights @ rows[:, 0]), float.__add__)
+    assert total == pytest.approx(w @ X[:, 0])
 
 
 @pytest.mark.parametrize("into", [chunked, lambda: Batches([X])], ids=["dask", "batches"])

@@ -39,8 +39,7 @@ class DaskParts(Parts):
     memory holds it, where a fit takes many passes (EM).
     """
 
-    weights: Host | None = None
-    ends: Host
+    weights: Any = None  # a Dask array, one block a partition, where the workers are
 
     def __init__(self, array: Any, names: list[str] | None = None) -> None:
         if array.ndim != 2:
@@ -89,9 +88,10 @@ class DaskParts(Parts):
         """Return the sum of `of(rows)` over all partitions, added up in a tree."""
         shared = delayed(_Work(of, plus), pure=False)
         first = _starts(self.array.chunks[0])
-        blocks, weights = self.array.to_delayed().ravel(), self._weights()
+        blocks = self.array.to_delayed().ravel()
+        weights = [None] * len(blocks) if self.weights is None else self.weights.to_delayed()
         level = [
-            delayed(_leaf)(shared, block, k, first[k], self.d, weights.get(k))
+            delayed(_leaf)(shared, block, k, first[k], self.d, weights[k])
             for k, block in enumerate(blocks)
         ]
         while len(level) > 1:
@@ -103,7 +103,7 @@ class DaskParts(Parts):
         return total
 
     def weighing(self, weights: Host) -> Parts:
-        """Return the same rows with weights, (n,); every partition is sent its own."""
+        """Return the same rows with weights, (n,); every partition is sent its own, once."""
         other = copy(self)
         sizes = self.array.chunks[0]
         if any(np.isnan(size) for size in sizes):
@@ -111,14 +111,9 @@ class DaskParts(Parts):
             sizes = tuple(found.get(k, 0) for k in range(len(sizes)))
         if sum(sizes) != len(weights):
             raise ValueError(expected("sample_weight", f"one a row, {sum(sizes)}", weights.shape))
-        other.weights, other.ends = weights, np.cumsum(sizes)
+        lazy: Any = dask.array.from_array(weights, chunks=(sizes,))  # type: ignore[no-untyped-call]
+        other.weights = lazy.persist()
         return other
-
-    def _weights(self) -> dict[int, Host]:
-        """Return the weights of every partition, under its number."""
-        if self.weights is None:
-            return {}
-        return dict(enumerate(np.split(self.weights, self.ends[:-1])))
 
     def head(self, rows: int) -> list[Part]:
         """Return the leading partitions, as many as hold `rows` rows, or all."""
