@@ -143,3 +143,12 @@ def test_columns_that_are_no_numbers_are_named():
     words = frame().assign(name="a", day=np.datetime64("2020-01-01"))
     with pytest.raises(ValueError, match=r"numeric.*name.*day.*columns="):
         PCA(2).fit(Batches([words]))
+
+
+def test_sparse_rows_are_refused_with_what_to_do():
+    sparse = pytest.importorskip("scipy.sparse")
+    rows = sparse.csr_array(X)
+    for parts in ([rows], [X, rows]):
+        with pytest.raises(ValueError, match=r"must be dense.*toarray"):
+            PCA(2).fit(Batches(parts))
+    same(PCA(2).fit(Batches([rows.toarray()])), PCA(2).fit(rows), CLOSED)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dualpca import _array
 from dualpca.errors import expected
 
 Host = np.ndarray[Any, Any]
@@ -35,6 +36,7 @@ def array_of(item: Any, columns: list[str] | None = None) -> Host:
     if hasattr(item, "to_numpy") and hasattr(item, "columns"):
         return _frame_numbers(item if columns is None else item[columns])
     refuse_masked(item)
+    refuse_sparse(item)
     return np.asarray(item)
 
 
@@ -69,6 +71,18 @@ def refuse_masked(rows: Any) -> None:
     if isinstance(rows, np.ma.MaskedArray) and np.ma.is_masked(rows):
         remedy = "Say which numbers are missing with X.filled(numpy.nan), and use PPCA."
         raise ValueError(expected("X", "without masked entries", "a masked array", remedy))
+
+
+def refuse_sparse(rows: Any) -> None:
+    """Refuse sparse rows, of which NumPy would make one object.
+
+    Examples
+    --------
+    >>> refuse_sparse(np.zeros((2, 2)))
+    """
+    if _array.is_sparse(rows):
+        remedy = "Give part.toarray(), or all rows at once: PCA takes a sparse matrix in memory."
+        raise ValueError(expected("a part of X", "dense", type(rows).__name__, remedy))
 
 
 def _arrow_numbers(column: Any, name: str) -> Host:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from dualpca.errors import NonFiniteError, expected
-from dualpca.frames import refuse_masked
+from dualpca.frames import refuse_masked, refuse_sparse
 from dualpca.read_ahead import ahead
 
 Host = np.ndarray[Any, Any]
@@ -298,6 +298,7 @@ def as_rows(rows: Any, d: int | None, number: int) -> Host:
     array([[1., 2.]])
     """
     refuse_masked(rows)
+    refuse_sparse(rows)
     table = np.asarray(rows)
     if table.ndim != 2:
         raise ValueError(expected(f"part {number}", "a 2-dimensional table", table.shape))
