@@ -152,3 +152,47 @@ def test_sparse_rows_are_refused_with_what_to_do():
         with pytest.raises(ValueError, match=r"must be dense.*toarray"):
             PCA(2).fit(Batches(parts))
     same(PCA(2).fit(Batches([rows.toarray()])), PCA(2).fit(rows), CLOSED)
+
+
+def test_columns_are_chosen_of_frames_only(tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    for source in ([X], [frame(), X], tmp_path / "x.npy"):
+        with pytest.raises(ValueError, match=r"columns must be None.*without names"):
+            PCA(2).fit(Batches(source, columns=["x0", "x1", "x2"]))
+
+
+def test_one_frame_is_one_batch():
+    rows = frame()
+    kinds = [rows]
+    for name, made in (("polars", "from_pandas"), ("pyarrow", "table")):
+        kinds.append(getattr(pytest.importorskip(name), made)(rows))
+    for source in kinds:
+        same(PCA(2).fit(Batches(source)), PCA(2).fit(X), CLOSED)
+    found = PCA(2).fit(Batches(rows, columns=["x3", "x1"]))
+    same(found, PCA(2).fit(X[:, [3, 1]]), CLOSED)
+
+
+def test_columns_that_a_frame_lacks_are_named():
+    with pytest.raises(ValueError, match=r"columns must be among.*x0.*got \['z'\]"):
+        PCA(2).fit(Batches([frame()], columns=["x0", "z"]))
+
+
+@pytest.mark.parametrize("source", [{"a": X}, lambda: "x.npy", lambda: iter([None])], ids=str)
+def test_what_is_no_batch_is_shown(source):
+    with pytest.raises(ValueError, match=r"a part of X must be an array or a frame.*got"):
+        PCA(2).fit(Batches(source))
+
+
+def test_what_batches_are_asked_for():
+    assert Batches(X, batch_rows=np.int64(300)).sizes() == {0: 300, 1: 300, 2: 100}
+    with pytest.raises(ValueError, match="batch_rows"):
+        Batches(X, batch_rows=True)
+    with pytest.raises(ValueError, match="list of names"):
+        Batches(frame(), columns="x0")
+    assert list(PCA(1).fit(Batches(frame(), columns=("x2", "x0"))).feature_names_in_) == [
+        "x2",
+        "x0",
+    ]
+    array = pytest.importorskip("dask.array")
+    with pytest.raises(ValueError, match=r"Dask.*to fit as it is"):
+        Batches(array.from_array(X))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from dualpca.atomic import replacing
 from dualpca.blocks import Blocks
 from dualpca.errors import expected
-from dualpca.frames import array_of, names_of
+from dualpca.frames import array_of, check_columns, is_frame, names_of
 from dualpca.parts import Host, LocalParts, Part, as_rows
 
 BATCH_ROWS = 65_536
@@ -32,10 +33,10 @@ class Batches(LocalParts):
     ----------
     source : path, list, callable or iterable
         A .npy file; a Parquet file or a folder of them (with `pyarrow`); a Zarr array or another
-        thing that can be sliced; a list of arrays, frames or paths; a callable that returns a
-        fresh iterator over arrays or frames of rows; an iterable. A generator can be read once
-        only: enough for PCA and closed-form PPCA of complete rows, refused by what reads the
-        rows several times.
+        thing that can be sliced; a frame; a list of arrays, frames or paths; a callable that
+        returns a fresh iterator over arrays or frames of rows; an iterable. A generator can be
+        read once only: enough for PCA and closed-form PPCA of complete rows, refused by what
+        reads the rows several times.
     columns : list of str, optional
         The columns of frames and Parquet files to take, in this order; all unless given.
     batch_rows : int, optional
@@ -63,11 +64,13 @@ class Batches(LocalParts):
     def __init__(
         self, source: Any, columns: list[str] | None = None, batch_rows: int | None = None
     ) -> None:
-        if batch_rows is not None and not (isinstance(batch_rows, int) and batch_rows >= 1):
+        if batch_rows is not None and not _is_count(batch_rows):
             raise ValueError(expected("batch_rows", "a positive integer", batch_rows))
-        self.columns, self.batch_rows = columns, batch_rows
+        if isinstance(columns, str):
+            raise ValueError(expected("columns", "a list of names", columns))
+        self.columns, self.batch_rows = None if columns is None else list(columns), batch_rows
         self.once = isinstance(source, Iterator)
-        self._fresh = _reader(source, columns, batch_rows)
+        self._fresh = _reader(source, self.columns, batch_rows)
         self._started: Iterator[Any] | None = None
         self._known = self._spent = False
 
@@ -189,6 +192,11 @@ def _reader(
     """Return what opens the source from its beginning."""
     if isinstance(source, str | os.PathLike):
         return lambda: _opened(Path(source), columns, batch_rows)
+    if type(source).__module__.partition(".")[0] in ("dask", "dask_expr"):
+        what, remedy = "no table of Dask", "Give that to fit as it is."
+        raise ValueError(expected("the source of Batches", what, type(source).__name__, remedy))
+    if is_frame(source):
+        return lambda: (source,)
     if callable(source):
         return source  # type: ignore[no-any-return]
     if isinstance(source, list | tuple):
@@ -202,6 +210,10 @@ def _reader(
         return lambda: source
     what = "a path, a list, a callable that returns an iterator, or an iterable of arrays"
     raise ValueError(expected("the source of Batches", what, source))
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and value >= 1
 
 
 def _each(item: Any, columns: list[str] | None, batch_rows: int | None) -> Iterable[Any]:
@@ -222,9 +234,8 @@ def _opened(path: Path, columns: list[str] | None, batch_rows: int | None) -> It
     except ImportError as error:
         raise ImportError(f"reading {path} needs pyarrow: pip install pyarrow.") from error
     table = _dataset(datasets.dataset, path)
-    if columns is not None and not {*columns} <= {*table.schema.names}:
-        lacking = [name for name in columns if name not in table.schema.names]
-        raise ValueError(expected("columns", f"among {table.schema.names[:20]}", lacking))
+    if columns is not None:
+        check_columns(columns, table.schema.names)
     rows = batch_rows or BATCH_ROWS
     options: dict[str, Any] = {"batch_readahead": 1, "fragment_readahead": 1}
     yield from table.to_batches(columns=columns, batch_size=rows, **options)

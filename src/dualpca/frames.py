@@ -30,19 +30,44 @@ def array_of(item: Any, columns: list[str] | None = None) -> Host:
     array([[1, 2],
            [3, 4]])
     """
+    if is_frame(item) and columns is not None:
+        check_columns(columns, list(item.schema.names if is_arrow(item) else item.columns))
     if is_arrow(item):
         names = columns or item.schema.names
         return np.stack([_arrow_numbers(item.column(name), name) for name in names], axis=1)
-    if hasattr(item, "to_numpy") and hasattr(item, "columns"):
+    if is_frame(item):
         return _frame_numbers(item if columns is None else item[columns])
+    if columns is not None:
+        got = f"{columns[:5]} and rows without names, {type(item).__name__}"
+        raise ValueError(expected("columns", "None but for frames and Parquet files", got))
     refuse_masked(item)
     refuse_sparse(item)
-    return np.asarray(item)
+    rows = np.asarray(item)
+    if rows.ndim == 0:
+        raise ValueError(expected("a part of X", "an array or a frame of rows", item))
+    return rows
 
 
 def is_arrow(item: Any) -> bool:
     """Tell whether this is a table or a record batch of Arrow."""
     return hasattr(item, "schema") and hasattr(item, "column")
+
+
+def is_frame(item: Any) -> bool:
+    """Tell whether this is a table with named columns: of pandas, polars or Arrow."""
+    return is_arrow(item) or (hasattr(item, "to_numpy") and hasattr(item, "columns"))
+
+
+def check_columns(columns: list[str], there: list[Any]) -> None:
+    """Refuse columns that a table has not.
+
+    Examples
+    --------
+    >>> check_columns(["a"], ["a", "b"])
+    """
+    lacking = [name for name in columns if name not in there]
+    if lacking:
+        raise ValueError(expected("columns", f"among {there[:20]}", lacking))
 
 
 def names_of(item: Any, columns: list[str] | None = None) -> list[str] | None:
