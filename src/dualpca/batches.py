@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -213,7 +212,7 @@ def _reader(
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and value >= 1
+    return isinstance(value, int | np.integer) and value is not True and value >= 1
 
 
 def _each(item: Any, columns: list[str] | None, batch_rows: int | None) -> Iterable[Any]:
