@@ -212,7 +212,7 @@ def _reader(
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and value is not True and value >= 1
+    return isinstance(value, int | np.integer) and value is not True and bool(value >= 1)
 
 
 def _each(item: Any, columns: list[str] | None, batch_rows: int | None) -> Iterable[Any]:
