@@ -89,9 +89,8 @@ def placed(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def somewhere(self: Any, *args: Any, **options: Any) -> Any:
         fits = method.__name__ in FITS
-        if self._device is None or not _fits(
-            form, self, args, options
-        ):  # Python says what is wrong
+        # of a call that does not fit Python says what is wrong
+        if self._device is None or not _fits(form, self, args, options):
             with showing(fits and getattr(self, "verbose", False)):
                 return method(self, *args, **options)
         given = {**dict(zip(names, args, strict=False)), **options}
