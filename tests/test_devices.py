@@ -243,3 +243,31 @@ def test_without_a_card():
 def test_no_such_device(device):
     with pytest.raises(ValueError, match="device must be None, 'auto', 'cpu'"):
         dp.PCA(2, device=device).fit(X)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda model: model.fit(),
+        lambda model: model.fit(Z=X),
+        lambda model: model.fit(X, X=X),
+        lambda model: model.fit(X, None, None, None),
+        lambda model: model.fit(X).transform(),
+    ],
+    ids=["no rows", "another name", "rows twice", "too many", "no rows later"],
+)
+def test_calls_that_do_not_fit_are_pythons_to_refuse(call, card):
+    with pytest.raises(TypeError, match=r"\(\) (missing|takes|got)"):
+        call(dp.PPCA(2, device="cuda"))
+
+
+def test_masks_are_refused_on_the_way_there(card):
+    with pytest.raises(ValueError, match="masked"):
+        dp.PPCA(2, device="cuda").fit(np.ma.masked_greater(X, X.mean()))
+
+
+def test_tensors_with_gradients_leave_their_history_behind():
+    rows = torch.as_tensor(X).requires_grad_()
+    model = dp.PPCA(2).fit(rows)
+    assert not model.mean_.requires_grad and not model.transform(rows).requires_grad
+    assert rows.requires_grad

@@ -44,6 +44,11 @@ def on_cuda(X: Any) -> bool:
     return bool(compat.is_torch_array(X)) and bool(X.is_cuda)
 
 
+def detached(X: Array) -> Array:
+    """Return X without its history: torch would keep every step of a fit for its gradients."""
+    return X.detach() if compat.is_torch_array(X) and X.requires_grad else X
+
+
 def namespace(X: Array) -> Namespace:
     """Return the array-API namespace that owns X; NumPy's for sparse matrices."""
     return compat.array_namespace(X) if is_foreign(X) else compat.array_namespace(np.empty(0))

@@ -13,6 +13,7 @@ import numpy as np
 from dualpca.atomic import replacing
 from dualpca.blocks import Blocks
 from dualpca.errors import expected
+from dualpca.frames import array_of, check_columns, is_frame, names_of
 from dualpca.parts import Host, LocalParts, Part, as_rows
 
 BATCH_ROWS = 65_536
@@ -31,10 +32,10 @@ class Batches(LocalParts):
     ----------
     source : path, list, callable or iterable
         A .npy file; a Parquet file or a folder of them (with `pyarrow`); a Zarr array or another
-        thing that can be sliced; a list of arrays, frames or paths; a callable that returns a
-        fresh iterator over arrays or frames of rows; an iterable. A generator can be read once
-        only: enough for PCA and closed-form PPCA of complete rows, refused by what reads the
-        rows several times.
+        thing that can be sliced; a frame; a list of arrays, frames or paths; a callable that
+        returns a fresh iterator over arrays or frames of rows; an iterable. A generator can be
+        read once only: enough for PCA and closed-form PPCA of complete rows, refused by what
+        reads the rows several times.
     columns : list of str, optional
         The columns of frames and Parquet files to take, in this order; all unless given.
     batch_rows : int, optional
@@ -62,31 +63,47 @@ class Batches(LocalParts):
     def __init__(
         self, source: Any, columns: list[str] | None = None, batch_rows: int | None = None
     ) -> None:
-        if batch_rows is not None and not (isinstance(batch_rows, int) and batch_rows >= 1):
+        if batch_rows is not None and not _is_count(batch_rows):
             raise ValueError(expected("batch_rows", "a positive integer", batch_rows))
-        self.columns, self.batch_rows = columns, batch_rows
+        if isinstance(columns, str):
+            raise ValueError(expected("columns", "a list of names", columns))
+        self.columns, self.batch_rows = None if columns is None else list(columns), batch_rows
         self.once = isinstance(source, Iterator)
-        self._fresh = _reader(source, columns, batch_rows)
+        self._fresh = _reader(source, self.columns, batch_rows)
         self._started: Iterator[Any] | None = None
-        self._known = False
+        self._known = self._spent = False
+
+    def _open(self) -> Iterator[Any]:
+        """Return all batches from the first, also where that one has been looked at."""
+        started, self._started = self._started, None
+        if started is not None:
+            return started
+        if self.once and self._spent:
+            what = "readable more than once for this fit"
+            got = "an iterator that has been read"
+            raise ValueError(expected("the source of Batches", what, got, MANY_PASSES))
+        self._spent = True
+        return iter(self._fresh())
 
     def _look(self) -> None:
-        """Read the first batch, for width, dtype and names; a generator gets it back."""
+        """Read the first batch, for width, dtype and names; the first pass gets it back.
+
+        So nothing is lost where a callable returns the same iterator again and again.
+        """
         if self._known:
             return
-        items = iter(self._fresh())
+        items = self._open()
         found = []
         for item in items:
             found.append(item)
-            if len(_array_of(item, self.columns)):
+            if len(array_of(item, self.columns)):
                 break
         if not found:
             raise ValueError("Found array with 0 sample(s): the batches hold no rows.")
-        rows = as_rows(_array_of(found[-1], self.columns), None, len(found) - 1)
+        rows = as_rows(array_of(found[-1], self.columns), None, len(found) - 1)
         self._known = True
-        super().__init__(rows.shape[1], rows.dtype, None, _names(found[-1], self.columns))
-        if self.once:
-            self._started = chain(found, items)
+        super().__init__(rows.shape[1], rows.dtype, None, names_of(found[-1], self.columns))
+        self._started = chain(found, items)
 
     def __getattr__(self, name: str) -> Any:
         """Look at the first batch when its width, dtype or names are first asked for."""
@@ -98,28 +115,31 @@ class Batches(LocalParts):
     def parts(self) -> Iterator[Part]:
         """Read all batches."""
         self._look()
-        items: Iterable[Any]
-        if self.once:
-            if self._started is None:
-                what = "readable more than once for this fit"
-                got = "an iterator that has been read"
-                raise ValueError(expected("the source of Batches", what, got, MANY_PASSES))
-            items, self._started = self._started, None
-        else:
-            items = self._fresh()
         first = 0
-        for number, item in enumerate(items):
-            table = _array_of(item, self.columns)
+        for number, item in enumerate(self._open()):
+            table = array_of(item, self.columns)
             if table.ndim == 2 and len(table) == 0:
                 continue
             rows = as_rows(table, self.d, number)
+            self._check(number, names_of(item, self.columns), rows.dtype)
             yield Part(rows.astype(self.dtype, copy=False), number, first)
             first += len(rows)
 
+    def _check(self, number: int, names: list[str] | None, dtype: np.dtype[Any]) -> None:
+        """Refuse a batch with columns in other places, or whose numbers would lose digits."""
+        if names is not None and self.names is not None and names != self.names:
+            what = f"{self.names[:10]}, as in the first part"
+            remedy = "Order them alike, or name them: Batches(source, columns=[...])."
+            raise ValueError(expected(f"the columns of part {number}", what, names[:10], remedy))
+        if not np.can_cast(dtype, self.dtype):
+            what = f"{self.dtype}, as of the first part"
+            remedy = "Convert all parts to one dtype."
+            raise ValueError(expected(f"the dtype of part {number}", what, str(dtype), remedy))
+
     def __iter__(self) -> Iterator[Host]:
         """Yield the batches as arrays, of one dimension where they have one."""
-        for item in self._fresh():
-            yield _array_of(item, self.columns)
+        for item in self._open():
+            yield array_of(item, self.columns)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all batches to one .npy file, whole or not at all.
@@ -135,16 +155,28 @@ class Batches(LocalParts):
         with replacing(path) as file:
             shape: tuple[int, ...] | None = None
             n, dtype = 0, np.dtype(np.float64)
-            for rows in self:
+            for number, rows in enumerate(self):
                 if shape is None:
                     shape, dtype = rows.shape[1:], rows.dtype
                     _header(file, (0, *shape), dtype)
+                _check_saved(number, rows, shape, dtype)
                 n += len(rows)
                 file.write(np.ascontiguousarray(rows, dtype=dtype).data)
             if shape is None:
                 raise ValueError("Found array with 0 sample(s): there is nothing to save.")
             file.seek(0)
             _header(file, (n, *shape), dtype)
+
+
+def _check_saved(number: int, rows: Host, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Refuse what does not go into one array with the batches before."""
+    if rows.shape[1:] != shape:
+        what = f"rows of shape {shape}, as the first part"
+        raise ValueError(expected(f"part {number}", what, rows.shape[1:]))
+    if not np.can_cast(rows.dtype, dtype):
+        what = f"{dtype}, as of the first part"
+        remedy = "Convert all parts to one dtype."
+        raise ValueError(expected(f"the dtype of part {number}", what, str(rows.dtype), remedy))
 
 
 def _header(file: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -159,6 +191,11 @@ def _reader(
     """Return what opens the source from its beginning."""
     if isinstance(source, str | os.PathLike):
         return lambda: _opened(Path(source), columns, batch_rows)
+    if type(source).__module__.partition(".")[0] in ("dask", "dask_expr"):
+        what, remedy = "no table of Dask", "Give that to fit as it is."
+        raise ValueError(expected("the source of Batches", what, type(source).__name__, remedy))
+    if is_frame(source):
+        return lambda: (source,)
     if callable(source):
         return source  # type: ignore[no-any-return]
     if isinstance(source, list | tuple):
@@ -174,6 +211,10 @@ def _reader(
     raise ValueError(expected("the source of Batches", what, source))
 
 
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and value is not True and bool(value >= 1)
+
+
 def _each(item: Any, columns: list[str] | None, batch_rows: int | None) -> Iterable[Any]:
     if isinstance(item, str | os.PathLike):
         return _opened(Path(item), columns, batch_rows)
@@ -185,47 +226,37 @@ def _opened(path: Path, columns: list[str] | None, batch_rows: int | None) -> It
     if not path.exists():
         raise FileNotFoundError(f"there is no {path}: check the path.")
     if path.suffix == ".npy":
-        yield from (part.rows for part in Blocks(path, batch_rows).parts())
+        yield from (part.rows for part in Blocks(mapped(path), batch_rows).parts())
         return
     try:
         import pyarrow.dataset as datasets
     except ImportError as error:
         raise ImportError(f"reading {path} needs pyarrow: pip install pyarrow.") from error
-    table = datasets.dataset(path, format="parquet")
+    table = _dataset(datasets.dataset, path)
+    if columns is not None:
+        check_columns(columns, table.schema.names)
     rows = batch_rows or BATCH_ROWS
     options: dict[str, Any] = {"batch_readahead": 1, "fragment_readahead": 1}
     yield from table.to_batches(columns=columns, batch_size=rows, **options)
 
 
-def _array_of(item: Any, columns: list[str] | None) -> Host:
-    """Return a batch as an array: a frame's or an Arrow table's columns side by side."""
-    if hasattr(item, "column_names") and hasattr(item, "column"):  # pyarrow, older polars
-        names = columns or item.column_names
-        return np.stack([_numbers(item.column(name), name) for name in names], axis=1)
-    if hasattr(item, "schema") and hasattr(item, "column"):
-        names = columns or item.schema.names
-        return np.stack([_numbers(item.column(name), name) for name in names], axis=1)
-    if hasattr(item, "to_numpy") and hasattr(item, "columns"):
-        chosen = item if columns is None else item[columns]
-        return np.asarray(chosen.to_numpy())
-    return np.asarray(item)
+def _dataset(opened: Callable[..., Any], path: Path) -> Any:
+    """Open Parquet with Arrow, or say what else can be read."""
+    try:
+        return opened(path, format="parquet")
+    except (ValueError, OSError) as error:
+        remedy = (
+            "Open a Zarr array with zarr.open_array(path), read CSV with Batches(callable) or with "
+            "the command dualpca."
+        )
+        what = "a .npy file, a Parquet file or a folder of Parquet files"
+        raise ValueError(expected(str(path), what, str(error), remedy)) from error
 
 
-def _numbers(column: Any, name: str) -> Host:
-    """Return an Arrow column as numbers, NaN for null."""
-    values = np.asarray(column.to_numpy(zero_copy_only=False))
-    if values.dtype.kind not in "fiub":
-        remedy = "Choose the numeric ones with columns=[...]."
-        raise ValueError(expected(f"column {name!r}", "numeric", values.dtype, remedy))
-    return values
-
-
-def _names(item: Any, columns: list[str] | None) -> list[str] | None:
-    """Return the names of a batch's columns, where they are text."""
-    if columns is not None:
-        return list(columns)
-    for holder, attribute in ((item, "column_names"), (getattr(item, "schema", None), "names")):
-        if hasattr(holder, attribute):
-            return [str(name) for name in getattr(holder, attribute)]
-    names = list(getattr(item, "columns", []))
-    return names if names and all(isinstance(name, str) for name in names) else None
+def mapped(path: str | os.PathLike[str]) -> Host:
+    """Map a .npy file into memory, unread."""
+    try:
+        return np.load(path, mmap_mode="r")  # type: ignore[no-any-return]
+    except (ValueError, EOFError) as error:
+        what = "a .npy file of numbers, whole"
+        raise ValueError(expected(os.fspath(path), what, str(error), "Write it again.")) from error

@@ -11,21 +11,26 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualpca import _array, container
+from dualpca import _array, atomic, container
 from dualpca._typing import Array
-from dualpca.errors import CheckpointError, expected
+from dualpca._warnings import warn
+from dualpca.errors import CheckpointError, CheckpointWarning, ModelFileError, expected
 
 Host = np.ndarray[Any, Any]
 State = tuple[dict[str, Host], dict[str, Any]]
 """Arrays, and numbers that JSON can hold."""
 
-SAME = 1e-8
-"""Relative difference of means and variances that rounding may cause."""
+SAME, SUMMED = 1e-8, 1e-11
+"""Differences that rounding may cause: relative to the variance (its root), and to the mean."""
+
+FORMAT = 1
+"""Of the states; another one is refused."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,8 @@ class Checkpoint:
     def __post_init__(self) -> None:
         if not isinstance(self.path, str | os.PathLike):
             raise ValueError(expected("path", "the name of a file", self.path))
-        if isinstance(self.seconds, bool) or not float(self.seconds) >= 0:
+        seconds: Any = self.seconds
+        if isinstance(seconds, bool) or not (isinstance(seconds, Real) and float(seconds) >= 0):
             raise ValueError(expected("seconds", "a number of at least 0", self.seconds))
         object.__setattr__(self, "path", os.fspath(self.path))
 
@@ -91,9 +97,11 @@ class Keeper:
         self.path = Path(watch.checkpoint.path)
         self.last = time.monotonic()
         self.also: Callable[[], dict[str, Any]] = dict
+        folder = atomic.target_of(self.path).parent
+        if not os.access(folder, os.W_OK):
+            what = "cannot be written: give a checkpoint another path"
+            raise PermissionError(f"the folder of {self.path} {what}.")
         self.state: State | None = self._load() if self.path.exists() else None
-        if not self.path.parent.is_dir():
-            raise FileNotFoundError(f"the folder of {self.path} does not exist: create it first.")
 
     def offer(self, state: Callable[[], State], *, now: bool = False) -> None:
         """Write the state if the last one is old enough."""
@@ -102,8 +110,17 @@ class Keeper:
         arrays, numbers = state()
         every = {f"data.{k}": np.asarray(v, dtype=np.float64) for k, v in self.data.items()}
         every |= {f"state.{k}": v for k, v in arrays.items()}
-        text = {"of": dict(self.watch.of), "n": self.n, "numbers": numbers | self.also()}
-        container.write(self.path, every, json.dumps(text))
+        text = {
+            "format": FORMAT,
+            "of": dict(self.watch.of),
+            "n": self.n,
+            "numbers": numbers | self.also(),
+        }
+        try:
+            container.write(self.path, every, json.dumps(text))
+        except OSError as error:  # hours of work are worth more than the file
+            what = f"{self.path} could not be written ({error.strerror or error})"
+            warn(f"{what}: the fit goes on without. Make room.", CheckpointWarning)
         self.last = time.monotonic()
 
     def done(self) -> None:
@@ -113,19 +130,25 @@ class Keeper:
 
     def _load(self) -> State:
         """Return the state in the file, or say why it is none of this fit."""
-        arrays, text = container.read(self.path)
+        try:
+            arrays, text = container.read(self.path)
+        except ModelFileError as error:
+            raise ModelFileError(self._refusal(error.why)) from None
         try:
             told = json.loads(text)
             of, n, numbers = told["of"], told["n"], told["numbers"]
         except (ValueError, KeyError, TypeError):
             raise CheckpointError(self._refusal("it is no checkpoint")) from None
+        if told.get("format") != FORMAT:
+            raise CheckpointError(self._refusal("another version of dualpca wrote it"))
         mine = dict(self.watch.of)
         other = sorted(k for k in {*of, *mine} if of.get(k) != mine.get(k))
         other = ["model"] if "model" in other else other
         if other:
             told_of = ", ".join(f"{k}={of.get(k)} there, {mine.get(k)} here" for k in other[:5])
             raise CheckpointError(self._refusal(f"its fit has other parameters: {told_of}"))
-        if n != self.n or not all(_same(arrays.get(f"data.{k}"), v) for k, v in self.data.items()):
+        theirs = arrays.get("data.mean"), arrays.get("data.variance")
+        if n != self.n or not _same(theirs, (self.data["mean"], self.data["variance"])):
             raise CheckpointError(self._refusal("it is of other data"))
         return {k[6:]: v for k, v in arrays.items() if k.startswith("state.")}, numbers
 
@@ -188,8 +211,13 @@ class Tape:
         return arrays | taped, dict(numbers)
 
 
-def _same(a: Host | None, b: Host) -> bool:
-    """Tell whether two vectors differ by rounding only."""
-    if a is None or a.shape != b.shape:
+def _same(a: tuple[Host | None, Host | None], b: tuple[Host, Host]) -> bool:
+    """Tell whether means and variances differ by rounding only, feature by feature."""
+    (mean, variance), (other_mean, other_variance) = a, b
+    if mean is None or variance is None or mean.shape != other_mean.shape:
         return False
-    return bool(np.max(np.abs(a - b), initial=0.0) <= SAME * np.max(np.abs(b), initial=0.0))
+    far = np.abs(other_mean)
+    close = np.abs(mean - other_mean) <= SAME * np.sqrt(other_variance) + SUMMED * far
+    # what is far from zero has a variance with the rounding of its mean in it
+    alike = np.abs(variance - other_variance) <= SAME * other_variance + (SAME * far) ** 2
+    return bool(np.all(close) and np.all(alike))

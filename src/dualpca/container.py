@@ -268,7 +268,9 @@ def _array_at(
 
 
 def _refusal(why: str) -> ModelFileError:
-    return ModelFileError(
+    error = ModelFileError(
         f"this is no model file that can be trusted: {why}. Expected a file written by a model's "
         "save(path); save the model again, or fetch the file anew."
     )
+    error.why = why
+    return error

@@ -108,15 +108,17 @@ def maximize(
     with task("EM step", max_iter) as tick:
         state = None if keeper is None else keeper.state
         climb = _Climb(step, theta, record, tick, accelerate, state)
+        whole: list[State] = []  # as the last whole cycle left it: half of one leads elsewhere
         try:
             while record.n_iter < max_iter and not record.converged:
+                whole[:] = [] if keeper is None else [climb.state()]
                 climb.cycle(tol, max_iter)
                 if keeper is not None:
                     keeper.offer(climb.state)
         except KeyboardInterrupt:
             record.interrupted = True
-        if keeper is not None and record.interrupted:
-            keeper.offer(climb.state, now=True)
+        if keeper is not None and whole and record.interrupted:
+            keeper.offer(whole.pop, now=True)
     return climb.first, record
 
 

@@ -72,7 +72,12 @@ class BackendError(DualPCAError, ValueError):
 
 
 class ModelFileError(DualPCAError, ValueError):
-    """A model file is damaged, unknown or not one at all, or a model cannot be put into one."""
+    """A model file is damaged, unknown or not one at all, or a model cannot be put into one.
+
+    `why` says what is wrong with a file, without what to do.
+    """
+
+    why = ""
 
 
 class SearchError(DualPCAError, ValueError):
@@ -81,6 +86,10 @@ class SearchError(DualPCAError, ValueError):
 
 class CheckpointError(DualPCAError, ValueError):
     """A checkpoint is of another fit, or of other data."""
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint could not be written: the fit goes on, but not from there."""
 
 
 class SolverWarning(UserWarning):

@@ -50,9 +50,9 @@ class RelevanceFit(Fit):
 
     def step(self, theta: Array) -> tuple[Array, float]:
         """Take one EM step; return it with the penalised log-likelihood of θ."""
-        self.steps += 1
         factors = self.unpack(theta)
         sums, u = self.expectations(factors), self.lengths(factors)
+        self.steps += 1
         value = float(sums.loglikelihood) + penalty(_array.to_numpy(u), self.d)
         W, mu, left = m_step(sums, factors, factors.psi[0] * self.d / u)
         new = Factors(_orthogonal(W, factors.W), mu, self._noise(left, sums.n))

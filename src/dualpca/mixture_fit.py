@@ -70,7 +70,8 @@ class Recipe:
             best = self._begin(X, weights, K, q, rng, labels)
         else:
             best = self.begin(X, weights, K, q, rng)
-        best.run(self.limits.max_iter, keeper)
+        # a start that was broken off is not where this fit would have gone: nothing to go on from
+        best.run(self.limits.max_iter, None if best.record.interrupted else keeper)
         return best.outcome()
 
     def restored(self, state: State, like: Array) -> tuple[Emissions, Array]:

@@ -110,5 +110,7 @@ def fit_mixture_parts(
         climb = PartsClimb(parts, holes, n, (start.emissions, mass), limits, rng)
         if len(sample) < START_ROWS:  # these were all rows: EM has begun already
             climb.restore(*start.state())
-    climb.run(limits.max_iter, keeper)
+        climb.record.interrupted = start.record.interrupted
+    # a start that was broken off is not where this fit would have gone: nothing to go on from
+    climb.run(limits.max_iter, None if climb.record.interrupted else keeper)
     return climb.outcome()

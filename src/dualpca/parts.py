@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from dualpca.errors import NonFiniteError, expected
+from dualpca.frames import refuse_masked, refuse_sparse
 from dualpca.read_ahead import ahead
 
 Host = np.ndarray[Any, Any]
@@ -215,10 +216,18 @@ class LocalParts(Parts):
         for part in ahead(self.passing()):
             total = join(plus, total, apply(of, part))
             count += len(part.rows)
+        self._counted(count)
         if total is None:
             raise ValueError(f"Found array with 0 sample(s): {self.route} holds no rows.")
-        self.n = count
         return total
+
+    def _counted(self, n: int) -> None:
+        """Keep the number of rows of a pass; refuse another one than that of the pass before."""
+        if self.n is not None and n != self.n:
+            what = f"a table of the same rows in every pass, {self.n}"
+            remedy = "A callable must return a fresh iterator; for other rows make other Batches."
+            raise ValueError(expected("X", what, n, remedy))
+        self.n = n
 
     def weighing(self, weights: Host) -> Parts:
         """Return the same rows with weights, (n,)."""
@@ -288,6 +297,8 @@ def as_rows(rows: Any, d: int | None, number: int) -> Host:
     >>> as_rows(np.array([[1, 2]]), 2, 0)
     array([[1., 2.]])
     """
+    refuse_masked(rows)
+    refuse_sparse(rows)
     table = np.asarray(rows)
     if table.ndim != 2:
         raise ValueError(expected(f"part {number}", "a 2-dimensional table", table.shape))

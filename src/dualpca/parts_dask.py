@@ -16,7 +16,8 @@ import numpy as np
 from dask.base import compute
 from dask.delayed import delayed
 
-from dualpca.errors import expected
+from dualpca.errors import NonFiniteError, expected
+from dualpca.frames import is_number
 from dualpca.parts import Host, Part, Parts, Statistic, apply, as_rows, join
 
 FAN_IN = 8
@@ -38,8 +39,7 @@ class DaskParts(Parts):
     memory holds it, where a fit takes many passes (EM).
     """
 
-    weights: Host | None = None
-    ends: Host
+    weights: Any = None  # a Dask array, one block a partition, where the workers are
 
     def __init__(self, array: Any, names: list[str] | None = None) -> None:
         if array.ndim != 2:
@@ -72,12 +72,14 @@ class DaskParts(Parts):
             return cls(X)
         if not hasattr(X, "to_dask_array") or getattr(X, "ndim", 0) != 2:
             raise ValueError(expected("X", "a Dask array or frame of two dimensions", type(X)))
-        bad = [str(c) for c, t in zip(X.columns, X.dtypes, strict=True) if not _is_number(t)]
+        bad = [str(c) for c, t in zip(X.columns, X.dtypes, strict=True) if not is_number(t)]
         if bad:
             remedy = "Choose the numeric ones: X[columns]."
             raise ValueError(expected("columns of X", "numeric", bad[:10], remedy))
         names = list(X.columns)
         array = X.to_dask_array()
+        if array.dtype == object:  # truths beside numbers, or pandas' own dtypes, with gaps or not
+            array = X.astype(np.float64).to_dask_array()
         return cls(array, names if all(isinstance(name, str) for name in names) else None)
 
     def reduce(
@@ -86,9 +88,10 @@ class DaskParts(Parts):
         """Return the sum of `of(rows)` over all partitions, added up in a tree."""
         shared = delayed(_Work(of, plus), pure=False)
         first = _starts(self.array.chunks[0])
-        blocks, weights = self.array.to_delayed().ravel(), self._weights()
+        blocks = self.array.to_delayed().ravel()
+        weights = [None] * len(blocks) if self.weights is None else self.weights.to_delayed()
         level = [
-            delayed(_leaf)(shared, block, k, first[k], self.d, weights.get(k))
+            delayed(_leaf)(shared, block, k, first[k], self.d, weights[k])
             for k, block in enumerate(blocks)
         ]
         while len(level) > 1:
@@ -100,7 +103,7 @@ class DaskParts(Parts):
         return total
 
     def weighing(self, weights: Host) -> Parts:
-        """Return the same rows with weights, (n,); every partition is sent its own."""
+        """Return the same rows with weights, (n,); every partition is sent its own, once."""
         other = copy(self)
         sizes = self.array.chunks[0]
         if any(np.isnan(size) for size in sizes):
@@ -108,14 +111,9 @@ class DaskParts(Parts):
             sizes = tuple(found.get(k, 0) for k in range(len(sizes)))
         if sum(sizes) != len(weights):
             raise ValueError(expected("sample_weight", f"one a row, {sum(sizes)}", weights.shape))
-        other.weights, other.ends = weights, np.cumsum(sizes)
+        lazy: Any = dask.array.from_array(weights, chunks=(sizes,))  # type: ignore[no-untyped-call]
+        other.weights = lazy.persist()
         return other
-
-    def _weights(self) -> dict[int, Host]:
-        """Return the weights of every partition, under its number."""
-        if self.weights is None:
-            return {}
-        return dict(enumerate(np.split(self.weights, self.ends[:-1])))
 
     def head(self, rows: int) -> list[Part]:
         """Return the leading partitions, as many as hold `rows` rows, or all."""
@@ -132,7 +130,7 @@ class DaskParts(Parts):
         """Return a Dask array of the results, not computed yet."""
         rows = self.array.chunks[0]
         meta = np.empty((0,) if width is None else (0, 0), dtype=dtype)
-        work = _OnBlock(of, self.d)
+        work = _OnBlock(of, self.d, _starts(rows))
         if width is None:
             return self.array.map_blocks(work, dtype=dtype, meta=meta, drop_axis=1, chunks=(rows,))
         chunks = (rows, (width,))
@@ -164,13 +162,19 @@ class _Work:
 
 
 class _OnBlock:
-    """A function of checked rows as one of blocks."""
+    """A function of checked rows as one of blocks; `first` are the rows that they begin at."""
 
-    def __init__(self, of: Callable[[Host], Host], d: int) -> None:
-        self.of, self.d = of, d
+    def __init__(self, of: Callable[[Host], Host], d: int, first: list[int]) -> None:
+        self.of, self.d, self.first = of, d, first
+        self.__name__ = str(getattr(of, "__name__", "rows"))  # what Dask calls the results
 
-    def __call__(self, block: Any) -> Host:
-        return self.of(as_rows(block, self.d, 0))
+    def __call__(self, block: Any, block_id: tuple[int, ...] = (0,)) -> Host:
+        """Return what is made of a block; `block_id` is given by Dask."""
+        number = block_id[0]
+        try:
+            return self.of(as_rows(block, self.d, number))
+        except NonFiniteError as error:
+            raise error.moved(self.first[number], number) from None
 
 
 def _leaf(work: _Work, block: Any, number: int, first: int, d: int, weights: Host | None) -> Any:
@@ -191,8 +195,3 @@ def _starts(sizes: tuple[Any, ...]) -> list[int]:
     if any(np.isnan(size) for size in sizes):
         return [-1] * len(sizes)
     return [0, *(int(end) for end in np.cumsum(sizes)[:-1])]
-
-
-def _is_number(dtype: Any) -> bool:
-    """Tell whether a column holds numbers; pandas has dtypes of its own for those with gaps."""
-    return str(getattr(dtype, "kind", "O")) in "fiub"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from zlib import crc32
 
@@ -10,6 +11,8 @@ import numpy as np
 from dualpca._typing import Array
 from dualpca.checkpoints import Checkpoint, Keeper, Watch
 from dualpca.errors import expected
+
+ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
 
 FREE = ("checkpoint", "verbose", "n_jobs", "max_iter")
 """Parameters that do not change where a fit goes, or only how far."""
@@ -20,8 +23,21 @@ def watch_of(model: Any) -> Watch | None:
     checkpoint = Checkpoint.of(model.checkpoint)
     if checkpoint is None:
         return None
-    params = {k: repr(v) for k, v in model.get_params().items() if k not in FREE}
+    params = {k: _told(v) for k, v in model.get_params().items() if k not in FREE}
     return Watch(checkpoint, {"model": type(model).__name__, **params})
+
+
+def _told(value: Any) -> str:
+    """Return a parameter in words that are the same in another process.
+
+    Where an object lies in memory says nothing, and a generator has given the start already.
+    """
+    if isinstance(value, np.ndarray) and value.ndim:
+        words = f"{value.dtype} {value.shape}".encode()
+        return f"array {value.shape} ({crc32(np.ascontiguousarray(value).tobytes() + words):08x})"
+    if isinstance(value, np.generic | np.ndarray):
+        return repr(value.item())
+    return ADDRESS.sub("", repr(value))
 
 
 def keeper_of_chain(

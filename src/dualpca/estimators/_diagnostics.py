@@ -11,6 +11,7 @@ from dualpca import _array
 from dualpca._typing import Array
 from dualpca.diagnostics import FactorMonitor, Monitor, Outliers, Statistics, judge, laws
 from dualpca.errors import expected
+from dualpca.estimators._parts import by_parts
 from dualpca.estimators._validation import (
     check_choice,
     check_finite_result,
@@ -42,6 +43,7 @@ class Diagnostics:
             check_finite_result(statistic, observed_or_all(rows, monitor))
         return monitor, found
 
+    @by_parts(None)
     def hotelling_t2(self, X: Any) -> Array:
         """Return Hotelling's T² of every row: how far from the mean it lies along the components.
 
@@ -59,6 +61,7 @@ class Diagnostics:
         """
         return self._judged(X, "hotelling_t2")[1].t2
 
+    @by_parts(None)
     def spe(self, X: Any) -> Array:
         """Return the squared prediction error (Q) of every row: its squared distance off the span.
 

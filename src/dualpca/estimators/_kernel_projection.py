@@ -118,6 +118,7 @@ class KernelProjection(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMix
         residual = self._subspace.project(self.X_fit_).residual
         return float(np.quantile(_array.to_numpy(residual), level))
 
+    @by_parts(None, np.bool_, takes=("level",))
     def is_novel(self, X: Any, level: float = 0.95) -> Array:
         """Tell which points are further off the components than `level` of the training points.
 

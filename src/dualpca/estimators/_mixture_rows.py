@@ -15,6 +15,7 @@ from dualpca._algebra import quadratic
 from dualpca._typing import Array
 from dualpca.emissions import Emissions
 from dualpca.estimators._incomplete import as_frame
+from dualpca.estimators._memory_only import require_in_memory
 from dualpca.estimators._parts import average, by_parts, parts_of
 from dualpca.estimators._placing import OnDevice, placed
 from dualpca.estimators._validation import (
@@ -78,7 +79,7 @@ class MixtureRows(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         dense = [W @ W.T + model.noises[k] * eye for k, W in enumerate(model.loadings)]
         return _array.cast_like(_array.namespace(model.means).stack(dense), self.means_)
 
-    @by_parts(None)
+    @by_parts(None, np.int64)
     def predict(self, X: Any) -> Array:
         """Return the most probable component of every row, (n,).
 
@@ -130,8 +131,8 @@ class MixtureRows(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         sample_weight : array of shape (n,), optional
         """
         parts = parts_of(X, fitting=False)
-        if parts is not None and sample_weight is None:
-            return average(self, parts)
+        if parts is not None:
+            return average(self, parts, sample_weight)
         density = self.score_samples(X)
         w = check_weights(sample_weight, density[:, None])
         xp = _array.namespace(density)
@@ -144,6 +145,7 @@ class MixtureRows(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         ----------
         X : array of shape (n, d)
         """
+        require_in_memory(X)
         density = self.score_samples(X)
         return self._criterion(density, math.log(int(density.shape[0])))
 
@@ -154,6 +156,7 @@ class MixtureRows(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         ----------
         X : array of shape (n, d)
         """
+        require_in_memory(X)
         return self._criterion(self.score_samples(X), 2.0)
 
     def _criterion(self, density: Array, price: float) -> float:

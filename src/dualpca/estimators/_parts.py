@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from copy import copy
 from functools import wraps
@@ -10,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
 from dualpca import _array, memory
-from dualpca.batches import Batches
+from dualpca.batches import Batches, mapped
 from dualpca.blocks import Blocks
 from dualpca.errors import expected
+from dualpca.estimators._memory_only import is_dask, is_path, is_stored, refuse_missing_path
 from dualpca.estimators._validation import check_weights
 from dualpca.missing_parts import Columns
 from dualpca.parted import WIDEST, Survey, scatter_of, survey
@@ -36,26 +37,19 @@ def parts_of(X: Any, *, fitting: bool = True) -> Parts | None:
     """
     if isinstance(X, Parts):
         return X
-    module = type(X).__module__.split(".")[0]
-    if module in ("dask", "dask_expr"):
+    if is_dask(X):
         from dualpca.parts_dask import DaskParts
 
         return DaskParts.of(X)
     if isinstance(X, np.memmap):
         large = fitting and X.nbytes > SHARE_OF_MEMORY * memory.free()
         return Blocks(X) if large else None
-    if isinstance(X, str | os.PathLike) and os.path.exists(X):
-        return Blocks(X) if Path(X).suffix == ".npy" else Batches(X)
+    if is_path(X):
+        refuse_missing_path(X)
+        return Blocks(mapped(X)) if Path(X).suffix == ".npy" else Batches(X)
     if is_stored(X):
         return Blocks(X)
     return None
-
-
-def is_stored(X: Any) -> bool:
-    """Tell whether X is an array that lies elsewhere and can be sliced, as those of Zarr."""
-    if isinstance(X, np.ndarray) or _array.is_foreign(X) or _array.is_sparse(X):
-        return False
-    return all(hasattr(X, name) for name in ("shape", "dtype", "chunks", "__getitem__"))
 
 
 def open_parts(model: Any, parts: Parts, sample_weight: Any = None) -> Parts:
@@ -148,7 +142,9 @@ def check_rows_count(model: Any, count: int) -> None:
         )
 
 
-def by_parts(width: str | None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def by_parts(
+    width: str | None, dtype: Any = np.float64, takes: tuple[str, ...] = ()
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Let a method that makes rows of rows take tables in parts as well.
 
     A Dask array (or frame) gives a Dask array, not computed yet; anything else in parts gives
@@ -158,6 +154,10 @@ def by_parts(width: str | None) -> Callable[[Callable[..., Any]], Callable[..., 
     ----------
     width : str or None
         Attribute that holds the number of columns of the result; None for one number a row.
+    dtype : NumPy dtype
+        Of one number a row; columns have that of the table.
+    takes : tuple of str
+        Further arguments that change no shape.
     """
 
     def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -168,25 +168,42 @@ def by_parts(width: str | None) -> Callable[[Callable[..., Any]], Callable[..., 
                 return method(self, X, *args, **options)
             check_is_fitted(self)
             check_parts(self, parts)
-            if args or any(v is not None and v is not False for v in options.values()):
+            options |= dict(zip(takes, args, strict=False))
+            others = {name: value for name, value in options.items() if name not in takes}
+            if args[len(takes) :] or any(v is not None and v is not False for v in others.values()):
                 what = "without further arguments for data in parts"
                 raise ValueError(expected(method.__name__, what, options or args))
+            refuse_frames(self, method.__name__)
             columns = None if width is None else int(getattr(self, width))
-            dtype = np.dtype(np.float64) if width is None else parts.dtype
-            return parts.map(OnRows(method, self, columns, dtype), columns, dtype)
+            kind = np.dtype(dtype) if width is None else parts.dtype
+            return parts.map(OnRows(method, self, columns, kind, options), columns, kind)
 
         return either
 
     return decorate
 
 
+def refuse_frames(model: Any, method: str) -> None:
+    """Refuse to make a frame of a table in parts: scikit-learn would gather all of it."""
+    made = _get_output_config("transform", model)["dense"] if method == "transform" else "default"
+    if made != "default":
+        what = "'default' for data in parts, which may be larger than memory"
+        raise ValueError(expected("set_output(transform=...)", what, made))
+
+
 class OnRows:
     """A method of a fitted model as a function of rows that can be sent to other processes."""
 
     def __init__(
-        self, method: Callable[..., Any], model: Any, width: int | None, dtype: Any
+        self,
+        method: Callable[..., Any],
+        model: Any,
+        width: int | None,
+        dtype: Any,
+        options: dict[str, Any] | None = None,
     ) -> None:
-        self.name, self.model, self.width, self.dtype = method.__name__, copy(model), width, dtype
+        self.model, self.width, self.dtype, self.options = copy(model), width, dtype, options or {}
+        self.__name__ = method.__name__  # what Dask calls the results
         vars(self.model).pop("feature_names_in_", None)  # rows of a part have no names to check
 
     def __call__(self, rows: Host) -> Host:
@@ -194,7 +211,7 @@ class OnRows:
         if len(rows) == 0:
             shape = (0,) if self.width is None else (0, self.width)
             return np.empty(shape, dtype=self.dtype)
-        return np.asarray(getattr(self.model, self.name)(rows))
+        return np.asarray(getattr(self.model, self.__name__)(rows, **self.options))
 
 
 def average(model: Any, parts: Parts, sample_weight: Any = None) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from functools import wraps
-from inspect import getattr_static, signature
+from inspect import Signature, getattr_static, signature
 from types import FunctionType
 from typing import Any
 
@@ -23,6 +23,7 @@ from dualpca.devices import Choice, Job, check_device, chosen, is_several, retur
 from dualpca.errors import BackendError
 from dualpca.estimators._incomplete import as_frame, named_columns
 from dualpca.estimators._parts import parts_of
+from dualpca.frames import refuse_masked
 from dualpca.progress import note, showing
 
 FITS = ("fit", "partial_fit", "fit_transform", "fit_predict")
@@ -82,12 +83,14 @@ class OnDevice:
 
 def placed(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method that works where the model's `device` says."""
-    names = list(signature(method).parameters)[1:]
+    form = signature(method)
+    names = list(form.parameters)[1:]
 
     @wraps(method)
     def somewhere(self: Any, *args: Any, **options: Any) -> Any:
         fits = method.__name__ in FITS
-        if self._device is None or len(args) > len(names):  # Python says what is wrong
+        # of a call that does not fit Python says what is wrong
+        if self._device is None or not _fits(form, self, args, options):
             with showing(fits and getattr(self, "verbose", False)):
                 return method(self, *args, **options)
         given = {**dict(zip(names, args, strict=False)), **options}
@@ -104,6 +107,15 @@ def placed(method: Callable[..., Any]) -> Callable[..., Any]:
 
     somewhere.placed_method = True  # type: ignore[attr-defined]
     return somewhere
+
+
+def _fits(form: Signature, model: Any, args: tuple[Any, ...], options: dict[str, Any]) -> bool:
+    """Tell whether a method can be called so."""
+    try:
+        form.bind(model, *args, **options)
+    except TypeError:
+        return False
+    return True
 
 
 def _fitted(model: Any, method: Callable[..., Any], given: dict[str, Any]) -> Any:
@@ -156,6 +168,7 @@ def _sent(model: Any, given: dict[str, Any], device: Any) -> dict[str, Any]:
 def _rows_sent(X: Any, device: Any) -> Any:
     if is_several(X):
         return [_rows_sent(part, device) for part in X]
+    refuse_masked(X)
     if not _array.is_foreign(X):
         kinds = [np.float64, np.float32]
         X = check_array(X, dtype=kinds, ensure_all_finite=False, allow_nd=True, ensure_2d=False)

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.errors import expected
+from dualpca.estimators._memory_only import require_in_memory
 from dualpca.moments import refuse_nonfinite
 
 SPARSE = ("csr", "csc")
@@ -29,6 +30,7 @@ def check_rows(
 
     Finiteness is tested only if asked for: it shows in results for free (`check_finite_result`).
     """
+    require_in_memory(X)
     if _array.is_foreign(X):
         return _check_foreign(estimator, X, reset=reset, min_rows=min_rows)
     return validate_data(
@@ -82,6 +84,7 @@ def _check_foreign(estimator: Any, X: Array, *, reset: bool, min_rows: int) -> A
 
 def check_matrix(X: Any, name: str) -> Array:
     """Return X as a two-dimensional real floating array."""
+    require_in_memory(X, name)
     if not _array.is_foreign(X):
         return check_array(
             X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name=name
@@ -91,6 +94,7 @@ def check_matrix(X: Any, name: str) -> Array:
         raise ValueError(expected(name, "a 2-dimensional array", tuple(X.shape)))
     if xp.isdtype(X.dtype, "complex floating"):
         raise ValueError(f"Complex data not supported: {name} has dtype {X.dtype}.")
+    X = _array.detached(X)
     return X if X.dtype in (xp.float32, xp.float64) else xp.astype(X, xp.float64)
 
 

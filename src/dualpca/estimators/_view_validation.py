@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.errors import expected
+from dualpca.estimators._memory_only import require_in_memory
 from dualpca.estimators._parts import parts_of
 from dualpca.estimators._validation import check_matrix, check_rows
 from dualpca.holes import observed_part
@@ -23,6 +24,7 @@ def check_second(Y: Any) -> tuple[Array, bool]:
         raise ValueError(
             "CCA requires y to be passed, but the target y is None: give the second view as y."
         )
+    require_in_memory(Y, "y")
     if not _array.is_foreign(Y):
         Y = check_array(
             Y,

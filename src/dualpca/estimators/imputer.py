@@ -9,7 +9,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dualpca._typing import Array
+from dualpca.errors import expected
 from dualpca.estimators._incomplete import as_frame
+from dualpca.estimators._memory_only import is_elsewhere
+from dualpca.estimators._parts import refuse_frames
 from dualpca.estimators._saving import Saved
 from dualpca.estimators._validation import check_choice, check_flag
 from dualpca.estimators.bayesian import BayesianPCA
@@ -97,6 +100,7 @@ class Imputer(Saved, TransformerMixin, BaseEstimator):
         """
         check_flag("add_indicator", self.add_indicator)
         check_choice("model", self.model, tuple(MODELS))
+        self._check_parts(X)
         names = ["tol", "max_iter", "random_state", "verbose", "device"]
         if self.model == "ppca":
             names.append("n_init")
@@ -121,12 +125,21 @@ class Imputer(Saved, TransformerMixin, BaseEstimator):
         array of shape (n, d) or more
         """
         check_is_fitted(self)
+        self._check_parts(X)
+        if is_elsewhere(X):
+            refuse_frames(self, "transform")
         filled = self.model_.impute(X)
         if self.indicator_ is None:
             return filled
         table = np.asarray(filled)
         table = np.hstack([table, self.indicator_.transform(X).astype(table.dtype)])
         return as_frame(table, X, names=self.get_feature_names_out())
+
+    def _check_parts(self, X: Any) -> None:
+        """Refuse what would gather a table in parts."""
+        if is_elsewhere(X) and self.add_indicator:
+            what = "False for data in parts"
+            raise ValueError(expected("add_indicator", what, self.add_indicator))
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Return the names of the columns: the features', then the indicators'.

@@ -1,0 +1,66 @@
+"""Tables that are not in memory, where rows in memory are needed: refused with what to do."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from dualpca import _array
+from dualpca.frames import refuse_masked
+from dualpca.parts import Parts
+
+
+def is_dask(X: Any) -> bool:
+    """Tell whether X is a collection of Dask."""
+    return type(X).__module__.split(".")[0] in ("dask", "dask_expr")
+
+
+def is_stored(X: Any) -> bool:
+    """Tell whether X is an array that lies elsewhere and can be sliced, as those of Zarr."""
+    if isinstance(X, np.ndarray) or _array.is_foreign(X) or _array.is_sparse(X):
+        return False
+    return all(hasattr(X, name) for name in ("shape", "dtype", "chunks", "__getitem__"))
+
+
+def is_path(X: Any) -> bool:
+    """Tell whether X is a path, or text that can only be meant as one.
+
+    Examples
+    --------
+    >>> is_path("x.npy"), is_path("a word")
+    (True, False)
+    """
+    if isinstance(X, str):
+        return os.path.exists(X) or os.sep in X or bool(os.path.splitext(X)[1])
+    return isinstance(X, os.PathLike)
+
+
+def is_elsewhere(X: Any) -> bool:
+    """Tell whether X is a table in parts: batches, of Dask, stored, or a path."""
+    return isinstance(X, Parts) or is_path(X) or is_dask(X) or is_stored(X)
+
+
+def refuse_missing_path(X: Any) -> None:
+    """Refuse a path that leads nowhere."""
+    if is_path(X) and not os.path.exists(X):
+        raise FileNotFoundError(
+            f"there is no {os.fspath(X)!r}: X must be rows, or the path of a table. Check the path."
+        )
+
+
+def require_in_memory(X: Any, name: str = "X") -> None:
+    """Refuse what is not in memory, and masks, which NumPy would overlook.
+
+    Examples
+    --------
+    >>> require_in_memory(np.zeros((2, 2)))
+    """
+    refuse_masked(X)
+    refuse_missing_path(X)
+    if is_elsewhere(X):
+        raise ValueError(
+            f"{name} must be rows in memory here, got {type(X).__name__}. Load them, or, where "
+            "rows do not depend on each other, go through the table part by part."
+        )
