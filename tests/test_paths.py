@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dualpca import PCA, Batches, KernelPCA
+from dualpca import PCA, PPCA, Batches, KernelPCA
 from tests.test_parts import table
 
 X = table(40, 3)
@@ -65,3 +65,19 @@ def test_columns_that_a_file_lacks_are_named(tmp_path):
     pandas.DataFrame(X, columns=list("abc")).to_parquet(tmp_path / "x.parquet")
     with pytest.raises(ValueError, match=r"columns must be .*'a'.*got \['z'\]"):
         PCA(1).fit(Batches(tmp_path / "x.parquet", columns=["a", "z"]))
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [("ab", "lacks c"), ("abcd", "alone has d"), ("abd", "lacks c")],
+)
+def test_files_of_a_folder_have_the_same_columns(tmp_path, second, said):
+    """Arrow would fill what is missing with nothing, and leave out what is new."""
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    for name, columns in (("0", "abc"), ("1", second)):
+        frame = pandas.DataFrame(X[:, [0, 1, 2, 0][: len(columns)]], columns=list(columns))
+        frame.to_parquet(tmp_path / f"{name}.parquet")
+    with pytest.raises(ValueError, match=said):
+        PPCA(1).fit(Batches(tmp_path))
+    PPCA(1).fit(Batches(tmp_path, columns=["a", "b"]))

@@ -235,6 +235,7 @@ def _opened(path: Path, columns: list[str] | None, batch_rows: int | None) -> It
     table = _dataset(datasets.dataset, path)
     if columns is not None:
         check_columns(columns, table.schema.names)
+    _check_files(table, columns)
     rows = batch_rows or BATCH_ROWS
     options: dict[str, Any] = {"batch_readahead": 1, "fragment_readahead": 1}
     yield from table.to_batches(columns=columns, batch_size=rows, **options)
@@ -251,6 +252,18 @@ def _dataset(opened: Callable[..., Any], path: Path) -> Any:
         )
         what = "a .npy file, a Parquet file or a folder of Parquet files"
         raise ValueError(expected(str(path), what, str(error), remedy)) from error
+
+
+def _check_files(table: Any, columns: list[str] | None) -> None:
+    """Refuse files without the columns of the first: Arrow would fill or drop them silently."""
+    wanted = set(columns or table.schema.names)
+    for file in table.get_fragments():
+        names = set(file.physical_schema.names)
+        if not (wanted <= names if columns else wanted == names):
+            odd = ", ".join(sorted(map(str, wanted - names or names - wanted)))
+            what = f"it {'lacks' if wanted - names else 'alone has'} {odd}"
+            remedy = "Give all files the same columns, or choose some with Batches(..., columns=)."
+            raise ValueError(f"{file.path} differs from the other files: {what}. {remedy}")
 
 
 def mapped(path: str | os.PathLike[str]) -> Host:
