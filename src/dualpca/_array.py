@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import reduce
 from typing import Any, TypeVar
 
 import array_api_compat as compat
@@ -173,6 +174,30 @@ def spread(work: Callable[[list[Item]], Result], cut: Iterable[Item], like: Arra
     return _threads.side_by_side(work, items)
 
 
+def summed(
+    work: Callable[[list[slice]], Result],
+    plus: Callable[[Result, Result], Result],
+    length: int,
+    width: int,
+    like: Array,
+) -> Result:
+    """Return the sum over all rows of what `work` makes of runs of blocks, by threads for NumPy.
+
+    Blocks, runs and the order of the sum depend on the size of the rows alone, so that every number
+    of threads finds the same. Where blocks are few, BLAS is left its threads and they share nothing
+    out: then its own last bits may be others, unless `threads_outside` takes them away.
+    """
+    step = block_rows(width, like)
+    cut = list(slices(length, step))
+    if is_foreign(like):
+        return work(cut)
+    size = max(1, BLOCK_BYTES // (8 * step * max(width, 1)))
+    runs = [cut[k : k + size] for k in range(0, len(cut), size)]
+    if len(cut) < 2 * _threads.available() and not _threads.is_outside():
+        return reduce(plus, map(work, runs))
+    return _threads.folded(work, plus, runs)
+
+
 def threads_outside(like: Array) -> AbstractContextManager[None]:
     """Return a context in which BLAS has one thread and `spread` all that were allowed."""
     return nullcontext() if is_foreign(like) else _threads.outside()
@@ -183,21 +208,6 @@ def row_block(X: Array, rows: slice) -> Array:
     if is_sparse(X):
         return np.asarray(X[rows].toarray(), dtype=np.float64)
     return working(X[rows, :])
-
-
-def room(rows: int, width: int, like: Array) -> Array:
-    """Return space for a block of rows in float64, to be used again and again."""
-    return empty((rows, width), like)
-
-
-def centred_block(X: Array, rows: slice, shift: Array, room: Array) -> Array:
-    """Return a dense block of rows less `shift`, float64, in the space given where that helps.
-
-    NumPy then widens and subtracts in one read, and asks for no memory.
-    """
-    if is_foreign(X):
-        return row_block(X, rows) - shift
-    return np.subtract(X[rows, :], shift, out=room[: rows.stop - rows.start, :])
 
 
 def some_rows(X: Array, rows: slice) -> Array:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from dualpca import _algebra, _array
 from dualpca._typing import Array
+from dualpca.centring import Centring
 from dualpca.errors import NonFiniteError, ScaleError
 
 HEAD = 1024
@@ -106,21 +108,29 @@ def _sums(X: Array, weights: Array | None, shift: Array) -> tuple[float, Array, 
         return n, _algebra.product(X.T, ones), _algebra.gram(root)
     d = X.shape[1]
 
-    def part(cut: list[slice]) -> tuple[Array, Array]:
-        total, scatter = _zeros(d, like=shift), _zeros(d, d, like=shift)
-        room = _array.room(max((r.stop - r.start for r in cut), default=0), d, X)
-        ones = _array.asarray(np.ones(room.shape[0]), X)
-        for rows in cut:
-            C = _array.centred_block(X, rows, shift, room)
+    def part(run: list[slice]) -> tuple[Array, Array]:
+        longest = max(rows.stop - rows.start for rows in run)
+        centred = Centring(X, shift, longest)
+        ones = _array.asarray(np.ones(longest), X)
+
+        def block(rows: slice) -> tuple[Array, Array]:
+            C = centred(rows)
             w = ones[: C.shape[0]] if weights is None else weights[rows]
-            total += w @ C
+            total = _algebra.dot(w, C)
             if weights is not None:
                 C *= _array.namespace(C).sqrt(w)[:, None]
-            scatter += _algebra.gram(C)
-        return total, scatter
+            return total, _algebra.gram(C)
 
-    parts = _array.spread(part, _array.slices(X.shape[0], _array.block_rows(d, X)), X)
-    return n, *(sum(both[1:], start=both[0]) for both in zip(*parts, strict=True))
+        return reduce(_added, map(block, run))
+
+    return n, *_array.summed(part, _added, X.shape[0], d, X)
+
+
+def _added(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Add b to a, in place."""
+    for mine, other in zip(a, b, strict=True):
+        mine += other
+    return a
 
 
 def _zeros(*shape: int, like: Array) -> Array:
@@ -194,18 +204,19 @@ def _column_sums(X: Array, weights: Array | None, shift: Array) -> tuple[float, 
         squared = X.astype(np.float64).power(2)
         return n, _algebra.product(X.T, w), _algebra.product(squared.T, w)
 
-    def part(cut: list[slice]) -> tuple[Array, Array]:
-        total, squares = _zeros(d, like=shift), _zeros(d, like=shift)
-        for rows in cut:
-            C = _array.row_block(X, rows) - shift
-            w = block_weights(weights, rows, C)
-            total += w @ C
-            C *= C
-            squares += w @ C
-        return total, squares
+    def part(run: list[slice]) -> tuple[Array, Array]:
+        centred = Centring(X, shift, max(rows.stop - rows.start for rows in run))
 
-    parts = _array.spread(part, _array.slices(X.shape[0], _array.block_rows(d, X)), X)
-    return n, *(sum(both[1:], start=both[0]) for both in zip(*parts, strict=True))
+        def block(rows: slice) -> tuple[Array, Array]:
+            C = centred(rows)
+            w = block_weights(weights, rows, C)
+            total = _algebra.dot(w, C)
+            C *= C
+            return total, _algebra.dot(w, C)
+
+        return reduce(_added, map(block, run))
+
+    return n, *_array.summed(part, _added, X.shape[0], d, X)
 
 
 def provisional_mean(X: Array) -> Array:
