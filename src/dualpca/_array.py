@@ -175,25 +175,24 @@ def spread(work: Callable[[list[Item]], Result], cut: Iterable[Item], like: Arra
 
 
 def summed(
-    work: Callable[[list[slice]], Result],
-    plus: Callable[[Result, Result], Result],
-    length: int,
-    width: int,
-    like: Array,
+    of: Callable[[slice], Result], plus: Callable[[Result, Result], Result], X: Array
 ) -> Result:
-    """Return the sum over all rows of what `work` makes of runs of blocks, by threads for NumPy.
+    """Return the sum of `of(rows)` over all blocks of rows of X; NumPy's are shared out to threads.
 
-    Blocks, runs and the order of the sum depend on the size of the rows alone, so that every number
-    of threads finds the same. Where blocks are few, BLAS is left its threads and they share nothing
-    out: then its own last bits may be others, unless `threads_outside` takes them away.
+    Blocks, runs of them and the order of the sum depend on the shape of X alone, so that every
+    number of threads finds the same. Where blocks are few, BLAS keeps its threads, whose last bits
+    may be others, unless `threads_outside` has taken them. `plus` may change its first argument.
     """
-    step = block_rows(width, like)
-    cut = list(slices(length, step))
-    if is_foreign(like):
-        return work(cut)
-    size = max(1, BLOCK_BYTES // (8 * step * max(width, 1)))
+    step = block_rows(X.shape[1], X)
+    cut = list(slices(X.shape[0], step))
+    size = max(1, BLOCK_BYTES // (8 * step * max(X.shape[1], 1)))
     runs = [cut[k : k + size] for k in range(0, len(cut), size)]
-    if len(cut) < 2 * _threads.available() and not _threads.is_outside():
+
+    def work(run: list[slice]) -> Result:
+        return reduce(plus, map(of, run))
+
+    few = len(cut) < 2 * _threads.available() and not _threads.is_outside()
+    if is_foreign(X) or few:
         return reduce(plus, map(work, runs))
     return _threads.folded(work, plus, runs)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from threading import local
+from typing import Any
+
 import numpy as np
 
 from dualpca import _array
@@ -15,8 +18,8 @@ class Centring:
     """Rows less a shift, dense and float64, a block at a time; O(bd) a block.
 
     NumPy subtracts a few numbers from every row slower than as many from many rows: so the shift
-    is repeated. Its blocks lie in one place, which the next block takes; other libraries give
-    every block its own.
+    is repeated. Its blocks lie in one place a thread, which the next block takes: fresh memory
+    costs as much again. Other libraries give every block its own.
 
     Parameters
     ----------
@@ -35,17 +38,24 @@ class Centring:
     """
 
     def __init__(self, X: Array, shift: Array, rows: int) -> None:
-        self.X, self.shift = X, shift
+        self.X, self.shift, self.rows = X, shift, rows
+        self.own = local()
         if not _array.is_foreign(X):
-            self.room = np.empty((rows, X.shape[1]))
             times = min(rows, max(1, TILE // max(X.shape[1], 1)))
             self.shifts = np.tile(shift, (times, 1))  # (k, d)
+
+    def _room(self, rows: int) -> np.ndarray[Any, Any]:
+        """Return this thread's place for so many rows."""
+        if not hasattr(self.own, "room"):
+            self.own.room = np.empty((self.rows, self.X.shape[1]))
+        room: np.ndarray[Any, Any] = self.own.room[:rows]
+        return room
 
     def __call__(self, rows: slice) -> Array:
         """Return a block."""
         if _array.is_foreign(self.X):
             return _array.row_block(self.X, rows) - self.shift
-        given, C = self.X[rows, :], self.room[: rows.stop - rows.start, :]
+        given, C = self.X[rows, :], self._room(rows.stop - rows.start)
         if given.dtype != np.float64 or not given.flags.c_contiguous:
             np.copyto(C, given)
             given = C

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -106,24 +105,23 @@ def _sums(X: Array, weights: Array | None, shift: Array) -> tuple[float, Array, 
         root = X if weights is None else X.multiply(np.sqrt(weights)[:, None])
         ones = np.ones(X.shape[0]) if weights is None else np.asarray(weights)
         return n, _algebra.product(X.T, ones), _algebra.gram(root)
-    d = X.shape[1]
+    centred, ones = _blocks(X, shift)
 
-    def part(run: list[slice]) -> tuple[Array, Array]:
-        longest = max(rows.stop - rows.start for rows in run)
-        centred = Centring(X, shift, longest)
-        ones = _array.asarray(np.ones(longest), X)
+    def block(rows: slice) -> tuple[Array, Array]:
+        C = centred(rows)
+        w = ones[: C.shape[0]] if weights is None else weights[rows]
+        total = _algebra.dot(w, C)
+        if weights is not None:
+            C *= _array.namespace(C).sqrt(w)[:, None]
+        return total, _algebra.gram(C)
 
-        def block(rows: slice) -> tuple[Array, Array]:
-            C = centred(rows)
-            w = ones[: C.shape[0]] if weights is None else weights[rows]
-            total = _algebra.dot(w, C)
-            if weights is not None:
-                C *= _array.namespace(C).sqrt(w)[:, None]
-            return total, _algebra.gram(C)
+    return n, *_array.summed(block, _added, X)
 
-        return reduce(_added, map(block, run))
 
-    return n, *_array.summed(part, _added, X.shape[0], d, X)
+def _blocks(X: Array, shift: Array) -> tuple[Centring, Array]:
+    """Return what makes blocks of rows less the shift, and ones, as many as a block has rows."""
+    rows = min(X.shape[0], _array.block_rows(X.shape[1], X))
+    return Centring(X, shift, rows), _array.asarray(np.ones(rows), X)
 
 
 def _added(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -198,25 +196,21 @@ def column_moments(
 
 def _column_sums(X: Array, weights: Array | None, shift: Array) -> tuple[float, Array, Array]:
     n = float(X.shape[0] if weights is None else namespace_sum(weights))
-    d = X.shape[1]
     if _array.is_sparse(X):
         w = np.ones(X.shape[0]) if weights is None else weights
         squared = X.astype(np.float64).power(2)
         return n, _algebra.product(X.T, w), _algebra.product(squared.T, w)
 
-    def part(run: list[slice]) -> tuple[Array, Array]:
-        centred = Centring(X, shift, max(rows.stop - rows.start for rows in run))
+    centred, ones = _blocks(X, shift)
 
-        def block(rows: slice) -> tuple[Array, Array]:
-            C = centred(rows)
-            w = block_weights(weights, rows, C)
-            total = _algebra.dot(w, C)
-            C *= C
-            return total, _algebra.dot(w, C)
+    def block(rows: slice) -> tuple[Array, Array]:
+        C = centred(rows)
+        w = ones[: C.shape[0]] if weights is None else weights[rows]
+        total = _algebra.dot(w, C)
+        C *= C
+        return total, _algebra.dot(w, C)
 
-        return reduce(_added, map(block, run))
-
-    return n, *_array.summed(part, _added, X.shape[0], d, X)
+    return n, *_array.summed(block, _added, X)
 
 
 def provisional_mean(X: Array) -> Array:
