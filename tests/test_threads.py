@@ -179,6 +179,7 @@ def test_the_first_error_comes_out_and_what_waits_is_left():
         assert _threads.is_outside()
 
 
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no signals to a thread here")
 def test_an_interrupt_leaves_what_has_not_begun():
     gate, second, begun = threading.Event(), threading.Event(), []
 
