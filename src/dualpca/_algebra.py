@@ -55,12 +55,21 @@ def thin_product(X: Array, V: Array) -> Array:
     return product(X, V) if is_sparse(X) else (contiguous(V.T) @ X.T).T
 
 
+def dot(A: Array, B: Array) -> Array:
+    """Return A @ B, dense; other threads run meanwhile.
+
+    NumPy's `@` keeps the interpreter to itself where the result holds 500 numbers or fewer, however
+    long the sums are that it takes; its `dot` never does.
+    """
+    return A @ B if is_foreign(A) else np.dot(A, B)
+
+
 def gram(C: Array) -> Array:
     """Return CᵀC, dense and float64. NumPy and torch use the symmetric product."""
     if is_sparse(C):
         C = C.astype(np.float64)
         return np.asarray((C.T @ C).toarray())
-    return C.T @ C
+    return dot(C.T, C)
 
 
 def taxicab(X: Array, Y: Array) -> Array:

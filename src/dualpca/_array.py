@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import reduce
 from typing import Any, TypeVar
 
 import array_api_compat as compat
@@ -178,6 +179,29 @@ def spread(work: Callable[[list[Item]], Result], cut: Iterable[Item], like: Arra
     return _threads.side_by_side(work, items)
 
 
+def summed(
+    of: Callable[[slice], Result], plus: Callable[[Result, Result], Result], X: Array
+) -> Result:
+    """Return the sum of `of(rows)` over all blocks of rows of X; NumPy's are shared out to threads.
+
+    Blocks, runs of them and the order of the sum depend on the shape of X alone, so that every
+    number of threads finds the same. Where blocks are few, BLAS keeps its threads, whose last bits
+    may be others, unless `threads_outside` has taken them. `plus` may change its first argument.
+    """
+    step = block_rows(X.shape[1], X)
+    cut = list(slices(X.shape[0], step))
+    size = max(1, BLOCK_BYTES // (8 * step * max(X.shape[1], 1)))
+    runs = [cut[k : k + size] for k in range(0, len(cut), size)]
+
+    def work(run: list[slice]) -> Result:
+        return reduce(plus, map(of, run))
+
+    few = len(cut) < 2 * _threads.available() and not _threads.is_outside()
+    if is_foreign(X) or few:
+        return reduce(plus, map(work, runs))
+    return _threads.folded(work, plus, runs)
+
+
 def threads_outside(like: Array) -> AbstractContextManager[None]:
     """Return a context in which BLAS has one thread and `spread` all that were allowed."""
     return nullcontext() if is_foreign(like) else _threads.outside()
@@ -188,21 +212,6 @@ def row_block(X: Array, rows: slice) -> Array:
     if is_sparse(X):
         return np.asarray(X[rows].toarray(), dtype=np.float64)
     return working(X[rows, :])
-
-
-def room(rows: int, width: int, like: Array) -> Array:
-    """Return space for a block of rows in float64, to be used again and again."""
-    return empty((rows, width), like)
-
-
-def centred_block(X: Array, rows: slice, shift: Array, room: Array) -> Array:
-    """Return a dense block of rows less `shift`, float64, in the space given where that helps.
-
-    NumPy then widens and subtracts in one read, and asks for no memory.
-    """
-    if is_foreign(X):
-        return row_block(X, rows) - shift
-    return np.subtract(X[rows, :], shift, out=room[: rows.stop - rows.start, :])
 
 
 def some_rows(X: Array, rows: slice) -> Array:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache
+from contextvars import copy_context
+from functools import cache, reduce
 from itertools import pairwise
 from os import getpid
 from threading import Lock, get_ident
@@ -40,6 +42,11 @@ def available() -> int:
     return max((lib.num_threads for lib in _controller().lib_controllers), default=1)
 
 
+def is_outside() -> bool:
+    """Tell whether this thread is inside of `outside`, which had threads to take."""
+    return get_ident() in _held
+
+
 @contextmanager
 def outside() -> Iterator[None]:
     """Give BLAS one thread, and `side_by_side` all that were allowed.
@@ -72,4 +79,38 @@ def side_by_side(work: Callable[[list[Item]], Result], cut: list[Item]) -> list[
             return [work(cut)]
         edges = [len(cut) * k // workers for k in range(workers + 1)]
         runs = [cut[a:b] for a, b in pairwise(edges)]
-        return list(_pool(workers, getpid()).map(work, runs))
+        return list(_in_order(work, runs, workers))
+
+
+def folded(
+    work: Callable[[Item], Result], plus: Callable[[Result, Result], Result], items: list[Item]
+) -> Result:
+    """Return work(items[0]) plus work(items[1]) plus …, added in this order whoever was first.
+
+    What the items are is the caller's affair: where that does not depend on the number of threads,
+    the sum does not either, to the last bit.
+    """
+    with outside():
+        workers = _held.get(get_ident(), 1)
+        if workers < 2 or len(items) < 2:
+            return reduce(plus, map(work, items))
+        return reduce(plus, _in_order(work, items, workers))
+
+
+def _in_order(work: Callable[[Item], Result], items: list[Item], workers: int) -> Iterator[Result]:
+    """Yield what `work` makes of every item, in order, one more under way than there are threads.
+
+    So a result that takes long lets no others pile up behind it.
+    """
+    pool, waiting = _pool(workers, getpid()), deque[Future[Result]]()
+    try:
+        for item in items:
+            # what the caller lets overflow (np.errstate), threads let overflow too
+            waiting.append(pool.submit(copy_context().run, work, item))
+            if len(waiting) > workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:  # an error, or Ctrl-C: what has not begun need not
+        for one in waiting:
+            one.cancel()

@@ -9,6 +9,7 @@ import numpy as np
 
 from dualpca import _algebra, _array
 from dualpca._typing import Array
+from dualpca.centring import Centring
 from dualpca.errors import NonFiniteError, ScaleError
 
 HEAD = 1024
@@ -104,23 +105,30 @@ def _sums(X: Array, weights: Array | None, shift: Array) -> tuple[float, Array, 
         root = X if weights is None else X.multiply(np.sqrt(weights)[:, None])
         ones = np.ones(X.shape[0]) if weights is None else np.asarray(weights)
         return n, _algebra.product(X.T, ones), _algebra.gram(root)
-    d = X.shape[1]
+    centred, ones = _blocks(X, shift)
 
-    def part(cut: list[slice]) -> tuple[Array, Array]:
-        total, scatter = _zeros(d, like=shift), _zeros(d, d, like=shift)
-        room = _array.room(max((r.stop - r.start for r in cut), default=0), d, X)
-        ones = _array.asarray(np.ones(room.shape[0]), X)
-        for rows in cut:
-            C = _array.centred_block(X, rows, shift, room)
-            w = ones[: C.shape[0]] if weights is None else weights[rows]
-            total += w @ C
-            if weights is not None:
-                C *= _array.namespace(C).sqrt(w)[:, None]
-            scatter += _algebra.gram(C)
-        return total, scatter
+    def block(rows: slice) -> tuple[Array, Array]:
+        C = centred(rows)
+        w = ones[: C.shape[0]] if weights is None else weights[rows]
+        total = _algebra.dot(w, C)
+        if weights is not None:
+            C *= _array.namespace(C).sqrt(w)[:, None]
+        return total, _algebra.gram(C)
 
-    parts = _array.spread(part, _array.slices(X.shape[0], _array.block_rows(d, X)), X)
-    return n, *(sum(both[1:], start=both[0]) for both in zip(*parts, strict=True))
+    return n, *_array.summed(block, _added, X)
+
+
+def _blocks(X: Array, shift: Array) -> tuple[Centring, Array]:
+    """Return what makes blocks of rows less the shift, and ones, as many as a block has rows."""
+    rows = min(X.shape[0], _array.block_rows(X.shape[1], X))
+    return Centring(X, shift, rows), _array.asarray(np.ones(rows), X)
+
+
+def _added(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Add b to a, in place."""
+    for mine, other in zip(a, b, strict=True):
+        mine += other
+    return a
 
 
 def _zeros(*shape: int, like: Array) -> Array:
@@ -188,24 +196,21 @@ def column_moments(
 
 def _column_sums(X: Array, weights: Array | None, shift: Array) -> tuple[float, Array, Array]:
     n = float(X.shape[0] if weights is None else namespace_sum(weights))
-    d = X.shape[1]
     if _array.is_sparse(X):
         w = np.ones(X.shape[0]) if weights is None else weights
         squared = X.astype(np.float64).power(2)
         return n, _algebra.product(X.T, w), _algebra.product(squared.T, w)
 
-    def part(cut: list[slice]) -> tuple[Array, Array]:
-        total, squares = _zeros(d, like=shift), _zeros(d, like=shift)
-        for rows in cut:
-            C = _array.row_block(X, rows) - shift
-            w = block_weights(weights, rows, C)
-            total += w @ C
-            C *= C
-            squares += w @ C
-        return total, squares
+    centred, ones = _blocks(X, shift)
 
-    parts = _array.spread(part, _array.slices(X.shape[0], _array.block_rows(d, X)), X)
-    return n, *(sum(both[1:], start=both[0]) for both in zip(*parts, strict=True))
+    def block(rows: slice) -> tuple[Array, Array]:
+        C = centred(rows)
+        w = ones[: C.shape[0]] if weights is None else weights[rows]
+        total = _algebra.dot(w, C)
+        C *= C
+        return total, _algebra.dot(w, C)
+
+    return n, *_array.summed(block, _added, X)
 
 
 def provisional_mean(X: Array) -> Array:

@@ -47,7 +47,8 @@ class Survey(NamedTuple):
 def weighed(rows: Host, weights: Host | None = None) -> Moments | None:
     """Return the moments of rows, None where they weigh nothing."""
     if weights is None or weights.any():
-        return Moments.of(rows, weights)
+        with _array.threads_outside(rows):
+            return Moments.of(rows, weights)
     refuse_nonfinite(rows)
     return None
 
