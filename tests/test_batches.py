@@ -177,7 +177,11 @@ def test_columns_that_a_frame_lacks_are_named():
         PCA(2).fit(Batches([frame()], columns=["x0", "z"]))
 
 
-@pytest.mark.parametrize("source", [{"a": X}, lambda: "x.npy", lambda: iter([None])], ids=str)
+@pytest.mark.parametrize(
+    "source",
+    [{"a": X}, lambda: "x.npy", lambda: iter([None])],
+    ids=["dictionary", "path", "nothing"],
+)
 def test_what_is_no_batch_is_shown(source):
     with pytest.raises(ValueError, match=r"a part of X must be an array or a frame.*got"):
         PCA(2).fit(Batches(source))
