@@ -194,8 +194,12 @@ def test_an_interrupt_leaves_what_has_not_begun():
         gate.wait(5)
         return k
 
-    with pytest.raises(KeyboardInterrupt):
-        with_threads(2, lambda: _threads.folded(work, int.__add__, list(range(9))))
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)  # pytest-xdist ignores it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            with_threads(2, lambda: _threads.folded(work, int.__add__, list(range(9))))
+    finally:
+        signal.signal(signal.SIGINT, usual)
     gate.set()
     time.sleep(0.1)
     assert sorted(begun) == [0, 1]
