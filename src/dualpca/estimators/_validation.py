@@ -54,7 +54,7 @@ def new_rows(estimator: Any, X: Any, method: str, *, accept_sparse: bool = False
 def latent_rows(estimator: Any, Z: Any, method: str) -> Array:
     """Check rows in the space of a fitted model's components."""
     check_is_fitted(estimator)
-    Z = check_matrix(Z, "X")
+    Z = check_matrix(Z, "X", min_columns=0)  # a model of no components has none
     _array.require_same_home(Z, estimator.components_, f"{type(estimator).__name__}.{method}")
     check_width(Z, int(estimator.components_.shape[0]), "X")
     return Z
@@ -80,11 +80,15 @@ def _check_foreign(estimator: Any, X: Array, *, reset: bool, min_rows: int) -> A
     return X
 
 
-def check_matrix(X: Any, name: str) -> Array:
+def check_matrix(X: Any, name: str, *, min_columns: int = 1) -> Array:
     """Return X as a two-dimensional real floating array."""
     if not _array.is_foreign(X):
         return check_array(
-            X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name=name
+            X,
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,
+            ensure_min_features=min_columns,
+            input_name=name,
         )
     xp = _array.namespace(X)
     if X.ndim != 2:

@@ -1,0 +1,64 @@
+"""Units to the ends of the floating-point range, and rows that do not differ at all."""
+
+import numpy as np
+import pytest
+
+from dualpca import PCA, PPCA, BayesianPCA, TwinKernelPCA
+from dualpca.errors import DegenerateError
+
+LIMITS = {"tol": 1e-8, "max_iter": 500}
+
+ITERATIVE = {
+    "em": lambda: PPCA(2, method="em", **LIMITS),
+    "em, given noise": lambda: PPCA(2, method="em", **LIMITS),
+    "variational": lambda: BayesianPCA(3, method="variational", **LIMITS),
+    "ard": lambda: BayesianPCA(3, **LIMITS),
+}
+
+
+def table(n=60, d=5):
+    """Draw rows with two strong directions."""
+    rng = np.random.default_rng(0)
+    signal = rng.standard_normal((n, 2)) @ rng.standard_normal((2, d))
+    return 2 * signal + 0.3 * rng.standard_normal((n, d)) + 1.0
+
+
+@pytest.mark.parametrize("name", sorted(ITERATIVE))
+@pytest.mark.parametrize("scale", [1e-100, 1e100, 1e150])
+def test_iterations_survive_any_unit(name, scale):
+    # WᵀSW is of fourth order in the units: 1e±400 here, far outside of float64
+    X = table()
+    a, b = ITERATIVE[name](), ITERATIVE[name]()
+    if "given" in name:
+        a.set_params(noise_variance=0.1)
+        b.set_params(noise_variance=0.1 * scale * scale)
+    a.fit(X)
+    b.fit(X * scale)
+    np.testing.assert_allclose(b.components_, a.components_, atol=1e-5)
+    np.testing.assert_allclose(b.explained_variance_ / scale**2, a.explained_variance_, rtol=1e-6)
+    shifted = b.score_samples(X * scale) + X.shape[1] * np.log(scale)
+    np.testing.assert_allclose(shifted, a.score_samples(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-130, 1e-100, 1e100, 1e150])
+def test_a_twin_places_points_in_any_unit(scale):
+    X = table(20, 3)
+    a, b = (TwinKernelPCA(1, max_iter=500).fit(X * s) for s in (1.0, scale))
+    np.testing.assert_allclose(b.coordinates_, a.coordinates_, atol=1e-3)
+    np.testing.assert_allclose(b.transform(X[:4] * scale), a.transform(X[:4]), atol=1e-3)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 2.5])
+@pytest.mark.parametrize("noise", [None, 0.1])
+def test_em_says_that_rows_do_not_differ(value, noise):
+    with pytest.raises(DegenerateError, match="no variance"):
+        PPCA(1, method="em", noise_variance=noise).fit(np.full((10, 4), value))
+
+
+def test_no_components_reconstruct_the_mean():
+    X = table()
+    model = PCA(0).fit(X)
+    assert model.transform(X).shape == (60, 0)
+    np.testing.assert_allclose(model.reconstruct(X), np.broadcast_to(X.mean(axis=0), X.shape))
+    with pytest.raises(ValueError, match="columns"):
+        PCA(2).fit(X).inverse_transform(np.zeros((3, 0)))
