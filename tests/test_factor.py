@@ -7,7 +7,7 @@ from scipy.stats import multivariate_normal
 from sklearn.datasets import load_wine
 
 from dualpca import PPCA, FactorAnalysis, factors
-from dualpca.errors import HeywoodWarning
+from dualpca.errors import DegenerateError, HeywoodWarning
 from dualpca.factors import factor_step
 from dualpca.incomplete_em import Fit
 from dualpca.representations import Primal
@@ -137,6 +137,26 @@ def test_units_of_the_features_do_not_matter(missing, largest):
     shift = (~np.isnan(X) * np.log(units)).sum(axis=1)
     assert b.loglikelihood_ + shift.sum() == pytest.approx(a.loglikelihood_, rel=1e-9)
     np.testing.assert_allclose(b.score_samples(X * units) + shift, a.score_samples(X), rtol=1e-4)
+
+
+@pytest.mark.parametrize("hole", [False, True])
+@pytest.mark.parametrize("unit", [1e-4, 1.0, 1e4])
+def test_constant_feature_has_a_noise_in_the_units_of_the_others(hole, unit):
+    # 1e-4 in whatever unit was larger than all other variances, or nothing beside them
+    X = np.c_[table(), np.full(400, 3.0)]
+    X[0, 0] = np.nan if hole else X[0, 0]
+    model = FactorAnalysis(2).fit(X * unit)
+    average = np.nanvar(X, axis=0).mean()
+    assert model.noise_variance_[8] == pytest.approx(1e-4 * average * unit**2, rel=1e-6)
+    np.testing.assert_allclose(model.components_[:, 8], 0, atol=1e-6 * unit)
+
+
+@pytest.mark.parametrize("hole", [False, True])
+def test_constant_rows_are_refused(hole):
+    X = np.full((10, 4), 0.1)
+    X[0, 0] = np.nan if hole else X[0, 0]
+    with pytest.raises(DegenerateError, match="every feature is constant"):
+        FactorAnalysis(1).fit(X)
 
 
 def test_equal_noise_is_ppca():

@@ -48,7 +48,7 @@ class Fit:
     diagonal : bool
         One ψ_j a feature (factor analysis) instead of a common σ² (PPCA).
     floor : float
-        Smallest ψ_j, as a share of the feature's variance.
+        Smallest ψ_j, as a share of the feature's variance; of the average one, if it is constant.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Fit:
         own = xp.where(self.variance > 0, self.variance, 0 * self.variance + self.unit)
         self.root = xp.sqrt(own if diagonal else 0 * own + self.unit)
         self.square = own if diagonal else 0 * own[:1] + self.unit
-        smallest = self.variance * floor if diagonal else 0 * self.variance[:1]
+        smallest = own * floor if diagonal else 0 * own[:1]
         least = LEAST_NOISE * self.square
         self.smallest = xp.where(smallest > least, smallest, least)
 
