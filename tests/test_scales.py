@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from dualpca import PCA, PPCA, BayesianPCA, TwinKernelPCA
-from dualpca.errors import DegenerateError
+from dualpca import PCA, PPCA, BayesianPCA, FactorAnalysis, MixturePPCA, TwinKernelPCA
+from dualpca.errors import DegenerateError, ScaleError
 
 LIMITS = {"tol": 1e-8, "max_iter": 500}
 
@@ -62,3 +62,25 @@ def test_no_components_reconstruct_the_mean():
     np.testing.assert_allclose(model.reconstruct(X), np.broadcast_to(X.mean(axis=0), X.shape))
     with pytest.raises(ValueError, match="columns"):
         PCA(2).fit(X).inverse_transform(np.zeros((3, 0)))
+
+
+SINGLE = [PCA(2), PPCA(2), FactorAnalysis(1), BayesianPCA(2), MixturePPCA(2, 1, random_state=0)]
+
+
+@pytest.mark.filterwarnings("ignore::dualpca.errors.HeywoodWarning")  # the units are the matter
+@pytest.mark.parametrize("model", SINGLE, ids=lambda model: type(model).__name__)
+def test_variances_that_float32_cannot_hold_are_refused(model):
+    # they were rounded to a digit or to zero, and densities said to use fewer components
+    X = table()
+    a = model.fit(X).score_samples(X)
+    small = (X * 1e-19).astype(np.float32)
+    b = model.fit(small).score_samples(small)
+    np.testing.assert_allclose(b + 5 * np.log(1e-19), a, rtol=1e-4)
+    for scale in (1e-24, 1e-28):
+        with pytest.raises(ScaleError, match="below the range of float32"):
+            model.fit((X * scale).astype(np.float32))
+
+
+def test_a_direction_of_rounding_errors_may_vanish_in_float32():
+    X = (np.outer(np.arange(20.0), [1.0, 2.0, 3.0]) * 1e-18).astype(np.float32)
+    assert PCA().fit(X).explained_variance_.dtype == np.float32

@@ -10,10 +10,13 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from dualpca import _array
 from dualpca._typing import Array
-from dualpca.errors import expected
+from dualpca.errors import ScaleError, expected
 from dualpca.moments import refuse_nonfinite
 
 SPARSE = ("csr", "csc")
+
+ROUGH = 1e-3
+"""Relative error that a variance may have in the dtype of the rows."""
 
 
 def check_rows(
@@ -118,6 +121,25 @@ def check_finite_result(result: Array, X: Array) -> Array:
         refuse_nonfinite(X)
         raise ValueError("the result overflows: X is too large. Divide it by a constant first.")
     return result
+
+
+def variances_like(values: Array, like: Array, negligible: float = 0.0) -> Array:
+    """Return variances in the dtype of `like`, unless it would round them away.
+
+    Rows at 1e-23 are numbers of float32, and their squares are none. Those up to `negligible` of
+    the largest may vanish: they are rounding errors of the others.
+    """
+    found, xp = _array.cast_like(values, like), _array.namespace(values)
+    if found.dtype == values.dtype or values.shape[0] == 0:
+        return found
+    limits = xp.finfo(found.dtype)
+    rough = float(limits.smallest_normal) * float(limits.eps) / ROUGH
+    if bool(xp.any((values > negligible * xp.max(values)) & (values < rough))):
+        raise ScaleError(
+            f"a variance is below the range of {found.dtype}, the dtype of X. Multiply X by a "
+            "constant, or pass it as float64."
+        )
+    return found
 
 
 def check_weights(weights: Any, X: Array) -> Array | None:
