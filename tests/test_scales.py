@@ -3,8 +3,18 @@
 import numpy as np
 import pytest
 
-from dualpca import PCA, PPCA, BayesianPCA, FactorAnalysis, MixturePPCA, TwinKernelPCA
+from dualpca import (
+    PCA,
+    PPCA,
+    BayesianPCA,
+    FactorAnalysis,
+    Imputer,
+    KernelPCA,
+    MixturePPCA,
+    TwinKernelPCA,
+)
 from dualpca.errors import DegenerateError, ScaleError
+from dualpca.kernels import ArcCosine, Cosine
 
 LIMITS = {"tol": 1e-8, "max_iter": 500}
 
@@ -84,3 +94,46 @@ def test_variances_that_float32_cannot_hold_are_refused(model):
 def test_a_direction_of_rounding_errors_may_vanish_in_float32():
     X = (np.outer(np.arange(20.0), [1.0, 2.0, 3.0]) * 1e-18).astype(np.float32)
     assert PCA().fit(X).explained_variance_.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    "dtype, scales", [("float64", (1e-200, 1e200)), ("float32", (1e-30, 1e25))]
+)
+@pytest.mark.parametrize("kernel", [Cosine(), ArcCosine(order=0)])
+def test_angles_do_not_depend_on_lengths(kernel, dtype, scales):
+    # a norm that overflowed made every cosine 0, one that underflowed a row of zeros
+    X = table(8, 3).astype(dtype)
+    for scale in scales:
+        np.testing.assert_allclose(kernel(X * scale, X), kernel(X, X), rtol=1e-5)
+    np.testing.assert_array_equal(Cosine()(X[:2] * 0, X), 0)
+    model, far = KernelPCA(1, kernel="cosine").fit(table()), table()[:3]
+    np.testing.assert_allclose(model.transform(far * 1e200), model.transform(far), rtol=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore::dualpca.errors.HeywoodWarning")  # the units are the matter
+@pytest.mark.parametrize("model", [PPCA(1), FactorAnalysis(1), Imputer(1)])
+def test_rows_too_far_for_a_density_are_no_warning_of_numpy(model):
+    # the posterior of a row at 1e160 is a number, its log-density is none
+    far = np.full((2, 5), 1e160)
+    far[0, 1] = np.nan
+    model.fit(table())
+    filled = model.transform(far) if isinstance(model, Imputer) else model.impute(far)
+    assert np.all(np.isfinite(filled))
+    if not isinstance(model, Imputer):
+        with pytest.raises(ValueError, match=r"overflows|beyond float64"):
+            model.score_samples(far)
+
+
+def test_kernel_values_too_far_are_no_warning_of_numpy():
+    far = np.full((2, 5), 1e160)
+    near, beyond = (KernelPCA(1, kernel="rbf").fit(table()).transform(x) for x in (far / 1e9, far))
+    np.testing.assert_array_equal(near, beyond)
+    with pytest.raises(ValueError, match="overflows"):
+        KernelPCA(1, kernel="poly").fit(table()).transform(far)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1e140])
+def test_points_without_weight_have_no_say_in_signs(factor):
+    X, w = table(40, 3), np.arange(40) % 3.0
+    a, b = (KernelPCA(2, kernel="rbf").fit(X, sample_weight=v) for v in (w, factor * w))
+    np.testing.assert_allclose(b.transform(X), a.transform(X), atol=1e-9)
