@@ -14,7 +14,7 @@ from dualpca import (
     TwinKernelPCA,
 )
 from dualpca.errors import DegenerateError, ScaleError
-from dualpca.kernels import ArcCosine, Cosine
+from dualpca.kernels import ArcCosine, Cosine, Polynomial
 
 LIMITS = {"tol": 1e-8, "max_iter": 500}
 
@@ -137,3 +137,14 @@ def test_points_without_weight_have_no_say_in_signs(factor):
     X, w = table(40, 3), np.arange(40) % 3.0
     a, b = (KernelPCA(2, kernel="rbf").fit(X, sample_weight=v) for v in (w, factor * w))
     np.testing.assert_allclose(b.transform(X), a.transform(X), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "kernel, scale",
+    [(ArcCosine(order=1), 1e100), (Polynomial(degree=2, gamma=1.0, coef0=0.0), 1e60)],
+)
+def test_preimages_are_found_in_any_unit(kernel, scale):
+    # squares of a gradient of J overflowed, and the search ended where it began
+    X = table(30, 3)
+    a, b = (KernelPCA(2, kernel=kernel).fit(X * s).reconstruct(X[:4] * s) for s in (1.0, scale))
+    np.testing.assert_allclose(b / scale, a, atol=1e-5)
