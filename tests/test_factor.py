@@ -139,6 +139,14 @@ def test_units_of_the_features_do_not_matter(missing, largest):
     np.testing.assert_allclose(b.score_samples(X * units) + shift, a.score_samples(X), rtol=1e-4)
 
 
+def test_units_of_the_features_do_not_change_the_path():
+    # powers of two scale without rounding: a start in other units would show
+    X, units = table(missing=0.2), 2.0 ** np.arange(-40, 40, 10)
+    a, b = FactorAnalysis(2).fit(X), FactorAnalysis(2).fit(X * units)
+    assert b.n_iter_ == a.n_iter_
+    np.testing.assert_allclose(b.noise_variance_, a.noise_variance_ * units**2, rtol=1e-9)
+
+
 @pytest.mark.parametrize("hole", [False, True])
 @pytest.mark.parametrize("unit", [1e-4, 1.0, 1e4])
 def test_constant_feature_has_a_noise_in_the_units_of_the_others(hole, unit):

@@ -1,5 +1,7 @@
 """Units to the ends of the floating-point range, and rows that do not differ at all."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,7 @@ from dualpca import (
 )
 from dualpca.errors import DegenerateError, ScaleError
 from dualpca.kernels import ArcCosine, Cosine, Polynomial
+from dualpca.preimages.lbfgs import LBFGSSteps
 
 LIMITS = {"tol": 1e-8, "max_iter": 500}
 
@@ -148,3 +151,16 @@ def test_preimages_are_found_in_any_unit(kernel, scale):
     X = table(30, 3)
     a, b = (KernelPCA(2, kernel=kernel).fit(X * s).reconstruct(X[:4] * s) for s in (1.0, scale))
     np.testing.assert_allclose(b / scale, a, atol=1e-5)
+
+
+@pytest.mark.parametrize("unit", [1e-180, 1.0, 1e180])
+def test_steps_of_descent_do_not_depend_on_the_unit_of_what_falls(unit):
+    A, steps = np.diag([1.0, 3.0, 10.0]), LBFGSSteps(3)
+    target = SimpleNamespace(gradient=lambda Z: unit * (Z @ A), span=SimpleNamespace(spread=1.0))
+    plain = SimpleNamespace(gradient=lambda Z: Z @ A, span=SimpleNamespace(spread=1.0))
+    expected, Z = LBFGSSteps(3), np.array([[1.0, -2.0, 0.5], [0.3, 0.2, 0.1]])
+    for _ in range(4):
+        D, slope = steps.direction(target, Z)
+        np.testing.assert_allclose(D, expected.direction(plain, Z)[0], rtol=1e-10)
+        np.testing.assert_allclose(slope, np.sum(target.gradient(Z) * D, axis=1), rtol=1e-12)
+        Z = Z + 0.1 * D
