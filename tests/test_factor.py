@@ -7,7 +7,7 @@ from scipy.stats import multivariate_normal
 from sklearn.datasets import load_wine
 
 from dualpca import PPCA, FactorAnalysis, factors
-from dualpca.errors import HeywoodWarning
+from dualpca.errors import DegenerateError, HeywoodWarning
 from dualpca.factors import factor_step
 from dualpca.incomplete_em import Fit
 from dualpca.representations import Primal
@@ -127,12 +127,44 @@ def test_real_table_of_very_different_units_converges(missing):
     np.testing.assert_allclose(model.score_samples(X), dense_densities(model, X), rtol=1e-8)
 
 
-def test_units_of_the_features_do_not_matter():
-    X, units = table(), np.geomspace(1e-3, 1e3, 8)
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+@pytest.mark.parametrize("largest", [1e3, 1e8])
+def test_units_of_the_features_do_not_matter(missing, largest):
+    # a bound on the noise, or a start, measured by the average variance drowns the small features
+    X, units = table(missing=missing), np.geomspace(1 / largest, largest, 8)
     a, b = FactorAnalysis(2, tol=1e-7).fit(X), FactorAnalysis(2, tol=1e-7).fit(X * units)
     np.testing.assert_allclose(b.noise_variance_, a.noise_variance_ * units**2, rtol=1e-4)
-    shift = len(X) * np.log(units).sum()
-    assert b.loglikelihood_ + shift == pytest.approx(a.loglikelihood_, rel=1e-9)
+    shift = (~np.isnan(X) * np.log(units)).sum(axis=1)
+    assert b.loglikelihood_ + shift.sum() == pytest.approx(a.loglikelihood_, rel=1e-9)
+    np.testing.assert_allclose(b.score_samples(X * units) + shift, a.score_samples(X), rtol=1e-4)
+
+
+def test_units_of_the_features_do_not_change_the_path():
+    # powers of two scale without rounding: a start in other units would show
+    X, units = table(missing=0.2), 2.0 ** np.arange(-40, 40, 10)
+    a, b = FactorAnalysis(2).fit(X), FactorAnalysis(2).fit(X * units)
+    assert b.n_iter_ == a.n_iter_
+    np.testing.assert_allclose(b.noise_variance_, a.noise_variance_ * units**2, rtol=1e-9)
+
+
+@pytest.mark.parametrize("hole", [False, True])
+@pytest.mark.parametrize("unit", [1e-4, 1.0, 1e4])
+def test_constant_feature_has_a_noise_in_the_units_of_the_others(hole, unit):
+    # 1e-4 in whatever unit was larger than all other variances, or nothing beside them
+    X = np.c_[table(), np.full(400, 3.0)]
+    X[0, 0] = np.nan if hole else X[0, 0]
+    model = FactorAnalysis(2).fit(X * unit)
+    average = np.nanvar(X, axis=0).mean()
+    assert model.noise_variance_[8] == pytest.approx(1e-4 * average * unit**2, rel=1e-6)
+    np.testing.assert_allclose(model.components_[:, 8], 0, atol=1e-6 * unit)
+
+
+@pytest.mark.parametrize("hole", [False, True])
+def test_constant_rows_are_refused(hole):
+    X = np.full((10, 4), 0.1)
+    X[0, 0] = np.nan if hole else X[0, 0]
+    with pytest.raises(DegenerateError, match="every feature is constant"):
+        FactorAnalysis(1).fit(X)
 
 
 def test_equal_noise_is_ppca():

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-from dualpca import PCA, KernelPCA, _algebra
+from dualpca import PCA, DualPPCA, KernelPCA, ProbabilisticKernelPCA, _algebra
 from dualpca.errors import BackendError, SolverWarning
 from dualpca.kernels import RBF, Laplacian, Linear, Polynomial
 from tests.kernel_pca_oracles import gaussian, kernel_pca
@@ -601,3 +601,29 @@ def test_three_clusters_on_average():
     )
     error = values.std(axis=0, ddof=1) / np.sqrt(500)
     assert np.all(np.abs(values.mean(axis=0) - expected) < 3 * error)
+
+
+@pytest.mark.parametrize("solver", ["dense", "krylov", "nystrom", "cholesky"])
+@pytest.mark.parametrize("offset", [1e6, 1e8])
+def test_an_offset_that_takes_the_digits_is_told(solver, offset):
+    # the linear kernel of rows at 1e8 has none left: components came out as zeros, silently
+    X = rows()
+    with pytest.warns(SolverWarning, match="Subtract the mean of X"):
+        KernelPCA(2, eigen_solver=solver).fit(X + offset)
+    KernelPCA(2, eigen_solver=solver).fit(X + offset - (X + offset).mean(axis=0))
+
+
+@pytest.mark.parametrize("model", [DualPPCA(1), ProbabilisticKernelPCA(1)])
+def test_a_kernel_far_wider_than_the_data_is_told(model):
+    with pytest.warns(SolverWarning, match="larger gamma"):
+        model.set_params(gamma=1e-12).fit(rows())
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_rows_that_are_the_same_have_no_digits_to_lose(kernel):
+    X = np.full((10, 3), 0.1)
+    for rows_ in (X, sparse.csr_matrix(X)):
+        model = KernelPCA(2, kernel=kernel).fit(rows_)  # no warning
+        assert np.all(model.eigenvalues_ == 0)
+    with pytest.warns(SolverWarning, match="0 of its 16 digits"):
+        KernelPCA(2).fit(sparse.csr_matrix(X + 1e8 + np.arange(10)[:, None] * 1e-3))

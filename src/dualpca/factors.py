@@ -17,6 +17,7 @@ from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca.checkpoints import Keeper, Tape, Watch
 from dualpca.em import Record, descend, maximize
+from dualpca.errors import DegenerateError
 from dualpca.gaussian import LOG_2PI
 from dualpca.missing import Factors
 from dualpca.representations import Primal, Scatter
@@ -115,9 +116,12 @@ def fit_factors(
 
 
 def _variances(operator: Primal | Scatter) -> Array:
-    """Return the features' variances, 1 for a constant one."""
+    """Return the features' variances; the average for a constant one, which has no unit."""
     xp, variance = _array.namespace(operator.like), operator.diag() / operator.n
-    return xp.where(variance > 0, variance, xp.ones_like(variance))
+    unit = float(xp.mean(variance))
+    if not unit > 0:
+        raise DegenerateError("every feature is constant: there is nothing to model.")
+    return xp.where(variance > 0, variance, xp.full_like(variance, unit))
 
 
 class Profile:

@@ -48,7 +48,7 @@ class Fit:
     diagonal : bool
         One ψ_j a feature (factor analysis) instead of a common σ² (PPCA).
     floor : float
-        Smallest ψ_j, as a share of the feature's variance.
+        Smallest ψ_j, as a share of the feature's variance; of the average one, if it is constant.
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class Fit:
         refuse_empty_columns(self.seen)
         self.unit = float(xp.mean(self.variance))
         check_unit(self.unit, X, self.origin)
-        smallest = self.variance * floor if diagonal else 0 * self.variance[:1]
-        least = LEAST_NOISE * self.unit
-        self.smallest = xp.where(smallest > least, smallest, 0 * smallest + least)
-        # factor analysis does not depend on the features' units, and so neither should its path
+        # factor analysis does not depend on the features' units: nor do its path and its bounds
         own = xp.where(self.variance > 0, self.variance, 0 * self.variance + self.unit)
         self.root = xp.sqrt(own if diagonal else 0 * own + self.unit)
         self.square = own if diagonal else 0 * own[:1] + self.unit
+        smallest = own * floor if diagonal else 0 * own[:1]
+        least = LEAST_NOISE * self.square
+        self.smallest = xp.where(smallest > least, smallest, least)
 
     def columns(self, X: Array, weights: Array | None) -> tuple[Array, Array, Array]:
         """Return each feature's observed weight, mean and variance."""
@@ -174,9 +174,10 @@ class Fit:
     def begin(self, rng: np.random.Generator, psi: Array | None = None) -> Array:
         """Return θ to start from: the span of the rows filled with means, and noise ψ."""
         xp = _array.namespace(self.origin)
-        W = start(self.data, self.q, self.origin, self.variance, rng)
+        units = self.root if self.diagonal else None
+        W = start(self.data, self.q, self.origin, self.variance, rng, units)
         left = self.variance - xp.sum(W * W, axis=1)
-        floor = 0.05 * self.unit
+        floor = 0.05 * self.square
         left = xp.where(left > floor, left, 0 * left + floor)
         if psi is None:
             psi = left if self.diagonal else xp.full_like(left, float(xp.mean(left)))
@@ -191,8 +192,8 @@ class Fit:
 
     def merit(self, run: tuple[Factors, Record]) -> tuple[bool, float]:
         """Return what to compare runs by: a noise that did not vanish, then the likelihood."""
-        smallest = float(_array.namespace(run[0].psi).min(run[0].psi))
-        return smallest > 10 * LEAST_NOISE * self.unit, run[1].loglikelihoods[-1]
+        smallest = float(_array.namespace(run[0].psi).min(run[0].psi / self.square))
+        return smallest > 10 * LEAST_NOISE, run[1].loglikelihoods[-1]
 
 
 def fit_incomplete(

@@ -186,7 +186,8 @@ def latents(factors: Factors, block: Block, unsure: Array | None = None) -> Late
     mean = (covariance @ rhs[:, :, None])[:, :, 0]
     # (x − Wz)ᵀΨ⁻¹(x − Wz) + zᵀz at the posterior mean is xᵀC⁻¹x without its cancellation
     off = block.R - block.mask * (mean @ W.T)
-    quadratic = (off * off) @ (1 / psi) + xp.sum(mean * mean, axis=1)
+    with np.errstate(over="ignore"):  # the density of a row too far is 0; it has a posterior still
+        quadratic = (off * off) @ (1 / psi) + xp.sum(mean * mean, axis=1)
     if unsure is not None:
         spread = unpack(block.mask @ pack(unsure / psi[:, None, None]), q)
         quadratic = quadratic + xp.sum((spread @ mean[:, :, None])[:, :, 0] * mean, axis=1)

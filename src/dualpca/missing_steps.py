@@ -32,27 +32,46 @@ class Observed(Protocol):
         """Take the E step over all rows."""
 
 
-def start(data: Observed, q: int, mu: Array, variance: Array, rng: np.random.Generator) -> Array:
-    """Return loadings to start from: the span of the rows filled with the mean."""
+def start(
+    data: Observed,
+    q: int,
+    mu: Array,
+    variance: Array,
+    rng: np.random.Generator,
+    units: Array | None = None,
+) -> Array:
+    """Return loadings to start from: the span of the rows filled with the mean.
+
+    With `units` (d,) that span is found among features measured in them.
+    """
     xp = _array.namespace(mu)
     d = int(mu.shape[0])
-    V, ell = filled_axes(data, q, mu, rng)
-    unit = float(xp.mean(variance))
+    V, ell = filled_axes(data, q, mu, rng, units)
+    unit = float(xp.mean(variance if units is None else variance / units / units))
     spread = xp.sqrt(xp.where(ell > 0.05 * unit, ell, 0 * ell + 0.05 * unit))
     # features with no loading at all would keep none: zero is a saddle of the likelihood
-    return V * spread + 0.1 * unit**0.5 * _array.normal(rng, (d, q), mu)
+    W = V * spread + 0.1 * unit**0.5 * _array.normal(rng, (d, q), mu)
+    return W if units is None else W * units[:, None]
 
 
-def filled_axes(data: Observed, q: int, mu: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Return axes (d, q) and variances (q,) of the rows filled with the mean.
+def filled_axes(
+    data: Observed, q: int, mu: Array, rng: np.random.Generator, units: Array | None = None
+) -> tuple[Array, Array]:
+    """Return axes (d, q) and variances (q,) of the rows filled with the mean, in `units`.
 
     A few subspace iterations. Missing entries count as the mean, which shrinks the variances but
     leads to the right span.
     """
     d, n = int(mu.shape[0]), float(data.n)
+
+    def product(V: Array) -> Array:
+        if units is None:
+            return data.filled_product(mu, V)
+        return data.filled_product(mu, V / units[:, None]) / units[:, None]
+
     V = _algebra.orthonormal(_array.normal(rng, (d, min(d, q + 4)), mu))
     for _ in range(3):
-        V, s, _ = _algebra.svd(data.filled_product(mu, V))
+        V, s, _ = _algebra.svd(product(V))
     # rounding decides the signs that a singular value decomposition gives
     return deterministic_signs(V[:, :q]), s[:q] / n
 

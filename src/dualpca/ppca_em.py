@@ -47,27 +47,36 @@ def ppca_step(
     loglikelihood : float
         Of the parameters given, not of the ones returned.
     """
-    xp = _array.namespace(W)
-    q, r, total = W.shape[1], operator.dim, operator.trace / n
-    SW = (operator @ W) / n
+    unit = operator.trace / n / operator.dim  # WᵀSW is of fourth order, and would overflow
+    W, sigma2, value = _unit_step(operator, W / math.sqrt(unit), sigma2 / unit, n, unit, expand)
+    return math.sqrt(unit) * W, unit * sigma2, value
+
+
+def _unit_step(
+    operator: Operator, W: Array, sigma2: float, n: float, unit: float, expand: bool
+) -> tuple[Array, float, float]:
+    """Take the step in units of the average variance, in which tr S = r."""
+    xp, q, r = _array.namespace(W), W.shape[1], operator.dim
+    SW = (operator @ W) / n / unit
     eye = _array.asarray(np.eye(q), W)
     M, B = W.T @ W + sigma2 * eye, W.T @ SW
     MB = xp.linalg.solve(M, B)
-    value = _loglikelihood(M, float(xp.linalg.trace(MB)), sigma2, n, r, total)
+    value = _loglikelihood(M, float(xp.linalg.trace(MB)), sigma2, n, r, unit)
     # W' = SW G⁻¹ with G = σ²I + M⁻¹B; transposed, since solve wants the matrix on the left.
     W_new = xp.linalg.solve((sigma2 * eye + MB).T, SW.T).T
-    sigma2_new = (total - float(xp.sum(SW * xp.linalg.solve(M, W_new.T).T))) / r
+    sigma2_new = (r - float(xp.sum(SW * xp.linalg.solve(M, W_new.T).T))) / r
     if expand:
         gamma = sigma2 * xp.linalg.inv(M) + xp.linalg.solve(M, MB.T).T
         W_new = W_new @ xp.linalg.cholesky((gamma + gamma.T) / 2)
     return W_new, sigma2_new, value
 
 
-def _loglikelihood(M: Array, fitted: float, sigma2: float, n: float, r: int, total: float) -> float:
+def _loglikelihood(M: Array, fitted: float, sigma2: float, n: float, r: int, unit: float) -> float:
     """Return the log-likelihood of n points by Woodbury: ln|C| and tr(C⁻¹S) from q×q matrices."""
     xp = _array.namespace(M)
     logdet = float(xp.linalg.slogdet(M).logabsdet) + (r - M.shape[0]) * math.log(sigma2)
-    return float(-0.5 * n * (r * LOG_2PI + logdet + (total - fitted) / sigma2))
+    constant = r * (LOG_2PI + math.log(unit))
+    return float(-0.5 * n * (constant + logdet + (r - fitted) / sigma2))
 
 
 @contextmanager
@@ -95,6 +104,11 @@ class _Map:
     ) -> None:
         self.operator, self.q, self.n, self.noise, self.expand = operator, q, n, noise, expand
         self.m, self.unit = operator.shape[0], operator.trace / n / operator.dim
+        if not self.unit > 0:
+            raise DegenerateError(
+                "the points have no variance, all of them are the same: there is nothing to model. "
+                "Give points that differ."
+            )
 
     def pack(self, W: Array, sigma2: float) -> Array:
         """Return θ of loadings and noise in these units; the noise never vanishes."""

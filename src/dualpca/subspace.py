@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca.kernels import Kernel
@@ -43,7 +45,8 @@ class Subspace:
         xp, of = _array.namespace(V), self.kernel.against(_array.points(self.points))
 
         def work(cut: list[slice]) -> list[Array]:
-            return [of(_array.points(_array.some_rows(X, rows))) @ V for rows in cut]
+            with np.errstate(over="ignore", invalid="ignore"):  # callers test what is finite
+                return [of(_array.points(_array.some_rows(X, rows))) @ V for rows in cut]
 
         found = _array.spread(work, list(_array.slices(X.shape[0], BLOCK)), V)
         parts = [part for run in found for part in run]
@@ -53,6 +56,7 @@ class Subspace:
         """Return y_p = v_pᵀ(φ(x) − φ̄), (m, q)."""
         return self.kernel_times(X, self.coefficients) - self.tilt
 
+    @np.errstate(over="ignore", invalid="ignore")
     def project(self, X: Array) -> Projection:
         """Return coordinates and the squared distance off the span (never negative)."""
         xp = _array.namespace(self.base)

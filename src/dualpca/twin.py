@@ -184,7 +184,7 @@ class TwinPlacement:
         r = max(s - 2 * float(alpha @ k) + float(alpha @ fitted), 0.0)
         by_v = a * kernel.diag_gradient(z)[0, :] - 2 * a * kernel.pull(z, Z, alpha[None, :])[0, :]
         by_r = 2 * a * kernel.pull(z, Z, (self.P @ (fitted - k))[None, :])[0, :]
-        slope = 0.5 * (1 / v - r / v**2) * by_v + 0.5 / v * by_r
+        slope = 0.5 * (1 - r / v) * (by_v / v) + 0.5 * (by_r / v)
         return 0.5 * (math.log(v) + r / v), slope
 
     def place(self, k: Array, s: float) -> Array:

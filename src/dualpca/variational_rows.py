@@ -53,8 +53,9 @@ class Complete:
         eye = _array.asarray(np.eye(at.W.shape[1]), self.like)
         P = eye + tau * at.second()
         C = xp.linalg.inv(P)
-        A = self.operator @ at.W
-        inner = tau * (at.W.T @ (tau * A)) @ C
+        root = math.sqrt(tau)  # loadings in units of the noise: WᵀAW is of fourth order
+        A = tau * (self.operator @ (root * at.W))
+        inner = root * (at.W.T @ A) @ C
         zz = n * C + C @ inner
         zz = (zz + zz.T) / 2
         trace = self.operator.trace
@@ -63,7 +64,7 @@ class Complete:
         zero, total = 0 * self.origin, _array.asarray(np.array([trace]), self.like)
         no_z, count = 0 * zz[0, :], _array.asarray(n, self.like)
         bound = _array.asarray(value, self.like)
-        parts = (zz[None, :, :], 0 * at.W, self.seen, tau * A @ C, zero, total, zz, no_z, count)
+        parts = (zz[None, :, :], 0 * at.W, self.seen, A @ C / root, zero, total, zz, no_z, count)
         return Sums(*parts, bound)
 
     def loglikelihood(self, factors: Factors) -> float:

@@ -11,6 +11,7 @@ import numpy as np
 
 from dualpca import _algebra, _array, selection
 from dualpca._typing import Array
+from dualpca.cancellation import warn_of_cancellation
 from dualpca.definiteness import leave_out_negatives
 from dualpca.em import Record
 from dualpca.errors import DegenerateError, ScaleError, SpectrumWarning, expected
@@ -193,8 +194,11 @@ def check_variance(operator: Any) -> None:
     if not trace > ROUNDING * size:
         raise DegenerateError(
             "the points have no variance in feature space: their kernel is constant. "
-            "Give points that differ, or a kernel (or gamma) that tells them apart."
+            "Give points that differ, or a kernel (or gamma) that tells them apart. If X lies far "
+            "from the origin, subtract its mean first."
         )
+    if isinstance(operator, Dual):
+        warn_of_cancellation(operator.gram.points, size, trace)
 
 
 def offset(operator: Any) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 from dualpca import _algebra, _array
 from dualpca._typing import Array
 from dualpca._warnings import warn
+from dualpca.cancellation import warn_of_cancellation
 from dualpca.definiteness import negative_mass
 from dualpca.em import Record
 from dualpca.errors import DegenerateError, SpectrumWarning, expected
@@ -98,13 +99,16 @@ def warn_of_negative(model: Any, share: float) -> None:
 
 
 def check_variance(source: FeatureScatter) -> None:
-    """Refuse points that all have the same features."""
-    if source.trace <= NO_VARIANCE * _size(source):
+    """Refuse points that all have the same features; warn where they hardly differ."""
+    size = _size(source)
+    if source.trace <= NO_VARIANCE * size:
         raise DegenerateError(
             f"X has no variance in feature space: the trace of its centred kernel is "
             f"{source.trace:.3g}. All points are alike to the kernel, or it is negative. Give "
-            "points that differ, or another kernel."
+            "points that differ, or another kernel. If X lies far from the origin, subtract its "
+            "mean first."
         )
+    warn_of_cancellation(source.gram.points, size, source.trace)
 
 
 def check_count(model: Any, n: int) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dualpca import _array
 from dualpca._typing import Array
+from dualpca.cancellation import warn_of_cancellation
 from dualpca.definiteness import leave_out_negatives
 from dualpca.errors import SpectrumWarning, expected
 from dualpca.estimators._kernel_inputs import kernel_of
@@ -60,6 +61,7 @@ def fit_exact(model: Any, X: Array, kernel: Kernel, weights: Array | None) -> Ke
         gram = gram_of(model, X, kernel, double=True)
         operator = Dual(gram, None, weights, center=model.center)
         spectrum, name = solved(model, operator, kernel)
+    warn_of_cancellation(X, operator.total, operator.trace)
     error = Approximation(0.0, spectrum.error)
     residual = operator.off_span(spectrum)
     subspace, novelty = operator.subspace(spectrum), Novelty(residual, operator.weights)

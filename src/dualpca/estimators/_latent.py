@@ -16,7 +16,12 @@ from dualpca.estimators._incomplete import IncompleteRows
 from dualpca.estimators._linear import LinearGaussian, publish_axes
 from dualpca.estimators._parts import by_parts
 from dualpca.estimators._ppca_fits import Fitted
-from dualpca.estimators._validation import all_finite, check_finite_result, latent_rows
+from dualpca.estimators._validation import (
+    all_finite,
+    check_finite_result,
+    latent_rows,
+    variances_like,
+)
 from dualpca.holes import has_missing, observed_part
 from dualpca.limits import Reference
 from dualpca.missing import Factors
@@ -40,7 +45,7 @@ class LatentGaussian(IncompleteRows, LinearGaussian):
     def _set(self, found: Fitted, like: Array) -> None:
         """Set the fitted attributes, in the dtype of `like`."""
         publish_axes(self, found.mean, found.spectrum, like)
-        self.explained_variance_ = _array.cast_like(found.gaussian.values, like)
+        self.explained_variance_ = variances_like(found.gaussian.values, like)
         self.noise_variance_ = found.gaussian.noise
         self.n_samples_ = found.n_rows
         self._reference = Reference(found.n, found.n)

@@ -9,6 +9,7 @@ import numpy as np
 from dualpca import _array
 from dualpca._typing import Array
 from dualpca._warnings import warn
+from dualpca.cancellation import warn_of_cancellation
 from dualpca.errors import SolverWarning, expected
 from dualpca.estimators._kernel_results import (
     Approximation,
@@ -53,7 +54,9 @@ def fit_mapped(model: Any, X: Array, kernel: Kernel, weights: Array | None) -> K
         refuse_overflow(float(_array.to_numpy(kernel.diag(_array.points(X))).sum()))
     feature_map = map_of(model, X, kernel, weights)
     mapped = map_rows(feature_map, X, weights, center=model.center)
-    return with_novelty(from_mapped(model, feature_map, mapped), X, weights)
+    found = from_mapped(model, feature_map, mapped)
+    warn_of_cancellation(X, mapped.total, found.spectrum.trace)
+    return with_novelty(found, X, weights)
 
 
 def fit_mapped_parts(model: Any, parts: Parts, sample: Array, kernel: Kernel) -> KernelFit:

@@ -10,11 +10,14 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from dualpca import _array
 from dualpca._typing import Array
-from dualpca.errors import expected
+from dualpca.errors import ScaleError, expected
 from dualpca.estimators._memory_only import require_in_memory
 from dualpca.moments import refuse_nonfinite
 
 SPARSE = ("csr", "csc")
+
+ROUGH = 1e-3
+"""Relative error that a variance may have in the dtype of the rows."""
 
 
 def check_rows(
@@ -56,7 +59,7 @@ def new_rows(estimator: Any, X: Any, method: str, *, accept_sparse: bool = False
 def latent_rows(estimator: Any, Z: Any, method: str) -> Array:
     """Check rows in the space of a fitted model's components."""
     check_is_fitted(estimator)
-    Z = check_matrix(Z, "X")
+    Z = check_matrix(Z, "X", min_columns=0)  # a model of no components has none
     _array.require_same_home(Z, estimator.components_, f"{type(estimator).__name__}.{method}")
     check_width(Z, int(estimator.components_.shape[0]), "X")
     return Z
@@ -82,12 +85,16 @@ def _check_foreign(estimator: Any, X: Array, *, reset: bool, min_rows: int) -> A
     return X
 
 
-def check_matrix(X: Any, name: str) -> Array:
+def check_matrix(X: Any, name: str, *, min_columns: int = 1) -> Array:
     """Return X as a two-dimensional real floating array."""
     require_in_memory(X, name)
     if not _array.is_foreign(X):
         return check_array(
-            X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name=name
+            X,
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,
+            ensure_min_features=min_columns,
+            input_name=name,
         )
     xp = _array.namespace(X)
     if X.ndim != 2:
@@ -118,6 +125,25 @@ def check_finite_result(result: Array, X: Array) -> Array:
         refuse_nonfinite(X)
         raise ValueError("the result overflows: X is too large. Divide it by a constant first.")
     return result
+
+
+def variances_like(values: Array, like: Array, negligible: float = 0.0) -> Array:
+    """Return variances in the dtype of `like`, unless it would round them away.
+
+    Rows at 1e-23 are numbers of float32, and their squares are none. Those up to `negligible` of
+    the largest may vanish: they are rounding errors of the others.
+    """
+    found, xp = _array.cast_like(values, like), _array.namespace(values)
+    if found.dtype == values.dtype or values.shape[0] == 0:
+        return found
+    limits = xp.finfo(found.dtype)
+    rough = float(limits.smallest_normal) * float(limits.eps) / ROUGH
+    if bool(xp.any((values > negligible * xp.max(values)) & (values < rough))):
+        raise ScaleError(
+            f"a variance is below the range of {found.dtype}, the dtype of X. Multiply X by a "
+            "constant, or pass it as float64."
+        )
+    return found
 
 
 def check_weights(weights: Any, X: Array) -> Array | None:

@@ -32,6 +32,7 @@ from dualpca.estimators._validation import (
     check_weights,
     generator,
     used_rows,
+    variances_like,
 )
 from dualpca.factors import fit_factors
 from dualpca.holes import effective_rows, has_missing, observed_weights
@@ -264,7 +265,7 @@ class FactorAnalysis(
     def _set(self, factors: Factors, like: Array) -> None:
         self.components_ = _array.cast_like(factors.W.T, like)
         self.mean_ = _array.cast_like(factors.mu, like)
-        self.noise_variance_ = _array.cast_like(factors.psi, like)
+        self.noise_variance_ = variances_like(factors.psi, like)
         xp = _array.namespace(factors.W)
         variance = xp.sum(factors.W**2, axis=1) + factors.psi
         held = _array.to_numpy(factors.psi <= 2 * HEYWOOD * variance)

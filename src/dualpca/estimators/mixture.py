@@ -40,6 +40,7 @@ from dualpca.estimators._validation import (
     check_weights,
     generator,
     used_rows,
+    variances_like,
 )
 from dualpca.holes import observed_weights, refuse_infinite
 from dualpca.kernel_space import KernelSpace
@@ -335,7 +336,7 @@ class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
         model = mixture.emissions
         self.weights_ = _array.cast_like(mixture.weights, like)
         self.means_ = _array.cast_like(model.means, like)
-        self.noise_variance_ = _array.cast_like(model.noises, like)
+        self.noise_variance_ = variances_like(model.noises, like)
         self.loadings_ = [_array.cast_like(W, like) for W in model.loadings]
         axes = [_algebra.svd(W) for W in model.loadings]
         self.components_ = [_array.cast_like(U.T, like) for U, _, _ in axes]

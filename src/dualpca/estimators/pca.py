@@ -18,12 +18,16 @@ from dualpca.estimators._validation import (
     check_number,
     generator,
     latent_rows,
+    variances_like,
 )
 from dualpca.limits import Reference, residual_dof
 from dualpca.representations import Primal, Scatter
 from dualpca.rules import maximum_likelihood
 from dualpca.solvers import SOLVERS
 from dualpca.spectrum import Spectrum
+
+NEGLIGIBLE = 1e-10
+"""Share of the largest variance below which another may be rounding error."""
 
 SKLEARN_SOLVERS = {
     "auto": "auto",
@@ -185,7 +189,7 @@ class PCA(LinearGaussian):
         gaussian = maximum_likelihood(spectrum, divisor, spectrum.rank)
         xp = _array.namespace(spectrum.values)
         publish_axes(self, operator.frame.mean, spectrum, like)
-        self.explained_variance_ = _array.cast_like(gaussian.values, like)
+        self.explained_variance_ = variances_like(gaussian.values, like, NEGLIGIBLE)
         self.singular_values_ = _array.cast_like(xp.sqrt(spectrum.values), like)
         self.noise_variance_ = gaussian.noise
         self.n_samples_ = count

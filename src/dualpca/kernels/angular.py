@@ -146,8 +146,13 @@ class ArcCosine(Angular):
 def unit_rows(X: Array) -> tuple[Array, Array]:
     """Return the rows divided by their norms, and the norms; rows of zeros stay."""
     xp = _array.namespace(X)
+    largest = xp.max(xp.abs(X), axis=1)
+    usual = (largest > 0) & xp.isfinite(largest)
+    # squares of large or small entries are no numbers; a power of two scales without rounding
+    scale = 2.0 ** xp.floor(xp.log2(xp.where(usual, largest, xp.ones_like(largest))))
+    X = X / scale[:, None]
     norms = xp.sqrt(xp.sum(X * X, axis=1))
-    return X / xp.where(norms > 0, norms, xp.ones_like(norms))[:, None], norms
+    return X / xp.where(norms > 0, norms, xp.ones_like(norms))[:, None], scale * norms
 
 
 def cosines(A: Array, B: Array) -> Array:

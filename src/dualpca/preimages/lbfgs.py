@@ -24,20 +24,23 @@ class LBFGSSteps:
         self.pairs: list[tuple[Array, Array, Array]] = []  # s (b, d), y (b, d), ρ (b,)
         self.last: tuple[Array, Array] | None = None  # z, g
         self.scale: Array | None = None  # (b,), H₀ = scale · I
+        self.gain: Array | None = None  # (b,), brings J to a size whose squares are numbers
 
     def direction(self, target: Target, Z: Array) -> tuple[Array, Array]:
         """Return −Hg, and its slope gᵀ(−Hg) ≤ 0."""
-        g = target.gradient(Z)
+        xp, g = _array.namespace(Z), target.gradient(Z)
+        if self.gain is None:
+            self.gain = _gain(g)
+        g = self.gain[:, None] * g
         if self.last is None or self.scale is None:
             size = _dot(g, g) ** 0.5
-            xp = _array.namespace(Z)
             unit = target.span.spread if target.span.spread > 0 else 1.0
             self.scale = FIRST * unit / xp.where(size > 0, size, xp.ones_like(size))
         else:
             self.scale = self._learn(Z - self.last[0], g - self.last[1], self.scale)
         self.last = (Z, g)
         D = -self._two_loops(g, self.scale)
-        return D, _dot(g, D)
+        return D, _dot(g, D) / self.gain
 
     def take(self, rows: np.ndarray) -> None:
         """Forget all rows but these."""
@@ -45,6 +48,8 @@ class LBFGSSteps:
             (_array.take(s, rows), _array.take(y, rows), _array.take(r, rows))
             for s, y, r in self.pairs
         ]
+        if self.gain is not None:
+            self.gain = _array.take(self.gain, rows)
         if self.last is not None and self.scale is not None:
             self.last = (_array.take(self.last[0], rows), _array.take(self.last[1], rows))
             self.scale = _array.take(self.scale, rows)
@@ -74,3 +79,11 @@ class LBFGSSteps:
 def _dot(A: Array, B: Array) -> Array:
     """Return the inner product of every row of A with that of B, (b,)."""
     return _array.namespace(A).sum(A * B, axis=1)
+
+
+def _gain(g: Array) -> Array:
+    """Return the power of two that brings the largest entry of every row near 1, (b,)."""
+    xp = _array.namespace(g)
+    top = xp.max(xp.abs(g), axis=1)
+    usual = (top > 0) & xp.isfinite(top)
+    return 2.0 ** -xp.floor(xp.log2(xp.where(usual, top, xp.ones_like(top))))

@@ -214,7 +214,7 @@ class Dual:
         if spectrum.rank == 0:
             return spectrum
         xp, root = _array.namespace(self.like), self._root
-        safe = xp.where(root > 0, root, xp.ones_like(root))
+        safe = xp.where(root > 0, root, xp.full_like(root, np.inf))  # no weight, no say
         vectors = spectrum.vectors * signs(spectrum.vectors / safe[:, None])
         return replace(spectrum, vectors=vectors)
 
