@@ -41,8 +41,20 @@ def same_choice(found, wanted, tol=1e-8):
 # --- how many components -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("into", [cut, into_dask, unknown_chunks])
-@pytest.mark.parametrize("name", ["cv", "cv-rows", "cv-entries"])
+def each(names, ways, *slow):
+    """Return every name with every way; those of a slow name go to the slow tests but for one."""
+    return [
+        pytest.param(name, way, marks=pytest.mark.slow if name in slow and k else ())
+        for name in names
+        for k, way in enumerate(ways)
+    ]
+
+
+COMPLETE = each(["cv", "cv-rows", "cv-entries"], [cut, into_dask, unknown_chunks], "cv-entries")
+WITH_HOLES = each(["cv", "cv-rows", "cv-entries", "bic"], [cut, into_dask], "cv", "cv-entries")
+
+
+@pytest.mark.parametrize(("name", "into"), COMPLETE)
 def test_complete_rows_are_cross_validated_as_in_memory(name, into):
     X = table(n=300)
     found, wanted = PPCA(name).fit(into(X)), PPCA(name).fit(X)
@@ -68,8 +80,7 @@ def test_weights_count_in_cross_validation():
     same_choice(found, wanted, 1e-7)
 
 
-@pytest.mark.parametrize("into", [cut, into_dask])
-@pytest.mark.parametrize("name", ["cv", "cv-rows", "cv-entries", "bic"])
+@pytest.mark.parametrize(("name", "into"), WITH_HOLES)
 def test_dimensions_with_holes_are_chosen_as_in_memory(name, into):
     X = table(n=200, holes=0.3)
     X[11] = np.nan
