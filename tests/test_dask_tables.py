@@ -8,6 +8,7 @@ import pytest
 import dualpca as dp
 from dualpca import PCA, PPCA, Batches, Imputer, KernelPCA, MixturePPCA
 from dualpca.errors import NonFiniteError
+from tests.test_batches import nullable, of_arrow, with_truths
 from tests.test_parts import BY_EM, CLOSED, same, table
 
 da = pytest.importorskip("dask.array")
@@ -28,18 +29,6 @@ def chunked(rows=X, size=150):
 
 def named(holes=0.0):
     return pandas.DataFrame(table(holes=holes), columns=[f"x{j}" for j in range(X.shape[1])])
-
-
-def with_truths(rows):
-    return rows.assign(x0=rows["x0"] > 0)
-
-
-def nullable(rows):
-    return rows.convert_dtypes().assign(x1=(rows["x1"] > 0).astype("boolean"))
-
-
-def of_arrow(rows):
-    return rows.convert_dtypes(dtype_backend="pyarrow")
 
 
 @pytest.mark.parametrize("kind", [with_truths, nullable, of_arrow])
