@@ -13,7 +13,7 @@ import numpy as np
 from dualpca.atomic import replacing
 from dualpca.blocks import Blocks
 from dualpca.errors import expected
-from dualpca.frames import array_of, check_columns, is_frame, names_of
+from dualpca.frames import array_of, check_columns, is_dask, is_frame, names_of
 from dualpca.parts import Host, LocalParts, Part, as_rows
 
 BATCH_ROWS = 65_536
@@ -131,10 +131,7 @@ class Batches(LocalParts):
             what = f"{self.names[:10]}, as in the first part"
             remedy = "Order them alike, or name them: Batches(source, columns=[...])."
             raise ValueError(expected(f"the columns of part {number}", what, names[:10], remedy))
-        if not np.can_cast(dtype, self.dtype):
-            what = f"{self.dtype}, as of the first part"
-            remedy = "Convert all parts to one dtype."
-            raise ValueError(expected(f"the dtype of part {number}", what, str(dtype), remedy))
+        _check_dtype(number, dtype, self.dtype)
 
     def __iter__(self) -> Iterator[Host]:
         """Yield the batches as arrays, of one dimension where they have one."""
@@ -173,10 +170,14 @@ def _check_saved(number: int, rows: Host, shape: tuple[int, ...], dtype: np.dtyp
     if rows.shape[1:] != shape:
         what = f"rows of shape {shape}, as the first part"
         raise ValueError(expected(f"part {number}", what, rows.shape[1:]))
-    if not np.can_cast(rows.dtype, dtype):
-        what = f"{dtype}, as of the first part"
-        remedy = "Convert all parts to one dtype."
-        raise ValueError(expected(f"the dtype of part {number}", what, str(rows.dtype), remedy))
+    _check_dtype(number, rows.dtype, dtype)
+
+
+def _check_dtype(number: int, dtype: np.dtype[Any], first: np.dtype[Any]) -> None:
+    """Refuse numbers that would lose digits in the dtype of the first part."""
+    if not np.can_cast(dtype, first):
+        what, remedy = f"{first}, as of the first part", "Convert all parts to one dtype."
+        raise ValueError(expected(f"the dtype of part {number}", what, str(dtype), remedy))
 
 
 def _header(file: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -191,7 +192,7 @@ def _reader(
     """Return what opens the source from its beginning."""
     if isinstance(source, str | os.PathLike):
         return lambda: _opened(Path(source), columns, batch_rows)
-    if type(source).__module__.partition(".")[0] in ("dask", "dask_expr"):
+    if is_dask(source):
         what, remedy = "no table of Dask", "Give that to fit as it is."
         raise ValueError(expected("the source of Batches", what, type(source).__name__, remedy))
     if is_frame(source):

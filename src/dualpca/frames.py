@@ -48,6 +48,17 @@ def array_of(item: Any, columns: list[str] | None = None) -> Host:
     return rows
 
 
+def is_dask(X: Any) -> bool:
+    """Tell whether X is a collection of Dask, which need not be installed.
+
+    Examples
+    --------
+    >>> is_dask(np.zeros((2, 2)))
+    False
+    """
+    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
+
+
 def is_arrow(item: Any) -> bool:
     """Tell whether this is a table or a record batch of Arrow."""
     return hasattr(item, "schema") and hasattr(item, "column")

@@ -8,13 +8,8 @@ from typing import Any
 import numpy as np
 
 from dualpca import _array
-from dualpca.frames import refuse_masked
+from dualpca.frames import is_dask, refuse_masked
 from dualpca.parts import Parts
-
-
-def is_dask(X: Any) -> bool:
-    """Tell whether X is a collection of Dask."""
-    return type(X).__module__.split(".")[0] in ("dask", "dask_expr")
 
 
 def is_stored(X: Any) -> bool:

@@ -16,8 +16,9 @@ from dualpca import _array, memory
 from dualpca.batches import Batches, mapped
 from dualpca.blocks import Blocks
 from dualpca.errors import expected
-from dualpca.estimators._memory_only import is_dask, is_path, is_stored, refuse_missing_path
+from dualpca.estimators._memory_only import is_path, is_stored, refuse_missing_path
 from dualpca.estimators._validation import check_weights
+from dualpca.frames import is_dask
 from dualpca.missing_parts import Columns
 from dualpca.parted import WIDEST, Survey, scatter_of, survey
 from dualpca.parts import Host, Parts
