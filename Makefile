@@ -9,7 +9,7 @@ DOCS := .venv/.stamp-docs
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 # scikit-learn's own array-API tests skip themselves unless SciPy's switch is on.
-BORROWED := tests/test_sklearn_pca.py tests/test_estimator_checks.py
+BORROWED := tests/estimators/test_sklearn_pca.py tests/estimators/test_estimator_checks.py
 
 .DEFAULT_GOAL := help
 .PHONY: demo docs test test-slow bench lint format types clean help

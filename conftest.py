@@ -7,7 +7,10 @@ from pathlib import Path
 
 collect_ignore = []
 if find_spec("torch") is None or find_spec("triton") is None:
-    collect_ignore += ["src/dualpca/fused/passes.py", "src/dualpca/fused/product.py"]
+    collect_ignore += [
+        "src/dualpca/kernels/fused_passes.py",
+        "src/dualpca/kernels/fused_product.py",
+    ]
 
 if not Path("/dev/nvidia0").exists():
     # Triton reads this when a program is defined: without a card it is interpreted.

@@ -25,8 +25,8 @@ from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
 from dualpca import HiddenMarkovPCA, SequenceClassifier
-from dualpca.hidden_markov import Plan, begin, step
 from dualpca.kernels import RBF
+from dualpca.models.hidden_markov import Plan, begin, step
 
 DATA = Path(os.environ.get("DUALPCA_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 PEER = importlib.util.find_spec("hmmlearn") is not None

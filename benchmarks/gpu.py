@@ -52,8 +52,9 @@ def passes(n: int = 1_000_000) -> None:
     """Time one fused pass, and a large matrix product in the same precision."""
     import torch
 
-    from dualpca.fused import form_of, product
     from dualpca.kernels import RBF, Laplacian, Matern, Polynomial
+    from dualpca.kernels import fused_product as product
+    from dualpca.kernels.fused_forms import form_of
 
     X = rows(n, spherical=True)
     V = torch.randn(n, BLOCK, device="cuda", dtype=torch.float64)
@@ -128,7 +129,7 @@ def certify(model: Any, X: Any) -> None:
     import torch
 
     from dualpca.kernels import RBF
-    from dualpca.representations import Dual, Gram
+    from dualpca.operators.dual import Dual, Gram
 
     E = torch.linalg.qr(model.eigenvectors_.double())[0]
     operator = Dual(Gram(X, RBF(gamma=model.gamma_)))

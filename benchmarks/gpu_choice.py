@@ -23,7 +23,7 @@ def choice(threads: int = 2) -> None:
     import torch
 
     import dualpca as dp
-    from dualpca.devices import Job
+    from dualpca.arrays.devices import Job
 
     _, seconds = synchronised(
         lambda: torch.ones(2, 2, device="cuda") @ torch.ones(2, 2, device="cuda")

@@ -21,8 +21,7 @@ from sklearn.mixture import GaussianMixture
 from threadpoolctl import threadpool_limits
 
 from dualpca import MixturePPCA
-from dualpca.mixture_em import Limits
-from dualpca.mixture_fit import Recipe
+from dualpca.models.mixture import Limits, Recipe
 
 N, D, K, Q = 20_000, 64, 10, 8
 SHORT, LONG, REPEATS, LIMIT, CHANGE = 2, 12, 3, 90.0, 1e-6

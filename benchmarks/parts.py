@@ -166,7 +166,7 @@ class Strike:
         self.passes, self.thread = 0, None
 
     def __enter__(self) -> Strike:
-        from dualpca.parts_dask import DaskParts
+        from dualpca.data.dask_table import DaskParts
 
         self.plain = DaskParts.reduce
         plain, strike = self.plain, self
@@ -182,7 +182,7 @@ class Strike:
         return self
 
     def __exit__(self, *_: object) -> None:
-        from dualpca.parts_dask import DaskParts
+        from dualpca.data.dask_table import DaskParts
 
         DaskParts.reduce = self.plain  # type: ignore[method-assign]
         if self.thread is not None:
@@ -381,7 +381,7 @@ def time_of_tasks(repeats: int) -> None:
     """
     import dask.array as da
 
-    from dualpca.parts_dask import DaskParts
+    from dualpca.data.dask_table import DaskParts
 
     best = {}
     for P in (100, 400, 1600):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.drop_in import reason_to_differ
+from tests.estimators.drop_in import reason_to_differ
 
 _COMMON = {
     "deadline": None,
@@ -87,7 +87,7 @@ def shared_data():
 @pytest.fixture
 def inside(monkeypatch, capfd):
     """Call the entry point in this process, which saves seconds of imports."""
-    main = pytest.importorskip("dualpca.cli").main
+    main = pytest.importorskip("dualpca.app.cli").main
 
     def command(*arguments, cwd):
         monkeypatch.chdir(cwd)

@@ -8,8 +8,8 @@ from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
 from dualpca import PCA, PPCA, BayesianPCA, KernelPCA, MixturePPCA
-from dualpca.representations import Primal
-from dualpca.rules import given_noise, maximum_likelihood
+from dualpca.gaussian.rules import given_noise, maximum_likelihood
+from dualpca.operators.primal import Primal
 from dualpca.solvers import solve
 from tests.spectra import geometric, make_case
 from tests.tolerances import assert_close

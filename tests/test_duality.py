@@ -8,10 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dualpca.gaussian import SpikedGaussian
+from dualpca.gaussian.rules import maximum_likelihood
+from dualpca.gaussian.spiked import SpikedGaussian
 from dualpca.kernels import RBF, Linear
-from dualpca.representations import Dual, Primal
-from dualpca.rules import maximum_likelihood
+from dualpca.operators.dual import Dual
+from dualpca.operators.primal import Primal
 from dualpca.solvers import solve
 from tests import oracles
 from tests.spectra import BENIGN, KINDS, cases, flat, harmonic, make_case

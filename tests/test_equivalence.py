@@ -9,10 +9,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 from dualpca import PCA, PPCA
 from dualpca.errors import SolverWarning
+from dualpca.gaussian.rules import maximum_likelihood
 from dualpca.kernels import RBF, Linear
-from dualpca.representations import Dual, Primal
-from dualpca.rules import maximum_likelihood
-from dualpca.solvers import SOLVERS, solve
+from dualpca.operators.dual import Dual
+from dualpca.operators.primal import Primal
+from dualpca.solvers import solve
+from dualpca.solvers.base import SOLVERS
 from tests import oracles
 from tests.spectra import (
     BENIGN,

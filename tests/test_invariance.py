@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 
 from dualpca import PCA, PPCA
 from dualpca.kernels import RBF
-from dualpca.representations import Dual, Primal
-from dualpca.solvers import SOLVERS, solve
+from dualpca.operators.dual import Dual
+from dualpca.operators.primal import Primal
+from dualpca.solvers import solve
+from dualpca.solvers.base import SOLVERS
 from tests import oracles
 from tests.spectra import basis, cases, geometric, harmonic, make_case
 from tests.tolerances import assert_close, assert_log_density

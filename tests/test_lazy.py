@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 import dualpca
-from dualpca.registry import Registry
-from tests.saved_models import MODELS
-from tests.test_model_files import KINDS
+from dualpca.files.lazy import Registry
+from tests.files.saved_models import MODELS
+from tests.files.test_model_files import KINDS
 
 PUBLIC = [name for name in dualpca.__all__ if name != "__version__"]
 
@@ -34,13 +34,13 @@ LOADED = "[m for m in sys.modules if m.split('.')[0] in ('dualpca', 'numpy', 'sc
 
 def test_importing_the_package_imports_no_model():
     found = fresh(f"import dualpca; print(json.dumps({LOADED}))")
-    assert sorted(found) == ["dualpca", "dualpca._submodules", "dualpca.registry"]
+    assert sorted(found) == ["dualpca", "dualpca.files", "dualpca.files.lazy"]
 
 
 def test_pca_brings_no_other_model():
     found = set(fresh(f"from dualpca import PCA; print(json.dumps({LOADED}))"))
     homes = {f"dualpca.{home}" for name, home in dualpca._HOMES.items() if name != "PCA"}
-    homes -= {"dualpca.batches", "dualpca.checkpoints", "dualpca.estimators._saving"}
+    homes -= {"dualpca.data.table", "dualpca.files.checkpoints", "dualpca.estimators._saving"}
     others = {"mixture", "hidden_markov", "preimages", "generation", "stored_types", "encoding"}
     assert not found & (homes | {f"dualpca.{name}" for name in others})
     assert "dualpca.estimators.pca" in found
@@ -48,7 +48,7 @@ def test_pca_brings_no_other_model():
 
 def test_the_help_of_the_command_imports_no_model():
     pytest.importorskip("typer")
-    found = fresh(f"from dualpca.cli import build; build(); print(json.dumps({LOADED}))")
+    found = fresh(f"from dualpca.app.cli import build; build(); print(json.dumps({LOADED}))")
     assert not [name for name in found if name.startswith(("dualpca.estimators", "sklearn"))]
 
 
@@ -127,7 +127,7 @@ for name in sorted(names):
         assert not error.name.startswith('dualpca'), name
 print(json.dumps(found))
 """
-    assert {"errors", "kernels", "preimages", "datasets", "persistence", "_array"} < {*fresh(code)}
+    assert {"errors", "kernels", "preimages", "files", "models", "arrays"} < {*fresh(code)}
 
 
 def test_modules_of_estimators_are_reached_by_their_names():
@@ -210,7 +210,7 @@ def models():
 FIRST = {
     "from dualpca import load, save": "save(load(a), b)",
     "import dualpca": "dualpca.save(dualpca.load(a), b)",
-    "from dualpca import persistence": (
+    "from dualpca.files import persistence": (
         f"persistence.save(persistence.load(a), b, {dualpca.__version__!r})"
     ),
 }
@@ -251,7 +251,7 @@ def test_a_model_saves_itself_first_of_all(tmp_path):
     code = """
 from dualpca import KernelPCA
 model = KernelPCA(1, kernel='rbf').fit([[0.0, 1.0], [1.0, 0.5], [2.0, 2.0], [3.0, 1.0]])
-assert 'dualpca.persistence' not in sys.modules
+assert 'dualpca.files.persistence' not in sys.modules
 model.save('m.dpca')
 from dualpca import load
 print(json.dumps(repr(load('m.dpca'))))

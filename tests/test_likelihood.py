@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 from dualpca import PCA, PPCA
+from dualpca.gaussian.rules import maximum_likelihood
 from dualpca.kernels import Linear
-from dualpca.ppca_em import ppca_step
-from dualpca.representations import Dual, Primal
-from dualpca.rules import maximum_likelihood
-from dualpca.solvers import SOLVERS, solve
+from dualpca.models.spiked import ppca_step
+from dualpca.operators.dual import Dual
+from dualpca.operators.primal import Primal
+from dualpca.solvers import solve
+from dualpca.solvers.base import SOLVERS
 from tests import oracles
 from tests.spectra import (
     BENIGN,

@@ -9,9 +9,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from dualpca import PCA, PPCA
 from dualpca.errors import DegenerateError
-from dualpca.gaussian import SpikedGaussian
-from dualpca.representations import Primal
-from dualpca.rules import given_noise, maximum_likelihood
+from dualpca.gaussian.rules import given_noise, maximum_likelihood
+from dualpca.gaussian.spiked import SpikedGaussian
+from dualpca.operators.primal import Primal
 from dualpca.solvers import solve
 from tests import oracles
 from tests.spectra import cases, flat, geometric, harmonic, make_case, spiked, with_spectrum

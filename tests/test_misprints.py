@@ -6,8 +6,8 @@ import pytest
 
 from dualpca import PPCA, DualPPCA, KernelPCA, MixturePPCA
 from dualpca.kernels import RBF
-from dualpca.ppca_em import ppca_step
-from dualpca.representations import Primal
+from dualpca.models.spiked import ppca_step
+from dualpca.operators.primal import Primal
 from tests import oracles
 
 q = 2

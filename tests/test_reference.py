@@ -7,8 +7,9 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from dualpca import PCA, PPCA, DualPPCA
-from dualpca.representations import Primal
-from dualpca.solvers import SOLVERS, solve
+from dualpca.operators.primal import Primal
+from dualpca.solvers import solve
+from dualpca.solvers.base import SOLVERS
 from tests import oracles
 
 OIL_NOISE, OIL_LOGLIKELIHOOD = 0.0885690, -4732.617

@@ -17,7 +17,7 @@ from dualpca import (
 )
 from dualpca.errors import DegenerateError, ScaleError
 from dualpca.kernels import ArcCosine, Cosine, Polynomial
-from dualpca.preimages.lbfgs import LBFGSSteps
+from dualpca.preimages.iterative import LBFGSSteps
 
 LIMITS = {"tol": 1e-8, "max_iter": 500}
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from dualpca import DualPPCA
-from dualpca.explicit import Explicit
 from dualpca.kernels import Polynomial
+from dualpca.operators.features import Explicit
 
 KERNEL, R, Q, N = Polynomial(degree=2, gamma=0.5), 6, 2, 200_000
 ERRORS = 5.0

@@ -3,18 +3,20 @@
 A name is imported when it is first asked for, with what it needs and no more (PEP 562).
 """
 
+import sys
 from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from dualpca._submodules import submodule
-from dualpca.registry import FILLERS
+from dualpca.files.lazy import FILLERS, submodule
 
 if TYPE_CHECKING:  # what editors and type checkers see; `_HOMES` below says the same
     from dualpca import errors as errors
     from dualpca import kernels as kernels
     from dualpca import preimages as preimages
-    from dualpca.batches import Batches
-    from dualpca.checkpoints import Checkpoint
+    from dualpca.data.table import Batches
     from dualpca.estimators._saving import save
     from dualpca.estimators.bayesian import BayesianPCA
     from dualpca.estimators.canonical import CCA
@@ -31,8 +33,9 @@ if TYPE_CHECKING:  # what editors and type checkers see; `_HOMES` below says the
     from dualpca.estimators.probabilistic_kernel import ProbabilisticKernelPCA
     from dualpca.estimators.sequence_classifier import SequenceClassifier
     from dualpca.estimators.twin import TwinKernelPCA
-    from dualpca.onnx_export import to_onnx
-    from dualpca.persistence import load
+    from dualpca.files.checkpoints import Checkpoint
+    from dualpca.files.onnx_export import to_onnx
+    from dualpca.files.persistence import load
 
 __version__ = "0.1.0"
 
@@ -61,10 +64,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Batches": "batches",
+    "Batches": "data.table",
     "BayesianPCA": "estimators.bayesian",
     "CCA": "estimators.canonical",
-    "Checkpoint": "checkpoints",
+    "Checkpoint": "files.checkpoints",
     "DualPPCA": "estimators.dual",
     "FactorAnalysis": "estimators.factor",
     "Generator": "estimators.generator",
@@ -78,14 +81,37 @@ _HOMES = {
     "ProbabilisticKernelPCA": "estimators.probabilistic_kernel",
     "SequenceClassifier": "estimators.sequence_classifier",
     "TwinKernelPCA": "estimators.twin",
-    "load": "persistence",
+    "load": "files.persistence",
     "save": "estimators._saving",
-    "to_onnx": "onnx_export",
+    "to_onnx": "files.onnx_export",
 }
 """Name to the module it is defined in."""
 
 _SPACES = ("errors", "kernels", "preimages")
 """Modules that `dir` lists; the others can be reached by their names too."""
+
+
+_ALIASES = {
+    f"{__name__}.{name}": f"{__name__}.app.{name}" for name in ("datasets", "plots", "report")
+}
+"""Public modules that live in the application."""
+
+
+class _Aliases(MetaPathFinder, Loader):
+    """Let `import dualpca.plots` find the module where it is kept."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        return ModuleSpec(name, self) if name in _ALIASES else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        self.spec = import_module(_ALIASES[spec.name]).__spec__
+        return sys.modules[_ALIASES[spec.name]]
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self.spec  # the import system has put the alias there
+
+
+sys.meta_path.append(_Aliases())
 
 
 def _tell_states() -> None:

@@ -1,6 +1,6 @@
 """`python -m dualpca` is the command line."""
 
-from dualpca.cli import main
+from dualpca.app.cli import main
 
 if __name__ == "__main__":
     main()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
+
+# --- Every error and warning, with its remedy ----------------------------------------------------
 
 
 class DualPCAError(Exception):
@@ -133,3 +137,17 @@ def expected(name: str, what: str, got: Any, remedy: str = "") -> str:
     shown = repr(got)
     shown = shown if len(shown) <= 80 else shown[:77] + "..."
     return f"{name} must be {what}, got {shown}." + (f" {remedy}" if remedy else "")
+
+
+# --- Warnings, at the line of the user's own code ------------------------------------------------
+
+BETWEEN = ("dualpca", "sklearn", "joblib", "contextlib")
+"""Packages whose calls lie between a user's line and ours."""
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn at the line of the user's own code that led here, however many calls lie between."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in BETWEEN:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from dualpca._submodules import submodule
+from dualpca.files.lazy import submodule
 
 if not TYPE_CHECKING:
 

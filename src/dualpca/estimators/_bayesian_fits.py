@@ -8,31 +8,39 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualpca import _algebra, _array
-from dualpca._typing import Array
-from dualpca.checkpoints import Keeper
-from dualpca.em import Record
+from dualpca.arrays import Array, algebra, backend
+from dualpca.data import Columns, Parts, effective_rows, observed_weights
 from dualpca.errors import DegenerateError, expected
 from dualpca.estimators._checkpoints import watch_of
 from dualpca.estimators._components import check_request, is_count
 from dualpca.estimators._ppca_fits import Fitted
 from dualpca.estimators._validation import generator, used_rows
-from dualpca.gaussian import SpikedGaussian
-from dualpca.holes import effective_rows, observed_weights
-from dualpca.incomplete_em import observed
-from dualpca.incomplete_relevance import RelevanceFit, fit_incomplete_relevance
-from dualpca.loadings import LoadingPosterior, incomplete_laplace, information, laplace
-from dualpca.missing import Factors
-from dualpca.missing_parts import Columns
-from dualpca.missing_steps import filled_axes
-from dualpca.parts import Parts
-from dualpca.relevance import fit_relevance, loglikelihood, penalty, refuse_no_noise
-from dualpca.representations import Primal, Scatter
-from dualpca.rules import ROUNDING, maximum_likelihood
+from dualpca.gaussian import (
+    ROUNDING,
+    Factors,
+    LoadingPosterior,
+    SpikedGaussian,
+    fit_relevance,
+    incomplete_laplace,
+    information,
+    laplace,
+    loglikelihood,
+    maximum_likelihood,
+    penalty,
+    refuse_no_noise,
+)
+from dualpca.models.bayesian import (
+    Complete,
+    Holes,
+    RelevanceFit,
+    Variational,
+    fit_incomplete_relevance,
+    fit_variational,
+)
+from dualpca.models.driver import Keeper, Record
+from dualpca.models.incomplete import filled_axes, observed
+from dualpca.operators import Primal, Scatter, Spectrum, deterministic_signs
 from dualpca.solvers import solve
-from dualpca.spectrum import Spectrum, deterministic_signs
-from dualpca.variational import Variational, fit_variational
-from dualpca.variational_rows import Complete, Holes
 
 
 class BayesianFit(NamedTuple):
@@ -55,7 +63,7 @@ class BayesianFit(NamedTuple):
 
 def _density(fitted: Fitted) -> Factors:
     V, gaussian = fitted.spectrum.vectors, fitted.gaussian
-    psi = _array.namespace(V).full_like(V[:, 0], gaussian.noise)
+    psi = backend.namespace(V).full_like(V[:, 0], gaussian.noise)
     return Factors(V * gaussian.spread, fitted.mean, psi)
 
 
@@ -110,7 +118,7 @@ def fit_complete(model: Any, operator: Primal | Scatter, count: int) -> Bayesian
         operator.frame.mean, axes, found.u[:kept], found.sigma2, total, record, count
     )
     posterior = laplace(_density(fitted), fitted.gaussian, operator.n)
-    relevance = _array.asarray(found.u / operator.dim, axes)
+    relevance = backend.asarray(found.u / operator.dim, axes)
     return BayesianFit(fitted, relevance, posterior, value).of_rows(operator.n)
 
 
@@ -119,7 +127,7 @@ def _published(
 ) -> Fitted:
     """Return the model of orthonormal axes (d, q) with squared lengths u (q,), longest first."""
     d = int(axes.shape[0])
-    gaussian = SpikedGaussian(_array.asarray(u, axes) + sigma2, sigma2, d)
+    gaussian = SpikedGaussian(backend.asarray(u, axes) + sigma2, sigma2, d)
     spectrum = Spectrum(gaussian.values, deterministic_signs(axes), total, d)
     return Fitted(mean, spectrum, gaussian, record, count, float(count))
 
@@ -128,7 +136,7 @@ def _with_noise(model: Any, spectrum: Spectrum) -> Spectrum:
     """Return the directions above rounding, one fewer if they would explain everything."""
     if spectrum.trace <= 0:
         raise DegenerateError("every feature is constant: there is nothing to model.")
-    values = _array.to_numpy(spectrum.values)
+    values = backend.to_numpy(spectrum.values)
     positive = int((values > ROUNDING * spectrum.trace).sum())
     left = spectrum.trace - float(values[:positive].sum()) > ROUNDING * spectrum.trace
     if model.n_components is None and not left and model.noise_variance is None:
@@ -159,8 +167,8 @@ def _variational_complete(
 
 def _from_variational(found: Variational, axis: Array, total: float, count: int) -> BayesianFit:
     """Rotate the columns kept to principal axes; `axis` stands in where none is."""
-    xp, at = _array.namespace(axis), found.beliefs
-    kept = xp.asarray(np.flatnonzero(_array.to_numpy(found.kept)), device=_array.device_of(axis))
+    xp, at = backend.namespace(axis), found.beliefs
+    kept = xp.asarray(np.flatnonzero(backend.to_numpy(found.kept)), device=backend.device_of(axis))
     relevance = xp.where(found.kept, found.relevance, 0 * found.relevance)
     record = found.record
     if kept.shape[0] == 0:
@@ -169,7 +177,7 @@ def _from_variational(found: Variational, axis: Array, total: float, count: int)
         rows = xp.zeros_like(none)[None, :, :]
         posterior = LoadingPosterior(0 * axis, rows, none, none[0, :], False)
         return BayesianFit(fitted, relevance, posterior, math.nan)
-    U, s, Vt = _algebra.svd(xp.take(at.W, kept, axis=1))
+    U, s, Vt = algebra.svd(xp.take(at.W, kept, axis=1))
     fitted = _published(at.mu, U, s**2, found.noise, total, record, count)
     S = xp.take(xp.take(at.S, kept, axis=1), kept, axis=2)
     same = xp.where(xp.sum(U * fitted.spectrum.vectors, axis=0) < 0, -xp.ones_like(s), 1 + 0 * s)
@@ -183,7 +191,7 @@ def fit_holes(model: Any, X: Array, weights: Array | None) -> BayesianFit:
     """Fit rows with NaN by what they observed."""
     w, d = observed_weights(X, weights), int(X.shape[1])
     count = used_rows(X, w)
-    n = float(X.shape[0]) if w is None else float(_array.namespace(X).sum(w))
+    n = float(X.shape[0]) if w is None else float(backend.namespace(X).sum(w))
     q = start_count(model, n, count, d)
     return _holes_route(model)(model, X, w, q, count).of_rows(effective_rows(X, w))
 
@@ -206,17 +214,17 @@ def fit_holes_relevance(
     rng, watch = _seed(model), watch_of(model)
     found = fit_incomplete_relevance(X, w, q, rng, **_limits(model), watch=watch)
     W, mu, sigma2 = found.factors.W, found.factors.mu, float(found.factors.psi[0])
-    xp, d, kept = _array.namespace(mu), int(mu.shape[0]), int(W.shape[1])
+    xp, d, kept = backend.namespace(mu), int(mu.shape[0]), int(W.shape[1])
     if kept:
-        axes, s, _ = _algebra.svd(W)
+        axes, s, _ = algebra.svd(W)
         u = s**2
     else:
-        axes, u = filled_axes(observed(X, w, 1), 1, mu, rng)[0], _array.asarray(np.zeros(1), mu)
+        axes, u = filled_axes(observed(X, w, 1), 1, mu, rng)[0], backend.asarray(np.zeros(1), mu)
     total = float(xp.sum(u)) + d * sigma2
     fitted = _published(mu, axes, u, sigma2, total, found.record, count)
     density = _density(fitted)
     posterior = incomplete_laplace(density, fitted.gaussian, information(density, X, w))
-    off = _array.asarray(np.zeros(q - kept), mu)
+    off = backend.asarray(np.zeros(q - kept), mu)
     relevance = xp.concat([u[:kept] / d, off])
     return BayesianFit(fitted, relevance, posterior, found.loglikelihood)
 
@@ -231,7 +239,7 @@ def fit_holes_variational(
     rows = Holes(X, w, q, start.origin, start.seen, start.unit)
     keeper = _keeper(model, start.data.n, start.origin, start.variance)
     found = fit_variational(rows, first.W, float(first.psi[0]), **_limits(model), keeper=keeper)
-    xp, d = _array.namespace(start.origin), start.d
+    xp, d = backend.namespace(start.origin), start.d
     axis = filled_axes(start.data, 1, start.origin, rng)[0]
     kept = xp.astype(found.kept, xp.float64)
     total = float(xp.sum(kept * found.beliefs.W**2)) + d * found.noise

@@ -7,25 +7,28 @@ from typing import Any
 
 import numpy as np
 
-from dualpca import _array
-from dualpca._typing import Array
-from dualpca.chains import Smoothed
-from dualpca.em import Record
+from dualpca.arrays import Array, backend
+from dualpca.data import Columns, Parts, column_starts, has_missing, refuse_infinite
 from dualpca.errors import DegenerateError, expected
 from dualpca.estimators._checkpoints import check_checkpoint, keeper_of_chain
 from dualpca.estimators._components import is_count
 from dualpca.estimators._preimages import method_of
 from dualpca.estimators._validation import check_choice, check_flag, check_number, generator
-from dualpca.hidden_markov import HiddenMarkov, Plan, fit
-from dualpca.hidden_markov_parts import Counted, fit_chain_parts, lengths_by_part
-from dualpca.holes import column_starts, has_missing, refuse_infinite
-from dualpca.incomplete_em import check_unit, refuse_empty_columns
-from dualpca.kernel_space import KernelSpace
 from dualpca.kernels import Kernel, Precomputed, make_kernel
-from dualpca.missing_parts import Columns
-from dualpca.parts import Parts
+from dualpca.models.chain import Smoothed
+from dualpca.models.driver import Record
+from dualpca.models.emissions import Prior
+from dualpca.models.hidden_markov import (
+    Counted,
+    HiddenMarkov,
+    Plan,
+    fit,
+    fit_chain_parts,
+    lengths_by_part,
+)
+from dualpca.models.incomplete import check_unit, refuse_empty_columns
+from dualpca.models.kernel_space import KernelSpace
 from dualpca.preimages import Span
-from dualpca.weighted_steps import Prior
 
 TOPOLOGIES = ("ergodic", "left-to-right")
 
@@ -79,7 +82,7 @@ def fit_space(model: Any, X: Array) -> KernelSpace:
     if complete.size < 2:
         remedy = "Without a kernel rows may be incomplete; or impute them first."
         raise ValueError(expected("X with a kernel", "complete in two rows at least", X, remedy))
-    rows = X if complete.size == X.shape[0] else _array.take(X, complete)
+    rows = X if complete.size == X.shape[0] else backend.take(X, complete)
     rng, m = seed_of(model), int(model.n_directions)
     kernel = kernel_of(model, rows)
     return KernelSpace.fit(rows, kernel, m, rng, n_landmarks=int(model.n_landmarks))
@@ -87,22 +90,22 @@ def fit_space(model: Any, X: Array) -> KernelSpace:
 
 def _complete(X: Array) -> np.ndarray[Any, Any]:
     """Return the numbers of the rows without NaN, on the host."""
-    xp = _array.namespace(X)
-    return np.flatnonzero(~_array.to_numpy(xp.any(xp.isnan(X), axis=1)))
+    xp = backend.namespace(X)
+    return np.flatnonzero(~backend.to_numpy(xp.any(xp.isnan(X), axis=1)))
 
 
 def coordinates(space: KernelSpace | None, X: Array) -> Array:
     """Return what states emit: rows, or their places in kernel space (NaN where incomplete)."""
     refuse_infinite(X)
     if space is None:
-        return _array.working(X)
+        return backend.working(X)
     if not has_missing(X):
         return space(X)
     complete = _complete(X)
-    blank = _array.asarray(np.full((int(X.shape[0]), space.m), np.nan), X)
+    blank = backend.asarray(np.full((int(X.shape[0]), space.m), np.nan), X)
     if not complete.size:
         return blank
-    return _array.replaced(blank, complete, space(_array.take(X, complete)))
+    return backend.replaced(blank, complete, space(backend.take(X, complete)))
 
 
 def fit_chain(
@@ -179,7 +182,7 @@ def check_columns(Z: Array) -> float:
     """Return the average variance of the features; refuse empty columns and what does not vary."""
     seen, origin, variance = column_starts(Z, None)
     refuse_empty_columns(seen)
-    unit = float(_array.namespace(Z).mean(variance))
+    unit = float(backend.namespace(Z).mean(variance))
     check_unit(unit, Z, origin)
     return unit
 
@@ -191,19 +194,19 @@ def seed_of(model: Any) -> np.random.Generator:
 
 def input_moments(X: Array, states: np.ndarray[Any, Any]) -> tuple[Array, Array]:
     """Return mean and variance of every feature over the rows of every state, both (S, d)."""
-    xp = _array.namespace(X)
-    found = [column_starts(X, _array.asarray(p, X))[1:] for p in states.T]
+    xp = backend.namespace(X)
+    found = [column_starts(X, backend.asarray(p, X))[1:] for p in states.T]
     return xp.stack([mean for mean, _ in found]), xp.stack([variance for _, variance in found])
 
 
 def predicted(ahead: Array, means: Array, variances: Array) -> tuple[Array, Array]:
     """Return mean and variance of rows whose states have the probabilities `ahead`, (h, d)."""
-    means, variances = _array.working(means), _array.working(variances)
+    means, variances = backend.working(means), backend.working(variances)
     mean = ahead @ means
-    centre = _array.namespace(means).mean(means, axis=0)
+    centre = backend.namespace(means).mean(means, axis=0)
     gap = means - centre
     second = ahead @ (variances + gap * gap) - (mean - centre) ** 2
-    return mean, _array.namespace(means).where(second > 0, second, 0 * second)
+    return mean, backend.namespace(means).where(second > 0, second, 0 * second)
 
 
 def pulled_back(space: KernelSpace, Z: Array, preimage: Any) -> Array:

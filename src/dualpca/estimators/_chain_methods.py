@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from dualpca import _array
-from dualpca._typing import Array
+from dualpca.arrays import Array, backend
 from dualpca.errors import expected
 from dualpca.estimators._chain_fits import coordinates, predicted, pulled_back
 from dualpca.estimators._sequences import check_lengths, joined
 from dualpca.estimators._validation import check_number, check_rows, generator
-from dualpca.hidden_markov import HiddenMarkov
-from dualpca.kernel_space import KernelSpace
+from dualpca.models.hidden_markov import HiddenMarkov
+from dualpca.models.kernel_space import KernelSpace
 
 
 class ChainMethods:
@@ -34,7 +33,7 @@ class ChainMethods:
         check_is_fitted(self)
         X, lengths = joined(X, lengths)
         X = check_rows(self, X, reset=False)
-        _array.require_same_home(X, self.transitions_, f"{type(self).__name__}.{method}")
+        backend.require_same_home(X, self.transitions_, f"{type(self).__name__}.{method}")
         lengths = check_lengths(lengths, int(X.shape[0]))
         return X, coordinates(self.kernel_space_, X), lengths
 
@@ -68,8 +67,8 @@ class ChainMethods:
     def _decode(self, X: Any, lengths: Any, method: str) -> tuple[float, Array]:
         X, Z, lengths = self._new(X, lengths, method)
         logs, path = self._model.decode(Z, lengths)
-        xp = _array.namespace(X)
-        return float(logs.sum()), xp.asarray(path, device=_array.device_of(X))
+        xp = backend.namespace(X)
+        return float(logs.sum()), xp.asarray(path, device=backend.device_of(X))
 
     def predict_proba(self, X: Any, lengths: Any = None) -> Array:
         """Return P(s_t | whole sequence), (T, S): smoothing.
@@ -102,7 +101,7 @@ class ChainMethods:
         """Check a distribution over states."""
         if previous is None:
             return None
-        p = np.asarray(_array.to_numpy(previous), dtype=np.float64).reshape(-1)
+        p = np.asarray(backend.to_numpy(previous), dtype=np.float64).reshape(-1)
         S = int(self.transitions_.shape[0])
         if p.shape != (S,) or not np.all(p >= 0) or abs(p.sum() - 1) > 1e-3:
             what = f"{S} probabilities that sum to 1, as `filter` returns for one row"
@@ -133,10 +132,10 @@ class ChainMethods:
         check_number("n_steps", n_steps, 1, integer=True)
         X, Z, lengths = self._new(X, None, "forecast")
         now = self._model.filter(Z, lengths, self._states(previous))[-1]
-        ahead = _array.asarray(self._model.chain.after(now, int(n_steps)), X)
+        ahead = backend.asarray(self._model.chain.after(now, int(n_steps)), X)
         mean, variance = predicted(ahead, self.state_means_, self.state_variances_)
-        mean = _array.cast_like(mean, X)
-        std = _array.cast_like(_array.namespace(X).sqrt(variance), X)
+        mean = backend.cast_like(mean, X)
+        std = backend.cast_like(backend.namespace(X).sqrt(variance), X)
         return (mean, std) if return_std else mean
 
     def score_sequences(self, X: Any, lengths: Any = None) -> Array:
@@ -149,7 +148,7 @@ class ChainMethods:
             As in `fit`.
         """
         X, Z, lengths = self._new(X, lengths, "score_sequences")
-        return _array.asarray(self._model.loglikelihoods(Z, lengths), X)
+        return backend.asarray(self._model.loglikelihoods(Z, lengths), X)
 
     def score(self, X: Any, y: Any = None, *, lengths: Any = None) -> float:
         """Return the log-likelihood of all sequences, divided by the number of rows.
@@ -196,11 +195,11 @@ class ChainMethods:
     def covariances_(self) -> Array:
         """W_smW_smᵀ + σ_sm²I, (S, M, d, d); formed when asked for."""
         check_is_fitted(self)
-        xp, (S, M) = _array.namespace(self.transitions_), self._model.shares.shape
+        xp, (S, M) = backend.namespace(self.transitions_), self._model.shares.shape
         e, d = self._model.emissions, self._model.emissions.dim
-        eye = _array.asarray(np.eye(d), e.means)
+        eye = backend.asarray(np.eye(d), e.means)
         every = [W @ W.T + s2 * eye for W, s2 in zip(e.loadings, e.noises, strict=True)]
-        return _array.cast_like(xp.reshape(xp.stack(every), (S, M, d, d)), self.transitions_)
+        return backend.cast_like(xp.reshape(xp.stack(every), (S, M, d, d)), self.transitions_)
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Array, Array]:
         """Draw one sequence.
@@ -217,10 +216,10 @@ class ChainMethods:
         if self.kernel_space_ is not None:
             rows = pulled_back(self.kernel_space_, rows, self.preimage)
         like = self.transitions_
-        xp = _array.namespace(like)
-        return _array.cast_like(rows, like), xp.asarray(path, device=_array.device_of(like))
+        xp = backend.namespace(like)
+        return backend.cast_like(rows, like), xp.asarray(path, device=backend.device_of(like))
 
 
 def beside(values: np.ndarray[Any, Any], X: Array) -> Array:
     """Return host values in the library, device and dtype of X."""
-    return _array.cast_like(_array.asarray(np.ascontiguousarray(values), X), X)
+    return backend.cast_like(backend.asarray(np.ascontiguousarray(values), X), X)

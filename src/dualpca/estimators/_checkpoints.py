@@ -8,9 +8,9 @@ from zlib import crc32
 
 import numpy as np
 
-from dualpca._typing import Array
-from dualpca.checkpoints import Checkpoint, Keeper, Watch
+from dualpca.arrays import Array
 from dualpca.errors import expected
+from dualpca.files.checkpoints import Checkpoint, Keeper, Watch
 
 ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
 

@@ -7,21 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from dualpca import _array, selection
-from dualpca._typing import Array
-from dualpca._warnings import warn
-from dualpca.cross_validation import cross_validate
-from dualpca.errors import SelectionWarning, expected
-from dualpca.held_out import Selection
-from dualpca.holes import has_missing
-from dualpca.incomplete_selection import choose_entries, choose_rows
-from dualpca.parted import Gathered, PartScatter
-from dualpca.parts import Parts
-from dualpca.representations import Primal, Scatter
-from dualpca.rules import ROUNDING
-from dualpca.selection_parts import choose_in_parts
+from dualpca.arrays import Array, backend
+from dualpca.data import Parts, has_missing
+from dualpca.errors import SelectionWarning, expected, warn
+from dualpca.gaussian import ROUNDING, Selection, cross_validate, selection
+from dualpca.models.incomplete_selection import choose_entries, choose_in_parts, choose_rows
+from dualpca.operators import Gathered, PartScatter, Primal, Scatter, Spectrum
 from dualpca.solvers import solve
-from dualpca.spectrum import Spectrum
 
 CROSS_VALIDATED = ("cv", "cv-rows", "cv-entries")
 NAMES = ("mle", *sorted(selection.RULES), *CROSS_VALIDATED)
@@ -58,7 +50,7 @@ def _count(request: Any, operator: Primal | Scatter, spectrum: Spectrum, most: i
     if request in CROSS_VALIDATED:
         found = cross_validated(request, *rows_of(operator), most)
         return at_least_one(request, found.chosen)
-    positive = int((_array.to_numpy(spectrum.values) > ROUNDING * spectrum.trace).sum())
+    positive = int((backend.to_numpy(spectrum.values) > ROUNDING * spectrum.trace).sum())
     if request == "mle" and positive < spectrum.dim:
         return max(positive, 1)  # no noise at all: the evidence of the exact rank is infinite
     name = "evidence" if request == "mle" else request
@@ -97,7 +89,7 @@ def share_count(share: float, spectrum: Spectrum) -> int:
     """Return the smallest q whose share of the variance is greater than the one asked for."""
     if spectrum.trace == 0:
         return min(1, spectrum.rank)
-    ratios = np.cumsum(_array.to_numpy(spectrum.values)) / spectrum.trace
+    ratios = np.cumsum(backend.to_numpy(spectrum.values)) / spectrum.trace
     return min(int(np.searchsorted(ratios, share, side="right")) + 1, spectrum.rank)
 
 
@@ -105,7 +97,7 @@ def rows_of(operator: Primal | Scatter) -> tuple[Array | Parts, Array | None]:
     """Return the rows behind an operator, for the rule that needs them."""
     if isinstance(operator, Gathered | PartScatter):
         return operator.parts, None
-    if not isinstance(operator, Primal) or _array.is_sparse(operator.X):
+    if not isinstance(operator, Primal) or backend.is_sparse(operator.X):
         raise ValueError(
             "n_components='cv' needs dense rows, and partial_fit keeps none. "
             "Use a rule that reads the spectrum: 'evidence', 'bic', 'parallel'."

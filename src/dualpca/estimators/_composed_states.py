@@ -12,14 +12,14 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from dualpca.emissions import Emissions
 from dualpca.estimators._states import COMMON, RECORD
 from dualpca.estimators.generator import Generator
 from dualpca.estimators.hidden_markov import HiddenMarkovPCA
 from dualpca.estimators.mixture import MixturePPCA
 from dualpca.estimators.sequence_classifier import SequenceClassifier
-from dualpca.kernel_space import KernelSpace
-from dualpca.persistence import register
+from dualpca.files.persistence import register
+from dualpca.models.emissions import Emissions
+from dualpca.models.kernel_space import KernelSpace
 
 OUTPUT = {"_sklearn_output_config?": "output"}
 

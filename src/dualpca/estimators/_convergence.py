@@ -6,9 +6,8 @@ from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
-from dualpca._warnings import warn
-from dualpca.em import Record
-from dualpca.errors import InterruptWarning
+from dualpca.errors import InterruptWarning, warn
+from dualpca.models.driver import Record
 
 
 def publish_record(model: Any, record: Record, quiet: bool = False) -> None:

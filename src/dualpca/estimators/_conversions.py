@@ -9,22 +9,17 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from dualpca import _array
-from dualpca._typing import Array
-from dualpca.em import Record
+from dualpca.arrays import Array, backend
 from dualpca.errors import DualPCAError, expected
 from dualpca.estimators._dual_fits import DualFit
 from dualpca.estimators._kernel_results import Approximation
 from dualpca.estimators._validation import check_matrix
 from dualpca.estimators.ppca import PPCA
-from dualpca.explicit import Explicit
-from dualpca.features import MappedSubspace
 from dualpca.gaussian import SpikedGaussian
-from dualpca.kernel_values import MapSpace
 from dualpca.kernels import Linear
-from dualpca.spectrum import Spectrum
-from dualpca.subspace import Subspace
-from dualpca.uncertain import UncertainSubspace
+from dualpca.models.driver import Record
+from dualpca.models.dual import MapSpace
+from dualpca.operators import Explicit, MappedSubspace, Spectrum, Subspace, UncertainSubspace
 
 
 def to_primal(model: Any) -> Any:
@@ -37,7 +32,7 @@ def to_primal(model: Any) -> Any:
         feature_map, V, mean = subspace.map, subspace.axes, subspace.mean
     else:
         feature_map = Explicit(subspace.kernel)
-        F = _array.working(feature_map(subspace.points))
+        F = backend.working(feature_map(subspace.points))
         V, mean = F.T @ subspace.coefficients, F.T @ subspace.base
     ppca = _ppca(model, V, mean)
     if feature_map.kernel == Linear():
@@ -48,10 +43,10 @@ def to_primal(model: Any) -> Any:
 
 def _ppca(model: Any, V: Array, mean: Array) -> PPCA:
     """Return a PPCA with these axes and the variances of a dual model."""
-    g, xp, like = model._gaussian, _array.namespace(V), model.eigenvalues_
+    g, xp, like = model._gaussian, backend.namespace(V), model.eigenvalues_
     found = PPCA(model.n_components_, noise_variance=model.noise_variance)
-    found.mean_ = _array.cast_like(mean, like)
-    found.components_ = _array.cast_like(xp.asarray(V.T, copy=True), like)
+    found.mean_ = backend.cast_like(mean, like)
+    found.components_ = backend.cast_like(xp.asarray(V.T, copy=True), like)
     found.explained_variance_ = model.explained_variance_
     found.explained_variance_ratio_ = model.explained_variance_ratio_
     found.noise_variance_ = g.noise
@@ -72,8 +67,8 @@ def to_dual(model: PPCA, X: Any = None) -> Any:
 
     V, mean, g = model._axes, model._frame.mean, model._gaussian
     kernel, n = Linear(), float(model.n_samples_)
-    points = _support(V, mean, g) if X is None else _array.working(check_matrix(X, "X"))
-    ratio = _array.working(model.explained_variance_ratio_)
+    points = _support(V, mean, g) if X is None else backend.working(check_matrix(X, "X"))
+    ratio = backend.working(model.explained_variance_ratio_)
     trace = n * float(g.values[0] / ratio[0])
     spectrum = Spectrum(n * g.values, V, trace, g.dim)
     record = Record([model.loglikelihood_], model.n_iter_, True)
@@ -90,14 +85,14 @@ def to_dual(model: PPCA, X: Any = None) -> Any:
 
 def _support(V: Array, mean: Array, g: SpikedGaussian) -> Array:
     """Return μ and μ + √ℓ_p v_p, (q + 1, d): points enough to tell the model."""
-    xp = _array.namespace(V)
+    xp = backend.namespace(V)
     steps = (V * xp.sqrt(g.values)).T
     return mean + xp.concat([0 * mean[None, :], steps], axis=0)
 
 
 def _expansion(V: Array, mean: Array, kernel: Linear) -> Subspace:
     """Return axes and mean as expansions over themselves, as points."""
-    xp, q = _array.namespace(V), int(V.shape[1])
+    xp, q = backend.namespace(V), int(V.shape[1])
     points = xp.concat([V.T, mean[None, :]], axis=0)
-    eye = _array.asarray(np.eye(q + 1), V)
+    eye = backend.asarray(np.eye(q + 1), V)
     return Subspace(points, kernel, eye[:, :q], eye[:, q], V.T @ mean, float(mean @ mean))

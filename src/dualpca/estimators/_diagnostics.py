@@ -7,18 +7,12 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from dualpca import _array
-from dualpca._typing import Array
-from dualpca.diagnostics import FactorMonitor, Monitor, Outliers, Statistics, judge, laws
+from dualpca.arrays import Array, backend
+from dualpca.data import observed_part
 from dualpca.errors import expected
 from dualpca.estimators._parts import by_parts
-from dualpca.estimators._validation import (
-    check_choice,
-    check_finite_result,
-    check_share,
-    new_rows,
-)
-from dualpca.holes import observed_part
+from dualpca.estimators._validation import check_choice, check_finite_result, check_share, new_rows
+from dualpca.gaussian import FactorMonitor, Monitor, Outliers, Statistics, judge, laws
 
 STATISTICS = ("t2", "spe")
 
@@ -160,9 +154,9 @@ class Diagnostics:
         monitor = self._monitor(rows)
         with np.errstate(over="ignore", invalid="ignore"):
             roots = monitor.roots(rows)[STATISTICS.index(to)]
-            parts = roots * (_array.namespace(roots).abs(roots) if signed else roots)
+            parts = roots * (backend.namespace(roots).abs(roots) if signed else roots)
         check_finite_result(parts, observed_or_all(rows, monitor))
-        return parts if _array.is_sparse(rows) else _array.cast_like(parts, rows)
+        return parts if backend.is_sparse(rows) else backend.cast_like(parts, rows)
 
     def outliers(self, X: Any, level: float = 0.95) -> Outliers:
         """Say which rows are unusual: T² or SPE above the limit for what the row observed.

@@ -9,11 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualpca import _algebra, _array, selection
-from dualpca._typing import Array
-from dualpca.cancellation import warn_of_cancellation
-from dualpca.definiteness import leave_out_negatives
-from dualpca.em import Record
+from dualpca.arrays import Array, algebra, backend
+from dualpca.data import Moments
 from dualpca.errors import DegenerateError, ScaleError, SpectrumWarning, expected
 from dualpca.estimators._components import at_least_one, is_count, is_share, share_count
 from dualpca.estimators._dual_relevance import fit_relevant
@@ -28,18 +25,26 @@ from dualpca.estimators._uncertain import (
     uncertain_subspace,
 )
 from dualpca.estimators._validation import generator
-from dualpca.features import FeatureMap, Landmarks, MappedSubspace, landmark_subspace, map_rows
-from dualpca.gaussian import SpikedGaussian
-from dualpca.kernel_values import AnchorSpace, MapSpace, PointSpace
+from dualpca.gaussian import ROUNDING, SpikedGaussian, given_noise, maximum_likelihood, selection
 from dualpca.kernels import Kernel
-from dualpca.moments import Moments
-from dualpca.ppca_em import NO_NOISE, fit_ppca, ppca_step
-from dualpca.representations import Dual, Scatter
-from dualpca.rules import ROUNDING, given_noise, maximum_likelihood
+from dualpca.models.driver import Record
+from dualpca.models.dual import AnchorSpace, MapSpace, PointSpace
+from dualpca.models.spiked import NO_NOISE, fit_ppca, ppca_step
+from dualpca.operators import (
+    Dual,
+    FeatureMap,
+    Landmarks,
+    MappedSubspace,
+    Scatter,
+    Spectrum,
+    Subspace,
+    UncertainSubspace,
+    landmark_subspace,
+    leave_out_negatives,
+    map_rows,
+    warn_of_cancellation,
+)
 from dualpca.solvers import Krylov, choose, solve
-from dualpca.spectrum import Spectrum
-from dualpca.subspace import Subspace
-from dualpca.uncertain import UncertainSubspace
 
 NEGLIGIBLE = 1e-12
 """Eigenvalues below this share of the largest are zero."""
@@ -135,7 +140,7 @@ def noise_dimension(count: int, weights: Array | None) -> int:
     """Return r = n (S0): the number of points, repetitions counted; whole weights are such."""
     if weights is None:
         return count
-    return max(count, round(float(_array.namespace(weights).sum(weights))))
+    return max(count, round(float(backend.namespace(weights).sum(weights))))
 
 
 def fit_mapped(model: Any, X: Array, kernel: Kernel, weights: Array | None) -> DualFit:
@@ -163,7 +168,7 @@ def on_features(
     expansion = None
     if isinstance(feature_map, Landmarks):
         expansion = landmark_subspace(feature_map, axes, mean)
-    space = MapSpace(feature_map(_array.points(points)) - mean, axes, mean)
+    space = MapSpace(feature_map(backend.points(points)) - mean, axes, mean)
     projector = MappedSubspace(feature_map, axes, mean)
     return DualFit(*found, n, projector, expansion, space, points, error, solver)
 
@@ -227,7 +232,7 @@ def leading(model: Any, operator: Any) -> tuple[Spectrum, str]:
 
 def count(model: Any, spectrum: Spectrum, n: float) -> Spectrum:
     """Return as many eigenpairs as asked for, or as a rule finds, none of them zero."""
-    values, request = _array.to_numpy(spectrum.values), model.n_components
+    values, request = backend.to_numpy(spectrum.values), model.n_components
     positive = int((values > NEGLIGIBLE * float(values[0])).sum())
     if is_count(request) and request > positive:
         what = f"at most {positive}, the number of directions with variance in feature space"
@@ -266,7 +271,7 @@ def fit_em(model: Any, operator: Any, q: int) -> Parameters:
     W, sigma2, record = fit_ppca(operator, q, n, rng, noise, *limits)
     record.add(ppca_step(operator, W, sigma2, n)[2])
     vanished = noise is None and sigma2 <= 10 * NO_NOISE * total / r
-    U, s, _ = _algebra.svd(W)
+    U, s, _ = algebra.svd(W)
     gaussian = SpikedGaussian(s**2 + sigma2, 0.0 if vanished else sigma2, r)
     spectrum = Spectrum.of(n * gaussian.values, U, operator.trace, r)
     return Parameters(spectrum, gaussian, record)

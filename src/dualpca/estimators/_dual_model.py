@@ -7,16 +7,13 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from dualpca import _array
-from dualpca._typing import Array
+from dualpca.arrays import Array, backend
 from dualpca.errors import expected
 from dualpca.estimators._dual_holes import coordinates, more_uncertain
 from dualpca.estimators._dual_sampling import KernelSamples
 from dualpca.estimators._kernel_inputs import new_points
 from dualpca.estimators._validation import check_finite_result, check_matrix, check_weights
-from dualpca.features import MappedSubspace
-from dualpca.subspace import Subspace
-from dualpca.uncertain import UncertainSubspace
+from dualpca.operators import MappedSubspace, Subspace, UncertainSubspace
 
 
 class DualModel(KernelSamples):
@@ -45,7 +42,7 @@ class DualModel(KernelSamples):
         """
         rows = new_points(self, X, "transform", allow_nan=True)
         mean = self._gaussian.posterior_mean(coordinates(self, rows))
-        return _array.cast_like(mean, _array.vector_like(rows))
+        return backend.cast_like(mean, backend.vector_like(rows))
 
     def posterior(self, X: Any) -> tuple[Array, Array]:
         """Return mean and covariance of the latents given each point.
@@ -84,19 +81,19 @@ class DualModel(KernelSamples):
         if not isinstance(self._subspace, Subspace):
             raise ValueError(expected("eigen_solver", "one with points", self.eigen_solver))
         K = check_matrix(K, "K")
-        _array.require_same_home(K, self.eigenvalues_, type(self).__name__)
+        backend.require_same_home(K, self.eigenvalues_, type(self).__name__)
         C, tilt = self._subspace.coefficients, self._subspace.tilt
         if K.shape[1] != C.shape[0]:
             what = f"of shape (m, {C.shape[0]}), a column for every row of X_fit_"
             raise ValueError(expected("K", what, tuple(K.shape)))
-        Y = check_finite_result(_array.working(K) @ C - (0 * tilt if centered else tilt), K)
-        return self._with_covariance(_array.cast_like(self._gaussian.posterior_mean(Y), K))
+        Y = check_finite_result(backend.working(K) @ C - (0 * tilt if centered else tilt), K)
+        return self._with_covariance(backend.cast_like(self._gaussian.posterior_mean(Y), K))
 
     def _with_covariance(self, mean: Array) -> tuple[Array, Array]:
         variance = self._gaussian.posterior_variance
-        one = variance[:, None] * _array.asarray(np.eye(variance.shape[0]), variance)
+        one = variance[:, None] * backend.asarray(np.eye(variance.shape[0]), variance)
         shape = (mean.shape[0], *one.shape)
-        return mean, _array.namespace(mean).broadcast_to(_array.cast_like(one, mean), shape)
+        return mean, backend.namespace(mean).broadcast_to(backend.cast_like(one, mean), shape)
 
     def score_samples(self, X: Any) -> Array:
         """Return the log-density of every point's features, from projections and residual norm.
@@ -124,7 +121,7 @@ class DualModel(KernelSamples):
         """
         density = self.score_samples(X)
         w = check_weights(sample_weight, density[:, None])
-        xp = _array.namespace(density)
+        xp = backend.namespace(density)
         return float(xp.mean(density) if w is None else w @ density / xp.sum(w))
 
     def novelty(self, X: Any) -> Array:

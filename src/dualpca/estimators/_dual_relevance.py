@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dualpca import _array
-from dualpca._typing import Array
-from dualpca.em import Record
+from dualpca.arrays import Array, backend
 from dualpca.errors import DegenerateError
-from dualpca.gaussian import SpikedGaussian
-from dualpca.relevance import fit_relevance, loglikelihood
-from dualpca.spectrum import Spectrum
+from dualpca.gaussian import SpikedGaussian, fit_relevance, loglikelihood
+from dualpca.models.driver import Record
+from dualpca.operators import Spectrum
 
 
 def fit_relevant(
@@ -28,7 +26,7 @@ def fit_relevant(
     q = int(found.kept.sum())  # they are the leading ones: relevance falls with the variance
     gaussian = found.gaussian(spectrum.dim, spectrum.values)
     record = Record([loglikelihood(start, n, found)], max(found.n_iter, 1), True)
-    relevance = _array.asarray(found.u / spectrum.dim, spectrum.values)
+    relevance = backend.asarray(found.u / spectrum.dim, spectrum.values)
     return spectrum.head(q), gaussian, record, relevance
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from dualpca import _array
-from dualpca._typing import Array
+from dualpca.arrays import Array, backend
 from dualpca.errors import expected
 from dualpca.estimators._kernel_inputs import new_points
 from dualpca.estimators._preimages import PreImages
@@ -18,8 +17,8 @@ from dualpca.estimators._validation import (
     generator,
 )
 from dualpca.gaussian import SpikedGaussian
-from dualpca.kernel_values import AnchorSpace, draw, draw_given, signal
 from dualpca.kernels import Linear
+from dualpca.models.dual import AnchorSpace, draw, draw_given, signal
 from dualpca.preimages import PreImage
 
 
@@ -51,9 +50,9 @@ class KernelSamples(PreImages):
             One column a row of `X_fit_` (S0, Eq. 17).
         """
         rows = new_points(self, X, "reconstruct_kernel", allow_nan=True)
-        Z = _array.working(self.transform(X))  # type: ignore[attr-defined]
+        Z = backend.working(self.transform(X))  # type: ignore[attr-defined]
         found = signal(self._space, Z * self._gaussian.spread, centered=centered)
-        return _array.cast_like(found, _array.vector_like(rows))
+        return backend.cast_like(found, backend.vector_like(rows))
 
     def sample_kernel(
         self, n_samples: int = 1, random_state: Any = None, tol: float = 2e-2
@@ -82,7 +81,7 @@ class KernelSamples(PreImages):
         check_tolerance(tol)
         rng = generator(random_state)
         found = draw(self._space, self._gaussian, int(n_samples), rng, float(tol))
-        return _array.cast_like(found, self.eigenvalues_)
+        return backend.cast_like(found, self.eigenvalues_)
 
     def sample_kernel_given(self, X: Any, random_state: Any = None, tol: float = 2e-2) -> Array:
         """Draw centred kernel values given latents, kc | h ~ N(Kc A h, σ²Kc) (S0, Eq. 14).
@@ -102,7 +101,7 @@ class KernelSamples(PreImages):
         Z = self._finite_latents(X, "sample_kernel_given")
         check_tolerance(tol)
         rng = generator(random_state)
-        return _array.cast_like(draw_given(self._space, self._gaussian, Z, rng, float(tol)), X)
+        return backend.cast_like(draw_given(self._space, self._gaussian, Z, rng, float(tol)), X)
 
     # --- back to inputs --------------------------------------------------------------------
 
@@ -138,13 +137,13 @@ class KernelSamples(PreImages):
         else:
             Y = self._draw_coordinates(int(n_samples), random_state, noise)
             found = self._method(None).find(self._span(), Y, None)
-            points, distance = _array.cast_like(found.points, self.eigenvalues_), found.distance
+            points, distance = backend.cast_like(found.points, self.eigenvalues_), found.distance
         return (points, distance) if return_distance else points
 
     def _draw_coordinates(self, m: int, random_state: Any, noise: bool) -> Array:
         gaussian = self._gaussian
-        a = _array.normal(generator(random_state), (m, gaussian.rank), gaussian.values)
-        root = _array.namespace(a).sqrt(gaussian.values)
+        a = backend.normal(generator(random_state), (m, gaussian.rank), gaussian.values)
+        root = backend.namespace(a).sqrt(gaussian.values)
         return a * (root if noise else gaussian.spread)
 
     def preimages(self, X: Any, method: Any = None, start: Any = None) -> PreImage:
@@ -168,7 +167,7 @@ class KernelSamples(PreImages):
         """
         Y = self._finite_latents(X, "preimages") * self._gaussian.spread
         found = super().preimages(Y, method, start)
-        return PreImage(_array.cast_like(found.points, check_matrix(X, "X")), *found[1:])
+        return PreImage(backend.cast_like(found.points, check_matrix(X, "X")), *found[1:])
 
     def preimage_weights(self, X: Any) -> Array:
         """Return weights over the points, (m, n): Σ_i weight_i φ(x_i) = φ̄ + Wh.
@@ -184,7 +183,7 @@ class KernelSamples(PreImages):
     def _finite_latents(self, X: Any, method: str) -> Array:
         """Check rows of latents, and return them in float64."""
         Z = self._latents(X, method)
-        return check_finite_result(_array.working(Z), Z)
+        return check_finite_result(backend.working(Z), Z)
 
 
 def check_tolerance(tol: Any) -> None:

@@ -7,16 +7,11 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from dualpca import _array
-from dualpca._typing import Array
-from dualpca.diagnostics import FactorMonitor, Monitor
+from dualpca.arrays import Array, backend
+from dualpca.data import observed_part
 from dualpca.estimators._diagnostics import Diagnostics
 from dualpca.estimators._incomplete import IncompleteRows
-from dualpca.estimators._parts import (
-    average,
-    by_parts,
-    parts_of,
-)
+from dualpca.estimators._parts import average, by_parts, parts_of
 from dualpca.estimators._validation import (
     check_finite_result,
     check_number,
@@ -24,9 +19,7 @@ from dualpca.estimators._validation import (
     latent_rows,
     new_rows,
 )
-from dualpca.holes import observed_part
-from dualpca.limits import Reference
-from dualpca.missing import Factors
+from dualpca.gaussian import FactorMonitor, Factors, Monitor, Reference
 
 
 class FactorModel(Diagnostics, IncompleteRows):
@@ -40,7 +33,7 @@ class FactorModel(Diagnostics, IncompleteRows):
     @property
     def _factors(self) -> Factors:
         parts = (self.components_.T, self.mean_, self.noise_variance_)
-        return Factors(*(_array.working(part) for part in parts))
+        return Factors(*(backend.working(part) for part in parts))
 
     def _monitor(self, X: Array | None = None) -> Monitor:
         return FactorMonitor(self._factors, self._reference)
@@ -70,7 +63,7 @@ class FactorModel(Diagnostics, IncompleteRows):
         found = self._latents(rows)
         check_finite_result(found.mean, observed_part(rows))
         mean, covariance = found.mean, found.covariance
-        return _array.cast_like(mean, rows), _array.cast_like(covariance, rows)
+        return backend.cast_like(mean, rows), backend.cast_like(covariance, rows)
 
     def inverse_transform(self, X: Any) -> Array:
         """Return the mean of the rows given factors, Wz + μ, (n, d).
@@ -81,8 +74,8 @@ class FactorModel(Diagnostics, IncompleteRows):
             Factors.
         """
         Z = latent_rows(self, X, "inverse_transform")
-        rows = _array.working(Z) @ self._factors.W.T + self._factors.mu
-        return _array.cast_like(check_finite_result(rows, Z), Z)
+        rows = backend.working(Z) @ self._factors.W.T + self._factors.mu
+        return backend.cast_like(check_finite_result(rows, Z), Z)
 
     @by_parts("n_features_in_")
     def reconstruct(self, X: Any) -> Array:
@@ -117,34 +110,34 @@ class FactorModel(Diagnostics, IncompleteRows):
         if parts is not None:
             return average(self, parts)
         density = self.score_samples(X)
-        return float(_array.namespace(density).mean(density))
+        return float(backend.namespace(density).mean(density))
 
     def get_covariance(self) -> Array:
         """Return WWᵀ + diag ψ, (d, d)."""
         check_is_fitted(self)
         W, psi = self._factors.W, self._factors.psi
-        eye = _array.asarray(np.eye(W.shape[0]), W)
-        return _array.cast_like(W @ W.T + psi * eye, self.components_)
+        eye = backend.asarray(np.eye(W.shape[0]), W)
+        return backend.cast_like(W @ W.T + psi * eye, self.components_)
 
     def get_precision(self) -> Array:
         """Return the inverse covariance, (d, d), by Woodbury in q."""
         check_is_fitted(self)
         W, psi = self._factors.W, self._factors.psi
         B = W / psi[:, None]
-        M = W.T @ B + _array.asarray(np.eye(W.shape[1]), W)
-        eye = _array.asarray(np.eye(W.shape[0]), W)
-        inverse = eye / psi - B @ _array.namespace(W).linalg.solve(M, B.T)
-        return _array.cast_like(inverse, self.components_)
+        M = W.T @ B + backend.asarray(np.eye(W.shape[1]), W)
+        eye = backend.asarray(np.eye(W.shape[0]), W)
+        inverse = eye / psi - B @ backend.namespace(W).linalg.solve(M, B.T)
+        return backend.cast_like(inverse, self.components_)
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
         """Draw new rows, (n_samples, d)."""
         check_is_fitted(self)
         check_number("n_samples", n_samples, 1, integer=True)
         rng, (W, mu, psi) = generator(random_state), self._parts()
-        z = _array.normal(rng, (n_samples, W.shape[1]), W)
-        noise = _array.normal(rng, (n_samples, W.shape[0]), W)
-        rows = z @ W.T + mu + _array.namespace(W).sqrt(psi) * noise
-        return _array.cast_like(rows, self.components_)
+        z = backend.normal(rng, (n_samples, W.shape[1]), W)
+        noise = backend.normal(rng, (n_samples, W.shape[0]), W)
+        rows = z @ W.T + mu + backend.namespace(W).sqrt(psi) * noise
+        return backend.cast_like(rows, self.components_)
 
     def _parts(self) -> tuple[Array, Array, Array]:
         factors = self._factors

@@ -7,24 +7,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualpca import _algebra, _array
-from dualpca._typing import Array
-from dualpca._warnings import warn
-from dualpca.cancellation import warn_of_cancellation
-from dualpca.definiteness import negative_mass
-from dualpca.em import Record
-from dualpca.errors import DegenerateError, SpectrumWarning, expected
+from dualpca.arrays import Array, algebra, backend
+from dualpca.errors import DegenerateError, SpectrumWarning, expected, warn
 from dualpca.estimators._components import is_count, is_share, share_count
 from dualpca.estimators._validation import generator
-from dualpca.factors import fit_factors
-from dualpca.feature_dimensions import FeatureScatter, Placement, principal
-from dualpca.gaussian import SpikedGaussian
+from dualpca.gaussian import SpikedGaussian, given_noise, maximum_likelihood
 from dualpca.kernels import Kernel, Precomputed
-from dualpca.ppca_em import NO_NOISE, breakdowns_told, fit_ppca, ppca_step
-from dualpca.representations import Given, Gram, Primal, stored_bytes
-from dualpca.rules import given_noise, maximum_likelihood
+from dualpca.models.driver import Record
+from dualpca.models.factor import fit_factors
+from dualpca.models.probabilistic_kernel import FeatureScatter, Placement, principal
+from dualpca.models.spiked import NO_NOISE, breakdowns_told, fit_ppca, ppca_step
+from dualpca.operators import (
+    Given,
+    Gram,
+    Primal,
+    Spectrum,
+    negative_mass,
+    stored_bytes,
+    warn_of_cancellation,
+)
 from dualpca.solvers import solve
-from dualpca.spectrum import Spectrum
 
 HEYWOOD = 1e-4
 """Smallest noise of a point, as a share of its variance, where every point has its own."""
@@ -65,8 +67,8 @@ def definite_part(model: Any, source: FeatureScatter, like: Array) -> tuple[Feat
     negative, total = negative_mass(source, np.random.default_rng(model._seed))
     if negative <= max(NEGATIVE, _rounding(source, like)) * total:
         return source, 0.0
-    values, vectors = _algebra.top_eigh(source.dense(), source.shape[0])
-    xp = _array.namespace(values)
+    values, vectors = algebra.top_eigh(source.dense(), source.shape[0])
+    xp = backend.namespace(values)
     kept = xp.where(values < 0, xp.zeros_like(values), values)
     definite = FeatureScatter(Given((vectors * kept) @ vectors.T, Precomputed()))
     return definite, negative / total
@@ -74,13 +76,13 @@ def definite_part(model: Any, source: FeatureScatter, like: Array) -> tuple[Feat
 
 def _rounding(source: FeatureScatter, like: Array) -> float:
     """Return the share that rounding errors of the kernel's values may have, as a random matrix."""
-    eps = float(_array.namespace(like).finfo(like.dtype).eps)
+    eps = float(backend.namespace(like).finfo(like.dtype).eps)
     return eps * math.sqrt(source.shape[0]) * _size(source) / source.trace
 
 
 def _size(source: FeatureScatter) -> float:
     """Return n times the size of the kernel's values."""
-    total = float(_array.namespace(source.like).sum(abs(source.gram.diag())))
+    total = float(backend.namespace(source.like).sum(abs(source.gram.diag())))
     return total + source.n * abs(source.grand_mean)
 
 
@@ -177,7 +179,7 @@ def fit_diagonal(model: Any, operator: FeatureScatter, points: Array) -> Feature
     factors, record = fit_factors(operator, q, HEYWOOD, *limits, em=em)  # type: ignore[arg-type]
     B, _ = principal(factors.W, factors.psi)
     placement = Placement.of_factors(operator, B, factors.psi)
-    variances = _array.namespace(B).sum(B * B, axis=0)
+    variances = backend.namespace(B).sum(B * B, axis=0)
     return FeatureFit(B, factors.psi, variances, placement, record)
 
 
@@ -211,13 +213,13 @@ def start_of(
 
 def check_start(init: Any, operator: FeatureScatter, q: int) -> Array:
     """Return given coordinates, (n, q), to start from."""
-    B = np.asarray(_array.to_numpy(init))
+    B = np.asarray(backend.to_numpy(init))
     if B.shape != (operator.shape[0], q) or B.dtype.kind not in "fiu" or not np.isfinite(B).all():
         what = f"'auto', 'pca', 'random' or finite numbers of shape ({operator.shape[0]}, {q})"
         raise ValueError(expected("init", what, B.shape if B.ndim else init))
-    return _array.asarray(B, operator.like)
+    return backend.asarray(B, operator.like)
 
 
 def _all(sigma2: float, like: Array) -> Array:
     """Return the same noise for every point, (n,)."""
-    return _array.asarray(np.full(int(like.shape[0]), sigma2), like)
+    return backend.asarray(np.full(int(like.shape[0]), sigma2), like)

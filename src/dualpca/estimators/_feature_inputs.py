@@ -8,18 +8,18 @@ import numpy as np
 from scipy.spatial.distance import cdist
 from sklearn.utils.validation import check_is_fitted
 
-from dualpca import _array
-from dualpca._typing import Array
-from dualpca.coordinates import CORRECTIONS, Correction, check_distances, check_new_distances
+from dualpca.arrays import Array, backend
+from dualpca.data import refuse_nonfinite
 from dualpca.errors import expected
-from dualpca.estimators._kernel_inputs import (
-    check_kernel_matrix,
-    check_points,
-    kernel_of,
-)
+from dualpca.estimators._kernel_inputs import check_kernel_matrix, check_points, kernel_of
 from dualpca.estimators._validation import check_number, check_rows
 from dualpca.kernels import Kernel, Precomputed
-from dualpca.moments import refuse_nonfinite
+from dualpca.models.probabilistic_kernel import (
+    CORRECTIONS,
+    Correction,
+    check_distances,
+    check_new_distances,
+)
 
 
 def check_metric(model: Any) -> None:
@@ -44,7 +44,7 @@ def check_metric(model: Any) -> None:
 def check_training(model: Any, X: Any) -> Array:
     """Return the training items; a copy where they are points."""
     points = _checked(model, X, reset=True)
-    return points if model._pairwise else _array.copied(points)
+    return points if model._pairwise else backend.copied(points)
 
 
 def _checked(model: Any, X: Any, *, reset: bool) -> Array:
@@ -78,7 +78,7 @@ def new_items(model: Any, X: Any, method: str) -> Array:
     """Check items that a fitted model is asked about."""
     check_is_fitted(model)
     X = _checked(model, X, reset=False)
-    _array.require_same_home(X, model.coordinates_, f"{type(model).__name__}.{method}")
+    backend.require_same_home(X, model.coordinates_, f"{type(model).__name__}.{method}")
     return X
 
 
@@ -96,7 +96,7 @@ def distances(model: Any, X: Array, Y: Array) -> Array:
     if model._pairwise:
         return X
     try:
-        D = cdist(_array.to_numpy(X), _array.to_numpy(Y), model.metric)
+        D = cdist(backend.to_numpy(X), backend.to_numpy(Y), model.metric)
     except ValueError as error:
         if "nknown" not in str(error):
             raise
@@ -104,7 +104,7 @@ def distances(model: Any, X: Array, Y: Array) -> Array:
         raise ValueError(expected("metric", what, model.metric)) from error
     if X is Y:
         np.fill_diagonal(D, 0.0)
-    return _array.asarray(D, X)
+    return backend.asarray(D, X)
 
 
 def check_rho(rho: Any) -> None:
@@ -126,8 +126,8 @@ def needed_rho(model: Any, rho: Any) -> float:
 
 def check_diagonal(diagonal: Any, rows: Array) -> Array:
     """Return k(x, x) of every new item, (m,)."""
-    values = np.asarray(_array.to_numpy(diagonal), dtype=np.float64)
+    values = np.asarray(backend.to_numpy(diagonal), dtype=np.float64)
     if values.shape != (rows.shape[0],) or not np.isfinite(values).all():
         what = f"{rows.shape[0]} finite numbers, k(x, x) of every row"
         raise ValueError(expected("diagonal", what, values))
-    return _array.asarray(values, _array.vector_like(rows))
+    return backend.asarray(values, backend.vector_like(rows))

@@ -7,13 +7,9 @@ from typing import Any
 from scipy.linalg import helmert
 from sklearn.utils.validation import check_is_fitted
 
-from dualpca import _array
-from dualpca._typing import Array
+from dualpca.arrays import Array, backend
 from dualpca.errors import expected
-from dualpca.estimators._feature_fits import (
-    definite_part,
-    source_of,
-)
+from dualpca.estimators._feature_fits import definite_part, source_of
 from dualpca.estimators._feature_inputs import (
     check_diagonal,
     kernel_rows,
@@ -22,13 +18,9 @@ from dualpca.estimators._feature_inputs import (
     new_items,
 )
 from dualpca.estimators._kernel_inputs import check_kernel_matrix
-from dualpca.estimators._validation import (
-    check_finite_result,
-    check_matrix,
-    generator,
-)
-from dualpca.feature_dimensions import Placed, Placement
-from dualpca.wishart import log_wishart
+from dualpca.estimators._validation import check_finite_result, check_matrix, generator
+from dualpca.gaussian import log_wishart
+from dualpca.models.probabilistic_kernel import Placed, Placement
 
 
 class FeatureModel:
@@ -48,8 +40,8 @@ class FeatureModel:
 
         Given the training points' latents, a point's features are a regression on them with
         coefficients b: under a flat prior b ~ N(b(x), ψ(x)/ρ · G⁻¹), see
-        `dualpca.feature_dimensions.Placement` for the derivation. G = ⟨WWᵀ⟩/n is the identity at
-        the maximum, and ψ(x), the point's own noise, is `point_noise`. ρ is `feature_dim`, n where
+        `Placement` for the derivation. G = ⟨WWᵀ⟩/n is the identity at the maximum, and ψ(x), the
+        point's own noise, is `point_noise`. ρ is `feature_dim`, n where
         that is not given: the dimension of what n points span. The more features, the more certain.
 
         Parameters
@@ -64,10 +56,10 @@ class FeatureModel:
         covariance : array of shape (m, q, q)
         """
         rows = new_items(self, X, "posterior")
-        found, like = self._place(rows, diagonal), _array.vector_like(rows)
+        found, like = self._place(rows, diagonal), backend.vector_like(rows)
         rho = float(self.n_samples_ if self.feature_dim is None else self.feature_dim)
         covariance = self._placement.covariance(found.noise, rho)
-        return _array.cast_like(found.coordinates, like), _array.cast_like(covariance, like)
+        return backend.cast_like(found.coordinates, like), backend.cast_like(covariance, like)
 
     def point_noise(self, X: Any, diagonal: Any = None) -> Array:
         """Return ψ(x) = ‖f(x) − f̄‖²/n − b(x)ᵀG b(x), the noise that is a point's own, (m,).
@@ -83,12 +75,12 @@ class FeatureModel:
             k(x, x), where X are kernel values of new items.
         """
         rows = new_items(self, X, "point_noise")
-        return _array.cast_like(self._place(rows, diagonal).noise, _array.vector_like(rows))
+        return backend.cast_like(self._place(rows, diagonal).noise, backend.vector_like(rows))
 
     def _place(self, rows: Array, diagonal: Any) -> Placed:
         given = None if diagonal is None else check_diagonal(diagonal, rows)
         values = kernel_rows(self, rows)
-        usual = float(_array.namespace(self._psi).mean(self._psi))
+        usual = float(backend.namespace(self._psi).mean(self._psi))
         found = self._placement.place(self._subspace, values, self.n_samples_, given, usual)
         check_finite_result(found.coordinates, rows)
         return found
@@ -96,16 +88,16 @@ class FeatureModel:
     def get_covariance(self) -> Array:
         """Return C = BBᵀ + diag ψ, (n, n); a feature dimension has covariance n/ρ C."""
         check_is_fitted(self)
-        B = _array.working(self.coordinates_)
-        C = B @ B.T + self._psi * _array.identity(int(B.shape[0]), B)
-        return _array.cast_like(C, self.coordinates_)
+        B = backend.working(self.coordinates_)
+        C = B @ B.T + self._psi * backend.identity(int(B.shape[0]), B)
+        return backend.cast_like(C, self.coordinates_)
 
     def log_wishart(self, K: Any = None, feature_dim: float | None = None) -> float:
         """Return the log-density of a kernel matrix, as a whole, under the model.
 
         QᵀKQ ~ W_{n−1}(ρ, n/ρ QᵀCQ), where the columns of Q are an orthonormal basis of what is
         orthogonal to 1: the means u are free, so nothing is said along it. The singular density
-        where ρ < n − 1 (see `dualpca.wishart.log_wishart`). As a function of σ² it is highest at
+        where ρ < n − 1 (see `log_wishart`). As a function of σ² it is highest at
         (n − q)/(n − 1 − q) times the estimate of the paper, which counts the direction 1 as well.
 
         Parameters
@@ -126,9 +118,9 @@ class FeatureModel:
         n = self.n_samples_
         if K.shape[0] != n:
             raise ValueError(expected("K", f"a kernel over the {n} training points", K.shape))
-        Q = _array.asarray(helmert(n), self._psi)
-        C = Q @ _array.working(self.get_covariance()) @ Q.T
-        return log_wishart(Q @ _array.working(K) @ Q.T, n / rho * C, rho)
+        Q = backend.asarray(helmert(n), self._psi)
+        C = Q @ backend.working(self.get_covariance()) @ Q.T
+        return log_wishart(Q @ backend.working(K) @ Q.T, n / rho * C, rho)
 
     def sample_kernel(self, feature_dim: int | None = None, random_state: Any = None) -> Array:
         """Draw a centred kernel matrix, of mean nC centred, (n, n).
@@ -145,10 +137,10 @@ class FeatureModel:
         rho = needed_rho(self, feature_dim)
         if rho % 1:
             raise ValueError(expected("feature_dim", "an integer, to be drawn from", rho))
-        rng, B = generator(random_state), _array.working(self.coordinates_)
-        xp = _array.namespace(B)
-        W = _array.normal(rng, (int(B.shape[1]), int(rho)), B)
-        E = _array.normal(rng, (int(B.shape[0]), int(rho)), B)
+        rng, B = generator(random_state), backend.working(self.coordinates_)
+        xp = backend.namespace(B)
+        W = backend.normal(rng, (int(B.shape[1]), int(rho)), B)
+        E = backend.normal(rng, (int(B.shape[0]), int(rho)), B)
         F = (B @ W + xp.sqrt(self._psi)[:, None] * E) * (self.n_samples_ / rho) ** 0.5
         F = F - xp.mean(F, axis=0)
-        return _array.cast_like(F @ F.T, self.coordinates_)
+        return backend.cast_like(F @ F.T, self.coordinates_)

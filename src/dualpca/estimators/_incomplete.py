@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from dualpca import _array
-from dualpca._algebra import quadratic
-from dualpca._typing import Array
+from dualpca.arrays import Array, backend, quadratic
 from dualpca.errors import EmptyColumnError, expected
 from dualpca.estimators._parts import by_parts
 from dualpca.estimators._validation import check_number, generator, new_rows
-from dualpca.missing import Factors, Latents, each
+from dualpca.gaussian import Factors, Latents, each
 
 
 class IncompleteRows:
@@ -31,7 +29,7 @@ class IncompleteRows:
 
     def _latents(self, X: Array) -> Latents:
         """Return posterior and observed-data density of every row."""
-        xp = _array.namespace(X)
+        xp = backend.namespace(X)
         found = [latents for _, latents in each(self._factors, X)]
         return Latents(*(xp.concat(list(part), axis=0) for part in zip(*found, strict=True)))
 
@@ -58,19 +56,19 @@ class IncompleteRows:
         standard deviation of the model.
         """
         rows = new_rows(self, X, "impute")
-        xp, factors = _array.namespace(rows), self._factors
+        xp, factors = backend.namespace(rows), self._factors
         filled, spread = [], []
         for block, found in each(factors, rows):
             missing = block.mask == 0
             mean = found.mean @ factors.W.T + factors.mu
-            filled.append(xp.where(missing, mean, _array.row_block(rows, block.rows)))
+            filled.append(xp.where(missing, mean, backend.row_block(rows, block.rows)))
             if return_std:
                 variance = quadratic(found.covariance, factors.W) + factors.psi
                 spread.append(xp.where(missing, xp.sqrt(variance), xp.zeros_like(variance)))
-        result = as_frame(_array.cast_like(xp.concat(filled, axis=0), rows), X)
+        result = as_frame(backend.cast_like(xp.concat(filled, axis=0), rows), X)
         if not return_std:
             return result
-        return result, as_frame(_array.cast_like(xp.concat(spread, axis=0), rows), X)
+        return result, as_frame(backend.cast_like(xp.concat(spread, axis=0), rows), X)
 
     def sample_imputations(self, X: Any, n_draws: int = 5, random_state: Any = None) -> Array:
         """Draw completed tables: each NaN replaced by a draw from its distribution.
@@ -90,16 +88,16 @@ class IncompleteRows:
         """
         check_number("n_draws", n_draws, 1, integer=True)
         rows = new_rows(self, X, "sample_imputations")
-        xp, factors, rng = _array.namespace(rows), self._factors, generator(random_state)
+        xp, factors, rng = backend.namespace(rows), self._factors, generator(random_state)
         tables = []
         for block, found in each(factors, rows):
             root = xp.linalg.cholesky(found.covariance)
             shape = (n_draws, *found.mean.shape)
-            z = found.mean + (root @ _array.normal(rng, shape, rows)[..., None])[..., 0]
-            noise = _array.normal(rng, (n_draws, *block.R.shape), rows)
+            z = found.mean + (root @ backend.normal(rng, shape, rows)[..., None])[..., 0]
+            noise = backend.normal(rng, (n_draws, *block.R.shape), rows)
             x = z @ factors.W.T + factors.mu + xp.sqrt(factors.psi) * noise
-            tables.append(xp.where(block.mask == 0, x, _array.row_block(rows, block.rows)))
-        return _array.cast_like(xp.concat(tables, axis=1), rows)
+            tables.append(xp.where(block.mask == 0, x, backend.row_block(rows, block.rows)))
+        return backend.cast_like(xp.concat(tables, axis=1), rows)
 
     def conditional(self, X: Any, features: Any = None) -> tuple[Array, Array]:
         """Return mean and covariance of features given what each row observed.
@@ -128,21 +126,21 @@ class IncompleteRows:
         (array([[3.]]), (1, 1, 1))
         """
         rows = new_rows(self, X, "conditional")
-        xp, factors = _array.namespace(rows), self._factors
+        xp, factors = backend.namespace(rows), self._factors
         index = check_features(features, int(rows.shape[1]))
-        take = xp.asarray(index, device=_array.device_of(rows))
+        take = xp.asarray(index, device=backend.device_of(rows))
         W, mu = xp.take(factors.W, take, axis=0), xp.take(factors.mu, take, axis=0)
-        same = _array.asarray(np.equal.outer(index, index), rows)
+        same = backend.asarray(np.equal.outer(index, index), rows)
         noise = xp.take(factors.psi, take, axis=0) * same
         means, covariances = [], []
         for block, found in each(factors, rows):
             unknown = 1 - xp.take(block.mask, take, axis=1)
-            known = xp.take(_array.row_block(rows, block.rows), take, axis=1)
+            known = xp.take(backend.row_block(rows, block.rows), take, axis=1)
             means.append(xp.where(unknown == 0, known, found.mean @ W.T + mu))
             full = W @ found.covariance @ W.T + noise
             covariances.append(full * unknown[:, :, None] * unknown[:, None, :])
         mean, covariance = xp.concat(means, axis=0), xp.concat(covariances, axis=0)
-        return _array.cast_like(mean, rows), _array.cast_like(covariance, rows)
+        return backend.cast_like(mean, rows), backend.cast_like(covariance, rows)
 
 
 @contextmanager

@@ -7,10 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dualpca import _array
-from dualpca._typing import Array
-from dualpca.cancellation import warn_of_cancellation
-from dualpca.definiteness import leave_out_negatives
+from dualpca.arrays import Array, backend, note, shown
 from dualpca.errors import SpectrumWarning, expected
 from dualpca.estimators._kernel_inputs import kernel_of
 from dualpca.estimators._kernel_results import (
@@ -21,28 +18,29 @@ from dualpca.estimators._kernel_results import (
     rank_of,
     refuse_overflow,
 )
-from dualpca.estimators._mapped_fits import (
-    from_mapped,
-    with_novelty,
-)
+from dualpca.estimators._mapped_fits import from_mapped, with_novelty
 from dualpca.estimators._uncertain import (
     as_uncertain,
     input_model,
     uncertain_dual,
     uncertain_subspace,
 )
-from dualpca.features import (
+from dualpca.kernels import Function, Kernel, Precomputed
+from dualpca.operators import (
+    Dual,
+    Fused,
+    Given,
+    Gram,
     Landmarks,
+    Spectrum,
+    leave_out_negatives,
+    make_gram,
     map_rows,
+    pivoted_cholesky,
+    stored_bytes,
+    warn_of_cancellation,
 )
-from dualpca.kernels import Kernel
-from dualpca.kernels.objects import Function, Precomputed
-from dualpca.landmarks import pivoted_cholesky
-from dualpca.memory import shown
-from dualpca.progress import note
-from dualpca.representations import Dual, Fused, Given, Gram, make_gram, stored_bytes
 from dualpca.solvers import SOLVERS, Krylov, Solver, choose, tell
-from dualpca.spectrum import Spectrum
 
 LOOSE = 1e-2
 """The smallest `tol` at which 'auto' may leave a part of the trace out."""
@@ -72,7 +70,7 @@ def too_coarse(operator: Dual, spectrum: Spectrum, tol: float) -> bool:
     """Tell whether float32 kernel values leave a larger error of the eigenvalues than `tol`."""
     if not operator.single or spectrum.rank == 0 or spectrum.error > tol:
         return operator.single and spectrum.rank > 0
-    largest = float(_array.to_numpy(operator.gram.diag()).max())
+    largest = float(backend.to_numpy(operator.gram.diag()).max())
     return bool(np.finfo(np.float32).eps * largest > tol * float(spectrum.values[-1]))
 
 
@@ -150,7 +148,7 @@ def fit_auto(model: Any, X: Array, kernel: Kernel, weights: Array | None) -> Ker
         return fit_exact(model, X, kernel, weights)
     rng = np.random.default_rng(model._seed)
     found = pivoted_cholesky(X, kernel, model.n_landmarks, float(model.tol), rng, weights)
-    feature_map = Landmarks.of(_array.take(X, found.index), kernel)
+    feature_map = Landmarks.of(backend.take(X, found.index), kernel)
     mapped = map_rows(feature_map, X, weights, center=model.center)
     if mapped.left_out > model.tol:
         return fit_exact(model, X, kernel, weights)

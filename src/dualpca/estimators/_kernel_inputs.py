@@ -9,17 +9,20 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from dualpca import _array
-from dualpca._typing import Array
+from dualpca.arrays import Array, backend
+from dualpca.data import refuse_nonfinite
 from dualpca.errors import expected
 from dualpca.estimators._uncertain import is_incomplete, takes_nan
 from dualpca.estimators._validation import check_rows
-from dualpca.kernels import Kernel
-from dualpca.kernels.base import KERNELS
-from dualpca.kernels.choose import ALIASES, make_kernel
-from dualpca.kernels.gaussian_process import is_gaussian_process_kernel
-from dualpca.kernels.objects import Function, Precomputed
-from dualpca.moments import refuse_nonfinite
+from dualpca.kernels import (
+    ALIASES,
+    KERNELS,
+    Function,
+    Kernel,
+    Precomputed,
+    is_gaussian_process_kernel,
+    make_kernel,
+)
 
 ASYMMETRY = 1e-8
 """Largest |K − Kᵀ| that counts as rounding, relative to the largest entry."""
@@ -45,10 +48,10 @@ def check_points(
             vars(model).pop("n_features_in_", None)
             vars(model).pop("feature_names_in_", None)
         return _items(X, min_rows if reset else 1)
-    if is_precomputed(model.kernel) and _array.is_sparse(X):
+    if is_precomputed(model.kernel) and backend.is_sparse(X):
         raise ValueError(expected("X", "a dense kernel matrix", type(X), "Give X.toarray()."))
     X = check_rows(model, X, reset=reset, min_rows=min_rows if reset else 1, accept_sparse=True)
-    X = X.tocsr() if _array.is_sparse(X) else X
+    X = X.tocsr() if backend.is_sparse(X) else X
     if not (allow_nan and is_incomplete(X)):
         refuse_nonfinite(X)
     return X
@@ -56,7 +59,7 @@ def check_points(
 
 def _are_items(kernel: Any, X: Any) -> bool:
     """Tell whether X holds strings, graphs or the like, for a function of two of them."""
-    if not _is_function(kernel) or _array.is_foreign(X) or _array.is_sparse(X):
+    if not _is_function(kernel) or backend.is_foreign(X) or backend.is_sparse(X):
         return False
     if hasattr(X, "shape"):  # an array, a table or a column of one
         return len(X.shape) == 1 and np.asarray(X).dtype.kind in "OUST"
@@ -94,15 +97,15 @@ def new_points(model: Any, X: Any, method: str, *, allow_nan: bool = False) -> A
     """Check points that a fitted model is asked about."""
     check_is_fitted(model)
     X = _as_in_fit(model, check_points(model, X, reset=False, allow_nan=allow_nan))
-    _array.require_same_home(X, model.eigenvalues_, f"{type(model).__name__}.{method}")
+    backend.require_same_home(X, model.eigenvalues_, f"{type(model).__name__}.{method}")
     return X
 
 
 def _as_in_fit(model: Any, X: Array) -> Array:
     """Return sparse rows where the model was fitted on sparse rows, dense ones elsewhere."""
-    if _array.is_sparse(model.X_fit_) == _array.is_sparse(X) or X.ndim == 1:
+    if backend.is_sparse(model.X_fit_) == backend.is_sparse(X) or X.ndim == 1:
         return X
-    return type(model.X_fit_)(X) if _array.is_sparse(model.X_fit_) else X.toarray()
+    return type(model.X_fit_)(X) if backend.is_sparse(model.X_fit_) else X.toarray()
 
 
 def takes_sparse(kernel: Any) -> bool:
@@ -123,7 +126,7 @@ def kernel_of(model: Any, X: Array) -> Kernel:
             gamma = 1.0 / int(X.shape[1])
         params = {"gamma": gamma, "degree": model.degree, "coef0": model.coef0, **params}
     found = make_kernel(kernel, **params)
-    if _array.is_sparse(X) and not found.sparse and not isinstance(found, Precomputed):
+    if backend.is_sparse(X) and not found.sparse and not isinstance(found, Precomputed):
         what = "one that takes sparse rows (linear, polynomial, sigmoid, rbf, matern)"
         raise ValueError(expected("kernel", what, found, "Or give X.toarray()."))
     return found if X.ndim == 1 or isinstance(found, Precomputed) else found.resolve(X)
@@ -131,8 +134,8 @@ def kernel_of(model: Any, X: Array) -> Kernel:
 
 def _asymmetry(K: Array) -> tuple[float, float]:
     """Return the largest |K_ij| and the largest |K_ij − K_ji|, a block of rows at a time."""
-    xp, size, worst = _array.namespace(K), 0.0, 0.0
-    for rows in _array.slices(int(K.shape[0]), _array.block_rows(int(K.shape[0]), K)):
+    xp, size, worst = backend.namespace(K), 0.0, 0.0
+    for rows in backend.slices(int(K.shape[0]), backend.block_rows(int(K.shape[0]), K)):
         block = K[rows, :]
         size = max(size, float(xp.max(xp.abs(block))))
         worst = max(worst, float(xp.max(xp.abs(block - K[:, rows].T))))
@@ -145,7 +148,7 @@ def check_kernel_matrix(K: Array, *, center: bool) -> Array:
     Constants of its rows are taken away until it is symmetric as it stands. Those of columns
     stay, for rows of new items have them too; centring removes both.
     """
-    n, xp = int(K.shape[0]), _array.namespace(K)
+    n, xp = int(K.shape[0]), backend.namespace(K)
     if K.shape[1] != n:
         what = "a square kernel matrix, (n, n), with kernel='precomputed'"
         raise ValueError(expected("X", what, tuple(K.shape)))

@@ -8,8 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dualpca import _array
-from dualpca._typing import Array
+from dualpca.arrays import Array, backend
 from dualpca.errors import expected
 from dualpca.estimators._kernel_fits import gram_of
 from dualpca.estimators._kernel_inputs import new_points
@@ -24,7 +23,7 @@ from dualpca.estimators._uncertain import (
     with_holes,
 )
 from dualpca.estimators._validation import check_finite_result
-from dualpca.representations import Dual
+from dualpca.operators import Dual
 
 
 class KernelProjection(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -55,12 +54,12 @@ class KernelProjection(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMix
         rows = new_points(self, X, "transform", allow_nan=True)
         if not is_incomplete(rows):
             Y = check_finite_result(self._subspace.coordinates(rows), rows)
-            return _array.cast_like(Y, _array.vector_like(rows))
+            return backend.cast_like(Y, backend.vector_like(rows))
         holes = with_holes(rows)
-        x = as_uncertain(self._inputs(), _array.take(rows, holes))
+        x = as_uncertain(self._inputs(), backend.take(rows, holes))
         whole = self._subspace.coordinates(_filled(rows))
-        Y = _array.replaced(whole, holes, expected_coordinates(self._subspace, x))
-        return _array.cast_like(Y, rows)
+        Y = backend.replaced(whole, holes, expected_coordinates(self._subspace, x))
+        return backend.cast_like(Y, rows)
 
     def transform_std(self, X: Any) -> Array:
         """Return the standard deviation of the coordinates of rows with NaN, (m, q).
@@ -73,15 +72,15 @@ class KernelProjection(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMix
         X : array of shape (m, d)
         """
         rows = new_points(self, X, "transform_std", allow_nan=True)
-        xp, q = _array.namespace(self.eigenvalues_), int(self.eigenvalues_.shape[0])
-        std = _array.asarray(np.zeros((rows.shape[0], q)), self.eigenvalues_)
+        xp, q = backend.namespace(self.eigenvalues_), int(self.eigenvalues_.shape[0])
+        std = backend.asarray(np.zeros((rows.shape[0], q)), self.eigenvalues_)
         if is_incomplete(rows):
             holes = with_holes(rows)
-            x = as_uncertain(self._inputs(), _array.take(rows, holes))
+            x = as_uncertain(self._inputs(), backend.take(rows, holes))
             variances = xp.linalg.diagonal(coordinate_covariance(self._subspace, x))
             positive = xp.where(variances > 0, variances, xp.zeros_like(variances))
-            std = _array.replaced(std, holes, xp.sqrt(positive))
-        return _array.cast_like(std, _array.vector_like(rows))
+            std = backend.replaced(std, holes, xp.sqrt(positive))
+        return backend.cast_like(std, backend.vector_like(rows))
 
     def _inputs(self) -> Any:
         """Return a PPCA of the training rows, fitted when rows with NaN are first met."""
@@ -116,7 +115,7 @@ class KernelProjection(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMix
         if self._novelty is not None:
             return float(self._novelty.quantile(level))
         residual = self._subspace.project(self.X_fit_).residual
-        return float(np.quantile(_array.to_numpy(residual), level))
+        return float(np.quantile(backend.to_numpy(residual), level))
 
     @by_parts(None, np.bool_, takes=("level",))
     def is_novel(self, X: Any, level: float = 0.95) -> Array:
@@ -142,11 +141,11 @@ class KernelProjection(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMix
             raise ValueError(expected("eigen_solver", what, self.eigen_solver))
         gram = gram_of(self, self.X_fit_, self.kernel_)
         total = Dual(gram, None, self._novelty.weights, center=self.center).squared_norm()
-        values = _array.working(self.eigenvalues_)
-        return _array.cast_like(values * values / total, self.eigenvalues_)
+        values = backend.working(self.eigenvalues_)
+        return backend.cast_like(values * values / total, self.eigenvalues_)
 
 
 def _filled(X: Array) -> Array:
     """Return rows with 0 for NaN; their coordinates are replaced afterwards."""
-    xp = _array.namespace(X)
+    xp = backend.namespace(X)
     return xp.where(xp.isnan(X), xp.zeros_like(X), X)

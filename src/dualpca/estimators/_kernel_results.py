@@ -6,16 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualpca import _array
-from dualpca._typing import Array
+from dualpca.arrays import Array, backend
 from dualpca.errors import ScaleError, expected
 from dualpca.estimators._components import is_count, is_share, share_count
-from dualpca.features import (
-    MappedSubspace,
-)
-from dualpca.spectrum import Spectrum
-from dualpca.subspace import Subspace
-from dualpca.uncertain import UncertainSubspace
+from dualpca.operators import MappedSubspace, Spectrum, Subspace, UncertainSubspace
 
 NEGLIGIBLE = 1e-12
 """Eigenvalues below this share of the largest are zero."""
@@ -44,7 +38,7 @@ class Novelty(NamedTuple):
 
     def quantile(self, level: float) -> float:
         """Return the smallest value with a share of `level` of the weight at or below it."""
-        residual, weights = _array.to_numpy(self.residual), _array.to_numpy(self.weights)
+        residual, weights = backend.to_numpy(self.residual), backend.to_numpy(self.weights)
         found = np.quantile(residual, level, weights=weights, method="inverted_cdf")
         return float(found)
 
@@ -78,11 +72,11 @@ def keep(model: Any, spectrum: Spectrum, rounding: float) -> Spectrum:
 
     `rounding` is ε·Σwk(x, x): what centring takes from it leaves errors of that size behind.
     """
-    values = _array.to_numpy(spectrum.values)
+    values = backend.to_numpy(spectrum.values)
     largest = max(float(values[0]) if values.size else 0.0, 0.0)
     zero = values <= max(NEGLIGIBLE * largest, 2 * rounding)
-    xp = _array.namespace(spectrum.values)
-    flags = xp.asarray(~zero, device=_array.device_of(spectrum.values))
+    xp = backend.namespace(spectrum.values)
+    flags = xp.asarray(~zero, device=backend.device_of(spectrum.values))
     cleaned = xp.where(flags, spectrum.values, xp.zeros_like(spectrum.values))
     trace, dim, error = spectrum.trace, spectrum.dim, spectrum.error
     spectrum = Spectrum(cleaned, spectrum.vectors, trace, dim, error)

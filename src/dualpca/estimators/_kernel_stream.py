@@ -7,17 +7,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
-from dualpca import _array
-from dualpca._typing import Array
+from dualpca.arrays import Array, backend
 from dualpca.errors import expected
 from dualpca.estimators._kernel_inputs import check_points, is_precomputed, kernel_of
 from dualpca.estimators._kernel_results import KernelFit
 from dualpca.estimators._mapped_fits import from_mapped, with_novelty
 from dualpca.estimators._placing import placed
 from dualpca.estimators._validation import check_weights, used_rows
-from dualpca.features import FeatureMap, Fourier, Landmarks, Mapped, map_rows
 from dualpca.kernels import Kernel
-from dualpca.landmarks import pivoted_cholesky
+from dualpca.operators import FeatureMap, Fourier, Landmarks, Mapped, map_rows, pivoted_cholesky
 
 PATIENCE = 4
 """Rows awaited before landmarks are chosen among them, in budgets."""
@@ -55,8 +53,8 @@ class Stream(NamedTuple):
 
     def add(self, model: Any, X: Array, weights: Array | None) -> Stream:
         """Return the stream with a chunk more."""
-        xp = _array.namespace(X)
-        w = _array.asarray(np.ones(X.shape[0]), X) if weights is None else weights
+        xp = backend.namespace(X)
+        w = backend.asarray(np.ones(X.shape[0]), X) if weights is None else weights
         if self.map is not None and self.mapped is not None:
             chunk = map_rows(self.map, X, w, center=model.center)
             return self._replace(mapped=self.mapped.merge(chunk))
@@ -74,7 +72,7 @@ class Stream(NamedTuple):
             feature_map = Fourier.of(self.kernel, X, model.n_landmarks, rng)
         else:
             chosen = pivoted_cholesky(X, self.kernel, model.n_landmarks, 0.0, rng).index
-            feature_map = Landmarks.of(_array.take(X, chosen), self.kernel)
+            feature_map = Landmarks.of(backend.take(X, chosen), self.kernel)
         mapped = map_rows(feature_map, X, self.weights, center=model.center)
         first = (X, self.weights)  # landmarks lie on the span, and are no sample of the rows
         return Stream(self.kernel, map=feature_map, mapped=mapped, first=first)
@@ -118,7 +116,7 @@ class KernelStream:
         self._check_parameters()
         stream = self.__dict__.get("_stream")
         points = check_points(self, X, reset=stream is None, min_rows=1)
-        if is_precomputed(self.kernel) or points.ndim == 1 or _array.is_sparse(points):
+        if is_precomputed(self.kernel) or points.ndim == 1 or backend.is_sparse(points):
             what = "dense rows: a stream keeps some of them as landmarks"
             raise ValueError(expected("X", what, type(X).__name__))
         w = check_weights(sample_weight, points)

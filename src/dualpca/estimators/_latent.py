@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dualpca import _array
-from dualpca._algebra import quadratic
-from dualpca._typing import Array
-from dualpca.diagnostics import FactorMonitor, Monitor
+from dualpca.arrays import Array, backend, quadratic
+from dualpca.data import has_missing, observed_part, refuse_nonfinite
 from dualpca.errors import NonFiniteError
 from dualpca.estimators._convergence import publish_record
 from dualpca.estimators._incomplete import IncompleteRows
@@ -22,10 +20,7 @@ from dualpca.estimators._validation import (
     latent_rows,
     variances_like,
 )
-from dualpca.holes import has_missing, observed_part
-from dualpca.limits import Reference
-from dualpca.missing import Factors
-from dualpca.moments import refuse_nonfinite
+from dualpca.gaussian import FactorMonitor, Factors, Monitor, Reference
 
 
 class LatentGaussian(IncompleteRows, LinearGaussian):
@@ -54,7 +49,7 @@ class LatentGaussian(IncompleteRows, LinearGaussian):
     @property
     def _factors(self) -> Factors:
         gaussian, frame = self._gaussian, self._frame
-        psi = _array.asarray(np.full(gaussian.dim, gaussian.noise), frame.mean)
+        psi = backend.asarray(np.full(gaussian.dim, gaussian.noise), frame.mean)
         return Factors(self._axes * gaussian.spread, frame.mean, psi)
 
     def _monitor(self, X: Array | None = None) -> Monitor:
@@ -71,7 +66,7 @@ class LatentGaussian(IncompleteRows, LinearGaussian):
     @property
     def loadings_(self) -> Array:
         """W = V (L − σ²I)^{1/2}, (d, q)."""
-        return _array.cast_like(self._axes * self._gaussian.spread, self.components_)
+        return backend.cast_like(self._axes * self._gaussian.spread, self.components_)
 
     @by_parts("n_components_")
     def transform(self, X: Any) -> Array:
@@ -87,7 +82,7 @@ class LatentGaussian(IncompleteRows, LinearGaussian):
             √(ℓ − σ²)/ℓ · vᵀ(x − μ), which tends to the whitened PCA projection as σ² → 0.
         """
         X = self._new_rows(X, "transform")
-        return _array.cast_like(self._posterior(X)[0], X)
+        return backend.cast_like(self._posterior(X)[0], X)
 
     def _posterior(self, X: Array) -> tuple[Array, Array | None]:
         """Return E[z | x] and, where rows have covariances of their own, those."""
@@ -113,15 +108,15 @@ class LatentGaussian(IncompleteRows, LinearGaussian):
             matrix). Rows with NaN have covariances of their own; the prior's, if empty.
         """
         X = self._new_rows(X, "posterior")
-        xp = _array.namespace(X)
+        xp = backend.namespace(X)
         mean, own = self._posterior(X)
         if own is not None:
-            return _array.cast_like(mean, X), _array.cast_like(own, X)
+            return backend.cast_like(mean, X), backend.cast_like(own, X)
         variance = self._gaussian.posterior_variance
-        one = variance[:, None] * _array.asarray(np.eye(variance.shape[0]), variance)
+        one = variance[:, None] * backend.asarray(np.eye(variance.shape[0]), variance)
         shape = (X.shape[0], *one.shape)
-        one = _array.cast_like(one, X)
-        return _array.cast_like(mean, X), xp.broadcast_to(one, shape)
+        one = backend.cast_like(one, X)
+        return backend.cast_like(mean, X), xp.broadcast_to(one, shape)
 
     def inverse_transform(self, X: Any) -> Array:
         """Return the mean of the rows given latents, Wz + μ.
@@ -136,8 +131,8 @@ class LatentGaussian(IncompleteRows, LinearGaussian):
         array of shape (n, d)
         """
         Z = latent_rows(self, X, "inverse_transform")
-        Y = _array.working(Z) * self._gaussian.spread
-        return _array.cast_like(check_finite_result(self._frame.lift(self._axes, Y), Z), Z)
+        Y = backend.working(Z) * self._gaussian.spread
+        return backend.cast_like(check_finite_result(self._frame.lift(self._axes, Y), Z), Z)
 
     @by_parts("n_features_in_")
     def reconstruct(self, X: Any, return_std: bool = False) -> Any:
@@ -154,15 +149,15 @@ class LatentGaussian(IncompleteRows, LinearGaussian):
         array of shape (n, d), or a pair of them
         """
         X = self._new_rows(X, "reconstruct")
-        xp = _array.namespace(X)
+        xp = backend.namespace(X)
         mean, own = self._posterior(X)
         W = self._factors.W
-        signal = _array.cast_like(mean @ W.T + self._factors.mu, X)
+        signal = backend.cast_like(mean @ W.T + self._factors.mu, X)
         if not return_std:
             return signal
         if own is not None:
-            return signal, _array.cast_like(xp.sqrt(quadratic(own, W)), X)
-        std = _array.cast_like(xp.sqrt((W * W) @ self._gaussian.posterior_variance), X)
+            return signal, backend.cast_like(xp.sqrt(quadratic(own, W)), X)
+        std = backend.cast_like(xp.sqrt((W * W) @ self._gaussian.posterior_variance), X)
         return signal, xp.broadcast_to(std, tuple(X.shape))
 
     @by_parts(None)

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dualpca import _array
-from dualpca._typing import Array
+from dualpca.arrays import Array, backend
 from dualpca.errors import DegenerateError, expected
 from dualpca.generation import Density, Gaussian, Mixture, fit_gaussian, fit_kernel_density
 
@@ -53,7 +52,7 @@ def class_codes(y: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the classes of y, and for every row the index of its own."""
     if y is None:
         raise ValueError(expected("y", f"{n} classes, as by_class is True", y))
-    given = _array.to_numpy(y) if _array.is_foreign(y) else np.asarray(y)
+    given = backend.to_numpy(y) if backend.is_foreign(y) else np.asarray(y)
     if given.shape != (n,):
         raise ValueError(expected("y", f"of shape ({n},), a class a row", given.shape))
     if given.dtype.kind == "f" and not np.all(np.isfinite(given)):
@@ -77,20 +76,20 @@ def fit_by_class(
         if counts[code] < 2:
             what = "two rows or more of every class"
             raise ValueError(expected("y", what, f"{counts[code]} of class {name}"))
-        rows = _array.take(Z, np.flatnonzero(codes == code))
+        rows = backend.take(Z, np.flatnonzero(codes == code))
         try:
             parts.append(fit_density(density, rows, width, n_mixtures, rng))
         except DegenerateError as error:
             remedy = "density='subspaces' needs fewer rows."
             raise DegenerateError(f"in class {name} {error} {remedy}") from error
-    return Mixture(_array.asarray(counts / len(codes), Z), tuple(parts))
+    return Mixture(backend.asarray(counts / len(codes), Z), tuple(parts))
 
 
 def fit_mixture(Z: Array, n_mixtures: int, rng: np.random.Generator) -> Mixture:
     """Return scikit-learn's Gaussian mixture with full covariances as a density."""
     from sklearn.mixture import GaussianMixture  # here, because it brings half of scikit-learn
 
-    rows = _array.to_numpy(Z)
+    rows = backend.to_numpy(Z)
     unit = rows.std(axis=0) + np.finfo(float).tiny  # its floor on variances is absolute
     fitted = GaussianMixture(n_mixtures, random_state=int(rng.integers(2**31))).fit(rows / unit)
     factors = unit[:, None] * np.linalg.cholesky(fitted.covariances_)
@@ -101,7 +100,7 @@ def fit_subspaces(Z: Array, n_mixtures: int, rng: np.random.Generator) -> Mixtur
     """Return a mixture of PPCA as a density: few numbers a component, so few rows will do."""
     from dualpca.estimators.mixture import MixturePPCA  # here, for users of other densities
 
-    rows = _array.to_numpy(Z)
+    rows = backend.to_numpy(Z)
     directions = min(DIRECTIONS, rows.shape[1] - 1)
     fitted = MixturePPCA(n_mixtures, directions, random_state=int(rng.integers(2**31))).fit(rows)
     return _of_gaussians(fitted.weights_, fitted.means_, np.linalg.cholesky(fitted.covariances_), Z)
@@ -111,6 +110,6 @@ def _of_gaussians(weights: Any, means: Any, factors: Any, like: Array) -> Mixtur
     """Return the mixture of the components that have any weight, as arrays like Z."""
     used = np.flatnonzero(weights > 0)
     parts = tuple(
-        Gaussian(_array.asarray(means[k], like), _array.asarray(factors[k], like)) for k in used
+        Gaussian(backend.asarray(means[k], like), backend.asarray(factors[k], like)) for k in used
     )
-    return Mixture(_array.asarray(weights[used], like), parts)
+    return Mixture(backend.asarray(weights[used], like), parts)

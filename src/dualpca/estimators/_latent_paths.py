@@ -7,16 +7,11 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from dualpca import _array, generation
-from dualpca._typing import Array
+from dualpca import generation
+from dualpca.arrays import Array, backend
+from dualpca.data import refuse_nonfinite
 from dualpca.errors import expected
-from dualpca.estimators._validation import (
-    all_finite,
-    check_choice,
-    check_number,
-    check_rows,
-)
-from dualpca.moments import refuse_nonfinite
+from dualpca.estimators._validation import all_finite, check_choice, check_number, check_rows
 
 
 class LatentPaths:
@@ -75,7 +70,7 @@ class LatentPaths:
             Z = generation.along_density(
                 self.density_, start, end, int(n), weight=weight, factor=self._factor
             )
-        return self.decode(_array.cast_like(Z, self.latents_))
+        return self.decode(backend.cast_like(Z, self.latents_))
 
     def traverse(self, component: int, n: int = 9, reach: float = 2.0, at: Any = None) -> Array:
         """Return points along one component, from −reach to +reach standard deviations.
@@ -100,27 +95,27 @@ class LatentPaths:
         check_number("n", n, 2, integer=True)
         check_number("reach", reach, 0)
         centre = self._mean if at is None else self._latent("at", at)
-        xp, unit = _array.namespace(self._mean), _array.identity(q, self._mean)[int(component), :]
+        xp, unit = backend.namespace(self._mean), backend.identity(q, self._mean)[int(component), :]
         spread = xp.linalg.vector_norm(self._factor, axis=1)  # the latents' standard deviations
         Z = generation.traversal(centre, spread * unit, int(n), float(reach))
-        return self.decode(_array.cast_like(Z, self.latents_))
+        return self.decode(backend.cast_like(Z, self.latents_))
 
     def _latent(self, name: str, x: Any) -> Array:
         """Return the latents of one point, (q,)."""
         check_is_fitted(self)
-        x = x if _array.is_foreign(x) else np.asarray(x)
+        x = x if backend.is_foreign(x) else np.asarray(x)
         if x.ndim == 1:
             x = x[None, :]
         if x.ndim != 2 or x.shape[0] != 1:
             what = f"one point of shape ({self.n_features_in_},)"
             raise ValueError(expected(name, what, tuple(x.shape)))
         rows = self._rows(x, "transform")
-        return _array.working(as_matrix(self.estimator_.transform(rows)))[0, :]
+        return backend.working(as_matrix(self.estimator_.transform(rows)))[0, :]
 
     def _rows(self, X: Any, method: str) -> Array:
         check_is_fitted(self)
         rows = check_rows(self, X, reset=False, finite=True)
-        _array.require_same_home(rows, self.X_fit_, f"{type(self).__name__}.{method}")
+        backend.require_same_home(rows, self.X_fit_, f"{type(self).__name__}.{method}")
         return require_finite(rows)
 
 
@@ -133,4 +128,4 @@ def require_finite(rows: Array) -> Array:
 
 def as_matrix(X: Any) -> Array:
     """Return a table as an array: scikit-learn may be set to give frames."""
-    return X if _array.is_foreign(X) else np.asarray(X)
+    return X if backend.is_foreign(X) else np.asarray(X)

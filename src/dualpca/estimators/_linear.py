@@ -8,9 +8,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dualpca import _array
-from dualpca._typing import Array
-from dualpca.diagnostics import Monitor, SpikedMonitor
+from dualpca.arrays import Array, backend, showing
+from dualpca.data import Parts
 from dualpca.errors import expected
 from dualpca.estimators._diagnostics import Diagnostics
 from dualpca.estimators._linear_stream import LinearStream
@@ -33,13 +32,8 @@ from dualpca.estimators._validation import (
     new_rows,
     used_rows,
 )
-from dualpca.gaussian import SpikedGaussian
-from dualpca.limits import Reference
-from dualpca.parts import Parts
-from dualpca.progress import showing
-from dualpca.representations import Primal, Scatter
-from dualpca.rows import Frame, Projection
-from dualpca.spectrum import Spectrum
+from dualpca.gaussian import Monitor, Reference, SpikedGaussian, SpikedMonitor
+from dualpca.operators import Frame, Primal, Projection, Scatter, Spectrum
 
 ROUNDINGS = 64
 """Of the axes' dtype: a residual is seen where it is more than this many beside the row."""
@@ -138,17 +132,17 @@ class LinearGaussian(
     @property
     def _axes(self) -> Array:
         """V, (d, q), in float64."""
-        return _array.working(self.components_).T
+        return backend.working(self.components_).T
 
     @property
     def _frame(self) -> Frame:
         scale = getattr(self, "scale_", None)
-        scale = None if scale is None else _array.working(scale)
-        return Frame(_array.working(self.mean_), scale)
+        scale = None if scale is None else backend.working(scale)
+        return Frame(backend.working(self.mean_), scale)
 
     @property
     def _gaussian(self) -> SpikedGaussian:
-        values = _array.working(self.explained_variance_)
+        values = backend.working(self.explained_variance_)
         return SpikedGaussian(values, float(self.noise_variance_), int(self.components_.shape[1]))
 
     @property
@@ -156,7 +150,7 @@ class LinearGaussian(
         return int(self.components_.shape[0])
 
     def _monitor(self, X: Array | None = None) -> Monitor:
-        floor = ROUNDINGS * float(_array.namespace(self._axes).finfo(self.components_.dtype).eps)
+        floor = ROUNDINGS * float(backend.namespace(self._axes).finfo(self.components_.dtype).eps)
         return SpikedMonitor(self._gaussian, self._frame, self._axes, self._reference, floor)
 
     def _new_rows(self, X: Any, method: str) -> Array:
@@ -192,7 +186,7 @@ class LinearGaussian(
         density = self._gaussian.log_density(*self._project(X))
         scale = self._frame.scale
         if scale is not None:
-            xp = _array.namespace(scale)
+            xp = backend.namespace(scale)
             density = density - xp.sum(xp.log(scale))
         return check_finite_result(density, X)
 
@@ -214,7 +208,7 @@ class LinearGaussian(
             return average(self, parts, sample_weight)
         density = self.score_samples(X)
         w = check_weights(sample_weight, density[:, None])
-        xp = _array.namespace(density)
+        xp = backend.namespace(density)
         return float(xp.mean(density) if w is None else w @ density / xp.sum(w))
 
     def get_covariance(self) -> Array:
@@ -234,11 +228,11 @@ class LinearGaussian(
     def _dense(self, spikes: Array, floor: float, power: int) -> Array:
         """Return Σ spike·v vᵀ + floor·I, with the features' units to the given power."""
         V, scale = self._axes, self._frame.scale
-        A = (V * spikes) @ V.T + floor * _array.asarray(np.eye(V.shape[0]), V)
+        A = (V * spikes) @ V.T + floor * backend.asarray(np.eye(V.shape[0]), V)
         if scale is not None:
             unit = scale**power
             A = A * unit[:, None] * unit[None, :]
-        return _array.cast_like(A, self.components_)
+        return backend.cast_like(A, self.components_)
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
         """Draw new rows from the fitted Gaussian, x = μ + V√(ℓ − σ²) z + σε.
@@ -256,10 +250,10 @@ class LinearGaussian(
         check_is_fitted(self)
         check_number("n_samples", n_samples, 1, integer=True)
         rng, V, gaussian = generator(random_state), self._axes, self._gaussian
-        z = _array.normal(rng, (n_samples, gaussian.rank), V)
-        noise = _array.normal(rng, (n_samples, gaussian.dim), V)
+        z = backend.normal(rng, (n_samples, gaussian.rank), V)
+        noise = backend.normal(rng, (n_samples, gaussian.dim), V)
         centred = (z * gaussian.spread) @ V.T + gaussian.noise**0.5 * noise
-        return _array.cast_like(self._frame.restore(centred), self.components_)
+        return backend.cast_like(self._frame.restore(centred), self.components_)
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what the model takes and gives."""
@@ -272,9 +266,9 @@ class LinearGaussian(
 
 def publish_axes(model: LinearGaussian, mean: Array, spectrum: Spectrum, like: Array) -> None:
     """Set the attributes that all linear models share, in the dtype of `like`."""
-    xp = _array.namespace(spectrum.values)
+    xp = backend.namespace(spectrum.values)
     ratio = spectrum.values / spectrum.trace if spectrum.trace > 0 else 0 * spectrum.values
-    model.mean_ = _array.cast_like(mean, like)
-    model.components_ = _array.cast_like(xp.asarray(spectrum.vectors.T, copy=True), like)
-    model.explained_variance_ratio_ = _array.cast_like(ratio, like)
+    model.mean_ = backend.cast_like(mean, like)
+    model.components_ = backend.cast_like(xp.asarray(spectrum.vectors.T, copy=True), like)
+    model.explained_variance_ratio_ = backend.cast_like(ratio, like)
     model.n_components_ = spectrum.rank

@@ -5,17 +5,12 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from dualpca._typing import Array
-from dualpca._warnings import warn
-from dualpca.errors import StreamWarning
+from dualpca.arrays import Array
+from dualpca.data import Moments
+from dualpca.errors import StreamWarning, warn
 from dualpca.estimators._components import check_request
-from dualpca.estimators._validation import (
-    check_rows,
-    check_weights,
-    used_rows,
-)
-from dualpca.moments import Moments
-from dualpca.representations import Scatter
+from dualpca.estimators._validation import check_rows, check_weights, used_rows
+from dualpca.operators import Scatter
 
 
 class LinearStream:

@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from dualpca import _array
-from dualpca._typing import Array
-from dualpca._warnings import warn
-from dualpca.cancellation import warn_of_cancellation
-from dualpca.errors import SolverWarning, expected
+from dualpca.arrays import Array, backend
+from dualpca.data import Parts, refuse_nonfinite
+from dualpca.errors import SolverWarning, expected, warn
 from dualpca.estimators._kernel_results import (
     Approximation,
     KernelFit,
@@ -19,23 +17,24 @@ from dualpca.estimators._kernel_results import (
     rank_of,
     refuse_overflow,
 )
-from dualpca.features import (
+from dualpca.kernels import Kernel
+from dualpca.operators import (
     FeatureMap,
     Fourier,
     Landmarks,
     Mapped,
     MappedSubspace,
+    Scatter,
+    Spectrum,
+    Subspace,
     landmark_subspace,
+    leverage,
     map_rows,
+    pivoted_cholesky,
+    uniform,
+    warn_of_cancellation,
 )
-from dualpca.kernels import Kernel
-from dualpca.landmarks import leverage, pivoted_cholesky, uniform
-from dualpca.moments import refuse_nonfinite
-from dualpca.parts import Parts
-from dualpca.representations import Scatter
 from dualpca.solvers import solve
-from dualpca.spectrum import Spectrum
-from dualpca.subspace import Subspace
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -51,7 +50,7 @@ SAMPLE_ROWS = 10_000
 def fit_mapped(model: Any, X: Array, kernel: Kernel, weights: Array | None) -> KernelFit:
     """Fit from the moments of a finite feature map."""
     with np.errstate(over="ignore", invalid="ignore"):
-        refuse_overflow(float(_array.to_numpy(kernel.diag(_array.points(X))).sum()))
+        refuse_overflow(float(backend.to_numpy(kernel.diag(backend.points(X))).sum()))
     feature_map = map_of(model, X, kernel, weights)
     mapped = map_rows(feature_map, X, weights, center=model.center)
     found = from_mapped(model, feature_map, mapped)
@@ -76,9 +75,9 @@ def fit_mapped_parts(model: Any, parts: Parts, sample: Array, kernel: Kernel) ->
 def with_novelty(found: KernelFit, X: Array, weights: Array | None) -> KernelFit:
     """Return the fit with the novelty of some training points: landmarks are no sample of them."""
     index = np.arange(0, int(X.shape[0]), -(-int(X.shape[0]) // NOVELTY_ROWS))
-    residual = found.subspace.project(_array.take(X, index)).residual
-    w = _array.ones(residual.shape, residual) if weights is None else _array.take(weights, index)
-    if not bool(_array.to_numpy(w).any()):
+    residual = found.subspace.project(backend.take(X, index)).residual
+    w = backend.ones(residual.shape, residual) if weights is None else backend.take(weights, index)
+    if not bool(backend.to_numpy(w).any()):
         return found
     return found._replace(novelty=Novelty(residual, w))
 
@@ -91,14 +90,14 @@ def map_of(model: Any, X: Array, kernel: Kernel, weights: Array | None) -> Featu
         return Fourier.of(kernel, X, m, rng)
     if model._solver_name == "cholesky":
         found = pivoted_cholesky(X, kernel, m, float(model.tol), rng, weights)
-        return Landmarks.of(_array.take(X, found.index), kernel)
+        return Landmarks.of(backend.take(X, found.index), kernel)
     if m >= n:
         return Landmarks.of(X, kernel)
     if model.landmarks == "kmeans":
         return Landmarks.of(_centres(X, m, rng), kernel)
     if model.landmarks == "uniform":
-        return Landmarks.of(_array.take(X, uniform(n, m, rng)), kernel)
-    return Landmarks.of(_array.take(X, leverage(X, kernel, m, rng)), kernel)
+        return Landmarks.of(backend.take(X, uniform(n, m, rng)), kernel)
+    return Landmarks.of(backend.take(X, leverage(X, kernel, m, rng)), kernel)
 
 
 def _refuse_items(model: Any, X: Array) -> None:
@@ -118,10 +117,10 @@ def _centres(X: Array, m: int, rng: np.random.Generator) -> Array:
     from sklearn.cluster import MiniBatchKMeans
 
     seed = int(rng.integers(2**31 - 1))
-    rows = X if _array.is_sparse(X) else _array.to_numpy(X)
+    rows = X if backend.is_sparse(X) else backend.to_numpy(X)
     means = MiniBatchKMeans(m, random_state=seed, n_init=1, batch_size=max(1024, m)).fit(rows)
     centres = means.cluster_centers_
-    return type(X)(centres) if _array.is_sparse(X) else _array.asarray(centres, X)
+    return type(X)(centres) if backend.is_sparse(X) else backend.asarray(centres, X)
 
 
 def from_mapped(model: Any, feature_map: FeatureMap, mapped: Mapped) -> KernelFit:
@@ -133,7 +132,7 @@ def from_mapped(model: Any, feature_map: FeatureMap, mapped: Mapped) -> KernelFi
     total = max(total, float(operator.trace))
     held = Spectrum(spectrum.values, spectrum.vectors, total, spectrum.dim)
     spectrum = keep(model, held, EPS * mapped.total)
-    xp = _array.namespace(spectrum.values)
+    xp = backend.namespace(spectrum.values)
     exists = xp.where(spectrum.values > 0, 1 + 0 * spectrum.values, 0 * spectrum.values)
     subspace = _subspace(feature_map, spectrum.vectors * exists, moments.mean)
     error = Approximation(mapped.left_out, _gap(feature_map, moments.n, spectrum))

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from dualpca import _array
-from dualpca.frames import is_dask, refuse_masked
-from dualpca.parts import Parts
+from dualpca.arrays import backend
+from dualpca.data import Parts, is_dask, refuse_masked
 
 
 def is_stored(X: Any) -> bool:
     """Tell whether X is an array that lies elsewhere and can be sliced, as those of Zarr."""
-    if isinstance(X, np.ndarray) or _array.is_foreign(X) or _array.is_sparse(X):
+    if isinstance(X, np.ndarray) or backend.is_foreign(X) or backend.is_sparse(X):
         return False
     return all(hasattr(X, name) for name in ("shape", "dtype", "chunks", "__getitem__"))
 

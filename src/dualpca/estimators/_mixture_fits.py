@@ -9,23 +9,25 @@ from typing import Any
 import numpy as np
 from sklearn.utils.parallel import Parallel, delayed
 
-from dualpca import _array
-from dualpca._typing import Array
-from dualpca._warnings import warn
-from dualpca.errors import CollapseWarning, expected
+from dualpca.arrays import Array, backend
+from dualpca.data import Columns, Parts, column_starts, refuse_infinite
+from dualpca.errors import CollapseWarning, expected, warn
 from dualpca.estimators._checkpoints import check_checkpoint, watch_of
 from dualpca.estimators._components import is_count
 from dualpca.estimators._validation import check_choice, check_flag, check_number, generator
-from dualpca.holes import column_starts, refuse_infinite
-from dualpca.incomplete_em import check_unit, refuse_empty_columns
 from dualpca.kernels import make_kernel
-from dualpca.missing_parts import Columns
-from dualpca.mixture_em import Climbed, CollapseRules, Limits
-from dualpca.mixture_fit import Recipe
-from dualpca.mixture_parts import fit_mixture_parts
-from dualpca.mixture_selection import by_bic, by_held_out, choose
-from dualpca.mixture_stream import MixtureStream
-from dualpca.parts import Parts
+from dualpca.models.incomplete import check_unit, refuse_empty_columns
+from dualpca.models.mixture import (
+    Climbed,
+    CollapseRules,
+    Limits,
+    Recipe,
+    by_bic,
+    by_held_out,
+    choose,
+    fit_mixture_parts,
+)
+from dualpca.models.mixture_stream import MixtureStream
 
 WORDS = ("bic", "cv")
 """Ways to choose a size by trying candidates."""
@@ -101,7 +103,7 @@ def recipe_of(model: Any, X: Array, weights: Array | None) -> Recipe:
 def recipe_from(model: Any, X: Array | Parts, seen: Array, mean: Array, variance: Array) -> Recipe:
     """Return how to fit rows whose features have these numbers, means and variances."""
     refuse_empty_columns(seen)
-    unit = float(_array.namespace(mean).mean(variance))
+    unit = float(backend.namespace(mean).mean(variance))
     check_unit(unit, X, mean)
     alpha = float(model.concentration) if model.n_mixtures == BOUND else None
     limits = Limits(float(model.tol), int(model.max_iter), model.on_collapse, alpha)

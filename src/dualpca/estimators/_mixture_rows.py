@@ -10,10 +10,8 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from dualpca import _array
-from dualpca._algebra import quadratic
-from dualpca._typing import Array
-from dualpca.emissions import Emissions
+from dualpca.arrays import Array, backend, quadratic
+from dualpca.data import observed_part, refuse_infinite, refuse_nonfinite
 from dualpca.estimators._incomplete import as_frame
 from dualpca.estimators._memory_only import require_in_memory
 from dualpca.estimators._parts import average, by_parts, parts_of
@@ -25,10 +23,9 @@ from dualpca.estimators._validation import (
     check_weights,
     generator,
 )
-from dualpca.holes import observed_part, refuse_infinite
-from dualpca.kernel_space import KernelSpace
-from dualpca.mixture import Mixture
-from dualpca.moments import refuse_nonfinite
+from dualpca.models.emissions import Emissions
+from dualpca.models.kernel_space import KernelSpace
+from dualpca.models.mixture import Mixture
 from dualpca.preimages import Auto, Span
 
 
@@ -50,8 +47,8 @@ class MixtureRows(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     @property
     def _mixture(self) -> Mixture:
         parts = (self.means_, self.noise_variance_, self.weights_)
-        means, noises, weights = (_array.working(part) for part in parts)
-        loadings = tuple(_array.working(W) for W in self.loadings_)
+        means, noises, weights = (backend.working(part) for part in parts)
+        loadings = tuple(backend.working(W) for W in self.loadings_)
         emissions = Emissions(means, loadings, noises, tied=bool(self.tied_noise))
         return Mixture(weights, emissions)
 
@@ -59,7 +56,7 @@ class MixtureRows(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         """Check rows that the model is asked about; in kernel space, where there is one."""
         check_is_fitted(self)
         X = check_rows(self, X, reset=False)
-        _array.require_same_home(X, self.weights_, f"{type(self).__name__}.{method}")
+        backend.require_same_home(X, self.weights_, f"{type(self).__name__}.{method}")
         if self.kernel is None:
             refuse_infinite(X)
             return X
@@ -75,9 +72,9 @@ class MixtureRows(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         """W_kW_kᵀ + σ_k²I, (K, d, d)."""
         check_is_fitted(self)
         model = self._mixture.emissions
-        eye = _array.asarray(np.eye(model.dim), model.means)
+        eye = backend.asarray(np.eye(model.dim), model.means)
         dense = [W @ W.T + model.noises[k] * eye for k, W in enumerate(model.loadings)]
-        return _array.cast_like(_array.namespace(model.means).stack(dense), self.means_)
+        return backend.cast_like(backend.namespace(model.means).stack(dense), self.means_)
 
     @by_parts(None, np.int64)
     def predict(self, X: Any) -> Array:
@@ -88,7 +85,7 @@ class MixtureRows(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         X : array of shape (n, d)
         """
         joint = self._mixture_of(X, "predict")
-        return _array.namespace(joint).argmax(joint, axis=1)
+        return backend.namespace(joint).argmax(joint, axis=1)
 
     def _mixture_of(self, X: Any, method: str) -> Array:
         """Return ln π_k + ln p(x | k) of rows to be checked."""
@@ -107,7 +104,7 @@ class MixtureRows(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         """
         rows = self._rows(X, "predict_proba")
         resp = self._mixture.responsibilities(rows)
-        return _array.cast_like(check_finite_result(resp, observed_part(rows)), rows)
+        return backend.cast_like(check_finite_result(resp, observed_part(rows)), rows)
 
     @by_parts(None)
     def score_samples(self, X: Any) -> Array:
@@ -135,7 +132,7 @@ class MixtureRows(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             return average(self, parts, sample_weight)
         density = self.score_samples(X)
         w = check_weights(sample_weight, density[:, None])
-        xp = _array.namespace(density)
+        xp = backend.namespace(density)
         return float(xp.mean(density) if w is None else w @ density / xp.sum(w))
 
     def bic(self, X: Any) -> float:
@@ -160,7 +157,7 @@ class MixtureRows(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return self._criterion(self.score_samples(X), 2.0)
 
     def _criterion(self, density: Array, price: float) -> float:
-        total = float(_array.namespace(density).sum(density))
+        total = float(backend.namespace(density).sum(density))
         return -2 * total + price * self._mixture.n_parameters()
 
     # --- latents and rows ------------------------------------------------------------------
@@ -181,11 +178,11 @@ class MixtureRows(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         array of shape (n, Σq_k)
         """
         rows = self._rows(X, "transform")
-        xp, mixture = _array.namespace(rows), self._mixture
+        xp, mixture = backend.namespace(rows), self._mixture
         resp = mixture.responsibilities(rows)
         found = mixture.latents(rows)
         blocks = [one.mean * resp[:, k : k + 1] for k, one in enumerate(found)]
-        return _array.cast_like(xp.concat(blocks, axis=1), self._like(rows))
+        return backend.cast_like(xp.concat(blocks, axis=1), self._like(rows))
 
     def posterior(self, X: Any, component: int) -> tuple[Array, Array]:
         """Return mean (n, q_k) and covariance (n, q_k, q_k) of the latents under one component.
@@ -202,7 +199,7 @@ class MixtureRows(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             raise ValueError(f"component must be below {self.n_mixtures_}, got {component}.")
         found = self._mixture.emissions.posterior(rows, int(component))
         like = self._like(rows)
-        return _array.cast_like(found.mean, like), _array.cast_like(found.covariance, like)
+        return backend.cast_like(found.mean, like), backend.cast_like(found.covariance, like)
 
     def _like(self, rows: Array) -> Array:
         """Return an array of the dtype that results have."""
@@ -235,7 +232,7 @@ class MixtureRows(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         rows = self._rows(X, "reconstruct")
         means, resp, _ = self._signal(rows)
         signal = sum(resp[:, k : k + 1] * mean for k, mean in enumerate(means))
-        return _array.cast_like(self._inputs(signal), self.weights_)
+        return backend.cast_like(self._inputs(signal), self.weights_)
 
     def _inputs(self, points: Array) -> Array:
         """Return points as rows of the input space: pre-images, where there is a kernel."""
@@ -264,12 +261,12 @@ class MixtureRows(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         array or frame of shape (n, d), or a pair of them
         """
         rows = self._rows(X, "impute")
-        xp, model = _array.namespace(rows), self._mixture.emissions
+        xp, model = backend.namespace(rows), self._mixture.emissions
         means, resp, found = self._signal(rows)
         missing = xp.isnan(rows)
         mean = sum(resp[:, k : k + 1] * m for k, m in enumerate(means))
-        filled = xp.where(missing, mean, _array.working(rows))
-        result = as_frame(_array.cast_like(filled, rows), X)
+        filled = xp.where(missing, mean, backend.working(rows))
+        result = as_frame(backend.cast_like(filled, rows), X)
         if not return_std:
             return result
         variance = 0 * mean
@@ -277,7 +274,7 @@ class MixtureRows(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             within = quadratic(one.covariance, model.loadings[k]) + model.noises[k]
             variance = variance + resp[:, k : k + 1] * (within + (means[k] - mean) ** 2)
         std = xp.where(missing, xp.sqrt(variance), xp.zeros_like(variance))
-        return result, as_frame(_array.cast_like(std, rows), X)
+        return result, as_frame(backend.cast_like(std, rows), X)
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Array, Array]:
         """Draw rows and the components they come from, as scikit-learn's GaussianMixture does.
@@ -296,6 +293,6 @@ class MixtureRows(OnDevice, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         check_is_fitted(self)
         check_number("n_samples", n_samples, 1, integer=True)
         points, labels = self._mixture.sample(int(n_samples), generator(random_state))
-        xp, device = _array.namespace(points), _array.device_of(points)
-        rows = _array.cast_like(self._inputs(points), self.weights_)
+        xp, device = backend.namespace(points), backend.device_of(points)
+        rows = backend.cast_like(self._inputs(points), self.weights_)
         return rows, xp.asarray(labels, device=device)

@@ -12,17 +12,12 @@ import numpy as np
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
-from dualpca import _array, memory
-from dualpca.batches import Batches, mapped
-from dualpca.blocks import Blocks
+from dualpca.arrays import backend, memory, note
+from dualpca.data import Batches, Blocks, Columns, Host, Parts, is_dask, mapped
 from dualpca.errors import expected
 from dualpca.estimators._memory_only import is_path, is_stored, refuse_missing_path
 from dualpca.estimators._validation import check_weights
-from dualpca.frames import is_dask
-from dualpca.missing_parts import Columns
-from dualpca.parted import WIDEST, Survey, scatter_of, survey
-from dualpca.parts import Host, Parts
-from dualpca.progress import note
+from dualpca.operators import WIDEST, Survey, scatter_of, survey
 
 SHARE_OF_MEMORY = 0.25
 """Memory maps larger than this share of the free memory are read in parts."""
@@ -39,7 +34,7 @@ def parts_of(X: Any, *, fitting: bool = True) -> Parts | None:
     if isinstance(X, Parts):
         return X
     if is_dask(X):
-        from dualpca.parts_dask import DaskParts
+        from dualpca.data.dask_table import DaskParts
 
         return DaskParts.of(X)
     if isinstance(X, np.memmap):
@@ -71,7 +66,7 @@ def weighing(parts: Parts, sample_weight: Any) -> Parts:
     w = np.asarray(sample_weight)
     if w.ndim != 1:
         raise ValueError(expected("sample_weight", "one number a row for data in parts", w.shape))
-    return parts.weighing(_array.to_numpy(check_weights(w, w[:, None])))
+    return parts.weighing(backend.to_numpy(check_weights(w, w[:, None])))
 
 
 def refuse_weights(sample_weight: Any) -> None:

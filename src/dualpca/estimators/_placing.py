@@ -18,13 +18,23 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import _check_feature_names, check_array
 
-from dualpca import _array
-from dualpca.devices import Choice, Job, check_device, chosen, is_several, returned, rows_of, sent
+from dualpca.arrays import (
+    Choice,
+    Job,
+    backend,
+    check_device,
+    chosen,
+    is_several,
+    note,
+    returned,
+    rows_of,
+    sent,
+    showing,
+)
+from dualpca.data import refuse_masked
 from dualpca.errors import BackendError
 from dualpca.estimators._incomplete import as_frame, named_columns
 from dualpca.estimators._parts import parts_of
-from dualpca.frames import refuse_masked
-from dualpca.progress import note, showing
 
 FITS = ("fit", "partial_fit", "fit_transform", "fit_predict")
 AT_HOME = ("save", "to_dual", "to_primal", "summary")
@@ -153,7 +163,7 @@ def _choice(model: Any, X: Any) -> Choice:
 
 def _movable(X: Any, *, fitting: bool = True) -> bool:
     """Tell whether X is a dense table in memory, or nothing."""
-    return not _array.is_sparse(X) and (X is None or parts_of(X, fitting=fitting) is None)
+    return not backend.is_sparse(X) and (X is None or parts_of(X, fitting=fitting) is None)
 
 
 def _sent(model: Any, given: dict[str, Any], device: Any) -> dict[str, Any]:
@@ -169,7 +179,7 @@ def _rows_sent(X: Any, device: Any) -> Any:
     if is_several(X):
         return [_rows_sent(part, device) for part in X]
     refuse_masked(X)
-    if not _array.is_foreign(X):
+    if not backend.is_foreign(X):
         kinds = [np.float64, np.float32]
         X = check_array(X, dtype=kinds, ensure_all_finite=False, allow_nd=True, ensure_2d=False)
     return sent(X, device)
@@ -188,7 +198,7 @@ def _adopt(model: Any, twin: Any) -> None:
 def _home(model: Any, method: Callable[..., Any], given: dict[str, Any], result: Any) -> Any:
     """Return a result where its rows came from: as arrays, tensors or frames."""
     X = given.get("X")
-    result = returned(result, X if _array.is_foreign(X) else None)
+    result = returned(result, X if backend.is_foreign(X) else None)
     if method.__name__ not in FRAMED:
         return result
     rows = [given[name] for name in (*ROWS, *model._second_rows) if given.get(name) is not None]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from dualpca import _algebra, _array
-from dualpca._typing import Array
-from dualpca.em import Record
+from dualpca.arrays import Array, algebra, backend
+from dualpca.data import Columns, Moments, Parts, effective_rows, observed_weights
 from dualpca.errors import DegenerateError, expected
 from dualpca.estimators._checkpoints import watch_of
 from dualpca.estimators._components import (
@@ -19,20 +18,13 @@ from dualpca.estimators._components import (
     rows_of,
 )
 from dualpca.estimators._validation import generator, used_rows
-from dualpca.gaussian import SpikedGaussian
-from dualpca.holes import effective_rows, observed_weights
-from dualpca.incomplete_em import LEAST_NOISE, fit_incomplete
-from dualpca.incomplete_selection import choose_bic
-from dualpca.missing import Factors
-from dualpca.missing_parts import Columns
-from dualpca.moments import Moments
-from dualpca.parts import Parts
-from dualpca.ppca_em import NO_NOISE, fit_ppca, ppca_step
-from dualpca.representations import Primal, Scatter
-from dualpca.rules import given_noise, maximum_likelihood
-from dualpca.selection_parts import choose_in_parts
-from dualpca.spectrum import Spectrum
-from dualpca.streaming import Stream
+from dualpca.gaussian import Factors, SpikedGaussian, given_noise, maximum_likelihood
+from dualpca.models.driver import Record
+from dualpca.models.incomplete import LEAST_NOISE, fit_incomplete
+from dualpca.models.incomplete_selection import choose_bic, choose_in_parts
+from dualpca.models.spiked import NO_NOISE, fit_ppca, ppca_step
+from dualpca.models.streaming import Stream
+from dualpca.operators import Primal, Scatter, Spectrum
 
 
 class Fitted(NamedTuple):
@@ -130,7 +122,7 @@ def fit_incomplete_parts(model: Any, parts: Parts, columns: Columns) -> Fitted:
 def _reading(model: Any, factors: Factors) -> tuple[Spectrum, SpikedGaussian]:
     """Return factors of equal noise on their principal axes."""
     d, sigma2 = int(factors.W.shape[0]), float(factors.psi[0])
-    total = float(_array.namespace(factors.W).sum(factors.W * factors.W)) + d * sigma2
+    total = float(backend.namespace(factors.W).sum(factors.W * factors.W)) + d * sigma2
     if model.noise_variance is None and sigma2 <= 10 * LEAST_NOISE * total / d:
         raise DegenerateError(
             f"the noise of {factors.W.shape[1]} components fell below {10 * LEAST_NOISE:g} of the "
@@ -210,7 +202,7 @@ def _principal_axes(
 ) -> tuple[Spectrum, SpikedGaussian]:
     """Rotate loadings to principal axes; a noise that vanished is 0, and no density is left."""
     d = int(W.shape[0])
-    U, s, _ = _algebra.svd(W)
+    U, s, _ = algebra.svd(W)
     gaussian = SpikedGaussian(s**2 + sigma2, 0.0 if vanished else sigma2, d)
     gaussian.require_density()
     return Spectrum.of(gaussian.values, U, total, d), gaussian

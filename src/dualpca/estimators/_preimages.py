@@ -8,15 +8,13 @@ from typing import Any
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from dualpca import _array
-from dualpca._typing import Array
+from dualpca.arrays import Array, backend
 from dualpca.errors import expected
 from dualpca.estimators._kernel_inputs import is_precomputed, new_points
 from dualpca.estimators._saving import Saved
 from dualpca.estimators._validation import check_matrix, check_width
+from dualpca.operators import Subspace, UncertainSubspace
 from dualpca.preimages import PREIMAGES, Learned, Method, PreImage, Span
-from dualpca.subspace import Subspace
-from dualpca.uncertain import UncertainSubspace
 
 LEAST = 500
 """Points that a learned map may always use: 2 MB."""
@@ -58,7 +56,7 @@ class PreImages(Saved):
                 "eigen_solver='nystrom', 'cholesky' or an exact one."
             )
         points = subspace.points
-        if is_precomputed(self.kernel) or points.ndim == 1 or _array.is_sparse(points):
+        if is_precomputed(self.kernel) or points.ndim == 1 or backend.is_sparse(points):
             raise NotFittedError(
                 "pre-images need training points with real coordinates: a kernel matrix, sparse "
                 "rows or other items have none. `preimage_weights` gives weights over them."
@@ -80,7 +78,7 @@ class PreImages(Saved):
         check_is_fitted(self)
         Z = check_matrix(X, "X")
         check_width(Z, int(self.eigenvalues_.shape[0]), "X")
-        _array.require_same_home(Z, self.eigenvalues_, f"{type(self).__name__}.{method}")
+        backend.require_same_home(Z, self.eigenvalues_, f"{type(self).__name__}.{method}")
         return Z
 
     def _forget_preimages(self) -> None:
@@ -107,8 +105,8 @@ class PreImages(Saved):
         """
         Z = self._latents(X, "preimages")
         start = None if start is None else new_points(self, start, "preimages")
-        found = self._method(method).find(self._span(), _array.working(Z), start)
-        return PreImage(_array.cast_like(found.points, Z), *found[1:])
+        found = self._method(method).find(self._span(), backend.working(Z), start)
+        return PreImage(backend.cast_like(found.points, Z), *found[1:])
 
     def inverse_transform(self, X: Any) -> Array:
         """Return inputs whose features are close to the points of latent coordinates X.
@@ -163,7 +161,7 @@ class PreImages(Saved):
         X : array of shape (m, q)
             Latent coordinates.
         """
-        Z = _array.working(self._latents(X, "preimage_weights"))
+        Z = backend.working(self._latents(X, "preimage_weights"))
         subspace = self._subspace  # type: ignore[attr-defined]
         if not isinstance(subspace, Subspace | UncertainSubspace):
             raise NotFittedError("random Fourier features are no expansion over points.")

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualpca import _array, generation
-from dualpca._typing import Array
+from dualpca import generation
+from dualpca.arrays import Array, backend
 from dualpca.errors import expected
 from dualpca.estimators._latent_paths import LatentPaths
 from dualpca.estimators._validation import check_number, generator
@@ -88,4 +88,4 @@ class SampleQuality(LatentPaths):
 
 
 def _median(values: Array) -> float:
-    return float(np.median(_array.to_numpy(values)))
+    return float(np.median(backend.to_numpy(values)))

@@ -31,6 +31,10 @@ class Saved:
         """
         save(self, path, metadata=metadata)
 
+    def _require_fitted(self) -> None:
+        """Refuse a model that was not fitted."""
+        check_is_fitted(self)
+
     def _packed(self) -> dict[str, Any]:
         """Return everything to be saved, parameters included; a twin on a card stays there."""
         return {name: value for name, value in vars(self).items() if name != "_twin"}
@@ -54,8 +58,8 @@ def save(
     metadata : dict, optional
         Text, finite numbers, true, false, None, lists and dictionaries of them, up to 8 MiB of
         JSON. `metadata["table"]` says how a table became rows and is checked: `columns`, `levels`,
-        `means`, `scales`, `image_shape`, `identifier` (see `dualpca.metadata`). It belongs to the
-        file: a model that is loaded and saved again has none unless it is given again.
+        `means`, `scales`, `image_shape`, `identifier`. It belongs to the file: a model that is
+        loaded and saved again has none unless it is given again.
 
     Examples
     --------
@@ -72,17 +76,12 @@ def save(
     >>> found == {"table": table}
     True
     """
-    from dualpca import persistence  # late: it imports every type that files may hold
+    from dualpca.files import persistence  # late: it imports every type that files may hold
 
     if not hasattr(type(model), "get_params"):
         raise TypeError(expected("model", "an estimator of dualpca, or a pipeline of them", model))
     check_is_fitted(model)
     persistence.save(model, path, _version(), metadata)
-
-
-def require_fitted(model: Any) -> None:
-    """Refuse a model that was not fitted."""
-    check_is_fitted(model)
 
 
 def _version() -> str:

@@ -11,20 +11,11 @@ import numpy as np
 from sklearn.utils import column_or_1d
 from sklearn.utils.validation import assert_all_finite, check_is_fitted
 
-from dualpca import _array
-from dualpca._typing import Array
+from dualpca.arrays import Array, backend
 from dualpca.errors import expected
 from dualpca.estimators._saving import save
-from dualpca.estimators._search_setup import (
-    final_of,
-    folds_of,
-)
-from dualpca.estimators._search_trials import (
-    OBJECTIVES,
-    Task,
-    corrupted,
-    rebuilt,
-)
+from dualpca.estimators._search_setup import final_of, folds_of
+from dualpca.estimators._search_trials import OBJECTIVES, Task, corrupted, rebuilt
 from dualpca.estimators._validation import check_rows
 from dualpca.search import Candidate, Record, importances, q2
 
@@ -52,7 +43,7 @@ class SearchResults:
 
     def _host(self, X: Any, *, reset: bool) -> Array:
         """Return finite rows as a NumPy array."""
-        if _array.is_foreign(X):
+        if backend.is_foreign(X):
             remedy = "Give the rows as NumPy's; best_estimator_ can be fitted to other arrays."
             raise ValueError(expected("X", "a NumPy array", type(X), remedy))
         return check_rows(self, X, reset=reset, min_rows=2 if reset else 1, finite=True)

@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.multiclass import type_of_target
 
-from dualpca._typing import Array
+from dualpca.arrays import Array
 from dualpca.errors import expected
 from dualpca.estimators._search_trials import OBJECTIVES, Task
 from dualpca.estimators._validation import check_choice, check_flag, check_number

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
-from dualpca._typing import Array
+from dualpca.arrays import Array
 from dualpca.search import Candidate, Outcome, agreement, normalised_likelihood, q2
 
 Index = np.ndarray[Any, np.dtype[np.intp]]

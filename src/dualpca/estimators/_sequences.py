@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dualpca import _array
-from dualpca._typing import Array
+from dualpca.arrays import Array, backend
 from dualpca.errors import expected
 
 
@@ -15,7 +14,7 @@ def check_lengths(lengths: Any, n: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Return the lengths of sequences, (m,), which sum to the n rows; None is one sequence."""
     if lengths is None:
         return np.array([n], dtype=np.int64)
-    found = np.asarray(_array.to_numpy(lengths))
+    found = np.asarray(backend.to_numpy(lengths))
     if found.ndim != 1 or found.size == 0 or found.dtype.kind not in "iu":
         raise ValueError(expected("lengths", "a list of whole numbers, one a sequence", lengths))
     found = found.astype(np.int64)
@@ -49,7 +48,7 @@ def joined(X: Any, lengths: Any) -> tuple[Any, Any]:
         return X, lengths
     if shape is not None and len(shape) == 3:
         steps = [int(shape[1])] * int(shape[0])
-        return _array.namespace(X).reshape(X, (-1, shape[2])), steps
+        return backend.namespace(X).reshape(X, (-1, shape[2])), steps
     if isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1:
         X = list(X)
     if isinstance(X, list | tuple) and X and _is_table(X[0]):
@@ -65,7 +64,7 @@ def _one_below_the_other(tables: list[Array]) -> Array:
         if table.ndim != 2 or table.shape[1] != width or table.shape[0] < 1:
             what = f"a table of at least one row and {width} columns, as the first"
             raise ValueError(expected(f"sequence {i}", what, tuple(table.shape)))
-    return _array.namespace(tables[0]).concat(tables, axis=0)
+    return backend.namespace(tables[0]).concat(tables, axis=0)
 
 
 def _is_table(x: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What the file of each model holds beside its parameters (see `dualpca.requirements`).
+"""What the file of each model holds beside its parameters (see `dualpca.files.encoding`).
 
 A name with ? may be absent. Names that are not here are neither written nor read.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from dualpca.encoding import Stored
 from dualpca.estimators._kernel_results import Approximation, Novelty
 from dualpca.estimators._kernel_stream import Stream
 from dualpca.estimators.bayesian import BayesianPCA
@@ -20,7 +19,8 @@ from dualpca.estimators.pca import PCA
 from dualpca.estimators.ppca import PPCA
 from dualpca.estimators.probabilistic_kernel import ProbabilisticKernelPCA
 from dualpca.estimators.twin import TwinKernelPCA
-from dualpca.persistence import allow, register
+from dualpca.files.encoding import Stored
+from dualpca.files.persistence import allow, register
 
 COMMON = {
     "n_features_in_": "int d",

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from dualpca import _array, views
-from dualpca._typing import Array
-from dualpca.canonical import Canonical
+from dualpca.arrays import Array, backend
+from dualpca.data import observed_part
 from dualpca.estimators._incomplete import as_frame
 from dualpca.estimators._saving import Saved
 from dualpca.estimators._validation import (
@@ -19,7 +18,8 @@ from dualpca.estimators._validation import (
     generator,
 )
 from dualpca.estimators._view_validation import new_views
-from dualpca.holes import observed_part
+from dualpca.models import canonical as views
+from dualpca.models.canonical import Canonical
 
 
 class TwoViews(Saved):
@@ -54,7 +54,7 @@ class TwoViews(Saved):
         with np.errstate(over="ignore", invalid="ignore"):
             mean, covariance = views.latent(self._model, X, Y)
         check_finite_result(mean, observed_part(like))
-        return _array.cast_like(mean, like), _array.cast_like(covariance, like)
+        return backend.cast_like(mean, like), backend.cast_like(covariance, like)
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
         """Return Y expected given X, a vector if Y was one.
@@ -105,11 +105,11 @@ class TwoViews(Saved):
         kind = "variance" if return_std else "covariance" if return_cov else None
         with np.errstate(over="ignore", invalid="ignore"):
             mean, spread = views.prediction(self._model, X, Y, kind)
-        mean = _array.cast_like(check_finite_result(mean, observed_part(like)), like)
+        mean = backend.cast_like(check_finite_result(mean, observed_part(like)), like)
         if spread is None:
             return mean
-        spread = _array.namespace(spread).sqrt(spread) if return_std else spread
-        return mean, _array.cast_like(spread, like)
+        spread = backend.namespace(spread).sqrt(spread) if return_std else spread
+        return mean, backend.cast_like(spread, like)
 
     def impute(self, X: Any, y: Any, return_std: bool = False) -> Any:
         """Fill every NaN of both views with its expectation given what the row observed.
@@ -136,8 +136,8 @@ class TwoViews(Saved):
             )
         dx, tables = int(rows.shape[1]), []
         for table in views.fill(self._model, rows, other)[: 2 if return_std else 1]:
-            tables.append(as_frame(_array.cast_like(table[:, :dx], rows), X))
-            tables.append(as_frame(_array.cast_like(table[:, dx:], other), y))
+            tables.append(as_frame(backend.cast_like(table[:, :dx], rows), X))
+            tables.append(as_frame(backend.cast_like(table[:, dx:], other), y))
         return tuple(tables)
 
     def score_samples(self, X: Any = None, y: Any = None) -> Array:
@@ -173,7 +173,7 @@ class TwoViews(Saved):
         """
         density = self.score_samples(X, y)
         w = check_weights(sample_weight, density[:, None])
-        xp = _array.namespace(density)
+        xp = backend.namespace(density)
         return float(xp.mean(density) if w is None else w @ density / xp.sum(w))
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Array, Array]:
@@ -191,9 +191,9 @@ class TwoViews(Saved):
         check_is_fitted(self)
         check_number("n_samples", n_samples, 1, integer=True)
         X, Y = views.draw(self._model, n_samples, generator(random_state))
-        return _array.cast_like(X, self.x_weights_), _array.cast_like(Y, self.y_weights_)
+        return backend.cast_like(X, self.x_weights_), backend.cast_like(Y, self.y_weights_)
 
     def get_covariance(self) -> Array:
         """Return the joint covariance of both views, (d_x + d_y, d_x + d_y)."""
         check_is_fitted(self)
-        return _array.cast_like(self._model.covariance(), self.x_weights_)
+        return backend.cast_like(self._model.covariance(), self.x_weights_)

@@ -6,17 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from dualpca import _array
-from dualpca._typing import Array
+from dualpca.arrays import Array, backend
+from dualpca.data import has_missing
 from dualpca.errors import expected
 from dualpca.estimators.ppca import PPCA
-from dualpca.expected_kernels import (
-    Uncertain,
-    expected_gram,
-    expected_kernel,
-    projected_covariance,
-)
-from dualpca.holes import has_missing
 from dualpca.kernels import (
     RBF,
     Constant,
@@ -27,11 +20,12 @@ from dualpca.kernels import (
     Product,
     Scaled,
     Sum,
+    Uncertain,
+    expected_gram,
+    expected_kernel,
+    projected_covariance,
 )
-from dualpca.representations import Dual, Given
-from dualpca.spectrum import Spectrum
-from dualpca.subspace import Subspace
-from dualpca.uncertain import UncertainSubspace
+from dualpca.operators import Dual, Given, Spectrum, Subspace, UncertainSubspace
 
 NAMES = ("linear", "rbf", "poly", "polynomial", "constant")
 KINDS = (RBF, Linear, Polynomial, Constant, Sum, Product, Scaled)
@@ -44,7 +38,7 @@ def takes_nan(kernel: Any) -> bool:
 
 def is_incomplete(X: Array) -> bool:
     """Tell whether rows have NaN."""
-    return X.ndim == 2 and not _array.is_sparse(X) and has_missing(X)
+    return X.ndim == 2 and not backend.is_sparse(X) and has_missing(X)
 
 
 def input_model(X: Array, weights: Array | None = None) -> Any:
@@ -81,7 +75,7 @@ def expected_coordinates(subspace: Any, rows: Uncertain) -> Array:
     if isinstance(subspace, UncertainSubspace):
         return subspace.coordinates(rows)
     require_points(subspace)
-    K = expected_kernel(subspace.kernel, rows, _array.working(subspace.points))
+    K = expected_kernel(subspace.kernel, rows, backend.working(subspace.points))
     return K @ subspace.coefficients - subspace.tilt
 
 
@@ -90,18 +84,18 @@ def coordinate_covariance(subspace: Any, rows: Uncertain) -> Array:
     if isinstance(subspace, UncertainSubspace):
         return subspace.covariance(rows)
     require_points(subspace)
-    points = _array.working(subspace.points)
+    points = backend.working(subspace.points)
     return projected_covariance(subspace.kernel, rows, points, subspace.coefficients)
 
 
 def require_points(subspace: Any) -> None:
     """Refuse what is no expansion over dense points."""
-    if not isinstance(subspace, Subspace) or _array.is_sparse(subspace.points):
+    if not isinstance(subspace, Subspace) or backend.is_sparse(subspace.points):
         what = "a model over dense points: random features and sparse rows have no expectations"
         raise ValueError(expected("rows with NaN", what, type(subspace).__name__))
 
 
 def with_holes(X: Array) -> Any:
     """Return the numbers of the rows that have NaN, on the host."""
-    xp = _array.namespace(X)
-    return np.flatnonzero(_array.to_numpy(xp.any(xp.isnan(X), axis=1)))
+    xp = backend.namespace(X)
+    return np.flatnonzero(backend.to_numpy(xp.any(xp.isnan(X), axis=1)))

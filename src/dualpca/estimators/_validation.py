@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from dualpca import _array
-from dualpca._typing import Array
+from dualpca.arrays import Array, backend
+from dualpca.data import refuse_nonfinite
 from dualpca.errors import ScaleError, expected
 from dualpca.estimators._memory_only import require_in_memory
-from dualpca.moments import refuse_nonfinite
 
 SPARSE = ("csr", "csc")
 
@@ -34,7 +33,7 @@ def check_rows(
     Finiteness is tested only if asked for: it shows in results for free (`check_finite_result`).
     """
     require_in_memory(X)
-    if _array.is_foreign(X):
+    if backend.is_foreign(X):
         return _check_foreign(estimator, X, reset=reset, min_rows=min_rows)
     return validate_data(
         estimator,
@@ -52,7 +51,7 @@ def new_rows(estimator: Any, X: Any, method: str, *, accept_sparse: bool = False
     """Check rows that a fitted model is asked about, of the library and device it was fitted on."""
     check_is_fitted(estimator)
     X = check_rows(estimator, X, reset=False, accept_sparse=accept_sparse)
-    _array.require_same_home(X, estimator.components_, f"{type(estimator).__name__}.{method}")
+    backend.require_same_home(X, estimator.components_, f"{type(estimator).__name__}.{method}")
     return X
 
 
@@ -60,7 +59,7 @@ def latent_rows(estimator: Any, Z: Any, method: str) -> Array:
     """Check rows in the space of a fitted model's components."""
     check_is_fitted(estimator)
     Z = check_matrix(Z, "X", min_columns=0)  # a model of no components has none
-    _array.require_same_home(Z, estimator.components_, f"{type(estimator).__name__}.{method}")
+    backend.require_same_home(Z, estimator.components_, f"{type(estimator).__name__}.{method}")
     check_width(Z, int(estimator.components_.shape[0]), "X")
     return Z
 
@@ -88,7 +87,7 @@ def _check_foreign(estimator: Any, X: Array, *, reset: bool, min_rows: int) -> A
 def check_matrix(X: Any, name: str, *, min_columns: int = 1) -> Array:
     """Return X as a two-dimensional real floating array."""
     require_in_memory(X, name)
-    if not _array.is_foreign(X):
+    if not backend.is_foreign(X):
         return check_array(
             X,
             dtype=[np.float64, np.float32],
@@ -96,12 +95,12 @@ def check_matrix(X: Any, name: str, *, min_columns: int = 1) -> Array:
             ensure_min_features=min_columns,
             input_name=name,
         )
-    xp = _array.namespace(X)
+    xp = backend.namespace(X)
     if X.ndim != 2:
         raise ValueError(expected(name, "a 2-dimensional array", tuple(X.shape)))
     if xp.isdtype(X.dtype, "complex floating"):
         raise ValueError(f"Complex data not supported: {name} has dtype {X.dtype}.")
-    X = _array.detached(X)
+    X = backend.detached(X)
     return X if X.dtype in (xp.float32, xp.float64) else xp.astype(X, xp.float64)
 
 
@@ -115,7 +114,7 @@ def check_width(X: Array, width: int, name: str) -> None:
 
 def all_finite(result: Array) -> bool:
     """Tell whether no entry is NaN or infinite."""
-    xp = _array.namespace(result)
+    xp = backend.namespace(result)
     return bool(xp.all(xp.isfinite(result)))
 
 
@@ -133,7 +132,7 @@ def variances_like(values: Array, like: Array, negligible: float = 0.0) -> Array
     Rows at 1e-23 are numbers of float32, and their squares are none. Those up to `negligible` of
     the largest may vanish: they are rounding errors of the others.
     """
-    found, xp = _array.cast_like(values, like), _array.namespace(values)
+    found, xp = backend.cast_like(values, like), backend.namespace(values)
     if found.dtype == values.dtype or values.shape[0] == 0:
         return found
     limits = xp.finfo(found.dtype)
@@ -150,7 +149,7 @@ def check_weights(weights: Any, X: Array) -> Array | None:
     """Return the weights as a float64 vector beside X, or None."""
     if weights is None:
         return None
-    w = np.asarray(_array.to_numpy(weights))
+    w = np.asarray(backend.to_numpy(weights))
     if w.dtype.kind not in "biuf":
         raise ValueError(expected("sample_weight", "real numbers", w.dtype))
     w, n = w.astype(np.float64), X.shape[0]
@@ -163,12 +162,12 @@ def check_weights(weights: Any, X: Array) -> Array | None:
         raise ValueError(expected("sample_weight", "finite and not negative", float(bad)))
     if not np.any(w > 0):
         raise ValueError("sample_weight must be positive for some row, got zeros only.")
-    return _array.asarray(w, X)
+    return backend.asarray(w, X)
 
 
 def used_rows(X: Array, weights: Array | None) -> int:
     """Return the number of rows that count: those of positive weight."""
-    return int(X.shape[0] if weights is None else (_array.to_numpy(weights) > 0).sum())
+    return int(X.shape[0] if weights is None else (backend.to_numpy(weights) > 0).sum())
 
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:

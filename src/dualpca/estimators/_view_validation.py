@@ -7,15 +7,12 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from dualpca import _array
-from dualpca._typing import Array
+from dualpca.arrays import Array, backend
+from dualpca.data import Parts, observed_part, refuse_nonfinite
 from dualpca.errors import expected
 from dualpca.estimators._memory_only import require_in_memory
 from dualpca.estimators._parts import parts_of
 from dualpca.estimators._validation import check_matrix, check_rows
-from dualpca.holes import observed_part
-from dualpca.moments import refuse_nonfinite
-from dualpca.parts import Parts
 
 
 def check_second(Y: Any) -> tuple[Array, bool]:
@@ -25,7 +22,7 @@ def check_second(Y: Any) -> tuple[Array, bool]:
             "CCA requires y to be passed, but the target y is None: give the second view as y."
         )
     require_in_memory(Y, "y")
-    if not _array.is_foreign(Y):
+    if not backend.is_foreign(Y):
         Y = check_array(
             Y,
             dtype=[np.float64, np.float32],
@@ -34,7 +31,7 @@ def check_second(Y: Any) -> tuple[Array, bool]:
             input_name="y",
         )
     vector = Y.ndim == 1
-    return check_matrix(_array.namespace(Y).reshape(Y, (-1, 1)) if vector else Y, "y"), vector
+    return check_matrix(backend.namespace(Y).reshape(Y, (-1, 1)) if vector else Y, "y"), vector
 
 
 def training_views(estimator: Any, X: Any, Y: Any) -> tuple[Array, Array, bool]:
@@ -64,7 +61,7 @@ def new_views(
         )
     if X is not None:
         X = check_rows(estimator, X, reset=False)
-        _array.require_same_home(X, estimator.x_weights_, name)
+        backend.require_same_home(X, estimator.x_weights_, name)
         _refuse_infinite(X, "X")
     if Y is not None:
         Y = _new_second(estimator, Y, X, name)
@@ -74,7 +71,7 @@ def new_views(
 def _new_second(estimator: Any, Y: Any, X: Array | None, name: str) -> Array:
     Y = check_second(Y)[0]
     if X is None:
-        _array.require_same_home(Y, estimator.y_weights_, name)
+        backend.require_same_home(Y, estimator.y_weights_, name)
     else:
         _check_pair(X, Y)
         Y = _beside(Y, X)
@@ -87,8 +84,8 @@ def _new_second(estimator: Any, Y: Any, X: Array | None, name: str) -> Array:
 
 def _beside(Y: Array, X: Array) -> Array:
     """Bring the second view to the library and device of the first, as scikit-learn does."""
-    same = _array.describe(X) == _array.describe(Y)
-    return Y if same else _array.asarray(_array.to_numpy(Y), X)
+    same = backend.describe(X) == backend.describe(Y)
+    return Y if same else backend.asarray(backend.to_numpy(Y), X)
 
 
 def _check_pair(X: Array, Y: Array) -> None:
@@ -101,7 +98,7 @@ def _check_pair(X: Array, Y: Array) -> None:
 
 
 def _refuse_infinite(A: Array, name: str) -> None:
-    if bool(_array.namespace(A).any(_array.namespace(A).isinf(A))):
+    if bool(backend.namespace(A).any(backend.namespace(A).isinf(A))):
         refuse_nonfinite(observed_part(A), name)
 
 

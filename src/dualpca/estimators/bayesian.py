@@ -6,21 +6,16 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from dualpca import _array
-from dualpca._typing import Array
-from dualpca._warnings import warn
-from dualpca.errors import SelectionWarning
+from dualpca.arrays import Array, backend
+from dualpca.data import Columns, Parts, has_missing
+from dualpca.errors import SelectionWarning, warn
 from dualpca.estimators._bayesian_fits import BayesianFit, fit_complete, fit_holes, fit_holes_parts
 from dualpca.estimators._checkpoints import check_checkpoint
 from dualpca.estimators._incomplete import named_columns
 from dualpca.estimators._latent import LatentGaussian
 from dualpca.estimators._validation import check_choice, check_number, generator
-from dualpca.holes import has_missing
-from dualpca.loadings import LoadingPosterior
-from dualpca.missing_parts import Columns
-from dualpca.parts import Parts
-from dualpca.representations import Primal, Scatter
-from dualpca.rules import check_noise
+from dualpca.gaussian import LoadingPosterior, check_noise
+from dualpca.operators import Primal, Scatter
 from dualpca.solvers import SOLVERS
 
 
@@ -188,8 +183,8 @@ class BayesianPCA(LatentGaussian):
         self._set(found.fitted, like)
         self.bounds_, self.bound_ = self.loglikelihoods_, self.loglikelihoods_[-1]
         self.loglikelihood_, self.loglikelihoods_ = found.loglikelihood, [found.loglikelihood]
-        self.relevance_ = _array.cast_like(found.relevance, like)
-        self.n_effective_ = int((_array.to_numpy(found.relevance) > 0).sum())
+        self.relevance_ = backend.cast_like(found.relevance, like)
+        self.n_effective_ = int((backend.to_numpy(found.relevance) > 0).sum())
         self._loading_posterior = found.posterior
         if self.n_effective_ == 0:
             warn(
@@ -202,7 +197,7 @@ class BayesianPCA(LatentGaussian):
     def loadings_std_(self) -> Array:
         """Posterior standard deviations of `loadings_`, (d, q)."""
         check_is_fitted(self)
-        return _array.cast_like(self._loading_posterior.std(), self.components_)
+        return backend.cast_like(self._loading_posterior.std(), self.components_)
 
     def sample_loadings(self, n_draws: int = 100, random_state: Any = None) -> Array:
         """Draw loadings from their posterior, so that they carry error bars.
@@ -240,7 +235,7 @@ class BayesianPCA(LatentGaussian):
         check_is_fitted(self)
         check_number("n_draws", n_draws, 1, integer=True)
         draws = self._loading_posterior.draw(generator(random_state), n_draws)
-        return _array.cast_like(draws, self.components_)
+        return backend.cast_like(draws, self.components_)
 
     def summary(self) -> str:
         """Return a table of the directions the fit started from, as text.
@@ -258,8 +253,8 @@ class BayesianPCA(LatentGaussian):
         noise 0.9806; 2 of 3 directions are relevant
         """
         check_is_fitted(self)
-        relevance = _array.to_numpy(self.relevance_)
-        variance = iter(_array.to_numpy(self.explained_variance_))
+        relevance = backend.to_numpy(self.relevance_)
+        variance = iter(backend.to_numpy(self.explained_variance_))
         lines = [f"{'direction':>9} {'variance':>11} {'relevance':>11}  state"]
         for k, value in enumerate(sorted(relevance, reverse=True), start=1):
             shown = f"{next(variance):.4g}" if value > 0 else "-"

@@ -13,13 +13,9 @@ from sklearn.base import (
     TransformerMixin,
 )
 
-from dualpca import _array, views
-from dualpca._typing import Array
-from dualpca._warnings import warn
-from dualpca.canonical import Canonical, Closed, bartlett, fit_canonical, has_joint_density
-from dualpca.canonical_em import fit_canonical_incomplete
-from dualpca.em import Record
-from dualpca.errors import CanonicalWarning, expected
+from dualpca.arrays import Array, backend
+from dualpca.data import Parts, beside, condensed, observed_part
+from dualpca.errors import CanonicalWarning, expected, warn
 from dualpca.estimators._components import is_count
 from dualpca.estimators._convergence import publish_record
 from dualpca.estimators._parts import (
@@ -39,11 +35,17 @@ from dualpca.estimators._validation import (
     used_rows,
 )
 from dualpca.estimators._view_validation import new_views, second_part, training_views
-from dualpca.holes import observed_part
-from dualpca.moments import condensed
-from dualpca.paired_parts import beside
-from dualpca.parted import WIDEST
-from dualpca.parts import Parts
+from dualpca.models import canonical as views
+from dualpca.models.canonical import (
+    Canonical,
+    Closed,
+    bartlett,
+    fit_canonical,
+    fit_canonical_incomplete,
+    has_joint_density,
+)
+from dualpca.models.driver import Record
+from dualpca.operators import WIDEST
 
 
 class CCA(
@@ -220,8 +222,8 @@ class CCA(
         return Record([self._loglikelihood(X, Y, w)], n_iter=1, converged=True)
 
     def _fit_incomplete(self, X: Array, Y: Array, q: int, w: Array | None) -> Record:
-        xp = _array.namespace(X)
-        both = xp.concat([_array.working(X), _array.working(Y)], axis=1)
+        xp = backend.namespace(X)
+        both = xp.concat([backend.working(X), backend.working(Y)], axis=1)
         ridge, limits = float(self.regularization), (self.tol, self.max_iter)
         self._model, record = fit_canonical_incomplete(both, int(X.shape[1]), q, w, ridge, *limits)
         self.p_values_ = None
@@ -232,18 +234,18 @@ class CCA(
         if self.regularization > 0 or found.n <= (sum(ranks) + 3) / 2:
             return None
         p = bartlett(found.correlations, found.n, ranks)[: found.model.rho.shape[0]]
-        return _array.asarray(p, found.correlations)
+        return backend.asarray(p, found.correlations)
 
     def _loglikelihood(self, X: Array, Y: Array, w: Array | None) -> float:
         if not has_joint_density(self._model):
             return math.inf
         density = views.log_density(self._model, X, Y)
-        return float(_array.namespace(density).sum(density if w is None else w * density))
+        return float(backend.namespace(density).sum(density if w is None else w * density))
 
     def _publish(self, X: Array, Y: Array) -> None:
         """Set the fitted attributes, each view's in its own dtype."""
         model = self._model
-        self.correlations_ = _array.cast_like(model.rho, X)
+        self.correlations_ = backend.cast_like(model.rho, X)
         self.n_components_ = int(model.rho.shape[0])
         for name, view, like in (("x", model.x, X), ("y", model.y, Y)):
             parts = {
@@ -253,7 +255,7 @@ class CCA(
                 "noise_covariance": model.noise(view),
             }
             for part, value in parts.items():
-                setattr(self, f"{name}_{part}_", _array.cast_like(value, like))
+                setattr(self, f"{name}_{part}_", backend.cast_like(value, like))
 
     @property
     def _n_features_out(self) -> int:
@@ -281,7 +283,7 @@ class CCA(
     def _variates(self, name: str, rows: Array) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):
             u = views.variates(getattr(self._model, name), rows)
-        return _array.cast_like(check_finite_result(u, observed_part(rows)), rows)
+        return backend.cast_like(check_finite_result(u, observed_part(rows)), rows)
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fit, then return the canonical variates of both views.

@@ -8,8 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dualpca import _array, selection
-from dualpca._typing import Array
+from dualpca.arrays import Array, backend
 from dualpca.errors import expected
 from dualpca.estimators._components import is_count, is_share
 from dualpca.estimators._convergence import publish_record
@@ -32,7 +31,7 @@ from dualpca.estimators._validation import (
     generator,
 )
 from dualpca.estimators.kernel import MAPPED, SOLVERS
-from dualpca.rules import check_noise
+from dualpca.gaussian import check_noise, selection
 
 
 class DualPPCA(
@@ -198,19 +197,19 @@ class DualPPCA(
         """
         self._check_parameters()
         points = check_points(self, X, reset=True, allow_nan=True)
-        weights = check_weights(sample_weight, _array.vector_like(points))
+        weights = check_weights(sample_weight, backend.vector_like(points))
         self.__dict__.pop("input_model_", None)
         points, weights = _with_weight(points, weights, is_precomputed(self.kernel))
         if is_incomplete(points):
             self._require_exact("rows with NaN")
-            self._publish(*fit_incomplete(self, _array.copied(points), weights))
+            self._publish(*fit_incomplete(self, backend.copied(points), weights))
             return self
         kernel = kernel_of(self, points)
         if is_precomputed(kernel):
             self._require_exact("a kernel matrix")
             points = check_kernel_matrix(points, center=self.center)
         fit = fit_mapped if self._solver_name in MAPPED else fit_points
-        self._publish(fit(self, _array.copied(points), kernel, weights), kernel)
+        self._publish(fit(self, backend.copied(points), kernel, weights), kernel)
         return self
 
     def _require_exact(self, given: str) -> None:
@@ -254,11 +253,11 @@ class DualPPCA(
 
     def _publish(self, found: DualFit, kernel: Any) -> None:
         self._forget_preimages()
-        spectrum, gaussian, like = found.spectrum, found.gaussian, _array.vector_like(found.points)
+        spectrum, gaussian, like = found.spectrum, found.gaussian, backend.vector_like(found.points)
         self.kernel_ = kernel
-        self.eigenvalues_ = _array.cast_like(1 * spectrum.values, like)
-        self.explained_variance_ = _array.cast_like(gaussian.values, like)
-        self.explained_variance_ratio_ = _array.cast_like(spectrum.values / spectrum.trace, like)
+        self.eigenvalues_ = backend.cast_like(1 * spectrum.values, like)
+        self.explained_variance_ = backend.cast_like(gaussian.values, like)
+        self.explained_variance_ratio_ = backend.cast_like(spectrum.values / spectrum.trace, like)
         self.noise_variance_, self.noise_dim_ = gaussian.noise, gaussian.dim
         self.n_components_, self.n_samples_ = gaussian.rank, round(found.n)
         self.approximation_error_, self.solver_ = found.error, found.solver
@@ -270,9 +269,9 @@ class DualPPCA(
         for name in ("coefficients_", "relevance_"):
             self.__dict__.pop(name, None)
         if found.relevance is not None:
-            self.relevance_ = _array.cast_like(found.relevance, like)
+            self.relevance_ = backend.cast_like(found.relevance, like)
         if found.expansion is not None:
-            self.coefficients_ = _array.cast_like(
+            self.coefficients_ = backend.cast_like(
                 found.expansion.coefficients * gaussian.spread, like
             )
         publish_record(self, found.record)
@@ -314,7 +313,7 @@ def _with_weight(
     """Return the points that count, with their weights."""
     if weights is None:
         return points, None
-    used = np.flatnonzero(_array.to_numpy(weights) > 0)
+    used = np.flatnonzero(backend.to_numpy(weights) > 0)
     if used.size == int(weights.shape[0]):
         return points, weights
     if precomputed:
@@ -322,4 +321,4 @@ def _with_weight(
         raise ValueError(expected("sample_weight", what, 0.0, "Leave out rows and columns."))
     if used.size < 2:
         raise ValueError(expected("sample_weight", "positive for two rows or more", used.size))
-    return _array.take(points, used), _array.take(weights, used)
+    return backend.take(points, used), backend.take(weights, used)

@@ -7,22 +7,15 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from dualpca import _algebra, _array
-from dualpca._typing import Array
-from dualpca._warnings import warn
-from dualpca.em import Record
-from dualpca.errors import HeywoodWarning, expected
+from dualpca.arrays import Array, algebra, backend, showing
+from dualpca.data import Parts, effective_rows, has_missing, observed_weights
+from dualpca.errors import HeywoodWarning, expected, warn
 from dualpca.estimators._checkpoints import check_checkpoint, watch_of
 from dualpca.estimators._components import check_request, is_count
 from dualpca.estimators._convergence import publish_record
 from dualpca.estimators._factor_model import FactorModel
 from dualpca.estimators._incomplete import named_columns
-from dualpca.estimators._parts import (
-    check_rows_count,
-    open_parts,
-    parts_of,
-    surveyed,
-)
+from dualpca.estimators._parts import check_rows_count, open_parts, parts_of, surveyed
 from dualpca.estimators._placing import OnDevice
 from dualpca.estimators._saving import Saved
 from dualpca.estimators._validation import (
@@ -34,17 +27,11 @@ from dualpca.estimators._validation import (
     used_rows,
     variances_like,
 )
-from dualpca.factors import fit_factors
-from dualpca.holes import effective_rows, has_missing, observed_weights
-from dualpca.incomplete_em import fit_incomplete
-from dualpca.limits import Reference
-from dualpca.missing import Factors
-from dualpca.parted import scatter_of
-from dualpca.parts import Parts
-from dualpca.progress import showing
-from dualpca.representations import Primal
-from dualpca.rotation import SHARES, rotate
-from dualpca.spectrum import deterministic_signs
+from dualpca.gaussian import SHARES, Factors, Reference, rotate
+from dualpca.models.driver import Record
+from dualpca.models.factor import fit_factors
+from dualpca.models.incomplete import fit_incomplete
+from dualpca.operators import Primal, deterministic_signs, scatter_of
 
 HEYWOOD = 1e-4
 """Smallest noise, as a share of a feature's variance."""
@@ -247,28 +234,28 @@ class FactorAnalysis(
     def _initial_noise(self, X: Array) -> Array | None:
         if self.noise_variance_init is None:
             return None
-        psi = np.asarray(_array.to_numpy(self.noise_variance_init), dtype=np.float64)
+        psi = np.asarray(backend.to_numpy(self.noise_variance_init), dtype=np.float64)
         if psi.shape != (X.shape[1],) or not np.all(psi > 0):
             what = f"{X.shape[1]} positive numbers, one a feature"
             raise ValueError(expected("noise_variance_init", what, psi))
-        return _array.asarray(psi, X)
+        return backend.asarray(psi, X)
 
     def _canonical(self, factors: Factors) -> Factors:
         """Rotate so that WᵀΨ⁻¹W is diagonal, or as asked; signs are deterministic."""
-        W, root = factors.W, _array.namespace(factors.psi).sqrt(factors.psi)[:, None]
+        W, root = factors.W, backend.namespace(factors.psi).sqrt(factors.psi)[:, None]
         if W.shape[1]:
-            U, s, _ = _algebra.svd(W / root)
+            U, s, _ = algebra.svd(W / root)
             W = (U * s) * root
             W = W if self.rotation is None else rotate(W, self.rotation)
         return Factors(deterministic_signs(W), factors.mu, factors.psi)
 
     def _set(self, factors: Factors, like: Array) -> None:
-        self.components_ = _array.cast_like(factors.W.T, like)
-        self.mean_ = _array.cast_like(factors.mu, like)
+        self.components_ = backend.cast_like(factors.W.T, like)
+        self.mean_ = backend.cast_like(factors.mu, like)
         self.noise_variance_ = variances_like(factors.psi, like)
-        xp = _array.namespace(factors.W)
+        xp = backend.namespace(factors.W)
         variance = xp.sum(factors.W**2, axis=1) + factors.psi
-        held = _array.to_numpy(factors.psi <= 2 * HEYWOOD * variance)
+        held = backend.to_numpy(factors.psi <= 2 * HEYWOOD * variance)
         self.heywood_ = [int(j) for j in np.flatnonzero(held)]
         if self.heywood_:
             warn(

@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from dualpca import _array, generation
-from dualpca._typing import Array
+from dualpca import generation
+from dualpca.arrays import Array, backend
 from dualpca.errors import expected
 from dualpca.estimators._latent_density import (
     check_density,
@@ -28,8 +28,7 @@ from dualpca.estimators._validation import (
     check_rows,
     generator,
 )
-from dualpca.generation import Chain, Density
-from dualpca.generation.densities import covariance_factor
+from dualpca.generation import Chain, Density, covariance_factor
 
 SAMPLERS = ("direct", "langevin", "mala")
 
@@ -159,11 +158,11 @@ class Generator(Saved, SampleQuality, MetaEstimatorMixin, BaseEstimator):
         require_finite(rows)
         self.estimator_ = clone(self.estimator).fit(rows, y)
         self.latents_ = as_matrix(self.estimator_.transform(rows))
-        Z = _array.working(self.latents_)
+        Z = backend.working(self.latents_)
         self.density_ = self._fit_density(Z, y)
-        self._mean = _array.namespace(Z).mean(Z, axis=0)
+        self._mean = backend.namespace(Z).mean(Z, axis=0)
         self._factor = covariance_factor(Z - self._mean)
-        self.X_fit_ = _array.copied(rows)
+        self.X_fit_ = backend.copied(rows)
         return self
 
     def _fit_density(self, Z: Array, y: Any) -> Density:
@@ -242,7 +241,7 @@ class Generator(Saved, SampleQuality, MetaEstimatorMixin, BaseEstimator):
         else:
             chain = self._run(density, rows, int(n_samples), rng, thin=self.n_steps)
             Z = chain.draws[-1, :, :]
-        return _array.cast_like(Z, self.latents_)
+        return backend.cast_like(Z, self.latents_)
 
     def _part(self, label: Any) -> tuple[Density, np.ndarray]:
         """Return the density of a class and its rows; that of all rows without a class."""
@@ -283,7 +282,7 @@ class Generator(Saved, SampleQuality, MetaEstimatorMixin, BaseEstimator):
         self, density: Density, rows: np.ndarray, m: int, rng: np.random.Generator, thin: int
     ) -> Chain:
         chosen = rows[rng.integers(len(rows), size=m)]
-        start = _array.working(_array.take(self.latents_, chosen))
+        start = backend.working(backend.take(self.latents_, chosen))
         adjusted, n_steps = self.sampler == "mala", int(self.n_steps)
         return generation.langevin(
             density,

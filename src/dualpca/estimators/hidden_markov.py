@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from dualpca import _array
-from dualpca._typing import Array
-from dualpca._warnings import warn
-from dualpca.errors import CollapseWarning, StateWarning, expected
+from dualpca.arrays import Array, backend, showing
+from dualpca.data import Parts
+from dualpca.errors import CollapseWarning, StateWarning, expected, warn
 from dualpca.estimators._chain_fits import check_plan, fit_chain, fit_parts, input_moments
 from dualpca.estimators._chain_methods import ChainMethods, beside
 from dualpca.estimators._convergence import publish_record
@@ -20,8 +19,6 @@ from dualpca.estimators._placing import OnDevice
 from dualpca.estimators._saving import Saved
 from dualpca.estimators._sequences import check_lengths, joined, refuse_misplaced
 from dualpca.estimators._validation import check_rows
-from dualpca.parts import Parts
-from dualpca.progress import showing
 
 UNVISITED = 0.5
 """Expected number of rows below which a state is said to explain none."""
@@ -242,16 +239,16 @@ class HiddenMarkovPCA(OnDevice, Saved, ChainMethods, BaseEstimator):
         """Set the fitted attributes, in the dtype of X."""
         model = self._model
         S, M = model.shares.shape
-        xp, emissions = _array.namespace(X), model.emissions
+        xp, emissions = backend.namespace(X), model.emissions
         self.start_probabilities_ = beside(model.chain.start, X)
         self.transitions_ = beside(model.chain.transitions, X)
         self.weights_ = beside(model.shares, X)
-        self.means_ = _array.cast_like(xp.reshape(emissions.means, (S, M, -1)), X)
-        W = [_array.cast_like(one, X) for one in emissions.loadings]
+        self.means_ = backend.cast_like(xp.reshape(emissions.means, (S, M, -1)), X)
+        W = [backend.cast_like(one, X) for one in emissions.loadings]
         self.loadings_ = [W[s * M : (s + 1) * M] for s in range(S)]
-        self.noise_variances_ = _array.cast_like(xp.reshape(emissions.noises, (S, M)), X)
+        self.noise_variances_ = backend.cast_like(xp.reshape(emissions.noises, (S, M)), X)
         moments = input_moments(X, states) if self.kernel_space_ else model.state_moments()
-        self.state_means_, self.state_variances_ = (_array.cast_like(m, X) for m in moments)
+        self.state_means_, self.state_variances_ = (backend.cast_like(m, X) for m in moments)
         self.visits_ = beside(states.sum(axis=0), X)
         self._warn_of_unvisited(states.sum(axis=0))
         self._warn_of_collapsed(states.sum(axis=0))

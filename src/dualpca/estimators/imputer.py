@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dualpca._typing import Array
+from dualpca.arrays import Array
 from dualpca.errors import expected
 from dualpca.estimators._incomplete import as_frame
 from dualpca.estimators._memory_only import is_elsewhere

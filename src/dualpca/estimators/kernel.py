@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dualpca import _array
-from dualpca._typing import Array
+from dualpca.arrays import Array, backend, showing
+from dualpca.data import Parts, refuse_nonfinite
 from dualpca.errors import expected
 from dualpca.estimators._kernel_fits import fit_auto, fit_exact, fit_incomplete
 from dualpca.estimators._kernel_inputs import (
@@ -21,10 +21,7 @@ from dualpca.estimators._kernel_stream import PATIENCE, KernelStream
 from dualpca.estimators._mapped_fits import SAMPLE_ROWS, fit_mapped, fit_mapped_parts
 from dualpca.estimators._parts import open_parts, parts_of, refuse_weights, tell_route
 from dualpca.estimators._preimages import PreImages, method_of
-from dualpca.estimators._uncertain import (
-    is_incomplete,
-    takes_nan,
-)
+from dualpca.estimators._uncertain import is_incomplete, takes_nan
 from dualpca.estimators._validation import (
     check_choice,
     check_flag,
@@ -33,11 +30,7 @@ from dualpca.estimators._validation import (
     generator,
     used_rows,
 )
-from dualpca.moments import refuse_nonfinite
-from dualpca.parts import Parts
-from dualpca.preimages import Learned
-from dualpca.preimages.learned import LearnedMap
-from dualpca.progress import showing
+from dualpca.preimages import Learned, LearnedMap
 
 SOLVERS = {
     "auto": "auto",
@@ -228,7 +221,7 @@ class KernelPCA(KernelStream, PreImages, KernelProjection):
         if parts is not None:
             return self._fit_parts(parts, sample_weight)
         points = check_points(self, X, reset=True, allow_nan=True)
-        w = check_weights(sample_weight, _array.vector_like(points))
+        w = check_weights(sample_weight, backend.vector_like(points))
         self._forget()
         if is_incomplete(points):
             self._publish(*fit_incomplete(self, points, w), points)
@@ -238,7 +231,7 @@ class KernelPCA(KernelStream, PreImages, KernelProjection):
         if is_precomputed(kernel):
             points = check_kernel_matrix(points, center=self.center)
         elif self.copy_X:
-            points = _array.copied(points)
+            points = backend.copied(points)
         self._publish(self._fit_points(points, kernel, w), kernel, points)
         self.n_samples_ = used_rows(points, w)
         return self
@@ -302,15 +295,15 @@ class KernelPCA(KernelStream, PreImages, KernelProjection):
         return 0 if self.random_state is None else generator(self.random_state)
 
     def _publish(self, found: KernelFit, kernel: Any, points: Array) -> None:
-        spectrum, like = found.spectrum, _array.vector_like(points)
-        xp = _array.namespace(spectrum.values)
+        spectrum, like = found.spectrum, backend.vector_like(points)
+        xp = backend.namespace(spectrum.values)
         zero = 0 * spectrum.values
         ratio = spectrum.values / spectrum.trace if spectrum.trace > 0 else zero
         self.kernel_ = kernel
         self.gamma_ = getattr(kernel, "gamma", None)
-        self.eigenvalues_ = _array.cast_like(xp.asarray(spectrum.values, copy=True), like)
-        self.explained_variance_ = _array.cast_like(spectrum.values / found.n, like)
-        self.explained_variance_ratio_ = _array.cast_like(ratio, like)
+        self.eigenvalues_ = backend.cast_like(xp.asarray(spectrum.values, copy=True), like)
+        self.explained_variance_ = backend.cast_like(spectrum.values / found.n, like)
+        self.explained_variance_ratio_ = backend.cast_like(ratio, like)
         self.n_components_ = spectrum.rank
         self.n_samples_ = round(found.n)
         self.approximation_error_ = found.error
@@ -318,7 +311,7 @@ class KernelPCA(KernelStream, PreImages, KernelProjection):
         self._subspace = found.subspace
         self._residual, self._novelty = found.training_residual, found.novelty
         if found.training_residual is not None:
-            self.eigenvectors_ = _array.cast_like(spectrum.vectors, like)
+            self.eigenvectors_ = backend.cast_like(spectrum.vectors, like)
         self.X_fit_ = getattr(found.subspace, "points", points)
         if self.fit_inverse_transform:
             self._fit_inverse()

@@ -10,7 +10,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
-from dualpca._typing import Array
+from dualpca.arrays import Array, showing
 from dualpca.estimators._search_results import SearchResults
 from dualpca.estimators._search_setup import (
     check_estimator,
@@ -21,14 +21,9 @@ from dualpca.estimators._search_setup import (
     mark_of,
     noise_of,
 )
-from dualpca.estimators._search_trials import (
-    Task,
-    judged,
-    spread_of,
-)
+from dualpca.estimators._search_trials import Task, judged, spread_of
 from dualpca.estimators._validation import check_matrix, generator
 from dualpca.estimators.kernel import KernelPCA
-from dualpca.progress import showing
 from dualpca.search import Candidate, Ledger, Plan, Record, Space, best_of, run
 
 

@@ -8,11 +8,9 @@ from typing import Any
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.metaestimators import available_if
 
-from dualpca import _algebra, _array
-from dualpca._typing import Array
-from dualpca._warnings import warn
-from dualpca.em import Record
-from dualpca.errors import DegenerateError, StreamWarning, expected
+from dualpca.arrays import Array, algebra, backend, showing
+from dualpca.data import Parts, observed_weights, refuse_infinite, refuse_nonfinite
+from dualpca.errors import DegenerateError, StreamWarning, expected, warn
 from dualpca.estimators._convergence import publish_record
 from dualpca.estimators._incomplete import named_columns
 from dualpca.estimators._mixture_fits import (
@@ -42,13 +40,9 @@ from dualpca.estimators._validation import (
     used_rows,
     variances_like,
 )
-from dualpca.holes import observed_weights, refuse_infinite
-from dualpca.kernel_space import KernelSpace
-from dualpca.mixture import Mixture
-from dualpca.mixture_em import Climbed
-from dualpca.moments import refuse_nonfinite
-from dualpca.parts import Parts
-from dualpca.progress import showing
+from dualpca.models.driver import Record
+from dualpca.models.kernel_space import KernelSpace
+from dualpca.models.mixture import Climbed, Mixture
 
 
 class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
@@ -324,7 +318,7 @@ class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
         self._set_mixture(found.mixture, like)
         warn_of_collapse(self, found)
         publish_record(self, found.record)
-        xp = _array.namespace(rows)
+        xp = backend.namespace(rows)
         n = float(rows.shape[0] if weights is None else xp.sum(weights))
         self.lower_bound_ = self.loglikelihoods_[-1] / n
         if self.n_mixtures == "dirichlet":
@@ -334,14 +328,14 @@ class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
     def _set_mixture(self, mixture: Mixture, like: Array) -> None:
         """Set the parameters, in the dtype of `like`."""
         model = mixture.emissions
-        self.weights_ = _array.cast_like(mixture.weights, like)
-        self.means_ = _array.cast_like(model.means, like)
+        self.weights_ = backend.cast_like(mixture.weights, like)
+        self.means_ = backend.cast_like(model.means, like)
         self.noise_variance_ = variances_like(model.noises, like)
-        self.loadings_ = [_array.cast_like(W, like) for W in model.loadings]
-        axes = [_algebra.svd(W) for W in model.loadings]
-        self.components_ = [_array.cast_like(U.T, like) for U, _, _ in axes]
+        self.loadings_ = [backend.cast_like(W, like) for W in model.loadings]
+        axes = [algebra.svd(W) for W in model.loadings]
+        self.components_ = [backend.cast_like(U.T, like) for U, _, _ in axes]
         self.explained_variance_ = [
-            _array.cast_like(s * s + model.noises[k], like) for k, (_, s, _) in enumerate(axes)
+            backend.cast_like(s * s + model.noises[k], like) for k, (_, s, _) in enumerate(axes)
         ]
         self.n_mixtures_, self.n_components_ = model.K, list(model.ranks)
 

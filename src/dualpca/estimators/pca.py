@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dualpca import _array
-from dualpca._typing import Array
+from dualpca.arrays import Array, backend
 from dualpca.estimators._components import check_request, leading
 from dualpca.estimators._linear import LinearGaussian, publish_axes
 from dualpca.estimators._parts import by_parts
@@ -20,11 +19,9 @@ from dualpca.estimators._validation import (
     latent_rows,
     variances_like,
 )
-from dualpca.limits import Reference, residual_dof
-from dualpca.representations import Primal, Scatter
-from dualpca.rules import maximum_likelihood
+from dualpca.gaussian import Reference, maximum_likelihood, residual_dof
+from dualpca.operators import Primal, Scatter, Spectrum
 from dualpca.solvers import SOLVERS
-from dualpca.spectrum import Spectrum
 
 NEGLIGIBLE = 1e-10
 """Share of the largest variance below which another may be rounding error."""
@@ -187,18 +184,18 @@ class PCA(LinearGaussian):
                 "number of rows. Multiply the weights by the number of rows they stand for."
             )
         gaussian = maximum_likelihood(spectrum, divisor, spectrum.rank)
-        xp = _array.namespace(spectrum.values)
+        xp = backend.namespace(spectrum.values)
         publish_axes(self, operator.frame.mean, spectrum, like)
         self.explained_variance_ = variances_like(gaussian.values, like, NEGLIGIBLE)
-        self.singular_values_ = _array.cast_like(xp.sqrt(spectrum.values), like)
+        self.singular_values_ = backend.cast_like(xp.sqrt(spectrum.values), like)
         self.noise_variance_ = gaussian.noise
         self.n_samples_ = count
         dof = residual_dof(operator, spectrum, operator.n)
         self._reference = Reference(operator.n, divisor, dof)
         if operator.frame.scale is not None:
-            self.scale_ = _array.cast_like(operator.frame.scale, like)
+            self.scale_ = backend.cast_like(operator.frame.scale, like)
         if "_stream" in vars(self):
-            self.var_ = _array.cast_like(operator.diag() / operator.n, like)
+            self.var_ = backend.cast_like(operator.diag() / operator.n, like)
 
     @by_parts("n_components_")
     def transform(self, X: Any) -> Array:
@@ -216,13 +213,13 @@ class PCA(LinearGaussian):
         Y = self._coordinates(X)
         if self.whiten:
             Y = Y * _inverse(self._deviations)
-        return _array.cast_like(Y, X) if not _array.is_sparse(X) else Y.astype(X.dtype)
+        return backend.cast_like(Y, X) if not backend.is_sparse(X) else Y.astype(X.dtype)
 
     @property
     def _deviations(self) -> Array:
         """Standard deviations along the axes; 0 where there is only rounding error."""
-        xp = _array.namespace(self.components_)
-        values = _array.working(self.explained_variance_)
+        xp = backend.namespace(self.components_)
+        values = backend.working(self.explained_variance_)
         if values.shape[0] == 0:
             return values
         eps = float(np.finfo(np.float64).eps)
@@ -241,10 +238,10 @@ class PCA(LinearGaussian):
         array of shape (n, d)
         """
         Z = latent_rows(self, X, "inverse_transform")
-        Y = _array.working(Z)
+        Y = backend.working(Z)
         if self.whiten:
             Y = Y * self._deviations
-        return _array.cast_like(check_finite_result(self._frame.lift(self._axes, Y), Z), Z)
+        return backend.cast_like(check_finite_result(self._frame.lift(self._axes, Y), Z), Z)
 
     @by_parts("n_features_in_")
     def reconstruct(self, X: Any) -> Array:
@@ -266,6 +263,6 @@ class PCA(LinearGaussian):
 
 def _inverse(deviations: Array) -> Array:
     """Return 1/x, and 0 for 0: a direction without variance whitens to nothing."""
-    xp = _array.namespace(deviations)
+    xp = backend.namespace(deviations)
     positive = xp.where(deviations > 0, deviations, xp.ones_like(deviations))
     return xp.where(deviations > 0, 1 / positive, xp.zeros_like(deviations))

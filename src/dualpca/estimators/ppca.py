@@ -6,7 +6,8 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from dualpca._typing import Array
+from dualpca.arrays import Array
+from dualpca.data import Columns, Parts, has_missing, observed_weights
 from dualpca.estimators._checkpoints import check_checkpoint
 from dualpca.estimators._incomplete import named_columns
 from dualpca.estimators._latent import LatentGaussian
@@ -20,13 +21,10 @@ from dualpca.estimators._ppca_fits import (
     start_of,
 )
 from dualpca.estimators._validation import check_choice, check_number, used_rows
-from dualpca.holes import has_missing, observed_weights
-from dualpca.missing_parts import Columns
-from dualpca.parts import Parts
-from dualpca.representations import Primal, Scatter
-from dualpca.rules import check_noise
+from dualpca.gaussian import check_noise
+from dualpca.models.streaming import Stream
+from dualpca.operators import Primal, Scatter
 from dualpca.solvers import SOLVERS
-from dualpca.streaming import Stream
 
 
 class PPCA(LatentGaussian):

@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from dualpca import _array
-from dualpca._typing import Array
-from dualpca._warnings import warn
-from dualpca.errors import HeywoodWarning, expected
+from dualpca.arrays import Array, backend
+from dualpca.errors import HeywoodWarning, expected, warn
 from dualpca.estimators._convergence import publish_record
 from dualpca.estimators._feature_fits import (
     HEYWOOD,
@@ -43,8 +41,8 @@ from dualpca.estimators._validation import (
     check_number,
     generator,
 )
-from dualpca.feature_dimensions import FeatureScatter, per_dimension
-from dualpca.rules import check_noise
+from dualpca.gaussian import check_noise
+from dualpca.models.probabilistic_kernel import FeatureScatter, per_dimension
 
 
 class ProbabilisticKernelPCA(
@@ -224,7 +222,7 @@ class ProbabilisticKernelPCA(
         self.correction_, values, kernel = kernel_values(self, points)
         source = source_of(self, values, kernel)
         check_variance(source)
-        operator, share = definite_part(self, source, _array.vector_like(points))
+        operator, share = definite_part(self, source, backend.vector_like(points))
         warn_of_negative(self, share)
         if self.noise == "diagonal":
             found = fit_diagonal(self, operator, points)
@@ -256,10 +254,10 @@ class ProbabilisticKernelPCA(
         self, found: FeatureFit, source: FeatureScatter, total: float, points: Array
     ) -> None:
         """Set the fitted attributes; `total` is tr Kc/n."""
-        like, n, order = _array.vector_like(points), source.n, source.shape[0]
-        self.coordinates_ = _array.cast_like(found.B, like)
-        self.explained_variance_ = _array.cast_like(found.variances, like)
-        self.explained_variance_ratio_ = _array.cast_like(found.variances / total, like)
+        like, n, order = backend.vector_like(points), source.n, source.shape[0]
+        self.coordinates_ = backend.cast_like(found.B, like)
+        self.explained_variance_ = backend.cast_like(found.variances, like)
+        self.explained_variance_ratio_ = backend.cast_like(found.variances / total, like)
         self.n_components_, self.n_samples_ = int(found.B.shape[1]), order
         self.kernel_, self.X_fit_ = source.gram.kernel, points
         self._placement, self._psi = found.placement, found.psi
@@ -267,7 +265,7 @@ class ProbabilisticKernelPCA(
         for name in ("eigenvalues_", "heywood_"):
             self.__dict__.pop(name, None)
         if self.noise == "diagonal":
-            self.noise_variance_ = _array.cast_like(found.psi, like)
+            self.noise_variance_ = backend.cast_like(found.psi, like)
             self._warn_of_heywood(found)
         else:
             self.noise_variance_ = float(found.psi[0])
@@ -277,9 +275,9 @@ class ProbabilisticKernelPCA(
         publish_record(self, record)
 
     def _warn_of_heywood(self, found: FeatureFit) -> None:
-        xp = _array.namespace(found.B)
+        xp = backend.namespace(found.B)
         variance = xp.sum(found.B * found.B, axis=1) + found.psi
-        held = _array.to_numpy(found.psi <= 2 * HEYWOOD * variance)
+        held = backend.to_numpy(found.psi <= 2 * HEYWOOD * variance)
         self.heywood_ = [int(i) for i in np.flatnonzero(held)]
         if self.heywood_:
             warn(
@@ -315,7 +313,7 @@ class ProbabilisticKernelPCA(
         """
         rows = new_items(self, X, "transform")
         b = self._subspace.coordinates(kernel_rows(self, rows))
-        return _array.cast_like(check_finite_result(b, rows), _array.vector_like(rows))
+        return backend.cast_like(check_finite_result(b, rows), backend.vector_like(rows))
 
     @property
     def _n_features_out(self) -> int:

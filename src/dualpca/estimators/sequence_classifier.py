@@ -10,8 +10,8 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from dualpca import _array
-from dualpca._typing import Array
+from dualpca.arrays import Array, backend
+from dualpca.data import refuse_infinite
 from dualpca.errors import expected
 from dualpca.estimators._chain_fits import check_columns, check_plan, coordinates, fit_space
 from dualpca.estimators._incomplete import named_columns
@@ -20,9 +20,8 @@ from dualpca.estimators._saving import Saved
 from dualpca.estimators._sequences import check_lengths, joined
 from dualpca.estimators._validation import check_rows
 from dualpca.estimators.hidden_markov import HiddenMarkovPCA
-from dualpca.holes import refuse_infinite
-from dualpca.kernel_space import KernelSpace
-from dualpca.scans import log, log_sum
+from dualpca.models.chain import log, log_sum
+from dualpca.models.kernel_space import KernelSpace
 
 
 class SequenceClassifier(OnDevice, Saved, ClassifierMixin, BaseEstimator):
@@ -140,7 +139,7 @@ class SequenceClassifier(OnDevice, Saved, ClassifierMixin, BaseEstimator):
         base: HiddenMarkovPCA, Z: Array, lengths: Any, mine: Any, unit: float
     ) -> HiddenMarkovPCA:
         """Fit the model of one class, its floor and its prior in the unit of all rows."""
-        own = _array.take(Z, np.flatnonzero(np.repeat(mine, lengths)))
+        own = backend.take(Z, np.flatnonzero(np.repeat(mine, lengths)))
         model: HiddenMarkovPCA = clone(base).set_params(kernel=None)
         return model._fit(own, None, lengths[mine], unit)
 
@@ -157,7 +156,7 @@ class SequenceClassifier(OnDevice, Saved, ClassifierMixin, BaseEstimator):
         if y is None:
             name = type(self).__name__
             raise ValueError(f"{name} requires y to be passed, but the target y is None.")
-        labels = column_or_1d(_array.to_numpy(y) if _array.is_foreign(y) else y, warn=True)
+        labels = column_or_1d(backend.to_numpy(y) if backend.is_foreign(y) else y, warn=True)
         assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
         if len(labels) != m:
@@ -190,9 +189,9 @@ class SequenceClassifier(OnDevice, Saved, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X, lengths = self._sequences(X, lengths, reset=False)
-        _array.require_same_home(X, self._home, f"{type(self).__name__}.score_classes")
+        backend.require_same_home(X, self._home, f"{type(self).__name__}.score_classes")
         Z = coordinates(self.kernel_space_, X)
-        scores = [_array.to_numpy(m.score_sequences(Z, lengths)) for m in self.models_]
+        scores = [backend.to_numpy(m.score_sequences(Z, lengths)) for m in self.models_]
         return np.stack(scores, axis=1)
 
     def predict_log_proba(self, X: Any, lengths: Any = None) -> np.ndarray[Any, Any]:

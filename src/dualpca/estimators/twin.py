@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from dualpca import _array
-from dualpca._typing import Array
+from dualpca.arrays import Array, backend
 from dualpca.errors import expected
 from dualpca.estimators._components import is_count
 from dualpca.estimators._convergence import publish_record
@@ -24,11 +23,11 @@ from dualpca.estimators._kernel_inputs import is_precomputed
 from dualpca.estimators._placing import OnDevice
 from dualpca.estimators._saving import Saved
 from dualpca.estimators._validation import check_choice, check_number, generator
-from dualpca.feature_dimensions import FeatureScatter
 from dualpca.gaussian import LOG_2PI
 from dualpca.kernels import RBF, Kernel, Precomputed, make_kernel
+from dualpca.models.probabilistic_kernel import FeatureScatter
+from dualpca.models.twin import Twin, TwinPlacement, fit_twin, start_coordinates
 from dualpca.solvers import solve
-from dualpca.twin import Twin, TwinPlacement, fit_twin, start_coordinates
 
 
 class TwinKernelPCA(
@@ -163,7 +162,7 @@ class TwinKernelPCA(
         _, values, kernel = kernel_values(self, points)
         source = source_of(self, values, kernel)
         check_variance(source)
-        operator, share = definite_part(self, source, _array.vector_like(points))
+        operator, share = definite_part(self, source, backend.vector_like(points))
         warn_of_negative(self, share)
         rho = 1.0 if self.feature_dim is None else float(self.feature_dim)
         Z = self._start(operator)
@@ -203,12 +202,12 @@ class TwinKernelPCA(
             return check_start(self.init, operator, q)
         rng = generator(self._seed)
         if self.init == "random":
-            return _array.normal(rng, (n, q), operator.like)
+            return backend.normal(rng, (n, q), operator.like)
         return start_coordinates(solve(operator, q, random_state=0), rng)
 
     def _publish(self, found: Twin, S: Array, source: FeatureScatter, points: Array) -> None:
-        like = _array.vector_like(points)
-        self.coordinates_ = _array.cast_like(found.Z, like)
+        like = backend.vector_like(points)
+        self.coordinates_ = backend.cast_like(found.Z, like)
         self.noise_variance_, self.gain_ = found.noise, found.gain
         self.kernel_, self.X_fit_ = source.gram.kernel, points
         self.n_samples_ = source.shape[0]
@@ -230,16 +229,16 @@ class TwinKernelPCA(
         """
         rows = new_items(self, X, "transform")
         k, squares = self._centred(rows)
-        xp, rho = _array.namespace(k), float(self.feature_dim or 1.0)
+        xp, rho = backend.namespace(k), float(self.feature_dim or 1.0)
         place = self._placement.place
         found = [place(k[i, :] / rho, float(squares[i]) / rho) for i in range(k.shape[0])]
-        return _array.cast_like(xp.stack(found, axis=0), _array.vector_like(rows))
+        return backend.cast_like(xp.stack(found, axis=0), backend.vector_like(rows))
 
     def _centred(self, rows: Array) -> tuple[Array, Array]:
         """Return kernel values (m, n) and squared norms (m,), centred with the training means."""
-        k = _array.working(self.kernel_(_array.points(rows), _array.points(self.X_fit_)))
-        means = _array.namespace(k).mean(k, axis=1)
-        diagonal = _array.working(self.kernel_.diag(_array.points(rows)))
+        k = backend.working(self.kernel_(backend.points(rows), backend.points(self.X_fit_)))
+        means = backend.namespace(k).mean(k, axis=1)
+        diagonal = backend.working(self.kernel_.diag(backend.points(rows)))
         squares = diagonal - 2 * means + self._grand_mean
         return k - self._means[None, :] - means[:, None] + self._grand_mean, squares
 

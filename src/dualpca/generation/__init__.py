@@ -1,13 +1,20 @@
 """New points: densities over latents, Langevin chains, paths, and how good the points are."""
 
-from dualpca.generation.chains import Chain, langevin
-from dualpca.generation.convergence import effective_sample_size, r_hat
-from dualpca.generation.densities import Density, Gaussian, KernelDensity, Mixture, fit_gaussian
+from dualpca.generation.chains import Chain, effective_sample_size, langevin, r_hat
+from dualpca.generation.densities import (
+    Density,
+    Gaussian,
+    KernelDensity,
+    Mixture,
+    bandwidth,
+    fit_gaussian,
+    fit_kernel_density,
+    leave_one_out,
+    tempered,
+)
+from dualpca.generation.densities import covariance_factor as covariance_factor
 from dualpca.generation.paths import along_density, straight, traversal
-from dualpca.generation.quality import Coverage, Nearest, coverage, nearest
-from dualpca.generation.smoothing import bandwidth, fit_kernel_density, leave_one_out
-from dualpca.generation.temperature import tempered
-from dualpca.generation.two_samples import TwoSample, mmd_test
+from dualpca.generation.quality import Coverage, Nearest, TwoSample, coverage, mmd_test, nearest
 
 __all__ = [
     "Chain",

@@ -1,18 +1,130 @@
-"""Langevin chains, plain and Metropolis-adjusted (MATH 12.2)."""
+"""Langevin chains, plain and Metropolis-adjusted, and how far they can be trusted."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from dualpca import _algebra, _array
-from dualpca._typing import Array
+from dualpca.arrays import Array, algebra, backend, task
 from dualpca.errors import expected
-from dualpca.generation.convergence import effective_sample_size, r_hat
 from dualpca.generation.densities import Density
-from dualpca.progress import task
+
+# --- How far chains can be trusted: effective sample size and split R̂ (Vehtari et al. 2021) -----
+
+LEAST = 4
+"""Draws a chain below which neither number means anything."""
+
+
+def effective_sample_size(draws: np.ndarray) -> np.ndarray:
+    """Return how many independent draws the chains are worth: mn / (1 + 2 Σ_t ρ_t).
+
+    Autocorrelations ρ_t come from within and between chains, split in halves; their sum ends
+    where pairs ρ_2t + ρ_2t+1 cease to be positive, and pairs are made to fall (Geyer 1992).
+
+    Parameters
+    ----------
+    draws : array of shape (n, m) or (n, m, q)
+        n draws of each of m chains.
+
+    Returns
+    -------
+    float or array of shape (q,)
+
+    Notes
+    -----
+    Vehtari, Gelman, Simpson, Carpenter & Bürkner (2021), Eqs. 10 to 13.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.random.default_rng(0).normal(size=(1000, 4))
+    >>> bool(3000 < effective_sample_size(x) < 5000)
+    True
+    """
+    return _by_coordinate(draws, _effective)
+
+
+def r_hat(draws: np.ndarray) -> np.ndarray:
+    """Return √(var⁺/W) over chains split in halves: 1 where they agree, more where they do not.
+
+    W is the mean variance within half chains of n draws, B/n the variance between their means, and
+    var⁺ = (n − 1)/n · W + B/n.
+
+    Parameters
+    ----------
+    draws : array of shape (n, m) or (n, m, q)
+
+    Returns
+    -------
+    float or array of shape (q,)
+        NaN where a coordinate never moved.
+
+    Notes
+    -----
+    Gelman & Rubin (1992), split as in Vehtari et al. (2021), Eqs. 1 to 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.random.default_rng(0).normal(size=(1000, 4))
+    >>> bool(r_hat(x) < 1.01), bool(r_hat(x + [0, 0, 0, 3]) > 1.5)
+    (True, True)
+    """
+    return _by_coordinate(draws, _shrinking)
+
+
+def _by_coordinate(draws: np.ndarray, measure: Callable[[np.ndarray], float]) -> np.ndarray:
+    """Apply a measure of (n, m) half chains to each coordinate."""
+    x = np.asarray(draws, dtype=np.float64)
+    if x.ndim not in (2, 3) or x.shape[0] < LEAST:
+        what = f"of shape (n, m) or (n, m, q) with {LEAST} draws a chain or more"
+        raise ValueError(expected("draws", what, x.shape))
+    half = x.shape[0] // 2
+    x = np.concatenate([x[:half], x[x.shape[0] - half :]], axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):  # a coordinate that never moved is NaN
+        if x.ndim == 2:
+            return np.asarray(measure(x))
+        return np.array([measure(x[:, :, p]) for p in range(x.shape[2])])
+
+
+def _shrinking(x: np.ndarray) -> float:
+    within = _within(x)
+    return math.sqrt(_pooled(x) / within) if within > 0 else math.nan
+
+
+def _within(x: np.ndarray) -> float:
+    return float(x.var(axis=0, ddof=1).mean())
+
+
+def _pooled(x: np.ndarray) -> float:
+    """Return var⁺, the variance with the means of the chains counted in."""
+    n = len(x)
+    return (n - 1) / n * _within(x) + float(x.mean(axis=0).var(ddof=1))
+
+
+def _effective(x: np.ndarray) -> float:
+    n, m = x.shape
+    pooled = _pooled(x)
+    rho = 1 - (_within(x) - n / (n - 1) * _autocovariance(x).mean(axis=1)) / pooled
+    rho[0] = 1.0
+    pairs = rho[: n - n % 2].reshape(-1, 2).sum(axis=1)
+    ends = np.flatnonzero(~(pairs > 0))
+    pairs = np.minimum.accumulate(pairs[: ends[0] if ends.size else None])
+    tau = max(2 * float(pairs.sum()) - 1, 1 / math.log10(n * m))
+    return float(n * m / tau) if pooled > 0 else math.nan
+
+
+def _autocovariance(x: np.ndarray) -> np.ndarray:
+    """Return the autocovariances (divisor n) of every chain at all lags, (n, m), by FFT."""
+    n = x.shape[0]
+    f = np.fft.rfft(x - x.mean(axis=0), n=2 * n, axis=0)
+    return np.asarray(np.fft.irfft(np.abs(f) ** 2, n=2 * n, axis=0)[:n] / n)
+
+
+# --- Langevin chains, plain and Metropolis-adjusted ----------------------------------------------
 
 TARGET = 0.574
 """Acceptance at which the adjusted chain moves furthest (Roberts & Rosenthal 1998)."""
@@ -30,11 +142,11 @@ class Chain(NamedTuple):
 
     def effective_sample_size(self) -> np.ndarray:
         """Return for every coordinate how many independent draws these are worth, (q,)."""
-        return effective_sample_size(_array.to_numpy(self.draws))
+        return effective_sample_size(backend.to_numpy(self.draws))
 
     def r_hat(self) -> np.ndarray:
         """Return for every coordinate the split R̂ of the chains, (q,); 1 is agreement."""
-        return r_hat(_array.to_numpy(self.draws))
+        return r_hat(backend.to_numpy(self.draws))
 
 
 class _State(NamedTuple):
@@ -93,8 +205,8 @@ def langevin(
     ((200, 50, 1), True)
     """
     _check(step, n_steps, warm_up, thin)
-    Z, xp = _array.working(Z0), _array.namespace(Z0)
-    F = _array.identity(int(Z.shape[1]), Z) if factor is None else factor
+    Z, xp = backend.working(Z0), backend.namespace(Z0)
+    F = backend.identity(int(Z.shape[1]), Z) if factor is None else factor
     state, tau = _evaluate(density, Z, F), float(step)
     kept, taken = [], 0.0
     with task("Langevin", warm_up + n_steps) as tick:
@@ -112,7 +224,7 @@ def langevin(
 
 def _finite(draws: Array, tau: float) -> Array:
     """Return the draws unless the chains ran away, as plain ones do with too long a step."""
-    xp = _array.namespace(draws)
+    xp = backend.namespace(draws)
     if not bool(xp.all(xp.isfinite(draws))):
         remedy = "Take a shorter one, or adjusted=True."
         raise ValueError(expected("step", "short enough for the chain to stay finite", tau, remedy))
@@ -138,7 +250,7 @@ def _advance(
     density: Density, now: _State, F: Array, tau: float, rng: np.random.Generator, adjusted: bool
 ) -> tuple[_State, float]:
     """Return the next state of every chain, and the mean probability of taking a proposal."""
-    xi = _array.normal(rng, tuple(map(int, now.Z.shape)), now.Z)
+    xi = backend.normal(rng, tuple(map(int, now.Z.shape)), now.Z)
     move = tau * now.pull + math.sqrt(2 * tau) * xi
     there = _evaluate(density, now.Z + move @ F.T, F)
     if not adjusted:
@@ -146,11 +258,11 @@ def _advance(
     # The way back starts at `there` and needs the noise −(move + τ pull')/√(2τ).
     back = (move + tau * there.pull) / math.sqrt(2 * tau)
     log_ratio = there.value - now.value
-    log_ratio = log_ratio + 0.5 * (_algebra.squared_norms(xi) - _algebra.squared_norms(back))
-    xp = _array.namespace(now.Z)
-    odds = _algebra.exp(_algebra.at_most_zero(log_ratio))
+    log_ratio = log_ratio + 0.5 * (algebra.squared_norms(xi) - algebra.squared_norms(back))
+    xp = backend.namespace(now.Z)
+    odds = algebra.exp(algebra.at_most_zero(log_ratio))
     odds = xp.where(xp.isnan(odds), xp.zeros_like(odds), odds)  # far out, ∞ − ∞: never taken
-    take = _array.asarray(rng.random(int(now.Z.shape[0])), now.Z) < odds
+    take = backend.asarray(rng.random(int(now.Z.shape[0])), now.Z) < odds
     state = _State(
         xp.where(take[:, None], there.Z, now.Z),
         xp.where(take, there.value, now.value),

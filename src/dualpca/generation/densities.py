@@ -1,17 +1,18 @@
-"""Densities over latents: a Gaussian, a kernel density estimate, a mixture (MATH 12)."""
+"""Densities over latents: Gaussian, kernel density estimate, mixture; bandwidth and temperature."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from dualpca import _algebra, _array
-from dualpca._typing import Array
+from dualpca.arrays import Array, algebra, backend
 from dualpca.errors import DegenerateError, expected
+
+# --- Densities over latents: a Gaussian, a kernel density estimate, a mixture --------------------
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -84,12 +85,12 @@ class Gaussian(_Both):
         """Return ln π (m,) and ∇ ln π (m, q)."""
         check_latents(Z, self.factor)
         U = solve_lower(self.factor, (Z - self.mean).T).T
-        value = -0.5 * _algebra.squared_norms(U) - log_constant(self.factor)
+        value = -0.5 * algebra.squared_norms(U) - log_constant(self.factor)
         return value, -solve_upper(self.factor, U.T).T
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         """Draw n independent points, (n, q)."""
-        xi = _array.normal(rng, (n, int(self.mean.shape[0])), self.mean)
+        xi = backend.normal(rng, (n, int(self.mean.shape[0])), self.mean)
         return self.mean + xi @ self.factor.T
 
 
@@ -125,11 +126,11 @@ class KernelDensity(_Both):
     def value_and_gradient(self, Z: Array) -> tuple[Array, Array]:
         """Return ln π (m,) and ∇ ln π (m, q)."""
         check_latents(Z, self.factor)
-        n, xp = int(self.centres.shape[0]), _array.namespace(Z)
+        n, xp = int(self.centres.shape[0]), backend.namespace(Z)
         middle, C = self._white
         U = solve_lower(self.factor, (Z - middle).T).T
         values, pulls = [], []
-        for rows in _array.slices(int(Z.shape[0]), _array.block_rows(n, Z)):
+        for rows in backend.slices(int(Z.shape[0]), backend.block_rows(n, Z)):
             total, weights = log_sum_exp(-0.5 * squared_distances(U[rows, :], C))
             values.append(total)
             pulls.append(weights @ C - U[rows, :])
@@ -141,14 +142,14 @@ class KernelDensity(_Both):
     @cached_property
     def _white(self) -> tuple[Array, Array]:
         """Their mean, near which distances keep their digits, and F⁻¹ of the centres from it."""
-        middle = _array.namespace(self.centres).mean(self.centres, axis=0)
+        middle = backend.namespace(self.centres).mean(self.centres, axis=0)
         return middle, solve_lower(self.factor, (self.centres - middle).T).T
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         """Draw n independent points, (n, q): a centre, then its bump."""
         size, q = map(int, self.centres.shape)
-        chosen = _array.take(self.centres, rng.integers(size, size=n))
-        return chosen + _array.normal(rng, (n, q), self.centres) @ self.factor.T
+        chosen = backend.take(self.centres, rng.integers(size, size=n))
+        return chosen + backend.normal(rng, (n, q), self.centres) @ self.factor.T
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ class Mixture(_Both):
 
     def __post_init__(self) -> None:
         """Refuse weights that are no shares of the parts."""
-        given = _array.to_numpy(self.weights)
+        given = backend.to_numpy(self.weights)
         what = f"{len(self.parts)} positive numbers of sum 1, one a part"
         if given.shape != (len(self.parts),) or not np.all(given > 0):
             raise ValueError(expected("weights", what, given))
@@ -187,13 +188,13 @@ class Mixture(_Both):
         """F with FFᵀ = Σ_k w_k F_kF_kᵀ, the covariance within a part, (q, q)."""
         within = sum(
             float(share) * part.factor @ part.factor.T
-            for share, part in zip(_array.to_numpy(self.weights), self.parts, strict=True)
+            for share, part in zip(backend.to_numpy(self.weights), self.parts, strict=True)
         )
-        return _array.namespace(self.weights).linalg.cholesky(within)
+        return backend.namespace(self.weights).linalg.cholesky(within)
 
     def value_and_gradient(self, Z: Array) -> tuple[Array, Array]:
         """Return ln π (m,) and ∇ ln π (m, q)."""
-        xp = _array.namespace(Z)
+        xp = backend.namespace(Z)
         found = [part.value_and_gradient(Z) for part in self.parts]
         values = xp.stack([value for value, _ in found], axis=1) + xp.log(self.weights)
         total, shares = log_sum_exp(values)
@@ -201,13 +202,13 @@ class Mixture(_Both):
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         """Draw n independent points, (n, q), in an order that tells nothing."""
-        shares = _array.to_numpy(self.weights)
+        shares = backend.to_numpy(self.weights)
         counts = rng.multinomial(n, shares / shares.sum())
         drawn = [
             part.sample(int(count), rng) for part, count in zip(self.parts, counts, strict=True)
         ]
-        together = _array.namespace(self.weights).concat(drawn, axis=0)
-        return _array.take(together, rng.permutation(n))
+        together = backend.namespace(self.weights).concat(drawn, axis=0)
+        return backend.take(together, rng.permutation(n))
 
 
 def fit_gaussian(Z: Array) -> Gaussian:
@@ -223,16 +224,16 @@ def fit_gaussian(Z: Array) -> Gaussian:
     >>> fit_gaussian(np.array([[0.0], [2.0]]))
     Gaussian(mean=array([1.]), factor=array([[1.]]))
     """
-    Z = _array.working(Z)
-    mean = _array.namespace(Z).mean(Z, axis=0)
+    Z = backend.working(Z)
+    mean = backend.namespace(Z).mean(Z, axis=0)
     return Gaussian(mean, covariance_factor(Z - mean))
 
 
 def covariance_factor(Zc: Array) -> Array:
     """Return the Cholesky factor of ZcᵀZc/n; raise where a direction has no variance."""
-    xp, n = _array.namespace(Zc), int(Zc.shape[0])
+    xp, n = backend.namespace(Zc), int(Zc.shape[0])
     S = Zc.T @ Zc / n
-    values = _array.to_numpy(xp.linalg.eigvalsh(S))
+    values = backend.to_numpy(xp.linalg.eigvalsh(S))
     if not np.all(np.isfinite(values)) or not values[0] > FLAT * values[-1]:
         raise DegenerateError(
             f"the latents have no density: {n} rows vary in "
@@ -244,7 +245,7 @@ def covariance_factor(Zc: Array) -> Array:
 
 def check_factor(factor: Array, q: int) -> None:
     """Refuse what is not a (q, q) lower triangle with a positive diagonal."""
-    given = _array.to_numpy(factor)
+    given = backend.to_numpy(factor)
     if given.shape != (q, q):
         raise ValueError(expected("factor", f"of shape ({q}, {q})", given.shape))
     if not np.all(np.isfinite(given)) or np.any(np.triu(given, 1)) or np.any(np.diag(given) <= 0):
@@ -262,30 +263,198 @@ def check_latents(Z: Array, factor: Array) -> None:
 
 def log_constant(factor: Array) -> float:
     """Return q/2 ln 2π + ln|F|."""
-    xp = _array.namespace(factor)
+    xp = backend.namespace(factor)
     return 0.5 * int(factor.shape[0]) * LOG_2PI + float(xp.sum(xp.log(xp.linalg.diagonal(factor))))
 
 
 def log_sum_exp(E: Array) -> tuple[Array, Array]:
     """Return ln Σ_j exp(e_ij), (m,), and the shares exp(e_ij) / Σ_j exp(e_ij), (m, n)."""
-    xp = _array.namespace(E)
+    xp = backend.namespace(E)
     top = xp.max(E, axis=1, keepdims=True)
-    P = _algebra.exp(E - top)
+    P = algebra.exp(E - top)
     total = xp.sum(P, axis=1, keepdims=True)
     return (top + xp.log(total))[:, 0], P / total
 
 
 def squared_distances(A: Array, B: Array) -> Array:
     """Return ‖a_i − b_j‖², (m, n), never below 0."""
-    D = 2 * A @ B.T - _algebra.squared_norms(A)[:, None] - _algebra.squared_norms(B)[None, :]
-    return -_algebra.at_most_zero(D)
+    D = 2 * A @ B.T - algebra.squared_norms(A)[:, None] - algebra.squared_norms(B)[None, :]
+    return -algebra.at_most_zero(D)
 
 
 def solve_lower(F: Array, B: Array) -> Array:
     """Return F⁻¹B; q is small, so a plain solver will do in every library."""
-    return _array.namespace(F).linalg.solve(F, B)
+    return backend.namespace(F).linalg.solve(F, B)
 
 
 def solve_upper(F: Array, B: Array) -> Array:
     """Return F⁻ᵀB."""
-    return _array.namespace(F).linalg.solve(F.T, B)
+    return backend.namespace(F).linalg.solve(F.T, B)
+
+
+# --- The bandwidth of a kernel density estimate by leave-one-out likelihood ----------------------
+
+LEFT_OUT = 2000
+"""Rows that are left out in turn, evenly spaced; all others remain centres."""
+
+COARSE, FINE, ROUNDS = 17, 7, 3
+"""Bandwidths tried in the first round and in each of the finer ones, and their number."""
+
+SMALLEST, LARGEST = 1e-3, 8.0
+"""Of Silverman's rule of thumb, and of the standard deviation."""
+
+
+def fit_kernel_density(Z: Array, width: float | None = None, shrink: bool = True) -> KernelDensity:
+    """Return the kernel density estimate over rows, with bumps of covariance h² · cov(Z).
+
+    Bumps alone make the variance 1 + h² times too large, 1.2 times in 15 dimensions. Shrunk, all
+    is divided by √(1 + h²) about the mean, so that mean and covariance are those of the rows: the
+    empirical distribution for h → 0, the Gaussian for h → ∞.
+
+    Parameters
+    ----------
+    Z : array of shape (n, q)
+    width : float, optional
+        h; by leave-one-out likelihood (`bandwidth`) unless given.
+    shrink : bool
+
+    Notes
+    -----
+    Duin, "On the choice of smoothing parameters for Parzen estimators" (1976); Silverman & Young,
+    "The bootstrap: to smooth or not to smooth?" (1987).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> kde = fit_kernel_density(np.array([[-1.0], [1.0]]), width=1.0)
+    >>> kde.centres.round(4), kde.factor.round(4)
+    (array([[-0.7071], [ 0.7071]]), array([[0.7071]]))
+    """
+    Z = backend.working(Z)
+    if Z.shape[0] < 2:
+        raise ValueError(expected("Z", "two rows or more", tuple(Z.shape)))
+    mean = backend.namespace(Z).mean(Z, axis=0)
+    F = covariance_factor(Z - mean)
+    if width is None:
+        width = bandwidth(solve_lower(F, (Z - mean).T).T, shrink)
+    elif not 0 < width < math.inf:
+        raise ValueError(expected("bandwidth", "a positive number", width))
+    c = _shrinkage(width) if shrink else 1.0
+    return KernelDensity(mean + c * (Z - mean), c * float(width) * F)
+
+
+def bandwidth(U: Array, shrink: bool = True) -> float:
+    """Return h of the largest leave-one-out likelihood with bumps N(0, h²I), to about 2 %.
+
+    A grid from next to nothing to next to a Gaussian, then three finer ones around the best: four
+    passes over the distances, which are formed in blocks. O(min(n, 2000) · n · q) a pass.
+
+    Parameters
+    ----------
+    U : array of shape (n, q)
+        White rows: mean 0 and covariance I.
+    shrink : bool
+        As in `fit_kernel_density`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> U = np.random.default_rng(0).normal(size=(1000, 1))
+    >>> 0.1 < bandwidth(U, shrink=False) < 0.4 < bandwidth(U)
+    True
+    """
+    n, q = map(int, U.shape)
+    thumb = (4 / (n * (q + 2))) ** (1 / (q + 4))
+    low, high, count = math.log(SMALLEST * thumb), math.log(LARGEST), COARSE
+    for turn in range(1 + ROUNDS):
+        tried = np.exp(np.linspace(low, high, count))
+        best = int(np.argmax(leave_one_out(U, tried, shrink)))
+        if turn == 0 and best == 0:
+            raise DegenerateError(
+                "rows repeat each other, and the likelihood of leaving one out grows without end "
+                "as the bandwidth shrinks. Give a bandwidth, or leave out repeated rows."
+            )
+        low, high = np.log(tried[max(best - 1, 0)]), np.log(tried[min(best + 1, count - 1)])
+        count = FINE
+    return float(tried[best])
+
+
+def leave_one_out(U: Array, widths: np.ndarray, shrink: bool = True) -> np.ndarray:
+    """Return the mean of ln π₋ᵢ(u_i) for every bandwidth, π₋ᵢ being the estimate without u_i.
+
+    ln π₋ᵢ(u_i) = ln Σ_{j≠i} exp(−‖u_i − c u_j‖²/2b²) − ln(n − 1) − q ln b − q/2 ln 2π, with
+    b = ch and c = 1/√(1 + h²) if shrunk, 1 if not; mean and covariance stay those of all rows.
+    Of many rows 2000, evenly spaced, are left out in turn. All bandwidths share the products.
+
+    Parameters
+    ----------
+    U : array of shape (n, q)
+        White rows.
+    widths : array of shape (k,)
+    shrink : bool
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> leave_one_out(np.array([[0.0], [1.0]]), np.array([1.0, 2.0]), shrink=False).round(4)
+    array([-1.4189, -1.7371])
+    """
+    n, q = map(int, U.shape)
+    held, norms = np.arange(0, n, -(-n // LEFT_OUT)), algebra.squared_norms(U)
+    c = np.array([_shrinkage(h) if shrink else 1.0 for h in widths])
+    totals = np.zeros(len(widths))
+    for rows in backend.slices(len(held), backend.block_rows(n, U)):
+        P = _without(backend.take(U, held[rows]) @ U.T, held[rows])
+        own = backend.take(norms, held[rows])[:, None]
+        for k, (a, b) in enumerate(zip(c.tolist(), (c * widths).tolist(), strict=True)):
+            E = (2 * a * P - own - a * a * norms) / (2 * b * b)
+            totals[k] += float(_sum(log_sum_exp(E)[0]))
+    constant = math.log(n - 1) + 0.5 * q * LOG_2PI
+    return np.asarray(totals / len(held) - constant - q * np.log(c * widths))
+
+
+def _shrinkage(h: float) -> float:
+    """Return 1/√(1 + h²)."""
+    return 1 / math.sqrt(1 + h * h)
+
+
+def _without(P: Array, own: np.ndarray) -> Array:
+    """Return products with −∞ where a row meets itself: it is infinitely far."""
+    xp = backend.namespace(P)
+    same = xp.asarray(own[:, None] == np.arange(int(P.shape[1])), device=backend.device_of(P))
+    return xp.where(same, xp.full_like(P, -math.inf), P)
+
+
+def _sum(values: Array) -> Array:
+    return backend.namespace(values).sum(values)
+
+
+# --- Narrower and wider densities, by a temperature ----------------------------------------------
+
+
+def tempered(density: Density, temperature: float) -> Density:
+    """Return the density with the covariance of every Gaussian in it times T; centres stay.
+
+    A Gaussian becomes π^{1/T}, normalised, and so do parts of a mixture that lie apart. T < 1 draws
+    points nearer to the centres: less varied, and less often where the density knows little.
+
+    Parameters
+    ----------
+    density : Gaussian, KernelDensity or Mixture
+    temperature : float
+        T > 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> tempered(Gaussian(np.zeros(1), np.array([[2.0]])), 0.25).factor
+    array([[1.]])
+    """
+    if not 0 < temperature < math.inf:
+        raise ValueError(expected("temperature", "a positive number", temperature))
+    if isinstance(density, Gaussian | KernelDensity):
+        return replace(density, factor=math.sqrt(temperature) * density.factor)
+    if isinstance(density, Mixture):
+        return replace(density, parts=tuple(tempered(p, temperature) for p in density.parts))
+    what: Any = "Gaussian, KernelDensity or Mixture"
+    raise ValueError(expected("density", what, density))

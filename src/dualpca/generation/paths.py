@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.optimize
 
-from dualpca import _array
-from dualpca._typing import Array
+from dualpca.arrays import Array, backend
 from dualpca.errors import expected
 from dualpca.generation.densities import Density, solve_lower
 
@@ -30,7 +29,7 @@ def straight(a: Array, b: Array, n: int) -> Array:
     """
     if n < 2:
         raise ValueError(expected("n", "2 or more, both ends included", n))
-    t = _array.asarray(np.linspace(0, 1, n), a)[:, None]
+    t = backend.asarray(np.linspace(0, 1, n), a)[:, None]
     return (1 - t) * a + t * b
 
 
@@ -89,17 +88,17 @@ def along_density(
     start = straight(a, b, n)
     if n == 2:
         return start
-    steps, F = n - 1, _array.to_numpy(factor)
-    ends = _array.to_numpy(solve_lower(factor, start.T).T)
+    steps, F = n - 1, backend.to_numpy(factor)
+    ends = backend.to_numpy(solve_lower(factor, start.T).T)
 
     def energy(flat: Any) -> tuple[float, Any]:
         U = np.concatenate([ends[:1], flat.reshape(n - 2, -1), ends[-1:]])
-        value, gradient = density.value_and_gradient(_array.asarray(U[1:-1] @ F.T, start))
+        value, gradient = density.value_and_gradient(backend.asarray(U[1:-1] @ F.T, start))
         D = np.diff(U, axis=0)
-        pull = _array.to_numpy(gradient) @ F
-        cost = 0.5 * steps * np.sum(D * D) - weight / steps * float(_array.to_numpy(value).sum())
+        pull = backend.to_numpy(gradient) @ F
+        cost = 0.5 * steps * np.sum(D * D) - weight / steps * float(backend.to_numpy(value).sum())
         return float(cost), (steps * (D[:-1] - D[1:]) - weight / steps * pull).ravel()
 
     found = scipy.optimize.minimize(energy, ends[1:-1].ravel(), jac=True, method="L-BFGS-B")
-    between = _array.asarray(found.x.reshape(n - 2, -1) @ F.T, start)
-    return _array.namespace(start).concat([start[:1, :], between, start[-1:, :]], axis=0)
+    between = backend.asarray(found.x.reshape(n - 2, -1) @ F.T, start)
+    return backend.namespace(start).concat([start[:1, :], between, start[-1:, :]], axis=0)

@@ -1,13 +1,17 @@
-"""How good new points are: the nearest known point, precision and recall."""
+"""How good new points are: nearest known point, precision, recall, the kernel two-sample test."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from dualpca import _algebra, _array
-from dualpca._typing import Array
+import numpy as np
+
+from dualpca.arrays import Array, algebra, backend
 from dualpca.errors import expected
 from dualpca.generation.densities import squared_distances
+from dualpca.kernels import RBF, Kernel
+
+# --- How good new points are: the nearest known point, precision and recall ----------------------
 
 
 class Nearest(NamedTuple):
@@ -39,14 +43,16 @@ def nearest(X: Array, known: Array) -> Nearest:
     Nearest(index=array([1, 0]), distance=array([0.2, 3. ]))
     """
     check_together(X, known, 1)
-    xp, (X, known) = _array.namespace(X), _centred(X, known)
+    xp, (X, known) = backend.namespace(X), _centred(X, known)
     index, distance = [], []
-    for rows in _array.slices(int(X.shape[0]), _array.block_rows(int(known.shape[0]), X)):
+    for rows in backend.slices(int(X.shape[0]), backend.block_rows(int(known.shape[0]), X)):
         block = X[rows, :]
         found = xp.argmin(squared_distances(block, known), axis=1)
-        gap = block - _array.take(known, found)  # anew: products lose the digits of small distances
+        gap = block - backend.take(
+            known, found
+        )  # anew: products lose the digits of small distances
         index.append(found)
-        distance.append(xp.sqrt(_algebra.squared_norms(gap)))
+        distance.append(xp.sqrt(algebra.squared_norms(gap)))
     return Nearest(xp.concat(index, axis=0), xp.concat(distance, axis=0))
 
 
@@ -92,16 +98,16 @@ def check_together(A: Array, B: Array, rows: int) -> None:
 
 def _centred(A: Array, B: Array) -> tuple[Array, Array]:
     """Return both less the mean of B: near the origin, products keep the digits of distances."""
-    B = _array.working(B)
-    mean = _array.namespace(B).mean(B, axis=0)
-    return _array.working(A) - mean, B - mean
+    B = backend.working(B)
+    mean = backend.namespace(B).mean(B, axis=0)
+    return backend.working(A) - mean, B - mean
 
 
 def _reached(A: Array, B: Array, k: int) -> float:
     """Return the share of rows of A within the reach of some row of B."""
     reach, hits = _reaches(B, k), 0
-    xp = _array.namespace(B)
-    for rows in _array.slices(int(A.shape[0]), _array.block_rows(int(B.shape[0]), A)):
+    xp = backend.namespace(B)
+    for rows in backend.slices(int(A.shape[0]), backend.block_rows(int(B.shape[0]), A)):
         inside = squared_distances(A[rows, :], B) <= reach
         hits += int(xp.sum(xp.astype(xp.any(inside, axis=1), xp.int64)))
     return hits / int(A.shape[0])
@@ -109,9 +115,87 @@ def _reached(A: Array, B: Array, k: int) -> float:
 
 def _reaches(B: Array, k: int) -> Array:
     """Return the squared distance of every row to its k-th neighbour, (n,)."""
-    xp = _array.namespace(B)
+    xp = backend.namespace(B)
     found = []
-    for rows in _array.slices(int(B.shape[0]), _array.block_rows(int(B.shape[0]), B)):
+    for rows in backend.slices(int(B.shape[0]), backend.block_rows(int(B.shape[0]), B)):
         D = xp.sort(squared_distances(B[rows, :], B), axis=1)
         found.append(D[:, k])  # column 0 is the row itself
     return xp.concat(found, axis=0)
+
+
+# --- Whether two sets of points come from one distribution: the kernel two-sample test -----------
+
+
+class TwoSample(NamedTuple):
+    """Squared maximum mean discrepancy, unbiased, and the share of permutations that reach it."""
+
+    mmd: float  # may be a little below 0 where the samples agree
+    p_value: float
+
+
+def mmd_test(
+    A: Array,
+    B: Array,
+    rng: np.random.Generator,
+    n_permutations: int = 200,
+    kernel: Kernel | None = None,
+) -> TwoSample:
+    """Compare two samples by MMD² = mean k(a, a') + mean k(b, b') − 2 mean k(a, b), a ≠ a'.
+
+    Under permutation of the m + n rows its distribution is that of one common source, so the
+    p-value is exact for any size. One (m + n)² Gram matrix; every permutation is a product with it.
+
+    Parameters
+    ----------
+    A : array of shape (m, d)
+    B : array of shape (n, d)
+    rng : Generator
+    n_permutations : int
+    kernel : Kernel, optional
+        RBF with the median distance of all rows unless given.
+
+    Notes
+    -----
+    Gretton et al., "A kernel two-sample test" (2012), Eq. 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> A, B = rng.normal(size=(50, 2)), rng.normal(size=(60, 2))
+    >>> mmd_test(A, B, rng).p_value > 0.05, mmd_test(A, B + 1, rng).p_value < 0.01
+    (True, True)
+    """
+    check_together(A, B, 2)
+    if n_permutations < 1:
+        raise ValueError(expected("n_permutations", "1 or more", n_permutations))
+    xp, m = backend.namespace(A), int(A.shape[0])
+    rows = xp.concat([backend.working(A), backend.working(B)], axis=0)
+    kernel = (RBF(gamma="median") if kernel is None else kernel).resolve(rows)
+    K, diagonal = kernel(rows, rows), kernel.diag(rows)
+    first = _splits(rng, int(rows.shape[0]), m, n_permutations)
+    values = _discrepancies(K, diagonal, backend.asarray(first, rows))
+    reached = int(np.sum(values[1:] >= values[0]))
+    return TwoSample(float(values[0]), (1 + reached) / (1 + n_permutations))
+
+
+def _splits(rng: np.random.Generator, size: int, m: int, count: int) -> np.ndarray:
+    """Return indicators of the first sample, (m + n, 1 + count): as given, then at random."""
+    first = np.zeros((size, 1 + count))
+    first[:m, 0] = 1
+    for j in range(count):
+        first[rng.permutation(size)[:m], 1 + j] = 1
+    return first
+
+
+def _discrepancies(K: Array, diagonal: Array, first: Array) -> np.ndarray:
+    """Return MMD² of every split, from wᵀKw with indicators w and 1 − w."""
+    xp = backend.namespace(K)
+    m = float(xp.sum(first[:, 0]))
+    n = float(K.shape[0]) - m
+    second = 1 - first
+    KA, KB = K @ first, K @ second
+    aa = xp.sum(first * (KA - diagonal[:, None] * first), axis=0) / (m * (m - 1))
+    bb = xp.sum(second * (KB - diagonal[:, None] * second), axis=0) / (n * (n - 1))
+    ab = xp.sum(first * KB, axis=0) / (m * n)
+    return backend.to_numpy(aa + bb - 2 * ab)

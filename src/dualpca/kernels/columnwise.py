@@ -6,17 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dualpca import _algebra, _array
-from dualpca._typing import Array
+from dualpca.arrays import Array, algebra, backend
 from dualpca.errors import expected
-from dualpca.kernels.base import Kernel
-from dualpca.kernels.heuristics import (
+from dualpca.kernels.base import (
+    Kernel,
+    check_positive,
     column_rate,
     median_chi2_rate,
     median_taxicab_rate,
+    number,
     scale_rate,
 )
-from dualpca.kernels.parameters import check_positive, number
 
 
 class Columnwise(Kernel):
@@ -43,7 +43,7 @@ class Columnwise(Kernel):
         """Refuse rows for which the kernel is not defined."""
 
     def _sum(self, X: Array, Y: Array) -> Array:
-        D = _array.namespace(X).zeros_like(X[:, :1] + Y[:, 0][None, :])
+        D = backend.namespace(X).zeros_like(X[:, :1] + Y[:, 0][None, :])
         for c in range(X.shape[1]):
             D += self._term(X[:, c][:, None], Y[:, c][None, :])
         return D
@@ -60,13 +60,13 @@ class Columnwise(Kernel):
     def _diag(self, X: Array) -> Array:
         """Return F(0): g(x, x) = 0 for all kernels here."""
         self._refuse(X)
-        return self._profile(_array.namespace(X).zeros_like(X[:, 0]), int(X.shape[1]))
+        return self._profile(backend.namespace(X).zeros_like(X[:, 0]), int(X.shape[1]))
 
     def _pull(self, Z: Array, Y: Array, C: Array) -> Array:
         """Return Σ_j C_ij F'(D_ij) ∂g(z_ic, y_jc)/∂z_ic."""
         self._refuse(Z)
         self._refuse(Y)
-        xp, d = _array.namespace(Z), int(Y.shape[1])
+        xp, d = backend.namespace(Z), int(Y.shape[1])
         S = C * self._slope(self._sum(Z, Y), d)
         columns = [
             xp.sum(S * self._term_slope(Z[:, c][:, None], Y[:, c][None, :]), axis=1)
@@ -75,7 +75,7 @@ class Columnwise(Kernel):
         return xp.stack(columns, axis=1)
 
     def _diag_gradient(self, Z: Array) -> Array:
-        return _array.namespace(Z).zeros_like(Z)
+        return backend.namespace(Z).zeros_like(Z)
 
 
 @dataclass(frozen=True)
@@ -112,13 +112,13 @@ class Laplacian(Columnwise):
         return 1.0 / d if self.gamma is None else number(self, self.gamma)
 
     def _sum(self, X: Array, Y: Array) -> Array:
-        return _algebra.taxicab(X, Y)
+        return algebra.taxicab(X, Y)
 
     def _term_slope(self, x: Array, y: Array) -> Array:
-        return _array.namespace(x).sign(x - y)
+        return backend.namespace(x).sign(x - y)
 
     def _profile(self, D: Array, d: int) -> Array:
-        return _algebra.exp(-self.rate_of(d) * D)
+        return algebra.exp(-self.rate_of(d) * D)
 
     def _slope(self, D: Array, d: int) -> Array:
         return -self.rate_of(d) * self._profile(D, d)
@@ -130,7 +130,7 @@ class Histograms(Columnwise):
     nonnegative: ClassVar[bool] = True
 
     def _refuse(self, X: Array) -> None:
-        xp = _array.namespace(X)
+        xp = backend.namespace(X)
         if bool(xp.any(X < 0)):
             what = f"non-negative for the {type(self).__name__} kernel"
             remedy = "Use it for counts or histograms, or take another kernel."
@@ -169,7 +169,7 @@ class Chi2(Histograms):
         check_positive(self, "gamma")
 
     def _profile(self, D: Array, d: int) -> Array:
-        return _algebra.exp(-number(self, self.gamma) * D)
+        return algebra.exp(-number(self, self.gamma) * D)
 
     def _slope(self, D: Array, d: int) -> Array:
         return -number(self, self.gamma) * self._profile(D, d)
@@ -196,10 +196,10 @@ class AdditiveChi2(Histograms):
         return 0.0 - D
 
     def _slope(self, D: Array, d: int) -> Array:
-        return -_array.namespace(D).ones_like(D)
+        return -backend.namespace(D).ones_like(D)
 
 
 def _nonzero(total: Array) -> Array:
     """Return the sums, with 1 in place of 0: what is divided by them is 0 there."""
-    xp = _array.namespace(total)
+    xp = backend.namespace(total)
     return xp.where(total > 0, total, xp.ones_like(total))

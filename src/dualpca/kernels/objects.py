@@ -1,7 +1,4 @@
-"""Kernels of anything: a function of two items, or a matrix of values already there.
-
-Neither is in `KERNELS`: one needs a function, the other's rows are no points.
-"""
+"""Gradients by central differences, for kernels known only through their values."""
 
 from __future__ import annotations
 
@@ -11,12 +8,52 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dualpca import _array
-from dualpca._typing import Array
+from dualpca.arrays import Array, backend
 from dualpca.errors import expected
-from dualpca.kernels.base import Kernel
-from dualpca.kernels.differences import central_diag_gradient, central_pull
-from dualpca.kernels.parameters import is_number
+from dualpca.kernels.base import Kernel, is_number
+
+# --- Gradients by central differences, for kernels known only through their values ---------------
+
+STEP = 6e-6
+"""Cube root of the rounding error of float64: the step that errs least, beside entries of 1."""
+
+
+def central_pull(of: Callable[[Array], Array], Z: Array, C: Array) -> Array:
+    """Return Σ_j C_ij ∂k(z_i, y_j)/∂z_i, (n, d), where of(Z) = k(z_i, y_j).
+
+    Two evaluations of the kernel for each of the d columns, in float64; about ten digits.
+    """
+    xp = backend.namespace(Z)
+    C = backend.working(C)
+    return central_diag_gradient(lambda X: xp.sum(C * backend.working(of(X)), axis=1), Z)
+
+
+def central_diag_gradient(of: Callable[[Array], Array], Z: Array) -> Array:
+    """Return ∂f(z_i)/∂z_i, (n, d), of a function of each row, (n, d) ↦ (n,).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> central_diag_gradient(lambda Z: Z[:, 0] ** 2, np.array([[3.0, 1.0]])).round(6)
+    array([[6., 0.]])
+    """
+    xp = backend.namespace(Z)
+    W = backend.working(Z)
+    columns = []
+    for c in range(W.shape[1]):
+        unit = backend.identity(int(W.shape[1]), W)[c, :][None, :]
+        size = xp.abs(W[:, c])
+        h = STEP * xp.where(size > 1, size, xp.ones_like(size))
+        above, below = W + h[:, None] * unit, W - h[:, None] * unit
+        # what was added after rounding, not what was asked for
+        width = above[:, c] - below[:, c]
+        columns.append(backend.working(of(above) - of(below)) / width)
+    return xp.astype(xp.stack(columns, axis=1), Z.dtype)
+
+
+# --- Kernels of anything: a function of two items, or a matrix of values already there -----------
+#
+# Neither is in `KERNELS`: one needs a function, the other's rows are no points.
 
 
 @dataclass(frozen=True)
@@ -94,7 +131,7 @@ class Function(Kernel):
     def _pull(self, Z: Array, Y: Array, C: Array) -> Array:
         _require_vectors(Z)
         _require_vectors(Y)
-        return central_pull(self._against(_array.working(Y)), Z, C)
+        return central_pull(self._against(backend.working(Y)), Z, C)
 
     def _diag_gradient(self, Z: Array) -> Array:
         _require_vectors(Z)
@@ -138,14 +175,14 @@ class Precomputed(Kernel):
             if X.shape[1] != m:
                 what = f"rows of kernel values against the {m} training items"
                 raise ValueError(expected("X", what, tuple(X.shape)))
-            return _array.namespace(X).asarray(X, copy=True)
+            return backend.namespace(X).asarray(X, copy=True)
 
         return of
 
     def _diag(self, X: Array) -> Array:
-        xp = _array.namespace(X)
+        xp = backend.namespace(X)
         if self.diagonal is not None:
-            return float(self.diagonal) * _array.ones((int(X.shape[0]),), X)
+            return float(self.diagonal) * backend.ones((int(X.shape[0]),), X)
         if X.shape[0] != X.shape[1] or not _is_symmetric(X):
             what = "the symmetric kernel matrix of the training items, to have their k(x, x)"
             remedy = "Give Precomputed(diagonal=...) if it is the same for all items."
@@ -167,15 +204,15 @@ def items(X: Any) -> list[Any]:
         raise TypeError(expected("items", "a list, or an array with one item a row", X))
     if getattr(X, "ndim", 1) not in (1, 2):
         raise ValueError(expected("items", "a list, or an array of rows", tuple(X.shape)))
-    if _array.is_foreign(X):
+    if backend.is_foreign(X):
         return [X[i, ...] for i in range(X.shape[0])]
     return list(X)
 
 
 def _result(K: np.ndarray[Any, Any], X: Any) -> Array:
     """Return values in the library and floating dtype of X; float64 where X has none."""
-    numeric = _array.is_foreign(X) or (isinstance(X, np.ndarray) and X.dtype.kind == "f")
-    return _array.constants(K, X) if numeric else K
+    numeric = backend.is_foreign(X) or (isinstance(X, np.ndarray) and X.dtype.kind == "f")
+    return backend.constants(K, X) if numeric else K
 
 
 def _require_vectors(Z: Any) -> None:
@@ -188,7 +225,7 @@ def _require_vectors(Z: Any) -> None:
 
 
 def _is_symmetric(K: Array) -> bool:
-    xp = _array.namespace(K)
+    xp = backend.namespace(K)
     gap = float(xp.max(xp.abs(K - K.T))) if K.shape[0] else 0.0
     size = float(xp.max(xp.abs(K))) if K.shape[0] else 0.0
     return gap <= 1e3 * float(xp.finfo(K.dtype).eps) * size

@@ -4,16 +4,85 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import sqrt
+from math import pi, sqrt
 from typing import Any, ClassVar
 
-from dualpca import _algebra, _array
-from dualpca._typing import Array
+import numpy as np
+
+from dualpca.arrays import Array, algebra, backend
 from dualpca.errors import expected
-from dualpca.kernels.base import Kernel
-from dualpca.kernels.heuristics import column_rate, median_length, median_rate, scale_rate
-from dualpca.kernels.parameters import as_lengths, check_positive, check_width, number
-from dualpca.kernels.squared_distances import lifted, near_zero, sparse_minus_u
+from dualpca.kernels.base import (
+    Kernel,
+    as_lengths,
+    check_positive,
+    check_width,
+    column_rate,
+    median_length,
+    median_rate,
+    number,
+    scale_rate,
+)
+
+# --- Squared distances from one product of matrices, with the digits that this could lose --------
+
+NEIGHBOURS = 1e-6
+"""Share of their squared norms below which a squared distance has lost too many digits."""
+
+
+def _rounded(E: Array, size: Array) -> Array:
+    """Return −u with 0 for what is within rounding errors of it; `size` is −½(‖a‖² + ‖b‖²)."""
+    xp = backend.namespace(E)
+    close = xp.astype(8 * float(xp.finfo(E.dtype).eps) * size, E.dtype)
+    return xp.where(E > close, xp.zeros_like(E), E)
+
+
+def lifted(A: Array, dtype: Any, *, flip: bool) -> tuple[Array, Array]:
+    """Return rows [a, −½‖a‖², 1], or [a, 1, −½‖a‖²], and −½‖a‖² in float64, (n, 1).
+
+    A comes in float64 whatever the dtype: a factor that float32 rounds would scale all distances
+    alike, and show in eigenvalues.
+    """
+    xp = backend.namespace(A)
+    A = A if dtype == xp.float64 else xp.astype(A, dtype)
+    double = backend.working(A)
+    half = -0.5 * xp.sum(double * double, axis=1)[:, None]
+    high = xp.astype(half, dtype)
+    last = [xp.ones_like(high), high] if flip else [high, xp.ones_like(high)]
+    return xp.concat([A, *last], axis=1), half
+
+
+def near_zero(E: Array, A: Array, B: Array, size: Array) -> Array:
+    """Return −u where rounding errors beside its own size would be felt: for pairs of neighbours.
+
+    NumPy takes their differences anew; other libraries count what is within rounding of 0 as 0.
+    """
+    if backend.is_foreign(E):
+        return _rounded(E, size)
+    i, j = np.nonzero(E > NEIGHBOURS * size)
+    for part in backend.slices(len(i), 4096):
+        gap = A[i[part]] - B[j[part]]
+        E[i[part], j[part]] = -0.5 * np.sum(gap * gap, axis=1)
+    return algebra.at_most_zero(E)
+
+
+def sparse_minus_u(Y: Array, factor: Any, *, rough: bool) -> Callable[[Array], Array]:
+    """Return x ↦ −u(x, y_j) for sparse rows, which cannot be measured from a mean.
+
+    Where the kernel is `rough` at 0, what is within rounding of 0 counts as 0.
+    """
+    B = Y.multiply(factor).tocsr()
+    b = 0.5 * algebra.squared_norms(B)
+
+    def of(X: Array) -> Array:
+        A = X.multiply(factor).tocsr() if backend.is_sparse(X) else X * factor
+        a = 0.5 * algebra.squared_norms(A)[:, None]
+        E = algebra.inner(A, B) - a - b
+        return _rounded(E, -a - b) if rough else algebra.at_most_zero(E)
+
+    return of
+
+
+# --- Kernels of the distance: k(x, y) = f(u) with u = rate · ‖x − y‖², or a rate for every column
 
 
 class Stationary(Kernel):
@@ -59,20 +128,22 @@ class Stationary(Kernel):
         Rows are measured from the mean of Y, so that far-away data lose no digits, and clipped
         at 0, which rounding would pass.
         """
-        xp = _array.namespace(Y)
+        xp = backend.namespace(Y)
         rates = self.rates(Y)
-        factor = sqrt(2 * rates) if isinstance(rates, float) else xp.sqrt(2 * _array.working(rates))
-        if _array.is_sparse(Y):
+        factor = (
+            sqrt(2 * rates) if isinstance(rates, float) else xp.sqrt(2 * backend.working(rates))
+        )
+        if backend.is_sparse(Y):
             return sparse_minus_u(Y, factor, rough=self.rough)
-        origin = xp.mean(_array.working(Y), axis=0)
-        B, b = lifted((_array.working(Y) - origin) * factor, Y.dtype, flip=True)
+        origin = xp.mean(backend.working(Y), axis=0)
+        B, b = lifted((backend.working(Y) - origin) * factor, Y.dtype, flip=True)
         d = int(Y.shape[1])
 
         def of(X: Array) -> Array:
-            A, a = lifted((_array.working(X) - origin) * factor, X.dtype, flip=False)
+            A, a = lifted((backend.working(X) - origin) * factor, X.dtype, flip=False)
             E = A @ B.T
             if not self.rough:
-                return _algebra.at_most_zero(E)
+                return algebra.at_most_zero(E)
             return near_zero(E, A[:, :d], B[:, :d], a + b.T)
 
         return of
@@ -82,18 +153,18 @@ class Stationary(Kernel):
         return lambda X: self._profile(of(X))
 
     def _diag(self, X: Array) -> Array:
-        return _array.ones((int(X.shape[0]),), X)
+        return backend.ones((int(X.shape[0]),), X)
 
     def _pull(self, Z: Array, Y: Array, C: Array) -> Array:
         """Return Σ_j C_ij f'(u_ij) 2 rate (z_i − y_j), both measured from the mean of Y."""
-        xp = _array.namespace(Z)
+        xp = backend.namespace(Z)
         S = C * self._slope(self._minus_u(Y)(Z))
         origin = xp.mean(Y, axis=0)
         total = xp.sum(S, axis=1)[:, None]
         return 2 * self.rates(Y) * (total * (Z - origin) - S @ (Y - origin))
 
     def _diag_gradient(self, Z: Array) -> Array:
-        return _array.namespace(Z).zeros_like(Z)
+        return backend.namespace(Z).zeros_like(Z)
 
 
 class Lengths(Stationary):
@@ -125,7 +196,7 @@ class Lengths(Stationary):
         if len(self.length_scale) != like.shape[1]:
             what = f"one number for each of the {like.shape[1]} columns"
             raise ValueError(expected("length_scale", what, self.length_scale))
-        return _array.constants([self.gain / v**2 for v in self.length_scale], like)
+        return backend.constants([self.gain / v**2 for v in self.length_scale], like)
 
 
 @dataclass(frozen=True)
@@ -168,10 +239,10 @@ class RBF(Lengths):
         return 1.0 if self.gamma is None else number(self, self.gamma)
 
     def _profile(self, E: Array) -> Array:
-        return _algebra.exp(E)
+        return algebra.exp(E)
 
     def _slope(self, E: Array) -> Array:
-        return -_algebra.exp(E)
+        return -algebra.exp(E)
 
 
 @dataclass(frozen=True)
@@ -219,7 +290,7 @@ class Matern(Lengths):
         return self.nu == 0.5
 
     def _profile(self, E: Array) -> Array:
-        xp = _array.namespace(E)
+        xp = backend.namespace(E)
         t = xp.sqrt(-E)
         if self.nu == 0.5:
             return xp.exp(-t)
@@ -227,7 +298,7 @@ class Matern(Lengths):
 
     def _slope(self, E: Array) -> Array:
         """Return df/du: −e^(−t)/(2t), −e^(−t)/2 and −(1 + t)e^(−t)/6."""
-        xp = _array.namespace(E)
+        xp = backend.namespace(E)
         t = xp.sqrt(-E)
         if self.nu == 0.5:
             safe = xp.where(t > 0, t, xp.ones_like(t))
@@ -278,5 +349,65 @@ class RationalQuadratic(Lengths):
     @staticmethod
     def _power(E: Array, p: float) -> Array:
         """Return (1 + u)ᵖ; for a large α, u is small and 1 + u would have lost it."""
-        xp = _array.namespace(E)
-        return _algebra.exp(p * xp.log1p(-E))
+        xp = backend.namespace(E)
+        return algebra.exp(p * xp.log1p(-E))
+
+
+# --- What repeats: a function of the sine of the distance ----------------------------------------
+
+
+@dataclass(frozen=True)
+class Periodic(Stationary):
+    """k(x, y) = exp(−2 sin²(π‖x − y‖/periodicity)/length_scale²).
+
+    Equal to scikit-learn's ExpSineSquared, which takes the Euclidean distance over all columns:
+    that is positive semi-definite for one column only. Give each periodic column its own, and
+    multiply: `Periodic(on=[0]) * Periodic(on=[1])`.
+
+    Parameters
+    ----------
+    periodicity : float
+        The period, in the units of the column.
+    length_scale : float
+        Width within a period, in units of its length over π.
+
+    References
+    ----------
+    MacKay (1998), Introduction to Gaussian processes, eq. 47.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Periodic(periodicity=24.0)(np.array([[1.0]]), np.array([[25.0], [13.0]])).round(4)
+    array([[1.    , 0.1353]])
+    """
+
+    name: ClassVar[str] = "periodic"
+    _monotone: ClassVar[bool] = False
+    periodicity: float = 1.0
+    length_scale: float = 1.0
+
+    def _check(self) -> None:
+        check_positive(self, "periodicity", "length_scale")
+
+    @property
+    def definite(self) -> bool:  # type: ignore[override]
+        """Whether `on` names one column."""
+        return self.on is not None and len(self.on) == 1
+
+    @property
+    def rate(self) -> float:
+        """(π/periodicity)²."""
+        return (pi / self.periodicity) ** 2
+
+    def _profile(self, E: Array) -> Array:
+        xp = backend.namespace(E)
+        return xp.exp(-2 * (xp.sin(xp.sqrt(-E)) / float(self.length_scale)) ** 2)
+
+    def _slope(self, E: Array) -> Array:
+        """Return df/du = −f sin(2t)/(t length_scale²), t = √u; at t = 0 the fraction is 2."""
+        xp = backend.namespace(E)
+        t = xp.sqrt(-E)
+        safe = xp.where(t > 0, t, xp.ones_like(t))
+        ratio = xp.where(t > 0, xp.sin(2 * t) / safe, 2 * xp.ones_like(t))
+        return -self._profile(E) * ratio / float(self.length_scale) ** 2

@@ -5,13 +5,10 @@ class: its definition registers it under `name`.
 """
 
 from dualpca.preimages.auto import Auto
-from dualpca.preimages.base import PREIMAGES, Method, PreImage
-from dualpca.preimages.distance import Distance
-from dualpca.preimages.expansion import Items
+from dualpca.preimages.base import PREIMAGES, Items, Method, PreImage, Span
+from dualpca.preimages.closed import Distance, Learned, Smoother
+from dualpca.preimages.closed import LearnedMap as LearnedMap
 from dualpca.preimages.iterative import FixedPoint, Gradient
-from dualpca.preimages.learned import Learned
-from dualpca.preimages.smoother import Smoother
-from dualpca.preimages.span import Span
 
 __all__ = [
     "PREIMAGES",

@@ -7,15 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from dualpca import _array
-from dualpca._typing import Array
+from dualpca.arrays import Array, backend
 from dualpca.kernels import Kernel
-from dualpca.preimages.base import Method, PreImage, better
-from dualpca.preimages.distance import Distance
+from dualpca.preimages.base import Method, PreImage, Span, Target, better
+from dualpca.preimages.closed import Distance, Learned, Smoother
 from dualpca.preimages.iterative import FixedPoint, Gradient
-from dualpca.preimages.learned import Learned
-from dualpca.preimages.smoother import Smoother
-from dualpca.preimages.span import Span, Target
 
 
 @dataclass(frozen=True)
@@ -59,4 +55,4 @@ class Auto(Method):
         assert best is not None  # find() has asked suits()
         if Gradient().suits(target.span.kernel):
             best = better(best, Gradient().run(target, best.points))
-        return best.points, _array.to_numpy(best.iterations)
+        return best.points, backend.to_numpy(best.iterations)

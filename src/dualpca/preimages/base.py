@@ -1,17 +1,339 @@
-"""What every pre-image method is: `prepare` once, `find` for many rows, an honest distance."""
+"""What every pre-image method is, and what it works on: the span of a model in feature space."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from functools import cached_property
+from math import sqrt
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dualpca import _array
-from dualpca._typing import Array
+from dualpca.arrays import Array, backend
 from dualpca.errors import expected
 from dualpca.kernels import Kernel, Linear, Scaled
-from dualpca.preimages.span import Span, Target
+
+# --- Affine subspaces of feature space, spanned by n items: P(y) = Σ_i γ_i φ(x_i), γ = Cy + b ----
+
+
+class Expansion:
+    """An affine subspace of feature space, spanned by n items: P(y) = Σ_p y_p v_p + mean.
+
+    v_p = Σ_i C_ip φ(x_i) and mean = Σ_i b_i φ(x_i). With centred features the columns of C sum to
+    0 and b to 1, so γ = Cy + b sums to 1: the centred expansion γ̃ of MATH 11.
+
+    Subclasses say what the inner products are: `images` and `norms`.
+    """
+
+    coefficients: Array  # (n, q), C
+    base: Array  # (n,), b; zeros where features are not centred
+
+    def __post_init__(self) -> None:
+        """Work in float64, and check the shapes once."""
+        C, b = backend.working(self.coefficients), backend.working(self.base)
+        if len(C.shape) != 2:
+            raise ValueError(expected("coefficients", "of shape (n, q)", tuple(C.shape)))
+        if tuple(b.shape) != (C.shape[0],):
+            raise ValueError(expected("base", f"of shape ({C.shape[0]},)", tuple(b.shape)))
+        object.__setattr__(self, "coefficients", C)
+        object.__setattr__(self, "base", b)
+
+    @property
+    def images(self) -> Array:
+        """⟨φ(x_i), v_p⟩ and, in the last column, ⟨φ(x_i), mean⟩; (n, q + 1)."""
+        what = "a subclass that defines images"
+        raise TypeError(expected("expansion", what, type(self).__name__))
+
+    @property
+    def norms(self) -> Array:
+        """‖φ(x_i)‖², (n,)."""
+        what = "a subclass that defines norms"
+        raise TypeError(expected("expansion", what, type(self).__name__))
+
+    @cached_property
+    def generators(self) -> Array:
+        """C and b side by side, (n, q + 1)."""
+        xp = backend.namespace(self.base)
+        return xp.concat([self.coefficients, self.base[:, None]], axis=1)
+
+    @cached_property
+    def gram(self) -> Array:
+        """Inner products of v_1, …, v_q, mean; (q + 1, q + 1).
+
+        It is measured, not taken to be the identity, so that distances stay right where the
+        directions are only nearly orthonormal.
+        """
+        A = self.generators.T @ self.images
+        return 0.5 * (A + A.T)
+
+    @property
+    def offset(self) -> Array:
+        """‖mean‖², ()."""
+        return self.gram[-1, -1]
+
+    @property
+    def tilt(self) -> Array:
+        """⟨v_p, mean⟩, (q,)."""
+        return self.gram[:-1, -1]
+
+    @cached_property
+    def latents(self) -> Array:
+        """Coordinates of the items themselves, ⟨φ(x_i) − mean, v_p⟩, (n, q)."""
+        return self.images[:, :-1] - self.tilt
+
+    def weights(self, Y: Array) -> Array:
+        """Return γ of every row of Y, (m, n): what to ask for where items have no coordinates."""
+        return self._lifted(Y) @ self.generators.T
+
+    def sqnorm(self, Y: Array) -> Array:
+        """Return ‖P(y)‖² = offset + 2 yᵀtilt + yᵀy for orthonormal directions, (m,)."""
+        L = self._lifted(Y)
+        return backend.namespace(L).sum((L @ self.gram) * L, axis=1)
+
+    def overlaps(self, Y: Array) -> Array:
+        """Return ⟨φ(x_i), P(y)⟩, (m, n): kernel values of P with the items, not centred."""
+        return self._lifted(Y) @ self.images.T
+
+    def gaps(self, Y: Array) -> Array:
+        """Return ‖φ(x_i) − P(y)‖², (m, n), from q products each."""
+        G = self.norms - 2 * self.overlaps(Y) + self.sqnorm(Y)[:, None]
+        return backend.namespace(G).where(G > 0, G, 0 * G)
+
+    def nearest(self, Y: Array) -> tuple[Array, Array]:
+        """Return for every row of Y the item most similar to P(y) and its distance, both (m,)."""
+        xp, Y = backend.namespace(self.base), self.checked(Y)
+        items, distances = [self._none(int)], [self._none(float)]
+        for rows in backend.slices(int(Y.shape[0]), backend.block_rows(self.size, Y)):
+            G = self.gaps(Y[rows, :])
+            items.append(xp.astype(xp.argmin(G, axis=1), xp.int64))
+            distances.append(xp.sqrt(xp.min(G, axis=1)))
+        return xp.concat(items, axis=0), xp.concat(distances, axis=0)
+
+    @property
+    def size(self) -> int:
+        """Number of items, n."""
+        return int(self.base.shape[0])
+
+    def checked(self, Y: Array) -> Array:
+        """Return latent rows in float64, of the right shape and finite."""
+        Y, q = backend.working(Y), int(self.coefficients.shape[1])
+        if len(Y.shape) != 2 or Y.shape[1] != q:
+            raise ValueError(expected("latent coordinates", f"of shape (m, {q})", tuple(Y.shape)))
+        xp = backend.namespace(Y)
+        if not bool(xp.all(xp.isfinite(Y))):
+            raise ValueError(expected("latent coordinates", "finite", "NaN or infinity"))
+        return Y
+
+    def _lifted(self, Y: Array) -> Array:
+        """Return rows (y, 1)."""
+        Y = backend.working(Y)
+        return backend.namespace(Y).concat([Y, backend.ones((int(Y.shape[0]), 1), Y)], axis=1)
+
+    def _none(self, kind: type) -> Array:
+        xp = backend.namespace(self.base)
+        dtype = xp.int64 if kind is int else xp.float64
+        return xp.zeros((0,), dtype=dtype, device=backend.device_of(self.base))
+
+
+@dataclass(frozen=True, eq=False)
+class Items(Expansion):
+    """The subspace where only a Gram matrix is known: no coordinates, so no pre-image.
+
+    What takes its place is `weights(Y)`, the weights over the training items, and `nearest(Y)`,
+    the most similar of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> K = np.array([[2.0, 0.0], [0.0, 1.0]])
+    >>> items = Items(K, np.array([[0.5**0.5], [0.0]]), np.zeros(2))
+    >>> items.nearest(np.array([[1.0], [0.0]]))[0]
+    array([0, 1])
+    """
+
+    K: Array  # (n, n)
+    coefficients: Array
+    base: Array
+
+    def __post_init__(self) -> None:
+        """Check the shape of the Gram matrix too."""
+        super().__post_init__()
+        if tuple(self.K.shape) != (self.size, self.size):
+            what = f"of shape ({self.size}, {self.size})"
+            raise ValueError(expected("the Gram matrix", what, tuple(self.K.shape)))
+
+    @cached_property
+    def images(self) -> Array:
+        """K [C, b]."""
+        return backend.working(self.K) @ self.generators
+
+    @cached_property
+    def norms(self) -> Array:
+        """The diagonal of K."""
+        return backend.working(backend.namespace(self.base).linalg.diagonal(self.K))
+
+
+# --- What a kernel model reaches in feature space, and how far a point is from it ----------------
+
+
+@dataclass(frozen=True, eq=False)
+class Span(Expansion):
+    """The subspace where items are points x_i and the kernel is known.
+
+    Memory O(block · n) throughout: the Gram matrix is passed over once in blocks of rows.
+
+    Parameters
+    ----------
+    points : array of shape (n, d)
+    kernel : Kernel
+        With numbers for parameters (`resolve` done).
+    coefficients : array of shape (n, q)
+        Column p makes the direction v_p, of unit norm in feature space.
+    base : array of shape (n,)
+        Weights of the mean, w/Σw; zeros where features are not centred.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca.kernels import RBF
+    >>> span = Span(np.array([[0.0], [1.0]]), RBF(), np.eye(2)[:, :1], np.zeros(2))
+    >>> span.distance(np.array([[0.0]]), np.array([[1.0]]))
+    array([0.])
+    """
+
+    points: Array  # (n, d)
+    kernel: Kernel
+    coefficients: Array
+    base: Array
+
+    def __post_init__(self) -> None:
+        """Check the points too."""
+        super().__post_init__()
+        X = backend.working(self.points)
+        if len(X.shape) != 2 or int(X.shape[0]) != self.size:
+            raise ValueError(expected("points", f"of shape ({self.size}, d)", tuple(X.shape)))
+        object.__setattr__(self, "points", X)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the one cached value that cannot be pickled."""
+        return {k: v for k, v in self.__dict__.items() if k != "against"}
+
+    @cached_property
+    def against(self) -> Callable[[Array], Array]:
+        """The function z ↦ k(z, x_i)."""
+        return self.kernel.against(self.points)
+
+    @cached_property
+    def images(self) -> Array:
+        """⟨φ(x_i), v_p⟩ and ⟨φ(x_i), mean⟩, from one pass over the kernel."""
+        xp = backend.namespace(self.points)
+        of, A = self.against, self.generators
+
+        def work(cut: list[slice]) -> list[Array]:
+            return [of(self.points[rows, :]) @ A for rows in cut]
+
+        cut = backend.slices(self.size, backend.block_rows(self.size, A))
+        return xp.concat([a for part in backend.spread(work, cut, A) for a in part], axis=0)
+
+    @cached_property
+    def norms(self) -> Array:
+        """k(x_i, x_i)."""
+        return self.kernel.diag(self.points)
+
+    @cached_property
+    def centre(self) -> Array:
+        """The mean of the points themselves, (d,)."""
+        return backend.namespace(self.points).mean(self.points, axis=0)
+
+    @cached_property
+    def spread(self) -> float:
+        """Root mean squared distance of the points from their mean: the scale of steps."""
+        xp = backend.namespace(self.points)
+        return sqrt(float(xp.sum(xp.var(self.points, axis=0))))
+
+    @cached_property
+    def floor(self) -> Array | None:
+        """The smallest entries that the kernel takes, −∞ or 0 a column; None where all are −∞."""
+        d = int(self.points.shape[1])
+        low = np.full(d, -np.inf)
+        low[sorted(_nonnegative(self.kernel, tuple(range(d))))] = 0.0
+        return None if np.all(low < 0) else backend.asarray(low, self.points)
+
+    def inside(self, Z: Array) -> Array:
+        """Return points (b, d) with entries lifted to the floor."""
+        if self.floor is None:
+            return Z
+        return backend.namespace(Z).where(Z > self.floor, Z, self.floor + 0 * Z)
+
+    def overlap(self, Z: Array, Y: Array) -> Array:
+        """Return ⟨φ(z), P(y)⟩ row by row, (m,)."""
+        return self._rowwise(Z, Y, lambda target, rows: target.overlap(Z[rows, :]))
+
+    def distance(self, Z: Array, Y: Array) -> Array:
+        """Return ‖φ(z) − P(y)‖ row by row, (m,), from its definition."""
+        return self._rowwise(Z, Y, lambda target, rows: target.distance(Z[rows, :]))
+
+    def _rowwise(self, Z: Array, Y: Array, of: Callable[[Target, slice], Array]) -> Array:
+        Y, m = self.checked(Y), int(Y.shape[0])
+        shape = (m, int(self.points.shape[1]))
+        if tuple(Z.shape) != shape:
+            raise ValueError(expected("points", f"of shape {shape}", tuple(Z.shape)))
+        cut = backend.slices(m, backend.block_rows(self.size, Y))
+        parts = [of(Target.of(self, Y[rows, :]), rows) for rows in cut]
+        return backend.namespace(Y).concat([self._none(float), *parts], axis=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """Some points P(y) to find pre-images of: the objective of every method, row by row."""
+
+    span: Span
+    Y: Array  # (b, q)
+    weights: Array  # (b, n), γ
+    sqnorm: Array  # (b,), ‖P‖²
+
+    @classmethod
+    def of(cls, span: Span, Y: Array) -> Target:
+        """Return the block of targets with latent coordinates Y."""
+        return cls(span, Y, span.weights(Y), span.sqnorm(Y))
+
+    def overlap(self, Z: Array) -> Array:
+        """Return ⟨φ(z), P⟩ = Σ_i γ_i k(z, x_i), (b,)."""
+        K = self.span.against(backend.working(Z))
+        return backend.namespace(K).sum(K * self.weights, axis=1)
+
+    def value(self, Z: Array) -> Array:
+        """Return J(z) = ‖φ(z) − P‖² − ‖P‖² = k(z, z) − 2⟨φ(z), P⟩, (b,)."""
+        return self.span.kernel.diag(backend.working(Z)) - 2 * self.overlap(Z)
+
+    def gradient(self, Z: Array) -> Array:
+        """Return ∂J/∂z, (b, d)."""
+        kernel = self.span.kernel
+        return kernel.diag_gradient(Z) - 2 * kernel.pull(Z, self.span.points, self.weights)
+
+    def distance(self, Z: Array) -> Array:
+        """Return ‖φ(z) − P‖, (b,); what rounding takes below 0 counts as 0."""
+        D = self.value(Z) + self.sqnorm
+        return backend.namespace(D).sqrt(backend.namespace(D).where(D > 0, D, 0 * D))
+
+    def take(self, rows: np.ndarray) -> Target:
+        """Return some of the rows."""
+        if rows.size == int(self.sqnorm.shape[0]):
+            return self
+        parts = (backend.take(A, rows) for A in (self.Y, self.weights, self.sqnorm))
+        return Target(self.span, *parts)
+
+
+def _nonnegative(kernel: Kernel, columns: tuple[int, ...]) -> set[int]:
+    """Return those of the columns in which some part of a kernel refuses entries below 0."""
+    seen = columns if kernel.on is None else tuple(columns[c] for c in kernel.on)
+    parts = [getattr(kernel, name, None) for name in ("left", "right", "kernel")]
+    found = [_nonnegative(part, seen) for part in parts if isinstance(part, Kernel)]
+    return set().union(*found) if found else set(seen if kernel.nonnegative else ())
+
+
+# --- What every pre-image method is: `prepare` once, `find` for many rows, an honest distance ----
 
 PREIMAGES: dict[str, type[Method]] = {}
 
@@ -79,7 +401,7 @@ class Method:
             Z = _within_reach(target, Z)
             Z = target.span.inside(Z)
         counts = np.zeros(int(Z.shape[0]), dtype=np.int64) if iterations is None else iterations
-        xp, device = _array.namespace(Z), _array.device_of(Z)
+        xp, device = backend.namespace(Z), backend.device_of(Z)
         return PreImage(Z, target.distance(Z), xp.asarray(counts, device=device))
 
     def _find(self, target: Target, start: Array | None) -> tuple[Array, np.ndarray | None]:
@@ -96,14 +418,14 @@ def _within_reach(target: Target, Z: Array) -> Array:
     span = target.span
     if not span.kernel.invariant:
         return Z
-    xp = _array.namespace(Z)
+    xp = backend.namespace(Z)
     reach = REACH * float(xp.max(xp.linalg.vector_norm(span.points - span.centre, axis=1)))
-    far = _array.to_numpy(xp.linalg.vector_norm(Z - span.centre, axis=1) > reach)
+    far = backend.to_numpy(xp.linalg.vector_norm(Z - span.centre, axis=1) > reach)
     rows = np.flatnonzero(far)
     if rows.size == 0:
         return Z
-    nearest = xp.argmin(span.gaps(_array.take(target.Y, rows)), axis=1)
-    return _array.replaced(Z, rows, _array.take(span.points, nearest))
+    nearest = xp.argmin(span.gaps(backend.take(target.Y, rows)), axis=1)
+    return backend.replaced(Z, rows, backend.take(span.points, nearest))
 
 
 def is_linear(kernel: Kernel) -> bool:
@@ -115,7 +437,7 @@ def is_linear(kernel: Kernel) -> bool:
 
 def better(one: PreImage, other: PreImage) -> PreImage:
     """Return row by row the pre-image with the smaller distance; the first where they tie."""
-    xp = _array.namespace(one.points)
+    xp = backend.namespace(one.points)
     wins = other.distance < one.distance
     return PreImage(
         xp.where(wins[:, None], other.points, one.points),
@@ -131,7 +453,7 @@ def _checked_start(span: Span, Y: Array, start: Array | None) -> Array | None:
     shape = (int(Y.shape[0]), int(span.points.shape[1]))
     if tuple(start.shape) != shape:
         raise ValueError(expected("start", f"of shape {shape}", tuple(start.shape)))
-    start, xp = _array.working(start), _array.namespace(start)
+    start, xp = backend.working(start), backend.namespace(start)
     if not bool(xp.all(xp.isfinite(start))):
         raise ValueError(expected("start", "finite", "NaN or infinity"))
     return span.inside(start)
@@ -148,17 +470,17 @@ def _in_blocks(method: Method, span: Span, Y: Array, start: Array | None) -> Pre
             for rows in cut
         ]
 
-    cut = _array.slices(int(Y.shape[0]), _array.block_rows(span.size, Y))
-    parts = [p for run in _array.spread(work, cut, Y) for p in run]
+    cut = backend.slices(int(Y.shape[0]), backend.block_rows(span.size, Y))
+    parts = [p for run in backend.spread(work, cut, Y) for p in run]
     if not parts:
         return _nothing(span)
     return PreImage(
-        *(_array.namespace(Y).concat(list(c), axis=0) for c in zip(*parts, strict=True))
+        *(backend.namespace(Y).concat(list(c), axis=0) for c in zip(*parts, strict=True))
     )
 
 
 def _nothing(span: Span) -> PreImage:
     """Return the pre-images of no rows."""
-    xp, device = _array.namespace(span.points), _array.device_of(span.points)
+    xp, device = backend.namespace(span.points), backend.device_of(span.points)
     counts = xp.zeros((0,), dtype=xp.int64, device=device)
     return PreImage(span.points[:0, :], span.base[:0], counts)

@@ -3,20 +3,182 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 
-from dualpca import _array
-from dualpca._typing import Array
+from dualpca.arrays import Array, backend
 from dualpca.errors import expected
-from dualpca.kernels import Kernel, Scaled, Stationary
-from dualpca.kernels.algebra import Pair
-from dualpca.preimages.base import Method, PreImage, better
-from dualpca.preimages.descent import Steps, descend
-from dualpca.preimages.lbfgs import LBFGSSteps
-from dualpca.preimages.smoother import Smoother
-from dualpca.preimages.span import Target
+from dualpca.kernels import Kernel, Pair, Scaled, Stationary
+from dualpca.preimages.base import Method, PreImage, Target, better
+from dualpca.preimages.closed import Smoother
+
+# --- Descent over many points at once: one backtracking loop, directions from elsewhere ----------
+
+ENOUGH = 1e-4
+"""Share of the promised decrease that a step must achieve (Armijo)."""
+
+HALVINGS = 40
+
+ROUNDING = 4 * float(np.finfo(np.float64).eps)
+
+
+class Steps(Protocol):
+    """Where to go next; keeps what it needs of the rows' past."""
+
+    def direction(self, target: Target, Z: Array) -> tuple[Array, Array]:
+        """Return steps (b, d) and the slope of the objective along each, (b,), at most 0."""
+
+    def take(self, rows: np.ndarray) -> None:
+        """Forget all rows but these."""
+
+
+def descend(
+    target: Target, Z: Array, steps: Steps, max_iter: int, tol: float
+) -> tuple[Array, np.ndarray]:
+    """Return points at which no step lowers J, and the iterations of each row; J never rises.
+
+    A row stops where it moves by less than `tol` times the spread of the data, or where J falls
+    by no more than its rounding errors.
+    """
+    found, counts = Z, np.zeros(int(Z.shape[0]), dtype=np.int64)
+    rows, value = np.arange(counts.size), target.value(Z)
+    small = tol * target.span.spread
+    for _ in range(max_iter):
+        if rows.size == 0:
+            break
+        D, slope = steps.direction(target, Z)
+        new, lower = _backtrack(target, Z, value, _capped(D, Z, target), slope)
+        moved, fallen = _host_norms(new - Z), backend.to_numpy(value - lower)
+        noise = ROUNDING * backend.to_numpy(backend.namespace(Z).abs(value) + target.sqnorm)
+        found, Z, value = backend.replaced(found, rows, new), new, lower
+        counts[rows] += 1
+        keep = np.flatnonzero((moved > small) & (fallen > noise))
+        if keep.size < rows.size:
+            rows, target = rows[keep], target.take(keep)
+            Z, value = backend.take(Z, keep), backend.take(value, keep)
+            steps.take(keep)
+    return found, counts
+
+
+def _backtrack(
+    target: Target, Z: Array, value: Array, D: Array, slope: Array
+) -> tuple[Array, Array]:
+    """Halve each row's step until J falls enough; rows for which it never does stay."""
+    new, lower = Z, value
+    pending, t = np.arange(int(Z.shape[0])), 1.0
+    for _ in range(HALVINGS):
+        trial = target.span.inside(backend.take(Z, pending) + t * backend.take(D, pending))
+        J = target.take(pending).value(trial)
+        bound = backend.take(value, pending) + ENOUGH * t * backend.take(slope, pending)
+        good = backend.to_numpy(J <= bound)
+        here = np.flatnonzero(good)
+        new = backend.replaced(new, pending[here], backend.take(trial, here))
+        lower = backend.replaced(lower, pending[here], backend.take(J, here))
+        pending, t = pending[~good], t / 2
+        if pending.size == 0:
+            break
+    return new, lower
+
+
+def _capped(D: Array, Z: Array, target: Target) -> Array:
+    """Return steps no longer than the way to the middle of the data and across it."""
+    xp = backend.namespace(Z)
+    away = Z - target.span.centre
+    longest = target.span.spread + xp.sqrt(xp.sum(away * away, axis=1))
+    length = xp.sqrt(xp.sum(D * D, axis=1))
+    ratio = longest / xp.where(length > 0, length, length + 1)
+    return D * xp.where(ratio < 1, ratio, xp.ones_like(ratio))[:, None]
+
+
+def _host_norms(A: Array) -> np.ndarray:
+    return np.asarray(np.linalg.norm(backend.to_numpy(A), axis=1))
+
+
+# --- Limited-memory BFGS directions for many independent rows (Nocedal & Wright 2006, Alg. 7.4) --
+
+FIRST = 0.1
+"""Length of the first step as a share of the spread of the data; curvature takes over then."""
+
+
+class LBFGSSteps:
+    """−Hg for every row, H from the row's last steps; a pair without curvature counts for nothing.
+
+    A pair (s, y) with sᵀy ≤ 0 gets ρ = 0, which makes its part of the two-loop recursion vanish:
+    rows can then share one memory although each skips pairs of its own.
+    """
+
+    def __init__(self, memory: int) -> None:
+        self.memory = memory
+        self.pairs: list[tuple[Array, Array, Array]] = []  # s (b, d), y (b, d), ρ (b,)
+        self.last: tuple[Array, Array] | None = None  # z, g
+        self.scale: Array | None = None  # (b,), H₀ = scale · I
+        self.gain: Array | None = None  # (b,), brings J to a size whose squares are numbers
+
+    def direction(self, target: Target, Z: Array) -> tuple[Array, Array]:
+        """Return −Hg, and its slope gᵀ(−Hg) ≤ 0."""
+        xp, g = backend.namespace(Z), target.gradient(Z)
+        if self.gain is None:
+            self.gain = _gain(g)
+        g = self.gain[:, None] * g
+        if self.last is None or self.scale is None:
+            size = _dot(g, g) ** 0.5
+            unit = target.span.spread if target.span.spread > 0 else 1.0
+            self.scale = FIRST * unit / xp.where(size > 0, size, xp.ones_like(size))
+        else:
+            self.scale = self._learn(Z - self.last[0], g - self.last[1], self.scale)
+        self.last = (Z, g)
+        D = -self._two_loops(g, self.scale)
+        return D, _dot(g, D) / self.gain
+
+    def take(self, rows: np.ndarray) -> None:
+        """Forget all rows but these."""
+        self.pairs = [
+            (backend.take(s, rows), backend.take(y, rows), backend.take(r, rows))
+            for s, y, r in self.pairs
+        ]
+        if self.gain is not None:
+            self.gain = backend.take(self.gain, rows)
+        if self.last is not None and self.scale is not None:
+            self.last = (backend.take(self.last[0], rows), backend.take(self.last[1], rows))
+            self.scale = backend.take(self.scale, rows)
+
+    def _learn(self, s: Array, y: Array, scale: Array) -> Array:
+        """Remember a step and the change of the gradient along it; return the new scale."""
+        xp = backend.namespace(s)
+        sy, yy, ss = _dot(s, y), _dot(y, y), _dot(s, s)
+        curved = sy > 1e-10 * (ss * yy) ** 0.5
+        one = xp.ones_like(sy)
+        rho = xp.where(curved, one / xp.where(curved, sy, one), 0 * one)
+        self.pairs = [*self.pairs, (s, y, rho)][-self.memory :]
+        # where J curves downwards, longer steps are worth trying
+        return xp.where(curved, sy / xp.where(curved, yy, one), 2 * scale)
+
+    def _two_loops(self, g: Array, scale: Array) -> Array:
+        r, alphas = g, []
+        for s, y, rho in reversed(self.pairs):
+            alphas.append(rho * _dot(s, r))
+            r = r - alphas[-1][:, None] * y
+        r = scale[:, None] * r
+        for (s, y, rho), alpha in zip(self.pairs, reversed(alphas), strict=True):
+            r = r + (alpha - rho * _dot(y, r))[:, None] * s
+        return r
+
+
+def _dot(A: Array, B: Array) -> Array:
+    """Return the inner product of every row of A with that of B, (b,)."""
+    return backend.namespace(A).sum(A * B, axis=1)
+
+
+def _gain(g: Array) -> Array:
+    """Return the power of two that brings the largest entry of every row near 1, (b,)."""
+    xp = backend.namespace(g)
+    top = xp.max(xp.abs(g), axis=1)
+    usual = (top > 0) & xp.isfinite(top)
+    return 2.0 ** -xp.floor(xp.log2(xp.where(usual, top, xp.ones_like(top))))
+
+
+# --- Pre-images by descent: Mika's fixed point and L-BFGS, from several starts -------------------
 
 
 @dataclass(frozen=True)
@@ -49,17 +211,17 @@ class Iterative(Method):
     def run(self, target: Target, Z: Array) -> PreImage:
         """Descend from one start a row."""
         end, counts = descend(target, Z, self._steps(target), self.max_iter, self.tol)
-        xp, device = _array.namespace(Z), _array.device_of(Z)
+        xp, device = backend.namespace(Z), backend.device_of(Z)
         return PreImage(end, target.distance(end), xp.asarray(counts, device=device))
 
     def _find(self, target: Target, start: Array | None) -> tuple[Array, np.ndarray | None]:
         span = target.span
-        closest = _array.namespace(target.Y).argmin(span.gaps(target.Y), axis=1)
-        starts = [Smoother()._find(target, None)[0], _array.take(span.points, closest)]
+        closest = backend.namespace(target.Y).argmin(span.gaps(target.Y), axis=1)
+        starts = [Smoother()._find(target, None)[0], backend.take(span.points, closest)]
         best = self.run(target, starts[0])
         for Z in starts[1:] if start is None else [*starts[1:], start]:
             best = better(best, self.run(target, Z))
-        return best.points, _array.to_numpy(best.iterations)
+        return best.points, backend.to_numpy(best.iterations)
 
 
 @dataclass(frozen=True)
@@ -111,7 +273,7 @@ class FixedPointSteps:
 
     def direction(self, target: Target, Z: Array) -> tuple[Array, Array]:
         """Return Σ γ s (x − z) / |Σ γ s|; the loop only asks that J does not rise."""
-        xp = _array.namespace(Z)
+        xp = backend.namespace(Z)
         S = -target.weights * self.kernel.slopes(Z, target.span.points)
         S = xp.where(xp.isfinite(S), S, 0 * target.weights)
         total = xp.sum(S, axis=1)[:, None]

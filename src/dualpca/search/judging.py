@@ -6,14 +6,12 @@ import math
 
 import numpy as np
 
-from dualpca import _array
-from dualpca._typing import Array
+from dualpca.arrays import Array, backend
 from dualpca.errors import DegenerateError, expected
+from dualpca.gaussian import maximum_likelihood
 from dualpca.kernels import Kernel
-from dualpca.representations import Dual, Gram
-from dualpca.rules import maximum_likelihood
+from dualpca.operators import Dual, Gram, Spectrum
 from dualpca.solvers import solve
-from dualpca.spectrum import Spectrum
 
 
 def q2(X: Array, back: Array, mean: Array) -> float:
@@ -114,7 +112,7 @@ def normalised_likelihood(X: Array, kernel: Kernel, q: int) -> float:
     found = solve(operator, q)
     values = found.values / total
     model = maximum_likelihood(Spectrum(values, found.vectors, 1.0, n), 1.0, q)
-    if not model.noise > 0 or float(_array.to_numpy(values).min()) <= 0:
+    if not model.noise > 0 or float(backend.to_numpy(values).min()) <= 0:
         raise DegenerateError(
             f"{q} components explain everything: the likelihood has no bound. Use fewer."
         )

@@ -15,12 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualpca._warnings import warn
-from dualpca.errors import InterruptWarning
-from dualpca.progress import task
-from dualpca.search.ledger import Ledger, make_sampler, new_study, optuna, quiet
-from dualpca.search.records import Record
+from dualpca.arrays import task
+from dualpca.errors import InterruptWarning, warn
 from dualpca.search.spaces import Candidate, Space
+from dualpca.search.trials import Ledger, Record, make_sampler, new_study, optuna, quiet
 
 
 class Outcome(NamedTuple):

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from dualpca import _array
-from dualpca._typing import Operator
+from dualpca.arrays import backend, heard, note
 from dualpca.errors import expected
-from dualpca.progress import heard, note
+from dualpca.operators import Operator, Spectrum
 from dualpca.solvers.base import SOLVERS, Solver
 from dualpca.solvers.dense import QR, Dense, Gram
 from dualpca.solvers.krylov import Krylov
-from dualpca.spectrum import Spectrum
+from dualpca.solvers.lanczos import root_times as root_times
 
 __all__ = ["QR", "SOLVERS", "Dense", "Gram", "Krylov", "Solver", "choose", "solve", "tell"]
 
@@ -29,7 +28,7 @@ def choose(operator: Operator, rank: int) -> str:
     Examples
     --------
     >>> import numpy as np
-    >>> from dualpca.representations import Primal
+    >>> from dualpca.operators import Primal
     >>> choose(Primal(np.zeros((100, 5))), 2), choose(Primal(np.zeros((100_000, 5))), 2)
     ('qr', 'dense')
     """
@@ -40,7 +39,7 @@ def tell(name: str, operator: Operator, rank: int) -> None:
     """Say which solver is at work, at what cost and where, if somebody is to be told."""
     if not heard():
         return
-    where, cost = _array.describe(operator.like), SOLVERS[name].cost(operator, rank)
+    where, cost = backend.describe(operator.like), SOLVERS[name].cost(operator, rank)
     price = f", about {cost:.1g} multiplications" if np.isfinite(cost) else ""
     note(f"solver {name!r}: {rank} of {operator.shape[0]} eigenpairs{price}, {where}")
 
@@ -69,7 +68,7 @@ def solve(
     Examples
     --------
     >>> import numpy as np
-    >>> from dualpca.representations import Primal
+    >>> from dualpca.operators import Primal
     >>> X = np.random.default_rng(0).normal(size=(50, 4)) * [4.0, 3.0, 2.0, 1.0]
     >>> a, b = (solve(Primal(X), 2, solver=s).values for s in ("qr", "krylov"))
     >>> bool(np.allclose(a, b))

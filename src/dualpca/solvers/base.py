@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dualpca import _array
-from dualpca._typing import Operator
-from dualpca.spectrum import Spectrum
+from dualpca.arrays import backend
+from dualpca.operators import Operator, Spectrum
 
 SOLVERS: dict[str, type[Solver]] = {}
 """Name to class, most accurate first."""
@@ -49,7 +48,7 @@ def threads_for(operator: Any) -> AbstractContextManager[None]:
     Where products share themselves out to threads, BLAS is to use one: see `_threads.outside`.
     """
     if getattr(operator, "threads_outside", False):
-        return _array.threads_outside(operator.like)
+        return backend.threads_outside(operator.like)
     return nullcontext()
 
 

@@ -6,10 +6,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dualpca import _algebra, _array
-from dualpca._typing import Array, Factored, Operator
+from dualpca.arrays import Array, algebra, backend
+from dualpca.operators import Factored, Operator, Spectrum
 from dualpca.solvers.base import Solver, is_factored
-from dualpca.spectrum import Spectrum
 
 EIGH_SUBSET, EIGH_FULL, FACTORISE = 5.0, 12.0, 6.0
 """Multiply-adds of a large product that take the time of one step of these, per m³."""
@@ -25,8 +24,8 @@ def concentration(A: Array, trace: float) -> float | None:
     if not trace > 0:
         return None
     total = 0.0
-    for rows in _array.slices(int(A.shape[0]), _array.block_rows(int(A.shape[1]), A)):
-        flat = _array.namespace(A).reshape(A[rows, :] / trace, (-1,))
+    for rows in backend.slices(int(A.shape[0]), backend.block_rows(int(A.shape[1]), A)):
+        flat = backend.namespace(A).reshape(A[rows, :] / trace, (-1,))
         total += float(flat @ flat)
     return total
 
@@ -51,7 +50,7 @@ class QR(Solver):
         """Return the leading eigenpairs."""
         mirrored = operator.mirror.shape[0] < operator.shape[0]
         side = operator.mirror if mirrored else operator
-        _, s, Vt = _algebra.svd(side.triangle())
+        _, s, Vt = algebra.svd(side.triangle())
         vectors = Vt[:rank, :].T
         if mirrored:
             vectors = operator.unmirror(vectors)
@@ -78,7 +77,7 @@ class Dense(Solver):
         A = operator.dense()
         trace = operator.trace
         share = concentration(A, trace)  # before A is overwritten
-        values, vectors = _algebra.top_eigh(A, rank)
+        values, vectors = algebra.top_eigh(A, rank)
         return Spectrum.of(values, vectors, trace, operator.dim, concentration=share)
 
 

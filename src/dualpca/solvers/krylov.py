@@ -1,4 +1,4 @@
-"""Matrix-free block Krylov iteration with a stop on the error that is left."""
+"""The Krylov space that eigenpairs and square roots of an operator are looked for in."""
 
 from __future__ import annotations
 
@@ -8,13 +8,84 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.optimize import brentq
 
-from dualpca import _algebra, _array
-from dualpca._typing import Array, Operator
-from dualpca._warnings import warn
-from dualpca.errors import SolverWarning
+from dualpca.arrays import Array, algebra, backend
+from dualpca.errors import SolverWarning, warn
+from dualpca.operators import Operator, Spectrum
 from dualpca.solvers.base import Solver, is_factored, threads_for
-from dualpca.solvers.basis import EPS, Basis, norms
-from dualpca.spectrum import Spectrum
+
+# --- The Krylov space that eigenpairs and square roots of an operator are looked for in ----------
+
+EPS = float(np.finfo(np.float64).eps)
+
+
+def norms(A: Any, axis: int) -> Any:
+    """Return lengths along an axis; no square leaves the range of float64 on the way."""
+    scale = float(np.abs(A).max(initial=0.0))
+    return (
+        scale * np.linalg.norm(A / scale, axis=axis) if scale > 0 else np.zeros(A.shape[1 - axis])
+    )
+
+
+class Basis:
+    """An orthonormal basis Q of a Krylov space, kept as rows Qᵀ, and T = QᵀAQ."""
+
+    def __init__(self, start: Array, capacity: int) -> None:
+        m, self.size = start.shape
+        self.fresh = self.size  # vectors whose product with A is not known yet
+        self.capacity = max(capacity, self.size)
+        self.Qt = backend.asarray(np.zeros((self.capacity, m)), start)
+        self.T = backend.asarray(np.zeros((self.capacity, self.capacity)), start)
+        self.Qt[: self.size, :] = start.T
+
+    def combine(self, weights: Array) -> Array:
+        """Return Q times `weights`, (m, k)."""
+        return (weights.T @ self.Qt[: self.size, :]).T
+
+    def expand(self, A: Operator) -> Array:
+        """Multiply the fresh vectors by A; keep QᵀAQ, return R of the part outside of Q.
+
+        The orthonormal factor of that part, the next block, is orthogonalised again once it has
+        unit length: directions of little more than rounding size would spoil the basis.
+        """
+        old = self.size - self.fresh
+        Qt = self.Qt[: self.size, :]
+        Zt = (A @ Qt[old:, :].T).T
+        Ht = Zt @ Qt.T
+        self.T[old : self.size, : self.size] = Ht
+        self.T[: self.size, old : self.size] = Ht.T
+        U, s, Vt = algebra.svd((Zt - Ht @ Qt).T)
+        self.next = algebra.orthonormal(U - (U.T @ Qt.T @ Qt).T)
+        return s[:, None] * Vt
+
+    def ritz(self) -> tuple[Array, Array]:
+        """Return the eigenpairs of T, largest first."""
+        T = self.T[: self.size, : self.size]
+        xp = backend.namespace(T)
+        values, weights = xp.linalg.eigh((T + T.T) / 2)
+        return xp.flip(values, axis=0), xp.flip(weights, axis=1)
+
+    def advance(self, rest: Array, values: Array, weights: Array, keep: int) -> bool:
+        """Append the next block, restarting from `keep` Ritz vectors if there is no room."""
+        lengths = norms(backend.to_numpy(rest), axis=1)
+        kept = int(np.sum(lengths > 50 * EPS * max(float(values[0]), 0.0)))
+        kept = min(kept, self.Qt.shape[1] - self.size)
+        if kept == 0:
+            return False
+        if self.size + kept > self.capacity:
+            self._restart(values, weights, min(keep, self.capacity - kept))
+        self.Qt[self.size : self.size + kept, :] = self.next[:, :kept].T
+        self.size, self.fresh = self.size + kept, kept
+        return True
+
+    def _restart(self, values: Array, weights: Array, keep: int) -> None:
+        self.Qt[:keep, :] = self.combine(weights[:, :keep]).T
+        self.T *= 0.0
+        for p in range(keep):
+            self.T[p, p] = values[p]
+        self.size = keep
+
+
+# --- Matrix-free block Krylov iteration with a stop on the error that is left --------------------
 
 BASIS_BLOCKS, FEWEST_BLOCKS, BASIS_BYTES = 12, 6, 2**30
 """Blocks in a basis: so many, unless they would take more bytes than this, but never fewer."""
@@ -117,7 +188,7 @@ class Krylov(Solver):
         m = A.shape[0]
         b = block_size(rank, m, width_free=getattr(A, "width_free", False))
         least = SINGLE_LEAST if is_single(A) else 0.0
-        start = start_block(A, b, rng) if start is None else _algebra.orthonormal(start)
+        start = start_block(A, b, rng) if start is None else algebra.orthonormal(start)
         basis = Basis(start, min(m, basis_blocks(m, b) * b))
         for left in reversed(range(self.max_passes)):
             rest = basis.expand(A)
@@ -136,8 +207,8 @@ class Krylov(Solver):
         self, values: Array, rest: Array, rank: int, least: float
     ) -> tuple[Any, float, bool]:
         """Return relative errors, the largest value left outside, and whether all is well."""
-        theta = _array.to_numpy(values)
-        rho = norms(_array.to_numpy(rest), axis=0)
+        theta = backend.to_numpy(values)
+        rho = norms(backend.to_numpy(rest), axis=0)
         floor = 50 * EPS * max(theta[0], 0.0)
         beyond = unexplored(theta, rho, rank)
         gap = np.maximum(theta[:rank] - beyond, rho[:rank])
@@ -173,21 +244,21 @@ def start_block(A: Any, b: int, rng: np.random.Generator) -> Array:
     Three products with a sixteenth of the data cost a fifth of a pass and save two. A little of
     the random block stays in, for directions that the sketch does not see.
     """
-    random = _algebra.orthonormal(_array.normal(rng, (A.shape[0], b), A.like))
+    random = algebra.orthonormal(backend.normal(rng, (A.shape[0], b), A.like))
     if hasattr(A, "guess") and A.shape[0] >= WORTH_A_GUESS * b:
-        return _algebra.orthonormal(_algebra.orthonormal(A.guess(random)) + RANDOM_SHARE * random)
+        return algebra.orthonormal(algebra.orthonormal(A.guess(random)) + RANDOM_SHARE * random)
     if A.pass_cost * b < WORTH_A_SKETCH or not can_sketch(A):
         return random
     small, block = A.sketch(SKETCH_STEP), random
     for _ in range(SKETCH_PASSES):
-        block = _algebra.orthonormal(small @ block)
-    return _algebra.orthonormal(block + RANDOM_SHARE * random)
+        block = algebra.orthonormal(small @ block)
+    return algebra.orthonormal(block + RANDOM_SHARE * random)
 
 
 def can_sketch(A: Any) -> bool:
     """Tell whether a part of the data stands for the operator: dense rows, and enough of them."""
     rows = getattr(A, "X", getattr(getattr(A, "mirror", None), "X", None))
-    return hasattr(A, "sketch") and rows is not None and not _array.is_sparse(rows)
+    return hasattr(A, "sketch") and rows is not None and not backend.is_sparse(rows)
 
 
 def concentration(ritz: Array, trace: float, order: int, rank: int) -> float | None:
@@ -199,7 +270,7 @@ def concentration(ritz: Array, trace: float, order: int, rank: int) -> float | N
     if not trace > 0:
         return None
     known = rank + max(1, (block_size(rank, order) - rank) // 2)
-    p = np.clip(_array.to_numpy(ritz)[:known] / trace, 0.0, None)
+    p = np.clip(backend.to_numpy(ritz)[:known] / trace, 0.0, None)
     number = np.arange(p.size + 1, order + 1) / p.size
     rest = max(1.0 - float(p.sum()), 0.0)
     if number.size == 0 or p[-1] * number.size <= rest:
@@ -221,16 +292,16 @@ def rayleigh_ritz(A: Any, vectors: Array, rank: int, beyond: float) -> tuple[Arr
     was explored, so rounding errors of float32 in the basis leave no trace there. More vectors
     than wanted, where their products cost nothing, take up what rounding mixed into the last.
     """
-    Q = _algebra.orthonormal(vectors)
+    Q = algebra.orthonormal(vectors)
     Z = A.times_in_double(Q)
-    T, xp = Q.T @ Z, _array.namespace(Q)
+    T, xp = Q.T @ Z, backend.namespace(Q)
     values, weights = xp.linalg.eigh((T + T.T) / 2)
     values, weights = xp.flip(values, axis=0), xp.flip(weights, axis=1)
     values, weights = values[:rank], weights[:, :rank]
     vectors = Q @ weights
-    theta = np.maximum(_array.to_numpy(values), np.finfo(np.float64).tiny)
+    theta = np.maximum(backend.to_numpy(values), np.finfo(np.float64).tiny)
     R = (Z @ weights - vectors * values) / float(theta[0])  # so that squares stay within range
-    rest = float(theta[0]) * np.sqrt(_array.to_numpy(xp.sum(R * R, axis=0)))
+    rest = float(theta[0]) * np.sqrt(backend.to_numpy(xp.sum(R * R, axis=0)))
     gap = np.maximum(theta - beyond, rest)
     return values, vectors, float(np.max(rest / theta * np.minimum(rest / gap, 1.0), initial=0.0))
 

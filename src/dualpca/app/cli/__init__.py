@@ -1,0 +1,59 @@
+"""The command line: fit a model to a table, use it, look at it."""
+
+import json
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated
+
+import dualpca
+
+if TYPE_CHECKING:
+    import typer
+
+NEEDED = ("typer", "rich", "polars", "matplotlib", "plotly", "fastapi", "uvicorn")
+"""What the `app` extra brings. Imported late, so that its absence can be explained."""
+
+MODULES = "fit use look compare report explore export reproduce demo".split()
+"""Where the commands are, in the order of the help."""
+
+
+def main() -> None:
+    """Run the command line."""
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        sys.exit(
+            f"The dualpca command needs {' and '.join(missing)}, not installed here. "
+            "Install the extra: pip install 'dualpca[app]'"
+        )
+    try:
+        build()()
+    except KeyboardInterrupt:  # before a command has begun
+        sys.exit(130)
+    except SystemExit as end:
+        if end.code == 2 and "--json" in sys.argv:
+            print(json.dumps({"error": "wrong usage: see standard error", "status": 2}))
+        raise
+
+
+def build() -> "typer.Typer":
+    """Return the application with its commands."""
+    import typer
+
+    from dualpca.app.cli._options import spread
+
+    app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
+
+    @app.callback(invoke_without_command=True)
+    def root(
+        version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    ) -> None:
+        """Principal component analysis as a probabilistic model."""
+        if version:
+            typer.echo(f"dualpca {dualpca.__version__}")
+            raise typer.Exit
+
+    for module in MODULES:
+        for name, command in import_module(f"dualpca.app.cli._{module}").COMMANDS.items():
+            app.command(name)(spread(command))
+    return app

@@ -1,0 +1,203 @@
+"""`dualpca score` and `inspect`: what a model says of rows, and of itself."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+import polars as pl
+import typer
+
+from dualpca.app.cli._models import summary
+from dualpca.app.cli._options import (
+    Data,
+    Identifier,
+    Json,
+    Lengths,
+    Level,
+    Model,
+    SequenceColumn,
+    Source,
+)
+from dualpca.app.cli._running import plain, refuse_mixture, run
+from dualpca.app.cli._session import Session, check_output, names_of, start
+from dualpca.errors import ModelFileError
+
+SHOWN, KEPT = 10, 1000
+"""Unusual rows named in words, and in JSON."""
+
+
+def score(
+    model: Model,
+    data: Data,
+    *,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", help="Table to write: a line for every row.")
+    ] = None,
+    level: Level = 0.95,
+    id_column: Identifier = None,
+    sequence: SequenceColumn = None,
+    lengths: Lengths = None,
+    source: Source,
+    as_json: Json = False,
+) -> None:
+    """Judge rows: log-density, distances with their limits, and which rows are unusual.
+
+    Of a hidden Markov model: the log-likelihood of every sequence.
+    """
+    refuse_mixture(as_json, output)
+
+    def work() -> dict[str, Any]:
+        check_output(output)
+        session = start(model, data, id_column, source.reading(), sequence, output)
+        judging = _Judging(session, level, lengths)
+        if output is None:
+            for frame in session.table.frames():
+                judging.step(frame)
+        else:
+            session.write(output, judging.step)
+        return judging.found() | {"output": output}
+
+    run("score", as_json, work, _score_words)
+
+
+class _Judging:
+    """Rows judged batch by batch, and what is kept of all of them."""
+
+    def __init__(self, session: Session, level: float, lengths: str | None) -> None:
+        self.session, self.level, self.lengths = session, level, lengths
+        self.rows = self.seen = 0
+        self.density: float | None = None
+        self.n_odd: int | None = None
+        self.odd: list[Any] = []
+
+    def step(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return what is said of the rows of a batch."""
+        session, X = self.session, self.session.rows(frame)
+        if hasattr(session.model, "score_sequences"):
+            return self._sequences(frame, X)
+        values = judged(session.model, X, self.level)
+        if "log_density" in values and not hasattr(session.model, "kernel_"):
+            values["log_density"] = session.prep.undone_density(values["log_density"], X)
+        table = session.identified(pl.DataFrame(values), frame)
+        if session.id_column is None:
+            first = self.seen + 1
+            table.insert_column(0, pl.Series("row", range(first, first + frame.height)))
+        return self._count(table, frame.height)
+
+    def _sequences(self, frame: pl.DataFrame, X: Any) -> pl.DataFrame:
+        parts = self.session.lengths(frame, self.lengths) or [frame.height]
+        likely = np.asarray(self.session.model.score_sequences(X, parts))
+        if self.session.prep.scales is not None and not self.session.model.kernel_space_:
+            units = self.session.prep.undone_density(np.zeros(frame.height), X)
+            likely = likely + np.add.reduceat(units, np.cumsum([0, *parts[:-1]]))
+        firsts = np.cumsum([0, *parts[:-1]]).tolist()
+        column = self.session.sequence
+        names = frame[column][firsts] if column else pl.Series(range(1, len(parts) + 1))
+        found = {"sequence": names, "rows": parts, "log_density": likely}
+        self.rows, self.seen, self.density = frame.height, len(parts), float(likely.sum())
+        return pl.DataFrame(found)
+
+    def _count(self, table: pl.DataFrame, height: int) -> pl.DataFrame:
+        self.seen += height
+        self.rows += height
+        if "log_density" in table.columns:
+            self.density = (self.density or 0.0) + float(table["log_density"].to_numpy().sum())
+        if "outlier" in table.columns:
+            odd = table.filter(pl.col("outlier")).to_series(0)
+            self.n_odd = (self.n_odd or 0) + len(odd)
+            self.odd += odd.head(KEPT - len(self.odd)).to_list()
+        return table
+
+    def found(self) -> dict[str, Any]:
+        """Return what is said of all rows together."""
+        result: dict[str, Any] = {"rows": self.rows, "level": self.level}
+        if self.density is not None:
+            result["mean_log_density"] = self.density / self.rows
+        if self.n_odd is not None:
+            result |= {"n_outliers": self.n_odd, "outliers": self.odd}
+        return result
+
+
+def judged(model: Any, X: Any, level: float) -> dict[str, Any]:
+    """Return the columns that say how unusual each row is, as far as the model can."""
+    found: dict[str, Any] = {}
+    if hasattr(model, "score_samples"):
+        found["log_density"] = np.asarray(model.score_samples(X))
+    if hasattr(model, "outliers"):
+        limits = model.outliers(X, level=level)._asdict()
+        found |= {k: np.asarray(v) for k, v in limits.items() if k != "flagged"}
+        found["outlier"] = np.asarray(limits["flagged"])
+    elif hasattr(model, "is_novel"):
+        found["novelty"] = np.asarray(model.novelty(X))
+        found["novelty_limit"] = np.full(len(found["novelty"]), model.novelty_threshold(level))
+        found["outlier"] = np.asarray(model.is_novel(X, level))
+    if not found:
+        raise TypeError(f"{type(model).__name__} has neither densities nor limits to judge by.")
+    return found
+
+
+def _score_words(found: dict[str, Any]) -> str:
+    if found["output"] == "-":
+        return ""
+    lines = [f"{found['rows']} rows"]
+    if "mean_log_density" in found:
+        lines.append(f"mean log-density {found['mean_log_density']:.6g}")
+    if "outliers" in found:
+        some = ", ".join(str(row) for row in found["outliers"][:SHOWN])
+        more = ", …" if found["n_outliers"] > SHOWN else ""
+        which = f": {some}{more}" if some else ""
+        lines.append(f"{found['n_outliers']} beyond the {found['level']:g} limits{which}")
+    if found["output"] is not None:
+        lines.append(f"Wrote {found['output']}.")
+    return "\n".join(lines)
+
+
+def inspect(model: Model, as_json: Json = False) -> None:
+    """Say what is in a model file."""
+
+    def work() -> dict[str, Any]:
+        from dualpca.files import persistence  # it brings every model
+
+        try:
+            fitted, version, metadata = persistence.read(model)
+        except OSError as error:
+            raise ModelFileError(f"{model} cannot be read: {error.strerror or error}.") from error
+        arrays = {k: list(np.shape(v)) for k, v in vars(fitted).items() if k.endswith("_")}
+        arrays = {k: shape for k, shape in arrays.items() if shape}
+        parameters = plain(fitted.get_params(deep=False))
+        found = {"file": model, "version": version, **summary(fitted)}
+        found |= {"columns": names_of(fitted), "parameters": parameters, "arrays": arrays}
+        return found | {"metadata": metadata}
+
+    run("inspect", as_json, work, _inspect_words)
+
+
+def _inspect_words(found: dict[str, Any]) -> str:
+    lines = [f"{found['file']}: {found['model']}, written by dualpca {found['version']}"]
+    for name, value in found.items():
+        if name not in APART:
+            shown = f"{value:.6g}" if type(value) is float else value
+            lines.append(f"  {name.replace('_', ' ')}: {shown}")
+    columns = found["columns"]
+    if columns:
+        lines.append(f"  columns: {', '.join(columns[:SHOWN])}{', …' if columns[SHOWN:] else ''}")
+    table = found["metadata"].get("table", {})
+    if "scales" in table:
+        lines.append("  columns are standardized by the command line before the model sees them")
+    if table.get("levels"):
+        lines.append(f"  one-hot: {', '.join(table['levels'])}")
+    if "image_shape" in table:
+        lines.append(f"  images of {' x '.join(map(str, table['image_shape']))}")
+    if "identifier" in table:
+        lines.append(f"  identifiers: {table['identifier']}")
+    lines += ["parameters"] + [f"  {k} = {v!r}" for k, v in found["parameters"].items()]
+    lines += ["arrays"] + [f"  {k} {tuple(shape)}" for k, shape in found["arrays"].items()]
+    if found["metadata"]:
+        lines += ["metadata", f"  {', '.join(found['metadata'])} (--json shows all)"]
+    return "\n".join(lines)
+
+
+APART = ("file", "model", "version", "columns", "parameters", "arrays", "metadata")
+
+COMMANDS = {"score": score, "inspect": inspect}

@@ -1,0 +1,241 @@
+"""`dualpca transform`, `impute`, `denoise` and `sample`: from a model and a table to a table."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+import polars as pl
+import typer
+
+from dualpca.app.cli._options import (
+    Data,
+    Decimal,
+    Identifier,
+    Json,
+    Lengths,
+    Model,
+    Output,
+    Seed,
+    Separator,
+    SequenceColumn,
+    Source,
+)
+from dualpca.app.cli._running import UsageError, refuse_mixture, run
+from dualpca.app.cli._session import (
+    Session,
+    check_output,
+    features_of,
+    load_model,
+    method_of,
+    preparation_of,
+    start,
+)
+from dualpca.app.tables import columns, tables, writing
+from dualpca.app.tables.dialects import Dialect
+from dualpca.arrays import task
+
+
+def _words(found: dict[str, Any]) -> str:
+    if found["output"] == "-":
+        return ""
+    return f"Wrote {found['output']}: {found['rows']} rows, {len(found['columns'])} columns."
+
+
+def transform(
+    model: Model,
+    data: Data,
+    output: Output,
+    *,
+    id_column: Identifier = None,
+    sequence: SequenceColumn = None,
+    lengths: Lengths = None,
+    source: Source,
+    as_json: Json = False,
+) -> None:
+    """Write the latent coordinates of rows; of a hidden Markov model, their states."""
+    refuse_mixture(as_json, output)
+
+    def work() -> dict[str, Any]:
+        check_output(output)
+        session = start(model, data, id_column, source.reading(), sequence, output)
+        if hasattr(session.model, "decode") and not hasattr(session.model, "transform"):
+            return session.write(output, lambda frame: _states(session, frame, lengths))
+        names = [str(name) for name in session.model.get_feature_names_out()]
+
+        def step(frame: pl.DataFrame) -> pl.DataFrame:
+            latents = session.model.transform(session.rows(frame))
+            return session.framed(latents, names, frame)
+
+        return session.write(output, step)
+
+    run("transform", as_json, work, _words)
+
+
+def _states(session: Session, frame: pl.DataFrame, lengths: str | None) -> pl.DataFrame:
+    """Return the most probable path of states, and the probability of each."""
+    X, parts = session.rows(frame), session.lengths(frame, lengths)
+    path = pl.DataFrame({"state": np.asarray(session.model.predict(X, parts))})
+    chances = np.asarray(session.model.predict_proba(X, parts))
+    names = [f"state{k}" for k in range(chances.shape[1])]
+    both = path.hstack(pl.DataFrame(chances, schema=names, orient="row"))
+    return session.identified(both, frame)
+
+
+def denoise(
+    model: Model,
+    data: Data,
+    output: Output,
+    *,
+    id_column: Identifier = None,
+    source: Source,
+    as_json: Json = False,
+) -> None:
+    """Write rows as the model sees them, without noise."""
+    refuse_mixture(as_json, output)
+
+    def work() -> dict[str, Any]:
+        check_output(output)
+        session = start(model, data, id_column, source.reading(), output=output)
+        clean, names = method_of(session.model, "denoise", "reconstruct"), session.prep.features
+
+        def step(frame: pl.DataFrame) -> pl.DataFrame:
+            values = session.prep.undone(clean(session.rows(frame)))
+            return session.framed(values, names, frame)
+
+        return session.write(output, step)
+
+    run("denoise", as_json, work, _words)
+
+
+def impute(
+    model: Model,
+    data: Data,
+    output: Output,
+    *,
+    std: Annotated[
+        str | None, typer.Option("--std", help="Table of standard deviations to write too.")
+    ] = None,
+    draws: Annotated[
+        int | None, typer.Option("--draws", min=1, help="Write this many draws instead.")
+    ] = None,
+    id_column: Identifier = None,
+    source: Source,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Fill missing entries with expectations, or with draws; other columns stay as they are."""
+    refuse_mixture(as_json, output, std)
+
+    def work() -> dict[str, Any]:
+        if std is not None and draws is not None:
+            raise UsageError("--std and --draws exclude each other: draws have no deviation.")
+        check_output(output, std)
+        session = start(model, data, id_column, source.reading(), output=output)
+        filling = _Filling(session, np.random.default_rng(seed), draws)
+        if std is None:
+            found = session.write(output, filling.step, draws or 1)
+        else:
+            found = filling.write_both(output, std)
+        found |= {"filled": filling.missing}
+        return found | ({"std": std} if std else {}) | ({"draws": draws} if draws else {})
+
+    run("impute", as_json, work, _impute_words)
+
+
+def _impute_words(found: dict[str, Any]) -> str:
+    if found["output"] == "-":
+        return ""
+    return f"{_words(found)[:-1]}, {found['filled']} entries filled."
+
+
+class _Filling:
+    """Missing entries filled batch by batch, and counted."""
+
+    def __init__(self, session: Session, rng: np.random.Generator, draws: int | None) -> None:
+        self.session, self.rng, self.draws, self.missing = session, rng, draws, 0
+
+    def step(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return a batch filled with expectations, or several filled with draws."""
+        model, X = self.session.model, self.session.rows(frame)
+        self.missing += int(np.isnan(np.asarray(X)).sum())
+        if self.draws is None:
+            return self._replaced(frame, method_of(model, "impute")(X))
+        found = method_of(model, "sample_imputations")(X, self.draws, random_state=self.rng)
+        parts = [self._replaced(frame, part) for part in np.asarray(found)]
+        for number, part in enumerate(parts, start=1):
+            part.insert_column(0, pl.Series("draw", [number] * frame.height))
+        return pl.concat(parts)
+
+    def write_both(self, output: str, std: str) -> dict[str, Any]:
+        """Write deviations and filled rows; either appears only when both are complete."""
+        method_of(self.session.model, "impute")
+        table = self.session.table
+        with writing.target(std) as file:
+            made = (self.spread(frame) for frame in table.frames("deviations, batch"))
+            writing.into(file, made, tables.kind_of(std), table.dialect, table.height)
+            return self.session.write(output, self.step)
+
+    def spread(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return the standard deviations of a batch, zero where an entry was there."""
+        session = self.session
+        deviations = session.model.impute(session.rows(frame), return_std=True)[1]
+        values = session.prep.undone_spread(deviations)
+        return session.framed(values, session.prep.features, frame)
+
+    def _replaced(self, frame: pl.DataFrame, filled: Any) -> pl.DataFrame:
+        """Return the table with the columns of the model filled, and all others as they are."""
+        prep = self.session.prep
+        values = prep.undone(filled)
+        if prep.levels:  # features that are no columns of the table
+            return self.session.framed(values, prep.features, frame)
+        known = columns.numbers(frame, prep.names).to_numpy()
+        values = np.where(np.isnan(known), values, known)  # not through units and back
+        return frame.with_columns([pl.Series(n, values[:, j]) for j, n in enumerate(prep.names)])
+
+
+def sample(
+    model: Model,
+    output: Output,
+    n_samples: Annotated[int, typer.Option("--rows", "-n", min=1, help="How many.")] = 100,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Draw new rows from the model, with the component or state each comes from if it has such."""
+    refuse_mixture(as_json, output)
+
+    def work() -> dict[str, Any]:
+        check_output(output)
+        how = Source(separator=separator, decimal=decimal).reading()
+        fitted, metadata = load_model(model)
+        names = features_of(fitted)
+        prep = preparation_of(fitted, metadata, names, None)
+        with task("drawing", 1) as tick:
+            rows = method_of(fitted, "sample")(n_samples, random_state=seed)
+            tick()
+        frame = _drawn(fitted, rows, names, prep)
+        dialect = Dialect(how.separator or ",", how.decimal or ".")
+        done = writing.write([frame], output, dialect, frame.height)
+        return {"output": output, "rows": done.rows, "columns": done.columns}
+
+    run("sample", as_json, work, _words)
+
+
+def _drawn(model: Any, rows: Any, names: list[str], prep: Any) -> pl.DataFrame:
+    """Return draws as a table, in its units; a label of each row goes before it."""
+    label = None
+    if isinstance(rows, tuple):
+        rows, label = rows
+        if np.ndim(label) != 1:
+            what = type(model).__name__
+            raise TypeError(f"{what} draws two tables: use it from Python.")
+    found = pl.DataFrame(prep.undone(rows), schema=names, orient="row")
+    if label is None:
+        return found
+    name = "state" if hasattr(model, "transitions_") else "component"
+    return found.insert_column(0, pl.Series(name, np.asarray(label)))
+
+
+COMMANDS = {"transform": transform, "impute": impute, "denoise": denoise, "sample": sample}

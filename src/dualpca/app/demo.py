@@ -1,0 +1,221 @@
+"""The main job on scikit-learn's digits: compare models, choose one, report what it sees.
+
+Pixels are whole numbers from 0 to 16, and some never vary: a density on them could be as large as
+one likes. Uniform noise of half a level either way mends that, and makes the density of an image a
+lower bound on its probability. Models are fitted to one half of the images and judged by the other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from sklearn.datasets import load_digits
+
+from dualpca import PCA, PPCA
+from dualpca.app.tables import tables
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+    from rich.table import Table
+
+Floats = NDArray[np.float64]
+
+RULES = ("evidence", "bic", "parallel", "gavish-donoho", "cv")
+REPORTED = "gavish-donoho"
+"""The rule whose model the report shows: on these data it keeps the fewest components."""
+LEVELS = 16
+"""The darkest pixel."""
+SHAPE = (8, 8)
+NAMES = [f"pixel_{r}_{c}" for r in range(SHAPE[0]) for c in range(SHAPE[1])]
+LABEL = "digit"
+DECIMALS = 2
+"""Of the pixels in the data file."""
+
+
+@dataclass(frozen=True)
+class Half:
+    """Some of the images: as they are, with half a level of noise, and the digits they show."""
+
+    images: Floats
+    X: Floats
+    y: NDArray[np.int64]
+
+    def frame(self) -> pl.DataFrame:
+        """Return the rows with the names of the pixels, which a model file keeps."""
+        return pl.DataFrame(self.X, schema=NAMES, orient="row")
+
+    def table(self) -> pl.DataFrame:
+        """Return the rows and their digits as the data file has them, rounded."""
+        digits = pl.Series(LABEL, self.y)
+        return self.frame().select(pl.all().round(DECIMALS)).with_columns(digits)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fitted model, the seconds it took, and log-densities per image in nats."""
+
+    name: str
+    model: Any
+    seconds: float
+    training: float
+    held_out: float
+
+    @property
+    def explained(self) -> float:
+        """Share of the variance in the kept directions."""
+        return float(np.sum(self.model.explained_variance_ratio_))
+
+    def cells(self) -> list[str]:
+        """Return the fit as a row under `HEADER`."""
+        return [
+            self.name,
+            str(self.model.n_components_),
+            f"{100 * self.explained:.1f} %",
+            f"{float(self.model.noise_variance_):.3g}",
+            f"{self.held_out:.1f}",
+            f"{1000 * self.seconds:.0f} ms",
+        ]
+
+
+HEADER = ("model", "q", "explained", "noise", "held out", "time")
+CAPTION = (
+    "q: components kept; explained: their share of the variance; noise: its variance; "
+    "held out: mean log-density of an unseen image, in nats; time: of the fit"
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Every fit, and which one the report is about."""
+
+    training: Half
+    held_out: Half
+    fits: list[Fit]
+    chosen: int
+    seed: int
+
+    @property
+    def fit(self) -> Fit:
+        """The fit that the report is about."""
+        return self.fits[self.chosen]
+
+    @property
+    def densest(self) -> Fit:
+        """The fit with the largest held-out density."""
+        return max(self.fits, key=lambda fit: fit.held_out)
+
+    def reason(self) -> str:
+        """Say in one line which model the report shows and why."""
+        best, gain = self.densest.model, self.densest.held_out - self.fit.held_out
+        return (
+            f"The report shows {self.fit.name}: {self.fit.model.n_components_} components make the "
+            f"smallest summary. {best.n_components_} describe unseen images better, by "
+            f"{gain:.1f} nats each."
+        )
+
+
+def split(seed: int) -> tuple[Half, Half]:
+    """Return the digits in two random halves, the training half first."""
+    images, y = load_digits(return_X_y=True)
+    rng = np.random.default_rng(seed)
+    X = images + rng.uniform(-0.5, 0.5, images.shape)
+    order = rng.permutation(len(X))
+    first, second = (Half(images[i], X[i], y[i]) for i in np.array_split(order, 2))
+    return first, second
+
+
+def compare(training: Half, held_out: Half, seed: int) -> Iterator[Fit]:
+    """Fit the models one after another; the last is EM at the reported rule's dimension."""
+    seen, unseen = (half.frame() for half in (training, held_out))
+
+    def fitted(name: str, model: Any) -> Fit:
+        start = time.perf_counter()
+        model.fit(seen)
+        seconds = time.perf_counter() - start
+        scores = (float(model.score(half)) for half in (seen, unseen))
+        return Fit(name, model, seconds, *scores)
+
+    q = 1
+    yield fitted("PCA, 95 % variance", PCA(n_components=0.95))
+    for rule in RULES:
+        fit = fitted(f"PPCA, {rule}", PPCA(n_components=rule, random_state=seed))
+        q = fit.model.n_components_ if rule == REPORTED else q
+        yield fit
+    yield fitted("PPCA, EM, same q", PPCA(n_components=q, method="em", random_state=seed))
+
+
+class Files(NamedTuple):
+    """What the demonstration writes: the report, its model and its rows."""
+
+    page: Path
+    model: Path
+    data: Path
+    size: int = 0  # of the page, in bytes
+
+    @classmethod
+    def beside(cls, output: Path) -> Files:
+        """Return the names that go with a page's."""
+        return cls(output, output.with_suffix(".dpca"), output.with_suffix(".csv"))
+
+
+def run(output: Path, seed: int, console: Console, progress: Progress) -> Files:
+    """Compare, write the report, its model and its rows, print the comparison, say what is where.
+
+    The files come last and the page after the two that it speaks of, so that whoever interrupts
+    before finds nothing.
+    """
+    from dualpca import save
+    from dualpca.app import report
+    from dualpca.app.report import digits
+    from dualpca.app.report.sections import SECTIONS
+
+    files = Files.beside(output)
+    for path in files[:3]:
+        report.check_target(path)
+    with progress:
+        step = _steps(progress, 1 + len(RULES) + 1 + len(SECTIONS))
+        halves, fits = split(seed), []
+        for fit in compare(*halves, seed):
+            step(f"fitted {fit.name}")
+            fits.append(fit)
+        comparison = Comparison(*halves, fits, 1 + RULES.index(REPORTED), seed)
+        table = comparison.held_out.table()
+        html = report.render(digits.page(comparison, table, step))
+        tables.write(table, files.data)
+        save(comparison.fit.model, files.model, metadata={"table": {"image_shape": list(SHAPE)}})
+        files = files._replace(size=report.write_text(output, html))
+    console.print(printed(comparison), comparison.reason())
+    return files
+
+
+def _steps(progress: Progress, total: int) -> Callable[[str], None]:
+    """Return a function that names what was just done and moves the bar on."""
+    task = progress.add_task("fitting models", total=total)
+    return lambda words: progress.update(task, advance=1, description=words)
+
+
+def printed(comparison: Comparison) -> Table:
+    """Return the comparison as a table for the terminal."""
+    from rich import box
+    from rich.table import Table
+
+    drawn = Table(
+        box=box.SIMPLE_HEAD,
+        caption=CAPTION,
+        caption_justify="left",
+        padding=(0, 1, 0, 0),
+        show_edge=False,
+    )
+    for i, word in enumerate(HEADER):
+        drawn.add_column(word, justify="right" if i else "left", no_wrap=True)
+    for i, fit in enumerate(comparison.fits):
+        drawn.add_row(*fit.cells(), style="bold" if i == comparison.chosen else None)
+    return drawn

@@ -1,0 +1,49 @@
+"""The figures and tables of the source documents, made again: one module each.
+
+A module whose name begins with its document's (`s3_figure_1`) is found by itself; it registers a
+function with `experiment`.
+"""
+
+import re
+from importlib import import_module
+from pkgutil import iter_modules
+
+try:
+    from dualpca.app.experiments.base import (
+        Experiment,
+        Outcome,
+        UnknownExperimentError,
+        experiment,
+        ordered,
+    )
+    from dualpca.app.experiments.canvas import Canvas
+    from dualpca.app.experiments.running import Record, reproduce, write_gallery
+except ModuleNotFoundError as error:
+    if (error.name or "").split(".")[0] != "matplotlib":
+        raise
+    message = "dualpca.app.experiments needs matplotlib: pip install 'dualpca[app]'"
+    raise ModuleNotFoundError(message, name=error.name) from error
+
+
+def _modules() -> list[str]:
+    names = (module.name for module in iter_modules(__path__))
+    return [name for name in names if re.match(r"s\d+_|readme", name)]
+
+
+for _name in _modules():
+    import_module(f"{__name__}.{_name}")
+
+EXPERIMENTS = ordered()
+"""Every experiment by name, in the order of the documents."""
+
+__all__ = [
+    "EXPERIMENTS",
+    "Canvas",
+    "Experiment",
+    "Outcome",
+    "Record",
+    "UnknownExperimentError",
+    "experiment",
+    "reproduce",
+    "write_gallery",
+]

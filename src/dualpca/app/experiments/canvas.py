@@ -1,0 +1,165 @@
+"""One style for all figures, and the few panels that experiments draw again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import matplotlib
+import numpy as np
+from cycler import cycler
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike, NDArray
+
+from dualpca.app.plots._canvas import DPI, PALETTE
+
+T = TypeVar("T")
+
+INK, MUTED, GRID, PALE = "#1f2430", "#555c6b", "#e3e6ec", "#a3a9b8"
+BLUE, RED, GREEN = "#0072b2", "#c04a00", "#117733"
+MARKERS = "os^Dv*PX<>"
+WIDTH = 7.2
+"""Inches: a figure at this width reads well on a page and, turned, on a phone."""
+
+STYLE: Any = {
+    "figure.constrained_layout.use": True,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],  # travels with matplotlib: the same everywhere
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.titlepad": 7,
+    "axes.labelsize": 10,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.prop_cycle": cycler(color=PALETTE),
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 5,
+    "text.color": INK,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "svg.hashsalt": "dualpca",  # identifiers are otherwise random
+    "svg.fonttype": "path",
+    "image.cmap": "gray_r",
+    "image.interpolation": "nearest",
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Draw and save in the shared style; what matplotlib was set to comes back afterwards."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(STYLE)
+        yield
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """Where an experiment draws, with its seed.
+
+    Attributes
+    ----------
+    seed : int
+        Of all that is random.
+    quick : bool
+        Whether a small version will do, for tests.
+
+    Examples
+    --------
+    >>> draw = Canvas(seed=1, quick=True)
+    >>> draw.pick(2000, quick=20)
+    20
+    >>> figure, axes = draw.panels(2, 3)
+    >>> axes.shape
+    (2, 3)
+    """
+
+    seed: int = 0
+    quick: bool = False
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """Return a new generator, always the same for the same seed."""
+        return np.random.default_rng(self.seed)
+
+    def pick(self, full: T, quick: T) -> T:
+        """Return the setting for a full run, or for a quick one."""
+        return quick if self.quick else full
+
+    def panels(
+        self, rows: int = 1, columns: int = 1, *, height: float | None = None, **options: Any
+    ) -> tuple[Figure, NDArray[Any]]:
+        """Return a figure `WIDTH` wide and its axes, (rows, columns).
+
+        Parameters
+        ----------
+        rows, columns : int
+        height : float, optional
+            Of the whole figure in inches; square panels without it.
+        **options
+            For ``Figure.subplots``: sharex, sharey, width_ratios, …
+        """
+        tall = WIDTH / columns * rows if height is None else height
+        with style():
+            figure = Figure(figsize=(WIDTH, tall), dpi=DPI, layout="constrained")
+            axes = figure.subplots(rows, columns, squeeze=False, **options)
+        return figure, axes
+
+    def scatter(
+        self, ax: Axes, Z: ArrayLike, y: ArrayLike | None = None, names: Sequence[str] = ()
+    ) -> None:
+        """Draw points in a plane, each class in a colour and a shape of its own."""
+        points = np.asarray(Z, dtype=np.float64)
+        codes = np.zeros(len(points), dtype=int) if y is None else np.asarray(y)
+        for k, code in enumerate(np.unique(codes)):
+            here = points[codes == code]
+            name = names[k] if k < len(names) else None
+            ax.plot(here[:, 0], here[:, 1], MARKERS[k % 10], ms=4, color=PALETTE[k % 10], mew=0)
+            ax.lines[-1].set(alpha=0.75, label=name)
+
+    def images(
+        self, ax: Axes, X: ArrayLike, columns: int, side: int = 28, high: float = 1.0
+    ) -> None:
+        """Draw images, (n, side²), beside and below one another, dark where values are high."""
+        X = np.asarray(X, dtype=np.float64)
+        lines = -(-len(X) // columns)
+        tiles = np.zeros((lines * columns, side + 2, side + 2))
+        tiles[: len(X), 1:-1, 1:-1] = X.reshape(-1, side, side)
+        grid = tiles.reshape(lines, columns, side + 2, side + 2).swapaxes(1, 2)
+        ax.imshow(grid.reshape(lines * (side + 2), -1), cmap="gray_r", vmin=0.0, vmax=high)
+        self.bare(ax)
+
+    def bare(self, ax: Axes) -> None:
+        """Take ticks, grid and frame from an axes."""
+        ax.set(xticks=[], yticks=[])
+        ax.grid(False)
+        ax.spines[:].set_visible(False)
+
+    def key(self, figure: Figure, ax: Axes, below: bool = False) -> None:
+        """Write once, above or below all panels, what the marks of one of them mean."""
+        marks, words = ax.get_legend_handles_labels()
+        figure.legend(
+            marks,
+            words,
+            loc="outside lower center" if below else "outside upper center",
+            ncols=min(len(words), 5),
+        )

@@ -1,0 +1,274 @@
+"""The explorer's interface: JSON, and float32 buffers where there are many numbers."""
+
+# no postponed annotations: FastAPI reads them, and the requests' types are made for each session
+
+import sys
+from collections.abc import Callable
+from importlib import resources
+from typing import Any
+
+import numpy as np
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+import dualpca
+from dualpca.app.explorer.colouring import Column, codes_of, columns_of
+from dualpca.app.explorer.messages import (
+    ColumnAnswer,
+    ComponentAnswer,
+    ErrorsAnswer,
+    Health,
+    ImputeAnswer,
+    ModelAnswer,
+    PathAnswer,
+    PointAnswer,
+    RowsAnswer,
+    SampleAnswer,
+    Words,
+    limited,
+)
+from dualpca.app.explorer.rows import exported, shown, summarized
+from dualpca.app.explorer.session import Session
+from dualpca.app.tables.dialects import TableError
+
+KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    400: {"model": Words, "description": "The request cannot be read."},
+    401: {"model": Words, "description": "The token is missing or wrong."},
+    403: {"model": Words, "description": "The request comes from another page or address."},
+    404: {"model": Words, "description": "There is no such thing here."},
+    405: {"model": Words, "description": "Ask in another way."},
+    408: {"model": Words, "description": "The request took too long to arrive."},
+    409: {"model": Words, "description": "The model or the table cannot do this."},
+    413: {"model": Words, "description": "The request is too large."},
+    422: {"model": Words, "description": "The request asks for what is not there."},
+    429: {"model": Words, "description": "Too many requests."},
+    500: {"model": Words, "description": "Something went wrong here."},
+}
+BUFFER: dict[int | str, dict[str, Any]] = {
+    200: {
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+        "description": "float32, little-endian, row by row",
+    }
+}
+CSV: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/csv": {"schema": {"type": "string"}}}, "description": "A table"}
+}
+
+
+def static_files() -> dict[str, bytes]:
+    """Return the page's files by name. They are read now: no request names a path."""
+    folder = resources.files(__package__).joinpath("static")
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
+
+
+def create(session: Session, run: str) -> FastAPI:
+    """Return the application for one session; `run` tells a restart to pages that are open."""
+    app = FastAPI(
+        title="dualpca explorer",
+        version=dualpca.__version__,
+        docs_url=None,  # they come with scripts from elsewhere
+        redoc_url=None,
+        responses=REFUSALS,
+    )
+    _handle_errors(app)
+    _serve_page(app)
+    _serve_model(app, session, run)
+    _serve_points(app, session)
+    _serve_rows(app, session)
+    return app
+
+
+def _handle_errors(app: FastAPI) -> None:
+    """Answer errors in words; what went wrong inside is said in the terminal only."""
+
+    @app.exception_handler(RequestValidationError)
+    async def refuse(request: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"] if part != "body")
+        return _words(422, f"{where or 'the request'}: {first['msg']}.")
+
+    @app.exception_handler(HTTPException)
+    async def explain(request: Request, error: HTTPException) -> JSONResponse:
+        return _words(error.status_code, f"{error.detail}.", error.headers)
+
+    @app.exception_handler(ValueError)
+    async def unable(request: Request, error: ValueError) -> JSONResponse:
+        return _words(409, str(error))
+
+    @app.exception_handler(Exception)
+    async def broken(request: Request, error: Exception) -> JSONResponse:
+        print(f"dualpca explore: {type(error).__name__}: {error}", file=sys.stderr)
+        return _words(500, "Something went wrong; the terminal says more.")
+
+
+def _words(status: int, words: str, headers: Any = None) -> JSONResponse:
+    return JSONResponse({"error": words[:500]}, status, headers=headers)
+
+
+def _serve_page(app: FastAPI) -> None:
+    files = static_files()
+
+    @app.get("/", include_in_schema=False)
+    def page() -> Response:
+        return Response(files["index.html"], media_type=KINDS[".html"])
+
+    @app.get("/static/{name}", include_in_schema=False)
+    def file(name: str) -> Response:
+        if name not in files:
+            raise HTTPException(404, "There is no such file")
+        return Response(files[name], media_type=KINDS["." + name.rpartition(".")[2]])
+
+
+def _serve_model(app: FastAPI, session: Session, run: str) -> None:
+    columns = columns_of(session)
+    described = describe(session, columns, run)
+    kept: dict[int, bytes] = {}
+
+    @app.get("/api/health")
+    async def health() -> Health:
+        return Health(run=run)
+
+    @app.get("/api/model")
+    async def model() -> ModelAnswer:
+        return described
+
+    @app.get("/api/points/{component}", response_class=Response, responses=BUFFER)
+    def points(component: int) -> Response:
+        if not 0 <= component < len(session.Z):
+            raise HTTPException(404, f"component {component}: there are {len(session.Z)}")
+        return _buffer(session.Z[component])
+
+    @app.get("/api/colours/{column}", response_class=Response, responses=BUFFER)
+    def colours(column: int) -> Response:
+        if not 0 <= column < len(columns) or columns[column].kind == "none":
+            raise HTTPException(404, f"column {column}: there is none to colour by")
+        if column not in kept:
+            kept[column] = codes_of(session, columns[column]).astype("<f4").tobytes()
+        return Response(kept[column], media_type="application/octet-stream")
+
+
+def _buffer(values: Any) -> Response:
+    data = np.ascontiguousarray(values, dtype="<f4").tobytes()
+    return Response(data, media_type="application/octet-stream")
+
+
+def _serve_points(app: FastAPI, session: Session) -> None:
+    asked = limited(session)
+
+    def decode(body: Any) -> PointAnswer:
+        _require(session, "decode")
+        found = session.decode(body.latent, body.component, body.way)
+        return PointAnswer(**_plain(found))
+
+    def path(body: Any) -> PathAnswer:
+        _require(session, "decode")
+        found = session.path(body.start, body.end, body.steps, body.component, body.way)
+        return PathAnswer(**_plain(found))
+
+    def sample(body: Any) -> SampleAnswer:
+        _require(session, "sample")
+        return SampleAnswer(**_plain(session.sample(body.count, body.seed, body.component)))
+
+    _post(app, "/api/decode", decode, asked["point"])
+    _post(app, "/api/path", path, asked["path"])
+    _post(app, "/api/sample", sample, asked["sample"])
+
+
+def _serve_rows(app: FastAPI, session: Session) -> None:
+    asked = limited(session)
+
+    def rows(body: Any) -> RowsAnswer:
+        return RowsAnswer(**_plain(shown(session, body.rows, body.component)))
+
+    def errors(body: Any) -> ErrorsAnswer:
+        _require(session, "error")
+        return ErrorsAnswer(**_plain(summarized(session, body.rows)))
+
+    def export(body: Any) -> Response:
+        table = exported(session, body.rows, body.component)
+        name = {"content-disposition": 'attachment; filename="selection.csv"'}
+        return Response(table.write_csv(), media_type="text/csv", headers=name)
+
+    def impute(body: Any) -> ImputeAnswer:
+        _require(session, "impute")
+        return ImputeAnswer(**_plain(session.impute(body.row, body.hidden)))
+
+    _post(app, "/api/rows", rows, asked["page"])
+    _post(app, "/api/errors", errors, asked["export"])
+    _post(app, "/api/impute", impute, asked["impute"])
+    _post(app, "/api/export", export, asked["export"], response_class=Response, responses=CSV)
+
+
+def _post(
+    app: FastAPI, path: str, answer: Callable[[Any], Any], body: type, **options: Any
+) -> None:
+    """Register an answer to requests of a type that only this session has."""
+    answer.__annotations__["body"] = body
+    app.post(path, **options)(answer)
+
+
+def _require(session: Session, what: str) -> None:
+    if what in session.lens.reasons:
+        raise TableError(session.lens.reasons[what])
+
+
+def _plain(found: dict[str, Any]) -> dict[str, Any]:
+    """Return arrays as lists, None where a number is missing or not finite."""
+    return {name: _listed(value) for name, value in found.items()}
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        if np.isfinite(value).all():
+            return value.tolist()
+        return [_listed(one) for one in value.tolist()]
+    if isinstance(value, list):
+        return [_listed(one) for one in value]
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value
+
+
+def describe(session: Session, columns: list[Column], run: str) -> ModelAnswer:
+    """Return all that the page has to know before it draws."""
+    low, mean, high = session.scale().tolist()
+    return ModelAnswer(
+        run=run,
+        version=dualpca.__version__,
+        model=session.lens.name,
+        source=session.source,
+        rows=session.n,
+        identified=session.ids is not None,
+        features=list(session.features),
+        shape=session.shape.kind,
+        size=list(session.shape.size),
+        components=[_component(session, k) for k in range(len(session.lens.sizes))],
+        columns=[ColumnAnswer(**column._asdict()) for column in columns],
+        ways=list(session.lens.ways),
+        reasons=session.lens.reasons,
+        limit=session.limit,
+        low=low,
+        mean=mean,
+        high=high,
+        density=session.lens.density_of,
+    )
+
+
+def _component(session: Session, k: int) -> ComponentAnswer:
+    sizes, (low, high) = session.lens.sizes, session.ranges(k)
+    ratio = getattr(session.lens.model, "explained_variance_ratio_", None)
+    return ComponentAnswer(
+        name=f"component {k + 1}" if len(sizes) > 1 else "latents",
+        axes=[f"latent {j + 1}" for j in range(sizes[k])],
+        low=low,
+        high=high,
+        ratio=None if ratio is None else np.asarray(ratio, dtype=float).tolist(),
+    )

@@ -1,0 +1,212 @@
+"""What the explorer can do with each kind of model, and which kind a model is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dualpca.app.explorer.lens import Lens, Matrix
+from dualpca.app.tables.dialects import TableError
+from dualpca.generation import fit_kernel_density
+
+QUICK = 4000
+"""Points up to which a learned pre-image is prepared when the explorer starts."""
+
+DRAWS = 48
+"""Draws behind the spread of a pre-image."""
+
+CENTRES = 2000
+"""Rows that a density over latents is estimated from."""
+
+METHODS = ("learned", "smoother", "distance", "fixed-point", "gradient", "auto")
+
+
+class LinearLens(Lens):
+    """PCA, probabilistic and Bayesian PCA, factor analysis: x = Wz + μ + ε."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        self._allow("decode", "spread", "error")
+        q, start = self.sizes[0], np.asarray(model.mean_, dtype=float)[None, :]
+        origin = self.decode(np.zeros((1, q)))
+        W = self.decode(np.eye(q)) - origin
+        noise = np.asarray(model.noise_variance_, dtype=float)
+        noise = noise * np.asarray(getattr(model, "scale_", 1.0), dtype=float) ** 2
+        signal = np.zeros(origin.shape[1])
+        if hasattr(model, "posterior"):
+            own = np.asarray(model.posterior(self._named(start))[1][0])
+            signal = np.sum((own @ W) * W, axis=0)
+        # of a row that is measured at z: noise, and what the row leaves open about z
+        self._std: Matrix = np.sqrt(signal + noise)
+        try:
+            model.score_samples(self._named(origin))
+        except ValueError:
+            self._refuse("density", "without noise has no density")
+
+    def prior(self, component: int = 0) -> Matrix:
+        """Return the standard deviations of latents: of projections for PCA, else 1."""
+        if hasattr(self.model, "posterior") or getattr(self.model, "whiten", False):
+            return super().prior(component)
+        return np.asarray(self.model.explained_variance_, dtype=float) ** 0.5
+
+    def decode(self, Z: Matrix, component: int = 0, way: str | None = None) -> Matrix:
+        """Return Wz + μ."""
+        return np.asarray(self.model.inverse_transform(Z), dtype=float)
+
+    def spread(self, z: Matrix, component: int = 0, way: str | None = None) -> Matrix:
+        """Return the standard deviation of a new measurement of a row seen at z."""
+        return self._std
+
+    def reconstruct(self, X: Matrix) -> Matrix:
+        """Return the signal without noise."""
+        return np.asarray(self.model.reconstruct(self._named(X)), dtype=float)
+
+
+class KernelLens(Lens):
+    """Kernel PCA and dual probabilistic PCA: the way back is a pre-image."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        asked = "learned" if getattr(model, "fit_inverse_transform", False) else model.preimage
+        if asked not in METHODS or asked == "auto":
+            asked = "learned" if len(model.X_fit_) <= QUICK else "smoother"
+        self.ways = (asked, *(way for way in METHODS if way != asked))
+        self._kde: Any = None
+        try:
+            self.decode(np.zeros((1, self.sizes[0])))
+        except ValueError as error:  # no points with coordinates to come back to
+            self.reasons["decode"] = str(error)
+            self.ways = ()
+            return
+        self._allow("decode", "error")
+        if hasattr(model, "posterior"):
+            self._allow("spread")
+            origin = np.asarray(model.X_fit_[:1], dtype=float)
+            self._root = np.sqrt(
+                np.diagonal(np.asarray(model.posterior(self._named(origin))[1][0]))
+            )
+        else:
+            self._refuse("spread", "has no noise, hence no intervals: DualPPCA has")
+
+    def prepare(self, Z: Matrix) -> None:
+        """Estimate a density over latents, for models without one of their own."""
+        if "density" not in self.reasons or "decode" in self.reasons or len(Z) < 3:
+            return
+        step = -(-len(Z) // CENTRES)
+        try:
+            self._kde = fit_kernel_density(Z[::step])
+        except ValueError:
+            return
+        self._allow("density", "sample")
+
+    def prior(self, component: int = 0) -> Matrix:
+        """Return the standard deviations of latents."""
+        if hasattr(self.model, "posterior"):
+            return super().prior(component)
+        return np.asarray(self.model.explained_variance_, dtype=float) ** 0.5
+
+    def decode(self, Z: Matrix, component: int = 0, way: str | None = None) -> Matrix:
+        """Return pre-images."""
+        return np.asarray(self.model.preimages(Z, way or self.ways[0]).points, dtype=float)
+
+    def spread(self, z: Matrix, component: int = 0, way: str | None = None) -> Matrix:
+        """Return the spread of pre-images as latents vary as much as one row leaves open."""
+        noise = np.random.default_rng(0).normal(size=(DRAWS, len(self._root)))
+        quick = "smoother" if (way or self.ways[0]) != "learned" else "learned"
+        return np.asarray(self.decode(z + noise * self._root, way=quick).std(axis=0))
+
+    @property
+    def density_of(self) -> str:
+        """Say what `density` is of: features, or latents as the rows have them."""
+        return "features" if self._kde is None else "latents"
+
+    def density(self, rows: Matrix, Z: Matrix) -> Matrix:
+        """Return the model's density of rows, or the estimate over latents."""
+        if self._kde is None:
+            return super().density(rows, Z)
+        return np.asarray(self._kde.log_density(Z), dtype=float)
+
+    def reconstruct(self, X: Matrix) -> Matrix:
+        """Return pre-images of projections."""
+        return self.decode(self.latents(X))
+
+    def sample(self, count: int, seed: int) -> Matrix:
+        """Draw from the model, or decode draws from the density over latents."""
+        if self._kde is None:
+            return super().sample(count, seed)
+        return self.decode(np.asarray(self._kde.sample(count, np.random.default_rng(seed))))
+
+
+class MixtureLens(Lens):
+    """Mixtures of probabilistic PCA: every component has a latent space of its own."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        if model.kernel is not None:
+            self._refuse("decode", "with a kernel comes back from rows only, not from latents")
+            self._allow("error")
+            return
+        self._allow("decode", "spread", "error")
+
+    @property
+    def sizes(self) -> list[int]:
+        """Number of latents of every component."""
+        return [int(q) for q in self.model.n_components_]
+
+    def latents(self, X: Matrix, component: int = 0) -> Matrix:
+        """Return the latents of rows as if they came from one component."""
+        return np.asarray(self.model.posterior(self._named(X), component)[0], dtype=float)
+
+    def decode(self, Z: Matrix, component: int = 0, way: str | None = None) -> Matrix:
+        """Return W_k z + μ_k."""
+        if "decode" in self.reasons:
+            return super().decode(Z, component)
+        W = np.asarray(self.model.loadings_[component], dtype=float)
+        return np.asarray(Z @ W.T + np.asarray(self.model.means_[component], dtype=float))
+
+    def spread(self, z: Matrix, component: int = 0, way: str | None = None) -> Matrix:
+        """Return the standard deviation of a new measurement of a row of this component."""
+        if "spread" in self.reasons:
+            return super().spread(z, component)
+        W = np.asarray(self.model.loadings_[component], dtype=float)
+        mean = np.asarray(self.model.means_[component], dtype=float)[None, :]
+        own = np.asarray(self.model.posterior(self._named(mean), component)[1][0], dtype=float)
+        noise = float(self.model.noise_variance_[component])
+        return np.asarray(np.sqrt(np.sum((W @ own) * W, axis=1) + noise))
+
+    def reconstruct(self, X: Matrix) -> Matrix:
+        """Return the signal, averaged over components."""
+        return np.asarray(self.model.reconstruct(self._named(X)), dtype=float)
+
+    def groups(self, X: Matrix) -> Matrix:
+        """Return the most probable component of every row."""
+        return np.asarray(self.model.predict(self._named(X)), dtype=float)
+
+
+def lens_of(model: Any) -> Lens:
+    """Return the lens for a model, by what the model can do.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca import PPCA
+    >>> lens = lens_of(PPCA(1).fit(np.random.default_rng(0).normal(size=(20, 3))))
+    >>> type(lens).__name__, lens.sizes, sorted(lens.reasons)
+    ('LinearLens', [1], [])
+    """
+    inner = getattr(model, "estimator_", None)
+    model = model if inner is None or hasattr(model, "transform") else inner
+    pairwise = getattr(model, "kernel", None) == "precomputed" or not hasattr(
+        model, "n_features_in_"
+    )
+    if not hasattr(model, "transform") or hasattr(model, "add_indicator") or pairwise:
+        raise TableError(
+            f"{type(model).__name__} cannot be explored: it does not place rows of numbers in a "
+            "latent space. Fit pca, ppca, bpca, fa, kpca, dual or mixture."
+        )
+    if hasattr(model, "preimages"):
+        return KernelLens(model)
+    if hasattr(model, "inverse_transform"):
+        return LinearLens(model)
+    return MixtureLens(model) if hasattr(model, "weights_") else Lens(model)

@@ -1,0 +1,240 @@
+"""What the explorer is asked and what it answers, with every bound in the schema."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
+
+from dualpca.app.explorer.session import Session
+
+MOST_ROWS = 100_000
+"""Rows of one export."""
+
+PAGE = 500
+"""Rows of one table."""
+
+MOST_STEPS = 64
+MOST_SAMPLES = 24
+MOST_NUMBERS = 2_000_000
+"""In one answer: paths and samples of very wide rows have fewer steps."""
+
+
+Way = Literal["learned", "smoother", "distance", "fixed-point", "gradient", "auto"]
+"""Of coming back from a kernel's latents."""
+
+
+def whole(value: Any) -> Any:
+    """Return 27.0 as 27: JSON knows no difference.
+
+    Examples
+    --------
+    >>> whole(27.0), whole(2.5), whole("3")
+    (27, 2.5, '3')
+    """
+    return int(value) if type(value) is float and value.is_integer() else value
+
+
+def between(low: int, high: int) -> Any:
+    """Return the type of whole numbers from low to high."""
+    return Annotated[int, Field(ge=low, le=high), BeforeValidator(whole)]
+
+
+def several(item: Any, least: int, most: int) -> Any:
+    """Return the type of lists of so many items."""
+    return Annotated[list[item], Field(min_length=least, max_length=most)]
+
+
+class Message(BaseModel):
+    """A request: other fields are refused, and so is what is not finite."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
+
+
+class Answer(BaseModel):
+    """An answer."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class PointRequest(Message):
+    """Decode a latent point."""
+
+    latent: list[float]
+    component: int = 0
+    way: str | None = None
+
+
+class PathRequest(Message):
+    """Decode the line between two latent points."""
+
+    start: list[float]
+    end: list[float]
+    steps: int = 32
+    component: int = 0
+    way: str | None = None
+
+
+class RowsRequest(Message):
+    """Show or export rows."""
+
+    rows: list[int]
+    component: int = 0
+
+
+class ImputeRequest(Message):
+    """Hide entries of a row and fill them again."""
+
+    row: int
+    hidden: list[int]
+
+
+class SampleRequest(Message):
+    """Draw rows."""
+
+    count: int = 12
+    seed: int = 0
+    component: int = 0
+
+
+class Words(Answer):
+    """Why there is no answer."""
+
+    error: str
+
+
+class Health(Answer):
+    """Which run of the server this is."""
+
+    run: str
+
+
+class ColumnAnswer(Answer):
+    """A column to colour by."""
+
+    name: str
+    kind: str
+    levels: list[str]
+    origin: str
+    reason: str
+
+
+class ComponentAnswer(Answer):
+    """A latent space: of the model, or of one component of a mixture."""
+
+    name: str
+    axes: list[str]
+    low: list[float]
+    high: list[float]
+    ratio: list[float] | None
+
+
+class ModelAnswer(Answer):
+    """All that the page has to know before it draws."""
+
+    run: str
+    version: str
+    model: str
+    source: str
+    rows: int
+    identified: bool
+    features: list[str]
+    shape: str
+    size: list[int]
+    components: list[ComponentAnswer]
+    columns: list[ColumnAnswer]
+    ways: list[str]
+    reasons: dict[str, str]
+    limit: float
+    low: list[float]
+    mean: list[float]
+    high: list[float]
+    density: str
+
+
+class PointAnswer(Answer):
+    """A decoded point."""
+
+    values: list[float]
+    std: list[float] | None
+    log_density: float | None = None
+    farther: float | None
+    nearest: int | None
+    distance: float | None
+
+
+class PathAnswer(Answer):
+    """Decoded points along a line."""
+
+    latents: list[list[float]]
+    values: list[list[float]]
+
+
+class RowsAnswer(Answer):
+    """Rows as a table: the cells as text, with latents and reconstruction errors."""
+
+    columns: list[str]
+    cells: list[list[str]]
+    ids: list[str]
+    latents: list[list[float]]
+    values: list[list[float | None]]
+    errors: list[float] | None
+
+
+class ErrorsAnswer(Answer):
+    """Reconstruction errors of rows: of how many they were computed, their mean, the largest."""
+
+    count: int
+    mean: float
+    largest: float
+
+
+class ImputeAnswer(Answer):
+    """A row, and how it was filled."""
+
+    id: str
+    truth: list[float | None]
+    values: list[float]
+    std: list[float]
+
+
+class SampleAnswer(Answer):
+    """Draws beside the closest rows."""
+
+    values: list[list[float]]
+    latents: list[list[float]]
+    nearest: list[int | None]
+    distance: list[float | None]
+    beside: list[list[float | None] | None]
+
+
+def limited(session: Session) -> dict[str, Any]:
+    """Return the requests with the bounds of one session, so that its schema says them all."""
+    sizes, d, n = session.lens.sizes, len(session.features), max(session.n, 1)
+    number = Annotated[float, Field(ge=-session.limit, le=session.limit)]
+    latent = several(number, min(sizes), max(sizes))
+    component = (between(0, len(sizes) - 1), 0)
+    way = (Way | None, None)
+    row = between(0, n - 1)
+    rows, page = several(row, 1, MOST_ROWS), several(row, 1, PAGE)
+    hidden = several(between(0, d - 1), 0, d)
+    most = max(2, min(MOST_STEPS, MOST_NUMBERS // d))
+    steps = (between(2, most), min(32, most))
+    count = max(1, min(MOST_SAMPLES, MOST_NUMBERS // (2 * d)))
+    draws = (between(1, count), min(12, count))
+    seed = (between(0, 2**31 - 1), 0)
+    return {
+        "point": _with(PointRequest, latent=latent, component=component, way=way),
+        "path": _with(
+            PathRequest, start=latent, end=latent, steps=steps, component=component, way=way
+        ),
+        "page": _with(RowsRequest, "PageRequest", rows=page, component=component),
+        "export": _with(RowsRequest, "ExportRequest", rows=rows, component=component),
+        "impute": _with(ImputeRequest, row=row, hidden=hidden),
+        "sample": _with(SampleRequest, count=draws, seed=seed, component=component),
+    }
+
+
+def _with(base: type[Message], name: str | None = None, **fields: Any) -> type[Message]:
+    whole: Any = {k: v if isinstance(v, tuple) else (v, ...) for k, v in fields.items()}
+    return create_model(name or base.__name__, __base__=base, __doc__=base.__doc__, **whole)

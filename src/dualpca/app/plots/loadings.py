@@ -1,0 +1,185 @@
+"""What the components are made of: a biplot, and a Hinton diagram of the loadings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import PatchCollection
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch, Rectangle
+from numpy.typing import ArrayLike
+
+from dualpca.app.plots._canvas import BLUE, INK, PALETTE, VERMILION, Floats, blank, key, mark
+from dualpca.app.plots._labels import feature_names, foremost, label_points
+from dualpca.arrays import backend
+from dualpca.errors import expected
+
+REACH = 0.85
+"""Length of the longest arrow, beside the distance of the furthest row."""
+
+
+def biplot(
+    model: Any,
+    X: ArrayLike,
+    y: ArrayLike | None = None,
+    *,
+    axes: tuple[int, int] = (0, 1),
+    n_features: int = 15,
+) -> Figure:
+    """Draw rows in the plane of two components, with an arrow for every feature.
+
+    A row's score and a feature's arrow have the row's (centred) value of that feature, as far as
+    the plane tells it, as their inner product, up to one factor for all arrows: rows that lie
+    along an arrow are large in that feature, and features whose arrows point the same way go
+    together (Gabriel 1971).
+
+    Parameters
+    ----------
+    model : PCA, PPCA or FactorAnalysis
+        A fitted model of two components or more.
+    X : array or frame of shape (n, d)
+    y : array-like of shape (n,), optional
+        Classes, each with a colour (from the eleventh on they repeat).
+    axes : pair of int
+        Which components, counted from 0.
+    n_features : int
+        How many arrows: the longest in the plane.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dualpca import PCA
+    >>> X, y = load_iris(return_X_y=True, as_frame=True)
+    >>> figure = biplot(PCA(2).fit(X), X, y)
+    >>> [label.get_text() for label in figure.axes[0].texts][0]
+    'sepal length (cm)'
+    """
+    plane = _plane(model, axes)
+    Z = backend.to_numpy(model.transform(X))[:, plane]
+    arrows = _directions(model)[:, plane]
+    length = np.linalg.norm(arrows, axis=1)
+    shown = foremost(length, n_features)
+    figure, ax = blank(height=5.2)
+    _scatter(figure, ax, Z, y)
+    reach = np.abs(Z).max(initial=0.0) or 1.0
+    tips = arrows[shown] * (REACH * reach / (length.max(initial=0.0) or 1.0))
+    _arrows(ax, tips)
+    words = _axis_words(model, axes)
+    ax.set(xlabel=words[0], ylabel=words[1], aspect="equal", adjustable="datalim")
+    ax.margins(0.15)
+    names = feature_names(model)
+    # many points a shaft: a label on an arrow is worse than one on a few rows
+    shafts = (tips[:, None, :] * np.linspace(0.1, 0.95, 60)[:, None]).reshape(-1, 2)
+    clear = np.concatenate([Z, shafts])
+    label_points(ax, tips, [names[j] for j in shown], tips, clear)
+    return figure
+
+
+def _plane(model: Any, axes: tuple[int, int]) -> list[int]:
+    q = int(model.components_.shape[0])
+    if not all(0 <= a < q for a in axes):
+        what = f"two of the model's {q} components, counted from 0"
+        raise ValueError(expected("axes", what, axes))
+    return list(axes)
+
+
+def _directions(model: Any) -> Floats:
+    """Return the rows by which scores are multiplied to give the features, (d, q)."""
+    W = backend.to_numpy(getattr(model, "loadings_", model.components_.T)).astype(np.float64)
+    if getattr(model, "whiten", False):
+        W = W * np.sqrt(backend.to_numpy(model.explained_variance_))
+    return np.asarray(W)
+
+
+def _axis_words(model: Any, axes: tuple[int, int]) -> list[str]:
+    shares = getattr(model, "explained_variance_ratio_", None)
+    if shares is None:
+        return [f"factor {a + 1}" for a in axes]
+    share = 100 * backend.to_numpy(shares)
+    return [f"component {a + 1} ({share[a]:.1f} % of the variance)" for a in axes]
+
+
+def _scatter(figure: Figure, ax: Axes, Z: Floats, y: ArrayLike | None) -> None:
+    """Draw the rows, with a key of their classes above."""
+    if y is None:
+        ax.scatter(Z[:, 0], Z[:, 1], c=BLUE, s=10, alpha=0.5, linewidths=0)
+        return
+    names, codes = np.unique(np.asarray(y), return_inverse=True)
+    colours = [PALETTE[code % len(PALETTE)] for code in range(len(names))]
+    ax.scatter(Z[:, 0], Z[:, 1], c=[colours[c] for c in codes], s=10, alpha=0.6, linewidths=0)
+    key(figure, [mark(colour) for colour in colours], [str(name) for name in names])
+
+
+def _arrows(ax: Axes, tips: Floats) -> None:
+    """Draw arrows from the origin, and make room for them."""
+    for x, y in tips:
+        arrow = FancyArrowPatch((0, 0), (x, y), arrowstyle="-|>", shrinkA=0, shrinkB=0)
+        arrow.set(color=INK, zorder=4, mutation_scale=9, linewidth=1.1)
+        ax.add_patch(arrow)
+    ax.update_datalim(tips)
+
+
+def hinton(model: Any, *, n_features: int = 40) -> Figure:
+    """Draw the loadings W as squares: area for size, colour for sign.
+
+    Parameters
+    ----------
+    model : PCA, PPCA or FactorAnalysis
+        A fitted model. PCA's loadings are V L^{1/2}, its axes times their standard deviations.
+    n_features : int
+        How many features: those of the largest loadings, in the order of the table.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dualpca import PPCA
+    >>> figure = hinton(PPCA(2).fit(load_iris(as_frame=True).data))
+    >>> [label.get_text() for label in figure.axes[0].get_yticklabels()][-1]
+    'petal width (cm)'
+    """
+    W = _scaled_loadings(model)
+    shown = foremost(np.abs(W).max(axis=1, initial=0.0), n_features)
+    W, (k, q) = W[shown], (len(shown), W.shape[1])
+    largest = float(np.abs(W).max(initial=0.0)) or 1.0
+    side = np.sqrt(np.abs(W) / largest) * 0.94
+    cell = min(0.4, max(0.24, 3.2 / k))  # inches
+    figure, ax = blank(height=1.0 + cell * k)
+    for sign, colour in ((1, BLUE), (-1, VERMILION)):
+        i, p = np.nonzero(sign * W > 0)
+        corners = zip(p - side[i, p] / 2, i - side[i, p] / 2, side[i, p], strict=True)
+        squares = [Rectangle((x, y), s, s) for x, y, s in corners]
+        ax.add_collection(PatchCollection(squares, fc=colour, ec="none"))
+    _hinton_axes(ax, [feature_names(model)[j] for j in shown], q)
+    words = [f"positive (a full cell is ±{largest:.2g})", "negative"]
+    key(figure, [mark(BLUE, "s"), mark(VERMILION, "s")], words)
+    return figure
+
+
+def _scaled_loadings(model: Any) -> Floats:
+    """Return W, (d, q)."""
+    W = backend.to_numpy(getattr(model, "loadings_", model.components_.T)).astype(np.float64)
+    axes_only = not hasattr(model, "loadings_") and hasattr(model, "explained_variance_")
+    return W * np.sqrt(backend.to_numpy(model.explained_variance_)) if axes_only else W
+
+
+def _hinton_axes(ax: Axes, names: list[str], q: int) -> None:
+    """Set up cells of equal sides, features downwards and components across."""
+    step = max(1, -(-q // 20))
+    ax.set_xticks(np.arange(0, q, step), [str(p + 1) for p in range(0, q, step)])
+    ax.set_yticks(range(len(names)), names)
+    ax.set(xlim=(-0.6, q - 0.4), ylim=(len(names) - 0.4, -0.6), aspect="equal", anchor="W")
+    ax.set_xlabel("component")
+    ax.tick_params(length=0)
+    ax.grid(False)
+    ax.spines[:].set_visible(False)
+    ax.set_facecolor("#f1f3f6")

@@ -1,0 +1,245 @@
+"""Columns of a table as numbers for models: chosen by name or pattern, never guessed.
+
+Text, dates and categories are refused until one says what they are; a missing entry is NaN.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+import polars as pl
+
+from dualpca.app.tables.dialects import TableError
+from dualpca.app.tables.text_tables import MISSING
+
+Levels = Mapping[str, Sequence[str]]
+"""The values of one-hot columns, by column."""
+
+MANY = 50
+"""Values of a column beyond which a column a value is no advice."""
+DATE = re.compile(r"\d{1,4}([-./])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d{2}.*)?|\d{1,2}:\d{2}(:\d{2})?")
+
+
+def select(frame: pl.DataFrame, include: Sequence[str], exclude: Sequence[str]) -> list[str]:
+    """Return the columns that some pattern includes (all, without one) and none excludes.
+
+    Examples
+    --------
+    >>> frame = pl.DataFrame({"width": [1.0], "height": [2.0], "id": [3]})
+    >>> select(frame, ["*"], ["id"]), select(frame, ["w*"], [])
+    (['width', 'height'], ['width'])
+    """
+    for pattern in (*include, *exclude):
+        if not any(fnmatchcase(name, pattern) for name in frame.columns):
+            raise TableError(f"no column is called {pattern!r}; there are {_some(frame.columns)}.")
+    wanted = [c for c in frame.columns if not include or any(fnmatchcase(c, p) for p in include)]
+    kept = [c for c in wanted if not any(fnmatchcase(c, p) for p in exclude)]
+    if not kept:
+        raise TableError("no column is left: --columns and --exclude leave nothing.")
+    return kept
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(repr(name) for name in names[:10]) + (", …" if len(names) > 10 else "")
+
+
+def numbers(
+    frame: pl.DataFrame,
+    names: Sequence[str],
+    one_hot: Sequence[str] = (),
+    levels: Levels | None = None,
+) -> pl.DataFrame:
+    """Return columns as float64, NaN where an entry is missing; true is 1 and false 0.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+    names : sequence of str
+    one_hot : sequence of str
+        Columns of text or whole numbers that become one column of zeros and ones for each of
+        their values, called name=value.
+    levels : mapping, optional
+        These values; the column's own unless given. Others are refused then.
+
+    Examples
+    --------
+    >>> frame = pl.DataFrame({"a": [1, None], "kind": ["x", "y"]})
+    >>> numbers(frame, ["a", "kind"], ["kind"]).rows()
+    [(1.0, 1.0, 0.0), (nan, 0.0, 1.0)]
+    """
+    _check_absent(frame, names)
+    known = levels_of(frame, names, one_hot) if levels is None else levels
+    columns: list[pl.Series] = []
+    refused: list[Refused] = []
+    for name in names:
+        if name in known:
+            _check_levels(frame[name], known[name])
+            columns += [_indicator(frame[name], level) for level in known[name]]
+            continue
+        found = number(frame[name])
+        if isinstance(found, Refused):
+            refused.append(found)
+        else:
+            columns.append(found)
+    if refused:
+        raise TableError(_refusal(refused))
+    return pl.DataFrame(columns)
+
+
+def levels_of(
+    frame: pl.DataFrame, names: Sequence[str], one_hot: Sequence[str]
+) -> dict[str, list[str]]:
+    """Return the values of columns, in order."""
+    absent = sorted(set(one_hot) - set(names))
+    if absent:
+        raise TableError(f"--one-hot {absent[0]}: no such column; there are {_some(list(names))}.")
+    values = {name: frame[name].drop_nulls().unique().sort() for name in one_hot}
+    return {name: [str(v) for v in found.cast(pl.String)] for name, found in values.items()}
+
+
+def numeric(frame: pl.DataFrame, names: Sequence[str]) -> list[str]:
+    """Return the columns that hold numbers.
+
+    Examples
+    --------
+    >>> numeric(pl.DataFrame({"a": [1], "b": ["x"], "c": ["2"]}), ["a", "b", "c"])
+    ['a', 'c']
+    """
+    return [name for name in names if not isinstance(number(frame[name]), Refused)]
+
+
+class Refused(NamedTuple):
+    """Why a column cannot be used as it is."""
+
+    name: str
+    what: str
+    example: str
+    one_hot: bool  # a column a value would make sense
+
+
+def _refusal(refused: Sequence[Refused]) -> str:
+    """Say what is wrong with columns, and the options that help."""
+    exclude = " ".join(f"--exclude {_quoted(one.name)}" for one in refused[:10])
+    hot = [one.name for one in refused if one.one_hot]
+    advice = f", or --one-hot {_quoted(hot[0])} for a column a value" if hot else ""
+    if len(refused) == 1:
+        name, what, example, _ = refused[0]
+        return (
+            f"column {name!r} holds {what} (such as {example}), and models need numbers. Leave it "
+            f"out with {exclude}{advice}."
+        )
+    each = ", ".join(f"{one.name!r} ({one.what}, such as {one.example})" for one in refused[:10])
+    more = f" and {len(refused) - 10} more" if len(refused) > 10 else ""
+    return (
+        f"columns {each}{more} hold no numbers, and models need numbers. Leave them out with "
+        f"--numbers-only, or with {exclude}{advice}."
+    )
+
+
+def _quoted(name: str) -> str:
+    """Return a name as a shell takes it."""
+    return name if re.fullmatch(r"[\w.:=+-]+", name) else "'" + name.replace("'", "'\\''") + "'"
+
+
+def number(column: pl.Series) -> pl.Series | Refused:
+    """Return a column as float64, or why it is no column of numbers.
+
+    Text is one if every entry is a number, with spaces around it or not.
+    """
+    kind = column.dtype
+    if kind.is_numeric() or kind in (pl.Boolean, pl.Null):
+        return column.cast(pl.Float64).fill_null(float("nan"))
+    if kind.is_temporal():
+        values = column.drop_nulls()
+        return Refused(column.name, "dates or times", _example(values), False)
+    if kind == pl.String:
+        text = column.str.strip_chars()
+        text = text.set(text.is_in(MISSING), None)
+        cast = text.cast(pl.Float64, strict=False)
+        odd = text.filter(cast.is_null() & text.is_not_null())
+        if not len(odd):
+            return cast.fill_null(float("nan"))
+        return _refused_text(odd, column.n_unique())
+    return Refused(column.name, str(kind).lower(), _example(column.drop_nulls()), False)
+
+
+def _refused_text(odd: pl.Series, n_values: int) -> Refused:
+    first = str(odd[0])
+    if DATE.fullmatch(first):
+        return Refused(odd.name, "dates or times", repr(first), False)
+    what = "text"
+    if re.fullmatch(r"[+-]?[\d.,\s'’]*\d", first):
+        what = "numbers written another way (see --decimal; no signs between thousands)"
+    return Refused(odd.name, what, repr(first), what == "text" and n_values <= MANY)
+
+
+def _example(values: pl.Series) -> str:
+    return repr(str(values[0])) if len(values) else "nothing at all"
+
+
+def _indicator(column: pl.Series, level: str) -> pl.Series:
+    """Return 1 where a column has a value, 0 where it has another, NaN where it has none."""
+    same = (column.cast(pl.String) == level).cast(pl.Float64)
+    return same.fill_null(float("nan")).alias(f"{column.name}={level}")
+
+
+def matching(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    """Return the columns that a model was fitted on, in its order, as float64.
+
+    A name such as kind=x that is no column itself is 1 where the column kind is x.
+
+    Examples
+    --------
+    >>> frame = pl.DataFrame({"kind": ["x", "y"], "a": [1, 2]})
+    >>> matching(frame, ["a", "kind=x", "kind=y"]).rows()
+    [(1.0, 1.0, 0.0), (2.0, 0.0, 1.0)]
+    """
+    taken, levels = origins(names, frame.columns)
+    return numbers(frame, taken, levels=levels).select(names)
+
+
+def origins(names: Sequence[str], present: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
+    """Return the columns that features come from, and the levels of those that are one-hot.
+
+    A feature such as kind=x that is no column itself is the level x of the column kind.
+
+    Examples
+    --------
+    >>> origins(["a", "k=u", "k=v"], ["k", "a"])
+    (['a', 'k'], {'k': ['u', 'v']})
+    >>> origins(["k=u"], ["k", "k=u"])  # a column of that very name
+    (['k=u'], {})
+    """
+    levels: dict[str, list[str]] = {}
+    found: list[str] = []
+    for name in names:
+        stem, _, level = name.partition("=")
+        if name not in present and level and stem in present:
+            levels.setdefault(stem, []).append(level)
+            name = stem
+        if name not in found:
+            found.append(name)
+    return found, levels
+
+
+def _check_absent(frame: pl.DataFrame, names: Sequence[str]) -> None:
+    """Refuse a table that has not all columns."""
+    absent = [name for name in names if name not in frame.columns]
+    if absent:
+        raise TableError(
+            f"columns {_some(absent)} of the model are not in the table, which has "
+            f"{_some(frame.columns)}. Rename its columns, or fit a model to this table."
+        )
+
+
+def _check_levels(column: pl.Series, known: Sequence[str]) -> None:
+    """Refuse values that a one-hot column did not have in the fit."""
+    new = sorted(set(column.drop_nulls().cast(pl.String)) - set(known))
+    if new:
+        raise TableError(
+            f"column {column.name!r} has values that the model has not seen: {_some(new)}; it "
+            f"knows {_some(known)}. Drop these rows, or fit a model to rows that have them."
+        )

@@ -1,0 +1,48 @@
+"""Arrays of any library: the only room that can tell NumPy from torch, CuPy or sparse matrices.
+
+Read `types`, `backend` (what every other file asks of arrays), `algebra` (products, distances,
+factorisations), `threads`, then `devices` and `memory` (where to work). `progress` tells how far
+long work has come.
+"""
+
+from dualpca.arrays import algebra, backend, memory, progress
+from dualpca.arrays.algebra import outer, pack, quadratic, unpack
+from dualpca.arrays.devices import (
+    Choice,
+    Job,
+    check_device,
+    chosen,
+    is_several,
+    returned,
+    rows_of,
+    sent,
+)
+from dualpca.arrays.memory import shown
+from dualpca.arrays.progress import Tick, heard, note, showing, task
+from dualpca.arrays.types import Array
+
+__all__ = [
+    "Array",
+    "Choice",
+    "Job",
+    "Tick",
+    "algebra",
+    "backend",
+    "check_device",
+    "chosen",
+    "heard",
+    "is_several",
+    "memory",
+    "note",
+    "outer",
+    "pack",
+    "progress",
+    "quadratic",
+    "returned",
+    "rows_of",
+    "sent",
+    "showing",
+    "shown",
+    "task",
+    "unpack",
+]

@@ -1,0 +1,220 @@
+"""Products, distances and factorisations, for dense and sparse rows and in every library.
+
+`_array` knows which library an array is of; here is what to do with it where the fastest or the
+safest way is not the same in all of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from scipy.spatial.distance import cdist
+
+from dualpca.arrays.backend import (
+    contiguous,
+    device_of,
+    empty,
+    identity,
+    is_foreign,
+    is_linalg_error,
+    is_sparse,
+    namespace,
+    on_cuda,
+    take,
+)
+from dualpca.arrays.types import Array
+
+TALL = 32
+"""Rows a column from which a matrix is tall."""
+
+
+def inner(X: Array, Y: Array) -> Array:
+    """Return X Yᵀ, dense, for dense or sparse rows."""
+    if not is_sparse(X) and not is_sparse(Y):
+        return X @ Y.T
+    product = X @ Y.T
+    return np.asarray(product.toarray() if is_sparse(product) else product)
+
+
+def squared_norms(X: Array) -> Array:
+    """Return ‖x‖² of every row, (n,), for dense or sparse rows."""
+    if is_sparse(X):
+        return np.asarray(X.multiply(X).sum(axis=1)).reshape(-1)
+    return namespace(X).sum(X * X, axis=1)
+
+
+def product(X: Array, V: Array) -> Array:
+    """Return X @ V, dense, for dense or sparse X."""
+    return np.asarray(X @ V) if is_sparse(X) else X @ V
+
+
+def thin_product(X: Array, V: Array) -> Array:
+    """Return X @ V for a V of few columns, as (VᵀXᵀ)ᵀ: OpenBLAS is up to twice as fast that way."""
+    return product(X, V) if is_sparse(X) else (contiguous(V.T) @ X.T).T
+
+
+def dot(A: Array, B: Array) -> Array:
+    """Return A @ B, dense; other threads run meanwhile.
+
+    NumPy's `@` keeps the interpreter to itself where the result holds 500 numbers or fewer, however
+    long the sums are that it takes; its `dot` never does.
+    """
+    return A @ B if is_foreign(A) else np.dot(A, B)
+
+
+def gram(C: Array) -> Array:
+    """Return CᵀC, dense and float64. NumPy and torch use the symmetric product."""
+    if is_sparse(C):
+        C = C.astype(np.float64)
+        return np.asarray((C.T @ C).toarray())
+    return dot(C.T, C)
+
+
+def taxicab(X: Array, Y: Array) -> Array:
+    """Return Σ_c |x_ic − y_jc|, (n, m); no third axis is ever formed."""
+    xp = namespace(X)
+    if not is_foreign(X):
+        return np.asarray(cdist(X, Y, "cityblock"), dtype=X.dtype)
+    total = xp.zeros((X.shape[0], Y.shape[0]), dtype=X.dtype, device=device_of(X))
+    for c in range(X.shape[1]):
+        total = total + xp.abs(X[:, c][:, None] - Y[:, c][None, :])
+    return total
+
+
+def at_most_zero(A: Array) -> Array:
+    """Return min(A, 0), in place where the library can."""
+    if not is_foreign(A):
+        return np.minimum(A, 0.0, out=A)
+    xp = namespace(A)
+    return xp.where(A > 0, xp.zeros_like(A), A)
+
+
+def exp(A: Array) -> Array:
+    """Return exp(A), in place where the library can."""
+    return namespace(A).exp(A) if is_foreign(A) else np.exp(A, out=A)
+
+
+def top_eigh(A: Array, rank: int) -> tuple[Array, Array]:
+    """Return the `rank` largest eigenvalues of A, ascending, with eigenvectors. Overwrites A."""
+    m = A.shape[0]
+    if rank == 0:
+        return empty((0,), A), A[:, :0]
+    if is_foreign(A):
+        values, vectors = namespace(A).linalg.eigh(A)
+        return values[m - rank :], vectors[:, m - rank :]
+    if 3 * rank > m:
+        values, vectors = scipy.linalg.eigh(A, driver="evd", overwrite_a=True, check_finite=False)
+        return values[m - rank :], vectors[:, m - rank :]
+    diagonal = A.diagonal().copy()
+    values, vectors = scipy.linalg.eigh(
+        A, subset_by_index=[m - rank, m - 1], driver="evr", overwrite_a=True, check_finite=False
+    )
+    if values.shape[0] == rank:
+        return values, vectors
+    return _all_eigh(A, diagonal, rank)
+
+
+def _all_eigh(
+    A: np.ndarray[Any, Any], diagonal: np.ndarray[Any, Any], rank: int
+) -> tuple[Array, Array]:
+    """Return the last `rank` of all eigenpairs: LAPACK's evr drops some of many equal ones.
+
+    It has overwritten the diagonal and the lower triangle; the upper one still holds A.
+    """
+    np.fill_diagonal(A, diagonal)
+    values, vectors = scipy.linalg.eigh(
+        A, lower=False, driver="evd", overwrite_a=True, check_finite=False
+    )
+    return values[A.shape[0] - rank :], vectors[:, A.shape[0] - rank :]
+
+
+def triangular_factor(A: Array) -> Array:
+    """Return R of the QR decomposition of A."""
+    if is_foreign(A):
+        return namespace(A).linalg.qr(A, mode="reduced").R
+    return scipy.linalg.qr(A, mode="r", check_finite=False)[0][: A.shape[1], :]
+
+
+def cholesky_qr(A: Array) -> tuple[Array, Array] | None:
+    """Return Q and R of a tall A by two Cholesky factorisations of Gram matrices, or None.
+
+    Many times faster than reflections, and as orthogonal where the condition number of A is
+    below 1e7 (Yamamoto et al. 2015); None where it is not, or where A is not tall.
+    """
+    quick = not is_foreign(A) or on_cuda(A)
+    if not quick or A.ndim != 2 or A.shape[0] < TALL * max(A.shape[1], 1):
+        return None
+    xp, Q, R = namespace(A), A, identity(A.shape[1], A)
+    for _ in range(2):
+        try:
+            factor = xp.linalg.cholesky(Q.T @ Q)
+        except Exception as error:
+            if not is_linalg_error(error):
+                raise
+            return None
+        pivots = xp.linalg.diagonal(factor)
+        if not bool(xp.min(pivots) > 1e-6 * xp.max(pivots)):
+            return None
+        Q = Q @ xp.linalg.inv(factor).T  # NumPy alone: SciPy's BLAS has threads of its own
+        R = factor.T @ R
+    return Q, R
+
+
+def orthonormal(A: Array) -> Array:
+    """Return Q of the QR decomposition of A, signed so that R has a non-negative diagonal."""
+    fast = cholesky_qr(A)
+    if fast is not None:
+        return fast[0]
+    xp = namespace(A)
+    Q, R = xp.linalg.qr(A, mode="reduced")
+    one = xp.ones_like(xp.linalg.diagonal(R))
+    return Q * xp.where(xp.linalg.diagonal(R) < 0, -one, one)
+
+
+def svd(A: Array) -> tuple[Array, Array, Array]:
+    """Return the thin singular value decomposition U, s, Vᵀ."""
+    fast = cholesky_qr(A)
+    if fast is not None:
+        U, s, Vt = namespace(A).linalg.svd(fast[1])
+        return fast[0] @ U, s, Vt
+    U, s, Vt = namespace(A).linalg.svd(A, full_matrices=False)
+    return U, s, Vt
+
+
+def solve_positive(A: Array, B: Array) -> Array:
+    """Solve AX = B for a positive definite A. NumPy reads A's lower triangle and overwrites it."""
+    if is_foreign(A):
+        return namespace(A).linalg.solve(A, B)
+    factor = scipy.linalg.cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
+    return scipy.linalg.cho_solve(factor, B, check_finite=False)
+
+
+def outer(W: Array) -> Array:
+    """Return wwᵀ of every row w, (n, q, q)."""
+    return W[:, :, None] * W[:, None, :]
+
+
+def pack(A: Array) -> Array:
+    """Return the lower triangles of symmetric matrices as rows, (…, q(q+1)/2)."""
+    q = A.shape[-1]
+    i, j = np.tril_indices(q)
+    flat = namespace(A).reshape(A, (A.shape[0], q * q))
+    return take(flat, i * q + j, axis=1)
+
+
+def unpack(rows: Array, q: int) -> Array:
+    """Return the symmetric matrices of packed rows, (n, q, q)."""
+    i, j = np.tril_indices(q)
+    where = np.zeros((q, q), dtype=np.int64)
+    where[i, j] = where[j, i] = np.arange(i.size)
+    flat = take(rows, where.ravel(), axis=1)
+    return namespace(rows).reshape(flat, (rows.shape[0], q, q))
+
+
+def quadratic(C: Array, W: Array) -> Array:
+    """Return wᵀCw for every matrix C (n, q, q) and every row w of W (d, q), (n, d)."""
+    xp = namespace(C)
+    q = int(W.shape[1])
+    return xp.reshape(C, (C.shape[0], q * q)) @ xp.reshape(outer(W), (W.shape[0], q * q)).T

@@ -1,0 +1,277 @@
+"""The only file that can tell NumPy from torch, CuPy or a SciPy sparse matrix.
+
+Everything above works in float64 on whatever library and device the rows came from; results go
+back to the dtype of the rows at the very end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from functools import reduce
+from typing import Any, TypeVar
+
+import array_api_compat as compat
+import numpy as np
+import scipy.sparse
+
+from dualpca.arrays import threads as _threads
+from dualpca.arrays.types import Array, Namespace
+from dualpca.errors import BackendError, ScaleError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+BLOCK_BYTES = 2**22
+"""Target size of one block of rows in float64: large enough for BLAS, small beside any data."""
+
+BLOCK_ROWS = 4096
+CARD = 64
+"""How much more a graphics card takes at once."""
+
+
+def is_sparse(X: Any) -> bool:
+    """Tell whether X is a SciPy sparse matrix or array."""
+    return bool(scipy.sparse.issparse(X))
+
+
+def is_foreign(X: Any) -> bool:
+    """Tell whether X is an array of a library other than NumPy (torch, CuPy, ...)."""
+    return bool(compat.is_array_api_obj(X)) and not isinstance(X, np.ndarray | np.generic)
+
+
+def on_cuda(X: Any) -> bool:
+    """Tell whether X is a torch tensor on an NVIDIA card."""
+    return bool(compat.is_torch_array(X)) and bool(X.is_cuda)
+
+
+def detached(X: Array) -> Array:
+    """Return X without its history: torch would keep every step of a fit for its gradients."""
+    return X.detach() if compat.is_torch_array(X) and X.requires_grad else X
+
+
+def namespace(X: Array) -> Namespace:
+    """Return the array-API namespace that owns X; NumPy's for sparse matrices."""
+    return compat.array_namespace(X) if is_foreign(X) else compat.array_namespace(np.empty(0))
+
+
+def device_of(X: Array) -> Any:
+    """Return the device that holds X."""
+    return compat.device(X) if is_foreign(X) else "cpu"
+
+
+def describe(X: Array) -> str:
+    """Name the library and device of X, for messages."""
+    library = namespace(X).__name__.replace("array_api_compat.", "")
+    return f"{library} on {device_of(X)}"
+
+
+def require_same_home(X: Array, fitted: Array, method: str) -> None:
+    """Refuse X when the model was fitted with another library or on another device."""
+    if describe(X) != describe(fitted):
+        raise BackendError(
+            f"Inputs passed to {method}() must use the same namespace and the same device as those "
+            f"passed to fit(): the model was fitted on {describe(fitted)}, X is {describe(X)}. "
+            "Convert X, or fit again on arrays of this kind."
+        )
+
+
+def asarray(values: Any, like: Array) -> Array:
+    """Bring host values to the library and device of `like`, as float64."""
+    xp = namespace(like)
+    if not is_foreign(like):
+        return np.asarray(values, dtype=np.float64)
+    return xp.asarray(values, dtype=xp.float64, device=device_of(like))
+
+
+def working(X: Array) -> Array:
+    """Return X as float64 without a copy where it already is."""
+    xp = namespace(X)
+    return X if X.dtype == xp.float64 else xp.astype(X, xp.float64)
+
+
+def in_single(X: Array) -> Array:
+    """Return X as float32."""
+    xp = namespace(X)
+    return X if X.dtype == xp.float32 else xp.astype(X, xp.float32)
+
+
+def empty(shape: tuple[int, ...], like: Array, *, single: bool = False) -> Array:
+    """Return an array of undefined numbers, float64 or float32, beside `like`."""
+    xp = namespace(like)
+    return xp.empty(shape, dtype=xp.float32 if single else xp.float64, device=device_of(like))
+
+
+def cast_like(Y: Array, X: Array) -> Array:
+    """Return Y in the floating dtype of X, unless Y is beyond its range."""
+    xp = namespace(Y)
+    if Y.dtype == X.dtype:
+        return Y
+    limit = float(xp.finfo(X.dtype).max)
+    if bool(xp.any(xp.abs(Y) > limit)):
+        raise ScaleError(
+            f"a result is beyond the range of {X.dtype}, the dtype of X. Divide X by a constant, "
+            "or pass it as float64."
+        )
+    return xp.astype(Y, X.dtype)
+
+
+def to_numpy(X: Array) -> np.ndarray[Any, Any]:
+    """Copy X to the host."""
+    if is_sparse(X):
+        return np.asarray(X.toarray())
+    if not is_foreign(X):
+        return np.asarray(X)
+    if compat.is_torch_array(X):
+        return np.asarray(X.detach().cpu().numpy())
+    if compat.is_cupy_array(X):
+        return np.asarray(X.get())
+    host = namespace(X).__array_namespace_info__().default_device()
+    return np.asarray(compat.to_device(X, host))
+
+
+def normal(rng: np.random.Generator, shape: tuple[int, ...], like: Array) -> Array:
+    """Draw standard normals on the host, then move them, so that every library agrees."""
+    return asarray(rng.standard_normal(shape), like)
+
+
+def ones(shape: tuple[int, ...], like: Array) -> Array:
+    """Return ones of the dtype, library and device of `like`."""
+    if is_sparse(like):
+        return np.ones(shape, dtype=like.dtype)
+    return namespace(like).ones(shape, dtype=like.dtype, device=device_of(like))
+
+
+def constants(values: Any, like: Array) -> Array:
+    """Bring host values to the dtype, library and device of `like`."""
+    return namespace(like).astype(asarray(values, like), like.dtype)
+
+
+def identity(order: int, like: Array) -> Array:
+    """Return the identity matrix, of the dtype, library and device of `like`."""
+    return namespace(like).eye(order, dtype=like.dtype, device=device_of(like))
+
+
+def block_rows(width: int, like: Array | None = None) -> int:
+    """Return how many rows of `width` float64 numbers make one block.
+
+    A graphics card takes blocks 64 times as large: small ones would leave it waiting for orders.
+    """
+    times = CARD if on_cuda(like) else 1
+    return max(64, min(times * BLOCK_ROWS, times * BLOCK_BYTES // (8 * max(width, 1))))
+
+
+def slices(length: int, step: int) -> Iterator[slice]:
+    """Cut range(length) into consecutive slices."""
+    for start in range(0, length, step):
+        yield slice(start, min(start + step, length))
+
+
+def spread(work: Callable[[list[Item]], Result], cut: Iterable[Item], like: Array) -> list[Result]:
+    """Share slices (or tiles) out to threads in consecutive runs; return what `work` makes of each.
+
+    Small products run faster on one BLAS thread each, side by side, than one after another on
+    all of them. Only NumPy needs this: other libraries have threads of their own.
+    """
+    items = list(cut)
+    if is_foreign(like) or len(items) < 2 * _threads.available():
+        return [work(items)]
+    return _threads.side_by_side(work, items)
+
+
+def summed(
+    of: Callable[[slice], Result], plus: Callable[[Result, Result], Result], X: Array
+) -> Result:
+    """Return the sum of `of(rows)` over all blocks of rows of X; NumPy's are shared out to threads.
+
+    Blocks, runs of them and the order of the sum depend on the shape of X alone, so that every
+    number of threads finds the same. Where blocks are few, BLAS keeps its threads, whose last bits
+    may be others, unless `threads_outside` has taken them. `plus` may change its first argument.
+    """
+    step = block_rows(X.shape[1], X)
+    cut = list(slices(X.shape[0], step))
+    size = max(1, BLOCK_BYTES // (8 * step * max(X.shape[1], 1)))
+    runs = [cut[k : k + size] for k in range(0, len(cut), size)]
+
+    def work(run: list[slice]) -> Result:
+        return reduce(plus, map(of, run))
+
+    few = len(cut) < 2 * _threads.available() and not _threads.is_outside()
+    if is_foreign(X) or few:
+        return reduce(plus, map(work, runs))
+    return _threads.folded(work, plus, runs)
+
+
+def threads_outside(like: Array) -> AbstractContextManager[None]:
+    """Return a context in which BLAS has one thread and `spread` all that were allowed."""
+    return nullcontext() if is_foreign(like) else _threads.outside()
+
+
+def row_block(X: Array, rows: slice) -> Array:
+    """Return a dense float64 block of rows; a view where X is dense float64."""
+    if is_sparse(X):
+        return np.asarray(X[rows].toarray(), dtype=np.float64)
+    return working(X[rows, :])
+
+
+def some_rows(X: Array, rows: slice) -> Array:
+    """Return a slice of rows (or items) as it is: dense, sparse or one-dimensional."""
+    return X[rows] if is_sparse(X) else X[rows, ...]
+
+
+def points(X: Array) -> Array:
+    """Return rows in float64, sparse or dense; items of other kinds as they are."""
+    if is_sparse(X):
+        return X if X.dtype == np.float64 else X.astype(np.float64)
+    return X if X.ndim == 1 else working(X)
+
+
+def copied(X: Array) -> Array:
+    """Return a copy of rows or items."""
+    return X.copy() if is_sparse(X) or not is_foreign(X) else namespace(X).asarray(X, copy=True)
+
+
+def vector_like(X: Array) -> Array:
+    """Return a dense array of as many rows, of the library and floating dtype of the points."""
+    if is_sparse(X) or (not is_foreign(X) and X.dtype.kind not in "f"):
+        dtype = X.dtype if X.dtype.kind == "f" else np.float64
+        return np.broadcast_to(np.zeros((), dtype=dtype), (X.shape[0], 1))
+    return X
+
+
+def column_block(X: Array, columns: slice) -> Array:
+    """Return a dense float64 block of columns; a view where X is dense float64."""
+    if is_sparse(X):
+        return np.asarray(X[:, columns].toarray(), dtype=np.float64)
+    return working(X[:, columns])
+
+
+def rowwise(X: Array) -> Array:
+    """Return X in a layout whose rows can be sliced: CSC and the like become CSR."""
+    return X.tocsr() if is_sparse(X) else X
+
+
+def contiguous(A: Array) -> Array:
+    """Return A laid out row by row, which is what makes products with a thin block fast."""
+    return A if is_foreign(A) else np.ascontiguousarray(A)
+
+
+def take(A: Array, index: Any, axis: int = 0) -> Array:
+    """Return the rows (entries, columns) of A with these numbers, which may lie on the host."""
+    if is_sparse(A):
+        return A[index] if axis == 0 else A[:, index]
+    xp = namespace(A)
+    return xp.take(A, xp.asarray(index, device=device_of(A)), axis=axis)
+
+
+def replaced(A: Array, rows: np.ndarray[Any, Any], B: Array) -> Array:
+    """Return a copy of A in which B stands for the rows with these numbers."""
+    n = int(A.shape[0])
+    source = np.arange(n)
+    source[rows] = n + np.arange(len(rows))
+    return take(namespace(A).concat([A, B], axis=0), source)
+
+
+def is_linalg_error(error: Exception) -> bool:
+    """Tell whether a factorisation failed, in any library."""
+    return type(error).__name__.lstrip("_") == "LinAlgError"

@@ -1,0 +1,69 @@
+"""What people have, as a `Table` of rows: arrays, files, iterators, Dask collections.
+
+Read `table` (blocks of rows and the sums over them), `dask_table`, `frames` (batches of any
+kind as arrays), `moments` (sums that merge exactly), `missing` (what was observed), `folds` and
+`paired` (rows held out; two tables side by side). `atomic` writes files whole or not at all.
+"""
+
+from dualpca.data.atomic import replacing, target_of
+from dualpca.data.folds import FOLDS, Changed, EntryFolds, row_folds
+from dualpca.data.frames import is_dask, refuse_masked
+from dualpca.data.missing import (
+    Columns,
+    column_starts,
+    effective_rows,
+    has_missing,
+    observed_part,
+    observed_weights,
+    patterns,
+    refuse_infinite,
+)
+from dualpca.data.moments import (
+    HEAD,
+    SMALLEST_TRACE,
+    Moments,
+    block_weights,
+    column_moments,
+    condensed,
+    namespace_sum,
+    refuse_nonfinite,
+    total_moments,
+)
+from dualpca.data.paired import beside
+from dualpca.data.table import Batches, Blocks, Host, Parts, Summable, join, mapped
+
+__all__ = [
+    "FOLDS",
+    "HEAD",
+    "SMALLEST_TRACE",
+    "Batches",
+    "Blocks",
+    "Changed",
+    "Columns",
+    "EntryFolds",
+    "Host",
+    "Moments",
+    "Parts",
+    "Summable",
+    "beside",
+    "block_weights",
+    "column_moments",
+    "column_starts",
+    "condensed",
+    "effective_rows",
+    "has_missing",
+    "is_dask",
+    "join",
+    "mapped",
+    "namespace_sum",
+    "observed_part",
+    "observed_weights",
+    "patterns",
+    "refuse_infinite",
+    "refuse_masked",
+    "refuse_nonfinite",
+    "replacing",
+    "row_folds",
+    "target_of",
+    "total_moments",
+]

@@ -1,0 +1,168 @@
+"""One batch of rows as an array: frames, Arrow tables, arrays, whatever their columns hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dualpca.arrays import backend
+from dualpca.errors import expected
+
+Host = np.ndarray[Any, Any]
+
+NUMBERS = "fiub"
+"""Kinds of dtypes that are real numbers."""
+
+
+def array_of(item: Any, columns: list[str] | None = None) -> Host:
+    """Return a batch as an array: a frame's or an Arrow table's columns side by side.
+
+    Parameters
+    ----------
+    item : array, frame of pandas or polars, Arrow table or record batch
+    columns : list of str, optional
+        The columns to take, in this order.
+
+    Examples
+    --------
+    >>> array_of([[1, 2], [3, 4]])
+    array([[1, 2],
+           [3, 4]])
+    """
+    if is_frame(item) and columns is not None:
+        check_columns(columns, list(item.schema.names if is_arrow(item) else item.columns))
+    if is_arrow(item):
+        names = columns or item.schema.names
+        return np.stack([_arrow_numbers(item.column(name), name) for name in names], axis=1)
+    if is_frame(item):
+        return _frame_numbers(item if columns is None else item[columns])
+    if columns is not None:
+        got = f"{columns[:5]} and rows without names, {type(item).__name__}"
+        raise ValueError(expected("columns", "None but for frames and Parquet files", got))
+    refuse_masked(item)
+    refuse_sparse(item)
+    rows = np.asarray(item)
+    if rows.ndim == 0:
+        raise ValueError(expected("a part of X", "an array or a frame of rows", item))
+    return rows
+
+
+def is_dask(X: Any) -> bool:
+    """Tell whether X is a collection of Dask, which need not be installed.
+
+    Examples
+    --------
+    >>> is_dask(np.zeros((2, 2)))
+    False
+    """
+    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
+
+
+def is_arrow(item: Any) -> bool:
+    """Tell whether this is a table or a record batch of Arrow."""
+    return hasattr(item, "schema") and hasattr(item, "column")
+
+
+def is_frame(item: Any) -> bool:
+    """Tell whether this is a table with named columns: of pandas, polars or Arrow."""
+    return is_arrow(item) or (hasattr(item, "to_numpy") and hasattr(item, "columns"))
+
+
+def check_columns(columns: list[str], there: list[Any]) -> None:
+    """Refuse columns that a table has not.
+
+    Examples
+    --------
+    >>> check_columns(["a"], ["a", "b"])
+    """
+    lacking = [name for name in columns if name not in there]
+    if lacking:
+        raise ValueError(expected("columns", f"among {there[:20]}", lacking))
+
+
+def names_of(item: Any, columns: list[str] | None = None) -> list[str] | None:
+    """Return the names of a batch's columns, where they are text.
+
+    Examples
+    --------
+    >>> names_of(np.zeros((2, 2))), names_of(np.zeros((2, 2)), ["a", "b"])
+    (None, ['a', 'b'])
+    """
+    if columns is not None:
+        return list(columns)
+    if is_arrow(item):
+        return [str(name) for name in item.schema.names]
+    names = list(getattr(item, "columns", []))
+    return names if names and all(isinstance(name, str) for name in names) else None
+
+
+def refuse_masked(rows: Any) -> None:
+    """Refuse an array with masked entries: NumPy would use what lies below the mask.
+
+    Examples
+    --------
+    >>> refuse_masked(np.ma.array([1.0, 2.0]))
+    """
+    if isinstance(rows, np.ma.MaskedArray) and np.ma.is_masked(rows):
+        remedy = "Say which numbers are missing with X.filled(numpy.nan), and use PPCA."
+        raise ValueError(expected("X", "without masked entries", "a masked array", remedy))
+
+
+def refuse_sparse(rows: Any) -> None:
+    """Refuse sparse rows, of which NumPy would make one object.
+
+    Examples
+    --------
+    >>> refuse_sparse(np.zeros((2, 2)))
+    """
+    if backend.is_sparse(rows):
+        remedy = "Give part.toarray(), or all rows at once: PCA takes a sparse matrix in memory."
+        raise ValueError(expected("a part of X", "dense", type(rows).__name__, remedy))
+
+
+def _arrow_numbers(column: Any, name: str) -> Host:
+    """Return an Arrow column as numbers, NaN for null."""
+    values = np.asarray(column.to_numpy(zero_copy_only=False))
+    if values.dtype == object and str(column.type) == "bool":  # truths with gaps
+        return np.array([np.nan if v is None else float(v) for v in values])
+    if values.dtype.kind not in NUMBERS:
+        raise _no_numbers([f"{name!r} ({column.type})"])
+    return values
+
+
+def _frame_numbers(frame: Any) -> Host:
+    """Return a frame's columns as numbers, NaN for gaps, in memory of their own dtype if one."""
+    bad = [
+        f"{name!r} ({dtype})"
+        for name, dtype in zip(frame.columns, frame.dtypes, strict=True)
+        if not is_number(dtype)
+    ]
+    if bad:
+        raise _no_numbers(bad)
+    table = np.asarray(frame.to_numpy())
+    if table.dtype.kind in NUMBERS:
+        return table
+    # truths beside numbers, or dtypes of pandas' own: there is no dtype of NumPy for both
+    return np.asarray(frame.to_numpy(dtype=np.float64, na_value=np.nan))
+
+
+def is_number(dtype: Any) -> bool:
+    """Tell whether a column of pandas or polars holds numbers (truths too), with gaps or not.
+
+    Examples
+    --------
+    >>> is_number(np.dtype("int8")), is_number(np.dtype("O")), is_number(np.dtype("M8[s]"))
+    (True, False, False)
+    """
+    if hasattr(dtype, "is_numeric"):  # polars
+        return bool(dtype.is_numeric()) or str(dtype) == "Boolean"
+    return str(getattr(dtype, "kind", "O")) in NUMBERS
+
+
+def _no_numbers(columns: list[str]) -> ValueError:
+    shown = ", ".join(columns[:5]) + (f" and {len(columns) - 5} more" if columns[5:] else "")
+    return ValueError(
+        f"every column must be numeric, got {shown}. Choose the numeric ones, for instance with "
+        "Batches(source, columns=[...])."
+    )

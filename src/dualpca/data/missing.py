@@ -1,0 +1,153 @@
+"""Tables with NaN before any model: what is missing, and what every feature observed.
+
+X is read in blocks of rows and never copied whole, but by `observed_part`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dualpca.arrays import Array, backend
+from dualpca.data.moments import block_weights, refuse_nonfinite
+
+Host = np.ndarray[Any, Any]
+
+
+def patterns(missing: Host) -> tuple[Host, Host]:
+    """Return one row of every pattern of NaN, (p,), and the pattern of every row, (n,).
+
+    Examples
+    --------
+    >>> patterns(np.array([[True, False], [False, False], [True, False]]))
+    (array([1, 0]), array([1, 0, 1]))
+    """
+    bits = np.ascontiguousarray(np.packbits(missing, axis=1))
+    codes = bits.view(np.dtype((np.void, bits.shape[1])))[:, 0]
+    _, first, pattern = np.unique(codes, return_index=True, return_inverse=True)
+    return first, pattern
+
+
+def has_missing(X: Array) -> bool:
+    """Tell whether some entry is NaN; reads X once, in blocks."""
+    xp = backend.namespace(X)
+    cut = backend.slices(int(X.shape[0]), backend.block_rows(int(X.shape[1]), X))
+    return any(bool(xp.any(xp.isnan(X[rows, :]))) for rows in cut)
+
+
+def observed_part(X: Array) -> Array:
+    """Return X with 0 for NaN: a copy in which only infinity is left to find."""
+    xp = backend.namespace(X)
+    return xp.where(xp.isnan(X), xp.zeros_like(X), X)
+
+
+def observed_weights(X: Array, weights: Array | None) -> Array | None:
+    """Return the weights, with 0 for rows that observe nothing: they say nothing."""
+    xp = backend.namespace(X)
+    cut = backend.slices(int(X.shape[0]), backend.block_rows(int(X.shape[1]), X))
+    empty = xp.concat([xp.all(xp.isnan(X[rows, :]), axis=1) for rows in cut], axis=0)
+    if not bool(xp.any(empty)):
+        return weights
+    w = block_weights(weights, slice(None), X)
+    return xp.where(empty, xp.zeros_like(w), w)
+
+
+def refuse_infinite(X: Array) -> None:
+    """Raise if an entry is infinite; NaN may pass."""
+    xp = backend.namespace(X)
+    cut = backend.slices(int(X.shape[0]), backend.block_rows(int(X.shape[1]), X))
+    if any(bool(xp.any(xp.isinf(X[rows, :]))) for rows in cut):
+        refuse_nonfinite(observed_part(X))
+
+
+@np.errstate(over="ignore", invalid="ignore")  # whoever asks checks the variance
+def column_starts(X: Array, weights: Array | None) -> tuple[Array, Array, Array]:
+    """Return each feature's observed weight, mean and variance, (d,) each, in one pass.
+
+    Blocks are merged by their own means (Chan, Golub & LeVeque 1983): neither a mean far from zero
+    nor an outlier that hardly counts takes digits from the variance.
+    """
+    xp, d = backend.namespace(X), int(X.shape[1])
+    n, mean, squares = (backend.asarray(np.zeros(d), X) for _ in range(3))
+    origin = _first_observed(X, weights)
+    for rows in backend.slices(int(X.shape[0]), backend.block_rows(d, X)):
+        C = backend.row_block(X, rows)
+        w = block_weights(weights, rows, C)
+        seen = ~xp.isnan(C) & (w > 0)[:, None]
+        own = w @ xp.astype(seen, xp.float64)
+        total = n + own
+        R = xp.where(seen, C - origin, xp.zeros_like(C))
+        shift = (w @ R) / _nonzero(own)
+        R = xp.where(seen, R - shift, R)
+        step = xp.where(own > 0, shift - mean, 0 * shift)
+        squares = squares + w @ (R * R) + step * step * (n * (own / _nonzero(total)))
+        n, mean = total, mean + step * (own / _nonzero(total))
+    return n, origin + mean, squares / _nonzero(n)
+
+
+def _nonzero(n: Array) -> Array:
+    """Return weights, with 1 in place of 0: what is divided by them is 0 there."""
+    xp = backend.namespace(n)
+    return xp.where(n > 0, n, xp.ones_like(n))
+
+
+def _first_observed(X: Array, weights: Array | None) -> Array:
+    """Return the first observed value of every feature in a row that counts, 0 without one."""
+    found = np.full(X.shape[1], np.nan)
+    for rows in backend.slices(int(X.shape[0]), backend.block_rows(int(X.shape[1]))):
+        if not np.isnan(found).any():
+            break
+        C = backend.to_numpy(backend.row_block(X, rows))
+        seen = ~np.isnan(C)
+        if weights is not None:
+            seen &= (backend.to_numpy(weights[rows]) > 0)[:, None]
+        here = np.where(seen.any(axis=0), C[np.argmax(seen, axis=0), np.arange(C.shape[1])], np.nan)
+        found = np.where(np.isnan(found), here, found)
+    return backend.asarray(np.nan_to_num(found), X)
+
+
+def effective_rows(X: Array, weights: Array | None) -> float:
+    """Return the weight of all observed entries over the number of features: n without holes."""
+    return float(backend.namespace(X).mean(column_starts(X, weights)[0]))
+
+
+class Columns(NamedTuple):
+    """What is known of every feature before EM: sums over the rows that observe it."""
+
+    n: Array  # (d,), number (weight) of them
+    mean: Array  # (d,)
+    variance: Array  # (d,)
+    rows: int
+    used: int  # rows that observe something, and weigh something
+    weight: float  # theirs
+
+    @classmethod
+    def of(cls, rows: Array, weights: Array | None = None) -> Columns:
+        """Read one part; infinity is refused."""
+        refuse_infinite(rows)
+        w = np.ones(len(rows)) if weights is None else weights
+        w = np.where(np.isnan(rows).all(axis=1), 0.0, w)
+        starts = column_starts(rows, weights)
+        return cls(*starts, len(rows), int((w > 0).sum()), float(w.sum()))
+
+    def merge(self, other: Columns) -> Columns:
+        """Join two disjoint sets of rows (Chan, Golub & LeVeque 1983), feature by feature.
+
+        Examples
+        --------
+        >>> a = Columns.of(np.array([[1.0, np.nan], [3.0, np.nan]]))
+        >>> b = Columns.of(np.array([[5.0, 7.0]]))
+        >>> a.merge(b).mean, a.merge(b).n
+        (array([3., 7.]), array([2., 1.]))
+        """
+        n = self.n + other.n
+        safe = np.where(n > 0, n, 1.0)
+        mine, theirs = self.n / safe, other.n / safe
+        delta = other.mean - self.mean
+        # a feature not seen on one side has no mean there: the other's is taken as it is
+        mean = np.where(self.n > 0, self.mean + delta * theirs, other.mean)
+        between = np.where((self.n > 0) & (other.n > 0), mine * theirs * delta * delta, 0.0)
+        variance = mine * self.variance + theirs * other.variance + between
+        rows, used = self.rows + other.rows, self.used + other.used
+        return Columns(n, mean, variance, rows, used, self.weight + other.weight)

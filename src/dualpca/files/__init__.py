@@ -1,0 +1,1 @@
+"""A model to a file and back, checkpoints, ONNX."""

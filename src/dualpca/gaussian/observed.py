@@ -1,0 +1,403 @@
+"""Gaussians given what each row observed: posteriors, densities, the E step over missing values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dualpca.arrays import Array, backend, outer, pack, unpack
+from dualpca.data import block_weights, column_starts, patterns, refuse_infinite
+from dualpca.errors import DegenerateError
+from dualpca.gaussian.spiked import LOG_2PI
+
+# --- Incomplete rows: posterior and density of what was observed, and the E step over them -------
+
+SHARES = 8
+"""Blocks that even a small table is cut into, so that threads can share them."""
+
+
+@dataclass(frozen=True)
+class Factors:
+    """The density x = Wz + μ + ε, z ~ N(0, I_q), ε ~ N(0, diag ψ)."""
+
+    W: Array  # (d, q)
+    mu: Array  # (d,)
+    psi: Array  # (d,)
+
+
+class Block(NamedTuple):
+    """Some rows, centred, with zeros where nothing was observed."""
+
+    rows: slice
+    R: Array  # (b, d)
+    mask: Array  # (b, d), 1 where observed
+    first: Array | None  # (p,), one row of each pattern; None where every row has its own
+    pattern: Array | None  # (b,), the pattern of each row
+
+
+class Latents(NamedTuple):
+    """The posterior of z given what each row of a block observed."""
+
+    mean: Array  # (b, q)
+    covariance: Array  # (b, q, q)
+    log_density: Array  # (b,)
+
+
+class Sums(NamedTuple):
+    """What the M step needs of the rows; sums of two sets of rows add."""
+
+    zz: Array  # (d, q, q), Σ over the rows that observe a feature of E[zzᵀ]
+    z: Array  # (d, q), likewise of E[z]
+    n: Array  # (d,), number of them
+    xz: Array  # (d, q), Σ (x − μ) E[z]ᵀ
+    x: Array  # (d,), Σ (x − μ)
+    xx: Array  # (d,), Σ (x − μ)²
+    all_zz: Array  # (q, q), Σ over all rows of E[zzᵀ]
+    all_z: Array  # (q,)
+    all_n: Array  # ()
+    loglikelihood: Array  # ()
+
+    def plus(self, other: Sums) -> Sums:
+        """Return the sums of both sets of rows."""
+        return Sums(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def times(self, factor: float) -> Sums:
+        """Return the sums of rows that weigh `factor` times as much."""
+        return Sums(*(factor * a for a in self))
+
+
+class Incomplete:
+    """Rows with NaN, read block by block; the patterns of each block are found once.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        NaN where nothing was observed.
+    weights : array of shape (n,), optional
+    q : int
+        Number of latents, for the size of the blocks.
+    """
+
+    def __init__(self, X: Array, weights: Array | None, q: int) -> None:
+        self.X, self.weights = X, weights
+        width = max(int(X.shape[1]), q * q)
+        n = int(X.shape[0])
+        shares = 1 if backend.on_cuda(X) else SHARES
+        step = max(64, min(backend.block_rows(width, X), -(-n // shares)))
+        self.cut = list(backend.slices(n, step))
+        self.patterns = {rows.start: _shared_patterns(X[rows, :]) for rows in self.cut}
+
+    @property
+    def n(self) -> float:
+        """Effective number of rows, the sum of the weights."""
+        if self.weights is None:
+            return float(self.X.shape[0])
+        return float(backend.namespace(self.X).sum(self.weights))
+
+    def blocks(self, mu: Array, cut: list[slice] | None = None) -> Iterator[Block]:
+        """Yield the rows around μ."""
+        xp = backend.namespace(self.X)
+        for rows in self.cut if cut is None else cut:
+            C = backend.row_block(self.X, rows)
+            observed = ~xp.isnan(C)
+            mask = xp.astype(observed, xp.float64)
+            R = xp.where(observed, C - mu, xp.zeros_like(C))
+            yield Block(rows, R, mask, *self.patterns[rows.start])
+
+    def weighing(self, weights: Array | None) -> Incomplete:
+        """Return the same rows under other weights; patterns are shared, not found again."""
+        other = copy(self)
+        other.weights = weights
+        return other
+
+    def weight(self, block: Block) -> Array:
+        """Return the weights of a block, (b,)."""
+        if self.weights is not None:
+            return self.weights[block.rows]
+        return backend.namespace(block.R).ones_like(block.R[:, 0])
+
+    def columns(self) -> tuple[Array, Array, Array]:
+        """Return each feature's observed weight, mean and variance."""
+        return column_starts(self.X, self.weights)
+
+    def filled_product(self, mu: Array, V: Array) -> Array:
+        """Return RᵀR V for the rows around μ, filled with it where nothing was observed."""
+        S = 0.0 * V
+        for block in self.blocks(mu):
+            S = S + block.R.T @ (self.weight(block)[:, None] * (block.R @ V))
+        return S
+
+    def sums(self, factors: Factors, unsure: Array | None = None) -> Sums:
+        """Take the E step over all rows."""
+
+        def part(cut: list[slice]) -> Sums | None:
+            total: Sums | None = None
+            for block in self.blocks(factors.mu, cut):
+                found = latents(factors, block, unsure)
+                one = block_sums(block, found, self.weight(block))
+                total = one if total is None else total.plus(one)
+            return total
+
+        parts = [p for p in backend.spread(part, iter(self.cut), self.X) if p is not None]
+        total = parts[0]
+        for p in parts[1:]:
+            total = total.plus(p)
+        return total
+
+
+def _shared_patterns(X: Array) -> tuple[Array | None, Array | None]:
+    """Return one row of every pattern and the pattern of every row; None where few are shared.
+
+    None on a graphics card too: it factors a matrix for every row sooner than the host sorts them.
+    """
+    if backend.on_cuda(X):
+        return None, None
+    first, index = patterns(np.isnan(backend.to_numpy(X)))
+    return (None, None) if 2 * first.size > index.size else (first, index)
+
+
+def latents(factors: Factors, block: Block, unsure: Array | None = None) -> Latents:
+    """Return the posterior of the latents given the observed entries, by Woodbury in q (MATH 4.1).
+
+    Precision P = I + Σ_{j observed} w_j w_jᵀ/ψ_j for all rows at once: one product of the mask
+    with d packed matrices. Loadings that are themselves `unsure`, with covariances (d, q, q), add
+    those to w_j w_jᵀ; the density is then exp E_W[ln p(x, z)], integrated over z.
+    """
+    xp = backend.namespace(block.R)
+    W, psi = factors.W, factors.psi
+    q = int(W.shape[1])
+    masks = block.mask if block.first is None else backend.take(block.mask, block.first)
+    second = outer(W) if unsure is None else outer(W) + unsure
+    P = unpack(masks @ pack(second / psi[:, None, None]), q) + backend.asarray(np.eye(q), W)
+    covariance = xp.linalg.inv(P)
+    logdet = 2 * xp.sum(xp.log(xp.linalg.diagonal(xp.linalg.cholesky(P))), axis=1)
+    if block.pattern is not None:
+        covariance, logdet = (backend.take(A, block.pattern) for A in (covariance, logdet))
+    rhs = block.R @ (W / psi[:, None])
+    mean = (covariance @ rhs[:, :, None])[:, :, 0]
+    # (x − Wz)ᵀΨ⁻¹(x − Wz) + zᵀz at the posterior mean is xᵀC⁻¹x without its cancellation
+    off = block.R - block.mask * (mean @ W.T)
+    with np.errstate(over="ignore"):  # the density of a row too far is 0; it has a posterior still
+        quadratic = (off * off) @ (1 / psi) + xp.sum(mean * mean, axis=1)
+    if unsure is not None:
+        spread = unpack(block.mask @ pack(unsure / psi[:, None, None]), q)
+        quadratic = quadratic + xp.sum((spread @ mean[:, :, None])[:, :, 0] * mean, axis=1)
+    constant = block.mask @ (LOG_2PI + xp.log(psi))
+    return Latents(mean, covariance, -0.5 * (constant + logdet + quadratic))
+
+
+def block_sums(block: Block, found: Latents, w: Array) -> Sums:
+    """Return a block's share of what the M step needs."""
+    xp = backend.namespace(block.R)
+    q = int(found.mean.shape[1])
+    second = pack(found.covariance + outer(found.mean)) * w[:, None]
+    mask, R, z = block.mask, block.R, found.mean * w[:, None]
+    wR = R * w[:, None]
+    return Sums(
+        zz=unpack(mask.T @ second, q),
+        z=mask.T @ z,
+        n=mask.T @ w,
+        xz=R.T @ z,
+        x=xp.sum(wR, axis=0),
+        xx=xp.sum(wR * R, axis=0),
+        all_zz=unpack(xp.sum(second, axis=0)[None, :], q)[0, :, :],
+        all_z=xp.sum(z, axis=0),
+        all_n=xp.sum(w),
+        loglikelihood=xp.sum(w * found.log_density),
+    )
+
+
+def each(factors: Factors, X: Array) -> Iterator[tuple[Block, Latents]]:
+    """Yield blocks of rows with the posterior of their latents."""
+    for block in readable(factors, X).blocks(factors.mu):
+        yield block, latents(factors, block)
+
+
+def readable(factors: Factors, X: Array) -> Incomplete:
+    """Return rows in blocks, once it is sure that the model has a posterior for them."""
+    if not bool(backend.namespace(X).all(factors.psi > 0)):
+        raise DegenerateError(
+            "the model has no noise, so rows with missing values have no posterior under it. "
+            "Fit with fewer components."
+        )
+    refuse_infinite(X)
+    return Incomplete(X, None, int(factors.W.shape[1]))
+
+
+# --- Any Gaussian, given what each row observed of it: no structure, so O(d³) a pattern of NaN ---
+
+NO_DENSITY = (
+    "the observed features have no density: some combination of them has variance zero, or a "
+    "canonical correlation is 1. Give regularization > 0, use more rows, or drop features that "
+    "others determine."
+)
+
+
+class Group(NamedTuple):
+    """Rows that are handled together: c patterns of k rows each, zeros where nothing is known."""
+
+    rows: np.ndarray[Any, Any]  # (c, k), numbers of the rows, on the host
+    X: Array  # (c, k, d)
+    mask: Array  # (c, d), 1 where observed
+    w: Array  # (c, k)
+
+    def centred(self, mu: Array) -> Array:
+        """Return the rows around μ, zero where nothing was observed, (c, k, d)."""
+        return (self.X - mu) * self.mask[:, None, :]
+
+
+class Conditional(NamedTuple):
+    """A quantity t given what each row observed, and the log-density of that."""
+
+    mean: Array  # (n, k), E[t | x_o]
+    log_density: Array  # (n,)
+    variance: Array | None  # (n, k)
+    covariance: Array | None  # (n, k, k)
+
+
+def groups(X: Array, weights: Array | None = None) -> list[Group]:
+    """Return the rows by pattern of NaN; patterns shared by equally many rows form one batch.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        NaN where nothing was observed.
+    weights : array of shape (n,), optional
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[1.0, np.nan], [2.0, 3.0], [4.0, np.nan]])
+    >>> [g.rows.tolist() for g in groups(X)]
+    [[[1]], [[0, 2]]]
+    """
+    xp = backend.namespace(X)
+    w = block_weights(weights, slice(None), X)
+    found = []
+    for index in _batches(backend.to_numpy(xp.isnan(X)), int(X.shape[1])):
+        flat = index.ravel()
+        rows = backend.working(backend.take(X, flat))
+        seen = xp.reshape(~xp.isnan(rows), (*index.shape, -1))
+        rows = xp.reshape(xp.where(xp.isnan(rows), xp.zeros_like(rows), rows), seen.shape)
+        mask = xp.astype(seen[:, 0, :], xp.float64)
+        found.append(Group(index, rows, mask, xp.reshape(backend.take(w, flat), index.shape)))
+    return found
+
+
+def _batches(missing: np.ndarray[Any, Any], d: int) -> Iterator[np.ndarray[Any, Any]]:
+    """Yield row numbers (c, k) of c patterns (or pieces of long ones) with k rows each."""
+    _, pattern = patterns(missing)
+    order = np.argsort(pattern, kind="stable")
+    first = np.searchsorted(pattern[order], pattern[order])
+    place = np.arange(order.size) - first
+    starts = np.flatnonzero(place % backend.BLOCK_ROWS == 0)
+    counts = np.diff(starts, append=order.size)
+    for k in np.unique(counts):
+        same = starts[counts == k]
+        for cut in backend.slices(same.size, max(1, backend.BLOCK_BYTES // (8 * d * (d + int(k))))):
+            yield order[same[cut][:, None] + np.arange(k)]
+
+
+def whiteners(C: Array, mask: Array) -> tuple[Array, Array]:
+    """Return J with JᵀJ = C_oo⁻¹ among zeros, (c, d, d), and ln|C_oo|, (c,), for every pattern.
+
+    J is the inverse of the Cholesky factor: squares of Jr lose less than products with C_oo⁻¹.
+    Unobserved features are given variance 1 and no company, so that all patterns have one size.
+    """
+    xp, eye = backend.namespace(C), backend.asarray(np.eye(C.shape[0]), C)
+    A = C * mask[:, :, None] * mask[:, None, :] + (1 - mask)[:, :, None] * eye
+    try:
+        L = xp.linalg.cholesky(A)
+    except Exception as error:
+        if not backend.is_linalg_error(error):
+            raise
+        raise DegenerateError(NO_DENSITY) from error
+    J = xp.linalg.solve(L, eye * mask[:, :, None])
+    return J, 2 * xp.sum(xp.log(xp.linalg.diagonal(L)), axis=1)
+
+
+def densities(white: Array, mask: Array, logdet: Array) -> Array:
+    """Return ln p of rows with whitened coordinates Jr, (c, k, d), as (c, k)."""
+    xp = backend.namespace(white)
+    constant = LOG_2PI * xp.sum(mask, axis=1) + logdet
+    return -0.5 * (constant[:, None] + xp.sum(white * white, axis=2))
+
+
+def condition(
+    mu: Array, C: Array, B: Array, T: Array, X: Array, spread: str | None = None
+) -> Conditional:
+    """Return t given what each row of X observed, for (x, t) jointly Gaussian.
+
+    E[t | x_o] = B_oᵀ C_oo⁻¹ (x_o − μ_o) and cov[t | x_o] = T − B_oᵀ C_oo⁻¹ B_o, for t of mean 0.
+
+    Parameters
+    ----------
+    mu, C : arrays of shape (d,) and (d, d)
+        Mean and covariance of x.
+    B, T : arrays of shape (d, k) and (k, k)
+        cov(x, t) and cov(t).
+    X : array of shape (n, d)
+        NaN where nothing was observed.
+    spread : {None, 'variance', 'covariance'}
+        Which uncertainty to return.
+
+    Notes
+    -----
+    O(d³) a pattern and O(d²) a row. Works in units of standard deviations, so that features of
+    very different size do no harm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> C = np.array([[1.0, 0.5], [0.5, 1.0]])
+    >>> t = condition(np.zeros(2), C, C, C, np.array([[2.0, np.nan]]), "variance")
+    >>> t.mean, t.variance
+    (array([[2., 1.]]), array([[0.  , 0.75]]))
+    """
+    xp = backend.namespace(C)
+    unit = xp.sqrt(xp.linalg.diagonal(C))
+    if not bool(xp.all(unit > 0)):
+        raise DegenerateError(NO_DENSITY)
+    C, B = C / unit[:, None] / unit[None, :], B / unit[:, None]
+    parts, index = [], []
+    for group in groups(X):
+        R = group.centred(mu) / unit
+        J, logdet = whiteners(C, group.mask)
+        white, K = R @ xp.matrix_transpose(J), J @ B
+        shift = xp.sum(group.mask * xp.log(unit), axis=1)
+        density = densities(white, group.mask, logdet + 2 * shift)
+        index.append(group.rows.ravel())
+        parts.append([_flat(white @ K), _flat(density[:, :, None])[:, 0]])
+        parts[-1] += _spread(K, T, group, spread)
+    order = np.argsort(np.concatenate(index))
+    joined = [backend.take(xp.concat(list(p), axis=0), order) for p in zip(*parts, strict=True)]
+    last = joined[2] if spread else None
+    return Conditional(
+        joined[0],
+        joined[1],
+        last if spread == "variance" else None,
+        last if spread == "covariance" else None,
+    )
+
+
+def _spread(K: Array, T: Array, group: Group, spread: str | None) -> list[Array]:
+    """Return the uncertainty T − KᵀK of every row of a group, or nothing."""
+    xp, (c, k) = backend.namespace(K), group.rows.shape
+    if spread is None:
+        return []
+    if spread == "variance":
+        one = xp.linalg.diagonal(T) - xp.sum(K * K, axis=1)
+        one = xp.where(one > 0, one, xp.zeros_like(one))
+    else:
+        one = T - xp.matrix_transpose(K) @ K
+    every = xp.broadcast_to(one[:, None, ...], (c, k, *one.shape[1:]))
+    return [xp.reshape(every, (c * k, *one.shape[1:]))]
+
+
+def _flat(A: Array) -> Array:
+    """Return (c, k, m) as (ck, m)."""
+    return backend.namespace(A).reshape(A, (A.shape[0] * A.shape[1], A.shape[2]))

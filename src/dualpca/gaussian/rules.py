@@ -1,0 +1,271 @@
+"""From a spectrum to a Gaussian: how much noise, and which directions are relevant."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dualpca.arrays import Array, backend
+from dualpca.errors import DegenerateError, expected
+from dualpca.gaussian.spiked import LOG_2PI, SpikedGaussian
+from dualpca.operators import Spectrum
+
+# --- From a spectrum to a Gaussian: how much noise -----------------------------------------------
+
+ROUNDING = 64 * float(np.finfo(np.float64).eps)
+"""Share of the trace below which left-over variance is rounding error, not noise."""
+
+NEGLIGIBLE = 1e-6
+"""Share of the trace that an excess of the noise must have to be more than lost digits."""
+
+
+def left_over(trace: float, explained: float) -> float:
+    """Return the variance that is not explained; 0 where only rounding error is left."""
+    rest = trace - explained
+    return rest if rest > ROUNDING * trace else 0.0
+
+
+def maximum_likelihood(spectrum: Spectrum, n: float, q: int) -> SpikedGaussian:
+    """Return the model of q directions with the noise of maximum likelihood.
+
+    σ² = (tr − Σ_{p≤q} λ_p) / (n (r − q)) (MATH 2.2; Tipping & Bishop 1999, Eq. 8): the discarded
+    spectrum is never computed. Noise 0 means that the q directions explain everything.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> s = Spectrum(np.array([6.0]), np.eye(3)[:, :1], trace=10.0, dim=3)
+    >>> maximum_likelihood(s, n=2, q=1).noise
+    1.0
+    """
+    check_rank(q, spectrum)
+    head = spectrum.head(q)
+    explained = float(backend.namespace(head.values).sum(head.values))
+    rest = spectrum.dim - q
+    noise = left_over(spectrum.trace, explained) / (n * rest) if rest else 0.0
+    if q and noise > float(head.values[-1]) / n:
+        noise = _rounded_down(noise, float(head.values[-1]) / n, spectrum, n)
+    return SpikedGaussian(head.values / n, noise, spectrum.dim)
+
+
+def _rounded_down(noise: float, smallest: float, spectrum: Spectrum, n: float) -> float:
+    """Return ℓ_q in place of a noise that exceeds it by error; refuse what is no error.
+
+    The error is the solver's, or rounding: a centred kernel has lost digits of its own, since
+    centring subtracts squared norms. Only an excess that is a real share of the variance says
+    that the space is too small for the operator.
+    """
+    error = spectrum.error + NEGLIGIBLE
+    if noise - smallest > 1e-3 * smallest + error * spectrum.trace / n:
+        raise ValueError(
+            f"the noise of maximum likelihood, {noise:.6g}, exceeds the smallest variance kept, "
+            f"{smallest:.6g}: dim={spectrum.dim} is below the rank of the operator. Raise dim."
+        )
+    return smallest
+
+
+def given_noise(spectrum: Spectrum, n: float, noise: float, q: int | None = None) -> SpikedGaussian:
+    """Return the model of noise σ²; q is the number of ℓ_p > σ² unless it is given (S0, Eq. 6).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> s = Spectrum(np.array([6.0, 3.0, 1.0]), np.eye(3), trace=10.0, dim=3)
+    >>> given_noise(s, n=1, noise=2.0).rank
+    2
+    """
+    check_noise(noise)
+    values = spectrum.values / n
+    above = int(backend.to_numpy(values > noise).sum())
+    largest = float(values[0]) if spectrum.rank else 0.0
+    if above == 0:
+        raise ValueError(
+            expected("noise_variance", f"below the largest variance {largest:.6g}", noise)
+        )
+    if q is not None and q > above:
+        raise ValueError(
+            f"only {above} directions have a variance above noise_variance={noise:.6g}, but "
+            f"{q} components were asked for. Lower one of the two."
+        )
+    return SpikedGaussian(values[: above if q is None else q], noise, spectrum.dim)
+
+
+def check_noise(noise: Any) -> None:
+    """Refuse a noise variance that is not a positive number."""
+    real = isinstance(noise, Real) and not isinstance(noise, bool)
+    if not real or not (math.isfinite(noise) and noise > 0):
+        raise ValueError(expected("noise_variance", "a positive number or None", noise))
+
+
+def check_rank(q: int, spectrum: Spectrum) -> None:
+    """Refuse more directions than the spectrum holds or the space has."""
+    if not 0 <= q <= min(spectrum.rank, spectrum.dim):
+        limit = min(spectrum.rank, spectrum.dim)
+        raise ValueError(expected("the number of components", f"between 0 and {limit}", q))
+
+
+# --- Automatic relevance determination from the spectrum: PCA that finds its own dimension -------
+#
+# Every column of W has a prior of its own, w_i ~ N(0, α_i⁻¹ I_r), and α_i = r/w_iᵀw_i is
+# re-estimated between EM steps (Bishop 1999). From a start on the eigenvectors a step never leaves
+# them, so EM is a map on the squared lengths u_i = w_iᵀw_i and on σ². With ρ = r/n its fixed points
+# solve
+#
+#     (1 + ρ) u² − (ℓ − (1 + 2ρ) σ²) u + ρ σ⁴ = 0,    r σ² = tr/n − Σ_kept ((1 + ρ) u_i + 2ρ σ²).
+#
+# The quadratic has a root only where ℓ ≥ (√ρ + √(1 + ρ))² σ²: a direction below is switched off.
+
+Host = np.ndarray[Any, np.dtype[np.float64]]
+
+NEWTON_STEPS = 100
+"""Largest number of Newton steps between two switches; quadratic convergence takes a handful."""
+
+
+class Lengths(NamedTuple):
+    """Squared lengths of the columns of W along the eigenvectors, and the noise."""
+
+    u: Host  # (q,), wᵀw; 0 for a direction that is switched off
+    sigma2: float
+    n_iter: int = 0
+
+    @property
+    def kept(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """True for the directions that are not switched off, (q,)."""
+        return self.u > 0
+
+    def gaussian(self, dim: int, like: Array) -> SpikedGaussian:
+        """Return the Gaussian of the directions kept, with variances u + σ²."""
+        values = backend.asarray(self.u[self.kept] + self.sigma2, like)
+        return SpikedGaussian(values, self.sigma2, dim)
+
+
+def threshold(n: float, dim: int) -> float:
+    """Return (√ρ + √(1 + ρ))², ρ = r/n: the ℓ/σ² below which a direction is switched off.
+
+    Examples
+    --------
+    >>> round(threshold(300, 10), 4)
+    1.4379
+    """
+    return _threshold(dim / n)
+
+
+def fit_relevance(spectrum: Spectrum, n: float, noise: float | None = None) -> Lengths:
+    """Return the fixed point of MATH 5.1, EM with α re-estimated, reached from maximum likelihood.
+
+    From there σ² only rises and lengths only fall (the map is monotone), so the limit is the
+    smallest σ² that reproduces itself. Between two switches that equation is convex in σ²: Newton
+    climbs to its first root from the left and never leaps over it; where there is none, the
+    weakest direction is switched off and the climb goes on.
+
+    Parameters
+    ----------
+    spectrum : Spectrum
+        The directions to start from: features or kernel alike; its vectors are not read.
+    n : float
+        Effective number of points.
+    noise : float, optional
+        Fixed σ².
+
+    Returns
+    -------
+    Lengths
+
+    Notes
+    -----
+    O(q) a Newton step, on the host. Bishop (1999), "Bayesian PCA", section 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> s = Spectrum(np.array([500.0, 400.0, 110.0, 100.0]), np.eye(5)[:, :4], 1200.0, 5)
+    >>> found = fit_relevance(s, n=100)
+    >>> found.kept, round(found.sigma2, 3)
+    (array([ True,  True, False, False]), 1.011)
+    """
+    unit = spectrum.trace / n  # squares of ℓ would overflow in the units of large data
+    ell = backend.to_numpy(spectrum.values).astype(np.float64) / spectrum.trace
+    rho, rest = spectrum.dim / n, spectrum.dim - ell.size
+    if noise is not None:
+        check_noise(noise)
+        return Lengths(lengths(ell, noise / unit, rho) * unit, noise)
+    sigma2 = left_over(1.0, float(ell.sum())) / rest if rest else 0.0
+    if sigma2 <= 0:
+        refuse_no_noise(ell.size)
+    sigma2, steps = _least_fixed_point(ell, sigma2, rho, spectrum.dim)
+    return Lengths(lengths(ell, sigma2, rho) * unit, sigma2 * unit, steps)
+
+
+def refuse_no_noise(q: int) -> None:
+    """Raise because q directions explain everything."""
+    raise DegenerateError(
+        f"{q} directions leave no variance for noise, so nothing is irrelevant beside it. Start "
+        "from fewer components (below the rank of the data), or give noise_variance."
+    )
+
+
+def _least_fixed_point(ell: Host, sigma2: float, rho: float, dim: int) -> tuple[float, int]:
+    """Climb to the smallest σ² that reproduces itself, in units of tr/n; count the steps."""
+    k, kept, steps = _threshold(rho), ell, 0
+    while True:
+        kept = kept[kept > k * sigma2]
+        edge = float(kept.min()) / k if kept.size else math.inf
+        for _ in range(NEWTON_STEPS):
+            steps += 1
+            excess, slope = _excess(kept, sigma2, rho, dim)
+            moved = sigma2 - excess / slope if slope < 0 else math.inf
+            if excess <= 0 or moved <= sigma2 * (1 + 1e-15):
+                return sigma2, steps
+            if moved >= edge:  # convex and positive so far: no root before the edge
+                break
+            sigma2 = moved
+        sigma2, kept = max(sigma2, edge), kept[kept > kept.min()]
+
+
+def _excess(kept: Host, sigma2: float, rho: float, dim: int) -> tuple[float, float]:
+    """Return 1 − Σ ((1 + ρ) u + 2ρσ²) − rσ², where tr/n = 1, and its derivative by σ²."""
+    root = np.sqrt(_discriminant(kept, sigma2, rho))
+    bend = np.where(root > 0, (sigma2 - (1 + 2 * rho) * kept) / np.where(root > 0, root, 1), -1e300)
+    grown = 0.5 * (kept - (1 + 2 * rho) * sigma2 + root) + 2 * rho * sigma2
+    slope = 0.5 * (bend - (1 + 2 * rho)) + 2 * rho
+    return 1.0 - float(grown.sum()) - dim * sigma2, -float(slope.sum()) - dim
+
+
+def _discriminant(ell: Host, sigma2: float, rho: float) -> Host:
+    """Return (ℓ − σ²)² − 4ρℓσ², the discriminant of the quadratic in u; 0 where it is negative."""
+    return np.maximum((ell - sigma2) ** 2 - 4 * rho * ell * sigma2, 0.0)
+
+
+def lengths(ell: Host, sigma2: float, rho: float) -> Host:
+    """Return the stable squared lengths u given σ², (q,): the larger root; 0 where there is none.
+
+    The smaller root is the watershed: from below it EM switches the direction off.
+    """
+    root = np.sqrt(_discriminant(ell, sigma2, rho))
+    u = (ell - (1 + 2 * rho) * sigma2 + root) / (2 * (1 + rho))
+    return np.where(ell > _threshold(rho) * sigma2, u, 0.0)
+
+
+def _threshold(rho: float) -> float:
+    return (math.sqrt(rho) + math.sqrt(1 + rho)) ** 2
+
+
+def loglikelihood(spectrum: Spectrum, n: float, at: Lengths) -> float:
+    """Return Σ ln p(x) of the n points, −n/2 {r ln 2π + Σ ln m + (r−q) ln σ² + tr(C⁻¹S)}. O(q)."""
+    ell, m = backend.to_numpy(spectrum.values).astype(np.float64) / n, at.u + at.sigma2
+    logdet = float(np.log(m).sum()) + (spectrum.dim - m.size) * math.log(at.sigma2)
+    inside = float((ell / m).sum()) + (spectrum.trace / n - float(ell.sum())) / at.sigma2
+    return -0.5 * n * (spectrum.dim * LOG_2PI + logdet + inside)
+
+
+def penalty(u: Host, dim: int) -> float:
+    """Return −½Σ α_i u_i + (r/2) Σ ln α_i at α_i = r/u_i, over the directions kept.
+
+    The log-likelihood plus this is what EM raises at every step. A direction on its way out raises
+    it without bound, which is why those switched off are left out.
+    """
+    u = u[u > 0]
+    return 0.5 * dim * float(np.sum(np.log(dim / u) - 1))

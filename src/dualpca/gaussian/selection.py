@@ -1,0 +1,412 @@
+"""How many components: rules that read a spectrum, and the likelihood of held-out rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import integrate, linalg, optimize, special
+
+from dualpca.arrays import Array, backend, task
+from dualpca.data import FOLDS
+from dualpca.errors import InterruptWarning, expected, warn
+from dualpca.gaussian.rules import ROUNDING, left_over
+from dualpca.gaussian.spiked import LOG_2PI, free_parameters
+from dualpca.operators import Frame, Primal, Projection, Spectrum
+from dualpca.solvers import solve
+
+# --- What a choice by cross-validation saw: the curve of every candidate q, and how sure it is ---
+
+Vector = np.ndarray[Any, np.dtype[np.float64]]
+PATIENCE = 3
+
+
+class Score(NamedTuple):
+    """How one model predicted one fold."""
+
+    loglikelihood: float  # Σ ln p
+    press: float  # Σ (x − x̂)², each entry predicted from the others of its row
+    squares: float  # Σ (x − mean)², the same for the mean alone
+    size: float  # rows, or entries
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The curve behind a choice of q: means over the folds, each with its standard error.
+
+    Q² = 1 − PRESS/SS: the share of the variance of unseen entries that is predicted from the other
+    entries of their rows (Wold 1978); 0 for the mean alone, and falling again when q is too large.
+    """
+
+    candidates: np.ndarray[Any, np.dtype[np.intp]]  # (k,), q
+    q2: Vector  # (k,)
+    q2_error: Vector  # (k,)
+    loglikelihood: Vector  # (k,), of an unseen row or of a hidden entry
+    loglikelihood_error: Vector  # (k,)
+    chosen: int
+    unit: str  # 'row' or 'entry'
+
+
+def summary(scores: list[list[Score]], first: int, chosen: int, unit: str) -> Selection:
+    """Return the curve of q = first, first + 1, … (rows) from the scores of every fold (columns).
+
+    Examples
+    --------
+    >>> good, bad = Score(-1.0, 1.0, 4.0, 1.0), Score(-2.0, 3.0, 4.0, 1.0)
+    >>> curve = summary([[bad, bad], [good, bad]], 1, 2, "row")
+    >>> curve.q2, curve.loglikelihood
+    (array([0.25, 0.5 ]), array([-2. , -1.5]))
+    """
+    table = np.array(scores, dtype=np.float64)  # (k, folds, 4)
+    value, press, squares, size = np.moveaxis(table, 2, 0)
+    usable = np.all(np.isfinite(value), axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):  # constant rows have nothing to predict
+        q2 = 1 - press[usable] / squares[usable]
+    mean = value[usable] / size[usable]
+    root = math.sqrt(table.shape[1] - 1) if table.shape[1] > 1 else 0.0
+    errors = [x.std(axis=1) / root if root else np.full(len(x), math.nan) for x in (q2, mean)]
+    candidates = np.flatnonzero(usable) + first
+    return Selection(
+        candidates, q2.mean(axis=1), errors[0], mean.mean(axis=1), errors[1], chosen, unit
+    )
+
+
+def most_likely(scores: list[list[Score]]) -> int:
+    """Return the row of largest log-likelihood over all folds."""
+    return int(np.argmax([sum(score.loglikelihood for score in row) for row in scores]))
+
+
+def simplest(scores: list[list[Score]]) -> int:
+    """Return the first row that is as good as the best.
+
+    As good: within one standard error of the difference over the folds (Breiman et al. 1984).
+    """
+    table = np.array([[score.loglikelihood for score in row] for row in scores])
+    loss = table[most_likely(scores)] - table
+    error = loss.std(axis=1, ddof=1) / math.sqrt(table.shape[1])
+    return int(np.argmax(loss.mean(axis=1) <= error))
+
+
+def given_up(scores: list[list[Score]]) -> bool:
+    """Tell whether the last candidates were all worse than an earlier one."""
+    return len(scores) - 1 - most_likely(scores) >= PATIENCE
+
+
+# --- How many components: rules that read a spectrum ---------------------------------------------
+
+Rule = Callable[..., int]
+
+RULES: dict[str, Rule] = {}
+"""Name to rule: (eigenvalues λ, trace, dim, n, rng) ↦ q. Registered by definition."""
+
+QUANTILE, DRAWS = 0.95, 200
+
+
+def rule(name: str) -> Callable[[Rule], Rule]:
+    """Register a rule under its name."""
+
+    def register(function: Rule) -> Rule:
+        RULES[name] = function
+        return function
+
+    return register
+
+
+def choose(name: str, values: Array, trace: float, dim: int, n: float, seed: int = 0) -> int:
+    """Return the number of components that a rule finds in a spectrum.
+
+    Parameters
+    ----------
+    name : {'evidence', 'bic', 'parallel', 'gavish-donoho'}
+    values : array of shape (m,)
+        All non-zero eigenvalues λ, largest first.
+    trace : float
+        Sum of all eigenvalues.
+    dim : int
+        r, the dimension of the noise.
+    n : float
+        Effective number of points.
+    seed : int
+        For the rules that simulate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(100, 20))
+    >>> X[:, :2] *= [7.0, 5.0]
+    >>> lam = np.linalg.svd(X - X.mean(axis=0), compute_uv=False) ** 2
+    >>> [choose(name, lam, lam.sum(), 20, 100) for name in sorted(RULES)[:4]]
+    [2, 2, 2, 2]
+    """
+    if name not in RULES:
+        raise ValueError(expected("the rule", f"one of {[*sorted(RULES), 'cv']}", name))
+    lam = np.asarray(backend.to_numpy(values), dtype=np.float64)
+    lam = lam[lam > ROUNDING * max(trace, 0.0)]
+    if lam.size < 2:
+        return int(lam.size)
+    return RULES[name](lam, trace, dim, n, np.random.default_rng(seed))
+
+
+def candidates(lam: Vector, trace: float, dim: int) -> range:
+    """Return the q ≥ 0 that leave a positive noise variance."""
+    explained = np.cumsum(lam)
+    most = next(
+        (q for q in range(lam.size, 0, -1) if q < dim and left_over(trace, explained[q - 1]) > 0), 0
+    )
+    return range(most + 1)
+
+
+def profile(lam: Vector, trace: float, dim: int, n: float) -> Vector:
+    """Return the maximal log-likelihood of every candidate q = 0, 1, … at once (MATH 2.3)."""
+    q = np.array(candidates(lam, trace, dim))
+    explained = np.concatenate([[0.0], np.cumsum(lam)])[q]
+    logs = np.concatenate([[0.0], np.cumsum(np.log(lam / n))])[q]
+    sigma2 = (trace - explained) / (n * (dim - q))
+    return np.asarray(-0.5 * n * (dim * LOG_2PI + logs + (dim - q) * np.log(sigma2) + dim))
+
+
+@rule("evidence")
+def evidence(lam: Vector, trace: float, dim: int, n: float, rng: np.random.Generator) -> int:
+    """Return the q of largest Laplace evidence (Minka 2000, Eq. 30); never 0."""
+    scores = log_evidence(lam, trace, dim, n)
+    return 1 + int(np.argmax(scores)) if scores.size else 1
+
+
+def log_evidence(lam: Vector, trace: float, dim: int, n: float) -> Vector:
+    """Return Minka's Laplace approximation of ln p(X | q) for q = 1, 2, …, in O(d²).
+
+    The discarded eigenvalues enter twice: as themselves in the Hessian, and through their mean v
+    everywhere else. Eigenvalues that are not listed are zero.
+    """
+    q = np.array(candidates(lam, trace, dim)[1:])
+    ell = np.concatenate([lam / n, np.zeros(dim - lam.size)])
+    v = (trace - np.cumsum(lam)[q - 1]) / (n * (dim - q))
+    half = (dim - np.arange(q.size)) / 2
+    prior = np.cumsum(special.gammaln(half) - half * math.log(math.pi) - math.log(2))
+    m = dim * q - q * (q + 1) / 2
+    fit = np.cumsum(np.log(ell[: q.size])) + (dim - q) * np.log(v) + q * math.log(n) / n
+    return np.asarray(
+        prior - 0.5 * n * fit + 0.5 * (m + q) * LOG_2PI - 0.5 * (_hessian(ell, v) + m * math.log(n))
+    )
+
+
+def _hessian(ell: Vector, v: Vector) -> Vector:
+    """Return Σ_{i≤q} Σ_{j>i} ln (ℓ_i − ℓ_j)(1/ℓ̂_j − 1/ℓ̂_i), ℓ̂_j = v_q for j > q, per q.
+
+    Differences of repeated eigenvalues count as rounding error, where Laplace's method fails.
+    """
+    eps, out, gaps, pairs = float(np.finfo(np.float64).eps), np.empty(v.size), 0.0, 0.0
+    inverse = 1 / ell[: v.size]
+    for k in range(v.size):  # q = k + 1
+        gaps += float(np.log(np.maximum(ell[k] - ell[k + 1 :], eps * ell[k])).sum())
+        pairs += float(np.log(np.maximum(inverse[k] - inverse[:k], eps * inverse[k])).sum())
+        rest = np.log(np.maximum(1 / v[k] - inverse[: k + 1], eps / v[k])).sum()
+        out[k] = gaps + pairs + (ell.size - k - 1) * float(rest)
+    return out
+
+
+@rule("bic")
+def bic(lam: Vector, trace: float, dim: int, n: float, rng: np.random.Generator) -> int:
+    """Return the q of least information criterion, MATH 5.2; 0 if noise alone explains X."""
+    free = np.array([free_parameters(q, dim) + dim for q in candidates(lam, trace, dim)])
+    return int(np.argmin(free * math.log(n) - 2 * profile(lam, trace, dim, n)))
+
+
+@rule("parallel")
+def parallel(lam: Vector, trace: float, dim: int, n: float, rng: np.random.Generator) -> int:
+    """Return how many eigenvalues stand above those of noise (Horn 1965), deflated.
+
+    After each component the noise is what is left (Dobriban & Owen 2019), and its largest share
+    of variance is simulated: the eigenvalues of a white Wishart matrix are those of a bidiagonal
+    one with χ entries (Dumitriu & Edelman 2002), so a draw costs O(min(n, d)).
+    """
+    left = trace
+    for q in candidates(lam, trace, dim):
+        if q == lam.size or not _stands_out(lam[q] / left, n - 1 - q, dim - q, rng):
+            return q
+        left -= lam[q]
+    return len(candidates(lam, trace, dim)) - 1
+
+
+def _stands_out(share: float, n: float, dim: int, rng: np.random.Generator) -> bool:
+    """Tell whether a share of the variance is above what noise of n rows and dim columns gives.
+
+    Far from the edge of the noise (six times the width of its fluctuations, Johnstone 2001) no
+    simulation is needed.
+    """
+    if min(n, dim) < 2:
+        return False
+    across = math.sqrt(n) + math.sqrt(dim)
+    edge = across**2 / (n * dim)
+    width = across * (1 / math.sqrt(n) + 1 / math.sqrt(dim)) ** (1 / 3) / (n * dim)
+    if abs(share - edge) > 6 * width:
+        return share > edge
+    return share > _noise_share(n, dim, rng)
+
+
+def _noise_share(n: float, dim: int, rng: np.random.Generator) -> float:
+    """Return a high quantile of λ₁ / Σλ for white noise of n rows and dim columns."""
+    m, large = int(min(n, dim)), max(n, dim)
+    order = np.arange(m)
+    diagonal = np.sqrt(rng.chisquare(large - order, (DRAWS, m)))
+    below = np.sqrt(rng.chisquare(m - 1 - order[:-1], (DRAWS, m - 1)))
+    squares = diagonal**2
+    squares[:, 1:] += below**2
+    across = diagonal[:, :-1] * below
+    shares = [
+        linalg.eigvalsh_tridiagonal(a, b, select="i", select_range=(m - 1, m - 1))[0] / a.sum()
+        for a, b in zip(squares, across, strict=True)
+    ]
+    return float(np.quantile(shares, QUANTILE))
+
+
+@rule("gavish-donoho")
+def gavish_donoho(lam: Vector, trace: float, dim: int, n: float, rng: np.random.Generator) -> int:
+    """Return how many singular values pass the optimal hard threshold, noise unknown (2014)."""
+    small, large = max(int(min(n - 1, dim)), 1), max(n - 1, dim)
+    singular = np.sqrt(np.concatenate([lam, np.zeros(max(small - lam.size, 0))]))
+    beta = small / large
+    threshold = _optimal_shrinkage(beta) * float(np.median(singular)) / math.sqrt(_median_mp(beta))
+    return min(int(np.sum(singular > threshold)), len(candidates(lam, trace, dim)) - 1)
+
+
+def _optimal_shrinkage(beta: float) -> float:
+    """Return λ*(β), the optimal threshold in units of √n σ (Gavish & Donoho 2014, Eq. 11)."""
+    return math.sqrt(2 * (beta + 1) + 8 * beta / (beta + 1 + math.sqrt(beta**2 + 14 * beta + 1)))
+
+
+def _median_mp(beta: float) -> float:
+    """Return the median of the Marchenko–Pastur law of ratio β ≤ 1."""
+    low, high = (1 - math.sqrt(beta)) ** 2, (1 + math.sqrt(beta)) ** 2
+
+    def density(angle: float) -> float:  # x = middle − half·cos(angle) removes both square roots
+        x = (low + high) / 2 - (high - low) / 2 * math.cos(angle)
+        half = (high - low) / 2 * math.sin(angle)
+        return half * half / (2 * math.pi * beta * x) if x > 0 else 0.0
+
+    def excess(angle: float) -> float:
+        return float(integrate.quad(density, 0.0, angle, epsabs=1e-10)[0]) - 0.5
+
+    angle = float(optimize.brentq(excess, 0.0, math.pi))
+    return (low + high) / 2 - (high - low) / 2 * math.cos(angle)
+
+
+# --- How many components, from complete rows: the likelihood of rows held out --------------------
+
+Index = np.ndarray[Any, np.dtype[np.intp]]
+
+
+def cross_validate(X: Array, weights: Array | None, most: int, seed: int = 0) -> Selection:
+    """Choose among q = 0, 1, …, most by the likelihood of held-out rows, in five folds.
+
+    Each fold is solved once: every q is scored from the same projections, O(ndq) in all. An
+    interruption by the keyboard keeps the folds that are done.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 2)) @ rng.normal(size=(2, 8)) + 0.3 * rng.normal(size=(300, 8))
+    >>> curve = cross_validate(X, None, 7)
+    >>> curve.chosen, curve.q2.round(2)[1:4]
+    (2, array([0.64, 0.92, 0.92]))
+    """
+    n = int(X.shape[0])
+    order = np.random.default_rng(seed).permutation(n)
+    cut = np.array_split(order, min(FOLDS, n))
+    folds: list[list[Score]] = []
+    with task("cross-validation: fold", len(cut)) as tick:
+        try:
+            for held in cut:
+                kept = np.sort(np.setdiff1d(order, held))
+                folds.append(_held_out(X, weights, kept, np.sort(held), most))
+                tick()
+        except KeyboardInterrupt:
+            warn_interrupted(f"{len(folds)} of {len(cut)} folds", bool(folds))
+    scores = [list(row) for row in zip(*folds, strict=True)]
+    return summary(scores, 0, most_likely(scores), "row")
+
+
+def warn_interrupted(done: str, enough: bool) -> None:
+    """Say that a choice rests on what is done; pass the interruption on where nothing is."""
+    if not enough:
+        raise KeyboardInterrupt
+    warn(
+        f"the choice of n_components was interrupted: it rests on {done}.",
+        InterruptWarning,
+    )
+
+
+def _held_out(X: Array, weights: Array | None, kept: Index, held: Index, most: int) -> list[Score]:
+    """Return how the model of the kept rows predicts the held ones, for every q."""
+    train = Primal(backend.take(X, kept), None if weights is None else backend.take(weights, kept))
+    spectrum = solve(train, min(most, len(kept) - 1, train.dim))
+    rows = backend.take(X, held)
+    projection = train.project(spectrum, rows)
+    w = np.ones(len(held)) if weights is None else backend.to_numpy(weights)[held]
+    model = Trained.of(spectrum, train.frame, train.n)
+    host = backend.to_numpy(backend.working(rows))
+    return model.scores(host, Projection(*map(backend.to_numpy, projection)), w, most)
+
+
+class Trained(NamedTuple):
+    """The spectrum of the rows kept, on the host: every q is scored from it at once."""
+
+    frame: Frame
+    lam: Vector  # (m,)
+    V: Vector  # (d, m)
+    trace: float
+    n: float
+
+    @classmethod
+    def of(cls, spectrum: Spectrum, frame: Frame, n: float) -> Trained:
+        """Bring a spectrum to the host."""
+        lam, V = backend.to_numpy(spectrum.values), backend.to_numpy(spectrum.vectors)
+        return cls(Frame(backend.to_numpy(frame.mean)), lam, V, spectrum.trace, n)
+
+    def scores(self, rows: Vector, projection: Projection, w: Vector, most: int) -> list[Score]:
+        """Return how held rows are predicted, for q = 0, …, most; sums over rows."""
+        (Y, residual), d, lam = projection, len(self.V), self.lam
+        R = rows - self.frame.mean
+        squares, size = float(w @ (R * R).sum(axis=1)), float(w.sum())
+        scores = [Score(-math.inf, math.inf, squares, size)] * (most + 1)
+        noises = dict(_noises(lam, self.trace, d, self.n))
+        for q, off in _left_out(R, Y, self.V, lam / self.n, noises):
+            ell, noise = lam[:q] / self.n, noises[q]
+            inside = (Y[:, :q] ** 2 / ell).sum(axis=1)
+            outside = (residual + (Y[:, q:] ** 2).sum(axis=1)) / noise
+            logdet = np.log(ell).sum() + (d - q) * math.log(noise)
+            value = -0.5 * float(w @ (d * LOG_2PI + logdet + inside + outside))
+            scores[q] = Score(value, float(w @ (off * off).sum(axis=1)), squares, size)
+        return scores
+
+
+def _left_out(
+    R: Vector, Y: Vector, V: Vector, ell: Vector, noises: dict[int, float]
+) -> Iterator[tuple[int, Vector]]:
+    """Yield q and the error of each entry when it is predicted from the others of its row.
+
+    x_j − E[x_j | others] = (C⁻¹r)_j / (C⁻¹)_jj. Off the axes C⁻¹ is 1/σ², along them 1/ℓ: both
+    parts grow by one direction a q, so all q cost as much as one.
+    """
+    off, inside = R.copy(), np.zeros_like(R)
+    free, bound = np.ones(len(V)), np.zeros(len(V))
+    for q in range(max(noises, default=-1) + 1):
+        if q:
+            y, v = Y[:, q - 1 : q], V[:, q - 1]
+            off -= y * v
+            inside += y * (v / ell[q - 1])
+            free, bound = free - v * v, bound + v * v / ell[q - 1]
+        if q in noises:
+            yield q, (off / noises[q] + inside) / (free / noises[q] + bound)
+
+
+def _noises(lam: Vector, trace: float, dim: int, n: float) -> Iterator[tuple[int, float]]:
+    """Yield every q that leaves noise, with its variance of maximum likelihood."""
+    for q in candidates(lam, trace, dim):
+        rest = left_over(trace, float(lam[:q].sum()))
+        if rest > 0:
+            yield q, rest / (n * (dim - q))

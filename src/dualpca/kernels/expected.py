@@ -1,0 +1,618 @@
+"""Kernels of rows that are known only in part: their expectations in closed form.
+
+A row x ~ N(m, S), where S is zero in the rows and columns of what was observed, has E k(x, y) and
+Cov[k(x, y_i), k(x, y_j)] in closed form for RBF, linear and polynomial kernels and their sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import singledispatch
+from math import comb, factorial
+from typing import NamedTuple
+
+import numpy as np
+
+from dualpca.arrays import Array, backend
+from dualpca.errors import expected
+from dualpca.kernels.base import Kernel, Product, Scaled, Sum, number
+from dualpca.kernels.dot import Constant, Linear, Polynomial
+from dualpca.kernels.stationary import RBF
+
+# --- Rows that are Gaussian: what is known of them, and what is not ------------------------------
+
+
+@dataclass(frozen=True)
+class Uncertain:
+    """Independent rows x_i ~ N(m_i, S_i).
+
+    Parameters
+    ----------
+    mean : array of shape (n, d)
+    covariance : array of shape (n, d, d)
+        Symmetric positive semi-definite; zero in the rows and columns of observed entries. For
+        many rows, make these in blocks: this is the largest array here.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = Uncertain(np.zeros((2, 3)), np.stack([np.zeros((3, 3)), np.eye(3)]))
+    >>> x.certain
+    array([ True, False])
+    """
+
+    mean: Array
+    covariance: Array
+
+    def __post_init__(self) -> None:
+        """Check the shapes."""
+        if len(self.mean.shape) != 2:
+            raise ValueError(expected("mean", "of shape (n, d)", tuple(self.mean.shape)))
+        n, d = self.mean.shape
+        if tuple(self.covariance.shape) != (n, d, d):
+            shape = tuple(self.covariance.shape)
+            raise ValueError(expected("covariance", f"of shape {(n, d, d)}", shape))
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return int(self.mean.shape[0])
+
+    @property
+    def working(self) -> Uncertain:
+        """These rows in float64."""
+        return Uncertain(backend.working(self.mean), backend.working(self.covariance))
+
+    @property
+    def certain(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Whether nothing is unknown of a row, (n,), on the host."""
+        xp = backend.namespace(self.mean)
+        known: np.ndarray[tuple[int], np.dtype[np.bool_]] = backend.to_numpy(
+            ~xp.any(self.covariance != 0, axis=(1, 2))
+        )
+        return known
+
+    def block(self, rows: slice) -> Uncertain:
+        """Return consecutive rows."""
+        return Uncertain(self.mean[rows, :], self.covariance[rows, :, :])
+
+    def take(self, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Uncertain:
+        """Return the rows of these numbers."""
+        return Uncertain(backend.take(self.mean, rows), backend.take(self.covariance, rows))
+
+
+# --- A kernel as a sum of products of Gaussian and polynomial factors, over the columns they see -
+
+Columns = tuple[int, ...]
+Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+REMEDY = (
+    "Expectations are known for RBF, Linear, Polynomial (degree 1, 2, 3), Constant, their sums, "
+    "multiples, and products of RBFs or over different columns; impute the rows first for others."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Poly:
+    """(Σ_c weights_c x_c y_c + constant)^degree, with weights ≥ 0."""
+
+    weights: Vector  # (d,), 0 for columns that are not seen
+    constant: float
+    degree: int
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """factor · exp(−Σ_c rates_c (x_c − y_c)²) · Π of polynomials."""
+
+    factor: float
+    rates: Vector  # (d,), 0 for columns that are not seen
+    polys: tuple[Poly, ...] = ()
+
+    @property
+    def is_gaussian(self) -> bool:
+        """Whether some column decays."""
+        return bool(self.rates.any())
+
+    def check(self, x: Uncertain) -> None:
+        """Refuse factors that are not independent: shared or correlated columns."""
+        seen = [p.weights > 0 for p in self.polys] + [self.rates > 0] * self.is_gaussian
+        for i, a in enumerate(seen):
+            for b in seen[:i]:
+                if (a & b).any() or _correlated(x, a, b):
+                    raise ValueError(
+                        "the expectation of this product of kernels is unknown: its factors share "
+                        "columns, or columns whose missing entries are correlated. " + REMEDY
+                    )
+
+
+def _correlated(x: Uncertain, a: Array, b: Array) -> bool:
+    """Tell whether the unknown parts of two sets of columns are correlated in some row."""
+    xp = backend.namespace(x.mean)
+    both = backend.asarray(np.outer(a, b), x.mean)
+    return bool(xp.any(x.covariance * both[None, :, :] != 0))
+
+
+def split(kernel: Kernel, d: int) -> list[Term]:
+    """Return the terms of a kernel of d columns.
+
+    Examples
+    --------
+    >>> [term.factor for term in split(2.0 * (Linear() + RBF()), 3)]
+    [2.0, 2.0]
+    """
+    return terms(kernel, tuple(range(d)), d)
+
+
+def seen(kernel: Kernel, columns: Columns) -> Columns:
+    """Return which of the d columns a kernel sees, given those that it is shown."""
+    if kernel.on is None:
+        return columns
+    if max(kernel.on) >= len(columns):
+        raise ValueError(expected("on", f"columns below {len(columns)}", kernel.on))
+    return tuple(columns[c] for c in kernel.on)
+
+
+def spread(values: float | Array, columns: Columns, d: int) -> Vector:
+    """Return values at those columns and 0 at the others, (d,)."""
+    full = np.zeros(d)
+    full[list(columns)] = values
+    return full
+
+
+@singledispatch
+def terms(kernel: Kernel, columns: Columns, d: int) -> list[Term]:
+    """Return the terms whose sum is the kernel, for kernels whose expectation is known.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    columns : tuple of int
+        Which of the d columns it is shown.
+    d : int
+    """
+    raise TypeError(expected("kernel", "one whose expectation is known", kernel, REMEDY))
+
+
+@terms.register
+def _(kernel: RBF, columns: Columns, d: int) -> list[Term]:
+    columns = seen(kernel, columns)
+    rates = kernel.rates(np.empty((0, len(columns))))
+    return [Term(1.0, spread(rates, columns, d))]
+
+
+@terms.register
+def _(kernel: Linear, columns: Columns, d: int) -> list[Term]:
+    return [Term(1.0, np.zeros(d), (Poly(spread(1.0, seen(kernel, columns), d), 0.0, 1),))]
+
+
+@terms.register
+def _(kernel: Constant, columns: Columns, d: int) -> list[Term]:
+    return [Term(float(kernel.value), np.zeros(d))]
+
+
+@terms.register
+def _(kernel: Polynomial, columns: Columns, d: int) -> list[Term]:
+    if kernel.degree > 3:
+        what = "1, 2 or 3 where rows are uncertain"
+        raise ValueError(expected("degree of Polynomial", what, kernel.degree, REMEDY))
+    columns = seen(kernel, columns)
+    gamma = 1.0 / len(columns) if kernel.gamma is None else number(kernel, kernel.gamma)
+    return [
+        Term(
+            1.0,
+            np.zeros(d),
+            (Poly(spread(gamma, columns, d), float(kernel.coef0), kernel.degree),),
+        )
+    ]
+
+
+@terms.register
+def _(kernel: Scaled, columns: Columns, d: int) -> list[Term]:
+    inner = terms(kernel.kernel, seen(kernel, columns), d)
+    return [Term(kernel.factor * t.factor, t.rates, t.polys) for t in inner]
+
+
+@terms.register
+def _(kernel: Sum, columns: Columns, d: int) -> list[Term]:
+    columns = seen(kernel, columns)
+    return terms(kernel.left, columns, d) + terms(kernel.right, columns, d)
+
+
+@terms.register
+def _(kernel: Product, columns: Columns, d: int) -> list[Term]:
+    """Multiply term by term; the product of two RBFs is one, wherever their columns are."""
+    columns = seen(kernel, columns)
+    left, right = terms(kernel.left, columns, d), terms(kernel.right, columns, d)
+    return [
+        Term(s.factor * t.factor, s.rates + t.rates, s.polys + t.polys) for s in left for t in right
+    ]
+
+
+# --- Expectations of exp(−Σ_c rates_c (x_c − y_c)²) for Gaussian x -------------------------------
+
+
+class Whitened(NamedTuple):
+    """B = L⁻¹ R^{1/2} with LLᵀ = I + 2R^{1/2}SR^{1/2}, and ½ ln of the determinant."""
+
+    B: Array  # (n, d, d)
+    half_log_det: Array  # (n,)
+
+
+def whiten(covariance: Array, rates: Vector) -> Whitened:
+    """Factor I + 2R^{1/2}SR^{1/2}, which has no eigenvalue below 1. O(n d³)."""
+    xp = backend.namespace(covariance)
+    root = xp.sqrt(backend.asarray(rates, covariance))
+    eye = backend.identity(int(covariance.shape[1]), covariance)
+    L = xp.linalg.cholesky(eye + 2 * root[:, None] * covariance * root[None, :])
+    R = xp.broadcast_to((root[:, None] * eye)[None, :, :], L.shape)
+    logs = xp.log(xp.linalg.diagonal(L))
+    return Whitened(xp.linalg.solve(L, R), xp.sum(logs, axis=1))
+
+
+def gaussian_against(x: Uncertain, Y: Array, rates: Vector) -> Array:
+    """Return E exp(−(x − y)ᵀR(x − y)) = |P|^{−1/2} exp(−‖B(m − y)‖²), (n, m), P = LLᵀ.
+
+    O(n d³ + n m d²), and n m d numbers: to be called with a block of rows.
+    """
+    xp = backend.namespace(x.mean)
+    B, half_log_det = whiten(x.covariance, rates)
+    D = Y[None, :, :] - x.mean[:, None, :]
+    W = D @ xp.matrix_transpose(B)
+    return xp.exp(-xp.sum(W * W, axis=2) - half_log_det[:, None])
+
+
+def gaussian_between(x: Uncertain, other: Uncertain, rates: Vector) -> Array:
+    """Return the same for independent x and x': x − x' ~ N(m − m', S + S'). O(n m d³)."""
+    xp = backend.namespace(x.mean)
+    rows = []
+    for i in range(len(x)):
+        gap = Uncertain(other.mean - x.mean[i, :], other.covariance + x.covariance[i, :, :])
+        rows.append(gaussian_against(gap, xp.zeros_like(x.mean[:1, :]), rates)[:, 0])
+    return xp.stack(rows, axis=0)
+
+
+# --- Expectations of (Σ_c w_c x_c y_c + c)^p for Gaussian x and p = 1, 2, 3 ----------------------
+
+
+def moment(mean: Array, variance: Array, p: int) -> Array:
+    """Return E tᵖ for t ~ N(mean, variance): 1, μ, μ² + v, μ³ + 3μv."""
+    if p == 0:
+        return backend.namespace(mean).ones_like(mean)
+    if p == 1:
+        return mean
+    return mean**2 + variance if p == 2 else mean**3 + 3 * mean * variance
+
+
+def polynomial_against(x: Uncertain, Y: Array, poly: Poly) -> Array:
+    """Return E tᵖ, (n, m): given y, t is Gaussian with variance γ² yᵀSy. O(n m d²)."""
+    mean, variance = projections(x, Y, poly)
+    return moment(mean, variance, poly.degree)
+
+
+def projections(x: Uncertain, Y: Array, poly: Poly) -> tuple[Array, Array]:
+    """Return mean and variance of t = Σ_c w_c x_c y_c + c, (n, m) each."""
+    xp = backend.namespace(Y)
+    V = Y * backend.asarray(poly.weights, Y)
+    variance = xp.sum((V[None, :, :] @ x.covariance) * V[None, :, :], axis=2)
+    return x.mean @ V.T + poly.constant, variance
+
+
+def polynomial_between(x: Uncertain, other: Uncertain, poly: Poly) -> Array:
+    """Return E (s + c)ᵖ, s = xᵀDx' of independent x and x', (n, m). O(n m d²).
+
+    With a = Dm', A = DS'D: E s = mᵀa, E s² = (mᵀa)² + mᵀAm + aᵀSa + tr SA and
+    E s³ = (mᵀa)³ + 3 mᵀa (mᵀAm + aᵀSa + tr SA) + 6 mᵀASa.
+    """
+    xp = backend.namespace(x.mean)
+    w = backend.asarray(poly.weights, x.mean)
+    a, A = other.mean * w, w[:, None] * other.covariance * w[None, :]
+    n, m, d = len(x), len(other), int(x.mean.shape[1])
+    Am = xp.permute_dims(A @ x.mean.T, (2, 0, 1))
+    Sa = xp.permute_dims(x.covariance @ a.T, (0, 2, 1))
+    spread = xp.sum(Am * x.mean[:, None, :] + Sa * a[None, :, :], axis=2)
+    spread += xp.reshape(x.covariance, (n, d * d)) @ xp.reshape(A, (m, d * d)).T
+    first = x.mean @ a.T
+    third = first**3 + 3 * first * spread + 6 * xp.sum(Am * Sa, axis=2)
+    return shifted((first, first**2 + spread, third), poly)
+
+
+def polynomial_diagonal(x: Uncertain, poly: Poly) -> Array:
+    """Return E (s + c)ᵖ, s = xᵀDx, (n,), from its cumulants. O(n d³) for p = 3.
+
+    κ₁ = tr S + mᵀm, κ₂ = 2 tr S² + 4 mᵀSm, κ₃ = 8 tr S³ + 24 mᵀS²m, for D = I.
+    """
+    xp = backend.namespace(x.mean)
+    root = xp.sqrt(backend.asarray(poly.weights, x.mean))
+    m, S = x.mean * root, root[:, None] * x.covariance * root[None, :]
+    Sm = xp.sum(S * m[:, None, :], axis=2)
+    k1 = xp.sum(xp.linalg.diagonal(S), axis=1) + xp.sum(m * m, axis=1)
+    k2 = 2 * xp.sum(S * S, axis=(1, 2)) + 4 * xp.sum(m * Sm, axis=1)
+    k3 = 8 * xp.sum((S @ S) * S, axis=(1, 2)) + 24 * xp.sum(Sm * Sm, axis=1)
+    return shifted((k1, k2 + k1**2, k3 + 3 * k2 * k1 + k1**3), poly)
+
+
+def shifted(moments: tuple[Array, Array, Array], poly: Poly) -> Array:
+    """Return E (s + c)ᵖ from the first three moments of s."""
+    p, c = poly.degree, poly.constant
+    total = moments[p - 1] + c**p
+    for k in range(1, p):
+        total = total + comb(p, k) * c ** (p - k) * moments[k - 1]
+    return total
+
+
+# --- E k(x, y), E k(x, x') and E k(x, x) of uncertain rows ---------------------------------------
+
+
+def expected_kernel(kernel: Kernel, x: Uncertain, Y: Array) -> Array:
+    """Return E k(x_i, y_j), (n, m), for uncertain rows x and known rows Y.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Without words such as 'median': call `resolve` first.
+    x : Uncertain
+        n rows.
+    Y : array of shape (m, d)
+
+    Notes
+    -----
+    O(n d³ + n m d²) for the RBF, O(n m d²) for polynomials; memory in blocks of rows. The RBF is
+    Girard, Rasmussen, Quiñonero-Candela & Murray-Smith (2003).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca.kernels import RBF
+    >>> x = Uncertain(np.zeros((1, 1)), np.full((1, 1, 1), 4.0))
+    >>> expected_kernel(RBF(gamma=1.0), x, np.array([[0.0]]))  # 1/√(1 + 2·4)
+    array([[0.3333]])
+    """
+    require_columns(x, Y)
+    found = split(kernel, int(Y.shape[1]))
+    return backend.cast_like(_each(found, x.working, backend.working(Y)), x.mean)
+
+
+def expected_between(kernel: Kernel, x: Uncertain, other: Uncertain) -> Array:
+    """Return E k(x_i, x'_j), (n, m), for rows that are independent of each other.
+
+    Notes
+    -----
+    O(n m d³) for the RBF over pairs that are both uncertain; pairs of which one is known cost
+    what `expected_kernel` costs.
+    """
+    require_columns(x, other.mean)
+    found = split(kernel, int(x.mean.shape[1]))
+    left, right = x.working, other.working
+    (a, ka), (b, kb) = _known_first(left), _known_first(right)
+    sure, unsure = left.take(a[:ka]), left.take(a[ka:])
+    sure_right, unsure_right = right.take(b[:kb]), right.take(b[kb:])
+    xp = backend.namespace(x.mean)
+    top = [_plain(kernel, sure.mean, sure_right.mean), _each(found, unsure_right, sure.mean).T]
+    bottom = [_each(found, unsure, sure_right.mean), _pairs(found, unsure, unsure_right)]
+    K = xp.concat([xp.concat(top, axis=1), xp.concat(bottom, axis=1)], axis=0)
+    K = backend.take(backend.take(K, np.argsort(a)), np.argsort(b), axis=1)
+    return backend.cast_like(K, x.mean)
+
+
+def expected_diag(kernel: Kernel, x: Uncertain) -> Array:
+    """Return E k(x_i, x_i), (n,)."""
+    xp, w = backend.namespace(x.mean), x.working
+    total = xp.zeros_like(w.mean[:, 0])
+    for term in split(kernel, int(x.mean.shape[1])):
+        term.check(w)
+        value = xp.full_like(total, term.factor)
+        for poly in term.polys:
+            value = value * polynomial_diagonal(w, poly)
+        total = total + value
+    return backend.cast_like(total, x.mean)
+
+
+def expected_gram(kernel: Kernel, x: Uncertain) -> Array:
+    """Return E k(x_i, x_j), (n, n), with E k(x_i, x_i) on the diagonal.
+
+    It is positive semi-definite where the kernel is: the Gram matrix of E φ(x_i), and beyond it
+    the variance of each φ(x_i) on the diagonal.
+    """
+    xp = backend.namespace(x.mean)
+    K = expected_between(kernel, x, x)
+    eye = backend.identity(len(x), K)
+    return xp.where(eye > 0, expected_diag(kernel, x)[:, None] * eye, (K + K.T) / 2)
+
+
+def require_columns(x: Uncertain, Y: Array) -> None:
+    """Refuse rows of another width."""
+    if len(Y.shape) != 2 or Y.shape[1] != x.mean.shape[1]:
+        what = f"of shape (m, {x.mean.shape[1]}), as wide as the uncertain rows"
+        raise ValueError(expected("Y", what, tuple(Y.shape)))
+
+
+def _blocks(x: Uncertain, Y: Array) -> Iterator[Uncertain]:
+    """Cut rows into blocks, each of which meets all of Y in a few megabytes."""
+    size = int(Y.shape[0]) * int(Y.shape[1]) + int(Y.shape[1]) ** 2
+    step = max(1, backend.BLOCK_BYTES // (8 * max(size, 1)))
+    for rows in backend.slices(len(x), step):
+        yield x.block(rows)
+
+
+def _stack(blocks: list[Array], x: Uncertain, Y: Array) -> Array:
+    """Join blocks of rows; there may be none."""
+    xp = backend.namespace(Y)
+    empty = x.mean[:0, :] @ Y.T
+    return xp.concat([empty, *blocks], axis=0)
+
+
+def _against(found: list[Term], x: Uncertain, Y: Array) -> Array:
+    """Return the sum of the expectations of terms against known rows."""
+    total = backend.namespace(Y).zeros_like(x.mean @ Y.T)
+    for term in found:
+        term.check(x)
+        value = gaussian_against(x, Y, term.rates) if term.is_gaussian else 1.0
+        for poly in term.polys:
+            value = value * polynomial_against(x, Y, poly)
+        total = total + term.factor * value
+    return total
+
+
+def _plain(kernel: Kernel, X: Array, Y: Array) -> Array:
+    """Return the kernel of known rows, of which there may be none."""
+    return kernel(X, Y) if X.shape[0] and Y.shape[0] else X @ Y.T
+
+
+def _each(found: list[Term], x: Uncertain, Y: Array) -> Array:
+    """Return the same for all rows, block by block."""
+    return _stack([_against(found, part, Y) for part in _blocks(x, Y)], x, Y)
+
+
+def _pairs(found: list[Term], x: Uncertain, other: Uncertain) -> Array:
+    """Return the sum of the expectations of terms over pairs of uncertain rows."""
+    parts = _blocks(x, other.mean) if len(other) else iter(())
+    blocks = [_between(found, part, other) for part in parts]
+    return _stack(blocks, x, other.mean) if blocks else x.mean @ other.mean.T
+
+
+def _between(found: list[Term], x: Uncertain, other: Uncertain) -> Array:
+    total = backend.namespace(x.mean).zeros_like(x.mean @ other.mean.T)
+    for term in found:
+        term.check(x)
+        term.check(other)
+        value = gaussian_between(x, other, term.rates) if term.is_gaussian else 1.0
+        for poly in term.polys:
+            value = value * polynomial_between(x, other, poly)
+        total = total + term.factor * value
+    return total
+
+
+def _known_first(x: Uncertain) -> tuple[np.ndarray[tuple[int], np.dtype[np.intp]], int]:
+    """Return an order of the rows with the known ones first, and how many they are."""
+    known = x.certain
+    return np.argsort(~known, kind="stable"), int(known.sum())
+
+
+# --- Cov[k(x, y_i), k(x, y_j)] of one uncertain row with many known ones -------------------------
+
+
+def covariance(kernel: Kernel, x: Uncertain, Y: Array) -> Array:
+    """Return Cov[k(x_i, y_j), k(x_i, y_l)], (n, m, m): n m² numbers; zero for known rows.
+
+    Known for RBF, Linear, Polynomial (degree 1, 2, 3), Constant, their sums and multiples, and
+    for products of RBFs. O(n (d³ + m d² + m² d)).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca.kernels import Linear
+    >>> x = Uncertain(np.zeros((1, 2)), np.array([[[1.0, 0.0], [0.0, 4.0]]]))
+    >>> covariance(Linear(), x, np.array([[1.0, 0.0], [1.0, 1.0]]))
+    array([[[1., 1.], [1., 5.]]])
+    """
+    require_columns(x, Y)
+    return projected_covariance(kernel, x, Y, backend.identity(int(Y.shape[0]), Y))
+
+
+def projected_covariance(kernel: Kernel, x: Uncertain, Y: Array, A: Array) -> Array:
+    """Return Aᵀ Cov[k(x_i, ·)] A, (n, q, q): the uncertainty of coordinates kᵀA, row by row.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    x : Uncertain
+    Y : array of shape (m, d)
+    A : array of shape (m, q)
+        Coefficients over the rows of Y. Centring with the training means adds a constant, and
+        so does not change the covariance.
+    """
+    require_columns(x, Y)
+    found, w = split(kernel, int(Y.shape[1])), x.working
+    for term in found:
+        if len(term.polys) + term.is_gaussian > 1:
+            raise ValueError(
+                expected("kernel", "without products other than of RBFs", kernel, REMEDY)
+            )
+    xp, V, A = backend.namespace(Y), backend.working(Y), backend.working(A)
+    zero = (A.T @ A)[None, :, :] * 0
+    rows = [zero[:0, :, :]]
+    for i, known in enumerate(x.certain):
+        one = w.block(slice(i, i + 1))
+        rows.append(zero if known else (A.T @ _row(found, one, V) @ A)[None, :, :])
+    return backend.cast_like(xp.concat(rows, axis=0), x.mean)
+
+
+def _row(found: list[Term], x: Uncertain, Y: Array) -> Array:
+    """Return Cov[k(x, y_j), k(x, y_l)], (m, m), summed over pairs of terms."""
+    xp = backend.namespace(Y)
+    total = xp.zeros_like(Y @ Y.T)
+    for s in range(len(found)):
+        for t in range(s + 1):
+            C = found[s].factor * found[t].factor * _cross(found[s], found[t], x, Y)
+            total = total + (C if s == t else C + C.T)
+    return (total + total.T) / 2
+
+
+def _cross(s: Term, t: Term, x: Uncertain, Y: Array) -> Array:
+    """Return Cov[s(x, y_j), t(x, y_l)], (m, m)."""
+    if s.is_gaussian and t.is_gaussian:
+        return two_gaussians(x, Y, s.rates, t.rates)
+    if s.is_gaussian and t.polys:
+        return gaussian_and_polynomial(x, Y, s.rates, t.polys[0])
+    if t.is_gaussian and s.polys:
+        return gaussian_and_polynomial(x, Y, t.rates, s.polys[0]).T
+    if s.polys and t.polys:
+        return two_polynomials(x, Y, s.polys[0], t.polys[0])
+    return backend.namespace(Y).zeros_like(Y @ Y.T)  # a constant
+
+
+def two_gaussians(x: Uncertain, Y: Array, rates: Vector, others: Vector) -> Array:
+    """Return the covariance of exp(−‖x − y_j‖²_R) and exp(−‖x − y_l‖²_T), (m, m).
+
+    Their product is exp(−‖y_j − y_l‖²_{RT/(R+T)}) exp(−‖x − ȳ‖²_{R+T}) at the mean ȳ of y_j and
+    y_l, weighted by R and T; its expectation is that of one Gaussian with rates R + T.
+    """
+    xp = backend.namespace(Y)
+    both = rates + others
+    share = rates / (both + (both == 0))
+    D = Y - x.mean
+    B, half_log_det = whiten(x.covariance, both)
+    U = (D * backend.asarray(share, Y)) @ B[0, :, :].T
+    V = (D * backend.asarray(1 - share, Y)) @ B[0, :, :].T
+    G = D * xp.sqrt(backend.asarray(share * others, Y))
+    u, v, g = (xp.sum(M * M, axis=1) for M in (U, V, G))
+    gap = g[:, None] + g[None, :] - 2 * G @ G.T
+    power = u[:, None] + v[None, :] + 2 * U @ V.T + gap + half_log_det[0]
+    left, right = (gaussian_against(x, Y, r)[0, :] for r in (rates, others))
+    return xp.exp(-power) - left[:, None] * right[None, :]
+
+
+def gaussian_and_polynomial(x: Uncertain, Y: Array, rates: Vector, poly: Poly) -> Array:
+    """Return the covariance of exp(−‖x − y_j‖²_R) and (Σ_c w_c x_c y_lc + c)ᵖ, (m, m).
+
+    The first, times the density of x, is a Gaussian again: x given an observation of y_j with
+    precision 2R, which has mean m + 2SBᵀB(y_j − m) and covariance S − 2SBᵀBS.
+    """
+    m, S = x.mean[0, :], x.covariance[0, :, :]
+    B = whiten(x.covariance, rates).B[0, :, :]
+    T = 2 * (S @ B.T) @ B
+    tilted = Uncertain(x.mean, (S - T @ S)[None, :, :])
+    centre, variance = projections(tilted, Y, poly)
+    mean = centre + (Y - m) @ T.T @ (Y * backend.asarray(poly.weights, Y)).T
+    change = moment(mean, variance, poly.degree) - polynomial_against(x, Y, poly)
+    return gaussian_against(x, Y, rates)[0, :][:, None] * change
+
+
+def two_polynomials(x: Uncertain, Y: Array, poly: Poly, other: Poly) -> Array:
+    """Return Cov[tᵖ, uʳ] = Σ_k Cov[t, u]ᵏ/k! E[(tᵖ)⁽ᵏ⁾] E[(uʳ)⁽ᵏ⁾], (m, m), t and u Gaussian."""
+    S = x.covariance[0, :, :]
+    C = (Y * backend.asarray(poly.weights, Y)) @ S @ (Y * backend.asarray(other.weights, Y)).T
+    total = backend.namespace(Y).zeros_like(C)
+    for k in range(1, min(poly.degree, other.degree) + 1):
+        left, right = (derivative(x, Y, p, k) for p in (poly, other))
+        total = total + C**k / factorial(k) * left[:, None] * right[None, :]
+    return total
+
+
+def derivative(x: Uncertain, Y: Array, poly: Poly, k: int) -> Array:
+    """Return the expected kth derivative p!/(p − k)! E t^(p−k), (m,)."""
+    p = poly.degree
+    mean, variance = projections(x, Y, poly)
+    found = moment(mean, variance, p - k)[0, :]
+    return factorial(p) / factorial(p - k) * found

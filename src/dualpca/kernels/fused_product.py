@@ -1,0 +1,188 @@
+"""Points prepared for fused passes, and the passes launched. Torch tensors only.
+
+A float16 number carries the 11 bits of a TF32 one, and the card multiplies it twice as fast; what
+float16 lacks is range, which scaling by powers of two mends where kernel values are at most 1. So
+'half' stands for TF32 and 'halfx3', the sum of three products of high and low parts, for 3×TF32
+(float32 accuracy). Kernels without a bound take 'tf32' and 'tf32x3'.
+
+In the coarse modes points are rounded first and distances are those of the rounded points: what
+is multiplied is the kernel matrix of points that moved by 1 part in 4,096.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from triton.runtime.errors import OutOfResources
+
+from dualpca.errors import BackendError
+from dualpca.kernels import fused_passes as passes
+from dualpca.kernels.fused_forms import Form
+
+TILE = 128
+"""Sizes are padded to multiples of this."""
+INNER = {"half": 64, "halfx3": 8, "tf32": 64, "tf32x3": 8}
+"""Tiles summed in float32 before float64 takes over: tensor cores cut off, and it adds up."""
+CHUNKS = (64, 32, 16)
+WIDTHS = (16, 32, 64)
+ROWS_AT_ONCE = 2**17
+LIFT = 10.0
+"""The power of two in values of 16 bits, so that small ones are not lost."""
+WIDEST = 512.0
+"""The largest exponent −log k between a point and the middle: float32 is wrong by 6e-5 there."""
+
+LAUNCH: dict[str, list[tuple[int, int, int, int]]] = {
+    "half": [(128, 128, 4, 3), (128, 64, 4, 2), (64, 64, 4, 1)],
+    "halfx3": [(128, 64, 4, 3), (128, 64, 4, 2), (64, 64, 4, 1)],
+    "tf32": [(128, 64, 4, 3), (128, 64, 8, 2), (64, 32, 4, 1)],
+    "tf32x3": [(128, 128, 8, 3), (128, 64, 8, 2), (64, 32, 4, 1)],
+}
+"""Rows and columns of a tile, warps, stages; fastest on an H200 first, small cards last."""
+TAXICAB = [(64, 128, 2, 3), (64, 64, 4, 1)]
+"""The same for sums of absolute differences, in every mode: the adders are what is busy."""
+
+
+class Operand(NamedTuple):
+    """Points as the programs read them, padded with zeros to whole tiles."""
+
+    high: Any  # (N, D), or (D, N) for sums of absolute differences
+    low: Any
+    half_norms: Any  # (N,)
+    n: int
+    mode: str
+
+
+def modes(form: Form) -> tuple[str, str]:
+    """Return the coarse and the accurate mode of a form."""
+    return ("half", "halfx3") if form.bounded else ("tf32", "tf32x3")
+
+
+def too_wide(X: Any, form: Form, origin: Any) -> bool:
+    """Tell whether distances between points are so large that float32 has no digits left."""
+    if not form.bounded:
+        return False
+    largest = 0.0
+    for start in range(0, X.shape[0], ROWS_AT_ONCE):
+        A = (X[start : start + ROWS_AT_ONCE].to(torch.float64) - origin) * form.factor
+        size = A.abs().sum(1) if form.shape == "taxicab" else 0.5 * (A * A).sum(1)
+        largest = max(largest, float(size.max()))
+    return not largest < WIDEST
+
+
+def prepare(X: Any, form: Form, mode: str, origin: Any) -> Operand:
+    """Return the points, multiplied by the factor of the form, in the precision of the mode."""
+    n, d = X.shape
+    if form.shape == "taxicab":
+        flat = torch.zeros((d, padded(n, TILE)), dtype=torch.float32, device=X.device)
+        flat[:, :n] = ((X - origin).to(torch.float64) * form.factor).T
+        return Operand(flat, flat, flat[0], n, mode)
+    kind = torch.float16 if mode.startswith("half") else torch.float32
+    shape = (padded(n, TILE), padded(d, chunk_of(d)))
+    high = torch.zeros(shape, dtype=kind, device=X.device)
+    low = torch.zeros_like(high) if mode == "halfx3" else high
+    norms = torch.zeros(shape[0], dtype=torch.float32, device=X.device)
+    for start in range(0, n, ROWS_AT_ONCE):
+        rows = slice(start, min(start + ROWS_AT_ONCE, n))
+        A = (X[rows].to(torch.float64) - origin) * form.factor
+        coarse = _rounded(A, mode)
+        high[rows, :d] = coarse
+        if mode == "halfx3":
+            low[rows, :d] = (A - coarse.to(torch.float64)).to(kind)
+        seen = coarse.to(torch.float64) if mode in ("half", "tf32") else A
+        norms[rows] = (0.5 * (seen * seen).sum(1)).to(torch.float32)
+    return Operand(high, low, norms, n, mode)
+
+
+def _rounded(A: Any, mode: str) -> Any:
+    """Return coordinates in the precision that the products of a mode see."""
+    if mode.startswith("half"):
+        return A.to(torch.float16)
+    single = A.to(torch.float32)
+    if mode == "tf32x3":
+        return single
+    bits = single.view(torch.int32)  # to the nearest of the 11 bits that TF32 keeps
+    return ((bits + 0x1000) & ~0x1FFF).view(torch.float32)
+
+
+def multiply(form: Form, rows: Operand, columns: Operand, V: Any) -> Any:
+    """Return k(rows, columns) V, (n, b), in float64."""
+    widest = WIDTHS[-1]
+    parts = [
+        _multiply(form, rows, columns, V[:, start : start + widest])
+        for start in range(0, V.shape[1], widest)
+    ]
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+
+def _multiply(form: Form, rows: Operand, columns: Operand, V: Any) -> Any:
+    b, mode = V.shape[1], rows.mode
+    high, low, scale = _block(V, columns, mode)
+    lift = LIFT if mode.startswith("half") else 0.0
+    Y = torch.empty((_length(rows, form), high.shape[0]), dtype=torch.float64, device=V.device)
+    _launch(form, rows, columns, high, low, Y, lift)
+    return Y[: rows.n, :b] / (2.0**lift * scale)
+
+
+def _block(V: Any, columns: Operand, mode: str) -> tuple[Any, Any, Any]:
+    """Return Vᵀ in high and low parts, padded, and the power of two in every row."""
+    b, m = V.shape[1], columns.half_norms.shape[0]
+    width = next(w for w in WIDTHS if w >= b)
+    if not mode.startswith("half"):
+        flat = torch.zeros((width, m), dtype=torch.float32, device=V.device)
+        flat[:b, : columns.n] = V.T
+        return flat, flat, torch.ones(b, dtype=torch.float64, device=V.device)
+    largest = V.abs().amax(0).to(torch.float64)
+    exponent = torch.floor(torch.log2(torch.where(largest > 0, largest, 1.0)))
+    scale = torch.exp2(10.0 - exponent)
+    high = torch.zeros((width, m), dtype=torch.float16, device=V.device)
+    scaled = (V * scale).T
+    high[:b, : columns.n] = scaled
+    low = high
+    if mode == "halfx3":
+        low = torch.zeros_like(high)
+        low[:b, : columns.n] = scaled - high[:b, : columns.n].to(torch.float64)
+    return high, low, scale
+
+
+def _launch(
+    form: Form, rows: Operand, columns: Operand, high: Any, low: Any, Y: Any, lift: float
+) -> None:
+    """Run the program with the first of its settings that fits on the card."""
+    taxicab, mode = form.shape == "taxicab", rows.mode
+    settings = TAXICAB if taxicab else LAUNCH[mode]
+    while True:
+        BM, BN, warps, stages = settings[0]
+        grid, options = (Y.shape[0] // BM,), {"num_warps": warps, "num_stages": stages}
+        m, W = columns.half_norms.shape[0], high.shape[0]
+        try:
+            if taxicab:
+                D, points = rows.high.shape[0], (rows.high, columns.high, high, low, Y, m, lift)
+                passes.taxicab_pass[grid](*points, D, W, BM, BN, INNER[mode], mode, **options)
+            else:
+                D, words = rows.high.shape[1], (form.shape, form.degree, mode)
+                both = (*rows[:3], *columns[:3], high, low, Y, m, form.constant, lift)
+                sizes = (D, chunk_of(D), W, BM, BN, INNER[mode])
+                passes.fused_pass[grid](*both, *sizes, *words, **options)
+            return
+        except OutOfResources as error:
+            if len(settings) == 1:
+                raise BackendError(
+                    f"a fused kernel pass does not fit on this card ({error}). Use "
+                    "dtype='float64', which works through tiles."
+                ) from error
+            del settings[0]  # for good: the card will not grow
+
+
+def _length(rows: Operand, form: Form) -> int:
+    return int(rows.high.shape[1] if form.shape == "taxicab" else rows.high.shape[0])
+
+
+def padded(length: int, step: int) -> int:
+    """Return the smallest multiple of `step` that is not below."""
+    return -(-length // step) * step
+
+
+def chunk_of(d: int) -> int:
+    """Return how many columns a product takes at once: the most that pads with the fewest zeros."""
+    return min(CHUNKS, key=lambda step: (padded(d, step), -step))

@@ -1,0 +1,1 @@
+"""The models, as fitted, and the functions that fit them."""

@@ -1,0 +1,589 @@
+"""The dual: a centred kernel over the points; tiles are stored, recomputed, or fused on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from copy import copy
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dualpca.arrays import Array, algebra, backend
+from dualpca.errors import DualPCAError
+from dualpca.kernels import Kernel, Linear
+from dualpca.kernels import fused_forms as fused
+from dualpca.operators.rows import Projection
+from dualpca.operators.spectrum import Spectrum, signs
+from dualpca.operators.subspace import Subspace
+
+# --- The kernel over the points as an operator: tiles that are evaluated at every product, or kept
+
+TILE, SMALL_TILE, CARD_TILE = 1024, 256, 4096
+"""Points on either side of a tile: its kernel values fit into the cache. Small kernels have small
+tiles, so that all threads have some; graphics cards like large ones."""
+
+TRANSCENDENTAL, BLOCK = 60.0, 28.0
+"""Multiply-adds that take the time of one exponential; columns of a usual block, twice."""
+
+Tile = tuple[slice, slice]
+
+
+class Gram:
+    """K with K_ij = k(x_i, x_j), (n, n), known through its products.
+
+    Parameters
+    ----------
+    X : array of shape (n, d), or (n,) for kernels of other objects
+    kernel : Kernel
+    single : bool
+        Evaluate (and store) in float32: half the memory and the time. Sums run in float64.
+    stored : bool
+        Keep K once it was evaluated. Otherwise every product evaluates it anew, and memory stays
+        O(n) a column.
+
+    Notes
+    -----
+    Only the tiles on and above the diagonal are evaluated (and kept, n²/2 numbers); each serves
+    twice.
+    """
+
+    eps = float(np.finfo(np.float64).eps)
+    """Relative rounding error of the values that come in."""
+    coarse = False
+    """Whether products are rounded so much that an iteration may not get below it."""
+
+    def __init__(
+        self, X: Array, kernel: Kernel, *, single: bool = False, stored: bool = False
+    ) -> None:
+        self.kernel, self.keep = kernel, stored
+        self.single = single and X.ndim == 2 and not backend.is_sparse(X)
+        self.points = X
+        self.n = int(X.shape[0])
+        self.tile = max(SMALL_TILE, min(CARD_TILE if backend.on_cuda(X) else TILE, self.n // 3))
+        self.like = backend.asarray(np.zeros(1), backend.vector_like(X))
+
+    @cached_property
+    def origin(self) -> Array | None:
+        """Where float32 points are measured from, if the kernel does not mind."""
+        if not (self.single and self.kernel.invariant) or backend.is_sparse(self.points):
+            return None
+        return backend.namespace(self.points).mean(backend.working(self.points), axis=0)
+
+    @cached_property
+    def _seen(self) -> Array:
+        """The points as the kernel is to see them: shifted, in the dtype of the evaluation."""
+        X = self.points
+        if X.ndim == 1 or backend.is_sparse(X):
+            return backend.points(X)
+        X = X if self.origin is None else backend.working(X) - self.origin
+        return backend.in_single(X) if self.single else backend.working(X)
+
+    @cached_property
+    def _prepared(self) -> list[Callable[[Array], Array]]:
+        """Return x ↦ k(x, y) for the points y of every column of tiles."""
+        cut = backend.slices(self.n, self.tile)
+        return [self.kernel.against(backend.some_rows(self._seen, columns)) for columns in cut]
+
+    @cached_property
+    def _tiles(self) -> list[Tile]:
+        cut = list(backend.slices(self.n, self.tile))
+        return [(rows, columns) for k, columns in enumerate(cut) for rows in cut[: k + 1]]
+
+    def _evaluated(self, tile: Tile) -> Array:
+        rows, columns = tile
+        return self._prepared[columns.start // self.tile](backend.some_rows(self._seen, rows))
+
+    @cached_property
+    def _kept(self) -> dict[tuple[int, int], Array]:
+        """The tiles, evaluated."""
+        _ = self._prepared
+
+        def work(tiles: list[Tile]) -> dict[tuple[int, int], Array]:
+            return {(t[0].start, t[1].start): self._evaluated(t) for t in tiles}
+
+        found: dict[tuple[int, int], Array] = {}
+        for part in backend.spread(work, self._tiles, self.like):
+            found |= part
+        return found
+
+    def _source(self) -> Callable[[Tile], Array]:
+        """Return the way to a tile, with what all tiles need done."""
+        if not self.keep:
+            _ = self._prepared
+            return self._evaluated
+        kept = self._kept
+        return lambda tile: kept[tile[0].start, tile[1].start]
+
+    def each_tile(self) -> Iterator[tuple[slice, slice, Array]]:
+        """Yield the tiles on and above the diagonal, with their rows and columns."""
+        tile = self._source()
+        for rows, columns in self._tiles:
+            yield rows, columns, tile((rows, columns))
+
+    def fill(self, K: Array) -> None:
+        """Write K into an array."""
+        tile = self._source()
+
+        def work(tiles: list[Tile]) -> None:
+            for rows, columns in tiles:
+                part = tile((rows, columns))
+                K[rows, columns] = part
+                if rows != columns:
+                    K[columns, rows] = part.T
+
+        backend.spread(work, self._tiles, self.like)
+
+    def times(self, V: Array) -> Array:
+        """Return K V, (n, b); in the precision of the kernel values, summed in float64."""
+        if self.single:
+            return self._half_times(self._source(), backend.in_single(V))
+        return self._half_times_transposed(self._source(), V)
+
+    def _half_times(self, tile: Callable[[Tile], Array], V: Array) -> Array:
+        def work(tiles: list[Tile]) -> Array:
+            Y = backend.asarray(np.zeros(V.shape), self.like)
+            for rows, columns in tiles:
+                part = tile((rows, columns))
+                Y[rows, :] += part @ V[columns, :]
+                if rows != columns:
+                    Y[columns, :] += part.T @ V[rows, :]
+            return Y
+
+        return _total(backend.spread(work, self._tiles, self.like))
+
+    def _half_times_transposed(self, tile: Callable[[Tile], Array], V: Array) -> Array:
+        """Return the same from Vᵀ: in float64 OpenBLAS is a third faster that way."""
+        Vt = backend.contiguous(V.T)
+
+        def work(tiles: list[Tile]) -> Array:
+            Y = backend.asarray(np.zeros(Vt.shape), self.like)
+            for rows, columns in tiles:
+                part = tile((rows, columns))
+                Y[:, columns] += Vt[:, rows] @ part
+                if rows != columns:
+                    Y[:, rows] += Vt[:, columns] @ part.T
+            return Y
+
+        return _total(backend.spread(work, self._tiles, self.like)).T
+
+    def times_in_double(self, V: Array) -> Array:
+        """Return K V with float32 values of K where those are kept, but products in float64."""
+        if not self.single:
+            return self.times(V)
+        if not self.keep:
+            return self.in_double().times(V)
+        tile = self._source()
+        return self._half_times_transposed(lambda which: backend.working(tile(which)), V)
+
+    def in_double(self) -> Gram:
+        """Return the kernel with values in float64."""
+        return Gram(self.points, self.kernel) if self.single else self
+
+    def diag(self) -> Array:
+        """Return the diagonal, (n,), in float64."""
+        return backend.working(self.kernel.diag(backend.points(self.points)))
+
+    def corner(self, step: int) -> Array:
+        """Return K among every `step`-th point, (m, m), in float64."""
+        few = backend.some_rows(self._seen, slice(None, None, step))
+        return backend.working(self.kernel(few, few))
+
+    def led(self, step: int, V: Array) -> Array:
+        """Return K[:, ::step] V, (n, b), in float64: from a few points to all of them."""
+        few = self.kernel.against(backend.some_rows(self._seen, slice(None, None, step)))
+        small, xp = backend.in_single(V) if self.single else V, backend.namespace(self.like)
+
+        def work(cut: list[slice]) -> list[Array]:
+            parts = [few(backend.some_rows(self._seen, rows)) @ small for rows in cut]
+            return [backend.working(part) for part in parts]
+
+        found = backend.spread(work, list(backend.slices(self.n, self.tile // 2)), self.like)
+        return xp.concat([part for run in found for part in run], axis=0)
+
+    @property
+    def fill_cost(self) -> float:
+        """Multiply-adds of evaluating K once."""
+        width = 1 if self.points.ndim == 1 else self.points.shape[1]
+        return 0.5 * self.n**2 * (width + TRANSCENDENTAL)
+
+    @property
+    def pass_cost(self) -> float:
+        """Multiply-adds of a product with one vector, a share of one with a block."""
+        return float(self.n**2) + (0.0 if self.keep else self.fill_cost / BLOCK)
+
+
+def stored_bytes(n: int, *, single: bool = False) -> float:
+    """Return what the kept tiles of n points take: half a matrix, and the diagonal's other half."""
+    return 0.5 * n * (n + min(n, TILE)) * (4 if single else 8)
+
+
+def _total(parts: list[Array]) -> Array:
+    """Return the sum, in the first of the parts."""
+    for other in parts[1:]:
+        parts[0] += other
+    return parts[0]
+
+
+class Given(Gram):
+    """A kernel matrix that is there already, (n, n): its upper triangle. Never modified."""
+
+    def __init__(self, K: Array, kernel: Kernel) -> None:
+        super().__init__(K, kernel, stored=True)
+        self.matrix = K
+        self.eps = float(backend.namespace(K).finfo(K.dtype).eps)
+
+    def _source(self) -> Callable[[Tile], Array]:
+        return lambda tile: backend.working(self.matrix[tile[0], tile[1]])
+
+    def diag(self) -> Array:
+        """Return the diagonal, (n,), in float64."""
+        return backend.working(backend.namespace(self.like).linalg.diagonal(self.matrix))
+
+    def corner(self, step: int) -> Array:
+        """Return K among every `step`-th point, (m, m)."""
+        return backend.working(self.matrix[::step, ::step])
+
+    def led(self, step: int, V: Array) -> Array:
+        """Return K[:, ::step] V, (n, b)."""
+        return backend.working(self.matrix[::step, :]).T @ V
+
+    fill_cost = 0.0
+
+
+# --- The kernel over points on a graphics card: products fused, nothing of size n × n anywhere ---
+
+
+def make_gram(X: Array, kernel: Kernel, *, single: bool = False, stored: bool = False) -> Gram:
+    """Return the kernel over the points: fused where float32 will do and the card can.
+
+    Points many widths of the kernel apart have distances that float32 cannot tell: float64 then.
+    """
+    if single and fused.available(X, kernel):
+        gram = Fused(X, kernel)
+        if not gram.too_wide():
+            return gram
+        single = False
+    return Gram(X, kernel, single=single, stored=stored)
+
+
+class Fused(Gram):
+    """K with products in one pass: 11 bits while vectors are sought, float32 for the last.
+
+    A product costs O(n² (d + b)) and keeps O(n (d + b)); sums run in float64. `times_in_double` is
+    of float32 accuracy, 1e-6 or better: rounding errors of that size in K leave eigenvalues alone.
+    """
+
+    def __init__(self, X: Array, kernel: Kernel) -> None:
+        super().__init__(X, kernel, single=True)
+        form = fused.form_of(kernel, X)
+        if form is None:
+            raise TypeError(f"{kernel!r} has no fused pass")
+        self.form, self.coarse = form, True
+
+    def sharper(self) -> Fused:
+        """Return the same kernel with all products of float32 accuracy, at twice the cost."""
+        other = copy(self)
+        other.coarse = False
+        return other
+
+    @cached_property
+    def _middle(self) -> Array:
+        """Where points are measured from: their mean, unless the kernel minds."""
+        if self.origin is None:
+            return backend.asarray(0.0, self.like)
+        return self.origin
+
+    @cached_property
+    def _modes(self) -> tuple[str, str]:
+        from dualpca.kernels import fused_product as product
+
+        return product.modes(self.form)
+
+    def too_wide(self) -> bool:
+        """Tell whether float32 has no digits left for the distances."""
+        from dualpca.kernels import fused_product as product
+
+        return product.too_wide(self.points, self.form, self._middle)
+
+    @cached_property
+    def _coarse(self) -> Any:
+        return self._operand(self.points, self._modes[0])
+
+    @cached_property
+    def _accurate(self) -> Any:
+        return self._operand(self.points, self._modes[1])
+
+    def _operand(self, X: Array, mode: str) -> Any:
+        from dualpca.kernels import fused_product as product
+
+        return product.prepare(X, self.form, mode, self._middle)
+
+    def _multiply(self, rows: Any, columns: Any, V: Array) -> Array:
+        from dualpca.kernels import fused_product as product
+
+        return product.multiply(self.form, rows, columns, V)
+
+    def times(self, V: Array) -> Array:
+        """Return K V, (n, b), with the kernel and V rounded to 11 bits while that is enough."""
+        if not self.coarse:
+            return self.times_in_double(V)
+        return self._multiply(self._coarse, self._coarse, V)
+
+    def times_in_double(self, V: Array) -> Array:
+        """Return K V, (n, b), with float32 accuracy."""
+        return self._multiply(self._accurate, self._accurate, V)
+
+    def led(self, step: int, V: Array) -> Array:
+        """Return K[:, ::step] V, (n, b)."""
+        few = self._operand(self.points[::step, :], self._modes[0])
+        return self._multiply(self._coarse, few, V)
+
+
+# --- The dual: a centred kernel over the points --------------------------------------------------
+
+GUESS_STEP, GUESS_LEAST, GUESS_MOST, GUESS_STEPS = 16, 256, 1500, 3
+"""A first guess of eigenvectors looks at every 16th point, at so many at least and at most, in so
+many steps."""
+
+
+class Dual:
+    """The centred (weighted) kernel over the points, (n, n), known through its products (MATH 7.1).
+
+    Parameters
+    ----------
+    X : array of shape (n, d), or a `Gram`
+    kernel : Kernel, unless X is a `Gram`
+    weights : array of shape (n,), optional
+    center : bool
+        Centre in feature space, with the training means.
+    dim : int, optional
+        r, the dimension of the isotropic noise; n unless given (MATH 1).
+
+    Notes
+    -----
+    A = D^{1/2} H K Hᵀ D^{1/2} with H = I − 1wᵀ/Σw, and H is never formed: memory is that of the
+    `Gram`, O(n) a column unless it stores K.
+    """
+
+    def __init__(
+        self,
+        X: Array | Gram,
+        kernel: Kernel | None = None,
+        weights: Array | None = None,
+        *,
+        center: bool = True,
+        dim: int | None = None,
+    ) -> None:
+        self.gram = X if isinstance(X, Gram) else Gram(X, kernel or Linear())
+        self.centered = center
+        m, self.like = self.gram.n, self.gram.like
+        self.dim = m if dim is None else dim
+        self.weights = backend.asarray(np.ones(m), self.like) if weights is None else weights
+        self.n = float(backend.namespace(self.like).sum(self.weights))
+
+    @property
+    def eps(self) -> float:
+        """Relative rounding error of the kernel values."""
+        return self.gram.eps
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, n)."""
+        return (self.gram.n, self.gram.n)
+
+    @cached_property
+    def means(self) -> Array:
+        """Weighted mean of every row of K, (n,), in float64."""
+        return self.gram.times_in_double(self.weights[:, None])[:, 0] / self.n
+
+    @cached_property
+    def grand_mean(self) -> float:
+        """‖φ̄‖²."""
+        return float(self.weights @ self.means) / self.n
+
+    @cached_property
+    def _root(self) -> Array:
+        return backend.namespace(self.like).sqrt(self.weights)
+
+    def diag(self) -> Array:
+        """Return the diagonal, (n,)."""
+        diagonal = self.gram.diag()
+        if self.centered:
+            diagonal = diagonal - 2 * self.means + self.grand_mean
+        return self.weights * diagonal
+
+    @cached_property
+    def total(self) -> float:
+        """Σwk(x, x), before centring."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return float(self.weights @ self.gram.diag())
+
+    @cached_property
+    def trace(self) -> float:
+        """Sum of all eigenvalues; Σwk(x, x) − Σw‖φ̄‖² where it is centred."""
+        return self.total - self.n * self.grand_mean if self.centered else self.total
+
+    @property
+    def pass_cost(self) -> float:
+        """A product with the stored matrix, or an evaluation of half the kernel."""
+        return self.gram.pass_cost
+
+    @property
+    def dense_cost(self) -> float:
+        """One evaluation of the kernel."""
+        return self.gram.fill_cost
+
+    def squared_norm(self) -> float:
+        """Return ‖A‖²_F = Σλ², a tile at a time (S2's identity); O(n²)."""
+        total, xp = 0.0, backend.namespace(self.like)
+        for rows, columns, part in self.gram.each_tile():
+            part = backend.working(part)
+            if self.centered:
+                part = part - self.means[rows][:, None] - self.means[columns] + self.grand_mean
+            part = part * part * self.weights[rows][:, None] * self.weights[columns]
+            total += float(xp.sum(part)) * (1 if rows == columns else 2)
+        return total
+
+    def _center(self, V: Array) -> Array:
+        """Return Hᵀ D^{1/2} V: what the training expansion of centred vectors is."""
+        V = self._root[:, None] * V
+        if not self.centered:
+            return V
+        total = backend.namespace(V).sum(V, axis=0)
+        return V - self.weights[:, None] * (total / self.n)[None, :]
+
+    def _outer_center(self, Y: Array) -> Array:
+        """Return D^{1/2} H Y."""
+        if self.centered:
+            Y = Y - (self.weights @ Y / self.n)[None, :]
+        return self._root[:, None] * Y
+
+    def __matmul__(self, V: Array) -> Array:
+        """Return A V."""
+        inner = self._center(V)
+        product = self.gram.times(inner) if self.single else self._times_in_double(inner)
+        return self._outer_center(product)
+
+    def _times_in_double(self, V: Array) -> Array:
+        """Return K V; the means of the rows of K, if they are not known yet, come with it."""
+        if not self.centered or "means" in self.__dict__:
+            return self.gram.times_in_double(V)
+        both = backend.namespace(V).concat([V, self.weights[:, None]], axis=1)
+        both = self.gram.times_in_double(both)
+        self.means = both[:, -1] / self.n
+        return both[:, :-1]
+
+    @property
+    def single(self) -> bool:
+        """Whether products carry the rounding errors of float32."""
+        return self.gram.single
+
+    @property
+    def coarse(self) -> bool:
+        """Whether `sharper` gives products that are rounded less."""
+        return self.gram.coarse
+
+    def sharper(self) -> Dual:
+        """Return the same operator with products that are rounded less."""
+        other = copy(self)
+        other.gram = self.gram.sharper()  # type: ignore[attr-defined]
+        return other
+
+    def times_in_double(self, V: Array) -> Array:
+        """Return A V in float64 throughout, whatever the precision of the kernel values."""
+        return self._outer_center(self._times_in_double(self._center(V)))
+
+    @property
+    def width_free(self) -> bool:
+        """Whether a product with a wide block costs little more than one with a thin one."""
+        return not self.gram.keep
+
+    threads_outside = True
+    """Products share tiles out to threads of their own: BLAS is to use one."""
+
+    def guess(self, block: Array) -> Array:
+        """Return a block nearer to the leading eigenvectors than a random one, (n, b).
+
+        A few steps of subspace iteration on some of the points, then the kernel leads to all the
+        others (Nyström): a small part of a product, and it saves one or two.
+        """
+        m = self.shape[0]
+        step = max(min(GUESS_STEP, m // GUESS_LEAST), -(-m // GUESS_MOST), 1)
+        K, few, xp = self.gram.corner(step), block[::step, :], backend.namespace(block)
+        for _ in range(GUESS_STEPS):
+            few = few - xp.mean(few, axis=0) if self.centered else few
+            few = algebra.orthonormal(K @ few)
+        few = few - xp.mean(few, axis=0) if self.centered else few
+        return self._outer_center(self.gram.led(step, few))
+
+    def dense(self) -> Array:
+        """Return A, (n, n); the kernel is evaluated once, in float64, and centred in place."""
+        m = self.shape[0]
+        A = backend.empty((m, m), self.like)
+        self.gram.in_double().fill(A)
+        if self.centered:
+            means = self.means = A @ self.weights / self.n  # there is no need to evaluate K again
+            A -= means[None, :]
+            A -= means[:, None]
+            A += float(self.weights @ means) / self.n
+        A *= self._root[None, :]
+        A *= self._root[:, None]
+        return A
+
+    def oriented(self, spectrum: Spectrum) -> Spectrum:
+        """Return eigenpairs signed by the coordinates of the points, which weights do not change.
+
+        A point of weight 2 has an entry √2 times as large as either of two equal points.
+        """
+        if spectrum.rank == 0:
+            return spectrum
+        xp, root = backend.namespace(self.like), self._root
+        safe = xp.where(root > 0, root, xp.full_like(root, np.inf))  # no weight, no say
+        vectors = spectrum.vectors * signs(spectrum.vectors / safe[:, None])
+        return replace(spectrum, vectors=vectors)
+
+    def subspace(self, spectrum: Spectrum) -> Subspace:
+        """Return the eigenvectors and the mean as expansions over the points.
+
+        v_p = Σ_i (Hᵀ D^{1/2} e_p)_i φ(x_i) / √λ_p; a direction with λ_p = 0 is no direction, and
+        its coefficients are 0.
+        """
+        xp = backend.namespace(self.like)
+        root = xp.sqrt(spectrum.values)
+        safe = xp.where(root > 0, root, xp.full_like(root, np.inf))
+        coefficients = self._center(spectrum.vectors) / safe
+        points, kernel = self.gram.points, self.gram.kernel
+        if not self.centered:
+            zero = xp.zeros_like(self.weights)
+            return Subspace(points, kernel, coefficients, zero, 0 * root, 0.0)
+        base = self.weights / self.n
+        tilt = self.means @ coefficients
+        return Subspace(points, kernel, coefficients, base, tilt, self.grand_mean)
+
+    def off_span(self, spectrum: Spectrum) -> Array:
+        """Return the squared distance of every training point off the span, (n,), from λ and e.
+
+        Kc_ii − Σ_p λ_p e_pi², with the weights taken out; 0 for a point without weight.
+        """
+        xp, w = backend.namespace(self.like), self.weights
+        rest = self.diag() - (spectrum.vectors**2) @ spectrum.values
+        rest = rest / xp.where(w > 0, w, xp.ones_like(w))
+        return xp.where(rest < 0, xp.zeros_like(rest), rest)
+
+    def project(self, spectrum: Spectrum, X: Array) -> Projection:
+        """Return y = kc(x)ᵀ D^{1/2} E Λ^{-1/2} and ‖φ(x) − φ̄‖² − Σy² (never negative)."""
+        return self.subspace(spectrum).project(X)
+
+    def lift(self, spectrum: Spectrum, Y: Array) -> Array:
+        """Return the rows of coordinates Y: exact for the linear kernel, whose map is known."""
+        kernel = self.gram.kernel
+        if not isinstance(kernel, Linear):
+            raise DualPCAError(
+                f"the feature map of {kernel!r} has no exact inverse; expected the Linear "
+                "kernel. Use a pre-image method."
+            )
+        span = self.subspace(spectrum)
+        X = backend.working(self.gram.points)
+        return Y @ (span.coefficients.T @ X) + span.base @ X

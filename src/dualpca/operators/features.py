@@ -1,0 +1,464 @@
+"""Finite feature maps that stand for a kernel: explicit, landmarks (Nyström), random features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import combinations_with_replacement
+from math import comb, factorial, pi, prod, sqrt
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import scipy.linalg
+
+from dualpca.arrays import Array, algebra, backend
+from dualpca.data import Moments, block_weights
+from dualpca.errors import DualPCAError, expected
+from dualpca.kernels import RBF, Kernel, Laplacian, Linear, Matern, Polynomial, Scaled, Sum
+from dualpca.operators.rows import Frame, Projection
+from dualpca.operators.spectrum import signs
+from dualpca.operators.subspace import Subspace
+
+# --- Which points stand for all: uniform, by leverage, or by pivoted Cholesky --------------------
+
+PIVOTS = 32
+"""Pivots tried at once."""
+
+RIDGE = 1e-10
+"""Share of its norm added to the kernel of a first draw, which may be singular."""
+
+ROUNDING = 1e-13
+"""Share of the trace below which nothing but rounding error is left."""
+
+
+class Pivots(NamedTuple):
+    """Points chosen by a pivoted Cholesky factorisation of their kernel."""
+
+    index: Any  # (m,)
+    trace: float  # what of Σwk(x, x) they leave out
+
+
+def uniform(n: int, m: int, rng: np.random.Generator) -> Any:
+    """Draw m of n points, in increasing order."""
+    return np.sort(rng.choice(n, size=min(m, n), replace=False))
+
+
+def leverage(X: Array, kernel: Kernel, m: int, rng: np.random.Generator) -> Any:
+    """Draw half of m points evenly, and the others by how badly the first half explains them.
+
+    l_i = k_ii − k_iS (K_SS + λI)⁻¹ k_Si with a λ of rounding size: what an even draw misses is
+    drawn next (adaptive sampling, Kumar, Mohri & Talwalkar 2012; ridge leverage, Musco & Musco
+    2017). The first half stays: without it, what it explains would be left out. O(nm²) time, one
+    block of rows of memory.
+    """
+    n = int(X.shape[0])
+    if m >= n:
+        return np.arange(n)
+    first = uniform(n, max(m // 2, 1), rng)
+    left = _left_out(X, kernel, _ridge_features(X, kernel, first))
+    p = _probabilities(left, first)
+    return np.sort(np.append(first, rng.choice(n, size=m - first.size, replace=False, p=p)))
+
+
+def _ridge_features(X: Array, kernel: Kernel, index: Any) -> Callable[[Array], Array]:
+    """Return x ↦ k(x, S) (K_SS + λI)^{-1/2}, for the points S."""
+    sketch = backend.points(backend.take(X, index))
+    values, vectors = np.linalg.eigh(backend.to_numpy(kernel(sketch, sketch)))
+    values = np.clip(values, 0, None) + RIDGE * np.abs(values).max() + np.finfo(float).tiny
+    root = backend.asarray(vectors / np.sqrt(values), backend.vector_like(X))
+    of = kernel.against(sketch)
+    return lambda rows: of(rows) @ root
+
+
+def _probabilities(left: Any, taken: Any) -> Any:
+    """Return draws in proportion to what is left out, with a little for every point not taken."""
+    left = np.clip(left, 0, None)
+    left = left + 0.01 * left.mean() + np.finfo(float).tiny
+    left[taken] = 0.0
+    return left / left.sum()
+
+
+def _left_out(X: Array, kernel: Kernel, features: Callable[[Array], Array]) -> Any:
+    """Return k(x, x) − ‖f(x)‖² of every point, on the host."""
+    xp, found = backend.namespace(X), []
+    for rows in backend.slices(X.shape[0], backend.BLOCK_ROWS):
+        block = backend.points(backend.some_rows(X, rows))
+        F = features(block)
+        found.append(backend.to_numpy(kernel.diag(block) - xp.sum(F * F, axis=1)))
+    return np.concatenate(found)
+
+
+def pivoted_cholesky(
+    X: Array,
+    kernel: Kernel,
+    m: int,
+    tol: float,
+    rng: np.random.Generator,
+    weights: Array | None = None,
+) -> Pivots:
+    """Choose points one after another, each drawn by how badly the others explain it.
+
+    Stops when what is left out of the trace is at most tol·Σwk(x, x), or at m points. Draws keep
+    close to the best choice on average, where the greedy one runs after outliers (Chen, Epperly,
+    Tropp & Webber 2023); candidates are evaluated a block at a time and thinned by rejection,
+    which leaves their distribution as it is. Memory n×m, time O(nm²).
+    """
+    n = int(X.shape[0])
+    left = backend.to_numpy(kernel.diag(backend.points(X))).astype(np.float64)
+    w = np.ones(n) if weights is None else backend.to_numpy(weights)
+    total, most, count = float(w @ left), min(m, n), 0
+    L, index = np.empty((most, n)), np.empty(most, dtype=np.int64)
+    while count < most and w @ left > max(tol, ROUNDING) * total:
+        draws = rng.choice(n, size=min(PIVOTS, most - count), p=w * left / (w @ left))
+        chosen, rows = _block_of_pivots(X, kernel, L[:count], left, draws, rng)
+        if not len(chosen):
+            break
+        new = slice(count, count + len(chosen))
+        L[new], index[new], count = rows, chosen, count + len(chosen)
+        left -= np.sum(rows * rows, axis=0)
+        np.clip(left, 0, None, out=left)
+        left[index[:count]] = 0.0
+    if count == 0:  # a kernel that is zero everywhere: one point stands for all
+        return Pivots(np.zeros(1, dtype=np.int64), 0.0)
+    return Pivots(index[:count], float(w @ left))
+
+
+def _block_of_pivots(
+    X: Array, kernel: Kernel, L: Any, left: Any, draws: Any, rng: np.random.Generator
+) -> tuple[Any, Any]:
+    """Return the next pivots and their rows of the factor, (b, n)."""
+    candidates = np.unique(draws)
+    rng.shuffle(candidates)
+    points = backend.points(backend.take(X, candidates))
+    C = backend.to_numpy(kernel(points, backend.points(X))) - L[:, candidates].T @ L
+    kept = _accepted(C[:, candidates], left[candidates], rng)
+    chosen = candidates[kept]
+    factor = np.linalg.cholesky(C[kept][:, chosen])
+    return chosen, scipy.linalg.solve_triangular(factor, C[kept], lower=True)
+
+
+def _accepted(S: Any, left: Any, rng: np.random.Generator) -> list[int]:
+    """Return the candidates kept, each with the share of variance the earlier ones leave it."""
+    kept: list[int] = []
+    factor = np.zeros((0, 0))
+    for j in range(len(left)):
+        row = scipy.linalg.solve_triangular(factor, S[kept, j], lower=True) if kept else np.zeros(0)
+        rest = S[j, j] - row @ row
+        share = max(rng.random(), 1e-6) if kept else 1e-6  # less is rounding error
+        if rest > share * left[j]:
+            factor = np.block([[factor, np.zeros((len(kept), 1))], [row, np.sqrt(rest)]])
+            kept.append(j)
+    return kept
+
+
+# --- Finite feature maps that stand for a kernel: landmarks (Nyström) and random Fourier features
+
+CUT = 1e-12
+"""Eigenvalues of the landmarks' kernel below this share of the largest are left out."""
+
+BLOCK = 2048
+"""Rows mapped at once."""
+
+TAME = 1e-6
+"""Smallest ratio of the landmarks' eigenvalues at which whitening may wait until the end."""
+
+SAMPLE = 500
+"""Rows on which the error of random features is seen."""
+
+
+class FeatureMap(Protocol):
+    """A map f with f(x)ᵀf(y) near k(x, y)."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """What it stands for."""
+
+    def __call__(self, X: Array) -> Array:
+        """Return f(x) of every row, (n, m)."""
+
+
+@dataclass(frozen=True)
+class Landmarks:
+    """f(x) = Nᵀ k(Z, x) with N Nᵀ the (pseudo-)inverse of k(Z, Z) (Williams & Seeger 2001).
+
+    f(x)ᵀf(y) = k(x, Z) k(Z, Z)⁻¹ k(Z, y): the kernel of features projected on the span of the
+    landmarks', so never more than k in the sense of quadratic forms.
+    """
+
+    kernel: Kernel
+    points: Array  # (m, d)
+    whitening: Array  # (m, r)
+
+    @classmethod
+    def of(cls, points: Array, kernel: Kernel) -> Landmarks:
+        """Decompose the landmarks' kernel, O(m³)."""
+        Z = backend.points(points)
+        xp = backend.namespace(Z)
+        K = kernel(Z, Z)
+        values, vectors = xp.linalg.eigh((K + K.T) / 2)
+        held = int(backend.to_numpy(values > CUT * float(xp.max(values))).sum())
+        m = int(values.shape[0])
+        return cls(kernel, Z, vectors[:, m - held :] / xp.sqrt(values[m - held :]))
+
+    @property
+    def is_tame(self) -> bool:
+        """Whether moments of k(Z, x) can be whitened afterwards without losing digits."""
+        lengths = backend.to_numpy(algebra.squared_norms(self.whitening.T))
+        low, high = lengths.min(initial=1.0), lengths.max(initial=1.0)
+        return bool(low > max(TAME * high, 1e-100) and high < 1e100)  # squares must not overflow
+
+    def raw(self, X: Array) -> Array:
+        """Return k(x, Z) of every row, (n, m): f(x) before it is whitened."""
+        return self.kernel.against(self.points)(backend.points(X))
+
+    def __call__(self, X: Array) -> Array:
+        """Return f(x) of every row, (n, r)."""
+        return self.kernel.against(self.points)(backend.points(X)) @ self.whitening
+
+
+@dataclass(frozen=True)
+class Fourier:
+    """f(x) = √(2/m) cos(Ωᵀx + b), with Ω drawn from the kernel's spectrum (Rahimi & Recht 2007).
+
+    f(x)ᵀf(y) is k(x, y) on average, with an error of order 1/√m.
+    """
+
+    kernel: Kernel
+    frequencies: Array  # (d, m)
+    phases: Array  # (m,)
+    gap: float = 0.0
+
+    @classmethod
+    def of(cls, kernel: Kernel, X: Array, m: int, rng: np.random.Generator) -> Fourier:
+        """Draw m frequencies on the host, and see on some of the rows how far they are off."""
+        frequencies = draw_frequencies(kernel, int(X.shape[1]), m, rng)
+        phases = rng.uniform(0, 2 * pi, size=m)
+        drawn = cls(kernel, backend.asarray(frequencies, X), backend.asarray(phases, X))
+        return replace(drawn, gap=kernel_gap(drawn, X))
+
+    def __call__(self, X: Array) -> Array:
+        """Return f(x) of every row, (n, m)."""
+        xp = backend.namespace(self.phases)
+        factor = sqrt(2 / self.phases.shape[0])
+        return factor * xp.cos(backend.working(X) @ self.frequencies + self.phases)
+
+
+def kernel_gap(f: FeatureMap, X: Array) -> float:
+    """Return ‖H(K − FFᵀ)H‖₂ a point, from some of the rows: n times it bounds |λ − λ̃| (Weyl)."""
+    rows = backend.points(X[:: max(1, int(X.shape[0]) // SAMPLE), ...])
+    F = backend.to_numpy(f(rows))
+    E = backend.to_numpy(f.kernel(rows, rows)) - F @ F.T
+    E = E - E.mean(axis=0) - E.mean(axis=1)[:, None] + E.mean()
+    return float(np.linalg.norm(E, 2)) / len(E)
+
+
+def draw_frequencies(kernel: Kernel, d: int, m: int, rng: np.random.Generator) -> Any:
+    """Draw from the spectral density of a kernel, (d, m)."""
+    if isinstance(kernel, RBF) and kernel.on is None:
+        return np.sqrt(2 * _column_rates(kernel, d)) * rng.standard_normal((d, m))
+    if isinstance(kernel, Matern) and kernel.on is None:  # Student's t with 2ν degrees of freedom
+        spread = 1 / np.sqrt(rng.chisquare(2 * kernel.nu, size=m))
+        return np.sqrt(_column_rates(kernel, d)) * rng.standard_normal((d, m)) * spread
+    if isinstance(kernel, Laplacian) and kernel.on is None:
+        return kernel.rate_of(d) * rng.standard_cauchy((d, m))
+    what = "RBF, Matern or Laplacian for random Fourier features"
+    raise ValueError(expected("kernel", what, kernel, "Use eigen_solver='nystrom'."))
+
+
+def _column_rates(kernel: RBF | Matern, d: int) -> Any:
+    """Return the factor of (x_c − y_c)² in the kernel's u, (d, 1), or (1, 1) for all columns."""
+    return np.reshape(kernel.rates(np.empty((0, d))), (-1, 1))
+
+
+class Mapped(NamedTuple):
+    """Moments of mapped rows, and how much of the kernel the map holds."""
+
+    moments: Moments
+    total: float  # Σ w k(x, x)
+    held: float  # Σ w ‖f(x)‖²
+
+    def merge(self, other: Mapped) -> Mapped:
+        """Join two disjoint sets of rows."""
+        total, held = self.total + other.total, self.held + other.held
+        return Mapped(self.moments.merge(other.moments), total, held)
+
+    @property
+    def left_out(self) -> float:
+        """Share of Σ w k(x, x) outside of the map; Fourier features may hold too much."""
+        return abs(self.total - self.held) / self.total if self.total > 0 else 0.0
+
+
+def map_rows(f: FeatureMap, X: Array, weights: Array | None, *, center: bool = True) -> Mapped:
+    """Gather the moments of f(x), a block of rows at a time: f(X) is never held, O(nm²)."""
+    if isinstance(f, Landmarks) and f.is_tame:
+        return _whitened(f, _map_all(f.raw, f.kernel, X, weights, center))
+    return _map_all(f, f.kernel, X, weights, center)
+
+
+def _whitened(f: Landmarks, raw: Mapped) -> Mapped:
+    """Return the moments of f(x) from those of k(x, Z): half the work of whitening every row."""
+    N, moments = f.whitening, raw.moments
+    mean, scatter = moments.mean @ N, N.T @ moments.scatter @ N
+    held = float(backend.namespace(N).linalg.trace(scatter)) + moments.n * float(mean @ mean)
+    return Mapped(Moments(moments.n, mean, scatter), raw.total, held)
+
+
+def _map_all(
+    f: Callable[[Array], Array], kernel: Kernel, X: Array, weights: Array | None, center: bool
+) -> Mapped:
+    n = int(X.shape[0])
+    first = f(backend.some_rows(X, slice(0, min(BLOCK, n))))
+    shift = backend.namespace(first).mean(first, axis=0)
+
+    def part(cut: list[slice]) -> Mapped:
+        origin = shift if center else 0 * shift
+        return reduce(_plus, (_map_block(f, kernel, X, weights, rows, origin) for rows in cut))
+
+    total = reduce(_plus, backend.spread(part, list(backend.slices(n, BLOCK)), X))
+    return _centred(total, shift) if center else total._replace(moments=_at_zero(total.moments))
+
+
+def _map_block(
+    f: Callable[[Array], Array],
+    kernel: Kernel,
+    X: Array,
+    weights: Array | None,
+    rows: slice,
+    shift: Array,
+) -> Mapped:
+    """Return sums around `shift`: `mean` and `scatter` are not yet divided or centred."""
+    xp, block = backend.namespace(shift), backend.points(backend.some_rows(X, rows))
+    F = f(block)
+    w = block_weights(weights, rows, F)
+    held = float(w @ xp.sum(F * F, axis=1))
+    total = float(w @ backend.working(kernel.diag(block)))
+    F = F - shift
+    sums = w @ F
+    if weights is not None:
+        F = F * xp.sqrt(w)[:, None]
+    return Mapped(Moments(float(xp.sum(w)), sums, algebra.gram(F)), total, held)
+
+
+def _plus(a: Mapped, b: Mapped) -> Mapped:
+    """Add the sums of two sets of rows."""
+    one, two = a.moments, b.moments
+    sums = Moments(one.n + two.n, one.mean + two.mean, one.scatter + two.scatter)
+    return Mapped(sums, a.total + b.total, a.held + b.held)
+
+
+def _centred(sums: Mapped, shift: Array) -> Mapped:
+    """Make moments of sums around `shift`."""
+    n, total, scatter = sums.moments.n, sums.moments.mean, sums.moments.scatter
+    scatter = scatter - total[:, None] * (total / n)[None, :]
+    return sums._replace(moments=Moments(n, shift + total / n, scatter))
+
+
+def _at_zero(sums: Moments) -> Moments:
+    """Make moments around zero of sums around zero."""
+    return Moments(sums.n, 0 * sums.mean, sums.scatter)
+
+
+@dataclass(frozen=True)
+class MappedSubspace:
+    """A subspace of a finite feature space: axes V through a mean."""
+
+    map: FeatureMap
+    axes: Array  # (m, q)
+    mean: Array  # (m,)
+
+    def coordinates(self, X: Array) -> Array:
+        """Return y = Vᵀ(f(x) − mean), (n, q)."""
+        return self.project(X).coordinates
+
+    def project(self, X: Array) -> Projection:
+        """Return coordinates and the squared distance off the span, in the space of the map."""
+        xp, frame = backend.namespace(self.mean), Frame(self.mean)
+        cut = backend.slices(X.shape[0], BLOCK)
+        parts = [frame.project(self.axes, self.map(backend.some_rows(X, rows))) for rows in cut]
+        return Projection(*(xp.concat(list(part), axis=0) for part in zip(*parts, strict=True)))
+
+
+def landmark_subspace(f: Landmarks, axes: Array, mean: Array) -> Subspace:
+    """Return axes and mean of mapped features as expansions over the landmarks.
+
+    Each axis points to the landmark furthest along it, as with the exact solvers: signs that do
+    not hang on how k(Z, Z) was decomposed.
+    """
+    N = f.whitening
+    if 0 not in axes.shape:
+        axes = axes * signs((f(f.points) - mean) @ axes)
+    return Subspace(f.points, f.kernel, N @ axes, N @ mean, axes.T @ mean, float(mean @ mean))
+
+
+# --- Feature maps that can be written down: those of linear and polynomial kernels and their sums
+
+MOST = 20_000
+"""Largest number of features that are written down."""
+
+
+@dataclass(frozen=True)
+class Explicit:
+    """f with f(x)ᵀf(y) = k(x, y), exactly.
+
+    (γ xᵀy + c)^p = Σ over monomials of degree |a| ≤ p: the feature of x^a is
+    √(p! / (a! (p − |a|)!) γ^{|a|} c^{p − |a|}) x^a, C(d + p, p) in all, or C(d + p − 1, p) where
+    c = 0.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Linear, Polynomial with c ≥ 0, or sums and multiples of these; numbers for parameters.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x, y = np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]])
+    >>> f = Explicit(Polynomial(degree=2, gamma=1.0))
+    >>> f(x).shape, (f(x) @ f(y).T).round(8)
+    ((1, 6), array([[144.]]))
+    """
+
+    kernel: Kernel
+
+    def __call__(self, X: Array) -> Array:
+        """Return f(x) of every row, (n, r)."""
+        return _features(self.kernel, backend.points(X))
+
+
+def _features(kernel: Kernel, X: Array) -> Array:
+    """Return the features of one kernel, by what it is made of."""
+    X = kernel._seen(X)
+    if isinstance(kernel, Scaled):
+        return sqrt(kernel.factor) * _features(kernel.kernel, X)
+    if isinstance(kernel, Sum):
+        parts = [_features(k, X) for k in (kernel.left, kernel.right)]
+        return backend.namespace(X).concat(parts, axis=1)
+    if isinstance(kernel, Linear):
+        return X
+    if isinstance(kernel, Polynomial) and kernel.coef0 >= 0:
+        return _monomials(kernel, X)
+    remedy = "Models of other kernels exist in the dual only."
+    what = "Linear, Polynomial with coef0 of at least 0, or sums and multiples of these"
+    raise DualPCAError(expected("the kernel of an explicit feature map", what, kernel, remedy))
+
+
+def _monomials(kernel: Polynomial, X: Array) -> Array:
+    """Return all monomials of the columns up to the degree, weighted."""
+    d, p, c = int(X.shape[1]), kernel.degree, float(kernel.coef0)
+    gamma = kernel.rate_for(X)
+    if comb(d + p, p) > MOST:
+        what = f"with at most {MOST} monomials"
+        raise DualPCAError(expected("the polynomial", what, f"{comb(d + p, p)} of {d} columns"))
+    xp, one = backend.namespace(X), backend.ones((int(X.shape[0]),), X)
+    degrees = range(p + 1) if c > 0 else (p,)
+    found = []
+    for k in degrees:
+        for columns in combinations_with_replacement(range(d), k):
+            counts = np.bincount(columns, minlength=d) if columns else ()
+            ways = factorial(p) / (prod(factorial(int(a)) for a in counts) * factorial(p - k))
+            feature = sqrt(ways * gamma**k * c ** (p - k)) * one
+            for j in columns:
+                feature = feature * X[:, j]
+            found.append(feature)
+    return xp.stack(found, axis=1)

@@ -1,0 +1,318 @@
+"""Pre-images in closed form: kernel smoother, distances (Kwok & Tsang), learned maps (Bakir)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dualpca.arrays import Array, algebra, backend
+from dualpca.errors import expected
+from dualpca.kernels import RBF, Kernel, Scaled, Stationary
+from dualpca.preimages.base import Method, Span, Target, is_linear
+
+# --- Kernel smoother: a weighted mean of training points -----------------------------------------
+
+
+@dataclass(frozen=True)
+class Smoother(Method):
+    """z = Σ_i w_i x_i / Σ_i w_i (S0 Eq. 19), with weights that neither vanish nor turn negative.
+
+    w_i = (h² − ‖φ(x_i) − P‖²)₊ where h is the distance of P to its (`neighbors` + 1)-th nearest
+    item: an Epanechnikov kernel in feature space whose width follows the data. Up to the constant
+    it is the uncentred kernel value k̂_i = ⟨φ(x_i), P⟩, measured from a floor, so that wide kernels
+    (all k̂ alike) do not draw every answer to the mean of the data.
+
+    With `neighbors=None`, w_i = max(k̂_i, 0), the formula as published. Where all weights vanish,
+    the mean of the items nearest to P. The answer always lies among the points.
+
+    Parameters
+    ----------
+    neighbors : int or None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca.kernels import RBF
+    >>> from dualpca.preimages import Span
+    >>> span = Span(np.array([[0.0], [1.0]]), RBF(), np.eye(2)[:, :1], np.zeros(2))
+    >>> Smoother(neighbors=1).find(span, np.array([[1.0]])).points
+    array([[0.]])
+    """
+
+    name: ClassVar[str] = "smoother"
+    neighbors: int | None = 20
+
+    def __post_init__(self) -> None:
+        """Refuse a number of neighbours below 1."""
+        if self.neighbors is not None and self.neighbors < 1:
+            raise ValueError(expected("neighbors", "at least 1, or None", self.neighbors))
+
+    def _find(self, target: Target, start: Array | None) -> tuple[Array, np.ndarray | None]:
+        xp, span = backend.namespace(target.Y), target.span
+        G = span.gaps(target.Y)
+        if self.neighbors is None:
+            W, bound = span.overlaps(target.Y), xp.min(G, axis=1)[:, None]
+        else:
+            last = min(self.neighbors, span.size - 1)
+            bound = xp.sort(G, axis=1)[:, last : last + 1]
+            W = bound - G
+        W = xp.where(W > 0, W, 0 * W)
+        largest = xp.max(W, axis=1)[:, None]
+        W = xp.where(largest > 0, W, xp.astype(G <= bound, xp.float64))
+        # divided by the largest first: a sum of denormal weights would lose its digits
+        W = W / xp.max(W, axis=1)[:, None]
+        return (W @ span.points) / xp.sum(W, axis=1)[:, None], None
+
+
+# --- Kwok & Tsang's closed form: from distances in feature space to distances among inputs -------
+
+FLOOR = 1e-12
+"""Smallest kernel value that is turned into a distance, where f(0) = 1."""
+
+RANK = 1e-8
+"""Singular values of the neighbours below this share of the largest count as 0."""
+
+Distances = Callable[[Array, Array, Array, Array], Array]
+"""From k(x, x), ⟨φ(x), P⟩, ‖P‖² and ‖x‖² to ‖z − x‖²; all (b, k)."""
+
+
+@dataclass(frozen=True)
+class Distance(Method):
+    """Place z by its input distances to the neighbours of P (Kwok & Tsang 2004).
+
+    ‖φ(x_j) − P‖² of the `neighbors` nearest items is turned into ‖z − x_j‖² by inverting the
+    kernel; then z solves Nẑ = ½H(d₀² − d²), N the centred neighbours, d₀² their squared norms, by
+    the singular value decomposition of N. No iteration, no start.
+
+    Cost O(nq + k²d) a row.
+
+    Parameters
+    ----------
+    neighbors : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca.kernels import RBF
+    >>> from dualpca.preimages import Span
+    >>> span = Span(np.array([[0.0], [1.0]]), RBF(), np.eye(2)[:, :1], np.zeros(2))
+    >>> Distance().find(span, np.array([[1.0]])).points.round(6)
+    array([[0.]])
+    """
+
+    name: ClassVar[str] = "distance"
+    needs: ClassVar[str] = (
+        "an invertible function of the distance, or a polynomial of odd degree of the inner product"
+    )
+    neighbors: int = 10
+
+    def __post_init__(self) -> None:
+        """Refuse a number of neighbours below 1."""
+        if self.neighbors < 1:
+            raise ValueError(expected("neighbors", "at least 1", self.neighbors))
+
+    def suits(self, kernel: Kernel) -> bool:
+        """Tell whether the kernel can be inverted."""
+        return inversion(kernel, 1) is not None
+
+    def _find(self, target: Target, start: Array | None) -> tuple[Array, np.ndarray | None]:
+        xp, span = backend.namespace(target.Y), target.span
+        G, k = span.gaps(target.Y), min(self.neighbors, span.size)
+        near = xp.argsort(G, axis=1)[:, :k]
+        b, flat = int(near.shape[0]), xp.reshape(near, (-1,))
+        N = xp.reshape(backend.take(span.points, flat), (b, k, -1))
+        norms = xp.reshape(backend.take(span.norms, flat), (b, k))
+        P2 = target.sqnorm[:, None] + 0 * norms
+        gaps = xp.reshape(backend.take(xp.reshape(G, (-1,)), _flat(near, span.size)), (b, k))
+        invert = inversion(span.kernel, int(span.points.shape[1]))
+        assert invert is not None  # find() has asked suits()
+        D2 = invert(norms, 0.5 * (norms + P2 - gaps), P2, xp.sum(N * N, axis=2))
+        return trilaterate(N, D2), None
+
+
+def trilaterate(N: Array, D2: Array) -> Array:
+    """Return the points z whose squared distances to neighbours N (b, k, d) are D2 (b, k).
+
+    In the affine span of the neighbours, by least squares; (b, d).
+    """
+    xp = backend.namespace(N)
+    middle = xp.mean(N, axis=1)
+    C = N - middle[:, None, :]
+    A, s, Bt = algebra.svd(C)
+    rhs = 0.5 * (xp.sum(C * C, axis=2) - D2)
+    large = s > RANK * s[:, :1]
+    inverse = xp.where(large, 1 / xp.where(large, s, xp.ones_like(s)), 0 * s)
+    # A's columns for s > 0 sum to 0, which centres rhs
+    zhat = inverse * xp.sum(A * rhs[:, :, None], axis=1)
+    return middle + xp.sum(zhat[:, :, None] * Bt, axis=1)
+
+
+def inversion(kernel: Kernel, d: int) -> Distances | None:
+    """Return how distances of d columns follow from inner products in feature space, if known."""
+    if kernel.on is not None:
+        return None  # distances over some columns do not place a point in all of them
+    if isinstance(kernel, Scaled):
+        inner = inversion(kernel.kernel, d)
+        c = kernel.factor
+        return None if inner is None else lambda k, o, p, x: inner(k / c, o / c, p / c, x)
+    if isinstance(kernel, Stationary):
+        return _stationary(kernel)
+    return _polynomial(kernel, d)
+
+
+def _stationary(kernel: Stationary) -> Distances | None:
+    """Return the inversion of f: f(u) = 1 − ½‖φ(x) − P‖²."""
+    if not kernel._monotone:
+        return None
+    if len(np.shape(getattr(kernel, "length_scale", 0.0) or 0.0)) > 0:
+        return None  # a width of its own for every column
+
+    def distances(norms: Array, overlap: Array, P2: Array, x2: Array) -> Array:
+        K = overlap + 0.5 * (1 - P2)
+        return inverse_profile(kernel, K) / kernel.rate
+
+    return distances
+
+
+def inverse_profile(kernel: Stationary, K: Array) -> Array:
+    """Return u with f(u) = K, for K clipped to [1e-12, 1]: log, or bisection over log u."""
+    xp = backend.namespace(K)
+    K = xp.where(K > 1, xp.ones_like(K), xp.where(K > FLOOR, K, FLOOR + 0 * K))
+    if isinstance(kernel, RBF):
+        return -xp.log(K)
+    low, high = -80.0 + 0 * K, 80.0 + 0 * K
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        above = kernel.profile(xp.exp(middle)) > K
+        low, high = xp.where(above, middle, low), xp.where(above, high, middle)
+    return xp.where(K < 1, xp.exp(high), 0 * K)
+
+
+def _polynomial(kernel: Kernel, d: int) -> Distances | None:
+    """Return the inversion of (γxᵀy + c)^p with odd p, read off the parameters; γ None is 1/d."""
+    degree: Any = getattr(kernel, "degree", None)
+    gamma: Any = getattr(kernel, "gamma", None) or 1 / d
+    shift: Any = getattr(kernel, "coef0", None)
+    numbers = all(isinstance(v, int | float) for v in (degree, gamma, shift))
+    if not numbers or degree != int(degree) or int(degree) % 2 == 0:
+        return None
+
+    def product(K: Array) -> Array:
+        xp = backend.namespace(K)
+        return (xp.sign(K) * xp.abs(K) ** (1 / degree) - shift) / gamma
+
+    def distances(norms: Array, overlap: Array, P2: Array, x2: Array) -> Array:
+        D2 = product(P2) + x2 - 2 * product(overlap)
+        return backend.namespace(D2).where(D2 > 0, D2, 0 * D2)
+
+    return distances
+
+
+def _flat(columns: Array, width: int) -> Array:
+    """Return positions in a flattened (b, width) array of the columns (b, k) of each row."""
+    host = backend.to_numpy(columns)
+    return (host + width * np.arange(host.shape[0])[:, None]).ravel()
+
+
+# --- A map from latents back to inputs, learned from the training points (Bakir et al. 2004) -----
+
+JITTER = 1e-12
+"""Share of its trace added to a Gram matrix of inducing points, which may be singular."""
+
+
+@dataclass(frozen=True)
+class Learned(Method):
+    """z = μ + Σ_j k'(y, y_j) a_j with (K' + αI) A = X − 1μᵀ: kernel ridge regression on latents.
+
+    It needs no iteration and works with any kernel, but answers with what training points look
+    like, whether or not P is near one. μ is the mean of the points, which ridge regression alone
+    would shrink to 0.
+
+    `prepare` solves the ridge problem; `find` on what it returns costs O(nq + nd) a row. One n×n
+    matrix is formed, lower triangle only, and factored in place. Beyond `limit` points the map is
+    spanned by that many of them, evenly spaced over the rows (subset of regressors), in blocks:
+    (K'_un K'_nu + αK'_uu) A = K'_un (X − 1μᵀ), O(n · limit²).
+
+    Parameters
+    ----------
+    alpha : float
+        Ridge, as scikit-learn's `KernelPCA(alpha=...)`, where it is 1.
+    kernel : Kernel, optional
+        On the latents; RBF with the median length of the latents unless given. scikit-learn takes
+        the model's own kernel, whose width was meant for the inputs.
+    limit : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca.kernels import RBF
+    >>> from dualpca.preimages import Span
+    >>> span = Span(np.array([[0.0], [1.0]]), RBF(), np.eye(2)[:, :1], np.zeros(2))
+    >>> Learned(alpha=1e-9).prepare(span).find(span, np.array([[1.0]])).points.round(6)
+    array([[0.]])
+    """
+
+    name: ClassVar[str] = "learned"
+    alpha: float = 0.1
+    kernel: Kernel | None = None
+    limit: int = 5000
+
+    def __post_init__(self) -> None:
+        """Refuse a ridge that is not positive."""
+        if not 0 < self.alpha < np.inf:
+            raise ValueError(expected("alpha", "positive", self.alpha))
+        if self.limit < 1:
+            raise ValueError(expected("limit", "at least 1", self.limit))
+
+    def prepare(self, span: Span) -> Method:
+        """Return the learned map."""
+        if is_linear(span.kernel):
+            return self
+        Y = span.latents
+        kernel = (RBF(length_scale="median") if self.kernel is None else self.kernel).resolve(Y)
+        targets = span.points - span.centre
+        if span.size <= self.limit:
+            A = algebra.solve_positive(_ridged_gram(kernel, Y, self.alpha), targets)
+            return LearnedMap(span.centre, kernel, Y, A)
+        U = Y[:: -(-span.size // self.limit), :]
+        return LearnedMap(span.centre, kernel, U, _subset(kernel, Y, U, targets, self.alpha))
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedMap(Method):
+    """The regression function itself."""
+
+    mean: Array  # (d,)
+    kernel: Kernel
+    centres: Array  # (u, q), latents of all points or of some
+    A: Array  # (u, d)
+
+    def _find(self, target: Target, start: Array | None) -> tuple[Array, np.ndarray | None]:
+        return self.mean + self.kernel(target.Y, self.centres) @ self.A, None
+
+
+def _ridged_gram(kernel: Kernel, Y: Array, alpha: float) -> Array:
+    """Return K' + αI; NumPy's has only its lower triangle filled."""
+    n = int(Y.shape[0])
+    if backend.is_foreign(Y):
+        return kernel(Y, Y) + alpha * backend.identity(n, Y)
+    K = np.zeros((n, n), order="F")
+    for rows in backend.slices(n, backend.block_rows(n)):
+        K[rows, : rows.stop] = kernel(Y[rows, :], Y[: rows.stop, :])
+    K[np.diag_indices(n)] += alpha
+    return K
+
+
+def _subset(kernel: Kernel, Y: Array, U: Array, targets: Array, alpha: float) -> Array:
+    """Return the coefficients of the regression spanned by the centres U."""
+    of, size = kernel.against(U), int(U.shape[0])
+    Kuu = kernel(U, U)
+    left, right = alpha * Kuu, 0.0
+    for rows in backend.slices(int(Y.shape[0]), backend.block_rows(size, Y)):
+        K = of(Y[rows, :])
+        left, right = left + K.T @ K, right + K.T @ targets[rows, :]
+    size_of = float(backend.namespace(Y).sum(backend.namespace(Y).linalg.diagonal(left)))
+    return algebra.solve_positive(left + JITTER * size_of * backend.identity(size, Y), right)

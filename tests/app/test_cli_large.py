@@ -1,0 +1,215 @@
+"""Tables larger than `--memory-limit`, through the entry point: the same answers, less memory."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import polars as pl
+import psutil
+import pytest
+
+import dualpca as dp
+from dualpca.app.tables import reading, tables
+from tests.app.test_cli import ENTRY
+
+NAMES = [f"v{j}" for j in range(8)]
+
+
+def rows(n, missing):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 2)) @ rng.normal(size=(2, 8)) + 0.3 * rng.normal(size=(n, 8)) + 5
+    X[rng.random(X.shape) < missing] = np.nan
+    frame = pl.DataFrame(X, schema=NAMES, orient="row").fill_nan(None)
+    return frame.insert_column(0, pl.Series("id", [f"{i:06d}" for i in range(n)]))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("large")
+    for name, missing in (("full", 0.0), ("holes", 0.1)):
+        frame = rows(2000, missing)
+        frame.write_csv(folder / f"{name}.csv")
+        frame.write_parquet(folder / f"{name}.parquet")
+    rows(2000, 0.0).drop("id").write_csv(folder / "nameless.csv")
+    np.save(folder / "full.npy", rows(2000, 0).drop("id").to_numpy())
+    return folder
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """Let memory have room for a hundredth of the tables here."""
+    monkeypatch.setattr(reading, "room_for", lambda limit: 200_000)
+    monkeypatch.setattr(reading, "piece_of", lambda kind, room: 15_000)
+
+
+def both(inside, monkeypatch, arguments, name, cwd, tmp_path):
+    """Run a command on the table at once and in batches, and return what both wrote."""
+    found = []
+    for piece in (None, 15_000):
+        out = tmp_path / f"{piece}-{name}"
+        with monkeypatch.context() as patch:
+            if piece:
+                patch.setattr(reading, "room_for", lambda limit: 200_000)
+                patch.setattr(reading, "piece_of", lambda kind, room: 15_000)
+            status, printed, said = inside(*arguments, "-o", out, "--json", cwd=cwd)
+        assert status == 0, said
+        found.append((out, json.loads(printed)))
+    return found
+
+
+FITS = {
+    "pca": ("full.csv", "-m", "pca"),
+    "ppca": ("full.csv",),
+    "ppca by bic": ("full.csv", "-q", "bic"),
+    "standardized": ("full.csv", "--standardize"),
+    "parquet": ("full.parquet",),
+    "npy": ("full.npy",),
+}
+
+
+@pytest.mark.parametrize("arguments", FITS.values(), ids=FITS)
+def test_fits_in_batches_are_fits(arguments, place, inside, monkeypatch, tmp_path):
+    given = [] if "-q" in arguments else ["-q", 2]
+    given += [] if "full.npy" in arguments else ["--id", "id"]
+    whole, parts = both(inside, monkeypatch, ("fit", *arguments, *given), "m.dpca", place, tmp_path)
+    assert (whole[1]["batches"], whole[1]["rows"]) == (1, parts[1]["rows"])
+    assert parts[1]["batches"] > 5
+    models = [dp.load(path, return_metadata=True) for path, _ in (whole, parts)]
+    (one, said), (other, also) = models
+    np.testing.assert_allclose(other.components_, one.components_, atol=1e-8)
+    np.testing.assert_allclose(other.noise_variance_, one.noise_variance_, rtol=1e-8)
+    assert said["table"]["columns"] == also["table"]["columns"]
+    for name in ("means", "scales"):
+        np.testing.assert_allclose(said["table"].get(name, 0), also["table"].get(name, 0))
+
+
+def test_holes_can_be_streamed(place, inside, tiny, tmp_path):
+    out = tmp_path / "m.dpca"
+    status, _, said = inside("fit", "holes.csv", "--id", "id", "-q", 2, "-o", out, cwd=place)
+    assert (status, "batches" in said) == (0, True)
+    wanted = dp.PPCA(2).fit(rows(2000, 0.1).drop("id").to_numpy())
+    X = rows(2000, 0).drop("id").to_numpy()
+    near = dp.load(out).score_samples(pl.DataFrame(X, schema=NAMES, orient="row"))
+    assert abs(near - wanted.score_samples(X)).mean() < 0.05  # one pass of EM, not the same
+
+
+USES = {
+    "transform": ("transform", "full.csv", "z.csv"),
+    "transform to parquet": ("transform", "full.parquet", "z.parquet"),
+    "denoise": ("denoise", "full.csv", "d.arrow"),
+    "denoise to npy": ("denoise", "full.csv", "d.npy"),
+    "impute": ("impute", "holes.csv", "f.csv"),
+    "score": ("score", "holes.csv", "s.csv"),
+    "score by number": ("score", "nameless.csv", "s.csv"),
+}
+
+
+@pytest.mark.parametrize("command, data, name", USES.values(), ids=USES)
+def test_batches_give_what_the_table_gives(
+    command,
+    data,
+    name,
+    place,
+    fitted,
+    inside,
+    monkeypatch,
+    tmp_path,
+):
+    arguments = (command, fitted, data)
+    (whole, a), (parts, b) = both(inside, monkeypatch, arguments, name, place, tmp_path)
+    assert {k: v for k, v in a.items() if isinstance(v, int | list)} == {
+        k: v for k, v in b.items() if isinstance(v, int | list)
+    }
+    one, other = tables.read(whole), tables.read(parts)
+    assert one.columns == other.columns
+    for column in one.columns:
+        if one[column].dtype == pl.Float64:
+            np.testing.assert_allclose(one[column], other[column], rtol=1e-9, atol=1e-12)
+        else:
+            assert one[column].equals(other[column])
+
+
+@pytest.fixture(scope="module")
+def fitted(place):
+    path = place / "m.dpca"
+    subprocess.run(
+        [*ENTRY, "fit", "full.csv", "--id", "id", "-q", "2", "-o", path], cwd=place, check=True
+    )
+    return path
+
+
+def test_draws_in_batches_are_as_many(place, fitted, inside, tiny, tmp_path):
+    out = tmp_path / "d.csv"
+    assert inside("impute", fitted, "holes.csv", "-o", out, "--draws", 2, cwd=place)[0] == 0
+    found = tables.read(out)
+    assert found["draw"].value_counts()["count"].to_list() == [2000, 2000]
+    assert found.null_count().select(NAMES).sum_horizontal().item() == 0
+
+
+@pytest.mark.parametrize("name", ["fa", "dual", "pkpca", "twin", "hmm"])
+def test_models_that_need_all_rows_say_so(name, place, inside, tiny, tmp_path):
+    out = tmp_path / "m.dpca"
+    arguments = ("fit", "full.csv", "--id", "id", "-m", name, "-o", out)
+    status, _, said = inside(*arguments, cwd=place)
+    assert (status, out.exists()) == (3, False)
+    assert "pca, ppca" in said and "--sample-rows" in said
+    if name == "fa":
+        status, printed, said = inside(*arguments, "--sample-rows", 300, "--json", cwd=place)
+        assert (status, json.loads(printed)["rows"]) == (0, 300)
+        assert "300 of 2000 rows" in said
+
+
+def test_select_and_compare_take_samples(place, inside, tiny):
+    for command in ("select", "compare"):
+        status, _, said = inside(command, "full.csv", "--id", "id", cwd=place)
+        assert status == 3 and "--sample-rows" in said
+    status, printed, said = inside(
+        "select", "full.csv", "--id", "id", "--sample-rows", 200, "--json", cwd=place
+    )
+    assert (status, json.loads(printed)["rows"]) == (0, 200)
+
+
+@pytest.mark.slow
+def test_two_gigabytes_in_three_hundred_megabytes(tmp_path):
+    """The resident set of the real process stays under the limit, and the fit is the fit."""
+    block = rows(20_000, 0.0)
+    header, body = block.write_csv(float_precision=6).encode().split(b"\n", 1)
+    copies = 0
+    with open(tmp_path / "t.csv", "wb") as file:
+        file.write(header + b"\n")
+        while file.tell() < 2e9:
+            file.write(body)
+            copies += 1
+    limit = ("--memory-limit", "300MB", "--json")
+    found, peak = watched(tmp_path, "fit", "t.csv", "--id", "id", "-q", 2, "-o", "m.dpca", *limit)
+    assert (found["rows"], peak < 300e6) == (20_000 * copies, True), peak
+    wanted = dp.PPCA(2).fit(pl.read_csv(io_of(header, body)).drop("id"))
+    model = dp.load(tmp_path / "m.dpca")
+    np.testing.assert_allclose(abs(model.components_), abs(wanted.components_), atol=1e-6)
+    found, peak = watched(tmp_path, "transform", "m.dpca", "t.csv", "-o", "z.csv", *limit)
+    assert (found["rows"], peak < 300e6) == (20_000 * copies, True), peak
+    assert sorted(os.listdir(tmp_path)) == ["m.dpca", "t.csv", "z.csv"]
+    for name in ("t.csv", "z.csv"):  # pytest would keep them
+        (tmp_path / name).unlink()
+
+
+def io_of(header, body):
+    return header + b"\n" + body
+
+
+def watched(folder, *arguments):
+    """Run a command and return its JSON and the largest resident set of its process."""
+    work = subprocess.Popen([*ENTRY, *map(str, arguments)], cwd=folder, stdout=subprocess.PIPE)
+    process, peak = psutil.Process(work.pid), 0
+    while work.poll() is None:
+        try:
+            peak = max(peak, process.memory_info().rss)
+        except psutil.Error:
+            break
+        time.sleep(0.02)
+    printed = work.communicate(timeout=60)[0]
+    assert work.returncode == 0, sys.stderr
+    return json.loads(printed), peak

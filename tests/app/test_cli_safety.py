@@ -1,0 +1,143 @@
+"""Full disks, killed and interrupted processes: no half files, clear errors, exit statuses."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import dualpca as dp
+from dualpca.data.atomic import replacing
+from tests.app.test_cli import ENTRY, call
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with a model and a table that takes seconds to write as text."""
+    folder = tmp_path_factory.mktemp("safety")
+    X = np.random.default_rng(0).normal(size=(400_000, 20))
+    np.save(folder / "t.npy", X)
+    np.save(folder / "small.npy", X[:5000])
+    names = [f"x{j}" for j in range(20)]
+    dp.PPCA(2).fit(pl.DataFrame(X[:1000], schema=names, orient="row")).save(folder / "m.dpca")
+    return folder
+
+
+def unfinished(process):
+    """Return the bytes in files without a name that a process has open."""
+    total = 0
+    for link in Path(f"/proc/{process.pid}/fd").iterdir():
+        try:
+            if "(deleted)" in os.readlink(link):
+                total += link.stat().st_size
+        except OSError:
+            continue
+    return total
+
+
+def stopped(place, out, how):
+    """Start to denoise a table, and send a signal when half of the first batches are written."""
+    work = subprocess.Popen(
+        [*ENTRY, "denoise", "m.dpca", "t.npy", "-o", out, "--memory-limit", "400MB"],
+        cwd=place,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    end = time.monotonic() + 100
+    while work.poll() is None and time.monotonic() < end and unfinished(work) < 1e6:
+        time.sleep(0.02)
+    assert work.poll() is None, work.communicate()
+    work.send_signal(how)
+    printed, said = work.communicate(timeout=100)
+    return work.returncode, printed, said
+
+
+@linux
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_process_that_is_stopped_leaves_the_old_file(how, place, tmp_path):
+    out = tmp_path / "x.csv"
+    out.write_bytes(b"old")
+    status, printed, said = stopped(place, out, how)
+    assert (os.listdir(tmp_path), out.read_bytes(), printed) == (["x.csv"], b"old", b"")
+    if how == signal.SIGINT:
+        assert (status, said) == (130, b"dualpca denoise: interrupted; nothing was written.\n")
+    else:
+        assert status == -signal.SIGKILL
+
+
+def test_a_file_that_may_not_grow_is_not_left_half(place, tmp_path):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+    for name in ("x.parquet", "x.npy"):
+        done = subprocess.run(
+            [*ENTRY, "denoise", "m.dpca", "small.npy", "-o", tmp_path / name, "--json"],
+            cwd=place,
+            capture_output=True,
+            preexec_fn=limit,
+            timeout=100,
+        )
+        said = done.stderr.decode()
+        assert (done.returncode, os.listdir(tmp_path)) == (5, []), said
+        assert "File too large" in said and said.count("\n") == 1
+        assert json.loads(done.stdout)["status"] == 5
+
+
+def test_a_full_disk_is_said(place, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("only root can mount a small file system, and not everywhere")
+    try:
+        (disk / "x.csv").write_bytes(b"old")
+        done = call("denoise", "m.dpca", "small.npy", "-o", disk / "x.csv", cwd=place)
+        assert done.returncode == 5 and b"No space left on device" in done.stderr
+        assert (os.listdir(disk), (disk / "x.csv").read_bytes()) == (["x.csv"], b"old")
+        done = call("fit", "small.npy", "-q", "2", "-m", "dual", "-o", disk / "m.dpca", cwd=place)
+        assert done.returncode == 5 and b"No space left on device" in done.stderr
+        assert os.listdir(disk) == ["x.csv"]
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_reader_that_leaves_is_no_error(place):
+    work = subprocess.Popen(
+        [*ENTRY, "denoise", "m.dpca", "small.npy", "-o", "-"],
+        cwd=place,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert work.stdout.readline().startswith(b"x0,x1,")
+    work.stdout.close()
+    said = work.stderr.read()
+    work.stderr.close()
+    assert (work.wait(timeout=100), said) == (141, b"")
+
+
+@pytest.mark.parametrize("nameless", [True, False])
+def test_files_appear_whole_with_the_old_permissions(nameless, tmp_path, monkeypatch):
+    if not nameless:
+        monkeypatch.setattr("dualpca.data.atomic._nameless", lambda target: None)
+    path = tmp_path / "x"
+    with replacing(path) as file:
+        file.write(b"one")
+        assert not path.exists()
+    path.chmod(0o640)
+    with pytest.raises(ValueError), replacing(path) as file:
+        file.write(b"two")
+        raise ValueError
+    assert path.read_bytes() == b"one"
+    with replacing(path) as file:
+        file.write(b"three")
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"three", 0o640)
+    assert os.listdir(tmp_path) == ["x"]

@@ -1,0 +1,297 @@
+"""The command line on the tables people have: Excel's, folders of images, sequences, units."""
+
+import json
+import os
+import subprocess
+
+import numpy as np
+import polars as pl
+import pytest
+from PIL import Image
+
+import dualpca as dp
+from dualpca.app import comparison
+from dualpca.app.cli import _compare
+from dualpca.app.tables import tables
+from dualpca.app.tables.preparation import Preparation, of_table
+from tests.app.test_cli import ENTRY
+
+TOWNS = ["Köln", "Zürich", "Wien"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """What an analyst has: a file from Excel, iris-like groups, sequences, images."""
+    folder = tmp_path_factory.mktemp("tables")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2)) @ rng.normal(size=(2, 4)) * [1, 10, 100, 1000] + 50
+    X += rng.normal(size=X.shape) * [0.1, 1, 10, 100]
+    np.save(folder / "truth.npy", X.round(2))
+    lines = ["Kunde;Datum;Ort;Größe (cm);Umsatz;Kosten;Menge"]
+    for i, row in enumerate(X.round(2)):
+        cells = [f"{v:.2f}".replace(".", ",") for v in row]
+        if i % 10 == 3:
+            cells[i % 4] = ["NA", "", "#NV", " "][i // 10 % 4]
+        lines.append(";".join([f"{i:05d}", f"{1 + i % 28:02d}.01.2024", TOWNS[i % 3], *cells]))
+    (folder / "excel.csv").write_bytes(("\r\n".join(lines) + "\r\n").encode("utf-8-sig"))
+    pl.DataFrame(X, schema=list("abcd"), orient="row").write_csv(folder / "plain.csv")
+    return folder
+
+
+EXCEL = ("excel.csv", "--numbers-only", "--id", "Kunde", "-q", 2)
+
+
+def done(inside, *arguments, cwd):
+    status, printed, said = inside(*arguments, "--json", cwd=cwd)
+    assert status == 0, said
+    return json.loads(printed), said
+
+
+def test_a_file_from_excel_goes_there_and_back(place, inside, tmp_path):
+    model, out = tmp_path / "m.dpca", tmp_path / "f.csv"
+    found, said = done(inside, "fit", *EXCEL, "--standardize", "-o", model, cwd=place)
+    assert found["columns"] == ["Größe (cm)", "Umsatz", "Kosten", "Menge"]
+    assert "semicolons and decimal commas" in said and "'Datum', 'Ort'" in said
+    found, _ = done(inside, "impute", model, "excel.csv", "-o", out, cwd=place)
+    assert found["filled"] == 20
+    before = (place / "excel.csv").read_text("utf-8-sig").splitlines()
+    after = out.read_text("utf-8")
+    assert after.startswith("\ufeffKunde;Datum;Ort;Größe (cm)")
+    for old, new in zip(before[1:], after.splitlines()[1:], strict=True):
+        assert old.split(";")[:3] == new.split(";")[:3]  # zeros before numbers, dates, towns
+    filled, truth = tables.read(out).to_numpy()[:, 3:].astype(float), np.load(place / "truth.npy")
+    errors = abs(filled - truth) / truth.std(axis=0)
+    assert (errors[np.arange(200) % 10 != 3] == 0).all()
+    assert 0 < errors.max() < 1
+
+
+def test_what_is_wrong_with_excel_is_said_at_once(place, inside, tmp_path):
+    status, _, said = inside("fit", "excel.csv", "--id", "Kunde", "-o", tmp_path / "x", cwd=place)
+    assert status == 3
+    assert "'Datum' (dates or times, such as '01.01.2024'), 'Ort' (text, such as 'Köln')" in said
+    assert "--exclude Datum --exclude Ort, or --one-hot Ort" in said
+    status, _, said = inside("fit", *EXCEL, "--decimal", ".", "-o", tmp_path / "x.dpca", cwd=place)
+    assert status == 3 and "none holds numbers" in said
+
+
+def test_units_are_put_on_and_taken_off(place, inside, tmp_path):
+    X = tables.read(place / "plain.csv").to_numpy()
+    mean, scale = X.mean(axis=0), X.std(axis=0)
+    wanted = dp.PPCA(2, random_state=0).fit((X - mean) / scale)
+    model, out = tmp_path / "m.dpca", tmp_path / "o.csv"
+    done(inside, "fit", "plain.csv", "--standardize", "-q", 2, "-o", model, cwd=place)
+    Z = (X - mean) / scale
+
+    def table(*arguments):
+        done(inside, *arguments, "-o", out, cwd=place)
+        return tables.read(out)
+
+    close = np.testing.assert_allclose
+    close(table("transform", model, "plain.csv"), wanted.transform(Z), rtol=1e-6, atol=1e-9)
+    close(table("denoise", model, "plain.csv"), wanted.reconstruct(Z) * scale + mean, rtol=1e-8)
+    drawn = wanted.sample(100, random_state=0) * scale + mean
+    close(table("sample", model), drawn, rtol=1e-6)
+    density = wanted.score_samples(Z) - np.log(scale).sum()
+    close(table("score", model, "plain.csv")["log_density"], density, rtol=1e-8)
+
+
+def test_deviations_of_filled_entries_are_in_the_tables_units(place, inside, tmp_path):
+    model, out, std = (tmp_path / name for name in ("m.dpca", "f.csv", "s.csv"))
+    done(inside, "fit", *EXCEL, "--standardize", "-o", model, cwd=place)
+    done(inside, "impute", model, "excel.csv", "-o", out, "--std", std, cwd=place)
+    fitted, metadata = dp.load(model, return_metadata=True)
+    prep = of_table(metadata["table"], [])
+    X = prep.rows(tables.read(place / "excel.csv"))
+    wanted = np.asarray(fitted.impute(X, return_std=True)[1]) * metadata["table"]["scales"]
+    found = tables.read(std).to_numpy()[:, 1:].astype(float)
+    np.testing.assert_allclose(found, wanted, rtol=1e-9)
+
+
+def test_one_hot_levels_are_those_of_the_fit(place, inside, tmp_path):
+    model = tmp_path / "m.dpca"
+    arguments = ("fit", "excel.csv", "--id", "Kunde", "-x", "Datum", "--one-hot", "Ort", "-q", 2)
+    found, _ = done(inside, *arguments, "-o", model, cwd=place)
+    assert found["columns"][:3] == ["Ort=Köln", "Ort=Wien", "Ort=Zürich"]
+    lines = (place / "excel.csv").read_text("utf-8-sig").splitlines()
+    (tmp_path / "new.csv").write_text("\n".join([lines[0], lines[2], lines[5]]))  # one town
+    out = tmp_path / "z.csv"
+    done(inside, "transform", model, tmp_path / "new.csv", "-o", out, cwd=place)
+    one = tables.read(out)
+    done(inside, "transform", model, "excel.csv", "-o", out, cwd=place)
+    assert one.columns[0] == "Kunde"
+    np.testing.assert_allclose(one[:, 1:].to_numpy(), tables.read(out)[[1, 4], 1:].to_numpy())
+    (tmp_path / "new.csv").write_text("\n".join([lines[0], lines[2].replace("Zürich", "Rom")]))
+    status, _, said = inside("transform", model, tmp_path / "new.csv", "-o", out, cwd=place)
+    assert status == 3 and "not seen: 'Rom'" in said
+
+
+def test_extra_and_reordered_columns_do_no_harm(place, inside, tmp_path):
+    model, out = tmp_path / "m.dpca", tmp_path / "z.csv"
+    done(inside, "fit", "plain.csv", "-q", 2, "-o", model, cwd=place)
+    done(inside, "transform", model, "plain.csv", "-o", out, cwd=place)
+    wanted = tables.read(out)
+    other = tables.read(place / "plain.csv").select("d", "a", pl.lit("x").alias("e"), "c", "b")
+    other.write_parquet(tmp_path / "t.parquet")
+    done(inside, "transform", model, tmp_path / "t.parquet", "-o", out, cwd=place)
+    assert tables.read(out).equals(wanted)
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for i in range(12):
+        pixels = rng.integers(0, 256, size=(4, 5), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"p{i:02d}.png")
+    (folder / "notes.txt").write_text("not an image")
+    return folder
+
+
+def test_folders_of_images_are_tables(pictures, inside, tmp_path):
+    found, _ = done(inside, "fit", pictures, "-q", 2, "-o", "m.dpca", cwd=tmp_path)
+    assert (found["rows"], found["features"]) == (12, 20)
+    table = dp.load(tmp_path / "m.dpca", return_metadata=True)[1]["table"]
+    assert (table["image_shape"], table["identifier"]) == ([4, 5], "file")
+    done(inside, "transform", "m.dpca", pictures, "-o", "z.csv", cwd=tmp_path)
+    out = tables.read(tmp_path / "z.csv")
+    assert out["file"].to_list() == [f"p{i:02d}.png" for i in range(12)]
+    X = np.stack([np.asarray(Image.open(pictures / n)).ravel() for n in out["file"]]).astype(float)
+    wanted = dp.PPCA(2, random_state=0).fit(X).transform(X)
+    np.testing.assert_allclose(out.drop("file").to_numpy(), wanted, rtol=1e-8, atol=1e-10)
+    assert "images of 4 x 5" in inside("inspect", "m.dpca", cwd=tmp_path)[1]
+
+
+SPOILT = {
+    "size": (lambda f: Image.new("L", (9, 4)).save(f / "q.png"), "9 by 4 pixels, grey"),
+    "colour": (lambda f: Image.new("RGB", (5, 4)).save(f / "q.png"), "5 by 4 pixels, in colour"),
+    "broken": (lambda f: (f / "q.png").write_bytes(b"no"), "no image that can be read"),
+    "none": (lambda f: [p.unlink() for p in f.glob("*.png")], "without images"),
+}
+
+
+@pytest.mark.parametrize("spoil, words", SPOILT.values(), ids=SPOILT)
+def test_folders_that_are_no_tables_are_refused(spoil, words, pictures, inside, tmp_path):
+    spoil(pictures)
+    status, _, said = inside("fit", pictures, "-o", "m.dpca", cwd=tmp_path)
+    assert status == 3 and words in said
+
+
+@pytest.fixture
+def sequences(tmp_path):
+    rng = np.random.default_rng(0)
+    state = np.repeat([0, 1, 0, 1], 30)
+    X = np.where(state[:, None] == 0, -3.0, 3.0) + rng.normal(size=(120, 3))
+    trial = pl.Series("trial", ["a"] * 60 + ["b"] * 60)
+    frame = pl.DataFrame(X, schema=["x", "y", "z"], orient="row").insert_column(0, trial)
+    frame.write_csv(tmp_path / "t.csv")
+    return state
+
+
+def test_hidden_markov_models_know_their_sequences(sequences, inside, tmp_path):
+    arguments = ("fit", "t.csv", "-m", "hmm", "--states", 2, "--sequence-column", "trial")
+    found, _ = done(inside, *arguments, "--standardize", "-o", "m.dpca", cwd=tmp_path)
+    assert (found["columns"], found["n_states"]) == (["x", "y", "z"], 2)
+    done(inside, "transform", "m.dpca", "t.csv", "-o", "z.csv", cwd=tmp_path)
+    states = tables.read(tmp_path / "z.csv")["state"].to_numpy()
+    assert (states == sequences).all() or (states == 1 - sequences).all()
+    done(inside, "score", "m.dpca", "t.csv", "-o", "s.csv", cwd=tmp_path)
+    out = tables.read(tmp_path / "s.csv")
+    assert (out["sequence"].to_list(), out["rows"].to_list()) == (["a", "b"], [60, 60])
+    model, metadata = dp.load(tmp_path / "m.dpca", return_metadata=True)
+    prep = of_table(metadata["table"], [])
+    X = prep.rows(tables.read(tmp_path / "t.csv"))
+    wanted = model.score_sequences(X, [60, 60]) - 60 * np.log(prep.scales).sum()
+    np.testing.assert_allclose(out["log_density"], wanted)
+    done(inside, "sample", "m.dpca", "-n", 5, "-o", "d.csv", cwd=tmp_path)
+    assert tables.read(tmp_path / "d.csv").columns == ["state", "x", "y", "z"]
+    status, _, said = inside(*arguments[:-1], "x", "-o", "n.dpca", cwd=tmp_path)
+    assert status in (1, 3), said
+    status, _, said = inside(*arguments[:-2], "--lengths", "60,x", "-o", "n", cwd=tmp_path)
+    assert status == 2
+
+
+def test_draws_of_mixtures_say_where_they_come_from(place, inside, tmp_path):
+    arguments = ("fit", place / "plain.csv", "-m", "mixture", "-k", 2, "-o", "m.dpca")
+    found, _ = done(inside, *arguments, cwd=tmp_path)
+    assert found["n_mixtures"] == 2
+    done(inside, "sample", "m.dpca", "-n", 5, "-o", "d.csv", cwd=tmp_path)
+    assert tables.read(tmp_path / "d.csv").columns == ["component", *"abcd"]
+
+
+def test_compare_judges_every_model(place, inside):
+    names = ("pca", "ppca", "fa", "kpca", "pkpca")
+    chosen = [word for name in names for word in ("-m", name)]
+    found, _ = done(inside, "compare", "plain.csv", *chosen, "-q", 2, cwd=place)
+    models = {one["model"]: one for one in found["models"]}
+    assert list(models) == ["means", *names] and not found["interrupted"]
+    assert models["means"]["imputation_error"] == models["means"]["reconstruction_error"] == 1
+    X = tables.read(place / "plain.csv").to_numpy()
+    parts = comparison.split(X, False, 0.2, 0.1, 0)
+    wanted = dp.PPCA(2, random_state=0).fit(parts.train)
+    assert models["ppca"]["log_likelihood"] == pytest.approx(wanted.score(parts.test))
+    where = np.isnan(parts.hidden)
+    wrong = ((wanted.impute(parts.hidden) - parts.test)[where] ** 2).sum()
+    total = ((parts.train.mean(axis=0) - parts.test)[where] ** 2).sum()
+    assert models["ppca"]["imputation_error"] == pytest.approx(wrong / total)
+    assert models["kpca"]["log_likelihood"] is None and models["pca"]["imputation_error"] is None
+    assert models["pkpca"]["reconstruction_error"] is None
+    assert "cannot bring rows back" in " ".join(models["pkpca"]["notes"])
+
+
+def test_units_do_not_change_the_likelihood_compared():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 1)) + rng.normal(size=(300, 6)) * 0.5
+    X = X * [1, 10, 100, 1, 10, 100]
+    found = [
+        comparison.judge(lambda: dp.FactorAnalysis(1, tol=1e-6), parts, True)["log_likelihood"]
+        for parts in (comparison.split(X, units, 0.2, 0.1, 0) for units in (False, True))
+    ]
+    assert found[0] == pytest.approx(found[1], abs=1e-3)
+
+
+def test_a_model_that_fails_stops_no_other(place, inside):
+    arguments = ("excel.csv", "--numbers-only", "--id", "Kunde", "-m", "pca", "-m", "ppca", "-q", 2)
+    found, _ = done(inside, "compare", *arguments, cwd=place)
+    assert "NaN" in found["models"][1]["error"]
+    assert found["models"][2]["log_likelihood"] < 0
+    status, printed, _ = inside("compare", *arguments, cwd=place)
+    assert status == 0 and "pca failed: " in printed and "*" in printed
+
+
+def test_an_interrupted_comparison_shows_what_is_done(place, inside, monkeypatch):
+    real = _compare._one
+
+    def interrupted(name, *rest):
+        if name == "fa":
+            raise KeyboardInterrupt
+        return real(name, *rest)
+
+    monkeypatch.setattr(_compare, "_one", interrupted)
+    arguments = ("compare", "plain.csv", "-m", "ppca", "-m", "fa", "-q", 2)
+    status, printed, _ = inside(*arguments, "--json", cwd=place)
+    found = json.loads(printed)
+    assert (status, found["interrupted"]) == (130, True)
+    assert [one["model"] for one in found["models"]] == ["means", "ppca"]
+    status, printed, _ = inside(*arguments, cwd=place)
+    assert status == 130 and "Interrupted" in printed
+
+
+def test_shells_complete_models():
+    code = ENTRY[2].replace("from", "import sys; sys.argv = ['dualpca']; from", 1)
+    asked = {"_DUALPCA_COMPLETE": "complete_bash", "COMP_WORDS": "dualpca fit --model pp"}
+    found = subprocess.run(
+        [ENTRY[0], "-c", code],
+        env=os.environ | asked | {"COMP_CWORD": "3"},
+        capture_output=True,
+        timeout=100,
+    )
+    assert b"ppca" in found.stdout and b"bpca" not in found.stdout.split()
+
+
+def test_constant_columns_are_not_divided_by_nothing():
+    frame = pl.DataFrame({"a": [2.0, 2.0, 2.0], "b": [1.0, None, 3.0]})
+    prep = Preparation(("a", "b")).standardized([frame[:1], frame[1:2], frame[2:]])
+    np.testing.assert_allclose(prep.means, [2, 2])
+    np.testing.assert_allclose(prep.scales, [1, 1])
+    assert of_table(prep.table(), []).table() == prep.table()

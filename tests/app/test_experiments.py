@@ -1,0 +1,231 @@
+"""Experiments: every one runs, writes all its files, and gives the reference numbers."""
+
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+pytest.importorskip("matplotlib")
+
+from dualpca.app.datasets import MissingDataError
+from dualpca.app.experiments import EXPERIMENTS
+from dualpca.app.experiments.canvas import Canvas
+from dualpca.app.experiments.running import FORMATS, reproduce
+
+NAMES = list(EXPERIMENTS)
+
+
+def run_quickly(name, folder):
+    """Run one experiment; its data or an extra may not be here."""
+    [record] = reproduce([name], folder, quick=True)
+    if record.problem:
+        pytest.skip(record.problem)
+    return record
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Return a function from an experiment to the folder of its quick run, made once."""
+    folders = {}
+
+    def folder_of(name):
+        if name not in folders:
+            folder = tmp_path_factory.mktemp(name)
+            run_quickly(name, folder)
+            folders[name] = folder
+        return folders[name]
+
+    return folder_of
+
+
+def read(folder, name):
+    return json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_experiment_writes_all_its_files(name, made):
+    folder = made(name)
+    record = read(folder, name)
+    figures = record["figures"]
+    stems = [name] if len(figures) == 1 else [figure["png"][: -len(".png")] for figure in figures]
+    expected = {f"{stem}.{ending}" for stem in stems for ending in FORMATS}
+    assert {path.name for path in folder.iterdir()} == expected | {f"{name}.json", "index.html"}
+    assert all(stem.startswith(name) for stem in stems) and len(set(stems)) == len(figures) > 0
+    assert all((folder / file).stat().st_size > 1000 for file in expected)
+    assert record["quick"] and record["seed"] == 0 and record["seconds"] > 0
+    assert set(record["versions"]) >= {"dualpca", "python", "numpy", "matplotlib"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_experiment_says_what_it_shows_agrees_and_differs(name, made):
+    record = read(made(name), name)
+    for key in ("title", "caption", "agrees", "differs"):
+        assert len(record[key]) > 15, key
+    for key in ("caption", "agrees", "differs"):
+        assert record[key].endswith("."), key
+        assert "  " not in record[key] and "nan" not in record[key], key
+    assert record["numbers"]
+    if name != "readme-picture":
+        assert re.fullmatch(r"S[0-4] \S.*", record["source"])
+        assert name.startswith(record["source"][:2].lower())
+
+
+REPEATED = ("s0-figure-2", "s1-mixtures", "s3-figure-1", "s4-em-steps")
+"""Experiments made twice in the ordinary tests; the others are made twice in the slow ones."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in REPEATED else [pytest.mark.slow])
+        for name in NAMES
+        if not EXPERIMENTS[name].timed
+    ],
+)
+def test_the_same_seed_gives_the_same_bytes(name, made, tmp_path):
+    first = made(name)
+    run_quickly(name, tmp_path)
+    for path in tmp_path.iterdir():
+        if path.suffix in (".png", ".svg"):
+            assert path.read_bytes() == (first / path.name).read_bytes(), path.name
+    old, new = (read(folder, name) for folder in (first, tmp_path))
+    assert old | {"seconds": 0} == new | {"seconds": 0}
+
+
+# --- reference numbers ----------------------------------------------------------------
+
+
+def numbers_of(name, quick=False):
+    try:
+        return EXPERIMENTS[name].run(Canvas(quick=quick)).numbers
+    except (MissingDataError, ModuleNotFoundError) as error:
+        pytest.skip(str(error))
+
+
+def test_s0_figure_2_samples_as_the_model_says():
+    found = numbers_of("s0-figure-2")
+    assert found["directions_reached_by_dual_ppca"] == 19
+    assert found["noise_variance"] == pytest.approx(0.010482, abs=1e-6)
+    # a variance of 5000 draws has a relative standard error of 0.02; the worst of 19
+    assert found["largest_relative_error_of_a_variance"] < 0.08
+
+
+def test_s0_figure_3_has_the_numbers_of_its_surrogate():
+    found = numbers_of("s0-figure-3", quick=True)
+    assert found["explained_q3_uncentred"] == pytest.approx(0.707875, abs=1e-6)
+    assert found["noise_variance_q3_uncentred"] == pytest.approx(0.017184, abs=1e-6)
+    assert found["explained_q3_centred"] == pytest.approx(0.753663, abs=1e-6)
+    assert found["noise_variance_q3_centred"] == pytest.approx(0.010482, abs=1e-6)
+    for sizes in (found["uncentred"], found["centred"]):
+        assert sizes["1"]["noise_variance"] > sizes["3"]["noise_variance"]
+        assert sizes["3"]["noise_variance"] > sizes["10"]["noise_variance"]
+    gaps = [found["centred"][q]["gap_to_kernel_pca"] for q in ("1", "3", "10")]
+    assert gaps[0] > 2 * gaps[1] > 8 * gaps[2]
+
+
+def test_s0_figure_3_can_only_be_of_fifty_points():
+    found = numbers_of("s0-figure-3", quick=True)
+    q, explained, noise = 3, found["explained_published"], found["noise_variance_published"]
+    assert round((1 - explained) / noise + q) == 50
+    ours = found["uncentred"]["3"]  # the same identity, with its true N
+    assert (1 - ours["explained"]) / ours["noise_variance"] + q == pytest.approx(20)
+
+
+def test_s0_figure_4_has_the_published_numbers():
+    found = numbers_of("s0-figure-4")
+    assert found["explained"] == pytest.approx(0.277, abs=0.007)
+    assert found["explained"] == pytest.approx(found["explained_published"], abs=0.01)
+    assert found["noise_variance"] == pytest.approx(0.00145, abs=0.00002)
+    assert found["zeros_still_nearer_to_zeros"] < 0.5 < found["zeros_still_nearer_to_zeros_centred"]
+
+
+def test_s1_closed_form_and_em_agree():
+    found = numbers_of("s1-analytical-em", quick=True)
+    for key in ("noise_variance", "noise_variance_em"):
+        assert found[key] == pytest.approx(0.0885690, rel=1e-5)
+    for key in ("loglikelihood", "loglikelihood_em"):
+        assert found[key] == pytest.approx(-4732.617, rel=1e-5)
+    assert found["largest_difference_of_wwt"] < 1e-8
+    assert found["largest_gap"]["EM"] < 1e-9
+    plain = [gap for name in "ndq" for gap in found[name]["gap"]["EM, plain"]]
+    assert -1e-9 < min(plain) and max(plain) < 1e-2
+
+
+def test_s1_plain_em_takes_the_step_of_the_rows(monkeypatch):
+    module = sys.modules[EXPERIMENTS["s1-analytical-em"].run.__module__]
+    X = module._data(40, 6, 2, seed=1)
+    Y = X - X.mean(axis=0)
+    W, sigma2 = np.random.default_rng(0).normal(size=(6, 2)), Y.var(axis=0).mean()
+    M = np.linalg.inv(W.T @ W + sigma2 * np.eye(2))
+    Z = Y @ W @ M  # E step, row by row
+    second = [sigma2 * M + np.outer(z, z) for z in Z]
+    W = Y.T @ Z @ np.linalg.inv(sum(second))
+    left = [
+        y @ y - 2 * z @ W.T @ y + np.trace(E @ W.T @ W)
+        for y, z, E in zip(Y, Z, second, strict=True)
+    ]
+    C = W @ W.T + np.mean(left) / 6 * np.eye(6)
+    expected = multivariate_normal(np.zeros(6), C).logpdf(Y).sum()
+    monkeypatch.setattr(module, "STEPS", 2)  # one step, and the likelihood after it
+    assert module._plain(X, 2) == pytest.approx(expected, rel=1e-12)
+
+
+def test_s1_mixtures_reach_the_reference():
+    found = numbers_of("s1-mixtures", quick=True)
+    assert found["loglikelihood_three_planes"] == pytest.approx(306.77, abs=0.05)
+    assert np.all(np.diff(found["training_nats_a_row"]) > 0)
+    assert found["spiral_nats_a_point"] > found["spiral_nats_a_point_one_line"] + 1
+
+
+def test_s1_em_climbs_to_the_closed_form():
+    found = numbers_of("s1-kernel-em")
+    for name, top in (("iris", 385.865091), ("oil", 438.436424)):
+        assert found[name]["loglikelihood"] == pytest.approx(top, abs=1e-6)
+        for way in found[name]["ways"].values():
+            assert way["distance"] < 1e-8 and way["largest_fall"] < 1e-9 * top
+        ways = found[name]["ways"]
+        assert 3 * ways["accelerated"]["steps"] < ways["from linear PCA"]["steps"]
+
+
+def test_s1_a_table_is_filled_in_and_its_errors_found():
+    found = numbers_of("s1-real-world", quick=True)
+    assert found["missing_entries"] == 44
+    assert found["rmse"]["PPCA"] < found["rmse"]["column means"]
+    assert 0.8 < found["coverage_of_90_percent_intervals"] < 0.97
+    assert found["wrong_entries_found"] == found["wrong_entries"] == 6
+    assert found["other_days_flagged"] < 0.05 * found["other_days"]
+
+
+@pytest.mark.slow
+def test_s1_states_remember_what_a_mixture_cannot():
+    found = numbers_of("s1-through-time")
+    assert found["rand_index_states"] > 0.8 > 0.5 > found["rand_index_mixture"]
+    assert found["vowels_linear"] > 0.95 and found["vowels_kernel"] > 0.95
+    assert found["ring_or_disc_kernel"] > 0.95 > 0.65 > found["ring_or_disc_linear"]
+
+
+@pytest.mark.slow
+def test_s1_searching_beats_the_rule_of_thumb():
+    found = numbers_of("s1-kernel-search")
+    best = found["accuracy_on_new_readings"]
+    assert best > found["accuracy_on_new_readings_median_heuristic"] + 0.03
+    assert best > found["accuracy_on_new_readings_linear_kernel"] + 0.02
+
+
+def test_s3_figure_1_has_the_reference_numbers():
+    found = numbers_of("s3-figure-1")
+    iris, oil = found["iris"], found["oil"]
+    assert iris["noise_variance"] == pytest.approx(0.00201762, rel=1e-6, abs=5e-9)
+    assert iris["loglikelihood"] == pytest.approx(385.865091, abs=1e-6)
+    np.testing.assert_allclose(iris["eigenvalues"], [0.28011, 0.13618], atol=5e-6)
+    assert iris["explained_ratio"] == pytest.approx(0.5823, abs=5e-5)
+    assert iris["angle_degrees"] < 0.01
+    assert iris["loglikelihood_em"] == pytest.approx(381.7190, abs=5e-5)
+    assert iris["distance_converged"] < 1e-8
+    assert oil["noise_variance"] == pytest.approx(0.00448638, rel=1e-6)
+    assert oil["loglikelihood"] == pytest.approx(438.436424, abs=1e-6)
+    assert oil["explained_ratio"] == pytest.approx(0.0871, abs=5e-5)
+    assert oil["angle_degrees"] < 0.05

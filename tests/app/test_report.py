@@ -1,0 +1,540 @@
+"""The report: one file, nothing from outside, its numbers right, every model."""
+
+import json
+import re
+import warnings
+from functools import partial
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+pytest.importorskip("typer", reason="the app extra is not installed: no command line to test")
+pytest.importorskip("plotly", reason="the app extra is not installed: no script to put in")
+
+import zlib
+
+from sklearn.datasets import load_digits, load_iris
+
+import dualpca as dp
+from dualpca import report
+from dualpca.app.cli._report import Asked, _subject
+from dualpca.app.report import figures, png, rules
+from dualpca.app.report.sections import (
+    SECTIONS,
+    calibrated,
+    data,
+    drawn,
+    latent,
+    loadings,
+    rebuilt,
+    spectrum,
+    unusual,
+)
+from dualpca.app.report.subject import colour_of
+
+CHROMIUM = Path("/usr/bin/chromium")
+X, Y = load_iris(return_X_y=True)
+NAMES = ["sepal length", "sepal width", "petal length", "petal width"]
+HOLES = np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X)
+NASTY = ["<script>alert(1)</script>", "</script><b>", "a&b\"'%{x}", "\u2028 <!-- <a href=x>"]
+
+
+def subject(model, rows=X, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dp.errors.HeywoodWarning)  # of flowers, and no matter here
+        model.fit(rows)
+    return report.subject_of(model, rows, **options)
+
+
+@pytest.fixture
+def run(inside, tmp_path):
+    """Call the entry point, in a folder of its own."""
+    return partial(inside, cwd=tmp_path)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with tables, models and three reports: flowers, holes with nasty names, digits."""
+    folder = tmp_path_factory.mktemp("report")
+    flowers = pl.DataFrame(X, schema=NAMES, orient="row").with_columns(
+        pl.Series("kind", np.array(["setosa", "versicolor", "virginica"])[Y]),
+        pl.Series("who", [f"flower {i}" for i in range(150)]),
+    )
+    flowers.write_csv(folder / "iris.csv")
+    dp.PPCA(2).fit(flowers.select(NAMES)).save(folder / "iris.dpca")
+    nasty = pl.DataFrame(HOLES, schema=NASTY, orient="row")
+    rows = [f"<img src=x onerror=alert({i})>" for i in range(150)]
+    table = nasty.with_columns(pl.Series("<i>who</i>", rows), pl.Series("</b>", rows[:3] * 50))
+    model = dp.PPCA(2).fit(nasty)
+    options = {"color": "</b>", "ids": "<i>who</i>", "title": "</title><script>1</script>"}
+    report.write(model, table, folder / "nasty.html", **options)
+    images, digits = load_digits(return_X_y=True)
+    model = dp.PPCA(5).fit(images)
+    report.write(model, images[:300], folder / "digits.html", color=digits[:300], image=(8, 8))
+    return folder
+
+
+class Document(HTMLParser):
+    """Elements with their attributes, and the JSON of the figures."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.found, self.json, self.script, self.words = [], {}, None, []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+        self.script = dict(attrs) if tag == "script" else None
+
+    def handle_endtag(self, tag):
+        self.script = None
+
+    def handle_data(self, text):
+        if self.script is None:
+            self.words.append(text)
+        elif "id" in self.script:
+            self.json[self.script["id"]] = json.loads(text)
+
+    def __call__(self, tag):
+        return [attributes for name, attributes in self.found if name == tag]
+
+
+def document(path):
+    return Document(path.read_text(encoding="utf-8"))
+
+
+# --- the command ----------------------------------------------------------------------
+
+
+def test_command_writes_a_page_and_says_so(place, run, tmp_path):
+    files = (place / "iris.dpca", place / "iris.csv")
+    code, out, err = run("report", *files, "--color", "kind", "--id", "who", "-o", "r.html")
+    assert (code, err) == (0, "")
+    assert re.match(r"Wrote r\.html \(\d\.\d MB\): 150 rows, 10 sections", out)
+    assert [path.name for path in tmp_path.iterdir()] == ["r.html"]
+    page = document(tmp_path / "r.html")
+    text = " ".join(page.words)
+    assert "iris.csv, seen by PPCA" in text and "dualpca report" in text and "--id who" in text
+    assert "flower 100" in text  # the most unusual row, by its name
+    headings = [attributes["aria-labelledby"] for attributes in page("section")]
+    links = {attributes["href"] for attributes in page("a")}
+    assert links == {"#" + name.removesuffix("-title") for name in headings}
+
+
+def test_json_lists_sections_and_what_was_left_out(place, run):
+    code, out, _ = run("report", place / "iris.dpca", place / "iris.csv", "--json")
+    found = json.loads(out)
+    assert code == 0 and found["output"] == "report.html" and found["rows"] == 150
+    assert found["bytes"] < 10e6
+    assert set(found["left_out"]) == {"What is missing", "Groups or states"}
+    assert len(found["sections"]) + len(found["left_out"]) == len(SECTIONS) + 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--color", "colour"), "no such column"),
+        (("--id", "nobody"), "no such column"),
+        (("--image", "3x3"), "height × width = 4"),
+        (("--image", "wide"), "such as 8x8"),
+        (("--level", "1.5"), "between 0 and 1"),
+        (("-o", "nowhere/r.html"), "does not exist"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_words(place, run, tmp_path, options, words):
+    code, out, err = run("report", place / "iris.dpca", place / "iris.csv", *options)
+    assert code in (1, 2, 3, 5) and words in err and out == ""  # docs/command-line.md says which
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_interrupt_leaves_nothing(place, run, tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(SECTIONS, "Unusual rows", interrupted)
+    code, _, err = run("report", place / "iris.dpca", place / "iris.csv")
+    assert code == 130 and "nothing was written" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_model_file_says_how_rows_were_standardised_and_what_images_they_are(run, tmp_path):
+    frame = pl.DataFrame(X, schema=NAMES, orient="row")
+    mean, scale = X.mean(axis=0), X.std(axis=0)
+    scaled = pl.DataFrame((X - mean) / scale, schema=NAMES, orient="row")
+    table = {"means": mean.tolist(), "scales": scale.tolist(), "image_shape": [2, 2]}
+    dp.save(dp.PPCA(2).fit(scaled), tmp_path / "m.dpca", metadata={"table": table})
+    frame.write_csv(tmp_path / "t.csv")
+    assert run("report", "m.dpca", "t.csv")[0] == 0
+    text = " ".join(document(tmp_path / "report.html").words)
+    assert "150 images of 2 × 2 pixels" in text and "in standard deviations" in text
+    about = _subject(Asked("m.dpca", "t.csv", Path("r.html")))
+    np.testing.assert_allclose(about.X, scaled.to_numpy(), atol=1e-12)
+
+
+# --- the page -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["nasty", "digits"])
+def test_page_loads_nothing(place, name):
+    html = (place / f"{name}.html").read_text(encoding="utf-8")
+    assert len(html.encode()) < 10e6
+    page = Document(html)
+    for _, attributes in page.found:
+        for key in ("src", "srcset", "action", "data"):
+            assert attributes.get(key, "data:").startswith("data:")
+        assert attributes.get("href", "#").startswith(("#", "data:"))
+        assert not any(key.startswith("on") for key in attributes)
+    own = re.sub(r"<script>.*?</script>", "", html, flags=re.S)
+    assert not re.search(r"https?://|@import|url\(", own)
+    assert html.count("plotly.js v") == 1  # the script is there once
+    policy = next(a["content"] for a in page("meta") if "http-equiv" in a)
+    assert "default-src 'none'" in policy and policy.count("sha256-") == 2
+    assert "unsafe-inline" not in policy.split("script-src")[1]
+
+
+def test_names_are_words_and_never_markup(place):
+    page = document(place / "nasty.html")
+    scripts = [attributes for attributes in page("script") if "id" not in attributes]
+    assert len(scripts) == 2 and not page("br") and not page("i")
+    assert all(attributes["src"].startswith("data:") for attributes in page("img"))
+    text = " ".join(page.words)
+    for name in NASTY:
+        assert name.split("\u2028")[-1].strip() in text
+    ticks = [figure["layout"]["yaxis"].get("ticktext", []) for figure in page.json.values()]
+    assert figures.shown(NASTY[0]) in {name for some in ticks for name in some}
+    assert not re.search(r"<(?!/?(extra|br)>)", json.dumps(list(page.json.values())))
+
+
+def test_json_in_the_page_cannot_end_its_element():
+    words = "</script><script>alert(1)</script><!--\u2028&"
+    plot = figures.plot([{"name": words}], {}, {}, "label", "finding")
+    page = Document(report.render(report.Page("t", [], [report.Section("s", "", "", [plot])])))
+    assert page.json["figure-1-data"]["data"] == [{"name": words}]
+    assert len(page("script")) == 3  # the data, plotly and the page's own
+
+
+@pytest.mark.parametrize("name", ["nasty", "digits"])
+def test_figures_are_what_plotly_knows_and_are_told_in_words(place, name):
+    from plotly.graph_objects import Figure
+
+    page = document(place / f"{name}.html")
+    plots = [attributes for attributes in page("div") if attributes.get("class") == "plot"]
+    assert len(plots) == len(page.json) >= 4
+    for figure in page.json.values():
+        Figure(figure)  # refuses properties that plotly does not have
+    assert all(attributes["role"] == "img" for attributes in plots)
+    assert all(len(attributes["aria-label"]) > 20 for attributes in plots)
+    described = {attributes["aria-describedby"] for attributes in plots}
+    assert described <= {attributes.get("id") for attributes in page("figcaption")}
+    assert all(attributes["alt"] for attributes in page("img"))
+    assert not re.search(r"\b(nan|inf|None)\b", " ".join(page.words).split("Every parameter of")[0])
+
+
+# --- every model ----------------------------------------------------------------------
+
+ALL = set(SECTIONS)
+SPARSE = {"What is missing", "What the directions are made of", "Rows and columns together"}
+ALWAYS = {"What is missing", "Groups or states"}
+TRUST = "Can its intervals be trusted?"
+MODELS = {
+    "pca": (dp.PCA(2), ALWAYS | {TRUST}),
+    "whitened": (dp.PCA(2, whiten=True, standardize=True), ALWAYS | {TRUST}),
+    "ppca": (dp.PPCA(2), ALWAYS),
+    "one": (dp.PPCA(1), ALWAYS | {"Rows and columns together"}),
+    "factors": (dp.FactorAnalysis(1), ALWAYS | {"Rows and columns together"}),
+    "bayesian": (dp.BayesianPCA(), ALWAYS),
+    "kernel": (
+        dp.KernelPCA(2, kernel="rbf"),
+        ALWAYS | SPARSE | {TRUST, "What the model takes for typical"},
+    ),
+    "dual": (dp.DualPPCA(2), ALWAYS | SPARSE | {TRUST}),
+    "coordinates": (
+        dp.ProbabilisticKernelPCA(2),
+        ALL - {"What the data is", "How many directions matter", "Where the rows lie"},
+    ),
+    "mixture": (dp.MixturePPCA(2, 1, random_state=0), SPARSE),
+    "kernel mixture": (dp.MixturePPCA(2, 1, kernel="rbf", random_state=0), SPARSE | {TRUST}),
+    "chain": (
+        dp.HiddenMarkovPCA(2, 1, random_state=0),
+        SPARSE
+        | {TRUST, "How many directions matter", "What the model keeps of each row", "Unusual rows"},
+    ),
+    "imputer": (dp.Imputer(2), ALWAYS),
+    "generator": (dp.Generator(dp.PPCA(2)), ALWAYS),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_shows_what_it_has_and_says_what_it_has_not(name):
+    model, without = MODELS[name]
+    page = report.build(subject(model, X[::2], color=Y[::2]))
+    assert {title for title, _ in page.left_out} == without
+    assert not any("could not be made" in why for _, why in page.left_out)
+    assert all(why.endswith(".") for _, why in page.left_out)
+    html = report.render(page)
+    for title, why in page.left_out:
+        assert title in html and "<details" in html and len(why) > 20
+
+
+@pytest.mark.parametrize(
+    "model", [dp.PPCA(2), dp.FactorAnalysis(1), dp.BayesianPCA(), dp.MixturePPCA(2, 1)], ids=repr
+)
+def test_holes_are_taken_by_models_that_take_them(model):
+    page = report.build(subject(model, HOLES))
+    assert "What is missing" in [section.title for section in page.sections]
+    assert not any("could not be made" in why for _, why in page.left_out)
+    assert "9 % of the entries missing" in page.lead[0]
+
+
+def test_model_without_holes_says_so():
+    page = report.build(report.subject_of(dp.PCA(2).fit(X), HOLES))
+    reasons = dict(page.left_out)
+    assert "complete rows only" in reasons["Where the rows lie"]
+
+
+def test_models_of_two_tables_are_refused():
+    model = dp.CCA(1).fit(X[:, :2], X[:, 2:])
+    with pytest.raises(report.ReportError, match="more than one table"):
+        report.subject_of(model, X)
+
+
+# --- the numbers ----------------------------------------------------------------------
+
+
+def test_rules_are_those_of_the_models():
+    found = {one.rule: one.q for one in rules.choices(subject(dp.PPCA(2)))}
+    for rule in rules.RULES:
+        assert found[rule] == dp.PPCA(rule, random_state=0).fit(X).n_components_
+    assert found["95 % of variance"] == dp.PPCA(0.95).fit(X).n_components_
+
+
+def test_spectrum_has_all_variances_of_the_table():
+    kept, rest = spectrum.variances(subject(dp.PCA(2)))
+    want = np.sort(np.linalg.eigvalsh(np.cov(X.T)))[::-1]
+    np.testing.assert_allclose(np.concatenate([kept, rest]), want, rtol=1e-10)
+
+
+def test_share_that_comes_back_is_the_model_s():
+    model = dp.PCA(2).fit(X)
+    again = np.asarray(model.reconstruct(X))
+    share = rebuilt.rebuilt_shares(X, again)
+    total = np.sum(X.var(axis=0) * share) / np.sum(X.var(axis=0))
+    assert total == pytest.approx(np.sum(model.explained_variance_ratio_))
+    assert np.isnan(rebuilt.rebuilt_shares(np.ones((3, 1)), np.ones((3, 1)))).all()
+
+
+def test_loadings_have_the_error_bars_of_refits():
+    rng = np.random.default_rng(0)
+    W = np.array([[3.0], [2.0], [0.0], [1.0]])
+    many = [rng.normal(size=(400, 1)) @ W.T + 0.5 * rng.normal(size=(400, 4)) for _ in range(60)]
+    true = np.std([np.abs(loadings.matrix(dp.PPCA(1).fit(one))) for one in many[1:]], axis=0)
+    found = loadings.loadings(subject(dp.PPCA(1), many[0]))
+    big = [0, 1, 3]
+    np.testing.assert_allclose(found.error[big], true[big], rtol=0.45)
+    assert abs(found.W[2, 0]) < 3 * found.error[2, 0]
+
+
+def test_error_bars_of_few_rows_of_many_are_those_of_all(monkeypatch):
+    rows = np.random.default_rng(1).normal(size=(4000, 3)) * [3.0, 1.0, 0.5]
+    whole = loadings.loadings(subject(dp.PCA(1), rows)).error[0, 0]
+    monkeypatch.setattr(loadings, "REFITTED", 400)
+    part = loadings.loadings(subject(dp.PCA(1), rows)).error[0, 0]
+    assert part == pytest.approx(whole, rel=0.5)
+
+
+def test_directions_are_turned_to_the_same_side_before_they_are_compared():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(300, 1)) * [1.0, -1.0] + 0.1 * rng.normal(size=(300, 2))
+    assert loadings.loadings(subject(dp.PPCA(1), rows)).error.max() < 0.1
+
+
+def test_bayesian_loadings_have_their_own_error_bars():
+    about = subject(dp.BayesianPCA())
+    np.testing.assert_allclose(loadings.loadings(about).error, about.model.loadings_std_)
+
+
+def test_rings_hold_what_they_promise():
+    rng = np.random.default_rng(0)
+    C = np.array([[2.0, 0.8], [0.8, 1.0]])
+    path = latent.ring(np.array([1.0, -1.0]), C, 0.9) - [1.0, -1.0]
+    distance = np.einsum("ij,jk,ik->i", path, np.linalg.inv(C), path)
+    np.testing.assert_allclose(distance, distance[0])
+    Z = rng.multivariate_normal([0, 0], C, 20000)
+    inside = np.einsum("ij,jk,ik->i", Z, np.linalg.inv(C), Z) <= distance[0]
+    assert inside.mean() == pytest.approx(0.9, abs=0.01)
+
+
+def test_unusual_rows_are_named_with_their_columns():
+    rows = X.copy()
+    rows[17, 1] = 30.0
+    about = report.subject_of(dp.PPCA(2).fit(X), rows, ids=[f"r{i}" for i in range(150)])
+    section = unusual.section(about)
+    first = section.parts[1].rows[0]
+    assert first[0] == "r17" and first[3].startswith("x1 higher (30")
+    found = unusual.judged(about)
+    outliers = about.model.outliers(rows)
+    assert np.array_equal(np.maximum(*found) > 1, outliers.flagged)
+    assert "row r17" in section.parts[0].finding
+
+
+def test_calibration_of_the_right_model_is_right():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(900, 2)) @ rng.normal(size=(2, 6)) + 0.5 * rng.normal(size=(900, 6))
+    found, error, plain = calibrated.measured(subject(dp.PPCA(2), rows))
+    assert np.abs(found.coverage - found.levels).max() < 0.08
+    assert error < 0.9 * plain
+    assert calibrated.verdict(found) == "as sure as it should be"
+    low = found._replace(coverage=found.coverage - 0.2)
+    assert calibrated.verdict(low) == "too sure of itself"
+    assert "cautious" in calibrated.verdict(found._replace(coverage=found.coverage + 0.2))
+
+
+def test_samples_of_the_data_s_own_law_cannot_be_told_apart():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 400, 3))
+    assert drawn.alike(a, b) == pytest.approx(0.5, abs=0.06)
+    assert drawn.alike(a, b + 20) == 1.0
+
+
+def test_holes_are_counted():
+    section = data.holes(subject(dp.PPCA(2), HOLES))
+    cells = np.array(section.parts[0].data[0]["z"], dtype=float)
+    assert cells.shape == HOLES.shape and np.array_equal(cells, np.isnan(HOLES))
+    count = int(np.isnan(HOLES).sum())
+    assert section.parts[0].finding.startswith(f"{count} of 600 entries")
+    first = data.overview(subject(dp.PPCA(2), HOLES)).parts[1].rows[0]
+    holes = np.isnan(HOLES[:, 0])
+    assert first[2] == f"{holes.sum()} ({data.percent(holes.mean())})"
+    assert first[3:] == ["4.3", figures.said(np.nanmedian(HOLES[:, 0]), 4), "7.9"]
+
+
+def test_colours_are_classes_or_numbers():
+    few = colour_of("a", np.array([3.0, 1.0, np.nan, 3.0]), 4)
+    assert few.labels == ("1", "3") and few.values[:2].tolist() == [1.0, 0.0]
+    assert few.label(2) == "unknown"
+    assert colour_of("a", np.linspace(0, 1, 50), 50).labels == ()
+    many = colour_of("a", [f"k{i % 14:02}" for i in range(100)], 100)
+    assert len(many.labels) == 10 and many.labels[-1] == "others"
+    with pytest.raises(report.ReportError, match="each of the 3 rows"):
+        colour_of("a", [1, 2], 3)
+
+
+def test_png_is_the_picture():
+    pixels = png.grey(np.array([[0.0, 1.0, np.nan]]), 0.0, 1.0)
+    assert pixels.tolist() == [[[255] * 3, [0] * 3, list(png.HOLE)]]
+    code = png.encode(pixels)
+    start = code.index(b"IDAT") + 4
+    assert zlib.decompress(code[start : code.index(b"IEND") - 8]) == b"\x00" + pixels.tobytes()
+    low, middle, high = png.signed(np.array([[-2.0, 0.0, 2.0]]), 2.0)[0].astype(int)
+    assert low[2] > low[0] and high[0] > high[2] and min(middle) > 230
+
+
+# --- much data ------------------------------------------------------------------------
+
+
+def test_many_rows_and_columns_are_thinned_and_the_page_says_so(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(20_000, 3)) @ rng.normal(size=(3, 60)) + rng.normal(size=(20_000, 60))
+    size = report.write(dp.PPCA(3).fit(rows), rows, tmp_path / "r.html")
+    assert size < 6e6
+    text = " ".join(document(tmp_path / "r.html").words)
+    assert "3,000 of the 20,000 rows were drawn at random" in text
+    assert "cv-rows at 2,000" in text and "the first 40 of 60" in text
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_rows_of_two_hundred_columns(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(100_000, 8)) @ rng.normal(size=(8, 200))
+    rows += rng.normal(size=rows.shape)
+    model = dp.PPCA(8).fit(rows)
+    rows[rng.random(rows.shape) < 0.02] = np.nan
+    assert report.write(model, rows, tmp_path / "r.html") < 10e6
+
+
+def test_rows_are_not_modified_and_warnings_are_none():
+    rows = HOLES.copy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        report.build(subject(dp.PPCA(2), rows))
+    np.testing.assert_array_equal(rows, HOLES)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [X[:4], X[:, :1], X[:, :2], np.c_[X, np.ones(150)], X[:5, :].repeat(3, axis=1)],
+    ids=["few rows", "one column", "two columns", "constant column", "wide"],
+)
+def test_small_and_odd_tables(rows):
+    page = report.build(subject(dp.PPCA(1) if rows.shape[1] > 1 else dp.PCA(1), rows))
+    assert not [why for _, why in page.left_out if "could not be made" in why]
+
+
+def test_curves_are_drawn_as_curves():
+    about = subject(dp.PPCA(2), X, curve=True)
+    labels = [loadings.section(about).parts[0].label, drawn.section(about).parts[0].label]
+    labels += [plot.label for plot in rebuilt.section(about).parts[0].plots]
+    labels += [rebuilt.section(about).parts[1].label, data.overview(about).parts[0].label]
+    assert all("urve" in label or "Lines" in label for label in labels)
+
+
+# --- in a browser ---------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser():
+    sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if not CHROMIUM.exists():
+        pytest.skip("chromium is not installed at /usr/bin/chromium: apt-get install chromium")
+    with sync.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def opened(browser, path, **options):
+    """Open a page with the network off; return it with what it complained of and asked for."""
+    context = browser.new_context(offline=True, **options)
+    page, complaints, requests = context.new_page(), [], []
+    page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("dialog", lambda dialog: complaints.append(dialog.message))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(path.as_uri())
+    page.wait_for_function("document.documentElement.dataset.drawn !== undefined", timeout=60_000)
+    asked = [url for url in requests if not url.startswith(("data:", "blob:"))]
+    return page, complaints, asked
+
+
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+
+
+@pytest.mark.parametrize("name", ["nasty", "digits"])
+@pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
+def test_browser_draws_everything_without_network(place, browser, name, options):
+    path = place / f"{name}.html"
+    page, complaints, requests = opened(browser, path, **options)
+    assert complaints == [] and requests == [path.as_uri()]
+    plots = page.locator(".plot")
+    assert plots.count() == int(page.evaluate("document.documentElement.dataset.drawn")) >= 4
+    for i in range(plots.count()):
+        assert plots.nth(i).locator("svg.main-svg").first.bounding_box()["height"] > 100
+    width = page.evaluate("document.documentElement.scrollWidth")
+    assert width <= page.evaluate("window.innerWidth")
+    page.context.close()
+
+
+def test_browser_shows_text_of_figures_in_the_page_s_colours(place, browser):
+    colours = {}
+    for scheme in ("light", "dark"):
+        page, _, _ = opened(browser, place / "nasty.html", color_scheme=scheme)
+        colour = "e => getComputedStyle(e).fill"
+        colours[scheme] = page.locator(".plot .xtick text").first.evaluate(colour)
+        page.emulate_media(media="print")
+        printed = page.locator(".plot .xtick text").first.evaluate(colour)
+        assert printed == "rgb(31, 36, 48)"
+        page.context.close()
+    assert colours == {"light": "rgb(31, 36, 48)", "dark": "rgb(230, 232, 238)"}

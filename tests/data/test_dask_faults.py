@@ -1,0 +1,137 @@
+"""Faults of a cluster in every phase of a fit: the same model, or a clear error, and no hang."""
+
+import contextlib
+import threading
+import time
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from dualpca import PPCA
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+distributed = pytest.importorskip("distributed")
+
+from benchmarks import parts as cases  # noqa: E402  needs Dask
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning:distributed"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
+]
+
+LONGEST = 120.0
+"""Seconds after which a fit hangs; undisturbed it takes one or two."""
+
+
+@contextlib.contextmanager
+def cluster(**options):
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "20s"}),
+        cases.cluster(2, **options) as local,
+        distributed.Client(local) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def workers():
+    with cluster() as client:
+        yield client
+
+
+def fitted(model, array):
+    """Fit in a thread that may be left behind: a fit that hangs is a failure, not a wait."""
+    done = []
+
+    def work():
+        try:
+            done.append(clone(model).fit(array))
+        except BaseException as error:
+            done.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(LONGEST)
+    assert done, f"the fit hangs: no result after {LONGEST:g} s"
+    if isinstance(done[0], BaseException):
+        raise done[0]
+    return done[0]
+
+
+def size_of(phase):
+    return 200 if phase.d < 100 else 40
+
+
+def undisturbed(phase):
+    blocks = [cases.block_of(k, size_of(phase), phase.d, phase.holes) for k in range(8)]
+    return clone(phase.model).fit(np.concatenate(blocks))
+
+
+@pytest.mark.parametrize("name", ["moments", "early em", "late em", "mixture", "krylov"])
+def test_a_worker_killed_in_any_phase_changes_nothing(workers, name):
+    phase = cases.phases()[name]
+    workers.wait_for_workers(2, timeout=60)
+    array = cases.partitions(size_of(phase), phase.d, phase.holes, 0.02)
+    with cases.Strike(workers, phase.at, 0.05) as strike:
+        found = fitted(phase.model, array)
+    assert strike.struck, f"the fit took {strike.passes} passes only"
+    assert cases.difference(found, undisturbed(phase)) <= phase.tol
+
+
+def test_late_is_late():
+    """The pass that is struck late in EM comes after several steps, and before the last."""
+    phase, passes = cases.phases()["late em"], []
+    from dualpca.data.dask_table import DaskParts
+
+    class Counted(DaskParts):
+        def reduce(self, of, plus):
+            passes.append(1)
+            return super().reduce(of, plus)
+
+    model = clone(phase.model).fit(Counted(cases.partitions(200, phase.d, phase.holes, 0.0)))
+    assert phase.at - (len(passes) - model.n_iter_) >= 5 and phase.at < len(passes)
+
+
+def test_a_worker_that_takes_too_much_memory_changes_nothing():
+    phase = cases.phases()["early em"]
+    with cluster(memory_limit="600MB") as client:
+        client.wait_for_workers(2, timeout=60)
+        array = cases.partitions(200, phase.d, phase.holes, 0.02, cases.trouble("memory"))
+        found = fitted(phase.model, array)
+    assert cases.difference(found, undisturbed(phase)) <= phase.tol
+
+
+def test_a_slow_worker_changes_nothing(workers):
+    phase = cases.phases()["early em"]
+    workers.wait_for_workers(2, timeout=60)
+    array = cases.partitions(200, phase.d, phase.holes, 0.0, lambda: time.sleep(0.2))
+    assert cases.difference(fitted(phase.model, array), undisturbed(phase)) <= phase.tol
+
+
+def test_a_partition_that_is_lost_on_the_way_is_a_clear_error(workers, tmp_path):
+    """The store of a partition is there for the first passes of EM, and then is not."""
+    stored = tmp_path / "block.npy"
+    X = np.concatenate([cases.block_of(k, 200, 8, 0.2) for k in range(2)])
+    np.save(stored, X[:200])
+    path = str(stored)
+    workers.wait_for_workers(2, timeout=60)
+    blocks = [
+        da.from_delayed(dask.delayed(np.load, pure=False)(path), (200, 8), dtype=float),
+        da.from_array(X[200:], chunks=(200, 8)),
+    ]
+
+    def remove():
+        time.sleep(0.5)
+        stored.unlink()
+
+    thread = threading.Thread(target=remove)
+    thread.start()
+    with pytest.raises(FileNotFoundError, match=r"block\.npy"):
+        fitted(PPCA(2, tol=1e-14, max_iter=100_000), da.concatenate(blocks))
+    thread.join()

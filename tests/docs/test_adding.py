@@ -1,0 +1,133 @@
+"""docs/design/adding.md, followed as written; what it makes passes the library's own checks."""
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+import types
+from functools import partial
+
+import numpy as np
+import pytest
+from sklearn.utils.estimator_checks import check_estimator
+
+from dualpca import kernels, preimages, solvers
+from dualpca.files import persistence
+from dualpca.gaussian import selection
+from dualpca.operators.primal import Primal
+from tests.docs.test_documentation import ROOT, snippets
+from tests.kernels import test_conformance as conformance
+
+PAGE = ROOT / "docs/design/adding.md"
+REGISTRIES = (
+    kernels.KERNELS,
+    solvers.SOLVERS,
+    selection.RULES,
+    preimages.PREIMAGES,
+    persistence.MODELS,
+)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """What a reader has after typing the page; the registries are as before afterwards."""
+    before = [dict(registry) for registry in REGISTRIES]
+    module = types.ModuleType("page")
+    scope = vars(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "page", module)  # so that its classes can be pickled
+        patch.chdir(tmp_path_factory.mktemp("adding"))
+        for code in snippets(PAGE, "python"):
+            exec(compile(code, "docs/design/adding.md", "exec"), scope)
+        yield scope
+    for registry, old in zip(REGISTRIES, before, strict=True):
+        registry.clear()
+        registry.update(old)
+
+
+def test_the_page_adds_one_of_each(page):
+    names = [{name for name in registry if "toy" in name.lower()} for registry in REGISTRIES]
+    assert names == [{"toy_cauchy"}, {"toy_plain"}, {"toy_median"}, {"toy_nearest"}, {"ToyPCA"}]
+
+
+CHECKS = [
+    check
+    for name, check in vars(conformance).items()
+    if name.startswith("test_kernel_") and check.__code__.co_argcount == 2
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_its_kernel_conforms(page, check):
+    rng = np.random.default_rng(0)
+    check(page["Cauchy"](), (rng.standard_normal((12, 3)), rng.standard_normal((7, 3))))
+
+
+def defined(number):
+    """Return the class or function of a snippet, without imports before and use after."""
+    code = snippets(PAGE, "python")[number]
+    node = next(n for n in ast.parse(code).body if isinstance(n, (ast.ClassDef, ast.FunctionDef)))
+    first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+    return "\n".join(code.splitlines()[first - 1 : node.end_lineno])
+
+
+ONE_PLACE = {0: "kernels/stationary.py", 1: "solvers/dense.py", 2: "gaussian/selection.py"}
+USED = """
+import numpy as np, dualpca
+assert dualpca.__file__.startswith({place!r})
+X = np.random.default_rng(0).normal(size=(50, 3)) * [2.0, 1.0, 0.5]
+model = dualpca.KernelPCA(2, kernel="toy_cauchy").fit(X)
+model.save("kernel.dpca")
+assert (dualpca.load("kernel.dpca").transform(X) == model.transform(X)).all()
+assert dualpca.PPCA("toy_median").fit(X).n_components_ == 1
+plain, qr = (dualpca.PCA(2, svd_solver=name).fit(X) for name in ("toy_plain", "qr"))
+assert np.allclose(plain.explained_variance_, qr.explained_variance_)
+np.savetxt("x.csv", X, delimiter=",", header="a,b,c", comments="")
+import sys
+from dualpca.app.cli import main
+sys.argv[1:] = "fit x.csv --model kpca --kernel toy_cauchy --components 2 -o x.dpca".split()
+main()
+"""
+
+
+def test_each_touches_one_place(tmp_path):
+    """Write what the page defines into the one file it names, of a copy of the library."""
+    copy = tmp_path / "src" / "dualpca"
+    shutil.copytree(ROOT / "src/dualpca", copy, ignore=shutil.ignore_patterns("__pycache__"))
+    for number, place in ONE_PLACE.items():
+        with (copy / place).open("a", encoding="utf-8") as file:
+            file.write(f"\n\n{defined(number)}\n")
+    code = USED.format(place=str(copy))
+    environment = os.environ | {"PYTHONPATH": str(copy.parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert (done.returncode, (tmp_path / "x.dpca").exists()) == (0, True), done.stderr
+
+
+def test_its_solver_is_weighed_by_its_cost(page, monkeypatch):
+    operator = Primal(page["X"])
+    asked = []
+    monkeypatch.setattr(page["Plain"], "cost", staticmethod(lambda *a: asked.append(1) or np.inf))
+    solvers.solve(operator, 2)
+    assert asked
+    found = solvers.solve(operator, 3, solver="toy_plain")
+    expected = np.linalg.eigvalsh(operator.dense())[::-1]
+    np.testing.assert_allclose(found.values, expected, rtol=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_its_model_passes_scikit_learns_checks(page):
+    run = partial(check_estimator, on_skip=None, on_fail=None)
+    failed = [r for r in run(page["ToyPCA"]()) if r["status"] == "failed"]
+    assert {r["check_name"]: str(r["exception"]) for r in failed} == {}
+
+
+def test_its_model_has_what_linear_models_have(page):
+    toy, X = page["toy"], page["X"]
+    assert toy.sample(5, random_state=0).shape == (5, 3)
+    assert toy.outliers(X).flagged.shape == (50,)
+    np.testing.assert_allclose(toy.get_covariance() @ toy.get_precision(), np.eye(3), atol=1e-9)
+    with pytest.raises(ValueError, match="most must be"):
+        page["ToyPCA"](most=0).fit(X)

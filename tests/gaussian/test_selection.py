@@ -1,0 +1,367 @@
+"""Choosing q: the rules are their formulas, find what was planted, and never ask for too much."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from dualpca import PCA, PPCA
+from dualpca.errors import SelectionWarning
+from dualpca.gaussian import selection
+from dualpca.gaussian.observed import Factors
+from dualpca.gaussian.selection import cross_validate
+from dualpca.models.incomplete_selection import hidden_score, row_score
+from dualpca.operators.primal import Primal
+from dualpca.solvers import solve
+from tests import oracles
+from tests.oracles import missing as dense
+from tests.spectra import BENIGN, EXTREME, cases, harmonic, make_case, steep
+
+RULES = ("evidence", "bic", "parallel", "gavish-donoho", "cv")
+
+
+def planted(n, d, q, seed, signal=6.0):
+    """Return data with q clear directions in unit noise, and a mean."""
+    rng = np.random.default_rng(seed)
+    V = np.linalg.qr(rng.standard_normal((d, q)))[0]
+    strength = signal * np.sqrt(max(1.0, d / n)) * np.linspace(2.0, 1.0, q)
+    return rng.standard_normal((n, q)) * strength @ V.T + rng.standard_normal((n, d)) + 5.0
+
+
+def choose(rule, X):
+    """Return the rule's choice from the spectrum alone."""
+    spectrum = solve(Primal(X), min(len(X) - 1, X.shape[1]))
+    return selection.choose(rule, spectrum.values, spectrum.trace, spectrum.dim, len(X))
+
+
+def eigenvalues(X):
+    return np.maximum(oracles.eigh_descending(oracles.covariance(X))[0], 0.0)
+
+
+# --- the formulas ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_evidence_is_minkas_formula(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((60, 8)) @ np.diag(rng.uniform(0.3, 3.0, 8))
+    expected = oracles.best_by_evidence(eigenvalues(X), 60, range(1, 8))
+    assert choose("evidence", X) == expected
+    assert PPCA(n_components="evidence").fit(X).n_components_ == expected
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_evidence_is_scikit_learns_choice_on_clear_data(seed):
+    from sklearn.decomposition._pca import _infer_dimension
+
+    X = planted(150, 10, 1 + seed % 4, seed)
+    expected = _infer_dimension(eigenvalues(X), 150)
+    assert choose("evidence", X) == expected
+    assert PCA(n_components="mle", svd_solver="full").fit(X).n_components_ == expected
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_bic_is_its_formula(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((60, 8)) @ np.diag(rng.uniform(0.3, 3.0, 8))
+    expected = oracles.best_by_bic(eigenvalues(X), 60, range(1, 8))
+    assert choose("bic", X) == expected
+    assert PPCA(n_components="bic").fit(X).n_components_ == expected
+
+
+@given(fraction=st.floats(0.05, 0.999), seed=st.integers(0, 50))
+def test_fraction_is_the_fewest_components_that_reach_it(fraction, seed):
+    X = make_case("tall", harmonic, seed=seed).X
+    share = np.cumsum(eigenvalues(X)) / eigenvalues(X).sum()
+    if np.min(np.abs(share - fraction)) < 1e-9:
+        return  # a tie decided by rounding
+    expected = int(np.searchsorted(share, fraction) + 1)
+    assert PCA(n_components=fraction).fit(X).n_components_ == expected
+    assert PPCA(n_components=fraction).fit(X).n_components_ == expected
+
+
+# --- what was planted -----------------------------------------------------------------
+
+SIZES = [(300, 12), (60, 50), (60, 80), (50, 200)]
+# BIC counts on n growing: with n = 50, d = 200 its own formula takes every direction there is
+FINDS = [(rule, size) for rule in RULES for size in SIZES if (rule, size) != ("bic", (50, 200))]
+
+
+@pytest.mark.parametrize("rule, size", FINDS)
+@pytest.mark.parametrize("q", [1, 4])
+def test_rule_finds_the_planted_directions(rule, size, q):
+    for seed in range(3):
+        X = planted(*size, q, seed)
+        model = PPCA(n_components=rule, random_state=0).fit(X)
+        assert model.n_components_ == q, f"seed {seed}"
+        assert np.shape(model.components_) == (q, size[1])
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_default_and_named_rules_fit_the_model_of_that_size(rule):
+    X = planted(200, 8, 3, 0)
+    by_rule, by_number = (PPCA(n_components=k, random_state=0).fit(X) for k in (rule, 3))
+    assert by_rule.n_components_ == 3
+    np.testing.assert_allclose(by_rule.get_covariance(), by_number.get_covariance(), rtol=1e-10)
+    assert by_rule.loglikelihood_ == pytest.approx(by_number.loglikelihood_, rel=1e-12)
+
+
+def test_none_is_evidence():
+    X = planted(200, 8, 3, 0)
+    assert PPCA().fit(X).n_components_ == PPCA(n_components="evidence").fit(X).n_components_ == 3
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_rules_do_not_depend_on_units_or_origin(rule):
+    X = planted(200, 8, 3, 1)
+    chosen = {
+        PPCA(n_components=rule, random_state=0).fit(Y).n_components_
+        for Y in (X, 1e6 * X, X + 1e4, 1e-6 * X)
+    }
+    assert chosen == {3}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_integer_weights_choose_as_repeated_rows_do(rule):
+    X = planted(150, 8, 3, 2)
+    counts = np.random.default_rng(0).integers(1, 3, len(X))
+    model = PPCA(n_components=rule, random_state=0).fit(X, sample_weight=counts)
+    assert model.n_components_ == 3
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.filterwarnings("ignore::dualpca.errors.SelectionWarning")  # that nothing was found
+def test_noise_alone_has_few_directions(rule, seed):
+    X = np.random.default_rng(seed).standard_normal((300, 10))
+    assert PPCA(n_components=rule, random_state=0).fit(X).n_components_ <= 1
+
+
+# --- bounds ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.filterwarnings("ignore::dualpca.errors.SelectionWarning")  # flat spectra are drawn too
+@given(case=cases(kinds=BENIGN + EXTREME))
+def test_rule_leaves_a_direction_for_the_noise(rule, case):
+    if case.ell[1] < 1e-6 * case.ell[0]:
+        return  # one direction and rounding error: whether there is a second is a matter of taste
+    rank = int(np.linalg.matrix_rank(case.X - case.X.mean(axis=0)))
+    model = PPCA(n_components=rule, random_state=0).fit(case.X)
+    assert isinstance(model.n_components_, int | np.integer)
+    assert 0 <= model.n_components_ <= rank - 1
+    assert np.isfinite(model.loglikelihood_)
+    assert float(model.noise_variance_) > 0
+
+
+@pytest.mark.parametrize("rule", ["evidence", "bic"])
+@given(case=cases(kinds=BENIGN))
+@example(case=make_case("very wide", steep, 1, 1.0, 1.0, False, 82))  # rounding of the trace
+def test_choose_stays_below_the_rank(rule, case):
+    rank = np.count_nonzero(case.ell > 1e-9 * case.ell[0])
+    if rank >= 2:
+        assert 0 <= choose(rule, case.X) <= rank - 1
+
+
+def test_unknown_rule_names_the_known_ones():
+    with pytest.raises(ValueError, match="evidence"):
+        choose("nonsense", planted(50, 5, 2, 0))
+
+
+# --- cross-validation: the curve behind the choice ------------------------------------
+
+
+def holed(n, d, q, seed=0, share=0.2):
+    """Return planted data with entries missing at random, no row empty."""
+    X = planted(n, d, q, seed)
+    gone = np.random.default_rng(seed + 100).random(X.shape) < share
+    gone[:, 0] = False
+    return np.where(gone, np.nan, X)
+
+
+def one_by_one(X, mu, C):
+    """Return the error of each observed entry, predicted from the others its row observes."""
+    off = np.zeros_like(X)
+    for i, j in zip(*np.nonzero(~np.isnan(X)), strict=True):
+        x = X[i].copy()
+        x[j] = np.nan
+        off[i, j] = X[i, j] - dense.conditional(x, mu, C)[0][j]
+    return off
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_row_score_is_its_definition(weighted):
+    X, rng = holed(30, 5, 2), np.random.default_rng(0)
+    factors = Factors(rng.standard_normal((5, 2)), np.full(5, 5.0), rng.uniform(0.5, 2, 5))
+    w = rng.uniform(0, 2, 30) if weighted else None
+    C, centre = factors.W @ factors.W.T + np.diag(factors.psi), rng.standard_normal(5)
+    got, v = row_score(factors, X, centre, w), np.ones(30) if w is None else w
+    off = one_by_one(X, factors.mu, C)
+    assert got.loglikelihood == pytest.approx(dense.loglikelihood(X, factors.mu, C, w), rel=1e-10)
+    assert got.press == pytest.approx(v @ (off**2).sum(axis=1), rel=1e-10)
+    assert got.squares == pytest.approx(v @ np.nansum((X - centre) ** 2, axis=1), rel=1e-10)
+    assert got.size == pytest.approx(v.sum())
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_hidden_score_is_its_definition(weighted):
+    X, rng = holed(30, 5, 2), np.random.default_rng(0)
+    factors = Factors(rng.standard_normal((5, 2)), np.full(5, 5.0), rng.uniform(0.5, 2, 5))
+    w = rng.uniform(0.1, 2, 30) if weighted else np.ones(30)
+    hidden = ~np.isnan(X) & (rng.random(X.shape) < 0.2)
+    table = np.where(hidden, np.nan, X)
+    C = factors.W @ factors.W.T + np.diag(factors.psi)
+    mean, cov = dense.conditionals(table, factors.mu, C)
+    off, variance = X - mean, np.einsum("ijj->ij", cov)
+    shown = ~np.isnan(table)
+    centre = (np.where(shown, table, 0) * w[:, None]).sum(axis=0) / (shown * w[:, None]).sum(axis=0)
+    expected = np.zeros(4)
+    for i, j in zip(*np.nonzero(hidden), strict=True):
+        density = norm.logpdf(off[i, j], scale=np.sqrt(variance[i, j]))
+        expected += w[i] * np.array([density, off[i, j] ** 2, (X[i, j] - centre[j]) ** 2, 1])
+    got = hidden_score(factors, table, hidden, X, w if weighted else None)
+    np.testing.assert_allclose(got, expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize("size", [(40, 6), (20, 30)])
+def test_complete_curve_is_that_of_dense_models(size):
+    X = planted(*size, 2, 0)
+    curve = cross_validate(X, None, 5)
+    order = np.random.default_rng(0).permutation(len(X))
+    for q in (0, 1, 2, 4):
+        q2, value = [], []
+        for held in np.array_split(order, 5):
+            model = PPCA(q).fit(np.delete(X, held, axis=0))
+            off = one_by_one(X[held], model.mean_, model.get_covariance())
+            q2.append(1 - np.sum(off**2) / np.sum((X[held] - model.mean_) ** 2))
+            value.append(model.score(X[held]))
+        at = list(curve.candidates).index(q)
+        assert curve.q2[at] == pytest.approx(np.mean(q2), rel=1e-8, abs=1e-10)
+        assert curve.loglikelihood[at] == pytest.approx(np.mean(value), rel=1e-8)
+        error = np.std(value, ddof=1) / np.sqrt(5)
+        assert curve.loglikelihood_error[at] == pytest.approx(error, rel=1e-6)
+        assert curve.q2_error[at] == pytest.approx(np.std(q2, ddof=1) / np.sqrt(5), rel=1e-6)
+
+
+@pytest.mark.parametrize("rule", ["cv", "cv-rows", "cv-entries"])
+@pytest.mark.parametrize("holes", [False, True])
+@pytest.mark.parametrize("q", [1, 3])
+def test_cross_validation_finds_the_planted_directions_and_shows_its_curve(rule, holes, q):
+    X = holed(200, 8, q) if holes else planted(200, 8, q, 0)
+    model = PPCA(rule).fit(X)
+    curve = model.selection_
+    assert model.n_components_ == curve.chosen == q
+    rows = rule == "cv-rows" or (rule == "cv" and not holes)
+    assert curve.unit == ("row" if rows else "entry")
+    assert len({len(part) for part in (curve.candidates, curve.q2, curve.q2_error)}) == 1
+    at = list(curve.candidates).index(q)
+    assert np.all(curve.q2 <= 1) and curve.q2[at] > 0.5
+    assert abs(curve.q2[at] - curve.q2.max()) < 0.02
+    assert np.all(curve.loglikelihood_error > 0) and np.all(np.diff(curve.candidates) == 1)
+
+
+def test_curve_is_forgotten_with_the_fit_it_belongs_to():
+    X = planted(100, 6, 2, 0)
+    model = PPCA("cv").fit(X)
+    assert hasattr(model, "selection_")
+    assert not hasattr(model.set_params(n_components=2).fit(X), "selection_")
+
+
+def test_feature_that_only_held_rows_observe_is_no_obstacle():
+    X = holed(100, 6, 1)
+    X[1:, 5] = np.nan
+    assert PPCA("cv-rows").fit(X).n_components_ == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("q", [1, 3])
+def test_bic_finds_the_planted_directions_with_holes(q, seed):
+    assert PPCA("bic").fit(holed(200, 8, q, seed)).n_components_ == q
+
+
+def test_bic_with_one_hole_is_bic():
+    for seed in range(4):
+        X = np.random.default_rng(seed).standard_normal((80, 5)) * [3.0, 2.0, 1.5, 1.2, 1.0]
+        expected = PPCA("bic").fit(X).n_components_
+        X[0, 0] = np.nan
+        assert PPCA("bic").fit(X).n_components_ == expected
+
+
+def test_bic_keeps_one_direction_of_noise_with_holes():
+    X = np.random.default_rng(0).standard_normal((300, 6))
+    X[np.random.default_rng(1).random(X.shape) < 0.2] = np.nan
+    with pytest.warns(SelectionWarning, match="bic"):
+        assert PPCA("bic").fit(X).n_components_ == 1
+
+
+@pytest.mark.parametrize("rule", ["cv-rows", "cv-entries", "bic"])
+def test_weights_choose_as_repeated_rows_do_with_holes(rule):
+    X = holed(120, 6, 2)
+    counts = np.random.default_rng(0).integers(1, 3, len(X))
+    assert PPCA(rule).fit(X, sample_weight=counts).n_components_ == 2
+
+
+def test_curve_is_the_same_in_every_library(backend):
+    for X in (planted(60, 5, 1, 0), holed(60, 5, 1)):
+        for rule in ("cv-rows", "cv-entries"):
+            here = PPCA(rule).fit(X).selection_
+            there = PPCA(rule).fit(backend.asarray(X)).selection_
+            # folds are fitted to a tolerance of 1e-3, from starts that agree up to signs
+            np.testing.assert_allclose(there.q2, here.q2, atol=1e-3)
+            np.testing.assert_allclose(there.loglikelihood, here.loglikelihood, atol=1e-2)
+
+
+@pytest.mark.parametrize("holes", [False, True])
+def test_curve_can_be_drawn(holes):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed: no figure is drawn")
+    from dualpca.app.plots.selection import selection_curve
+
+    model = PPCA("cv").fit(holed(100, 6, 2) if holes else planted(100, 6, 2, 0))
+    top, below = selection_curve(model).axes
+    curve = model.selection_
+    np.testing.assert_array_equal(top.lines[0].get_xydata().T, [curve.candidates, curve.q2])
+    drawn = below.lines[0].get_xydata().T
+    np.testing.assert_array_equal(drawn, [curve.candidates, curve.loglikelihood])
+    assert ("hidden entry" if holes else "held-out row") in below.get_ylabel()
+    assert any(text.get_text() == "2 chosen" for text in top.texts)
+
+
+def test_drawing_a_model_that_compared_nothing_is_a_clear_error():
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed: no figure is drawn")
+    from dualpca.app.plots.selection import selection_curve
+
+    with pytest.raises(ValueError, match="n_components='cv'"):
+        selection_curve(PPCA(2).fit(planted(50, 5, 2, 0)))
+
+
+TINY = {
+    "few rows": lambda X: X[:8],
+    "three rows": lambda X: X[:3],
+    "one feature": lambda X: X[:, 1:2],
+    "two features": lambda X: X[:, :2],
+    "constant": lambda X: np.where(np.isnan(X), np.nan, 7.0),
+    "empty": lambda X: np.full((8, 3), np.nan),
+}
+
+
+@pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize("rule", ["cv", "cv-rows", "cv-entries", "bic"])
+@pytest.mark.filterwarnings("ignore::dualpca.errors.SelectionWarning")  # that nothing was found
+def test_choice_from_next_to_nothing_is_an_error_or_a_model(rule, name):
+    X = np.random.default_rng(0).standard_normal((30, 3))
+    X[0, 0] = X[1, 1] = np.nan
+    words = "column|constant|noise|choice|density|component"
+    try:
+        model = PPCA(rule).fit(TINY[name](X))
+    except ValueError as error:
+        assert re.search(words, str(error)), error
+    else:
+        assert np.isfinite(model.loglikelihood_) and model.n_components_ >= 1
+
+
+@pytest.mark.parametrize("n", [0.03, 1.0, 1.5, 2.0])
+def test_hardly_any_rows_are_no_division_by_zero(n):
+    assert 0 <= selection.choose("gavish-donoho", np.array([3.0, 2.0, 1.0]), 6.5, 5, n) <= 3

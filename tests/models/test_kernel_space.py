@@ -1,0 +1,92 @@
+"""The empirical kernel map keeps inner products on its span, exactly or through landmarks."""
+
+import numpy as np
+import pytest
+
+from dualpca.errors import DegenerateError, ScaleError
+from dualpca.kernels import RBF, Linear, Polynomial
+from dualpca.models import kernel_space
+from dualpca.models.kernel_space import KernelSpace
+from tests.tolerances import assert_close
+
+KERNELS = [RBF(gamma=0.3), Polynomial(degree=2, gamma=1.0, coef0=1.0), Linear()]
+
+
+def rows(n=40, d=3, seed=0):
+    return np.random.default_rng(seed).standard_normal((n, d)) + 2.0
+
+
+def centred(kernel, X, Y):
+    """Inner products of features around the mean of those of X, the obvious way."""
+    along = kernel(Y, X).mean(axis=1)
+    return kernel(Y, Y) - along[:, None] - along[None, :] + kernel(X, X).mean()
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_all_directions_keep_every_inner_product(kernel):
+    X = rows()
+    Z = KernelSpace.fit(X, kernel, 40)(X)
+    H = np.eye(40) - 1 / 40
+    assert_close(Z @ Z.T, H @ kernel(X, X) @ H, "vector")
+
+
+@pytest.mark.parametrize("kernel", KERNELS[1:], ids=repr)
+def test_new_rows_in_a_finite_feature_space_too(kernel):
+    """The features of these kernels have few dimensions, which forty rows span."""
+    X, new = rows(), rows(7, seed=1)
+    Z = KernelSpace.fit(X, kernel, 40)(new)
+    assert_close(Z @ Z.T, centred(kernel, X, new), "vector")
+
+
+def test_the_linear_kernel_gives_the_principal_components():
+    X = rows()
+    space = KernelSpace.fit(X, Linear(), 3)
+    Xc = X - X.mean(axis=0)
+    assert_close(space(X).T @ space(X) / 40, np.diag(space.variances), "vector")
+    assert_close(np.sum(space.variances), np.sum(Xc**2) / 40, "vector")
+    assert space.explained == pytest.approx(1.0)
+
+
+def test_leading_directions_are_the_columns_of_more_of_them():
+    X, kernel = rows(), RBF(gamma=0.3)
+    few, many = KernelSpace.fit(X, kernel, 4), KernelSpace.fit(X, kernel, 20)
+    assert few.m == 4 and many.m == 20 and few.explained < many.explained < 1
+    assert_close(few(X), many(X)[:, :4], "vector")
+
+
+def test_landmarks_that_are_all_distinct_rows_give_the_same_space(monkeypatch):
+    X, kernel = np.tile(rows(60), (2, 1)), RBF(gamma=2.0)
+    exact = KernelSpace.fit(X, kernel, 10)
+    monkeypatch.setattr(kernel_space, "EXACT", 0)
+    through = KernelSpace.fit(X, kernel, 10, n_landmarks=60)
+    assert through.subspace.points.shape[0] == 60
+    assert_close(through.variances, exact.variances, "vector")
+    assert_close(through(X) @ through(X).T, exact(X) @ exact(X).T, "vector")
+    assert through.explained == pytest.approx(exact.explained)
+
+
+def test_a_linear_kernel_through_few_landmarks_is_exact(monkeypatch):
+    X = rows(200)
+    exact = KernelSpace.fit(X, Linear(), 3)
+    monkeypatch.setattr(kernel_space, "EXACT", 0)
+    through = KernelSpace.fit(X, Linear(), 3, n_landmarks=5)
+    assert_close(through.variances, exact.variances, "vector")
+    assert_close(np.abs(through(X)), np.abs(exact(X)), "vector")
+
+
+def test_no_more_directions_than_there_are():
+    assert KernelSpace.fit(rows(), Linear(), 30).m == 3
+
+
+def test_equal_rows_and_too_large_ones_are_refused():
+    with pytest.raises(DegenerateError, match="same point"):
+        KernelSpace.fit(np.ones((5, 2)), RBF(gamma=1.0), 2)
+    with np.errstate(over="ignore", invalid="ignore"), pytest.raises(ScaleError, match="overflow"):
+        KernelSpace.fit(1e200 * rows(), Linear(), 2)
+
+
+def test_every_library_gives_the_same_coordinates(backend):
+    X, kernel = rows(), RBF(gamma=0.3)
+    found = KernelSpace.fit(backend.asarray(X), kernel, 5)(backend.asarray(X))
+    assert backend.owns(found)
+    assert_close(backend.numpy(found), KernelSpace.fit(X, kernel, 5)(X), "vector")

@@ -1,0 +1,586 @@
+"""Mixtures of PPCA, judged by dense covariances, by PPCA itself and by published numbers."""
+
+import warnings
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy.special import betaln
+from sklearn.datasets import make_circles
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture
+
+from dualpca import PPCA, MixturePPCA
+from dualpca.errors import CollapseWarning, InterruptWarning, StreamWarning
+from dualpca.models.emissions import Emissions
+from dualpca.models.mixture import Climb, Limits, Mixture, Recipe, broken_sticks
+from dualpca.models.mixture_stream import expected_moments
+from tests.models.test_emissions import covariances, groups, holes
+from tests.oracles import mixture as dense
+from tests.tolerances import assert_close, assert_log_density, tolerance
+
+TIGHT = {"tol": 1e-13, "max_iter": 5000}
+
+
+@cache
+def fitted(missing=0.0, tied=False):
+    """Return rows and a mixture of three components, of one, two and three directions."""
+    X = holes(groups(), missing) if missing else groups()
+    X.setflags(write=False)
+    return X, MixturePPCA(3, [1, 2, 3], tied_noise=tied, max_iter=1000).fit(X)
+
+
+def assert_never_falls(values):
+    values = np.array(values)
+    assert len(values) > 3
+    assert np.all(np.diff(values) >= -tolerance("monotone") * np.abs(values[1:]))
+
+
+def with_outlier():
+    """Return two wide groups and one row far away from both."""
+    return np.concatenate([groups(80, 4, 2, apart=3.0), np.full((1, 4), 400.0)])
+
+
+# --- one component is PPCA ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("q", [1, 2, 4])
+@pytest.mark.parametrize("size", [(120, 5), (12, 30)], ids=["tall", "wide"])
+def test_one_component_is_ppca(size, q):
+    X = groups(*size)
+    one, ppca = MixturePPCA(1, q).fit(X), PPCA(q).fit(X)
+    assert_close(one.covariances_[0], ppca.get_covariance(), "vector")
+    assert_close(one.means_[0], ppca.mean_, "vector")
+    assert_close(one.loglikelihood_, ppca.loglikelihood_, "em")
+    assert_log_density(one.score_samples(X), ppca.score_samples(X), X.shape[1])
+    assert_close(np.abs(one.transform(X)), np.abs(ppca.transform(X)), "vector")
+    assert_close(one.reconstruct(X), ppca.reconstruct(X), "vector")
+    assert_close(one.explained_variance_[0], ppca.explained_variance_, "vector")
+    assert np.array_equal(one.predict_proba(X), np.ones((len(X), 1)))
+
+
+def test_one_component_with_holes_is_ppca():
+    X = holes(groups())
+    one, ppca = MixturePPCA(1, 2, **TIGHT).fit(X), PPCA(2, tol=1e-10, max_iter=9000).fit(X)
+    assert_close(one.loglikelihood_, ppca.loglikelihood_, "em")
+    assert_close(one.covariances_[0], ppca.get_covariance(), "em", scale=1e3)
+    assert_close(one.impute(X), ppca.impute(X), "em", scale=1e3)
+
+
+def test_every_direction_is_scikit_learns_full_mixture():
+    X = groups(apart=6.0)
+    start = GaussianMixture(3, reg_covar=0, tol=1e-12, max_iter=2000, random_state=0).fit(X)
+    model = MixturePPCA(3, 5, noise_floor=1e-9, **TIGHT).fit(X)
+    assert_close(model.score(X), start.score(X), "em")
+    assert_close(np.sort(model.weights_), np.sort(start.weights_), "em")
+    assert_close(model.bic(X), start.bic(X), "em")
+    assert_close(model.aic(X), start.aic(X), "em")
+
+
+# --- against dense references ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("missing", [0.0, 0.25])
+def test_responsibilities_and_densities_equal_the_dense_oracle(missing, tied):
+    X, model = fitted(missing, tied)
+    parts = model.weights_, model.means_, model.covariances_
+    assert_close(model.predict_proba(X), dense.responsibilities(X, *parts), "vector")
+    assert_log_density(model.score_samples(X), dense.score_samples(X, *parts), 5)
+    assert np.array_equal(model.predict(X), dense.responsibilities(X, *parts).argmax(axis=1))
+    assert_close(model.score_samples(X).sum(), model.loglikelihood_, "em")
+    assert_close(model.lower_bound_ * len(X), model.loglikelihood_, "exact")
+
+
+def test_one_step_of_em_equals_the_dense_one():
+    X = groups(apart=1.0)
+    start = Emissions.start(X, 3, 2, np.random.default_rng(0))
+    mass = np.array([50.0, 40.0, 30.0])
+    climb = Climb(X, None, start, mass, Limits(), np.random.default_rng(0))
+    climb.run(max_iter=1)
+    found = climb.outcome()
+    pi, mu, C = dense.em_step(X, mass / 120, np.asarray(start.means), covariances(start), 2)
+    assert_close(found.mixture.weights, pi, "vector")
+    assert_close(found.mixture.emissions.means, mu, "vector")
+    assert_close(covariances(found.mixture.emissions), C, "vector")
+
+
+def test_imputation_equals_the_dense_oracle():
+    X, model = fitted(0.25)
+    mean, std = dense.impute(X, model.weights_, model.means_, model.covariances_)
+    filled, spread = model.impute(X, return_std=True)
+    seen = ~np.isnan(X)
+    assert np.array_equal(filled[seen], X[seen])
+    assert np.all(spread[seen] == 0)
+    assert_close(filled, mean, "vector")
+    assert_close(spread, std, "vector")
+
+
+def test_an_empty_row_is_the_mixture_itself():
+    X, model = fitted(0.25)
+    row = np.full((1, 5), np.nan)
+    assert_close(model.predict_proba(row)[0], model.weights_, "exact")
+    assert_close(model.score_samples(row)[0], 0.0, "exact", scale=1.0)
+    assert_close(model.impute(row)[0], model.weights_ @ model.means_, "vector")
+    again = MixturePPCA(3, [1, 2, 3], max_iter=1000).fit(np.concatenate([X, row]))
+    assert_close(again.loglikelihood_, model.loglikelihood_, "em")
+
+
+def test_latents_stand_side_by_side_weighted_by_responsibility():
+    X, model = fitted(0.25)
+    Z, rho = model.transform(X), model.predict_proba(X)
+    assert Z.shape == (120, 6)
+    edges = [(0, 1), (1, 3), (3, 6)]
+    for k, (a, b) in enumerate(edges):
+        mean, covariance = model.posterior(X, k)
+        assert covariance.shape == (120, b - a, b - a)
+        assert_close(Z[:, a:b], rho[:, k : k + 1] * mean, "exact", scale=10.0)
+    names = model.get_feature_names_out()
+    assert list(names) == [f"mixtureppca{i}" for i in range(6)]
+
+
+def test_samples_come_from_the_mixture():
+    _, model = fitted()
+    X, y = model.sample(100_000, random_state=0)
+    share = np.bincount(y, minlength=3) / len(y)
+    assert np.max(np.abs(share - model.weights_)) < 0.01
+    for k in range(3):
+        scale = model.covariances_[k].max()
+        assert np.max(np.abs(np.cov(X[y == k].T) - model.covariances_[k])) < 0.05 * scale
+    assert np.array_equal(model.sample(5, random_state=3)[0], model.sample(5, random_state=3)[0])
+
+
+# --- EM -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"tied_noise": True},
+        {"n_components": [1, 2, 4]},
+        {"n_mixtures": "dirichlet"},
+        {"n_mixtures": "dirichlet", "tied_noise": True},
+    ],
+    ids=["plain", "tied", "own q", "dirichlet", "tied dirichlet"],
+)
+@pytest.mark.filterwarnings("ignore::dualpca.errors.CollapseWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_likelihood_never_falls(missing, options):
+    X = groups(90, apart=1.0)
+    X = holes(X, missing) if missing else X
+    options = {"n_mixtures": 3, "n_components": 2, "max_mixtures": 5, "max_iter": 60, **options}
+    for seed in range(2):
+        model = MixturePPCA(random_state=seed, tol=1e-9, **options).fit(X)
+        assert_never_falls(model.loglikelihoods_)
+
+
+def test_weighted_rows_never_fall_and_weights_scale_out():
+    X, w = groups(apart=1.0), np.random.default_rng(0).uniform(0.2, 3, 120)
+    one = MixturePPCA(3, 2).fit(X, sample_weight=w)
+    assert_never_falls(one.loglikelihoods_)
+    ten = MixturePPCA(3, 2).fit(X, sample_weight=10 * w)
+    assert_close(ten.loglikelihood_, 10 * one.loglikelihood_, "em")
+    assert_close(one.score(X, sample_weight=w) * w.sum(), one.loglikelihood_, "em")
+
+
+def test_rows_of_no_weight_are_no_rows():
+    X, w = groups(apart=6.0), np.ones(120)
+    far = np.concatenate([X, np.full((3, 5), 1e3)])
+    model = MixturePPCA(3, 2, **TIGHT).fit(far, sample_weight=np.r_[w, 0, 0, 0])
+    assert_close(model.loglikelihood_, MixturePPCA(3, 2, **TIGHT).fit(X).loglikelihood_, "em")
+
+
+def test_more_starts_end_no_worse_and_side_by_side_the_same():
+    X = groups(300, 6, 6, apart=1.0)
+    ends = [MixturePPCA(6, 2, n_init=n).fit(X).loglikelihood_ for n in (1, 4)]
+    assert ends[1] >= ends[0]
+    threads = MixturePPCA(6, 2, n_init=4, n_jobs=2).fit(X)
+    assert_close(threads.loglikelihood_, ends[1], "em")
+
+
+def test_the_keyboard_loses_nothing(monkeypatch):
+    step, taken = Climb.step, []
+
+    def impatient(self):
+        taken.append(1)
+        if len(taken) == 5:
+            raise KeyboardInterrupt
+        step(self)
+
+    monkeypatch.setattr(Climb, "step", impatient)
+    with pytest.warns(InterruptWarning):
+        model = MixturePPCA(3, 2, tol=0.0).fit(groups(apart=1.0))
+    assert len(taken) == 5 and model.n_iter_ == 4
+    assert np.isfinite(model.score(groups(apart=1.0)))
+
+
+def test_the_keyboard_leaves_weights_and_components_that_belong_together(monkeypatch):
+    expect = Climb.expect
+
+    def impatient(self):
+        if self.dropped:
+            raise KeyboardInterrupt
+        expect(self)
+
+    monkeypatch.setattr(Climb, "expect", impatient)
+    with pytest.warns(InterruptWarning), pytest.warns(CollapseWarning):
+        model = MixturePPCA(3, 2, on_collapse="drop").fit(with_outlier())
+    assert model.weights_.shape == (len(model.means_),)
+    assert_close(model.score_samples(with_outlier()).sum(), model.loglikelihood_, "em")
+
+
+def test_too_few_steps_are_told():
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        model = MixturePPCA(3, 2, max_iter=2).fit(groups(apart=0.5))
+    assert not model.converged_ and model.n_iter_ == 2
+
+
+def test_input_is_never_modified():
+    for X in (groups(), holes(groups())):
+        before = X.copy()
+        model = MixturePPCA(3, 2).fit(X)
+        model.predict_proba(X), model.impute(X), model.transform(X), model.reconstruct(X)
+        assert np.array_equal(X, before, equal_nan=True)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_float32_rows_give_float32_and_the_same_model(missing):
+    X = groups(apart=6.0)
+    X = holes(X, missing) if missing else X
+    single, double = (MixturePPCA(3, 2).fit(X.astype(t)) for t in ("float32", "float64"))
+    assert single.means_.dtype == single.transform(X.astype("float32")).dtype == np.float32
+    assert_close(single.loglikelihood_, double.loglikelihood_, "em", np.float32)
+
+
+def test_backends_agree(backend):
+    X = groups(apart=6.0)
+    here = MixturePPCA(3, 2).fit(X)
+    there = MixturePPCA(3, 2).fit(backend.asarray(X))
+    assert backend.owns(there.means_) and backend.owns(there.predict(backend.asarray(X)))
+    assert_close(there.loglikelihood_, here.loglikelihood_, "em")
+    table = backend.asarray(holes(X))
+    assert_close(backend.numpy(there.impute(table)), here.impute(holes(X)), "vector")
+    assert_close(backend.numpy(there.sample(7, 0)[0]), here.sample(7, 0)[0], "vector")
+
+
+def test_backends_take_holes(backend):
+    X = backend.asarray(holes(groups(apart=6.0)))
+    model = MixturePPCA(3, 1).fit(X)
+    assert_never_falls(model.loglikelihoods_)
+    assert backend.owns(model.predict_proba(X))
+
+
+# --- published numbers ----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def oil(shared_data):
+    data = np.load(shared_data("oil_flow.npz"))
+    return data["X"].astype(float), data["y"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_reference_s1_mixture(oil, seed):
+    model = MixturePPCA(3, 2, random_state=seed).fit(oil[0])
+    assert abs(model.loglikelihood_ - 306.77) < 0.05
+
+
+def test_oil_flow_classes_are_found(oil):
+    X, y = oil
+    for seed in range(5):
+        labels = MixturePPCA(10, 2, random_state=seed).fit(X).predict(X)
+        purity = sum(np.bincount(y[labels == k]).max() for k in np.unique(labels)) / len(y)
+        assert purity > 0.95
+
+
+def test_oil_flow_with_holes_is_filled_better_than_by_one_component(oil):
+    X = oil[0][:300]
+    table = holes(X, 0.1)
+    hidden = np.isnan(table)
+    errors = [
+        np.sqrt(np.mean((MixturePPCA(K, 2, tol=1e-4).fit(table).impute(table) - X)[hidden] ** 2))
+        for K in (1, 4)
+    ]
+    assert errors[1] < 0.8 * errors[0]
+
+
+# --- components that collapse ---------------------------------------------------------
+
+
+def test_a_component_on_one_row_is_held_at_the_floor():
+    X = with_outlier()
+    with pytest.warns(CollapseWarning, match="noise_floor"):
+        model = MixturePPCA(3, 2).fit(X)
+    assert_never_falls(model.loglikelihoods_)
+    assert np.all(np.isfinite(model.score_samples(X)))
+    assert np.min(model.noise_variance_) >= 0.999 * 1e-6 * X.var(axis=0).mean()
+
+
+def test_a_component_on_one_row_is_dropped():
+    with pytest.warns(CollapseWarning, match="dropped"):
+        model = MixturePPCA(3, 2, on_collapse="drop").fit(with_outlier())
+    assert model.n_mixtures_ < 3
+    assert_close(model.weights_.sum(), 1.0, "exact")
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_component_on_one_row_is_sown_again():
+    X = with_outlier()
+    with pytest.warns(CollapseWarning, match="sown"):
+        model = MixturePPCA(3, 2, on_collapse="reseed").fit(X)
+    assert np.all(np.isfinite(model.score_samples(X)))
+    values = model.loglikelihoods_
+    assert np.all(np.diff(values) >= -tolerance("monotone") * np.abs(values[1:]))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("rule", ["floor", "reseed", "drop"])
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_copies_of_few_rows_have_a_finite_model(rule, missing):
+    X = np.repeat(groups(6, 4, 3), 10, axis=0)
+    X = holes(X, missing) if missing else X
+    with pytest.warns(CollapseWarning):
+        model = MixturePPCA(4, 2, on_collapse=rule).fit(X)
+    for outcome in (model.score_samples(X), model.transform(X), model.reconstruct(X)):
+        assert np.all(np.isfinite(outcome))
+
+
+def test_as_many_components_as_rows_is_finite_and_more_an_error():
+    X = groups(9, 4, 3)
+    with pytest.warns(CollapseWarning):
+        model = MixturePPCA(9, 1).fit(X)
+    assert np.all(np.isfinite(model.score_samples(X)))
+    with pytest.raises(ValueError, match=r"n_mixtures.*9.*10"):
+        MixturePPCA(10, 1).fit(X)
+
+
+# --- how many -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("word", ["bic", "cv"])
+def test_both_sizes_are_found(word):
+    X = groups(240, 4, 3, apart=4.0, seed=3)
+    model = MixturePPCA(word, word, max_mixtures=4, tol=1e-4).fit(X)
+    assert model.selection_.chosen == (3, 2)
+    assert model.selection_.criterion == word
+    assert len(model.selection_.scores) == len(model.selection_.candidates) >= 9
+    assert (model.n_mixtures_, model.n_components_) == (3, [2, 2, 2])
+
+
+def test_one_size_is_found_beside_a_given_one():
+    X = groups(300, 5, 3, apart=4.0)
+    assert MixturePPCA("bic", 2, max_mixtures=5).fit(X).n_mixtures_ == 3
+    model = MixturePPCA(3, "bic").fit(X)
+    assert model.selection_.chosen == (3, 2)
+    n = -2 * model.selection_.scores[model.selection_.candidates.index((3, 2))]
+    assert_close(n, model.bic(X), "em")
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.1])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_dirichlet_process_empties_components(seed, missing):
+    X = groups(300, 5, 3, apart=4.0, seed=seed)
+    X = holes(X, missing) if missing else X
+    model = MixturePPCA("dirichlet", 2, max_mixtures=6, tol=1e-5).fit(X)
+    assert model.n_mixtures_ == 3
+    assert_never_falls(model.loglikelihoods_)
+    assert np.allclose(model.weights_, 1 / 3, atol=0.05)
+    assert_close(model.score(X) * len(X), model.loglikelihood_, "em")
+
+
+def test_sticks_are_the_best_posterior_and_the_best_order():
+    # the optimum of Σ n E ln π − KL over Beta posteriors is Σ ln B(a, b) − ln B(1, α)
+    n, alpha = np.array([5.0, 40.0, 0.5, 12.0]), 1.7
+
+    def value(order):
+        m = n[order]
+        after = m.sum() - np.cumsum(m)
+        return np.sum(betaln(1 + m, alpha + after) - betaln(1, alpha))
+
+    found = broken_sticks(n, alpha, [0, 0, 0, 0])
+    assert_close(found.constant + n @ found.log_weights, value(np.argsort(-n)), "vector")
+    rng = np.random.default_rng(0)
+    assert all(value(rng.permutation(4)) <= value(np.argsort(-n)) + 1e-12 for _ in range(24))
+
+
+def test_the_price_of_parameters_is_bounded_from_below_by_its_tangent():
+    n, p = np.array([30.0, 3.0]), [10, 10]
+    free, priced = broken_sticks(n, 1.0, [0, 0]), broken_sticks(n, 1.0, p)
+
+    def price(mass):
+        return -np.sum(5 * np.log1p(mass))
+
+    def tangent(mass):
+        return priced.constant - free.constant + mass @ (priced.log_weights - free.log_weights)
+
+    assert_close(tangent(n), price(n), "vector")
+    for mass in np.random.default_rng(0).uniform(0, 50, size=(50, 2)):
+        assert tangent(mass) <= price(mass) + 1e-12
+
+
+# --- streams --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.15])
+def test_a_stream_ends_near_the_fit_of_all_rows(missing):
+    X = groups(3000, 5, 3, apart=4.0)[np.random.default_rng(0).permutation(3000)]
+    X = holes(X, missing) if missing else X
+    whole, stream = MixturePPCA(3, 2).fit(X), MixturePPCA(3, 2)
+    for rows in np.array_split(X, 30):
+        stream.partial_fit(rows)
+    assert stream.n_samples_seen_ == 3000
+    assert abs(stream.score(X) - whole.score(X)) < 0.01
+    first = MixturePPCA(3, 2).fit(X[:100])
+    assert whole.score(X) - stream.score(X) < 0.3 * (whole.score(X) - first.score(X))
+
+
+def test_a_short_stream_is_the_fit_of_its_rows():
+    X = groups(60)
+    stream = MixturePPCA(3, 2)
+    for rows in (X[:2], X[2:31], X[31:]):
+        stream.partial_fit(rows)
+    assert_close(stream.score(X), MixturePPCA(3, 2).fit(X).score(X), "em")
+
+
+def test_expected_moments_of_incomplete_rows_equal_dense_conditioning():
+    X, model = fitted(0.25)
+    parts = model.weights_, model.means_, model.covariances_
+    rho = dense.responsibilities(X, *parts)
+    emissions = Emissions(model.means_, tuple(model.loadings_), model.noise_variance_)
+    moments, density = expected_moments(Mixture(model.weights_, emissions), X, np.ones(120))
+    assert_close(density, dense.score_samples(X, *parts).sum(), "density")
+    for k, found in enumerate(moments):
+        mean, scatter = np.zeros(5), np.zeros((5, 5))
+        filled, spread = dense.missing_oracles.conditionals(X, model.means_[k], parts[2][k])
+        mean = rho[:, k] @ filled / rho[:, k].sum()
+        for w, x, C in zip(rho[:, k], filled, spread, strict=True):
+            scatter += w * (np.outer(x - mean, x - mean) + C)
+        assert_close(found.n, rho[:, k].sum(), "vector")
+        assert_close(found.mean, mean, "vector")
+        assert_close(found.scatter, scatter, "vector")
+
+
+def test_a_stream_after_fit_starts_anew_and_says_so():
+    model = MixturePPCA(3, 2).fit(groups())
+    with pytest.warns(StreamWarning, match="anew"):
+        model.partial_fit(groups(60))
+    assert model.n_samples_seen_ == 60
+
+
+def test_a_stream_of_chosen_size_is_refused():
+    with pytest.raises(ValueError, match="partial_fit"):
+        MixturePPCA("bic", 2).partial_fit(groups())
+
+
+def test_a_stream_of_too_few_rows_has_no_model_yet():
+    model = MixturePPCA(5, 1).partial_fit(groups(3, 4, 1))
+    with pytest.raises(ValueError, match="not fitted"):
+        model.predict(groups(3, 4, 1))
+
+
+# --- kernels --------------------------------------------------------------------------
+
+
+def test_a_linear_kernel_is_the_mixture_in_the_input_space():
+    X = groups(apart=6.0)
+    plain = MixturePPCA(3, 2).fit(X)
+    kernel = MixturePPCA(3, 2, kernel="linear", n_directions=5).fit(X)
+    assert kernel.means_.shape == (3, 5)
+    assert_close(kernel.loglikelihood_, plain.loglikelihood_, "em")
+    assert_close(kernel.score_samples(X), plain.score_samples(X), "residual")
+    assert_close(kernel.reconstruct(X), plain.reconstruct(X), "residual")
+
+
+def test_rings_are_told_apart_in_the_space_of_a_kernel():
+    X, y = make_circles(400, factor=0.3, noise=0.05, random_state=0)
+    options = {"kernel": "rbf", "kernel_params": {"gamma": 3.0}, "n_directions": 10, "n_init": 5}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = MixturePPCA(2, 3, **options).fit(X)
+    labels = model.predict(X)
+    assert max(np.mean(labels == y), np.mean(labels != y)) > 0.98
+    new, _ = make_circles(100, factor=0.3, noise=0.05, random_state=1)
+    assert model.predict_proba(new).shape == (100, 2)
+    drawn, _ = model.sample(40, random_state=0)
+    radius = np.sqrt((drawn**2).sum(axis=1))
+    assert drawn.shape == (40, 2) and np.all(radius < 1.6)
+    off = np.sqrt(((model.reconstruct(X) - X) ** 2).sum(axis=1))
+    assert np.median(off) < 0.1
+
+
+def test_a_kernel_takes_no_holes():
+    with pytest.raises(ValueError, match="NaN"):
+        MixturePPCA(2, 1, kernel="rbf").fit(holes(groups()))
+    assert not hasattr(MixturePPCA(2, 1, kernel="rbf"), "impute")
+    assert not hasattr(MixturePPCA(2, 1, kernel="rbf"), "partial_fit")
+
+
+# --- nonsense -------------------------------------------------------------------------
+
+NONSENSE = [
+    {"n_mixtures": 0},
+    {"n_mixtures": 2.5},
+    {"n_mixtures": "many"},
+    {"n_mixtures": True},
+    {"n_components": 0},
+    {"n_components": 9},
+    {"n_components": [1, 2, 3]},
+    {"n_components": [1, 0]},
+    {"n_components": []},
+    {"n_components": "nonsense"},
+    {"n_components": None},
+    {"on_collapse": "panic"},
+    {"tied_noise": "yes"},
+    {"noise_floor": 0},
+    {"noise_floor": -1.0},
+    {"concentration": 0.0},
+    {"n_init": 0},
+    {"tol": -1.0},
+    {"max_iter": 0},
+    {"max_mixtures": 0},
+    {"n_directions": 0},
+    {"kernel": "nonsense"},
+    {"kernel": "rbf", "kernel_params": 3},
+]
+
+
+@pytest.mark.parametrize("options", NONSENSE, ids=str)
+def test_nonsense_is_named(options):
+    name = list(options)[-1]
+    with pytest.raises((ValueError, TypeError), match=name):
+        MixturePPCA(**{"n_mixtures": 2, **options}).fit(groups())
+
+
+def test_a_column_that_nobody_observed_is_named():
+    X = holes(groups())
+    X[:, 3] = np.nan
+    with pytest.raises(ValueError, match="column 3"):
+        MixturePPCA(2, 1).fit(X)
+
+
+def test_constant_rows_are_an_error():
+    with pytest.raises(ValueError, match="constant"):
+        MixturePPCA(2, 1).fit(np.full((8, 3), 7.0))
+
+
+@pytest.mark.parametrize("component", [-1, 3, 1.5, "first"])
+def test_a_component_that_is_not_there_is_an_error(component):
+    X, model = fitted()
+    with pytest.raises(ValueError, match="component"):
+        model.posterior(X, component)
+
+
+def test_a_constant_column_is_no_obstacle():
+    X = groups()
+    X[:, 2] = 7.0
+    model = MixturePPCA(3, 1).fit(X)
+    assert_close(model.means_[:, 2], np.full(3, 7.0), "vector")
+    assert np.all(np.isfinite(model.score_samples(X)))
+
+
+def test_a_recipe_takes_labels():
+    X = groups(apart=1.0)
+    found = Recipe(1e-6).fit(X, None, 3, 2, np.random.default_rng(0), labels=np.arange(120) // 40)
+    assert_never_falls(found.record.loglikelihoods)
