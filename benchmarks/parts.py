@@ -166,9 +166,9 @@ class Strike:
         self.passes, self.thread = 0, None
 
     def __enter__(self) -> Strike:
-        from dualpca.data.dask_table import DaskParts
+        from dualpca.data.dask_table import DaskTable
 
-        self.plain = DaskParts.reduce
+        self.plain = DaskTable.reduce
         plain, strike = self.plain, self
 
         def reduce(parts: Any, *args: Any) -> Any:
@@ -178,13 +178,13 @@ class Strike:
                 strike.thread.start()
             return plain(parts, *args)
 
-        DaskParts.reduce = reduce  # type: ignore[method-assign]
+        DaskTable.reduce = reduce  # type: ignore[method-assign]
         return self
 
     def __exit__(self, *_: object) -> None:
-        from dualpca.data.dask_table import DaskParts
+        from dualpca.data.dask_table import DaskTable
 
-        DaskParts.reduce = self.plain  # type: ignore[method-assign]
+        DaskTable.reduce = self.plain  # type: ignore[method-assign]
         if self.thread is not None:
             self.thread.join()
 
@@ -381,11 +381,11 @@ def time_of_tasks(repeats: int) -> None:
     """
     import dask.array as da
 
-    from dualpca.data.dask_table import DaskParts
+    from dualpca.data.dask_table import DaskTable
 
     best = {}
     for P in (100, 400, 1600):
-        parts = DaskParts(da.ones((P, 2), chunks=(1, 2)).persist())
+        parts = DaskTable(da.ones((P, 2), chunks=(1, 2)).persist())
         parts.reduce(len, int.__add__)  # the first pass wakes everybody up
         times = []
         for _ in range(repeats):

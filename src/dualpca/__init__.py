@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # what editors and type checkers see; `_HOMES` below says the
     from dualpca import kernels as kernels
     from dualpca import preimages as preimages
     from dualpca.data.table import Batches
-    from dualpca.estimators._saving import save
+    from dualpca.estimators._base import save
     from dualpca.estimators.bayesian import BayesianPCA
     from dualpca.estimators.canonical import CCA
     from dualpca.estimators.dual import DualPPCA
@@ -82,7 +82,7 @@ _HOMES = {
     "SequenceClassifier": "estimators.sequence_classifier",
     "TwinKernelPCA": "estimators.twin",
     "load": "files.persistence",
-    "save": "estimators._saving",
+    "save": "estimators._base",
     "to_onnx": "files.onnx_export",
 }
 """Name to the module it is defined in."""

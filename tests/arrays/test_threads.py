@@ -13,7 +13,7 @@ from dualpca.arrays import algebra as _algebra
 from dualpca.arrays import backend as _array
 from dualpca.arrays import threads as _threads
 from dualpca.data.moments import Centring, Moments, column_moments
-from dualpca.data.table import Blocks
+from dualpca.data.table import SlicedTable
 from dualpca.errors import NonFiniteError, ScaleError
 from dualpca.operators.primal import weighed
 
@@ -100,7 +100,7 @@ def test_squares_that_float32_cannot_hold_are_summed():
 def file_of(tmp_path):
     def save(X):
         np.save(tmp_path / "x.npy", X)
-        return Blocks(tmp_path / "x.npy", part_rows=30_000)
+        return SlicedTable(tmp_path / "x.npy", part_rows=30_000)
 
     return save
 

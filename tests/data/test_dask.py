@@ -141,11 +141,11 @@ def test_a_lost_partition_is_a_clear_error():
 
 
 def test_only_statistics_leave_the_partitions():
-    from dualpca.data.dask_table import DaskParts
+    from dualpca.data.dask_table import DaskTable
 
     sizes = []
 
-    class Spy(DaskParts):
+    class Spy(DaskTable):
         def reduce(self, of, plus):
             found = super().reduce(of, plus)
             sizes.append(sum(np.size(part) for part in vars(found[1]).values() if part is not None))

@@ -87,9 +87,9 @@ def test_a_worker_killed_in_any_phase_changes_nothing(workers, name):
 def test_late_is_late():
     """The pass that is struck late in EM comes after several steps, and before the last."""
     phase, passes = cases.phases()["late em"], []
-    from dualpca.data.dask_table import DaskParts
+    from dualpca.data.dask_table import DaskTable
 
-    class Counted(DaskParts):
+    class Counted(DaskTable):
         def reduce(self, of, plus):
             passes.append(1)
             return super().reduce(of, plus)

@@ -97,12 +97,12 @@ def test_weights_count_in_the_score_of_a_mixture():
 
 def test_weights_are_sent_once_not_every_pass():
     distributed = pytest.importorskip("distributed")
-    from dualpca.data.dask_table import DaskParts
+    from dualpca.data.dask_table import DaskTable
 
     w = np.arange(len(X)) + 1.0
     cloudpickle = pytest.importorskip("cloudpickle")
     with distributed.Client(processes=False, n_workers=1, dashboard_address=None):
-        weighed = DaskParts.of(chunked()).weighing(w)
+        weighed = DaskTable.of(chunked()).weighing(w)
         sent = len(cloudpickle.dumps(weighed.weights.to_delayed()[0]))
         assert sent < len(cloudpickle.dumps(w[:150]))
         gc.collect()

@@ -6,7 +6,7 @@ import pytest
 import dualpca as dp
 from dualpca import Batches
 from dualpca.data.moments import Moments, condensed
-from dualpca.data.table import Blocks
+from dualpca.data.table import SlicedTable
 
 dask_array = pytest.importorskip("dask.array")
 
@@ -18,7 +18,7 @@ NAMES = ("correlations_", "x_weights_", "y_weights_", "x_loadings_", "y_noise_co
 
 CUTS = {
     "batches": lambda A, rows: Batches([A[i : i + rows] for i in range(0, len(A), rows)]),
-    "blocks": lambda A, rows: Blocks(A, part_rows=rows),
+    "blocks": lambda A, rows: SlicedTable(A, part_rows=rows),
     "dask": lambda A, rows: dask_array.from_array(A, chunks=(rows, -1)),
 }
 
@@ -81,16 +81,25 @@ def test_condensed_rows_have_the_moments():
 
 
 BAD = {
-    "fewer rows": (lambda: dp.CCA(2).fit(Blocks(X, 90), Blocks(Y[:400], 90)), "as many rows as X"),
-    "more rows": (lambda: dp.CCA(2).fit(Blocks(X[:400], 90), Y), "as many rows as X"),
+    "fewer rows": (
+        lambda: dp.CCA(2).fit(SlicedTable(X, 90), SlicedTable(Y[:400], 90)),
+        "as many rows as X",
+    ),
+    "more rows": (lambda: dp.CCA(2).fit(SlicedTable(X[:400], 90), Y), "as many rows as X"),
     "dask rows": (lambda: dp.CCA(2).fit(CUTS["dask"](X, 90), CUTS["dask"](Y[:9], 9)), "500 rows"),
     "dask memory": (lambda: dp.CCA(2).fit(CUTS["dask"](X, 90), Y[:9]), "as many rows as X"),
-    "mixed": (lambda: dp.CCA(2).fit(Blocks(X, 90), CUTS["dask"](Y, 90)), "read by this process"),
-    "no second": (lambda: dp.CCA(2).fit(Blocks(X, 90)), "requires y"),
-    "nan": (lambda: dp.CCA(2).fit(Blocks(X, 90), np.where(Y > 2, np.nan, Y)), "complete for data"),
-    "weights": (lambda: dp.CCA(2).fit(Blocks(X, 90), Y, np.ones(500)), "sample_weight"),
-    "count": (lambda: dp.CCA(4).fit(Blocks(X, 90), Y), "from 1 to 3"),
-    "both": (lambda: dp.CCA(2).fit(X, Y).transform(Blocks(X, 90), Y), "without further"),
+    "mixed": (
+        lambda: dp.CCA(2).fit(SlicedTable(X, 90), CUTS["dask"](Y, 90)),
+        "read by this process",
+    ),
+    "no second": (lambda: dp.CCA(2).fit(SlicedTable(X, 90)), "requires y"),
+    "nan": (
+        lambda: dp.CCA(2).fit(SlicedTable(X, 90), np.where(Y > 2, np.nan, Y)),
+        "complete for data",
+    ),
+    "weights": (lambda: dp.CCA(2).fit(SlicedTable(X, 90), Y, np.ones(500)), "sample_weight"),
+    "count": (lambda: dp.CCA(4).fit(SlicedTable(X, 90), Y), "from 1 to 3"),
+    "both": (lambda: dp.CCA(2).fit(X, Y).transform(SlicedTable(X, 90), Y), "without further"),
 }
 
 

@@ -6,7 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-import dualpca.estimators._parts as entry
+import dualpca.estimators._base as entry
 from dualpca import (
     PCA,
     PPCA,
@@ -18,7 +18,7 @@ from dualpca import (
     MixturePPCA,
 )
 from dualpca.data.missing import Columns, column_starts
-from dualpca.data.table import Blocks, ahead, npy_file
+from dualpca.data.table import SlicedTable, ahead, npy_file
 from dualpca.errors import EmptyColumnError, NonFiniteError, ScaleError
 from dualpca.operators.primal import PartScatter, survey
 
@@ -49,13 +49,13 @@ def npy(X, folder):
 
 def by_columns(X, folder):
     np.save(folder / "f.npy", np.asfortranarray(X))
-    return Blocks(folder / "f.npy", part_rows=97)
+    return SlicedTable(folder / "f.npy", part_rows=97)
 
 
 def sliced_map(X, folder):
     padded = np.concatenate([np.full((5, X.shape[1]), 1e9, dtype=X.dtype), X])
     np.save(folder / "p.npy", padded)
-    return Blocks(np.load(folder / "p.npy", mmap_mode="r")[5:], part_rows=100)
+    return SlicedTable(np.load(folder / "p.npy", mmap_mode="r")[5:], part_rows=100)
 
 
 def zarr_array(X, folder):
@@ -313,7 +313,7 @@ def test_columns_add_whoever_observes():
 
 def test_the_product_is_the_dense_one():
     X = table(d=8)
-    parts = Blocks(X, part_rows=90)
+    parts = SlicedTable(X, part_rows=90)
     A = PartScatter(parts, survey(parts, wide=True, nan=False).columns, standardize=True)
     S = (X - X.mean(0)) / X.std(0)
     V = np.random.default_rng(0).normal(size=(8, 3))
@@ -324,7 +324,7 @@ def test_the_product_is_the_dense_one():
 
 def test_a_sample_is_drawn_evenly_and_in_order():
     X = np.arange(1000.0)[:, None]
-    parts = Blocks(X, part_rows=130)
+    parts = SlicedTable(X, part_rows=130)
     assert np.array_equal(parts.sample(5000, 0), X)
     drawn = np.array([parts.sample(100, seed)[:, 0] for seed in range(60)])
     assert np.all(np.diff(drawn, axis=1) > 0)
@@ -358,7 +358,7 @@ def test_a_large_memory_map_is_read_in_parts_and_a_small_one_is_not(tmp_path, mo
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     assert entry.parts_of(mapped) is None
     monkeypatch.setattr(entry.memory, "free", lambda: int(X.nbytes))
-    assert isinstance(entry.parts_of(mapped), Blocks)
+    assert isinstance(entry.parts_of(mapped), SlicedTable)
     assert entry.parts_of(mapped, fitting=False) is None
     assert npy_file(mapped[::2]) is None and npy_file(np.array(mapped)) is None
     same(PCA(2).fit(mapped), PCA(2).fit(X), CLOSED)
@@ -372,7 +372,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path):
     table_on_disk[:] = np.random.default_rng(0).normal(size=(n, d)).astype(np.float32)
     del table_on_disk
     tracemalloc.start()
-    PCA(2).fit(Blocks(tmp_path / "big.npy", part_rows=20_000))
+    PCA(2).fit(SlicedTable(tmp_path / "big.npy", part_rows=20_000))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < n * d * 4 / 2

@@ -6,7 +6,7 @@ from sklearn.base import clone
 
 from dualpca import PCA, PPCA, Batches, BayesianPCA, FactorAnalysis, KernelPCA, MixturePPCA
 from dualpca.data.folds import EntryFolds, row_folds
-from dualpca.data.table import Blocks
+from dualpca.data.table import SlicedTable
 from dualpca.errors import DegenerateError, EmptyColumnError
 from dualpca.models.incomplete_selection import folds
 from dualpca.operators.primal import PartScatter, survey
@@ -103,7 +103,7 @@ def test_folds_are_those_of_the_table_in_memory(monkeypatch):
     monkeypatch.setattr("dualpca.data.folds.DRAWN", 50)
     X = table(n=130, d=7, holes=0.2)
     X[9:, 2] = np.nan
-    parts = Blocks(X, part_rows=33)
+    parts = SlicedTable(X, part_rows=33)
     drawn = EntryFolds(parts, 3)
     every = np.concatenate([drawn(p.rows, p.number) for p in parts.parts()])
     for k, hidden in enumerate(folds(X, 3)):
@@ -223,7 +223,7 @@ def test_whole_weights_are_copies_and_a_wide_table_takes_them(monkeypatch):
     X, w = table(n=200, d=30), np.random.default_rng(0).integers(0, 3, 200)
     copies = np.repeat(X, w, axis=0)
     same(PCA(3).fit(cut(X), sample_weight=w), PCA(3).fit(copies), CLOSED)
-    monkeypatch.setattr("dualpca.estimators._parts.WIDEST", 20)
+    monkeypatch.setattr("dualpca.estimators._base.WIDEST", 20)
     monkeypatch.setattr("dualpca.operators.primal.WIDEST", 20)
     for options in ({}, {"standardize": True}):
         found = PCA(3, **options).fit(cut(X), sample_weight=w)
@@ -233,7 +233,7 @@ def test_whole_weights_are_copies_and_a_wide_table_takes_them(monkeypatch):
 
 def test_the_weighted_product_is_the_dense_one():
     X, w = table(d=8), some_weights(700)
-    parts = Blocks(X, part_rows=90).weighing(w)
+    parts = SlicedTable(X, part_rows=90).weighing(w)
     A = PartScatter(parts, survey(parts, wide=True, nan=False).columns, standardize=True)
     mean = w @ X / w.sum()
     F = np.sqrt(w)[:, None] * (X - mean) / np.sqrt(w @ (X - mean) ** 2 / w.sum())

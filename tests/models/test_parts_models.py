@@ -8,7 +8,7 @@ import pytest
 
 import dualpca.models.mixture as mixture_parts
 from dualpca import Batches, HiddenMarkovPCA, KernelPCA, MixturePPCA
-from dualpca.data.table import Blocks
+from dualpca.data.table import SlicedTable
 from dualpca.errors import NonFiniteError
 from tests.data.test_parts import same
 
@@ -218,5 +218,5 @@ def test_what_kernels_in_parts_refuse():
     X[333, 2] = np.nan
     with pytest.raises(NonFiniteError, match="row 333, column 2"):
         KernelPCA(2, kernel="rbf", eigen_solver="nystrom", n_landmarks=20).fit(
-            Blocks(X, part_rows=100)
+            SlicedTable(X, part_rows=100)
         )

@@ -2,7 +2,7 @@
 
 Read `types`, `backend` (what every other file asks of arrays), `algebra` (products, distances,
 factorisations), `threads`, then `devices` and `memory` (where to work). `progress` tells how far
-long work has come.
+long work has come; `fields` walks over models.
 """
 
 from dualpca.arrays import algebra, backend, memory, progress
@@ -17,6 +17,7 @@ from dualpca.arrays.devices import (
     rows_of,
     sent,
 )
+from dualpca.arrays.fields import arrays_of, moved, to_device, to_host
 from dualpca.arrays.memory import shown
 from dualpca.arrays.progress import Tick, heard, note, showing, task
 from dualpca.arrays.types import Array
@@ -27,12 +28,14 @@ __all__ = [
     "Job",
     "Tick",
     "algebra",
+    "arrays_of",
     "backend",
     "check_device",
     "chosen",
     "heard",
     "is_several",
     "memory",
+    "moved",
     "note",
     "outer",
     "pack",
@@ -44,5 +47,7 @@ __all__ = [
     "showing",
     "shown",
     "task",
+    "to_device",
+    "to_host",
     "unpack",
 ]

@@ -116,6 +116,12 @@ def cast_like(Y: Array, X: Array) -> Array:
     return xp.astype(Y, X.dtype)
 
 
+def all_finite(X: Array) -> bool:
+    """Return True if no entry is NaN or infinite."""
+    xp = namespace(X)
+    return bool(xp.all(xp.isfinite(X)))
+
+
 def to_numpy(X: Array) -> np.ndarray[Any, Any]:
     """Copy X to the host."""
     if is_sparse(X):
@@ -184,7 +190,7 @@ def summed(
 ) -> Result:
     """Return the sum of `of(rows)` over all blocks of rows of X; NumPy's are shared out to threads.
 
-    Blocks, runs of them and the order of the sum depend on the shape of X alone, so that every
+    SlicedTable, runs of them and the order of the sum depend on the shape of X alone, so that every
     number of threads finds the same. Where blocks are few, BLAS keeps its threads, whose last bits
     may be others, unless `threads_outside` has taken them. `plus` may change its first argument.
     """

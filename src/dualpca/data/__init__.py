@@ -30,21 +30,31 @@ from dualpca.data.moments import (
     total_moments,
 )
 from dualpca.data.paired import beside
-from dualpca.data.table import Batches, Blocks, Host, Parts, Summable, join, mapped
+from dualpca.data.table import (
+    Batches,
+    ChunkedTable,
+    Host,
+    InMemoryTable,
+    SlicedTable,
+    Table,
+    join,
+    mapped,
+)
 
 __all__ = [
     "FOLDS",
     "HEAD",
     "SMALLEST_TRACE",
     "Batches",
-    "Blocks",
     "Changed",
+    "ChunkedTable",
     "Columns",
     "EntryFolds",
     "Host",
+    "InMemoryTable",
     "Moments",
-    "Parts",
-    "Summable",
+    "SlicedTable",
+    "Table",
     "beside",
     "block_weights",
     "column_moments",

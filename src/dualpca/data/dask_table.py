@@ -17,14 +17,14 @@ from dask.base import compute
 from dask.delayed import delayed
 
 from dualpca.data.frames import is_number
-from dualpca.data.table import Host, Part, Parts, Statistic, apply, as_rows, join
+from dualpca.data.table import Chunk, ChunkedTable, Host, Statistic, apply, as_rows, join
 from dualpca.errors import NonFiniteError, expected
 
 FAN_IN = 8
 """Statistics that are added at once: deep enough for thousands of partitions in four levels."""
 
 
-class DaskParts(Parts):
+class DaskTable(ChunkedTable):
     """A Dask array, (n, d), in parts: its chunks of rows.
 
     Parameters
@@ -60,12 +60,12 @@ class DaskParts(Parts):
             self.route += f" ({across} chunks along the columns are joined, which moves all rows)"
 
     @classmethod
-    def of(cls, X: Any) -> DaskParts:
+    def of(cls, X: Any) -> DaskTable:
         """Return a Dask array or frame as a table in parts.
 
         Examples
         --------
-        >>> DaskParts.of(dask.array.ones((10, 3), chunks=(4, 3))).route
+        >>> DaskTable.of(dask.array.ones((10, 3), chunks=(4, 3))).route
         'Dask, 3 partitions'
         """
         if isinstance(X, dask.array.Array):
@@ -102,7 +102,7 @@ class DaskParts(Parts):
             raise ValueError(f"Found array with 0 sample(s): {self.route} hold no rows.")
         return total
 
-    def weighing(self, weights: Host) -> Parts:
+    def weighing(self, weights: Host) -> ChunkedTable:
         """Return the same rows with weights, (n,); every partition is sent its own, once."""
         other = copy(self)
         sizes = self.array.chunks[0]
@@ -115,13 +115,13 @@ class DaskParts(Parts):
         other.weights = lazy.persist()
         return other
 
-    def head(self, rows: int) -> list[Part]:
+    def head(self, rows: int) -> list[Chunk]:
         """Return the leading partitions, as many as hold `rows` rows, or all."""
-        found: list[Part] = []
+        found: list[Chunk] = []
         first = _starts(self.array.chunks[0])
         for k, block in enumerate(self.array.to_delayed().ravel()):
             table = as_rows(compute(block)[0], self.d, k)  # type: ignore[no-untyped-call]
-            found.append(Part(table, k, first[k]))
+            found.append(Chunk(table, k, first[k]))
             if sum(len(one.rows) for one in found) >= rows:
                 break
         return [part for part in found if len(part.rows)]
@@ -137,10 +137,10 @@ class DaskParts(Parts):
         return self.array.map_blocks(work, dtype=dtype, meta=meta, chunks=chunks)
 
 
-def beside_dask(X: Any, Y: Any) -> DaskParts:
+def beside_dask(X: Any, Y: Any) -> DaskTable:
     """Return a Dask table with another one, or rows of this process, beside it."""
     rows = X.array.chunks[0]
-    if isinstance(Y, DaskParts):
+    if isinstance(Y, DaskTable):
         known = not np.isnan(sum(rows)) and not np.isnan(sum(Y.array.chunks[0]))
         if known and X.array.shape[0] != Y.array.shape[0]:
             raise ValueError(expected("y", f"{X.array.shape[0]} rows, as X", Y.array.shape[0]))
@@ -151,7 +151,7 @@ def beside_dask(X: Any, Y: Any) -> DaskParts:
         what = "a Dask table, or an array of as many rows as X"
         raise ValueError(expected("y", what, f"{type(Y).__name__} of shape {np.shape(Y)}"))
     joined: Any = dask.array.concatenate
-    return DaskParts(joined([X.array, second], axis=1, allow_unknown_chunksizes=True))
+    return DaskTable(joined([X.array, second], axis=1, allow_unknown_chunksizes=True))
 
 
 class _Work:
@@ -179,7 +179,7 @@ class _OnBlock:
 
 def _leaf(work: _Work, block: Any, number: int, first: int, d: int, weights: Host | None) -> Any:
     """Return the statistic of one partition."""
-    return apply(work.of, Part(as_rows(block, d, number), number, first, weights))
+    return apply(work.of, Chunk(as_rows(block, d, number), number, first, weights))
 
 
 def _branch(work: _Work, statistics: list[Any]) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dualpca.arrays import backend
-from dualpca.data.table import Host, Statistic, Summable, counting
+from dualpca.data.table import Host, Statistic, Table, counting
 
 Change = Callable[[Host, int, Host], tuple[Host, Host]]
 """(rows, number of the part, weights) ↦ (rows, weights)."""
@@ -23,15 +23,15 @@ DRAWN = 2**20
 """Numbers drawn at once, to find where the draws of a part begin."""
 
 
-def row_folds(parts: Summable, seed: int = 0) -> dict[int, Host]:
+def row_folds(parts: Table, seed: int = 0) -> dict[int, Host]:
     """Return the fold of every row, a vector a part; one pass.
 
     About ten bytes a row are held here while folds are drawn, one after that.
 
     Examples
     --------
-    >>> from dualpca.data.table import Blocks
-    >>> folds = row_folds(Blocks(np.zeros((10, 2)), part_rows=6))
+    >>> from dualpca.data.table import SlicedTable
+    >>> folds = row_folds(SlicedTable(np.zeros((10, 2)), part_rows=6))
     >>> [len(one) for one in folds.values()], np.bincount(np.concatenate([*folds.values()]))
     ([6, 4], array([2, 2, 2, 2, 2]))
     """
@@ -44,13 +44,13 @@ def row_folds(parts: Summable, seed: int = 0) -> dict[int, Host]:
     return dict(zip(sizes, np.split(fold, ends), strict=True))
 
 
-class Changed(Summable):
+class Changed(Table):
     """A table in parts seen through a function: with some entries hidden, or some rows left out.
 
     Every row has a weight then: that of the row before it was changed.
     """
 
-    def __init__(self, parts: Summable, change: Change, d: int | None = None) -> None:
+    def __init__(self, parts: Table, change: Change, d: int | None = None) -> None:
         super().__init__(parts.d if d is None else d, parts.dtype)
         self.parts, self.change = parts, change
 
@@ -84,11 +84,11 @@ class EntryFolds:
 
     Parameters
     ----------
-    parts : Summable
+    parts : Table
     seed : int
     """
 
-    def __init__(self, parts: Summable, seed: int = 0) -> None:
+    def __init__(self, parts: Table, seed: int = 0) -> None:
         sizes, seen = parts.reduce(_count_seen, _add_counts)
         self.d, self.often, self.begin = parts.d, seen >= 2 * FOLDS, {}
         rng = np.random.default_rng([seed, FOLDS, parts.d])

@@ -6,33 +6,33 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dualpca.data.table import Batches, Blocks, Host, LocalParts, Parts
+from dualpca.data.table import Batches, ChunkedTable, Host, LocalTable, SlicedTable
 from dualpca.errors import expected
 
 
-def beside(X: Parts, Y: Parts | Host) -> Parts:
+def beside(X: ChunkedTable, Y: ChunkedTable | Host) -> ChunkedTable:
     """Return both tables as one of d_x + d_y columns; parts need not be cut alike.
 
     Examples
     --------
     >>> X, Y = np.arange(8.0).reshape(4, 2), np.arange(4.0)[:, None]
-    >>> both = beside(Blocks(X, part_rows=3), Blocks(Y, part_rows=2))
+    >>> both = beside(SlicedTable(X, part_rows=3), SlicedTable(Y, part_rows=2))
     >>> float(both.reduce(np.sum, lambda a, b: a + b)), both.d
     (34.0, 3)
     """
-    if not isinstance(X, LocalParts):
+    if not isinstance(X, LocalTable):
         from dualpca.data.dask_table import beside_dask
 
         return beside_dask(X, Y)
-    second = Y if isinstance(Y, Parts) else Blocks(Y)
-    if not isinstance(second, LocalParts):
+    second = Y if isinstance(Y, ChunkedTable) else SlicedTable(Y)
+    if not isinstance(second, LocalTable):
         raise ValueError(expected("y", "read by this process, as X is", type(Y).__name__))
     if getattr(X, "once", False) or getattr(second, "once", False):
         return Batches(_pairs(X, second))
     return Batches(lambda: _pairs(X, second))
 
 
-def _pairs(X: LocalParts, Y: LocalParts) -> Iterator[Host]:
+def _pairs(X: LocalTable, Y: LocalTable) -> Iterator[Host]:
     """Yield the parts of X with as many rows of Y beside them."""
     rows = _Reader(Y)
     for part in X.parts():
@@ -44,7 +44,7 @@ def _pairs(X: LocalParts, Y: LocalParts) -> Iterator[Host]:
 class _Reader:
     """Rows of a table, as many at a time as they are asked for."""
 
-    def __init__(self, table: LocalParts) -> None:
+    def __init__(self, table: LocalTable) -> None:
         self.parts = table.parts()
         self.waiting: Host = np.empty((0, table.d), dtype=table.dtype)
 

@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from queue import Full, Queue
 from threading import Event, Thread
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -90,18 +90,14 @@ class _Reader(Thread):
         return False
 
 
-# --- A table in parts, whose statistics add: what larger-than-memory and distributed data share --
-#
-# A model that needs only sums over rows need not see the rows at once. `Parts` is such a table: it
-# can be asked for its first rows and for the sum of a statistic over all of them, and nothing else.
-# What this process reads itself it reads one part ahead of the computing; files, batches and Dask's
-# collections have their own modules.
+# --- Tables: rows over which statistics add ------------------------------------------------------
 
 Host = np.ndarray[Any, Any]
 Statistic = TypeVar("Statistic")
+Ready = TypeVar("Ready")
 
 
-class Part(NamedTuple):
+class Chunk(NamedTuple):
     """Some rows, their number among the parts, and the row they begin at (−1: not known)."""
 
     rows: Host  # (b, d)
@@ -110,7 +106,7 @@ class Part(NamedTuple):
     weights: Host | None = None  # (b,)
 
 
-class Summable(ABC):
+class Table(ABC):
     """Rows over which statistics can be added up, and nothing else: d features, `n` if counted.
 
     Parameters
@@ -121,6 +117,9 @@ class Summable(ABC):
     n : int, optional
     names : list of str, optional
     """
+
+    route = "rows"
+    """How it is read, in words, for `verbose`."""
 
     def __init__(
         self, d: int, dtype: Any, n: int | None = None, names: list[str] | None = None
@@ -143,13 +142,20 @@ class Summable(ABC):
         rows have weights, with `weights=` (b,). None says that a part has nothing to add.
         """
 
+    def prepared(self, prepare: Callable[..., Ready]) -> Prepared[Ready]:
+        """Return the chunks as `prepare(rows, weights)` makes them, for many statistics.
+
+        Rows in memory are prepared once, chunks in every pass.
+        """
+        return Prepared(self, prepare)
+
     def sizes(self) -> dict[int, int]:
         """Return the number of rows of every part, under its number; one pass.
 
         Examples
         --------
-        >>> from dualpca.data.table import Blocks
-        >>> Blocks(np.zeros((5, 2)), part_rows=3).sizes()
+        >>> from dualpca.data.table import SlicedTable
+        >>> SlicedTable(np.zeros((5, 2)), part_rows=3).sizes()
         {0: 3, 1: 2}
         """
         return dict(sorted(self.reduce(_Size(), lambda a, b: a | b).items()))
@@ -164,14 +170,75 @@ class _Size:
         return {number: len(rows)}
 
 
-class Parts(Summable):
+class InMemoryTable(Table):
+    """Rows in memory, of any array library, dense or sparse: a table of one chunk.
+
+    Parameters
+    ----------
+    rows : array or sparse matrix of shape (n, d)
+    weights : array of shape (n,), optional
+    names : list of str, optional
+
+    Examples
+    --------
+    >>> InMemoryTable(np.ones((3, 2))).reduce(np.sum, lambda a, b: a + b)
+    np.float64(6.0)
+    """
+
+    route = "rows in memory"
+
+    def __init__(self, rows: Any, weights: Any = None, names: list[str] | None = None) -> None:
+        self.rows, self.weights, self.names = rows, weights, names
+        self.n, self.d = int(rows.shape[0]), int(rows.shape[1])
+        self.dtype = rows.dtype
+
+    @property
+    def like(self) -> Any:
+        """No rows, of the library, device and dtype that results are given in."""
+        return self.rows[:0, :]
+
+    def reduce(
+        self, of: Callable[..., Any], plus: Callable[[Statistic, Statistic], Statistic]
+    ) -> Statistic:
+        """Return the statistic of the only chunk."""
+        number = (0,) if getattr(of, "numbered", False) else ()
+        weights = {} if self.weights is None else {"weights": self.weights}
+        return of(self.rows, *number, **weights)  # type: ignore[no-any-return]
+
+    def prepared(self, prepare: Callable[..., Ready]) -> Prepared[Ready]:
+        """Return the rows as `prepare` makes them, once."""
+        return Prepared(self, prepare, prepare(self.rows, self.weights))
+
+
+class Prepared(Generic[Ready]):
+    """A table whose chunks are made ready before a statistic is asked of them."""
+
+    def __init__(
+        self, table: Table, prepare: Callable[..., Ready], ready: Ready | None = None
+    ) -> None:
+        self.table, self.prepare, self.ready = table, prepare, ready
+
+    def reduce(
+        self,
+        of: Callable[[Ready], Statistic],
+        plus: Callable[[Statistic, Statistic], Statistic],
+    ) -> Statistic:
+        """Return the sum of `of(chunk)` over all chunks, each as `prepare` made it."""
+        if self.ready is not None:
+            return of(self.ready)
+        prepare = self.prepare
+
+        def both(rows: Host, weights: Host | None = None) -> Statistic:
+            return of(prepare(rows, weights))
+
+        return self.table.reduce(both, plus)
+
+
+class ChunkedTable(Table):
     """A table in parts, as files, iterators and clusters hold one."""
 
-    route = "parts"
-    """How it is read, in words, for `verbose`."""
-
     @abstractmethod
-    def weighing(self, weights: Host) -> Parts:
+    def weighing(self, weights: Host) -> ChunkedTable:
         """Return the same rows with weights, (n,), which every statistic is then given."""
 
     @abstractmethod
@@ -182,7 +249,7 @@ class Parts(Summable):
         """
 
     @abstractmethod
-    def head(self, rows: int) -> list[Part]:
+    def head(self, rows: int) -> list[Chunk]:
         """Return the leading parts, as many as hold `rows` rows, or all."""
 
     def sample(self, rows: int, seed: int) -> Host:
@@ -193,8 +260,8 @@ class Parts(Summable):
 
         Examples
         --------
-        >>> from dualpca.data.table import Blocks
-        >>> Blocks(np.arange(20.0).reshape(10, 2)).sample(3, seed=0).shape
+        >>> from dualpca.data.table import SlicedTable
+        >>> SlicedTable(np.arange(20.0).reshape(10, 2)).sample(3, seed=0).shape
         (3, 2)
         """
         drawn = self.reduce(_Draw(rows, seed), _merge_draws(rows))
@@ -234,12 +301,12 @@ def _merge_draws(size: int) -> Callable[[Drawn, Drawn], Drawn]:
     return merge
 
 
-def apply(of: Callable[..., Statistic], part: Part) -> Statistic | None:
+def apply(of: Callable[..., Statistic], part: Chunk) -> Statistic | None:
     """Return the statistic of one part, None if it has no rows; errors name the row of the table.
 
     Examples
     --------
-    >>> apply(len, Part(np.zeros((3, 2)), 0, 0))
+    >>> apply(len, Chunk(np.zeros((3, 2)), 0, 0))
     3
     """
     if len(part.rows) == 0:
@@ -275,14 +342,14 @@ def join(
     return plus(a, b)
 
 
-class LocalParts(Parts):
-    """Parts that this process reads itself, one ahead of the one it works on."""
+class LocalTable(ChunkedTable):
+    """Chunks that this process reads itself, one ahead of the one it works on."""
 
     @abstractmethod
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[Chunk]:
         """Read all parts, from the first."""
 
-    def passing(self) -> Iterator[Part]:
+    def passing(self) -> Iterator[Chunk]:
         """Read all parts for one who keeps none of them: their memory may be used again."""
         return self.parts()
 
@@ -308,13 +375,13 @@ class LocalParts(Parts):
             raise ValueError(expected("X", what, n, remedy))
         self.n = n
 
-    def weighing(self, weights: Host) -> Parts:
+    def weighing(self, weights: Host) -> ChunkedTable:
         """Return the same rows with weights, (n,)."""
         return Weighted(self, weights)
 
-    def head(self, rows: int) -> list[Part]:
+    def head(self, rows: int) -> list[Chunk]:
         """Return the leading parts, as many as hold `rows` rows, or all."""
-        found: list[Part] = []
+        found: list[Chunk] = []
         for part in self.parts():
             found.append(part)
             if sum(len(one.rows) for one in found) >= rows:
@@ -333,30 +400,30 @@ class LocalParts(Parts):
         return Batches(results)
 
 
-class Weighted(LocalParts):
+class Weighted(LocalTable):
     """The rows of another table, each with a weight.
 
     Examples
     --------
-    >>> from dualpca.data.table import Blocks
-    >>> weighted = Blocks(np.ones((3, 1)), part_rows=2).weighing(np.array([1.0, 2.0, 3.0]))
+    >>> from dualpca.data.table import SlicedTable
+    >>> weighted = SlicedTable(np.ones((3, 1)), part_rows=2).weighing(np.array([1.0, 2.0, 3.0]))
     >>> weighted.reduce(lambda rows, weights: float(weights @ rows[:, 0]), float.__add__)
     6.0
     """
 
-    def __init__(self, table: LocalParts, weights: Host) -> None:
+    def __init__(self, table: LocalTable, weights: Host) -> None:
         super().__init__(table.d, table.dtype, table.n, table.names)
         self.table, self.weights, self.route = table, weights, table.route
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[Chunk]:
         """Read all parts, from the first."""
         return self._beside(self.table.parts())
 
-    def passing(self) -> Iterator[Part]:
+    def passing(self) -> Iterator[Chunk]:
         """Read all parts for one who keeps none of them."""
         return self._beside(self.table.passing())
 
-    def _beside(self, parts: Iterator[Part]) -> Iterator[Part]:
+    def _beside(self, parts: Iterator[Chunk]) -> Iterator[Chunk]:
         w, row = self.weights, 0
         for part in parts:
             row = part.first + len(part.rows)
@@ -399,7 +466,7 @@ PLACES = 4
 """Blocks alive at once: one worked on, one waiting, one being read, one to spare."""
 
 
-class Blocks(LocalParts):
+class SlicedTable(LocalTable):
     """Rows of something that can be sliced: an array on disk (NumPy, Zarr, HDF5) or in memory.
 
     Parameters
@@ -413,7 +480,7 @@ class Blocks(LocalParts):
     Examples
     --------
     >>> X = np.arange(12.0).reshape(6, 2)
-    >>> float(Blocks(X, part_rows=4).reduce(np.sum, lambda a, b: a + b))
+    >>> float(SlicedTable(X, part_rows=4).reduce(np.sum, lambda a, b: a + b))
     66.0
     """
 
@@ -437,23 +504,23 @@ class Blocks(LocalParts):
             return max(1, rows // chunks[0]) * chunks[0]
         return rows
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[Chunk]:
         """Read all blocks."""
         return self._blocks([])
 
-    def passing(self) -> Iterator[Part]:
+    def passing(self) -> Iterator[Chunk]:
         """Read all blocks into the same few places: fresh memory would cost as much as reading."""
         if self.file is None or self.file[4]:
             return self.parts()
         size = (min(self.step, int(self.n or 0)), self.d)
         return self._blocks([np.empty(size, dtype=self.stored) for _ in range(PLACES)])
 
-    def _blocks(self, places: list[Host]) -> Iterator[Part]:
+    def _blocks(self, places: list[Host]) -> Iterator[Chunk]:
         n = int(self.n or 0)
         for number, first in enumerate(range(0, n, self.step)):
             rows = slice(first, min(first + self.step, n))
             place = places[number % len(places)][: rows.stop - first] if places else None
-            yield Part(as_rows(self._read(rows, place), self.d, number), number, first)
+            yield Chunk(as_rows(self._read(rows, place), self.d, number), number, first)
 
     def _read(self, rows: slice, place: Host | None) -> Host:
         if self.file is None:
@@ -527,7 +594,7 @@ MANY_PASSES = (
 )
 
 
-class Batches(LocalParts):
+class Batches(LocalTable):
     """A table too large for memory, read in batches; every estimator's `fit` takes it.
 
     Parameters
@@ -614,7 +681,7 @@ class Batches(LocalParts):
             return self.__dict__[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[Chunk]:
         """Read all batches."""
         self._look()
         first = 0
@@ -624,7 +691,7 @@ class Batches(LocalParts):
                 continue
             rows = as_rows(table, self.d, number)
             self._check(number, names_of(item, self.columns), rows.dtype)
-            yield Part(rows.astype(self.dtype, copy=False), number, first)
+            yield Chunk(rows.astype(self.dtype, copy=False), number, first)
             first += len(rows)
 
     def _check(self, number: int, names: list[str] | None, dtype: np.dtype[Any]) -> None:
@@ -704,7 +771,7 @@ def _reader(
     if isinstance(source, list | tuple):
         return lambda: chain.from_iterable(_each(item, columns, batch_rows) for item in source)
     if hasattr(source, "shape") and hasattr(source, "dtype"):
-        blocks = Blocks(source, batch_rows)
+        blocks = SlicedTable(source, batch_rows)
         return lambda: (part.rows for part in blocks.parts())
     if isinstance(source, Iterator):
         return lambda: source
@@ -729,7 +796,7 @@ def _opened(path: Path, columns: list[str] | None, batch_rows: int | None) -> It
     if not path.exists():
         raise FileNotFoundError(f"there is no {path}: check the path.")
     if path.suffix == ".npy":
-        yield from (part.rows for part in Blocks(mapped(path), batch_rows).parts())
+        yield from (part.rows for part in SlicedTable(mapped(path), batch_rows).parts())
         return
     try:
         import pyarrow.dataset as datasets

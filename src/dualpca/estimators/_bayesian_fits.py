@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualpca.arrays import Array, algebra, backend
-from dualpca.data import Columns, Parts, effective_rows, observed_weights
+from dualpca.data import ChunkedTable, Columns, effective_rows, observed_weights
 from dualpca.errors import DegenerateError, expected
-from dualpca.estimators._checkpoints import watch_of
+from dualpca.estimators._base import generator, used_rows, watch_of
 from dualpca.estimators._components import check_request, is_count
 from dualpca.estimators._ppca_fits import Fitted
-from dualpca.estimators._validation import generator, used_rows
 from dualpca.gaussian import (
     ROUNDING,
     Factors,
@@ -196,7 +195,7 @@ def fit_holes(model: Any, X: Array, weights: Array | None) -> BayesianFit:
     return _holes_route(model)(model, X, w, q, count).of_rows(effective_rows(X, w))
 
 
-def fit_holes_parts(model: Any, parts: Parts, columns: Columns) -> BayesianFit:
+def fit_holes_parts(model: Any, parts: ChunkedTable, columns: Columns) -> BayesianFit:
     """Fit a table in parts with NaN: every step is a pass over the parts."""
     q = start_count(model, columns.weight, columns.used, parts.d)
     found = _holes_route(model)(model, parts, None, q, columns.used)
@@ -208,7 +207,7 @@ def _holes_route(model: Any) -> Callable[..., BayesianFit]:
 
 
 def fit_holes_relevance(
-    model: Any, X: Array | Parts, w: Array | None, q: int, count: int
+    model: Any, X: Array | ChunkedTable, w: Array | None, q: int, count: int
 ) -> BayesianFit:
     """Fit by EM with re-estimated priors."""
     rng, watch = _seed(model), watch_of(model)
@@ -230,7 +229,7 @@ def fit_holes_relevance(
 
 
 def fit_holes_variational(
-    model: Any, X: Array | Parts, w: Array | None, q: int, count: int
+    model: Any, X: Array | ChunkedTable, w: Array | None, q: int, count: int
 ) -> BayesianFit:
     """Fit by the variational bound."""
     rng = _seed(model)

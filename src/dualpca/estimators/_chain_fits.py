@@ -8,12 +8,18 @@ from typing import Any
 import numpy as np
 
 from dualpca.arrays import Array, backend
-from dualpca.data import Columns, Parts, column_starts, has_missing, refuse_infinite
+from dualpca.data import ChunkedTable, Columns, column_starts, has_missing, refuse_infinite
 from dualpca.errors import DegenerateError, expected
-from dualpca.estimators._checkpoints import check_checkpoint, keeper_of_chain
+from dualpca.estimators._base import (
+    check_checkpoint,
+    check_choice,
+    check_flag,
+    check_number,
+    generator,
+    keeper_of_chain,
+)
 from dualpca.estimators._components import is_count
 from dualpca.estimators._preimages import method_of
-from dualpca.estimators._validation import check_choice, check_flag, check_number, generator
 from dualpca.kernels import Kernel, Precomputed, make_kernel
 from dualpca.models.chain import Smoothed
 from dualpca.models.driver import Record
@@ -162,7 +168,7 @@ def refuse_no_density(record: Record) -> None:
 
 
 def fit_parts(
-    model: Any, parts: Parts, columns: Columns, holes: bool, lengths: Any
+    model: Any, parts: ChunkedTable, columns: Columns, holes: bool, lengths: Any
 ) -> tuple[HiddenMarkov, Record, Counted]:
     """Fit the chain to a table in parts."""
     refuse_empty_columns(columns.n)

@@ -10,9 +10,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualpca.arrays import Array, backend
 from dualpca.errors import expected
+from dualpca.estimators._base import check_number, check_rows, generator
 from dualpca.estimators._chain_fits import coordinates, predicted, pulled_back
 from dualpca.estimators._sequences import check_lengths, joined
-from dualpca.estimators._validation import check_number, check_rows, generator
 from dualpca.models.hidden_markov import HiddenMarkov
 from dualpca.models.kernel_space import KernelSpace
 

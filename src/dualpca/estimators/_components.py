@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dualpca.arrays import Array, backend
-from dualpca.data import Parts, has_missing
+from dualpca.data import ChunkedTable, has_missing
 from dualpca.errors import SelectionWarning, expected, warn
 from dualpca.gaussian import ROUNDING, Selection, cross_validate, selection
 from dualpca.models.incomplete_selection import choose_entries, choose_in_parts, choose_rows
@@ -93,7 +93,7 @@ def share_count(share: float, spectrum: Spectrum) -> int:
     return min(int(np.searchsorted(ratios, share, side="right")) + 1, spectrum.rank)
 
 
-def rows_of(operator: Primal | Scatter) -> tuple[Array | Parts, Array | None]:
+def rows_of(operator: Primal | Scatter) -> tuple[Array | ChunkedTable, Array | None]:
     """Return the rows behind an operator, for the rule that needs them."""
     if isinstance(operator, Gathered | PartScatter):
         return operator.parts, None
@@ -105,12 +105,14 @@ def rows_of(operator: Primal | Scatter) -> tuple[Array | Parts, Array | None]:
     return operator.X, operator.weights
 
 
-def cross_validated(name: str, X: Array | Parts, weights: Array | None, most: int) -> Selection:
+def cross_validated(
+    name: str, X: Array | ChunkedTable, weights: Array | None, most: int
+) -> Selection:
     """Return the choice by held-out rows or by hidden entries; rows in parts are complete.
 
     'cv' is the former where rows are complete, and the latter where they are not.
     """
-    if isinstance(X, Parts):
+    if isinstance(X, ChunkedTable):
         return choose_in_parts(name, X, most, holes=False)
     holes = has_missing(X)
     if name == "cv-entries" or (name == "cv" and holes):

@@ -11,14 +11,15 @@ from sklearn.preprocessing import FunctionTransformer
 
 from dualpca.arrays import Array, backend
 from dualpca.errors import DualPCAError, expected
+from dualpca.estimators._base import check_matrix
 from dualpca.estimators._dual_fits import DualFit
 from dualpca.estimators._kernel_results import Approximation
-from dualpca.estimators._validation import check_matrix
 from dualpca.estimators.ppca import PPCA
 from dualpca.gaussian import SpikedGaussian
 from dualpca.kernels import Linear
-from dualpca.models.driver import Record
+from dualpca.models.driver import History, Record
 from dualpca.models.dual import MapSpace
+from dualpca.models.spiked import SpikedModel
 from dualpca.operators import Explicit, MappedSubspace, Spectrum, Subspace, UncertainSubspace
 
 
@@ -45,18 +46,19 @@ def _ppca(model: Any, V: Array, mean: Array) -> PPCA:
     """Return a PPCA with these axes and the variances of a dual model."""
     g, xp, like = model._gaussian, backend.namespace(V), model.eigenvalues_
     found = PPCA(model.n_components_, noise_variance=model.noise_variance)
-    found.mean_ = backend.cast_like(mean, like)
-    found.components_ = backend.cast_like(xp.asarray(V.T, copy=True), like)
-    found.explained_variance_ = model.explained_variance_
-    found.explained_variance_ratio_ = model.explained_variance_ratio_
-    found.noise_variance_ = g.noise
-    found.n_components_, found.n_samples_ = g.rank, model.n_samples_
-    found.n_iter_, found.converged_ = model.n_iter_, model.converged_
     own = SpikedGaussian(g.values, g.noise, int(V.shape[0]))
     trace = float(model.eigenvalues_[0] / model.explained_variance_ratio_[0])
     vanished = g.noise == 0 and own.rank < own.dim
-    found.loglikelihood_ = math.inf if vanished else own.loglikelihood(model._n, trace)
-    found.loglikelihoods_ = [found.loglikelihood_]
+    loglikelihood = math.inf if vanished else own.loglikelihood(model._n, trace)
+    found._model = SpikedModel(
+        backend.cast_like(mean, like),
+        backend.cast_like(xp.asarray(V.T, copy=True), like),
+        model.explained_variance_,
+        model.explained_variance_ratio_,
+        g.noise,
+        model.n_samples_,
+        history=History((loglikelihood,), model.n_iter_, model.converged_),
+    )
     found.n_features_in_ = int(V.shape[0])
     return found
 
@@ -65,7 +67,8 @@ def to_dual(model: PPCA, X: Any = None) -> Any:
     """Return a fitted PPCA as a DualPPCA with the linear kernel and r = d."""
     from dualpca.estimators.dual import DualPPCA
 
-    V, mean, g = model._axes, model._frame.mean, model._gaussian
+    spiked = model._fitted
+    V, mean, g = spiked.axes, spiked.frame.mean, spiked.gaussian
     kernel, n = Linear(), float(model.n_samples_)
     points = _support(V, mean, g) if X is None else backend.working(check_matrix(X, "X"))
     ratio = backend.working(model.explained_variance_ratio_)

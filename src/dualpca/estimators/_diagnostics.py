@@ -10,8 +10,13 @@ from sklearn.utils.validation import check_is_fitted
 from dualpca.arrays import Array, backend
 from dualpca.data import observed_part
 from dualpca.errors import expected
-from dualpca.estimators._parts import by_parts
-from dualpca.estimators._validation import check_choice, check_finite_result, check_share, new_rows
+from dualpca.estimators._base import (
+    by_parts,
+    check_choice,
+    check_finite_result,
+    check_share,
+    new_rows,
+)
 from dualpca.gaussian import FactorMonitor, Monitor, Outliers, Statistics, judge, laws
 
 STATISTICS = ("t2", "spe")

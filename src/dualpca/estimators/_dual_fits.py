@@ -12,6 +12,7 @@ import numpy as np
 from dualpca.arrays import Array, algebra, backend
 from dualpca.data import Moments
 from dualpca.errors import DegenerateError, ScaleError, SpectrumWarning, expected
+from dualpca.estimators._base import generator
 from dualpca.estimators._components import at_least_one, is_count, is_share, share_count
 from dualpca.estimators._dual_relevance import fit_relevant
 from dualpca.estimators._kernel_fits import gram_of
@@ -24,12 +25,11 @@ from dualpca.estimators._uncertain import (
     uncertain_dual,
     uncertain_subspace,
 )
-from dualpca.estimators._validation import generator
 from dualpca.gaussian import ROUNDING, SpikedGaussian, given_noise, maximum_likelihood, selection
 from dualpca.kernels import Kernel
 from dualpca.models.driver import Record
 from dualpca.models.dual import AnchorSpace, MapSpace, PointSpace
-from dualpca.models.spiked import NO_NOISE, fit_ppca, ppca_step
+from dualpca.models.spiked import NO_NOISE, em_of_operator, ppca_step
 from dualpca.operators import (
     Dual,
     FeatureMap,
@@ -268,7 +268,7 @@ def fit_em(model: Any, operator: Any, q: int) -> Parameters:
     n, r, total = operator.n, operator.dim, operator.trace / operator.n
     rng, noise = generator(model._seed), model.noise_variance
     limits = (float(model.tol) or EM_TOL, model.max_iter or 1000)
-    W, sigma2, record = fit_ppca(operator, q, n, rng, noise, *limits)
+    W, sigma2, record = em_of_operator(operator, q, n, rng, noise, *limits)
     record.add(ppca_step(operator, W, sigma2, n)[2])
     vanished = noise is None and sigma2 <= 10 * NO_NOISE * total / r
     U, s, _ = algebra.svd(W)

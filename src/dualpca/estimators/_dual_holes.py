@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dualpca.arrays import Array, backend
+from dualpca.estimators._base import check_finite_result
 from dualpca.estimators._uncertain import (
     as_uncertain,
     coordinate_covariance,
@@ -13,7 +14,6 @@ from dualpca.estimators._uncertain import (
     is_incomplete,
     with_holes,
 )
-from dualpca.estimators._validation import check_finite_result
 from dualpca.kernels import Uncertain
 
 

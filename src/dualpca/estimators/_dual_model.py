@@ -9,10 +9,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualpca.arrays import Array, backend
 from dualpca.errors import expected
+from dualpca.estimators._base import check_finite_result, check_matrix, check_weights
 from dualpca.estimators._dual_holes import coordinates, more_uncertain
 from dualpca.estimators._dual_sampling import KernelSamples
 from dualpca.estimators._kernel_inputs import new_points
-from dualpca.estimators._validation import check_finite_result, check_matrix, check_weights
 from dualpca.operators import MappedSubspace, Subspace, UncertainSubspace
 
 

@@ -8,14 +8,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualpca.arrays import Array, backend
 from dualpca.errors import expected
+from dualpca.estimators._base import check_finite_result, check_matrix, check_number, generator
 from dualpca.estimators._kernel_inputs import new_points
 from dualpca.estimators._preimages import PreImages
-from dualpca.estimators._validation import (
-    check_finite_result,
-    check_matrix,
-    check_number,
-    generator,
-)
 from dualpca.gaussian import SpikedGaussian
 from dualpca.kernels import Linear
 from dualpca.models.dual import AnchorSpace, draw, draw_given, signal

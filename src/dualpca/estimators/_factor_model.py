@@ -9,16 +9,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualpca.arrays import Array, backend
 from dualpca.data import observed_part
-from dualpca.estimators._diagnostics import Diagnostics
-from dualpca.estimators._incomplete import IncompleteRows
-from dualpca.estimators._parts import average, by_parts, parts_of
-from dualpca.estimators._validation import (
+from dualpca.estimators._base import (
+    average,
+    by_parts,
     check_finite_result,
     check_number,
     generator,
     latent_rows,
     new_rows,
+    parts_of,
 )
+from dualpca.estimators._diagnostics import Diagnostics
+from dualpca.estimators._incomplete import IncompleteRows
 from dualpca.gaussian import FactorMonitor, Factors, Monitor, Reference
 
 

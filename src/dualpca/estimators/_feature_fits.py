@@ -9,14 +9,14 @@ import numpy as np
 
 from dualpca.arrays import Array, algebra, backend
 from dualpca.errors import DegenerateError, SpectrumWarning, expected, warn
+from dualpca.estimators._base import generator
 from dualpca.estimators._components import is_count, is_share, share_count
-from dualpca.estimators._validation import generator
 from dualpca.gaussian import SpikedGaussian, given_noise, maximum_likelihood
 from dualpca.kernels import Kernel, Precomputed
 from dualpca.models.driver import Record
 from dualpca.models.factor import fit_factors
 from dualpca.models.probabilistic_kernel import FeatureScatter, Placement, principal
-from dualpca.models.spiked import NO_NOISE, breakdowns_told, fit_ppca, ppca_step
+from dualpca.models.spiked import NO_NOISE, breakdowns_told, em_of_operator, ppca_step
 from dualpca.operators import (
     Given,
     Gram,
@@ -160,7 +160,7 @@ def fit_em(model: Any, operator: FeatureScatter, points: Array) -> FeatureFit:
     limits = {"tol": model.tol, "max_iter": model.max_iter, "accelerate": model.accelerate}
     start = start_of(model, operator, points, q)
     with breakdowns_told(q):
-        B, sigma2, record = fit_ppca(operator, q, n, rng, noise, start=start, **limits)
+        B, sigma2, record = em_of_operator(operator, q, n, rng, noise, start=start, **limits)
         record.add(ppca_step(operator, B, sigma2, n)[2])
     if noise is None and sigma2 <= 10 * NO_NOISE * operator.trace / n / operator.dim:
         sigma2 = 0.0

@@ -11,8 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 from dualpca.arrays import Array, backend
 from dualpca.data import refuse_nonfinite
 from dualpca.errors import expected
+from dualpca.estimators._base import check_number, check_rows
 from dualpca.estimators._kernel_inputs import check_kernel_matrix, check_points, kernel_of
-from dualpca.estimators._validation import check_number, check_rows
 from dualpca.kernels import Kernel, Precomputed
 from dualpca.models.probabilistic_kernel import (
     CORRECTIONS,

@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualpca.arrays import Array, backend
 from dualpca.errors import expected
+from dualpca.estimators._base import check_finite_result, check_matrix, generator
 from dualpca.estimators._feature_fits import definite_part, source_of
 from dualpca.estimators._feature_inputs import (
     check_diagonal,
@@ -18,7 +19,6 @@ from dualpca.estimators._feature_inputs import (
     new_items,
 )
 from dualpca.estimators._kernel_inputs import check_kernel_matrix
-from dualpca.estimators._validation import check_finite_result, check_matrix, generator
 from dualpca.gaussian import log_wishart
 from dualpca.models.probabilistic_kernel import Placed, Placement
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from dualpca.arrays import Array, backend, quadratic
-from dualpca.errors import EmptyColumnError, expected
-from dualpca.estimators._parts import by_parts
-from dualpca.estimators._validation import check_number, generator, new_rows
+from dualpca.errors import expected
+from dualpca.estimators._base import as_frame as as_frame
+from dualpca.estimators._base import by_parts, check_number, generator, new_rows
+from dualpca.estimators._base import check_features as check_features
+from dualpca.estimators._base import named_columns as named_columns
 from dualpca.gaussian import Factors, Latents, each
 
 
@@ -141,36 +141,3 @@ class IncompleteRows:
             covariances.append(full * unknown[:, :, None] * unknown[:, None, :])
         mean, covariance = xp.concat(means, axis=0), xp.concat(covariances, axis=0)
         return backend.cast_like(mean, rows), backend.cast_like(covariance, rows)
-
-
-@contextmanager
-def named_columns(model: Any) -> Iterator[None]:
-    """Call features that no row observes by the names that the frame gave them."""
-    try:
-        yield
-    except EmptyColumnError as error:
-        names = getattr(model, "feature_names_in_", None)
-        if names is None:
-            raise
-        raise EmptyColumnError(error.columns, names) from None
-
-
-def check_features(features: Any, d: int) -> Any:
-    """Return feature numbers as an integer vector."""
-    index = np.arange(d) if features is None else np.asarray(features)
-    if index.ndim != 1 or index.dtype.kind not in "iu" or index.size == 0:
-        raise ValueError(expected("features", "a sequence of feature numbers", features))
-    if index.min() < 0 or index.max() >= d:
-        raise ValueError(expected("features", f"numbers from 0 to {d - 1}", features))
-    return index
-
-
-def as_frame(table: Array, like: Any, names: Any = None) -> Any:
-    """Return the table as a frame where `like` is a pandas or polars frame."""
-    library = type(like).__module__.split(".")[0]
-    if library not in ("pandas", "polars"):
-        return table
-    columns = list(like.columns if names is None else names)
-    if library == "pandas":
-        return type(like)(table, index=like.index, columns=columns)
-    return type(like)(table, schema=columns, orient="row")

@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from dualpca.arrays import Array, backend
 from dualpca.data import refuse_nonfinite
 from dualpca.errors import expected
+from dualpca.estimators._base import check_rows
 from dualpca.estimators._uncertain import is_incomplete, takes_nan
-from dualpca.estimators._validation import check_rows
 from dualpca.kernels import (
     ALIASES,
     KERNELS,

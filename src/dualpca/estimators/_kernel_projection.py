@@ -10,9 +10,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualpca.arrays import Array, backend
 from dualpca.errors import expected
+from dualpca.estimators._base import by_parts, check_finite_result
 from dualpca.estimators._kernel_fits import gram_of
 from dualpca.estimators._kernel_inputs import new_points
-from dualpca.estimators._parts import by_parts
 from dualpca.estimators._placing import OnDevice
 from dualpca.estimators._uncertain import (
     as_uncertain,
@@ -22,7 +22,6 @@ from dualpca.estimators._uncertain import (
     is_incomplete,
     with_holes,
 )
-from dualpca.estimators._validation import check_finite_result
 from dualpca.operators import Dual
 
 

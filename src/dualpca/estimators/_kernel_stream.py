@@ -9,11 +9,11 @@ from sklearn.utils.metaestimators import available_if
 
 from dualpca.arrays import Array, backend
 from dualpca.errors import expected
+from dualpca.estimators._base import check_weights, used_rows
 from dualpca.estimators._kernel_inputs import check_points, is_precomputed, kernel_of
 from dualpca.estimators._kernel_results import KernelFit
 from dualpca.estimators._mapped_fits import from_mapped, with_novelty
 from dualpca.estimators._placing import placed
-from dualpca.estimators._validation import check_weights, used_rows
 from dualpca.kernels import Kernel
 from dualpca.operators import FeatureMap, Fourier, Landmarks, Mapped, map_rows, pivoted_cholesky
 

@@ -9,17 +9,16 @@ import numpy as np
 from dualpca.arrays import Array, backend, quadratic
 from dualpca.data import has_missing, observed_part, refuse_nonfinite
 from dualpca.errors import NonFiniteError
-from dualpca.estimators._convergence import publish_record
-from dualpca.estimators._incomplete import IncompleteRows
-from dualpca.estimators._linear import LinearGaussian, publish_axes
-from dualpca.estimators._parts import by_parts
-from dualpca.estimators._ppca_fits import Fitted
-from dualpca.estimators._validation import (
-    all_finite,
+from dualpca.estimators._base import (
+    by_parts,
     check_finite_result,
     latent_rows,
+    publish_record,
     variances_like,
 )
+from dualpca.estimators._incomplete import IncompleteRows
+from dualpca.estimators._linear import LinearGaussian, publish_axes
+from dualpca.estimators._ppca_fits import Fitted
 from dualpca.gaussian import FactorMonitor, Factors, Monitor, Reference
 
 
@@ -88,7 +87,7 @@ class LatentGaussian(IncompleteRows, LinearGaussian):
         """Return E[z | x] and, where rows have covariances of their own, those."""
         with np.errstate(over="ignore", invalid="ignore"):
             Y = self._frame.coordinates(self._axes, X)
-        if not all_finite(Y) and has_missing(X):
+        if not backend.all_finite(Y) and has_missing(X):
             found = self._latents(X)
             return check_finite_result(found.mean, observed_part(X)), found.covariance
         return self._gaussian.posterior_mean(check_finite_result(Y, X)), None
@@ -176,7 +175,7 @@ class LatentGaussian(IncompleteRows, LinearGaussian):
         rows = self._new_rows(X, "score_samples")
         with np.errstate(over="ignore", invalid="ignore"):
             density = self._gaussian.log_density(*self._frame.project(self._axes, rows))
-        if not all_finite(density) and has_missing(rows):
+        if not backend.all_finite(density) and has_missing(rows):
             density, rows = self._latents(rows).log_density, observed_part(rows)
         return check_finite_result(density, rows)
 

@@ -11,7 +11,7 @@ from dualpca import generation
 from dualpca.arrays import Array, backend
 from dualpca.data import refuse_nonfinite
 from dualpca.errors import expected
-from dualpca.estimators._validation import all_finite, check_choice, check_number, check_rows
+from dualpca.estimators._base import check_choice, check_number, check_rows
 
 
 class LatentPaths:
@@ -121,7 +121,7 @@ class LatentPaths:
 
 def require_finite(rows: Array) -> Array:
     """Return rows; say where they are not finite."""
-    if not all_finite(rows):
+    if not backend.all_finite(rows):
         refuse_nonfinite(rows)
     return rows
 

@@ -9,29 +9,27 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from dualpca.arrays import Array, backend, showing
-from dualpca.data import Parts
+from dualpca.data import ChunkedTable
 from dualpca.errors import expected
-from dualpca.estimators._diagnostics import Diagnostics
-from dualpca.estimators._linear_stream import LinearStream
-from dualpca.estimators._parts import (
+from dualpca.estimators._base import (
+    Saved,
     average,
     by_parts,
-    check_solver,
-    fit_linear,
-    open_parts,
-    parts_of,
-)
-from dualpca.estimators._placing import OnDevice
-from dualpca.estimators._saving import Saved
-from dualpca.estimators._validation import (
     check_finite_result,
     check_number,
     check_rows,
+    check_solver,
     check_weights,
+    fit_linear,
     generator,
     new_rows,
+    open_parts,
+    parts_of,
     used_rows,
 )
+from dualpca.estimators._diagnostics import Diagnostics
+from dualpca.estimators._linear_stream import LinearStream
+from dualpca.estimators._placing import OnDevice
 from dualpca.gaussian import Monitor, Reference, SpikedGaussian, SpikedMonitor
 from dualpca.operators import Frame, Primal, Projection, Scatter, Spectrum
 
@@ -94,7 +92,7 @@ class LinearGaussian(
             self._fit_rows(X, w)
         return self
 
-    def _fit_parts(self, parts: Parts, sample_weight: Any) -> Any:
+    def _fit_parts(self, parts: ChunkedTable, sample_weight: Any) -> Any:
         """Fit a table in parts."""
         check_solver(self._solver_in_parts)
         parts = open_parts(self, parts, sample_weight)

@@ -8,8 +8,8 @@ from typing import Any
 from dualpca.arrays import Array
 from dualpca.data import Moments
 from dualpca.errors import StreamWarning, warn
+from dualpca.estimators._base import check_rows, check_weights, used_rows
 from dualpca.estimators._components import check_request
-from dualpca.estimators._validation import check_rows, check_weights, used_rows
 from dualpca.operators import Scatter
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dualpca.arrays import Array, backend
-from dualpca.data import Parts, refuse_nonfinite
+from dualpca.data import ChunkedTable, refuse_nonfinite
 from dualpca.errors import SolverWarning, expected, warn
 from dualpca.estimators._kernel_results import (
     Approximation,
@@ -58,7 +58,7 @@ def fit_mapped(model: Any, X: Array, kernel: Kernel, weights: Array | None) -> K
     return with_novelty(found, X, weights)
 
 
-def fit_mapped_parts(model: Any, parts: Parts, sample: Array, kernel: Kernel) -> KernelFit:
+def fit_mapped_parts(model: Any, parts: ChunkedTable, sample: Array, kernel: Kernel) -> KernelFit:
     """Fit a table in parts from the moments of a feature map that a sample of its rows gives."""
     feature_map, center = map_of(model, sample, kernel, None), model.center
 

@@ -10,11 +10,17 @@ import numpy as np
 from sklearn.utils.parallel import Parallel, delayed
 
 from dualpca.arrays import Array, backend
-from dualpca.data import Columns, Parts, column_starts, refuse_infinite
+from dualpca.data import ChunkedTable, Columns, column_starts, refuse_infinite
 from dualpca.errors import CollapseWarning, expected, warn
-from dualpca.estimators._checkpoints import check_checkpoint, watch_of
+from dualpca.estimators._base import (
+    check_checkpoint,
+    check_choice,
+    check_flag,
+    check_number,
+    generator,
+    watch_of,
+)
 from dualpca.estimators._components import is_count
-from dualpca.estimators._validation import check_choice, check_flag, check_number, generator
 from dualpca.kernels import make_kernel
 from dualpca.models.incomplete import check_unit, refuse_empty_columns
 from dualpca.models.mixture import (
@@ -100,7 +106,9 @@ def recipe_of(model: Any, X: Array, weights: Array | None) -> Recipe:
     return recipe_from(model, X, *column_starts(X, weights))
 
 
-def recipe_from(model: Any, X: Array | Parts, seen: Array, mean: Array, variance: Array) -> Recipe:
+def recipe_from(
+    model: Any, X: Array | ChunkedTable, seen: Array, mean: Array, variance: Array
+) -> Recipe:
     """Return how to fit rows whose features have these numbers, means and variances."""
     refuse_empty_columns(seen)
     unit = float(backend.namespace(mean).mean(variance))
@@ -117,7 +125,7 @@ def fit_rows(model: Any, X: Array, weights: Array | None) -> Climbed:
     return best_start(model, recipe, X, weights, K, q)
 
 
-def fit_parts(model: Any, parts: Parts, columns: Columns, holes: bool) -> Climbed:
+def fit_parts(model: Any, parts: ChunkedTable, columns: Columns, holes: bool) -> Climbed:
     """Fit a table in parts; of all starts, one after another, the best is kept."""
     if not is_count(model.n_mixtures) or isinstance(model.n_components, str):
         what = "ints (or n_mixtures='dirichlet') for data in parts: a choice would need all rows"

@@ -12,17 +12,19 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualpca.arrays import Array, backend, quadratic
 from dualpca.data import observed_part, refuse_infinite, refuse_nonfinite
-from dualpca.estimators._incomplete import as_frame
-from dualpca.estimators._memory_only import require_in_memory
-from dualpca.estimators._parts import average, by_parts, parts_of
-from dualpca.estimators._placing import OnDevice, placed
-from dualpca.estimators._validation import (
+from dualpca.estimators._base import (
+    average,
+    by_parts,
     check_finite_result,
     check_number,
     check_rows,
     check_weights,
     generator,
+    parts_of,
+    require_in_memory,
 )
+from dualpca.estimators._incomplete import as_frame
+from dualpca.estimators._placing import OnDevice, placed
 from dualpca.models.emissions import Emissions
 from dualpca.models.kernel_space import KernelSpace
 from dualpca.models.mixture import Mixture

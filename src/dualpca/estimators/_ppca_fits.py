@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from dualpca.arrays import Array, algebra, backend
-from dualpca.data import Columns, Moments, Parts, effective_rows, observed_weights
+from dualpca.data import ChunkedTable, Columns, Moments, effective_rows, observed_weights
 from dualpca.errors import DegenerateError, expected
-from dualpca.estimators._checkpoints import watch_of
+from dualpca.estimators._base import generator, used_rows, watch_of
 from dualpca.estimators._components import (
     CROSS_VALIDATED,
     at_least_one,
@@ -17,12 +17,11 @@ from dualpca.estimators._components import (
     leading,
     rows_of,
 )
-from dualpca.estimators._validation import generator, used_rows
 from dualpca.gaussian import Factors, SpikedGaussian, given_noise, maximum_likelihood
 from dualpca.models.driver import Record
 from dualpca.models.incomplete import LEAST_NOISE, fit_incomplete
 from dualpca.models.incomplete_selection import choose_bic, choose_in_parts
-from dualpca.models.spiked import NO_NOISE, fit_ppca, ppca_step
+from dualpca.models.spiked import NO_NOISE, em_of_operator, ppca_step
 from dualpca.models.streaming import Stream
 from dualpca.operators import Primal, Scatter, Spectrum
 
@@ -72,7 +71,7 @@ def _spectrum(model: Any, operator: Primal | Scatter, count: int) -> Spectrum:
     return leading(request, operator, count, solver=model.solver, tol=0.0, seed=seed)
 
 
-def chosen(model: Any, X: Array | Parts, weights: Array | None, most: int) -> int:
+def chosen(model: Any, X: Array | ChunkedTable, weights: Array | None, most: int) -> int:
     """Return q by cross-validation; the curve behind it becomes `selection_`."""
     model.selection_ = cross_validated(model.n_components, X, weights, most)
     return at_least_one(model.n_components, model.selection_.chosen)
@@ -88,7 +87,7 @@ def fit_em(model: Any, operator: Primal | Scatter, count: int) -> Fitted:
         q = _rule(model, _spectrum(model, operator, count), n).rank
     noise, rng = model.noise_variance, start_of(model)
     limits = (model.tol, model.max_iter)
-    W, sigma2, record = fit_ppca(operator, q, n, rng, noise, *limits, watch=watch_of(model))
+    W, sigma2, record = em_of_operator(operator, q, n, rng, noise, *limits, watch=watch_of(model))
     record.add(ppca_step(operator, W, sigma2, n)[2])
     vanished = noise is None and sigma2 <= 10 * NO_NOISE * operator.trace / n / operator.dim
     spectrum, gaussian = _principal_axes(W, sigma2, operator.trace / n, vanished)
@@ -107,7 +106,7 @@ def fit_incomplete_rows(model: Any, X: Array, weights: Array | None) -> Fitted:
     )
 
 
-def fit_incomplete_parts(model: Any, parts: Parts, columns: Columns) -> Fitted:
+def fit_incomplete_parts(model: Any, parts: ChunkedTable, columns: Columns) -> Fitted:
     """Fit a table in parts with NaN: every step of EM is a pass over the parts."""
     q, noise = _count_in_parts(model, parts, columns), model.noise_variance
     limits = {"tol": model.tol, "max_iter": model.max_iter, "n_init": model.n_init}
@@ -164,7 +163,7 @@ def _count_with_holes(model: Any, X: Array, weights: Array | None) -> int:
     return _given_or_bic(model, X, weights, n, d)
 
 
-def _count_in_parts(model: Any, parts: Parts, columns: Columns) -> int:
+def _count_in_parts(model: Any, parts: ChunkedTable, columns: Columns) -> int:
     """Return q as `_count_with_holes` does, with the rows in parts."""
     most = min(columns.rows, parts.d) - 1
     if model.n_components in CROSS_VALIDATED:
@@ -173,7 +172,9 @@ def _count_in_parts(model: Any, parts: Parts, columns: Columns) -> int:
     return _given_or_bic(model, parts, None, columns.rows, parts.d)
 
 
-def _given_or_bic(model: Any, X: Array | Parts, weights: Array | None, n: int, d: int) -> int:
+def _given_or_bic(
+    model: Any, X: Array | ChunkedTable, weights: Array | None, n: int, d: int
+) -> int:
     if is_count(model.n_components):
         check_request(model.n_components, n, d, model.solver)
         return at_least_one_factor(model)

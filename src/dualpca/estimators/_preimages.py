@@ -10,9 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualpca.arrays import Array, backend
 from dualpca.errors import expected
+from dualpca.estimators._base import Saved, check_matrix, check_width
 from dualpca.estimators._kernel_inputs import is_precomputed, new_points
-from dualpca.estimators._saving import Saved
-from dualpca.estimators._validation import check_matrix, check_width
 from dualpca.operators import Subspace, UncertainSubspace
 from dualpca.preimages import PREIMAGES, Learned, Method, PreImage, Span
 

@@ -9,8 +9,8 @@ import numpy as np
 from dualpca import generation
 from dualpca.arrays import Array, backend
 from dualpca.errors import expected
+from dualpca.estimators._base import check_number, generator
 from dualpca.estimators._latent_paths import LatentPaths
-from dualpca.estimators._validation import check_number, generator
 from dualpca.generation import Nearest
 
 

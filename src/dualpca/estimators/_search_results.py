@@ -13,10 +13,9 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted
 
 from dualpca.arrays import Array, backend
 from dualpca.errors import expected
-from dualpca.estimators._saving import save
+from dualpca.estimators._base import check_rows, save
 from dualpca.estimators._search_setup import final_of, folds_of
 from dualpca.estimators._search_trials import OBJECTIVES, Task, corrupted, rebuilt
-from dualpca.estimators._validation import check_rows
 from dualpca.search import Candidate, Record, importances, q2
 
 FOLDS = 5

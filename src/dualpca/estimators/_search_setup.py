@@ -18,8 +18,8 @@ from sklearn.utils.multiclass import type_of_target
 
 from dualpca.arrays import Array
 from dualpca.errors import expected
+from dualpca.estimators._base import check_choice, check_flag, check_number
 from dualpca.estimators._search_trials import OBJECTIVES, Task
-from dualpca.estimators._validation import check_choice, check_flag, check_number
 from dualpca.search import Space
 
 MOST = 50

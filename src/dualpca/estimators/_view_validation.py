@@ -8,11 +8,9 @@ import numpy as np
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from dualpca.arrays import Array, backend
-from dualpca.data import Parts, observed_part, refuse_nonfinite
+from dualpca.data import ChunkedTable, observed_part, refuse_nonfinite
 from dualpca.errors import expected
-from dualpca.estimators._memory_only import require_in_memory
-from dualpca.estimators._parts import parts_of
-from dualpca.estimators._validation import check_matrix, check_rows
+from dualpca.estimators._base import check_matrix, check_rows, parts_of, require_in_memory
 
 
 def check_second(Y: Any) -> tuple[Array, bool]:
@@ -102,7 +100,7 @@ def _refuse_infinite(A: Array, name: str) -> None:
         refuse_nonfinite(observed_part(A), name)
 
 
-def second_part(Y: Any) -> tuple[Parts | Array, bool]:
+def second_part(Y: Any) -> tuple[ChunkedTable | Array, bool]:
     """Return the second view, in parts or in memory, and whether it was a vector."""
     parts = None if Y is None else parts_of(Y)
     return check_second(Y) if parts is None else (parts, False)

@@ -7,13 +7,12 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from dualpca.arrays import Array, backend
-from dualpca.data import Columns, Parts, has_missing
+from dualpca.data import ChunkedTable, Columns, has_missing
 from dualpca.errors import SelectionWarning, warn
+from dualpca.estimators._base import check_checkpoint, check_choice, check_number, generator
 from dualpca.estimators._bayesian_fits import BayesianFit, fit_complete, fit_holes, fit_holes_parts
-from dualpca.estimators._checkpoints import check_checkpoint
 from dualpca.estimators._incomplete import named_columns
 from dualpca.estimators._latent import LatentGaussian
-from dualpca.estimators._validation import check_choice, check_number, generator
 from dualpca.gaussian import LoadingPosterior, check_noise
 from dualpca.operators import Primal, Scatter
 from dualpca.solvers import SOLVERS
@@ -164,7 +163,7 @@ class BayesianPCA(LatentGaussian):
 
     _holes_in_parts = True
 
-    def _fit_holes(self, parts: Parts, columns: Columns) -> None:
+    def _fit_holes(self, parts: ChunkedTable, columns: Columns) -> None:
         """Fit a table in parts with NaN."""
         with named_columns(self):
             self._adopt(fit_holes_parts(self, parts, columns), parts.like)

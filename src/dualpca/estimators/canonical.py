@@ -14,26 +14,24 @@ from sklearn.base import (
 )
 
 from dualpca.arrays import Array, backend
-from dualpca.data import Parts, beside, condensed, observed_part
+from dualpca.data import ChunkedTable, beside, condensed, observed_part
 from dualpca.errors import CanonicalWarning, expected, warn
-from dualpca.estimators._components import is_count
-from dualpca.estimators._convergence import publish_record
-from dualpca.estimators._parts import (
+from dualpca.estimators._base import (
     by_parts,
-    check_rows_count,
-    open_parts,
-    parts_of,
-    refuse_weights,
-    surveyed,
-)
-from dualpca.estimators._placing import OnDevice
-from dualpca.estimators._two_views import TwoViews
-from dualpca.estimators._validation import (
     check_finite_result,
     check_number,
+    check_rows_count,
     check_weights,
+    open_parts,
+    parts_of,
+    publish_record,
+    refuse_weights,
+    surveyed,
     used_rows,
 )
+from dualpca.estimators._components import is_count
+from dualpca.estimators._placing import OnDevice
+from dualpca.estimators._two_views import TwoViews
 from dualpca.estimators._view_validation import new_views, second_part, training_views
 from dualpca.models import canonical as views
 from dualpca.models.canonical import (
@@ -175,7 +173,7 @@ class CCA(
             self.loglikelihood_ = self._loglikelihood(X, Y, w)
         return self
 
-    def _fit_parts(self, parts: Parts, y: Any, sample_weight: Any) -> CCA:
+    def _fit_parts(self, parts: ChunkedTable, y: Any, sample_weight: Any) -> CCA:
         """Fit complete rows of two tables, the first in parts, from their moments."""
         refuse_weights(sample_weight)
         second, self._vector = second_part(y)
@@ -190,7 +188,7 @@ class CCA(
         publish_record(self, record)
         return self
 
-    def _gathered(self, both: Parts, dx: int) -> tuple[Array, Array, Array]:
+    def _gathered(self, both: ChunkedTable, dx: int) -> tuple[Array, Array, Array]:
         """Return few rows of both views, and their weights, with the moments of the table."""
         if both.d > WIDEST:
             what = f"at most {WIDEST} features in both views for data in parts"

@@ -10,8 +10,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualpca.arrays import Array, backend
 from dualpca.errors import expected
+from dualpca.estimators._base import (
+    check_choice,
+    check_flag,
+    check_number,
+    check_weights,
+    generator,
+    publish_record,
+)
 from dualpca.estimators._components import is_count, is_share
-from dualpca.estimators._convergence import publish_record
 from dualpca.estimators._conversions import to_primal
 from dualpca.estimators._dual_fits import DualFit, fit_incomplete, fit_mapped, fit_points
 from dualpca.estimators._dual_model import DualModel
@@ -23,13 +30,6 @@ from dualpca.estimators._kernel_inputs import (
 )
 from dualpca.estimators._placing import OnDevice
 from dualpca.estimators._uncertain import is_incomplete, takes_nan
-from dualpca.estimators._validation import (
-    check_choice,
-    check_flag,
-    check_number,
-    check_weights,
-    generator,
-)
 from dualpca.estimators.kernel import MAPPED, SOLVERS
 from dualpca.gaussian import check_noise, selection
 

@@ -8,25 +8,29 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from dualpca.arrays import Array, algebra, backend, showing
-from dualpca.data import Parts, effective_rows, has_missing, observed_weights
+from dualpca.data import ChunkedTable, effective_rows, has_missing, observed_weights
 from dualpca.errors import HeywoodWarning, expected, warn
-from dualpca.estimators._checkpoints import check_checkpoint, watch_of
-from dualpca.estimators._components import check_request, is_count
-from dualpca.estimators._convergence import publish_record
-from dualpca.estimators._factor_model import FactorModel
-from dualpca.estimators._incomplete import named_columns
-from dualpca.estimators._parts import check_rows_count, open_parts, parts_of, surveyed
-from dualpca.estimators._placing import OnDevice
-from dualpca.estimators._saving import Saved
-from dualpca.estimators._validation import (
+from dualpca.estimators._base import (
+    Saved,
+    check_checkpoint,
     check_choice,
     check_number,
     check_rows,
+    check_rows_count,
     check_weights,
     generator,
+    open_parts,
+    parts_of,
+    publish_record,
+    surveyed,
     used_rows,
     variances_like,
+    watch_of,
 )
+from dualpca.estimators._components import check_request, is_count
+from dualpca.estimators._factor_model import FactorModel
+from dualpca.estimators._incomplete import named_columns
+from dualpca.estimators._placing import OnDevice
 from dualpca.gaussian import SHARES, Factors, Reference, rotate
 from dualpca.models.driver import Record
 from dualpca.models.factor import fit_factors
@@ -175,7 +179,7 @@ class FactorAnalysis(
         publish_record(self, record)
         self.loglike_ = self.loglikelihoods_
 
-    def _fit_parts(self, parts: Parts, sample_weight: Any) -> FactorAnalysis:
+    def _fit_parts(self, parts: ChunkedTable, sample_weight: Any) -> FactorAnalysis:
         """Fit a table in parts: from its moments, or by EM where values are missing."""
         parts, like = open_parts(self, parts, sample_weight), parts.like
         q, psi = self._count(like), self._initial_noise(like)
@@ -197,7 +201,7 @@ class FactorAnalysis(
         return {"tol": self.tol, "max_iter": self.max_iter, "watch": watch_of(self)}
 
     def _fit_holes(
-        self, X: Array | Parts, w: Array | None, q: int, psi: Array | None
+        self, X: Array | ChunkedTable, w: Array | None, q: int, psi: Array | None
     ) -> tuple[Factors, Record]:
         """Fit rows with NaN, in memory or in parts."""
         options: dict[str, Any] = {"diagonal": True, "floor": HEYWOOD, "psi": psi}

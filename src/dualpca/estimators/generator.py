@@ -11,6 +11,14 @@ from sklearn.utils.validation import check_is_fitted
 from dualpca import generation
 from dualpca.arrays import Array, backend
 from dualpca.errors import expected
+from dualpca.estimators._base import (
+    Saved,
+    check_choice,
+    check_flag,
+    check_number,
+    check_rows,
+    generator,
+)
 from dualpca.estimators._latent_density import (
     check_density,
     class_codes,
@@ -20,14 +28,6 @@ from dualpca.estimators._latent_density import (
 )
 from dualpca.estimators._latent_paths import as_matrix, require_finite
 from dualpca.estimators._sample_quality import SampleQuality
-from dualpca.estimators._saving import Saved
-from dualpca.estimators._validation import (
-    check_choice,
-    check_flag,
-    check_number,
-    check_rows,
-    generator,
-)
 from dualpca.generation import Chain, Density, covariance_factor
 
 SAMPLERS = ("direct", "langevin", "mala")

@@ -8,17 +8,22 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from dualpca.arrays import Array, backend, showing
-from dualpca.data import Parts
+from dualpca.data import ChunkedTable
 from dualpca.errors import CollapseWarning, StateWarning, expected, warn
+from dualpca.estimators._base import (
+    Saved,
+    check_rows,
+    check_rows_count,
+    columns_of,
+    open_parts,
+    parts_of,
+    publish_record,
+)
 from dualpca.estimators._chain_fits import check_plan, fit_chain, fit_parts, input_moments
 from dualpca.estimators._chain_methods import ChainMethods, beside
-from dualpca.estimators._convergence import publish_record
 from dualpca.estimators._incomplete import named_columns
-from dualpca.estimators._parts import check_rows_count, columns_of, open_parts, parts_of
 from dualpca.estimators._placing import OnDevice
-from dualpca.estimators._saving import Saved
 from dualpca.estimators._sequences import check_lengths, joined, refuse_misplaced
-from dualpca.estimators._validation import check_rows
 
 UNVISITED = 0.5
 """Expected number of rows below which a state is said to explain none."""
@@ -220,7 +225,7 @@ class HiddenMarkovPCA(OnDevice, Saved, ChainMethods, BaseEstimator):
         publish_record(self, record)
         return self
 
-    def _fit_parts(self, parts: Parts, lengths: Any) -> HiddenMarkovPCA:
+    def _fit_parts(self, parts: ChunkedTable, lengths: Any) -> HiddenMarkovPCA:
         """Fit a table in parts; sequences do not cross them, and a part is one unless told."""
         if self.kernel is not None:
             remedy = "Fit KernelPCA(eigen_solver='nystrom') first, then a chain of its transform."

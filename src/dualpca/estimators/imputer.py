@@ -10,11 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualpca.arrays import Array
 from dualpca.errors import expected
+from dualpca.estimators._base import Saved, check_choice, check_flag, is_elsewhere, refuse_frames
 from dualpca.estimators._incomplete import as_frame
-from dualpca.estimators._memory_only import is_elsewhere
-from dualpca.estimators._parts import refuse_frames
-from dualpca.estimators._saving import Saved
-from dualpca.estimators._validation import check_choice, check_flag
 from dualpca.estimators.bayesian import BayesianPCA
 from dualpca.estimators.ppca import PPCA
 

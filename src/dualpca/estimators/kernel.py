@@ -5,8 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from dualpca.arrays import Array, backend, showing
-from dualpca.data import Parts, refuse_nonfinite
+from dualpca.data import ChunkedTable, refuse_nonfinite
 from dualpca.errors import expected
+from dualpca.estimators._base import (
+    check_choice,
+    check_flag,
+    check_number,
+    check_weights,
+    generator,
+    open_parts,
+    parts_of,
+    refuse_weights,
+    tell_route,
+    used_rows,
+)
 from dualpca.estimators._kernel_fits import fit_auto, fit_exact, fit_incomplete
 from dualpca.estimators._kernel_inputs import (
     check_kernel_matrix,
@@ -19,17 +31,8 @@ from dualpca.estimators._kernel_projection import KernelProjection
 from dualpca.estimators._kernel_results import KernelFit, check_request
 from dualpca.estimators._kernel_stream import PATIENCE, KernelStream
 from dualpca.estimators._mapped_fits import SAMPLE_ROWS, fit_mapped, fit_mapped_parts
-from dualpca.estimators._parts import open_parts, parts_of, refuse_weights, tell_route
 from dualpca.estimators._preimages import PreImages, method_of
 from dualpca.estimators._uncertain import is_incomplete, takes_nan
-from dualpca.estimators._validation import (
-    check_choice,
-    check_flag,
-    check_number,
-    check_weights,
-    generator,
-    used_rows,
-)
 from dualpca.preimages import Learned, LearnedMap
 
 SOLVERS = {
@@ -236,7 +239,7 @@ class KernelPCA(KernelStream, PreImages, KernelProjection):
         self.n_samples_ = used_rows(points, w)
         return self
 
-    def _fit_parts(self, parts: Parts, sample_weight: Any) -> KernelPCA:
+    def _fit_parts(self, parts: ChunkedTable, sample_weight: Any) -> KernelPCA:
         """Fit a table in parts through landmarks or random features, whose moments add."""
         if self._solver_name not in ("nystrom", "cholesky", "fourier") or is_precomputed(
             self.kernel

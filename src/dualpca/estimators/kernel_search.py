@@ -11,6 +11,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
 from dualpca.arrays import Array, showing
+from dualpca.estimators._base import check_matrix, generator
 from dualpca.estimators._search_results import SearchResults
 from dualpca.estimators._search_setup import (
     check_estimator,
@@ -22,7 +23,6 @@ from dualpca.estimators._search_setup import (
     noise_of,
 )
 from dualpca.estimators._search_trials import Task, judged, spread_of
-from dualpca.estimators._validation import check_matrix, generator
 from dualpca.estimators.kernel import KernelPCA
 from dualpca.search import Candidate, Ledger, Plan, Record, Space, best_of, run
 

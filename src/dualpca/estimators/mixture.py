@@ -9,9 +9,23 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.metaestimators import available_if
 
 from dualpca.arrays import Array, algebra, backend, showing
-from dualpca.data import Parts, observed_weights, refuse_infinite, refuse_nonfinite
+from dualpca.data import ChunkedTable, observed_weights, refuse_infinite, refuse_nonfinite
 from dualpca.errors import DegenerateError, StreamWarning, expected, warn
-from dualpca.estimators._convergence import publish_record
+from dualpca.estimators._base import (
+    Saved,
+    average,
+    check_rows,
+    check_rows_count,
+    check_weights,
+    columns_of,
+    generator,
+    open_parts,
+    parts_of,
+    publish_record,
+    refuse_weights,
+    used_rows,
+    variances_like,
+)
 from dualpca.estimators._incomplete import named_columns
 from dualpca.estimators._mixture_fits import (
     check_parameters,
@@ -23,23 +37,7 @@ from dualpca.estimators._mixture_fits import (
     warn_of_collapse,
 )
 from dualpca.estimators._mixture_rows import MixtureRows
-from dualpca.estimators._parts import (
-    average,
-    check_rows_count,
-    columns_of,
-    open_parts,
-    parts_of,
-    refuse_weights,
-)
 from dualpca.estimators._placing import placed
-from dualpca.estimators._saving import Saved
-from dualpca.estimators._validation import (
-    check_rows,
-    check_weights,
-    generator,
-    used_rows,
-    variances_like,
-)
 from dualpca.models.driver import Record
 from dualpca.models.kernel_space import KernelSpace
 from dualpca.models.mixture import Climbed, Mixture
@@ -230,7 +228,7 @@ class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
         self._set(found, rows, w, X)
         return self
 
-    def _fit_parts(self, parts: Parts, sample_weight: Any) -> MixturePPCA:
+    def _fit_parts(self, parts: ChunkedTable, sample_weight: Any) -> MixturePPCA:
         """Fit a table in parts: a pass a step of EM."""
         if self.kernel is not None:
             remedy = "Fit KernelPCA(eigen_solver='nystrom') first, then a mixture of its transform."

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from dualpca.arrays import Array, backend
-from dualpca.estimators._components import check_request, leading
-from dualpca.estimators._linear import LinearGaussian, publish_axes
-from dualpca.estimators._parts import by_parts
-from dualpca.estimators._validation import (
+from dualpca.data import Table
+from dualpca.estimators._base import (
+    StreamingEstimator,
+    attribute,
     check_choice,
-    check_finite_result,
     check_flag,
     check_number,
     generator,
-    latent_rows,
-    variances_like,
+    on_rows,
 )
-from dualpca.gaussian import Reference, maximum_likelihood, residual_dof
-from dualpca.operators import Primal, Scatter, Spectrum
+from dualpca.models.spiked import PCARequest, SpikedModel, fit_pca, pca_of_operator
+from dualpca.operators import Scatter
 from dualpca.solvers import SOLVERS
-
-NEGLIGIBLE = 1e-10
-"""Share of the largest variance below which another may be rounding error."""
 
 SKLEARN_SOLVERS = {
     "auto": "auto",
@@ -35,7 +28,7 @@ SKLEARN_SOLVERS = {
 }
 
 
-class PCA(LinearGaussian):
+class PCA(StreamingEstimator):
     """Principal component analysis: the orthogonal directions of largest variance.
 
     A drop-in for `sklearn.decomposition.PCA` (same parameters, attributes, shapes and signs),
@@ -106,20 +99,19 @@ class PCA(LinearGaussian):
     array([6.3006, 0.5498])
     """
 
-    _fitted_names = (
-        "components_",
-        "explained_variance_",
-        "explained_variance_ratio_",
-        "singular_values_",
-        "mean_",
-        "var_",
-        "scale_",
-        "noise_variance_",
-        "n_components_",
-        "n_samples_",
-        "_reference",
-    )
+    _model: SpikedModel
     _accepts_sparse = True
+
+    components_ = attribute("components")
+    explained_variance_ = attribute("variances")
+    explained_variance_ratio_ = attribute("ratios")
+    singular_values_ = attribute("singular_values")
+    mean_ = attribute("mean")
+    var_ = attribute("column_variances")
+    scale_ = attribute("scale")
+    noise_variance_ = attribute("noise")
+    n_components_ = attribute("n_components")
+    n_samples_ = attribute("n_rows")
 
     def __init__(
         self,
@@ -150,15 +142,8 @@ class PCA(LinearGaussian):
         self.verbose = verbose
         self.device = device
 
-    @property
-    def _standardize(self) -> bool:
-        return bool(self.standardize)
-
-    @property
-    def _solver_in_parts(self) -> str:
-        return self.svd_solver
-
-    def _check_parameters(self) -> None:
+    def _request(self) -> PCARequest:
+        """Check the parameters and return them for the fit."""
         check_choice("svd_solver", self.svd_solver, (*SKLEARN_SOLVERS, *SOLVERS))
         check_number("tol", self.tol, 0)
         check_number("n_oversamples", self.n_oversamples, 1, integer=True)
@@ -168,36 +153,24 @@ class PCA(LinearGaussian):
         check_choice("power_iteration_normalizer", self.power_iteration_normalizer, normalizers)
         for flag in ("copy", "whiten", "standardize"):
             check_flag(flag, getattr(self, flag))
+        return PCARequest(
+            self.n_components,
+            SKLEARN_SOLVERS.get(self.svd_solver, self.svd_solver),
+            self.tol,
+            0 if self.random_state is None else generator(self.random_state),
+            bool(self.standardize),
+            self.svd_solver,
+        )
 
-    def _publish(self, operator: Primal | Scatter, count: int, like: Array) -> None:
-        check_request(self.n_components, count, operator.dim, self.svd_solver)
-        name = SKLEARN_SOLVERS.get(self.svd_solver, self.svd_solver)
-        seed = 0 if self.random_state is None else generator(self.random_state)
-        spectrum = leading(self.n_components, operator, count, solver=name, tol=self.tol, seed=seed)
-        self._set(operator, spectrum, count, like)
+    def _fit(self, table: Table, request: PCARequest) -> SpikedModel:
+        return fit_pca(table, request)
 
-    def _set(self, operator: Primal | Scatter, spectrum: Spectrum, count: int, like: Array) -> None:
-        divisor = operator.n - 1
-        if not divisor > 0:
-            raise ValueError(
-                f"sample_weight must sum to more than 1, got {operator.n:.6g}: it is the effective "
-                "number of rows. Multiply the weights by the number of rows they stand for."
-            )
-        gaussian = maximum_likelihood(spectrum, divisor, spectrum.rank)
-        xp = backend.namespace(spectrum.values)
-        publish_axes(self, operator.frame.mean, spectrum, like)
-        self.explained_variance_ = variances_like(gaussian.values, like, NEGLIGIBLE)
-        self.singular_values_ = backend.cast_like(xp.sqrt(spectrum.values), like)
-        self.noise_variance_ = gaussian.noise
-        self.n_samples_ = count
-        dof = residual_dof(operator, spectrum, operator.n)
-        self._reference = Reference(operator.n, divisor, dof)
-        if operator.frame.scale is not None:
-            self.scale_ = backend.cast_like(operator.frame.scale, like)
-        if "_stream" in vars(self):
-            self.var_ = backend.cast_like(operator.diag() / operator.n, like)
+    def _fit_stream(self, state: Any, count: int, like: Array, request: PCARequest) -> SpikedModel:
+        operator = Scatter(state, standardize=request.standardize)
+        variances = backend.cast_like(operator.diag() / operator.n, like)
+        return pca_of_operator(operator, count, like, request, column_variances=variances)
 
-    @by_parts("n_components_")
+    @on_rows("n_components_")
     def transform(self, X: Any) -> Array:
         """Project rows on the axes.
 
@@ -209,22 +182,7 @@ class PCA(LinearGaussian):
         -------
         array of shape (n, q)
         """
-        X = self._new_rows(X, "transform")
-        Y = self._coordinates(X)
-        if self.whiten:
-            Y = Y * _inverse(self._deviations)
-        return backend.cast_like(Y, X) if not backend.is_sparse(X) else Y.astype(X.dtype)
-
-    @property
-    def _deviations(self) -> Array:
-        """Standard deviations along the axes; 0 where there is only rounding error."""
-        xp = backend.namespace(self.components_)
-        values = backend.working(self.explained_variance_)
-        if values.shape[0] == 0:
-            return values
-        eps = float(np.finfo(np.float64).eps)
-        floor = eps * float(xp.max(values)) * max(self.components_.shape)
-        return xp.sqrt(xp.where(values > floor, values, xp.zeros_like(values)))
+        return self._working.whitened(X) if self.whiten else self._working.coordinates(X)
 
     def inverse_transform(self, X: Any) -> Array:
         """Return the rows whose coordinates are X, in the units of the data.
@@ -237,13 +195,9 @@ class PCA(LinearGaussian):
         -------
         array of shape (n, d)
         """
-        Z = latent_rows(self, X, "inverse_transform")
-        Y = backend.working(Z)
-        if self.whiten:
-            Y = Y * self._deviations
-        return backend.cast_like(check_finite_result(self._frame.lift(self._axes, Y), Z), Z)
+        return self._lifted(X, self._working.deviations if self.whiten else None)
 
-    @by_parts("n_features_in_")
+    @on_rows("n_features_in_")
     def reconstruct(self, X: Any) -> Array:
         """Return the orthogonal projection of rows on the span of the axes, (n, d).
 
@@ -258,11 +212,4 @@ class PCA(LinearGaussian):
         >>> PCA(1).fit(X).reconstruct([[1.0, 3.0]])
         array([[2., 2.]])
         """
-        return self.inverse_transform(self.transform(X))
-
-
-def _inverse(deviations: Array) -> Array:
-    """Return 1/x, and 0 for 0: a direction without variance whitens to nothing."""
-    xp = backend.namespace(deviations)
-    positive = xp.where(deviations > 0, deviations, xp.ones_like(deviations))
-    return xp.where(deviations > 0, 1 / positive, xp.zeros_like(deviations))
+        return self._working.lifted(self._working.coordinates(X))

@@ -1,33 +1,29 @@
-"""Probabilistic principal component analysis: closed form or EM."""
+"""Probabilistic principal component analysis: closed form or EM, missing values or none."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from sklearn.utils.validation import check_is_fitted
-
 from dualpca.arrays import Array
-from dualpca.data import Columns, Parts, has_missing, observed_weights
-from dualpca.estimators._checkpoints import check_checkpoint
-from dualpca.estimators._incomplete import named_columns
-from dualpca.estimators._latent import LatentGaussian
-from dualpca.estimators._ppca_fits import (
-    fit_closed,
-    fit_em,
-    fit_incomplete_parts,
-    fit_incomplete_rows,
-    fit_stream,
-    open_stream,
-    start_of,
+from dualpca.data import InMemoryTable, Table, has_missing, observed_weights
+from dualpca.estimators._base import (
+    LatentMethods,
+    StreamingEstimator,
+    attribute,
+    check_checkpoint,
+    check_choice,
+    check_number,
+    generator,
+    watch_of,
 )
-from dualpca.estimators._validation import check_choice, check_number, used_rows
 from dualpca.gaussian import check_noise
+from dualpca.models.spiked import PPCARequest, SpikedModel, fit_ppca, open_stream, ppca_of_stream
 from dualpca.models.streaming import Stream
-from dualpca.operators import Primal, Scatter
+from dualpca.operators import used_rows
 from dualpca.solvers import SOLVERS
 
 
-class PPCA(LatentGaussian):
+class PPCA(LatentMethods, StreamingEstimator):
     """Probabilistic PCA: x = Wz + μ + ε with z ~ N(0, I_q) and ε ~ N(0, σ²I_d).
 
     NaN is welcome anywhere, in `fit` and afterwards: rows count with what they observed (missing
@@ -116,21 +112,21 @@ class PPCA(LatentGaussian):
     ((1, 2), (1, 2, 2))
     """
 
-    _fitted_names = (
-        "components_",
-        "explained_variance_",
-        "explained_variance_ratio_",
-        "mean_",
-        "noise_variance_",
-        "n_components_",
-        "n_samples_",
-        "loglikelihood_",
-        "loglikelihoods_",
-        "n_iter_",
-        "converged_",
-        "_reference",
-        "selection_",
-    )
+    _model: SpikedModel
+
+    components_ = attribute("components")
+    explained_variance_ = attribute("variances")
+    explained_variance_ratio_ = attribute("ratios")
+    mean_ = attribute("mean")
+    noise_variance_ = attribute("noise")
+    loadings_ = attribute("loadings")
+    n_components_ = attribute("n_components")
+    n_samples_ = attribute("n_rows")
+    loglikelihood_ = attribute("history.loglikelihood")
+    loglikelihoods_ = attribute("history.loglikelihoods")
+    n_iter_ = attribute("history.n_iter")
+    converged_ = attribute("history.converged")
+    selection_ = attribute("selection")
 
     def __init__(
         self,
@@ -159,7 +155,8 @@ class PPCA(LatentGaussian):
         self.checkpoint = checkpoint
         self.device = device
 
-    def _check_parameters(self) -> None:
+    def _request(self) -> PPCARequest:
+        """Check the parameters and return them for the fit."""
         check_choice("method", self.method, ("closed", "em"))
         check_choice("solver", self.solver, ("auto", *SOLVERS))
         check_number("tol", self.tol, 0)
@@ -168,41 +165,31 @@ class PPCA(LatentGaussian):
         check_checkpoint(self)
         if self.noise_variance is not None:
             check_noise(self.noise_variance)
+        start = 0 if self.random_state is None else generator(self.random_state)
+        return PPCARequest(
+            self.n_components,
+            noise=self.noise_variance,
+            method=self.method,
+            solver=self.solver,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            rng=start,
+            n_init=self.n_init,
+            watch=watch_of(self),
+        )
 
-    _holes_in_parts = True
+    def _fit(self, table: Table, request: PPCARequest) -> SpikedModel:
+        return fit_ppca(table, request)
 
-    @property
-    def _solver_in_parts(self) -> str:
-        return self.solver
-
-    def _fit_holes(self, parts: Parts, columns: Columns) -> None:
-        """Fit a table in parts with NaN."""
-        with named_columns(self):
-            self._set(fit_incomplete_parts(self, parts, columns), parts.like)
-
-    def _fit_rows(self, X: Array, weights: Array | None) -> None:
-        if has_missing(X):
-            with named_columns(self):
-                self._set(fit_incomplete_rows(self, X, weights), X)
-        else:
-            super()._fit_rows(X, weights)
-
-    def _absorb(self, state: Any, X: Array, weights: Array | None) -> tuple[Any, int]:
+    def _absorb(self, state: Any, table: InMemoryTable, request: PPCARequest) -> tuple[Any, int]:
+        X, weights = table.rows, table.weights
         if not isinstance(state, Stream) and not has_missing(X):
-            return super()._absorb(state, X, weights)
-        stream = open_stream(self, state).add(X, weights, start_of(self))
+            return super()._absorb(state, table, request)
+        stream = open_stream(state, request).add(X, weights, request.start)
         return stream, used_rows(X, observed_weights(X, weights))
 
-    def _publish_stream(self, state: Any, count: int, like: Array) -> None:
-        if isinstance(state, Stream):
-            with named_columns(self):
-                self._set(fit_stream(self, state, count), like)
-        else:
-            super()._publish_stream(state, count, like)
-
-    def _publish(self, operator: Primal | Scatter, count: int, like: Array) -> None:
-        fit = fit_em if self.method == "em" else fit_closed
-        self._set(fit(self, operator, count), like)
+    def _fit_stream(self, state: Any, count: int, like: Array, request: PPCARequest) -> SpikedModel:
+        return ppca_of_stream(state, count, like, request)
 
     def to_dual(self, X: Any = None) -> Any:
         """Return the same model in kernels: `DualPPCA`, linear kernel, noise of dimension d.
@@ -220,5 +207,5 @@ class PPCA(LatentGaussian):
         """
         from dualpca.estimators._conversions import to_dual
 
-        check_is_fitted(self)
+        self._require_fitted()
         return to_dual(self, X)

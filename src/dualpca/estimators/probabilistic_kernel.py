@@ -9,7 +9,15 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 
 from dualpca.arrays import Array, backend
 from dualpca.errors import HeywoodWarning, expected, warn
-from dualpca.estimators._convergence import publish_record
+from dualpca.estimators._base import (
+    Saved,
+    check_choice,
+    check_finite_result,
+    check_flag,
+    check_number,
+    generator,
+    publish_record,
+)
 from dualpca.estimators._feature_fits import (
     HEYWOOD,
     FeatureFit,
@@ -33,14 +41,6 @@ from dualpca.estimators._feature_inputs import (
 from dualpca.estimators._feature_model import FeatureModel
 from dualpca.estimators._kernel_inputs import is_precomputed
 from dualpca.estimators._placing import OnDevice
-from dualpca.estimators._saving import Saved
-from dualpca.estimators._validation import (
-    check_choice,
-    check_finite_result,
-    check_flag,
-    check_number,
-    generator,
-)
 from dualpca.gaussian import check_noise
 from dualpca.models.probabilistic_kernel import FeatureScatter, per_dimension
 

@@ -9,8 +9,8 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 
 from dualpca.arrays import Array, backend
 from dualpca.errors import expected
+from dualpca.estimators._base import Saved, check_choice, check_number, generator, publish_record
 from dualpca.estimators._components import is_count
-from dualpca.estimators._convergence import publish_record
 from dualpca.estimators._feature_fits import (
     check_start,
     check_variance,
@@ -21,8 +21,6 @@ from dualpca.estimators._feature_fits import (
 from dualpca.estimators._feature_inputs import check_rho, check_training, kernel_values, new_items
 from dualpca.estimators._kernel_inputs import is_precomputed
 from dualpca.estimators._placing import OnDevice
-from dualpca.estimators._saving import Saved
-from dualpca.estimators._validation import check_choice, check_number, generator
 from dualpca.gaussian import LOG_2PI
 from dualpca.kernels import RBF, Kernel, Precomputed, make_kernel
 from dualpca.models.probabilistic_kernel import FeatureScatter

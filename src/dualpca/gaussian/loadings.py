@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dualpca.arrays import Array, algebra, backend, outer, pack, unpack
-from dualpca.data import Summable, observed_weights
+from dualpca.data import Table, observed_weights
 from dualpca.gaussian.observed import Factors, latents, readable
 from dualpca.gaussian.spiked import SpikedGaussian
 
@@ -153,9 +153,9 @@ class Information(NamedTuple):
         return Information(*(a + b for a, b in zip(self, other, strict=True)))
 
 
-def information(factors: Factors, X: Array | Summable, weights: Array | None) -> Information:
+def information(factors: Factors, X: Array | Table, weights: Array | None) -> Information:
     """Return what rows with NaN tell of the loadings; weights are None for a table in parts."""
-    if not isinstance(X, Summable):
+    if not isinstance(X, Table):
         return Information.of(factors, X, weights)
 
     def of(rows: Array, weights: Array | None = None) -> Information:

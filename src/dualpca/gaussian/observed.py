@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualpca.arrays import Array, backend, outer, pack, unpack
+from dualpca.arrays import Array, backend, outer, pack, quadratic, unpack
 from dualpca.data import block_weights, column_starts, patterns, refuse_infinite
 from dualpca.errors import DegenerateError
 from dualpca.gaussian.spiked import LOG_2PI
@@ -226,6 +226,61 @@ def readable(factors: Factors, X: Array) -> Incomplete:
         )
     refuse_infinite(X)
     return Incomplete(X, None, int(factors.W.shape[1]))
+
+
+def all_latents(factors: Factors, X: Array) -> Latents:
+    """Return posterior and observed-data density of every row."""
+    xp = backend.namespace(X)
+    found = [latents for _, latents in each(factors, X)]
+    return Latents(*(xp.concat(list(part), axis=0) for part in zip(*found, strict=True)))
+
+
+def imputed(factors: Factors, X: Array, spread: bool = False) -> tuple[Array, Array | None]:
+    """Fill every NaN with its expectation given what the row observed.
+
+    E[x_m | x_o] = μ_m + W_m z̄, with the standard deviation √(wᵀCw + ψ) if `spread`: 0 for what was
+    observed, which is kept to the last bit.
+    """
+    xp = backend.namespace(X)
+    filled, spreads = [], []
+    for block, found in each(factors, X):
+        missing = block.mask == 0
+        mean = found.mean @ factors.W.T + factors.mu
+        filled.append(xp.where(missing, mean, backend.row_block(X, block.rows)))
+        if spread:
+            variance = quadratic(found.covariance, factors.W) + factors.psi
+            spreads.append(xp.where(missing, xp.sqrt(variance), xp.zeros_like(variance)))
+    return xp.concat(filled, axis=0), xp.concat(spreads, axis=0) if spread else None
+
+
+def drawn_imputations(factors: Factors, X: Array, n_draws: int, rng: np.random.Generator) -> Array:
+    """Draw completed tables, (n_draws, n, d): the missing entries of a row are drawn together."""
+    xp, tables = backend.namespace(X), []
+    for block, found in each(factors, X):
+        root = xp.linalg.cholesky(found.covariance)
+        shape = (n_draws, *found.mean.shape)
+        z = found.mean + (root @ backend.normal(rng, shape, X)[..., None])[..., 0]
+        noise = backend.normal(rng, (n_draws, *block.R.shape), X)
+        x = z @ factors.W.T + factors.mu + xp.sqrt(factors.psi) * noise
+        tables.append(xp.where(block.mask == 0, x, backend.row_block(X, block.rows)))
+    return xp.concat(tables, axis=1)
+
+
+def conditional(factors: Factors, X: Array, features: Any) -> tuple[Array, Array]:
+    """Return mean (n, k) and covariance (n, k, k) of k features given what each row observed."""
+    xp = backend.namespace(X)
+    take = xp.asarray(features, device=backend.device_of(X))
+    W, mu = xp.take(factors.W, take, axis=0), xp.take(factors.mu, take, axis=0)
+    same = backend.asarray(np.equal.outer(features, features), X)
+    noise = xp.take(factors.psi, take, axis=0) * same
+    means, covariances = [], []
+    for block, found in each(factors, X):
+        unknown = 1 - xp.take(block.mask, take, axis=1)
+        known = xp.take(backend.row_block(X, block.rows), take, axis=1)
+        means.append(xp.where(unknown == 0, known, found.mean @ W.T + mu))
+        full = W @ found.covariance @ W.T + noise
+        covariances.append(full * unknown[:, :, None] * unknown[:, None, :])
+    return xp.concat(means, axis=0), xp.concat(covariances, axis=0)
 
 
 # --- Any Gaussian, given what each row observed of it: no structure, so O(d³) a pattern of NaN ---

@@ -28,6 +28,27 @@ def left_over(trace: float, explained: float) -> float:
     return rest if rest > ROUNDING * trace else 0.0
 
 
+def spiked_gaussian(
+    spectrum: Spectrum, n: float, *, noise: float | None = None, q: int | None = None
+) -> SpikedGaussian:
+    """Return the Gaussian of a spectrum: where every closed-form model gets its σ², and its q.
+
+    Parameters
+    ----------
+    spectrum : Spectrum
+    n : float
+        Effective number of points, or another divisor of the variances.
+    noise : float, optional
+        σ²; that of maximum likelihood by default.
+    q : int, optional
+        Number of directions. By default all that the spectrum holds, or, where `noise` is given,
+        those whose variance exceeds it.
+    """
+    if noise is None:
+        return maximum_likelihood(spectrum, n, spectrum.rank if q is None else q)
+    return given_noise(spectrum, n, noise, q)
+
+
 def maximum_likelihood(spectrum: Spectrum, n: float, q: int) -> SpikedGaussian:
     """Return the model of q directions with the noise of maximum likelihood.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from scipy import integrate, linalg, optimize, special
 
 from dualpca.arrays import Array, backend, task
 from dualpca.data import FOLDS
-from dualpca.errors import InterruptWarning, expected, warn
+from dualpca.errors import InterruptWarning, SelectionWarning, expected, warn
 from dualpca.gaussian.rules import ROUNDING, left_over
 from dualpca.gaussian.spiked import LOG_2PI, free_parameters
 from dualpca.operators import Frame, Primal, Projection, Spectrum
@@ -410,3 +411,95 @@ def _noises(lam: Vector, trace: float, dim: int, n: float) -> Iterator[tuple[int
         rest = left_over(trace, float(lam[:q].sum()))
         if rest > 0:
             yield q, rest / (n * (dim - q))
+
+
+# --- How many components a user asked for: a count, a share of the variance, or a rule -----------
+
+CROSS_VALIDATED = ("cv", "cv-rows", "cv-entries")
+"""Requests that need the rows themselves; `models.selection` answers them."""
+
+
+def request_names() -> tuple[str, ...]:
+    """Return every word that may stand for a number of components."""
+    return ("mle", *sorted(RULES), *CROSS_VALIDATED)
+
+
+def leading(
+    request: Any, operator: Any, count: int, *, solver: str, tol: float = 0.0, seed: Any = 0
+) -> Spectrum:
+    """Return the eigenpairs asked for: as many as the request says, or as its rule finds.
+
+    Parameters
+    ----------
+    request : int, float, str or None
+        None is all of them, min(n, d). What is cross-validated is a number by now.
+    operator : Primal or Scatter
+    count : int
+        Number of rows.
+    solver, tol, seed
+        As in `dualpca.solvers.solve`.
+    """
+    most = min(count, operator.dim)
+    rank = max(int(request), 1) if is_count(request) else most
+    spectrum = solve(operator, rank, solver, tol, seed)
+    return spectrum.head(_count(request, spectrum, operator.n))
+
+
+def _count(request: Any, spectrum: Spectrum, n: float) -> int:
+    if request is None:
+        return spectrum.rank
+    if is_count(request):
+        return int(request)
+    if is_share(request):
+        return share_count(float(request), spectrum)
+    positive = int((backend.to_numpy(spectrum.values) > ROUNDING * spectrum.trace).sum())
+    if request == "mle" and positive < spectrum.dim:
+        return max(positive, 1)  # no noise at all: the evidence of the exact rank is infinite
+    name = "evidence" if request == "mle" else request
+    return at_least_one(name, choose(name, spectrum.values, spectrum.trace, spectrum.dim, n))
+
+
+def check_request(request: Any, count: int, d: int, solver: str) -> None:
+    """Refuse a request that no data could satisfy, or that `count` rows of d features cannot."""
+    names = request_names()
+    if not (request is None or is_count(request) or is_share(request) or request in names):
+        what = f"None, an int, a share between 0 and 1, or one of {list(names)}"
+        raise ValueError(expected("n_components", what, request))
+    if is_count(request) and not 0 <= request <= min(count, d):
+        raise ValueError(
+            f"n_components={request} must be between 0 and min(n_samples, n_features)="
+            f"{min(count, d)} with svd_solver={solver!r}"
+        )
+    if request == "mle" and count < d:
+        raise ValueError(
+            "n_components='mle' is only supported if n_samples >= n_features, got "
+            f"{count} and {d}. Use 'evidence', 'parallel' or 'cv'."
+        )
+
+
+def is_count(request: Any) -> bool:
+    """Return True if the request is a whole number."""
+    return isinstance(request, Integral) and not isinstance(request, bool | np.bool_)
+
+
+def is_share(request: Any) -> bool:
+    """Return True if the request is a share of the variance."""
+    return isinstance(request, Real) and not is_count(request) and 0 < float(request) < 1
+
+
+def share_count(share: float, spectrum: Spectrum) -> int:
+    """Return the smallest q whose share of the variance is greater than the one asked for."""
+    if spectrum.trace == 0:
+        return min(1, spectrum.rank)
+    ratios = np.cumsum(backend.to_numpy(spectrum.values)) / spectrum.trace
+    return min(int(np.searchsorted(ratios, share, side="right")) + 1, spectrum.rank)
+
+
+def at_least_one(name: str, q: int) -> int:
+    """Return q, or 1 with a warning where a rule finds nothing above the noise."""
+    if q < 1:
+        warn(
+            f"the rule {name!r} finds no component above the noise; one is kept.",
+            SelectionWarning,
+        )
+    return max(q, 1)

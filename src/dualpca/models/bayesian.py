@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import digamma, gammaln
 
 from dualpca.arrays import Array, algebra, backend, task
-from dualpca.data import Summable
+from dualpca.data import Table
 from dualpca.gaussian import LOG_2PI, Factors, Incomplete, Sums, penalty, refuse_no_noise
 from dualpca.models.driver import ROUNDING, SLOWEST, Keeper, Record, State, Watch, maximize
 from dualpca.models.incomplete import LEAST_NOISE, Fit, IncompleteParts, filled_axes, m_step
@@ -92,14 +92,14 @@ class Holes:
 
     def __init__(
         self,
-        X: Array | Summable,
+        X: Array | Table,
         weights: Array | None,
         q: int,
         origin: Array,
         seen: Array,
         unit: float,
     ) -> None:
-        in_parts = isinstance(X, Summable)
+        in_parts = isinstance(X, Table)
         self.data: Incomplete | IncompleteParts = (
             IncompleteParts(X, q) if in_parts else Incomplete(X, weights, q)
         )

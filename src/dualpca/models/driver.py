@@ -151,6 +151,28 @@ class Record:
         self.loglikelihoods.append(value)
 
 
+@dataclass(frozen=True)
+class History:
+    """How a fit went, as its model keeps it."""
+
+    loglikelihoods: tuple[float, ...]  # of every point that was kept
+    n_iter: int
+    converged: bool
+    interrupted: bool = False
+    endless: bool = False  # a stream: there is nothing to converge to
+
+    @classmethod
+    def of(cls, record: Record, *, endless: bool = False) -> History:
+        """Return what a record says at the end of a fit."""
+        values = tuple(record.loglikelihoods)
+        return cls(values, record.n_iter, record.converged, record.interrupted, endless)
+
+    @property
+    def loglikelihood(self) -> float:
+        """The last one."""
+        return self.loglikelihoods[-1]
+
+
 def maximize(
     step: Step,
     theta: Array,

@@ -62,7 +62,7 @@ class Prior(NamedTuple):
         return float(moment_sums(self.moments(factors.mu), factors).loglikelihood)
 
 
-class Part(NamedTuple):
+class Chunk(NamedTuple):
     """A component whose noise is not settled yet: W is `axes` · √(values − σ²), or W itself."""
 
     mu: Array  # (d,)
@@ -72,14 +72,14 @@ class Part(NamedTuple):
     dims: float  # weight times the number of directions that it is spread over
     n: float
 
-    def under(self, prior: Prior | None) -> Part:
+    def under(self, prior: Prior | None) -> Chunk:
         """Return the component with the rows of a prior counted in."""
         if prior is None or self.values is None:
             return self
         n, seen = self.n + prior.n, prior.n * prior.variance
         short = self.dims / self.n
         values = (self.n * self.values + seen) / n
-        return Part(self.mu, self.axes, values, self.left + short * seen, short * n, n)
+        return Chunk(self.mu, self.axes, values, self.left + short * seen, short * n, n)
 
     def factors(self, sigma2: float) -> Factors:
         """Return the component with noise σ²; directions of no more variance have no loading."""
@@ -90,13 +90,13 @@ class Part(NamedTuple):
         return Factors(W, self.mu, xp.full_like(self.mu, sigma2))
 
 
-def settle(parts: Sequence[Part | None], floor: float, tied: bool) -> list[Factors | None]:
+def settle(parts: Sequence[Chunk | None], floor: float, tied: bool) -> list[Factors | None]:
     """Return every part with its noise: left/dims or one for all, never below the floor.
 
     Examples
     --------
     >>> import numpy as np
-    >>> part = Part(np.zeros(3), np.eye(3)[:, :1], np.array([5.0]), 8.0, 8.0, 4.0)
+    >>> part = Chunk(np.zeros(3), np.eye(3)[:, :1], np.array([5.0]), 8.0, 8.0, 4.0)
     >>> settle([part], 0.0, tied=False)[0].W[0, 0]
     np.float64(2.0)
     """
@@ -111,7 +111,7 @@ def settle(parts: Sequence[Part | None], floor: float, tied: bool) -> list[Facto
     return found
 
 
-def pooled_noise(parts: Sequence[Part]) -> float:
+def pooled_noise(parts: Sequence[Chunk]) -> float:
     """Return the σ² that all parts share at the maximum.
 
     Every direction of variance ℓ ≤ σ² belongs to the noise, so the smallest are pooled one by one
@@ -132,13 +132,13 @@ def pooled_noise(parts: Sequence[Part]) -> float:
     return left / dims if dims > 0 else 0.0
 
 
-def closed_parts(X: Array, resp: Array, ranks: Sequence[int]) -> list[Part | None]:
+def closed_parts(X: Array, resp: Array, ranks: Sequence[int]) -> list[Chunk | None]:
     """Return the maximum of Σ_n ρ_nk ln p(x_n | k) for every k: the spectrum of weighted rows.
 
     Rows that hardly belong to k are left out, so separate components cost O(nd²) together.
     """
     weights = backend.to_numpy(resp)
-    total, found = float(np.sum(weights)), list[Part | None]()
+    total, found = float(np.sum(weights)), list[Chunk | None]()
     for k, q in enumerate(ranks):
         w, n = weights[:, k], float(np.sum(weights[:, k]))
         if not n > EMPTY * total:
@@ -152,7 +152,7 @@ def closed_parts(X: Array, resp: Array, ranks: Sequence[int]) -> list[Part | Non
     return found
 
 
-def closed_part(operator: Primal | Scatter, q: int, n: float) -> Part:
+def closed_part(operator: Primal | Scatter, q: int, n: float) -> Chunk:
     """Return the component of weight n that the leading q eigenpairs make.
 
     Few features and many rows: from their second moments, which is faster than QR, unless the
@@ -167,7 +167,7 @@ def closed_part(operator: Primal | Scatter, q: int, n: float) -> Part:
     return _leading_part(operator, q, n)
 
 
-def _keeps_digits(part: Part, operator: Primal) -> bool:
+def _keeps_digits(part: Chunk, operator: Primal) -> bool:
     """Tell whether every variance is large beside what was added and taken away to find it."""
     xp, values = backend.namespace(part.mu), backend.to_numpy(part.values)
     smallest = [float(values[-1])] if values.size else []
@@ -177,7 +177,7 @@ def _keeps_digits(part: Part, operator: Primal) -> bool:
     return min(smallest) > WELL_SPREAD * (operator.trace / operator.n + float(gap @ gap))
 
 
-def _leading_part(operator: Primal | Scatter, q: int, n: float, solver: str = "auto") -> Part:
+def _leading_part(operator: Primal | Scatter, q: int, n: float, solver: str = "auto") -> Chunk:
     """Return the component by one solver."""
     d = operator.dim
     count = int(operator.X.shape[0]) if isinstance(operator, Primal) else d
@@ -191,10 +191,10 @@ def _leading_part(operator: Primal | Scatter, q: int, n: float, solver: str = "a
         values = xp.concat([values, backend.asarray(np.zeros(short), values)])
         V = xp.concat([V, backend.asarray(np.zeros((d, short)), V)], axis=1)
     left = left_over(spectrum.trace, float(xp.sum(spectrum.values))) / operator.n
-    return Part(operator.frame.mean, V, values, n * left, n * (d - q), n)
+    return Chunk(operator.frame.mean, V, values, n * left, n * (d - q), n)
 
 
-def moment_parts(moments: Sequence[Moments], ranks: Sequence[int]) -> list[Part | None]:
+def moment_parts(moments: Sequence[Moments], ranks: Sequence[int]) -> list[Chunk | None]:
     """Return the components of weighted moments that are already there."""
     total = sum(m.n for m in moments)
     return [
@@ -205,7 +205,7 @@ def moment_parts(moments: Sequence[Moments], ranks: Sequence[int]) -> list[Part 
 
 def incomplete_parts(
     table: Incomplete, resp: Array, factors: Sequence[Factors], prior: Prior | None = None
-) -> list[Part | None]:
+) -> list[Chunk | None]:
     """Take one parameter-expanded EM step a component on rows with NaN (MATH 4, with weights).
 
     The rows of a prior lie around the old mean, so it holds the mean back but never lowers the
@@ -219,9 +219,9 @@ def incomplete_parts(
 
 def summed_parts(
     every: Iterable[Sums | None], mass: Array, factors: Sequence[Factors], prior: Prior | None
-) -> list[Part | None]:
+) -> list[Chunk | None]:
     """Return the components of sums that are already there, of weights `mass` (K,)."""
-    found: list[Part | None] = []
+    found: list[Chunk | None] = []
     for k, (old, sums) in enumerate(zip(factors, every, strict=True)):
         if sums is None or not mass[k] > EMPTY * np.sum(mass):
             found.append(None)
@@ -231,7 +231,7 @@ def summed_parts(
             sums = sums.plus(moment_sums(prior.moments(old.mu), old))
         W, mu, left = m_step(_anchored(sums, old), old)
         dims = float(xp.sum(sums.n))
-        found.append(Part(mu, W, None, float(xp.sum(left)), dims, float(mass[k])))
+        found.append(Chunk(mu, W, None, float(xp.sum(left)), dims, float(mass[k])))
     return found
 
 
@@ -258,12 +258,12 @@ def _anchored(sums: Sums, old: Factors) -> Sums:
 
 def first_parts(
     X: Array, resp: Array, ranks: Sequence[int], rng: np.random.Generator
-) -> list[Part | None]:
+) -> list[Chunk | None]:
     """Return components to start EM from on rows with NaN: the span of each cluster, filled."""
     xp = backend.namespace(X)
     weights = backend.to_numpy(resp)
     _, mean, variance = column_starts(X, backend.asarray(np.sum(weights, axis=1), X))
-    found: list[Part | None] = []
+    found: list[Chunk | None] = []
     for k, q in enumerate(ranks):
         member = np.flatnonzero(weights[:, k] > 0)
         if not member.size:
@@ -276,7 +276,7 @@ def first_parts(
         W = start(Incomplete(rows, w, q), q, mu, own, rng)
         left = float(xp.mean(own)) - float(xp.sum(W * W)) / int(X.shape[1])
         noise, n = max(left, 0.05 * float(xp.mean(own))), float(np.sum(weights[member, k]))
-        found.append(Part(mu, W, None, noise * n, n, n))
+        found.append(Chunk(mu, W, None, noise * n, n, n))
     return found
 
 
@@ -285,7 +285,7 @@ def first_parts(
 # Densities and weighted maximum likelihood; who weighs the rows (a mixture, a chain) is not known
 # here. Rows with NaN count with what they observed.
 
-Table = Array | Incomplete
+Observations = Array | Incomplete
 """Rows as they are, or cut into blocks once so that patterns of NaN are not found again."""
 
 
@@ -333,7 +333,7 @@ class Emissions:
     @classmethod
     def start(
         cls,
-        X: Table,
+        X: Observations,
         K: int,
         q: int | Sequence[int],
         rng: np.random.Generator,
@@ -400,14 +400,14 @@ class Emissions:
             self.loadings[k], self.means[k, :], xp.broadcast_to(self.noises[k], (self.dim,))
         )
 
-    def log_density(self, X: Table) -> Array:
+    def log_density(self, X: Observations) -> Array:
         """Return ln p(x_i | k) of what each row observed, (n, K); −∞ for no row under every k."""
         with np.errstate(over="ignore", invalid="ignore"):
             found = self._log_density(X)
         refuse_nowhere(found)
         return found
 
-    def _log_density(self, X: Table) -> Array:
+    def _log_density(self, X: Observations) -> Array:
         xp = backend.namespace(self.means)
         if not isinstance(X, Incomplete):
             if not has_missing(X):
@@ -426,13 +426,13 @@ class Emissions:
         factors = self.factors(k)
         return [latents(factors, block) for block in X.blocks(factors.mu)]
 
-    def posterior(self, X: Table, k: int) -> Latents:
+    def posterior(self, X: Observations, k: int) -> Latents:
         """Return the posterior of z under component k: means, covariances and log-densities."""
         X = X if isinstance(X, Incomplete) else self.table(X)
         xp, found = backend.namespace(self.means), self._latents(X, k)
         return Latents(*(xp.concat(list(part), axis=0) for part in zip(*found, strict=True)))
 
-    def update(self, X: Table, resp: Array, sample_weight: Array | None = None) -> Emissions:
+    def update(self, X: Observations, resp: Array, sample_weight: Array | None = None) -> Emissions:
         """Return the components that maximise Σ ρ_nk ln p(x_n | k) (MATH 2 with weights).
 
         With NaN it is one parameter-expanded EM step a component, which never lowers that sum.
@@ -466,7 +466,7 @@ class Emissions:
         every = [self.factors(k) for k in range(self.K)]
         return self._with(summed_parts(sums, mass, every, self.prior))
 
-    def _with(self, parts: list[Part | None]) -> Emissions:
+    def _with(self, parts: list[Chunk | None]) -> Emissions:
         """Return the components that the parts found, old ones where a part found nothing."""
         xp = backend.namespace(self.means)
         counted = [p if p is None else p.under(self.prior) for p in parts]

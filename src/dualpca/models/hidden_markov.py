@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualpca.arrays import Array, backend, task
-from dualpca.data import Host, Parts, has_missing
+from dualpca.data import ChunkedTable, Host, has_missing
 from dualpca.errors import expected
 from dualpca.models.chain import (
     Chain,
@@ -26,7 +26,7 @@ from dualpca.models.chain import (
 )
 from dualpca.models.clusters import kmeans
 from dualpca.models.driver import Keeper, Record, State
-from dualpca.models.emissions import Emissions, EmissionSums, Prior, Table
+from dualpca.models.emissions import Emissions, EmissionSums, Observations, Prior
 
 # --- Which state every row has before a hidden Markov model is fitted: where Baum–Welch begins ---
 
@@ -137,29 +137,29 @@ class HiddenMarkov:
     shares: Vector  # (S, M)
     emissions: Emissions
 
-    def joint(self, X: Table) -> Vector:
+    def joint(self, X: Observations) -> Vector:
         """Return ln c_sm + ln p(x_t | s, m), (T, S, M), on the host."""
         logs = backend.to_numpy(self.emissions.log_density(X))
         return np.asarray(logs.reshape(-1, *self.shares.shape) + log(self.shares))
 
-    def log_emissions(self, X: Table) -> Vector:
+    def log_emissions(self, X: Observations) -> Vector:
         """Return ln p(x_t | s), (T, S), on the host; 0 for rows with nothing observed."""
         joint = self.joint(X)
         return joint[:, :, 0] if self.shares.shape[1] == 1 else log_sum(joint, 2)
 
-    def loglikelihoods(self, X: Table, lengths: Any) -> Vector:
+    def loglikelihoods(self, X: Observations, lengths: Any) -> Vector:
         """Return ln p of every sequence, (m,)."""
         return filtered(self.chain, self.log_emissions(X), lengths)[1]
 
-    def filter(self, X: Table, lengths: Any, before: Vector | None = None) -> Vector:
+    def filter(self, X: Observations, lengths: Any, before: Vector | None = None) -> Vector:
         """Return P(s_t | rows up to t), (T, S), going on from the states one step `before`."""
         return filtered(self.chain, self.log_emissions(X), lengths, before)[0]
 
-    def smooth(self, X: Table, lengths: Any) -> Smoothed:
+    def smooth(self, X: Observations, lengths: Any) -> Smoothed:
         """Return the posterior of the states given whole sequences."""
         return smooth(self.chain, self.log_emissions(X), lengths)
 
-    def decode(self, X: Table, lengths: Any) -> tuple[Vector, Labels]:
+    def decode(self, X: Observations, lengths: Any) -> tuple[Vector, Labels]:
         """Return the log-probability of every best path, (m,), and the paths, (T,)."""
         return viterbi(self.chain, self.log_emissions(X), lengths)
 
@@ -288,7 +288,7 @@ def _counted(states: Labels, lengths: Any, plan: Plan) -> Chain:
 
 
 def step(
-    model: HiddenMarkov, X: Table, lengths: Any, prior: Vector | None = None
+    model: HiddenMarkov, X: Observations, lengths: Any, prior: Vector | None = None
 ) -> tuple[HiddenMarkov, Smoothed]:
     """Take one step of Baum–Welch; return it with what the given model says of the states.
 
@@ -332,7 +332,7 @@ def climb(
     found : Smoothed
         What the model returned says of the states.
     """
-    table: Table = model.emissions.table(X) if has_missing(X) else X
+    table: Observations = model.emissions.table(X) if has_missing(X) else X
     record, n = Record() if record is None else record, int(X.shape[0])
     with task("Baum–Welch step", max_iter) as tick:
         try:
@@ -442,7 +442,7 @@ class _Expect:
         return Counted(found.starts, found.transitions, value, visits, sums)
 
 
-def lengths_by_part(parts: Parts, lengths: Any) -> Lengths:
+def lengths_by_part(parts: ChunkedTable, lengths: Any) -> Lengths:
     """Return the lengths of the sequences of every part; None is one sequence a part.
 
     A sequence may not cross from one part into another.
@@ -467,7 +467,7 @@ def lengths_by_part(parts: Parts, lengths: Any) -> Lengths:
 
 
 def fit_chain_parts(
-    parts: Parts,
+    parts: ChunkedTable,
     holes: bool,
     lengths: Lengths,
     plan: Plan,
@@ -501,7 +501,7 @@ def fit_chain_parts(
 
 def climb_table(
     model: HiddenMarkov,
-    parts: Parts,
+    parts: ChunkedTable,
     holes: bool,
     lengths: Lengths,
     prior: Vector | None,

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dualpca.arrays import Array, algebra, backend
-from dualpca.data import SMALLEST_TRACE, Columns, Host, Summable, observed_weights, refuse_infinite
+from dualpca.data import SMALLEST_TRACE, Columns, Host, Table, observed_weights, refuse_infinite
 from dualpca.errors import DegenerateError, EmptyColumnError, ScaleError
 from dualpca.gaussian import Factors, Incomplete, Sums
 from dualpca.models.driver import Keeper, Record, State, Tape, Watch, descend, maximize
@@ -131,14 +131,14 @@ class IncompleteParts:
 
     Parameters
     ----------
-    parts : Parts
+    parts : ChunkedTable
     q : int
         Number of latents, for the size of blocks within a part.
     survey : Columns, optional
         Read by an earlier pass.
     """
 
-    def __init__(self, parts: Summable, q: int, survey: Columns | None = None) -> None:
+    def __init__(self, parts: Table, q: int, survey: Columns | None = None) -> None:
         self.parts, self.q = parts, q
         if survey is not None:
             self.survey = survey
@@ -191,9 +191,9 @@ EM_FIRST = 30
 """Steps of EM before quasi-Newton takes over, in factor analysis."""
 
 
-def observed(X: Array | Summable, weights: Array | None, q: int) -> Incomplete | IncompleteParts:
+def observed(X: Array | Table, weights: Array | None, q: int) -> Incomplete | IncompleteParts:
     """Return rows with NaN as EM sees them, once it is sure that none is infinite."""
-    if isinstance(X, Summable):
+    if isinstance(X, Table):
         return IncompleteParts(X, q)
     refuse_infinite(X)
     return Incomplete(X, weights, q)
@@ -204,7 +204,7 @@ class Fit:
 
     Parameters
     ----------
-    X : array of shape (n, d) or Summable
+    X : array of shape (n, d) or Table
     weights : array of shape (n,) or None
         None for a table in parts, which has its own.
     q : int
@@ -362,7 +362,7 @@ class Fit:
 
 
 def fit_incomplete(
-    X: Array | Summable,
+    X: Array | Table,
     weights: Array | None,
     q: int,
     rng: np.random.Generator,
@@ -463,9 +463,9 @@ def check_unit(unit: float, X: Array, origin: Array) -> None:
         )
 
 
-def _largest_offset(X: Array | Summable, origin: Array) -> float:
+def _largest_offset(X: Array | Table, origin: Array) -> float:
     """Return the largest |x − origin| of what was observed."""
-    if isinstance(X, Summable):
+    if isinstance(X, Table):
         return X.reduce(lambda rows, weights=None: _largest_offset(rows, origin), max)
     xp = backend.namespace(X)
     off = xp.where(xp.isnan(X), xp.zeros_like(X), X - backend.cast_like(origin, X))

@@ -15,8 +15,9 @@ from dualpca.data import (
     Changed,
     EntryFolds,
     Host,
+    InMemoryTable,
     Moments,
-    Summable,
+    Table,
     column_starts,
     join,
     observed_weights,
@@ -30,6 +31,7 @@ from dualpca.gaussian import (
     Score,
     Selection,
     Trained,
+    cross_validate,
     each,
     free_parameters,
     given_up,
@@ -225,7 +227,7 @@ def _column(weights: Array | None, rows: slice, like: Array) -> Array:
     return backend.asarray(np.ones((rows.stop - rows.start, 1)), like)
 
 
-def choose_bic(X: Array | Summable, weights: Array | None, most: int, seed: int = 0) -> int:
+def choose_bic(X: Array | Table, weights: Array | None, most: int, seed: int = 0) -> int:
     """Return the q of smallest Bayesian information criterion, from the observed-data likelihood.
 
     −2 ln L + k ln n with k free parameters and n rows that observed something; 0 if noise alone
@@ -261,7 +263,7 @@ def choose_bic(X: Array | Summable, weights: Array | None, most: int, seed: int 
 # One pass serves all folds and all q where rows are complete; with NaN each q and fold is a fit.
 
 
-def choose_in_parts(name: str, parts: Summable, most: int, *, holes: bool) -> Selection:
+def choose_in_parts(name: str, parts: Table, most: int, *, holes: bool) -> Selection:
     """Return the choice by held-out rows or by hidden entries, as for a table in memory."""
     if name == "cv-entries" or (name == "cv" and holes):
         return choose_entries_parts(parts, most)
@@ -271,17 +273,17 @@ def choose_in_parts(name: str, parts: Summable, most: int, *, holes: bool) -> Se
 # --- complete rows -------------------------------------------------------------------------------
 
 
-def cross_validate_parts(parts: Summable, most: int, seed: int = 0) -> Selection:
+def cross_validate_parts(parts: Table, most: int, seed: int = 0) -> Selection:
     """Choose among q = 0, 1, …, most by the likelihood of held-out rows, in five folds.
 
     Three passes: sizes, the moments of every fold, and the scores of all folds and all q at once.
 
     Examples
     --------
-    >>> from dualpca.data.table import Blocks
+    >>> from dualpca.data.table import SlicedTable
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(300, 2)) @ rng.normal(size=(2, 8)) + 0.3 * rng.normal(size=(300, 8))
-    >>> cross_validate_parts(Blocks(X, part_rows=70), 7).chosen
+    >>> cross_validate_parts(SlicedTable(X, part_rows=70), 7).chosen
     2
     """
     if parts.d > WIDEST:
@@ -361,7 +363,7 @@ class _ScoreRows:
 # --- rows with NaN -------------------------------------------------------------------------------
 
 
-def choose_entries_parts(parts: Summable, most: int, seed: int = 0) -> Selection:
+def choose_entries_parts(parts: Table, most: int, seed: int = 0) -> Selection:
     """Choose among q = 1, 2, … by hidden entries; a fit of EM for each q and fold."""
     survey = IncompleteParts(parts, 1).survey
     refuse_empty_columns(survey.n)
@@ -385,7 +387,7 @@ class _Hidden:
         return np.bincount(self.folds(rows, number).ravel() + 1, minlength=FOLDS + 1)[1:]
 
 
-def _entries_of_table(parts: Summable, folds: EntryFolds, k: int, seed: int) -> Fold:
+def _entries_of_table(parts: Table, folds: EntryFolds, k: int, seed: int) -> Fold:
     """Return the fold that hides some entries from every row."""
 
     def hide(rows: Host, number: int, weights: Host) -> tuple[Host, Host]:
@@ -417,7 +419,7 @@ class _ScoreHidden:
         return hidden_sums(self.factors, table, hidden, rows, weights, self.centre)
 
 
-def choose_rows_parts(parts: Summable, most: int, seed: int = 0) -> Selection:
+def choose_rows_parts(parts: Table, most: int, seed: int = 0) -> Selection:
     """Choose among q = 1, 2, … by the likelihood of what held-out rows observed, in five folds."""
     refuse_empty_columns(IncompleteParts(parts, 1).survey.n)
     folds = row_folds(parts, seed)
@@ -425,7 +427,7 @@ def choose_rows_parts(parts: Summable, most: int, seed: int = 0) -> Selection:
     return best_of([_rows_of_table(parts, folds, k, seed) for k in range(K)], most, "row")
 
 
-def _rows_of_table(parts: Summable, folds: dict[int, Host], k: int, seed: int) -> Fold:
+def _rows_of_table(parts: Table, folds: dict[int, Host], k: int, seed: int) -> Fold:
     """Return the fold that holds out some rows."""
 
     def keep(rows: Host, number: int, weights: Host) -> tuple[Host, Host]:
@@ -457,3 +459,22 @@ def _rows_of_table(parts: Summable, folds: dict[int, Host], k: int, seed: int) -
         return Score(*test.reduce(of, np.add).tolist())
 
     return fold
+
+
+def cross_validated(name: str, table: Table, most: int, *, missing: bool) -> Selection:
+    """Return the choice of q by held-out rows or by hidden entries.
+
+    'cv' is the former where rows are complete, and the latter where values are missing.
+    """
+    if not isinstance(table, InMemoryTable):
+        return choose_in_parts(name, table, most, holes=missing)
+    if backend.is_sparse(table.rows):
+        raise ValueError(
+            f"n_components={name!r} needs dense rows. "
+            "Use a rule that reads the spectrum: 'evidence', 'bic', 'parallel'."
+        )
+    X, weights = table.rows, table.weights
+    weights = observed_weights(X, weights) if missing else weights
+    if name == "cv-entries" or (name == "cv" and missing):
+        return choose_entries(X, weights, min(most, int(X.shape[0]) - 1, int(X.shape[1]) - 1))
+    return choose_rows(X, weights, most) if missing else cross_validate(X, weights, most)

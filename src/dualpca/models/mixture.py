@@ -13,8 +13,8 @@ from scipy.special import betaln, digamma
 from dualpca.arrays import Array, backend, task
 from dualpca.data import (
     FOLDS,
+    ChunkedTable,
     Host,
-    Parts,
     block_weights,
     column_starts,
     has_missing,
@@ -24,7 +24,7 @@ from dualpca.errors import expected
 from dualpca.gaussian import Latents
 from dualpca.models.clusters import kmeans
 from dualpca.models.driver import Keeper, Record, State, Watch
-from dualpca.models.emissions import Emissions, EmissionSums, Prior, Table, shares
+from dualpca.models.emissions import Emissions, EmissionSums, Observations, Prior, shares
 
 # --- How much of the data each component of a mixture gets: maximum likelihood or broken sticks --
 
@@ -112,15 +112,15 @@ class Mixture:
     weights: Array  # (K,)
     emissions: Emissions
 
-    def joint(self, X: Table) -> Array:
+    def joint(self, X: Observations) -> Array:
         """Return ln π_k + ln p(x_i | k), (n, K)."""
         return self.emissions.log_density(X) + proportions(self.weights).log_weights
 
-    def log_density(self, X: Table) -> Array:
+    def log_density(self, X: Observations) -> Array:
         """Return ln p(x_i), (n,)."""
         return log_sum_exp(self.joint(X))
 
-    def responsibilities(self, X: Table) -> Array:
+    def responsibilities(self, X: Observations) -> Array:
         """Return p(k | x_i), (n, K)."""
         joint = self.joint(X)
         return backend.namespace(joint).exp(joint - log_sum_exp(joint)[:, None])
@@ -224,7 +224,7 @@ class Climb:
         rng: np.random.Generator,
     ) -> None:
         self.X, self.limits, self.rng, self.record = X, limits, rng, Record()
-        self.table: Table = start.table(X) if has_missing(X) else X
+        self.table: Observations = start.table(X) if has_missing(X) else X
         self.w = block_weights(weights, slice(None), X)
         self.n = float(backend.namespace(X).sum(self.w))
         self.emissions, self.mass = start, mass
@@ -523,7 +523,7 @@ class PartsClimb(Climb):
 
     def __init__(
         self,
-        parts: Parts,
+        parts: ChunkedTable,
         holes: bool,
         n: float,
         start: tuple[Emissions, Array],
@@ -570,7 +570,7 @@ def expectation(emissions: Emissions, log_weights: Array, rows: Host, holes: boo
 
 
 def fit_mixture_parts(
-    parts: Parts,
+    parts: ChunkedTable,
     holes: bool,
     used: int,
     recipe: Recipe,

@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dualpca.arrays import Array, algebra, backend
+from dualpca.arrays import Array, algebra, backend, note
 from dualpca.data import (
     Columns,
     Host,
+    InMemoryTable,
     Moments,
-    Parts,
+    Table,
     column_moments,
     has_missing,
     join,
@@ -358,12 +359,12 @@ def weighed(rows: Host, weights: Host | None = None) -> Moments | None:
     return None
 
 
-def survey(parts: Parts, *, wide: bool, nan: bool) -> Survey:
+def survey(parts: Table, *, wide: bool, nan: bool) -> Survey:
     """Read all rows once: their moments, unless d is large, and whether values are missing.
 
     Parameters
     ----------
-    parts : Parts
+    parts : Table
     wide : bool
         Leave the (d, d) scatter out.
     nan : bool
@@ -388,7 +389,7 @@ class PartScatter:
 
     Parameters
     ----------
-    parts : Parts
+    parts : Table
         Complete rows.
     columns : Columns
         From a survey.
@@ -397,15 +398,15 @@ class PartScatter:
 
     Examples
     --------
-    >>> from dualpca.data.table import Blocks
-    >>> parts = Blocks(np.array([[1.0, 0.0], [3.0, 0.0], [2.0, 3.0]]), part_rows=2)
+    >>> from dualpca.data.table import SlicedTable
+    >>> parts = SlicedTable(np.array([[1.0, 0.0], [3.0, 0.0], [2.0, 3.0]]), part_rows=2)
     >>> A = PartScatter(parts, survey(parts, wide=True, nan=False).columns)
     >>> A @ np.eye(2)
     array([[2., 0.],
            [0., 6.]])
     """
 
-    def __init__(self, parts: Parts, columns: Columns, *, standardize: bool = False) -> None:
+    def __init__(self, parts: Table, columns: Columns, *, standardize: bool = False) -> None:
         self.parts, self.dim, self.n = parts, parts.d, columns.weight
         self.squares = columns.variance * self.n
         scale = unit_scale(columns.variance) if standardize else None
@@ -470,13 +471,13 @@ class PartScatter:
 class Gathered(Scatter):
     """A scatter matrix that knows which table it was gathered from."""
 
-    def __init__(self, parts: Parts, moments: Moments, *, standardize: bool = False) -> None:
+    def __init__(self, parts: Table, moments: Moments, *, standardize: bool = False) -> None:
         super().__init__(moments, standardize=standardize)
         self.parts = parts
 
 
 def scatter_of(
-    parts: Parts, found: Survey, *, standardize: bool = False
+    parts: Table, found: Survey, *, standardize: bool = False
 ) -> tuple[Gathered | PartScatter, int]:
     """Return the operator of complete rows, and how many rows there are."""
     if found.holes:
@@ -486,3 +487,60 @@ def scatter_of(
     if found.columns is None:
         raise ValueError("a survey of complete rows holds moments or columns.")
     return PartScatter(parts, found.columns, standardize=standardize), found.used
+
+
+def used_rows(X: Array, weights: Array | None) -> int:
+    """Return the number of rows that count: those of positive weight."""
+    return int(X.shape[0] if weights is None else (backend.to_numpy(weights) > 0).sum())
+
+
+class Linear(NamedTuple):
+    """A table as linear models see it: an operator over the features, if no value is missing."""
+
+    operator: Primal | Scatter | PartScatter | None  # None where values are missing
+    n_rows: int  # that weigh something
+    columns: Columns | None  # of chunked tables with missing values
+
+
+def linear(table: Table, *, standardize: bool = False, missing: bool = False) -> Linear:
+    """Return the scatter of a table's rows as an operator.
+
+    Parameters
+    ----------
+    table : Table
+        In memory nothing is read yet but, where `missing`, whether there is NaN. Chunks are read
+        once: their moments add up to (d, d) numbers, or, where d is large, every product is a pass.
+    standardize : bool
+        Divide every feature by its standard deviation.
+    missing : bool
+        Let NaN pass, and say so; otherwise it is refused.
+    """
+    if isinstance(table, InMemoryTable):
+        X, weights = table.rows, table.weights
+        if missing and has_missing(X):
+            return Linear(None, used_rows(X, weights), None)
+        return Linear(Primal(X, weights, standardize=standardize), used_rows(X, weights), None)
+    wide = table.d > WIDEST
+    gathered = f"moments, ({table.d}, {table.d}) added up"
+    how = "block Krylov, one pass per product" if wide else gathered
+    how += "; EM, one pass per step, if values are missing" if missing else ""
+    note(f"{table.route} on the CPU: {how}")
+    found = survey(table, wide=wide, nan=missing)
+    if found.holes:
+        return Linear(None, found.used, found.columns)
+    operator, count = scatter_of(table, found, standardize=standardize)
+    if count < 2:
+        raise ValueError(
+            f"Found array with {count} sample(s) while a minimum of 2 is required for a fit."
+        )
+    return Linear(operator, count, found.columns)
+
+
+def complete(
+    table: Table, *, standardize: bool = False
+) -> tuple[Primal | Scatter | PartScatter, int]:
+    """Return the scatter of complete rows as an operator, and how many rows there are."""
+    found = linear(table, standardize=standardize)
+    if found.operator is None:
+        raise NonFiniteError("Input X contains NaN where only complete rows can be used.")
+    return found.operator, found.n_rows

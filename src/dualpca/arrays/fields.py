@@ -1,0 +1,71 @@
+"""Walks over the fields of frozen dataclasses: how a model moves between devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from dualpca.arrays import backend
+from dualpca.arrays.devices import sent
+from dualpca.arrays.types import Array
+
+T = TypeVar("T")
+
+
+def moved(value: T, move: Callable[[Array], Any]) -> T:
+    """Return a model, or anything made of models, tuples and arrays, with every array moved.
+
+    What holds no array that moves is returned as it is.
+
+    Examples
+    --------
+    >>> moved((np.ones(2), "text"), lambda a: a + 1)
+    (array([2., 2.]), 'text')
+    """
+    return _moved(value, move)  # type: ignore[no-any-return]
+
+
+def _moved(value: Any, move: Callable[[Array], Any]) -> Any:
+    if isinstance(value, np.ndarray) or backend.is_foreign(value):
+        return move(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        old = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+        new = {name: _moved(part, move) for name, part in old.items()}
+        return replace(value, **new) if any(new[k] is not old[k] for k in old) else value
+    if isinstance(value, tuple | list):
+        parts = [_moved(part, move) for part in value]
+        if all(a is b for a, b in zip(parts, value, strict=True)):
+            return value
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    if isinstance(value, dict):
+        return {key: _moved(part, move) for key, part in value.items()}
+    return value
+
+
+def to_host(value: T) -> T:
+    """Return a model with every array of another library copied to NumPy's."""
+    return moved(value, lambda a: backend.to_numpy(a) if backend.is_foreign(a) else a)
+
+
+def to_device(value: T, device: Any) -> T:
+    """Return a model with every array of numbers on a device, as torch's."""
+
+    def move(a: Array) -> Array:
+        return a if isinstance(a, np.ndarray) and a.dtype.kind not in "fiub" else sent(a, device)
+
+    return moved(value, move)
+
+
+def arrays_of(value: Any) -> Iterator[Array]:
+    """Yield the arrays of a model, in the order of its fields."""
+    if isinstance(value, np.ndarray) or backend.is_foreign(value):
+        yield value
+    elif is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            yield from arrays_of(getattr(value, field.name))
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from arrays_of(part)

@@ -1,0 +1,1595 @@
+"""What all estimators share: rows in and out, devices, files, fitted attributes."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import copy
+from functools import wraps
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.utils._set_output import _get_output_config
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from dualpca.arrays import (
+    Array,
+    Choice,
+    Job,
+    arrays_of,
+    backend,
+    check_device,
+    chosen,
+    memory,
+    note,
+    rows_of,
+    sent,
+    showing,
+    to_host,
+)
+from dualpca.data import (
+    Batches,
+    ChunkedTable,
+    Columns,
+    Host,
+    InMemoryTable,
+    Moments,
+    SlicedTable,
+    Table,
+    is_dask,
+    mapped,
+    observed_part,
+    refuse_masked,
+    refuse_nonfinite,
+)
+from dualpca.errors import (
+    BackendError,
+    EmptyColumnError,
+    InterruptWarning,
+    ScaleError,
+    StreamWarning,
+    expected,
+    warn,
+)
+from dualpca.files.checkpoints import Checkpoint, Keeper, Watch
+from dualpca.gaussian import (
+    Monitor,
+    Outliers,
+    Statistics,
+    check_request,
+    conditional,
+    drawn_imputations,
+    imputed,
+    judge,
+    laws,
+)
+from dualpca.models.driver import History, Record
+from dualpca.models.spiked import SpikedModel
+from dualpca.operators import WIDEST, Survey, scatter_of, survey
+from dualpca.operators import used_rows as used_rows
+
+# --- Tables that are not in memory, where rows in memory are needed: refused with what to do -----
+
+
+def is_stored(X: Any) -> bool:
+    """Tell whether X is an array that lies elsewhere and can be sliced, as those of Zarr."""
+    if isinstance(X, np.ndarray) or backend.is_foreign(X) or backend.is_sparse(X):
+        return False
+    return all(hasattr(X, name) for name in ("shape", "dtype", "chunks", "__getitem__"))
+
+
+def is_path(X: Any) -> bool:
+    """Tell whether X is a path, or text that can only be meant as one.
+
+    Examples
+    --------
+    >>> is_path("x.npy"), is_path("a word")
+    (True, False)
+    """
+    if isinstance(X, str):
+        return os.path.exists(X) or os.sep in X or bool(os.path.splitext(X)[1])
+    return isinstance(X, os.PathLike)
+
+
+def is_elsewhere(X: Any) -> bool:
+    """Tell whether X is a table in parts: batches, of Dask, stored, or a path."""
+    return isinstance(X, ChunkedTable) or is_path(X) or is_dask(X) or is_stored(X)
+
+
+def refuse_missing_path(X: Any) -> None:
+    """Refuse a path that leads nowhere."""
+    if is_path(X) and not os.path.exists(X):
+        raise FileNotFoundError(
+            f"there is no {os.fspath(X)!r}: X must be rows, or the path of a table. Check the path."
+        )
+
+
+def require_in_memory(X: Any, name: str = "X") -> None:
+    """Refuse what is not in memory, and masks, which NumPy would overlook.
+
+    Examples
+    --------
+    >>> require_in_memory(np.zeros((2, 2)))
+    """
+    refuse_masked(X)
+    refuse_missing_path(X)
+    if is_elsewhere(X):
+        raise ValueError(
+            f"{name} must be rows in memory here, got {type(X).__name__}. Load them, or, where "
+            "rows do not depend on each other, go through the table part by part."
+        )
+
+
+# --- What comes in: rows of any kind, weights, counts. Nothing is changed, filled or cast silently
+
+SPARSE = ("csr", "csc")
+
+ROUGH = 1e-3
+"""Relative error that a variance may have in the dtype of the rows."""
+
+
+def check_rows(
+    estimator: Any,
+    X: Any,
+    *,
+    reset: bool,
+    min_rows: int = 1,
+    accept_sparse: bool = False,
+    finite: bool = False,
+) -> Array:
+    """Return X as a two-dimensional float array of its own library, without a copy if it is one.
+
+    Finiteness is tested only if asked for: it shows in results for free (`check_finite_result`).
+    """
+    require_in_memory(X)
+    if backend.is_foreign(X):
+        return _check_foreign(estimator, X, reset=reset, min_rows=min_rows)
+    return validate_data(
+        estimator,
+        X,
+        reset=reset,
+        dtype=[np.float64, np.float32],
+        accept_sparse=SPARSE if accept_sparse else False,
+        ensure_all_finite=finite,
+        ensure_min_samples=min_rows,
+        copy=False,
+    )
+
+
+def new_rows(estimator: Any, X: Any, method: str, *, accept_sparse: bool = False) -> Array:
+    """Check rows that a fitted model is asked about, of the library and device it was fitted on."""
+    check_is_fitted(estimator)
+    X = check_rows(estimator, X, reset=False, accept_sparse=accept_sparse)
+    backend.require_same_home(X, estimator.components_, f"{type(estimator).__name__}.{method}")
+    return X
+
+
+def latent_rows(estimator: Any, Z: Any, method: str) -> Array:
+    """Check rows in the space of a fitted model's components."""
+    check_is_fitted(estimator)
+    Z = check_matrix(Z, "X", min_columns=0)  # a model of no components has none
+    backend.require_same_home(Z, estimator.components_, f"{type(estimator).__name__}.{method}")
+    check_width(Z, int(estimator.components_.shape[0]), "X")
+    return Z
+
+
+def _check_foreign(estimator: Any, X: Array, *, reset: bool, min_rows: int) -> Array:
+    """Check an array of torch, CuPy, … with scikit-learn's words, on its own device."""
+    X = check_matrix(X, "X")
+    name = type(estimator).__name__
+    if X.shape[0] < min_rows or X.shape[1] < 1:
+        raise ValueError(
+            f"Found array with shape={tuple(X.shape)}, while a minimum of {min_rows} sample(s) "
+            f"and 1 feature(s) is required by {name}."
+        )
+    if reset:
+        estimator.n_features_in_ = int(X.shape[1])
+        vars(estimator).pop("feature_names_in_", None)
+    elif X.shape[1] != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but {name} is expecting "
+            f"{estimator.n_features_in_} features as input."
+        )
+    return X
+
+
+def check_matrix(X: Any, name: str, *, min_columns: int = 1) -> Array:
+    """Return X as a two-dimensional real floating array."""
+    require_in_memory(X, name)
+    if not backend.is_foreign(X):
+        return check_array(
+            X,
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,
+            ensure_min_features=min_columns,
+            input_name=name,
+        )
+    xp = backend.namespace(X)
+    if X.ndim != 2:
+        raise ValueError(expected(name, "a 2-dimensional array", tuple(X.shape)))
+    if xp.isdtype(X.dtype, "complex floating"):
+        raise ValueError(f"Complex data not supported: {name} has dtype {X.dtype}.")
+    X = backend.detached(X)
+    return X if X.dtype in (xp.float32, xp.float64) else xp.astype(X, xp.float64)
+
+
+def check_width(X: Array, width: int, name: str) -> None:
+    """Refuse a matrix with the wrong number of columns."""
+    if X.shape[1] != width:
+        raise ValueError(
+            expected(name, f"a matrix of {width} columns (n_components)", tuple(X.shape))
+        )
+
+
+def check_finite_result(result: Array, X: Array) -> Array:
+    """Return the result; if it is not finite, say which entry of X is to blame."""
+    if not backend.all_finite(result):
+        refuse_nonfinite(X)
+        raise ValueError("the result overflows: X is too large. Divide it by a constant first.")
+    return result
+
+
+def variances_like(values: Array, like: Array, negligible: float = 0.0) -> Array:
+    """Return variances in the dtype of `like`, unless it would round them away.
+
+    Rows at 1e-23 are numbers of float32, and their squares are none. Those up to `negligible` of
+    the largest may vanish: they are rounding errors of the others.
+    """
+    found, xp = backend.cast_like(values, like), backend.namespace(values)
+    if found.dtype == values.dtype or values.shape[0] == 0:
+        return found
+    limits = xp.finfo(found.dtype)
+    rough = float(limits.smallest_normal) * float(limits.eps) / ROUGH
+    if bool(xp.any((values > negligible * xp.max(values)) & (values < rough))):
+        raise ScaleError(
+            f"a variance is below the range of {found.dtype}, the dtype of X. Multiply X by a "
+            "constant, or pass it as float64."
+        )
+    return found
+
+
+def check_weights(weights: Any, X: Array) -> Array | None:
+    """Return the weights as a float64 vector beside X, or None."""
+    if weights is None:
+        return None
+    w = np.asarray(backend.to_numpy(weights))
+    if w.dtype.kind not in "biuf":
+        raise ValueError(expected("sample_weight", "real numbers", w.dtype))
+    w, n = w.astype(np.float64), X.shape[0]
+    if w.ndim == 0:
+        w = np.full(n, float(w))
+    if w.shape != (n,):
+        raise ValueError(expected("sample_weight", f"of shape ({n},), one a row", w.shape))
+    if not np.all(np.isfinite(w)) or np.any(w < 0):
+        bad = w[~np.isfinite(w) | (w < 0)][0]
+        raise ValueError(expected("sample_weight", "finite and not negative", float(bad)))
+    if not np.any(w > 0):
+        raise ValueError("sample_weight must be positive for some row, got zeros only.")
+    return backend.asarray(w, X)
+
+
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    """Refuse a name that is not on the list."""
+    if value not in choices:
+        raise ValueError(expected(name, f"one of {list(choices)}", value))
+
+
+def check_number(name: str, value: Any, low: float, *, integer: bool = False) -> None:
+    """Refuse what is not a real (or whole) number of at least `low`."""
+    kind = Integral if integer else Real
+    if isinstance(value, bool) or not isinstance(value, kind) or not float(value) >= low:
+        what = "an integer" if integer else "a number"
+        raise ValueError(expected(name, f"{what} of at least {low:g}", value))
+
+
+def check_share(name: str, value: Any) -> None:
+    """Refuse what is not a number strictly between 0 and 1."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
+        raise ValueError(expected(name, "a number between 0 and 1, both excluded", value))
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Refuse what is not True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(expected(name, "True or False", value))
+
+
+def generator(random_state: Any) -> np.random.Generator:
+    """Return a NumPy Generator from None, a seed, a RandomState or a Generator."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(2**31 - 1))
+    if random_state is None or isinstance(random_state, Integral):
+        return np.random.default_rng(None if random_state is None else int(random_state))
+    raise ValueError(
+        expected("random_state", "None, an int, a Generator or a RandomState", random_state)
+    )
+
+
+# --- The one place where tables in parts enter and leave the estimators --------------------------
+
+SHARE_OF_MEMORY = 0.25
+"""Memory maps larger than this share of the free memory are read in parts."""
+
+IN_PARTS = ("auto", "dense", "krylov", "covariance_eigh", "arpack", "randomized")
+
+
+def parts_of(X: Any, *, fitting: bool = True) -> ChunkedTable | None:
+    """Return X as a table in parts, or None for what is fitted in memory as ever.
+
+    In parts: `Batches`, Dask arrays and frames, paths of files, things on disk that can be sliced
+    (Zarr, HDF5), and, for `fit`, memory maps that are large beside the free memory.
+    """
+    if isinstance(X, ChunkedTable):
+        return X
+    if is_dask(X):
+        from dualpca.data.dask_table import DaskTable
+
+        return DaskTable.of(X)
+    if isinstance(X, np.memmap):
+        large = fitting and X.nbytes > SHARE_OF_MEMORY * memory.free()
+        return SlicedTable(X) if large else None
+    if is_path(X):
+        refuse_missing_path(X)
+        return SlicedTable(mapped(X)) if Path(X).suffix == ".npy" else Batches(X)
+    if is_stored(X):
+        return SlicedTable(X)
+    return None
+
+
+def open_parts(model: Any, parts: ChunkedTable, sample_weight: Any = None) -> ChunkedTable:
+    """Take the width and the names of the features; return the table with its weights."""
+    if parts.d < 1:
+        raise ValueError(f"Found array with 0 feature(s) (shape=({parts.n}, {parts.d})).")
+    model.n_features_in_ = parts.d
+    vars(model).pop("feature_names_in_", None)
+    if parts.names is not None:
+        model.feature_names_in_ = np.asarray(parts.names, dtype=object)
+    return weighing(parts, sample_weight)
+
+
+def weighing(parts: ChunkedTable, sample_weight: Any) -> ChunkedTable:
+    """Return a table with weights, one a row, all in memory; as it is where there are none."""
+    if sample_weight is None:
+        return parts
+    w = np.asarray(sample_weight)
+    if w.ndim != 1:
+        raise ValueError(expected("sample_weight", "one number a row for data in parts", w.shape))
+    return parts.weighing(backend.to_numpy(check_weights(w, w[:, None])))
+
+
+def refuse_weights(sample_weight: Any) -> None:
+    """Refuse weights where a fit in parts cannot take them."""
+    if sample_weight is not None:
+        what = "None for data in parts, but of PCA, PPCA, BayesianPCA and FactorAnalysis"
+        raise ValueError(expected("sample_weight", what, "weights", "partial_fit takes them."))
+
+
+def check_parts(model: Any, parts: ChunkedTable) -> None:
+    """Refuse a table whose features are not those of the fit."""
+    name, fitted = type(model).__name__, getattr(model, "feature_names_in_", None)
+    if parts.d != model.n_features_in_:
+        raise ValueError(
+            f"X has {parts.d} features, but {name} is expecting {model.n_features_in_} features "
+            "as input."
+        )
+    if fitted is not None and parts.names is not None and list(fitted) != parts.names:
+        raise ValueError(
+            "The feature names should match those that were passed during fit: expected "
+            f"{list(fitted)[:10]}, got {parts.names[:10]}. Order the columns as in fit."
+        )
+
+
+def check_solver(name: str) -> None:
+    """Refuse solvers that need all rows at once."""
+    if name not in IN_PARTS:
+        remedy = "The others need all rows in memory."
+        raise ValueError(expected("the solver", f"one of {list(IN_PARTS)}", name, remedy))
+
+
+def surveyed(parts: ChunkedTable, *, nan: bool) -> Survey:
+    """Read all rows once; say by which route."""
+    wide = parts.d > WIDEST
+    how = "block Krylov, a pass a product" if wide else f"moments, ({parts.d}, {parts.d}) added up"
+    tell_route(parts, f"{how}; EM, a pass a step, if values are missing" if nan else how)
+    return survey(parts, wide=wide, nan=nan)
+
+
+def tell_route(parts: ChunkedTable, how: str) -> None:
+    """Say in one line how a table in parts is read and what is made of it."""
+    note(f"{parts.route} on the CPU: {how}")
+
+
+def columns_of(parts: ChunkedTable, how: str) -> tuple[Columns, bool]:
+    """Read what is known of every feature in one pass, and whether values are missing."""
+    tell_route(parts, how)
+    columns = parts.reduce(Columns.of, Columns.merge)
+    return columns, bool((columns.n < columns.rows).any())
+
+
+def fit_linear(model: Any, parts: ChunkedTable, *, nan: bool) -> None:
+    """Fit a linear model to a table in parts."""
+    found = surveyed(parts, nan=nan)
+    if found.holes:
+        model._fit_holes(parts, found.columns)
+        return
+    operator, count = scatter_of(parts, found, standardize=model._standardize)
+    check_rows_count(model, count)
+    model._publish(operator, count, parts.like)
+
+
+def check_rows_count(model: Any, count: int) -> None:
+    """Refuse fewer than two rows, in scikit-learn's words."""
+    if count < 2:
+        raise ValueError(
+            f"Found array with {count} sample(s) while a minimum of 2 is required by "
+            f"{type(model).__name__}."
+        )
+
+
+def by_parts(
+    width: str | None, dtype: Any = np.float64, takes: tuple[str, ...] = ()
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Let a method that makes rows of rows take tables in parts as well.
+
+    A Dask array (or frame) gives a Dask array, not computed yet; anything else in parts gives
+    `Batches`, computed when they are read.
+
+    Parameters
+    ----------
+    width : str or None
+        Attribute that holds the number of columns of the result; None for one number a row.
+    dtype : NumPy dtype
+        Of one number a row; columns have that of the table.
+    takes : tuple of str
+        Further arguments that change no shape.
+    """
+
+    def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(method)
+        def either(self: Any, X: Any, *args: Any, **options: Any) -> Any:
+            parts = parts_of(X, fitting=False)
+            if parts is None:
+                return method(self, X, *args, **options)
+            check_is_fitted(self)
+            check_parts(self, parts)
+            options |= dict(zip(takes, args, strict=False))
+            others = {name: value for name, value in options.items() if name not in takes}
+            if args[len(takes) :] or any(v is not None and v is not False for v in others.values()):
+                what = "without further arguments for data in parts"
+                raise ValueError(expected(method.__name__, what, options or args))
+            refuse_frames(self, method.__name__)
+            columns = None if width is None else int(getattr(self, width))
+            kind = np.dtype(dtype) if width is None else parts.dtype
+            return parts.map(OnRows(method, self, columns, kind, options), columns, kind)
+
+        return either
+
+    return decorate
+
+
+def refuse_frames(model: Any, method: str) -> None:
+    """Refuse to make a frame of a table in parts: scikit-learn would gather all of it."""
+    made = _get_output_config("transform", model)["dense"] if method == "transform" else "default"
+    if made != "default":
+        what = "'default' for data in parts, which may be larger than memory"
+        raise ValueError(expected("set_output(transform=...)", what, made))
+
+
+class OnRows:
+    """A method of a fitted model as a function of rows that can be sent to other processes."""
+
+    def __init__(
+        self,
+        method: Callable[..., Any],
+        model: Any,
+        width: int | None,
+        dtype: Any,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        self.model, self.width, self.dtype, self.options = copy(model), width, dtype, options or {}
+        self.__name__ = method.__name__  # what Dask calls the results
+        vars(self.model).pop("feature_names_in_", None)  # rows of a part have no names to check
+
+    def __call__(self, rows: Host) -> Host:
+        """Return what the method makes of the rows."""
+        if len(rows) == 0:
+            shape = (0,) if self.width is None else (0, self.width)
+            return np.empty(shape, dtype=self.dtype)
+        return np.asarray(getattr(self.model, self.__name__)(rows, **self.options))
+
+
+def average(model: Any, parts: ChunkedTable, sample_weight: Any = None) -> float:
+    """Return the average log-density of the rows of a table in parts."""
+    check_is_fitted(model)
+    check_parts(model, parts)
+    density = OnRows(type(model).score_samples, model, None, np.float64)
+
+    def of(rows: Host, weights: Host | None = None) -> Host:
+        w = np.ones(len(rows)) if weights is None else weights
+        return np.array([w @ density(rows), w.sum()])
+
+    total, count = weighing(parts, sample_weight).reduce(of, np.add)
+    return float(total / count)
+
+
+# --- How an iterative fit went, as scikit-learn's users expect to read it ------------------------
+
+
+def publish_record(model: Any, record: Record, quiet: bool = False) -> None:
+    """Set `loglikelihoods_` and the like; warn if the fit stopped before it converged."""
+    model.loglikelihoods_ = record.loglikelihoods
+    model.loglikelihood_ = record.loglikelihoods[-1]
+    model.n_iter_, model.converged_ = record.n_iter, record.converged
+    if record.interrupted:
+        warn(
+            f"the fit was interrupted after {record.n_iter} steps: the model is the best there "
+            "was until then. Fit again to go on to the maximum.",
+            InterruptWarning,
+        )
+    elif not record.converged and not quiet:
+        warn(
+            f"the fit stopped after max_iter={model.max_iter} steps before it came within "
+            f"tol={model.tol:g} of the maximum. Raise max_iter or tol.",
+            ConvergenceWarning,
+        )
+
+
+# --- What a checkpoint of an estimator's fit is of -----------------------------------------------
+
+ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
+
+FREE = ("checkpoint", "verbose", "n_jobs", "max_iter")
+"""Parameters that do not change where a fit goes, or only how far."""
+
+
+def watch_of(model: Any) -> Watch | None:
+    """Return the checkpoint that the parameters ask for, with what it is of."""
+    checkpoint = Checkpoint.of(model.checkpoint)
+    if checkpoint is None:
+        return None
+    params = {k: _told(v) for k, v in model.get_params().items() if k not in FREE}
+    return Watch(checkpoint, {"model": type(model).__name__, **params})
+
+
+def _told(value: Any) -> str:
+    """Return a parameter in words that are the same in another process.
+
+    Where an object lies in memory says nothing, and a generator has given the start already.
+    """
+    if isinstance(value, np.ndarray) and value.ndim:
+        words = f"{value.dtype} {value.shape}".encode()
+        return f"array {value.shape} ({crc32(np.ascontiguousarray(value).tobytes() + words):08x})"
+    if isinstance(value, np.generic | np.ndarray):
+        return repr(value.item())
+    return ADDRESS.sub("", repr(value))
+
+
+def keeper_of_chain(
+    model: Any, lengths: Any, n: int, mean: Array, variance: Array
+) -> Keeper | None:
+    """Return what keeps the fit of a chain: where sequences end belongs to its data."""
+    watch = watch_of(model)
+    if watch is None:
+        return None
+    steps = np.asarray(lengths, dtype="<i8")
+    told = f"{len(steps)} sequences ({crc32(steps.tobytes()):08x})"
+    return watch._replace(of={**watch.of, "lengths": told}).over(n, mean, variance)
+
+
+def check_checkpoint(model: Any) -> None:
+    """Refuse a checkpoint of several starts, or of sizes that are still to be found."""
+    if Checkpoint.of(model.checkpoint) is None:
+        return
+    if getattr(model, "n_init", 1) > 1:
+        remedy = "A checkpoint is of one start: give n_init=1."
+        raise ValueError(expected("n_init", "1 with a checkpoint", model.n_init, remedy))
+    sizes = [getattr(model, name, None) for name in ("n_mixtures", "n_components")]
+    if any(size in ("bic", "cv") for size in sizes if isinstance(size, str)):
+        raise ValueError(expected("sizes", "numbers with a checkpoint", sizes))
+
+
+# --- `save`, for every model ---------------------------------------------------------------------
+
+
+class Saved:
+    """A model that can be written to a file; `dualpca.load` reads it."""
+
+    def save(self, path: str | os.PathLike[str], *, metadata: dict[str, Any] | None = None) -> None:
+        """Write the fitted model to one file, whole or not at all; `dualpca.load` reads it.
+
+        The file is a safetensors file with parameters, versions and a checksum in its header;
+        arrays of any library are copied to the host. An old file of that name is replaced once the
+        new one is complete.
+
+        Parameters
+        ----------
+        path : path
+            '.dpca' is the usual ending.
+        metadata : dict, optional
+            Anything that JSON can hold, kept beside the model: how a table became rows, notes.
+            See `dualpca.save`.
+        """
+        save(self, path, metadata=metadata)
+
+    def _require_fitted(self) -> None:
+        """Refuse a model that was not fitted."""
+        check_is_fitted(self)
+
+    def _packed(self) -> dict[str, Any]:
+        """Return everything to be saved, parameters included; a twin on a card stays there."""
+        return {name: value for name, value in vars(self).items() if name != "_twin"}
+
+    def _unpack(self, state: dict[str, Any]) -> None:
+        """Set the fitted attributes."""
+        vars(self).update(state)
+
+
+def save(
+    model: Any, path: str | os.PathLike[str], *, metadata: dict[str, Any] | None = None
+) -> None:
+    """Write a fitted model to one file, and beside it what else should be known of it.
+
+    Parameters
+    ----------
+    model : estimator
+        Of this library; or scikit-learn's `Pipeline` of `StandardScaler` and those.
+    path : path
+        '.dpca' is the usual ending.
+    metadata : dict, optional
+        Text, finite numbers, true, false, None, lists and dictionaries of them, up to 8 MiB of
+        JSON. `metadata["table"]` says how a table became rows and is checked: `columns`, `levels`,
+        `means`, `scales`, `image_shape`, `identifier`. It belongs to the file: a model that is
+        loaded and saved again has none unless it is given again.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import dualpca
+    >>> from sklearn.datasets import load_iris
+    >>> X = load_iris().data
+    >>> means, scales = X.mean(axis=0), X.std(axis=0)
+    >>> model = dualpca.PPCA(2).fit((X - means) / scales)
+    >>> table = {"means": means.tolist(), "scales": scales.tolist()}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     dualpca.save(model, f"{folder}/iris.dpca", metadata={"table": table})
+    ...     again, found = dualpca.load(f"{folder}/iris.dpca", return_metadata=True)
+    >>> found == {"table": table}
+    True
+    """
+    from dualpca.files import persistence  # late: it imports every type that files may hold
+
+    if not hasattr(type(model), "get_params"):
+        raise TypeError(expected("model", "an estimator of dualpca, or a pipeline of them", model))
+    check_is_fitted(model)
+    persistence.save(model, path, _version(), metadata)
+
+
+def _version() -> str:
+    """Return the library's version, which its package says; no layer may import that."""
+    return str(sys.modules["dualpca"].__version__)
+
+
+# --- Frames and the names of columns ------------------------------------------------------------
+
+
+@contextmanager
+def named_columns(model: Any) -> Iterator[None]:
+    """Call features that no row observes by the names that the frame gave them."""
+    try:
+        yield
+    except EmptyColumnError as error:
+        names = getattr(model, "feature_names_in_", None)
+        if names is None:
+            raise
+        raise EmptyColumnError(error.columns, names) from None
+
+
+def check_features(features: Any, d: int) -> Any:
+    """Return feature numbers as an integer vector."""
+    index = np.arange(d) if features is None else np.asarray(features)
+    if index.ndim != 1 or index.dtype.kind not in "iu" or index.size == 0:
+        raise ValueError(expected("features", "a sequence of feature numbers", features))
+    if index.min() < 0 or index.max() >= d:
+        raise ValueError(expected("features", f"numbers from 0 to {d - 1}", features))
+    return index
+
+
+def as_frame(table: Array, like: Any, names: Any = None) -> Any:
+    """Return the table as a frame where `like` is a pandas or polars frame."""
+    library = type(like).__module__.split(".")[0]
+    if library not in ("pandas", "polars"):
+        return table
+    columns = list(like.columns if names is None else names)
+    if library == "pandas":
+        return type(like)(table, index=like.index, columns=columns)
+    return type(like)(table, schema=columns, orient="row")
+
+
+# --- Fitted attributes ---------------------------------------------------------------------------
+
+
+class attribute:
+    """A fitted attribute: read from the model, absent before the fit or where it has none.
+
+    Parameters
+    ----------
+    path : str
+        Fields of the model, joined by points.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path.split(".")
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, estimator: Any, owner: type | None = None) -> Any:
+        """Return the value, or say in Python's own words that there is none."""
+        if estimator is None:
+            return self
+        value = estimator._fitted
+        for name in self.path:
+            value = None if value is None else getattr(value, name)
+        if value is None:
+            name = type(estimator).__name__
+            raise AttributeError(f"{name!r} object has no attribute {self.name!r}")
+        return list(value) if type(value) is tuple else value
+
+
+# --- What every estimator is ---------------------------------------------------------------------
+
+
+class Estimator(BaseEstimator):
+    """An estimator around a model: a frozen dataclass that knows nothing of scikit-learn.
+
+    Subclasses annotate `_model`, fit it with `_training` and `_keep`, and answer with methods
+    under `on_rows`, which translate and call the model.
+    """
+
+    _model: Any
+    device: str | None = None
+    verbose: bool = False
+    _accepts_sparse = False
+    _accepts_nan = False
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return True after a fit."""
+        return "_model" in vars(self)
+
+    @property
+    def _fitted(self) -> Any:
+        """The model, on the host; a NotFittedError, which is an AttributeError, before a fit."""
+        try:
+            return vars(self)["_model"]
+        except KeyError:
+            raise NotFittedError(
+                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with "
+                "appropriate arguments before using this estimator."
+            ) from None
+
+    @property
+    def _working(self) -> Any:
+        """The model where it works: on its device, if it was fitted on one."""
+        return vars(self).get("_placed") or self._fitted
+
+    def _keep(self, model: Any) -> Any:
+        """Take over a fitted model; of one on a GPU keep a copy there."""
+        self.__dict__.pop("_placed", None)
+        if self._where is None:
+            self._model = model
+        else:
+            self._placed, self._model = model, to_host(model)
+        history = getattr(model, "history", None)
+        if history is not None:
+            self._warn_unless_converged(history)
+        return self
+
+    _where: Any = None  # torch's device, if the fit takes host arrays there
+
+    def _warn_unless_converged(self, history: History) -> None:
+        if history.interrupted:
+            warn(
+                f"the fit was interrupted after {history.n_iter} steps: the model is the best "
+                "there was until then. Fit again to go on to the maximum.",
+                InterruptWarning,
+            )
+        elif not history.converged and not history.endless:
+            warn(
+                f"the fit stopped after max_iter={self.max_iter} steps before it came within "
+                f"tol={self.tol:g} of the maximum. Raise max_iter or tol.",
+                ConvergenceWarning,
+            )
+
+    # --- rows in ---------------------------------------------------------------------------
+
+    @contextmanager
+    def _training(self, X: Any, sample_weight: Any = None, *, min_rows: int = 2) -> Iterator[Table]:
+        """Give the checked table to fit, on the device that was asked for; show progress."""
+        with showing(self.verbose), named_columns(self):
+            chunks = parts_of(X)
+            self._choose_device(X, chunks)
+            if chunks is not None:
+                yield open_parts(self, chunks, sample_weight)
+                return
+            rows = check_rows(
+                self, X, reset=True, min_rows=min_rows, accept_sparse=self._accepts_sparse
+            )
+            weights = check_weights(sample_weight, rows)
+            yield self._placed_table(rows, weights)
+
+    def _placed_table(self, rows: Array, weights: Array | None) -> InMemoryTable:
+        """Return checked rows as a table, on the device of the fit."""
+        if self._where is not None:
+            rows = sent(rows, self._where)
+            weights = None if weights is None else backend.asarray(backend.to_numpy(weights), rows)
+        return InMemoryTable(rows, weights)
+
+    def _choose_device(self, X: Any, chunks: Any) -> None:
+        """Decide where to fit: where the rows are, or on the GPU that `device` asks for."""
+        self.__dict__.pop("_where", None)
+        check_device(self.device)
+        if self.device is None:
+            return
+        if chunks is not None or backend.is_sparse(X):
+            what = type(X).__name__
+            if self.device.startswith("cuda"):
+                raise BackendError(
+                    f"device={self.device!r} takes dense rows in memory, got {what}. Give those, "
+                    "or device=None (or 'auto') for this table."
+                )
+            found = Choice(None, f"{what} is worked on where it is")
+        else:
+            pairs = getattr(self, "kernel", None) is not None
+            steps = not pairs and hasattr(self, "max_iter")
+            found = chosen(self.device, Job(*rows_of(X), pairs, steps))
+        where = "the CPU" if found.device is None else str(found.device)
+        note(f"{type(self).__name__} on {where}: {found.reason}")
+        if found.device is not None:
+            self._where = found.device
+
+    def _asked(self, X: Any, method: str) -> Array:
+        """Return rows that the fitted model is asked about, checked, where the model works."""
+        check_is_fitted(self)
+        rows = check_rows(self, X, reset=False, accept_sparse=self._accepts_sparse)
+        return self._beside_model(rows, method)
+
+    def _asked_latents(self, Z: Any, method: str, width: int) -> Array:
+        """Return rows in the space of the components, checked, where the model works."""
+        check_is_fitted(self)
+        Z = check_matrix(Z, "X", min_columns=0)  # a model of no components has none
+        check_width(Z, width, "X")
+        return self._beside_model(Z, method)
+
+    def _beside_model(self, rows: Array, method: str) -> Array:
+        if "_placed" in vars(self):
+            return sent(rows, self._where)
+        like = next(arrays_of(self._fitted))
+        backend.require_same_home(rows, like, f"{type(self).__name__}.{method}")
+        return rows
+
+    def _home(self, result: Any, X: Any) -> Any:
+        """Return a result where its rows came from."""
+        if "_placed" not in vars(self) or backend.is_foreign(X):
+            return result
+        return to_host(result)
+
+    def __getstate__(self) -> Any:
+        """Leave the copy on a GPU behind: other processes may have none."""
+        state: Any = super().__getstate__()
+        return {k: v for k, v in state.items() if k not in ("_placed", "_where")}
+
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn wants to know of inputs and outputs."""
+        tags = super().__sklearn_tags__()
+        tags.array_api_support = True
+        tags.input_tags.sparse = self._accepts_sparse
+        tags.input_tags.allow_nan = self._accepts_nan
+        return tags
+
+    # --- files -----------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str], *, metadata: dict[str, Any] | None = None) -> None:
+        """Write the fitted model to one file, whole or not at all; `dualpca.load` reads it.
+
+        The file is a safetensors file with parameters, versions and a checksum in its header;
+        arrays of any library are copied to the host. An existing file of that name is replaced once
+        the new one is complete.
+
+        Parameters
+        ----------
+        path : path
+            '.dpca' is the usual ending.
+        metadata : dict, optional
+            Anything that JSON can hold, kept beside the model: how a table became rows, notes.
+            See `dualpca.save`.
+        """
+        save(self, path, metadata=metadata)
+
+    def _require_fitted(self) -> None:
+        """Refuse a model that was not fitted."""
+        check_is_fitted(self)
+
+    def _packed(self) -> dict[str, Any]:
+        """Return everything to be saved, under the names of format 1."""
+        from dualpca.files.persistence import MODELS
+
+        names = [name.rstrip("?") for name in MODELS[type(self).__name__].attributes]
+        if "_stream" in self.__dict__ and "_model" not in self.__dict__:
+            names = ["_stream", "n_samples_seen_", "n_features_in_", "feature_names_in_"]
+            names.append("_sklearn_output_config")
+        return {name: getattr(self, name) for name in names if hasattr(self, name)}
+
+    def _unpack(self, state: dict[str, Any]) -> None:
+        """Set what was saved."""
+        own = ("n_features_in_", "feature_names_in_", "_sklearn_output_config", "_stream")
+        for name in (*own, "n_samples_seen_"):
+            if name in state:
+                self.__dict__[name] = state[name]
+        if any(name not in (*own, "n_samples_seen_") for name in state):
+            self._model = self._model_of(state)
+
+    def _model_of(self, state: dict[str, Any]) -> Any:
+        """Return the model of attributes as format 1 names them."""
+        raise NotImplementedError
+
+
+def on_rows(
+    width: str | None = None,
+    *,
+    cast: bool = True,
+    framed: bool = False,
+    dtype: Any = np.float64,
+    options: tuple[str, ...] = (),
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Let a method that answers row by row accept whatever holds rows.
+
+    The method is given checked rows where the model works. Its result is cast to the dtype of the
+    rows and returned where they came from. Chunked tables are answered chunk by chunk: a Dask
+    collection gives a Dask array that is not computed yet, anything else gives `Batches`.
+
+    Parameters
+    ----------
+    width : str or None
+        Attribute that holds the number of columns of the result; None for one number per row.
+    cast : bool
+        Give results in the dtype of the rows; log-densities stay in float64.
+    framed : bool
+        Return a frame for a frame.
+    dtype : NumPy dtype
+        Of one number per row, for Dask.
+    options : tuple of str
+        Further arguments that are allowed with chunked tables: they change no shape.
+    """
+
+    def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
+        name = method.__name__
+
+        @wraps(method)
+        def answer(self: Any, X: Any, *args: Any, **named: Any) -> Any:
+            chunks = parts_of(X, fitting=False)
+            if chunks is not None:
+                return chunkwise(self, method, chunks, width, dtype, options, args, named)
+            rows = self._asked(X, name)
+            with np.errstate(over="ignore", invalid="ignore"):
+                result = method(self, rows, *args, **named)
+            several = isinstance(result, tuple)
+            found = [
+                _finished(part, rows, cast, self._accepts_nan)
+                for part in (result if several else (result,))
+            ]
+            found = [self._home(part, X) for part in found]
+            found = [as_frame(part, X) for part in found] if framed else found
+            return tuple(found) if several else found[0]
+
+        return answer
+
+    return decorate
+
+
+def _finished(result: Array, rows: Array, cast: bool, nan: bool) -> Array:
+    """Return a result that is finite, in the dtype of the rows."""
+    if not backend.all_finite(result):
+        check_finite_result(result, observed_part(rows) if nan else rows)
+    if not cast:
+        return result
+    return result.astype(rows.dtype) if backend.is_sparse(rows) else backend.cast_like(result, rows)
+
+
+def chunkwise(
+    model: Any,
+    method: Callable[..., Any],
+    chunks: ChunkedTable,
+    width: str | None,
+    dtype: Any,
+    takes: tuple[str, ...],
+    args: tuple[Any, ...],
+    options: dict[str, Any],
+) -> Any:
+    """Return what a method says of a chunked table, when it is asked for."""
+    check_is_fitted(model)
+    check_parts(model, chunks)
+    options |= dict(zip(takes, args, strict=False))
+    others = {name: value for name, value in options.items() if name not in takes}
+    if args[len(takes) :] or any(v is not None and v is not False for v in others.values()):
+        what = "without further arguments for data in parts"
+        raise ValueError(expected(method.__name__, what, options or args))
+    refuse_frames(model, method.__name__)
+    columns = None if width is None else int(getattr(model, width))
+    kind = np.dtype(dtype) if width is None else chunks.dtype
+    return chunks.map(OnRows(method, model, columns, kind, options), columns, kind)
+
+
+# --- Linear Gaussian models ----------------------------------------------------------------------
+
+STATISTICS = ("t2", "spe")
+
+
+class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
+    """Base of the linear Gaussian models: densities, samples, T² and SPE with control limits.
+
+    The model has `log_density`, `covariance`, `precision`, `sample` and `monitor`.
+    """
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.components_.shape[0])
+
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn wants to know of inputs and outputs."""
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _monitor(self, rows: Array | None = None) -> Monitor:
+        """Return what judges rows by T² and SPE."""
+        monitor: Monitor = self._working.monitor(rows if self._accepts_nan else None)
+        return monitor
+
+    def _lifted(self, X: Any, scales: Array | None) -> Array:
+        """Return the rows of latents X, times scales, on the span of the axes."""
+        Z = self._asked_latents(X, "inverse_transform", self._n_features_out)
+        Y = backend.working(Z)
+        with np.errstate(over="ignore", invalid="ignore"):
+            rows = self._working.lifted(Y if scales is None else Y * scales)
+        return self._home(_finished(rows, Z, cast=True, nan=False), X)
+
+    def _judged(self, rows: Array) -> tuple[Monitor, Statistics]:
+        monitor = self._monitor(rows)
+        found = monitor.statistics(rows)
+        for statistic in (found.t2, found.spe):
+            if not backend.all_finite(statistic):
+                check_finite_result(statistic, observed_part(rows) if self._accepts_nan else rows)
+        return monitor, found
+
+    @on_rows(cast=False)
+    def score_samples(self, X: Any) -> Array:
+        """Return the log-density of every row, of what it observed where there is NaN.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            NaN where the model accepts it.
+
+        Returns
+        -------
+        array of shape (n,)
+            ln N(x; μ, C) in the units of X, at O(dq) per row, with nothing d×d (MATH 2). Of rows
+            with NaN ln N(x_o; μ_o, C_oo), by Woodbury in q; 0 for a row with nothing observed.
+        """
+        return self._working.log_density(X, missing=self._accepts_nan)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the average log-density of the rows.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+
+        Returns
+        -------
+        float
+        """
+        chunks = parts_of(X, fitting=False)
+        if chunks is not None:
+            return average(self, chunks, sample_weight)
+        density = self.score_samples(X)
+        w = check_weights(sample_weight, density[:, None])
+        xp = backend.namespace(density)
+        return float(xp.mean(density) if w is None else w @ density / xp.sum(w))
+
+    def get_covariance(self) -> Array:
+        """Return the covariance C of the fitted Gaussian, (d, d), in the units of X."""
+        return self._fitted.covariance()
+
+    def get_precision(self) -> Array:
+        """Return the precision C⁻¹ of the fitted Gaussian, (d, d)."""
+        return self._fitted.precision()
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
+        """Draw new rows from the fitted Gaussian.
+
+        Parameters
+        ----------
+        n_samples : int
+        random_state : None, int, Generator or RandomState
+            The same seed gives the same rows on every array library.
+
+        Returns
+        -------
+        array of shape (n_samples, d)
+        """
+        model = self._fitted
+        check_number("n_samples", n_samples, 1, integer=True)
+        return model.sample(n_samples, generator(random_state))
+
+    @on_rows(cast=False)
+    def hotelling_t2(self, X: Any) -> Array:
+        """Return Hotelling's T² of every row: how far from the mean it lies along the components.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            NaN where the model accepts it.
+
+        Returns
+        -------
+        array of shape (n,)
+            Σ y²/ℓ over the components. For rows with NaN z̄ᵀ Var(z̄)⁻¹ z̄, with the posterior mean z̄
+            of the latents and its variance over rows that observe the same features; 0 for a row
+            with nothing observed.
+        """
+        return self._judged(X)[1].t2
+
+    @on_rows(cast=False)
+    def spe(self, X: Any) -> Array:
+        """Return the squared prediction error (Q) of every row: its squared distance off the span.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+
+        Returns
+        -------
+        array of shape (n,)
+            ‖x − μ‖² − Σ y², in the units of X squared (of standardised features where those were
+            fitted); for factor analysis Σ e²/ψ, without unit. For rows with NaN, that of the
+            observed entries given their best fit: 0 where no more are observed than components.
+        """
+        return self._judged(X)[1].spe
+
+    def t2_limit(self, level: float = 0.95) -> float:
+        """Return the T² that a share `level` of complete new rows stays below.
+
+        q (n² − 1)/(n (n − q)) F_{q, n−q}, for variances with divisor n − 1: it depends on the fit
+        alone, never on the rows judged.
+
+        Parameters
+        ----------
+        level : float
+
+        Returns
+        -------
+        float
+        """
+        return self._limit(0, level)
+
+    def spe_limit(self, level: float = 0.95) -> float:
+        """Return the SPE that a share `level` of complete new rows stays below.
+
+        Parameters
+        ----------
+        level : float
+
+        Returns
+        -------
+        float
+            From Box's g·χ²_h. `PCA` uses h = (Σℓ)²/Σℓ² of the discarded variances, equal or not;
+            the other models trust their noise, h = d − q. 0 where nothing is discarded; infinite
+            where the training rows leave no residual to judge by (q ≥ n − 1).
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_wine
+        >>> from dualpca import PCA
+        >>> model = PCA(3, standardize=True).fit(load_wine().data)
+        >>> round(model.t2_limit(), 2), round(model.spe_limit(), 2)
+        (8.11, 9.01)
+        """
+        return self._limit(1, level)
+
+    def _limit(self, which: int, level: float) -> float:
+        check_is_fitted(self)
+        check_share("level", level)
+        monitor = self._monitor()
+        return float(laws(monitor.reference, monitor.degrees())[which].limit(level)[0])
+
+    @on_rows("n_features_in_")
+    def contributions(self, X: Any, to: str = "spe", signed: bool = False) -> Array:
+        """Return what each feature contributes to a row's SPE or T².
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        to : {'spe', 't2'}
+        signed : bool
+            Give each the sign of its deviation: negative where the feature is less than expected.
+
+        Returns
+        -------
+        array of shape (n, d)
+            Not negative unless signed; a row's magnitudes sum to its statistic; 0 where nothing
+            was observed.
+
+        Notes
+        -----
+        SPE: the squared residual of the feature. T²: its complete decomposition, the squares of
+        D^{1/2}(x − μ) with T² = (x − μ)ᵀD(x − μ), D = V L⁻¹ Vᵀ (Alcala & Qin 2009).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import PPCA
+        >>> X = np.random.default_rng(0).normal(size=(200, 1)) * [1.0, 1.0, 1.0]
+        >>> model = PPCA(1).fit(X + 0.1 * np.random.default_rng(1).normal(size=X.shape))
+        >>> odd = [[0.0, 0.0, 3.0]]
+        >>> model.contributions(odd).argmax(), bool(model.outliers(odd).flagged[0])
+        (np.int64(2), True)
+        """
+        check_choice("to", to, STATISTICS)
+        roots = self._monitor(X).roots(X)[STATISTICS.index(to)]
+        return roots * (backend.namespace(roots).abs(roots) if signed else roots)
+
+    def outliers(self, X: Any, level: float = 0.95) -> Outliers:
+        """Say which rows are unusual: T² or SPE above the limit for what the row observed.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        level : float
+            Of each limit: of ordinary rows about 1 − level² are flagged by one or the other.
+
+        Returns
+        -------
+        Outliers
+            `flagged` (n,) and beside it T², SPE, their limits and p-values, row by row.
+        """
+        check_share("level", level)
+        rows = self._asked(X, "outliers")
+        with np.errstate(over="ignore", invalid="ignore"):
+            monitor, found = self._judged(rows)
+        outliers: Outliers = self._home(judge(monitor.reference, found, float(level)), X)
+        return outliers
+
+
+class StreamingEstimator(LinearEstimator):
+    """Base of the linear models that also learn from chunks, by moments that add.
+
+    Subclasses define `_request`, `_fit`, and what a stream is: `_absorb` and `_fit_stream`.
+    """
+
+    _stream: tuple[Any, int, Array]  # state, rows counted, no rows of the first chunk's kind
+    n_samples_seen_: int | float
+
+    def _request(self) -> Any:
+        """Check the parameters and return them for the fit."""
+        raise NotImplementedError
+
+    def _fit(self, table: Table, request: Any) -> Any:
+        """Return the model of a table."""
+        raise NotImplementedError
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array of shape (n, d), or a chunked table
+            Two rows or more. Never modified. Chunked: `Batches`, Dask, Zarr, a path.
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Non-negative. A weight of 2 counts as the row twice, 0 as no row; their sum is the
+            effective number of rows.
+
+        Returns
+        -------
+        self
+        """
+        request = self._request()
+        with self._training(X, sample_weight) as table:
+            model = self._fit(table, request)
+        self._forget()
+        return self._keep(model)
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        """Add rows to the model: after any complete chunks it is the one `fit` would give.
+
+        The moments of the rows, (d, d), are kept; the model is solved for when it is next read, so
+        a stream costs one eigendecomposition, not one per chunk. A model that comes from `fit`
+        keeps no moments: it starts anew, with a warning.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+
+        Returns
+        -------
+        self
+        """
+        request = self._request()
+        stream = self.__dict__.get("_stream")
+        if stream is None and "_model" in self.__dict__:
+            warn(
+                "this model comes from fit, which keeps no moments: partial_fit starts anew and "
+                "forgets the rows that fit saw. Give all rows to partial_fit to keep them.",
+                StreamWarning,
+            )
+        if stream is None:
+            self._choose_device(X, None)
+        rows = check_rows(self, X, reset=stream is None, accept_sparse=self._accepts_sparse)
+        check_request(self.n_components, sys.maxsize, int(rows.shape[1]), "auto")
+        table = self._placed_table(rows, check_weights(sample_weight, rows))
+        state, count = self._absorb(None if stream is None else stream[0], table, request)
+        self._forget()
+        count += 0 if stream is None else stream[1]
+        self._stream = (state, count, table.like)
+        self.n_samples_seen_ = state.n if table.weights is not None else round(state.n)
+        return self
+
+    def _absorb(self, state: Any, table: InMemoryTable, request: Any) -> tuple[Any, int]:
+        """Return the state of a stream after one more chunk, and the rows it counts."""
+        chunk = Moments.of(table.rows, table.weights)
+        merged = chunk if state is None else state.merge(chunk)
+        return merged, used_rows(table.rows, table.weights)
+
+    def _fit_stream(self, state: Any, count: int, like: Array, request: Any) -> Any:
+        """Return the model of a stream."""
+        raise NotImplementedError
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return True after a fit, or once a chunk was seen."""
+        return "_model" in self.__dict__ or "_stream" in self.__dict__
+
+    @property
+    def _fitted(self) -> Any:
+        """The model, on the host; that of a stream is solved for when it is first read."""
+        if "_model" not in self.__dict__ and "_stream" in self.__dict__:
+            state, count, like = self._stream
+            if count < 2:
+                raise NotFittedError(f"partial_fit has seen {count} row; at least 2 are required.")
+            with named_columns(self):
+                self._keep(self._fit_stream(state, count, like, self._request()))
+        return super()._fitted
+
+    @property
+    def _reference(self) -> Any:
+        """What limits need to know of the training rows, as format 1 names it."""
+        if self._fitted.reference is None:
+            raise AttributeError("_reference")
+        return self._fitted.reference
+
+    def _model_of(self, state: dict[str, Any]) -> SpikedModel:
+        """Return the model of attributes as format 1 names them."""
+        history = None
+        if "loglikelihoods_" in state:
+            values = tuple(float(v) for v in state["loglikelihoods_"])
+            history = History(values, state.get("n_iter_", 1), state.get("converged_", True))
+        return SpikedModel(
+            state["mean_"],
+            state["components_"],
+            state["explained_variance_"],
+            state["explained_variance_ratio_"],
+            state["noise_variance_"],
+            state["n_samples_"],
+            state.get("_reference"),
+            state.get("scale_"),
+            state.get("var_"),
+            history,
+            state.get("selection_"),
+        )
+
+    def _forget(self) -> None:
+        """Drop what an earlier fit left behind."""
+        for name in ("_model", "_placed", "_stream", "n_samples_seen_"):
+            self.__dict__.pop(name, None)
+
+    def __getstate__(self) -> Any:
+        """Leave the copy on a GPU behind: other processes may have none."""
+        return {k: to_host(v) if k == "_stream" else v for k, v in super().__getstate__().items()}
+
+
+class IncompleteMethods:
+    """What models x = Wz + μ + ε can do for rows with missing values. Their model has `factors`."""
+
+    _accepts_nan = True
+    _fitted: Any
+    _working: Any
+    _asked: Callable[..., Array]
+    _home: Callable[..., Any]
+    _lifted: Callable[..., Array]
+
+    @on_rows("n_features_in_", framed=True)
+    def impute(self, X: Any, return_std: bool = False) -> Any:
+        """Fill every NaN with its expectation given what the row observed.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, d)
+            NaN (null) where nothing was observed. Never modified.
+        return_std : bool
+            Also return the standard deviation of every entry: 0 where it was observed, and
+            √(wᵀCw + σ²), the uncertainty of a measurement, where it was not.
+
+        Returns
+        -------
+        array or frame of shape (n, d), or a pair of them
+            Observed entries are kept to the last bit. A pandas or polars frame comes back as one.
+
+        Notes
+        -----
+        E[x_m | x_o] = μ_m + W_m z̄ (MATH 4). A row with nothing observed gets the mean and the
+        standard deviation of the model.
+        """
+        filled, spread = imputed(self._working.factors, X, return_std)
+        return (filled, spread) if return_std else filled
+
+    def sample_imputations(self, X: Any, n_draws: int = 5, random_state: Any = None) -> Array:
+        """Draw completed tables: each NaN replaced by a draw from its distribution.
+
+        Entries of one row are drawn together, so their correlations are right: fit any analysis
+        to every table and pool the results (Rubin 1987).
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        n_draws : int
+        random_state : None, int, Generator or RandomState
+
+        Returns
+        -------
+        array of shape (n_draws, n, d)
+        """
+        check_number("n_draws", n_draws, 1, integer=True)
+        rng = generator(random_state)
+        rows = self._asked(X, "sample_imputations")
+        tables = drawn_imputations(self._working.factors, rows, n_draws, rng)
+        return self._home(backend.cast_like(tables, rows), X)
+
+    @on_rows()
+    def conditional(self, X: Any, features: Any = None) -> tuple[Array, Array]:
+        """Return mean and covariance of features given what each row observed.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            NaN marks what is not given.
+        features : sequence of int, optional
+            Which features; all by default.
+
+        Returns
+        -------
+        mean : array of shape (n, k)
+        covariance : array of shape (n, k, k)
+            W C Wᵀ + σ²I over the features not observed; zero for those that are.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import PPCA
+        >>> X = np.random.default_rng(0).normal(size=(500, 1)) @ [[1.0, 2.0, 3.0]]
+        >>> X += 0.1 * np.random.default_rng(1).normal(size=X.shape)
+        >>> mean, covariance = PPCA(1).fit(X).conditional([[1.0, np.nan, np.nan]], features=[2])
+        >>> mean.round(1), covariance.shape
+        (array([[3.]]), (1, 1, 1))
+        """
+        return conditional(self._working.factors, X, check_features(features, int(X.shape[1])))
+
+
+class LatentMethods(IncompleteMethods):
+    """What PPCA and Bayesian PCA say of the latents. Their model is a `SpikedModel`."""
+
+    @on_rows("n_components_")
+    def transform(self, X: Any) -> Array:
+        """Return the posterior mean of the latents, E[z | x], (n, q).
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+
+        Returns
+        -------
+        array of shape (n, q)
+            √(ℓ − σ²)/ℓ · vᵀ(x − μ), which tends to the whitened PCA projection as σ² → 0.
+        """
+        return self._working.posterior(X)[0]
+
+    @on_rows()
+    def posterior(self, X: Any) -> tuple[Array, Array]:
+        """Return mean and covariance of the latents given each row.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+
+        Returns
+        -------
+        mean : array of shape (n, q)
+        covariance : array of shape (n, q, q)
+            σ²M⁻¹ = diag(σ²/ℓ), the same for every row if all are complete (then a view of one
+            matrix). Rows with NaN have covariances of their own; the prior's, if empty.
+        """
+        return posterior_of(self._working, X)
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Return the mean of the rows given latents, Wz + μ.
+
+        Parameters
+        ----------
+        X : array of shape (n, q)
+            Latents z.
+
+        Returns
+        -------
+        array of shape (n, d)
+        """
+        return self._lifted(X, self._working.gaussian.spread)
+
+    @on_rows("n_features_in_")
+    def reconstruct(self, X: Any, return_std: bool = False) -> Any:
+        """Return the posterior mean of the noise-free signal, Σ (1 − σ²/ℓ) y v + μ.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        return_std : bool
+            Also return the posterior standard deviation of the signal.
+
+        Returns
+        -------
+        array of shape (n, d), or a pair of them
+        """
+        signal, spread = self._working.signal(X, return_std)
+        return (signal, spread) if return_std else signal
+
+    def posterior_predictive(self, X: Any) -> tuple[Array, Array]:
+        """Return mean and covariance of a new measurement of what each row measured.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+
+        Returns
+        -------
+        mean : array of shape (n, d)
+            The signal, as in `reconstruct`.
+        covariance : array of shape (d, d)
+            W σ²M⁻¹ Wᵀ + σ²I, the same for every complete row. Rows with NaN have covariances of
+            their own and are refused: `conditional` gives those.
+        """
+        refuse_nonfinite(self._asked(X, "posterior_predictive"))
+        mean, model = self.reconstruct(X), self._fitted
+        return mean, model.dense(model.gaussian.signal_variance, model.noise, power=1)
+
+
+def posterior_of(model: Any, X: Array) -> tuple[Array, Array]:
+    """Return mean and covariance of the latents; complete rows share one covariance, as a view."""
+    xp = backend.namespace(X)
+    mean, own = model.posterior(X)
+    if own is not None:
+        return mean, own
+    variance = model.gaussian.posterior_variance
+    one = variance[:, None] * backend.asarray(np.eye(variance.shape[0]), variance)
+    return mean, xp.broadcast_to(backend.cast_like(one, X), (X.shape[0], *one.shape))
