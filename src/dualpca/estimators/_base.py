@@ -883,6 +883,12 @@ class Estimator(BaseEstimator):
             return result
         return to_host(result)
 
+    def __copy__(self) -> Any:
+        """Return a shallow copy that shares the model, on a GPU too."""
+        other = type(self).__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        return other
+
     def __getstate__(self) -> Any:
         """Leave the copy on a GPU behind: other processes may have none."""
         state: Any = super().__getstate__()
@@ -1498,7 +1504,7 @@ class IncompleteMethods:
         return conditional(self._working.factors, X, check_features(features, int(X.shape[1])))
 
 
-class LatentMethods(IncompleteMethods):
+class LatentMethods(IncompleteMethods, StreamingEstimator):
     """What PPCA and Bayesian PCA say of the latents. Their model is a `SpikedModel`."""
 
     @on_rows("n_components_")

@@ -8,7 +8,6 @@ from dualpca.arrays import Array
 from dualpca.data import InMemoryTable, Table, has_missing, observed_weights
 from dualpca.estimators._base import (
     LatentMethods,
-    StreamingEstimator,
     attribute,
     check_checkpoint,
     check_choice,
@@ -23,7 +22,7 @@ from dualpca.operators import used_rows
 from dualpca.solvers import SOLVERS
 
 
-class PPCA(LatentMethods, StreamingEstimator):
+class PPCA(LatentMethods):
     """Probabilistic PCA: x = Wz + μ + ε with z ~ N(0, I_q) and ε ~ N(0, σ²I_d).
 
     NaN is welcome anywhere, in `fit` and afterwards: rows count with what they observed (missing
