@@ -24,7 +24,7 @@ from dualpca.errors import expected
 from dualpca.files import metadata as beside
 from dualpca.files import onnx_graph, persistence
 from dualpca.files.onnx_graph import Graph, Host
-from dualpca.kernels import RBF
+from dualpca.kernels import Kernel, onnx_values
 from dualpca.operators import Landmarks, MappedSubspace, Subspace
 
 LINEAR = ("PCA", "PPCA", "FactorAnalysis", "BayesianPCA", "CCA")
@@ -33,9 +33,6 @@ SUPPORTED = (
     f"{', '.join(LINEAR)}, or {', '.join(ON_KERNELS)} with an RBF kernel on complete rows, alone "
     "or as the last step of a pipeline after StandardScaler"
 )
-
-COMPACT = 1e3
-"""Largest ‖b‖² for a matrix product, in units of 1/γ: distances then err by some 1e-12."""
 
 ROWS = 1024
 """Of the identity matrix, whose images are P, at once."""
@@ -199,33 +196,20 @@ def _without_mean(model: Any) -> Any:
     return probe
 
 
-# --- models on an RBF kernel ------------------------------------------------------------------
+# --- models on a kernel -----------------------------------------------------------------------
 
 
 def _kernel(graph: Graph, rows: str, model: Any) -> tuple[str, int]:
     """Add k(x, points)A − t."""
     points, kernel, A, tilt = _expansion(model)
-    if kernel.on is not None:
-        points = points[:, list(kernel.on)]
-        rows = graph.add("Gather", rows, graph.integers(kernel.on), axis=1)
-    squares = _squared_distances(graph, rows, points, kernel)
-    values = graph.add("Exp", graph.add("Neg", squares))
+    values = onnx_values(kernel, graph, rows, points)
+    if values is None:
+        raise ValueError(expected("model", SUPPORTED, model))
     product = graph.add("MatMul", values, graph.constant(A))
     return graph.add("Sub", product, graph.constant(tilt)), int(A.shape[1])
 
 
-def _squared_distances(graph: Graph, rows: str, points: Host, kernel: RBF) -> str:
-    """Add γ‖x − y‖² of rows and points, in the way that keeps its digits."""
-    origin = points.mean(axis=0)
-    widths = np.sqrt(np.broadcast_to(_host(kernel.rates(points)), origin.shape))
-    B = (points - origin) * widths
-    if float(np.max(np.sum(B * B, axis=1))) > COMPACT:
-        return onnx_graph.by_columns(graph, rows, points, widths)
-    centred = graph.add("Sub", rows, graph.constant(origin))
-    return onnx_graph.by_product(graph, graph.add("Mul", centred, graph.constant(widths)), B)
-
-
-def _expansion(model: Any) -> tuple[Host, RBF, Host, Host]:
+def _expansion(model: Any) -> tuple[Host, Kernel, Host, Host]:
     """Return points, kernel, A (n, q) and t (q,) with y = k(x, ·)A − t."""
     space = model._projector if _name(model) == "DualPPCA" else model._subspace
     if isinstance(space, MappedSubspace) and isinstance(space.map, Landmarks):
@@ -241,7 +225,7 @@ def _expansion(model: Any) -> tuple[Host, RBF, Host, Host]:
     else:
         raise ValueError(expected("model", SUPPORTED, model))
     points, kernel, A, tilt = parts
-    if type(kernel) is not RBF or getattr(model, "metric", None) is not None:
+    if points.ndim != 2 or getattr(model, "metric", None) is not None:
         raise ValueError(expected("model", SUPPORTED, model))
     if _name(model) == "DualPPCA":
         gaussian = model._gaussian

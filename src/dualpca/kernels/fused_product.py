@@ -18,7 +18,7 @@ from triton.runtime.errors import OutOfResources
 
 from dualpca.errors import BackendError
 from dualpca.kernels import fused_passes as passes
-from dualpca.kernels.fused_forms import Form
+from dualpca.kernels.base import Form
 
 TILE = 128
 """Sizes are padded to multiples of this."""

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from dualpca.arrays import Array, algebra, backend
 from dualpca.errors import DualPCAError
-from dualpca.kernels import Kernel, Linear
-from dualpca.kernels import fused_forms as fused
+from dualpca.kernels import Kernel, Linear, fused_form
 from dualpca.operators.rows import Projection
 from dualpca.operators.spectrum import Spectrum, signs
 from dualpca.operators.subspace import Subspace
@@ -255,12 +255,19 @@ class Given(Gram):
 # --- The kernel over points on a graphics card: products fused, nothing of size n × n anywhere ---
 
 
+def can_fuse(X: Array, kernel: Kernel) -> bool:
+    """Return True if a pass over these points can be fused: dense rows on an NVIDIA GPU."""
+    if not backend.on_cuda(X) or X.ndim != 2 or find_spec("triton") is None:
+        return False
+    return fused_form(kernel, X) is not None
+
+
 def make_gram(X: Array, kernel: Kernel, *, single: bool = False, stored: bool = False) -> Gram:
     """Return the kernel over the points: fused where float32 will do and the card can.
 
     Points many widths of the kernel apart have distances that float32 cannot tell: float64 then.
     """
-    if single and fused.available(X, kernel):
+    if single and can_fuse(X, kernel):
         gram = Fused(X, kernel)
         if not gram.too_wide():
             return gram
@@ -277,7 +284,7 @@ class Fused(Gram):
 
     def __init__(self, X: Array, kernel: Kernel) -> None:
         super().__init__(X, kernel, single=True)
-        form = fused.form_of(kernel, X)
+        form = fused_form(kernel, X)
         if form is None:
             raise TypeError(f"{kernel!r} has no fused pass")
         self.form, self.coarse = form, True
@@ -579,7 +586,7 @@ class Dual:
     def lift(self, spectrum: Spectrum, Y: Array) -> Array:
         """Return the rows of coordinates Y: exact for the linear kernel, whose map is known."""
         kernel = self.gram.kernel
-        if not isinstance(kernel, Linear):
+        if not kernel._linear:
             raise DualPCAError(
                 f"the feature map of {kernel!r} has no exact inverse; expected the Linear "
                 "kernel. Use a pre-image method."

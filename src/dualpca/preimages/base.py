@@ -12,7 +12,7 @@ import numpy as np
 
 from dualpca.arrays import Array, backend
 from dualpca.errors import expected
-from dualpca.kernels import Kernel, Linear, Scaled
+from dualpca.kernels import Kernel, nonnegative_columns
 
 # --- Affine subspaces of feature space, spanned by n items: P(y) = Σ_i γ_i φ(x_i), γ = Cy + b ----
 
@@ -257,7 +257,7 @@ class Span(Expansion):
         """The smallest entries that the kernel takes, −∞ or 0 a column; None where all are −∞."""
         d = int(self.points.shape[1])
         low = np.full(d, -np.inf)
-        low[sorted(_nonnegative(self.kernel, tuple(range(d))))] = 0.0
+        low[sorted(nonnegative_columns(self.kernel, d))] = 0.0
         return None if np.all(low < 0) else backend.asarray(low, self.points)
 
     def inside(self, Z: Array) -> Array:
@@ -325,14 +325,6 @@ class Target:
         return Target(self.span, *parts)
 
 
-def _nonnegative(kernel: Kernel, columns: tuple[int, ...]) -> set[int]:
-    """Return those of the columns in which some part of a kernel refuses entries below 0."""
-    seen = columns if kernel.on is None else tuple(columns[c] for c in kernel.on)
-    parts = [getattr(kernel, name, None) for name in ("left", "right", "kernel")]
-    found = [_nonnegative(part, seen) for part in parts if isinstance(part, Kernel)]
-    return set().union(*found) if found else set(seen if kernel.nonnegative else ())
-
-
 # --- What every pre-image method is: `prepare` once, `find` for many rows, an honest distance ----
 
 PREIMAGES: dict[str, type[Method]] = {}
@@ -386,7 +378,7 @@ class Method:
         """
         Y = span.checked(Y)
         start = _checked_start(span, Y, start)
-        if not (is_linear(span.kernel) or self.suits(span.kernel)):
+        if not (span.kernel._linear or self.suits(span.kernel)):
             name = f"the kernel for pre-images by {self.name!r}"
             remedy = "preimage='auto' takes the methods that suit it."
             raise ValueError(expected(name, self.needs, span.kernel, remedy))
@@ -394,7 +386,7 @@ class Method:
 
     def block(self, target: Target, start: Array | None) -> PreImage:
         """Return the pre-images of one block of rows."""
-        if is_linear(target.span.kernel):
+        if target.span.kernel._linear:
             Z, iterations = target.weights @ target.span.points, None
         else:
             Z, iterations = self._find(target, start)
@@ -426,13 +418,6 @@ def _within_reach(target: Target, Z: Array) -> Array:
         return Z
     nearest = xp.argmin(span.gaps(backend.take(target.Y, rows)), axis=1)
     return backend.replaced(Z, rows, backend.take(span.points, nearest))
-
-
-def is_linear(kernel: Kernel) -> bool:
-    """Tell whether φ(x) is x up to a factor."""
-    if isinstance(kernel, Scaled):
-        return is_linear(kernel.kernel)
-    return isinstance(kernel, Linear)
 
 
 def better(one: PreImage, other: PreImage) -> PreImage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from dualpca.arrays import Array, backend
 from dualpca.errors import expected
-from dualpca.kernels import Kernel, Pair, Scaled, Stationary
+from dualpca.kernels import Kernel
 from dualpca.preimages.base import Method, PreImage, Target, better
 from dualpca.preimages.closed import Smoother
 
@@ -250,31 +251,24 @@ class FixedPoint(Iterative):
 
     def suits(self, kernel: Kernel) -> bool:
         """Tell whether the kernel is stationary."""
-        return _stationary(kernel) is not None
+        return kernel._radial_slopes() is not None
 
     def _steps(self, target: Target) -> Steps:
-        kernel = _stationary(target.span.kernel)
-        assert kernel is not None  # find() has asked suits()
-        return FixedPointSteps(kernel)
-
-
-def _stationary(kernel: Kernel) -> Stationary | None:
-    """Return the function of the distance that a kernel is up to a factor, if it is one."""
-    if isinstance(kernel, Scaled) and kernel.on is None:
-        return _stationary(kernel.kernel)
-    return kernel if isinstance(kernel, Stationary) else None
+        slopes = target.span.kernel._radial_slopes()
+        assert slopes is not None  # find() has asked suits()
+        return FixedPointSteps(slopes)
 
 
 class FixedPointSteps:
     """From z to the weighted mean; no memory."""
 
-    def __init__(self, kernel: Stationary) -> None:
-        self.kernel = kernel
+    def __init__(self, slopes: Callable[[Array, Array], Array]) -> None:
+        self.slopes = slopes
 
     def direction(self, target: Target, Z: Array) -> tuple[Array, Array]:
         """Return Σ γ s (x − z) / |Σ γ s|; the loop only asks that J does not rise."""
         xp = backend.namespace(Z)
-        S = -target.weights * self.kernel.slopes(Z, target.span.points)
+        S = -target.weights * self.slopes(Z, target.span.points)
         S = xp.where(xp.isfinite(S), S, 0 * target.weights)
         total = xp.sum(S, axis=1)[:, None]
         size = xp.abs(total)
@@ -313,12 +307,8 @@ class Gradient(Iterative):
     memory: int = 8
 
     def suits(self, kernel: Kernel) -> bool:
-        """Tell whether all parts of the kernel define a gradient."""
-        if isinstance(kernel, Pair):
-            return self.suits(kernel.left) and self.suits(kernel.right)
-        if isinstance(kernel, Scaled):
-            return self.suits(kernel.kernel)
-        return type(kernel)._pull is not Kernel._pull
+        """Return True if all parts of the kernel have a gradient."""
+        return kernel._differentiable
 
     def _steps(self, target: Target) -> Steps:
         return LBFGSSteps(self.memory)

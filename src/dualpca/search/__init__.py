@@ -2,20 +2,19 @@
 
 from dualpca.search.judging import agreement, normalised_likelihood, q2
 from dualpca.search.loop import Outcome, Plan, run
-from dualpca.search.spaces import FAMILIES, Candidate, Scales, Space
+from dualpca.search.spaces import Candidate, Space, families
 from dualpca.search.trials import Ledger, Record, best_of, importances
 
 __all__ = [
-    "FAMILIES",
     "Candidate",
     "Ledger",
     "Outcome",
     "Plan",
     "Record",
-    "Scales",
     "Space",
     "agreement",
     "best_of",
+    "families",
     "importances",
     "normalised_likelihood",
     "q2",
