@@ -62,7 +62,7 @@ class Uncertain:
 
     @property
     def certain(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Whether nothing is unknown of a row, (n,), on the host."""
+        """Whether a row is complete, (n,), on the host."""
         xp = backend.namespace(self.mean)
         known: np.ndarray[tuple[int], np.dtype[np.bool_]] = backend.to_numpy(
             ~xp.any(self.covariance != 0, axis=(1, 2))

@@ -60,7 +60,7 @@ def lifted(A: Array, dtype: Any, *, flip: bool) -> tuple[Array, Array]:
 def near_zero(E: Array, A: Array, B: Array, size: Array) -> Array:
     """Return −u where rounding errors beside its own size would be felt: for pairs of neighbours.
 
-    NumPy takes their differences anew; other libraries count what is within rounding of 0 as 0.
+    NumPy computes their differences anew; other libraries count what is within rounding of 0 as 0.
     """
     if backend.is_foreign(E):
         return _rounded(E, size)
@@ -447,7 +447,7 @@ class RationalQuadratic(Lengths):
 class Periodic(Stationary):
     """k(x, y) = exp(−2 sin²(π‖x − y‖/periodicity)/length_scale²).
 
-    Equal to scikit-learn's ExpSineSquared, which takes the Euclidean distance over all columns:
+    Equal to scikit-learn's ExpSineSquared, which uses the Euclidean distance over all columns:
     that is positive semi-definite for one column only. Give each periodic column its own, and
     multiply: `Periodic(on=[0]) * Periodic(on=[1])`.
 

@@ -22,7 +22,7 @@ from dualpca.operators.subspace import Subspace
 
 TILE, SMALL_TILE, CARD_TILE = 1024, 256, 4096
 """Points on either side of a tile: its kernel values fit into the cache. Small kernels have small
-tiles, so that all threads have some; graphics cards like large ones."""
+tiles, so that all threads have some; GPUs like large ones."""
 
 TRANSCENDENTAL, BLOCK = 60.0, 28.0
 """Multiply-adds that take the time of one exponential; columns of a usual block, twice."""
@@ -252,7 +252,7 @@ class Given(Gram):
     fill_cost = 0.0
 
 
-# --- The kernel over points on a graphics card: products fused, nothing of size n × n anywhere ---
+# --- The kernel over points on a GPU: products fused, nothing of size n × n anywhere ------------
 
 
 def can_fuse(X: Array, kernel: Kernel) -> bool:
@@ -263,7 +263,7 @@ def can_fuse(X: Array, kernel: Kernel) -> bool:
 
 
 def make_gram(X: Array, kernel: Kernel, *, single: bool = False, stored: bool = False) -> Gram:
-    """Return the kernel over the points: fused where float32 will do and the card can.
+    """Return the kernel over the points: fused where float32 will do and the GPU can.
 
     Points many widths of the kernel apart have distances that float32 cannot tell: float64 then.
     """
@@ -309,7 +309,7 @@ class Fused(Gram):
         return product.modes(self.form)
 
     def too_wide(self) -> bool:
-        """Tell whether float32 has no digits left for the distances."""
+        """Return True if float32 has no digits left for the distances."""
         from dualpca.kernels import fused_product as product
 
         return product.too_wide(self.points, self.form, self._middle)
@@ -366,7 +366,7 @@ class Dual:
     center : bool
         Centre in feature space, with the training means.
     dim : int, optional
-        r, the dimension of the isotropic noise; n unless given (MATH 1).
+        r, the dimension of the isotropic noise; default: n (MATH 1).
 
     Notes
     -----

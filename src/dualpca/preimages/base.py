@@ -140,7 +140,7 @@ class Expansion:
 class Items(Expansion):
     """The subspace where only a Gram matrix is known: no coordinates, so no pre-image.
 
-    What takes its place is `weights(Y)`, the weights over the training items, and `nearest(Y)`,
+    Use instead `weights(Y)`, the weights over the training items, and `nearest(Y)`,
     the most similar of them.
 
     Examples
@@ -254,7 +254,7 @@ class Span(Expansion):
 
     @cached_property
     def floor(self) -> Array | None:
-        """The smallest entries that the kernel takes, −∞ or 0 a column; None where all are −∞."""
+        """The smallest entry per column that the kernel accepts, −∞ or 0; None where all are −∞."""
         d = int(self.points.shape[1])
         low = np.full(d, -np.inf)
         low[sorted(nonnegative_columns(self.kernel, d))] = 0.0
@@ -358,7 +358,7 @@ class Method:
             PREIMAGES[cls.name] = cls
 
     def suits(self, kernel: Kernel) -> bool:
-        """Tell whether this method can be used with a kernel."""
+        """Return True if this method can be used with a kernel."""
         return True
 
     def prepare(self, span: Span) -> Method:
@@ -380,7 +380,7 @@ class Method:
         start = _checked_start(span, Y, start)
         if not (span.kernel._linear or self.suits(span.kernel)):
             name = f"the kernel for pre-images by {self.name!r}"
-            remedy = "preimage='auto' takes the methods that suit it."
+            remedy = "preimage='auto' uses the methods that suit it."
             raise ValueError(expected(name, self.needs, span.kernel, remedy))
         return _in_blocks(self.prepare(span), span, Y, start)
 

@@ -80,7 +80,7 @@ class Distance(Method):
     kernel; then z solves Nẑ = ½H(d₀² − d²), N the centred neighbours, d₀² their squared norms, by
     the singular value decomposition of N. No iteration, no start.
 
-    Cost O(nq + k²d) a row.
+    Cost O(nq + k²d) per row.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class Distance(Method):
             raise ValueError(expected("neighbors", "at least 1", self.neighbors))
 
     def suits(self, kernel: Kernel) -> bool:
-        """Tell whether the kernel can be inverted."""
+        """Return True if the kernel can be inverted."""
         return inverse_distances(kernel, 1) is not None
 
     def _find(self, target: Target, start: Array | None) -> tuple[Array, np.ndarray | None]:
@@ -163,7 +163,7 @@ class Learned(Method):
     like, whether or not P is near one. μ is the mean of the points, which ridge regression alone
     would shrink to 0.
 
-    `prepare` solves the ridge problem; `find` on what it returns costs O(nq + nd) a row. One n×n
+    `prepare` solves the ridge problem; `find` on what it returns costs O(nq + nd) per row. One n×n
     matrix is formed, lower triangle only, and factored in place. Beyond `limit` points the map is
     spanned by that many of them, evenly spaced over the rows (subset of regressors), in blocks:
     (K'_un K'_nu + αK'_uu) A = K'_un (X − 1μᵀ), O(n · limit²).
@@ -173,7 +173,7 @@ class Learned(Method):
     alpha : float
         Ridge, as scikit-learn's `KernelPCA(alpha=...)`, where it is 1.
     kernel : Kernel, optional
-        On the latents; RBF with the median length of the latents unless given. scikit-learn takes
+        On the latents; default: RBF with the median length of the latents. scikit-learn uses
         the model's own kernel, whose width was meant for the inputs.
     limit : int
 

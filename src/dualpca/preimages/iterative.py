@@ -1,4 +1,4 @@
-"""Pre-images by descent: Mika's fixed point and L-BFGS, from several starts."""
+"""Pre-images by descent (Mika's fixed point, L-BFGS), and the best of all methods."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from dualpca.arrays import Array, backend
 from dualpca.errors import expected
 from dualpca.kernels import Kernel
-from dualpca.preimages.base import Method, PreImage, Target, better
-from dualpca.preimages.closed import Smoother
+from dualpca.preimages.base import Method, PreImage, Span, Target, better
+from dualpca.preimages.closed import Distance, Learned, Smoother
 
 # --- Descent over many points at once: one backtracking loop, directions from elsewhere ----------
 
@@ -210,7 +210,7 @@ class Iterative(Method):
         raise TypeError(expected("method", "a subclass that defines _steps", type(self).__name__))
 
     def run(self, target: Target, Z: Array) -> PreImage:
-        """Descend from one start a row."""
+        """Descend from one start per row."""
         end, counts = descend(target, Z, self._steps(target), self.max_iter, self.tol)
         xp, device = backend.namespace(Z), backend.device_of(Z)
         return PreImage(end, target.distance(end), xp.asarray(counts, device=device))
@@ -234,7 +234,7 @@ class FixedPoint(Iterative):
     are halved towards the last z until the distance does not rise; where Σ γ s is negative the
     step is turned round, for it would climb.
 
-    Cost O(n(d + q)) a row and iteration.
+    Cost O(n(d + q)) per row and iteration.
 
     Examples
     --------
@@ -250,7 +250,7 @@ class FixedPoint(Iterative):
     needs: ClassVar[str] = "a function of the distance (RBF, Matérn, …), or a multiple of one"
 
     def suits(self, kernel: Kernel) -> bool:
-        """Tell whether the kernel is stationary."""
+        """Return True if the kernel is stationary up to a factor."""
         return kernel._radial_slopes() is not None
 
     def _steps(self, target: Target) -> Steps:
@@ -283,7 +283,7 @@ class FixedPointSteps:
 class Gradient(Iterative):
     """L-BFGS on ‖φ(z) − P‖², for any kernel with a gradient, many rows at once.
 
-    Cost O(n(d + q)) a row and iteration.
+    Cost O(n(d + q)) per row and iteration.
 
     Parameters
     ----------
@@ -312,3 +312,50 @@ class Gradient(Iterative):
 
     def _steps(self, target: Target) -> Steps:
         return LBFGSSteps(self.memory)
+
+
+# --- All methods that suit the kernel; each row keeps its best -----------------------------------
+
+
+@dataclass(frozen=True)
+class Auto(Method):
+    """Run every method that suits the kernel, refine the best, keep the best point of each row.
+
+    No part is ever closer. It costs as much as all of them. Close in feature space is not always
+    close to the clean input: where P itself has shrunk to the mean under heavy noise, the smoother
+    and the distances, which answer with neighbours, may denoise better.
+
+    Parameters
+    ----------
+    parts : tuple of Method
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca.kernels import RBF
+    >>> from dualpca.preimages import Span
+    >>> span = Span(np.array([[0.0], [1.0]]), RBF(), np.eye(2)[:, :1], np.zeros(2))
+    >>> Auto().find(span, np.array([[1.0]])).distance
+    array([0.])
+    """
+
+    name: ClassVar[str] = "auto"
+    parts: tuple[Method, ...] = (Smoother(), Distance(), Learned(), FixedPoint(), Gradient())
+
+    def prepare(self, span: Span) -> Method:
+        """Prepare the methods that suit the kernel."""
+        return Auto(tuple(p.prepare(span) for p in self.parts if p.suits(span.kernel)))
+
+    def suits(self, kernel: Kernel) -> bool:
+        """Return True if any part suits the kernel."""
+        return any(p.suits(kernel) for p in self.parts)
+
+    def _find(self, target: Target, start: Array | None) -> tuple[Array, np.ndarray | None]:
+        best: PreImage | None = None
+        for part in self.parts:
+            found = part.block(target, start)
+            best = found if best is None else better(best, found)
+        assert best is not None  # find() has asked suits()
+        if Gradient().suits(target.span.kernel):
+            best = better(best, Gradient().run(target, best.points))
+        return best.points, backend.to_numpy(best.iterations)
