@@ -1,8 +1,9 @@
 """`transform` as an ONNX graph, for places without Python.
 
-Linear models are (x − μ)P. Those on an RBF kernel are k(x, ·)A − t, where A and t hold centring and
-scale, so kernel values need not be centred. All is computed in float64 inside, whatever comes in:
-float32 rows get the same answers as from `transform`, which works in float64 too.
+Linear models are (x − μ)P. Those on a kernel that declares its nodes (RBF, and sums, products and
+multiples of RBFs) are k(x, ·)A − t, where A and t hold centring and scale, so kernel values need
+not be centred. All is computed in float64 inside, whatever comes in: float32 rows get the same
+answers as from `transform`, which works in float64 too.
 
 Squared distances are ‖a‖² + ‖b‖² − 2aᵀb around the middle of the training points where that keeps
 12 digits after the point, one matrix product; elsewhere they are summed column by column, which
@@ -30,8 +31,9 @@ from dualpca.operators import Landmarks, MappedSubspace, Subspace
 LINEAR = ("PCA", "PPCA", "FactorAnalysis", "BayesianPCA", "CCA")
 ON_KERNELS = ("KernelPCA", "DualPPCA", "ProbabilisticKernelPCA")
 SUPPORTED = (
-    f"{', '.join(LINEAR)}, or {', '.join(ON_KERNELS)} with an RBF kernel on complete rows, alone "
-    "or as the last step of a pipeline after StandardScaler"
+    f"{', '.join(LINEAR)}, or {', '.join(ON_KERNELS)} with an RBF kernel (or sums, "
+    "products and multiples of such) on complete rows, alone or as the last step of a pipeline "
+    "after StandardScaler"
 )
 
 ROWS = 1024
@@ -54,8 +56,8 @@ def to_onnx(
     ----------
     model : estimator
         Fitted: PCA, PPCA, FactorAnalysis, BayesianPCA, CCA (variates of the first view); KernelPCA,
-        DualPPCA or ProbabilisticKernelPCA with an RBF kernel; a pipeline of StandardScaler and one
-        of them.
+        DualPPCA or ProbabilisticKernelPCA with an RBF kernel, or sums, products and multiples
+        of such; a pipeline of StandardScaler and one of them.
     path : path, optional
         File to write, whole or not at all.
     dtype : {'float64', 'float32'}
