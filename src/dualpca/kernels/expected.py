@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import comb, factorial
-from typing import NamedTuple
+from math import comb, factorial, perm
 
 import numpy as np
 
@@ -109,22 +108,18 @@ def _correlated(x: Uncertain, a: Host, b: Host) -> bool:
 # --- Expectations of exp(−Σ_c rates_c (x_c − y_c)²) for Gaussian x -------------------------------
 
 
-class Whitened(NamedTuple):
-    """B = L⁻¹ R^{1/2} with LLᵀ = I + 2R^{1/2}SR^{1/2}, and ½ ln of the determinant."""
+def whiten(covariance: Array, rates: Host) -> tuple[Array, Array]:
+    """Return B = L⁻¹ R^{1/2}, (n, d, d), and ½ ln |LLᵀ|, (n,), where LLᵀ = I + 2R^{1/2}SR^{1/2}.
 
-    B: Array  # (n, d, d)
-    half_log_det: Array  # (n,)
-
-
-def whiten(covariance: Array, rates: Host) -> Whitened:
-    """Factor I + 2R^{1/2}SR^{1/2}, which has no eigenvalue below 1. O(n d³)."""
+    That matrix has no eigenvalue below 1. O(n d³).
+    """
     xp = backend.namespace(covariance)
     root = xp.sqrt(backend.asarray(rates, covariance))
     eye = backend.identity(int(covariance.shape[1]), covariance)
     L = xp.linalg.cholesky(eye + 2 * root[:, None] * covariance * root[None, :])
     R = xp.broadcast_to((root[:, None] * eye)[None, :, :], L.shape)
     logs = xp.log(xp.linalg.diagonal(L))
-    return Whitened(xp.linalg.solve(L, R), xp.sum(logs, axis=1))
+    return xp.linalg.solve(L, R), xp.sum(logs, axis=1)
 
 
 def gaussian_against(x: Uncertain, Y: Array, rates: Host) -> Array:
@@ -355,34 +350,31 @@ def _known_first(x: Uncertain) -> tuple[np.ndarray[tuple[int], np.dtype[np.intp]
 # --- Cov[k(x, y_i), k(x, y_j)] of one uncertain row with many known ones -------------------------
 
 
-def covariance(kernel: Kernel, x: Uncertain, Y: Array) -> Array:
-    """Return Cov[k(x_i, y_j), k(x_i, y_l)], (n, m, m): n m² numbers; zero for known rows.
-
-    Known for RBF, Linear, Polynomial (degree 1, 2, 3), Constant, their sums and multiples, and
-    for products of RBFs. O(n (d³ + m d² + m² d)).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dualpca.kernels import Linear
-    >>> x = Uncertain(np.zeros((1, 2)), np.array([[[1.0, 0.0], [0.0, 4.0]]]))
-    >>> covariance(Linear(), x, np.array([[1.0, 0.0], [1.0, 1.0]]))
-    array([[[1., 1.], [1., 5.]]])
-    """
-    return projected_covariance(kernel, x, Y, backend.identity(int(Y.shape[0]), Y))
-
-
 def projected_covariance(kernel: Kernel, x: Uncertain, Y: Array, A: Array) -> Array:
     """Return Aᵀ Cov[k(x_i, ·)] A, (n, q, q): the uncertainty of coordinates kᵀA, row by row.
 
     Parameters
     ----------
     kernel : Kernel
+        RBF, Linear, Polynomial (degree 1, 2, 3), Constant, their sums and multiples, or a product
+        of RBFs.
     x : Uncertain
     Y : array of shape (m, d)
     A : array of shape (m, q)
         Coefficients over the rows of Y. Centring with the training means adds a constant, and
         so does not change the covariance.
+
+    Notes
+    -----
+    Zero for known rows. O(n (d³ + m d² + m² d)), and m² numbers at once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca.kernels import Linear
+    >>> x = Uncertain(np.zeros((1, 2)), np.array([[[1.0, 0.0], [0.0, 4.0]]]))
+    >>> projected_covariance(Linear(), x, np.array([[1.0, 0.0], [1.0, 1.0]]), np.eye(2))
+    array([[[1., 1.], [1., 5.]]])
     """
     _require_columns(x, Y)
     found, w = expectation_terms(kernel, int(Y.shape[1])), x.working
@@ -450,7 +442,7 @@ def gaussian_and_polynomial(x: Uncertain, Y: Array, rates: Host, poly: Poly) -> 
     precision 2R, which has mean m + 2SBᵀB(y_j − m) and covariance S − 2SBᵀBS.
     """
     m, S = x.mean[0, :], x.covariance[0, :, :]
-    B = whiten(x.covariance, rates).B[0, :, :]
+    B = whiten(x.covariance, rates)[0][0, :, :]
     T = 2 * (S @ B.T) @ B
     tilted = Uncertain(x.mean, (S - T @ S)[None, :, :])
     centre, variance = projections(tilted, Y, poly)
@@ -465,14 +457,9 @@ def two_polynomials(x: Uncertain, Y: Array, poly: Poly, other: Poly) -> Array:
     C = (Y * backend.asarray(poly.weights, Y)) @ S @ (Y * backend.asarray(other.weights, Y)).T
     total = backend.namespace(Y).zeros_like(C)
     for k in range(1, min(poly.degree, other.degree) + 1):
-        left, right = (derivative(x, Y, p, k) for p in (poly, other))
+        left, right = (
+            perm(p.degree, k) * moment(*projections(x, Y, p), p.degree - k)[0, :]
+            for p in (poly, other)
+        )
         total = total + C**k / factorial(k) * left[:, None] * right[None, :]
     return total
-
-
-def derivative(x: Uncertain, Y: Array, poly: Poly, k: int) -> Array:
-    """Return the expected kth derivative p!/(p − k)! E t^(p−k), (m,)."""
-    p = poly.degree
-    mean, variance = projections(x, Y, poly)
-    found = moment(mean, variance, p - k)[0, :]
-    return factorial(p) / factorial(p - k) * found

@@ -107,21 +107,14 @@ def _rounded(A: Any, mode: str) -> Any:
 
 def multiply(form: Form, rows: Operand, columns: Operand, V: Any) -> Any:
     """Return k(rows, columns) V, (n, b), in float64."""
-    widest = WIDTHS[-1]
-    parts = [
-        _multiply(form, rows, columns, V[:, start : start + widest])
-        for start in range(0, V.shape[1], widest)
-    ]
+    lift, n = LIFT if rows.mode.startswith("half") else 0.0, rows.half_norms.shape[0]
+    parts = []
+    for part in V.split(WIDTHS[-1], dim=1):
+        high, low, scale = _block(part, columns, rows.mode)
+        Y = torch.empty((n, high.shape[0]), dtype=torch.float64, device=V.device)
+        _launch(form, rows, columns, high, low, Y, lift)
+        parts.append(Y[: rows.n, : part.shape[1]] / (2.0**lift * scale))
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
-
-
-def _multiply(form: Form, rows: Operand, columns: Operand, V: Any) -> Any:
-    b, mode = V.shape[1], rows.mode
-    high, low, scale = _block(V, columns, mode)
-    lift = LIFT if mode.startswith("half") else 0.0
-    Y = torch.empty((_length(rows, form), high.shape[0]), dtype=torch.float64, device=V.device)
-    _launch(form, rows, columns, high, low, Y, lift)
-    return Y[: rows.n, :b] / (2.0**lift * scale)
 
 
 def _block(V: Any, columns: Operand, mode: str) -> tuple[Any, Any, Any]:
@@ -172,10 +165,6 @@ def _launch(
                     "dtype='float64', which works through tiles."
                 ) from error
             del settings[0]  # for good: the GPU will not grow
-
-
-def _length(rows: Operand, form: Form) -> int:
-    return int(rows.high.shape[1] if form.shape == "taxicab" else rows.high.shape[0])
 
 
 def padded(length: int, step: int) -> int:

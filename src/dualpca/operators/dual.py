@@ -302,17 +302,20 @@ class Fused(Gram):
             return backend.asarray(0.0, self.like)
         return self.origin
 
+    @property
+    def _product(self) -> Any:
+        """The module of fused products, which needs torch and Triton."""
+        from dualpca.kernels import fused_product
+
+        return fused_product
+
     @cached_property
     def _modes(self) -> tuple[str, str]:
-        from dualpca.kernels import fused_product as product
-
-        return product.modes(self.form)
+        return self._product.modes(self.form)  # type: ignore[no-any-return]
 
     def too_wide(self) -> bool:
         """Return True if float32 has no digits left for the distances."""
-        from dualpca.kernels import fused_product as product
-
-        return product.too_wide(self.points, self.form, self._middle)
+        return bool(self._product.too_wide(self.points, self.form, self._middle))
 
     @cached_property
     def _coarse(self) -> Any:
@@ -323,14 +326,10 @@ class Fused(Gram):
         return self._operand(self.points, self._modes[1])
 
     def _operand(self, X: Array, mode: str) -> Any:
-        from dualpca.kernels import fused_product as product
-
-        return product.prepare(X, self.form, mode, self._middle)
+        return self._product.prepare(X, self.form, mode, self._middle)
 
     def _multiply(self, rows: Any, columns: Any, V: Array) -> Array:
-        from dualpca.kernels import fused_product as product
-
-        return product.multiply(self.form, rows, columns, V)
+        return self._product.multiply(self.form, rows, columns, V)
 
     def times(self, V: Array) -> Array:
         """Return K V, (n, b), with the kernel and V rounded to 11 bits while that is enough."""

@@ -28,6 +28,8 @@ class Expansion:
 
     coefficients: Array  # (n, q), C
     base: Array  # (n,), b; zeros where features are not centred
+    images: Any  # (n, q + 1): ⟨φ(x_i), v_p⟩ and, in the last column, ⟨φ(x_i), mean⟩
+    norms: Any  # (n,): ‖φ(x_i)‖²
 
     def __post_init__(self) -> None:
         """Work in float64, and check the shapes once."""
@@ -38,18 +40,6 @@ class Expansion:
             raise ValueError(expected("base", f"of shape ({C.shape[0]},)", tuple(b.shape)))
         object.__setattr__(self, "coefficients", C)
         object.__setattr__(self, "base", b)
-
-    @property
-    def images(self) -> Array:
-        """⟨φ(x_i), v_p⟩ and, in the last column, ⟨φ(x_i), mean⟩; (n, q + 1)."""
-        what = "a subclass that defines images"
-        raise TypeError(expected("expansion", what, type(self).__name__))
-
-    @property
-    def norms(self) -> Array:
-        """‖φ(x_i)‖², (n,)."""
-        what = "a subclass that defines norms"
-        raise TypeError(expected("expansion", what, type(self).__name__))
 
     @cached_property
     def generators(self) -> Array:
@@ -103,7 +93,8 @@ class Expansion:
     def nearest(self, Y: Array) -> tuple[Array, Array]:
         """Return for every row of Y the item most similar to P(y) and its distance, both (m,)."""
         xp, Y = backend.namespace(self.base), self.checked(Y)
-        items, distances = [self._none(int)], [self._none(float)]
+        empty = self.base[:0]
+        items, distances = [xp.astype(empty, xp.int64)], [empty]
         for rows in backend.slices(int(Y.shape[0]), backend.block_rows(self.size, Y)):
             G = self.gaps(Y[rows, :])
             items.append(xp.astype(xp.argmin(G, axis=1), xp.int64))
@@ -129,11 +120,6 @@ class Expansion:
         """Return rows (y, 1)."""
         Y = backend.working(Y)
         return backend.namespace(Y).concat([Y, backend.ones((int(Y.shape[0]), 1), Y)], axis=1)
-
-    def _none(self, kind: type) -> Array:
-        xp = backend.namespace(self.base)
-        dtype = xp.int64 if kind is int else xp.float64
-        return xp.zeros((0,), dtype=dtype, device=backend.device_of(self.base))
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,7 +267,7 @@ class Span(Expansion):
             raise ValueError(expected("points", f"of shape {shape}", tuple(Z.shape)))
         cut = backend.slices(m, backend.block_rows(self.size, Y))
         parts = [of(Target.of(self, Y[rows, :]), rows) for rows in cut]
-        return backend.namespace(Y).concat([self._none(float), *parts], axis=0)
+        return backend.namespace(Y).concat([self.base[:0], *parts], axis=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -456,16 +442,7 @@ def _in_blocks(method: Method, span: Span, Y: Array, start: Array | None) -> Pre
         ]
 
     cut = backend.slices(int(Y.shape[0]), backend.block_rows(span.size, Y))
-    parts = [p for run in backend.spread(work, cut, Y) for p in run]
-    if not parts:
-        return _nothing(span)
-    return PreImage(
-        *(backend.namespace(Y).concat(list(c), axis=0) for c in zip(*parts, strict=True))
-    )
-
-
-def _nothing(span: Span) -> PreImage:
-    """Return the pre-images of no rows."""
-    xp, device = backend.namespace(span.points), backend.device_of(span.points)
-    counts = xp.zeros((0,), dtype=xp.int64, device=device)
-    return PreImage(span.points[:0, :], span.base[:0], counts)
+    xp = backend.namespace(Y)
+    none = PreImage(span.points[:0, :], span.base[:0], xp.astype(span.base[:0], xp.int64))
+    parts = [none, *(p for run in backend.spread(work, cut, Y) for p in run)]
+    return PreImage(*(xp.concat(list(c), axis=0) for c in zip(*parts, strict=True)))
