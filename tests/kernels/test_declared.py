@@ -1,8 +1,12 @@
 """What kernels declare that they can do: which do, that it is right, and that it composes."""
 
+import ast
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import dualpca
 from dualpca.errors import DualPCAError
 from dualpca.kernels import (
     KERNELS,
@@ -110,3 +114,17 @@ def test_frequencies_over_some_columns_are_refused_in_a_product_too():
 def test_what_refuses_negative_entries_is_known_by_column():
     kernel = Scaled(2.0, Linear() + KERNELS["chi2"](on=[1]), on=[2, 0])
     assert nonnegative_columns(kernel, 3) == {0}
+
+
+def test_nobody_else_asks_of_which_class_a_kernel_is():
+    """Only what X is (rows, items, a matrix) is read off Kernel, Function and Precomputed."""
+    home = Path(dualpca.__file__).parent
+    classes = {kernel.__name__ for kernel in KERNELS.values()}
+    classes |= {"Sum", "Product", "Scaled", "Stationary", "Affine", "Angular"}
+    for path in sorted(home.rglob("*.py")):
+        if path.parent == home / "kernels":
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance":
+                named = {n.id for n in ast.walk(node.args[1]) if isinstance(n, ast.Name)}
+                assert not named & classes, f"{path.name}, line {node.lineno}"

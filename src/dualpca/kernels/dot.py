@@ -47,7 +47,7 @@ class Linear(Kernel):
     name: ClassVar[str] = "linear"
     sparse: ClassVar[bool] = True
     _linear: ClassVar[bool] = True
-    _search: ClassVar[Family | None] = Family()
+    _search = Family()
 
     def _against(self, Y: Array) -> Callable[[Array], Array]:
         return lambda X: algebra.inner(X, Y)
@@ -178,7 +178,7 @@ class Polynomial(Affine):
 
     name: ClassVar[str] = "polynomial"
     rules: ClassVar[dict[str, Any]] = {"gamma": GAMMA}
-    _search: ClassVar[Family | None] = Family(
+    _search = Family(
         (Parameter("degree", 2, choices=(2, 3, 4)), Parameter("coef0", 1.0, 0.01, 100.0)),
         lambda s, p: {**p, "gamma": 1 / s.norm},
     )
@@ -351,7 +351,7 @@ class Cosine(Angular):
     """
 
     name: ClassVar[str] = "cosine"
-    _search: ClassVar[Family | None] = Family()
+    _search = Family()
 
     def _profile(self, c: Array) -> Array:
         return c
@@ -384,7 +384,7 @@ class ArcCosine(Angular):
     """
 
     name: ClassVar[str] = "arc_cosine"
-    _search: ClassVar[Family | None] = Family((Parameter("order", 1, choices=(0, 1, 2)),))
+    _search = Family((Parameter("order", 1, choices=(0, 1, 2)),))
     order: int = 1
 
     def _check(self) -> None:

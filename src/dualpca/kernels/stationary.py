@@ -269,9 +269,7 @@ class RBF(Lengths):
         "length_scale": {"median": median_length},
     }
     gain: ClassVar[float] = 0.5  # type: ignore[misc]
-    _search: ClassVar[Family | None] = Family(
-        (WIDTH,), lambda s, p: {"gamma": (p["width"] * s.distance) ** -2.0}
-    )
+    _search = Family((WIDTH,), lambda s, p: {"gamma": (p["width"] * s.distance) ** -2.0})
     gamma: float | str | None = None
     length_scale: Any = None
 
@@ -338,7 +336,7 @@ class Matern(Lengths):
 
     name: ClassVar[str] = "matern"
     rules: ClassVar[dict[str, Any]] = {"length_scale": {"median": median_length}}
-    _search: ClassVar[Family | None] = Family(
+    _search = Family(
         (WIDTH, Parameter("nu", 1.5, choices=(0.5, 1.5, 2.5))),
         lambda s, p: {"nu": p["nu"], "length_scale": p["width"] * s.distance},
     )
@@ -411,7 +409,7 @@ class RationalQuadratic(Lengths):
 
     name: ClassVar[str] = "rational_quadratic"
     rules: ClassVar[dict[str, Any]] = {"length_scale": {"median": median_length}}
-    _search: ClassVar[Family | None] = Family(
+    _search = Family(
         (WIDTH, Parameter("alpha", 1.0)),
         lambda s, p: {"alpha": p["alpha"], "length_scale": p["width"] * s.distance},
     )
@@ -471,7 +469,7 @@ class Periodic(Stationary):
 
     name: ClassVar[str] = "periodic"
     _monotone: ClassVar[bool] = False
-    _search: ClassVar[Family | None] = Family(
+    _search = Family(
         (Parameter("period", 1.0), Parameter("wave", 1.0)),
         lambda s, p: {
             "periodicity": p["period"] * s.distance,
@@ -595,9 +593,7 @@ class Laplacian(Columnwise):
     rules: ClassVar[dict[str, Any]] = {
         "gamma": {"scale": scale_rate, "median": median_rate("cityblock"), "auto": column_rate}
     }
-    _search: ClassVar[Family | None] = Family(
-        (WIDTH,), lambda s, p: {"gamma": 1 / (p["width"] * s.taxicab)}
-    )
+    _search = Family((WIDTH,), lambda s, p: {"gamma": 1 / (p["width"] * s.taxicab)})
     gamma: float | str | None = None
 
     def _check(self) -> None:
@@ -659,7 +655,7 @@ class Chi2(Histograms):
 
     name: ClassVar[str] = "chi2"
     rules: ClassVar[dict[str, Any]] = {"gamma": {"median": median_rate("chi2")}}
-    _search: ClassVar[Family | None] = Family(
+    _search = Family(
         (WIDTH,),
         lambda s, p: {"gamma": 1 / (p["width"] * s.chi2)},
         lambda s: "" if s.chi2 else "it needs entries of 0 and above",
