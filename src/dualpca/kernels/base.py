@@ -637,11 +637,6 @@ def fused_form(kernel: Kernel, X: Array) -> Form | None:
     return kernel._fused_form(X) if kernel.on is None else None
 
 
-def has_expectation(kernel: type[Kernel]) -> bool:
-    """Return True if a class of kernels may have an expectation over uncertain rows."""
-    return kernel._terms is not Kernel._terms
-
-
 def expectation_terms(kernel: Kernel, d: int) -> list[Term]:
     """Return terms of known expectation whose sum is the kernel of d columns.
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from dualpca.arrays import Array, backend
 from dualpca.errors import expected
-from dualpca.kernels.base import KERNELS, Host, Kernel, Scaled, has_expectation, is_number
+from dualpca.kernels.base import KERNELS, Host, Kernel, Scaled, is_number
 from dualpca.kernels.dot import Constant, Polynomial
 from dualpca.kernels.stationary import RBF, Matern, Periodic, RationalQuadratic
 
@@ -432,7 +432,7 @@ def kernel_class(kernel: Any) -> type[Kernel] | None:
 def accepts_nan(kernel: Any) -> bool:
     """Return True if a kernel, or the one of that name, may have an expectation."""
     cls = kernel_class(kernel)
-    return cls is not None and has_expectation(cls)
+    return cls is not None and cls._terms is not Kernel._terms
 
 
 def names() -> list[str]:

@@ -164,6 +164,11 @@ def projections(x: Uncertain, Y: Array, poly: Poly) -> tuple[Array, Array]:
     return x.mean @ V.T + poly.constant, variance
 
 
+def polynomial_against(x: Uncertain, Y: Array, poly: Poly) -> Array:
+    """Return E tᵖ, (n, m)."""
+    return moment(*projections(x, Y, poly), poly.degree)
+
+
 def polynomial_between(x: Uncertain, other: Uncertain, poly: Poly) -> Array:
     """Return E (s + c)ᵖ, s = xᵀDx' of independent x and x', (n, m). O(n m d²).
 
@@ -237,7 +242,7 @@ def expected_kernel(kernel: Kernel, x: Uncertain, Y: Array) -> Array:
     _require_columns(x, Y)
     w = x.working
     found = terms_of(kernel, w)
-    return backend.cast_like(_against(found, w, backend.working(Y)), x.mean)
+    return backend.cast_like(_summed(found, w, backend.working(Y)), x.mean)
 
 
 def expected_between(kernel: Kernel, x: Uncertain, other: Uncertain) -> Array:
@@ -256,8 +261,8 @@ def expected_between(kernel: Kernel, x: Uncertain, other: Uncertain) -> Array:
     found = terms_of(kernel, unsure, unsure_right)
     xp = backend.namespace(x.mean)
     known = kernel(sure.mean, sure_right.mean) if ka and kb else sure.mean @ sure_right.mean.T
-    top = [known, _against(found, unsure_right, sure.mean).T]
-    bottom = [_against(found, unsure, sure_right.mean), _between(found, unsure, unsure_right)]
+    top = [known, _summed(found, unsure_right, sure.mean).T]
+    bottom = [_summed(found, unsure, sure_right.mean), _summed(found, unsure, unsure_right)]
     K = xp.concat([xp.concat(top, axis=1), xp.concat(bottom, axis=1)], axis=0)
     K = backend.take(backend.take(K, np.argsort(a)), np.argsort(b), axis=1)
     return backend.cast_like(K, x.mean)
@@ -294,51 +299,28 @@ def _require_columns(x: Uncertain, Y: Array) -> None:
         raise ValueError(expected("Y", what, tuple(Y.shape)))
 
 
-def _against(found: list[Term], x: Uncertain, Y: Array) -> Array:
-    """Return the expectations against known rows, (n, m)."""
-    return _summed(
-        found,
-        x,
-        Y,
-        lambda part, rates: gaussian_against(part, Y, rates),
-        lambda part, poly: moment(*projections(part, Y, poly), poly.degree),
-    )
+def _summed(found: list[Term], x: Uncertain, other: Array | Uncertain) -> Array:
+    """Return the expectations of all terms, (n, m), against known rows or over uncertain pairs.
 
-
-def _between(found: list[Term], x: Uncertain, other: Uncertain) -> Array:
-    """Return the expectations over pairs of uncertain rows, (n, m)."""
-    if not len(other):
-        return x.mean @ other.mean.T
-    return _summed(
-        found,
-        x,
-        other.mean,
-        lambda part, rates: gaussian_between(part, other, rates),
-        lambda part, poly: polynomial_between(part, other, poly),
-    )
-
-
-def _summed(
-    found: list[Term],
-    x: Uncertain,
-    Y: Array,
-    gaussian: Callable[[Uncertain, Host], Array],
-    polynomial: Callable[[Uncertain, Poly], Array],
-) -> Array:
-    """Return the sum over terms, in blocks of rows x that meet all of Y in a few megabytes."""
+    Rows x come in blocks that meet all others in a few megabytes.
+    """
+    pair = isinstance(other, Uncertain)
+    gaussian: Callable[..., Array] = gaussian_between if pair else gaussian_against
+    polynomial: Callable[..., Array] = polynomial_between if pair else polynomial_against
+    Y = other.mean if isinstance(other, Uncertain) else other
     xp, (m, d) = backend.namespace(Y), Y.shape
     blocks = [x.mean[:0, :] @ Y.T]
     step = max(1, backend.BLOCK_BYTES // (8 * max(int(m * d + d * d), 1)))
-    for rows in backend.slices(len(x), step):
+    for rows in backend.slices(len(x) if m else 0, step):
         part = x.block(rows)
         total = xp.zeros_like(part.mean @ Y.T)
         for term in found:
-            value = gaussian(part, term.rates) if is_gaussian(term) else 1.0
+            value = gaussian(part, other, term.rates) if is_gaussian(term) else 1.0
             for poly in term.polys:
-                value = value * polynomial(part, poly)
+                value = value * polynomial(part, other, poly)
             total = total + term.factor * value
         blocks.append(total)
-    return xp.concat(blocks, axis=0)
+    return xp.concat(blocks, axis=0) if m else x.mean @ Y.T
 
 
 def _known_first(x: Uncertain) -> tuple[np.ndarray[tuple[int], np.dtype[np.intp]], int]:
@@ -447,7 +429,7 @@ def gaussian_and_polynomial(x: Uncertain, Y: Array, rates: Host, poly: Poly) -> 
     tilted = Uncertain(x.mean, (S - T @ S)[None, :, :])
     centre, variance = projections(tilted, Y, poly)
     mean = centre + (Y - m) @ T.T @ (Y * backend.asarray(poly.weights, Y)).T
-    change = moment(mean, variance, poly.degree) - moment(*projections(x, Y, poly), poly.degree)
+    change = moment(mean, variance, poly.degree) - polynomial_against(x, Y, poly)
     return gaussian_against(x, Y, rates)[0, :][:, None] * change
 
 

@@ -108,18 +108,23 @@ class Expansion:
 
     def checked(self, Y: Array) -> Array:
         """Return latent rows in float64, of the right shape and finite."""
-        Y, q = backend.working(Y), int(self.coefficients.shape[1])
+        q = int(self.coefficients.shape[1])
         if len(Y.shape) != 2 or Y.shape[1] != q:
             raise ValueError(expected("latent coordinates", f"of shape (m, {q})", tuple(Y.shape)))
-        xp = backend.namespace(Y)
-        if not bool(xp.all(xp.isfinite(Y))):
-            raise ValueError(expected("latent coordinates", "finite", "NaN or infinity"))
-        return Y
+        return _finite("latent coordinates", Y)
 
     def _lifted(self, Y: Array) -> Array:
         """Return rows (y, 1)."""
         Y = backend.working(Y)
         return backend.namespace(Y).concat([Y, backend.ones((int(Y.shape[0]), 1), Y)], axis=1)
+
+
+def _finite(name: str, A: Array) -> Array:
+    """Return an array in float64; refuse NaN and infinity."""
+    A, xp = backend.working(A), backend.namespace(A)
+    if not bool(xp.all(xp.isfinite(A))):
+        raise ValueError(expected(name, "finite", "NaN or infinity"))
+    return A
 
 
 @dataclass(frozen=True, eq=False)
@@ -363,7 +368,11 @@ class Method:
             Points to start from, such as the noisy rows; closed forms have no use for them.
         """
         Y = span.checked(Y)
-        start = _checked_start(span, Y, start)
+        if start is not None:
+            shape = (int(Y.shape[0]), int(span.points.shape[1]))
+            if tuple(start.shape) != shape:
+                raise ValueError(expected("start", f"of shape {shape}", tuple(start.shape)))
+            start = span.inside(_finite("start", start))
         if not (span.kernel._linear or self.suits(span.kernel)):
             name = f"the kernel for pre-images by {self.name!r}"
             remedy = "preimage='auto' uses the methods that suit it."
@@ -415,19 +424,6 @@ def better(one: PreImage, other: PreImage) -> PreImage:
         xp.where(wins, other.distance, one.distance),
         xp.where(wins, other.iterations, one.iterations),
     )
-
-
-def _checked_start(span: Span, Y: Array, start: Array | None) -> Array | None:
-    """Return starting points in float64, of the right shape and finite."""
-    if start is None:
-        return None
-    shape = (int(Y.shape[0]), int(span.points.shape[1]))
-    if tuple(start.shape) != shape:
-        raise ValueError(expected("start", f"of shape {shape}", tuple(start.shape)))
-    start, xp = backend.working(start), backend.namespace(start)
-    if not bool(xp.all(xp.isfinite(start))):
-        raise ValueError(expected("start", "finite", "NaN or infinity"))
-    return span.inside(start)
 
 
 def _in_blocks(method: Method, span: Span, Y: Array, start: Array | None) -> PreImage:

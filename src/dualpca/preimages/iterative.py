@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -50,7 +51,8 @@ def descend(
             break
         D, slope = steps.direction(target, Z)
         new, lower = _backtrack(target, Z, value, _capped(D, Z, target), slope)
-        moved, fallen = _host_norms(new - Z), backend.to_numpy(value - lower)
+        moved = np.linalg.norm(backend.to_numpy(new - Z), axis=1)
+        fallen = backend.to_numpy(value - lower)
         noise = ROUNDING * backend.to_numpy(backend.namespace(Z).abs(value) + target.sqnorm)
         found, Z, value = backend.replaced(found, rows, new), new, lower
         counts[rows] += 1
@@ -92,10 +94,6 @@ def _capped(D: Array, Z: Array, target: Target) -> Array:
     return D * xp.where(ratio < 1, ratio, xp.ones_like(ratio))[:, None]
 
 
-def _host_norms(A: Array) -> np.ndarray:
-    return np.asarray(np.linalg.norm(backend.to_numpy(A), axis=1))
-
-
 # --- Limited-memory BFGS directions for many independent rows (Nocedal & Wright 2006, Alg. 7.4) --
 
 FIRST = 0.1
@@ -134,15 +132,11 @@ class LBFGSSteps:
 
     def take(self, rows: np.ndarray) -> None:
         """Forget all rows but these."""
-        self.pairs = [
-            (backend.take(s, rows), backend.take(y, rows), backend.take(r, rows))
-            for s, y, r in self.pairs
-        ]
-        if self.gain is not None:
-            self.gain = backend.take(self.gain, rows)
-        if self.last is not None and self.scale is not None:
-            self.last = (backend.take(self.last[0], rows), backend.take(self.last[1], rows))
-            self.scale = backend.take(self.scale, rows)
+        some = partial(backend.take, index=rows)
+        self.pairs = [(some(s), some(y), some(r)) for s, y, r in self.pairs]
+        if self.gain is not None and self.last is not None and self.scale is not None:
+            z, g = self.last
+            self.last, self.gain, self.scale = (some(z), some(g)), some(self.gain), some(self.scale)
 
     def _learn(self, s: Array, y: Array, scale: Array) -> Array:
         """Remember a step and the change of the gradient along it; return the new scale."""
