@@ -27,6 +27,8 @@ from dualpca.kernels import (
     nonnegative_columns,
 )
 from dualpca.kernels.base import expectation_terms
+from dualpca.operators import Dual
+from dualpca.solvers import solve
 from tests.tolerances import assert_close
 
 X = np.random.default_rng(0).standard_normal((9, 3))
@@ -109,6 +111,15 @@ def test_frequencies_of_a_product_are_sums(kernel):
 def test_frequencies_over_some_columns_are_refused_in_a_product_too():
     with pytest.raises(ValueError, match="random Fourier features"):
         frequencies(RBF() * RBF(on=[0]), 3, 5, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("kernel", [Linear(), 2.5 * Linear()])
+def test_linear_kernels_have_an_exact_inverse(kernel):
+    dual = Dual(X, kernel)
+    spectrum = solve(dual, 3)
+    assert_close(dual.lift(spectrum, dual.project(spectrum, Y)[0]), Y, "covariance")
+    with pytest.raises(DualPCAError, match="no exact inverse"):
+        Dual(X, RBF()).lift(spectrum, Y)
 
 
 def test_what_refuses_negative_entries_is_known_by_column():

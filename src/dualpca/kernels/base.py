@@ -352,7 +352,7 @@ class Kernel:
 
     def _frequencies(self, d: int, m: int, rng: np.random.Generator) -> Host:
         """Draw from the spectral density of the kernel, (d, m), for random Fourier features."""
-        what = "RBF, Matern or Laplacian for random Fourier features"
+        what = "RBF, Matern, Laplacian or a product of these for random Fourier features"
         raise ValueError(expected("kernel", what, self, "Use eigen_solver='nystrom'."))
 
     def _distances(self, d: int) -> Distances | None:
@@ -657,8 +657,9 @@ def feature_map(kernel: Kernel, X: Array) -> Array:
 
 def frequencies(kernel: Kernel, d: int, m: int, rng: np.random.Generator) -> Host:
     """Draw frequencies of random Fourier features, (d, m); refuse kernels without them."""
-    declared = Kernel._frequencies if kernel.on is not None else type(kernel)._frequencies
-    return declared(kernel, d, m, rng)
+    if kernel.on is not None:
+        return Kernel._frequencies(kernel, d, m, rng)  # which refuses
+    return kernel._frequencies(d, m, rng)
 
 
 def inverse_distances(kernel: Kernel, d: int) -> Distances | None:

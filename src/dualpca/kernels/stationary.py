@@ -90,7 +90,6 @@ def sparse_minus_u(Y: Array, factor: Any, *, rough: bool) -> Callable[[Array], A
 
 # --- Kernels of the distance: k(x, y) = f(u) with u = rate · ‖x − y‖², or a rate for every column
 
-
 LOG2_E = log2(2.718281828459045)
 
 FLOOR = 1e-12
@@ -178,8 +177,8 @@ class Stationary(Kernel):
         return backend.namespace(Z).zeros_like(Z)
 
     def _distances(self, d: int) -> Distances | None:
-        """Invert f(u) = 1 − ½‖φ(x) − P‖², if f falls and all columns have the same rate."""
-        if not self._monotone or isinstance(getattr(self, "length_scale", None), tuple):
+        """Invert f(u) = 1 − ½‖φ(x) − P‖², if f falls all the way."""
+        if not self._monotone:
             return None
         return lambda k, o, p, x: self._inverse_profile(o + 0.5 * (1 - p)) / self.rate
 
@@ -233,6 +232,9 @@ class Lengths(Stationary):
             what = f"one number for each of the {like.shape[1]} columns"
             raise ValueError(expected("length_scale", what, self.length_scale))
         return backend.constants([self.gain / v**2 for v in self.length_scale], like)
+
+    def _distances(self, d: int) -> Distances | None:
+        return None if isinstance(self.length_scale, tuple) else super()._distances(d)
 
     def _column_rates(self, d: int) -> Host:
         """Return the rate of every column, (d,)."""

@@ -20,15 +20,7 @@ def families() -> dict[str, Family]:
     return {name: kernel._search for name, kernel in KERNELS.items() if kernel._search}
 
 
-USUAL = (
-    "rbf",
-    "laplacian",
-    "matern",
-    "rational_quadratic",
-    "polynomial",
-    "cosine",
-    "linear",
-)
+USUAL = ("rbf", "laplacian", "matern", "rational_quadratic", "polynomial", "cosine", "linear")
 """What `kernels='auto'` tries, with 'periodic' where there is one column."""
 
 
