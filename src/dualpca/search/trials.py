@@ -397,7 +397,8 @@ def importances(records: Sequence[Record]) -> dict[str, float]:
     quarters of a range), 0 where chance explains as much (Hays 1963). Only the trials that have a
     parameter count for it. Scores are replaced by their ranks, so that one dreadful trial does not
     decide; trials that were pruned count with what they had reached. A search draws good regions
-    more often: this says what mattered there, not over the whole space.
+    more often: this says what mattered there, not over the whole space. (Optuna's default, fANOVA,
+    leaves out parameters that only some trials have, such as the width of one family.)
 
     Examples
     --------
