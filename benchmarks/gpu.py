@@ -52,9 +52,8 @@ def passes(n: int = 1_000_000) -> None:
     """Time one fused pass, and a large matrix product in the same precision."""
     import torch
 
-    from dualpca.kernels import RBF, Laplacian, Matern, Polynomial
+    from dualpca.kernels import RBF, Laplacian, Matern, Polynomial, fused_form
     from dualpca.kernels import fused_product as product
-    from dualpca.kernels.fused_forms import form_of
 
     X = rows(n, spherical=True)
     V = torch.randn(n, BLOCK, device="cuda", dtype=torch.float64)
@@ -65,7 +64,7 @@ def passes(n: int = 1_000_000) -> None:
     jobs += [(Polynomial(degree=3), "tf32"), (Polynomial(degree=3), "tf32x3")]
     limits = {mode: matrix_rate(mode) for mode in product.LAUNCH}
     for kernel, mode in jobs:
-        form = form_of(kernel, X)
+        form = fused_form(kernel, X)
         assert form is not None
         origin = X.double().mean(0) * (1.0 if kernel.invariant else 0.0)
         part = product.prepare(X, form, mode, origin)

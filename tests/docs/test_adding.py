@@ -15,7 +15,10 @@ from sklearn.utils.estimator_checks import check_estimator
 from dualpca import kernels, preimages, solvers
 from dualpca.files import persistence
 from dualpca.gaussian import selection
+from dualpca.kernels.base import expectation_terms
+from dualpca.operators import Fourier
 from dualpca.operators.primal import Primal
+from dualpca.search import Space
 from tests.docs.test_documentation import ROOT, snippets
 from tests.kernels import test_conformance as conformance
 
@@ -64,6 +67,19 @@ def test_its_kernel_conforms(page, check):
     check(page["Cauchy"](), (rng.standard_normal((12, 3)), rng.standard_normal((7, 3))))
 
 
+def test_its_kernel_can_do_what_it_declares(page):
+    """Random features of it alone and in a product; nothing that it did not declare."""
+    X, cauchy = page["X"], page["Cauchy"]()
+    for kernel in (cauchy, cauchy * kernels.RBF(gamma=0.05)):
+        rng = np.random.default_rng(0)
+        F = Fourier.of(kernel, X, 5000, rng)(X)
+        np.testing.assert_allclose(F @ F.T, kernel(X, X), atol=0.1)
+    assert Space.of(X, "toy_cauchy", (), (1, 1)).replay({}).kernel == cauchy
+    assert kernels.fused_form(cauchy, X) is None
+    with pytest.raises(TypeError, match="whose expectation is known"):
+        expectation_terms(cauchy, 3)
+
+
 def defined(number):
     """Return the class or function of a snippet, without imports before and use after."""
     code = snippets(PAGE, "python")[number]
@@ -81,6 +97,7 @@ model = dualpca.KernelPCA(2, kernel="toy_cauchy").fit(X)
 model.save("kernel.dpca")
 assert (dualpca.load("kernel.dpca").transform(X) == model.transform(X)).all()
 assert dualpca.PPCA("toy_median").fit(X).n_components_ == 1
+dualpca.KernelPCA(2, kernel="toy_cauchy", eigen_solver="fourier").fit(X)
 plain, qr = (dualpca.PCA(2, svd_solver=name).fit(X) for name in ("toy_plain", "qr"))
 assert np.allclose(plain.explained_variance_, qr.explained_variance_)
 np.savetxt("x.csv", X, delimiter=",", header="a,b,c", comments="")

@@ -26,6 +26,7 @@ pytestmark = [
 AFAR = 1e6 * np.arange(1, 7)
 SPREAD = np.concatenate([X + shift * np.ones(6) for shift in (0, 3e3, -1e4)])
 
+WIDE, NARROW = kernels.RBF(gamma=0.05), kernels.RBF(gamma=0.3, on=[4, 0])
 MODELS = {
     "pca": lambda: dp.PCA(2).fit(X),
     "pca whitened": lambda: dp.PCA(2, whiten=True, standardize=True).fit(X),
@@ -51,6 +52,7 @@ MODELS = {
     "kernel lengths": lambda: KPCA(2, kernel=kernels.RBF(length_scale=[1.0, 2, 3, 4, 5, 6])).fit(X),
     "kernel columns": lambda: KPCA(2, kernel=kernels.RBF(gamma=0.1, on=[4, 0])).fit(X),
     "kernel columns narrow": lambda: KPCA(2, kernel=kernels.RBF(gamma=1e3, on=[4, 0])).fit(X),
+    "kernel composed": lambda: KPCA(2, kernel=2.0 * NARROW * WIDE + WIDE).fit(X),
     "kernel landmarks": lambda: KPCA(2, kernel="rbf", eigen_solver="nystrom", n_landmarks=20).fit(
         X
     ),

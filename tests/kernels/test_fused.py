@@ -4,8 +4,16 @@ import numpy as np
 import pytest
 
 import dualpca as dp
-from dualpca.kernels import RBF, Laplacian, Linear, Matern, Polynomial, RationalQuadratic
-from dualpca.kernels import fused_forms as fused
+from dualpca.kernels import (
+    RBF,
+    Laplacian,
+    Linear,
+    Matern,
+    Polynomial,
+    RationalQuadratic,
+    fused_form,
+)
+from dualpca.operators import dual
 from dualpca.operators.dual import Fused, Gram, make_gram
 
 torch = pytest.importorskip("torch", reason="fused passes run on torch tensors")
@@ -85,7 +93,7 @@ def test_points_far_from_the_origin_lose_no_digits():
 
 @pytest.mark.parametrize("kernel", [RBF(gamma=0.5), Laplacian(gamma=0.5), Matern()])
 def test_points_too_far_apart_for_float32_are_not_fused(kernel, monkeypatch):
-    monkeypatch.setattr(fused, "available", lambda X, kernel: True)
+    monkeypatch.setattr(dual, "can_fuse", lambda X, kernel: True)
     near, far = points(150, 3), torch.cat([points(150, 3), 1e6 + points(150, 3)])
     assert type(make_gram(near, kernel, single=True)) is Fused
     gram = make_gram(far, kernel, single=True)
@@ -107,7 +115,7 @@ def test_equal_points_have_the_value_one(nu):
 def test_every_mode_and_setting(mode):
     X, V = points(200, 70), block(200, 4)
     kernel = RBF(gamma=0.01)
-    form, wanted = fused.form_of(kernel, X), kernel(X, X) @ V
+    form, wanted = fused_form(kernel, X), kernel(X, X) @ V
     for setting in product.LAUNCH[mode]:
         part = product.prepare(X, form, mode, X.mean(0))
         kept, product.LAUNCH[mode] = product.LAUNCH[mode], [setting]
@@ -131,7 +139,7 @@ def test_sums_may_be_taken_over_in_double_after_every_tile(kernel, monkeypatch):
 def test_coarse_distances_are_those_of_rounded_points():
     """So the matrix is a kernel matrix still, of points that moved a little: no noise in it."""
     X = points(256, 3)
-    form = fused.form_of(RBF(gamma=0.5), X)
+    form = fused_form(RBF(gamma=0.5), X)
     for mode in ("half", "tf32"):
         part = product.prepare(X, form, mode, X.mean(0))
         moved = part.high[:256, :3].to(torch.float64)
@@ -147,10 +155,10 @@ def test_led_takes_every_step_th_point():
 
 def test_only_known_kernels_on_all_columns_have_a_form():
     X = np.zeros((2, 3))
-    assert fused.form_of(Linear(), X) is None
-    assert fused.form_of(RBF(on=(0, 1)), X) is None
-    assert fused.form_of(RBF() + RBF(), X) is None
-    assert fused.form_of(Polynomial(degree=9), X) is None
+    assert fused_form(Linear(), X) is None
+    assert fused_form(RBF(on=(0, 1)), X) is None
+    assert fused_form(RBF() + RBF(), X) is None
+    assert fused_form(Polynomial(degree=9), X) is None
     with pytest.raises(TypeError, match="no fused pass"):
         Fused(points(3, 3), Linear())
 
@@ -161,7 +169,7 @@ def test_what_is_not_on_a_card_is_not_fused():
 
 
 def test_kernel_pca_through_fused_passes(monkeypatch):
-    monkeypatch.setattr(fused, "available", lambda X, kernel: True)
+    monkeypatch.setattr(dual, "can_fuse", lambda X, kernel: True)
     X = points(300, 8) * torch.linspace(3, 0.3, 8, dtype=torch.float64, device=DEVICE)
     fitted = dp.KernelPCA(4, kernel="rbf", gamma=0.05, tol=1e-5, eigen_solver="krylov").fit(X)
     exact = dp.KernelPCA(4, kernel="rbf", gamma=0.05).fit(X.cpu().numpy())
@@ -173,7 +181,7 @@ def test_kernel_pca_through_fused_passes(monkeypatch):
 
 def test_what_11_bits_leave_is_taken_up_by_sharper_products(monkeypatch):
     """Products of 11 bits leave residuals of 1e-4; eigenvalues to 1e-9 need smaller ones."""
-    monkeypatch.setattr(fused, "available", lambda X, kernel: True)
+    monkeypatch.setattr(dual, "can_fuse", lambda X, kernel: True)
     X, sharp, plain = points(400, 12), [], Fused.sharper
     monkeypatch.setattr(Fused, "sharper", lambda self: sharp.append(1) or plain(self))
     setting = dict(kernel="rbf", gamma=0.02, eigen_solver="krylov", dtype="float32")

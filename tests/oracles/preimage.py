@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualpca.kernels import Kernel, Stationary
+from dualpca.kernels import Kernel, Polynomial, Stationary
 from dualpca.preimages import PREIMAGES, Span
 
 
@@ -38,6 +38,8 @@ class Power(Kernel):
     def _pull(self, Z, Y, C):
         inner = (self.gamma * Z @ Y.T + self.coef0) ** (self.degree - 1)
         return self.degree * self.gamma * (C * inner) @ Y
+
+    _distances = Polynomial._distances
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from sklearn.datasets import load_digits
 from sklearn.decomposition import KernelPCA as SklearnKernelPCA
 
 from dualpca import KernelPCA
-from dualpca.kernels import RBF, Linear, Periodic, Scaled
+from dualpca.kernels import RBF, Linear, Periodic, Scaled, inverse_distances
 from dualpca.preimages import (
     PREIMAGES,
     Auto,
@@ -20,7 +20,7 @@ from dualpca.preimages import (
     Span,
 )
 from dualpca.preimages.base import Target
-from dualpca.preimages.closed import _subset, inverse_profile, inversion, trilaterate
+from dualpca.preimages.closed import _subset, trilaterate
 from tests.oracles.preimage import (
     Cauchy,
     Exponential,
@@ -255,7 +255,7 @@ def test_distance_equals_the_formula_of_kwok_and_tsang():
 def test_power_kernels_without_gamma_take_one_over_the_columns():
     one = np.ones((1, 1))
     kernels = (Power(gamma=None), Power(gamma=0.5))
-    new, old = (inversion(k, 2)(one, 2 * one, 9 * one, one) for k in kernels)
+    new, old = (inverse_distances(k, 2)(one, 2 * one, 9 * one, one) for k in kernels)
     assert_close(new, old, "exact")
 
 
@@ -263,16 +263,16 @@ def test_distances_are_inverted():
     rng = np.random.default_rng(0)
     U = rng.uniform(0, 5, (4, 3))
     for kernel in (RBF(), Cauchy()):
-        assert_close(inverse_profile(kernel, kernel.profile(U.copy())), U, "vector")
-    assert inverse_profile(Cauchy(), np.array([1.0, 2.0])).tolist() == [0.0, 0.0]
-    assert np.isfinite(inverse_profile(RBF(), np.array([0.0, -1.0]))).all()
+        assert_close(kernel._inverse_profile(kernel.profile(U.copy())), U, "vector")
+    assert Cauchy()._inverse_profile(np.array([1.0, 2.0])).tolist() == [0.0, 0.0]
+    assert np.isfinite(RBF()._inverse_profile(np.array([0.0, -1.0]))).all()
     X, z = rng.standard_normal((1, 6, 3)), rng.standard_normal((1, 1, 3))
     D2 = np.sum((X - z) ** 2, axis=2)
     for kernel in (RBF(gamma=0.2), Cauchy(), Power(gamma=1 / 3), 2.0 * Power(degree=5)):
         k, o = kernel.diag(X[0])[None], kernel(z[0], X[0])
         p = kernel.diag(z[0])[:, None] + 0 * o
-        assert_close(inversion(kernel, 3)(k, o, p, np.sum(X * X, axis=2)), D2, "vector")
-    assert inversion(Power(degree=2), 3) is None
+        assert_close(inverse_distances(kernel, 3)(k, o, p, np.sum(X * X, axis=2)), D2, "vector")
+    assert inverse_distances(Power(degree=2), 3) is None
 
 
 def test_points_are_placed_by_their_distances():

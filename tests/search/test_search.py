@@ -16,10 +16,11 @@ import optuna
 from dualpca.errors import DegenerateError, InterruptWarning, SearchError
 from dualpca.kernels import RBF, Kernel, Linear, Matern
 from dualpca.search.judging import agreement, normalised_likelihood, q2
-from dualpca.search.loop import Outcome, Plan, run
-from dualpca.search.spaces import FAMILIES, Scales, Space
-from dualpca.search.trials import Ledger, Record, best_of, importances
+from dualpca.search.spaces import Scales, Space, families
+from dualpca.search.trials import Ledger, Outcome, Plan, Record, best_of, importances, run
 from tests.oracles import search as oracles
+
+FAMILIES = families()
 
 
 def table(n=40, d=3, seed=0):

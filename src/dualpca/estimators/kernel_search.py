@@ -49,7 +49,7 @@ class KernelSearch(SearchResults, TransformerMixin, MetaEstimatorMixin, BaseEsti
         With parameters `kernel` and `n_components`: `KernelPCA`, `DualPPCA`, …; None for
         `KernelPCA(preimage='learned')`.
     kernels : 'auto', str, Kernel, or list of them
-        Families by name (`dualpca.search.FAMILIES`), whose parameters are searched, and kernels
+        Families by name (`dualpca.search.families()`), whose parameters are searched, and kernels
         to be taken as they are. 'auto': rbf, laplacian, matern, rational_quadratic, polynomial,
         cosine, linear, and periodic where X has one column.
     compositions : tuple of {'sum', 'product'}

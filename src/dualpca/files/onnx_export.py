@@ -1,8 +1,9 @@
 """`transform` as an ONNX graph, for places without Python.
 
-Linear models are (x − μ)P. Those on an RBF kernel are k(x, ·)A − t, where A and t hold centring and
-scale, so kernel values need not be centred. All is computed in float64 inside, whatever comes in:
-float32 rows get the same answers as from `transform`, which works in float64 too.
+Linear models are (x − μ)P. Those on a kernel that declares its nodes (RBF, and sums, products and
+multiples of RBFs) are k(x, ·)A − t, where A and t hold centring and scale, so kernel values need
+not be centred. All is computed in float64 inside, whatever comes in: float32 rows get the same
+answers as from `transform`, which works in float64 too.
 
 Squared distances are ‖a‖² + ‖b‖² − 2aᵀb around the middle of the training points where that keeps
 12 digits after the point, one matrix product; elsewhere they are summed column by column, which
@@ -24,18 +25,16 @@ from dualpca.errors import expected
 from dualpca.files import metadata as beside
 from dualpca.files import onnx_graph, persistence
 from dualpca.files.onnx_graph import Graph, Host
-from dualpca.kernels import RBF
+from dualpca.kernels import Kernel, onnx_values
 from dualpca.operators import Landmarks, MappedSubspace, Subspace
 
 LINEAR = ("PCA", "PPCA", "FactorAnalysis", "BayesianPCA", "CCA")
 ON_KERNELS = ("KernelPCA", "DualPPCA", "ProbabilisticKernelPCA")
 SUPPORTED = (
-    f"{', '.join(LINEAR)}, or {', '.join(ON_KERNELS)} with an RBF kernel on complete rows, alone "
-    "or as the last step of a pipeline after StandardScaler"
+    f"{', '.join(LINEAR)}, or {', '.join(ON_KERNELS)} with an RBF kernel (or sums, "
+    "products and multiples of such) on complete rows, alone or as the last step of a pipeline "
+    "after StandardScaler"
 )
-
-COMPACT = 1e3
-"""Largest ‖b‖² for a matrix product, in units of 1/γ: distances then err by some 1e-12."""
 
 ROWS = 1024
 """Of the identity matrix, whose images are P, at once."""
@@ -57,8 +56,8 @@ def to_onnx(
     ----------
     model : estimator
         Fitted: PCA, PPCA, FactorAnalysis, BayesianPCA, CCA (variates of the first view); KernelPCA,
-        DualPPCA or ProbabilisticKernelPCA with an RBF kernel; a pipeline of StandardScaler and one
-        of them.
+        DualPPCA or ProbabilisticKernelPCA with an RBF kernel, or sums, products and multiples
+        of such; a pipeline of StandardScaler and one of them.
     path : path, optional
         File to write, whole or not at all.
     dtype : {'float64', 'float32'}
@@ -199,33 +198,20 @@ def _without_mean(model: Any) -> Any:
     return probe
 
 
-# --- models on an RBF kernel ------------------------------------------------------------------
+# --- models on a kernel -----------------------------------------------------------------------
 
 
 def _kernel(graph: Graph, rows: str, model: Any) -> tuple[str, int]:
     """Add k(x, points)A − t."""
     points, kernel, A, tilt = _expansion(model)
-    if kernel.on is not None:
-        points = points[:, list(kernel.on)]
-        rows = graph.add("Gather", rows, graph.integers(kernel.on), axis=1)
-    squares = _squared_distances(graph, rows, points, kernel)
-    values = graph.add("Exp", graph.add("Neg", squares))
+    values = onnx_values(kernel, graph, rows, points)
+    if values is None:
+        raise ValueError(expected("model", SUPPORTED, model))
     product = graph.add("MatMul", values, graph.constant(A))
     return graph.add("Sub", product, graph.constant(tilt)), int(A.shape[1])
 
 
-def _squared_distances(graph: Graph, rows: str, points: Host, kernel: RBF) -> str:
-    """Add γ‖x − y‖² of rows and points, in the way that keeps its digits."""
-    origin = points.mean(axis=0)
-    widths = np.sqrt(np.broadcast_to(_host(kernel.rates(points)), origin.shape))
-    B = (points - origin) * widths
-    if float(np.max(np.sum(B * B, axis=1))) > COMPACT:
-        return onnx_graph.by_columns(graph, rows, points, widths)
-    centred = graph.add("Sub", rows, graph.constant(origin))
-    return onnx_graph.by_product(graph, graph.add("Mul", centred, graph.constant(widths)), B)
-
-
-def _expansion(model: Any) -> tuple[Host, RBF, Host, Host]:
+def _expansion(model: Any) -> tuple[Host, Kernel, Host, Host]:
     """Return points, kernel, A (n, q) and t (q,) with y = k(x, ·)A − t."""
     space = model._projector if _name(model) == "DualPPCA" else model._subspace
     if isinstance(space, MappedSubspace) and isinstance(space.map, Landmarks):
@@ -241,7 +227,7 @@ def _expansion(model: Any) -> tuple[Host, RBF, Host, Host]:
     else:
         raise ValueError(expected("model", SUPPORTED, model))
     points, kernel, A, tilt = parts
-    if type(kernel) is not RBF or getattr(model, "metric", None) is not None:
+    if points.ndim != 2 or getattr(model, "metric", None) is not None:
         raise ValueError(expected("model", SUPPORTED, model))
     if _name(model) == "DualPPCA":
         gaussian = model._gaussian

@@ -15,6 +15,9 @@ TYPES = {"float64": "DOUBLE", "float32": "FLOAT"}
 OPSET, IR = 17, 8
 """Old enough for runtimes of 2022."""
 
+COMPACT = 1e3
+"""Largest ‖b‖² for a matrix product, in units of 1/γ: distances then err by some 1e-12."""
+
 LARGEST = 2**31 - 2**20
 """Bytes of a protobuf message, with some to spare."""
 
@@ -64,6 +67,15 @@ class Graph:
         name = f"c{len(self.constants)}"
         self.constants.append(self.onnx.numpy_helper.from_array(values, name))
         return name
+
+    def squared_distances(self, rows: str, points: Host, widths: Host) -> str:
+        """Add Σ_c ((x_c − y_c) w_c)² of rows and points, in the way that keeps its digits."""
+        origin = points.mean(axis=0)
+        B = (points - origin) * widths
+        if float(np.max(np.sum(B * B, axis=1))) > COMPACT:
+            return by_columns(self, rows, points, widths)
+        centred = self.add("Sub", rows, self.constant(origin))
+        return by_product(self, self.add("Mul", centred, self.constant(widths)), B)
 
     def finish(self, found: str, q: int, props: Mapping[str, str]) -> bytes:
         """End with a value as output, check the whole, and return it as bytes."""

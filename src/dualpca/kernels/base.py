@@ -1,4 +1,10 @@
-"""What a kernel is: values, diagonal, gradient in x; its parameters; sums, products, multiples."""
+"""What a kernel is, what its class may declare, and sums, products and multiples of kernels.
+
+A kernel is its equation: values, diagonal, gradient in x. Whatever else a kernel can do (a fused
+GPU pass, expectations of uncertain rows, feature maps, inverted distances, ONNX nodes, a search
+space) is a method or attribute of its class; the defaults in `Kernel` say that it cannot. The rest
+of the library asks through the functions at the end of this file.
+"""
 
 from __future__ import annotations
 
@@ -6,67 +12,51 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from math import sqrt
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from scipy.spatial.distance import pdist
 
 from dualpca.arrays import Array, algebra, backend
-from dualpca.errors import expected
+from dualpca.errors import DualPCAError, expected
 
-# --- What a kernel's parameters may be: numbers, words to be read from the rows, one per column --
+Host = np.ndarray[Any, Any]
+
+# --- Parameters: numbers, words that are replaced by numbers found in the rows, one per column ---
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether a value is a finite real number."""
+    """Return True if a value is a finite real number."""
     return type(value) is not bool and isinstance(value, Real) and bool(np.isfinite(float(value)))
 
 
-def is_positive(value: Any) -> bool:
-    """Tell whether a value is a positive, finite number."""
-    return is_number(value) and value > 0
-
-
-def check_positive(kernel: Any, *names: str) -> None:
-    """Refuse parameters that are neither positive numbers nor None nor words that `rules` knows."""
+def check_positive(kernel: Kernel, *names: str) -> None:
+    """Refuse parameters that are not positive, None, or a word that `rules` knows."""
     for name in names:
         value = getattr(kernel, name)
-        if value is not None and not isinstance(value, str) and not is_positive(value):
-            raise ValueError(expected(f"{name} of {type(kernel).__name__}", "positive", value))
-
-
-def check_width(kernel: Any, gamma: Any, length_scale: Any) -> None:
-    """Refuse both widths at once, and widths that are not positive."""
-    name = type(kernel).__name__
-    if gamma is not None and length_scale is not None:
-        raise ValueError(expected(name, "given gamma or length_scale, not both", kernel))
-    several = isinstance(length_scale, tuple)
-    values = (gamma, *length_scale) if several else (gamma, length_scale)
-    for value in values:
-        if value is not None and not isinstance(value, str) and not is_positive(value):
-            raise ValueError(expected(name, "given a positive gamma or length_scale", kernel))
-    if several and (not length_scale or any(isinstance(v, str) for v in length_scale)):
-        raise ValueError(expected(name, "given a positive length_scale for every column", kernel))
+        for one in value if isinstance(value, tuple) else (value,):
+            if not (one is None or isinstance(one, str) or (is_number(one) and one > 0)):
+                raise ValueError(expected(f"{name} of {type(kernel).__name__}", "positive", value))
 
 
 def as_lengths(length_scale: Any) -> Any:
-    """Return a length scale for every column as a tuple, so that kernels can be hashed."""
+    """Return a length scale as it is, or one per column as a tuple: kernels can be hashed."""
     if length_scale is None or isinstance(length_scale, str | Real):
         return length_scale
     lengths = np.asarray(length_scale)
     if lengths.ndim == 0:
         return lengths.item()
-    if lengths.ndim != 1 or lengths.dtype.kind not in "fiu":
+    if lengths.ndim != 1 or not lengths.size or lengths.dtype.kind not in "fiu":
         what = "a positive number, or one for every column"
         raise ValueError(expected("length_scale", what, length_scale))
     return tuple(float(v) for v in lengths)
 
 
-def number(kernel: Any, value: Any) -> float:
-    """Return a parameter that must be one number by now."""
+def number(kernel: Kernel, value: Any) -> float:
+    """Return a parameter that must be a single number by now."""
     if isinstance(value, str):
         raise ValueError(
-            f"{kernel!r} takes {value!r} from the rows: call resolve(X) first, or fit a model."
+            f"{kernel!r} finds {value!r} from the rows: call resolve(X) first, or fit a model."
         )
     if isinstance(value, tuple):
         what = "one number where a single width is needed"
@@ -74,13 +64,20 @@ def number(kernel: Any, value: Any) -> float:
     return float(value)
 
 
-# --- Parameters found from the rows: 'scale' as in scikit-learn, 'median' of the distances -------
+def column_numbers(on: Any) -> tuple[int, ...]:
+    """Return column numbers as a tuple."""
+    columns = np.asarray(on)
+    good = columns.ndim == 1 and columns.size > 0 and columns.dtype.kind in "iu"
+    if not good or columns.min() < 0 or np.unique(columns).size < columns.size:
+        raise ValueError(expected("on", "different column numbers, from 0", on))
+    return tuple(int(c) for c in columns)
 
-Distances = Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]
-"""From rows to the distances of pairs i < j, in one vector."""
+
+Rule = Callable[[Array], float]
+"""A parameter found from the rows, (n, d)."""
 
 ENOUGH = 1000
-"""Rows, evenly spaced over the table, whose distances stand for all."""
+"""Rows, evenly spaced, whose distances stand for those of all rows."""
 
 
 def scale_rate(X: Array) -> float:
@@ -93,60 +90,40 @@ def scale_rate(X: Array) -> float:
     return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
 
 
-def median_squared_distance(X: Array) -> float:
-    """Return the median of ‖x_i − x_j‖² over pairs i < j; 1 where it would be 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> median_squared_distance(np.array([[0.0], [1.0], [3.0]]))
-    4.0
-    """
-    return median_over_pairs(X, lambda rows: pdist(rows, "sqeuclidean"))
-
-
-def median_over_pairs(X: Array, distances: Distances) -> float:
-    """Return the median of a distance over pairs of at most `ENOUGH` rows; 1 for 0."""
-    step = max(1, -(-int(X.shape[0]) // ENOUGH))
-    rows = backend.to_numpy(X[::step, :]).astype(np.float64)
-    values = distances(rows) if rows.shape[0] > 1 else np.zeros(1)
-    found = float(np.median(values))
-    return found if found > 0 else 1.0
-
-
-def median_rate(X: Array) -> float:
-    """Return 1 / (median of the squared distances)."""
-    return 1.0 / median_squared_distance(X)
-
-
-def median_length(X: Array) -> float:
-    """Return the median distance."""
-    return sqrt(median_squared_distance(X))
-
-
 def column_rate(X: Array) -> float:
     """Return 1 / d, scikit-learn's gamma='auto'."""
     return 1.0 / int(X.shape[1])
 
 
-def median_taxicab_rate(X: Array) -> float:
-    """Return 1 / (median of Σ|x_j − y_j| over pairs of rows); 1 where it would be 0."""
-    return 1.0 / median_over_pairs(X, lambda rows: pdist(rows, "cityblock"))
+Metric = Literal["sqeuclidean", "cityblock", "chi2"]
 
 
-def median_chi2_rate(X: Array) -> float:
-    """Return 1 / (median of Σ(x_j − y_j)²/(x_j + y_j) over pairs of rows); 1 where it would be 0.
+def median_distance(X: Array, metric: Metric) -> float:
+    """Return the median of a distance over pairs of rows, of at most `ENOUGH`; 1 instead of 0.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+    metric : {'sqeuclidean', 'cityblock', 'chi2'}
+        'chi2' is Σ(x_c − y_c)²/(x_c + y_c).
 
     Examples
     --------
     >>> import numpy as np
-    >>> median_chi2_rate(np.array([[0.0, 1.0], [4.0, 1.0]]))
-    0.25
+    >>> median_distance(np.array([[0.0], [1.0], [3.0]]), "sqeuclidean")
+    4.0
+    >>> median_distance(np.array([[0.0, 1.0], [4.0, 1.0]]), "chi2")
+    4.0
     """
-    return 1.0 / median_over_pairs(X, _chi2_pairs)
+    step = max(1, -(-int(X.shape[0]) // ENOUGH))
+    rows = backend.to_numpy(X[::step, :]).astype(np.float64)
+    if rows.shape[0] < 2:
+        return 1.0
+    found = float(np.median(_chi2(rows) if metric == "chi2" else pdist(rows, metric)))
+    return found if found > 0 else 1.0
 
 
-def _chi2_pairs(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _chi2(rows: Host) -> Host:
     """Return the χ² distances of pairs i < j, one column at a time."""
     i, j = np.triu_indices(rows.shape[0], 1)
     found = np.zeros(i.size)
@@ -156,12 +133,133 @@ def _chi2_pairs(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return found
 
 
+def median_rate(metric: Metric) -> Rule:
+    """Return the rule 1 / (median distance)."""
+    return lambda X: 1.0 / median_distance(X, metric)
+
+
+def median_length(X: Array) -> float:
+    """Return the median Euclidean distance."""
+    return sqrt(median_distance(X, "sqeuclidean"))
+
+
+# --- What a kernel's class may declare -----------------------------------------------------------
+
+
+class Form(NamedTuple):
+    """A fused GPU pass: a function of rows that were multiplied by a factor."""
+
+    shape: str  # the function, by the name that `fused_passes.profile` knows
+    factor: Any  # a number, or one for every column, (d,)
+    constant: float = 0.0
+    degree: int = 1
+
+    @property
+    def bounded(self) -> bool:
+        """Whether no value is above 1, so that 16 bits hold them."""
+        return self.shape != "inner"
+
+
+@dataclass(frozen=True, eq=False)
+class Poly:
+    """(Σ_c weights_c x_c y_c + constant)^degree, with weights ≥ 0."""
+
+    weights: Host  # (d,), 0 for columns that are not seen
+    constant: float
+    degree: int
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """factor · exp(−Σ_c rates_c (x_c − y_c)²) · Π of polynomials: its expectation is known."""
+
+    factor: float
+    rates: Host  # (d,), 0 for columns that are not seen
+    polys: tuple[Poly, ...] = ()
+
+    def __mul__(self, other: Term) -> Term:
+        """Return the product; that of two Gaussian factors is one, on whatever columns."""
+        rates, polys = self.rates + other.rates, self.polys + other.polys
+        return Term(self.factor * other.factor, rates, polys)
+
+    def among(self, columns: Sequence[int], d: int) -> Term:
+        """Return this term as one of d columns, of which it sees these."""
+
+        def spread(values: Host) -> Host:
+            full = np.zeros(d)
+            full[list(columns)] = values
+            return full
+
+        polys = tuple(replace(p, weights=spread(p.weights)) for p in self.polys)
+        return Term(self.factor, spread(self.rates), polys)
+
+
+KNOWN_EXPECTATIONS = (
+    "Expectations are known for RBF, Linear, Polynomial (degree 1, 2, 3), Constant, their sums, "
+    "multiples, and products of RBFs or over different columns; impute the rows first for others."
+)
+
+Distances = Callable[[Array, Array, Array, Array], Array]
+"""From k(x, x), ⟨φ(x), P⟩, ‖P‖² and ‖x‖² to ‖z − x‖², where φ(z) = P; all (b, k)."""
+
+
+class Scales(NamedTuple):
+    """The units of the rows, in which a search measures the parameters of kernels."""
+
+    distance: float  # median ‖x − y‖
+    taxicab: float  # median Σ|x_c − y_c|
+    norm: float  # mean ‖x‖²
+    chi2: float  # median χ² distance; 0 where an entry is negative
+    columns: int
+
+    @classmethod
+    def of(cls, X: Array) -> Scales:
+        """Measure rows (n, d); O(d · min(n, 1000)²).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> Scales.of(np.array([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]]))[:3]
+        (5.0, 7.0, 41.666666666666664)
+        """
+        norm = float(np.mean(np.sum(X * X, axis=1)))
+        return cls(
+            median_length(X),
+            median_distance(X, "cityblock"),
+            norm if norm > 0 else 1.0,
+            median_distance(X, "chi2") if np.min(X) >= 0 else 0.0,
+            int(X.shape[1]),
+        )
+
+
+class Parameter(NamedTuple):
+    """A number on a logarithmic scale, or one of some choices; `centre` is the heuristic."""
+
+    name: str
+    centre: Any
+    low: float = 0.1
+    high: float = 10.0
+    choices: tuple[Any, ...] = ()
+
+
+WIDTH = Parameter("width", 1.0)
+
+
+class Family(NamedTuple):
+    """What a search varies in a kernel: parameters without units, centred at a heuristic.
+
+    `arguments` makes the kernel's own arguments of the scales of the rows and the parameters;
+    `unfit` says why a table has no such kernel.
+    """
+
+    parameters: tuple[Parameter, ...] = ()
+    arguments: Callable[[Scales, dict[str, Any]], dict[str, Any]] = lambda scales, found: found
+    unfit: Callable[[Scales], str] = lambda scales: ""
+
+
 # --- What a kernel is: values, diagonal, gradient in x, on all columns or on some ----------------
 
 KERNELS: dict[str, type[Kernel]] = {}
-
-Rule = Callable[[Array], float]
-"""A parameter found from the rows, (n, d)."""
 
 
 @dataclass(frozen=True)
@@ -169,11 +267,12 @@ class Kernel:
     """A positive semi-definite function k(x, y).
 
     Subclasses define `_against`, `_diag` and `_pull`; a class attribute `name` registers them.
+    Methods with a leading underscore are given the columns that the kernel sees, and no others.
 
     Parameters
     ----------
     on : sequence of int, optional
-        The columns that this kernel sees; all of them unless given.
+        The columns that this kernel sees; default: all.
     """
 
     name: ClassVar[str] = ""
@@ -186,7 +285,7 @@ class Kernel:
     nonnegative: ClassVar[bool] = False
     """Whether entries below 0 are refused, as for histograms."""
     rules: ClassVar[dict[str, dict[str, Rule]]] = {}
-    """Parameter name to the words it takes in place of a number, and what they mean."""
+    """For each parameter, the words that it accepts in place of a number, and what they mean."""
     on: Sequence[int] | None = field(default=None, kw_only=True)
 
     def __init_subclass__(cls) -> None:
@@ -197,7 +296,7 @@ class Kernel:
     def __post_init__(self) -> None:
         """Check the parameters once, and keep `on` as a tuple so that kernels can be hashed."""
         if self.on is not None:
-            object.__setattr__(self, "on", _columns(self.on))
+            object.__setattr__(self, "on", column_numbers(self.on))
         for name, words in self.rules.items():
             value = getattr(self, name)
             if isinstance(value, str) and value not in words:
@@ -205,7 +304,7 @@ class Kernel:
         self._check()
 
     def _check(self) -> None:
-        """Refuse parameters that define no kernel. Words such as 'median' come through here too."""
+        """Refuse parameters that define no kernel; words such as 'median' pass."""
 
     def _against(self, Y: Array) -> Callable[[Array], Array]:
         """Return x ↦ k(x, Y), with what depends on Y alone done once. The result is fresh."""
@@ -215,7 +314,7 @@ class Kernel:
         raise TypeError(expected("kernel", "a subclass that defines _diag", type(self).__name__))
 
     def _pull(self, Z: Array, Y: Array, C: Array) -> Array:
-        raise TypeError(expected("kernel", "a subclass that defines _pull", type(self).__name__))
+        raise TypeError(expected("kernel", "one that has a gradient in x", self))
 
     def _diag_gradient(self, Z: Array) -> Array:
         """Return ∂k(z, z)/∂z; by symmetry twice the gradient in the first argument at y = z."""
@@ -223,6 +322,56 @@ class Kernel:
         one = backend.ones((1, 1), Z)
         rows = [2 * self._pull(Z[i : i + 1, :], Z[i : i + 1, :], one) for i in range(Z.shape[0])]
         return xp.concat(rows, axis=0) if rows else xp.zeros_like(Z)
+
+    # what a class may declare; these defaults say that it cannot
+
+    _search: ClassVar[Family | None] = None
+    """What a search varies, for kernels that it can be given by name."""
+    _linear: ClassVar[bool] = False
+    """Whether φ(x) is x up to a factor."""
+
+    @property
+    def _differentiable(self) -> bool:
+        """Whether there is a gradient in x."""
+        return type(self)._pull is not Kernel._pull
+
+    def _fused_form(self, X: Array) -> Form | None:
+        """Return the form that a fused GPU pass over rows X knows."""
+        return None
+
+    def _terms(self, d: int) -> list[Term]:
+        """Return the terms whose sum is the kernel, for expectations over uncertain rows."""
+        remedy = KNOWN_EXPECTATIONS
+        raise TypeError(expected("kernel", "one whose expectation is known", self, remedy))
+
+    def _features(self, X: Array) -> Array:
+        """Return f(x) of every row, (n, r), with f(x)ᵀf(y) = k(x, y) exactly."""
+        remedy = "Models of other kernels exist in the dual only."
+        what = "Linear, Polynomial with coef0 of at least 0, or sums and multiples of these"
+        raise DualPCAError(expected("the kernel of an explicit feature map", what, self, remedy))
+
+    def _frequencies(self, d: int, m: int, rng: np.random.Generator) -> Host:
+        """Draw from the spectral density of the kernel, (d, m), for random Fourier features."""
+        what = "RBF, Matern, Laplacian or a product of these for random Fourier features"
+        raise ValueError(expected("kernel", what, self, "Use eigen_solver='nystrom'."))
+
+    def _distances(self, d: int) -> Distances | None:
+        """Return how distances of d columns follow from inner products in feature space."""
+        return None
+
+    def _radial_slopes(self) -> Callable[[Array, Array], Array] | None:
+        """Return (Z, Y) ↦ df/du up to a factor, (n, m), where k = f(u) and u grows as ‖z − y‖²."""
+        return None
+
+    def _onnx(self, graph: Any, rows: str, points: Host) -> str | None:
+        """Add nodes for k(rows, points) to an ONNX graph, and return the name of the values."""
+        return None
+
+    def _nonnegative_columns(self, d: int) -> set[int]:
+        """Return the columns in which entries below 0 are refused."""
+        return set(range(d)) if self.nonnegative else set()
+
+    # what all kernels have: batches, columns, parameters, + and *
 
     def __call__(self, X: Array, Y: Array) -> Array:
         """Return k(x_i, y_j), (n, m)."""
@@ -263,10 +412,9 @@ class Kernel:
 
     def resolve(self, X: Array) -> Kernel:
         """Return this kernel with numbers in place of words such as 'scale' or 'median'."""
-        X = self._seen(X)
-        words = {f.name: getattr(self, f.name) for f in fields(self) if f.name in self.rules}
+        words = {name: getattr(self, name) for name in self.rules}
         found: dict[str, Any] = {
-            k: self.rules[k][v](X) for k, v in words.items() if isinstance(v, str)
+            k: self.rules[k][v](self._seen(X)) for k, v in words.items() if isinstance(v, str)
         }
         return replace(self, **found) if found else self
 
@@ -274,9 +422,15 @@ class Kernel:
         """Return the columns that this kernel sees."""
         if self.on is None:
             return X
-        if max(self.on) >= X.shape[1]:
-            raise ValueError(expected("on", f"columns below {X.shape[1]}", self.on))
-        return backend.take(X, list(self.on), axis=1)
+        return backend.take(X, list(self._within(int(X.shape[1]))), axis=1)
+
+    def _within(self, d: int) -> Sequence[int]:
+        """Return which of d columns this kernel sees."""
+        if self.on is None:
+            return range(d)
+        if max(self.on) >= d:
+            raise ValueError(expected("on", f"columns below {d}", self.on))
+        return self.on
 
     def _full(self, G: Array, Z: Array) -> Array:
         """Return gradients with zeros in the columns that this kernel does not see."""
@@ -300,20 +454,52 @@ class Kernel:
         return self * other
 
 
-def _columns(on: Any) -> tuple[int, ...]:
-    """Return column numbers as a tuple."""
-    columns = np.asarray(on)
-    good = columns.ndim == 1 and columns.size > 0 and columns.dtype.kind in "iu"
-    if not good or columns.min() < 0 or np.unique(columns).size < columns.size:
-        raise ValueError(expected("on", "different column numbers, from 0", on))
-    return tuple(int(c) for c in columns)
-
-
 # --- Kernels made of kernels: sums, products and positive multiples ------------------------------
 
 
+class Composed(Kernel):
+    """A kernel made of others; it can do what all its parts can, where the mathematics allows."""
+
+    @property
+    def _parts(self) -> dict[str, Kernel]:
+        """The kernels, by the name of their field."""
+        found = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: value for name, value in found.items() if isinstance(value, Kernel)}
+
+    def _all(self, what: str) -> bool:
+        return all(getattr(part, what) for part in self._parts.values())
+
+    @property
+    def definite(self) -> bool:  # type: ignore[override]
+        """Whether all parts are."""
+        return self._all("definite")
+
+    @property
+    def invariant(self) -> bool:  # type: ignore[override]
+        """Whether all parts are."""
+        return self._all("invariant")
+
+    @property
+    def sparse(self) -> bool:  # type: ignore[override]
+        """Whether all parts accept sparse rows."""
+        return self._all("sparse")
+
+    @property
+    def _differentiable(self) -> bool:
+        return self._all("_differentiable")
+
+    def _nonnegative_columns(self, d: int) -> set[int]:
+        return set().union(*(nonnegative_columns(part, d) for part in self._parts.values()))
+
+    def resolve(self, X: Array) -> Kernel:
+        """Resolve all parts."""
+        X = self._seen(X)
+        found: dict[str, Any] = {name: part.resolve(X) for name, part in self._parts.items()}
+        return replace(self, **found)
+
+
 @dataclass(frozen=True)
-class Pair(Kernel):
+class Pair(Composed):
     """Two kernels, joined."""
 
     left: Kernel
@@ -324,25 +510,9 @@ class Pair(Kernel):
             if not isinstance(part, Kernel):
                 raise TypeError(expected("a part of a kernel", "a Kernel", part))
 
-    @property
-    def definite(self) -> bool:  # type: ignore[override]
-        """Whether both parts are."""
-        return self.left.definite and self.right.definite
-
-    @property
-    def invariant(self) -> bool:  # type: ignore[override]
-        """Whether both parts are."""
-        return self.left.invariant and self.right.invariant
-
-    @property
-    def sparse(self) -> bool:  # type: ignore[override]
-        """Whether both parts take sparse rows."""
-        return self.left.sparse and self.right.sparse
-
-    def resolve(self, X: Array) -> Kernel:
-        """Resolve both parts."""
-        X = self._seen(X)
-        return type(self)(self.left.resolve(X), self.right.resolve(X), on=self.on)
+    def _onnx_both(self, node: str, graph: Any, rows: str, points: Host) -> str | None:
+        values = [onnx_values(part, graph, rows, points) for part in (self.left, self.right)]
+        return None if None in values else str(graph.add(node, *values))
 
 
 @dataclass(frozen=True)
@@ -361,6 +531,16 @@ class Sum(Pair):
 
     def _diag_gradient(self, Z: Array) -> Array:
         return self.left.diag_gradient(Z) + self.right.diag_gradient(Z)
+
+    def _terms(self, d: int) -> list[Term]:
+        return expectation_terms(self.left, d) + expectation_terms(self.right, d)
+
+    def _features(self, X: Array) -> Array:
+        parts = [feature_map(self.left, X), feature_map(self.right, X)]
+        return backend.namespace(X).concat(parts, axis=1)
+
+    def _onnx(self, graph: Any, rows: str, points: Host) -> str | None:
+        return self._onnx_both("Add", graph, rows, points)
 
 
 @dataclass(frozen=True)
@@ -383,9 +563,20 @@ class Product(Pair):
         k, m = self.left.diag(Z)[:, None], self.right.diag(Z)[:, None]
         return self.left.diag_gradient(Z) * m + self.right.diag_gradient(Z) * k
 
+    def _terms(self, d: int) -> list[Term]:
+        right = expectation_terms(self.right, d)
+        return [s * t for s in expectation_terms(self.left, d) for t in right]
+
+    def _frequencies(self, d: int, m: int, rng: np.random.Generator) -> Host:
+        """Add draws: the spectral density of a product is the convolution of the two."""
+        return frequencies(self.left, d, m, rng) + frequencies(self.right, d, m, rng)
+
+    def _onnx(self, graph: Any, rows: str, points: Host) -> str | None:
+        return self._onnx_both("Mul", graph, rows, points)
+
 
 @dataclass(frozen=True)
-class Scaled(Kernel):
+class Scaled(Composed):
     """c · k for c > 0."""
 
     factor: float
@@ -396,23 +587,8 @@ class Scaled(Kernel):
             raise ValueError(expected("the factor of a kernel", "positive", self.factor))
 
     @property
-    def definite(self) -> bool:  # type: ignore[override]
-        """Whether the kernel is."""
-        return self.kernel.definite
-
-    @property
-    def invariant(self) -> bool:  # type: ignore[override]
-        """Whether the kernel is."""
-        return self.kernel.invariant
-
-    @property
-    def sparse(self) -> bool:  # type: ignore[override]
-        """Whether the kernel takes sparse rows."""
-        return self.kernel.sparse
-
-    def resolve(self, X: Array) -> Kernel:
-        """Resolve the kernel."""
-        return Scaled(self.factor, self.kernel.resolve(self._seen(X)), on=self.on)
+    def _linear(self) -> bool:  # type: ignore[override]
+        return self.kernel._linear
 
     def _against(self, Y: Array) -> Callable[[Array], Array]:
         of = self.kernel.against(Y)
@@ -426,3 +602,79 @@ class Scaled(Kernel):
 
     def _diag_gradient(self, Z: Array) -> Array:
         return self.factor * self.kernel.diag_gradient(Z)
+
+    def _terms(self, d: int) -> list[Term]:
+        return [Term(self.factor, np.zeros(d)) * t for t in expectation_terms(self.kernel, d)]
+
+    def _features(self, X: Array) -> Array:
+        return sqrt(self.factor) * feature_map(self.kernel, X)
+
+    def _distances(self, d: int) -> Distances | None:
+        inner, c = inverse_distances(self.kernel, d), self.factor
+        return None if inner is None else lambda k, o, p, x: inner(k / c, o / c, p / c, x)
+
+    def _radial_slopes(self) -> Callable[[Array, Array], Array] | None:
+        return self.kernel._radial_slopes() if self.on is None else None
+
+    def _onnx(self, graph: Any, rows: str, points: Host) -> str | None:
+        values = onnx_values(self.kernel, graph, rows, points)
+        return values and str(graph.add("Mul", values, graph.constant(np.asarray(self.factor))))
+
+
+# --- How the library asks a kernel: these see to `on` --------------------------------------------
+
+
+def fused_form(kernel: Kernel, X: Array) -> Form | None:
+    """Return the form of a fused GPU pass over rows X; None if the kernel has none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca.kernels import Matern
+    >>> fused_form(Matern(nu=1.5), np.zeros((1, 2))).shape
+    'matern3'
+    """
+    return kernel._fused_form(X) if kernel.on is None else None
+
+
+def expectation_terms(kernel: Kernel, d: int) -> list[Term]:
+    """Return terms of known expectation whose sum is the kernel of d columns.
+
+    Examples
+    --------
+    >>> from dualpca.kernels import RBF, Linear
+    >>> [term.factor for term in expectation_terms(2.0 * (Linear() + RBF()), 3)]
+    [2.0, 2.0]
+    """
+    columns = kernel._within(d)
+    return [term.among(columns, d) for term in kernel._terms(len(columns))]
+
+
+def feature_map(kernel: Kernel, X: Array) -> Array:
+    """Return f(x) of every row, (n, r), with f(x)ᵀf(y) = k(x, y); refuse kernels without one."""
+    return kernel._features(kernel._seen(X))
+
+
+def frequencies(kernel: Kernel, d: int, m: int, rng: np.random.Generator) -> Host:
+    """Draw frequencies of random Fourier features, (d, m); refuse kernels without them."""
+    if kernel.on is not None:
+        return Kernel._frequencies(kernel, d, m, rng)  # which refuses
+    return kernel._frequencies(d, m, rng)
+
+
+def inverse_distances(kernel: Kernel, d: int) -> Distances | None:
+    """Return how input distances follow from feature space, where they are those of all columns."""
+    return kernel._distances(d) if kernel.on is None else None
+
+
+def nonnegative_columns(kernel: Kernel, d: int) -> set[int]:
+    """Return those of d columns in which some part of a kernel refuses entries below 0."""
+    columns = kernel._within(d)
+    return {columns[c] for c in kernel._nonnegative_columns(len(columns))}
+
+
+def onnx_values(kernel: Kernel, graph: Any, rows: str, points: Host) -> str | None:
+    """Add k(rows, points) to an ONNX graph; None if the kernel has no nodes."""
+    if kernel.on is not None:
+        rows = graph.add("Gather", rows, graph.integers(kernel.on), axis=1)
+    return kernel._onnx(graph, rows, kernel._seen(points))

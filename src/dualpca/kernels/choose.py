@@ -1,22 +1,225 @@
-"""From what a user gives (a name, an object, a function, a scikit-learn kernel) to a kernel."""
+"""From what a user gives (a name, a function, a matrix, a scikit-learn kernel) to a kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import reduce
 from math import isinf
-from operator import mul
-from typing import Any
+from operator import add, mul
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dualpca.arrays import Array, backend
 from dualpca.errors import expected
-from dualpca.kernels.base import KERNELS, Kernel, Scaled
+from dualpca.kernels.base import KERNELS, Host, Kernel, Scaled, is_number
 from dualpca.kernels.dot import Constant, Polynomial
-from dualpca.kernels.objects import Function, Precomputed, central_diag_gradient, central_pull
 from dualpca.kernels.stationary import RBF, Matern, Periodic, RationalQuadratic
+
+# --- Kernels known only through their values: gradients by central differences -------------------
+
+STEP = 6e-6
+"""Cube root of the rounding error of float64: the step that errs least, beside entries of 1."""
+
+
+def central_differences(of: Callable[[Array], Array], Z: Array) -> Array:
+    """Return ∂f(z_i)/∂z_i, (n, d), of a function of each row, (n, d) ↦ (n,).
+
+    Two evaluations of the function for each of the d columns, in float64; about ten digits.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> central_differences(lambda Z: Z[:, 0] ** 2, np.array([[3.0, 1.0]])).round(6)
+    array([[6., 0.]])
+    """
+    xp = backend.namespace(Z)
+    W = backend.working(Z)
+    columns = []
+    for c in range(W.shape[1]):
+        unit = backend.identity(int(W.shape[1]), W)[c, :][None, :]
+        size = xp.abs(W[:, c])
+        h = STEP * xp.where(size > 1, size, xp.ones_like(size))
+        above, below = W + h[:, None] * unit, W - h[:, None] * unit
+        # what was added after rounding, not what was asked for
+        width = above[:, c] - below[:, c]
+        columns.append(backend.working(of(above) - of(below)) / width)
+    return xp.astype(xp.stack(columns, axis=1), Z.dtype)
+
+
+class Opaque(Kernel):
+    """A kernel known only through its values. Subclasses define `_against` and `_diag`."""
+
+    def _pull(self, Z: Array, Y: Array, C: Array) -> Array:
+        _require_vectors(Z)
+        _require_vectors(Y)
+        xp, of, C = backend.namespace(Z), self._against(backend.working(Y)), backend.working(C)
+        return central_differences(lambda X: xp.sum(C * backend.working(of(X)), axis=1), Z)
+
+    def _diag_gradient(self, Z: Array) -> Array:
+        _require_vectors(Z)
+        return central_differences(self._diag, Z)
+
+
+def _require_vectors(Z: Any) -> None:
+    """Refuse items that have no derivative."""
+    kind = getattr(getattr(Z, "dtype", None), "kind", "f")
+    if getattr(Z, "ndim", 1) != 2 or kind != "f":
+        what = "rows of real numbers, to have a gradient"
+        remedy = "Items such as strings or graphs have none: use what needs kernel values only."
+        raise TypeError(expected("items", what, type(Z).__name__, remedy))
+
+
+# --- Kernels of anything: a function of two items, or a matrix of values already there -----------
+#
+# Neither is in `KERNELS`: one needs a function, the other's rows are not points.
+
+
+@dataclass(frozen=True)
+class Function(Opaque):
+    """`k(x, y) = f(x, y, **params)` for any function of two items: rows, strings, graphs.
+
+    Items come as the rows of a two-dimensional array, or as a list, tuple or one-dimensional
+    array of objects. f must be symmetric; where both sides are the same object, only one half is
+    evaluated. Models check whether the kernel is positive semi-definite.
+    Gradients are central differences, for rows of numbers only. O(nm) calls of f.
+
+    Parameters
+    ----------
+    function : callable
+        f(x, y) -> float.
+    params : mapping, optional
+        Keyword arguments for f, as scikit-learn's kernel_params.
+
+    Examples
+    --------
+    >>> def shared_letters(a, b):
+    ...     return len(set(a) & set(b))
+    >>> Function(shared_letters)(["abc", "cd"], ["ab", "d", "cab"])
+    array([[2., 0., 3.], [0., 1., 1.]])
+    """
+
+    definite: ClassVar[bool] = False  # not known to be
+    function: Callable[..., Any]
+    params: Any = ()
+
+    def __post_init__(self) -> None:
+        """Keep the keyword arguments as pairs, so that kernels can be hashed."""
+        if not callable(self.function):
+            raise TypeError(expected("function", "callable", self.function))
+        given: Any = {} if self.params is None else self.params
+        pairs = given.items() if isinstance(given, Mapping) else given
+        object.__setattr__(self, "params", tuple(sorted(dict(pairs).items())))
+        super().__post_init__()
+
+    def _seen(self, X: Any) -> Any:
+        if self.on is not None and getattr(X, "ndim", 1) != 2:
+            what = "rows of a table where `on` names columns"
+            raise ValueError(expected("items", what, type(X).__name__, "Leave `on` out."))
+        return super()._seen(X)
+
+    def _value(self, x: Any, y: Any) -> float:
+        value = self.function(x, y, **dict(self.params))
+        one = value.item() if getattr(value, "shape", None) in ((), (1,), (1, 1)) else value
+        if not is_number(one) and not isinstance(one, bool):
+            raise ValueError(expected("the kernel's function", "returning a finite number", value))
+        return float(one)
+
+    def _against(self, Y: Any) -> Callable[[Any], Array]:
+        right = items(Y)
+
+        def of(X: Any) -> Array:
+            left = right if X is Y else items(X)
+            K = np.empty((len(left), len(right)))
+            for i, x in enumerate(left):
+                for j, y in enumerate(right[: i + 1] if X is Y else right):
+                    K[i, j] = self._value(x, y)
+                    if X is Y:
+                        K[j, i] = K[i, j]
+            return _result(K, X)
+
+        return of
+
+    def _diag(self, X: Any) -> Array:
+        return _result(np.asarray([self._value(x, x) for x in items(X)], dtype=float), X)
+
+
+@dataclass(frozen=True)
+class Precomputed(Kernel):
+    """Values that are already there: X holds k(x_i, training item j), and k(X, Y) is X.
+
+    Fit on the square, symmetric matrix of the training items; afterwards give the rows of new
+    items against them. The diagonal k(x_i, x_i) is that of a symmetric matrix; for new items it
+    is not in X, so `diag` then needs `diagonal`, the value that all items share.
+
+    Parameters
+    ----------
+    diagonal : float, optional
+        k(x, x), where it is the same for all items: 1 for normalised kernels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> K = np.array([[2.0, 1.0], [1.0, 3.0]])
+    >>> Precomputed()(K, K) is K, Precomputed().diag(K)
+    (False, array([2., 3.]))
+    """
+
+    definite: ClassVar[bool] = False  # not known to be
+    diagonal: float | None = None
+
+    def _check(self) -> None:
+        if self.on is not None:
+            raise ValueError(expected("on", "None: the columns are training items", self.on))
+        if self.diagonal is not None and not (is_number(self.diagonal) and self.diagonal >= 0):
+            raise ValueError(expected("diagonal", "a number from 0, or None", self.diagonal))
+
+    def _against(self, Y: Array) -> Callable[[Array], Array]:
+        m = int(Y.shape[0])
+
+        def of(X: Array) -> Array:
+            if X.shape[1] != m:
+                what = f"rows of kernel values against the {m} training items"
+                raise ValueError(expected("X", what, tuple(X.shape)))
+            return backend.namespace(X).asarray(X, copy=True)
+
+        return of
+
+    def _diag(self, X: Array) -> Array:
+        xp = backend.namespace(X)
+        if self.diagonal is not None:
+            return float(self.diagonal) * backend.ones((int(X.shape[0]),), X)
+        if X.shape[0] != X.shape[1] or not _is_symmetric(X):
+            what = "the symmetric kernel matrix of the training items, to have their k(x, x)"
+            remedy = "Give Precomputed(diagonal=...) if it is the same for all items."
+            raise ValueError(expected("X", what, tuple(X.shape), remedy))
+        return xp.asarray(xp.linalg.diagonal(X), copy=True)
+
+
+def items(X: Any) -> list[Any]:
+    """Return the rows of a table, or the items of a list or one-dimensional array."""
+    if isinstance(X, str) or not (isinstance(X, Iterable) or hasattr(X, "shape")):
+        raise TypeError(expected("items", "a list, or an array with one item a row", X))
+    if getattr(X, "ndim", 1) not in (1, 2):
+        raise ValueError(expected("items", "a list, or an array of rows", tuple(X.shape)))
+    if backend.is_foreign(X):
+        return [X[i, ...] for i in range(X.shape[0])]
+    return list(X)
+
+
+def _result(K: Host, X: Any) -> Array:
+    """Return values in the library and floating dtype of X; float64 where X has none."""
+    numeric = backend.is_foreign(X) or (isinstance(X, np.ndarray) and X.dtype.kind == "f")
+    return backend.constants(K, X) if numeric else K
+
+
+def _is_symmetric(K: Array) -> bool:
+    xp = backend.namespace(K)
+    gap = float(xp.max(xp.abs(K - K.T))) if K.shape[0] else 0.0
+    size = float(xp.max(xp.abs(K))) if K.shape[0] else 0.0
+    return gap <= 1e3 * float(xp.finfo(K.dtype).eps) * size
+
 
 # --- scikit-learn's Gaussian-process kernels: translated where known, wrapped where not ----------
 
@@ -26,7 +229,7 @@ MOST_FACTORS = 8
 
 
 @dataclass(frozen=True)
-class FromSklearn(Kernel):
+class FromSklearn(Opaque):
     """A Gaussian-process kernel of scikit-learn, as it is; gradients by central differences.
 
     White noise is not a function of two points: scikit-learn adds it where both are the same
@@ -72,12 +275,6 @@ class FromSklearn(Kernel):
         rows = (X[i : i + 1] for i in range(X.shape[0]))
         return np.asarray([self.kernel(x, x)[0, 0] for x in rows], dtype=X.dtype)
 
-    def _pull(self, Z: Array, Y: Array, C: Array) -> Array:
-        return central_pull(self._against(Y), Z, C)
-
-    def _diag_gradient(self, Z: Array) -> Array:
-        return central_diag_gradient(self._diag, Z)
-
 
 def translate(kernel: Any) -> Kernel:
     """Return our kernel for scikit-learn's: with exact gradients where all its parts are known.
@@ -98,7 +295,7 @@ def translate(kernel: Any) -> Kernel:
 
 
 def is_gaussian_process_kernel(kernel: Any) -> bool:
-    """Tell whether an object looks like a kernel of sklearn.gaussian_process."""
+    """Return True if an object looks like a kernel of sklearn.gaussian_process."""
     wanted = ("diag", "is_stationary", "__call__")
     return not isinstance(kernel, type) and all(hasattr(kernel, name) for name in wanted)
 
@@ -122,41 +319,39 @@ def _lengths(kernel: Any) -> Any:
 def _matern(kernel: Any) -> Kernel | None:
     if isinf(kernel.nu):
         return RBF(length_scale=_lengths(kernel))
-    if kernel.nu not in (0.5, 1.5, 2.5):
-        return None
-    return Matern(nu=kernel.nu, length_scale=_lengths(kernel))
+    known = kernel.nu in (0.5, 1.5, 2.5)
+    return Matern(nu=kernel.nu, length_scale=_lengths(kernel)) if known else None
 
 
 def _constant(kernel: Any) -> Kernel | None:
     return Constant(kernel.constant_value) if kernel.constant_value > 0 else None
 
 
+def _joined(join: Callable[[Any, Any], Kernel], parts: list[Any]) -> Kernel | None:
+    """Return the parts, added or multiplied, if all are known."""
+    known = [_known(part) for part in parts]
+    return None if not known or None in known else reduce(join, known)
+
+
 def _sum(kernel: Any) -> Kernel | None:
     """Add the parts that are not white noise."""
-    parts = [k for k in (kernel.k1, kernel.k2) if _kind(k) != "WhiteKernel"]
-    known = [_known(k) for k in parts]
-    if not known or any(k is None for k in known):
-        return None
-    left, *right = known
-    return left + right[0] if left and right and right[0] else left
+    return _joined(add, [k for k in (kernel.k1, kernel.k2) if _kind(k) != "WhiteKernel"])
 
 
 def _product(kernel: Any) -> Kernel | None:
     """Multiply; a constant factor scales."""
-    k, m = _known(kernel.k1), _known(kernel.k2)
-    if k is None or m is None:
-        return None
-    if isinstance(k, Constant):
-        return Scaled(k.value, m)
-    return Scaled(m.value, k) if isinstance(m, Constant) else k * m
+    for k, other in ((kernel.k1, kernel.k2), (kernel.k2, kernel.k1)):
+        if _kind(k) == "ConstantKernel" and k.constant_value > 0:
+            known = _known(other)
+            return None if known is None else Scaled(k.constant_value, known)
+    return _joined(mul, [kernel.k1, kernel.k2])
 
 
 def _power(kernel: Any) -> Kernel | None:
     """Multiply a kernel by itself, where the power is whole."""
-    k, p = _known(kernel.kernel), kernel.exponent
-    if k is None or p not in range(1, MOST_FACTORS + 1):
-        return None
-    return reduce(mul, [k] * int(p))
+    p = kernel.exponent
+    whole = p in range(1, MOST_FACTORS + 1)
+    return _joined(mul, [kernel.kernel] * int(p)) if whole else None
 
 
 _RULES: dict[str, Callable[[Any], Kernel | None]] = {
@@ -173,7 +368,7 @@ _RULES: dict[str, Callable[[Any], Kernel | None]] = {
 
 
 def _has_white(kernel: Any) -> bool:
-    """Tell whether white noise is a part, anywhere."""
+    """Return True if white noise is a part, anywhere."""
     names = ("k1", "k2", "kernel")
     parts = [getattr(kernel, name) for name in names if hasattr(kernel, name)]
     return _kind(kernel) == "WhiteKernel" or any(_has_white(part) for part in parts)
@@ -227,14 +422,27 @@ def make_kernel(kernel: Any, **params: Any) -> Kernel:
     return Function(kernel, params)
 
 
+def kernel_class(kernel: Any) -> type[Kernel] | None:
+    """Return the class that a name or a kernel means; None for anything else."""
+    if isinstance(kernel, str):
+        return ALIASES.get(kernel) or KERNELS.get(kernel)
+    return type(kernel) if isinstance(kernel, Kernel) else None
+
+
+def accepts_nan(kernel: Any) -> bool:
+    """Return True if a kernel, or the one of that name, may have an expectation."""
+    cls = kernel_class(kernel)
+    return cls is not None and cls._terms is not Kernel._terms
+
+
 def names() -> list[str]:
-    """Return every name that `make_kernel` takes."""
+    """Return every name that `make_kernel` accepts."""
     return sorted({*KERNELS, *ALIASES})
 
 
 def _named(name: str, params: dict[str, Any]) -> Kernel:
-    """Return a kernel by name, with those of the parameters that it takes."""
-    cls = ALIASES.get(name) or KERNELS.get(name)
+    """Return a kernel by name, with those of the parameters that it has."""
+    cls = kernel_class(name)
     if cls is None:
         raise ValueError(expected("kernel", f"one of {names()}", name))
     accepted = {f.name for f in fields(cls)}

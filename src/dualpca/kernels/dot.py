@@ -4,12 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import pi
+from itertools import combinations_with_replacement
+from math import comb, factorial, pi, prod, sqrt
 from typing import Any, ClassVar
 
+import numpy as np
+
 from dualpca.arrays import Array, algebra, backend
-from dualpca.errors import expected
-from dualpca.kernels.base import Kernel, check_positive, column_rate, is_number, number, scale_rate
+from dualpca.errors import DualPCAError, expected
+from dualpca.kernels.base import (
+    KNOWN_EXPECTATIONS,
+    Distances,
+    Family,
+    Form,
+    Kernel,
+    Parameter,
+    Poly,
+    Term,
+    check_positive,
+    column_rate,
+    is_number,
+    number,
+    scale_rate,
+)
 
 # --- Kernels of the inner product ----------------------------------------------------------------
 
@@ -29,6 +46,8 @@ class Linear(Kernel):
 
     name: ClassVar[str] = "linear"
     sparse: ClassVar[bool] = True
+    _linear: ClassVar[bool] = True
+    _search = Family()
 
     def _against(self, Y: Array) -> Callable[[Array], Array]:
         return lambda X: algebra.inner(X, Y)
@@ -41,6 +60,12 @@ class Linear(Kernel):
 
     def _diag_gradient(self, Z: Array) -> Array:
         return 2 * Z
+
+    def _terms(self, d: int) -> list[Term]:
+        return [Term(1.0, np.zeros(d), (Poly(np.ones(d), 0.0, 1),))]
+
+    def _features(self, X: Array) -> Array:
+        return X
 
 
 @dataclass(frozen=True)
@@ -78,6 +103,9 @@ class Constant(Kernel):
     def _diag_gradient(self, Z: Array) -> Array:
         return backend.namespace(Z).zeros_like(Z)
 
+    def _terms(self, d: int) -> list[Term]:
+        return [Term(float(self.value), np.zeros(d))]
+
 
 class Affine(Kernel):
     """A function f(t) of t = γ xᵀy + c.
@@ -88,6 +116,8 @@ class Affine(Kernel):
     sparse: ClassVar[bool] = True
     gamma: float | str | None
     coef0: float
+    _profile: Callable[[Array], Array]
+    _slope: Callable[[Array], Array]
 
     def _check(self) -> None:
         check_positive(self, "gamma")
@@ -98,12 +128,6 @@ class Affine(Kernel):
     def rate_for(self, X: Array) -> float:
         """Return γ; one over the number of columns of X where none is given."""
         return 1.0 / X.shape[1] if self.gamma is None else number(self, self.gamma)
-
-    def _profile(self, T: Array) -> Array:
-        raise TypeError(expected("kernel", "a subclass that defines _profile", type(self).__name__))
-
-    def _slope(self, T: Array) -> Array:
-        raise TypeError(expected("kernel", "a subclass that defines _slope", type(self).__name__))
 
     def _affine(self, X: Array, Y: Array) -> Array:
         return algebra.inner(self.rate_for(Y) * X, Y) + float(self.coef0)
@@ -123,6 +147,13 @@ class Affine(Kernel):
 
     def _diag_gradient(self, Z: Array) -> Array:
         return 2 * self.rate_for(Z) * self._slope(self._own(Z))[:, None] * Z
+
+
+MOST_DEGREE = 8
+"""Of a fused GPU pass."""
+
+MOST_MONOMIALS = 20_000
+"""Of an explicit feature map."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +178,10 @@ class Polynomial(Affine):
 
     name: ClassVar[str] = "polynomial"
     rules: ClassVar[dict[str, Any]] = {"gamma": GAMMA}
+    _search = Family(
+        (Parameter("degree", 2, choices=(2, 3, 4)), Parameter("coef0", 1.0, 0.01, 100.0)),
+        lambda s, p: {**p, "gamma": 1 / s.norm},
+    )
     degree: int = 3
     gamma: float | str | None = None
     coef0: float = 1.0
@@ -168,6 +203,57 @@ class Polynomial(Affine):
 
     def _slope(self, T: Array) -> Array:
         return self.degree * T ** (self.degree - 1)
+
+    def _fused_form(self, X: Array) -> Form | None:
+        if self.degree > MOST_DEGREE:
+            return None
+        return Form("inner", sqrt(self.rate_for(X)), float(self.coef0), self.degree)
+
+    def _terms(self, d: int) -> list[Term]:
+        if self.degree > 3:
+            what = "1, 2 or 3 where rows are uncertain"
+            name = "degree of Polynomial"
+            raise ValueError(expected(name, what, self.degree, KNOWN_EXPECTATIONS))
+        weights = np.full(d, self.rate_for(np.empty((0, d))))
+        return [Term(1.0, np.zeros(d), (Poly(weights, float(self.coef0), self.degree),))]
+
+    def _distances(self, d: int) -> Distances | None:
+        """Invert the power, if it is odd."""
+        p, c, gamma = self.degree, self.coef0, self.gamma or 1 / d
+        if p % 2 == 0 or isinstance(gamma, str):
+            return None
+
+        def product(K: Array) -> Array:
+            xp = backend.namespace(K)
+            return (xp.sign(K) * xp.abs(K) ** (1 / p) - c) / gamma
+
+        def distances(norms: Array, overlap: Array, P2: Array, x2: Array) -> Array:
+            D2 = product(P2) + x2 - 2 * product(overlap)
+            return backend.namespace(D2).where(D2 > 0, D2, 0 * D2)
+
+        return distances
+
+    def _features(self, X: Array) -> Array:
+        """Return √(p!/(a!(p − |a|)!) γ^|a| c^(p − |a|)) x^a of all monomials of degree |a| ≤ p.
+
+        C(d + p, p) in all, or C(d + p − 1, p) where c = 0.
+        """
+        d, p, c, gamma = int(X.shape[1]), self.degree, float(self.coef0), self.rate_for(X)
+        if c < 0:
+            return super()._features(X)
+        if comb(d + p, p) > MOST_MONOMIALS:
+            what = f"with at most {MOST_MONOMIALS} monomials"
+            raise DualPCAError(expected("the polynomial", what, f"{comb(d + p, p)} of {d} columns"))
+        one, found = backend.ones((int(X.shape[0]),), X), []
+        for k in range(p + 1) if c > 0 else (p,):
+            for columns in combinations_with_replacement(range(d), k):
+                counts = prod(factorial(columns.count(j)) for j in set(columns))
+                ways = factorial(p) / (counts * factorial(p - k))
+                feature = sqrt(ways * gamma**k * c ** (p - k)) * one
+                for j in columns:
+                    feature = feature * X[:, j]
+                found.append(feature)
+        return backend.namespace(X).stack(found, axis=1)
 
 
 @dataclass(frozen=True)
@@ -213,12 +299,8 @@ class Angular(Kernel):
     """
 
     power: ClassVar[int] = 0
-
-    def _profile(self, c: Array) -> Array:
-        raise TypeError(expected("kernel", "a subclass that defines _profile", type(self).__name__))
-
-    def _slope(self, c: Array) -> Array:
-        raise TypeError(expected("kernel", "a subclass that defines _slope", type(self).__name__))
+    _profile: Callable[[Array], Array]
+    _slope: Callable[[Array], Array]
 
     def _against(self, Y: Array) -> Callable[[Array], Array]:
         B, b = unit_rows(Y)
@@ -269,6 +351,7 @@ class Cosine(Angular):
     """
 
     name: ClassVar[str] = "cosine"
+    _search = Family()
 
     def _profile(self, c: Array) -> Array:
         return c
@@ -301,6 +384,7 @@ class ArcCosine(Angular):
     """
 
     name: ClassVar[str] = "arc_cosine"
+    _search = Family((Parameter("order", 1, choices=(0, 1, 2)),))
     order: int = 1
 
     def _check(self) -> None:

@@ -1,24 +1,20 @@
-"""Kernels of rows that are known only in part: their expectations in closed form.
+"""Kernels of rows with missing values: their expectations in closed form.
 
 A row x ~ N(m, S), where S is zero in the rows and columns of what was observed, has E k(x, y) and
-Cov[k(x, y_i), k(x, y_j)] in closed form for RBF, linear and polynomial kernels and their sums.
+Cov[k(x, y_i), k(x, y_j)] in closed form for kernels whose class declares `_terms`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import singledispatch
-from math import comb, factorial
-from typing import NamedTuple
+from math import comb, factorial, perm
 
 import numpy as np
 
 from dualpca.arrays import Array, backend
 from dualpca.errors import expected
-from dualpca.kernels.base import Kernel, Product, Scaled, Sum, number
-from dualpca.kernels.dot import Constant, Linear, Polynomial
-from dualpca.kernels.stationary import RBF
+from dualpca.kernels.base import KNOWN_EXPECTATIONS, Host, Kernel, Poly, Term, expectation_terms
 
 # --- Rows that are Gaussian: what is known of them, and what is not ------------------------------
 
@@ -65,7 +61,7 @@ class Uncertain:
 
     @property
     def certain(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Whether nothing is unknown of a row, (n,), on the host."""
+        """Whether a row is complete, (n,), on the host."""
         xp = backend.namespace(self.mean)
         known: np.ndarray[tuple[int], np.dtype[np.bool_]] = backend.to_numpy(
             ~xp.any(self.covariance != 0, axis=(1, 2))
@@ -81,176 +77,52 @@ class Uncertain:
         return Uncertain(backend.take(self.mean, rows), backend.take(self.covariance, rows))
 
 
-# --- A kernel as a sum of products of Gaussian and polynomial factors, over the columns they see -
-
-Columns = tuple[int, ...]
-Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
-
-REMEDY = (
-    "Expectations are known for RBF, Linear, Polynomial (degree 1, 2, 3), Constant, their sums, "
-    "multiples, and products of RBFs or over different columns; impute the rows first for others."
-)
+# --- Terms whose factors are independent ---------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Poly:
-    """(Σ_c weights_c x_c y_c + constant)^degree, with weights ≥ 0."""
-
-    weights: Vector  # (d,), 0 for columns that are not seen
-    constant: float
-    degree: int
-
-
-@dataclass(frozen=True, eq=False)
-class Term:
-    """factor · exp(−Σ_c rates_c (x_c − y_c)²) · Π of polynomials."""
-
-    factor: float
-    rates: Vector  # (d,), 0 for columns that are not seen
-    polys: tuple[Poly, ...] = ()
-
-    @property
-    def is_gaussian(self) -> bool:
-        """Whether some column decays."""
-        return bool(self.rates.any())
-
-    def check(self, x: Uncertain) -> None:
-        """Refuse factors that are not independent: shared or correlated columns."""
-        seen = [p.weights > 0 for p in self.polys] + [self.rates > 0] * self.is_gaussian
-        for i, a in enumerate(seen):
-            for b in seen[:i]:
-                if (a & b).any() or _correlated(x, a, b):
-                    raise ValueError(
-                        "the expectation of this product of kernels is unknown: its factors share "
-                        "columns, or columns whose missing entries are correlated. " + REMEDY
-                    )
+def terms_of(kernel: Kernel, *rows: Uncertain) -> list[Term]:
+    """Return the terms of a kernel; refuse factors of one that are not independent."""
+    found = expectation_terms(kernel, int(rows[0].mean.shape[1]))
+    for term in found:
+        seen = [p.weights > 0 for p in term.polys] + [term.rates > 0] * is_gaussian(term)
+        pairs = [(a, b) for i, a in enumerate(seen) for b in seen[:i]]
+        if any((a & b).any() or _correlated(x, a, b) for a, b in pairs for x in rows if len(x)):
+            raise ValueError(
+                "the expectation of this product of kernels is unknown: its factors share "
+                "columns, or columns whose missing entries are correlated. " + KNOWN_EXPECTATIONS
+            )
+    return found
 
 
-def _correlated(x: Uncertain, a: Array, b: Array) -> bool:
-    """Tell whether the unknown parts of two sets of columns are correlated in some row."""
-    xp = backend.namespace(x.mean)
+def is_gaussian(term: Term) -> bool:
+    """Return True if some column decays."""
+    return bool(term.rates.any())
+
+
+def _correlated(x: Uncertain, a: Host, b: Host) -> bool:
+    """Return True if the unknown parts of two sets of columns are correlated in some row."""
     both = backend.asarray(np.outer(a, b), x.mean)
-    return bool(xp.any(x.covariance * both[None, :, :] != 0))
-
-
-def split(kernel: Kernel, d: int) -> list[Term]:
-    """Return the terms of a kernel of d columns.
-
-    Examples
-    --------
-    >>> [term.factor for term in split(2.0 * (Linear() + RBF()), 3)]
-    [2.0, 2.0]
-    """
-    return terms(kernel, tuple(range(d)), d)
-
-
-def seen(kernel: Kernel, columns: Columns) -> Columns:
-    """Return which of the d columns a kernel sees, given those that it is shown."""
-    if kernel.on is None:
-        return columns
-    if max(kernel.on) >= len(columns):
-        raise ValueError(expected("on", f"columns below {len(columns)}", kernel.on))
-    return tuple(columns[c] for c in kernel.on)
-
-
-def spread(values: float | Array, columns: Columns, d: int) -> Vector:
-    """Return values at those columns and 0 at the others, (d,)."""
-    full = np.zeros(d)
-    full[list(columns)] = values
-    return full
-
-
-@singledispatch
-def terms(kernel: Kernel, columns: Columns, d: int) -> list[Term]:
-    """Return the terms whose sum is the kernel, for kernels whose expectation is known.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    columns : tuple of int
-        Which of the d columns it is shown.
-    d : int
-    """
-    raise TypeError(expected("kernel", "one whose expectation is known", kernel, REMEDY))
-
-
-@terms.register
-def _(kernel: RBF, columns: Columns, d: int) -> list[Term]:
-    columns = seen(kernel, columns)
-    rates = kernel.rates(np.empty((0, len(columns))))
-    return [Term(1.0, spread(rates, columns, d))]
-
-
-@terms.register
-def _(kernel: Linear, columns: Columns, d: int) -> list[Term]:
-    return [Term(1.0, np.zeros(d), (Poly(spread(1.0, seen(kernel, columns), d), 0.0, 1),))]
-
-
-@terms.register
-def _(kernel: Constant, columns: Columns, d: int) -> list[Term]:
-    return [Term(float(kernel.value), np.zeros(d))]
-
-
-@terms.register
-def _(kernel: Polynomial, columns: Columns, d: int) -> list[Term]:
-    if kernel.degree > 3:
-        what = "1, 2 or 3 where rows are uncertain"
-        raise ValueError(expected("degree of Polynomial", what, kernel.degree, REMEDY))
-    columns = seen(kernel, columns)
-    gamma = 1.0 / len(columns) if kernel.gamma is None else number(kernel, kernel.gamma)
-    return [
-        Term(
-            1.0,
-            np.zeros(d),
-            (Poly(spread(gamma, columns, d), float(kernel.coef0), kernel.degree),),
-        )
-    ]
-
-
-@terms.register
-def _(kernel: Scaled, columns: Columns, d: int) -> list[Term]:
-    inner = terms(kernel.kernel, seen(kernel, columns), d)
-    return [Term(kernel.factor * t.factor, t.rates, t.polys) for t in inner]
-
-
-@terms.register
-def _(kernel: Sum, columns: Columns, d: int) -> list[Term]:
-    columns = seen(kernel, columns)
-    return terms(kernel.left, columns, d) + terms(kernel.right, columns, d)
-
-
-@terms.register
-def _(kernel: Product, columns: Columns, d: int) -> list[Term]:
-    """Multiply term by term; the product of two RBFs is one, wherever their columns are."""
-    columns = seen(kernel, columns)
-    left, right = terms(kernel.left, columns, d), terms(kernel.right, columns, d)
-    return [
-        Term(s.factor * t.factor, s.rates + t.rates, s.polys + t.polys) for s in left for t in right
-    ]
+    return bool(backend.namespace(x.mean).any(x.covariance * both[None, :, :] != 0))
 
 
 # --- Expectations of exp(−Σ_c rates_c (x_c − y_c)²) for Gaussian x -------------------------------
 
 
-class Whitened(NamedTuple):
-    """B = L⁻¹ R^{1/2} with LLᵀ = I + 2R^{1/2}SR^{1/2}, and ½ ln of the determinant."""
+def whiten(covariance: Array, rates: Host) -> tuple[Array, Array]:
+    """Return B = L⁻¹ R^{1/2}, (n, d, d), and ½ ln |LLᵀ|, (n,), where LLᵀ = I + 2R^{1/2}SR^{1/2}.
 
-    B: Array  # (n, d, d)
-    half_log_det: Array  # (n,)
-
-
-def whiten(covariance: Array, rates: Vector) -> Whitened:
-    """Factor I + 2R^{1/2}SR^{1/2}, which has no eigenvalue below 1. O(n d³)."""
+    That matrix has no eigenvalue below 1. O(n d³).
+    """
     xp = backend.namespace(covariance)
     root = xp.sqrt(backend.asarray(rates, covariance))
     eye = backend.identity(int(covariance.shape[1]), covariance)
     L = xp.linalg.cholesky(eye + 2 * root[:, None] * covariance * root[None, :])
     R = xp.broadcast_to((root[:, None] * eye)[None, :, :], L.shape)
     logs = xp.log(xp.linalg.diagonal(L))
-    return Whitened(xp.linalg.solve(L, R), xp.sum(logs, axis=1))
+    return xp.linalg.solve(L, R), xp.sum(logs, axis=1)
 
 
-def gaussian_against(x: Uncertain, Y: Array, rates: Vector) -> Array:
+def gaussian_against(x: Uncertain, Y: Array, rates: Host) -> Array:
     """Return E exp(−(x − y)ᵀR(x − y)) = |P|^{−1/2} exp(−‖B(m − y)‖²), (n, m), P = LLᵀ.
 
     O(n d³ + n m d²), and n m d numbers: to be called with a block of rows.
@@ -262,7 +134,7 @@ def gaussian_against(x: Uncertain, Y: Array, rates: Vector) -> Array:
     return xp.exp(-xp.sum(W * W, axis=2) - half_log_det[:, None])
 
 
-def gaussian_between(x: Uncertain, other: Uncertain, rates: Vector) -> Array:
+def gaussian_between(x: Uncertain, other: Uncertain, rates: Host) -> Array:
     """Return the same for independent x and x': x − x' ~ N(m − m', S + S'). O(n m d³)."""
     xp = backend.namespace(x.mean)
     rows = []
@@ -284,18 +156,17 @@ def moment(mean: Array, variance: Array, p: int) -> Array:
     return mean**2 + variance if p == 2 else mean**3 + 3 * mean * variance
 
 
-def polynomial_against(x: Uncertain, Y: Array, poly: Poly) -> Array:
-    """Return E tᵖ, (n, m): given y, t is Gaussian with variance γ² yᵀSy. O(n m d²)."""
-    mean, variance = projections(x, Y, poly)
-    return moment(mean, variance, poly.degree)
-
-
 def projections(x: Uncertain, Y: Array, poly: Poly) -> tuple[Array, Array]:
-    """Return mean and variance of t = Σ_c w_c x_c y_c + c, (n, m) each."""
+    """Return mean and variance of t = Σ_c w_c x_c y_c + c, Gaussian given y, (n, m). O(n m d²)."""
     xp = backend.namespace(Y)
     V = Y * backend.asarray(poly.weights, Y)
     variance = xp.sum((V[None, :, :] @ x.covariance) * V[None, :, :], axis=2)
     return x.mean @ V.T + poly.constant, variance
+
+
+def polynomial_against(x: Uncertain, Y: Array, poly: Poly) -> Array:
+    """Return E tᵖ, (n, m)."""
+    return moment(*projections(x, Y, poly), poly.degree)
 
 
 def polynomial_between(x: Uncertain, other: Uncertain, poly: Poly) -> Array:
@@ -368,9 +239,10 @@ def expected_kernel(kernel: Kernel, x: Uncertain, Y: Array) -> Array:
     >>> expected_kernel(RBF(gamma=1.0), x, np.array([[0.0]]))  # 1/√(1 + 2·4)
     array([[0.3333]])
     """
-    require_columns(x, Y)
-    found = split(kernel, int(Y.shape[1]))
-    return backend.cast_like(_each(found, x.working, backend.working(Y)), x.mean)
+    _require_columns(x, Y)
+    w = x.working
+    found = terms_of(kernel, w)
+    return backend.cast_like(_summed(found, w, backend.working(Y)), x.mean)
 
 
 def expected_between(kernel: Kernel, x: Uncertain, other: Uncertain) -> Array:
@@ -381,15 +253,16 @@ def expected_between(kernel: Kernel, x: Uncertain, other: Uncertain) -> Array:
     O(n m d³) for the RBF over pairs that are both uncertain; pairs of which one is known cost
     what `expected_kernel` costs.
     """
-    require_columns(x, other.mean)
-    found = split(kernel, int(x.mean.shape[1]))
+    _require_columns(x, other.mean)
     left, right = x.working, other.working
     (a, ka), (b, kb) = _known_first(left), _known_first(right)
     sure, unsure = left.take(a[:ka]), left.take(a[ka:])
     sure_right, unsure_right = right.take(b[:kb]), right.take(b[kb:])
+    found = terms_of(kernel, unsure, unsure_right)
     xp = backend.namespace(x.mean)
-    top = [_plain(kernel, sure.mean, sure_right.mean), _each(found, unsure_right, sure.mean).T]
-    bottom = [_each(found, unsure, sure_right.mean), _pairs(found, unsure, unsure_right)]
+    known = kernel(sure.mean, sure_right.mean) if ka and kb else sure.mean @ sure_right.mean.T
+    top = [known, _summed(found, unsure_right, sure.mean).T]
+    bottom = [_summed(found, unsure, sure_right.mean), _summed(found, unsure, unsure_right)]
     K = xp.concat([xp.concat(top, axis=1), xp.concat(bottom, axis=1)], axis=0)
     K = backend.take(backend.take(K, np.argsort(a)), np.argsort(b), axis=1)
     return backend.cast_like(K, x.mean)
@@ -399,8 +272,7 @@ def expected_diag(kernel: Kernel, x: Uncertain) -> Array:
     """Return E k(x_i, x_i), (n,)."""
     xp, w = backend.namespace(x.mean), x.working
     total = xp.zeros_like(w.mean[:, 0])
-    for term in split(kernel, int(x.mean.shape[1])):
-        term.check(w)
+    for term in terms_of(kernel, w):
         value = xp.full_like(total, term.factor)
         for poly in term.polys:
             value = value * polynomial_diagonal(w, poly)
@@ -420,67 +292,35 @@ def expected_gram(kernel: Kernel, x: Uncertain) -> Array:
     return xp.where(eye > 0, expected_diag(kernel, x)[:, None] * eye, (K + K.T) / 2)
 
 
-def require_columns(x: Uncertain, Y: Array) -> None:
+def _require_columns(x: Uncertain, Y: Array) -> None:
     """Refuse rows of another width."""
     if len(Y.shape) != 2 or Y.shape[1] != x.mean.shape[1]:
         what = f"of shape (m, {x.mean.shape[1]}), as wide as the uncertain rows"
         raise ValueError(expected("Y", what, tuple(Y.shape)))
 
 
-def _blocks(x: Uncertain, Y: Array) -> Iterator[Uncertain]:
-    """Cut rows into blocks, each of which meets all of Y in a few megabytes."""
-    size = int(Y.shape[0]) * int(Y.shape[1]) + int(Y.shape[1]) ** 2
-    step = max(1, backend.BLOCK_BYTES // (8 * max(size, 1)))
-    for rows in backend.slices(len(x), step):
-        yield x.block(rows)
+def _summed(found: list[Term], x: Uncertain, other: Array | Uncertain) -> Array:
+    """Return the expectations of all terms, (n, m), against known rows or over uncertain pairs.
 
-
-def _stack(blocks: list[Array], x: Uncertain, Y: Array) -> Array:
-    """Join blocks of rows; there may be none."""
-    xp = backend.namespace(Y)
-    empty = x.mean[:0, :] @ Y.T
-    return xp.concat([empty, *blocks], axis=0)
-
-
-def _against(found: list[Term], x: Uncertain, Y: Array) -> Array:
-    """Return the sum of the expectations of terms against known rows."""
-    total = backend.namespace(Y).zeros_like(x.mean @ Y.T)
-    for term in found:
-        term.check(x)
-        value = gaussian_against(x, Y, term.rates) if term.is_gaussian else 1.0
-        for poly in term.polys:
-            value = value * polynomial_against(x, Y, poly)
-        total = total + term.factor * value
-    return total
-
-
-def _plain(kernel: Kernel, X: Array, Y: Array) -> Array:
-    """Return the kernel of known rows, of which there may be none."""
-    return kernel(X, Y) if X.shape[0] and Y.shape[0] else X @ Y.T
-
-
-def _each(found: list[Term], x: Uncertain, Y: Array) -> Array:
-    """Return the same for all rows, block by block."""
-    return _stack([_against(found, part, Y) for part in _blocks(x, Y)], x, Y)
-
-
-def _pairs(found: list[Term], x: Uncertain, other: Uncertain) -> Array:
-    """Return the sum of the expectations of terms over pairs of uncertain rows."""
-    parts = _blocks(x, other.mean) if len(other) else iter(())
-    blocks = [_between(found, part, other) for part in parts]
-    return _stack(blocks, x, other.mean) if blocks else x.mean @ other.mean.T
-
-
-def _between(found: list[Term], x: Uncertain, other: Uncertain) -> Array:
-    total = backend.namespace(x.mean).zeros_like(x.mean @ other.mean.T)
-    for term in found:
-        term.check(x)
-        term.check(other)
-        value = gaussian_between(x, other, term.rates) if term.is_gaussian else 1.0
-        for poly in term.polys:
-            value = value * polynomial_between(x, other, poly)
-        total = total + term.factor * value
-    return total
+    Rows x come in blocks that meet all others in a few megabytes.
+    """
+    pair = isinstance(other, Uncertain)
+    gaussian: Callable[..., Array] = gaussian_between if pair else gaussian_against
+    polynomial: Callable[..., Array] = polynomial_between if pair else polynomial_against
+    Y = other.mean if isinstance(other, Uncertain) else other
+    xp, (m, d) = backend.namespace(Y), Y.shape
+    blocks = [x.mean[:0, :] @ Y.T]
+    step = max(1, backend.BLOCK_BYTES // (8 * max(int(m * d + d * d), 1)))
+    for rows in backend.slices(len(x) if m else 0, step):
+        part = x.block(rows)
+        total = xp.zeros_like(part.mean @ Y.T)
+        for term in found:
+            value = gaussian(part, other, term.rates) if is_gaussian(term) else 1.0
+            for poly in term.polys:
+                value = value * polynomial(part, other, poly)
+            total = total + term.factor * value
+        blocks.append(total)
+    return xp.concat(blocks, axis=0) if m else x.mean @ Y.T
 
 
 def _known_first(x: Uncertain) -> tuple[np.ndarray[tuple[int], np.dtype[np.intp]], int]:
@@ -492,43 +332,37 @@ def _known_first(x: Uncertain) -> tuple[np.ndarray[tuple[int], np.dtype[np.intp]
 # --- Cov[k(x, y_i), k(x, y_j)] of one uncertain row with many known ones -------------------------
 
 
-def covariance(kernel: Kernel, x: Uncertain, Y: Array) -> Array:
-    """Return Cov[k(x_i, y_j), k(x_i, y_l)], (n, m, m): n m² numbers; zero for known rows.
-
-    Known for RBF, Linear, Polynomial (degree 1, 2, 3), Constant, their sums and multiples, and
-    for products of RBFs. O(n (d³ + m d² + m² d)).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dualpca.kernels import Linear
-    >>> x = Uncertain(np.zeros((1, 2)), np.array([[[1.0, 0.0], [0.0, 4.0]]]))
-    >>> covariance(Linear(), x, np.array([[1.0, 0.0], [1.0, 1.0]]))
-    array([[[1., 1.], [1., 5.]]])
-    """
-    require_columns(x, Y)
-    return projected_covariance(kernel, x, Y, backend.identity(int(Y.shape[0]), Y))
-
-
 def projected_covariance(kernel: Kernel, x: Uncertain, Y: Array, A: Array) -> Array:
     """Return Aᵀ Cov[k(x_i, ·)] A, (n, q, q): the uncertainty of coordinates kᵀA, row by row.
 
     Parameters
     ----------
     kernel : Kernel
+        RBF, Linear, Polynomial (degree 1, 2, 3), Constant, their sums and multiples, or a product
+        of RBFs.
     x : Uncertain
     Y : array of shape (m, d)
     A : array of shape (m, q)
         Coefficients over the rows of Y. Centring with the training means adds a constant, and
         so does not change the covariance.
+
+    Notes
+    -----
+    Zero for known rows. O(n (d³ + m d² + m² d)), and m² numbers at once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca.kernels import Linear
+    >>> x = Uncertain(np.zeros((1, 2)), np.array([[[1.0, 0.0], [0.0, 4.0]]]))
+    >>> projected_covariance(Linear(), x, np.array([[1.0, 0.0], [1.0, 1.0]]), np.eye(2))
+    array([[[1., 1.], [1., 5.]]])
     """
-    require_columns(x, Y)
-    found, w = split(kernel, int(Y.shape[1])), x.working
-    for term in found:
-        if len(term.polys) + term.is_gaussian > 1:
-            raise ValueError(
-                expected("kernel", "without products other than of RBFs", kernel, REMEDY)
-            )
+    _require_columns(x, Y)
+    found, w = expectation_terms(kernel, int(Y.shape[1])), x.working
+    if any(len(term.polys) + is_gaussian(term) > 1 for term in found):
+        what = "without products other than of RBFs"
+        raise ValueError(expected("kernel", what, kernel, KNOWN_EXPECTATIONS))
     xp, V, A = backend.namespace(Y), backend.working(Y), backend.working(A)
     zero = (A.T @ A)[None, :, :] * 0
     rows = [zero[:0, :, :]]
@@ -551,18 +385,18 @@ def _row(found: list[Term], x: Uncertain, Y: Array) -> Array:
 
 def _cross(s: Term, t: Term, x: Uncertain, Y: Array) -> Array:
     """Return Cov[s(x, y_j), t(x, y_l)], (m, m)."""
-    if s.is_gaussian and t.is_gaussian:
+    if is_gaussian(s) and is_gaussian(t):
         return two_gaussians(x, Y, s.rates, t.rates)
-    if s.is_gaussian and t.polys:
+    if is_gaussian(s) and t.polys:
         return gaussian_and_polynomial(x, Y, s.rates, t.polys[0])
-    if t.is_gaussian and s.polys:
+    if is_gaussian(t) and s.polys:
         return gaussian_and_polynomial(x, Y, t.rates, s.polys[0]).T
     if s.polys and t.polys:
         return two_polynomials(x, Y, s.polys[0], t.polys[0])
     return backend.namespace(Y).zeros_like(Y @ Y.T)  # a constant
 
 
-def two_gaussians(x: Uncertain, Y: Array, rates: Vector, others: Vector) -> Array:
+def two_gaussians(x: Uncertain, Y: Array, rates: Host, others: Host) -> Array:
     """Return the covariance of exp(−‖x − y_j‖²_R) and exp(−‖x − y_l‖²_T), (m, m).
 
     Their product is exp(−‖y_j − y_l‖²_{RT/(R+T)}) exp(−‖x − ȳ‖²_{R+T}) at the mean ȳ of y_j and
@@ -583,14 +417,14 @@ def two_gaussians(x: Uncertain, Y: Array, rates: Vector, others: Vector) -> Arra
     return xp.exp(-power) - left[:, None] * right[None, :]
 
 
-def gaussian_and_polynomial(x: Uncertain, Y: Array, rates: Vector, poly: Poly) -> Array:
+def gaussian_and_polynomial(x: Uncertain, Y: Array, rates: Host, poly: Poly) -> Array:
     """Return the covariance of exp(−‖x − y_j‖²_R) and (Σ_c w_c x_c y_lc + c)ᵖ, (m, m).
 
     The first, times the density of x, is a Gaussian again: x given an observation of y_j with
     precision 2R, which has mean m + 2SBᵀB(y_j − m) and covariance S − 2SBᵀBS.
     """
     m, S = x.mean[0, :], x.covariance[0, :, :]
-    B = whiten(x.covariance, rates).B[0, :, :]
+    B = whiten(x.covariance, rates)[0][0, :, :]
     T = 2 * (S @ B.T) @ B
     tilted = Uncertain(x.mean, (S - T @ S)[None, :, :])
     centre, variance = projections(tilted, Y, poly)
@@ -605,14 +439,9 @@ def two_polynomials(x: Uncertain, Y: Array, poly: Poly, other: Poly) -> Array:
     C = (Y * backend.asarray(poly.weights, Y)) @ S @ (Y * backend.asarray(other.weights, Y)).T
     total = backend.namespace(Y).zeros_like(C)
     for k in range(1, min(poly.degree, other.degree) + 1):
-        left, right = (derivative(x, Y, p, k) for p in (poly, other))
+        left, right = (
+            perm(p.degree, k) * moment(*projections(x, Y, p), p.degree - k)[0, :]
+            for p in (poly, other)
+        )
         total = total + C**k / factorial(k) * left[:, None] * right[None, :]
     return total
-
-
-def derivative(x: Uncertain, Y: Array, poly: Poly, k: int) -> Array:
-    """Return the expected kth derivative p!/(p − k)! E t^(p−k), (m,)."""
-    p = poly.degree
-    mean, variance = projections(x, Y, poly)
-    found = moment(mean, variance, p - k)[0, :]
-    return factorial(p) / factorial(p - k) * found

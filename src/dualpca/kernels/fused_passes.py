@@ -1,7 +1,7 @@
 """One pass over a kernel that is never stored: distances, kernel function and product in one go.
 
 Programs read tiles of rows as attention does, without its softmax. Compiled by Triton on NVIDIA
-cards; interpreted on any processor with TRITON_INTERPRET=1, which is how the tests run them.
+GPUs; interpreted on any processor with TRITON_INTERPRET=1, which is how the tests run them.
 """
 
 # Triton reads these functions as its own language: constants are annotated, not hinted.

@@ -1,9 +1,9 @@
 """Points prepared for fused passes, and the passes launched. Torch tensors only.
 
-A float16 number carries the 11 bits of a TF32 one, and the card multiplies it twice as fast; what
+A float16 number carries the 11 bits of a TF32 one, and the GPU multiplies it twice as fast; what
 float16 lacks is range, which scaling by powers of two mends where kernel values are at most 1. So
 'half' stands for TF32 and 'halfx3', the sum of three products of high and low parts, for 3×TF32
-(float32 accuracy). Kernels without a bound take 'tf32' and 'tf32x3'.
+(float32 accuracy). Kernels without a bound use 'tf32' and 'tf32x3'.
 
 In the coarse modes points are rounded first and distances are those of the rounded points: what
 is multiplied is the kernel matrix of points that moved by 1 part in 4,096.
@@ -18,7 +18,7 @@ from triton.runtime.errors import OutOfResources
 
 from dualpca.errors import BackendError
 from dualpca.kernels import fused_passes as passes
-from dualpca.kernels.fused_forms import Form
+from dualpca.kernels.base import Form
 
 TILE = 128
 """Sizes are padded to multiples of this."""
@@ -38,7 +38,7 @@ LAUNCH: dict[str, list[tuple[int, int, int, int]]] = {
     "tf32": [(128, 64, 4, 3), (128, 64, 8, 2), (64, 32, 4, 1)],
     "tf32x3": [(128, 128, 8, 3), (128, 64, 8, 2), (64, 32, 4, 1)],
 }
-"""Rows and columns of a tile, warps, stages; fastest on an H200 first, small cards last."""
+"""Rows and columns of a tile, warps, stages; fastest on an H200 first, small GPUs last."""
 TAXICAB = [(64, 128, 2, 3), (64, 64, 4, 1)]
 """The same for sums of absolute differences, in every mode: the adders are what is busy."""
 
@@ -59,7 +59,7 @@ def modes(form: Form) -> tuple[str, str]:
 
 
 def too_wide(X: Any, form: Form, origin: Any) -> bool:
-    """Tell whether distances between points are so large that float32 has no digits left."""
+    """Return True if distances between points are so large that float32 has no digits left."""
     if not form.bounded:
         return False
     largest = 0.0
@@ -107,21 +107,14 @@ def _rounded(A: Any, mode: str) -> Any:
 
 def multiply(form: Form, rows: Operand, columns: Operand, V: Any) -> Any:
     """Return k(rows, columns) V, (n, b), in float64."""
-    widest = WIDTHS[-1]
-    parts = [
-        _multiply(form, rows, columns, V[:, start : start + widest])
-        for start in range(0, V.shape[1], widest)
-    ]
+    lift, n = LIFT if rows.mode.startswith("half") else 0.0, rows.half_norms.shape[0]
+    parts = []
+    for part in V.split(WIDTHS[-1], dim=1):
+        high, low, scale = _block(part, columns, rows.mode)
+        Y = torch.empty((n, high.shape[0]), dtype=torch.float64, device=V.device)
+        _launch(form, rows, columns, high, low, Y, lift)
+        parts.append(Y[: rows.n, : part.shape[1]] / (2.0**lift * scale))
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
-
-
-def _multiply(form: Form, rows: Operand, columns: Operand, V: Any) -> Any:
-    b, mode = V.shape[1], rows.mode
-    high, low, scale = _block(V, columns, mode)
-    lift = LIFT if mode.startswith("half") else 0.0
-    Y = torch.empty((_length(rows, form), high.shape[0]), dtype=torch.float64, device=V.device)
-    _launch(form, rows, columns, high, low, Y, lift)
-    return Y[: rows.n, :b] / (2.0**lift * scale)
 
 
 def _block(V: Any, columns: Operand, mode: str) -> tuple[Any, Any, Any]:
@@ -148,7 +141,7 @@ def _block(V: Any, columns: Operand, mode: str) -> tuple[Any, Any, Any]:
 def _launch(
     form: Form, rows: Operand, columns: Operand, high: Any, low: Any, Y: Any, lift: float
 ) -> None:
-    """Run the program with the first of its settings that fits on the card."""
+    """Run the program with the first of its settings that fits on the GPU."""
     taxicab, mode = form.shape == "taxicab", rows.mode
     settings = TAXICAB if taxicab else LAUNCH[mode]
     while True:
@@ -168,14 +161,10 @@ def _launch(
         except OutOfResources as error:
             if len(settings) == 1:
                 raise BackendError(
-                    f"a fused kernel pass does not fit on this card ({error}). Use "
+                    f"a fused kernel pass does not fit on this GPU ({error}). Use "
                     "dtype='float64', which works through tiles."
                 ) from error
-            del settings[0]  # for good: the card will not grow
-
-
-def _length(rows: Operand, form: Form) -> int:
-    return int(rows.high.shape[1] if form.shape == "taxicab" else rows.high.shape[0])
+            del settings[0]  # for good: the GPU will not grow
 
 
 def padded(length: int, step: int) -> int:
@@ -184,5 +173,5 @@ def padded(length: int, step: int) -> int:
 
 
 def chunk_of(d: int) -> int:
-    """Return how many columns a product takes at once: the most that pads with the fewest zeros."""
+    """Return how many columns to multiply at once: the most that pads with the fewest zeros."""
     return min(CHUNKS, key=lambda step: (padded(d, step), -step))

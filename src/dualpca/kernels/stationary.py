@@ -1,10 +1,10 @@
-"""Kernels of the distance: k(x, y) = f(u) with u = rate · ‖x − y‖², or a rate for every column."""
+"""Kernels of a distance: Euclidean (RBF, Matérn, …), or a sum over columns (Laplacian, χ²)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import pi, sqrt
+from math import log2, pi, sqrt
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,10 +12,16 @@ import numpy as np
 from dualpca.arrays import Array, algebra, backend
 from dualpca.errors import expected
 from dualpca.kernels.base import (
+    WIDTH,
+    Distances,
+    Family,
+    Form,
+    Host,
     Kernel,
+    Parameter,
+    Term,
     as_lengths,
     check_positive,
-    check_width,
     column_rate,
     median_length,
     median_rate,
@@ -54,7 +60,7 @@ def lifted(A: Array, dtype: Any, *, flip: bool) -> tuple[Array, Array]:
 def near_zero(E: Array, A: Array, B: Array, size: Array) -> Array:
     """Return −u where rounding errors beside its own size would be felt: for pairs of neighbours.
 
-    NumPy takes their differences anew; other libraries count what is within rounding of 0 as 0.
+    NumPy computes their differences anew; other libraries count what is within rounding of 0 as 0.
     """
     if backend.is_foreign(E):
         return _rounded(E, size)
@@ -84,6 +90,11 @@ def sparse_minus_u(Y: Array, factor: Any, *, rough: bool) -> Callable[[Array], A
 
 # --- Kernels of the distance: k(x, y) = f(u) with u = rate · ‖x − y‖², or a rate for every column
 
+LOG2_E = log2(2.718281828459045)
+
+FLOOR = 1e-12
+"""Smallest kernel value that is turned into a distance, where f(0) = 1."""
+
 
 class Stationary(Kernel):
     """A function of u = rate · ‖x − y‖², which one product gives for a whole block.
@@ -98,6 +109,8 @@ class Stationary(Kernel):
     rough: ClassVar[bool] = False
     _monotone: ClassVar[bool] = True
     """Whether f falls all the way, so that a distance can be read off a kernel value."""
+    _profile: Callable[[Array], Array]
+    _slope: Callable[[Array], Array]
 
     @property
     def rate(self) -> float:
@@ -108,12 +121,6 @@ class Stationary(Kernel):
         """Return the factor of (x_c − y_c)² in u: one for all columns, or (d,)."""
         return self.rate
 
-    def _profile(self, E: Array) -> Array:
-        raise TypeError(expected("kernel", "a subclass that defines _profile", type(self).__name__))
-
-    def _slope(self, E: Array) -> Array:
-        raise TypeError(expected("kernel", "a subclass that defines _slope", type(self).__name__))
-
     def profile(self, U: Array) -> Array:
         """Return f at u ≥ 0, of any shape."""
         return self._profile(-U)
@@ -122,20 +129,23 @@ class Stationary(Kernel):
         """Return df/du at u(x_i, y_j), (n, m)."""
         return self._slope(self._minus_u(self._seen(Y))(self._seen(X)))
 
+    def _root(self, like: Array, times: float) -> Any:
+        """Return the factor of rows a with ½‖a − b‖² = times/2 · u: a number, or one per column."""
+        rates = self.rates(like)
+        if isinstance(rates, float):
+            return sqrt(times * rates)
+        return backend.namespace(like).sqrt(times * backend.working(rates))
+
     def _minus_u(self, Y: Array) -> Callable[[Array], Array]:
         """Return x ↦ −u(x, y_j), from one product of rows [a, −½‖a‖², 1] and [b, 1, −½‖b‖²].
 
         Rows are measured from the mean of Y, so that far-away data lose no digits, and clipped
         at 0, which rounding would pass.
         """
-        xp = backend.namespace(Y)
-        rates = self.rates(Y)
-        factor = (
-            sqrt(2 * rates) if isinstance(rates, float) else xp.sqrt(2 * backend.working(rates))
-        )
+        factor = self._root(Y, 2.0)
         if backend.is_sparse(Y):
             return sparse_minus_u(Y, factor, rough=self.rough)
-        origin = xp.mean(backend.working(Y), axis=0)
+        origin = backend.namespace(Y).mean(backend.working(Y), axis=0)
         B, b = lifted((backend.working(Y) - origin) * factor, Y.dtype, flip=True)
         d = int(Y.shape[1])
 
@@ -166,6 +176,31 @@ class Stationary(Kernel):
     def _diag_gradient(self, Z: Array) -> Array:
         return backend.namespace(Z).zeros_like(Z)
 
+    def _distances(self, d: int) -> Distances | None:
+        """Invert f(u) = 1 − ½‖φ(x) − P‖², if f falls all the way."""
+        if not self._monotone:
+            return None
+        return lambda k, o, p, x: self._inverse_profile(o + 0.5 * (1 - p)) / self.rate
+
+    def _inverse_profile(self, K: Array) -> Array:
+        """Return u with f(u) = K, for K clipped to [1e-12, 1], by bisection over log u."""
+        xp, K = backend.namespace(K), _clipped(K)
+        low, high = -80.0 + 0 * K, 80.0 + 0 * K
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            above = self.profile(xp.exp(middle)) > K
+            low, high = xp.where(above, middle, low), xp.where(above, high, middle)
+        return xp.where(K < 1, xp.exp(high), 0 * K)
+
+    def _radial_slopes(self) -> Callable[[Array, Array], Array] | None:
+        return self.slopes
+
+
+def _clipped(K: Array) -> Array:
+    """Return kernel values between `FLOOR` and 1."""
+    xp = backend.namespace(K)
+    return xp.where(K > 1, xp.ones_like(K), xp.where(K > FLOOR, K, FLOOR + 0 * K))
+
 
 class Lengths(Stationary):
     """Widths given by `length_scale`: u = gain · Σ_c ((x_c − y_c)/length_scale_c)².
@@ -182,7 +217,7 @@ class Lengths(Stationary):
         super().__post_init__()
 
     def _check(self) -> None:
-        check_width(self, None, self.length_scale)
+        check_positive(self, "length_scale")
 
     @property
     def rate(self) -> float:
@@ -197,6 +232,13 @@ class Lengths(Stationary):
             what = f"one number for each of the {like.shape[1]} columns"
             raise ValueError(expected("length_scale", what, self.length_scale))
         return backend.constants([self.gain / v**2 for v in self.length_scale], like)
+
+    def _distances(self, d: int) -> Distances | None:
+        return None if isinstance(self.length_scale, tuple) else super()._distances(d)
+
+    def _column_rates(self, d: int) -> Host:
+        """Return the rate of every column, (d,)."""
+        return np.broadcast_to(self.rates(np.empty((0, d))), (d,))
 
 
 @dataclass(frozen=True)
@@ -221,15 +263,22 @@ class RBF(Lengths):
 
     name: ClassVar[str] = "rbf"
     rules: ClassVar[dict[str, Any]] = {
-        "gamma": {"scale": scale_rate, "median": median_rate, "auto": column_rate},
+        "gamma": {
+            "scale": scale_rate,
+            "median": median_rate("sqeuclidean"),
+            "auto": column_rate,
+        },
         "length_scale": {"median": median_length},
     }
     gain: ClassVar[float] = 0.5  # type: ignore[misc]
+    _search = Family((WIDTH,), lambda s, p: {"gamma": (p["width"] * s.distance) ** -2.0})
     gamma: float | str | None = None
     length_scale: Any = None
 
     def _check(self) -> None:
-        check_width(self, self.gamma, self.length_scale)
+        if self.gamma is not None and self.length_scale is not None:
+            raise ValueError(expected("RBF", "given gamma or length_scale, not both", self))
+        check_positive(self, "gamma", "length_scale")
 
     @property
     def rate(self) -> float:
@@ -243,6 +292,24 @@ class RBF(Lengths):
 
     def _slope(self, E: Array) -> Array:
         return -algebra.exp(E)
+
+    def _inverse_profile(self, K: Array) -> Array:
+        return -backend.namespace(K).log(_clipped(K))
+
+    def _fused_form(self, X: Array) -> Form | None:
+        return Form("exp", self._root(X, 2 * LOG2_E))  # 2^(−u log₂e)
+
+    def _terms(self, d: int) -> list[Term]:
+        return [Term(1.0, self._column_rates(d))]
+
+    def _frequencies(self, d: int, m: int, rng: np.random.Generator) -> Host:
+        root = np.sqrt(2 * self._column_rates(d))[:, None]
+        return np.asarray(root * rng.standard_normal((d, m)))
+
+    def _onnx(self, graph: Any, rows: str, points: Host) -> str | None:
+        widths = np.sqrt(self._column_rates(points.shape[1]))
+        squares = graph.squared_distances(rows, points, widths)
+        return str(graph.add("Exp", graph.add("Neg", squares)))
 
 
 @dataclass(frozen=True)
@@ -271,6 +338,10 @@ class Matern(Lengths):
 
     name: ClassVar[str] = "matern"
     rules: ClassVar[dict[str, Any]] = {"length_scale": {"median": median_length}}
+    _search = Family(
+        (WIDTH, Parameter("nu", 1.5, choices=(0.5, 1.5, 2.5))),
+        lambda s, p: {"nu": p["nu"], "length_scale": p["width"] * s.distance},
+    )
     nu: float = 1.5
     length_scale: Any = 1.0
 
@@ -305,6 +376,18 @@ class Matern(Lengths):
             return xp.where(t > 0, -xp.exp(-t) / (2 * safe), xp.zeros_like(t))
         return -xp.exp(-t) / 2 if self.nu == 1.5 else -(1 + t) * xp.exp(-t) / 6
 
+    def _fused_form(self, X: Array) -> Form | None:
+        return Form(f"matern{2 * self.nu:.0f}", LOG2_E * self._root(X, 2.0))
+
+    def _frequencies(self, d: int, m: int, rng: np.random.Generator) -> Host:
+        """Draw from Student's t with 2ν degrees of freedom."""
+        spread = 1 / np.sqrt(rng.chisquare(2 * self.nu, size=m))
+        return np.sqrt(self._column_rates(d))[:, None] * rng.standard_normal((d, m)) * spread
+
+
+MOST_ALPHA = 16.0
+"""Largest α of a fused pass: the rounding of 1 + u/α in float32 grows with it."""
+
 
 @dataclass(frozen=True)
 class RationalQuadratic(Lengths):
@@ -328,12 +411,15 @@ class RationalQuadratic(Lengths):
 
     name: ClassVar[str] = "rational_quadratic"
     rules: ClassVar[dict[str, Any]] = {"length_scale": {"median": median_length}}
+    _search = Family(
+        (WIDTH, Parameter("alpha", 1.0)),
+        lambda s, p: {"alpha": p["alpha"], "length_scale": p["width"] * s.distance},
+    )
     alpha: float = 1.0
     length_scale: Any = 1.0
 
     def _check(self) -> None:
-        check_positive(self, "alpha")
-        super()._check()
+        check_positive(self, "alpha", "length_scale")
 
     @property
     def gain(self) -> float:  # type: ignore[override]
@@ -349,18 +435,19 @@ class RationalQuadratic(Lengths):
     @staticmethod
     def _power(E: Array, p: float) -> Array:
         """Return (1 + u)ᵖ; for a large α, u is small and 1 + u would have lost it."""
-        xp = backend.namespace(E)
-        return algebra.exp(p * xp.log1p(-E))
+        return algebra.exp(p * backend.namespace(E).log1p(-E))
 
-
-# --- What repeats: a function of the sine of the distance ----------------------------------------
+    def _fused_form(self, X: Array) -> Form | None:
+        if self.alpha > MOST_ALPHA:
+            return None
+        return Form("rational", self._root(X, 2.0), float(self.alpha))
 
 
 @dataclass(frozen=True)
 class Periodic(Stationary):
     """k(x, y) = exp(−2 sin²(π‖x − y‖/periodicity)/length_scale²).
 
-    Equal to scikit-learn's ExpSineSquared, which takes the Euclidean distance over all columns:
+    Equal to scikit-learn's ExpSineSquared, which uses the Euclidean distance over all columns:
     that is positive semi-definite for one column only. Give each periodic column its own, and
     multiply: `Periodic(on=[0]) * Periodic(on=[1])`.
 
@@ -384,6 +471,15 @@ class Periodic(Stationary):
 
     name: ClassVar[str] = "periodic"
     _monotone: ClassVar[bool] = False
+    _search = Family(
+        (Parameter("period", 1.0), Parameter("wave", 1.0)),
+        lambda s, p: {
+            "periodicity": p["period"] * s.distance,
+            "length_scale": p["wave"],
+            "on": (0,),
+        },
+        lambda s: "" if s.columns == 1 else "it needs a single column",
+    )
     periodicity: float = 1.0
     length_scale: float = 1.0
 
@@ -411,3 +507,197 @@ class Periodic(Stationary):
         safe = xp.where(t > 0, t, xp.ones_like(t))
         ratio = xp.where(t > 0, xp.sin(2 * t) / safe, 2 * xp.ones_like(t))
         return -self._profile(E) * ratio / float(self.length_scale) ** 2
+
+
+# --- Kernels of a sum over columns, k(x, y) = F(Σ_c g(x_c, y_c)); no third axis is ever formed ---
+
+
+class Columnwise(Kernel):
+    """A function F(D) of D = Σ_c g(x_c, y_c), summed one column after the other.
+
+    Subclasses define `_term` (g), `_term_slope` (∂g/∂x), and `_rate`, or else `_profile` (F, given
+    D and d) and `_slope` (F'). Memory is O(nm).
+    """
+
+    _term: Callable[[Array, Array], Array]
+    _term_slope: Callable[[Array, Array], Array]
+
+    def _rate(self, d: int) -> float:
+        """Return γ of F(D) = exp(−γD), for rows of d columns."""
+        raise TypeError(expected("kernel", "a subclass that defines _rate", type(self).__name__))
+
+    def _profile(self, D: Array, d: int) -> Array:
+        return algebra.exp(-self._rate(d) * D)
+
+    def _slope(self, D: Array, d: int) -> Array:
+        return -self._rate(d) * self._profile(D, d)
+
+    def _refuse(self, X: Array) -> None:
+        """Refuse rows for which the kernel is not defined."""
+
+    def _sum(self, X: Array, Y: Array) -> Array:
+        D = backend.namespace(X).zeros_like(X[:, :1] + Y[:, 0][None, :])
+        for c in range(X.shape[1]):
+            D += self._term(X[:, c][:, None], Y[:, c][None, :])
+        return D
+
+    def _against(self, Y: Array) -> Callable[[Array], Array]:
+        self._refuse(Y)
+
+        def of(X: Array) -> Array:
+            self._refuse(X)
+            return self._profile(self._sum(X, Y), int(Y.shape[1]))
+
+        return of
+
+    def _diag(self, X: Array) -> Array:
+        """Return F(0): g(x, x) = 0 for all kernels here."""
+        self._refuse(X)
+        return self._profile(backend.namespace(X).zeros_like(X[:, 0]), int(X.shape[1]))
+
+    def _pull(self, Z: Array, Y: Array, C: Array) -> Array:
+        """Return Σ_j C_ij F'(D_ij) ∂g(z_ic, y_jc)/∂z_ic."""
+        self._refuse(Z)
+        self._refuse(Y)
+        xp, d = backend.namespace(Z), int(Y.shape[1])
+        S = C * self._slope(self._sum(Z, Y), d)
+        columns = [
+            xp.sum(S * self._term_slope(Z[:, c][:, None], Y[:, c][None, :]), axis=1)
+            for c in range(d)
+        ]
+        return xp.stack(columns, axis=1)
+
+    def _diag_gradient(self, Z: Array) -> Array:
+        return backend.namespace(Z).zeros_like(Z)
+
+
+@dataclass(frozen=True)
+class Laplacian(Columnwise):
+    """k(x, y) = exp(−γ ‖x − y‖₁), as scikit-learn's laplacian_kernel.
+
+    Where x_c = y_c the gradient does not exist, and 0 stands for it.
+
+    Parameters
+    ----------
+    gamma : float or {'scale', 'median', 'auto'}, optional
+        γ > 0; 'scale' is 1/(d · variance), 'median' 1/(median of these distances), 'auto' and
+        None are 1/d, as in scikit-learn.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Laplacian(gamma=1.0)(np.array([[0.0, 0.0]]), np.array([[0.5, -0.5]])).round(4)
+    array([[0.3679]])
+    """
+
+    name: ClassVar[str] = "laplacian"
+    invariant: ClassVar[bool] = True
+    rules: ClassVar[dict[str, Any]] = {
+        "gamma": {"scale": scale_rate, "median": median_rate("cityblock"), "auto": column_rate}
+    }
+    _search = Family((WIDTH,), lambda s, p: {"gamma": 1 / (p["width"] * s.taxicab)})
+    gamma: float | str | None = None
+
+    def _check(self) -> None:
+        check_positive(self, "gamma")
+
+    def rate_of(self, d: int) -> float:
+        """Return γ for rows of d columns."""
+        return 1.0 / d if self.gamma is None else number(self, self.gamma)
+
+    _rate = rate_of
+
+    def _sum(self, X: Array, Y: Array) -> Array:
+        return algebra.taxicab(X, Y)
+
+    def _term_slope(self, x: Array, y: Array) -> Array:
+        return backend.namespace(x).sign(x - y)
+
+    def _fused_form(self, X: Array) -> Form | None:
+        return Form("taxicab", LOG2_E * self.rate_of(int(X.shape[1])))
+
+    def _frequencies(self, d: int, m: int, rng: np.random.Generator) -> Host:
+        return self.rate_of(d) * rng.standard_cauchy((d, m))
+
+
+class Histograms(Columnwise):
+    """Kernels of D = Σ_c (x_c − y_c)²/(x_c + y_c) for non-negative entries, with 0/0 = 0."""
+
+    nonnegative: ClassVar[bool] = True
+
+    def _refuse(self, X: Array) -> None:
+        xp = backend.namespace(X)
+        if bool(xp.any(X < 0)):
+            what = f"non-negative for the {type(self).__name__} kernel"
+            remedy = "Use it for counts or histograms, or choose another kernel."
+            raise ValueError(expected("X", what, float(xp.min(X)), remedy))
+
+    def _term(self, x: Array, y: Array) -> Array:
+        return (x - y) ** 2 / _nonzero(x + y)
+
+    def _term_slope(self, x: Array, y: Array) -> Array:
+        return (x - y) * (x + 3 * y) / _nonzero(x + y) ** 2
+
+
+@dataclass(frozen=True)
+class Chi2(Histograms):
+    """k(x, y) = exp(−γ Σ_c (x_c − y_c)²/(x_c + y_c)), as scikit-learn's chi2_kernel.
+
+    Parameters
+    ----------
+    gamma : float or 'median'
+        γ > 0; 'median' is 1/(median of these distances).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Chi2()(np.array([[1.0, 0.0]]), np.array([[0.0, 0.0], [1.0, 0.0]])).round(4)
+    array([[0.3679, 1.    ]])
+    """
+
+    name: ClassVar[str] = "chi2"
+    rules: ClassVar[dict[str, Any]] = {"gamma": {"median": median_rate("chi2")}}
+    _search = Family(
+        (WIDTH,),
+        lambda s, p: {"gamma": 1 / (p["width"] * s.chi2)},
+        lambda s: "" if s.chi2 else "it needs entries of 0 and above",
+    )
+    gamma: float | str = 1.0
+
+    def _check(self) -> None:
+        if self.gamma is None:
+            raise ValueError(expected("gamma of Chi2", "positive, or 'median'", self.gamma))
+        check_positive(self, "gamma")
+
+    def _rate(self, d: int) -> float:
+        return number(self, self.gamma)
+
+
+@dataclass(frozen=True)
+class AdditiveChi2(Histograms):
+    """k(x, y) = −Σ_c (x_c − y_c)²/(x_c + y_c), as scikit-learn's additive_chi2_kernel.
+
+    Its diagonal is 0, so it is positive semi-definite only once centred (a conditionally
+    positive definite kernel): use it with centred models.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> AdditiveChi2()(np.array([[1.0, 0.0]]), np.array([[0.0, 0.0], [3.0, 0.0]]))
+    array([[-1., -1.]])
+    """
+
+    name: ClassVar[str] = "additive_chi2"
+    definite: ClassVar[bool] = False
+
+    def _profile(self, D: Array, d: int) -> Array:
+        return 0.0 - D
+
+    def _slope(self, D: Array, d: int) -> Array:
+        return -backend.namespace(D).ones_like(D)
+
+
+def _nonzero(total: Array) -> Array:
+    """Return the sums, with 1 in place of 0: what is divided by them is 0 there."""
+    xp = backend.namespace(total)
+    return xp.where(total > 0, total, xp.ones_like(total))

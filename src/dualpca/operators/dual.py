@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from dualpca.arrays import Array, algebra, backend
 from dualpca.errors import DualPCAError
-from dualpca.kernels import Kernel, Linear
-from dualpca.kernels import fused_forms as fused
+from dualpca.kernels import Kernel, Linear, fused_form
 from dualpca.operators.rows import Projection
 from dualpca.operators.spectrum import Spectrum, signs
 from dualpca.operators.subspace import Subspace
@@ -22,7 +22,7 @@ from dualpca.operators.subspace import Subspace
 
 TILE, SMALL_TILE, CARD_TILE = 1024, 256, 4096
 """Points on either side of a tile: its kernel values fit into the cache. Small kernels have small
-tiles, so that all threads have some; graphics cards like large ones."""
+tiles, so that all threads have some; GPUs like large ones."""
 
 TRANSCENDENTAL, BLOCK = 60.0, 28.0
 """Multiply-adds that take the time of one exponential; columns of a usual block, twice."""
@@ -252,15 +252,22 @@ class Given(Gram):
     fill_cost = 0.0
 
 
-# --- The kernel over points on a graphics card: products fused, nothing of size n × n anywhere ---
+# --- The kernel over points on a GPU: products fused, nothing of size n × n anywhere ------------
+
+
+def can_fuse(X: Array, kernel: Kernel) -> bool:
+    """Return True if a pass over these points can be fused: dense rows on an NVIDIA GPU."""
+    if not backend.on_cuda(X) or X.ndim != 2 or find_spec("triton") is None:
+        return False
+    return fused_form(kernel, X) is not None
 
 
 def make_gram(X: Array, kernel: Kernel, *, single: bool = False, stored: bool = False) -> Gram:
-    """Return the kernel over the points: fused where float32 will do and the card can.
+    """Return the kernel over the points: fused where float32 will do and the GPU can.
 
     Points many widths of the kernel apart have distances that float32 cannot tell: float64 then.
     """
-    if single and fused.available(X, kernel):
+    if single and can_fuse(X, kernel):
         gram = Fused(X, kernel)
         if not gram.too_wide():
             return gram
@@ -277,7 +284,7 @@ class Fused(Gram):
 
     def __init__(self, X: Array, kernel: Kernel) -> None:
         super().__init__(X, kernel, single=True)
-        form = fused.form_of(kernel, X)
+        form = fused_form(kernel, X)
         if form is None:
             raise TypeError(f"{kernel!r} has no fused pass")
         self.form, self.coarse = form, True
@@ -295,17 +302,20 @@ class Fused(Gram):
             return backend.asarray(0.0, self.like)
         return self.origin
 
+    @property
+    def _product(self) -> Any:
+        """The module of fused products, which needs torch and Triton."""
+        from dualpca.kernels import fused_product
+
+        return fused_product
+
     @cached_property
     def _modes(self) -> tuple[str, str]:
-        from dualpca.kernels import fused_product as product
-
-        return product.modes(self.form)
+        return self._product.modes(self.form)  # type: ignore[no-any-return]
 
     def too_wide(self) -> bool:
-        """Tell whether float32 has no digits left for the distances."""
-        from dualpca.kernels import fused_product as product
-
-        return product.too_wide(self.points, self.form, self._middle)
+        """Return True if float32 has no digits left for the distances."""
+        return bool(self._product.too_wide(self.points, self.form, self._middle))
 
     @cached_property
     def _coarse(self) -> Any:
@@ -316,14 +326,10 @@ class Fused(Gram):
         return self._operand(self.points, self._modes[1])
 
     def _operand(self, X: Array, mode: str) -> Any:
-        from dualpca.kernels import fused_product as product
-
-        return product.prepare(X, self.form, mode, self._middle)
+        return self._product.prepare(X, self.form, mode, self._middle)
 
     def _multiply(self, rows: Any, columns: Any, V: Array) -> Array:
-        from dualpca.kernels import fused_product as product
-
-        return product.multiply(self.form, rows, columns, V)
+        return self._product.multiply(self.form, rows, columns, V)
 
     def times(self, V: Array) -> Array:
         """Return K V, (n, b), with the kernel and V rounded to 11 bits while that is enough."""
@@ -359,7 +365,7 @@ class Dual:
     center : bool
         Centre in feature space, with the training means.
     dim : int, optional
-        r, the dimension of the isotropic noise; n unless given (MATH 1).
+        r, the dimension of the isotropic noise; default: n (MATH 1).
 
     Notes
     -----
@@ -579,7 +585,7 @@ class Dual:
     def lift(self, spectrum: Spectrum, Y: Array) -> Array:
         """Return the rows of coordinates Y: exact for the linear kernel, whose map is known."""
         kernel = self.gram.kernel
-        if not isinstance(kernel, Linear):
+        if not kernel._linear:
             raise DualPCAError(
                 f"the feature map of {kernel!r} has no exact inverse; expected the Linear "
                 "kernel. Use a pre-image method."

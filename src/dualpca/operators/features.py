@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import combinations_with_replacement
-from math import comb, factorial, pi, prod, sqrt
+from math import pi, sqrt
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -14,8 +13,7 @@ import scipy.linalg
 
 from dualpca.arrays import Array, algebra, backend
 from dualpca.data import Moments, block_weights
-from dualpca.errors import DualPCAError, expected
-from dualpca.kernels import RBF, Kernel, Laplacian, Linear, Matern, Polynomial, Scaled, Sum
+from dualpca.kernels import Kernel, feature_map, frequencies
 from dualpca.operators.rows import Frame, Projection
 from dualpca.operators.spectrum import signs
 from dualpca.operators.subspace import Subspace
@@ -232,10 +230,10 @@ class Fourier:
     @classmethod
     def of(cls, kernel: Kernel, X: Array, m: int, rng: np.random.Generator) -> Fourier:
         """Draw m frequencies on the host, and see on some of the rows how far they are off."""
-        frequencies = draw_frequencies(kernel, int(X.shape[1]), m, rng)
+        drawn = frequencies(kernel, int(X.shape[1]), m, rng)
         phases = rng.uniform(0, 2 * pi, size=m)
-        drawn = cls(kernel, backend.asarray(frequencies, X), backend.asarray(phases, X))
-        return replace(drawn, gap=kernel_gap(drawn, X))
+        found = cls(kernel, backend.asarray(drawn, X), backend.asarray(phases, X))
+        return replace(found, gap=kernel_gap(found, X))
 
     def __call__(self, X: Array) -> Array:
         """Return f(x) of every row, (n, m)."""
@@ -251,24 +249,6 @@ def kernel_gap(f: FeatureMap, X: Array) -> float:
     E = backend.to_numpy(f.kernel(rows, rows)) - F @ F.T
     E = E - E.mean(axis=0) - E.mean(axis=1)[:, None] + E.mean()
     return float(np.linalg.norm(E, 2)) / len(E)
-
-
-def draw_frequencies(kernel: Kernel, d: int, m: int, rng: np.random.Generator) -> Any:
-    """Draw from the spectral density of a kernel, (d, m)."""
-    if isinstance(kernel, RBF) and kernel.on is None:
-        return np.sqrt(2 * _column_rates(kernel, d)) * rng.standard_normal((d, m))
-    if isinstance(kernel, Matern) and kernel.on is None:  # Student's t with 2ν degrees of freedom
-        spread = 1 / np.sqrt(rng.chisquare(2 * kernel.nu, size=m))
-        return np.sqrt(_column_rates(kernel, d)) * rng.standard_normal((d, m)) * spread
-    if isinstance(kernel, Laplacian) and kernel.on is None:
-        return kernel.rate_of(d) * rng.standard_cauchy((d, m))
-    what = "RBF, Matern or Laplacian for random Fourier features"
-    raise ValueError(expected("kernel", what, kernel, "Use eigen_solver='nystrom'."))
-
-
-def _column_rates(kernel: RBF | Matern, d: int) -> Any:
-    """Return the factor of (x_c − y_c)² in the kernel's u, (d, 1), or (1, 1) for all columns."""
-    return np.reshape(kernel.rates(np.empty((0, d))), (-1, 1))
 
 
 class Mapped(NamedTuple):
@@ -391,19 +371,12 @@ def landmark_subspace(f: Landmarks, axes: Array, mean: Array) -> Subspace:
     return Subspace(f.points, f.kernel, N @ axes, N @ mean, axes.T @ mean, float(mean @ mean))
 
 
-# --- Feature maps that can be written down: those of linear and polynomial kernels and their sums
-
-MOST = 20_000
-"""Largest number of features that are written down."""
+# --- Feature maps that can be written down: those of kernels that declare one --------------------
 
 
 @dataclass(frozen=True)
 class Explicit:
-    """f with f(x)ᵀf(y) = k(x, y), exactly.
-
-    (γ xᵀy + c)^p = Σ over monomials of degree |a| ≤ p: the feature of x^a is
-    √(p! / (a! (p − |a|)!) γ^{|a|} c^{p − |a|}) x^a, C(d + p, p) in all, or C(d + p − 1, p) where
-    c = 0.
+    """f with f(x)ᵀf(y) = k(x, y), exactly, for kernels that declare such a map.
 
     Parameters
     ----------
@@ -413,6 +386,7 @@ class Explicit:
     Examples
     --------
     >>> import numpy as np
+    >>> from dualpca.kernels import Polynomial
     >>> x, y = np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]])
     >>> f = Explicit(Polynomial(degree=2, gamma=1.0))
     >>> f(x).shape, (f(x) @ f(y).T).round(8)
@@ -423,42 +397,4 @@ class Explicit:
 
     def __call__(self, X: Array) -> Array:
         """Return f(x) of every row, (n, r)."""
-        return _features(self.kernel, backend.points(X))
-
-
-def _features(kernel: Kernel, X: Array) -> Array:
-    """Return the features of one kernel, by what it is made of."""
-    X = kernel._seen(X)
-    if isinstance(kernel, Scaled):
-        return sqrt(kernel.factor) * _features(kernel.kernel, X)
-    if isinstance(kernel, Sum):
-        parts = [_features(k, X) for k in (kernel.left, kernel.right)]
-        return backend.namespace(X).concat(parts, axis=1)
-    if isinstance(kernel, Linear):
-        return X
-    if isinstance(kernel, Polynomial) and kernel.coef0 >= 0:
-        return _monomials(kernel, X)
-    remedy = "Models of other kernels exist in the dual only."
-    what = "Linear, Polynomial with coef0 of at least 0, or sums and multiples of these"
-    raise DualPCAError(expected("the kernel of an explicit feature map", what, kernel, remedy))
-
-
-def _monomials(kernel: Polynomial, X: Array) -> Array:
-    """Return all monomials of the columns up to the degree, weighted."""
-    d, p, c = int(X.shape[1]), kernel.degree, float(kernel.coef0)
-    gamma = kernel.rate_for(X)
-    if comb(d + p, p) > MOST:
-        what = f"with at most {MOST} monomials"
-        raise DualPCAError(expected("the polynomial", what, f"{comb(d + p, p)} of {d} columns"))
-    xp, one = backend.namespace(X), backend.ones((int(X.shape[0]),), X)
-    degrees = range(p + 1) if c > 0 else (p,)
-    found = []
-    for k in degrees:
-        for columns in combinations_with_replacement(range(d), k):
-            counts = np.bincount(columns, minlength=d) if columns else ()
-            ways = factorial(p) / (prod(factorial(int(a)) for a in counts) * factorial(p - k))
-            feature = sqrt(ways * gamma**k * c ** (p - k)) * one
-            for j in columns:
-                feature = feature * X[:, j]
-            found.append(feature)
-    return xp.stack(found, axis=1)
+        return feature_map(self.kernel, backend.points(X))

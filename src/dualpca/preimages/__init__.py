@@ -4,11 +4,10 @@
 class: its definition registers it under `name`.
 """
 
-from dualpca.preimages.auto import Auto
 from dualpca.preimages.base import PREIMAGES, Items, Method, PreImage, Span
 from dualpca.preimages.closed import Distance, Learned, Smoother
 from dualpca.preimages.closed import LearnedMap as LearnedMap
-from dualpca.preimages.iterative import FixedPoint, Gradient
+from dualpca.preimages.iterative import Auto, FixedPoint, Gradient
 
 __all__ = [
     "PREIMAGES",

@@ -12,7 +12,7 @@ import numpy as np
 
 from dualpca.arrays import Array, backend
 from dualpca.errors import expected
-from dualpca.kernels import Kernel, Linear, Scaled
+from dualpca.kernels import Kernel, nonnegative_columns
 
 # --- Affine subspaces of feature space, spanned by n items: P(y) = Σ_i γ_i φ(x_i), γ = Cy + b ----
 
@@ -28,6 +28,8 @@ class Expansion:
 
     coefficients: Array  # (n, q), C
     base: Array  # (n,), b; zeros where features are not centred
+    images: Any  # (n, q + 1): ⟨φ(x_i), v_p⟩ and, in the last column, ⟨φ(x_i), mean⟩
+    norms: Any  # (n,): ‖φ(x_i)‖²
 
     def __post_init__(self) -> None:
         """Work in float64, and check the shapes once."""
@@ -38,18 +40,6 @@ class Expansion:
             raise ValueError(expected("base", f"of shape ({C.shape[0]},)", tuple(b.shape)))
         object.__setattr__(self, "coefficients", C)
         object.__setattr__(self, "base", b)
-
-    @property
-    def images(self) -> Array:
-        """⟨φ(x_i), v_p⟩ and, in the last column, ⟨φ(x_i), mean⟩; (n, q + 1)."""
-        what = "a subclass that defines images"
-        raise TypeError(expected("expansion", what, type(self).__name__))
-
-    @property
-    def norms(self) -> Array:
-        """‖φ(x_i)‖², (n,)."""
-        what = "a subclass that defines norms"
-        raise TypeError(expected("expansion", what, type(self).__name__))
 
     @cached_property
     def generators(self) -> Array:
@@ -103,7 +93,8 @@ class Expansion:
     def nearest(self, Y: Array) -> tuple[Array, Array]:
         """Return for every row of Y the item most similar to P(y) and its distance, both (m,)."""
         xp, Y = backend.namespace(self.base), self.checked(Y)
-        items, distances = [self._none(int)], [self._none(float)]
+        empty = self.base[:0]
+        items, distances = [xp.astype(empty, xp.int64)], [empty]
         for rows in backend.slices(int(Y.shape[0]), backend.block_rows(self.size, Y)):
             G = self.gaps(Y[rows, :])
             items.append(xp.astype(xp.argmin(G, axis=1), xp.int64))
@@ -117,30 +108,30 @@ class Expansion:
 
     def checked(self, Y: Array) -> Array:
         """Return latent rows in float64, of the right shape and finite."""
-        Y, q = backend.working(Y), int(self.coefficients.shape[1])
+        q = int(self.coefficients.shape[1])
         if len(Y.shape) != 2 or Y.shape[1] != q:
             raise ValueError(expected("latent coordinates", f"of shape (m, {q})", tuple(Y.shape)))
-        xp = backend.namespace(Y)
-        if not bool(xp.all(xp.isfinite(Y))):
-            raise ValueError(expected("latent coordinates", "finite", "NaN or infinity"))
-        return Y
+        return _finite("latent coordinates", Y)
 
     def _lifted(self, Y: Array) -> Array:
         """Return rows (y, 1)."""
         Y = backend.working(Y)
         return backend.namespace(Y).concat([Y, backend.ones((int(Y.shape[0]), 1), Y)], axis=1)
 
-    def _none(self, kind: type) -> Array:
-        xp = backend.namespace(self.base)
-        dtype = xp.int64 if kind is int else xp.float64
-        return xp.zeros((0,), dtype=dtype, device=backend.device_of(self.base))
+
+def _finite(name: str, A: Array) -> Array:
+    """Return an array in float64; refuse NaN and infinity."""
+    A, xp = backend.working(A), backend.namespace(A)
+    if not bool(xp.all(xp.isfinite(A))):
+        raise ValueError(expected(name, "finite", "NaN or infinity"))
+    return A
 
 
 @dataclass(frozen=True, eq=False)
 class Items(Expansion):
     """The subspace where only a Gram matrix is known: no coordinates, so no pre-image.
 
-    What takes its place is `weights(Y)`, the weights over the training items, and `nearest(Y)`,
+    Use instead `weights(Y)`, the weights over the training items, and `nearest(Y)`,
     the most similar of them.
 
     Examples
@@ -254,10 +245,10 @@ class Span(Expansion):
 
     @cached_property
     def floor(self) -> Array | None:
-        """The smallest entries that the kernel takes, −∞ or 0 a column; None where all are −∞."""
+        """The smallest entry per column that the kernel accepts, −∞ or 0; None where all are −∞."""
         d = int(self.points.shape[1])
         low = np.full(d, -np.inf)
-        low[sorted(_nonnegative(self.kernel, tuple(range(d))))] = 0.0
+        low[sorted(nonnegative_columns(self.kernel, d))] = 0.0
         return None if np.all(low < 0) else backend.asarray(low, self.points)
 
     def inside(self, Z: Array) -> Array:
@@ -281,7 +272,7 @@ class Span(Expansion):
             raise ValueError(expected("points", f"of shape {shape}", tuple(Z.shape)))
         cut = backend.slices(m, backend.block_rows(self.size, Y))
         parts = [of(Target.of(self, Y[rows, :]), rows) for rows in cut]
-        return backend.namespace(Y).concat([self._none(float), *parts], axis=0)
+        return backend.namespace(Y).concat([self.base[:0], *parts], axis=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -325,14 +316,6 @@ class Target:
         return Target(self.span, *parts)
 
 
-def _nonnegative(kernel: Kernel, columns: tuple[int, ...]) -> set[int]:
-    """Return those of the columns in which some part of a kernel refuses entries below 0."""
-    seen = columns if kernel.on is None else tuple(columns[c] for c in kernel.on)
-    parts = [getattr(kernel, name, None) for name in ("left", "right", "kernel")]
-    found = [_nonnegative(part, seen) for part in parts if isinstance(part, Kernel)]
-    return set().union(*found) if found else set(seen if kernel.nonnegative else ())
-
-
 # --- What every pre-image method is: `prepare` once, `find` for many rows, an honest distance ----
 
 PREIMAGES: dict[str, type[Method]] = {}
@@ -366,7 +349,7 @@ class Method:
             PREIMAGES[cls.name] = cls
 
     def suits(self, kernel: Kernel) -> bool:
-        """Tell whether this method can be used with a kernel."""
+        """Return True if this method can be used with a kernel."""
         return True
 
     def prepare(self, span: Span) -> Method:
@@ -385,16 +368,20 @@ class Method:
             Points to start from, such as the noisy rows; closed forms have no use for them.
         """
         Y = span.checked(Y)
-        start = _checked_start(span, Y, start)
-        if not (is_linear(span.kernel) or self.suits(span.kernel)):
+        if start is not None:
+            shape = (int(Y.shape[0]), int(span.points.shape[1]))
+            if tuple(start.shape) != shape:
+                raise ValueError(expected("start", f"of shape {shape}", tuple(start.shape)))
+            start = span.inside(_finite("start", start))
+        if not (span.kernel._linear or self.suits(span.kernel)):
             name = f"the kernel for pre-images by {self.name!r}"
-            remedy = "preimage='auto' takes the methods that suit it."
+            remedy = "preimage='auto' uses the methods that suit it."
             raise ValueError(expected(name, self.needs, span.kernel, remedy))
         return _in_blocks(self.prepare(span), span, Y, start)
 
     def block(self, target: Target, start: Array | None) -> PreImage:
         """Return the pre-images of one block of rows."""
-        if is_linear(target.span.kernel):
+        if target.span.kernel._linear:
             Z, iterations = target.weights @ target.span.points, None
         else:
             Z, iterations = self._find(target, start)
@@ -428,13 +415,6 @@ def _within_reach(target: Target, Z: Array) -> Array:
     return backend.replaced(Z, rows, backend.take(span.points, nearest))
 
 
-def is_linear(kernel: Kernel) -> bool:
-    """Tell whether φ(x) is x up to a factor."""
-    if isinstance(kernel, Scaled):
-        return is_linear(kernel.kernel)
-    return isinstance(kernel, Linear)
-
-
 def better(one: PreImage, other: PreImage) -> PreImage:
     """Return row by row the pre-image with the smaller distance; the first where they tie."""
     xp = backend.namespace(one.points)
@@ -444,19 +424,6 @@ def better(one: PreImage, other: PreImage) -> PreImage:
         xp.where(wins, other.distance, one.distance),
         xp.where(wins, other.iterations, one.iterations),
     )
-
-
-def _checked_start(span: Span, Y: Array, start: Array | None) -> Array | None:
-    """Return starting points in float64, of the right shape and finite."""
-    if start is None:
-        return None
-    shape = (int(Y.shape[0]), int(span.points.shape[1]))
-    if tuple(start.shape) != shape:
-        raise ValueError(expected("start", f"of shape {shape}", tuple(start.shape)))
-    start, xp = backend.working(start), backend.namespace(start)
-    if not bool(xp.all(xp.isfinite(start))):
-        raise ValueError(expected("start", "finite", "NaN or infinity"))
-    return span.inside(start)
 
 
 def _in_blocks(method: Method, span: Span, Y: Array, start: Array | None) -> PreImage:
@@ -471,16 +438,7 @@ def _in_blocks(method: Method, span: Span, Y: Array, start: Array | None) -> Pre
         ]
 
     cut = backend.slices(int(Y.shape[0]), backend.block_rows(span.size, Y))
-    parts = [p for run in backend.spread(work, cut, Y) for p in run]
-    if not parts:
-        return _nothing(span)
-    return PreImage(
-        *(backend.namespace(Y).concat(list(c), axis=0) for c in zip(*parts, strict=True))
-    )
-
-
-def _nothing(span: Span) -> PreImage:
-    """Return the pre-images of no rows."""
-    xp, device = backend.namespace(span.points), backend.device_of(span.points)
-    counts = xp.zeros((0,), dtype=xp.int64, device=device)
-    return PreImage(span.points[:0, :], span.base[:0], counts)
+    xp = backend.namespace(Y)
+    none = PreImage(span.points[:0, :], span.base[:0], xp.astype(span.base[:0], xp.int64))
+    parts = [none, *(p for run in backend.spread(work, cut, Y) for p in run)]
+    return PreImage(*(xp.concat(list(c), axis=0) for c in zip(*parts, strict=True)))

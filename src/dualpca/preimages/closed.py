@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from dualpca.arrays import Array, algebra, backend
 from dualpca.errors import expected
-from dualpca.kernels import RBF, Kernel, Scaled, Stationary
-from dualpca.preimages.base import Method, Span, Target, is_linear
+from dualpca.kernels import RBF, Kernel, inverse_distances
+from dualpca.preimages.base import Method, Span, Target
 
 # --- Kernel smoother: a weighted mean of training points -----------------------------------------
 
@@ -69,14 +68,8 @@ class Smoother(Method):
 
 # --- Kwok & Tsang's closed form: from distances in feature space to distances among inputs -------
 
-FLOOR = 1e-12
-"""Smallest kernel value that is turned into a distance, where f(0) = 1."""
-
 RANK = 1e-8
 """Singular values of the neighbours below this share of the largest count as 0."""
-
-Distances = Callable[[Array, Array, Array, Array], Array]
-"""From k(x, x), ⟨φ(x), P⟩, ‖P‖² and ‖x‖² to ‖z − x‖²; all (b, k)."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +80,7 @@ class Distance(Method):
     kernel; then z solves Nẑ = ½H(d₀² − d²), N the centred neighbours, d₀² their squared norms, by
     the singular value decomposition of N. No iteration, no start.
 
-    Cost O(nq + k²d) a row.
+    Cost O(nq + k²d) per row.
 
     Parameters
     ----------
@@ -115,8 +108,8 @@ class Distance(Method):
             raise ValueError(expected("neighbors", "at least 1", self.neighbors))
 
     def suits(self, kernel: Kernel) -> bool:
-        """Tell whether the kernel can be inverted."""
-        return inversion(kernel, 1) is not None
+        """Return True if the kernel can be inverted."""
+        return inverse_distances(kernel, 1) is not None
 
     def _find(self, target: Target, start: Array | None) -> tuple[Array, np.ndarray | None]:
         xp, span = backend.namespace(target.Y), target.span
@@ -127,7 +120,7 @@ class Distance(Method):
         norms = xp.reshape(backend.take(span.norms, flat), (b, k))
         P2 = target.sqnorm[:, None] + 0 * norms
         gaps = xp.reshape(backend.take(xp.reshape(G, (-1,)), _flat(near, span.size)), (b, k))
-        invert = inversion(span.kernel, int(span.points.shape[1]))
+        invert = inverse_distances(span.kernel, int(span.points.shape[1]))
         assert invert is not None  # find() has asked suits()
         D2 = invert(norms, 0.5 * (norms + P2 - gaps), P2, xp.sum(N * N, axis=2))
         return trilaterate(N, D2), None
@@ -150,67 +143,6 @@ def trilaterate(N: Array, D2: Array) -> Array:
     return middle + xp.sum(zhat[:, :, None] * Bt, axis=1)
 
 
-def inversion(kernel: Kernel, d: int) -> Distances | None:
-    """Return how distances of d columns follow from inner products in feature space, if known."""
-    if kernel.on is not None:
-        return None  # distances over some columns do not place a point in all of them
-    if isinstance(kernel, Scaled):
-        inner = inversion(kernel.kernel, d)
-        c = kernel.factor
-        return None if inner is None else lambda k, o, p, x: inner(k / c, o / c, p / c, x)
-    if isinstance(kernel, Stationary):
-        return _stationary(kernel)
-    return _polynomial(kernel, d)
-
-
-def _stationary(kernel: Stationary) -> Distances | None:
-    """Return the inversion of f: f(u) = 1 − ½‖φ(x) − P‖²."""
-    if not kernel._monotone:
-        return None
-    if len(np.shape(getattr(kernel, "length_scale", 0.0) or 0.0)) > 0:
-        return None  # a width of its own for every column
-
-    def distances(norms: Array, overlap: Array, P2: Array, x2: Array) -> Array:
-        K = overlap + 0.5 * (1 - P2)
-        return inverse_profile(kernel, K) / kernel.rate
-
-    return distances
-
-
-def inverse_profile(kernel: Stationary, K: Array) -> Array:
-    """Return u with f(u) = K, for K clipped to [1e-12, 1]: log, or bisection over log u."""
-    xp = backend.namespace(K)
-    K = xp.where(K > 1, xp.ones_like(K), xp.where(K > FLOOR, K, FLOOR + 0 * K))
-    if isinstance(kernel, RBF):
-        return -xp.log(K)
-    low, high = -80.0 + 0 * K, 80.0 + 0 * K
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        above = kernel.profile(xp.exp(middle)) > K
-        low, high = xp.where(above, middle, low), xp.where(above, high, middle)
-    return xp.where(K < 1, xp.exp(high), 0 * K)
-
-
-def _polynomial(kernel: Kernel, d: int) -> Distances | None:
-    """Return the inversion of (γxᵀy + c)^p with odd p, read off the parameters; γ None is 1/d."""
-    degree: Any = getattr(kernel, "degree", None)
-    gamma: Any = getattr(kernel, "gamma", None) or 1 / d
-    shift: Any = getattr(kernel, "coef0", None)
-    numbers = all(isinstance(v, int | float) for v in (degree, gamma, shift))
-    if not numbers or degree != int(degree) or int(degree) % 2 == 0:
-        return None
-
-    def product(K: Array) -> Array:
-        xp = backend.namespace(K)
-        return (xp.sign(K) * xp.abs(K) ** (1 / degree) - shift) / gamma
-
-    def distances(norms: Array, overlap: Array, P2: Array, x2: Array) -> Array:
-        D2 = product(P2) + x2 - 2 * product(overlap)
-        return backend.namespace(D2).where(D2 > 0, D2, 0 * D2)
-
-    return distances
-
-
 def _flat(columns: Array, width: int) -> Array:
     """Return positions in a flattened (b, width) array of the columns (b, k) of each row."""
     host = backend.to_numpy(columns)
@@ -231,7 +163,7 @@ class Learned(Method):
     like, whether or not P is near one. μ is the mean of the points, which ridge regression alone
     would shrink to 0.
 
-    `prepare` solves the ridge problem; `find` on what it returns costs O(nq + nd) a row. One n×n
+    `prepare` solves the ridge problem; `find` on what it returns costs O(nq + nd) per row. One n×n
     matrix is formed, lower triangle only, and factored in place. Beyond `limit` points the map is
     spanned by that many of them, evenly spaced over the rows (subset of regressors), in blocks:
     (K'_un K'_nu + αK'_uu) A = K'_un (X − 1μᵀ), O(n · limit²).
@@ -241,7 +173,7 @@ class Learned(Method):
     alpha : float
         Ridge, as scikit-learn's `KernelPCA(alpha=...)`, where it is 1.
     kernel : Kernel, optional
-        On the latents; RBF with the median length of the latents unless given. scikit-learn takes
+        On the latents; default: RBF with the median length of the latents. scikit-learn uses
         the model's own kernel, whose width was meant for the inputs.
     limit : int
 
@@ -269,7 +201,7 @@ class Learned(Method):
 
     def prepare(self, span: Span) -> Method:
         """Return the learned map."""
-        if is_linear(span.kernel):
+        if span.kernel._linear:
             return self
         Y = span.latents
         kernel = (RBF(length_scale="median") if self.kernel is None else self.kernel).resolve(Y)

@@ -1,17 +1,19 @@
-"""Pre-images by descent: Mika's fixed point and L-BFGS, from several starts."""
+"""Pre-images by descent (Mika's fixed point, L-BFGS), and the best of all methods."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Protocol
 
 import numpy as np
 
 from dualpca.arrays import Array, backend
 from dualpca.errors import expected
-from dualpca.kernels import Kernel, Pair, Scaled, Stationary
-from dualpca.preimages.base import Method, PreImage, Target, better
-from dualpca.preimages.closed import Smoother
+from dualpca.kernels import Kernel
+from dualpca.preimages.base import Method, PreImage, Span, Target, better
+from dualpca.preimages.closed import Distance, Learned, Smoother
 
 # --- Descent over many points at once: one backtracking loop, directions from elsewhere ----------
 
@@ -49,7 +51,8 @@ def descend(
             break
         D, slope = steps.direction(target, Z)
         new, lower = _backtrack(target, Z, value, _capped(D, Z, target), slope)
-        moved, fallen = _host_norms(new - Z), backend.to_numpy(value - lower)
+        moved = np.linalg.norm(backend.to_numpy(new - Z), axis=1)
+        fallen = backend.to_numpy(value - lower)
         noise = ROUNDING * backend.to_numpy(backend.namespace(Z).abs(value) + target.sqnorm)
         found, Z, value = backend.replaced(found, rows, new), new, lower
         counts[rows] += 1
@@ -91,10 +94,6 @@ def _capped(D: Array, Z: Array, target: Target) -> Array:
     return D * xp.where(ratio < 1, ratio, xp.ones_like(ratio))[:, None]
 
 
-def _host_norms(A: Array) -> np.ndarray:
-    return np.asarray(np.linalg.norm(backend.to_numpy(A), axis=1))
-
-
 # --- Limited-memory BFGS directions for many independent rows (Nocedal & Wright 2006, Alg. 7.4) --
 
 FIRST = 0.1
@@ -133,15 +132,11 @@ class LBFGSSteps:
 
     def take(self, rows: np.ndarray) -> None:
         """Forget all rows but these."""
-        self.pairs = [
-            (backend.take(s, rows), backend.take(y, rows), backend.take(r, rows))
-            for s, y, r in self.pairs
-        ]
-        if self.gain is not None:
-            self.gain = backend.take(self.gain, rows)
-        if self.last is not None and self.scale is not None:
-            self.last = (backend.take(self.last[0], rows), backend.take(self.last[1], rows))
-            self.scale = backend.take(self.scale, rows)
+        some = partial(backend.take, index=rows)
+        self.pairs = [(some(s), some(y), some(r)) for s, y, r in self.pairs]
+        if self.gain is not None and self.last is not None and self.scale is not None:
+            z, g = self.last
+            self.last, self.gain, self.scale = (some(z), some(g)), some(self.gain), some(self.scale)
 
     def _learn(self, s: Array, y: Array, scale: Array) -> Array:
         """Remember a step and the change of the gradient along it; return the new scale."""
@@ -209,7 +204,7 @@ class Iterative(Method):
         raise TypeError(expected("method", "a subclass that defines _steps", type(self).__name__))
 
     def run(self, target: Target, Z: Array) -> PreImage:
-        """Descend from one start a row."""
+        """Descend from one start per row."""
         end, counts = descend(target, Z, self._steps(target), self.max_iter, self.tol)
         xp, device = backend.namespace(Z), backend.device_of(Z)
         return PreImage(end, target.distance(end), xp.asarray(counts, device=device))
@@ -233,7 +228,7 @@ class FixedPoint(Iterative):
     are halved towards the last z until the distance does not rise; where Σ γ s is negative the
     step is turned round, for it would climb.
 
-    Cost O(n(d + q)) a row and iteration.
+    Cost O(n(d + q)) per row and iteration.
 
     Examples
     --------
@@ -249,32 +244,25 @@ class FixedPoint(Iterative):
     needs: ClassVar[str] = "a function of the distance (RBF, Matérn, …), or a multiple of one"
 
     def suits(self, kernel: Kernel) -> bool:
-        """Tell whether the kernel is stationary."""
-        return _stationary(kernel) is not None
+        """Return True if the kernel is stationary up to a factor."""
+        return kernel._radial_slopes() is not None
 
     def _steps(self, target: Target) -> Steps:
-        kernel = _stationary(target.span.kernel)
-        assert kernel is not None  # find() has asked suits()
-        return FixedPointSteps(kernel)
-
-
-def _stationary(kernel: Kernel) -> Stationary | None:
-    """Return the function of the distance that a kernel is up to a factor, if it is one."""
-    if isinstance(kernel, Scaled) and kernel.on is None:
-        return _stationary(kernel.kernel)
-    return kernel if isinstance(kernel, Stationary) else None
+        slopes = target.span.kernel._radial_slopes()
+        assert slopes is not None  # find() has asked suits()
+        return FixedPointSteps(slopes)
 
 
 class FixedPointSteps:
     """From z to the weighted mean; no memory."""
 
-    def __init__(self, kernel: Stationary) -> None:
-        self.kernel = kernel
+    def __init__(self, slopes: Callable[[Array, Array], Array]) -> None:
+        self.slopes = slopes
 
     def direction(self, target: Target, Z: Array) -> tuple[Array, Array]:
         """Return Σ γ s (x − z) / |Σ γ s|; the loop only asks that J does not rise."""
         xp = backend.namespace(Z)
-        S = -target.weights * self.kernel.slopes(Z, target.span.points)
+        S = -target.weights * self.slopes(Z, target.span.points)
         S = xp.where(xp.isfinite(S), S, 0 * target.weights)
         total = xp.sum(S, axis=1)[:, None]
         size = xp.abs(total)
@@ -289,7 +277,7 @@ class FixedPointSteps:
 class Gradient(Iterative):
     """L-BFGS on ‖φ(z) − P‖², for any kernel with a gradient, many rows at once.
 
-    Cost O(n(d + q)) a row and iteration.
+    Cost O(n(d + q)) per row and iteration.
 
     Parameters
     ----------
@@ -313,12 +301,55 @@ class Gradient(Iterative):
     memory: int = 8
 
     def suits(self, kernel: Kernel) -> bool:
-        """Tell whether all parts of the kernel define a gradient."""
-        if isinstance(kernel, Pair):
-            return self.suits(kernel.left) and self.suits(kernel.right)
-        if isinstance(kernel, Scaled):
-            return self.suits(kernel.kernel)
-        return type(kernel)._pull is not Kernel._pull
+        """Return True if all parts of the kernel have a gradient."""
+        return kernel._differentiable
 
     def _steps(self, target: Target) -> Steps:
         return LBFGSSteps(self.memory)
+
+
+# --- All methods that suit the kernel; each row keeps its best -----------------------------------
+
+
+@dataclass(frozen=True)
+class Auto(Method):
+    """Run every method that suits the kernel, refine the best, keep the best point of each row.
+
+    No part is ever closer. It costs as much as all of them. Close in feature space is not always
+    close to the clean input: where P itself has shrunk to the mean under heavy noise, the smoother
+    and the distances, which answer with neighbours, may denoise better.
+
+    Parameters
+    ----------
+    parts : tuple of Method
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca.kernels import RBF
+    >>> from dualpca.preimages import Span
+    >>> span = Span(np.array([[0.0], [1.0]]), RBF(), np.eye(2)[:, :1], np.zeros(2))
+    >>> Auto().find(span, np.array([[1.0]])).distance
+    array([0.])
+    """
+
+    name: ClassVar[str] = "auto"
+    parts: tuple[Method, ...] = (Smoother(), Distance(), Learned(), FixedPoint(), Gradient())
+
+    def prepare(self, span: Span) -> Method:
+        """Prepare the methods that suit the kernel."""
+        return Auto(tuple(p.prepare(span) for p in self.parts if p.suits(span.kernel)))
+
+    def suits(self, kernel: Kernel) -> bool:
+        """Return True if any part suits the kernel."""
+        return any(p.suits(kernel) for p in self.parts)
+
+    def _find(self, target: Target, start: Array | None) -> tuple[Array, np.ndarray | None]:
+        best: PreImage | None = None
+        for part in self.parts:
+            found = part.block(target, start)
+            best = found if best is None else better(best, found)
+        assert best is not None  # find() has asked suits()
+        if Gradient().suits(target.span.kernel):
+            best = better(best, Gradient().run(target, best.points))
+        return best.points, backend.to_numpy(best.iterations)

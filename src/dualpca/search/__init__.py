@@ -1,21 +1,19 @@
 """Search for a kernel: what may be tried, how a trial is judged, and the record of all trials."""
 
 from dualpca.search.judging import agreement, normalised_likelihood, q2
-from dualpca.search.loop import Outcome, Plan, run
-from dualpca.search.spaces import FAMILIES, Candidate, Scales, Space
-from dualpca.search.trials import Ledger, Record, best_of, importances
+from dualpca.search.spaces import Candidate, Space, families
+from dualpca.search.trials import Ledger, Outcome, Plan, Record, best_of, importances, run
 
 __all__ = [
-    "FAMILIES",
     "Candidate",
     "Ledger",
     "Outcome",
     "Plan",
     "Record",
-    "Scales",
     "Space",
     "agreement",
     "best_of",
+    "families",
     "importances",
     "normalised_likelihood",
     "q2",

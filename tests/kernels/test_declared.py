@@ -1,0 +1,141 @@
+"""What kernels declare that they can do: which do, that it is right, and that it composes."""
+
+import ast
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dualpca
+from dualpca.errors import DualPCAError
+from dualpca.kernels import (
+    KERNELS,
+    RBF,
+    Constant,
+    Laplacian,
+    Linear,
+    Matern,
+    Polynomial,
+    Precomputed,
+    Product,
+    Scaled,
+    accepts_nan,
+    feature_map,
+    frequencies,
+    fused_form,
+    inverse_distances,
+    nonnegative_columns,
+)
+from dualpca.kernels.base import expectation_terms
+from dualpca.operators import Dual
+from dualpca.solvers import solve
+from tests.tolerances import assert_close
+
+X = np.random.default_rng(0).standard_normal((9, 3))
+Y = np.random.default_rng(1).standard_normal((7, 3))
+
+
+def can(ask, refusal):
+    """Return the names of the kernels for which a question is neither refused nor None."""
+    found = set()
+    for name, kernel in KERNELS.items():
+        try:
+            answer = ask(kernel())
+        except refusal:
+            continue
+        found |= {name} if answer is not None else set()
+    return found
+
+
+def test_who_can_do_what():
+    stationary = {"rbf", "matern", "rational_quadratic"}
+    rng = np.random.default_rng(0)
+    assert can(lambda k: feature_map(k, X), DualPCAError) == {"linear", "polynomial"}
+    assert can(lambda k: frequencies(k, 3, 2, rng), ValueError) == {"rbf", "matern", "laplacian"}
+    known = {"rbf", "linear", "polynomial", "constant"}
+    assert can(lambda k: expectation_terms(k, 3), TypeError) == known
+    assert {name for name in KERNELS if accepts_nan(name)} == known
+    assert can(lambda k: fused_form(k, X), ()) == stationary | {"laplacian", "polynomial"}
+    assert can(lambda k: inverse_distances(k, 3), ()) == stationary | {"polynomial"}
+    assert can(lambda k: k._radial_slopes(), ()) == stationary | {"periodic"}
+    assert can(lambda k: nonnegative_columns(k, 3) or None, ()) == {"chi2", "additive_chi2"}
+    assert {name for name in KERNELS if KERNELS[name]._linear} == {"linear"}
+    assert not Precomputed()._differentiable
+
+
+def test_nan_is_accepted_where_an_expectation_may_be_known():
+    assert accepts_nan("poly")
+    assert accepts_nan(2.0 * RBF() + Linear())
+    assert not accepts_nan(Matern())
+    assert not accepts_nan("precomputed")
+    assert not accepts_nan(lambda x, y: 1.0)
+
+
+MAPPED = {
+    "sum": Linear() + 0.5 * Polynomial(2, 0.3, 1.0),
+    "columns": Scaled(2.0, Polynomial(3, coef0=0.0, on=[1]) + Linear(), on=[2, 0]),
+}
+
+
+@pytest.mark.parametrize("kernel", MAPPED.values(), ids=MAPPED)
+def test_feature_maps_compose(kernel):
+    assert_close(feature_map(kernel, X) @ feature_map(kernel, Y).T, kernel(X, Y), "vector")
+
+
+SPLIT = {
+    "sum": 2.0 * RBF(length_scale=[1.0, 2.0, 0.5]) + Constant(0.3),
+    "product": RBF(gamma=0.2, on=[1]) * Polynomial(2, 0.5, 1.0, on=[0, 2]),
+    "columns": Product(RBF(gamma=0.1, on=[1]), Linear() + RBF(), on=[2, 0]),
+}
+
+
+@pytest.mark.parametrize("kernel", SPLIT.values(), ids=SPLIT)
+def test_terms_sum_to_the_kernel(kernel):
+    total = 0.0
+    for term in expectation_terms(kernel, 3):
+        gaps = (X[:, None, :] - Y[None, :, :]) ** 2
+        value = term.factor * np.exp(-gaps @ term.rates)
+        for p in term.polys:
+            value = value * ((X * p.weights) @ Y.T + p.constant) ** p.degree
+        total = total + value
+    assert_close(total, kernel(X, Y), "vector")
+
+
+@pytest.mark.parametrize("kernel", [RBF(gamma=0.1) * Matern(), Laplacian() * RBF(gamma=0.2)])
+def test_frequencies_of_a_product_are_sums(kernel):
+    W = frequencies(kernel, 3, 200_000, np.random.default_rng(0))
+    found = np.cos((X[:1] - Y) @ W).mean(axis=1)
+    np.testing.assert_allclose(found, kernel(X[:1], Y)[0], atol=0.01)
+
+
+def test_frequencies_over_some_columns_are_refused_in_a_product_too():
+    with pytest.raises(ValueError, match="random Fourier features"):
+        frequencies(RBF() * RBF(on=[0]), 3, 5, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("kernel", [Linear(), 2.5 * Linear()])
+def test_linear_kernels_have_an_exact_inverse(kernel):
+    dual = Dual(X, kernel)
+    spectrum = solve(dual, 3)
+    assert_close(dual.lift(spectrum, dual.project(spectrum, Y)[0]), Y, "covariance")
+    with pytest.raises(DualPCAError, match="no exact inverse"):
+        Dual(X, RBF()).lift(spectrum, Y)
+
+
+def test_what_refuses_negative_entries_is_known_by_column():
+    kernel = Scaled(2.0, Linear() + KERNELS["chi2"](on=[1]), on=[2, 0])
+    assert nonnegative_columns(kernel, 3) == {0}
+
+
+def test_nobody_else_asks_of_which_class_a_kernel_is():
+    """Only what X is (rows, items, a matrix) is read off Kernel, Function and Precomputed."""
+    home = Path(dualpca.__file__).parent
+    classes = {kernel.__name__ for kernel in KERNELS.values()}
+    classes |= {"Sum", "Product", "Scaled", "Stationary", "Affine", "Angular"}
+    for path in sorted(home.rglob("*.py")):
+        if path.parent == home / "kernels":
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance":
+                named = {n.id for n in ast.walk(node.args[1]) if isinstance(n, ast.Name)}
+                assert not named & classes, f"{path.name}, line {node.lineno}"
