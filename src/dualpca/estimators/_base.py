@@ -1040,6 +1040,8 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
     The model has `log_density`, `covariance`, `precision`, `sample` and `monitor`.
     """
 
+    _reference = attribute("reference")  # as format 1 names it
+
     @property
     def _n_features_out(self) -> int:
         return int(self.components_.shape[0])
@@ -1373,13 +1375,6 @@ class StreamingEstimator(LinearEstimator):
             with named_columns(self):
                 self._keep(self._fit_stream(state, count, like, self._request()))
         return super()._fitted
-
-    @property
-    def _reference(self) -> Any:
-        """What limits need to know of the training rows, as format 1 names it."""
-        if self._fitted.reference is None:
-            raise AttributeError("_reference")
-        return self._fitted.reference
 
     def _model_of(self, state: dict[str, Any]) -> SpikedModel:
         """Return the model of attributes as format 1 names them."""

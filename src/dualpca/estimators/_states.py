@@ -75,7 +75,7 @@ PREPARED = ("_span_", "_methods_")
 def _check_imputer(found: dict[str, Any]) -> bool:
     """Compare the features with those of the model, and the indicator's with both."""
     d, which = found["n_features_in_"], found["indicator_"]
-    mean = vars(found["model_"]).get("mean_")
+    mean = getattr(found["model_"], "mean_", None)
     inside = which is None or bool(((which >= 0) & (which < d)).all())
     return inside and mean is not None and mean.shape == (d,)
 

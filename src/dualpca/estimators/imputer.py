@@ -10,8 +10,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualpca.arrays import Array
 from dualpca.errors import expected
-from dualpca.estimators._base import Saved, check_choice, check_flag, is_elsewhere, refuse_frames
-from dualpca.estimators._incomplete import as_frame
+from dualpca.estimators._base import (
+    Saved,
+    as_frame,
+    check_choice,
+    check_flag,
+    is_elsewhere,
+    refuse_frames,
+)
 from dualpca.estimators.bayesian import BayesianPCA
 from dualpca.estimators.ppca import PPCA
 

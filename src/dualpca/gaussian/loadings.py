@@ -153,16 +153,13 @@ class Information(NamedTuple):
         return Information(*(a + b for a, b in zip(self, other, strict=True)))
 
 
-def information(factors: Factors, X: Array | Table, weights: Array | None) -> Information:
-    """Return what rows with NaN tell of the loadings; weights are None for a table in parts."""
-    if not isinstance(X, Table):
-        return Information.of(factors, X, weights)
+def information(factors: Factors, table: Table) -> Information:
+    """Return what rows with missing values tell of the loadings."""
 
     def of(rows: Array, weights: Array | None = None) -> Information:
-        rows = backend.working(rows)
         return Information.of(factors, rows, observed_weights(rows, weights))
 
-    return X.reduce(of, Information.plus)
+    return table.reduce(of, Information.plus)
 
 
 def incomplete_laplace(

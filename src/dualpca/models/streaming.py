@@ -9,6 +9,8 @@ import numpy as np
 
 from dualpca.arrays import Array, algebra, backend
 from dualpca.data import (
+    Columns,
+    InMemoryTable,
     Moments,
     block_weights,
     column_starts,
@@ -17,9 +19,9 @@ from dualpca.data import (
     refuse_infinite,
 )
 from dualpca.errors import DegenerateError, ScaleError
-from dualpca.gaussian import LOG_2PI, Factors, Incomplete, Sums
+from dualpca.gaussian import LEAST_NOISE, LOG_2PI, Factors, Incomplete, Sums
 from dualpca.models.driver import Record, maximize
-from dualpca.models.incomplete import LEAST_NOISE, Fit, latent_frame, m_step, refuse_empty_columns
+from dualpca.models.incomplete import Fit, latent_frame, m_step, refuse_empty_columns
 
 # --- Statistics of the E step that outlive the parameters they were taken at ---------------------
 
@@ -183,22 +185,21 @@ class Joint(Fit):
         self, X: Array, weights: Array, q: int, noise: float | None, moments: Moments | None
     ) -> None:
         self.moments = moments
-        super().__init__(X, weights, q, noise, diagonal=False)
+        super().__init__(InMemoryTable(X, weights), q, noise)
 
-    def columns(self, X: Array, weights: Array | None) -> tuple[Array, Array, Array]:
+    def starts(self) -> tuple[Array, Array, Array]:
         """Return each feature's observed weight, mean and variance over both."""
-        n, mean, variance = column_starts(X, weights)
-        if self.moments is None:
-            return n, mean, variance
-        more, off = self.moments.n, self.moments.mean - mean
-        total = n + more
-        scatter = backend.namespace(X).linalg.diagonal(self.moments.scatter)
-        spread = n * variance + scatter + (n * more / total) * off * off
-        return total, mean + off * (more / total), spread / total
+        columns, more = self.data.columns, self.moments
+        if more is None:
+            return columns[:3]
+        xp = backend.namespace(columns.n)
+        variance = xp.linalg.diagonal(more.scatter) / more.n
+        complete = Columns(xp.full_like(columns.n, more.n), more.mean, variance, 0, 0, more.n)
+        return columns.merge(complete)[:3]
 
     def sums(self, factors: Factors) -> Sums:
         """Take the E step over both."""
-        sums: Sums = self.data.sums(factors)
+        sums = self.data.sums(factors)
         return sums if self.moments is None else sums.plus(moment_sums(self.moments, factors))
 
 
