@@ -13,11 +13,11 @@ from dualpca.estimators._base import (
     check_choice,
     check_number,
     generator,
+    history_of,
     on_rows,
     watch_of,
 )
 from dualpca.gaussian import SHARES
-from dualpca.models.driver import History
 from dualpca.models.factor import FactorModel, FactorRequest, fit_factor
 
 
@@ -165,10 +165,6 @@ class FactorAnalysis(IncompleteMethods, LinearEstimator):
 
     def _model_of(self, state: dict[str, Any]) -> FactorModel:
         """Return the model of attributes as format 1 names them."""
-        history = None
-        if "loglikelihoods_" in state:
-            values = tuple(float(v) for v in state["loglikelihoods_"])
-            history = History(values, state.get("n_iter_", 1), state.get("converged_", True))
         return FactorModel(
             state["mean_"],
             state["components_"],
@@ -176,7 +172,7 @@ class FactorAnalysis(IncompleteMethods, LinearEstimator):
             state["n_samples_"],
             tuple(int(j) for j in state["heywood_"]),
             state.get("_reference"),
-            history,
+            history_of(state),
         )
 
     @on_rows("_n_features_out")

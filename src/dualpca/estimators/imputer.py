@@ -207,7 +207,7 @@ class Imputer(TransformerMixin, Estimator):
     def _refuse_chunked_indicator(self, X: Any) -> None:
         """Refuse indicators of a chunked table."""
         if is_elsewhere(X) and self.add_indicator:
-            what = "False for data in parts"
+            what = "False for a chunked table"
             raise ValueError(expected("add_indicator", what, self.add_indicator))
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:

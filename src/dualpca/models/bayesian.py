@@ -108,7 +108,7 @@ def fit_bayesian(table: Table, request: BayesianRequest) -> BayesianModel:
         return bayesian_of_operator(found.operator, found.n_rows, table.like, request)
     q = start_count(request, found.weight, found.used, table.d)
     by = _variational_with_missing if request.method == "variational" else _relevance_with_missing
-    return by(table, found, q, request).published(found.used, found.effective_rows, table.like)
+    return _model(by(table, found, q, request), found.used, found.effective_rows, table.like)
 
 
 def bayesian_of_operator(
@@ -119,7 +119,7 @@ def bayesian_of_operator(
     spectrum = solve(operator, q, request.solver, 0.0, request.start)
     spectrum = _leaving_noise(spectrum, request)
     by = _variational if request.method == "variational" else _relevance
-    return by(operator, spectrum, request).published(count, operator.n, like)
+    return _model(by(operator, spectrum, request), count, operator.n, like)
 
 
 def start_count(request: BayesianRequest, n: float, count: int, d: int) -> int:
@@ -145,16 +145,14 @@ def start_count(request: BayesianRequest, n: float, count: int, d: int) -> int:
     return int(wanted)
 
 
-class Found(NamedTuple):
-    """What a fit found: principal axes, their lengths, and how it came there."""
+class Directions(NamedTuple):
+    """Where a fit ended: principal axes and their lengths, and how it came there."""
 
     mean: Array  # (d,)
     spectrum: Spectrum  # of the model: its values are variances, its trace the total variance
     noise: float
     record: Record  # of the penalised log-likelihood, or of the bound
     relevance: Array  # (q started,)
-    posterior: LoadingPosterior | None = None
-    loglikelihood: float = math.nan
 
     @classmethod
     def of(
@@ -166,8 +164,8 @@ class Found(NamedTuple):
         total: float,
         record: Record,
         relevance: Array,
-    ) -> Found:
-        """Return what orthonormal axes (d, q) with squared lengths u (q,), longest first, give."""
+    ) -> Directions:
+        """Return those of orthonormal axes (d, q) with squared lengths u (q,), longest first."""
         values = backend.asarray(u, axes) + noise
         spectrum = Spectrum(values, deterministic_signs(axes), total, int(axes.shape[0]))
         return cls(mean, spectrum, noise, record, relevance)
@@ -184,28 +182,30 @@ class Found(NamedTuple):
         psi = backend.namespace(V).full_like(V[:, 0], self.noise)
         return Factors(V * self.gaussian.spread, self.mean, psi)
 
-    def published(self, count: int, n: float, like: Array) -> BayesianModel:
-        """Return the model, in the dtype of `like`, of `count` rows that stand for n."""
-        if self.posterior is None:
-            raise ValueError("the posterior of the loadings is still to be found.")
-        record, relevance = self.record, backend.cast_like(self.relevance, like)
-        history = History(
-            (self.loglikelihood,), record.n_iter, record.converged, record.interrupted
+
+Fitted = tuple[Directions, LoadingPosterior, float]
+"""Directions, how sure W is, and the log-likelihood."""
+
+
+def _model(found: Fitted, count: int, n: float, like: Array) -> BayesianModel:
+    """Return the model, in the dtype of `like`, of `count` rows that stand for n."""
+    at, posterior, value = found
+    record, relevance = at.record, backend.cast_like(at.relevance, like)
+    history = History((value,), record.n_iter, record.converged, record.interrupted)
+    args = (at.mean, at.spectrum, at.gaussian, like, count, Reference(n, n))
+    model = BayesianModel(
+        **vars(spiked_model(*args, history=history)),
+        relevance=relevance,
+        loading_posterior=posterior,
+        bounds=tuple(record.loglikelihoods),
+    )
+    if model.n_effective == 0:
+        warn(
+            "no direction is relevant beside the noise; one axis of length 0 is kept, and "
+            "latents are 0.",
+            SelectionWarning,
         )
-        args = (self.mean, self.spectrum, self.gaussian, like, count, Reference(n, n))
-        model = BayesianModel(
-            **vars(spiked_model(*args, history=history)),
-            relevance=relevance,
-            loading_posterior=self.posterior,
-            bounds=tuple(record.loglikelihoods),
-        )
-        if model.n_effective == 0:
-            warn(
-                "no direction is relevant beside the noise; one axis of length 0 is kept, and "
-                "latents are 0.",
-                SelectionWarning,
-            )
-        return model
+    return model
 
 
 # --- Complete rows -------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ def _leaving_noise(spectrum: Spectrum, request: BayesianRequest) -> Spectrum:
     return spectrum.head(positive)
 
 
-def _relevance(operator: LinearOperator, spectrum: Spectrum, request: BayesianRequest) -> Found:
+def _relevance(operator: LinearOperator, spectrum: Spectrum, request: BayesianRequest) -> Fitted:
     """Find the directions that are relevant from the spectrum alone."""
     n, lengths = operator.n, fit_relevance(spectrum, operator.n, request.noise)
     value = loglikelihood(spectrum, n, lengths)
@@ -237,12 +237,11 @@ def _relevance(operator: LinearOperator, spectrum: Spectrum, request: BayesianRe
     axes, total = spectrum.vectors[:, :kept], operator.trace / n
     relevance = backend.asarray(lengths.u / operator.dim, axes)
     along = (axes, lengths.u[:kept], lengths.sigma2, total)
-    found = Found.of(operator.frame.mean, *along, record, relevance)
-    posterior = laplace(found.factors, found.gaussian, n)
-    return found._replace(posterior=posterior, loglikelihood=value)
+    at = Directions.of(operator.frame.mean, *along, record, relevance)
+    return at, laplace(at.factors, at.gaussian, n), value
 
 
-def _variational(operator: LinearOperator, spectrum: Spectrum, request: BayesianRequest) -> Found:
+def _variational(operator: LinearOperator, spectrum: Spectrum, request: BayesianRequest) -> Fitted:
     """Raise the bound from the fit of maximum likelihood."""
     n, keeper = operator.n, None
     start = maximum_likelihood(spectrum, n, spectrum.rank)
@@ -254,8 +253,8 @@ def _variational(operator: LinearOperator, spectrum: Spectrum, request: Bayesian
     if request.watch is not None:
         keeper = request.watch.over(n, operator.frame.mean, operator.diag() / n)
     best = fit_variational(rows, W, sigma2, **request.limits, keeper=keeper)
-    found = _principal(best, spectrum.vectors[:, :1], operator.trace / n)
-    return found._replace(loglikelihood=rows.loglikelihood(found.factors))
+    at, posterior = _principal(best, spectrum.vectors[:, :1], operator.trace / n)
+    return at, posterior, rows.loglikelihood(at.factors)
 
 
 # --- Missing values ------------------------------------------------------------------------------
@@ -263,7 +262,7 @@ def _variational(operator: LinearOperator, spectrum: Spectrum, request: Bayesian
 
 def _relevance_with_missing(
     table: Table, columns: Columns, q: int, request: BayesianRequest
-) -> Found:
+) -> Fitted:
     """Find the directions that are relevant by EM with re-estimated priors."""
     rng = request.start
     fit = RelevanceFit(table, q, request.noise, columns=columns)
@@ -277,15 +276,14 @@ def _relevance_with_missing(
         axes, u = filled_axes(fit.data, 1, mu, rng)[0], backend.asarray(np.zeros(1), mu)
     total = float(xp.sum(u)) + fit.d * sigma2
     relevance = xp.concat([u[:kept] / fit.d, backend.asarray(np.zeros(q - kept), mu)])
-    found = Found.of(mu, axes, u, sigma2, total, best.record, relevance)
-    known = information(found.factors, table)
-    posterior = incomplete_laplace(found.factors, found.gaussian, known)
-    return found._replace(posterior=posterior, loglikelihood=best.loglikelihood)
+    at = Directions.of(mu, axes, u, sigma2, total, best.record, relevance)
+    posterior = incomplete_laplace(at.factors, at.gaussian, information(at.factors, table))
+    return at, posterior, best.loglikelihood
 
 
 def _variational_with_missing(
     table: Table, columns: Columns, q: int, request: BayesianRequest
-) -> Found:
+) -> Fitted:
     """Raise the bound from the span of the rows filled with means."""
     rng, keeper = request.start, None
     fit = RelevanceFit(table, q, request.noise, columns=columns)
@@ -297,28 +295,25 @@ def _variational_with_missing(
     axis = filled_axes(fit.data, 1, fit.origin, rng)[0]
     kept = xp.astype(best.kept, xp.float64)
     total = float(xp.sum(kept * best.beliefs.W**2)) + fit.d * best.noise
-    found = _principal(best, axis, total)
-    return found._replace(loglikelihood=float(fit.sums(found.factors).loglikelihood))
+    at, posterior = _principal(best, axis, total)
+    return at, posterior, float(fit.sums(at.factors).loglikelihood)
 
 
-def _principal(best: Variational, axis: Array, total: float) -> Found:
+def _principal(best: Variational, axis: Array, total: float) -> tuple[Directions, LoadingPosterior]:
     """Rotate the columns kept to principal axes; `axis` stands in where none is."""
-    xp, at = backend.namespace(axis), best.beliefs
+    xp, mu, noise = backend.namespace(axis), best.beliefs.mu, best.noise
     kept = np.flatnonzero(backend.to_numpy(best.kept))
     relevance = xp.where(best.kept, best.relevance, 0 * best.relevance)
     if kept.size == 0:
         none = 0 * axis[:1, :1]
-        found = Found.of(at.mu, axis, np.zeros(1), best.noise, total, best.record, relevance)
-        posterior = LoadingPosterior(0 * axis, none[None, :, :], none, none[0, :], False)
-        return found._replace(posterior=posterior)
-    U, s, Vt = algebra.svd(backend.take(at.W, kept, axis=1))
-    found = Found.of(at.mu, U, s**2, best.noise, total, best.record, relevance)
-    S = backend.take(backend.take(at.S, kept, axis=1), kept, axis=2)
-    same = xp.where(xp.sum(U * found.spectrum.vectors, axis=0) < 0, -xp.ones_like(s), 1 + 0 * s)
+        at = Directions.of(mu, axis, np.zeros(1), noise, total, best.record, relevance)
+        return at, LoadingPosterior(0 * axis, none[None, :, :], none, none[0, :], False)
+    U, s, Vt = algebra.svd(backend.take(best.beliefs.W, kept, axis=1))
+    at = Directions.of(mu, U, s**2, noise, total, best.record, relevance)
+    S = backend.take(backend.take(best.beliefs.S, kept, axis=1), kept, axis=2)
+    same = xp.where(xp.sum(U * at.spectrum.vectors, axis=0) < 0, -xp.ones_like(s), 1 + 0 * s)
     turn, none = Vt.T * same, 0 * Vt
-    rows = turn.T @ S @ turn
-    posterior = LoadingPosterior(found.factors.W, rows, none, none[0, :], False)
-    return found._replace(posterior=posterior)
+    return at, LoadingPosterior(at.factors.W, turn.T @ S @ turn, none, none[0, :], False)
 
 
 # --- Automatic relevance determination where values are missing ----------------------------------

@@ -643,7 +643,7 @@ class _Map:
         return math.sqrt(self.unit) * W, sigma2 * self.unit
 
     def begin(self, start: tuple[Array, float] | None, rng: np.random.Generator) -> Array:
-        """Return θ to start from: random loadings and all variance as noise, unless given."""
+        """Return θ to start from: random loadings and all variance as noise by default."""
         if start is None:
             W, sigma2 = backend.normal(rng, (self.m, self.q), self.operator.like), self.unit
         else:
@@ -674,7 +674,7 @@ def em_of_operator(
 ) -> tuple[Array, float, Record]:
     """Fit PPCA by accelerated EM: loadings W (m, q) up to rotation, noise σ², and the record.
 
-    A given `noise` stays fixed. `start` is (W, σ²), random unless given; without `accelerate` the
+    A given `noise` stays fixed. `start` is (W, σ²), random by default; without `accelerate` the
     steps are those of plain EM, neither expanded nor extrapolated.
     """
     fit, keeper = _Map(operator, q, n, noise, accelerate), None

@@ -172,10 +172,10 @@ AVERAGE = 3
 """Order of the average: the start of the stream counts (age)^3 less than its end."""
 
 STEPS, COMPLETE_STEPS = 3, 30
-"""Steps of EM a chunk; of complete ones none needs a row, so there can be more."""
+"""Steps of EM per chunk; of complete ones none needs a row, so there can be more."""
 
 FEWEST_ROWS = 100
-"""Incomplete rows wait until there are so many, or ten a latent: fewer would be mostly noise."""
+"""Incomplete rows wait until there are so many, or ten per latent: fewer would be mostly noise."""
 
 
 class Joint(Fit):
@@ -219,7 +219,7 @@ class Running:
 
 @dataclass(frozen=True)
 class Stream:
-    """A stream of chunks with and without NaN. Adding a chunk returns a new one.
+    """A stream of chunks with and without missing values. Adding a chunk returns a new one.
 
     Parameters
     ----------
