@@ -8,6 +8,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from dualpca import PPCA, BayesianPCA, Imputer
+from dualpca.data import InMemoryTable
 from dualpca.errors import DegenerateError, SelectionWarning
 from dualpca.gaussian.loadings import laplace
 from dualpca.gaussian.observed import Factors
@@ -15,8 +16,8 @@ from dualpca.gaussian.rules import Lengths, fit_relevance, loglikelihood, penalt
 from dualpca.kernels import Linear
 from dualpca.models.bayesian import (
     Beliefs,
-    Complete,
-    Holes,
+    CompleteRows,
+    IncompleteRows,
     RelevanceFit,
     Updates,
     fit_incomplete_relevance,
@@ -177,7 +178,8 @@ def test_incomplete_em_on_complete_rows_is_the_spectral_answer(name):
     X, q = CASES[name]
     expected = fit_relevance(*spectrum_of(X, q))
     rng = np.random.default_rng(0)
-    found = fit_incomplete_relevance(X, None, q, rng, tol=1e-10, max_iter=5000)
+    fit = RelevanceFit(InMemoryTable(X), q)
+    found = fit_incomplete_relevance(fit, rng, tol=1e-10, max_iter=5000)
     assert_close(found.factors.psi[0], expected.sigma2, "em")
     u = np.sum(found.factors.W**2, axis=0)
     assert_close(u, expected.u[expected.kept], "em", scale=np.max(expected.u) + expected.sigma2)
@@ -189,7 +191,7 @@ def test_incomplete_em_on_complete_rows_is_the_spectral_answer(name):
 @pytest.mark.parametrize("noise", [1.0, 0.01])
 def test_incomplete_objective_never_falls_at_any_step(share, noise):
     X = remove(draw(150, 6, (9.0, 4.0), noise), share)
-    fit = RelevanceFit(X, None, 2, None, diagonal=False)
+    fit = RelevanceFit(InMemoryTable(X), 2)
     theta = fit.begin(np.random.default_rng(0))
     values = []
     for _ in range(40):
@@ -214,9 +216,8 @@ def test_dimension_is_found_with_holes(method, share):
 
 def rows_of(X):
     if not np.isnan(X).any():
-        return Complete(Primal(X, None))
-    fit = RelevanceFit(X, None, 2, None, diagonal=False)
-    return Holes(X, None, 2, fit.origin, fit.seen, fit.unit)
+        return CompleteRows(Primal(X, None))
+    return IncompleteRows(RelevanceFit(InMemoryTable(X), 2))
 
 
 def random_beliefs(updates, q, seed=0):
@@ -388,7 +389,7 @@ def test_draws_have_the_published_mean_and_spread(method, share):
 def test_equal_columns_turn_freely_but_stay_finite():
     V = np.linalg.qr(np.random.default_rng(0).standard_normal((6, 2)))[0]
     model = BayesianPCA(2).fit(draw(200, 6, (9.0, 9.0)))
-    gaussian = model._gaussian
+    gaussian = model._model.gaussian
     equal = type(gaussian)(np.array([9.0, 9.0]), 1.0, 6)
     factors = Factors(V * equal.spread, np.zeros(6), np.ones(6))
     assert np.all(np.isfinite(laplace(factors, equal, 200.0).std()))

@@ -7,6 +7,7 @@ from scipy.stats import multivariate_normal
 from sklearn.datasets import load_wine
 
 from dualpca import PPCA, FactorAnalysis
+from dualpca.data import InMemoryTable
 from dualpca.errors import DegenerateError, HeywoodWarning
 from dualpca.gaussian.loadings import rotate
 from dualpca.models import factor as factors
@@ -111,7 +112,8 @@ def test_em_for_many_features_reaches_the_same_maximum(monkeypatch, q):
 
 
 def test_gradient_of_the_observed_likelihood_is_the_finite_difference():
-    fit = Fit(table(n=40, d=5, missing=0.3), None, 2, None, True, 1e-4)
+    rows = InMemoryTable(table(n=40, d=5, missing=0.3))
+    fit = Fit(rows, 2, diagonal=True, floor=1e-4)
     theta = fit.begin(np.random.default_rng(0))
     steps = 1e-6 * np.eye(theta.size)
     central = [(fit.slope(theta + h)[0] - fit.slope(theta - h)[0]) / 2e-6 for h in steps]

@@ -20,6 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dualpca import PPCA, FactorAnalysis, Imputer
 from dualpca.arrays import backend as _array
+from dualpca.data import InMemoryTable
 from dualpca.data.missing import column_starts
 from dualpca.gaussian.observed import Factors, Incomplete
 from dualpca.models.incomplete import Fit, fit_incomplete, m_step
@@ -325,7 +326,7 @@ def test_likelihood_never_falls_whatever_the_table(seed):
     n, d = int(rng.integers(30, 80)), int(rng.integers(3, 9))
     q = int(rng.integers(1, max(2, d // 2)))
     X = remove(draw(n, d, q, noise=10 ** rng.uniform(-2, 0.5), seed=seed), rng.uniform(0.05, 0.5))
-    fit = Fit(X, None, q, None, False)
+    fit = Fit(InMemoryTable(X), q)
     theta = rng.standard_normal(d * q + d + 1)  # plain steps from anywhere, no safeguard
     values = []
     for _ in range(40):
@@ -457,9 +458,8 @@ def test_given_noise_stays_and_the_rest_is_a_maximum():
 
 def test_noise_of_each_feature_is_a_maximum_too():
     X, q = PATTERNS["30 %"]()
-    factors, record = fit_incomplete(
-        X, None, q, np.random.default_rng(0), diagonal=True, tol=1e-9, max_iter=20_000
-    )
+    options = {"diagonal": True, "tol": 1e-9, "max_iter": 20_000}
+    factors, record = fit_incomplete(InMemoryTable(X), q, np.random.default_rng(0), **options)
     by_W, by_mu, by_psi = dense.gradient(X, factors.W, factors.mu, factors.psi)
     slopes = [np.abs(by_W).max(), np.abs(by_mu).max(), np.abs(by_psi * factors.psi).max()]
     assert record.converged and max(slopes) / X.size < 1e-5
@@ -474,7 +474,8 @@ def test_noise_of_each_feature_is_a_maximum_too():
 def test_without_missing_values_em_is_the_closed_form(n, d, q, weighted):
     X = draw(n, d, q)
     w = np.random.default_rng(0).uniform(0, 2, n) if weighted else None
-    factors, record = fit_incomplete(X, w, q, np.random.default_rng(0), tol=1e-11, max_iter=20_000)
+    table, rng = InMemoryTable(X, w), np.random.default_rng(0)
+    factors, record = fit_incomplete(table, q, rng, tol=1e-11, max_iter=20_000)
     closed = PPCA(q).fit(X, sample_weight=w)
     C = factors.W @ factors.W.T + np.diag(factors.psi)
     assert_close(C, covariance(closed), "em")

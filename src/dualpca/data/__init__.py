@@ -11,7 +11,6 @@ from dualpca.data.frames import is_dask, refuse_masked
 from dualpca.data.missing import (
     Columns,
     column_starts,
-    effective_rows,
     has_missing,
     observed_part,
     observed_weights,
@@ -60,7 +59,6 @@ __all__ = [
     "column_moments",
     "column_starts",
     "condensed",
-    "effective_rows",
     "has_missing",
     "is_dask",
     "join",

@@ -107,11 +107,6 @@ def _first_observed(X: Array, weights: Array | None) -> Array:
     return backend.asarray(np.nan_to_num(found), X)
 
 
-def effective_rows(X: Array, weights: Array | None) -> float:
-    """Return the weight of all observed entries over the number of features: n without holes."""
-    return float(backend.namespace(X).mean(column_starts(X, weights)[0]))
-
-
 class Columns(NamedTuple):
     """What is known of every feature before EM: sums over the rows that observe it."""
 
@@ -124,12 +119,17 @@ class Columns(NamedTuple):
 
     @classmethod
     def of(cls, rows: Array, weights: Array | None = None) -> Columns:
-        """Read one part; infinity is refused."""
+        """Read one chunk, of any array library; infinity is refused."""
         refuse_infinite(rows)
-        w = np.ones(len(rows)) if weights is None else weights
-        w = np.where(np.isnan(rows).all(axis=1), 0.0, w)
+        w = block_weights(observed_weights(rows, weights), slice(None), rows)
         starts = column_starts(rows, weights)
-        return cls(*starts, len(rows), int((w > 0).sum()), float(w.sum()))
+        xp, count = backend.namespace(rows), int(rows.shape[0])
+        return cls(*starts, count, int(xp.sum(xp.astype(w > 0, xp.int64))), float(xp.sum(w)))
+
+    @property
+    def effective_rows(self) -> float:
+        """The weight of all observed entries over the number of features."""
+        return float(backend.namespace(self.n).mean(self.n))
 
     def merge(self, other: Columns) -> Columns:
         """Join two disjoint sets of rows (Chan, Golub & LeVeque 1983), feature by feature.
@@ -141,13 +141,13 @@ class Columns(NamedTuple):
         >>> a.merge(b).mean, a.merge(b).n
         (array([3., 7.]), array([2., 1.]))
         """
-        n = self.n + other.n
-        safe = np.where(n > 0, n, 1.0)
-        mine, theirs = self.n / safe, other.n / safe
+        xp, n = backend.namespace(self.n), self.n + other.n
+        mine, theirs = self.n / _nonzero(n), other.n / _nonzero(n)
         delta = other.mean - self.mean
         # a feature not seen on one side has no mean there: the other's is taken as it is
-        mean = np.where(self.n > 0, self.mean + delta * theirs, other.mean)
-        between = np.where((self.n > 0) & (other.n > 0), mine * theirs * delta * delta, 0.0)
+        mean = xp.where(self.n > 0, self.mean + delta * theirs, other.mean)
+        both = (self.n > 0) & (other.n > 0)
+        between = xp.where(both, mine * theirs * delta * delta, xp.zeros_like(n))
         variance = mine * self.variance + theirs * other.variance + between
         rows, used = self.rows + other.rows, self.used + other.used
         return Columns(n, mean, variance, rows, used, self.weight + other.weight)

@@ -54,7 +54,6 @@ from dualpca.errors import (
     BackendError,
     EmptyColumnError,
     InterruptWarning,
-    ScaleError,
     StreamWarning,
     expected,
     warn,
@@ -73,7 +72,8 @@ from dualpca.gaussian import (
 )
 from dualpca.models.driver import History, Record
 from dualpca.models.spiked import SpikedModel
-from dualpca.operators import WIDEST, Survey, scatter_of, survey
+from dualpca.models.spiked import variances_like as variances_like
+from dualpca.operators import WIDEST, Survey, survey
 from dualpca.operators import used_rows as used_rows
 
 # --- Tables that are not in memory, where rows in memory are needed: refused with what to do -----
@@ -132,9 +132,6 @@ def require_in_memory(X: Any, name: str = "X") -> None:
 
 SPARSE = ("csr", "csc")
 
-ROUGH = 1e-3
-"""Relative error that a variance may have in the dtype of the rows."""
-
 
 def check_rows(
     estimator: Any,
@@ -162,23 +159,6 @@ def check_rows(
         ensure_min_samples=min_rows,
         copy=False,
     )
-
-
-def new_rows(estimator: Any, X: Any, method: str, *, accept_sparse: bool = False) -> Array:
-    """Check rows that a fitted model is asked about, of the library and device it was fitted on."""
-    check_is_fitted(estimator)
-    X = check_rows(estimator, X, reset=False, accept_sparse=accept_sparse)
-    backend.require_same_home(X, estimator.components_, f"{type(estimator).__name__}.{method}")
-    return X
-
-
-def latent_rows(estimator: Any, Z: Any, method: str) -> Array:
-    """Check rows in the space of a fitted model's components."""
-    check_is_fitted(estimator)
-    Z = check_matrix(Z, "X", min_columns=0)  # a model of no components has none
-    backend.require_same_home(Z, estimator.components_, f"{type(estimator).__name__}.{method}")
-    check_width(Z, int(estimator.components_.shape[0]), "X")
-    return Z
 
 
 def _check_foreign(estimator: Any, X: Array, *, reset: bool, min_rows: int) -> Array:
@@ -235,25 +215,6 @@ def check_finite_result(result: Array, X: Array) -> Array:
         refuse_nonfinite(X)
         raise ValueError("the result overflows: X is too large. Divide it by a constant first.")
     return result
-
-
-def variances_like(values: Array, like: Array, negligible: float = 0.0) -> Array:
-    """Return variances in the dtype of `like`, unless it would round them away.
-
-    Rows at 1e-23 are numbers of float32, and their squares are none. Those up to `negligible` of
-    the largest may vanish: they are rounding errors of the others.
-    """
-    found, xp = backend.cast_like(values, like), backend.namespace(values)
-    if found.dtype == values.dtype or values.shape[0] == 0:
-        return found
-    limits = xp.finfo(found.dtype)
-    rough = float(limits.smallest_normal) * float(limits.eps) / ROUGH
-    if bool(xp.any((values > negligible * xp.max(values)) & (values < rough))):
-        raise ScaleError(
-            f"a variance is below the range of {found.dtype}, the dtype of X. Multiply X by a "
-            "constant, or pass it as float64."
-        )
-    return found
 
 
 def check_weights(weights: Any, X: Array) -> Array | None:
@@ -319,8 +280,6 @@ def generator(random_state: Any) -> np.random.Generator:
 
 SHARE_OF_MEMORY = 0.25
 """Memory maps larger than this share of the free memory are read in parts."""
-
-IN_PARTS = ("auto", "dense", "krylov", "covariance_eigh", "arpack", "randomized")
 
 
 def parts_of(X: Any, *, fitting: bool = True) -> ChunkedTable | None:
@@ -389,13 +348,6 @@ def check_parts(model: Any, parts: ChunkedTable) -> None:
         )
 
 
-def check_solver(name: str) -> None:
-    """Refuse solvers that need all rows at once."""
-    if name not in IN_PARTS:
-        remedy = "The others need all rows in memory."
-        raise ValueError(expected("the solver", f"one of {list(IN_PARTS)}", name, remedy))
-
-
 def surveyed(parts: ChunkedTable, *, nan: bool) -> Survey:
     """Read all rows once; say by which route."""
     wide = parts.d > WIDEST
@@ -414,17 +366,6 @@ def columns_of(parts: ChunkedTable, how: str) -> tuple[Columns, bool]:
     tell_route(parts, how)
     columns = parts.reduce(Columns.of, Columns.merge)
     return columns, bool((columns.n < columns.rows).any())
-
-
-def fit_linear(model: Any, parts: ChunkedTable, *, nan: bool) -> None:
-    """Fit a linear model to a table in parts."""
-    found = surveyed(parts, nan=nan)
-    if found.holes:
-        model._fit_holes(parts, found.columns)
-        return
-    operator, count = scatter_of(parts, found, standardize=model._standardize)
-    check_rows_count(model, count)
-    model._publish(operator, count, parts.like)
 
 
 def check_rows_count(model: Any, count: int) -> None:
@@ -746,6 +687,14 @@ class attribute:
         return list(value) if type(value) is tuple else value
 
 
+def history_of(state: dict[str, Any]) -> History | None:
+    """Return how a fit went, of attributes as format 1 names them."""
+    if "loglikelihoods_" not in state:
+        return None
+    values = tuple(float(v) for v in state["loglikelihoods_"])
+    return History(values, state.get("n_iter_", 1), state.get("converged_", True))
+
+
 # --- What every estimator is ---------------------------------------------------------------------
 
 
@@ -1045,6 +994,8 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
 
     The model has `log_density`, `covariance`, `precision`, `sample` and `monitor`.
     """
+
+    _reference = attribute("reference")  # as format 1 names it
 
     @property
     def _n_features_out(self) -> int:
@@ -1380,19 +1331,8 @@ class StreamingEstimator(LinearEstimator):
                 self._keep(self._fit_stream(state, count, like, self._request()))
         return super()._fitted
 
-    @property
-    def _reference(self) -> Any:
-        """What limits need to know of the training rows, as format 1 names it."""
-        if self._fitted.reference is None:
-            raise AttributeError("_reference")
-        return self._fitted.reference
-
     def _model_of(self, state: dict[str, Any]) -> SpikedModel:
         """Return the model of attributes as format 1 names them."""
-        history = None
-        if "loglikelihoods_" in state:
-            values = tuple(float(v) for v in state["loglikelihoods_"])
-            history = History(values, state.get("n_iter_", 1), state.get("converged_", True))
         return SpikedModel(
             state["mean_"],
             state["components_"],
@@ -1403,7 +1343,7 @@ class StreamingEstimator(LinearEstimator):
             state.get("_reference"),
             state.get("scale_"),
             state.get("var_"),
-            history,
+            history_of(state),
             state.get("selection_"),
         )
 

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from dualpca.arrays import Array, backend, quadratic
 from dualpca.data import observed_part, refuse_infinite, refuse_nonfinite
 from dualpca.estimators._base import (
+    as_frame,
     average,
     by_parts,
     check_finite_result,
@@ -23,7 +24,6 @@ from dualpca.estimators._base import (
     parts_of,
     require_in_memory,
 )
-from dualpca.estimators._incomplete import as_frame
 from dualpca.estimators._placing import OnDevice, placed
 from dualpca.models.emissions import Emissions
 from dualpca.models.kernel_space import KernelSpace

@@ -33,8 +33,7 @@ from dualpca.arrays import (
 )
 from dualpca.data import refuse_masked
 from dualpca.errors import BackendError
-from dualpca.estimators._base import parts_of
-from dualpca.estimators._incomplete import as_frame, named_columns
+from dualpca.estimators._base import as_frame, named_columns, parts_of
 
 FITS = ("fit", "partial_fit", "fit_transform", "fit_predict")
 AT_HOME = ("save", "to_dual", "to_primal", "summary")

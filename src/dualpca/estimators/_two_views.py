@@ -11,12 +11,12 @@ from dualpca.arrays import Array, backend
 from dualpca.data import observed_part
 from dualpca.estimators._base import (
     Saved,
+    as_frame,
     check_finite_result,
     check_number,
     check_weights,
     generator,
 )
-from dualpca.estimators._incomplete import as_frame
 from dualpca.estimators._view_validation import new_views
 from dualpca.models import canonical as views
 from dualpca.models.canonical import Canonical

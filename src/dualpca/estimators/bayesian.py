@@ -4,25 +4,34 @@ from __future__ import annotations
 
 from typing import Any
 
-from sklearn.utils.validation import check_is_fitted
-
 from dualpca.arrays import Array, backend
-from dualpca.data import ChunkedTable, Columns, has_missing
-from dualpca.errors import SelectionWarning, warn
-from dualpca.estimators._base import check_checkpoint, check_choice, check_number, generator
-from dualpca.estimators._bayesian_fits import BayesianFit, fit_complete, fit_holes, fit_holes_parts
-from dualpca.estimators._incomplete import named_columns
-from dualpca.estimators._latent import LatentGaussian
-from dualpca.gaussian import LoadingPosterior, check_noise
-from dualpca.operators import Primal, Scatter
+from dualpca.data import Table
+from dualpca.estimators._base import (
+    LatentMethods,
+    StreamingEstimator,
+    attribute,
+    check_checkpoint,
+    check_choice,
+    check_number,
+    generator,
+    watch_of,
+)
+from dualpca.gaussian import check_noise
+from dualpca.models.bayesian import (
+    BayesianModel,
+    BayesianRequest,
+    bayesian_of_operator,
+    fit_bayesian,
+)
+from dualpca.operators import Scatter
 from dualpca.solvers import SOLVERS
 
 
-class BayesianPCA(LatentGaussian):
+class BayesianPCA(LatentMethods, StreamingEstimator):
     """Bayesian PCA: x = Wz + μ + ε, every column of W with a prior N(0, α⁻¹I) of its own.
 
     Columns that the data do not ask for are switched off (α → ∞), so the number of components
-    need not be given. NaN is welcome anywhere.
+    need not be given. NaN is accepted anywhere.
 
     Parameters
     ----------
@@ -39,7 +48,7 @@ class BayesianPCA(LatentGaussian):
         For the spectrum of complete rows.
     tol : float
         'ard' with NaN: estimated relative distance to the maximum at which to stop.
-        'variational': that of the bound, in nats a row.
+        'variational': that of the bound, in nats per row.
     max_iter : int
         Largest number of steps.
     random_state : None, int, Generator or RandomState
@@ -47,11 +56,11 @@ class BayesianPCA(LatentGaussian):
     verbose : bool
         Say on standard error where and how the fit works, and how far it has come.
     checkpoint : path or Checkpoint, optional
-        A file that a killed fit goes on from, as in `PPCA`; where it iterates, that is with NaN or
-        'variational'.
+        A file that an interrupted fit resumes from, as in `PPCA`; where it iterates, that is with
+        NaN or 'variational'.
     device : None, 'auto', 'cpu' or 'cuda'
-        Where to work: where the rows are; on a card if they are worth it; there. Host arrays go
-        there and results come home, so the fitted model is one of the host.
+        Where to work: where the rows are; on a GPU if they are worth it; there. Host arrays go
+        there and results come back, so the fitted model is one of the host.
 
     Attributes
     ----------
@@ -84,8 +93,9 @@ class BayesianPCA(LatentGaussian):
     -----
     Bishop (1999), "Bayesian PCA" and "Variational principal components". Priors of α, τ and μ are
     vague and in the units of the data. Complete rows: the solver's cost for q eigenpairs, then
-    O(q) a Newton step ('ard') or O(ndq) a step ('variational'); with NaN O(ndq²) a step, O(q³) a
-    pattern of holes. Nothing d×d is formed but by `get_covariance` and `get_precision`.
+    O(q) per Newton step ('ard') or O(ndq) per step ('variational'); with NaN O(ndq²) per step and
+    O(q³) per pattern of missing values. Nothing d×d is formed but by `get_covariance` and
+    `get_precision`.
 
     Examples
     --------
@@ -97,31 +107,26 @@ class BayesianPCA(LatentGaussian):
     (3, array([0.08, 0.08, 0.06, 0.  , 0.  , 0.  , 0.  , 0.  , 0.  ]))
     """
 
-    _fitted_names = (
-        "components_",
-        "explained_variance_",
-        "explained_variance_ratio_",
-        "mean_",
-        "noise_variance_",
-        "n_components_",
-        "n_effective_",
-        "relevance_",
-        "n_samples_",
-        "loglikelihood_",
-        "loglikelihoods_",
-        "bound_",
-        "bounds_",
-        "n_iter_",
-        "converged_",
-        "_loading_posterior",
-        "_reference",
-    )
+    _model: BayesianModel
 
-    loglikelihoods_: list[float]
-    bounds_: list[float]
-    relevance_: Array
-    n_effective_: int
-    _loading_posterior: LoadingPosterior
+    components_ = attribute("components")
+    explained_variance_ = attribute("variances")
+    explained_variance_ratio_ = attribute("ratios")
+    mean_ = attribute("mean")
+    noise_variance_ = attribute("noise")
+    loadings_ = attribute("loadings")
+    loadings_std_ = attribute("loadings_std")
+    relevance_ = attribute("relevance")
+    n_components_ = attribute("n_components")
+    n_effective_ = attribute("n_effective")
+    n_samples_ = attribute("n_rows")
+    loglikelihood_ = attribute("history.loglikelihood")
+    loglikelihoods_ = attribute("history.loglikelihoods")
+    bound_ = attribute("bound")
+    bounds_ = attribute("bounds")
+    n_iter_ = attribute("history.n_iter")
+    converged_ = attribute("history.converged")
+    _loading_posterior = attribute("loading_posterior")  # as format 1 names it
 
     def __init__(
         self,
@@ -148,7 +153,8 @@ class BayesianPCA(LatentGaussian):
         self.checkpoint = checkpoint
         self.device = device
 
-    def _check_parameters(self) -> None:
+    def _request(self) -> BayesianRequest:
+        """Check the parameters and return them for the fit."""
         check_choice("method", self.method, ("ard", "variational"))
         check_choice("solver", self.solver, ("auto", *SOLVERS))
         check_number("tol", self.tol, 0)
@@ -156,47 +162,32 @@ class BayesianPCA(LatentGaussian):
         check_checkpoint(self)
         if self.noise_variance is not None:
             check_noise(self.noise_variance)
+        return BayesianRequest(
+            self.n_components,
+            method=self.method,
+            noise=self.noise_variance,
+            solver=self.solver,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            rng=0 if self.random_state is None else generator(self.random_state),
+            watch=watch_of(self),
+        )
 
-    @property
-    def _solver_in_parts(self) -> str:
-        return self.solver
+    def _fit(self, table: Table, request: BayesianRequest) -> BayesianModel:
+        return fit_bayesian(table, request)
 
-    _holes_in_parts = True
+    def _fit_stream(
+        self, state: Any, count: int, like: Array, request: BayesianRequest
+    ) -> BayesianModel:
+        return bayesian_of_operator(Scatter(state), count, like, request)
 
-    def _fit_holes(self, parts: ChunkedTable, columns: Columns) -> None:
-        """Fit a table in parts with NaN."""
-        with named_columns(self):
-            self._adopt(fit_holes_parts(self, parts, columns), parts.like)
-
-    def _fit_rows(self, X: Array, weights: Array | None) -> None:
-        if has_missing(X):
-            self._adopt(fit_holes(self, X, weights), X)
-        else:
-            super()._fit_rows(X, weights)
-
-    def _publish(self, operator: Primal | Scatter, count: int, like: Array) -> None:
-        self._adopt(fit_complete(self, operator, count), like)
-
-    def _adopt(self, found: BayesianFit, like: Array) -> None:
-        """Set the fitted attributes, in the dtype of `like`."""
-        self._set(found.fitted, like)
-        self.bounds_, self.bound_ = self.loglikelihoods_, self.loglikelihoods_[-1]
-        self.loglikelihood_, self.loglikelihoods_ = found.loglikelihood, [found.loglikelihood]
-        self.relevance_ = backend.cast_like(found.relevance, like)
-        self.n_effective_ = int((backend.to_numpy(found.relevance) > 0).sum())
-        self._loading_posterior = found.posterior
-        if self.n_effective_ == 0:
-            warn(
-                "no direction is relevant beside the noise; one axis of length 0 is kept, and "
-                "latents are 0.",
-                SelectionWarning,
-            )
-
-    @property
-    def loadings_std_(self) -> Array:
-        """Posterior standard deviations of `loadings_`, (d, q)."""
-        check_is_fitted(self)
-        return backend.cast_like(self._loading_posterior.std(), self.components_)
+    def _model_of(self, state: dict[str, Any]) -> BayesianModel:
+        return BayesianModel(
+            **vars(super()._model_of(state)),
+            relevance=state["relevance_"],
+            loading_posterior=state["_loading_posterior"],
+            bounds=tuple(float(v) for v in state.get("bounds_", ())),
+        )
 
     def sample_loadings(self, n_draws: int = 100, random_state: Any = None) -> Array:
         """Draw loadings from their posterior, so that they carry error bars.
@@ -231,10 +222,9 @@ class BayesianPCA(LatentGaussian):
         >>> BayesianPCA().fit(X).sample_loadings(50, random_state=0).shape
         (50, 4, 2)
         """
-        check_is_fitted(self)
+        model = self._fitted
         check_number("n_draws", n_draws, 1, integer=True)
-        draws = self._loading_posterior.draw(generator(random_state), n_draws)
-        return backend.cast_like(draws, self.components_)
+        return model.sample_loadings(n_draws, generator(random_state))
 
     def summary(self) -> str:
         """Return a table of the directions the fit started from, as text.
@@ -251,7 +241,6 @@ class BayesianPCA(LatentGaussian):
                 3           -           0  off
         noise 0.9806; 2 of 3 directions are relevant
         """
-        check_is_fitted(self)
         relevance = backend.to_numpy(self.relevance_)
         variance = iter(backend.to_numpy(self.explained_variance_))
         lines = [f"{'direction':>9} {'variance':>11} {'relevance':>11}  state"]

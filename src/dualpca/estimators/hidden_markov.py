@@ -15,13 +15,13 @@ from dualpca.estimators._base import (
     check_rows,
     check_rows_count,
     columns_of,
+    named_columns,
     open_parts,
     parts_of,
     publish_record,
 )
 from dualpca.estimators._chain_fits import check_plan, fit_chain, fit_parts, input_moments
 from dualpca.estimators._chain_methods import ChainMethods, beside
-from dualpca.estimators._incomplete import named_columns
 from dualpca.estimators._placing import OnDevice
 from dualpca.estimators._sequences import check_lengths, joined, refuse_misplaced
 

@@ -2,23 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import TransformerMixin
 
-from dualpca.arrays import Array
+from dualpca.arrays import Array, backend
+from dualpca.data import InMemoryTable, Table
 from dualpca.errors import expected
-from dualpca.estimators._base import Saved, check_choice, check_flag, is_elsewhere, refuse_frames
-from dualpca.estimators._incomplete import as_frame
+from dualpca.estimators._base import (
+    Estimator,
+    as_frame,
+    attribute,
+    check_choice,
+    check_flag,
+    is_elsewhere,
+    on_rows,
+    refuse_frames,
+)
 from dualpca.estimators.bayesian import BayesianPCA
 from dualpca.estimators.ppca import PPCA
+from dualpca.gaussian import imputed
+from dualpca.models.bayesian import BayesianModel
+from dualpca.models.driver import History
+from dualpca.models.spiked import SpikedModel
 
 MODELS: dict[str, Any] = {"ppca": PPCA, "bayesian": BayesianPCA}
 
 
-class Imputer(Saved, TransformerMixin, BaseEstimator):
+@dataclass(frozen=True)
+class ImputerModel:
+    """What fills missing values, and the features that missed some in the fit."""
+
+    model: SpikedModel | BayesianModel
+    indicated: Annotated[Array, "k"] | None = None  # numbers of features; None without indicators
+
+    @property
+    def history(self) -> History | None:
+        """How the fit went."""
+        return self.model.history
+
+
+class Imputer(TransformerMixin, Estimator):
     """Fill NaN with the expectations of a probabilistic PCA, as a scikit-learn imputer.
 
     Parameters
@@ -33,8 +60,8 @@ class Imputer(Saved, TransformerMixin, BaseEstimator):
     tol, max_iter, random_state, n_init, verbose
         As in `PPCA`.
     device : None, 'auto', 'cpu' or 'cuda'
-        Where to work: where the rows are; on a card if they are worth it; there. Host arrays go
-        there and results come home, so the fitted model is one of the host.
+        Where to work: where the rows are; on a GPU if they are worth it; there. Host arrays go
+        there and results come back, so the fitted model is one of the host.
 
     Attributes
     ----------
@@ -45,8 +72,8 @@ class Imputer(Saved, TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    Cost and memory are those of `model_`: O(ndq²) a step of EM and O(q³) a pattern of holes;
-    nothing d×d is formed, and X is never modified.
+    Cost and memory are those of `model_`: O(ndq²) per step of EM and O(q³) per pattern of missing
+    values; nothing d×d is formed, and X is never modified.
 
     Examples
     --------
@@ -58,6 +85,11 @@ class Imputer(Saved, TransformerMixin, BaseEstimator):
     >>> Imputer(n_components=1).fit_transform(X)[2].round(1)
     array([3., 6., 9.])
     """
+
+    _model: ImputerModel
+    _accepts_nan = True
+
+    n_iter_ = attribute("history.n_iter")
 
     def __init__(
         self,
@@ -82,7 +114,7 @@ class Imputer(Saved, TransformerMixin, BaseEstimator):
         self.verbose = verbose
         self.device = device
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Imputer:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fit the model to the observed entries.
 
         Parameters
@@ -97,18 +129,54 @@ class Imputer(Saved, TransformerMixin, BaseEstimator):
         """
         check_flag("add_indicator", self.add_indicator)
         check_choice("model", self.model, tuple(MODELS))
-        self._check_parts(X)
+        self._refuse_chunked_indicator(X)
+        inner = self._estimator(MODELS[self.model])
+        request = inner._request()
+        with self._training(X, sample_weight) as table:
+            model = ImputerModel(inner._fit(table, request), self._indicated(table))
+        self.__dict__.pop("model_", None)
+        return self._keep(model)
+
+    def _estimator(self, kind: Any) -> Any:
+        """Return the estimator that fits the model, with these parameters."""
         names = ["tol", "max_iter", "random_state", "verbose", "device"]
-        if self.model == "ppca":
-            names.append("n_init")
-        options: Any = {name: getattr(self, name) for name in names}
-        model = MODELS[self.model](self.n_components, **options)
-        self.model_ = model.fit(X, sample_weight=sample_weight)
-        self.n_features_in_, self.n_iter_ = self.model_.n_features_in_, self.model_.n_iter_
-        if hasattr(self.model_, "feature_names_in_"):
-            self.feature_names_in_ = self.model_.feature_names_in_
-        self.indicator_ = _indicator().fit(X) if self.add_indicator else None
-        return self
+        names += ["n_init"] if kind is PPCA else []
+        return kind(self.n_components, **{name: getattr(self, name) for name in names})
+
+    def _indicated(self, table: Table) -> Array | None:
+        """Return the features that miss values, if indicators are asked for."""
+        if not self.add_indicator or not isinstance(table, InMemoryTable):
+            return None
+        xp = backend.namespace(table.rows)
+        return np.flatnonzero(backend.to_numpy(xp.any(xp.isnan(table.rows), axis=0)))
+
+    @cached_property
+    def model_(self) -> Any:
+        """The fitted `PPCA` or `BayesianPCA`."""
+        model = self._fitted.model
+        found = self._estimator(BayesianPCA if isinstance(model, BayesianModel) else PPCA)
+        found._model = model
+        if "_placed" in vars(self):
+            found._placed, found._where = self._working.model, self._where
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self, name):
+                setattr(found, name, getattr(self, name))
+        return found
+
+    @property
+    def indicator_(self) -> Any:
+        """scikit-learn's indicator, fitted to a row that misses its features; None without one."""
+        features = self._fitted.indicated
+        if features is None:
+            return None
+        from sklearn.impute import MissingIndicator  # it brings half of scikit-learn
+
+        row = np.zeros((1, self.n_features_in_))
+        row[0, features] = np.nan
+        found = MissingIndicator(error_on_new=False).fit(row)
+        if hasattr(self, "feature_names_in_"):
+            found.feature_names_in_ = self.feature_names_in_
+        return found
 
     def transform(self, X: Any) -> Array:
         """Return the completed table, with the indicators appended if they were asked for.
@@ -121,21 +189,25 @@ class Imputer(Saved, TransformerMixin, BaseEstimator):
         -------
         array of shape (n, d) or more
         """
-        check_is_fitted(self)
-        self._check_parts(X)
+        indicator = self.indicator_
+        self._refuse_chunked_indicator(X)
         if is_elsewhere(X):
             refuse_frames(self, "transform")
-        filled = self.model_.impute(X)
-        if self.indicator_ is None:
+        filled = self._impute(X)
+        if indicator is None:
             return filled
         table = np.asarray(filled)
-        table = np.hstack([table, self.indicator_.transform(X).astype(table.dtype)])
+        table = np.hstack([table, indicator.transform(X).astype(table.dtype)])
         return as_frame(table, X, names=self.get_feature_names_out())
 
-    def _check_parts(self, X: Any) -> None:
-        """Refuse what would gather a table in parts."""
+    @on_rows("n_features_in_", framed=True)
+    def _impute(self, X: Any) -> Array:
+        return imputed(self._working.model.factors, X)[0]
+
+    def _refuse_chunked_indicator(self, X: Any) -> None:
+        """Refuse indicators of a chunked table."""
         if is_elsewhere(X) and self.add_indicator:
-            what = "False for data in parts"
+            what = "False for a chunked table"
             raise ValueError(expected("add_indicator", what, self.add_indicator))
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
@@ -149,7 +221,7 @@ class Imputer(Saved, TransformerMixin, BaseEstimator):
         -------
         array of str
         """
-        check_is_fitted(self)
+        indicator = self.indicator_
         default = [f"x{j}" for j in range(self.n_features_in_)]
         names = np.asarray(getattr(self, "feature_names_in_", default), dtype=object)
         if input_features is not None:
@@ -161,39 +233,14 @@ class Imputer(Saved, TransformerMixin, BaseEstimator):
                     f"{list(given)}."
                 )
             names = given
-        if self.indicator_ is None:
+        if indicator is None:
             return names
-        return np.concatenate([names, self.indicator_.get_feature_names_out(names)])
+        return np.concatenate([names, indicator.get_feature_names_out(names)])
 
     def _packed(self) -> dict[str, Any]:
-        """Return everything to be saved; of the indicator, the features it was found for."""
-        state = super()._packed()
-        indicator = state.get("indicator_")
-        if indicator is not None:
-            state["indicator_"] = indicator.features_
-        return state
+        """Return everything to be saved, under the names of format 1."""
+        return {**super()._packed(), "indicator_": self._fitted.indicated}
 
-    def _unpack(self, state: dict[str, Any]) -> None:
-        """Set the fitted attributes; the indicator is fitted to a row that misses its features."""
-        features = state.pop("indicator_")
-        super()._unpack(state)
-        self.indicator_ = None
-        if features is not None:
-            row = np.zeros((1, self.n_features_in_))
-            row[0, features] = np.nan
-            self.indicator_ = _indicator().fit(row)
-            if "feature_names_in_" in state:
-                self.indicator_.feature_names_in_ = state["feature_names_in_"]
-
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that NaN is welcome."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
-
-
-def _indicator() -> Any:
-    """Return scikit-learn's indicator; imported here because it brings half of scikit-learn."""
-    from sklearn.impute import MissingIndicator
-
-    return MissingIndicator(error_on_new=False)
+    def _model_of(self, state: dict[str, Any]) -> ImputerModel:
+        """Return the model of attributes as format 1 names them."""
+        return ImputerModel(state["model_"]._fitted, state["indicator_"])

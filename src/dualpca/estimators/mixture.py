@@ -19,6 +19,7 @@ from dualpca.estimators._base import (
     check_weights,
     columns_of,
     generator,
+    named_columns,
     open_parts,
     parts_of,
     publish_record,
@@ -26,7 +27,6 @@ from dualpca.estimators._base import (
     used_rows,
     variances_like,
 )
-from dualpca.estimators._incomplete import named_columns
 from dualpca.estimators._mixture_fits import (
     check_parameters,
     check_sizes,

@@ -13,9 +13,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from dualpca.arrays import Array, backend
 from dualpca.data import refuse_infinite
 from dualpca.errors import expected
-from dualpca.estimators._base import Saved, check_rows
+from dualpca.estimators._base import Saved, check_rows, named_columns
 from dualpca.estimators._chain_fits import check_columns, check_plan, coordinates, fit_space
-from dualpca.estimators._incomplete import named_columns
 from dualpca.estimators._placing import OnDevice
 from dualpca.estimators._sequences import check_lengths, joined
 from dualpca.estimators.hidden_markov import HiddenMarkovPCA

@@ -43,10 +43,14 @@ from dualpca.gaussian.observed import (
     whiteners,
 )
 from dualpca.gaussian.rules import (
+    HEYWOOD,
+    LEAST_NOISE,
+    NO_NOISE,
     ROUNDING,
     check_noise,
     fit_relevance,
     given_noise,
+    has_vanished,
     left_over,
     loglikelihood,
     maximum_likelihood,
@@ -79,8 +83,11 @@ from dualpca.gaussian.wishart import log_wishart
 
 __all__ = [
     "CROSS_VALIDATED",
+    "HEYWOOD",
+    "LEAST_NOISE",
     "LOG_2PI",
     "NO_DENSITY",
+    "NO_NOISE",
     "PATIENCE",
     "ROUNDING",
     "SHARES",
@@ -116,6 +123,7 @@ __all__ = [
     "given_noise",
     "given_up",
     "groups",
+    "has_vanished",
     "imputed",
     "incomplete_laplace",
     "information",

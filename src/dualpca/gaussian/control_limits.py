@@ -184,7 +184,7 @@ def _probed_squares(operator: Any, spectrum: Spectrum, first: float) -> float:
 # Mudholkar 1979). Under the model the two are independent, T² ~ χ²_q and SPE/σ² ~ χ²_{d−q}, and
 # T² + SPE/σ² is the squared Mahalanobis distance from the mean: what `score_samples` measures.
 
-SMALLEST = 1e-11
+NO_INFORMATION = 1e-11
 """Share of Σa below which a direction's information is rounding error."""
 
 
@@ -275,7 +275,7 @@ class SpikedMonitor:
         return Degrees(*(np.full(n, value) for value in (k, dof, self.gaussian.noise * rest)))
 
     def statistics(self, X: Array) -> Statistics:
-        """Return T² and SPE of rows, dense or sparse; O(dq) a row."""
+        """Return T² and SPE of rows, dense or sparse; O(dq) per row."""
         xp = backend.namespace(X)
         Y, residual = self.frame.project(self.V, X)
         squares = Y * Y
@@ -296,7 +296,7 @@ class SpikedMonitor:
 
 @dataclass(frozen=True)
 class FactorMonitor:
-    """Rows with holes, or with noise of their own in every feature: x = Wz + μ + ε.
+    """Rows with missing values, or a noise of its own in every feature: x = Wz + μ + ε.
 
     With r = Ψ_o^{-1/2}(x_o − μ_o) and Ψ_o^{-1/2}W_o = U S Qᵀ over the observed entries,
     T² = Σ (u_pᵀr)²/(1 + s_p²) and SPE = unit·‖r − UUᵀr‖²: z̄ᵀ Var(z̄)⁻¹ z̄ of the posterior mean, and
@@ -336,7 +336,7 @@ class FactorMonitor:
         """Return s² (p, q), 0 where there is no information, and Q (p, q, q) of every mask."""
         xp, B = backend.namespace(masks), self._loadings
         a, Q = xp.linalg.eigh(unpack(masks @ pack(outer(B)), int(B.shape[1])))
-        real = a > SMALLEST * xp.sum(xp.abs(a), axis=1)[:, None]
+        real = a > NO_INFORMATION * xp.sum(xp.abs(a), axis=1)[:, None]
         return xp.where(real, a, xp.zeros_like(a)), Q
 
     def _parts(self, block: Block) -> tuple[Roots, Degrees]:
@@ -363,7 +363,10 @@ class FactorMonitor:
         return backend.take(a, block.pattern), backend.take(Q, block.pattern)
 
     def statistics(self, X: Array) -> Statistics:
-        """Return T² and SPE of what each row observed; O(dq + q²) a row, O(dq² + q³) a pattern."""
+        """Return T² and SPE of what each row observed.
+
+        O(dq + q²) per row, O(dq² + q³) per pattern of missing values.
+        """
         xp, found = backend.namespace(X), []
         for block in readable(self.factors, X).blocks(self.factors.mu):
             roots, degrees = self._parts(block)

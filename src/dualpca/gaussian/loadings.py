@@ -128,7 +128,7 @@ def laplace(factors: Factors, gaussian: SpikedGaussian, n: float) -> LoadingPost
 
 
 class Information(NamedTuple):
-    """What rows with NaN tell of the loadings, packed; that of two sets of rows adds."""
+    """What rows with missing values tell of the loadings, packed; that of two sets of rows adds."""
 
     products: Array  # (d, q(q+1)/2), Σ w z̄z̄ᵀ over the rows that observe a feature
     total: Array  # (1, q(q+1)/2), over all rows
@@ -153,22 +153,19 @@ class Information(NamedTuple):
         return Information(*(a + b for a, b in zip(self, other, strict=True)))
 
 
-def information(factors: Factors, X: Array | Table, weights: Array | None) -> Information:
-    """Return what rows with NaN tell of the loadings; weights are None for a table in parts."""
-    if not isinstance(X, Table):
-        return Information.of(factors, X, weights)
+def information(factors: Factors, table: Table) -> Information:
+    """Return what rows with missing values tell of the loadings."""
 
     def of(rows: Array, weights: Array | None = None) -> Information:
-        rows = backend.working(rows)
         return Information.of(factors, rows, observed_weights(rows, weights))
 
-    return X.reduce(of, Information.plus)
+    return table.reduce(of, Information.plus)
 
 
 def incomplete_laplace(
     factors: Factors, gaussian: SpikedGaussian, known: Information
 ) -> LoadingPosterior:
-    """Approximate the posterior of W from rows with NaN.
+    """Approximate the posterior of W from rows with missing values.
 
     As `laplace`, with what was observed in place of n: row j moves with covariance
     σ²(Σ z̄z̄ᵀ)⁻¹ over the rows that observe feature j (the information that is left once the

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualpca.arrays import Array, backend, outer, pack, quadratic, unpack
-from dualpca.data import block_weights, column_starts, patterns, refuse_infinite
+from dualpca.data import block_weights, patterns, refuse_infinite
 from dualpca.errors import DegenerateError
 from dualpca.gaussian.spiked import LOG_2PI
 
 # --- Incomplete rows: posterior and density of what was observed, and the E step over them -------
 
-SHARES = 8
+BLOCKS = 8
 """Blocks that even a small table is cut into, so that threads can share them."""
 
 
@@ -71,7 +71,7 @@ class Sums(NamedTuple):
 
 
 class Incomplete:
-    """Rows with NaN, read block by block; the patterns of each block are found once.
+    """Rows with missing values, read block by block; the patterns of each block are found once.
 
     Parameters
     ----------
@@ -86,8 +86,8 @@ class Incomplete:
         self.X, self.weights = X, weights
         width = max(int(X.shape[1]), q * q)
         n = int(X.shape[0])
-        shares = 1 if backend.on_cuda(X) else SHARES
-        step = max(64, min(backend.block_rows(width, X), -(-n // shares)))
+        blocks = 1 if backend.on_cuda(X) else BLOCKS
+        step = max(64, min(backend.block_rows(width, X), -(-n // blocks)))
         self.cut = list(backend.slices(n, step))
         self.patterns = {rows.start: _shared_patterns(X[rows, :]) for rows in self.cut}
 
@@ -120,10 +120,6 @@ class Incomplete:
             return self.weights[block.rows]
         return backend.namespace(block.R).ones_like(block.R[:, 0])
 
-    def columns(self) -> tuple[Array, Array, Array]:
-        """Return each feature's observed weight, mean and variance."""
-        return column_starts(self.X, self.weights)
-
     def filled_product(self, mu: Array, V: Array) -> Array:
         """Return RᵀR V for the rows around μ, filled with it where nothing was observed."""
         S = 0.0 * V
@@ -152,7 +148,7 @@ class Incomplete:
 def _shared_patterns(X: Array) -> tuple[Array | None, Array | None]:
     """Return one row of every pattern and the pattern of every row; None where few are shared.
 
-    None on a graphics card too: it factors a matrix for every row sooner than the host sorts them.
+    None on a GPU too: it factors a matrix for every row sooner than the host sorts them.
     """
     if backend.on_cuda(X):
         return None, None
@@ -283,7 +279,7 @@ def conditional(factors: Factors, X: Array, features: Any) -> tuple[Array, Array
     return xp.concat(means, axis=0), xp.concat(covariances, axis=0)
 
 
-# --- Any Gaussian, given what each row observed of it: no structure, so O(d³) a pattern of NaN ---
+# --- Any Gaussian, given what each row observed of it: no structure, so O(d³) per pattern ---------
 
 NO_DENSITY = (
     "the observed features have no density: some combination of them has variance zero, or a "
@@ -402,7 +398,7 @@ def condition(
 
     Notes
     -----
-    O(d³) a pattern and O(d²) a row. Works in units of standard deviations, so that features of
+    O(d³) per pattern and O(d²) per row. Works in units of standard deviations, so that features of
     very different size do no harm.
 
     Examples

@@ -21,6 +21,23 @@ ROUNDING = 64 * float(np.finfo(np.float64).eps)
 NEGLIGIBLE = 1e-6
 """Share of the trace that an excess of the noise must have to be more than lost digits."""
 
+NO_NOISE = 1e-15
+"""Smallest noise of complete rows, as a share of the average variance: below is rounding error."""
+
+LEAST_NOISE = 1e-11
+"""The same where values are missing: below it the posterior of a row is lost."""
+
+HEYWOOD = 1e-4
+"""Smallest noise of a feature of its own, as a share of its variance."""
+
+
+def has_vanished(noise: float, unit: float, least: float = LEAST_NOISE) -> bool:
+    """Return True if an estimated noise came so near its floor that it cannot be told from none.
+
+    `unit` is the average variance, `least` the floor as a share of it.
+    """
+    return noise <= 10 * least * unit
+
 
 def left_over(trace: float, explained: float) -> float:
     """Return the variance that is not explained; 0 where only rounding error is left."""

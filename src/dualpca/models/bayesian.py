@@ -1,24 +1,475 @@
-"""Bayesian PCA: variational, or by automatic relevance determination; missing values or none."""
+"""Bayesian PCA: variational, or by automatic relevance determination; missing values or none.
+
+`BayesianModel` is the fitted model, `fit_bayesian` makes one of a table: by relevance, from the
+spectrum of complete rows or by EM where values are missing, or by raising a variational bound.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from dualpca.arrays import Array, algebra, backend, task
-from dualpca.data import Table
-from dualpca.gaussian import LOG_2PI, Factors, Incomplete, Sums, penalty, refuse_no_noise
-from dualpca.models.driver import ROUNDING, SLOWEST, Keeper, Record, State, Watch, maximize
-from dualpca.models.incomplete import LEAST_NOISE, Fit, IncompleteParts, filled_axes, m_step
+from dualpca.arrays import Array, algebra, backend
+from dualpca.data import Columns, Table
+from dualpca.errors import DegenerateError, SelectionWarning, expected, warn
+from dualpca.gaussian import (
+    LEAST_NOISE,
+    LOG_2PI,
+    ROUNDING,
+    Factors,
+    LoadingPosterior,
+    Reference,
+    SpikedGaussian,
+    Sums,
+    check_request,
+    fit_relevance,
+    has_vanished,
+    incomplete_laplace,
+    information,
+    is_count,
+    laplace,
+    loglikelihood,
+    maximum_likelihood,
+    penalty,
+    refuse_no_noise,
+)
+from dualpca.models import driver
+from dualpca.models.driver import History, Keeper, Record, State, Watch, iterate, maximize
+from dualpca.models.incomplete import Fit, filled_axes, m_step
+from dualpca.models.spiked import LinearOperator, SpikedModel, check_solver, spiked_model
 from dualpca.models.streaming import shifted
-from dualpca.operators import Primal, Scatter
+from dualpca.operators import Spectrum, deterministic_signs, linear
+from dualpca.solvers import solve
 
-# --- The rows behind a variational posterior: their latents, and what other factors need of them -
+# --- The model -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class BayesianModel(SpikedModel):
+    """A spiked Gaussian, what became of the directions it started from, and how sure W is."""
+
+    relevance: Annotated[Array, "p"]  # 1/α of the directions started from; 0 for those off
+    loading_posterior: LoadingPosterior
+    bounds: tuple[float, ...]  # at every step: penalised log-likelihood, or variational bound
+
+    @property
+    def bound(self) -> float | None:
+        """The last one."""
+        return self.bounds[-1] if self.bounds else None
+
+    @property
+    def n_effective(self) -> int:
+        """Number of directions that are not switched off."""
+        return int((backend.to_numpy(self.relevance) > 0).sum())
+
+    @property
+    def loadings_std(self) -> Array:
+        """Posterior standard deviations of W, (d, q)."""
+        return backend.cast_like(self.loading_posterior.std(), self.components)
+
+    def sample_loadings(self, n_draws: int, rng: np.random.Generator) -> Array:
+        """Draw loadings from their posterior, (n_draws, d, q)."""
+        return backend.cast_like(self.loading_posterior.draw(rng, n_draws), self.components)
+
+
+@dataclass(frozen=True)
+class BayesianRequest:
+    """What `fit_bayesian` needs to know, checked."""
+
+    n_components: int | None = None  # to start from
+    method: str = "ard"  # or 'variational'
+    noise: float | None = None  # σ², None to estimate it
+    solver: str = "auto"
+    tol: float = 1e-6
+    max_iter: int = 1000
+    rng: Any = 0  # seed or generator, for the start of EM and of block Krylov
+    watch: Watch | None = None
+
+    @property
+    def start(self) -> np.random.Generator:
+        """The generator that starts the iterations."""
+        return np.random.default_rng(self.rng)
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """The noise, if it is given, and when to stop."""
+        return {"noise": self.noise, "tol": self.tol, "max_iter": self.max_iter}
+
+
+def fit_bayesian(table: Table, request: BayesianRequest) -> BayesianModel:
+    """Fit Bayesian PCA (Bishop 1999), with missing values or without."""
+    check_solver(table, request.solver)
+    found = linear(table, missing=True)
+    if not isinstance(found, Columns):
+        return bayesian_of_operator(found.operator, found.n_rows, table.like, request)
+    q = start_count(request, found.weight, found.used, table.d)
+    by = _variational_with_missing if request.method == "variational" else _relevance_with_missing
+    return _model(by(table, found, q, request), found.used, found.effective_rows, table.like)
+
+
+def bayesian_of_operator(
+    operator: LinearOperator, count: int, like: Array, request: BayesianRequest
+) -> BayesianModel:
+    """Fit Bayesian PCA to an operator over the features, which stands for `count` rows."""
+    q = start_count(request, operator.n, count, operator.dim)
+    spectrum = solve(operator, q, request.solver, 0.0, request.start)
+    spectrum = _leaving_noise(spectrum, request)
+    by = _variational if request.method == "variational" else _relevance
+    return _model(by(operator, spectrum, request), count, operator.n, like)
+
+
+def start_count(request: BayesianRequest, n: float, count: int, d: int) -> int:
+    """Return how many directions to start from: given, or all that leave the noise visible.
+
+    With as many directions as rows nothing is left to tell noise by, and EM keeps them all; half
+    as many as rows (n, the sum of their weights; `count` of them are distinct) are enough.
+    """
+    wanted = request.n_components
+    if d == 1:
+        raise ValueError(
+            "BayesianPCA tells signal from noise by comparing directions, so it needs two features "
+            "or more, got n_features=1. Use the variance of the feature."
+        )
+    if wanted is None:
+        return max(min(d - 1, int(n / 2), count - 1), 1)
+    if not is_count(wanted):
+        raise ValueError(expected("n_components", "an int or None", wanted))
+    check_request(wanted, count, d, request.solver)
+    if not 1 <= wanted < d:
+        what = f"between 1 and n_features - 1 = {d - 1}, so that noise has a direction"
+        raise ValueError(expected("n_components", what, wanted))
+    return int(wanted)
+
+
+class Directions(NamedTuple):
+    """Where a fit ended: principal axes and their lengths, and how it came there."""
+
+    mean: Array  # (d,)
+    spectrum: Spectrum  # of the model: its values are variances, its trace the total variance
+    noise: float
+    record: Record  # of the penalised log-likelihood, or of the bound
+    relevance: Array  # (q started,)
+
+    @classmethod
+    def of(
+        cls,
+        mean: Array,
+        axes: Array,
+        u: Any,
+        noise: float,
+        total: float,
+        record: Record,
+        relevance: Array,
+    ) -> Directions:
+        """Return those of orthonormal axes (d, q) with squared lengths u (q,), longest first."""
+        values = backend.asarray(u, axes) + noise
+        spectrum = Spectrum(values, deterministic_signs(axes), total, int(axes.shape[0]))
+        return cls(mean, spectrum, noise, record, relevance)
+
+    @property
+    def gaussian(self) -> SpikedGaussian:
+        """The density along and off the axes."""
+        return SpikedGaussian(self.spectrum.values, self.noise, self.spectrum.dim)
+
+    @property
+    def factors(self) -> Factors:
+        """The density as x = Wz + μ + ε, W on its principal axes."""
+        V = self.spectrum.vectors
+        psi = backend.namespace(V).full_like(V[:, 0], self.noise)
+        return Factors(V * self.gaussian.spread, self.mean, psi)
+
+
+Fitted = tuple[Directions, LoadingPosterior, float]
+"""Directions, how sure W is, and the log-likelihood."""
+
+
+def _model(found: Fitted, count: int, n: float, like: Array) -> BayesianModel:
+    """Return the model, in the dtype of `like`, of `count` rows that stand for n."""
+    at, posterior, value = found
+    record, relevance = at.record, backend.cast_like(at.relevance, like)
+    history = History((value,), record.n_iter, record.converged, record.interrupted)
+    args = (at.mean, at.spectrum, at.gaussian, like, count, Reference(n, n))
+    model = BayesianModel(
+        **vars(spiked_model(*args, history=history)),
+        relevance=relevance,
+        loading_posterior=posterior,
+        bounds=tuple(record.loglikelihoods),
+    )
+    if model.n_effective == 0:
+        warn(
+            "no direction is relevant beside the noise; one axis of length 0 is kept, and "
+            "latents are 0.",
+            SelectionWarning,
+        )
+    return model
+
+
+# --- Complete rows -------------------------------------------------------------------------------
+
+
+def _leaving_noise(spectrum: Spectrum, request: BayesianRequest) -> Spectrum:
+    """Return the directions above rounding, one fewer if they would explain everything."""
+    if spectrum.trace <= 0:
+        raise DegenerateError("every feature is constant: there is nothing to model.")
+    values = backend.to_numpy(spectrum.values)
+    positive = int((values > ROUNDING * spectrum.trace).sum())
+    left = spectrum.trace - float(values[:positive].sum()) > ROUNDING * spectrum.trace
+    if request.n_components is None and not left and request.noise is None:
+        positive -= 1
+    if positive < 1:
+        raise DegenerateError(
+            "the rows lie on a line: one direction explains them without noise. "
+            "Give noise_variance > 0, or use PCA."
+        )
+    return spectrum.head(positive)
+
+
+def _relevance(operator: LinearOperator, spectrum: Spectrum, request: BayesianRequest) -> Fitted:
+    """Find the directions that are relevant from the spectrum alone."""
+    n, lengths = operator.n, fit_relevance(spectrum, operator.n, request.noise)
+    value = loglikelihood(spectrum, n, lengths)
+    record = Record([value + penalty(lengths.u, operator.dim)], max(lengths.n_iter, 1), True)
+    kept = max(int(lengths.kept.sum()), 1)  # the leading ones: ℓ decides
+    axes, total = spectrum.vectors[:, :kept], operator.trace / n
+    relevance = backend.asarray(lengths.u / operator.dim, axes)
+    along = (axes, lengths.u[:kept], lengths.sigma2, total)
+    at = Directions.of(operator.frame.mean, *along, record, relevance)
+    return at, laplace(at.factors, at.gaussian, n), value
+
+
+def _variational(operator: LinearOperator, spectrum: Spectrum, request: BayesianRequest) -> Fitted:
+    """Raise the bound from the fit of maximum likelihood."""
+    n, keeper = operator.n, None
+    start = maximum_likelihood(spectrum, n, spectrum.rank)
+    sigma2 = start.noise if request.noise is None else request.noise
+    if sigma2 <= 0:
+        refuse_no_noise(spectrum.rank)
+    W = spectrum.vectors * SpikedGaussian(start.values, 0.99 * sigma2, start.dim).spread
+    rows = CompleteRows(operator)
+    if request.watch is not None:
+        keeper = request.watch.over(n, operator.frame.mean, operator.diag() / n)
+    best = fit_variational(rows, W, sigma2, **request.limits, keeper=keeper)
+    at, posterior = _principal(best, spectrum.vectors[:, :1], operator.trace / n)
+    return at, posterior, rows.loglikelihood(at.factors)
+
+
+# --- Missing values ------------------------------------------------------------------------------
+
+
+def _relevance_with_missing(
+    table: Table, columns: Columns, q: int, request: BayesianRequest
+) -> Fitted:
+    """Find the directions that are relevant by EM with re-estimated priors."""
+    rng = request.start
+    fit = RelevanceFit(table, q, request.noise, columns=columns)
+    best = fit_incomplete_relevance(fit, rng, request.tol, request.max_iter, request.watch)
+    W, mu, sigma2 = best.factors.W, best.factors.mu, float(best.factors.psi[0])
+    xp, kept = backend.namespace(mu), int(W.shape[1])
+    if kept:
+        axes, s, _ = algebra.svd(W)
+        u = s**2
+    else:
+        axes, u = filled_axes(fit.data, 1, mu, rng)[0], backend.asarray(np.zeros(1), mu)
+    total = float(xp.sum(u)) + fit.d * sigma2
+    relevance = xp.concat([u[:kept] / fit.d, backend.asarray(np.zeros(q - kept), mu)])
+    at = Directions.of(mu, axes, u, sigma2, total, best.record, relevance)
+    posterior = incomplete_laplace(at.factors, at.gaussian, information(at.factors, table))
+    return at, posterior, best.loglikelihood
+
+
+def _variational_with_missing(
+    table: Table, columns: Columns, q: int, request: BayesianRequest
+) -> Fitted:
+    """Raise the bound from the span of the rows filled with means."""
+    rng, keeper = request.start, None
+    fit = RelevanceFit(table, q, request.noise, columns=columns)
+    first, xp = fit.unpack(fit.begin(rng)), backend.namespace(fit.origin)
+    if request.watch is not None:
+        keeper = request.watch.over(fit.data.n, fit.origin, fit.variance)
+    rows, sigma2 = IncompleteRows(fit), float(first.psi[0])
+    best = fit_variational(rows, first.W, sigma2, **request.limits, keeper=keeper)
+    axis = filled_axes(fit.data, 1, fit.origin, rng)[0]
+    kept = xp.astype(best.kept, xp.float64)
+    total = float(xp.sum(kept * best.beliefs.W**2)) + fit.d * best.noise
+    at, posterior = _principal(best, axis, total)
+    return at, posterior, float(fit.sums(at.factors).loglikelihood)
+
+
+def _principal(best: Variational, axis: Array, total: float) -> tuple[Directions, LoadingPosterior]:
+    """Rotate the columns kept to principal axes; `axis` stands in where none is."""
+    xp, mu, noise = backend.namespace(axis), best.beliefs.mu, best.noise
+    kept = np.flatnonzero(backend.to_numpy(best.kept))
+    relevance = xp.where(best.kept, best.relevance, 0 * best.relevance)
+    if kept.size == 0:
+        none = 0 * axis[:1, :1]
+        at = Directions.of(mu, axis, np.zeros(1), noise, total, best.record, relevance)
+        return at, LoadingPosterior(0 * axis, none[None, :, :], none, none[0, :], False)
+    U, s, Vt = algebra.svd(backend.take(best.beliefs.W, kept, axis=1))
+    at = Directions.of(mu, U, s**2, noise, total, best.record, relevance)
+    S = backend.take(backend.take(best.beliefs.S, kept, axis=1), kept, axis=2)
+    same = xp.where(xp.sum(U * at.spectrum.vectors, axis=0) < 0, -xp.ones_like(s), 1 + 0 * s)
+    turn, none = Vt.T * same, 0 * Vt
+    return at, LoadingPosterior(at.factors.W, turn.T @ S @ turn, none, none[0, :], False)
+
+
+# --- Automatic relevance determination where values are missing ----------------------------------
+
+OFF = 1e-3
+"""A direction is off once its squared length is below this share of σ²d/n: EM cannot return."""
+
+
+class Relevant(NamedTuple):
+    """What is left of the directions that a fit started from."""
+
+    factors: Factors  # W with orthogonal columns, longest first
+    record: Record  # of the penalised log-likelihood, since the last direction was switched off
+    loglikelihood: float
+
+
+class SwitchOff(Exception):
+    """Carries the model on when some of its directions have become irrelevant."""
+
+    def __init__(self, factors: Factors) -> None:
+        super().__init__()
+        self.factors = factors
+
+
+class RelevanceFit(Fit):
+    """EM with the prior w_i ~ N(0, α_i⁻¹I) and α_i = d/w_iᵀw_i, on the same θ as without it.
+
+    Turning the columns of W so that they are orthogonal leaves the likelihood alone and, by
+    Hadamard's inequality, makes Π w_iᵀw_i as small as it gets: every step ends with that.
+    """
+
+    steps = 0
+
+    def lengths(self, factors: Factors) -> Array:
+        """Return u_i = w_iᵀw_i, (q,)."""
+        return backend.namespace(factors.W).sum(factors.W * factors.W, axis=0)
+
+    def step(self, theta: Array) -> tuple[Array, float]:
+        """Take one EM step; return it with the penalised log-likelihood of θ."""
+        factors = self.unpack(theta)
+        sums, u = self.expectations(factors), self.lengths(factors)
+        self.steps += 1
+        value = float(sums.loglikelihood) + penalty(backend.to_numpy(u), self.d)
+        W, mu, left = m_step(sums, factors, factors.psi[0] * self.d / u)
+        new = Factors(_orthogonal(W, factors.W), mu, self._noise(left, sums.n))
+        self.refuse_irrelevant(new, float(sums.all_n))
+        return self.pack(new), value
+
+    def refuse_irrelevant(self, factors: Factors, n: float) -> None:
+        """Raise with the directions that are left, if some have vanished beside the noise."""
+        u = self.lengths(factors)
+        kept = np.flatnonzero(backend.to_numpy(u > OFF * float(factors.psi[0]) * self.d / n))
+        if kept.size < u.shape[0]:
+            left = backend.take(factors.W, kept, axis=1)
+            raise SwitchOff(Factors(left, factors.mu, factors.psi))
+
+    def begin(self, rng: np.random.Generator, psi: Array | None = None) -> Array:
+        """Return θ to start from: maximum likelihood of the rows filled with means, or noise ψ."""
+        xp, q = backend.namespace(self.origin), self.q
+        V, ell = filled_axes(self.data, q, self.origin, rng)
+        share = float(self.data.n) / float(xp.max(self.seen))
+        left = float(xp.sum(self.variance * self.seen) / xp.max(self.seen)) - float(
+            xp.sum(ell) * share
+        )
+        sigma2 = left / (self.d - q) if self.noise is None else self.noise
+        sigma2 = sigma2 if psi is None else float(xp.mean(psi))
+        sigma2 = max(sigma2, 10 * LEAST_NOISE * self.unit)
+        excess = ell * share - sigma2
+        u = xp.where(excess > 0.01 * sigma2, excess, 0 * excess + 0.01 * sigma2)
+        psi = xp.full_like(self.variance, sigma2)
+        return self.pack(Factors(V * xp.sqrt(u), self.origin, psi))
+
+
+def _orthogonal(W: Array, like: Array) -> Array:
+    """Turn W so that its columns are orthogonal, longest first, with the signs of `like`."""
+    xp = backend.namespace(W)
+    U, s, _ = algebra.svd(W)
+    W = U * s
+    agree = xp.sum(W * like, axis=0)
+    return W * xp.where(agree < 0, -xp.ones_like(agree), xp.ones_like(agree))
+
+
+def fit_incomplete_relevance(
+    fit: RelevanceFit,
+    rng: np.random.Generator,
+    tol: float = 1e-6,
+    max_iter: int = 1000,
+    watch: Watch | None = None,
+) -> Relevant:
+    """Fit PPCA with re-estimated priors to rows with missing values.
+
+    EM is not extrapolated here: the objective grows without bound where a direction vanishes, so
+    a leap could switch one off that EM would keep. Where nothing is missing the result is that of
+    `dualpca.gaussian.rules.fit_relevance`. W has no columns left if nothing is relevant.
+
+    Cost of a step: as in `dualpca.models.incomplete.fit_incomplete`.
+    """
+    keeper = None if watch is None else watch.over(fit.data.n, fit.origin, fit.variance)
+    found = _climb_relevance(fit, fit.begin(rng), keeper, tol, max_iter)
+    if keeper is not None and not (found and found[1].interrupted):
+        keeper.done()
+    if found is None:
+        return _isotropic(fit)
+    factors, record = found
+    if fit.noise is None and has_vanished(float(factors.psi[0]), fit.unit):
+        refuse_no_noise(fit.q)
+    value = float(fit.data.sums(factors).loglikelihood)
+    record.add(value + penalty(backend.to_numpy(fit.lengths(factors)), fit.d))
+    return Relevant(factors, record, value)
+
+
+def _climb_relevance(
+    fit: RelevanceFit, theta: Array, keeper: Keeper | None, tol: float, max_iter: int
+) -> tuple[Factors, Record] | None:
+    """Step until nothing is switched off any more; None if nothing is left."""
+    done = 0
+    if keeper is not None:
+        keeper.also = lambda: {"q": fit.q, "steps": fit.steps, "done": done}
+        if keeper.state is not None:
+            fit.q, fit.steps, done = (int(keeper.state[1][k]) for k in ("q", "steps", "done"))
+    while fit.q:
+        most = max(max_iter - done, 1)
+        try:
+            theta, record = maximize(
+                fit.step, theta, tol=tol, max_iter=most, accelerate=False, keeper=keeper
+            )
+        except SwitchOff as event:
+            fit.q, done = int(event.factors.W.shape[1]), fit.steps
+            theta = fit.pack(event.factors)
+            if keeper is not None:
+                keeper.state = None  # that was of more directions
+        else:
+            record.n_iter = fit.steps
+            return fit.unpack(theta), record
+    return None
+
+
+def _isotropic(fit: RelevanceFit) -> Relevant:
+    """Return the model without directions: each feature's mean, one noise."""
+    xp = backend.namespace(fit.origin)
+    sigma2 = float(xp.sum(fit.seen * fit.variance) / xp.sum(fit.seen))
+    sigma2 = sigma2 if fit.noise is None else fit.noise
+    none = backend.asarray(np.zeros((fit.d, 0)), fit.origin)
+    found = Factors(none, fit.origin, xp.full_like(fit.variance, sigma2))
+    quadratic = float(xp.sum(fit.seen * fit.variance)) / sigma2
+    count = float(xp.sum(fit.seen))
+    value = -0.5 * (count * float(np.log(2 * np.pi * sigma2)) + quadratic)
+    return Relevant(found, Record([value], fit.steps, True), value)
+
+
+# --- Variational Bayesian PCA: q(Z) q(W) q(α) q(τ) q(μ), missing values or none ------------
+#
+# x_nj = w_jᵀz_n + μ_j + ε with z_n ~ N(0, I), w_j ~ N(0, diag(α)⁻¹), ε ~ N(0, τ⁻¹),
+# μ_j ~ N(m_j, β⁻¹), α_k ~ Gamma(a₀, b₀), τ ~ Gamma(c₀, d₀) (Bishop 1999, "Variational principal
+# components"). Every update is the exact maximum of the bound by one factor; a step ends with a
+# change of latent basis (Luttinen & Ilin 2010), which is taken only where the bound does not fall.
 
 
 @dataclass(frozen=True)
@@ -42,10 +493,10 @@ class Beliefs:
         return self.W.T @ self.W + self.shared * backend.namespace(self.S).sum(self.S, axis=0)
 
 
-class Complete:
-    """Rows without NaN: one product with the scatter a step, O(ndq); nothing d×d."""
+class CompleteRows:
+    """Rows without missing values: one product with the scatter per step, O(ndq); nothing d×d."""
 
-    def __init__(self, operator: Primal | Scatter) -> None:
+    def __init__(self, operator: LinearOperator) -> None:
         self.operator, self.like = operator, operator.like
         n, d = operator.n, operator.dim
         self.origin = operator.frame.mean
@@ -87,25 +538,13 @@ class Complete:
         return -0.5 * (n * d * LOG_2PI + n * logdet + fitted)
 
 
-class Holes:
-    """Rows with NaN: every feature and every row has a covariance of its own."""
+class IncompleteRows:
+    """Rows with missing values: every feature and every row has a covariance of its own."""
 
-    def __init__(
-        self,
-        X: Array | Table,
-        weights: Array | None,
-        q: int,
-        origin: Array,
-        seen: Array,
-        unit: float,
-    ) -> None:
-        in_parts = isinstance(X, Table)
-        self.data: Incomplete | IncompleteParts = (
-            IncompleteParts(X, q) if in_parts else Incomplete(X, weights, q)
-        )
-        self.like = origin
-        self.origin, self.seen, self.unit = origin, seen, unit
-        self.covariances = int(origin.shape[0])
+    def __init__(self, fit: Fit) -> None:
+        self.data, self.like = fit.data, fit.origin
+        self.origin, self.seen, self.unit = fit.origin, fit.seen, fit.unit
+        self.covariances = fit.d
 
     def sums(self, at: Beliefs, tau: float) -> Sums:
         """Update q(Z); return what the other updates need, and the bound's share of the rows."""
@@ -113,17 +552,10 @@ class Holes:
         return self.data.sums(Factors(at.W, at.mu, psi), at.S)
 
 
-# --- Variational Bayesian PCA: q(Z) q(W) q(α) q(τ) q(μ), complete or with NaN --------------------
-#
-# x_nj = w_jᵀz_n + μ_j + ε with z_n ~ N(0, I), w_j ~ N(0, diag(α)⁻¹), ε ~ N(0, τ⁻¹),
-# μ_j ~ N(m_j, β⁻¹), α_k ~ Gamma(a₀, b₀), τ ~ Gamma(c₀, d₀) (Bishop 1999, "Variational principal
-# components"). Every update is the exact maximum of the bound by one factor; a step ends with a
-# change of latent basis (Luttinen & Ilin 2010), which is taken only where the bound does not fall.
-
 VAGUE = 1e-3
 """a₀, c₀, and d₀, 1/β in units of the average variance: hardly an opinion."""
 
-SMALLEST = 1e-9
+LEAST_PRIOR = 1e-9
 """b₀ in units of the average variance: well below the σ²d/n that a switched-off column has."""
 
 INNER, LONGEST = 3, 4.0**8
@@ -133,12 +565,12 @@ INNER, LONGEST = 3, 4.0**8
 class Updates:
     """The coordinate updates and the bound, over either kind of rows."""
 
-    def __init__(self, rows: Complete | Holes, noise: float | None = None) -> None:
+    def __init__(self, rows: CompleteRows | IncompleteRows, noise: float | None = None) -> None:
         xp = backend.namespace(rows.like)
         self.rows, self.noise, self.d = rows, noise, int(rows.origin.shape[0])
         self.count = float(xp.sum(rows.seen))
         self.a, self.c = VAGUE + self.d / 2, VAGUE + self.count / 2
-        self.b0, self.d0 = SMALLEST * rows.unit, VAGUE * rows.unit
+        self.b0, self.d0 = LEAST_PRIOR * rows.unit, VAGUE * rows.unit
         self.beta = VAGUE / rows.unit
 
     def tau(self, at: Beliefs) -> float:
@@ -287,7 +719,7 @@ class Variational(NamedTuple):
 
 
 def fit_variational(
-    rows: Complete | Holes,
+    rows: CompleteRows | IncompleteRows,
     W: Array,
     sigma2: float,
     *,
@@ -300,17 +732,16 @@ def fit_variational(
 
     Priors are vague, in the units of the data and centred on its mean, so that the fit moves with
     the data. `tol` is the estimated distance of the bound from its limit at which to stop, in
-    nats a row. A column counts as kept where |w̄_k|² exceeds Σ_j var w_jk.
+    nats per row. A column counts as kept where |w̄_k|² exceeds Σ_j var w_jk.
 
-    Cost of a step: O(ndq) for complete rows; O(|X|q²/2) and O(q³) a pattern with NaN.
+    Cost of a step: O(ndq) for complete rows; O(|X|q²/2) and O(q³) per pattern of missing values.
 
     Examples
     --------
     >>> import numpy as np
     >>> from dualpca.operators import Primal
-    >>> from dualpca.models.bayesian import Complete
     >>> X = np.random.default_rng(0).normal(size=(200, 5)) * [3.0, 2.0, 1.0, 1.0, 1.0]
-    >>> found = fit_variational(Complete(Primal(X, None)), np.eye(5)[:, :4], 1.0)
+    >>> found = fit_variational(CompleteRows(Primal(X, None)), np.eye(5)[:, :4], 1.0)
     >>> int(found.kept.sum()), bool(np.all(np.diff(found.record.loglikelihoods) > -1e-9))
     (2, True)
     """
@@ -320,216 +751,54 @@ def fit_variational(
     S = xp.stack([sigma2 / float(xp.max(rows.seen)) * eye] * rows.covariances)
     v, rate = sigma2 / rows.seen, 0 * W[0, :] + rows.unit
     start = updates.update_alpha(Beliefs(W, S, rows.origin, v, rate, updates.c * sigma2))
+    enough = tol * updates.count / updates.d
 
-    found, record = _climb_variational(updates, start, tol, max_iter, keeper)
-    if keeper is not None and not record.interrupted:
-        keeper.done()
+    def step(pair: tuple[Beliefs, Beliefs]) -> tuple[tuple[Beliefs, Beliefs], float]:
+        after, value = updates.step(pair[1])  # the bound is that of the beliefs given
+        return (pair[1], after), value
+
+    (found, _), record = iterate(
+        step,
+        lambda: ((start, start), Record()),
+        max_iter=max_iter,
+        stop=lambda record: _is_close(record.loglikelihoods, enough),
+        label="variational step",
+        keeper=keeper,
+        pack=lambda pair: _packed(pair[1]),
+        unpack=lambda state: (_unpacked(state, W),) * 2,
+    )
     own = found.shared * xp.sum(xp.linalg.diagonal(found.S), axis=0)
     kept = xp.sum(found.W * found.W, axis=0) > own
     return Variational(found, found.rate / updates.a, kept, 1 / updates.tau(found), record)
 
 
-def _climb_variational(
-    updates: Updates, at: Beliefs, tol: float, max_iter: int, keeper: Keeper | None
-) -> tuple[Beliefs, Record]:
-    """Step until the bound has twice been estimated to lie within `tol` a row of its limit.
+def _is_close(bounds: list[float], enough: float) -> bool:
+    """Return True if the bound has twice been estimated to lie within `enough` of its limit.
 
     The gains of a linear sequence shrink by a factor; what is left is the last gain over one minus
     that. (Parameters are no measure: columns that are off may turn among themselves for ever.)
     """
-    record, gain, close, moved = Record(), math.inf, 0, at
-    if keeper is not None and keeper.state is not None:
-        moved, record, gain, close = _restored(keeper.state, at)
-        at = moved
-    enough = tol * updates.count / updates.d
-    with task("variational step", max_iter) as tick:
-        while not record.ended and record.n_iter < max_iter:
-            try:
-                after, value = updates.step(moved)
-            except KeyboardInterrupt:
-                if not record.n_iter:
-                    raise
-                record.interrupted = True
-                break
-            before = record.loglikelihoods[-1] if record.loglikelihoods else -math.inf
-            at, moved, gain, last = moved, after, value - before, gain
-            record.n_iter += 1
-            record.add(value)
-            tick(f"bound {value:.6g}")
-            shrink = min(gain / last, SLOWEST) if 0 < last < math.inf else 0.0
-            close = close + 1 if gain / (1 - shrink) <= enough + ROUNDING * abs(value) else 0
-            record.converged = close == 2
-            if keeper is not None and not record.converged and record.n_iter < max_iter:
-                keeper.offer(partial(_state, moved, record, gain, close))
-    return at, record
+    if len(bounds) < 3:
+        return False
+    values = [-math.inf, *bounds[-4:]]
+
+    def is_close(k: int) -> bool:
+        gain, last = values[k] - values[k - 1], values[k - 1] - values[k - 2]
+        shrink = min(gain / last, driver.SLOWEST) if 0 < last < math.inf else 0.0
+        return gain / (1 - shrink) <= enough + driver.ROUNDING * abs(values[k])
+
+    return is_close(-2) and is_close(-1)
 
 
-def _state(at: Beliefs, record: Record, gain: float, close: int) -> State:
+def _packed(at: Beliefs) -> State:
     """Return all that the next step depends on."""
     arrays = {name: backend.to_numpy(getattr(at, name)) for name in ("W", "S", "mu", "v", "rate")}
-    arrays["bounds"] = np.array(record.loglikelihoods)
-    numbers = {"tau_rate": float(at.tau_rate), "n_iter": record.n_iter}
-    return arrays, numbers | {"gain": float(gain), "close": close}
+    return arrays, {"tau_rate": float(at.tau_rate)}
 
 
-def _restored(state: State, like: Beliefs) -> tuple[Beliefs, Record, float, int]:
-    """Return beliefs, record, last gain and count of a state."""
+def _unpacked(state: State, like: Array) -> Beliefs:
+    """Return the beliefs of a state."""
     arrays, numbers = state
     names = ("W", "S", "mu", "v", "rate")
-    W, S, mu, v, rate = (backend.asarray(arrays[name], like.W) for name in names)
-    record = Record([float(v) for v in arrays["bounds"]], int(numbers["n_iter"]))
-    at = Beliefs(W, S, mu, v, rate, float(numbers["tau_rate"]))
-    return at, record, float(numbers["gain"]), int(numbers["close"])
-
-
-# --- Automatic relevance determination from incomplete rows --------------------------------------
-
-OFF = 1e-3
-"""A direction is off once its squared length is below this share of σ²d/n: EM cannot return."""
-
-
-class Relevant(NamedTuple):
-    """What is left of the directions that a fit started from."""
-
-    factors: Factors  # W with orthogonal columns, longest first
-    record: Record  # of the penalised log-likelihood, since the last direction was switched off
-    loglikelihood: float
-
-
-class SwitchOff(Exception):
-    """Carries the model on when some of its directions have become irrelevant."""
-
-    def __init__(self, factors: Factors) -> None:
-        super().__init__()
-        self.factors = factors
-
-
-class RelevanceFit(Fit):
-    """EM with the prior w_i ~ N(0, α_i⁻¹I) and α_i = d/w_iᵀw_i, on the same θ as without it.
-
-    Turning the columns of W so that they are orthogonal leaves the likelihood alone and, by
-    Hadamard's inequality, makes Π w_iᵀw_i as small as it gets: every step ends with that.
-    """
-
-    steps = 0
-
-    def lengths(self, factors: Factors) -> Array:
-        """Return u_i = w_iᵀw_i, (q,)."""
-        return backend.namespace(factors.W).sum(factors.W * factors.W, axis=0)
-
-    def step(self, theta: Array) -> tuple[Array, float]:
-        """Take one EM step; return it with the penalised log-likelihood of θ."""
-        factors = self.unpack(theta)
-        sums, u = self.expectations(factors), self.lengths(factors)
-        self.steps += 1
-        value = float(sums.loglikelihood) + penalty(backend.to_numpy(u), self.d)
-        W, mu, left = m_step(sums, factors, factors.psi[0] * self.d / u)
-        new = Factors(_orthogonal(W, factors.W), mu, self._noise(left, sums.n))
-        self.refuse_irrelevant(new, float(sums.all_n))
-        return self.pack(new), value
-
-    def refuse_irrelevant(self, factors: Factors, n: float) -> None:
-        """Raise with the directions that are left, if some have vanished beside the noise."""
-        u = self.lengths(factors)
-        kept = np.flatnonzero(backend.to_numpy(u > OFF * float(factors.psi[0]) * self.d / n))
-        if kept.size < u.shape[0]:
-            left = backend.take(factors.W, kept, axis=1)
-            raise SwitchOff(Factors(left, factors.mu, factors.psi))
-
-    def begin(self, rng: np.random.Generator, psi: Array | None = None) -> Array:
-        """Return θ to start from: maximum likelihood of the rows filled with means, or noise ψ."""
-        xp, q = backend.namespace(self.origin), self.q
-        V, ell = filled_axes(self.data, q, self.origin, rng)
-        share = float(self.data.n) / float(xp.max(self.seen))
-        left = float(xp.sum(self.variance * self.seen) / xp.max(self.seen)) - float(
-            xp.sum(ell) * share
-        )
-        sigma2 = left / (self.d - q) if self.noise is None else self.noise
-        sigma2 = sigma2 if psi is None else float(xp.mean(psi))
-        sigma2 = max(sigma2, 10 * LEAST_NOISE * self.unit)
-        excess = ell * share - sigma2
-        u = xp.where(excess > 0.01 * sigma2, excess, 0 * excess + 0.01 * sigma2)
-        psi = xp.full_like(self.variance, sigma2)
-        return self.pack(Factors(V * xp.sqrt(u), self.origin, psi))
-
-
-def _orthogonal(W: Array, like: Array) -> Array:
-    """Turn W so that its columns are orthogonal, longest first, with the signs of `like`."""
-    xp = backend.namespace(W)
-    U, s, _ = algebra.svd(W)
-    W = U * s
-    agree = xp.sum(W * like, axis=0)
-    return W * xp.where(agree < 0, -xp.ones_like(agree), xp.ones_like(agree))
-
-
-def fit_incomplete_relevance(
-    X: Array,
-    weights: Array | None,
-    q: int,
-    rng: np.random.Generator,
-    *,
-    noise: float | None = None,
-    tol: float = 1e-6,
-    max_iter: int = 1000,
-    watch: Watch | None = None,
-) -> Relevant:
-    """Fit PPCA with re-estimated priors to rows with NaN, starting from q directions.
-
-    EM is not extrapolated here: the objective grows without bound where a direction vanishes, so
-    a leap could switch one off that EM would keep. Where nothing is missing the result is that of
-    `dualpca.gaussian.rules.fit_relevance`. W has no columns left if nothing is relevant.
-
-    Cost of a step: as in `dualpca.models.incomplete.fit_incomplete`.
-    """
-    fit = RelevanceFit(X, weights, q, noise, diagonal=False)
-    keeper = None if watch is None else watch.over(fit.data.n, fit.origin, fit.variance)
-    found = _climb_relevance(fit, fit.begin(rng), keeper, tol, max_iter)
-    if keeper is not None and not (found and found[1].interrupted):
-        keeper.done()
-    if found is None:
-        return _isotropic(fit)
-    factors, record = found
-    if noise is None and float(factors.psi[0]) <= 10 * LEAST_NOISE * fit.unit:
-        refuse_no_noise(fit.q)
-    value = float(fit.data.sums(factors).loglikelihood)
-    record.add(value + penalty(backend.to_numpy(fit.lengths(factors)), fit.d))
-    return Relevant(factors, record, value)
-
-
-def _climb_relevance(
-    fit: RelevanceFit, theta: Array, keeper: Keeper | None, tol: float, max_iter: int
-) -> tuple[Factors, Record] | None:
-    """Step until nothing is switched off any more; None if nothing is left."""
-    done = 0
-    if keeper is not None:
-        keeper.also = lambda: {"q": fit.q, "steps": fit.steps, "done": done}
-        if keeper.state is not None:
-            fit.q, fit.steps, done = (int(keeper.state[1][k]) for k in ("q", "steps", "done"))
-    while fit.q:
-        most = max(max_iter - done, 1)
-        try:
-            theta, record = maximize(
-                fit.step, theta, tol=tol, max_iter=most, accelerate=False, keeper=keeper
-            )
-        except SwitchOff as event:
-            fit.q, done = int(event.factors.W.shape[1]), fit.steps
-            theta = fit.pack(event.factors)
-            if keeper is not None:
-                keeper.state = None  # that was of more directions
-        else:
-            record.n_iter = fit.steps
-            return fit.unpack(theta), record
-    return None
-
-
-def _isotropic(fit: RelevanceFit) -> Relevant:
-    """Return the model without directions: each feature's mean, one noise."""
-    xp = backend.namespace(fit.origin)
-    sigma2 = float(xp.sum(fit.seen * fit.variance) / xp.sum(fit.seen))
-    sigma2 = sigma2 if fit.noise is None else fit.noise
-    none = backend.asarray(np.zeros((fit.d, 0)), fit.origin)
-    found = Factors(none, fit.origin, xp.full_like(fit.variance, sigma2))
-    quadratic = float(xp.sum(fit.seen * fit.variance)) / sigma2
-    count = float(xp.sum(fit.seen))
-    value = -0.5 * (count * float(np.log(2 * np.pi * sigma2)) + quadratic)
-    return Relevant(found, Record([value], fit.steps, True), value)
+    W, S, mu, v, rate = (backend.asarray(arrays[name], like) for name in names)
+    return Beliefs(W, S, mu, v, rate, float(numbers["tau_rate"]))

@@ -3,39 +3,68 @@
 from __future__ import annotations
 
 import math
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
 from dualpca.arrays import Array, algebra, backend
-from dualpca.data import SMALLEST_TRACE, Columns, Host, Table, observed_weights, refuse_infinite
+from dualpca.data import SMALLEST_TRACE, Columns, Table, observed_weights
 from dualpca.errors import DegenerateError, EmptyColumnError, ScaleError
-from dualpca.gaussian import Factors, Incomplete, Sums
+from dualpca.gaussian import LEAST_NOISE, Factors, Incomplete, Sums, has_vanished
 from dualpca.models.driver import Keeper, Record, State, Tape, Watch, descend, maximize
 from dualpca.operators import deterministic_signs
 
-# --- EM on incomplete rows, but for the E step: where it starts, and the M step ------------------
-
-RIDGE = 1e-14
-"""Share of a matrix's trace that is added to its diagonal before it is factored."""
+# --- The rows, as EM sees them: sums over a table ------------------------------------------------
 
 
 class Observed(Protocol):
-    """Rows with NaN as EM sees them: `Incomplete` in memory, or a table in parts."""
+    """Rows with missing values that EM can start from: `Incomplete`, or an `IncompleteTable`."""
 
     @property
     def n(self) -> float:
         """Effective number of rows, the sum of the weights."""
 
-    def columns(self) -> tuple[Array, Array, Array]:
-        """Return each feature's observed weight, mean and variance."""
-
     def filled_product(self, mu: Array, V: Array) -> Array:
         """Return RᵀR V for the rows around μ, filled with it where nothing was observed."""
 
+
+class IncompleteTable:
+    """A table with missing values; rows that observe nothing count nothing.
+
+    Parameters
+    ----------
+    table : Table
+    q : int
+        Number of latents, for the size of the blocks within a chunk.
+    columns : Columns, optional
+        Of the table, where they are known; otherwise they are read in one pass.
+    """
+
+    def __init__(self, table: Table, q: int, columns: Columns | None = None) -> None:
+        def prepare(rows: Array, weights: Array | None) -> Incomplete:
+            return Incomplete(rows, observed_weights(rows, weights), q)
+
+        self.columns = table.reduce(Columns.of, Columns.merge) if columns is None else columns
+        self.rows = table.prepared(prepare)
+
+    @property
+    def n(self) -> float:
+        """Effective number of rows, the sum of the weights of those that observe something."""
+        return self.columns.weight
+
+    def filled_product(self, mu: Array, V: Array) -> Array:
+        """Return RᵀR V for the rows around μ, filled with it where nothing was observed."""
+        return self.rows.reduce(lambda chunk: chunk.filled_product(mu, V), lambda a, b: a + b)
+
     def sums(self, factors: Factors, unsure: Array | None = None) -> Sums:
-        """Take the E step over all rows."""
+        """Take the E step; O(dq²) numbers are all that leaves a chunk."""
+        return self.rows.reduce(lambda chunk: chunk.sums(factors, unsure), Sums.plus)
+
+
+# --- EM, but for the E step: where it starts, and the M step -------------------------------------
+
+RIDGE = 1e-14
+"""Share of a matrix's trace that is added to its diagonal before it is factored."""
 
 
 def start(
@@ -123,80 +152,10 @@ def _ridged(A: Array) -> Array:
     return A + RIDGE * size * backend.asarray(np.eye(A.shape[-1]), A)
 
 
-# --- Rows with NaN in parts: the E step and what it starts from, as sums over the parts ----------
-
-
-class IncompleteParts:
-    """A table in parts with NaN, in the role of `Incomplete`: every sum is a pass over the parts.
-
-    Parameters
-    ----------
-    parts : ChunkedTable
-    q : int
-        Number of latents, for the size of blocks within a part.
-    survey : Columns, optional
-        Read by an earlier pass.
-    """
-
-    def __init__(self, parts: Table, q: int, survey: Columns | None = None) -> None:
-        self.parts, self.q = parts, q
-        if survey is not None:
-            self.survey = survey
-
-    @cached_property
-    def survey(self) -> Columns:
-        """What is known of every feature, by one pass unless it was given."""
-        return self.parts.reduce(Columns.of, Columns.merge)
-
-    @property
-    def n(self) -> float:
-        """Effective number of rows, the sum of the weights of those that observe something."""
-        return self.survey.weight
-
-    def columns(self) -> tuple[Array, Array, Array]:
-        """Return each feature's number of observations, mean and variance."""
-        return self.survey.n, self.survey.mean, self.survey.variance
-
-    def filled_product(self, mu: Array, V: Array) -> Array:
-        """Return RᵀR V for the rows around μ, filled with it where nothing was observed."""
-        q = self.q
-
-        def of(rows: Host, weights: Host | None = None) -> Array:
-            return as_table(rows, weights, q).filled_product(mu, V)
-
-        return self.parts.reduce(of, np.add)
-
-    def sums(self, factors: Factors, unsure: Array | None = None) -> Sums:
-        """Take the E step over all parts; O(dq²) numbers are all that leaves one."""
-        q = self.q
-
-        def of(rows: Host, weights: Host | None = None) -> Sums:
-            return as_table(rows, weights, q).sums(factors, unsure)
-
-        return self.parts.reduce(of, Sums.plus)
-
-
-def as_table(rows: Host, weights: Host | None, q: int) -> Incomplete:
-    """Return one part cut into blocks; rows that observe nothing count nothing."""
-    rows = backend.working(rows)
-    return Incomplete(rows, observed_weights(rows, weights), q)
-
-
-# --- Maximum likelihood from incomplete rows: accelerated, parameter-expanded EM -----------------
-
-LEAST_NOISE = 1e-11
-"""Smallest noise, as a share of the average variance: below it a row's posterior is lost."""
+# --- Maximum likelihood: accelerated, parameter-expanded EM --------------------------------------
 
 EM_FIRST = 30
 """Steps of EM before quasi-Newton takes over, in factor analysis."""
-
-
-def observed(X: Array | Table, weights: Array | None, q: int) -> Incomplete | IncompleteParts:
-    """Return rows with NaN as EM sees them, once it is sure that none is infinite."""
-    if isinstance(X, Table):
-        return IncompleteParts(X, q)
-    refuse_infinite(X)
-    return Incomplete(X, weights, q)
 
 
 class Fit:
@@ -204,34 +163,35 @@ class Fit:
 
     Parameters
     ----------
-    X : array of shape (n, d) or Table
-    weights : array of shape (n,) or None
-        None for a table in parts, which has its own.
+    table : Table
     q : int
-    noise : float or None
+    noise : float, optional
         Fixed noise variance σ².
     diagonal : bool
-        One ψ_j a feature (factor analysis) instead of a common σ² (PPCA).
+        One ψ_j per feature (factor analysis) instead of a common σ² (PPCA).
     floor : float
         Smallest ψ_j, as a share of the feature's variance; of the average one, if it is constant.
+    columns : Columns, optional
+        Of the table, where they are known.
     """
 
     def __init__(
         self,
-        X: Array,
-        weights: Array | None,
+        table: Table,
         q: int,
-        noise: float | None,
-        diagonal: bool,
+        noise: float | None = None,
+        *,
+        diagonal: bool = False,
         floor: float = 0.0,
+        columns: Columns | None = None,
     ) -> None:
-        self.data: Any = observed(X, weights, q)
+        self.data = IncompleteTable(table, q, columns)
         self.q, self.noise, self.diagonal = q, noise, diagonal
-        self.seen, self.origin, self.variance = self.columns(X, weights)
+        self.seen, self.origin, self.variance = self.starts()
         xp, self.d = backend.namespace(self.origin), int(self.origin.shape[0])
         refuse_empty_columns(self.seen)
         self.unit = float(xp.mean(self.variance))
-        check_unit(self.unit, X, self.origin)
+        check_unit(self.unit, table, self.origin)
         # factor analysis does not depend on the features' units: nor do its path and its bounds
         own = xp.where(self.variance > 0, self.variance, 0 * self.variance + self.unit)
         self.root = xp.sqrt(own if diagonal else 0 * own + self.unit)
@@ -240,15 +200,13 @@ class Fit:
         least = LEAST_NOISE * self.square
         self.smallest = xp.where(smallest > least, smallest, least)
 
-    def columns(self, X: Array, weights: Array | None) -> tuple[Array, Array, Array]:
+    def starts(self) -> tuple[Array, Array, Array]:
         """Return each feature's observed weight, mean and variance."""
-        found: tuple[Array, Array, Array] = self.data.columns()
-        return found
+        return self.data.columns[:3]
 
     def sums(self, factors: Factors) -> Sums:
         """Take the E step."""
-        found: Sums = self.data.sums(factors)
-        return found
+        return self.data.sums(factors)
 
     def pack(self, factors: Factors) -> Array:
         """Return θ."""
@@ -311,7 +269,7 @@ class Fit:
     ) -> Array:
         """Climb on by quasi-Newton within the bounds of ψ: EM crawls near a Heywood case.
 
-        Stops when no component of the gradient of the log-likelihood a row exceeds `tol`.
+        Stops when no component of the gradient of the log-likelihood per row exceeds `tol`.
         """
         n, size = self.data.n, self.d * (self.q + 1)
         low = backend.to_numpy(backend.namespace(theta).log(self.smallest / self.square))
@@ -358,12 +316,11 @@ class Fit:
     def merit(self, run: tuple[Factors, Record]) -> tuple[bool, float]:
         """Return what to compare runs by: a noise that did not vanish, then the likelihood."""
         smallest = float(backend.namespace(run[0].psi).min(run[0].psi / self.square))
-        return smallest > 10 * LEAST_NOISE, run[1].loglikelihoods[-1]
+        return not has_vanished(smallest, 1.0), run[1].loglikelihoods[-1]
 
 
 def fit_incomplete(
-    X: Array | Table,
-    weights: Array | None,
+    table: Table,
     q: int,
     rng: np.random.Generator,
     *,
@@ -375,21 +332,26 @@ def fit_incomplete(
     max_iter: int = 1000,
     n_init: int = 1,
     watch: Watch | None = None,
+    columns: Columns | None = None,
 ) -> tuple[Factors, Record]:
-    """Fit x = Wz + μ + ε to rows with NaN by the exact likelihood of what was observed.
+    """Fit x = Wz + μ + ε to rows with missing values by the exact likelihood of what was observed.
 
     With a ψ of its own for every feature, EM is followed by quasi-Newton on the same likelihood;
     `psi` is the noise to start from. Of `n_init` starts, the first from the span of the rows
     filled with means and the others random, the one that ends most likely is kept. With a
     `watch` there is one start, and a checkpoint of it.
 
-    Cost of a step: O(|X| q²/2) for the products with the mask and O(q³) a pattern; memory one
+    Cost of a step: O(|X| q²/2) for the products with the mask and O(q³) per pattern; memory one
     block of rows beyond X.
     """
-    fit = Fit(X, weights, q, noise, diagonal, floor)
-    if watch is not None:
-        return _watched(fit, watch, rng, psi, tol, max_iter)
-    best = _run(fit, fit.begin(rng, psi), tol, max_iter)
+    fit = Fit(table, q, noise, diagonal=diagonal, floor=floor, columns=columns)
+    keeper = None if watch is None else watch.over(fit.data.n, fit.origin, fit.variance)
+    fresh = keeper is None or keeper.state is None
+    best = _run(fit, fit.begin(rng, psi) if fresh else fit.origin, tol, max_iter, keeper)
+    if keeper is not None:
+        if not best[1].interrupted:
+            keeper.done()
+        return best
     for _ in range(n_init - 1):
         if best[1].interrupted:
             break
@@ -399,23 +361,6 @@ def fit_incomplete(
             continue
         best = max(best, other, key=fit.merit)
     return best
-
-
-def _watched(
-    fit: Fit,
-    watch: Watch,
-    rng: np.random.Generator,
-    psi: Array | None,
-    tol: float,
-    max_iter: int,
-) -> tuple[Factors, Record]:
-    """Climb with a checkpoint, from where an earlier fit came to if there is one."""
-    keeper = watch.over(fit.data.n, fit.origin, fit.variance)
-    theta = fit.begin(rng, psi) if keeper.state is None else fit.origin
-    found = _run(fit, theta, tol, max_iter, keeper)
-    if not found[1].interrupted:
-        keeper.done()
-    return found
 
 
 def _run(
@@ -447,7 +392,7 @@ def _after_em(state: State, like: Array) -> tuple[Array, Record]:
     return backend.asarray(arrays["theta"], like), Record(values, int(numbers["n_iter"]))
 
 
-def check_unit(unit: float, X: Array, origin: Array) -> None:
+def check_unit(unit: float, X: Array | Table, origin: Array) -> None:
     """Raise where the average variance is no usable number, saying why."""
     if not math.isfinite(unit):
         raise ScaleError(

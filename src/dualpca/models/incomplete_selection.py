@@ -13,6 +13,7 @@ from dualpca.arrays import Array, backend, quadratic, task
 from dualpca.data import (
     FOLDS,
     Changed,
+    Columns,
     EntryFolds,
     Host,
     InMemoryTable,
@@ -35,17 +36,15 @@ from dualpca.gaussian import (
     each,
     free_parameters,
     given_up,
+    has_vanished,
     most_likely,
     simplest,
     summary,
     warn_interrupted,
 )
 from dualpca.models.incomplete import (
-    LEAST_NOISE,
-    IncompleteParts,
     check_unit,
     fit_incomplete,
-    observed,
     refuse_empty_columns,
 )
 from dualpca.operators import WIDEST, Scatter, weighed
@@ -145,7 +144,9 @@ def _entries(X: Array, weights: Array | None, hidden: Array, seed: int) -> Fold:
     w = observed_weights(table, weights)
 
     def fold(q: int) -> Score:
-        factors, _ = fit_incomplete(table, w, q, np.random.default_rng(seed), **ROUGH)
+        factors, _ = fit_incomplete(
+            InMemoryTable(table, w), q, np.random.default_rng(seed), **ROUGH
+        )
         return hidden_score(factors, table, hidden, X, weights)
 
     return fold
@@ -194,7 +195,9 @@ def _rows(X: Array, weights: Array | None, held: np.ndarray[Any, Any], seed: int
     def fold(q: int) -> Score:
         if seen.size <= q:
             raise DegenerateError(f"a fold observes {seen.size} features, too few for {q}.")
-        factors, _ = fit_incomplete(train, w, q, np.random.default_rng(seed), **ROUGH)
+        factors, _ = fit_incomplete(
+            InMemoryTable(train, w), q, np.random.default_rng(seed), **ROUGH
+        )
         return row_score(factors, test, column_starts(train, w)[1], v)
 
     return fold
@@ -227,28 +230,29 @@ def _column(weights: Array | None, rows: slice, like: Array) -> Array:
     return backend.asarray(np.ones((rows.stop - rows.start, 1)), like)
 
 
-def choose_bic(X: Array | Table, weights: Array | None, most: int, seed: int = 0) -> int:
+def choose_bic(table: Table, most: int, seed: int = 0) -> int:
     """Return the q of smallest Bayesian information criterion, from the observed-data likelihood.
 
     −2 ln L + k ln n with k free parameters and n rows that observed something; 0 if noise alone
-    explains X. Weights are None for a table in parts, which has its own.
+    explains the rows.
     """
-    data = observed(X, weights, 1)
-    starts = data.columns()
-    refuse_empty_columns(starts[0])
-    n, mean, variance = (backend.to_numpy(part) for part in starts)
-    check_unit(float(variance.mean()), X, starts[1])
-    size = data.n
+    columns = table.reduce(Columns.of, Columns.merge)
+    refuse_empty_columns(columns.n)
+    n, mean, variance = (backend.to_numpy(part) for part in columns[:3])
+    check_unit(float(variance.mean()), table, columns.mean)
+    size = columns.weight
     sigma2 = float(n @ variance / n.sum())
     white = -0.5 * float(n.sum()) * (LOG_2PI + math.log(sigma2) + 1)
     criteria = [(free_parameters(0, mean.size) + mean.size) * math.log(size) - 2 * white]
     with task("BIC: fit", most) as tick:
         for q in range(1, most + 1):
             try:
-                factors, record = fit_incomplete(X, weights, q, np.random.default_rng(seed))
+                factors, record = fit_incomplete(
+                    table, q, np.random.default_rng(seed), columns=columns
+                )
             except DegenerateError:
                 break
-            if float(factors.psi[0]) <= 10 * LEAST_NOISE * variance.mean():
+            if has_vanished(float(factors.psi[0]), variance.mean()):
                 break  # a likelihood without bound
             free = free_parameters(q, mean.size) + mean.size
             criteria.append(free * math.log(size) - 2 * record.loglikelihoods[-1])
@@ -365,13 +369,13 @@ class _ScoreRows:
 
 def choose_entries_parts(parts: Table, most: int, seed: int = 0) -> Selection:
     """Choose among q = 1, 2, … by hidden entries; a fit of EM for each q and fold."""
-    survey = IncompleteParts(parts, 1).survey
-    refuse_empty_columns(survey.n)
+    columns = parts.reduce(Columns.of, Columns.merge)
+    refuse_empty_columns(columns.n)
     folds = EntryFolds(parts, seed)
     hidden = parts.reduce(_Hidden(folds), np.add)
     kept = [int(k) for k in np.flatnonzero(hidden)]
     refuse_few_values(len(kept))
-    most = min(most, survey.rows - 1, parts.d - 1)
+    most = min(most, columns.rows - 1, parts.d - 1)
     return best_of([_entries_of_table(parts, folds, k, seed) for k in kept], most, "entry")
 
 
@@ -395,10 +399,10 @@ def _entries_of_table(parts: Table, folds: EntryFolds, k: int, seed: int) -> Fol
         return np.where(folds(rows, number) == k, np.nan, rows), weights
 
     table = Changed(parts, hide)
-    centre = IncompleteParts(table, 1).survey.mean
+    centre = table.reduce(Columns.of, Columns.merge).mean
 
     def fold(q: int) -> Score:
-        factors, _ = fit_incomplete(table, None, q, np.random.default_rng(seed), **ROUGH)
+        factors, _ = fit_incomplete(table, q, np.random.default_rng(seed), **ROUGH)
         return Score(*parts.reduce(_ScoreHidden(factors, folds, k, centre), np.add).tolist())
 
     return fold
@@ -421,7 +425,7 @@ class _ScoreHidden:
 
 def choose_rows_parts(parts: Table, most: int, seed: int = 0) -> Selection:
     """Choose among q = 1, 2, … by the likelihood of what held-out rows observed, in five folds."""
-    refuse_empty_columns(IncompleteParts(parts, 1).survey.n)
+    refuse_empty_columns(parts.reduce(Columns.of, Columns.merge).n)
     folds = row_folds(parts, seed)
     K = int(max(fold.max() for fold in folds.values())) + 1
     return best_of([_rows_of_table(parts, folds, k, seed) for k in range(K)], most, "row")
@@ -434,9 +438,9 @@ def _rows_of_table(parts: Table, folds: dict[int, Host], k: int, seed: int) -> F
         mine = folds[number] != k
         return rows[mine], weights[mine]
 
-    survey = IncompleteParts(Changed(parts, keep), 1).survey
-    seen = np.flatnonzero(survey.n > 0)  # what only held rows observe is unknown
-    centre = survey.mean[seen]
+    columns = Changed(parts, keep).reduce(Columns.of, Columns.merge)
+    seen = np.flatnonzero(columns.n > 0)  # what only held rows observe is unknown
+    centre = columns.mean[seen]
 
     def narrow(rows: Host, number: int, weights: Host) -> tuple[Host, Host]:
         rows, weights = keep(rows, number, weights)
@@ -451,7 +455,7 @@ def _rows_of_table(parts: Table, folds: dict[int, Host], k: int, seed: int) -> F
     def fold(q: int) -> Score:
         if seen.size <= q:
             raise DegenerateError(f"a fold observes {seen.size} features, too few for {q}.")
-        factors, _ = fit_incomplete(train, None, q, np.random.default_rng(seed), **ROUGH)
+        factors, _ = fit_incomplete(train, q, np.random.default_rng(seed), **ROUGH)
 
         def of(rows: Host, weights: Host) -> Host:
             return np.array(row_score(factors, rows, centre, weights))

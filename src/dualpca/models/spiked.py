@@ -11,22 +11,16 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 
 from dualpca.arrays import Array, algebra, backend, quadratic
-from dualpca.data import (
-    Columns,
-    InMemoryTable,
-    Table,
-    effective_rows,
-    has_missing,
-    observed_weights,
-)
+from dualpca.data import Columns, InMemoryTable, Table, has_missing
 from dualpca.errors import DegenerateError, ScaleError, expected
 from dualpca.gaussian import (
     CROSS_VALIDATED,
+    LEAST_NOISE,
     LOG_2PI,
     FactorMonitor,
     Factors,
@@ -38,13 +32,15 @@ from dualpca.gaussian import (
     all_latents,
     at_least_one,
     check_request,
+    has_vanished,
     is_count,
     leading,
     residual_dof,
     spiked_gaussian,
 )
+from dualpca.gaussian import NO_NOISE as NO_NOISE
 from dualpca.models.driver import History, Record, Watch, maximize
-from dualpca.models.incomplete import LEAST_NOISE, fit_incomplete
+from dualpca.models.incomplete import fit_incomplete
 from dualpca.models.incomplete_selection import choose_bic, cross_validated
 from dualpca.models.streaming import Stream
 from dualpca.operators import (
@@ -55,7 +51,6 @@ from dualpca.operators import (
     Spectrum,
     complete,
     linear,
-    used_rows,
 )
 from dualpca.operators.base import Operator
 
@@ -361,8 +356,7 @@ class PPCARequest:
     solver: str = "auto"
     tol: float = 1e-6
     max_iter: int = 1000
-    seed: Any = 0  # of iterative solvers
-    rng: Any = 0  # seed or generator, for the start of EM
+    rng: Any = 0  # seed or generator, for the start of EM and of block Krylov
     n_init: int = 1
     watch: Watch | None = None
 
@@ -376,8 +370,8 @@ def fit_ppca(table: Table, request: PPCARequest) -> SpikedModel:
     """Fit probabilistic PCA by maximum likelihood (Tipping & Bishop 1999), NaN or not."""
     check_solver(table, request.solver)
     found = linear(table, missing=True)
-    if found.operator is None:
-        return fit_incomplete_ppca(table, found.columns, request)
+    if isinstance(found, Columns):
+        return fit_incomplete_ppca(table, found, request)
     selection = None
     if request.n_components in CROSS_VALIDATED:
         most = min(found.n_rows, table.d)
@@ -415,7 +409,7 @@ def _in_closed_form(
     bounded = wanted
     if wanted is None and noise is not None:  # at most tr/(nσ²) variances can exceed σ²
         bounded = int(min(count, operator.dim, max(operator.trace / (n * float(noise)), 1.0)))
-    spectrum = leading(bounded, operator, count, solver=request.solver, seed=request.seed)
+    spectrum = leading(bounded, operator, count, solver=request.solver, seed=request.rng)
     q = None if wanted is None else spectrum.rank
     return spectrum, spiked_gaussian(spectrum, n, noise=noise, q=q)
 
@@ -434,7 +428,8 @@ def _by_em(
     options["watch"] = request.watch
     W, sigma2, record = em_of_operator(operator, q, n, request.start, noise, **options)
     record.add(ppca_step(operator, W, sigma2, n)[2])
-    vanished = noise is None and sigma2 <= 10 * NO_NOISE * operator.trace / n / operator.dim
+    unit = operator.trace / n / operator.dim
+    vanished = noise is None and has_vanished(sigma2, unit, NO_NOISE)
     return *principal_axes(W, sigma2, operator.trace / n, vanished), record
 
 
@@ -460,69 +455,49 @@ def at_least_one_factor(q: Any) -> int:
 # --- Missing values, and streams -----------------------------------------------------------------
 
 
-class ObservedRows(NamedTuple):
-    """How many rows there are where values are missing."""
-
-    n_rows: int  # that observe something and weigh something
-    n: float  # effective number: their weight, less what is missing
-    rows: int  # all of them
-
-    @classmethod
-    def of(cls, table: Table, columns: Columns | None) -> ObservedRows:
-        """Count the rows of a table; those of chunks were counted on the way."""
-        if columns is not None:
-            return cls(columns.used, float(columns.n.mean()), columns.rows)
-        X, w = rows_of(table)
-        return cls(used_rows(X, w), effective_rows(X, w), int(X.shape[0]))
-
-
-def rows_of(table: Table) -> tuple[Any, Array | None]:
-    """Return rows in memory with the weights of those that observe something; or the chunks."""
-    if isinstance(table, InMemoryTable):
-        return table.rows, observed_weights(table.rows, table.weights)
-    return table, None
-
-
-def fit_incomplete_ppca(table: Table, columns: Columns | None, request: PPCARequest) -> SpikedModel:
+def fit_incomplete_ppca(table: Table, columns: Columns, request: PPCARequest) -> SpikedModel:
     """Fit rows with missing values by the exact likelihood of what was observed."""
-    observed = ObservedRows.of(table, columns)
-    q, selection = _count_with_missing(table, observed, request)
+    q, selection = _count_with_missing(table, columns.rows, request)
     options: dict[str, Any] = {"tol": request.tol, "max_iter": request.max_iter}
     options |= {"noise": request.noise, "n_init": request.n_init, "watch": request.watch}
-    factors, record = fit_incomplete(*rows_of(table), q, request.start, **options)
-    others: dict[str, Any] = {"history": History.of(record), "selection": selection}
-    return model_of_factors(factors, observed, request.noise, table.like, **others)
+    factors, record = fit_incomplete(table, q, request.start, columns=columns, **options)
+    history, n = History.of(record), columns.effective_rows
+    model = model_of_factors(factors, columns.used, n, request.noise, table.like, history)
+    return model if selection is None else replace(model, selection=selection)
 
 
 def model_of_factors(
-    factors: Factors, observed: ObservedRows, noise: float | None, like: Array, **others: Any
+    factors: Factors, count: int, n: float, noise: float | None, like: Array, history: History
 ) -> SpikedModel:
-    """Return factors of equal noise as a model on their principal axes."""
+    """Return factors of equal noise as a model on their principal axes.
+
+    `count` is the number of rows, `n` the effective one: less than that by what is missing.
+    """
     d, sigma2 = int(factors.W.shape[0]), float(factors.psi[0])
     total = float(backend.namespace(factors.W).sum(factors.W * factors.W)) + d * sigma2
-    if noise is None and sigma2 <= 10 * LEAST_NOISE * total / d:
+    if noise is None and has_vanished(sigma2, total / d):
         raise DegenerateError(
             f"the noise of {factors.W.shape[1]} components fell below {10 * LEAST_NOISE:g} of the "
             "average variance: where values are missing, that cannot be told from no noise at all. "
             "Use fewer components, or give noise_variance."
         )
     spectrum, gaussian = principal_axes(factors.W, sigma2, total)
-    reference = Reference(observed.n, observed.n)
-    return spiked_model(factors.mu, spectrum, gaussian, like, observed.n_rows, reference, **others)
+    reference = Reference(n, n)
+    return spiked_model(factors.mu, spectrum, gaussian, like, count, reference, history=history)
 
 
 def _count_with_missing(
-    table: Table, observed: ObservedRows, request: PPCARequest
+    table: Table, rows: int, request: PPCARequest
 ) -> tuple[int, Selection | None]:
     """Return q: given, by BIC, or the one that best predicts what was hidden."""
-    wanted, most = request.n_components, min(observed.rows, table.d) - 1
+    wanted, most = request.n_components, min(rows, table.d) - 1
     if wanted in CROSS_VALIDATED:
         return _cross_validated_count(table, request, most, missing=True)
     if is_count(wanted):
-        check_request(wanted, observed.rows, table.d, request.solver)
+        check_request(wanted, rows, table.d, request.solver)
         return at_least_one_factor(wanted), None
     if wanted == "bic":
-        return at_least_one("bic", choose_bic(*rows_of(table), most)), None
+        return at_least_one("bic", choose_bic(table, most)), None
     what = f"an int, 'bic' or one of {list(CROSS_VALIDATED)} where values are missing"
     remedy = "Other rules read the spectrum of complete rows."
     raise ValueError(expected("n_components", what, wanted, remedy))
@@ -558,15 +533,11 @@ def ppca_of_stream(state: Any, count: int, like: Array, request: PPCARequest) ->
         return ppca_of_operator(Scatter(state), count, like, request)
     check_request(request.n_components, count, int(like.shape[1]), request.solver)
     factors, record = state.settle(request.start).model()
-    observed = ObservedRows(count, float(count), count)
     history = History.of(record, endless=True)
-    return model_of_factors(factors, observed, request.noise, like, history=history)
+    return model_of_factors(factors, count, float(count), request.noise, like, history)
 
 
 # --- EM on an operator, whose matrix is never formed ---------------------------------------------
-
-NO_NOISE = 1e-15
-"""Smallest noise, as a share of the average variance: below it there is only rounding error."""
 
 
 def ppca_step(
@@ -672,7 +643,7 @@ class _Map:
         return math.sqrt(self.unit) * W, sigma2 * self.unit
 
     def begin(self, start: tuple[Array, float] | None, rng: np.random.Generator) -> Array:
-        """Return θ to start from: random loadings and all variance as noise, unless given."""
+        """Return θ to start from: random loadings and all variance as noise by default."""
         if start is None:
             W, sigma2 = backend.normal(rng, (self.m, self.q), self.operator.like), self.unit
         else:
@@ -703,7 +674,7 @@ def em_of_operator(
 ) -> tuple[Array, float, Record]:
     """Fit PPCA by accelerated EM: loadings W (m, q) up to rotation, noise σ², and the record.
 
-    A given `noise` stays fixed. `start` is (W, σ²), random unless given; without `accelerate` the
+    A given `noise` stays fixed. `start` is (W, σ²), random by default; without `accelerate` the
     steps are those of plain EM, neither expanded nor extrapolated.
     """
     fit, keeper = _Map(operator, q, n, noise, accelerate), None

@@ -9,6 +9,8 @@ import numpy as np
 
 from dualpca.arrays import Array, algebra, backend
 from dualpca.data import (
+    Columns,
+    InMemoryTable,
     Moments,
     block_weights,
     column_starts,
@@ -17,9 +19,9 @@ from dualpca.data import (
     refuse_infinite,
 )
 from dualpca.errors import DegenerateError, ScaleError
-from dualpca.gaussian import LOG_2PI, Factors, Incomplete, Sums
+from dualpca.gaussian import LEAST_NOISE, LOG_2PI, Factors, Incomplete, Sums
 from dualpca.models.driver import Record, maximize
-from dualpca.models.incomplete import LEAST_NOISE, Fit, latent_frame, m_step, refuse_empty_columns
+from dualpca.models.incomplete import Fit, latent_frame, m_step, refuse_empty_columns
 
 # --- Statistics of the E step that outlive the parameters they were taken at ---------------------
 
@@ -170,10 +172,10 @@ AVERAGE = 3
 """Order of the average: the start of the stream counts (age)^3 less than its end."""
 
 STEPS, COMPLETE_STEPS = 3, 30
-"""Steps of EM a chunk; of complete ones none needs a row, so there can be more."""
+"""Steps of EM per chunk; of complete ones none needs a row, so there can be more."""
 
 FEWEST_ROWS = 100
-"""Incomplete rows wait until there are so many, or ten a latent: fewer would be mostly noise."""
+"""Incomplete rows wait until there are so many, or ten per latent: fewer would be mostly noise."""
 
 
 class Joint(Fit):
@@ -183,22 +185,21 @@ class Joint(Fit):
         self, X: Array, weights: Array, q: int, noise: float | None, moments: Moments | None
     ) -> None:
         self.moments = moments
-        super().__init__(X, weights, q, noise, diagonal=False)
+        super().__init__(InMemoryTable(X, weights), q, noise)
 
-    def columns(self, X: Array, weights: Array | None) -> tuple[Array, Array, Array]:
+    def starts(self) -> tuple[Array, Array, Array]:
         """Return each feature's observed weight, mean and variance over both."""
-        n, mean, variance = column_starts(X, weights)
-        if self.moments is None:
-            return n, mean, variance
-        more, off = self.moments.n, self.moments.mean - mean
-        total = n + more
-        scatter = backend.namespace(X).linalg.diagonal(self.moments.scatter)
-        spread = n * variance + scatter + (n * more / total) * off * off
-        return total, mean + off * (more / total), spread / total
+        columns, more = self.data.columns, self.moments
+        if more is None:
+            return columns[:3]
+        xp = backend.namespace(columns.n)
+        variance = xp.linalg.diagonal(more.scatter) / more.n
+        complete = Columns(xp.full_like(columns.n, more.n), more.mean, variance, 0, 0, more.n)
+        return columns.merge(complete)[:3]
 
     def sums(self, factors: Factors) -> Sums:
         """Take the E step over both."""
-        sums: Sums = self.data.sums(factors)
+        sums = self.data.sums(factors)
         return sums if self.moments is None else sums.plus(moment_sums(self.moments, factors))
 
 
@@ -218,7 +219,7 @@ class Running:
 
 @dataclass(frozen=True)
 class Stream:
-    """A stream of chunks with and without NaN. Adding a chunk returns a new one.
+    """A stream of chunks with and without missing values. Adding a chunk returns a new one.
 
     Parameters
     ----------

@@ -495,15 +495,14 @@ def used_rows(X: Array, weights: Array | None) -> int:
 
 
 class Linear(NamedTuple):
-    """A table as linear models see it: an operator over the features, if no value is missing."""
+    """Complete rows as linear models see them: an operator over the features."""
 
-    operator: Primal | Scatter | PartScatter | None  # None where values are missing
+    operator: Primal | Scatter | PartScatter
     n_rows: int  # that weigh something
-    columns: Columns | None  # of chunked tables with missing values
 
 
-def linear(table: Table, *, standardize: bool = False, missing: bool = False) -> Linear:
-    """Return the scatter of a table's rows as an operator.
+def linear(table: Table, *, standardize: bool = False, missing: bool = False) -> Linear | Columns:
+    """Return the scatter of a table's rows as an operator, or, where values are missing, columns.
 
     Parameters
     ----------
@@ -513,27 +512,28 @@ def linear(table: Table, *, standardize: bool = False, missing: bool = False) ->
     standardize : bool
         Divide every feature by its standard deviation.
     missing : bool
-        Let NaN pass, and say so; otherwise it is refused.
+        Accept missing values: what is known of every feature is returned then. Otherwise they are
+        refused.
     """
     if isinstance(table, InMemoryTable):
         X, weights = table.rows, table.weights
         if missing and has_missing(X):
-            return Linear(None, used_rows(X, weights), None)
-        return Linear(Primal(X, weights, standardize=standardize), used_rows(X, weights), None)
+            return Columns.of(X, weights)
+        return Linear(Primal(X, weights, standardize=standardize), used_rows(X, weights))
     wide = table.d > WIDEST
     gathered = f"moments, ({table.d}, {table.d}) added up"
     how = "block Krylov, one pass per product" if wide else gathered
     how += "; EM, one pass per step, if values are missing" if missing else ""
     note(f"{table.route} on the CPU: {how}")
     found = survey(table, wide=wide, nan=missing)
-    if found.holes:
-        return Linear(None, found.used, found.columns)
+    if found.holes and found.columns is not None:
+        return found.columns
     operator, count = scatter_of(table, found, standardize=standardize)
     if count < 2:
         raise ValueError(
             f"Found array with {count} sample(s) while a minimum of 2 is required for a fit."
         )
-    return Linear(operator, count, found.columns)
+    return Linear(operator, count)
 
 
 def complete(
@@ -541,6 +541,6 @@ def complete(
 ) -> tuple[Primal | Scatter | PartScatter, int]:
     """Return the scatter of complete rows as an operator, and how many rows there are."""
     found = linear(table, standardize=standardize)
-    if found.operator is None:
+    if isinstance(found, Columns):
         raise NonFiniteError("Input X contains NaN where only complete rows can be used.")
-    return found.operator, found.n_rows
+    return found

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from dualpca.app.calibration import LEVELS, Calibration, Floats, calibrate, hide
 from dualpca.app.plots._canvas import BLUE, GRID, INK, MUTED, SMALL, blank
 from dualpca.errors import expected
-from dualpca.estimators._incomplete import as_frame
+from dualpca.estimators._base import as_frame
 
 
 def calibration(
