@@ -590,7 +590,7 @@ def fit_sizes(
             return replace(found, reseeded=state.reseeded, dropped=state.dropped), record
         return found, Record([value], interrupted=record.interrupted)
 
-    return outcome(*steps.run(begin, recipe.max_iter, keeper), recipe)
+    return found_at(*steps.run(begin, recipe.max_iter, keeper), recipe)
 
 
 def start_from(
@@ -622,7 +622,7 @@ def start_from(
     return runs[0]
 
 
-def outcome(state: EMState, record: Record, recipe: Recipe) -> Found:
+def found_at(state: EMState, record: Record, recipe: Recipe) -> Found:
     """Return the mixture; one under a Dirichlet process without its empty components."""
     weights, emissions = state.shares.weights, state.emissions
     if recipe.alpha is not None:
