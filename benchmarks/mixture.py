@@ -21,7 +21,8 @@ from sklearn.mixture import GaussianMixture
 from threadpoolctl import threadpool_limits
 
 from dualpca import MixturePPCA
-from dualpca.models.mixture import Limits, Recipe
+from dualpca.data import InMemoryTable
+from dualpca.models.mixture import Recipe, Surveyed, fit_sizes
 
 N, D, K, Q = 20_000, 64, 10, 8
 SHORT, LONG, REPEATS, LIMIT, CHANGE = 2, 12, 3, 90.0, 1e-6
@@ -66,8 +67,9 @@ def our_steps(X: np.ndarray) -> Callable[[int], int]:
     labels, floor = np.random.default_rng(1).integers(K, size=len(X)), 1e-6 * float(X.var())
 
     def fit(steps: int) -> int:
-        recipe = Recipe(floor, limits=Limits(tol=0.0, max_iter=steps))
-        found = recipe.fit(X, None, K, Q, np.random.default_rng(0), labels)
+        recipe = Recipe(floor, tol=0.0, max_iter=steps)
+        data, rng = Surveyed.of(InMemoryTable(X)), np.random.default_rng(0)
+        found = fit_sizes(data, recipe, (K, Q), rng, labels)
         return found.record.n_iter
 
     return fit

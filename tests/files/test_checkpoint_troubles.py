@@ -22,7 +22,7 @@ STEPS = {
     "factor": (Incomplete, "sums"),
     "ard": (Incomplete, "sums"),
     "variational": (dualpca.models.bayesian.Updates, "step"),
-    "mixture": (dualpca.models.mixture.Climb, "step"),
+    "mixture": (dualpca.models.mixture.MixtureSteps, "step"),
     "chain": (dualpca.models.hidden_markov, "step"),
 }
 

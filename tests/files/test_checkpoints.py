@@ -54,7 +54,7 @@ def slow_steps():
 
     for owner, name, seconds in (
         (missing.Incomplete, "sums", 0.01),
-        (mixture_em.Climb, "step", 0.05),
+        (mixture_em.MixtureSteps, "step", 0.05),
         (hidden_markov, "step", 0.05),
     ):
         setattr(owner, name, later(getattr(owner, name), seconds))

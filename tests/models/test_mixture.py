@@ -10,10 +10,19 @@ from sklearn.datasets import make_circles
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
-from dualpca import PPCA, MixturePPCA
+from dualpca import PPCA, KernelPCA, MixturePPCA
+from dualpca.data import InMemoryTable
 from dualpca.errors import CollapseWarning, InterruptWarning, StreamWarning
 from dualpca.models.emissions import Emissions
-from dualpca.models.mixture import Climb, Limits, Mixture, Recipe, broken_sticks
+from dualpca.models.mixture import (
+    Mixture,
+    MixtureSteps,
+    Recipe,
+    Surveyed,
+    broken_sticks,
+    fit_sizes,
+    found_at,
+)
 from dualpca.models.mixture_stream import expected_moments
 from tests.models.test_emissions import covariances, groups, holes
 from tests.oracles import mixture as dense
@@ -96,9 +105,9 @@ def test_one_step_of_em_equals_the_dense_one():
     X = groups(apart=1.0)
     start = Emissions.start(X, 3, 2, np.random.default_rng(0))
     mass = np.array([50.0, 40.0, 30.0])
-    climb = Climb(X, None, start, mass, Limits(), np.random.default_rng(0))
-    climb.run(max_iter=1)
-    found = climb.outcome()
+    recipe = Recipe(floor=0.0)
+    steps = MixtureSteps(Surveyed.of(InMemoryTable(X)), recipe, 2, np.random.default_rng(0))
+    found = found_at(*steps.run(lambda: steps.begin(start, mass), max_iter=1), recipe)
     pi, mu, C = dense.em_step(X, mass / 120, np.asarray(start.means), covariances(start), 2)
     assert_close(found.mixture.weights, pi, "vector")
     assert_close(found.mixture.emissions.means, mu, "vector")
@@ -201,15 +210,15 @@ def test_more_starts_end_no_worse_and_side_by_side_the_same():
 
 
 def test_the_keyboard_loses_nothing(monkeypatch):
-    step, taken = Climb.step, []
+    step, taken = MixtureSteps.step, []
 
-    def impatient(self):
+    def impatient(self, state):
         taken.append(1)
         if len(taken) == 5:
             raise KeyboardInterrupt
-        step(self)
+        return step(self, state)
 
-    monkeypatch.setattr(Climb, "step", impatient)
+    monkeypatch.setattr(MixtureSteps, "step", impatient)
     with pytest.warns(InterruptWarning):
         model = MixturePPCA(3, 2, tol=0.0).fit(groups(apart=1.0))
     assert len(taken) == 5 and model.n_iter_ == 4
@@ -217,14 +226,14 @@ def test_the_keyboard_loses_nothing(monkeypatch):
 
 
 def test_the_keyboard_leaves_weights_and_components_that_belong_together(monkeypatch):
-    expect = Climb.expect
+    expect = MixtureSteps.expect
 
-    def impatient(self):
-        if self.dropped:
+    def impatient(self, emissions, mass, **story):
+        if story.get("dropped"):
             raise KeyboardInterrupt
-        expect(self)
+        return expect(self, emissions, mass, **story)
 
-    monkeypatch.setattr(Climb, "expect", impatient)
+    monkeypatch.setattr(MixtureSteps, "expect", impatient)
     with pytest.warns(InterruptWarning), pytest.warns(CollapseWarning):
         model = MixturePPCA(3, 2, on_collapse="drop").fit(with_outlier())
     assert model.weights_.shape == (len(model.means_),)
@@ -469,6 +478,32 @@ def test_a_stream_after_fit_starts_anew_and_says_so():
     assert model.n_samples_seen_ == 60
 
 
+def test_a_stream_is_fitted_when_it_is_read(monkeypatch):
+    X, taken, step = groups(90), [], MixtureSteps.step
+
+    def counted(self, state):
+        taken.append(1)
+        return step(self, state)
+
+    monkeypatch.setattr(MixtureSteps, "step", counted)
+    stream = MixturePPCA(3, 2)
+    for rows in np.array_split(X, 9):
+        stream.partial_fit(rows)
+    assert not taken and stream.n_samples_seen_ == 90
+    values = stream.loglikelihoods_
+    once = len(taken)
+    assert once and stream.loglikelihoods_ == values and len(taken) == once
+
+
+def test_a_stream_of_one_point_has_no_model_yet():
+    model = MixturePPCA(2, 1).partial_fit(np.ones((5, 3)))
+    assert not hasattr(model, "means_")
+    with pytest.raises(ValueError, match="no model yet"):
+        model.predict(np.ones((5, 3)))
+    model.partial_fit(groups(60, 3, 2))
+    assert model.means_.shape == (2, 3)
+
+
 def test_a_stream_of_chosen_size_is_refused():
     with pytest.raises(ValueError, match="partial_fit"):
         MixturePPCA("bic", 2).partial_fit(groups())
@@ -508,6 +543,18 @@ def test_rings_are_told_apart_in_the_space_of_a_kernel():
     assert drawn.shape == (40, 2) and np.all(radius < 1.6)
     off = np.sqrt(((model.reconstruct(X) - X) ** 2).sum(axis=1))
     assert np.median(off) < 0.1
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "poly", "cosine", "matern", "linear"])
+def test_a_named_kernel_is_that_of_kernel_pca(kernel):
+    X = groups(60, 4, 2)
+    for params in (None, {"gamma": 0.3}) if kernel != "linear" else (None,):
+        ours = MixturePPCA(1, 1, kernel=kernel, kernel_params=params).fit(X)
+        assert (
+            ours._model.space.kernel
+            == KernelPCA(1, kernel=kernel, kernel_params=params).fit(X).kernel_
+        )
+    assert MixturePPCA(1, 1, kernel="rbf").fit(X)._model.space.kernel.gamma == 1 / 4
 
 
 def test_a_kernel_takes_no_holes():
@@ -580,7 +627,8 @@ def test_a_constant_column_is_no_obstacle():
     assert np.all(np.isfinite(model.score_samples(X)))
 
 
-def test_a_recipe_takes_labels():
+def test_a_fit_of_given_sizes_accepts_labels():
     X = groups(apart=1.0)
-    found = Recipe(1e-6).fit(X, None, 3, 2, np.random.default_rng(0), labels=np.arange(120) // 40)
+    data, rng = Surveyed.of(InMemoryTable(X)), np.random.default_rng(0)
+    found = fit_sizes(data, Recipe(1e-6), (3, 2), rng, labels=np.arange(120) // 40)
     assert_never_falls(found.record.loglikelihoods)

@@ -2,48 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from sklearn.base import BaseEstimator, DensityMixin
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 
-from dualpca.arrays import Array, algebra, backend, showing
-from dualpca.data import ChunkedTable, observed_weights, refuse_infinite, refuse_nonfinite
+from dualpca.arrays import Array, backend, showing, to_host
+from dualpca.data import observed_part, refuse_infinite, refuse_nonfinite
 from dualpca.errors import DegenerateError, StreamWarning, expected, warn
 from dualpca.estimators._base import (
-    Saved,
+    Estimator,
+    attribute,
     average,
+    check_checkpoint,
+    check_choice,
+    check_finite_result,
+    check_flag,
+    check_number,
     check_rows,
-    check_rows_count,
     check_weights,
-    columns_of,
     generator,
     named_columns,
-    open_parts,
+    on_rows,
     parts_of,
-    publish_record,
     refuse_weights,
-    used_rows,
-    variances_like,
+    require_in_memory,
+    watch_of,
 )
-from dualpca.estimators._mixture_fits import (
-    check_parameters,
-    check_sizes,
-    fit_parts,
-    fit_rows,
-    grown,
-    kernel_of,
-    warn_of_collapse,
-)
-from dualpca.estimators._mixture_rows import MixtureRows
-from dualpca.estimators._placing import placed
-from dualpca.models.driver import Record
+from dualpca.gaussian import is_count
+from dualpca.models.driver import History
+from dualpca.models.emissions import Emissions
 from dualpca.models.kernel_space import KernelSpace
-from dualpca.models.mixture import Climbed, Mixture
+from dualpca.models.mixture import (
+    BOUND,
+    COLLAPSE_RULES,
+    CRITERIA,
+    Mixture,
+    MixtureModel,
+    MixtureRequest,
+    fit_mixture,
+)
+from dualpca.models.mixture_stream import MixtureStream, grown, model_of_stream
+from dualpca.preimages import Auto, Span
 
 
-class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
+class MixturePPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, Estimator):
     """Mixture of probabilistic PCA: p(x) = Σ_k π_k N(x; μ_k, W_kW_kᵀ + σ_k²I).
 
     Every component is a subspace of its own, so curved data become a few flat pieces. NaN is
@@ -62,7 +70,8 @@ class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
         As in `KernelPCA`. The mixture is then over ψ(x), the coordinates on the leading
         `n_directions` of feature space; densities are of ψ(x), and compare under one kernel only.
     kernel_params : dict, optional
-        Parameters of a named kernel, such as {'gamma': 0.5}.
+        Parameters of a named kernel, such as {'gamma': 0.5}; by default as in `KernelPCA`, with
+        gamma = 1/d.
     n_directions : int
         Dimension of ψ(x).
     tied_noise : bool
@@ -77,9 +86,9 @@ class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
         Number of starts, of which the likeliest end is kept. Each is the best of four k-means++
         starts after ten steps of EM.
     n_jobs : int, optional
-        Starts that run side by side, as threads.
+        Starts that run at once, in threads; one after another for chunked tables.
     tol : float
-        Estimated gain of log-likelihood a row that is left when EM stops.
+        Estimated gain of log-likelihood per row that is left when EM stops.
     max_iter : int
         Largest number of steps of EM.
     max_mixtures : int
@@ -91,10 +100,10 @@ class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
     verbose : bool
         Show on standard error how far the fit has come.
     checkpoint : path or Checkpoint, optional
-        File that EM writes every 30 seconds (or as a `dualpca.Checkpoint` says) and goes on
+        File that EM writes every 30 seconds (or as a `dualpca.Checkpoint` says) and resumes
         from when the same fit of the same data is started again; removed at the end.
     device : None, 'auto', 'cpu' or 'cuda'
-        Where to work: where the rows are; on a card if they are worth it; there. Host arrays go
+        Where to work: where the rows are; on a GPU if they are worth it; there. Host arrays go
         there and results come home, so the fitted model is one of the host.
 
     Attributes
@@ -117,7 +126,7 @@ class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
     loglikelihoods_ : list of float
         At every step of EM; of the bound with 'dirichlet'. It never falls.
     lower_bound_ : float
-        The last of them, a row.
+        The last of them, per row.
     converged_ : bool
     selection_ : MixtureSelection
         After 'bic' or 'cv': `candidates` (K, q), their `scores`, and the one `chosen`.
@@ -147,13 +156,27 @@ class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
     (array([1, 1, 1]), (150, 4))
     """
 
-    weights_: Array  # (K,)
-    means_: Array  # (K, d)
-    noise_variance_: Array  # (K,)
-    components_: list[Array]
-    loadings_: list[Array]
-    n_features_in_: int
-    loglikelihoods_: list[float]
+    _model: MixtureModel
+    _stream: MixtureStream
+    _like: Array  # no rows, of the last chunk's kind
+    n_samples_seen_: int
+
+    weights_ = attribute("mixture.weights")
+    means_ = attribute("mixture.emissions.means")
+    noise_variance_ = attribute("mixture.emissions.noises")
+    loadings_ = attribute("mixture.emissions.loadings")
+    components_ = attribute("components")
+    explained_variance_ = attribute("variances")
+    covariances_ = attribute("covariances")
+    n_mixtures_ = attribute("n_mixtures")
+    n_components_ = attribute("n_components")
+    loglikelihood_ = attribute("loglikelihood")
+    lower_bound_ = attribute("lower_bound")
+    loglikelihoods_ = attribute("history.loglikelihoods")
+    n_iter_ = attribute("history.n_iter")
+    converged_ = attribute("history.converged")
+    selection_ = attribute("selection")
+    _space = attribute("space")  # as format 1 names it
 
     def __init__(
         self,
@@ -196,73 +219,103 @@ class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
         self.checkpoint = checkpoint
         self.device = device
 
+    @property
+    def _accepts_nan(self) -> bool:  # type: ignore[override]
+        return self.kernel is None
+
+    @property
+    def _n_features_out(self) -> int:
+        return sum(self.n_components_)
+
     # --- fitting ---------------------------------------------------------------------------
+
+    def _request(self) -> MixtureRequest:
+        """Check the parameters and return them for the fit."""
+        self._check_sizes()
+        check_choice("on_collapse", self.on_collapse, COLLAPSE_RULES)
+        check_flag("tied_noise", self.tied_noise)
+        for name in ("noise_floor", "tol", "concentration"):
+            check_number(name, getattr(self, name), 0)
+        check_checkpoint(self)
+        for name in ("max_iter", "n_init", "max_mixtures", "n_directions"):
+            check_number(name, getattr(self, name), 1, integer=True)
+        if not (self.noise_floor > 0 and self.concentration > 0):
+            raise ValueError("noise_floor and concentration must be positive, got 0.")
+        if not isinstance(self.kernel_params, Mapping | None):
+            raise ValueError(expected("kernel_params", "a dictionary or None", self.kernel_params))
+        q: Any = self.n_components
+        return MixtureRequest(
+            self.n_mixtures if isinstance(self.n_mixtures, str) else int(self.n_mixtures),
+            q if isinstance(q, str) else int(q) if is_count(q) else tuple(int(one) for one in q),
+            noise_floor=float(self.noise_floor),
+            tied=bool(self.tied_noise),
+            on_collapse=self.on_collapse,
+            tol=float(self.tol),
+            max_iter=int(self.max_iter),
+            max_mixtures=int(self.max_mixtures),
+            concentration=float(self.concentration),
+            n_init=int(self.n_init),
+            n_jobs=self.n_jobs,
+            generator=partial(generator, 0 if self.random_state is None else self.random_state),
+            watch=watch_of(self),
+            kernel=self.kernel,
+            kernel_params=self.kernel_params,
+            n_directions=int(self.n_directions),
+        )
+
+    def _check_sizes(self) -> None:
+        """Refuse numbers of components and directions that no data could satisfy."""
+        K, q = self.n_mixtures, self.n_components
+        words = (*CRITERIA, BOUND)
+        if not (is_count(K) and int(K) >= 1) and not (isinstance(K, str) and K in words):
+            what = f"a positive integer or one of {list(words)}"
+            raise ValueError(expected("n_mixtures", what, K))
+        what = f"a positive integer, one for each of n_mixtures, or one of {list(CRITERIA)}"
+        if isinstance(q, str):
+            if q not in CRITERIA:
+                raise ValueError(expected("n_components", what, q))
+            if isinstance(K, str) and K != q:
+                raise ValueError(expected("n_components", f"an int or {K!r}, as n_mixtures", q))
+            return
+        several = isinstance(q, Sequence | np.ndarray)
+        every: list[Any] = list(q) if several else [q]  # type: ignore[arg-type]
+        if not every or not all(is_count(one) and one >= 1 for one in every):
+            raise ValueError(expected("n_components", what, q))
+        if several and len(every) != K:
+            remedy = "Give one int for all components, or n_mixtures as an int."
+            raise ValueError(expected("n_components", f"of length {K}", q, remedy))
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MixturePPCA:
         """Fit the mixture by EM.
 
         Parameters
         ----------
-        X : array of shape (n, d)
-            NaN where nothing was observed (not with a kernel). Never modified.
+        X : array of shape (n, d), or a chunked table
+            NaN where nothing was observed (not with a kernel). Never modified. Chunked: `Batches`,
+            Dask, Zarr, a path; each step of EM reads it once.
         y : ignored
         sample_weight : array of shape (n,), optional
-            Non-negative; their sum is the effective number of rows.
+            Non-negative; their sum is the effective number of rows. Not for chunked tables.
 
         Returns
         -------
         self
         """
-        check_parameters(self)
-        parts = parts_of(X)
-        if parts is not None:
-            return self._fit_parts(parts, sample_weight)
-        X = check_rows(self, X, reset=True, min_rows=2)
-        refuse_infinite(X)
-        w = observed_weights(X, check_weights(sample_weight, X))
+        request = self._request()
+        if parts_of(X) is not None:
+            refuse_weights(sample_weight)
+        with self._training(X, sample_weight) as table:
+            model = fit_mixture(table, request)
         self._forget()
-        rows = X if self.kernel is None else self._open_space(X, w)
-        check_sizes(self, used_rows(X, w), int(rows.shape[1]))
-        with showing(self.verbose), named_columns(self):
-            found = fit_rows(self, rows, w)
-        self._set(found, rows, w, X)
+        self._keep(model)
         return self
-
-    def _fit_parts(self, parts: ChunkedTable, sample_weight: Any) -> MixturePPCA:
-        """Fit a table in parts: a pass a step of EM."""
-        if self.kernel is not None:
-            remedy = "Fit KernelPCA(eigen_solver='nystrom') first, then a mixture of its transform."
-            raise ValueError(expected("kernel", "None for data in parts", self.kernel, remedy))
-        refuse_weights(sample_weight)
-        open_parts(self, parts)
-        self._forget()
-        with showing(self.verbose), named_columns(self):
-            columns, holes = columns_of(parts, "EM of a mixture, a pass a step")
-            check_rows_count(self, columns.used)
-            check_sizes(self, columns.used, parts.d)
-            found = fit_parts(self, parts, columns, holes)
-        self._set_mixture(found.mixture, parts.like)
-        warn_of_collapse(self, found)
-        publish_record(self, found.record)
-        self.lower_bound_ = self.loglikelihoods_[-1] / columns.used
-        if self.n_mixtures == "dirichlet":
-            self.loglikelihood_ = average(self, parts) * columns.rows
-        return self
-
-    def _open_space(self, X: Array, weights: Array | None) -> Array:
-        """Find the common kernel space and return the rows in it."""
-        refuse_nonfinite(X)
-        rng = generator(0 if self.random_state is None else self.random_state)
-        m = int(self.n_directions)
-        self._space = KernelSpace.fit(
-            X, kernel_of(self, X), m, rng, n_landmarks=max(500, m), weights=weights
-        )
-        return self._space(X)
 
     @available_if(lambda self: self.kernel is None)  # type: ignore[untyped-decorator]
-    @placed
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MixturePPCA:
         """Add rows to the mixture by stepwise EM; every chunk is seen once.
+
+        The model is made when it is next read, so that the first rows, which wait until there are
+        enough for a start, are fitted once and not with every chunk.
 
         Parameters
         ----------
@@ -275,67 +328,22 @@ class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
         -------
         self
         """
-        check_parameters(self)
-        stream = vars(self).get("_stream")
-        if stream is None and "weights_" in vars(self):
+        request, stream = self._request(), vars(self).get("_stream")
+        if stream is None and "_model" in vars(self):
             warn(
                 "this model comes from fit, which keeps no moments: partial_fit starts anew and "
                 "forgets the rows that fit saw. Give all rows to partial_fit to keep them.",
                 StreamWarning,
             )
-        X = check_rows(self, X, reset=stream is None)
-        check_sizes(self, 2**62, int(X.shape[1]))
-        stream = grown(self, stream, X, check_weights(sample_weight, X))
+        with showing(self.verbose), named_columns(self):
+            if stream is None:
+                self._choose_device(X, None)
+            rows = check_rows(self, X, reset=stream is None)
+            table = self._placed_table(rows, check_weights(sample_weight, rows))
+            stream = grown(stream, table, request)
         self._forget()
-        self._stream = stream
-        self._publish_stream(X)
+        self._stream, self._like, self.n_samples_seen_ = stream, table.like, round(stream.n)
         return self
-
-    def _publish_stream(self, like: Array) -> None:
-        """Set the fitted attributes of a stream; rows that wait are counted in, and wait on."""
-        stream = self._stream
-        self.n_samples_seen_ = round(stream.n)
-        if stream.rows is not None and int(stream.rows.shape[0]) < max(2, stream.K):
-            return
-        try:
-            settled = stream.settle(lambda rows, w: fit_rows(self, rows, w))
-        except DegenerateError:  # so far all rows are one, or a feature was never observed
-            return
-        self._set_mixture(settled.mixture, like)
-        publish_record(self, Record([settled.density * stream.n], 1, False), quiet=True)
-        self.lower_bound_ = settled.density
-
-    def _forget(self) -> None:
-        """Drop what an earlier fit left behind."""
-        names = [k for k in vars(self) if k.endswith("_") and not k.startswith("_")]
-        kept = ("n_features_in_", "feature_names_in_")
-        for name in [*(k for k in names if k not in kept), "_stream", "_space"]:
-            self.__dict__.pop(name, None)
-
-    def _set(self, found: Climbed, rows: Array, weights: Array | None, like: Array) -> None:
-        self._set_mixture(found.mixture, like)
-        warn_of_collapse(self, found)
-        publish_record(self, found.record)
-        xp = backend.namespace(rows)
-        n = float(rows.shape[0] if weights is None else xp.sum(weights))
-        self.lower_bound_ = self.loglikelihoods_[-1] / n
-        if self.n_mixtures == "dirichlet":
-            density = found.mixture.log_density(rows)
-            self.loglikelihood_ = float(xp.sum(density) if weights is None else weights @ density)
-
-    def _set_mixture(self, mixture: Mixture, like: Array) -> None:
-        """Set the parameters, in the dtype of `like`."""
-        model = mixture.emissions
-        self.weights_ = backend.cast_like(mixture.weights, like)
-        self.means_ = backend.cast_like(model.means, like)
-        self.noise_variance_ = variances_like(model.noises, like)
-        self.loadings_ = [backend.cast_like(W, like) for W in model.loadings]
-        axes = [algebra.svd(W) for W in model.loadings]
-        self.components_ = [backend.cast_like(U.T, like) for U, _, _ in axes]
-        self.explained_variance_ = [
-            backend.cast_like(s * s + model.noises[k], like) for k, (_, s, _) in enumerate(axes)
-        ]
-        self.n_mixtures_, self.n_components_ = model.K, list(model.ranks)
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
         """Fit, then return the most probable component of every row, (n,).
@@ -349,13 +357,237 @@ class MixturePPCA(Saved, MixtureRows, DensityMixin, BaseEstimator):
         return self.fit(X, y, sample_weight).predict(X)
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Tell whether there is a model: a stream may still wait for rows."""
-        return "weights_" in vars(self)
+        """Return True if there is a model: a stream may still wait for rows."""
+        stream = vars(self).get("_stream")
+        return "_model" in vars(self) or (stream is not None and stream.enough)
+
+    @property
+    def _fitted(self) -> Any:
+        """The model, on the host; that of a stream is made when it is first read."""
+        if "_model" not in vars(self) and self.__sklearn_is_fitted__():
+            with showing(self.verbose), named_columns(self):
+                try:
+                    self._keep(model_of_stream(self._stream, self._like, self._request()))
+                except DegenerateError as error:  # all rows are one so far, say
+                    raise NotFittedError(f"the stream has no model yet: {error}") from error
+        return super()._fitted
+
+    def _forget(self) -> None:
+        """Drop what an earlier fit left behind."""
+        for name in ("_model", "_placed", "_stream", "_like", "n_samples_seen_"):
+            self.__dict__.pop(name, None)
+
+    def __getstate__(self) -> Any:
+        """Leave the copy on a GPU behind: other processes may have none."""
+        return {k: to_host(v) if k == "_stream" else v for k, v in super().__getstate__().items()}
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what the model takes and gives."""
+        """Return what scikit-learn wants to know of inputs and outputs."""
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.array_api_support = True
-        tags.input_tags.allow_nan = self.kernel is None
         return tags
+
+    def _packed(self) -> dict[str, Any]:
+        """Return everything to be saved, under the names of format 1; a stream with its model."""
+        _ = self._fitted
+        return super()._packed()
+
+    def _model_of(self, state: dict[str, Any]) -> MixtureModel:
+        """Return the model of attributes as format 1 names them."""
+        parts = (state["means_"], tuple(state["loadings_"]), state["noise_variance_"])
+        values = tuple(float(v) for v in state["loglikelihoods_"])
+        return MixtureModel(
+            Mixture(state["weights_"], Emissions(*parts, tied=bool(self.tied_noise))),
+            tuple(state["components_"]),
+            tuple(state["explained_variance_"]),
+            state["loglikelihood_"],
+            state["lower_bound_"],
+            History(values, state["n_iter_"], state["converged_"]),
+            state.get("selection_"),
+            state.get("_space"),
+        )
+
+    # --- rows ------------------------------------------------------------------------------
+
+    def _asked(self, X: Any, method: str) -> Array:
+        """Return rows that the fitted model is asked about, checked, where the model works."""
+        rows = super()._asked(X, method)
+        (refuse_infinite if self.kernel is None else refuse_nonfinite)(rows)
+        return rows
+
+    @on_rows(cast=False, dtype=np.int64)
+    def predict(self, X: Any) -> Array:
+        """Return the most probable component of every row, (n,).
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        """
+        joint = check_finite_result(self._working.joint(X), observed_part(X))
+        return backend.namespace(joint).argmax(joint, axis=1)
+
+    @on_rows("n_mixtures_")
+    def predict_proba(self, X: Any) -> Array:
+        """Return the responsibilities p(k | x), of what each row observed, (n, K).
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        """
+        return self._working.responsibilities(X)
+
+    @on_rows(cast=False)
+    def score_samples(self, X: Any) -> Array:
+        """Return the log-density of what each row observed, (n,); 0 for an empty row.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        """
+        return self._working.log_density(X)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the average log-density of the rows.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+        """
+        chunks = parts_of(X, fitting=False)
+        if chunks is not None:
+            return average(self, chunks, sample_weight)
+        density = self.score_samples(X)
+        w = check_weights(sample_weight, density[:, None])
+        xp = backend.namespace(density)
+        return float(xp.mean(density) if w is None else w @ density / xp.sum(w))
+
+    def bic(self, X: Any) -> float:
+        """Return −2 ln L + p ln n of the rows; lower is better.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        """
+        require_in_memory(X)
+        density = self.score_samples(X)
+        return self._criterion(density, math.log(int(density.shape[0])))
+
+    def aic(self, X: Any) -> float:
+        """Return −2 ln L + 2p of the rows; lower is better.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        """
+        require_in_memory(X)
+        return self._criterion(self.score_samples(X), 2.0)
+
+    def _criterion(self, density: Array, price: float) -> float:
+        total = float(backend.namespace(density).sum(density))
+        return -2 * total + price * int(self._fitted.mixture.n_parameters())
+
+    @on_rows("_n_features_out")
+    def transform(self, X: Any) -> Array:
+        """Return the latents under every component, weighted by its responsibility, (n, Σq_k).
+
+        Column block k is p(k | x) E[z | x, k]. Axes of different components have nothing to do
+        with each other, so the blocks stand side by side and are not added.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+
+        Returns
+        -------
+        array of shape (n, Σq_k)
+        """
+        return self._working.coordinates(X)
+
+    @on_rows()
+    def posterior(self, X: Any, component: int) -> tuple[Array, Array]:
+        """Return mean (n, q_k) and covariance (n, q_k, q_k) of the latents under one component.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        component : int
+            k, from 0.
+        """
+        check_number("component", component, 0, integer=True)
+        if component >= self.n_mixtures_:
+            raise ValueError(f"component must be below {self.n_mixtures_}, got {component}.")
+        found = self._working.posterior(X, int(component))
+        return found.mean, found.covariance
+
+    @on_rows("n_features_in_")
+    def reconstruct(self, X: Any) -> Array:
+        """Return the posterior mean of the noise-free signal, Σ_k p(k | x)(μ_k + W_k E[z | x, k]).
+
+        With a kernel it is the pre-image of that point of feature space.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+
+        Returns
+        -------
+        array of shape (n, d)
+        """
+        model = self._working
+        return _inputs(model.signal(X)[0], model.space)
+
+    @available_if(lambda self: self.kernel is None)  # type: ignore[untyped-decorator]
+    @on_rows("n_features_in_", framed=True)
+    def impute(self, X: Any, return_std: bool = False) -> Any:
+        """Fill every NaN with its expectation given what the row observed.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, d)
+            NaN (null) where nothing was observed. Never modified.
+        return_std : bool
+            Also return the standard deviation of every entry, 0 where it was observed: that of a
+            measurement, spread within components and between them.
+
+        Returns
+        -------
+        array or frame of shape (n, d), or a pair of them
+        """
+        xp, missing = backend.namespace(X), backend.namespace(X).isnan(X)
+        mean, spread = self._working.signal(X, return_std)
+        filled = xp.where(missing, mean, backend.working(X))
+        if spread is None:
+            return filled
+        return filled, xp.where(missing, spread, xp.zeros_like(spread))
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Array, Array]:
+        """Draw rows and the components they come from, as scikit-learn's GaussianMixture does.
+
+        Parameters
+        ----------
+        n_samples : int
+        random_state : None, int, Generator or RandomState
+
+        Returns
+        -------
+        X : array of shape (n_samples, d)
+            With a kernel: pre-images of draws in feature space.
+        y : array of shape (n_samples,)
+        """
+        model = self._fitted
+        check_number("n_samples", n_samples, 1, integer=True)
+        points, labels = model.working.sample(int(n_samples), generator(random_state))
+        xp, device = backend.namespace(points), backend.device_of(points)
+        rows = backend.cast_like(_inputs(points, model.space), model.mixture.weights)
+        return rows, xp.asarray(labels, device=device)
+
+
+def _inputs(points: Array, space: KernelSpace | None) -> Array:
+    """Return points as rows of the input space: pre-images, where there is a kernel."""
+    if space is None:
+        return points
+    subspace = space.subspace
+    span = Span(subspace.points, subspace.kernel, subspace.coefficients, subspace.base)
+    return Auto().find(span, points).points

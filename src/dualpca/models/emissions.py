@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -62,7 +62,7 @@ class Prior(NamedTuple):
         return float(moment_sums(self.moments(factors.mu), factors).loglikelihood)
 
 
-class Chunk(NamedTuple):
+class Unsettled(NamedTuple):
     """A component whose noise is not settled yet: W is `axes` · √(values − σ²), or W itself."""
 
     mu: Array  # (d,)
@@ -72,14 +72,14 @@ class Chunk(NamedTuple):
     dims: float  # weight times the number of directions that it is spread over
     n: float
 
-    def under(self, prior: Prior | None) -> Chunk:
+    def under(self, prior: Prior | None) -> Unsettled:
         """Return the component with the rows of a prior counted in."""
         if prior is None or self.values is None:
             return self
         n, seen = self.n + prior.n, prior.n * prior.variance
         short = self.dims / self.n
         values = (self.n * self.values + seen) / n
-        return Chunk(self.mu, self.axes, values, self.left + short * seen, short * n, n)
+        return Unsettled(self.mu, self.axes, values, self.left + short * seen, short * n, n)
 
     def factors(self, sigma2: float) -> Factors:
         """Return the component with noise σ²; directions of no more variance have no loading."""
@@ -90,13 +90,13 @@ class Chunk(NamedTuple):
         return Factors(W, self.mu, xp.full_like(self.mu, sigma2))
 
 
-def settle(parts: Sequence[Chunk | None], floor: float, tied: bool) -> list[Factors | None]:
+def settle(parts: Sequence[Unsettled | None], floor: float, tied: bool) -> list[Factors | None]:
     """Return every part with its noise: left/dims or one for all, never below the floor.
 
     Examples
     --------
     >>> import numpy as np
-    >>> part = Chunk(np.zeros(3), np.eye(3)[:, :1], np.array([5.0]), 8.0, 8.0, 4.0)
+    >>> part = Unsettled(np.zeros(3), np.eye(3)[:, :1], np.array([5.0]), 8.0, 8.0, 4.0)
     >>> settle([part], 0.0, tied=False)[0].W[0, 0]
     np.float64(2.0)
     """
@@ -111,7 +111,7 @@ def settle(parts: Sequence[Chunk | None], floor: float, tied: bool) -> list[Fact
     return found
 
 
-def pooled_noise(parts: Sequence[Chunk]) -> float:
+def pooled_noise(parts: Sequence[Unsettled]) -> float:
     """Return the σ² that all parts share at the maximum.
 
     Every direction of variance ℓ ≤ σ² belongs to the noise, so the smallest are pooled one by one
@@ -132,13 +132,13 @@ def pooled_noise(parts: Sequence[Chunk]) -> float:
     return left / dims if dims > 0 else 0.0
 
 
-def closed_parts(X: Array, resp: Array, ranks: Sequence[int]) -> list[Chunk | None]:
+def closed_parts(X: Array, resp: Array, ranks: Sequence[int]) -> list[Unsettled | None]:
     """Return the maximum of Σ_n ρ_nk ln p(x_n | k) for every k: the spectrum of weighted rows.
 
     Rows that hardly belong to k are left out, so separate components cost O(nd²) together.
     """
     weights = backend.to_numpy(resp)
-    total, found = float(np.sum(weights)), list[Chunk | None]()
+    total, found = float(np.sum(weights)), list[Unsettled | None]()
     for k, q in enumerate(ranks):
         w, n = weights[:, k], float(np.sum(weights[:, k]))
         if not n > EMPTY * total:
@@ -152,7 +152,7 @@ def closed_parts(X: Array, resp: Array, ranks: Sequence[int]) -> list[Chunk | No
     return found
 
 
-def closed_part(operator: Primal | Scatter, q: int, n: float) -> Chunk:
+def closed_part(operator: Primal | Scatter, q: int, n: float) -> Unsettled:
     """Return the component of weight n that the leading q eigenpairs make.
 
     Few features and many rows: from their second moments, which is faster than QR, unless the
@@ -167,7 +167,7 @@ def closed_part(operator: Primal | Scatter, q: int, n: float) -> Chunk:
     return _leading_part(operator, q, n)
 
 
-def _keeps_digits(part: Chunk, operator: Primal) -> bool:
+def _keeps_digits(part: Unsettled, operator: Primal) -> bool:
     """Tell whether every variance is large beside what was added and taken away to find it."""
     xp, values = backend.namespace(part.mu), backend.to_numpy(part.values)
     smallest = [float(values[-1])] if values.size else []
@@ -177,7 +177,7 @@ def _keeps_digits(part: Chunk, operator: Primal) -> bool:
     return min(smallest) > WELL_SPREAD * (operator.trace / operator.n + float(gap @ gap))
 
 
-def _leading_part(operator: Primal | Scatter, q: int, n: float, solver: str = "auto") -> Chunk:
+def _leading_part(operator: Primal | Scatter, q: int, n: float, solver: str = "auto") -> Unsettled:
     """Return the component by one solver."""
     d = operator.dim
     count = int(operator.X.shape[0]) if isinstance(operator, Primal) else d
@@ -191,10 +191,10 @@ def _leading_part(operator: Primal | Scatter, q: int, n: float, solver: str = "a
         values = xp.concat([values, backend.asarray(np.zeros(short), values)])
         V = xp.concat([V, backend.asarray(np.zeros((d, short)), V)], axis=1)
     left = left_over(spectrum.trace, float(xp.sum(spectrum.values))) / operator.n
-    return Chunk(operator.frame.mean, V, values, n * left, n * (d - q), n)
+    return Unsettled(operator.frame.mean, V, values, n * left, n * (d - q), n)
 
 
-def moment_parts(moments: Sequence[Moments], ranks: Sequence[int]) -> list[Chunk | None]:
+def moment_parts(moments: Sequence[Moments], ranks: Sequence[int]) -> list[Unsettled | None]:
     """Return the components of weighted moments that are already there."""
     total = sum(m.n for m in moments)
     return [
@@ -203,25 +203,15 @@ def moment_parts(moments: Sequence[Moments], ranks: Sequence[int]) -> list[Chunk
     ]
 
 
-def incomplete_parts(
-    table: Incomplete, resp: Array, factors: Sequence[Factors], prior: Prior | None = None
-) -> list[Chunk | None]:
-    """Take one parameter-expanded EM step a component on rows with NaN (MATH 4, with weights).
-
-    The rows of a prior lie around the old mean, so it holds the mean back but never lowers the
-    objective, in which they lie around the new one.
-    """
-    xp = backend.namespace(resp)
-    mass = backend.to_numpy(xp.sum(resp, axis=0))
-    every = (table.weighing(resp[:, k]).sums(old) for k, old in enumerate(factors))
-    return summed_parts(every, mass, factors, prior)
-
-
 def summed_parts(
-    every: Iterable[Sums | None], mass: Array, factors: Sequence[Factors], prior: Prior | None
-) -> list[Chunk | None]:
-    """Return the components of sums that are already there, of weights `mass` (K,)."""
-    found: list[Chunk | None] = []
+    every: Sequence[Sums | None], mass: Host, factors: Sequence[Factors], prior: Prior | None
+) -> list[Unsettled | None]:
+    """Take one parameter-expanded EM step per component on sums of rows with NaN (MATH 4).
+
+    `mass` (K,) is the weight of each. The rows of a prior lie around the old mean, so it holds the
+    mean back but never lowers the objective, in which they lie around the new one.
+    """
+    found: list[Unsettled | None] = []
     for k, (old, sums) in enumerate(zip(factors, every, strict=True)):
         if sums is None or not mass[k] > EMPTY * np.sum(mass):
             found.append(None)
@@ -231,7 +221,7 @@ def summed_parts(
             sums = sums.plus(moment_sums(prior.moments(old.mu), old))
         W, mu, left = m_step(_anchored(sums, old), old)
         dims = float(xp.sum(sums.n))
-        found.append(Chunk(mu, W, None, float(xp.sum(left)), dims, float(mass[k])))
+        found.append(Unsettled(mu, W, None, float(xp.sum(left)), dims, float(mass[k])))
     return found
 
 
@@ -258,12 +248,12 @@ def _anchored(sums: Sums, old: Factors) -> Sums:
 
 def first_parts(
     X: Array, resp: Array, ranks: Sequence[int], rng: np.random.Generator
-) -> list[Chunk | None]:
+) -> list[Unsettled | None]:
     """Return components to start EM from on rows with NaN: the span of each cluster, filled."""
     xp = backend.namespace(X)
     weights = backend.to_numpy(resp)
     _, mean, variance = column_starts(X, backend.asarray(np.sum(weights, axis=1), X))
-    found: list[Chunk | None] = []
+    found: list[Unsettled | None] = []
     for k, q in enumerate(ranks):
         member = np.flatnonzero(weights[:, k] > 0)
         if not member.size:
@@ -276,7 +266,7 @@ def first_parts(
         W = start(Incomplete(rows, w, q), q, mu, own, rng)
         left = float(xp.mean(own)) - float(xp.sum(W * W)) / int(X.shape[1])
         noise, n = max(left, 0.05 * float(xp.mean(own))), float(np.sum(weights[member, k]))
-        found.append(Chunk(mu, W, None, noise * n, n, n))
+        found.append(Unsettled(mu, W, None, noise * n, n, n))
     return found
 
 
@@ -452,21 +442,14 @@ class Emissions:
         """
         resp = resp if sample_weight is None else resp * sample_weight[:, None]
         if isinstance(X, Incomplete) or has_missing(X):
-            table = X if isinstance(X, Incomplete) else self.table(X)
-            every = [self.factors(k) for k in range(self.K)]
-            return self._with(incomplete_parts(table, resp, every, self.prior))
+            return EmissionSums.of(self, X, resp, holes=True).maximise(self)
         return self._with(closed_parts(X, resp, self.ranks))
 
     def of_moments(self, moments: Sequence[Moments]) -> Emissions:
         """Return the components that maximise the likelihood of moments, one for each k."""
         return self._with(moment_parts(moments, self.ranks))
 
-    def of_sums(self, sums: Sequence[Sums | None], mass: Array) -> Emissions:
-        """Return the components after one EM step on sums of rows with NaN, of weights `mass`."""
-        every = [self.factors(k) for k in range(self.K)]
-        return self._with(summed_parts(sums, mass, every, self.prior))
-
-    def _with(self, parts: list[Chunk | None]) -> Emissions:
+    def _with(self, parts: list[Unsettled | None]) -> Emissions:
         """Return the components that the parts found, old ones where a part found nothing."""
         xp = backend.namespace(self.means)
         counted = [p if p is None else p.under(self.prior) for p in parts]
@@ -544,10 +527,10 @@ def refuse_nowhere(logs: Array) -> None:
         )
 
 
-# --- What the M step of mixtures and hidden chains needs of rows, as sums over parts -------------
+# --- What the M step of mixtures and hidden chains needs of rows ---------------------------------
 
 FAINT = 1e-200
-"""Weight below which a component has no share in a part."""
+"""Weight below which a component has no share in a chunk."""
 
 
 class EmissionSums(NamedTuple):
@@ -556,16 +539,16 @@ class EmissionSums(NamedTuple):
     None for a component that no row so far belongs to.
     """
 
-    mass: Host  # (K,)
+    mass: Array  # (K,)
     each: tuple[Moments | Sums | None, ...]  # K of them
 
     @classmethod
-    def of(cls, emissions: Emissions, rows: Host, resp: Array, holes: bool) -> EmissionSums:
-        """Gather one part; `resp` (b, K) are the rows' shares in the components."""
-        mass = resp.sum(axis=0)
+    def of(cls, emissions: Emissions, rows: Observations, resp: Array, holes: bool) -> EmissionSums:
+        """Gather one chunk; `resp` (b, K) are the rows' shares in the components, times weights."""
+        mass = backend.namespace(resp).sum(resp, axis=0)
         found: list[Moments | Sums | None]
         if holes:
-            table = emissions.table(rows)
+            table = rows if isinstance(rows, Incomplete) else emissions.table(rows)
             found = [
                 table.weighing(resp[:, k]).sums(emissions.factors(k)) if mass[k] > FAINT else None
                 for k in range(emissions.K)
@@ -582,14 +565,37 @@ class EmissionSums(NamedTuple):
     def maximise(self, emissions: Emissions) -> Emissions:
         """Return the components of largest expected log-likelihood, as `Emissions.update`."""
         if any(isinstance(one, Sums) for one in self.each):
-            return emissions.of_sums(self.each, self.mass)  # type: ignore[arg-type]
+            old, mass = [emissions.factors(k) for k in range(emissions.K)], self.mass
+            sums: Any = self.each
+            return emissions._with(summed_parts(sums, backend.to_numpy(mass), old, emissions.prior))
         d = emissions.dim
         nothing = Moments(0.0, np.zeros(d), np.zeros((d, d)))
         found = [one if isinstance(one, Moments) else nothing for one in self.each]
         return emissions.of_moments(found)
 
 
-def _moments(rows: Host, w: Array) -> Moments | None:
+class WeightedRows(NamedTuple):
+    """Rows in memory with their shares: what the M step sees in place of sums over chunks.
+
+    Nothing is added up before it is asked for: the components of complete rows are found from
+    the rows themselves, without anything d×d where there are many features.
+    """
+
+    rows: Observations
+    resp: Array  # (n, K)
+    weights: Array  # (n,)
+
+    @property
+    def mass(self) -> Array:
+        """Weight of every component, (K,)."""
+        return self.weights @ self.resp
+
+    def maximise(self, emissions: Emissions) -> Emissions:
+        """Return the components of largest expected log-likelihood."""
+        return emissions.update(self.rows, self.resp, self.weights)
+
+
+def _moments(rows: Any, w: Array) -> Moments | None:
     """Return weighted moments; weights of size 1 keep sums off underflow on the way."""
     top = float(np.max(w, initial=0.0))
     if not top > FAINT:
@@ -607,9 +613,3 @@ def _join(a: Moments | Sums | None, b: Moments | Sums | None) -> Moments | Sums 
     if isinstance(a, Sums) and isinstance(b, Sums):
         return a.plus(b)
     raise TypeError(f"sums of {type(a).__name__} and {type(b).__name__} do not add.")
-
-
-def shares(weights: Array, rows: Host) -> Host:
-    """Return resp with 0 for rows that observe nothing: they say nothing of any component."""
-    empty = np.all(np.isnan(rows), axis=1, keepdims=True)
-    return np.where(empty, 0.0, backend.to_numpy(weights))

@@ -8,16 +8,35 @@ covariance, so chunks with and without NaN are one.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dualpca.arrays import Array, algebra, backend
-from dualpca.data import Moments, block_weights, has_missing, observed_weights, refuse_infinite
+from dualpca.data import (
+    InMemoryTable,
+    Moments,
+    block_weights,
+    has_missing,
+    observed_weights,
+    refuse_infinite,
+)
+from dualpca.errors import expected
 from dualpca.gaussian import Factors, latents
+from dualpca.models.driver import History
 from dualpca.models.emissions import Emissions
-from dualpca.models.mixture import Climbed, Mixture, log_sum_exp
+from dualpca.models.mixture import (
+    Mixture,
+    MixtureModel,
+    MixtureRequest,
+    Surveyed,
+    best_mixture,
+    check_sizes,
+    log_sum_exp,
+    model_of,
+)
 
 FORGET = 0.6
 """γ is the chunk's share of all rows to this power; above 1/2 it converges."""
@@ -25,8 +44,8 @@ FORGET = 0.6
 FEWEST_ROWS, ROWS_A_COMPONENT = 100, 20
 """Rows wait until there are so many: the start is a fit of those, and all depends on it."""
 
-First = Callable[[Array, Array], Climbed]
-"""Rows and weights ↦ the fit that the stream starts from."""
+First = Callable[[Array, Array], Mixture]
+"""Rows and weights ↦ the mixture that the stream starts from."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +64,7 @@ class MixtureStream:
     Examples
     --------
     >>> import numpy as np
-    >>> from dualpca.models.mixture import Recipe
-    >>> rng = np.random.default_rng(0)
-    >>> first = lambda X, w: Recipe(floor=1e-6).fit(X, w, 2, 1, np.random.default_rng(0))
+    >>> rng, first = np.random.default_rng(0), first_fit(MixtureRequest(2, 1))
     >>> stream = MixtureStream(2)
     >>> for _ in range(20):
     ...     X = rng.normal(size=(100, 3)) + 4 * rng.choice([-1, 1], size=(100, 1))
@@ -81,12 +98,17 @@ class MixtureStream:
         """Return the stream after the fit of the rows that wait, if any do."""
         if self.rows is None or self.weights is None:
             return self
-        found = first(self.rows, self.weights).mixture
+        found = first(self.rows, self.weights)
         moments, density = expected_moments(found, self.rows, self.weights)
         scaled = tuple(_times(m, 1 / self.n) for m in moments)
         return replace(
             self, rows=None, weights=None, kept=found, moments=scaled, density=density / self.n
         )
+
+    @property
+    def enough(self) -> bool:
+        """True if there are rows for a mixture, be it that they still wait."""
+        return self.rows is None or int(self.rows.shape[0]) >= max(2, self.K)
 
     @property
     def mixture(self) -> Mixture:
@@ -112,6 +134,40 @@ class MixtureStream:
         kept = Mixture(weights / backend.namespace(weights).sum(weights), emissions)
         running = self.density + gamma * (density / mass - self.density)
         return replace(self, kept=kept, moments=moments, n=n, density=running)
+
+
+def first_fit(request: MixtureRequest) -> First:
+    """Return what fits the rows that a stream starts from."""
+
+    def first(rows: Array, weights: Array) -> Mixture:
+        return best_mixture(Surveyed.of(InMemoryTable(rows, weights)), request)[0].mixture
+
+    return first
+
+
+def grown(
+    stream: MixtureStream | None, table: InMemoryTable, request: MixtureRequest
+) -> MixtureStream:
+    """Return a stream with one more chunk."""
+    K = request.n_mixtures
+    if isinstance(K, str) or isinstance(request.n_components, str):
+        what = "ints where partial_fit is used: rows are not kept for a choice"
+        got = (K, request.n_components)
+        raise ValueError(expected("n_mixtures and n_components", what, got))
+    check_sizes(request, sys.maxsize, table.d)
+    old = MixtureStream(int(K)) if stream is None else stream
+    if old.K != K:
+        what, remedy = f"{old.K}, as when the stream began", "Give all chunks to a new model."
+        raise ValueError(expected("n_mixtures", what, K, remedy))
+    return old.add(table.rows, table.weights, first_fit(request))
+
+
+def model_of_stream(stream: MixtureStream, like: Array, request: MixtureRequest) -> MixtureModel:
+    """Return the model of a stream; rows that wait are counted in, and the stream is as before."""
+    settled = stream.settle(first_fit(request))
+    value = settled.density * stream.n
+    history = History((value,), 1, converged=False, endless=True)
+    return model_of(settled.mixture, like, value, settled.density, history=history)
 
 
 def _some(X: Array, weights: Array | None) -> Array:
