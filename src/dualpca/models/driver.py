@@ -8,9 +8,9 @@ and stops on an estimate of the distance that is left, not on the size of the la
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from scipy import optimize
@@ -121,6 +121,9 @@ LONGEST_LEAP, SHORTEST_LEAP = 1e6, 2.0
 
 ROUNDING = 1e-12
 """Relative fall of a log-likelihood that is rounding error."""
+
+NO_GAIN, SLOWEST_GAIN = 1e-13, 0.99
+"""Relative gain that is rounding error, and the slowest shrinking of gains that is believed."""
 
 
 @dataclass
@@ -302,6 +305,129 @@ class _Climb:
             self.reach = min(4 * self.reach, LONGEST_LEAP)
         else:
             self.reach = max(length / 4, SHORTEST_LEAP)
+
+
+Point = TypeVar("Point")
+"""State of an iteration, of any kind: a model, or a model with what its last pass found."""
+
+
+def left_to_gain(values: Sequence[float]) -> float:
+    """Estimate the last gain and all that are to come, as if gains were geometric.
+
+    Examples
+    --------
+    >>> left_to_gain([0.0, 1.0, 1.5])
+    1.0
+    """
+    if len(values) < 2:
+        return math.inf
+    gain = max(values[-1] - values[-2], 0.0)
+    if gain <= NO_GAIN * abs(values[-1]):
+        return 0.0
+    if len(values) < 3:
+        return math.inf
+    before = max(values[-2] - values[-3], 0.0)
+    rate = min(gain / before, SLOWEST_GAIN) if before > 0 else SLOWEST_GAIN
+    return gain / (1 - rate)
+
+
+def iterate(
+    step: Callable[[Point], tuple[Point, float]],
+    begin: Callable[[], tuple[Point, Record]],
+    *,
+    max_iter: int,
+    tol: float = 1e-6,
+    stop: Callable[[Record], bool] | None = None,
+    anew: Callable[[Point], bool] | None = None,
+    label: str = "EM step",
+    keeper: Keeper | None = None,
+    pack: Callable[[Point], State] | None = None,
+    unpack: Callable[[State], Point] | None = None,
+) -> tuple[Point, Record]:
+    """Repeat a step whose state is not a vector, until little is left to gain.
+
+    Parameters
+    ----------
+    step : callable
+        state ↦ (state', value of state'). It must not change the state it is given.
+    begin : callable
+        () ↦ (start, record of how it was found). The record is empty, or holds the value of the
+        start, or all steps that were taken already: those count. It is not called on resuming.
+    max_iter : int
+        Largest number of steps, with those of the record.
+    tol : float
+        Stop once the estimated gain that is left is not above this.
+    stop : callable, optional
+        Another rule: record ↦ True if the iteration has converged.
+    anew : callable, optional
+        state ↦ True if its value cannot be compared with those before, which are then forgotten.
+    label : str
+        What a step is called where progress is shown.
+    keeper : Keeper, optional
+        Of a checkpoint. Where it holds a state the iteration resumes from there; it is told of
+        every step, and that the fit is done unless it was interrupted.
+    pack : callable, optional
+        state ↦ (arrays, numbers), for the keeper. The record is stored beside them, under the
+        names 'loglikelihoods', 'n_iter' and 'converged'.
+    unpack : callable, optional
+        (arrays, numbers) ↦ state.
+
+    Returns
+    -------
+    state : as `step` returns it
+    record : Record
+        Ctrl-C ends the iteration where the last whole step left it, and sets `interrupted`;
+        it is raised if there is no value yet.
+
+    Examples
+    --------
+    >>> def newton(root):
+    ...     root = (root + 2 / root) / 2
+    ...     return root, -abs(root * root - 2)
+    >>> root, record = iterate(newton, lambda: (1.0, Record()), max_iter=20)
+    >>> round(root, 6), record.converged
+    (1.414214, True)
+    """
+    if keeper is not None and keeper.state is not None and unpack is not None:
+        state, record = unpack(keeper.state), _record_of(keeper.state)
+    else:
+        state, record = begin()
+    if record.interrupted:  # not where this fit would have started: nothing to resume from
+        return state, record
+    done = stop or (lambda record: left_to_gain(record.loglikelihoods) <= tol)
+
+    def packed() -> State:
+        arrays, numbers = ({}, {}) if pack is None else pack(state)
+        arrays = arrays | {"loglikelihoods": np.array(record.loglikelihoods)}
+        return arrays, numbers | {"n_iter": record.n_iter, "converged": record.converged}
+
+    with task(label, max_iter) as tick:
+        try:
+            while record.n_iter < max_iter and not record.ended:
+                after, value = step(state)
+                noted = [] if anew is not None and anew(after) else record.loglikelihoods
+                fresh = Record([*noted, value], record.n_iter + 1)
+                fresh.converged = done(fresh)
+                state, record = after, fresh
+                tick(f"log-likelihood {value:.6g}")
+                if keeper is not None:
+                    keeper.offer(packed)
+        except KeyboardInterrupt:
+            if not record.loglikelihoods:
+                raise
+            record.interrupted = True
+    if keeper is not None and record.interrupted:
+        keeper.offer(packed, now=True)
+    elif keeper is not None:
+        keeper.done()
+    return state, record
+
+
+def _record_of(state: State) -> Record:
+    """Return the record that `iterate` stored in a state."""
+    arrays, numbers = state
+    values = [float(v) for v in arrays["loglikelihoods"]]
+    return Record(values, int(numbers["n_iter"]), bool(numbers["converged"]))
 
 
 class Descent(NamedTuple):

@@ -1,0 +1,125 @@
+"""The generic loop: stopping, records, Ctrl-C, checkpoints."""
+
+import numpy as np
+import pytest
+
+from dualpca.models.driver import Record, iterate, left_to_gain
+
+
+class Memory:
+    """A keeper that keeps in memory."""
+
+    def __init__(self, state=None):
+        self.state, self.also, self.offers, self.finished, self.forced = state, dict, [], False, 0
+
+    def offer(self, state, *, now=False):
+        self.offers.append(state())
+        self.forced += now
+
+    def done(self):
+        self.finished = True
+
+
+def halving(state):
+    """State: ("name", distance); gains halve."""
+    name, distance = state
+    return (name + "x", distance / 2), -distance / 2
+
+
+def begin():
+    return ("", 1.0), Record([-1.0])
+
+
+def pack(state):
+    return {"distance": np.array(state[1])}, {"name": state[0]}
+
+
+def unpack(state):
+    return state[1]["name"], float(state[0]["distance"])
+
+
+def test_stops_when_the_estimate_of_what_is_left_is_below_tol():
+    (name, distance), record = iterate(halving, begin, max_iter=100, tol=0.01)
+    # the estimate counts the last gain too: it is twice what is left
+    assert record.converged and distance == 2.0**-8 and len(name) == record.n_iter == 8
+    assert record.loglikelihoods == [-(2.0**-k) for k in range(9)]
+
+
+def test_stops_by_a_rule_of_its_own():
+    _, record = iterate(halving, begin, max_iter=100, stop=lambda r: r.n_iter == 3)
+    assert record.converged and record.n_iter == 3
+
+
+def test_max_iter_counts_the_steps_before():
+    def start():
+        return (("", 1.0), Record([-1.0], n_iter=4))
+
+    _, record = iterate(halving, start, max_iter=6)
+    assert record.n_iter == 6 and not record.converged
+    state, record = iterate(halving, begin, max_iter=0)
+    assert state == ("", 1.0) and record.n_iter == 0 and not record.ended
+
+
+def test_values_before_a_break_are_forgotten():
+    def broken(state):
+        return len(state[0]) == 3
+
+    _, record = iterate(halving, begin, max_iter=5, anew=broken)
+    assert record.loglikelihoods == [-(2.0**-k) for k in (3, 4, 5)] and record.n_iter == 5
+
+
+def interrupted_at(turn):
+    def step(state):
+        if len(state[0]) == turn:
+            raise KeyboardInterrupt
+        return halving(state)
+
+    return step
+
+
+def test_an_interruption_keeps_the_last_whole_step():
+    keeper = Memory()
+    options = {"max_iter": 9, "tol": 0.0, "keeper": keeper, "pack": pack}
+    state, record = iterate(interrupted_at(2), begin, **options)
+    assert state == ("xx", 0.25) and record.interrupted and record.n_iter == 2
+    assert record.loglikelihoods == [-1.0, -0.5, -0.25]
+    assert keeper.forced == 1 and not keeper.finished
+
+
+def test_an_interruption_before_any_value_is_raised():
+    with pytest.raises(KeyboardInterrupt):
+        iterate(interrupted_at(0), lambda: (("", 1.0), Record()), max_iter=9)
+
+
+def test_a_start_that_was_interrupted_is_returned_and_not_kept():
+    keeper = Memory()
+
+    def start():
+        return (("", 1.0), Record([-1.0], interrupted=True))
+
+    state, record = iterate(halving, start, max_iter=9, keeper=keeper, pack=pack)
+    assert state == ("", 1.0) and record.interrupted
+    assert not keeper.offers and not keeper.finished
+
+
+def test_resuming_ends_where_the_whole_run_would_have():
+    whole = iterate(halving, begin, max_iter=100)
+    first = Memory()
+    iterate(interrupted_at(3), begin, max_iter=100, keeper=first, pack=pack)
+    again = Memory(first.offers[-1])
+
+    def never():
+        return pytest.fail("a start was made")
+
+    options = {"keeper": again, "pack": pack, "unpack": unpack}
+    resumed = iterate(halving, never, max_iter=100, **options)
+    assert resumed == whole and again.finished
+    ended = Memory(again.offers[-1])  # a file that was kept after the end
+    assert iterate(pytest.fail, never, max_iter=100, **options | {"keeper": ended}) == whole
+
+
+def test_the_estimate_of_what_is_left():
+    assert left_to_gain([1.0]) == left_to_gain([1.0, 2.0]) == np.inf
+    assert left_to_gain([1.0, 1.0]) == 0.0  # nothing gained
+    assert left_to_gain([0.0, 1.0, 0.5]) == 0.0  # nor where it fell
+    assert left_to_gain([0.0, 1.0, 3.0]) == pytest.approx(2 / (1 - 0.99))
