@@ -339,14 +339,9 @@ def fit_hidden_markov(
         Rows of every sequence, which may not cross chunks; None is one sequence per chunk.
     request : HiddenMarkovRequest
     """
+    refuse_chunks(table, request)
     by_chunk = lengths_by_chunk(table, lengths)
-    columns, space, rows = surveyed(table), None, table
-    if request.kernel is not None:
-        space = fit_space(table, request)
-    if isinstance(table, InMemoryTable):
-        rows = InMemoryTable(emitted(space, table.rows))
-    if space is not None:
-        columns = surveyed(rows)
+    rows, columns, space = where_states_emit(table, request)
     if request.n_states * request.n_mixtures > columns.rows:
         what = f"no more in all than the {columns.rows} rows (n_samples)"
         sizes = (request.n_states, request.n_mixtures)
@@ -384,6 +379,26 @@ def input_moments(rows: Array, states: Vector) -> tuple[Array, Array]:
     return xp.stack([mean for mean, _ in found]), xp.stack([variance for _, variance in found])
 
 
+def refuse_chunks(table: Table, request: HiddenMarkovRequest) -> None:
+    """Refuse a kernel for a chunked table."""
+    if request.kernel is not None and not isinstance(table, InMemoryTable):
+        remedy = "Fit KernelPCA(eigen_solver='nystrom') first, then a chain of its transform."
+        raise ValueError(expected("kernel", "None for chunked data", request.kernel, remedy))
+
+
+def where_states_emit(
+    table: Table, request: HiddenMarkovRequest
+) -> tuple[Table, Columns, KernelSpace | None]:
+    """Return the table of what states emit, what is known of its columns, and its kernel space."""
+    columns, space = surveyed(table), None
+    if not isinstance(table, InMemoryTable):
+        return table, columns, None
+    if request.kernel is not None:
+        space = fit_space(table.rows, request)
+    rows = InMemoryTable(emitted(space, table.rows))
+    return rows, columns if space is None else surveyed(rows), space
+
+
 def surveyed(table: Table) -> Columns:
     """Return what is known of every feature; refuse empty columns and what does not vary."""
     if isinstance(table, InMemoryTable):
@@ -408,21 +423,18 @@ def average(variance: Array) -> float:
     return float(backend.namespace(variance).mean(variance))
 
 
-def fit_space(table: Table, request: HiddenMarkovRequest) -> KernelSpace:
-    """Return the kernel space of the complete rows."""
-    if not isinstance(table, InMemoryTable):
-        remedy = "Fit KernelPCA(eigen_solver='nystrom') first, then a chain of its transform."
-        raise ValueError(expected("kernel", "None for data in parts", request.kernel, remedy))
-    rows, complete = table.rows, _complete(table.rows)
+def fit_space(rows: Array, request: HiddenMarkovRequest) -> KernelSpace:
+    """Return the kernel space of the complete rows; gamma of a named kernel is 1/d by default."""
+    complete = _complete(rows)
     if complete.size < 2:
         remedy = "Without a kernel rows may be incomplete; or impute them first."
         raise ValueError(expected("X with a kernel", "complete in two rows at least", rows, remedy))
-    rows = rows if complete.size == table.n else backend.take(rows, complete)
+    rows = rows if complete.size == rows.shape[0] else backend.take(rows, complete)
     params = dict(request.kernel_params or {})
     if isinstance(request.kernel, str):
         gamma = request.gamma
         if gamma is None and "length_scale" not in params:
-            gamma = 1.0 / table.d
+            gamma = 1.0 / int(rows.shape[1])
         params = {"gamma": gamma, **params}
     kernel = make_kernel(request.kernel, **params)
     if isinstance(kernel, Precomputed):
@@ -477,14 +489,15 @@ def lengths_by_chunk(table: Table, lengths: Any) -> dict[int, Lengths]:
 
 
 class WeightedRows(NamedTuple):
-    """All rows, in memory, with the weights that an E step gives them."""
+    """All rows, in memory, with their shares in the components: the M step reads them itself."""
 
     rows: Observations
-    weights: Vector  # (T, S·M), on the host
+    resp: Array  # (T, S·M)
+    weights: Array | None = None  # (T,)
 
     def maximise(self, emissions: Emissions) -> Emissions:
         """Return the components of largest expected log-likelihood."""
-        return emissions.update(self.rows, backend.asarray(self.weights, emissions.means))
+        return emissions.update(self.rows, self.resp, self.weights)
 
 
 class ExpectedCounts(NamedTuple):
@@ -512,7 +525,8 @@ class ExpectedCounts(NamedTuple):
         """Return P(s_t | rows), (T, S), of rows in memory."""
         if not isinstance(self.sums, WeightedRows):
             raise TypeError("the states of single rows are known in memory only.")
-        return np.asarray(self.sums.weights.reshape(-1, *self.mass.shape).sum(axis=2))
+        resp = backend.to_numpy(self.sums.resp)
+        return np.asarray(resp.reshape(-1, *self.mass.shape).sum(axis=2))
 
 
 class Expect:
@@ -539,14 +553,16 @@ class Expect:
         joint = density.joint(X)
         log_b = over_components(joint)
         found = smooth(density.chain, log_b, self.lengths[number])
-        weights = found.states
+        resp = found.states
         if shape[1] > 1:
             within = found.states[:, :, None] * np.exp(joint - log_b[:, :, None])
-            weights = within.reshape(len(log_b), -1)
-        sums: WeightedRows | EmissionSums = WeightedRows(X, weights)
+            resp = within.reshape(len(log_b), -1)
+        total, mass = float(found.loglikelihoods.sum()), resp.sum(axis=0).reshape(shape)
+        sums: WeightedRows | EmissionSums
         if self.ready is None:
-            sums = EmissionSums.of(density.emissions, X, weights, self.missing)
-        total, mass = float(found.loglikelihoods.sum()), weights.sum(axis=0).reshape(shape)
+            sums = EmissionSums.of(density.emissions, X, resp, self.missing)
+        else:
+            sums = WeightedRows(X, backend.asarray(resp, density.emissions.means), None)
         return ExpectedCounts(found.starts, found.transitions, total, mass, sums)
 
 
@@ -885,26 +901,22 @@ def fit_sequence_classes(
         raise ValueError(expected("X", "rows in memory", table.route, remedy))
     classes, which = np.unique(labels, return_inverse=True)
     prior = check_priors(priors, np.bincount(which))
-    columns, space = surveyed(table), None
-    if request.kernel is not None:
-        space = fit_space(table, request)
-    Z = emitted(space, table.rows)
-    if space is not None:
-        columns = surveyed(InMemoryTable(Z))
-    request = replace(request, kernel=None, unit=average(columns.variance))
     of_rows, needed = np.repeat(which, lengths), max(2, request.n_states * request.n_mixtures)
-    models = []
-    for c, name in enumerate(classes.tolist()):
-        own = np.flatnonzero(of_rows == c)
-        if own.size < needed:
+    for name, n in zip(classes.tolist(), np.bincount(of_rows).tolist(), strict=True):
+        if n < needed:
             what = f"at least {needed}, as many as n_states times n_mixtures"
             remedy = "Use fewer states, or leave the class out."
-            raise ValueError(expected(f"the rows of class {name!r}", what, own.size, remedy))
-        alike = replace(request, seed=deepcopy(request.seed))  # no class moves the next one's start
-        rows = backend.take(Z, own)
+            raise ValueError(expected(f"the rows of class {name!r}", what, n, remedy))
+    Z: Any
+    Z, columns, space = where_states_emit(table, request)
+    models, unit = [], average(columns.variance)
+    for c, name in enumerate(classes.tolist()):
+        rows = backend.take(Z.rows, np.flatnonzero(of_rows == c))
         if space is not None and not _complete(rows).size:
             what = "complete in one at least, with a kernel"
             raise ValueError(expected(f"the rows of class {name!r}", what, "NaN in every row"))
+        # every class starts from the same seed, whatever the ones before have drawn
+        alike = replace(request, kernel=None, unit=unit, seed=deepcopy(request.seed))
         models.append(fit_hidden_markov(InMemoryTable(rows), lengths[which == c], alike))
     return SequenceClassesModel(tuple(models), prior, classes, space)
 
