@@ -6,7 +6,7 @@ from scipy.special import logsumexp
 
 from dualpca.errors import DegenerateError
 from dualpca.models import chain as scans
-from dualpca.models.chain import Chain, Smoothed, filtered, log_prior, smooth, update, viterbi
+from dualpca.models.chain import Chain, filtered, log_prior, smooth, update, viterbi
 from tests.oracles.chain import enumerate_paths
 from tests.tolerances import assert_close
 
@@ -162,14 +162,9 @@ def test_a_chain_holds_probabilities(start, A, message):
         Chain(np.array(start), np.array(A))
 
 
-def counts_of(transitions, starts):
-    starts = np.asarray(starts, dtype=float)
-    return Smoothed(np.zeros((0, 2)), starts, np.asarray(transitions, dtype=float), np.zeros(1))
-
-
 def test_the_update_counts_keeps_zeros_and_rows_never_left():
     chain = Chain(np.array([1.0, 0.0]), np.array([[0.5, 0.5], [0.0, 1.0]]))
-    moved = update(counts_of([[3, 1], [2, 0]], [4, 1]), chain)
+    moved = update(chain, np.array([4.0, 1.0]), np.array([[3.0, 1.0], [2.0, 0.0]]))
     assert_close(moved.transitions, [[0.75, 0.25], [0, 1]], "exact")  # row 1: counts not allowed
     assert_close(moved.start, [1, 0], "exact")
 
@@ -177,7 +172,7 @@ def test_the_update_counts_keeps_zeros_and_rows_never_left():
 def test_a_sticky_prior_adds_stays():
     chain = Chain(np.full(2, 0.5), np.full((2, 2), 0.5))
     prior = 10 * np.eye(2)
-    moved = update(counts_of([[3, 7], [0, 0]], [1, 1]), chain, prior)
+    moved = update(chain, np.ones(2), np.array([[3.0, 7.0], [0.0, 0.0]]), prior)
     assert_close(moved.transitions, [[13 / 20, 7 / 20], [0, 1]], "exact")
     assert_close(log_prior(chain, prior), 20 * np.log(0.5), "exact")
     assert log_prior(chain, None) == 0.0

@@ -6,6 +6,7 @@ from scipy.special import logsumexp
 from sklearn.metrics import adjusted_rand_score
 
 from dualpca import PPCA, HiddenMarkovPCA
+from dualpca.data import InMemoryTable
 from dualpca.errors import (
     CollapseWarning,
     DegenerateError,
@@ -17,7 +18,15 @@ from dualpca.kernels import RBF, Linear
 from dualpca.models import hidden_markov
 from dualpca.models.chain import Chain
 from dualpca.models.emissions import Emissions
-from dualpca.models.hidden_markov import HiddenMarkov, step, stretches
+from dualpca.models.hidden_markov import (
+    HiddenMarkov,
+    HiddenMarkovModel,
+    HiddenMarkovRequest,
+    Reached,
+    Sequences,
+    step,
+    stretches,
+)
 from tests.oracles.chain import baum_welch_step, dense_emissions, enumerate_paths
 from tests.tolerances import assert_close, tolerance
 
@@ -78,7 +87,9 @@ def test_a_step_equals_the_dense_one(q):
     rng, labels = np.random.default_rng(0), np.arange(12) % 2
     chain = Chain(np.array([0.4, 0.6]), np.array([[0.7, 0.3], [0.2, 0.8]]))
     model = HiddenMarkov(chain, np.ones((2, 1)), Emissions.start(X, 2, q, rng, labels=labels))
-    moved, _ = step(model, X, lengths)
+    request = HiddenMarkovRequest(2, q)
+    sequences = Sequences(InMemoryTable(X), {0: np.array(lengths)}, False, request)
+    (moved, _), _ = step(Reached(model, sequences.expect(model)), sequences)
     log_b = model.log_emissions(X)
     start, A, emitted = baum_welch_step(
         model.chain.start, model.chain.transitions, log_b, lengths, X, q
@@ -98,9 +109,10 @@ def test_equal_transition_rows_are_the_mixture():
     forgetful = HiddenMarkov(Chain(pi, np.tile(pi, (3, 1))), base.shares, base.emissions)
     joint = base.emissions.log_density(X) + np.log(pi)
     density = logsumexp(joint, axis=1)
-    assert_close(forgetful.loglikelihoods(X, [300]), [density.sum()], "density")
-    assert_close(forgetful.smooth(X, [300]).states, np.exp(joint - density[:, None]), "density")
-    assert np.array_equal(forgetful.decode(X, [300])[1], joint.argmax(axis=1))
+    model = HiddenMarkovModel(*forgetful.state_moments(), np.zeros(3), forgetful)
+    assert_close(model.loglikelihoods(X, [300]), [density.sum()], "density")
+    assert_close(model.smooth(X, [300]).states, np.exp(joint - density[:, None]), "density")
+    assert np.array_equal(model.decode(X, [300])[1], joint.argmax(axis=1))
 
 
 @pytest.mark.parametrize("q", [1, 2, 3])
@@ -511,7 +523,7 @@ def test_sequences_of_one_row_are_the_mixture():
     X, _ = draw()
     ones = [1] * 300
     model = HiddenMarkovPCA(3, 1).fit(X, lengths=ones)
-    joint = model._model.emissions.log_density(X) + np.log(model.start_probabilities_)
+    joint = model._model.density.emissions.log_density(X) + np.log(model.start_probabilities_)
     assert_close(model.score_sequences(X, ones), logsumexp(joint, axis=1), "density")
     assert_close(model.start_probabilities_, model.visits_ / 300, "em", scale=1e4)
 

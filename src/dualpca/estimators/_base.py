@@ -58,7 +58,7 @@ from dualpca.errors import (
     expected,
     warn,
 )
-from dualpca.files.checkpoints import Checkpoint, Keeper, Watch
+from dualpca.files.checkpoints import Checkpoint, Watch
 from dualpca.gaussian import (
     Monitor,
     Outliers,
@@ -513,18 +513,6 @@ def _told(value: Any) -> str:
     if isinstance(value, np.generic | np.ndarray):
         return repr(value.item())
     return ADDRESS.sub("", repr(value))
-
-
-def keeper_of_chain(
-    model: Any, lengths: Any, n: int, mean: Array, variance: Array
-) -> Keeper | None:
-    """Return what keeps the fit of a chain: where sequences end belongs to its data."""
-    watch = watch_of(model)
-    if watch is None:
-        return None
-    steps = np.asarray(lengths, dtype="<i8")
-    told = f"{len(steps)} sequences ({crc32(steps.tobytes()):08x})"
-    return watch._replace(of={**watch.of, "lengths": told}).over(n, mean, variance)
 
 
 def check_checkpoint(model: Any) -> None:

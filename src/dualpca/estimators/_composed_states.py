@@ -54,7 +54,7 @@ def _check_chain(found: dict[str, Any]) -> bool:
 def _check_classes(found: dict[str, Any]) -> bool:
     """Compare the models of all classes with the space they live in."""
     space, d = found["kernel_space_"], found["n_features_in_"]
-    models = [one._model.emissions for one in found["models_"]]
+    models = [one._model.density.emissions for one in found["models_"]]
     return all(_in_its_space(one, space, d) for one in models)
 
 

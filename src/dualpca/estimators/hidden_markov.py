@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
-from dualpca.arrays import Array, backend, showing
-from dualpca.data import ChunkedTable
+from dualpca.arrays import Array, backend
 from dualpca.errors import CollapseWarning, StateWarning, expected, warn
 from dualpca.estimators._base import (
-    Saved,
-    check_rows,
-    check_rows_count,
-    columns_of,
-    named_columns,
-    open_parts,
-    parts_of,
-    publish_record,
+    Estimator,
+    attribute,
+    check_checkpoint,
+    check_choice,
+    check_flag,
+    check_number,
+    generator,
+    is_elsewhere,
+    watch_of,
 )
-from dualpca.estimators._chain_fits import check_plan, fit_chain, fit_parts, input_moments
-from dualpca.estimators._chain_methods import ChainMethods, beside
-from dualpca.estimators._placing import OnDevice
-from dualpca.estimators._sequences import check_lengths, joined, refuse_misplaced
+from dualpca.estimators._preimages import method_of
+from dualpca.models.driver import History
+from dualpca.models.hidden_markov import (
+    HiddenMarkovModel,
+    HiddenMarkovRequest,
+    check_lengths,
+    fit_hidden_markov,
+)
+from dualpca.models.kernel_space import KernelSpace
+from dualpca.preimages import Span
 
-UNVISITED = 0.5
-"""Expected number of rows below which a state is said to explain none."""
+TOPOLOGIES = ("ergodic", "left-to-right")
 
 
-class HiddenMarkovPCA(OnDevice, Saved, ChainMethods, BaseEstimator):
+class HiddenMarkovPCA(Estimator):
     """Hidden Markov model whose states emit probabilistic PCA, or mixtures of it.
 
     State s emits x ~ Σ_m c_sm N(μ_sm, W_smW_smᵀ + σ_sm²I) in the input space or, with a kernel, in
@@ -42,7 +49,7 @@ class HiddenMarkovPCA(OnDevice, Saved, ChainMethods, BaseEstimator):
     n_components : int or sequence of int
         q, of all states or of each; below the number of features (or of `n_directions`).
     n_mixtures : int
-        M, components a state.
+        M, components per state.
     kernel : None, str, Kernel, Gaussian-process kernel or callable
         None for the input space. Time may enter as a column: `RBF(on=[0, 1]) * RBF(on=[2])`.
     gamma : float or str, optional
@@ -62,14 +69,14 @@ class HiddenMarkovPCA(OnDevice, Saved, ChainMethods, BaseEstimator):
     prior_rows : float
         Rows that every component has seen before any other: spread evenly around its mean with
         the average variance of the features (an inverse Wishart prior with a round scale, which
-        EM maximises with the likelihood). Helps where states have few rows a feature; scale the
-        features alike then. 0 for none.
+        EM maximises with the likelihood). Helps where states have few rows per feature; scale
+        the features alike then. 0 for none.
     noise_floor : float
         Smallest σ², as a share of the average variance of the features.
     tied_noise : bool
         One σ² for all states.
     tol : float
-        Gain of log-likelihood a row below which Baum–Welch stops.
+        Gain of log-likelihood per row below which Baum–Welch stops.
     max_iter : int
     n_init : int
         Starts, of which the most likely end is kept.
@@ -79,9 +86,9 @@ class HiddenMarkovPCA(OnDevice, Saved, ChainMethods, BaseEstimator):
         None is a fixed seed.
     verbose : bool
     checkpoint : path or Checkpoint, optional
-        A file that a killed fit goes on from, see docs/scale.md; `n_init` must be 1.
+        A file that a killed fit resumes from, see docs/scale.md; `n_init` must be 1.
     device : None, 'auto', 'cpu' or 'cuda'
-        Where to work: where the rows are; on a card if they are worth it; there. Host arrays go
+        Where to work: where the rows are; on a GPU if they are worth it; there. Host arrays go
         there and results come home, so the fitted model is one of the host.
 
     Attributes
@@ -143,6 +150,24 @@ class HiddenMarkovPCA(OnDevice, Saved, ChainMethods, BaseEstimator):
     (300, True)
     """
 
+    _model: HiddenMarkovModel
+    _accepts_nan = True
+
+    start_probabilities_ = attribute("start")
+    transitions_ = attribute("transitions")
+    weights_ = attribute("shares")
+    means_ = attribute("means")
+    loadings_ = attribute("loadings")
+    noise_variances_ = attribute("noises")
+    covariances_ = attribute("covariances")
+    state_means_ = attribute("state_means")
+    state_variances_ = attribute("state_variances")
+    visits_ = attribute("visits")
+    loglikelihood_ = attribute("history.loglikelihood")
+    loglikelihoods_ = attribute("history.loglikelihoods")
+    n_iter_ = attribute("history.n_iter")
+    converged_ = attribute("history.converged")
+
     def __init__(
         self,
         n_states: int = 2,
@@ -190,87 +215,79 @@ class HiddenMarkovPCA(OnDevice, Saved, ChainMethods, BaseEstimator):
         self.checkpoint = checkpoint
         self.device = device
 
+    @property
+    def kernel_space_(self) -> KernelSpace | None:
+        """The space in which states emit; None for that of the inputs."""
+        space: KernelSpace | None = self._fitted.space
+        return space
+
+    def _request(self) -> HiddenMarkovRequest:
+        """Check the parameters and return them for the fit."""
+        for name in ("n_states", "n_mixtures", "n_directions", "n_landmarks", "max_iter", "n_init"):
+            check_number(name, getattr(self, name), 1, integer=True)
+        for name in ("stickiness", "prior_rows", "noise_floor", "tol"):
+            check_number(name, getattr(self, name), 0)
+        check_choice("topology", self.topology, TOPOLOGIES)
+        check_flag("tied_noise", self.tied_noise)
+        check_checkpoint(self)
+        method_of(self.preimage)
+        if not isinstance(self.kernel_params, Mapping | None):
+            raise ValueError(expected("kernel_params", "a dictionary or None", self.kernel_params))
+        seed = 0 if self.random_state is None else self.random_state
+        return HiddenMarkovRequest(
+            int(self.n_states),
+            self.n_components,
+            int(self.n_mixtures),
+            self.kernel,
+            self.gamma,
+            self.kernel_params,
+            int(self.n_directions),
+            int(self.n_landmarks),
+            forward=self.topology == "left-to-right",
+            stickiness=float(self.stickiness),
+            prior_rows=float(self.prior_rows),
+            noise_floor=float(self.noise_floor),
+            tied_noise=bool(self.tied_noise),
+            tol=float(self.tol),
+            max_iter=int(self.max_iter),
+            n_init=int(self.n_init),
+            seed=int(seed) if isinstance(seed, Integral) else generator(seed),
+            watch=watch_of(self),
+        )
+
     def fit(self, X: Any, y: Any = None, *, lengths: Any = None) -> HiddenMarkovPCA:
         """Fit by Baum–Welch.
 
         Parameters
         ----------
-        X : array of shape (T, d), list of tables, or array of shape (m, T, d)
-            Rows of all sequences, one sequence after another; or a sequence an entry. Never
-            modified.
+        X : array of shape (T, d), list of tables, array of shape (m, T, d), or a chunked table
+            Rows of all sequences, one sequence after another; or one sequence per entry. Never
+            modified. Chunked: `Batches`, Dask, Zarr, a path; sequences may not cross chunks.
         y : ignored
         lengths : sequence of int, optional
-            Rows of every sequence; a table without is one sequence.
+            Rows of every sequence. Without, a table is one sequence, and so is every chunk.
 
         Returns
         -------
         self
         """
-        return self._fit(X, y, lengths)
-
-    def _fit(self, X: Any, y: Any, lengths: Any, unit: float | None = None) -> HiddenMarkovPCA:
-        """Fit; `unit` is the variance that floor and prior are shares of, if not that of X."""
-        check_plan(self)
-        parts = parts_of(X)
-        if parts is not None:
-            return self._fit_parts(parts, lengths)
+        request = self._request()
         X, lengths = joined(X, lengths)
-        X = check_rows(self, X, reset=True, min_rows=2)
-        refuse_misplaced(y, int(X.shape[0]))
-        lengths = check_lengths(lengths, int(X.shape[0]))
-        with named_columns(self), showing(self.verbose):
-            self.kernel_space_, found = fit_chain(self, X, lengths, unit)
-        self._model, record, smoothed = found
-        self._publish(X, smoothed.states)
-        publish_record(self, record)
+        with self._training(X) as table:
+            refuse_misplaced(y, table.n)
+            model = fit_hidden_markov(table, lengths, request)
+        self._keep(model)
         return self
 
-    def _fit_parts(self, parts: ChunkedTable, lengths: Any) -> HiddenMarkovPCA:
-        """Fit a table in parts; sequences do not cross them, and a part is one unless told."""
-        if self.kernel is not None:
-            remedy = "Fit KernelPCA(eigen_solver='nystrom') first, then a chain of its transform."
-            raise ValueError(expected("kernel", "None for data in parts", self.kernel, remedy))
-        open_parts(self, parts)
-        with named_columns(self), showing(self.verbose):
-            columns, holes = columns_of(parts, "Baum–Welch, a pass a step")
-            check_rows_count(self, columns.rows)
-            self._model, record, counted = fit_parts(self, parts, columns, holes, lengths)
-        self.kernel_space_ = None
-        self._publish(parts.like, counted.visits[None, :])
-        publish_record(self, record)
-        return self
-
-    def _publish(self, X: Array, states: np.ndarray[Any, Any]) -> None:
-        """Set the fitted attributes, in the dtype of X."""
-        model = self._model
-        S, M = model.shares.shape
-        xp, emissions = backend.namespace(X), model.emissions
-        self.start_probabilities_ = beside(model.chain.start, X)
-        self.transitions_ = beside(model.chain.transitions, X)
-        self.weights_ = beside(model.shares, X)
-        self.means_ = backend.cast_like(xp.reshape(emissions.means, (S, M, -1)), X)
-        W = [backend.cast_like(one, X) for one in emissions.loadings]
-        self.loadings_ = [W[s * M : (s + 1) * M] for s in range(S)]
-        self.noise_variances_ = backend.cast_like(xp.reshape(emissions.noises, (S, M)), X)
-        moments = input_moments(X, states) if self.kernel_space_ else model.state_moments()
-        self.state_means_, self.state_variances_ = (backend.cast_like(m, X) for m in moments)
-        self.visits_ = beside(states.sum(axis=0), X)
-        self._warn_of_unvisited(states.sum(axis=0))
-        self._warn_of_collapsed(states.sum(axis=0))
-
-    def _warn_of_unvisited(self, visits: np.ndarray[Any, Any]) -> None:
-        empty = np.flatnonzero(visits < UNVISITED)
-        if empty.size:
+    def _keep(self, model: HiddenMarkovModel) -> Any:
+        """Take over a fitted model; warn of states that say nothing."""
+        empty, held = model.unvisited(), model.collapsed()
+        if empty:
             warn(
-                f"states {empty.tolist()} are never visited: they explain no rows, and their "
-                "parameters say nothing. Use fewer states, or another random_state.",
+                f"states {empty} are never visited: they explain no rows, and their parameters "
+                "say nothing. Use fewer states, or another random_state.",
                 StateWarning,
             )
-
-    def _warn_of_collapsed(self, visits: np.ndarray[Any, Any]) -> None:
-        M = self._model.shares.shape[1]
-        held = sorted({k // M for k in self._model.emissions.at_floor()})
-        held = [s for s in held if visits[s] >= UNVISITED]
         if held:
             warn(
                 f"the noise of states {held} is held at noise_floor: they explain single rows, "
@@ -278,10 +295,261 @@ class HiddenMarkovPCA(OnDevice, Saved, ChainMethods, BaseEstimator):
                 "tied_noise=True or a larger noise_floor.",
                 CollapseWarning,
             )
+        return super()._keep(model)
 
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what the model takes."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.array_api_support = True
-        return tags
+    def _sequences(self, X: Any, lengths: Any, method: str) -> tuple[Array, Any, Any]:
+        """Return checked rows where the model works, lengths, and what the rows came as."""
+        X, lengths = joined(X, lengths)
+        rows = self._asked(X, method)
+        return rows, check_lengths(lengths, int(rows.shape[0])), X
+
+    def predict(self, X: Any, lengths: Any = None) -> Array:
+        """Return the states of the most probable paths (Viterbi), (T,).
+
+        Parameters
+        ----------
+        X : array of shape (T, d), list of tables, or array of shape (m, T, d)
+        lengths : sequence of int, optional
+            As in `fit`.
+        """
+        return self._decode(X, lengths, "predict")[1]
+
+    def decode(self, X: Any, lengths: Any = None) -> tuple[float, Array]:
+        """Return the most probable paths.
+
+        Parameters
+        ----------
+        X : array of shape (T, d)
+        lengths : sequence of int, optional
+
+        Returns
+        -------
+        log_probability : float
+            ln p(X, path), of all sequences together.
+        states : array of shape (T,)
+        """
+        return self._decode(X, lengths, "decode")
+
+    def _decode(self, X: Any, lengths: Any, method: str) -> tuple[float, Array]:
+        rows, lengths, X = self._sequences(X, lengths, method)
+        logs, path = self._working.decode(rows, lengths)
+        return float(logs.sum()), self._home(whole_numbers(path, rows), X)
+
+    def predict_proba(self, X: Any, lengths: Any = None) -> Array:
+        """Return P(s_t | whole sequence), (T, S): smoothing.
+
+        Parameters
+        ----------
+        X : array of shape (T, d), list of tables, or array of shape (m, T, d)
+        lengths : sequence of int, optional
+            As in `fit`.
+        """
+        rows, lengths, X = self._sequences(X, lengths, "predict_proba")
+        return self._home(beside(self._working.smooth(rows, lengths).states, rows), X)
+
+    def filter(self, X: Any, lengths: Any = None, *, previous: Any = None) -> Array:
+        """Return P(s_t | rows up to t), (T, S).
+
+        One step at a time: give one row, and as `previous` the answer to the row before.
+
+        Parameters
+        ----------
+        X : array of shape (T, d)
+        lengths : sequence of int, optional
+        previous : array of shape (S,), optional
+            States one step before the first row; None starts a new sequence.
+        """
+        rows, lengths, X = self._sequences(X, lengths, "filter")
+        found = self._working.filter(rows, lengths, self._states(previous))
+        return self._home(beside(found, rows), X)
+
+    def _states(self, previous: Any) -> np.ndarray[Any, Any] | None:
+        """Check a distribution over states."""
+        if previous is None:
+            return None
+        p = np.asarray(backend.to_numpy(previous), dtype=np.float64).reshape(-1)
+        S = int(self.state_means_.shape[0])
+        if p.shape != (S,) or not np.all(p >= 0) or abs(p.sum() - 1) > 1e-3:
+            what = f"{S} probabilities that sum to 1, as `filter` returns for one row"
+            raise ValueError(expected("previous", what, previous))
+        return np.asarray(p / p.sum())
+
+    def forecast(
+        self, X: Any, n_steps: int = 1, *, previous: Any = None, return_std: bool = False
+    ) -> Any:
+        """Return the mean of the next rows of one sequence, (n_steps, d).
+
+        Σ_s P(s_{T+h} | rows) E[x | s], with the standard deviation of a new row, that of the
+        states included.
+
+        Parameters
+        ----------
+        X : array of shape (T, d)
+            The sequence until now.
+        n_steps : int
+        previous : array of shape (S,), optional
+            As in `filter`.
+        return_std : bool
+
+        Returns
+        -------
+        array of shape (n_steps, d), or a pair of them
+        """
+        check_number("n_steps", n_steps, 1, integer=True)
+        rows, _, X = self._sequences(X, None, "forecast")
+        mean, variance = self._working.forecast(rows, int(n_steps), self._states(previous))
+        mean = self._home(backend.cast_like(mean, rows), X)
+        if not return_std:
+            return mean
+        std = backend.namespace(variance).sqrt(variance)
+        return mean, self._home(backend.cast_like(std, rows), X)
+
+    def score_sequences(self, X: Any, lengths: Any = None) -> Array:
+        """Return the log-likelihood of every sequence, (m,).
+
+        Parameters
+        ----------
+        X : array of shape (T, d), list of tables, or array of shape (m, T, d)
+        lengths : sequence of int, optional
+            As in `fit`.
+        """
+        rows, lengths, X = self._sequences(X, lengths, "score_sequences")
+        logs = self._working.loglikelihoods(rows, lengths)
+        return self._home(backend.asarray(logs, rows), X)
+
+    def score(self, X: Any, y: Any = None, *, lengths: Any = None) -> float:
+        """Return the log-likelihood of all sequences, divided by the number of rows.
+
+        Parameters
+        ----------
+        X : array of shape (T, d), list of tables, or array of shape (m, T, d)
+        y : ignored
+        lengths : sequence of int, optional
+            As in `fit`.
+        """
+        total, n = self._total(X, lengths, "score")
+        return total / n
+
+    def bic(self, X: Any, lengths: Any = None) -> float:
+        """Return −2 ln L + p ln T; lower is better. Not across kernels or their spaces.
+
+        Parameters
+        ----------
+        X : array of shape (T, d), list of tables, or array of shape (m, T, d)
+        lengths : sequence of int, optional
+            As in `fit`.
+        """
+        total, n = self._total(X, lengths, "bic")
+        return -2 * total + math.log(n) * int(self._fitted.n_parameters())
+
+    def aic(self, X: Any, lengths: Any = None) -> float:
+        """Return −2 ln L + 2p; lower is better. Not across kernels or their spaces.
+
+        Parameters
+        ----------
+        X : array of shape (T, d), list of tables, or array of shape (m, T, d)
+        lengths : sequence of int, optional
+            As in `fit`.
+        """
+        return -2 * self._total(X, lengths, "aic")[0] + 2.0 * int(self._fitted.n_parameters())
+
+    def _total(self, X: Any, lengths: Any, method: str) -> tuple[float, int]:
+        """Return the log-likelihood of all sequences together, and the number of rows."""
+        rows, lengths, X = self._sequences(X, lengths, method)
+        return float(self._working.loglikelihoods(rows, lengths).sum()), int(rows.shape[0])
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Array, Array]:
+        """Draw one sequence.
+
+        Returns
+        -------
+        X : array of shape (n_samples, d)
+            With a kernel, pre-images of what was drawn in kernel space.
+        states : array of shape (n_samples,)
+        """
+        model = self._fitted
+        check_number("n_samples", n_samples, 1, integer=True)
+        rows, path = model.sample(int(n_samples), generator(random_state))
+        if model.space is not None:
+            s = model.space.subspace
+            span = Span(s.points, s.kernel, s.coefficients, s.base)
+            rows = method_of(self.preimage).find(span, rows).points
+        return backend.cast_like(rows, model.state_means), whole_numbers(path, model.state_means)
+
+    def _packed(self) -> dict[str, Any]:
+        """Return everything to be saved, under the names of format 1."""
+        found = super()._packed()
+        return found | ({"_model": found["_model"].density} if "_model" in found else {})
+
+    def _model_of(self, state: dict[str, Any]) -> HiddenMarkovModel:
+        """Return the model of attributes as format 1 names them."""
+        history = None
+        if "loglikelihoods_" in state:
+            values = tuple(float(v) for v in state["loglikelihoods_"])
+            history = History(values, state.get("n_iter_", 1), state.get("converged_", True))
+        return HiddenMarkovModel(
+            state["state_means_"],
+            state["state_variances_"],
+            state["visits_"],
+            state["_model"],
+            state["kernel_space_"],
+            history,
+        )
+
+
+def beside(values: np.ndarray[Any, Any], rows: Array) -> Array:
+    """Return host values in the library, device and dtype of the rows."""
+    return backend.cast_like(backend.asarray(np.ascontiguousarray(values), rows), rows)
+
+
+def whole_numbers(values: np.ndarray[Any, Any], rows: Array) -> Array:
+    """Return whole numbers of the host in the library and on the device of the rows."""
+    return backend.namespace(rows).asarray(values, device=backend.device_of(rows))
+
+
+# --- Sequences as they come in: rows with lengths, lists of tables, blocks of equal lengths ------
+
+
+def refuse_misplaced(y: Any, n: int | None) -> None:
+    """Refuse a second argument that is neither None nor one label per row: lengths go by name."""
+    if y is None or n is None or not hasattr(y, "__len__") or len(y) == n:
+        return
+    remedy = "The lengths of sequences are given by name: fit(X, lengths=[...])."
+    raise ValueError(expected("y", f"None, or one entry for each of {n} rows", y, remedy))
+
+
+def joined(X: Any, lengths: Any) -> tuple[Any, Any]:
+    """Return sequences as rows, one after another, and their lengths.
+
+    A list of tables, or one array (m, T, d), holds one sequence per entry. Anything else stays as
+    it is: rows, with `lengths` or without, or a chunked table.
+    """
+    shape = getattr(X, "shape", None)
+    if lengths is not None or is_elsewhere(X):
+        return X, lengths
+    if shape is not None and len(shape) == 3:
+        steps = [int(shape[1])] * int(shape[0])
+        return backend.namespace(X).reshape(X, (-1, shape[2])), steps
+    if isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1:
+        X = list(X)
+    if isinstance(X, list | tuple) and X and _is_table(X[0]):
+        tables = [x if hasattr(x, "shape") else np.asarray(x) for x in X]
+        return _one_below_the_other(tables), [int(x.shape[0]) for x in tables]
+    return X, lengths
+
+
+def _one_below_the_other(tables: list[Array]) -> Array:
+    """Return all tables as one, or say which does not fit."""
+    width = tables[0].shape[-1]
+    for i, table in enumerate(tables):
+        if table.ndim != 2 or table.shape[1] != width or table.shape[0] < 1:
+            what = f"a table of at least one row and {width} columns, as the first"
+            raise ValueError(expected(f"sequence {i}", what, tuple(table.shape)))
+    return backend.namespace(tables[0]).concat(tables, axis=0)
+
+
+def _is_table(x: Any) -> bool:
+    """Return True if an entry of a list is a sequence of rows rather than a row."""
+    if hasattr(x, "shape"):
+        return len(x.shape) == 2
+    return isinstance(x, list | tuple) and len(x) > 0 and isinstance(x[0], list | tuple)

@@ -5,24 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import ClassifierMixin, clone
 from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import column_or_1d
 
 from dualpca.arrays import Array, backend
-from dualpca.data import refuse_infinite
 from dualpca.errors import expected
-from dualpca.estimators._base import Saved, check_rows, named_columns
-from dualpca.estimators._chain_fits import check_columns, check_plan, coordinates, fit_space
-from dualpca.estimators._placing import OnDevice
-from dualpca.estimators._sequences import check_lengths, joined
-from dualpca.estimators.hidden_markov import HiddenMarkovPCA
-from dualpca.models.chain import log, log_sum
+from dualpca.estimators._base import Estimator, attribute
+from dualpca.estimators.hidden_markov import HiddenMarkovPCA, joined
+from dualpca.models.hidden_markov import (
+    HiddenMarkovModel,
+    SequenceClassesModel,
+    check_lengths,
+    fit_sequence_classes,
+)
 from dualpca.models.kernel_space import KernelSpace
 
 
-class SequenceClassifier(OnDevice, Saved, ClassifierMixin, BaseEstimator):
+class SequenceClassifier(ClassifierMixin, Estimator):
     """Bayes' rule over sequences: P(c | X) ∝ P(c) p(X | c), a hidden Markov model for each class.
 
     With a kernel all classes share one kernel space, found from all training rows: densities in
@@ -49,7 +50,7 @@ class SequenceClassifier(OnDevice, Saved, ClassifierMixin, BaseEstimator):
     Sequences come as rows with `lengths`, as a list of tables, or as one array (m, T, d). A table
     without `lengths` holds sequences of one row each.
 
-    Cost and memory are those of one `HiddenMarkovPCA` a class, O(TS(dq + d² + S)) a step over the
+    Cost and memory are those of one `HiddenMarkovPCA` per class, O(TS(dq + d² + S)) a step over the
     T rows of all classes together, and a sequence is scored by every class; memory is that of the
     largest fit. A kernel of all rows is never formed: `n_landmarks` points stand for them.
 
@@ -66,23 +67,48 @@ class SequenceClassifier(OnDevice, Saved, ClassifierMixin, BaseEstimator):
     1.0
     """
 
-    classes_: np.ndarray[Any, Any]
-    models_: list[HiddenMarkovPCA]
-    priors_: np.ndarray[Any, Any]
-    kernel_space_: KernelSpace | None
-    n_features_in_: int
+    _model: SequenceClassesModel
+    _accepts_nan = True
+
+    classes_ = attribute("classes")
+    priors_ = attribute("priors")
 
     def __init__(self, model: HiddenMarkovPCA | None = None, priors: Any = "frequencies") -> None:
         self.model = model
         self.priors = priors
 
     @property
-    def _device(self) -> str | None:
+    def device(self) -> str | None:  # type: ignore[override]
+        """Where to work, as the model says."""
         return getattr(self.model, "device", None)
 
-    def _share(self, twin: Any) -> None:
-        super()._share(twin)
-        twin.model = None if self.model is None else self.model._without_device()
+    @property
+    def verbose(self) -> bool:  # type: ignore[override]
+        """Whether to show progress, as the model says."""
+        return bool(getattr(self.model, "verbose", False))
+
+    @property
+    def kernel_space_(self) -> KernelSpace | None:
+        """The space of all classes; None for that of the inputs."""
+        space: KernelSpace | None = self._fitted.space
+        return space
+
+    @property
+    def models_(self) -> list[HiddenMarkovPCA]:
+        """The models of all classes."""
+        return [self._of_class(model) for model in self._fitted.models]
+
+    def _of_class(self, model: HiddenMarkovModel) -> HiddenMarkovPCA:
+        """Return the model of one class as an estimator of its own."""
+        shell: HiddenMarkovPCA = clone(self._base).set_params(kernel=None, device=None)
+        shell.n_features_in_ = int(model.state_means.shape[1])
+        shell._model = model
+        return shell
+
+    @property
+    def _base(self) -> HiddenMarkovPCA:
+        """What is fitted to each class."""
+        return HiddenMarkovPCA() if self.model is None else self.model
 
     def fit(self, X: Any, y: Any, *, lengths: Any = None) -> SequenceClassifier:
         """Fit one model to the sequences of each class.
@@ -99,55 +125,22 @@ class SequenceClassifier(OnDevice, Saved, ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        base = HiddenMarkovPCA() if self.model is None else self.model
+        base = self._base
         if not isinstance(base, HiddenMarkovPCA):
             raise ValueError(expected("model", "a HiddenMarkovPCA or None", base))
         if base.checkpoint is not None:
             what = "None: one file cannot be that of a model a class"
             raise ValueError(expected("checkpoint of the model", what, base.checkpoint))
-        check_plan(base)
-        X, lengths = self._sequences(X, lengths, reset=True)
-        labels = self._labels(y, len(lengths))
-        self.classes_, which = np.unique(labels, return_inverse=True)
-        self.priors_ = self._check_priors(np.bincount(which))
-        refuse_infinite(X)
-        with named_columns(self):
-            check_columns(X)
-        self.kernel_space_ = None if base.kernel is None else fit_space(base, X)
-        Z = coordinates(self.kernel_space_, X)
-        self._home = Z[:1, :]
-        unit = check_columns(Z)
-        self._refuse_short_classes(base, np.bincount(which, weights=lengths))
-        self.models_ = [
-            self._fit_class(base, Z, lengths, which == c, unit) for c in np.unique(which)
-        ]
-        return self
-
-    def _refuse_short_classes(self, base: HiddenMarkovPCA, rows: np.ndarray[Any, Any]) -> None:
-        """Refuse a class with fewer rows than components, by its name."""
-        needed = max(2, int(base.n_states) * int(base.n_mixtures))
-        for name, n in zip(self.classes_.tolist(), rows.tolist(), strict=True):
-            if n < needed:
-                what = f"at least {needed}, as many as n_states times n_mixtures"
-                remedy = "Use fewer states, or leave the class out."
-                raise ValueError(expected(f"the rows of class {name!r}", what, int(n), remedy))
-
-    @staticmethod
-    def _fit_class(
-        base: HiddenMarkovPCA, Z: Array, lengths: Any, mine: Any, unit: float
-    ) -> HiddenMarkovPCA:
-        """Fit the model of one class, its floor and its prior in the unit of all rows."""
-        own = backend.take(Z, np.flatnonzero(np.repeat(mine, lengths)))
-        model: HiddenMarkovPCA = clone(base).set_params(kernel=None)
-        return model._fit(own, None, lengths[mine], unit)
-
-    def _sequences(self, X: Any, lengths: Any, *, reset: bool) -> tuple[Array, Any]:
-        """Return checked rows and lengths."""
+        request = base._request()
         X, lengths = joined(X, lengths)
-        X = check_rows(self, X, reset=reset, min_rows=2 if reset else 1)
-        if lengths is None:  # rows of a frame or a list of lists, each a sequence
-            lengths = np.ones(int(X.shape[0]), dtype=np.int64)
-        return X, check_lengths(lengths, int(X.shape[0]))
+        with self._training(np.asarray(X) if isinstance(X, np.memmap) else X) as table:
+            steps = check_sequences(lengths, int(table.n or 0))
+            labels = self._labels(y, len(steps))
+            model = fit_sequence_classes(table, steps, labels, self.priors, request)
+        self._keep(model)
+        for one in self.models_:
+            one._keep(one._model)  # which warns, such as of states that are never visited
+        return self
 
     def _labels(self, y: Any, m: int) -> np.ndarray[Any, Any]:
         """Return the class of every sequence, on the host."""
@@ -163,19 +156,6 @@ class SequenceClassifier(OnDevice, Saved, ClassifierMixin, BaseEstimator):
             raise ValueError(expected("y", what, f"{len(labels)} entries", remedy))
         return np.asarray(labels)
 
-    def _check_priors(self, counts: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return P(c)."""
-        if isinstance(self.priors, str) and self.priors in ("frequencies", "equal"):
-            weights = counts if self.priors == "frequencies" else np.ones(len(counts))
-            return np.asarray(weights / weights.sum())
-        what = f"'frequencies', 'equal' or {len(counts)} probabilities that sum to 1"
-        if isinstance(self.priors, str) or np.shape(self.priors) != counts.shape:
-            raise ValueError(expected("priors", what, self.priors))
-        p = np.asarray(self.priors, dtype=np.float64)
-        if not np.all(p >= 0) or abs(p.sum() - 1) > 1e-6:
-            raise ValueError(expected("priors", what, self.priors))
-        return p
-
     def score_classes(self, X: Any, lengths: Any = None) -> np.ndarray[Any, Any]:
         """Return ln p(X | c) of every sequence under every class, (m, n_classes).
 
@@ -185,12 +165,14 @@ class SequenceClassifier(OnDevice, Saved, ClassifierMixin, BaseEstimator):
         lengths : sequence of int, optional
             As in `fit`.
         """
-        check_is_fitted(self)
-        X, lengths = self._sequences(X, lengths, reset=False)
-        backend.require_same_home(X, self._home, f"{type(self).__name__}.score_classes")
-        Z = coordinates(self.kernel_space_, X)
-        scores = [backend.to_numpy(m.score_sequences(Z, lengths)) for m in self.models_]
-        return np.stack(scores, axis=1)
+        found: np.ndarray[Any, Any] = self._working.loglikelihoods(*self._sequences(X, lengths))
+        return found
+
+    def _sequences(self, X: Any, lengths: Any) -> tuple[Array, Any]:
+        """Return checked rows where the model works, and lengths."""
+        X, lengths = joined(X, lengths)
+        rows = self._asked(X, "score_classes")
+        return rows, check_sequences(lengths, int(rows.shape[0]))
 
     def predict_log_proba(self, X: Any, lengths: Any = None) -> np.ndarray[Any, Any]:
         """Return ln P(c | X) of every sequence, (m, n_classes).
@@ -201,8 +183,8 @@ class SequenceClassifier(OnDevice, Saved, ClassifierMixin, BaseEstimator):
         lengths : sequence of int, optional
             As in `fit`.
         """
-        joint = self.score_classes(X, lengths) + log(self.priors_)
-        return np.asarray(joint - log_sum(joint, 1)[:, None])
+        found: np.ndarray[Any, Any] = self._working.log_posterior(*self._sequences(X, lengths))
+        return found
 
     def predict_proba(self, X: Any, lengths: Any = None) -> np.ndarray[Any, Any]:
         """Return P(c | X) of every sequence, (m, n_classes).
@@ -244,7 +226,26 @@ class SequenceClassifier(OnDevice, Saved, ClassifierMixin, BaseEstimator):
         return float(accuracy_score(y, self.predict(X, lengths), sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what the model takes."""
+        """Return what scikit-learn wants to know of inputs and outputs."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
+        tags.array_api_support = False  # classes and their probabilities are those of the host
         return tags
+
+    def _packed(self) -> dict[str, Any]:
+        """Return everything to be saved, under the names of format 1."""
+        found = {name: value for name, value in super()._packed().items() if name != "_home"}
+        if "models_" in found:  # a row of the kind that was fitted
+            found["_home"] = self._fitted.models[0].density.emissions.means[:1, :]
+        return found
+
+    def _model_of(self, state: dict[str, Any]) -> SequenceClassesModel:
+        """Return the model of attributes as format 1 names them."""
+        models = tuple(one._model for one in state["models_"])
+        return SequenceClassesModel(
+            models, state["priors_"], state["classes_"], state["kernel_space_"]
+        )
+
+
+def check_sequences(lengths: Any, n: int) -> Any:
+    """Return the lengths of sequences; rows of a table without are sequences of one row each."""
+    return check_lengths(np.ones(n, dtype=np.int64) if lengths is None else lengths, n)

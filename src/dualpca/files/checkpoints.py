@@ -78,10 +78,13 @@ class Watch(NamedTuple):
     checkpoint: Checkpoint
     of: Mapping[str, str]
 
-    def over(self, n: float, mean: Array, variance: Array) -> Keeper:
-        """Return the keeper of a fit to n rows of these means and variances."""
+    def over(self, n: float, mean: Array, variance: Array, **told: str) -> Keeper:
+        """Return the keeper of a fit to n rows of these means and variances.
+
+        `told` is what else belongs to the data, in words, such as where sequences end.
+        """
         data = {"mean": backend.to_numpy(mean), "variance": backend.to_numpy(variance)}
-        return Keeper(self, float(n), data)
+        return Keeper(self._replace(of={**self.of, **told}), float(n), data)
 
 
 class Keeper:

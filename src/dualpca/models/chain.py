@@ -226,10 +226,10 @@ def log(p: Vector) -> Vector:
         return np.asarray(np.log(p))
 
 
-# --- Hidden Markov chains: filtering, smoothing, expected transitions and Viterbi's path ---------
+# --- Chains: filtering, smoothing, expected transitions and Viterbi's path -----------------------
 #
-# Everything stays in logarithms, so nothing underflows, however long a sequence is (`scans.py` says
-# how that is fast). A chain is small beside the rows that it explains: it lives on the host.
+# Everything stays in logarithms, so nothing underflows, however long a sequence is; the scans above
+# make that fast. A chain is small beside the rows that it explains: it lives on the host.
 
 NEVER = 1e-40
 """Transitions of smaller probability are set to zero: less than one in any data."""
@@ -458,21 +458,26 @@ def refuse_impossible(logs: Vector) -> None:
         )
 
 
-def update(counts: Smoothed, chain: Chain, prior: Vector | None = None) -> Chain:
+def update(chain: Chain, starts: Vector, transitions: Vector, prior: Vector | None = None) -> Chain:
     """Return the chain of largest expected log-probability: counts (and the prior's) as shares.
 
-    A Dirichlet prior with pseudo-counts (S, S) on transitions, as in a sticky chain. Zeros stay
-    zeros. A state that is never left keeps its row: nothing speaks against it.
+    Parameters
+    ----------
+    chain : Chain
+        Zeros stay zeros. A state that is never left keeps its row: nothing speaks against it.
+    starts : array of shape (S,)
+        Expected number of sequences that start in a state.
+    transitions : array of shape (S, S)
+        Expected number of transitions.
+    prior : array of shape (S, S), optional
+        Pseudo-counts of a Dirichlet prior on transitions, as in a sticky chain.
     """
-    allowed = chain.transitions > 0
-    pseudo = counts.transitions if prior is None else counts.transitions + prior
-    rows = np.where(allowed, pseudo, 0.0)
+    rows = np.where(chain.transitions > 0, transitions + (0.0 if prior is None else prior), 0.0)
     total = rows.sum(axis=1, keepdims=True)
-    A = np.where(
-        total > np.finfo(float).tiny, rows / np.where(total > 0, total, 1), chain.transitions
-    )
+    left = total > np.finfo(float).tiny
+    A = np.where(left, rows / np.where(total > 0, total, 1), chain.transitions)
     A = np.where(A < NEVER, 0.0, A)
-    first = np.where(chain.start > 0, counts.starts, 0.0)
+    first = np.where(chain.start > 0, starts, 0.0)
     return Chain(first / first.sum(), A / A.sum(axis=1, keepdims=True))
 
 

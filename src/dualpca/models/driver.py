@@ -44,8 +44,11 @@ class Keeper(Protocol):
 class Watch(Protocol):
     """A checkpoint that was asked for, before the data are known."""
 
-    def over(self, n: float, mean: Array, variance: Array) -> Keeper:
-        """Return the keeper of a fit to n rows of these means and variances."""
+    def over(self, n: float, mean: Array, variance: Array, **told: str) -> Keeper:
+        """Return the keeper of a fit to n rows of these means and variances, and what else is told.
+
+        What is told belongs to the data, such as where sequences end.
+        """
 
 
 Cost = Callable[[Host], tuple[float, Host]]
