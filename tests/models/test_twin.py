@@ -11,7 +11,7 @@ from sklearn.gaussian_process import kernels as gp
 from dualpca import ProbabilisticKernelPCA, TwinKernelPCA
 from dualpca.errors import DegenerateError, SpectrumWarning
 from dualpca.kernels import RBF, Linear, Matern, Periodic
-from dualpca.models.twin import LEAST_NOISE, Twin, TwinPlacement, fit_twin, start_coordinates
+from dualpca.models.twin import LEAST_NOISE, Twin, TwinPlacement, maximize_twin, start_coordinates
 from dualpca.operators.dual import Dual
 from dualpca.solvers import solve
 
@@ -151,7 +151,7 @@ def test_likelihood_of_the_model_is_that_of_the_centred_outputs():
 def test_likelihood_never_falls_and_the_gradient_vanishes():
     _, _, S = small(n=20, rho=30)
     Z = np.random.default_rng(3).standard_normal((20, 2))
-    model, record = fit_twin(S, RBF(), Z, tol=1e-7, max_iter=5000)
+    model, record = maximize_twin(S, RBF(), Z, tol=1e-7, max_iter=5000)
     assert record.converged
     assert np.diff(record.loglikelihoods).min() >= 0
     value, by_Z, by_gain, by_noise = model.derivatives(S)

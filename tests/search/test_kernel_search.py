@@ -20,7 +20,7 @@ from sklearn.svm import SVC
 
 from dualpca import DualPPCA, KernelPCA, KernelSearch, ProbabilisticKernelPCA, load
 from dualpca.errors import SearchError
-from dualpca.estimators import _search_trials
+from dualpca.estimators import kernel_search
 from dualpca.kernels import RBF, Polynomial
 from dualpca.search.judging import normalised_likelihood
 from tests.oracles import search as oracles
@@ -351,7 +351,7 @@ def test_warnings_of_trials_are_not_repeated_for_each(monkeypatch):
         warnings.warn("again", UserWarning, stacklevel=1)
         return 1.0
 
-    monkeypatch.setitem(_search_trials.OBJECTIVES, "reconstruction", loud)
+    monkeypatch.setitem(kernel_search.OBJECTIVES, "reconstruction", loud)
     assert quick().fit(WINE).best_score_ == 1  # warnings are errors here
 
 

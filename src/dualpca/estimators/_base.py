@@ -945,7 +945,7 @@ def _finished(result: Array, rows: Array, cast: bool, nan: bool) -> Array:
         check_finite_result(result, observed_part(rows) if nan else rows)
     if not cast:
         return result
-    return result.astype(rows.dtype) if backend.is_sparse(rows) else backend.cast_like(result, rows)
+    return backend.cast_like(result, backend.vector_like(rows))
 
 
 def chunkwise(

@@ -2,38 +2,50 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from dualpca import generation
 from dualpca.arrays import Array, backend
+from dualpca.data import refuse_nonfinite
 from dualpca.errors import expected
 from dualpca.estimators._base import (
-    Saved,
+    Estimator,
+    attribute,
     check_choice,
     check_flag,
     check_number,
     check_rows,
     generator,
 )
-from dualpca.estimators._latent_density import (
-    check_density,
-    class_codes,
-    fit_by_class,
-    fit_density,
-    is_named,
+from dualpca.generation import (
+    Chain,
+    Density,
+    DensityFit,
+    Gaussian,
+    GeneratorModel,
+    Mixture,
+    Nearest,
+    Quality,
+    fit_gaussian,
+    fit_generator,
+    fit_kernel_density,
+    nearest,
+    sample_quality,
 )
-from dualpca.estimators._latent_paths import as_matrix, require_finite
-from dualpca.estimators._sample_quality import SampleQuality
-from dualpca.generation import Chain, Density, covariance_factor
 
 SAMPLERS = ("direct", "langevin", "mala")
+DENSITIES = ("kde", "gaussian", "mixture", "subspaces")
+NEEDS = ("value_and_gradient", "log_density", "gradient", "sample", "factor")
+
+DIRECTIONS = 10
+"""Most directions of a component of 'subspaces'; the rest of the latents is its noise."""
 
 
-class Generator(Saved, SampleQuality, MetaEstimatorMixin, BaseEstimator):
+class Generator(MetaEstimatorMixin, Estimator):
     """Draw new points: a density over the latents of a model, and the model's way back to inputs.
 
     x = decode(z) with z ~ π, and π a density over the latents of the training rows.
@@ -110,6 +122,17 @@ class Generator(Saved, SampleQuality, MetaEstimatorMixin, BaseEstimator):
     (50,)
     """
 
+    _model: GeneratorModel
+    estimator_: Any
+
+    density_ = attribute("density")
+    classes_ = attribute("classes")
+    latents_ = attribute("latents")
+    X_fit_ = attribute("points")
+    _mean = attribute("mean")
+    _factor = attribute("factor")
+    _codes = attribute("codes")
+
     def __init__(
         self,
         estimator: Any,
@@ -139,6 +162,32 @@ class Generator(Saved, SampleQuality, MetaEstimatorMixin, BaseEstimator):
 
     # --- fitting ---------------------------------------------------------------------------
 
+    def _check_parameters(self) -> None:
+        back = "inverse_transform" if self.decoder is None else "preimages"
+        for name in ("fit", "transform", back):
+            if isinstance(self.estimator, type) or not hasattr(self.estimator, name):
+                what = f"an estimator with {name}"
+                raise ValueError(expected("estimator", what, self.estimator))
+        named = isinstance(self.density, str) and self.density in DENSITIES
+        able = not isinstance(self.density, type) and all(hasattr(self.density, n) for n in NEEDS)
+        if not (named or able):
+            what = f"one of {list(DENSITIES)} or a density (of dualpca.generation)"
+            raise ValueError(expected("density", what, self.density))
+        check_choice("sampler", self.sampler, SAMPLERS)
+        check_number("n_mixtures", self.n_mixtures, 1, integer=True)
+        check_number("n_steps", self.n_steps, 1, integer=True)
+        check_flag("by_class", self.by_class)
+        if self.by_class and not named:
+            what = "a name where each class has its own"
+            raise ValueError(expected("density", what, self.density))
+        for name in ("bandwidth", "step", "temperature"):
+            value = getattr(self, name)
+            if value is None and name == "bandwidth":
+                continue
+            check_number(name, value, 0)
+            if not 0 < value < math.inf:
+                raise ValueError(expected(name, "positive and finite", value))
+
     def fit(self, X: Any, y: Any = None) -> Generator:
         """Fit the model, then the density over its latents.
 
@@ -154,53 +203,44 @@ class Generator(Saved, SampleQuality, MetaEstimatorMixin, BaseEstimator):
         self
         """
         self._check_parameters()
-        rows = check_rows(self, X, reset=True, min_rows=2, finite=True)
-        require_finite(rows)
-        self.estimator_ = clone(self.estimator).fit(rows, y)
-        self.latents_ = as_matrix(self.estimator_.transform(rows))
-        Z = backend.working(self.latents_)
-        self.density_ = self._fit_density(Z, y)
-        self._mean = backend.namespace(Z).mean(Z, axis=0)
-        self._factor = covariance_factor(Z - self._mean)
-        self.X_fit_ = backend.copied(rows)
+        rows = check_rows(self, X, reset=True, min_rows=2)
+        refuse_nonfinite(rows)
+        estimator = clone(self.estimator).fit(rows, y)
+        latents = as_matrix(estimator.transform(rows))
+        classes = class_codes(y, int(rows.shape[0])) if self.by_class else None
+        points, heat = backend.copied(rows), float(self.temperature)
+        model = fit_generator(points, latents, self._density_fit(), classes, heat)
+        self.estimator_ = estimator
+        self._keep(model)
         return self
 
-    def _fit_density(self, Z: Array, y: Any) -> Density:
-        """Return the density over latents, of all rows or class by class."""
+    def _density_fit(self) -> DensityFit:
+        """Return what fits the density that was asked for."""
         rng = generator(0 if self.random_state is None else self.random_state)
-        how = (self.bandwidth, int(self.n_mixtures), rng)
-        if self.by_class:
-            self.classes_, self._codes = class_codes(y, int(Z.shape[0]))
-            found: Density = fit_by_class(self.density, Z, self._codes, self.classes_, *how)
-        else:
-            found = fit_density(self.density, Z, *how)
-        T = float(self.temperature)
-        return found if T == 1 else generation.tempered(found, T)
+        count = int(self.n_mixtures)
 
-    def _check_parameters(self) -> None:
-        for name in (
-            "fit",
-            "transform",
-            "inverse_transform" if self.decoder is None else "preimages",
-        ):
-            if isinstance(self.estimator, type) or not hasattr(self.estimator, name):
-                what = f"an estimator with {name}"
-                raise ValueError(expected("estimator", what, self.estimator))
-        check_density(self.density)
-        check_choice("sampler", self.sampler, SAMPLERS)
-        check_number("n_mixtures", self.n_mixtures, 1, integer=True)
-        check_number("n_steps", self.n_steps, 1, integer=True)
-        check_flag("by_class", self.by_class)
-        if self.by_class and not is_named(self.density):
-            what = "a name where each class has its own"
-            raise ValueError(expected("density", what, self.density))
-        for name in ("bandwidth", "step", "temperature"):
-            value = getattr(self, name)
-            if value is None and name == "bandwidth":
-                continue
-            check_number(name, value, 0)
-            if not 0 < value < float("inf"):
-                raise ValueError(expected(name, "positive and finite", value))
+        def own(Z: Array) -> Density:
+            self.density.log_density(Z[:1, :])  # one of another width says so here
+            found: Density = self.density
+            return found
+
+        if not isinstance(self.density, str):
+            return own
+        fits: dict[str, DensityFit] = {
+            "gaussian": fit_gaussian,
+            "kde": lambda Z: fit_kernel_density(Z, self.bandwidth),
+            "mixture": lambda Z: fit_mixture(Z, count, rng),
+            "subspaces": lambda Z: fit_subspaces(Z, count, rng),
+        }
+        return fits[self.density]
+
+    def _unpack(self, state: dict[str, Any]) -> None:
+        self.estimator_ = state["estimator_"]
+        super()._unpack(state)
+
+    def _model_of(self, state: dict[str, Any]) -> GeneratorModel:
+        names = ("X_fit_", "latents_", "density_", "_mean", "_factor", "classes_", "_codes")
+        return GeneratorModel(*(state.get(name) for name in names))
 
     # --- new points ------------------------------------------------------------------------
 
@@ -232,29 +272,26 @@ class Generator(Saved, SampleQuality, MetaEstimatorMixin, BaseEstimator):
         label : object, optional
             Draw from this class only, if fitted by class.
         """
-        check_is_fitted(self)
+        model: GeneratorModel = self._fitted
         check_number("n_samples", n_samples, 1, integer=True)
-        density, rows = self._part(label)
-        rng = generator(random_state)
+        code, rng = self._code(label), generator(random_state)
         if self.sampler == "direct":
-            Z = density.sample(int(n_samples), rng)
+            Z = model.part(code)[0].sample(int(n_samples), rng)
         else:
-            chain = self._run(density, rows, int(n_samples), rng, thin=self.n_steps)
-            Z = chain.draws[-1, :, :]
-        return backend.cast_like(Z, self.latents_)
+            Z = self._run(code, int(n_samples), rng, int(self.n_steps)).draws[-1, :, :]
+        return backend.cast_like(Z, model.latents)
 
-    def _part(self, label: Any) -> tuple[Density, np.ndarray]:
-        """Return the density of a class and its rows; that of all rows without a class."""
+    def _code(self, label: Any) -> int | None:
+        """Return the index of a class; None for all rows."""
         if label is None:
-            return self.density_, np.arange(int(self.latents_.shape[0]))
+            return None
         if not self.by_class:
             raise ValueError(expected("label", "None, as by_class is False", label))
         names = self.classes_.tolist()
         if not np.isscalar(label) or label not in names:
             raise ValueError(expected("label", f"one of {names}", label))
-        density: Any = self.density_
-        code = names.index(label)
-        return density.parts[code], np.flatnonzero(self._codes == code)
+        code: int = names.index(label)
+        return code
 
     def chains(self, n_chains: int = 4, random_state: Any = None) -> Chain:
         """Return whole chains of `n_steps` draws, with acceptance, effective sample size and R̂.
@@ -275,29 +312,200 @@ class Generator(Saved, SampleQuality, MetaEstimatorMixin, BaseEstimator):
         if self.sampler == "direct":
             what = "'langevin' or 'mala': direct draws are independent and need no chain"
             raise ValueError(expected("sampler", what, self.sampler))
-        density, rows = self._part(None)
-        return self._run(density, rows, int(n_chains), generator(random_state), thin=1)
+        return self._run(None, int(n_chains), generator(random_state), thin=1)
 
-    def _run(
-        self, density: Density, rows: np.ndarray, m: int, rng: np.random.Generator, thin: int
-    ) -> Chain:
-        chosen = rows[rng.integers(len(rows), size=m)]
-        start = backend.working(backend.take(self.latents_, chosen))
-        adjusted, n_steps = self.sampler == "mala", int(self.n_steps)
-        return generation.langevin(
-            density,
-            start,
-            float(self.step),
-            n_steps,
-            rng,
-            adjusted=adjusted,
-            warm_up=n_steps if adjusted else 0,
-            thin=thin,
-            factor=density.factor,
-        )
+    def _run(self, code: int | None, m: int, rng: np.random.Generator, thin: int) -> Chain:
+        n, adjusted = int(self.n_steps), self.sampler == "mala"
+        options = {"n_steps": n, "adjusted": adjusted, "warm_up": n if adjusted else 0}
+        chain: Chain = self._fitted.chains(code, m, rng, float(self.step), thin=thin, **options)
+        return chain
 
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that arrays of other libraries are taken."""
-        tags = super().__sklearn_tags__()
-        tags.array_api_support = True
-        return tags
+    def decode(self, Z: Any) -> Array:
+        """Return the inputs that latents stand for, (m, d), by `decoder` or `inverse_transform`.
+
+        Parameters
+        ----------
+        Z : array of shape (m, q)
+        """
+        check_is_fitted(self)
+        if self.decoder is None:
+            return as_matrix(self.estimator_.inverse_transform(Z))
+        return self.estimator_.preimages(Z, self.decoder).points
+
+    # --- paths -----------------------------------------------------------------------------
+
+    def interpolate(
+        self, a: Any, b: Any, n: int = 10, path: str = "straight", weight: float = 1.0
+    ) -> Array:
+        """Return points on the way from one point to another, both ends included.
+
+        Parameters
+        ----------
+        a, b : array of shape (d,) or (1, d)
+        n : int
+        path : {'straight', 'density'}
+            Through latents in a straight line, or where the density is high.
+        weight : float
+            'density': how much density counts beside length.
+
+        Returns
+        -------
+        array of shape (n, d)
+            The ends are what the model makes of a and b: their reconstructions.
+        """
+        check_choice("path", path, ("straight", "density"))
+        check_number("n", n, 2, integer=True)
+        check_number("weight", weight, 0)
+        start, end = self._latent("a", a), self._latent("b", b)
+        counts = weight if path == "density" else None
+        return self.decode(self._fitted.path(start, end, int(n), counts))
+
+    def traverse(self, component: int, n: int = 9, reach: float = 2.0, at: Any = None) -> Array:
+        """Return points along one component, from −reach to +reach standard deviations.
+
+        Parameters
+        ----------
+        component : int
+        n : int
+        reach : float
+        at : array of shape (d,) or (1, d), optional
+            The point in the middle; the mean of the latents by default.
+
+        Returns
+        -------
+        array of shape (n, d)
+        """
+        model: GeneratorModel = self._fitted
+        q = int(model.latents.shape[1])
+        check_number("component", component, 0, integer=True)
+        if component >= q:
+            raise ValueError(expected("component", f"below {q}, the number of latents", component))
+        check_number("n", n, 2, integer=True)
+        check_number("reach", reach, 0)
+        centre = None if at is None else self._latent("at", at)
+        return self.decode(model.traversal(int(component), int(n), float(reach), centre))
+
+    def _latent(self, name: str, x: Any) -> Array:
+        """Return the latents of one point, (q,)."""
+        check_is_fitted(self)
+        x = x if backend.is_foreign(x) else np.asarray(x)
+        x = x[None, :] if x.ndim == 1 else x
+        if x.ndim != 2 or x.shape[0] != 1:
+            what = f"one point of shape ({self.n_features_in_},)"
+            raise ValueError(expected(name, what, tuple(x.shape)))
+        rows = self._asked(x, "transform")
+        return backend.working(as_matrix(self.estimator_.transform(rows)))[0, :]
+
+    def _asked(self, X: Any, method: str) -> Array:
+        """Return rows to compare with the training rows, checked to be finite."""
+        rows = super()._asked(X, method)
+        refuse_nonfinite(rows)
+        return rows
+
+    # --- quality ---------------------------------------------------------------------------
+
+    def nearest(self, X: Any) -> Nearest:
+        """Return the training point nearest to every row, to see whether the row is new.
+
+        Parameters
+        ----------
+        X : array of shape (m, d)
+
+        Returns
+        -------
+        Nearest
+            `index` (m,) of rows of `X_fit_`, and `distance` (m,).
+        """
+        return nearest(self._asked(X, "nearest"), self.X_fit_)
+
+    def quality(
+        self,
+        X: Any,
+        n_samples: int | None = None,
+        k: int = 3,
+        n_permutations: int = 200,
+        random_state: Any = None,
+    ) -> Quality:
+        """Compare samples with rows that were not used to fit.
+
+        Parameters
+        ----------
+        X : array of shape (m, d)
+            More than k rows. Rows of the training set would flatter.
+        n_samples : int, optional
+            m by default.
+        k : int
+            Neighbours that define the reach of a point, for precision and recall.
+        n_permutations : int
+            Of the kernel two-sample test.
+        random_state : None, int, Generator or RandomState
+
+        Returns
+        -------
+        Quality
+            `precision`, `recall`, `mmd`, `p_value`, `novelty`. A novelty of 0 is copies of
+            training points, 1 is as far from them as held-out rows are.
+        """
+        rows, rng = self._asked(X, "quality"), generator(random_state)
+        for name, value in (("k", k), ("n_permutations", n_permutations)):
+            check_number(name, value, 1, integer=True)
+        new = self.sample(int(rows.shape[0]) if n_samples is None else n_samples, rng)
+        return sample_quality(new, rows, self.X_fit_, rng, int(k), int(n_permutations))
+
+
+def as_matrix(X: Any) -> Array:
+    """Return a table as an array: scikit-learn may be set to give frames."""
+    return X if backend.is_foreign(X) else np.asarray(X)
+
+
+def class_codes(y: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the classes of y, and for every row the index of its own."""
+    if y is None:
+        raise ValueError(expected("y", f"{n} classes, as by_class is True", y))
+    given = backend.to_numpy(y) if backend.is_foreign(y) else np.asarray(y)
+    if given.shape != (n,):
+        raise ValueError(expected("y", f"of shape ({n},), one class per row", given.shape))
+    if given.dtype.kind == "f" and not np.all(np.isfinite(given)):
+        raise ValueError(expected("y", "a class for every row", "NaN or infinity among them"))
+    classes, codes = np.unique(given, return_inverse=True)
+    return classes, codes
+
+
+def fit_mixture(Z: Array, n_mixtures: int, rng: np.random.Generator) -> Mixture:
+    """Return scikit-learn's Gaussian mixture with full covariances as a density."""
+    from sklearn.mixture import GaussianMixture  # here, because it brings half of scikit-learn
+
+    check_mixtures(n_mixtures, Z)
+    rows = backend.to_numpy(Z)
+    unit = rows.std(axis=0) + np.finfo(float).tiny  # its floor on variances is absolute
+    fitted = GaussianMixture(n_mixtures, random_state=int(rng.integers(2**31))).fit(rows / unit)
+    factors = unit[:, None] * np.linalg.cholesky(fitted.covariances_)
+    return _of_gaussians(fitted.weights_, fitted.means_ * unit, factors, Z)
+
+
+def fit_subspaces(Z: Array, n_mixtures: int, rng: np.random.Generator) -> Mixture:
+    """Return a mixture of PPCA as a density: few numbers per component, so few rows will do."""
+    from dualpca.estimators.mixture import MixturePPCA  # here, for users of other densities
+
+    check_mixtures(n_mixtures, Z)
+    if Z.shape[1] == 1:  # a line has no subspaces
+        return fit_mixture(Z, n_mixtures, rng)
+    rows = backend.to_numpy(Z)
+    directions = min(DIRECTIONS, rows.shape[1] - 1)
+    fitted = MixturePPCA(n_mixtures, directions, random_state=int(rng.integers(2**31))).fit(rows)
+    return _of_gaussians(fitted.weights_, fitted.means_, np.linalg.cholesky(fitted.covariances_), Z)
+
+
+def check_mixtures(n_mixtures: int, Z: Array) -> None:
+    """Refuse more components than rows."""
+    if n_mixtures > Z.shape[0]:
+        raise ValueError(expected("n_mixtures", f"at most {int(Z.shape[0])}, the rows", n_mixtures))
+
+
+def _of_gaussians(weights: Any, means: Any, factors: Any, like: Array) -> Mixture:
+    """Return the mixture of the components that have any weight, as arrays like Z."""
+    used = np.flatnonzero(weights > 0)
+    parts = tuple(
+        Gaussian(backend.asarray(means[k], like), backend.asarray(factors[k], like)) for k in used
+    )
+    return Mixture(backend.asarray(weights[used], like), parts)

@@ -2,29 +2,222 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import re
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from numbers import Integral
 from typing import Any
 
+import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin, clone
+from sklearn.base import MetaEstimatorMixin, TransformerMixin, clone, is_classifier
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import KFold, StratifiedKFold, check_cv
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import column_or_1d
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import assert_all_finite, check_is_fitted
 
-from dualpca.arrays import Array, showing
-from dualpca.estimators._base import check_matrix, generator
-from dualpca.estimators._search_results import SearchResults
-from dualpca.estimators._search_setup import (
-    check_estimator,
-    check_search,
-    components_of,
-    final_of,
-    folds_of,
-    mark_of,
-    noise_of,
+from dualpca.arrays import Array, backend, showing
+from dualpca.errors import expected
+from dualpca.estimators._base import (
+    Estimator,
+    attribute,
+    check_choice,
+    check_flag,
+    check_matrix,
+    check_number,
+    check_rows,
+    generator,
+    save,
 )
-from dualpca.estimators._search_trials import Task, judged, spread_of
 from dualpca.estimators.kernel import KernelPCA
-from dualpca.search import Candidate, Ledger, Plan, Record, Space, best_of, run
+from dualpca.search import (
+    Candidate,
+    Ledger,
+    Outcome,
+    Plan,
+    Record,
+    Space,
+    agreement,
+    best_of,
+    importances,
+    normalised_likelihood,
+    q2,
+    run,
+)
+
+MOST = 50
+"""Default of the largest number of components that a search tries."""
+
+NOISE = 0.5
+"""Standard deviation of the noise to be taken away, where the number of components is searched."""
+
+FOLDS = 5
+"""Of other rows, where `cv` lists rows of the training part."""
+
+COMPARE_ONLY_EQUAL = {
+    "likelihood": "the likelihood grows with every component",
+    "reconstruction": "without noise, more components always bring more back",
+}
+
+# --- One candidate in one fold: fit, look at what was held out, judge ----------------------------
+
+Index = np.ndarray[Any, np.dtype[np.intp]]
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What all candidates have in common."""
+
+    estimator: Any
+    X: Array
+    y: Any
+    folds: list[tuple[Index, Index]]
+    objective: str
+    noise: float = 0.0
+    seed: int = 0
+    final: Any = None
+    scorer: Any = None
+
+    def model(self, candidate: Candidate) -> Any:
+        """Return the estimator with the candidate's kernel and number of components."""
+        return clone(self.estimator).set_params(
+            kernel=candidate.kernel, n_components=candidate.n_components
+        )
+
+    def mark(self, space: Space) -> str:
+        """Return what is searched as a short text: the same for the same rows, space and folds."""
+        parts = [
+            self.objective,
+            repr(self.noise),
+            repr(self.seed),
+            repr((space.labels, space.compositions, space.components)),
+            _described(self.estimator),
+            _described(self.final),
+            _without_addresses(repr(self.scorer)),
+        ]
+        digest = hashlib.sha256("\n".join(parts).encode())
+        arrays = [self.X, *(part for fold in self.folds for part in fold)]
+        if self.y is not None:
+            arrays.append(np.asarray(self.y, dtype=str))
+        for array in arrays:
+            digest.update(repr((array.shape, array.dtype.str)).encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+
+def _described(estimator: Any) -> str:
+    """Return class and parameters."""
+    if estimator is None:
+        return ""
+    params = sorted(estimator.get_params().items())
+    return _without_addresses(f"{type(estimator).__name__}{params!r}")
+
+
+def _without_addresses(text: str) -> str:
+    return re.sub(r" at 0x[0-9a-f]+", "", text)
+
+
+def judged(task: Task, candidate: Candidate, fold: int) -> Outcome:
+    """Return the score in one fold; whatever goes wrong is a reason, never an end of the search."""
+    started = time.perf_counter()
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")  # fifty trials would say it fifty times
+            score, reason = OBJECTIVES[task.objective](task, candidate, fold), ""
+    except Exception as error:
+        score, reason = None, f"{type(error).__name__}: {error}"
+    return Outcome(score, reason, time.perf_counter() - started)
+
+
+def spread_of(X: Array) -> float:
+    """Return the root of the mean variance of the columns."""
+    return float(np.sqrt(np.mean(np.var(X, axis=0))))
+
+
+def rebuilt_share(model: Any, rows: Array, mean: Array, noise: float, seed: int) -> float:
+    """Return the share of the variance about a mean that comes back from noisy rows.
+
+    The noise is white, of this standard deviation; the same draw for everyone.
+    """
+    noisy = rows
+    if noise:
+        draws = np.random.default_rng(seed).standard_normal(rows.shape)
+        noisy = (rows + noise * draws).astype(rows.dtype)
+    back = np.asarray(model.inverse_transform(model.transform(noisy)), dtype=np.float64)
+    return q2(rows, back, mean)
+
+
+def _reconstruction(task: Task, candidate: Candidate, fold: int) -> float:
+    train, rows = (task.X[part] for part in task.folds[fold])
+    model, noise = task.model(candidate).fit(train), task.noise * spread_of(train)
+    return rebuilt_share(model, rows, train.mean(axis=0), noise, task.seed + fold)
+
+
+def _downstream(task: Task, candidate: Candidate, fold: int) -> float:
+    train, held = task.folds[fold]
+    chain = make_pipeline(task.model(candidate), clone(task.final))
+    chain.fit(task.X[train], task.y[train])
+    return float(task.scorer(chain, task.X[held], task.y[held]))
+
+
+def _stability(task: Task, candidate: Candidate, fold: int) -> float:
+    train, held = task.folds[fold]
+    order = np.random.default_rng(task.seed + fold).permutation(train)
+    latents = [
+        np.asarray(task.model(candidate).fit(task.X[np.sort(half)]).transform(task.X[held]))
+        for half in np.array_split(order, 2)
+    ]
+    return agreement(*latents)
+
+
+def _likelihood(task: Task, candidate: Candidate, fold: int) -> float:
+    return normalised_likelihood(task.X, candidate.kernel, candidate.n_components)
+
+
+OBJECTIVES: dict[str, Callable[[Task, Candidate, int], float]] = {
+    "reconstruction": _reconstruction,
+    "score": _downstream,
+    "stability": _stability,
+    "likelihood": _likelihood,
+}
+
+
+# --- The search ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SearchModel:
+    """What a search found: all trials, and the best one fitted to all rows."""
+
+    trials: tuple[Record, ...]
+    best: Record
+    best_estimator: Any
+    final_estimator: Any  # None but for 'score'
+    noise: float  # of held-out rows, in root mean variances of the columns
+    mean: Array  # (d,), of the rows
+    spread: float  # root of the mean variance of their columns
+    seed: int
+
+    @property
+    def candidate(self) -> Candidate:
+        """The best kernel and number of components."""
+        return Candidate(self.best.kernel, self.best.n_components)
+
+    @property
+    def best_params(self) -> dict[str, Any]:
+        """The same, for `set_params`."""
+        return self.candidate._asdict()
 
 
 def _predicts(model: Any) -> bool:
@@ -36,7 +229,7 @@ def _inverts(model: Any) -> bool:
     return hasattr(estimator, "inverse_transform")
 
 
-class KernelSearch(SearchResults, TransformerMixin, MetaEstimatorMixin, BaseEstimator):
+class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
     """Choose kernel, its parameters and the number of components by Bayesian optimisation.
 
     Trials are drawn by a tree-structured Parzen estimator (Bergstra et al. 2011) over families of
@@ -49,9 +242,9 @@ class KernelSearch(SearchResults, TransformerMixin, MetaEstimatorMixin, BaseEsti
         With parameters `kernel` and `n_components`: `KernelPCA`, `DualPPCA`, …; None for
         `KernelPCA(preimage='learned')`.
     kernels : 'auto', str, Kernel, or list of them
-        Families by name (`dualpca.search.families()`), whose parameters are searched, and kernels
-        to be taken as they are. 'auto': rbf, laplacian, matern, rational_quadratic, polynomial,
-        cosine, linear, and periodic where X has one column.
+        Families by name, whose parameters are searched, and kernels to be used as they are.
+        'auto': rbf, laplacian, matern, rational_quadratic, polynomial, cosine, linear, and periodic
+        where X has one column.
     compositions : tuple of {'sum', 'product'}
         Ways to join two kernels; () for single ones.
     n_components : int, (int, int) or None
@@ -135,6 +328,16 @@ class KernelSearch(SearchResults, TransformerMixin, MetaEstimatorMixin, BaseEsti
     True
     """
 
+    _model: SearchModel
+
+    best_estimator_ = attribute("best_estimator")
+    best_params_ = attribute("best_params")
+    best_score_ = attribute("best.score")
+    best_trial_ = attribute("best")
+    trials_ = attribute("trials")
+    final_estimator_ = attribute("final_estimator")
+    noise_ = attribute("noise")
+
     def __init__(
         self,
         estimator: Any = None,
@@ -194,15 +397,39 @@ class KernelSearch(SearchResults, TransformerMixin, MetaEstimatorMixin, BaseEsti
         -------
         self
         """
-        check_search(self)
+        self._check_parameters()
         rows = self._host(X, reset=True)
-        labels = self._labels(y, len(rows))
-        task, space = self._prepared(rows, labels)
-        ledger = Ledger.open(self.storage, self.study_name, mark_of(task, space))
+        task, space = self._prepared(rows, self._labels(y, len(rows)))
+        ledger = Ledger.open(self.storage, self.study_name, task.mark(space))
+        jobs = effective_n_jobs(self.n_jobs) if self.batch_size is None else self.batch_size
+        limits = (self.n_trials, len(task.folds), task.seed, jobs, self.timeout)
+
+        def judge(jobs: Any) -> Any:
+            work = (delayed(judged)(task, candidate, fold) for candidate, fold in jobs)
+            return Parallel(n_jobs=self.n_jobs)(work)
+
         with showing(self.verbose):
-            self.trials_ = run(space, self._judge(task), self._plan(task), ledger)
-        self._keep(task, best_of(self.trials_))
+            trials = run(space, judge, Plan(*limits, self.sampler, self.pruner), ledger)
+        self._keep(_fitted_to_all(task, trials))
         return self
+
+    def _check_parameters(self) -> None:
+        check_choice("objective", self.objective, tuple(OBJECTIVES))
+        check_number("n_trials", self.n_trials, 1, integer=True)
+        if self.timeout is not None:
+            check_number("timeout", self.timeout, 0)
+        if self.batch_size is not None:
+            check_number("batch_size", self.batch_size, 1, integer=True)
+        if self.noise != "auto":
+            check_number("noise", self.noise, 0)
+        if isinstance(self.sampler, str) or self.sampler is None:
+            check_choice("sampler", self.sampler, ("tpe", "random", "gp"))
+        if isinstance(self.pruner, str):
+            check_choice("pruner", self.pruner, ("median",))
+        check_flag("verbose", self.verbose)
+        if self.study_name is not None and self.storage is None:
+            what = "None without a storage to keep the study in"
+            raise ValueError(expected("study_name", what, self.study_name))
 
     def _prepared(self, X: Array, y: Any) -> tuple[Task, Space]:
         """Return what trials share, and what may be tried."""
@@ -210,42 +437,78 @@ class KernelSearch(SearchResults, TransformerMixin, MetaEstimatorMixin, BaseEsti
         check_estimator(estimator, self.objective)
         state = self.random_state
         seed = 0 if state is None else int(generator(state).integers(2**31))
-        folds = folds_of(self, X, y, seed, self.cv)
+        folds = self._folds(X, y, seed, self.cv)
         fewest = min(len(train) for train, _ in folds)
         fewest //= 2 if self.objective == "stability" else 1
         components = components_of(self.n_components, fewest)
-        self.noise_ = noise_of(self, components)
-        final, scorer = final_of(self, y)
-        task = Task(estimator, X, y, folds, self.objective, self.noise_, seed, final, scorer)
+        noise, (final, scorer) = self._noise(components), self._final(y)
+        task = Task(estimator, X, y, folds, self.objective, noise, seed, final, scorer)
         return task, Space.of(X, self.kernels, self.compositions, components)
 
-    def _plan(self, task: Task) -> Plan:
-        size = effective_n_jobs(self.n_jobs) if self.batch_size is None else self.batch_size
-        return Plan(
-            self.n_trials, len(task.folds), task.seed, size, self.timeout, self.sampler, self.pruner
-        )
+    def _noise(self, components: tuple[int, int]) -> float:
+        """Return the noise of held-out rows; refuse a comparison that the largest must win."""
+        searched = components[0] < components[1]
+        if self.noise == "auto":
+            noise = NOISE if searched and self.objective == "reconstruction" else 0.0
+        else:
+            noise = float(self.noise)
+        if searched and not noise and self.objective in COMPARE_ONLY_EQUAL:
+            why = COMPARE_ONLY_EQUAL[self.objective]
+            remedy = "Fix it, or let held-out rows be denoised (noise) or used (objective='score')."
+            what = f"one integer with objective={self.objective!r} ({why})"
+            raise ValueError(expected("n_components", what, self.n_components, remedy))
+        return noise
 
-    def _judge(self, task: Task) -> Any:
-        """Return what judges candidates, side by side."""
+    def _folds(self, X: Array, y: Any, seed: int, cv: Any) -> list[Any]:
+        """Return training and held-out rows of every fold; the likelihood holds out none."""
+        if self.objective == "likelihood":
+            return [(np.arange(len(X)), np.arange(0))]
+        stratify = self.objective == "score" and is_classes(self.final_estimator, y)
+        if isinstance(cv, Integral):
+            check_number("cv", cv, 2, integer=True)
+            kind = StratifiedKFold if stratify else KFold
+            splitter = kind(int(cv), shuffle=True, random_state=seed % 2**32)
+        else:
+            splitter = check_cv(cv, y, classifier=stratify)
+        return [(np.asarray(a), np.asarray(b)) for a, b in splitter.split(X, y)]
 
-        def judge(jobs: Any) -> Any:
-            work = (delayed(judged)(task, candidate, fold) for candidate, fold in jobs)
-            return Parallel(n_jobs=self.n_jobs)(work)
+    def _final(self, y: Any) -> tuple[Any, Any]:
+        """Return the estimator on the latents and what scores it; None without a use for it."""
+        if self.objective != "score":
+            return None, None
+        final = self.final_estimator
+        if final is None:
+            last = LogisticRegression(max_iter=1000) if is_classes(None, y) else Ridge()
+            final = make_pipeline(StandardScaler(), last)
+        return final, check_scoring(final, scoring=self.scoring)
 
-        return judge
+    def _host(self, X: Any, *, reset: bool) -> Array:
+        """Return finite rows as a NumPy array."""
+        if backend.is_foreign(X):
+            remedy = "Give the rows as NumPy's; best_estimator_ can be fitted to other arrays."
+            raise ValueError(expected("X", "a NumPy array", type(X), remedy))
+        return check_rows(self, X, reset=reset, min_rows=2 if reset else 1, finite=True)
 
-    def _keep(self, task: Task, best: Record) -> None:
-        """Fit the best to all rows."""
-        candidate = Candidate(best.kernel, best.n_components)
-        self.best_trial_, self.best_score_ = best, best.score
-        self.best_params_ = candidate._asdict()
-        self.best_estimator_ = task.model(candidate).fit(task.X)
-        self._mean = task.X.mean(axis=0)
-        self._seed, self._spread = task.seed, spread_of(task.X)
-        self.__dict__.pop("final_estimator_", None)
-        if task.final is not None:
-            latents = self.best_estimator_.transform(task.X)
-            self.final_estimator_ = clone(task.final).fit(latents, task.y)
+    def _asked(self, X: Any, method: str) -> Array:
+        """Return rows that the best model is asked about, checked."""
+        check_is_fitted(self)
+        return self._host(X, reset=False)
+
+    def _labels(self, y: Any, n: int) -> Any:
+        """Return y, checked where it is needed."""
+        if self.objective != "score":
+            return None
+        if y is None:
+            name = type(self).__name__
+            raise ValueError(
+                f"{name}(objective='score') requires y to be passed, but the target y is None."
+            )
+        labels = np.asarray(y)
+        labels = labels if labels.ndim == 2 and labels.shape[1] > 1 else column_or_1d(y, warn=True)
+        assert_all_finite(labels, input_name="y")
+        if len(labels) != n:
+            raise ValueError(expected("y", f"of length {n}, one per row", len(labels)))
+        return labels
 
     # --- the best model --------------------------------------------------------------------
 
@@ -256,7 +519,7 @@ class KernelSearch(SearchResults, TransformerMixin, MetaEstimatorMixin, BaseEsti
         ----------
         X : array of shape (m, d)
         """
-        return self.best_estimator_.transform(self._rows(X))
+        return self.best_estimator_.transform(self._asked(X, "transform"))
 
     @available_if(_inverts)  # type: ignore[untyped-decorator]
     def inverse_transform(self, X: Any) -> Array:
@@ -288,17 +551,103 @@ class KernelSearch(SearchResults, TransformerMixin, MetaEstimatorMixin, BaseEsti
         ----------
         X : array of shape (m, d)
         """
-        rows = self._rows(X)
+        rows = self._asked(X, "predict")
         return self.final_estimator_.predict(self.best_estimator_.transform(rows))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the objective on other rows.
+
+        Parameters
+        ----------
+        X : array of shape (m, d)
+        y : array of shape (m,), optional
+            Needed by 'score'.
+
+        Returns
+        -------
+        float
+            'reconstruction': the share of the variance about the training mean that comes back,
+            from rows with `noise_`. 'score': of the final estimator on the latents. 'stability' and
+            'likelihood': what the best kernel reaches on these rows, fitted anew.
+        """
+        rows, found = self._asked(X, "score"), self._fitted
+        model = found.best_estimator
+        if self.objective == "reconstruction":
+            noise = found.noise * found.spread
+            return rebuilt_share(model, rows, found.mean, noise, found.seed)
+        if self.objective == "score":
+            labels = self._labels(y, len(rows))
+            _, scorer = self._final(labels)
+            return float(scorer(found.final_estimator, model.transform(rows), labels))
+        known = isinstance(self.cv, Integral) or hasattr(self.cv, "split")
+        folds = self._folds(rows, None, found.seed, self.cv if known else FOLDS)
+        task = Task(model, rows, None, folds, self.objective, seed=found.seed)
+        of = partial(OBJECTIVES[self.objective], task, found.candidate)
+        return float(np.mean([of(fold) for fold in range(len(folds))]))
+
+    def importances(self) -> dict[str, float]:
+        """Return the share of the scores' variance that each parameter explains alone.
+
+        See `dualpca.search.importances`.
+        """
+        return importances(self.trials_)
+
+    def save(self, path: str | os.PathLike[str], *, metadata: dict[str, Any] | None = None) -> None:
+        """Write `best_estimator_` to a file: `dualpca.load` gives the model that was found.
+
+        The search itself is not in it; its trials are kept by `storage`.
+        """
+        save(self.best_estimator_, path, metadata=metadata)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Return the names of the latents."""
-        check_is_fitted(self)
         return self.best_estimator_.get_feature_names_out()
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what the search takes and gives."""
+        """Return what scikit-learn wants to know of inputs and outputs."""
         tags = super().__sklearn_tags__()
+        tags.array_api_support = False
         tags.target_tags.required = self.objective == "score"
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _fitted_to_all(task: Task, trials: list[Record]) -> SearchModel:
+    """Return the trials with the best of them, fitted to all rows."""
+    best = best_of(trials)
+    model = task.model(Candidate(best.kernel, best.n_components)).fit(task.X)
+    final = None
+    if task.final is not None:
+        final = clone(task.final).fit(model.transform(task.X), task.y)
+    mean, spread = task.X.mean(axis=0), spread_of(task.X)
+    return SearchModel(tuple(trials), best, model, final, task.noise, mean, spread, task.seed)
+
+
+def check_estimator(estimator: Any, objective: str) -> None:
+    """Refuse what has no kernel, no number of components or no way back."""
+    needed = ["fit", "transform", "get_params"]
+    needed += ["inverse_transform"] if objective == "reconstruction" else []
+    params: Any = {} if isinstance(estimator, type) else getattr(estimator, "get_params", dict)()
+    good = {"kernel", "n_components"} <= set(params)
+    if not good or not all(hasattr(estimator, name) for name in needed):
+        what = f"an estimator with kernel, n_components and {', '.join(needed)}"
+        raise ValueError(expected("estimator", what, estimator))
+
+
+def components_of(request: Any, n: int) -> tuple[int, int]:
+    """Return the smallest and the largest number of components; n is the rows of a fit."""
+    if request is None:
+        return 1, max(1, min(MOST, n - 1))
+    pair = request if isinstance(request, tuple | list) else (request, request)
+    whole = all(isinstance(q, Integral) and not isinstance(q, bool) for q in pair)
+    if len(pair) != 2 or not whole or not 1 <= pair[0] <= pair[1]:
+        what = "None, a positive integer, or a pair (smallest, largest) of them"
+        raise ValueError(expected("n_components", what, request))
+    return int(pair[0]), int(pair[1])
+
+
+def is_classes(final: Any, y: Any) -> bool:
+    """Return True if y names classes: by the final estimator, else if y is not of floats."""
+    if final is not None:
+        return bool(is_classifier(final))
+    return type_of_target(y) in ("binary", "multiclass") and np.asarray(y).dtype.kind != "f"

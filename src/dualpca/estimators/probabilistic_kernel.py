@@ -2,52 +2,166 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from scipy.spatial.distance import cdist
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 
-from dualpca.arrays import Array, backend
-from dualpca.errors import HeywoodWarning, expected, warn
+from dualpca.arrays import Array, backend, showing
+from dualpca.data import refuse_nonfinite
+from dualpca.errors import expected
 from dualpca.estimators._base import (
-    Saved,
+    Estimator,
+    attribute,
     check_choice,
-    check_finite_result,
     check_flag,
+    check_matrix,
     check_number,
+    check_rows,
     generator,
-    publish_record,
+    on_rows,
+    parts_of,
 )
-from dualpca.estimators._feature_fits import (
-    HEYWOOD,
-    FeatureFit,
-    check_count,
-    check_variance,
-    definite_part,
-    fit_closed,
-    fit_diagonal,
-    fit_em,
-    source_of,
-    warn_of_negative,
+from dualpca.estimators._kernel_inputs import (
+    check_kernel_matrix,
+    check_points,
+    is_precomputed,
+    kernel_of,
 )
-from dualpca.estimators._feature_inputs import (
-    check_metric,
-    check_rho,
-    check_training,
-    kernel_rows,
-    kernel_values,
-    new_items,
-)
-from dualpca.estimators._feature_model import FeatureModel
-from dualpca.estimators._kernel_inputs import is_precomputed
-from dualpca.estimators._placing import OnDevice
 from dualpca.gaussian import check_noise
-from dualpca.models.probabilistic_kernel import FeatureScatter, per_dimension
+from dualpca.kernels import Precomputed
+from dualpca.models.driver import History
+from dualpca.models.probabilistic_kernel import (
+    CORRECTIONS,
+    Correction,
+    FeatureScatter,
+    ProbabilisticKernelModel,
+    ProbabilisticKernelRequest,
+    TrainingItems,
+    check_distances,
+    check_new_distances,
+    fit_probabilistic_kernel,
+)
 
 
-class ProbabilisticKernelPCA(
-    OnDevice, Saved, FeatureModel, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
-):
+class ItemEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
+    """Base of the models of whole kernels: rows, kernel values, distances or items of any kind."""
+
+    kernel: Any
+    metric: Any = None
+    correction: str | None = None
+    feature_dim: float | None
+    random_state: Any
+
+    @property
+    def _seed(self) -> Any:
+        """A seed that gives the same numbers every time, or a generator that goes on."""
+        if self.random_state is None:
+            return 0
+        found = generator(self.random_state)
+        return int(self.random_state) if isinstance(self.random_state, Integral) else found
+
+    @property
+    def _pairwise(self) -> bool:
+        """Whether X holds kernel values or distances."""
+        if self.metric is not None:
+            return isinstance(self.metric, str) and self.metric == "precomputed"
+        return is_precomputed(self.kernel)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.coordinates_.shape[1])
+
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn wants to know of inputs and outputs."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.metric is None and not self._pairwise
+        tags.input_tags.positive_only = self.metric is not None and self._pairwise
+        tags.input_tags.pairwise = self._pairwise
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _check_feature_dim(self) -> None:
+        if self.feature_dim is not None:
+            check_rho(self.feature_dim)
+
+    def _checked(self, X: Any, *, reset: bool) -> Array:
+        """Return items as they are; matrices of kernel values or distances are dense."""
+        least = 3 if reset else 1
+        if self.metric is None and not self._pairwise:
+            return check_points(self, X, reset=reset, min_rows=least)
+        rows = check_rows(self, X, reset=reset, min_rows=least, finite=self._pairwise)
+        refuse_nonfinite(rows)
+        return rows
+
+    @contextmanager
+    def _training_items(self, X: Any) -> Iterator[TrainingItems]:
+        """Give the checked items to fit, on the device that was asked for; show progress."""
+        with showing(self.verbose):
+            self._choose_device(X, None if self.device is None else parts_of(X))
+            points = self._checked(X, reset=True)
+            points = points if self._pairwise else backend.copied(points)
+            yield self._items(self._placed_table(points, None).rows)
+
+    def _items(self, points: Array, kernel: Any = None) -> TrainingItems:
+        """Return training items with what their kernel is evaluated on.
+
+        Distances become the kernel −½d² and k(x, x) = 0; centring does the rest.
+        """
+        if self.metric is not None:
+            D = check_distances(self._distances(points, points))
+            correction = Correction.of(D, self.correction)
+            values = correction.training_kernel(D)
+            zero = Precomputed(diagonal=0.0)
+            return TrainingItems(points, values, zero, correction, self._pairwise)
+        kernel = kernel_of(self, points) if kernel is None else kernel
+        if isinstance(kernel, Precomputed):
+            points = check_kernel_matrix(points, center=False)
+        return TrainingItems(points, points, kernel, pairwise=self._pairwise)
+
+    def _asked(self, X: Any, method: str) -> Array:
+        """Return items that the fitted model is asked about, checked, where the model works."""
+        check_is_fitted(self)
+        return self._beside_model(self._checked(X, reset=False), method)
+
+    def _values(self, rows: Array) -> Array:
+        """Return what the fitted kernel is evaluated on: rows, or kernel values of distances."""
+        if self.metric is None:
+            return rows
+        D = self._distances(rows, self._working.points)
+        check_new_distances(D)
+        values: Array = self._working.correction.kernel(D)
+        return values
+
+    def _distances(self, X: Array, Y: Array) -> Array:
+        """Return distances of rows from rows, (m, n), found on the host; X if it holds them."""
+        if self._pairwise:
+            return X
+        try:
+            D = cdist(backend.to_numpy(X), backend.to_numpy(Y), self.metric)
+        except ValueError as error:
+            if "nknown" not in str(error):
+                raise
+            what = "None, 'precomputed', or a name that scipy's cdist accepts"
+            raise ValueError(expected("metric", what, self.metric)) from error
+        if X is Y:
+            np.fill_diagonal(D, 0.0)
+        return backend.asarray(D, X)
+
+
+def check_rho(rho: Any) -> None:
+    """Refuse what is no number of feature dimensions, ρ."""
+    check_number("feature_dim", rho, 1)
+    if not np.isfinite(rho):
+        raise ValueError(expected("feature_dim", "finite, or None where it is not known", rho))
+
+
+class ProbabilisticKernelPCA(ItemEstimator):
     """Probabilistic kernel PCA, or probabilistic principal coordinates (Zhang et al. 2004).
 
     The ρ dimensions of feature space are the observations: each is a vector over the n points,
@@ -154,6 +268,27 @@ class ProbabilisticKernelPCA(
     ((3, 2), (3, 2, 2))
     """
 
+    _model: ProbabilisticKernelModel
+
+    coordinates_ = attribute("coordinates")
+    noise_variance_ = attribute("noise")
+    eigenvalues_ = attribute("eigenvalues")
+    explained_variance_ = attribute("variances")
+    explained_variance_ratio_ = attribute("ratios")
+    loglikelihood_ = attribute("history.loglikelihood")
+    loglikelihoods_ = attribute("history.loglikelihoods")
+    n_iter_ = attribute("history.n_iter")
+    converged_ = attribute("history.converged")
+    correction_ = attribute("correction")
+    heywood_ = attribute("heywood")
+    kernel_ = attribute("kernel")
+    X_fit_ = attribute("points")
+    n_components_ = attribute("n_components")
+    n_samples_ = attribute("n_rows")
+    _placement = attribute("placement")
+    _psi = attribute("psi")
+    _subspace = attribute("subspace")
+
     def __init__(
         self,
         n_components: int | float | None = 2,
@@ -201,7 +336,56 @@ class ProbabilisticKernelPCA(
         self.verbose = verbose
         self.device = device
 
-    # --- fitting ---------------------------------------------------------------------------
+    def _request(self) -> ProbabilisticKernelRequest:
+        """Check the parameters and return them for the fit."""
+        self._check_metric()
+        check_choice("noise", self.noise, ("isotropic", "diagonal"))
+        check_choice("method", self.method, ("ml", "em"))
+        check_choice("eigen_solver", self.eigen_solver, ("auto", "dense", "krylov"))
+        check_flag("accelerate", self.accelerate)
+        check_number("tol", self.tol, 0)
+        check_number("max_iter", self.max_iter, 1, integer=True)
+        check_number("memory_limit", self.memory_limit, 0)
+        if isinstance(self.init, str):
+            check_choice("init", self.init, ("auto", "pca", "random"))
+        self._check_feature_dim()
+        if self.noise_variance is not None:
+            check_noise(self.noise_variance)
+            if self.noise == "diagonal":
+                what = "None with noise='diagonal', which finds one for every point"
+                raise ValueError(expected("noise_variance", what, self.noise_variance))
+        return ProbabilisticKernelRequest(
+            self.n_components,
+            noise=self.noise_variance,
+            diagonal=self.noise == "diagonal",
+            em=self.method == "em",
+            rho=self.feature_dim,
+            init=self.init,
+            accelerate=bool(self.accelerate),
+            tol=self.tol,
+            max_iter=self.max_iter,
+            solver=self.eigen_solver,
+            seed=self._seed,
+            memory_limit=self.memory_limit,
+        )
+
+    def _check_metric(self) -> None:
+        """Refuse parameters of distances that contradict one another."""
+        if self.correction is not None and self.correction not in CORRECTIONS:
+            what = f"None or one of {list(CORRECTIONS)}"
+            raise ValueError(expected("correction", what, self.correction))
+        if self.metric is None:
+            if self.correction is not None:
+                what = "None without a metric: it is distances that it corrects"
+                raise ValueError(expected("correction", what, self.correction))
+            return
+        if not (isinstance(self.metric, str) or callable(self.metric)):
+            what = "None, 'precomputed', or a name or function that scipy's cdist accepts"
+            raise ValueError(expected("metric", what, self.metric))
+        plain = isinstance(self.kernel, str) and self.kernel == "rbf"
+        if not plain or self.gamma is not None or self.kernel_params:
+            what = "left at its default, and gamma too, beside a metric: distances have their own"
+            raise ValueError(expected("kernel", what, self.kernel))
 
     def fit(self, X: Any, y: Any = None) -> ProbabilisticKernelPCA:
         """Fit the model.
@@ -216,89 +400,13 @@ class ProbabilisticKernelPCA(
         -------
         self
         """
-        self._check_parameters()
-        points = check_training(self, X)
-        check_count(self, int(points.shape[0]))
-        self.correction_, values, kernel = kernel_values(self, points)
-        source = source_of(self, values, kernel)
-        check_variance(source)
-        operator, share = definite_part(self, source, backend.vector_like(points))
-        warn_of_negative(self, share)
-        if self.noise == "diagonal":
-            found = fit_diagonal(self, operator, points)
-        else:
-            found = (fit_em if self.method == "em" else fit_closed)(self, operator, points)
-        self._publish(found, source, operator.trace / operator.n, points)
+        request = self._request()
+        with self._training_items(X) as items:
+            model = fit_probabilistic_kernel(items, request)
+        self._keep(model)
         return self
 
-    def _check_parameters(self) -> None:
-        check_metric(self)
-        check_choice("noise", self.noise, ("isotropic", "diagonal"))
-        check_choice("method", self.method, ("ml", "em"))
-        check_choice("eigen_solver", self.eigen_solver, ("auto", "dense", "krylov"))
-        check_flag("accelerate", self.accelerate)
-        check_number("tol", self.tol, 0)
-        check_number("max_iter", self.max_iter, 1, integer=True)
-        check_number("memory_limit", self.memory_limit, 0)
-        if isinstance(self.init, str):
-            check_choice("init", self.init, ("auto", "pca", "random"))
-        if self.feature_dim is not None:
-            check_rho(self.feature_dim)
-        if self.noise_variance is not None:
-            check_noise(self.noise_variance)
-            if self.noise == "diagonal":
-                what = "None with noise='diagonal', which finds one for every point"
-                raise ValueError(expected("noise_variance", what, self.noise_variance))
-
-    def _publish(
-        self, found: FeatureFit, source: FeatureScatter, total: float, points: Array
-    ) -> None:
-        """Set the fitted attributes; `total` is tr Kc/n."""
-        like, n, order = backend.vector_like(points), source.n, source.shape[0]
-        self.coordinates_ = backend.cast_like(found.B, like)
-        self.explained_variance_ = backend.cast_like(found.variances, like)
-        self.explained_variance_ratio_ = backend.cast_like(found.variances / total, like)
-        self.n_components_, self.n_samples_ = int(found.B.shape[1]), order
-        self.kernel_, self.X_fit_ = source.gram.kernel, points
-        self._placement, self._psi = found.placement, found.psi
-        self._subspace = found.placement.subspace(source)
-        for name in ("eigenvalues_", "heywood_"):
-            self.__dict__.pop(name, None)
-        if self.noise == "diagonal":
-            self.noise_variance_ = backend.cast_like(found.psi, like)
-            self._warn_of_heywood(found)
-        else:
-            self.noise_variance_ = float(found.psi[0])
-            self.eigenvalues_ = self.explained_variance_
-        rho, record = self.feature_dim, found.record
-        record.loglikelihoods = [per_dimension(v, n, order, rho) for v in record.loglikelihoods]
-        publish_record(self, record)
-
-    def _warn_of_heywood(self, found: FeatureFit) -> None:
-        xp = backend.namespace(found.B)
-        variance = xp.sum(found.B * found.B, axis=1) + found.psi
-        held = backend.to_numpy(found.psi <= 2 * HEYWOOD * variance)
-        self.heywood_ = [int(i) for i in np.flatnonzero(held)]
-        if self.heywood_:
-            warn(
-                f"Heywood case: the coordinates explain {len(self.heywood_)} points wholly, such "
-                f"as {self.heywood_[:10]}; their noise is held at 1/10,000 of their variance. Use "
-                "fewer components, or noise='isotropic'.",
-                HeywoodWarning,
-            )
-
-    @property
-    def _seed(self) -> Any:
-        return 0 if self.random_state is None else generator(self.random_state)
-
-    @property
-    def _pairwise(self) -> bool:
-        if self.metric is not None:
-            return isinstance(self.metric, str) and self.metric == "precomputed"
-        return is_precomputed(self.kernel)
-
-    # --- the fitted model ------------------------------------------------------------------
-
+    @on_rows("n_components_")
     def transform(self, X: Any) -> Array:
         """Place points: b(x) = (Λ − σ²)^{1/2}(nΛ)⁻¹Uᵀkc(x), which returns row i of B at x_i.
 
@@ -311,20 +419,137 @@ class ProbabilisticKernelPCA(
         -------
         array of shape (m, q)
         """
-        rows = new_items(self, X, "transform")
-        b = self._subspace.coordinates(kernel_rows(self, rows))
-        return backend.cast_like(check_finite_result(b, rows), backend.vector_like(rows))
+        return self._working.subspace.coordinates(self._values(X))
 
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.coordinates_.shape[1])
+    @on_rows()
+    def posterior(self, X: Any, diagonal: Any = None) -> tuple[Array, Array]:
+        """Return where points are, and how certain that is.
 
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what the model takes and gives."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = self.metric is None and not self._pairwise
-        tags.input_tags.positive_only = self.metric is not None and self._pairwise
-        tags.input_tags.pairwise = self._pairwise
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.array_api_support = True
-        return tags
+        Given the training points' latents, a point's features are a regression on them with
+        coefficients b: under a flat prior b ~ N(b(x), ψ(x)/ρ · G⁻¹), see
+        `Placement` for the derivation. G = ⟨WWᵀ⟩/n is the identity at the maximum, and ψ(x), the
+        point's own noise, is `point_noise`. ρ is `feature_dim`, n where
+        that is not given: the dimension of what n points span. The more features, the more certain.
+
+        Parameters
+        ----------
+        X : array of shape (m, d), items, or kernel values or distances (m, n)
+        diagonal : array of shape (m,), optional
+            k(x, x), where X are kernel values of new items.
+
+        Returns
+        -------
+        mean : array of shape (m, q)
+        covariance : array of shape (m, q, q)
+        """
+        model: ProbabilisticKernelModel = self._working
+        rho = float(model.n_rows if self.feature_dim is None else self.feature_dim)
+        return model.posterior(self._values(X), rho, _checked_diagonal(diagonal, X))
+
+    @on_rows()
+    def point_noise(self, X: Any, diagonal: Any = None) -> Array:
+        """Return ψ(x) = ‖f(x) − f̄‖²/n − b(x)ᵀG b(x), the noise that is a point's own, (m,).
+
+        Large for points that the coordinates explain badly. The training points' have the mean σ²
+        (isotropic noise), or are ψ_i themselves (diagonal noise). Where distances are not Euclidean
+        it can come out negative; the average over the training points stands for it then.
+
+        Parameters
+        ----------
+        X : array of shape (m, d), items, or kernel values or distances (m, n)
+        diagonal : array of shape (m,), optional
+            k(x, x), where X are kernel values of new items.
+        """
+        return self._working.placed(self._values(X), _checked_diagonal(diagonal, X)).noise
+
+    def get_covariance(self) -> Array:
+        """Return C = BBᵀ + diag ψ, (n, n); a feature dimension has covariance n/ρ C."""
+        return self._fitted.covariance()
+
+    def log_wishart(self, K: Any = None, feature_dim: float | None = None) -> float:
+        """Return the log-density of a kernel matrix, as a whole, under the model.
+
+        QᵀKQ ~ W_{n−1}(ρ, n/ρ QᵀCQ), where the columns of Q are an orthonormal basis of what is
+        orthogonal to 1: the means u are free, so nothing is said along it. The singular density
+        where ρ < n − 1 (see `log_wishart`). As a function of σ² it is highest at
+        (n − q)/(n − 1 − q) times the estimate of the paper, which counts the direction 1 as well.
+
+        Parameters
+        ----------
+        K : array of shape (n, n), optional
+            A kernel over the training points; by default the one that was fitted.
+        feature_dim : float, optional
+            ρ; that of the model by default.
+        """
+        model = self._working if K is None else self._fitted
+        rho, n = self._rho(feature_dim), model.n_rows
+        if K is None:
+            items = self._items(model.points, model.kernel)
+            source = FeatureScatter.of(items, self.memory_limit)
+            K = source.definite_part(model.coordinates, self._seed)[0].dense()
+        else:
+            K = check_kernel_matrix(check_matrix(K, "K"), center=False)
+        if K.shape[0] != n:
+            raise ValueError(expected("K", f"a kernel over the {n} training points", K.shape))
+        value: float = model.log_wishart(K, rho)
+        return value
+
+    def sample_kernel(self, feature_dim: int | None = None, random_state: Any = None) -> Array:
+        """Draw a centred kernel matrix, of mean nC centred, (n, n).
+
+        HFFᵀH with F = BW + E: ρ feature dimensions, each with covariance n/ρ C.
+
+        Parameters
+        ----------
+        feature_dim : int, optional
+            ρ; that of the model by default.
+        random_state : None, int, Generator or RandomState
+        """
+        model, rho = self._fitted, self._rho(feature_dim)
+        if rho % 1:
+            raise ValueError(expected("feature_dim", "an integer, to be drawn from", rho))
+        return model.sample_kernel(int(rho), generator(random_state))
+
+    def _rho(self, given: Any) -> float:
+        """Return ρ, given to a method or to the constructor."""
+        rho = self.feature_dim if given is None else given
+        if rho is None:
+            what = "given, here or to the constructor: kernels of no dimension have no distribution"
+            raise ValueError(expected("feature_dim", what, None))
+        check_rho(rho)
+        return float(rho)
+
+    def _model_of(self, state: dict[str, Any]) -> ProbabilisticKernelModel:
+        heywood = state.get("heywood_")
+        return ProbabilisticKernelModel(
+            state["coordinates_"],
+            state["explained_variance_"],
+            state["explained_variance_ratio_"],
+            state["_psi"],
+            state["_placement"],
+            state["_subspace"],
+            state["kernel_"],
+            state["X_fit_"],
+            state["correction_"],
+            None if heywood is None else tuple(heywood),
+            history_of(state),
+        )
+
+
+def history_of(state: dict[str, Any]) -> History | None:
+    """Return how a fit went, as format 1 stores it."""
+    if "loglikelihoods_" not in state:
+        return None
+    values = tuple(float(v) for v in state["loglikelihoods_"])
+    return History(values, state["n_iter_"], state["converged_"])
+
+
+def _checked_diagonal(diagonal: Any, rows: Array) -> Array | None:
+    """Return k(x, x) of every new item, (m,), where it is given."""
+    if diagonal is None:
+        return None
+    values = np.asarray(backend.to_numpy(diagonal), dtype=np.float64)
+    if values.shape != (rows.shape[0],) or not np.isfinite(values).all():
+        what = f"{rows.shape[0]} finite numbers, k(x, x) of every row"
+        raise ValueError(expected("diagonal", what, values))
+    return backend.asarray(values, backend.vector_like(rows))

@@ -4,33 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-
-from dualpca.arrays import Array, backend
+from dualpca.arrays import Array
 from dualpca.errors import expected
-from dualpca.estimators._base import Saved, check_choice, check_number, generator, publish_record
-from dualpca.estimators._components import is_count
-from dualpca.estimators._feature_fits import (
-    check_start,
-    check_variance,
-    definite_part,
-    source_of,
-    warn_of_negative,
-)
-from dualpca.estimators._feature_inputs import check_rho, check_training, kernel_values, new_items
-from dualpca.estimators._kernel_inputs import is_precomputed
-from dualpca.estimators._placing import OnDevice
-from dualpca.gaussian import LOG_2PI
-from dualpca.kernels import RBF, Kernel, Precomputed, make_kernel
-from dualpca.models.probabilistic_kernel import FeatureScatter
-from dualpca.models.twin import Twin, TwinPlacement, fit_twin, start_coordinates
-from dualpca.solvers import solve
+from dualpca.estimators._base import attribute, check_choice, check_number, on_rows
+from dualpca.estimators.probabilistic_kernel import ItemEstimator, history_of
+from dualpca.gaussian import is_count
+from dualpca.kernels import RBF, Precomputed, make_kernel
+from dualpca.models.twin import TwinModel, TwinRequest, fit_twin
 
 
-class TwinKernelPCA(
-    OnDevice, Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
-):
+class TwinKernelPCA(ItemEstimator):
     """Twin kernel PCA, which is the Gaussian process latent variable model seen from its kernel.
 
     The centred kernel of the points is a Wishart matrix, Kc ~ W_n(ρ, Σ/ρ), whose Σ is a kernel
@@ -104,8 +87,22 @@ class TwinKernelPCA(
     ((50, 2), True)
     """
 
-    metric = correction = None  # distances are for ProbabilisticKernelPCA
-    memory_limit = np.inf
+    _model: TwinModel
+
+    coordinates_ = attribute("coordinates")
+    noise_variance_ = attribute("twin.noise")
+    gain_ = attribute("twin.gain")
+    latent_kernel_ = attribute("twin.kernel")
+    loglikelihood_ = attribute("history.loglikelihood")
+    loglikelihoods_ = attribute("history.loglikelihoods")
+    n_iter_ = attribute("history.n_iter")
+    converged_ = attribute("history.converged")
+    kernel_ = attribute("kernel")
+    X_fit_ = attribute("points")
+    n_samples_ = attribute("n_rows")
+    _placement = attribute("placement")
+    _means = attribute("means")
+    _grand_mean = attribute("grand_mean")
 
     def __init__(
         self,
@@ -142,6 +139,30 @@ class TwinKernelPCA(
         self.verbose = verbose
         self.device = device
 
+    def _request(self) -> TwinRequest:
+        """Check the parameters and return them for the fit."""
+        check_number("tol", self.tol, 0)
+        check_number("max_iter", self.max_iter, 1, integer=True)
+        if not is_count(self.n_components) or self.n_components < 1:
+            raise ValueError(expected("n_components", "an integer from 1", self.n_components))
+        if isinstance(self.init, str):
+            check_choice("init", self.init, ("spectral", "random"))
+        self._check_feature_dim()
+        latent = RBF(length_scale=1.0) if self.latent_kernel is None else self.latent_kernel
+        kernel = make_kernel(latent, **(self.latent_params or {}))
+        if isinstance(kernel, Precomputed):
+            what = "a kernel with a gradient, since coordinates move"
+            raise ValueError(expected("latent_kernel", what, self.latent_kernel))
+        return TwinRequest(
+            int(self.n_components),
+            kernel,
+            rho=self.feature_dim,
+            init=self.init,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            seed=self._seed,
+        )
+
     def fit(self, X: Any, y: Any = None) -> TwinKernelPCA:
         """Fit the model.
 
@@ -155,63 +176,13 @@ class TwinKernelPCA(
         -------
         self
         """
-        self._check_parameters()
-        points = check_training(self, X)
-        _, values, kernel = kernel_values(self, points)
-        source = source_of(self, values, kernel)
-        check_variance(source)
-        operator, share = definite_part(self, source, backend.vector_like(points))
-        warn_of_negative(self, share)
-        rho = 1.0 if self.feature_dim is None else float(self.feature_dim)
-        Z = self._start(operator)
-        self.latent_kernel_ = self._latent_kernel().resolve(Z)
-        S = operator.dense() / rho
-        found, record = fit_twin(S, self.latent_kernel_, Z, self.tol, self.max_iter)
-        self._publish(found, S, source, points)
-        constant = 0.0 if self.feature_dim is None else -0.5 * operator.n * LOG_2PI
-        record.loglikelihoods = [value + constant for value in record.loglikelihoods]
-        publish_record(self, record)
+        request = self._request()
+        with self._training_items(X) as items:
+            model = fit_twin(items, request)
+        self._keep(model)
         return self
 
-    def _check_parameters(self) -> None:
-        check_number("tol", self.tol, 0)
-        check_number("max_iter", self.max_iter, 1, integer=True)
-        if not is_count(self.n_components) or self.n_components < 1:
-            raise ValueError(expected("n_components", "an integer from 1", self.n_components))
-        if isinstance(self.init, str):
-            check_choice("init", self.init, ("spectral", "random"))
-        if self.feature_dim is not None:
-            check_rho(self.feature_dim)
-
-    def _latent_kernel(self) -> Kernel:
-        kernel = RBF(length_scale=1.0) if self.latent_kernel is None else self.latent_kernel
-        found = make_kernel(kernel, **(self.latent_params or {}))
-        if isinstance(found, Precomputed):
-            what = "a kernel with a gradient, since coordinates move"
-            raise ValueError(expected("latent_kernel", what, self.latent_kernel))
-        return found
-
-    def _start(self, operator: FeatureScatter) -> Array:
-        n, q = operator.shape[0], int(self.n_components)
-        if q > n - 1:
-            what = f"at most {n - 1} for {n} points"
-            raise ValueError(expected("n_components", what, self.n_components))
-        if not isinstance(self.init, str):
-            return check_start(self.init, operator, q)
-        rng = generator(self._seed)
-        if self.init == "random":
-            return backend.normal(rng, (n, q), operator.like)
-        return start_coordinates(solve(operator, q, random_state=0), rng)
-
-    def _publish(self, found: Twin, S: Array, source: FeatureScatter, points: Array) -> None:
-        like = backend.vector_like(points)
-        self.coordinates_ = backend.cast_like(found.Z, like)
-        self.noise_variance_, self.gain_ = found.noise, found.gain
-        self.kernel_, self.X_fit_ = source.gram.kernel, points
-        self.n_samples_ = source.shape[0]
-        self._placement = TwinPlacement(found, S)
-        self._means, self._grand_mean = source.means, source.grand_mean
-
+    @on_rows("_n_features_out")
     def transform(self, X: Any) -> Array:
         """Place points: the z that makes their features most likely given the training points'.
 
@@ -225,38 +196,16 @@ class TwinKernelPCA(
             One small L-BFGS a point, from the coordinate of its nearest training point; O(n²) a
             step.
         """
-        rows = new_items(self, X, "transform")
-        k, squares = self._centred(rows)
-        xp, rho = backend.namespace(k), float(self.feature_dim or 1.0)
-        place = self._placement.place
-        found = [place(k[i, :] / rho, float(squares[i]) / rho) for i in range(k.shape[0])]
-        return backend.cast_like(xp.stack(found, axis=0), backend.vector_like(rows))
+        return self._working.placed(X)
 
-    def _centred(self, rows: Array) -> tuple[Array, Array]:
-        """Return kernel values (m, n) and squared norms (m,), centred with the training means."""
-        k = backend.working(self.kernel_(backend.points(rows), backend.points(self.X_fit_)))
-        means = backend.namespace(k).mean(k, axis=1)
-        diagonal = backend.working(self.kernel_.diag(backend.points(rows)))
-        squares = diagonal - 2 * means + self._grand_mean
-        return k - self._means[None, :] - means[:, None] + self._grand_mean, squares
-
-    @property
-    def _seed(self) -> Any:
-        return 0 if self.random_state is None else generator(self.random_state)
-
-    @property
-    def _pairwise(self) -> bool:
-        return is_precomputed(self.kernel)
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.coordinates_.shape[1])
-
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what the model takes and gives."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = not self._pairwise
-        tags.input_tags.pairwise = self._pairwise
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.array_api_support = True
-        return tags
+    def _model_of(self, state: dict[str, Any]) -> TwinModel:
+        return TwinModel(
+            state["coordinates_"],
+            state["_placement"],
+            state["kernel_"],
+            state["X_fit_"],
+            state["_means"],
+            state["_grand_mean"],
+            self.feature_dim,
+            history_of(state),
+        )

@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from dualpca.arrays import Array, algebra, backend
 from dualpca.errors import DegenerateError, expected
+from dualpca.gaussian import LOG_2PI
 
 # --- Densities over latents: a Gaussian, a kernel density estimate, a mixture --------------------
-
-LOG_2PI = math.log(2 * math.pi)
 
 FLAT = 1e-10
 """Share of the largest variance below which a direction counts as having none."""
@@ -88,6 +87,10 @@ class Gaussian(_Both):
         value = -0.5 * algebra.squared_norms(U) - log_constant(self.factor)
         return value, -solve_upper(self.factor, U.T).T
 
+    def tempered(self, temperature: float) -> Gaussian:
+        """Return the density with its covariance times T."""
+        return replace(self, factor=math.sqrt(temperature) * self.factor)
+
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         """Draw n independent points, (n, q)."""
         xi = backend.normal(rng, (n, int(self.mean.shape[0])), self.mean)
@@ -145,6 +148,10 @@ class KernelDensity(_Both):
         middle = backend.namespace(self.centres).mean(self.centres, axis=0)
         return middle, solve_lower(self.factor, (self.centres - middle).T).T
 
+    def tempered(self, temperature: float) -> KernelDensity:
+        """Return the density with the covariance of its bumps times T."""
+        return replace(self, factor=math.sqrt(temperature) * self.factor)
+
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         """Draw n independent points, (n, q): a centre, then its bump."""
         size, q = map(int, self.centres.shape)
@@ -199,6 +206,10 @@ class Mixture(_Both):
         values = xp.stack([value for value, _ in found], axis=1) + xp.log(self.weights)
         total, shares = log_sum_exp(values)
         return total, sum(shares[:, k : k + 1] * found[k][1] for k in range(len(found)))
+
+    def tempered(self, temperature: float) -> Mixture:
+        """Return the density with the covariance of every part times T."""
+        return replace(self, parts=tuple(tempered(part, temperature) for part in self.parts))
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         """Draw n independent points, (n, q), in an order that tells nothing."""
@@ -452,9 +463,7 @@ def tempered(density: Density, temperature: float) -> Density:
     """
     if not 0 < temperature < math.inf:
         raise ValueError(expected("temperature", "a positive number", temperature))
-    if isinstance(density, Gaussian | KernelDensity):
-        return replace(density, factor=math.sqrt(temperature) * density.factor)
-    if isinstance(density, Mixture):
-        return replace(density, parts=tuple(tempered(p, temperature) for p in density.parts))
-    what: Any = "Gaussian, KernelDensity or Mixture"
-    raise ValueError(expected("density", what, density))
+    if not hasattr(density, "tempered"):
+        raise ValueError(expected("density", "Gaussian, KernelDensity or Mixture", density))
+    found: Density = density.tempered(temperature)
+    return found

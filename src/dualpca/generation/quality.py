@@ -48,9 +48,8 @@ def nearest(X: Array, known: Array) -> Nearest:
     for rows in backend.slices(int(X.shape[0]), backend.block_rows(int(known.shape[0]), X)):
         block = X[rows, :]
         found = xp.argmin(squared_distances(block, known), axis=1)
-        gap = block - backend.take(
-            known, found
-        )  # anew: products lose the digits of small distances
+        # anew: products lose the digits of small distances
+        gap = block - backend.take(known, found)
         index.append(found)
         distance.append(xp.sqrt(algebra.squared_norms(gap)))
     return Nearest(xp.concat(index, axis=0), xp.concat(distance, axis=0))
@@ -199,3 +198,44 @@ def _discrepancies(K: Array, diagonal: Array, first: Array) -> np.ndarray:
     bb = xp.sum(second * (KB - diagonal[:, None] * second), axis=0) / (n * (n - 1))
     ab = xp.sum(first * KB, axis=0) / (m * n)
     return backend.to_numpy(aa + bb - 2 * ab)
+
+
+# --- All of it at once ---------------------------------------------------------------------------
+
+
+class Quality(NamedTuple):
+    """How samples compare with rows that no fit has seen."""
+
+    precision: float  # share of samples that lie among the rows
+    recall: float  # share of rows that lie among the samples
+    mmd: float  # squared maximum mean discrepancy, unbiased: about 0 if they are alike
+    p_value: float  # of the hypothesis that they are
+    novelty: float  # median distance to the nearest training point, in units of that of the rows
+
+
+def sample_quality(
+    samples: Array,
+    rows: Array,
+    known: Array,
+    rng: np.random.Generator,
+    k: int = 3,
+    n_permutations: int = 200,
+) -> Quality:
+    """Compare samples with rows that were not used to fit, and both with those that were (known).
+
+    Parameters
+    ----------
+    samples : array of shape (m, d)
+    rows, known : arrays of shape (n, d) and (N, d)
+    rng : Generator
+    k, n_permutations : int
+        As in `coverage` and `mmd_test`.
+    """
+    new, scale = (
+        float(np.median(backend.to_numpy(nearest(points, known).distance)))
+        for points in (samples, rows)
+    )
+    if scale == 0:
+        raise ValueError(expected("X", "rows that fit has not seen", "mostly training rows"))
+    test = mmd_test(samples, rows, rng, n_permutations)
+    return Quality(*coverage(rows, samples, k), *test, new / scale)

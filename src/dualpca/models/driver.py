@@ -450,10 +450,11 @@ def descend(
     note: Callable[[float], None],
     tol: float,
     max_iter: int,
+    **others: Any,
 ) -> Descent:
     """Minimise a smooth cost within bounds by L-BFGS; the keyboard may interrupt it without loss.
 
-    `note` is told the cost at every step that is kept.
+    `note` is told the cost at every step that is kept; `others` are further options of SciPy's.
     """
     kept: list[tuple[Vector, float, int]] = []
     with task("quasi-Newton step", max_iter) as tick:
@@ -464,7 +465,7 @@ def descend(
             note(value)
             tick(f"cost {value:.6g}")
 
-        limits = {"maxiter": max_iter, "gtol": tol, "ftol": 1e-15, "maxcor": 20}
+        limits = {"maxiter": max_iter, "gtol": tol, "ftol": 1e-15, "maxcor": 20} | others
         options: dict[str, Any] = {"bounds": bounds, "callback": keep, "options": limits}
         try:
             found = optimize.minimize(cost, x, jac=True, method="L-BFGS-B", **options)

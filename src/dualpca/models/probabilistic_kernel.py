@@ -1,18 +1,59 @@
-"""Probabilistic kernel PCA: feature dimensions as observations; principal coordinates."""
+"""Probabilistic kernel PCA: feature dimensions as observations; principal coordinates.
+
+Column j of the (n, ρ) matrix of features is one observation of an n-vector, g = Bw + u1 + ε with
+w ~ N(0, n/ρ I) and ε ~ N(0, n/ρ diag ψ) (Zhang et al. 2004; MATH 9). Their scatter is the centred
+kernel, so ρ cancels: what is fitted is C = BBᵀ + diag ψ to Kc/n, and row i of B is the coordinate
+of point i.
+
+Read `Correction` (distances as kernels), `TrainingItems` and `FeatureScatter` (what is fitted),
+`Placement` (where new points go), `ProbabilisticKernelModel` and `fit_probabilistic_kernel`.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import helmert
 
 from dualpca.arrays import Array, algebra, backend
-from dualpca.errors import NonFiniteError, expected
-from dualpca.gaussian import LOG_2PI, SpikedGaussian
-from dualpca.kernels import Precomputed
-from dualpca.operators import Dual, Frame, Spectrum, Subspace, deterministic_signs
+from dualpca.errors import (
+    DegenerateError,
+    HeywoodWarning,
+    NonFiniteError,
+    SpectrumWarning,
+    expected,
+    warn,
+)
+from dualpca.gaussian import (
+    LOG_2PI,
+    SpikedGaussian,
+    is_count,
+    is_share,
+    leading,
+    log_wishart,
+    spiked_gaussian,
+)
+from dualpca.kernels import Kernel, Precomputed
+from dualpca.models.driver import History, Record
+from dualpca.models.factor import fit_factors
+from dualpca.models.spiked import NO_NOISE, breakdowns_told, em_of_operator, ppca_step
+from dualpca.operators import (
+    Dual,
+    Frame,
+    Given,
+    Gram,
+    Primal,
+    Spectrum,
+    Subspace,
+    deterministic_signs,
+    negative_mass,
+    stored_bytes,
+    warn_of_cancellation,
+)
+from dualpca.solvers import solve
 
 # --- From distances to kernels: principal coordinates, and what to do if they are not Euclidean --
 
@@ -165,23 +206,104 @@ def _largest(A: Array) -> tuple[int, int]:
     return divmod(int(backend.namespace(A).argmax(A)), int(A.shape[1]))
 
 
-# --- Feature dimensions as observations: g = Bw + u1 + ε over the n points (S3; MATH 9) ----------
-#
-# Column j of the (n, ρ) matrix of features is one observation of an n-vector, with w ~ N(0, n/ρ I)
-# and ε ~ N(0, n/ρ diag ψ). Their scatter is the centred kernel, so ρ cancels: what is fitted is
-# C = BBᵀ + diag ψ to Kc/n, and row i of B is the coordinate of point i.
+# --- What is fitted: items, compared by a kernel or by distances ---------------------------------
 
-ROUNDING = 1e-9
-"""Of the numbers that a noise is the difference of: one less negative than this is 0."""
+NO_VARIANCE = 1e-13
+"""Share of the kernel's size below which its centred trace is rounding error."""
+
+NEGATIVE = 1e-10
+"""Share of negative eigenvalues, in magnitude, that is more than rounding error."""
+
+
+@dataclass(frozen=True)
+class TrainingItems:
+    """Training items as they were given, and what their kernel is evaluated on."""
+
+    points: Array  # (n, d), (n,): points, other items; (n, n): kernel values, distances
+    values: Array  # the points, or −½d² of distances (n, n)
+    kernel: Kernel
+    correction: Correction | None = None  # what was done to distances, where they compare items
+    pairwise: bool = False  # the points are kernel values or distances, not inputs
+
+    @property
+    def like(self) -> Array:
+        """An array of the library, device and floating dtype of the items."""
+        return backend.vector_like(self.points)
 
 
 class FeatureScatter(Dual):
     """The centred kernel as the scatter of feature dimensions, whose means u are taken out."""
 
+    @classmethod
+    def of(cls, items: TrainingItems, memory_limit: float = math.inf) -> FeatureScatter:
+        """Return the centred kernel of items, stored where the memory limit (bytes) allows it."""
+        if isinstance(items.kernel, Precomputed):
+            return cls(Given(items.values, items.kernel))
+        stored = stored_bytes(int(items.values.shape[0])) <= memory_limit
+        return cls(Gram(items.values, items.kernel, stored=stored))
+
     @property
     def frame(self) -> Frame:
         """The origin: 0."""
         return Frame(backend.asarray(np.zeros(self.shape[0]), self.like))
+
+    @property
+    def size(self) -> float:
+        """Sum of the sizes of the kernel's values on the diagonal, before and after centring."""
+        total = float(backend.namespace(self.like).sum(abs(self.gram.diag())))
+        return total + self.n * abs(self.grand_mean)
+
+    def definite_part(self, like: Array, seed: Any) -> tuple[FeatureScatter, float]:
+        """Return the kernel without its negative eigenvalues, and what share of all they were.
+
+        O(n³) and an n×n array, for kernels that are not known to be positive semi-definite. What
+        the rounding of values in the dtype of `like` may have caused counts as none.
+        """
+        if self.gram.kernel.definite:
+            return self, 0.0
+        eps = float(backend.namespace(like).finfo(like.dtype).eps)
+        rounding = eps * math.sqrt(self.shape[0]) * self.size / self.trace
+        negative, total = negative_mass(self, np.random.default_rng(seed))
+        if negative <= max(NEGATIVE, rounding) * total:
+            return self, 0.0
+        values, vectors = algebra.top_eigh(self.dense(), self.shape[0])
+        kept = backend.namespace(values).where(values < 0, 0 * values, values)
+        definite = FeatureScatter(Given((vectors * kept) @ vectors.T, Precomputed()))
+        return definite, negative / total
+
+
+def fitted_scatter(
+    items: TrainingItems, seed: Any, memory_limit: float = math.inf
+) -> tuple[FeatureScatter, FeatureScatter]:
+    """Return the centred kernel, and the part of it that models are fitted to.
+
+    Items that are all alike are refused; where they hardly differ, and where negative eigenvalues
+    are left out, there is a warning.
+    """
+    source = FeatureScatter.of(items, memory_limit)
+    if source.trace <= NO_VARIANCE * source.size:
+        raise DegenerateError(
+            f"X has no variance in feature space: the trace of its centred kernel is "
+            f"{source.trace:.3g}. All points are alike to the kernel, or it is negative. Give "
+            "points that differ, or another kernel. If X lies far from the origin, subtract its "
+            "mean first."
+        )
+    warn_of_cancellation(source.gram.points, source.size, source.trace)
+    operator, share = source.definite_part(items.like, seed)
+    if share > 0:
+        what, remedy = "kernel is indefinite", "Use a positive semi-definite kernel if they matter."
+        if items.correction is not None:
+            what = "distances are not Euclidean"
+            remedy = "correction='lingoes' or 'cailliez' adds the least constant that leaves none."
+        text = f"the {what}: negative eigenvalues are {share:.2%} of all in magnitude. They are "
+        warn(f"{text}left out. {remedy}", SpectrumWarning)
+    return source, operator
+
+
+# --- Where a new point goes ----------------------------------------------------------------------
+
+ROUNDING = 1e-9
+"""Of the numbers that a noise is the difference of: one less negative than this is 0."""
 
 
 class Placed(NamedTuple):
@@ -271,6 +393,269 @@ class Placement:
         """Return ψ(x)/ρ · G⁻¹, (m, q, q)."""
         xp = backend.namespace(noise)
         return noise[:, None, None] / rho * xp.linalg.inv(self.moment)[None, :, :]
+
+
+# --- The model -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ProbabilisticKernelModel:
+    """C = BBᵀ + diag ψ over the training points; a feature dimension is N(u1, n/ρ C).
+
+    Methods accept what the kernel is evaluated on: points, or rows of kernel values.
+    """
+
+    coordinates: Annotated[Array, "n q"]  # B
+    variances: Annotated[Array, "q"]
+    ratios: Annotated[Array, "q"]  # shares of tr Kc/n
+    psi: Annotated[Array, "n"]  # in float64
+    placement: Placement
+    subspace: Subspace  # the weights of `placement` as an expansion over the points
+    kernel: Kernel
+    points: Array  # the training points, kernel values or distances
+    correction: Correction  # of distances
+    heywood: tuple[int, ...] | None = None  # points held at the least noise, if each has its own
+    history: History | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of training points."""
+        return int(self.coordinates.shape[0])
+
+    @property
+    def n_components(self) -> int:
+        """Q."""
+        return int(self.coordinates.shape[1])
+
+    @property
+    def noise(self) -> Any:
+        """σ², or ψ of every point where each has its own."""
+        if self.heywood is None:
+            return float(self.psi[0])
+        return backend.cast_like(self.psi, self.coordinates)
+
+    @property
+    def eigenvalues(self) -> Array | None:
+        """The variances where they are eigenvalues of Kc/n: where all points share one noise."""
+        return self.variances if self.heywood is None else None
+
+    def placed(self, values: Array, diagonal: Array | None = None) -> Placed:
+        """Return where points are, and the noise that is their own."""
+        usual = float(backend.namespace(self.psi).mean(self.psi))
+        return self.placement.place(self.subspace, values, self.n_rows, diagonal, usual)
+
+    def posterior(
+        self, values: Array, rho: float, diagonal: Array | None = None
+    ) -> tuple[Array, Array]:
+        """Return mean (m, q) and covariance (m, q, q) of the coordinates of points."""
+        found = self.placed(values, diagonal)
+        return found.coordinates, self.placement.covariance(found.noise, rho)
+
+    def covariance(self) -> Array:
+        """Return C, (n, n)."""
+        B = backend.working(self.coordinates)
+        C = B @ B.T + self.psi * backend.identity(self.n_rows, B)
+        return backend.cast_like(C, self.coordinates)
+
+    def log_wishart(self, K: Array, rho: float) -> float:
+        """Return the log-density of a kernel over the training points, off the direction 1."""
+        n = self.n_rows
+        Q = backend.asarray(helmert(n), self.psi)
+        C = Q @ backend.working(self.covariance()) @ Q.T
+        return log_wishart(Q @ backend.working(K) @ Q.T, n / rho * C, rho)
+
+    def sample_kernel(self, rho: int, rng: np.random.Generator) -> Array:
+        """Draw HFFᵀH with F = BW + E, ρ feature dimensions of covariance n/ρ C, (n, n)."""
+        B = backend.working(self.coordinates)
+        xp = backend.namespace(B)
+        W = backend.normal(rng, (self.n_components, rho), B)
+        E = backend.normal(rng, (self.n_rows, rho), B)
+        F = (B @ W + xp.sqrt(self.psi)[:, None] * E) * (self.n_rows / rho) ** 0.5
+        F = F - xp.mean(F, axis=0)
+        return backend.cast_like(F @ F.T, self.coordinates)
+
+
+# --- Fitting -------------------------------------------------------------------------------------
+
+HEYWOOD = 1e-4
+"""Smallest noise of a point, as a share of its variance, where every point has its own."""
+
+
+@dataclass(frozen=True)
+class ProbabilisticKernelRequest:
+    """What `fit_probabilistic_kernel` needs to know, checked."""
+
+    n_components: int | float | None
+    noise: float | None = None  # σ², None for maximum likelihood
+    diagonal: bool = False  # a noise for every point
+    em: bool = False  # by EM, where there is another way
+    rho: float | None = None  # feature dimensions, where their number is known
+    init: Any = "auto"  # 'auto', 'pca', 'random' or coordinates, for EM
+    accelerate: bool = True
+    tol: float = 1e-6
+    max_iter: int = 1000
+    solver: str = "auto"
+    seed: Any = 0  # or a generator
+    memory_limit: float = math.inf  # bytes, for a stored kernel
+
+    def check_count(self, n: int) -> None:
+        """Refuse a number of components that n points cannot have."""
+        wanted, given = self.n_components, self.noise is not None
+        if wanted is None and given and not self.diagonal:
+            return
+        most = n - 1 if given else n - 2  # centring takes one direction, noise needs another
+        if is_share(wanted) or (is_count(wanted) and 1 <= wanted <= most):  # type: ignore[operator]
+            return
+        what = f"an integer from 1 to {most} for {n} points, a share of the variance, "
+        what += "or None where noise_variance is given"
+        raise ValueError(expected("n_components", what, wanted))
+
+
+class _Found(NamedTuple):
+    """Coordinates and noise, how to place new points, and how they were found."""
+
+    B: Array  # (n, q)
+    psi: Array  # (n,)
+    variances: Array  # (q,)
+    placement: Placement
+    record: Record
+
+
+def fit_probabilistic_kernel(
+    items: TrainingItems, request: ProbabilisticKernelRequest
+) -> ProbabilisticKernelModel:
+    """Fit probabilistic kernel PCA by maximum likelihood."""
+    request.check_count(int(items.points.shape[0]))
+    source, operator = fitted_scatter(items, request.seed, request.memory_limit)
+    if request.diagonal:
+        found = _with_own_noises(operator, request)
+    elif request.em:
+        found = _by_em(operator, items, request)
+    else:
+        found = _in_closed_form(operator, request)
+    like, n, order = items.like, source.n, source.shape[0]
+    record = found.record
+    record.loglikelihoods = [per_dimension(v, n, order, request.rho) for v in record.loglikelihoods]
+    return ProbabilisticKernelModel(
+        backend.cast_like(found.B, like),
+        backend.cast_like(found.variances, like),
+        backend.cast_like(found.variances / (operator.trace / operator.n), like),
+        found.psi,
+        found.placement,
+        found.placement.subspace(source),
+        source.gram.kernel,
+        items.points,
+        items.correction or Correction(),
+        _heywood_cases(found) if request.diagonal else None,
+        History.of(record),
+    )
+
+
+def _in_closed_form(operator: FeatureScatter, request: ProbabilisticKernelRequest) -> _Found:
+    """Fit from the leading eigenpairs of Kc: σ² = (tr Kc/n − Σℓ)/(n − q), B = U(Λ − σ²)^{1/2}."""
+    spectrum, gaussian = _eigenpairs(operator, request)
+    B = spectrum.vectors * gaussian.spread
+    placement = Placement.of_spectrum(spectrum, gaussian, operator.n)
+    record = Record([gaussian.loglikelihood(operator.n, operator.trace)], 1, True)
+    return _Found(B, _same_noise(gaussian.noise, B), gaussian.values, placement, record)
+
+
+def _eigenpairs(
+    operator: FeatureScatter, request: ProbabilisticKernelRequest
+) -> tuple[Spectrum, SpikedGaussian]:
+    """Return the eigenpairs asked for, and the Gaussian that they give."""
+    wanted, most = request.n_components, operator.shape[0] - 1
+    spectrum = leading(wanted, operator, most, solver=request.solver, seed=request.seed)
+    q = None if wanted is None else spectrum.rank
+    gaussian = spiked_gaussian(spectrum, operator.n, noise=request.noise, q=q)
+    gaussian.require_density()
+    return spectrum.head(gaussian.rank), gaussian
+
+
+def _count(operator: FeatureScatter, request: ProbabilisticKernelRequest) -> int:
+    """Return q: given, or read from the spectrum."""
+    wanted = request.n_components
+    return int(wanted) if is_count(wanted) else _eigenpairs(operator, request)[1].rank  # type: ignore[arg-type]
+
+
+def _by_em(
+    operator: FeatureScatter, items: TrainingItems, request: ProbabilisticKernelRequest
+) -> _Found:
+    """Fit by EM (MATH 9.2; Zhang et al. 2004, Eqs. 18 and 19), accelerated by default."""
+    n, q, noise = operator.n, _count(operator, request), request.noise
+    limits: dict[str, Any] = {"tol": request.tol, "max_iter": request.max_iter}
+    limits["accelerate"] = request.accelerate
+    start, rng = _start(operator, items, request, q), np.random.default_rng(request.seed)
+    with breakdowns_told(q):
+        B, sigma2, record = em_of_operator(operator, q, n, rng, noise, start=start, **limits)
+        record.add(ppca_step(operator, B, sigma2, n)[2])
+    if noise is None and sigma2 <= 10 * NO_NOISE * operator.trace / n / operator.dim:
+        sigma2 = 0.0
+    turned, squares = principal(B)
+    gaussian = SpikedGaussian(squares + sigma2, sigma2, operator.dim)
+    gaussian.require_density()
+    psi = _same_noise(sigma2, B)
+    placement = Placement.of_factors(operator, turned, psi)
+    return _Found(turned, psi, gaussian.values, placement, record)
+
+
+def _start(
+    operator: FeatureScatter, items: TrainingItems, request: ProbabilisticKernelRequest, q: int
+) -> tuple[Array, float] | None:
+    """Return where EM starts: given coordinates, PCA scores of the inputs, or None for random."""
+    unit, X = operator.trace / operator.n / operator.dim, items.points
+    if not isinstance(request.init, str):
+        return check_start(request.init, operator, q), unit
+    enough = X.ndim == 2 and not items.pairwise and q <= min(X.shape[0] - 1, X.shape[1])
+    if request.init == "random" or (request.init == "auto" and not enough):
+        return None
+    if not enough:
+        what = f"'auto' or 'random' where X has no {q} principal components of its own"
+        raise ValueError(expected("init", what, request.init))
+    primal = Primal(X)
+    spectrum = solve(primal, q)
+    gaussian = spiked_gaussian(spectrum, primal.n)
+    scores = primal.frame.coordinates(spectrum.vectors, X)
+    return scores, gaussian.noise if gaussian.noise > 0 else unit
+
+
+def check_start(init: Any, operator: FeatureScatter, q: int) -> Array:
+    """Return given coordinates, (n, q), to start from."""
+    B = np.asarray(backend.to_numpy(init))
+    if B.shape != (operator.shape[0], q) or B.dtype.kind not in "fiu" or not np.isfinite(B).all():
+        what = f"'auto', 'pca', 'random' or finite numbers of shape ({operator.shape[0]}, {q})"
+        raise ValueError(expected("init", what, B.shape if B.ndim else init))
+    return backend.asarray(B, operator.like)
+
+
+def _with_own_noises(operator: FeatureScatter, request: ProbabilisticKernelRequest) -> _Found:
+    """Fit kernel factor analysis: every point has its own noise."""
+    limits: dict[str, Any] = {"tol": request.tol, "max_iter": request.max_iter, "em": request.em}
+    q = _count(operator, request)
+    factors, record = fit_factors(operator, q, HEYWOOD, **limits)  # type: ignore[arg-type]
+    B, _ = principal(factors.W, factors.psi)
+    placement = Placement.of_factors(operator, B, factors.psi)
+    variances = backend.namespace(B).sum(B * B, axis=0)
+    return _Found(B, factors.psi, variances, placement, record)
+
+
+def _heywood_cases(found: _Found) -> tuple[int, ...]:
+    """Return the points whose noise is at its bound; warn if there are any."""
+    variance = backend.namespace(found.B).sum(found.B * found.B, axis=1) + found.psi
+    held = np.flatnonzero(backend.to_numpy(found.psi <= 2 * HEYWOOD * variance)).tolist()
+    if held:
+        warn(
+            f"Heywood case: the coordinates explain {len(held)} points wholly, such as "
+            f"{held[:10]}; their noise is held at 1/10,000 of their variance. Use fewer "
+            "components, or noise='isotropic'.",
+            HeywoodWarning,
+        )
+    return tuple(held)
+
+
+def _same_noise(sigma2: float, like: Array) -> Array:
+    """Return the same noise for every point, (n,)."""
+    return backend.asarray(np.full(int(like.shape[0]), sigma2), like)
 
 
 def principal(B: Array, psi: Array | None = None) -> tuple[Array, Array]:

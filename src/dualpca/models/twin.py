@@ -9,15 +9,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Annotated, Any
 
 import numpy as np
 from scipy import optimize
 
 from dualpca.arrays import Array, backend
+from dualpca.errors import expected
+from dualpca.gaussian import LOG_2PI
 from dualpca.kernels import Kernel
-from dualpca.models.driver import Record
+from dualpca.models.driver import History, Record, descend
+from dualpca.models.probabilistic_kernel import (
+    FeatureScatter,
+    TrainingItems,
+    check_start,
+    fitted_scatter,
+)
 from dualpca.operators import Spectrum
+from dualpca.solvers import solve
 
 FAINT = 1e-2
 """Standard deviation of coordinates that have no direction to start from."""
@@ -86,7 +96,7 @@ def start_coordinates(spectrum: Spectrum, rng: np.random.Generator) -> Array:
     return xp.where(share > FAINT**2, spectrum.vectors * xp.sqrt(n * share), noise)
 
 
-def fit_twin(
+def maximize_twin(
     S: Array, kernel: Kernel, Z: Array, tol: float = 1e-5, max_iter: int = 1000
 ) -> tuple[Twin, Record]:
     """Maximise the likelihood over coordinates, gain and noise by L-BFGS.
@@ -113,19 +123,18 @@ def fit_twin(
     first = backend.to_numpy(Z).reshape(-1)
     theta = np.concatenate([first, [math.log(average / 2)] * 2])
     limits = (math.log(LEAST_NOISE * average), math.log(MOST_GAIN * average))
-    bounds = [(None, None)] * first.size + [limits] * 2
-    record.add(-n * cost(theta)[0])
-    found = optimize.minimize(
-        cost,
-        theta,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=bounds,
-        callback=lambda intermediate_result: record.add(-n * float(intermediate_result.fun)),
-        options={"maxiter": max_iter, "maxfun": 2 * max_iter, "gtol": tol, "ftol": 0.0},
-    )
-    record.n_iter = int(found.nit)
-    record.converged = bool(np.max(np.abs(_projected(found, bounds))) <= tol)
+    bounds: list[Any] = [(None, None)] * first.size + [limits] * 2
+
+    def note(value: float) -> None:
+        record.add(-n * value)
+
+    note(cost(theta)[0])
+    options = {"maxfun": 2 * max_iter, "ftol": 0.0, "maxcor": 10}
+    found = descend(cost, theta, bounds, note, tol, max_iter, **options)
+    record.n_iter, record.interrupted = found.n_iter, found.interrupted
+    low, high = np.array(bounds, dtype=np.float64).T  # None is NaN, which bounds nothing
+    inside = np.fmin(np.fmax(found.x - cost(found.x)[1], low), high)
+    record.converged = bool(np.max(np.abs(found.x - inside)) <= tol)
     return cost.model(found.x), record
 
 
@@ -147,13 +156,7 @@ class Cost:
         return -value / self.shape[0], -slope / self.shape[0]
 
 
-def _projected(found: Any, bounds: list[Any]) -> np.ndarray[Any, Any]:
-    """Return the gradient without what points out of the bounds."""
-    low = np.array([-np.inf if b[0] is None else b[0] for b in bounds])
-    high = np.array([np.inf if b[1] is None else b[1] for b in bounds])
-    return np.asarray(found.x - np.clip(found.x - found.jac, low, high))
-
-
+@dataclass(frozen=True)
 class TwinPlacement:
     """Where a new point goes: the z that makes its features most likely given the training points'.
 
@@ -161,15 +164,16 @@ class TwinPlacement:
     v = a k(z, z) + σ² − σ(z)ᵀα, so z minimises ½ ln v + ½ r/v with r = s − 2αᵀk + αᵀSα: kernel
     values k of the new point and its squared norm s are all that is needed.
 
-    Parameters
-    ----------
-    model : Twin
-    S : array of shape (n, n)
+    S is the scatter that the model was fitted to.
     """
 
-    def __init__(self, model: Twin, S: Array) -> None:
-        self.model, self.S = model, S
-        self.P = backend.namespace(S).linalg.inv(model.covariance())
+    model: Twin
+    S: Annotated[Array, "n n"]
+
+    @cached_property
+    def P(self) -> Array:
+        """Σ⁻¹, (n, n)."""
+        return backend.namespace(self.S).linalg.inv(self.model.covariance())
 
     def cost(self, z: Array, k: Array, s: float) -> tuple[float, Array]:
         """Return ½ ln v + ½ r/v and its gradient, (q,), for one point; O(n²)."""
@@ -198,3 +202,92 @@ class TwinPlacement:
         start = backend.to_numpy(self.model.Z[nearest, :])
         found = optimize.minimize(both, start, jac=True, method="L-BFGS-B")
         return backend.asarray(found.x, k)
+
+
+# --- The model -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TwinModel:
+    """A fitted twin over training items, and where new ones go."""
+
+    coordinates: Annotated[Array, "n q"]
+    placement: TwinPlacement  # with the fitted twin, in float64
+    kernel: Kernel  # of the items
+    points: Array  # the training items, or their kernel values
+    means: Annotated[Array, "n"]  # of the kernel values of every item
+    grand_mean: float
+    rho: float | None = None
+    history: History | None = None
+
+    @property
+    def twin(self) -> Twin:
+        """Coordinates, latent kernel, gain and noise."""
+        return self.placement.model
+
+    @property
+    def n_rows(self) -> int:
+        """Number of training items."""
+        return int(self.coordinates.shape[0])
+
+    def placed(self, values: Array) -> Array:
+        """Return the coordinates of items, (m, q), by what the kernel is evaluated on."""
+        k, squares = self._centred(values)
+        xp, rho = backend.namespace(k), 1.0 if self.rho is None else float(self.rho)
+        place = self.placement.place
+        found = [place(k[i, :] / rho, float(squares[i]) / rho) for i in range(k.shape[0])]
+        return xp.stack(found, axis=0)
+
+    def _centred(self, rows: Array) -> tuple[Array, Array]:
+        """Return kernel values (m, n) and squared norms (m,), centred with the training means."""
+        k = backend.working(self.kernel(backend.points(rows), backend.points(self.points)))
+        means = backend.namespace(k).mean(k, axis=1)
+        diagonal = backend.working(self.kernel.diag(backend.points(rows)))
+        squares = diagonal - 2 * means + self.grand_mean
+        return k - self.means[None, :] - means[:, None] + self.grand_mean, squares
+
+
+@dataclass(frozen=True)
+class TwinRequest:
+    """What `fit_twin` needs to know, checked."""
+
+    n_components: int
+    latent_kernel: Kernel
+    rho: float | None = None  # feature dimensions, where their number is known
+    init: Any = "spectral"  # 'spectral', 'random' or coordinates
+    tol: float = 1e-5
+    max_iter: int = 2000
+    seed: Any = 0  # or a generator
+
+    def start(self, operator: FeatureScatter) -> Array:
+        """Return the coordinates to start from, (n, q)."""
+        n, q = operator.shape[0], self.n_components
+        if q > n - 1:
+            raise ValueError(expected("n_components", f"at most {n - 1} for {n} points", q))
+        if not isinstance(self.init, str):
+            return check_start(self.init, operator, q)
+        rng = np.random.default_rng(self.seed)
+        if self.init == "random":
+            return backend.normal(rng, (n, q), operator.like)
+        return start_coordinates(solve(operator, q, random_state=0), rng)
+
+
+def fit_twin(items: TrainingItems, request: TwinRequest) -> TwinModel:
+    """Fit twin kernel PCA by maximum likelihood, from where the request says."""
+    source, operator = fitted_scatter(items, request.seed)
+    Z, rho = request.start(operator), request.rho
+    S = operator.dense() / (1.0 if rho is None else float(rho))
+    kernel = request.latent_kernel.resolve(Z)
+    found, record = maximize_twin(S, kernel, Z, request.tol, request.max_iter)
+    constant = 0.0 if rho is None else -0.5 * operator.n * LOG_2PI
+    record.loglikelihoods = [value + constant for value in record.loglikelihoods]
+    return TwinModel(
+        backend.cast_like(found.Z, items.like),
+        TwinPlacement(found, S),
+        source.gram.kernel,
+        items.points,
+        source.means,
+        source.grand_mean,
+        rho,
+        History.of(record),
+    )
