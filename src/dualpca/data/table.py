@@ -175,7 +175,7 @@ class InMemoryTable(Table):
 
     Parameters
     ----------
-    rows : array or sparse matrix of shape (n, d)
+    rows : array or sparse matrix of shape (n, d), or items of any kind (n,)
     weights : array of shape (n,), optional
     names : list of str, optional
 
@@ -189,7 +189,7 @@ class InMemoryTable(Table):
 
     def __init__(self, rows: Any, weights: Any = None, names: list[str] | None = None) -> None:
         self.rows, self.weights, self.names = rows, weights, names
-        self.n, self.d = int(rows.shape[0]), int(rows.shape[1])
+        self.n, self.d = int(rows.shape[0]), int(rows.shape[1]) if rows.ndim > 1 else 1
         self.dtype = rows.dtype
 
     @property

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
+from dataclasses import replace
 from functools import wraps
 from numbers import Integral, Real
 from pathlib import Path
@@ -70,11 +71,27 @@ from dualpca.gaussian import (
     judge,
     laws,
 )
+from dualpca.kernels import (
+    ALIASES,
+    KERNELS,
+    Function,
+    Kernel,
+    is_gaussian_process_kernel,
+)
 from dualpca.models.driver import History, Record
+from dualpca.models.kernel import (
+    KernelChoice,
+    fit_inputs,
+    is_incomplete,
+    is_precomputed,
+    takes_nan,
+)
 from dualpca.models.spiked import SpikedModel
 from dualpca.models.spiked import variances_like as variances_like
 from dualpca.operators import WIDEST, Survey, survey
 from dualpca.operators import used_rows as used_rows
+from dualpca.preimages import PREIMAGES, Learned, Method, PreImage, Span
+from dualpca.solvers import KERNEL_SOLVERS, LANDMARKS, KernelOptions
 
 # --- Tables that are not in memory, where rows in memory are needed: refused with what to do -----
 
@@ -758,11 +775,15 @@ class Estimator(BaseEstimator):
             if chunks is not None:
                 yield open_parts(self, chunks, sample_weight)
                 return
-            rows = check_rows(
-                self, X, reset=True, min_rows=min_rows, accept_sparse=self._accepts_sparse
-            )
-            weights = check_weights(sample_weight, rows)
+            rows = self._checked(X, reset=True, min_rows=min_rows)
+            weights = check_weights(sample_weight, backend.vector_like(rows))
             yield self._placed_table(rows, weights)
+
+    def _checked(self, X: Any, *, reset: bool, min_rows: int = 1) -> Array:
+        """Return X as the estimator accepts it; `reset` where it is fitted."""
+        return check_rows(
+            self, X, reset=reset, min_rows=min_rows, accept_sparse=self._accepts_sparse
+        )
 
     def _placed_table(self, rows: Array, weights: Array | None) -> InMemoryTable:
         """Return checked rows as a table, on the device of the fit."""
@@ -797,8 +818,7 @@ class Estimator(BaseEstimator):
     def _asked(self, X: Any, method: str) -> Array:
         """Return rows that the fitted model is asked about, checked, where the model works."""
         check_is_fitted(self)
-        rows = check_rows(self, X, reset=False, accept_sparse=self._accepts_sparse)
-        return self._beside_model(rows, method)
+        return self._beside_model(self._checked(X, reset=False), method)
 
     def _asked_latents(self, Z: Any, method: str, width: int) -> Array:
         """Return rows in the space of the components, checked, where the model works."""
@@ -1527,3 +1547,401 @@ def posterior_of(model: Any, X: Array) -> tuple[Array, Array]:
     variance = model.gaussian.posterior_variance
     one = variance[:, None] * backend.asarray(np.eye(variance.shape[0]), variance)
     return mean, xp.broadcast_to(backend.cast_like(one, X), (X.shape[0], *one.shape))
+
+
+# --- Kernel models -------------------------------------------------------------------------------
+
+ASYMMETRY = 1e-8
+"""Largest |K − Kᵀ| that counts as rounding, relative to the largest entry."""
+
+LEAST_LEARNED = 500
+"""Points that a learned pre-image map may always use: 2 MB."""
+
+
+def check_points(
+    estimator: Any, X: Any, *, reset: bool, min_rows: int = 2, allow_nan: bool = False
+) -> Array:
+    """Return the points as a kernel can see them; never modified, checked to be finite.
+
+    NaN is let through where `allow_nan` says so and the kernel has an expectation.
+    """
+    if not reset:
+        _require_same_kind(estimator, X)
+    if _are_items(estimator.kernel, X):
+        if reset:
+            vars(estimator).pop("n_features_in_", None)
+            vars(estimator).pop("feature_names_in_", None)
+        return _items(X, min_rows if reset else 1)
+    if is_precomputed(estimator.kernel) and backend.is_sparse(X):
+        raise ValueError(expected("X", "a dense kernel matrix", type(X), "Give X.toarray()."))
+    X = check_rows(estimator, X, reset=reset, min_rows=min_rows if reset else 1, accept_sparse=True)
+    X = X.tocsr() if backend.is_sparse(X) else X
+    if not (allow_nan and takes_nan(estimator.kernel) and is_incomplete(X)):
+        refuse_nonfinite(X)
+    return X
+
+
+def _are_items(kernel: Any, X: Any) -> bool:
+    """Return True if X holds strings, graphs or the like, for a function of two of them."""
+    if not _is_function(kernel) or backend.is_foreign(X) or backend.is_sparse(X):
+        return False
+    if hasattr(X, "shape"):  # an array, a table or a column of one
+        return len(X.shape) == 1 and np.asarray(X).dtype.kind in "OUST"
+    if not hasattr(X, "__getitem__") or isinstance(X, str | bytes | Mapping) or len(X) == 0:
+        return False
+    return not isinstance(X[0], list | tuple | np.ndarray | Real)
+
+
+def _is_function(kernel: Any) -> bool:
+    """Return True if a kernel is a function of two items."""
+    if isinstance(kernel, Kernel) or is_gaussian_process_kernel(kernel):
+        return isinstance(kernel, Function)
+    return callable(kernel)
+
+
+def _require_same_kind(estimator: Any, X: Any) -> None:
+    """Refuse items after a fit on rows, and rows after a fit on items."""
+    if _are_items(estimator.kernel, X) and "n_features_in_" in vars(estimator):
+        raise ValueError(expected("X", "rows of numbers, as in fit", type(X)))
+    if not _are_items(estimator.kernel, X) and "n_features_in_" not in vars(estimator):
+        raise ValueError(expected("X", "a list of items, as in fit", type(X)))
+
+
+def _items(X: Any, least: int) -> Array:
+    """Return items as a one-dimensional array of objects."""
+    if len(X) < least:
+        raise ValueError(expected("X", f"at least {least} items", X))
+    found = np.empty(len(X), dtype=object)
+    for i, item in enumerate(X):
+        found[i] = item
+    return found
+
+
+def check_kernel_matrix(K: Array, *, center: bool) -> Array:
+    """Return a square kernel matrix that is symmetric, at least once it is centred.
+
+    Constants of its rows are taken away until it is symmetric as it stands. Those of columns
+    stay, for rows of new items have them too; centring removes both.
+    """
+    n, xp = int(K.shape[0]), backend.namespace(K)
+    if K.shape[1] != n:
+        what = "a square kernel matrix, (n, n), with kernel='precomputed'"
+        raise ValueError(expected("X", what, tuple(K.shape)))
+    size, worst = _asymmetry(K)
+    if worst <= ASYMMETRY * size:
+        return K
+    gap = K - K.T
+    means = xp.mean(gap, axis=0)
+    left = float(xp.max(xp.abs(gap - means[None, :] + means[:, None])))
+    if not center or left > ASYMMETRY * size:
+        i, j = np.unravel_index(int(xp.argmax(xp.abs(gap))), (n, n))
+        raise ValueError(
+            f"X must be a symmetric kernel matrix, got X[{i}, {j}] = {float(K[i, j]):g} and "
+            f"X[{j}, {i}] = {float(K[j, i]):g}. "
+            "If they should be equal, give (X + X.T) / 2."
+        )
+    return K + means[:, None]
+
+
+def _asymmetry(K: Array) -> tuple[float, float]:
+    """Return the largest |K_ij| and the largest |K_ij − K_ji|, a block of rows at a time."""
+    xp, size, worst = backend.namespace(K), 0.0, 0.0
+    for rows in backend.slices(int(K.shape[0]), backend.block_rows(int(K.shape[0]), K)):
+        block = K[rows, :]
+        size = max(size, float(xp.max(xp.abs(block))))
+        worst = max(worst, float(xp.max(xp.abs(block - K[:, rows].T))))
+    return size, worst
+
+
+def cluster_centres(X: Array, m: int, seed: int) -> Array:
+    """Return the centres of m clusters of rows, as landmarks."""
+    from sklearn.cluster import MiniBatchKMeans
+
+    rows = X if backend.is_sparse(X) else backend.to_numpy(X)
+    means = MiniBatchKMeans(m, random_state=seed, n_init=1, batch_size=max(1024, m)).fit(rows)
+    centres = means.cluster_centers_
+    return type(X)(centres) if backend.is_sparse(X) else backend.asarray(centres, X)
+
+
+class nested(attribute):
+    """A fitted attribute that is a model of its own, shown as an estimator around it.
+
+    Parameters
+    ----------
+    path : str
+        Field of the model.
+    shell : type
+        Class of the estimator.
+    """
+
+    def __init__(self, path: str, shell: Callable[..., Any]) -> None:
+        super().__init__(path)
+        self.shell = shell
+
+    def __get__(self, estimator: Any, owner: type | None = None) -> Any:
+        """Return the estimator, or say in Python's own words that there is none."""
+        model = super().__get__(estimator, owner)
+        if estimator is None:
+            return model
+        found = self.shell(model.n_components)
+        found._model, found.n_features_in_ = model, int(model.mean.shape[0])
+        return found
+
+
+class KernelEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
+    """Base of the kernel models: rows, sparse rows, items of any kind, or a kernel matrix.
+
+    Their model has `points`, what new points are compared with.
+    """
+
+    kernel: Any
+    gamma: float | str | None
+    degree: float
+    coef0: float
+    kernel_params: Any
+    center: bool = True
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.eigenvalues_.shape[0])
+
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn wants to know of inputs and outputs."""
+        tags = super().__sklearn_tags__()
+        kernel = self.kernel
+        if isinstance(kernel, str):
+            kernel = ALIASES.get(kernel) or KERNELS.get(kernel)
+        tags.input_tags.sparse = bool(getattr(kernel, "sparse", False))
+        tags.input_tags.allow_nan = takes_nan(self.kernel)
+        tags.input_tags.pairwise = is_precomputed(self.kernel)
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @property
+    def _kernel_choice(self) -> KernelChoice:
+        """The kernel that the parameters ask for."""
+        return KernelChoice(self.kernel, self.gamma, self.degree, self.coef0, self.kernel_params)
+
+    def _checked(self, X: Any, *, reset: bool, min_rows: int = 1) -> Array:
+        """Return points: items, dense or sparse rows (as in the fit), or a kernel matrix."""
+        points = check_points(self, X, reset=reset, min_rows=min_rows, allow_nan=True)
+        if reset:
+            matrix = is_precomputed(self.kernel)
+            return check_kernel_matrix(points, center=self.center) if matrix else points
+        fitted = self._fitted.points
+        if backend.is_sparse(fitted) == backend.is_sparse(points) or points.ndim == 1:
+            return points
+        return type(fitted)(points) if backend.is_sparse(fitted) else points.toarray()
+
+
+class PreImageMethods:
+    """From latent coordinates back to inputs, for models whose `subspace` expands over points.
+
+    Also what these models share beyond that: solvers, and rows with missing values.
+    """
+
+    eigen_solver: str
+    tol: float
+    memory_limit: float
+    n_landmarks: int
+    landmarks: str
+    random_state: Any
+    dtype: str | None
+    center: bool
+    kernel: Any
+    preimage: Any
+    _fitted: Any
+    _model: Any
+    _placed: Any
+    _working: Any
+    _asked: Callable[..., Array]
+    _asked_latents: Callable[..., Array]
+    _home: Callable[..., Any]
+    _n_features_out: int
+    transform: Callable[..., Array]
+
+    def _options(self, **others: Any) -> KernelOptions:
+        """Check the parameters of solvers and return them."""
+        method_of(self.preimage)
+        check_choice("eigen_solver", self.eigen_solver, ("auto", *KERNEL_SOLVERS))
+        check_choice("landmarks", self.landmarks, LANDMARKS)
+        check_number("tol", self.tol, 0)
+        check_number("memory_limit", self.memory_limit, 0)
+        check_number("n_landmarks", self.n_landmarks, 1, integer=True)
+        check_flag("center", self.center)
+        if self.dtype not in (None, "float64", "float32"):
+            raise ValueError(expected("dtype", "None, 'float64' or 'float32'", self.dtype))
+        seed = self.random_state
+        seed = 0 if seed is None else int(seed) if isinstance(seed, Integral) else generator(seed)
+        named: dict[str, Any] = {
+            "solver": self.eigen_solver,
+            "tol": float(self.tol),
+            "seed": seed,
+            "center": bool(self.center),
+            "dtype": self.dtype,
+            "memory_limit": float(self.memory_limit),
+            "n_landmarks": int(self.n_landmarks),
+            "landmarks": self.landmarks,
+            "cluster": cluster_centres,
+        }
+        return KernelOptions(**(named | others))
+
+    def _know_inputs(self, rows: Array) -> None:
+        """Fit a model of the inputs when rows with missing values are first met."""
+        if not is_incomplete(rows) or self._fitted.inputs is not None:
+            return
+        inputs = fit_inputs(self._working.points)
+        if "_placed" in vars(self):
+            self._placed = replace(self._placed, inputs=inputs)
+        self._model = replace(self._fitted, inputs=to_host(inputs))
+
+    def _refuse_missing(self, rows: Array) -> None:
+        """Refuse missing values where there are no expectations of them."""
+        if is_incomplete(rows):
+            refuse_nonfinite(rows)
+
+    # --- pre-images ------------------------------------------------------------------------
+
+    def _span(self) -> Span:
+        """Return the directions as pre-image methods take them; kept from the first use."""
+        found = vars(self).get("_span_")
+        if found is None:
+            found = self._span_ = self._made_span()
+        return found
+
+    def _made_span(self) -> Span:
+        subspace = self._working.subspace
+        points = getattr(subspace, "points", None)
+        if points is None:
+            raise NotFittedError(
+                "random Fourier features have no points to come back from: pre-images need "
+                "eigen_solver='nystrom', 'cholesky' or an exact one."
+            )
+        if is_precomputed(self.kernel) or points.ndim == 1 or backend.is_sparse(points):
+            raise NotFittedError(
+                "pre-images need training points with real coordinates: a kernel matrix, sparse "
+                "rows or other items have none. `preimage_weights` gives weights over them."
+            )
+        return Span(points, subspace.kernel, subspace.coefficients, subspace.base)
+
+    def _method(self, name: Any = None) -> Method:
+        """Return a pre-image method, prepared; kept from the first use."""
+        method = method_of(self.preimage if name is None else name)
+        if isinstance(method, Learned):
+            method = replace(method, limit=max(LEAST_LEARNED, int((self.memory_limit / 8) ** 0.5)))
+        kept: dict[Method, Method] = self.__dict__.setdefault("_methods_", {})
+        if method not in kept:
+            kept[method] = method.prepare(self._span())
+        return kept[method]
+
+    def _forget(self) -> None:
+        """Drop what an earlier fit left behind."""
+        for name in ("_model", "_placed", "_stream", "n_samples_seen_", "_span_", "_methods_"):
+            self.__dict__.pop(name, None)
+
+    def __getstate__(self) -> Any:
+        """Leave out what is prepared again when it is needed, and may lie on a GPU."""
+        state: Any = super().__getstate__()
+        return {k: v for k, v in state.items() if k not in ("_span_", "_methods_")}
+
+    def _inverse_method(self) -> Any:
+        """Return the method of `inverse_transform`; None for the parameter `preimage`."""
+        return None
+
+    def _latent_scale(self) -> Any:
+        """Return the coordinates on the unit directions that latents of 1 stand for."""
+        return 1.0
+
+    def _latent_coordinates(self, X: Any, method: str) -> tuple[Array, Array]:
+        """Return latents as checked, and the coordinates they stand for in float64."""
+        Z = self._asked_latents(X, method, self._n_features_out)
+        return Z, check_finite_result(backend.working(Z), Z) * self._latent_scale()
+
+    def preimages(self, X: Any, method: Any = None, start: Any = None) -> PreImage:
+        """Return inputs whose features are close to the points of latent coordinates X.
+
+        Parameters
+        ----------
+        X : array of shape (m, q)
+            Latents, as `transform` returns them.
+        method : str or Method, optional
+            'smoother', 'fixed-point', 'gradient', 'distance', 'learned' or 'auto' (the best of
+            all for each row); the parameter `preimage` by default.
+        start : array of shape (m, d), optional
+            Where iterations start, beside their own guesses.
+
+        Returns
+        -------
+        PreImage
+            `points` (m, d), `distance` (m,), the distance in feature space that is left, and
+            `iterations` (m,).
+        """
+        Z, Y = self._latent_coordinates(X, "preimages")
+        start = None if start is None else self._asked(start, "preimages")
+        found = self._method(method).find(self._span(), Y, start)
+        return self._home(PreImage(backend.cast_like(found.points, Z), *found[1:]), X)  # type: ignore[no-any-return]
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Return inputs whose features are close to the points of latent coordinates X.
+
+        Parameters
+        ----------
+        X : array of shape (m, q)
+
+        Returns
+        -------
+        array of shape (m, d)
+            With the linear kernel the exact inverse, mean included. `preimages` also says how
+            close they are.
+        """
+        return self.preimages(X, self._inverse_method()).points
+
+    def reconstruct(self, X: Any) -> Array:
+        """Return pre-images of the projections of X, (m, d).
+
+        Parameters
+        ----------
+        X : array of shape (m, d), items, or kernel values against the training points (m, n)
+        """
+        return self.inverse_transform(self.transform(X))
+
+    def denoise(self, X: Any, method: Any = None) -> Array:
+        """Project rows on the components and come back, starting from the rows themselves.
+
+        Parameters
+        ----------
+        X : array of shape (m, d)
+        method : str or Method, optional
+
+        Returns
+        -------
+        array of shape (m, d)
+        """
+        self._refuse_missing(self._asked(X, "denoise"))
+        return self.preimages(self.transform(X), method, start=X).points
+
+    def preimage_weights(self, X: Any) -> Array:
+        """Return weights over the training points, (m, n): Σ_i weight_i φ(x_i) is what X means.
+
+        For kernels of items without coordinates (kernel matrices, strings), where it takes the
+        place of a pre-image.
+
+        Parameters
+        ----------
+        X : array of shape (m, q)
+            Latents, as `transform` returns them.
+        """
+        subspace = self._working.subspace
+        Y = self._latent_coordinates(X, "preimage_weights")[1]
+        if not hasattr(subspace, "points"):
+            raise NotFittedError("random Fourier features are no expansion over points.")
+        return self._home(Y @ subspace.coefficients.T + subspace.base, X)
+
+
+def method_of(asked: Any) -> Method:
+    """Return the pre-image method that is meant by a name or an object."""
+    method = PREIMAGES[asked]() if isinstance(asked, str) and asked in PREIMAGES else asked
+    if not isinstance(method, Method):
+        what = f"one of {sorted(PREIMAGES)} or a pre-image method"
+        raise ValueError(expected("preimage", what, asked))
+    return method

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from dualpca.estimators._kernel_results import Approximation, Novelty
-from dualpca.estimators._kernel_stream import Stream
 from dualpca.estimators.bayesian import BayesianPCA
 from dualpca.estimators.canonical import CCA
 from dualpca.estimators.dual import DualPPCA
@@ -21,6 +19,7 @@ from dualpca.estimators.probabilistic_kernel import ProbabilisticKernelPCA
 from dualpca.estimators.twin import TwinKernelPCA
 from dualpca.files.encoding import Stored
 from dualpca.files.persistence import allow, register
+from dualpca.models.kernel import Approximation, KernelStream, Novelty
 
 COMMON = {
     "n_features_in_": "int d",
@@ -84,7 +83,7 @@ allow(
     Approximation=Stored(Approximation, {"trace": "float", "residual": "float"}),
     Novelty=Stored(Novelty, {"residual": "(m,)", "weights": "(m,)"}),
     KernelStream=Stored(
-        Stream,
+        KernelStream,
         {
             "kernel": "Kernel",
             "waiting": "(m, d) | None",
@@ -171,7 +170,7 @@ register(
         "_subspace": SPACES,
         "_residual": "(n,) | None",
         "_novelty": "Novelty | None",
-        "_stream?": "_kernel_stream.Stream",
+        "_stream?": "KernelStream",
         "_like?": "(0, d)",
         "n_samples_seen_?": "int",
     },

@@ -4,39 +4,43 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.validation import check_is_fitted
 
 from dualpca.arrays import Array, backend
 from dualpca.errors import expected
 from dualpca.estimators._base import (
+    KernelEstimator,
+    PreImageMethods,
+    attribute,
     check_choice,
-    check_flag,
+    check_finite_result,
+    check_matrix,
     check_number,
     check_weights,
     generator,
-    publish_record,
+    nested,
+    on_rows,
 )
-from dualpca.estimators._components import is_count, is_share
-from dualpca.estimators._conversions import to_primal
-from dualpca.estimators._dual_fits import DualFit, fit_incomplete, fit_mapped, fit_points
-from dualpca.estimators._dual_model import DualModel
-from dualpca.estimators._kernel_inputs import (
-    check_kernel_matrix,
-    check_points,
-    is_precomputed,
-    kernel_of,
+from dualpca.estimators.ppca import PPCA
+from dualpca.gaussian import check_noise
+from dualpca.kernels import Linear
+from dualpca.models.driver import History
+from dualpca.models.dual import (
+    DualModel,
+    DualRequest,
+    check_components,
+    draw,
+    draw_given,
+    fit_dual,
+    signal,
+    to_primal,
 )
-from dualpca.estimators._placing import OnDevice
-from dualpca.estimators._uncertain import is_incomplete, takes_nan
-from dualpca.estimators.kernel import MAPPED, SOLVERS
-from dualpca.gaussian import check_noise, selection
+from dualpca.operators import Subspace
 
 
-class DualPPCA(
-    OnDevice, DualModel, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
-):
+class DualPPCA(PreImageMethods, KernelEstimator):
     """Probabilistic PCA in the feature space of a kernel: φ = Wh + φ̄ + ε, in dual form.
 
     h ~ N(0, I_q) and ε ~ N(0, σ²I_r), with W = Φcᵀ A known through A = E (I/n − σ²Λ⁻¹)^{1/2}.
@@ -129,6 +133,27 @@ class DualPPCA(
     (2, 20)
     """
 
+    _model: DualModel
+
+    eigenvalues_ = attribute("eigenvalues")
+    explained_variance_ = attribute("variances")
+    explained_variance_ratio_ = attribute("ratios")
+    noise_variance_ = attribute("gaussian.noise")
+    noise_dim_ = attribute("gaussian.dim")
+    coefficients_ = attribute("coefficients")
+    relevance_ = attribute("relevance")
+    loglikelihood_ = attribute("history.loglikelihood")
+    loglikelihoods_ = attribute("history.loglikelihoods")
+    n_iter_ = attribute("history.n_iter")
+    converged_ = attribute("history.converged")
+    kernel_ = attribute("kernel")
+    X_fit_ = attribute("points")
+    n_components_ = attribute("n_components")
+    n_samples_ = attribute("n_rows")
+    approximation_error_ = attribute("error")
+    solver_ = attribute("solver")
+    input_model_ = nested("inputs", PPCA)
+
     def __init__(
         self,
         n_components: int | float | str | None = None,
@@ -178,15 +203,40 @@ class DualPPCA(
 
     # --- fitting ---------------------------------------------------------------------------
 
+    def _request(self) -> DualRequest:
+        """Check the parameters and return them for the fit."""
+        check_components(self.n_components)
+        check_choice("method", self.method, ("closed", "em"))
+        by_em = self.method == "em"
+        if self.n_components == "ard" and by_em:
+            raise ValueError(expected("method", "'closed' with n_components='ard'", self.method))
+        if self.noise_variance is not None:
+            check_noise(self.noise_variance)
+        for name in ("max_iter", "noise_dim"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), 1, integer=True)
+        how = self._options()
+        if by_em and self.dtype is None:  # EM's tol says nothing of the precision of kernel values
+            how = self._options(dtype="float64")
+        return DualRequest(
+            self.n_components,
+            self._kernel_choice,
+            how,
+            self.noise_variance,
+            self.noise_dim,
+            self.method,
+            1000 if self.max_iter is None else int(self.max_iter),
+        )
+
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> DualPPCA:
         """Fit the model.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n, d), list of items, or kernel matrix (n, n)
-            Two rows or more. Never modified. NaN is taken with RBF, linear and polynomial kernels
-            (their sums and multiples): a PPCA of the inputs says what may have been there, and
-            inner products are expectations under it.
+            Two rows or more. Never modified. NaN is accepted with RBF, linear and polynomial
+            kernels (their sums and multiples): a PPCA of the inputs says what may have been there,
+            and inner products are expectations under it.
         y : ignored
         sample_weight : array of shape (n,), optional
             Non-negative. A weight of 2 counts as the row twice, 0 as no row.
@@ -195,86 +245,243 @@ class DualPPCA(
         -------
         self
         """
-        self._check_parameters()
-        points = check_points(self, X, reset=True, allow_nan=True)
-        weights = check_weights(sample_weight, backend.vector_like(points))
-        self.__dict__.pop("input_model_", None)
-        points, weights = _with_weight(points, weights, is_precomputed(self.kernel))
-        if is_incomplete(points):
-            self._require_exact("rows with NaN")
-            self._publish(*fit_incomplete(self, backend.copied(points), weights))
-            return self
-        kernel = kernel_of(self, points)
-        if is_precomputed(kernel):
-            self._require_exact("a kernel matrix")
-            points = check_kernel_matrix(points, center=self.center)
-        fit = fit_mapped if self._solver_name in MAPPED else fit_points
-        self._publish(fit(self, backend.copied(points), kernel, weights), kernel)
+        request = self._request()
+        with self._training(X, sample_weight) as table:
+            model = fit_dual(table, request)
+        self._forget()
+        self._keep(model)
         return self
 
-    def _require_exact(self, given: str) -> None:
-        if self._solver_name in MAPPED:
-            what = f"an exact solver ('auto', 'dense', 'krylov') with {given}"
-            raise ValueError(expected("eigen_solver", what, self.eigen_solver))
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn wants to know of inputs and outputs."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
-    def _check_parameters(self) -> None:
-        self._check_request()
-        check_choice("method", self.method, ("closed", "em"))
-        check_choice("eigen_solver", self.eigen_solver, tuple(SOLVERS))
-        check_choice("landmarks", self.landmarks, ("leverage", "kmeans", "uniform"))
-        check_number("tol", self.tol, 0)
-        check_number("memory_limit", self.memory_limit, 0)
-        check_number("n_landmarks", self.n_landmarks, 1, integer=True)
-        check_flag("center", self.center)
-        if self.noise_variance is not None:
-            check_noise(self.noise_variance)
-        for name in ("max_iter", "noise_dim"):
-            if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), 1, integer=True)
-        if self.dtype not in (None, "float64", "float32"):
-            raise ValueError(expected("dtype", "None, 'float64' or 'float32'", self.dtype))
+    # --- latents and densities -------------------------------------------------------------
 
-    def _check_request(self) -> None:
-        q, names = self.n_components, ["ard", *sorted(selection.RULES)]
-        named = isinstance(q, str) and q in names
-        if not (q is None or named or is_share(q) or (is_count(q) and q >= 1)):  # type: ignore[operator]
-            what = f"None, an integer of at least 1, a share between 0 and 1, or one of {names}"
-            raise ValueError(expected("n_components", what, q))
-        if q == "ard" and self.method == "em":
-            raise ValueError(expected("method", "'closed' with n_components='ard'", self.method))
+    @on_rows("n_components_")
+    def transform(self, X: Any) -> Array:
+        """Return the posterior mean of the latents, h = nΛ⁻¹Aᵀkc (S0, Eq. 20).
 
-    @property
-    def _solver_name(self) -> str:
-        return SOLVERS[self.eigen_solver]
+        Parameters
+        ----------
+        X : array of shape (m, d), items, or kernel values against the training points (m, n)
+            Kernel values as they are: they are centred here, with the training means.
 
-    @property
-    def _seed(self) -> Any:
-        return 0 if self.random_state is None else generator(self.random_state)
+        Returns
+        -------
+        array of shape (m, q)
+            √(ℓ − σ²)/ℓ · y with y the projections of `KernelPCA`.
+        """
+        self._know_inputs(X)
+        return self._working.posterior_mean(X)
 
-    def _publish(self, found: DualFit, kernel: Any) -> None:
-        self._forget_preimages()
-        spectrum, gaussian, like = found.spectrum, found.gaussian, backend.vector_like(found.points)
-        self.kernel_ = kernel
-        self.eigenvalues_ = backend.cast_like(1 * spectrum.values, like)
-        self.explained_variance_ = backend.cast_like(gaussian.values, like)
-        self.explained_variance_ratio_ = backend.cast_like(spectrum.values / spectrum.trace, like)
-        self.noise_variance_, self.noise_dim_ = gaussian.noise, gaussian.dim
-        self.n_components_, self.n_samples_ = gaussian.rank, round(found.n)
-        self.approximation_error_, self.solver_ = found.error, found.solver
-        self.X_fit_ = found.points
-        self._gaussian, self._space = gaussian, found.space
-        self._projector = found.projector
-        self._subspace = found.expansion or found.projector
-        self._n = found.n
-        for name in ("coefficients_", "relevance_"):
-            self.__dict__.pop(name, None)
-        if found.relevance is not None:
-            self.relevance_ = backend.cast_like(found.relevance, like)
-        if found.expansion is not None:
-            self.coefficients_ = backend.cast_like(
-                found.expansion.coefficients * gaussian.spread, like
-            )
-        publish_record(self, found.record)
+    @on_rows()
+    def posterior(self, X: Any) -> tuple[Array, Array]:
+        """Return mean and covariance of the latents given each point.
+
+        Parameters
+        ----------
+        X : array of shape (m, d), items, or kernel values (m, n)
+
+        Returns
+        -------
+        mean : array of shape (m, q)
+        covariance : array of shape (m, q, q)
+            σ²nΛ⁻¹ = diag(σ²/ℓ), the same for every complete point (then a view of one matrix).
+            Rows with NaN are less certain by the covariance of their coordinates.
+        """
+        self._know_inputs(X)
+        return self._working.posterior_mean(X), self._working.posterior_covariance(X)
+
+    def posterior_kernel(self, K: Any, centered: bool = False) -> tuple[Array, Array]:
+        """Return mean and covariance of the latents given kernel values against `X_fit_`.
+
+        Parameters
+        ----------
+        K : array of shape (m, n)
+            k(x, x_i); or kc, centred with the training means, as `sample_kernel` gives them.
+        centered : bool
+            Whether K is centred already.
+
+        Returns
+        -------
+        mean : array of shape (m, q)
+        covariance : array of shape (m, q, q)
+        """
+        check_is_fitted(self)
+        model = self._working
+        if not isinstance(model.subspace, Subspace):
+            raise ValueError(expected("eigen_solver", "one with points", self.eigen_solver))
+        values = self._beside_model(check_matrix(K, "K"), "posterior_kernel")
+        C, tilt = model.subspace.coefficients, model.subspace.tilt
+        if values.shape[1] != C.shape[0]:
+            what = f"of shape (m, {C.shape[0]}), a column for every row of X_fit_"
+            raise ValueError(expected("K", what, tuple(values.shape)))
+        Y = backend.working(values) @ C - (0 * tilt if centered else tilt)
+        mean = model.gaussian.posterior_mean(check_finite_result(Y, values))
+        found = backend.cast_like(mean, values), model.shared_covariance(values)
+        return self._home(found, K)  # type: ignore[no-any-return]
+
+    @on_rows(cast=False)
+    def score_samples(self, X: Any) -> Array:
+        """Return the log-density of every point's features, from projections and residual norm.
+
+        Parameters
+        ----------
+        X : array of shape (m, d)
+
+        Returns
+        -------
+        array of shape (m,)
+            ln N(φ; φ̄, WWᵀ + σ²I_r), MATH 2.
+        """
+        self._refuse_missing(X)
+        return self._working.log_density(X)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the average log-density of the points' features.
+
+        Parameters
+        ----------
+        X : array of shape (m, d)
+        y : ignored
+        sample_weight : array of shape (m,), optional
+        """
+        density = self.score_samples(X)
+        w = check_weights(sample_weight, density[:, None])
+        xp = backend.namespace(density)
+        return float(xp.mean(density) if w is None else w @ density / xp.sum(w))
+
+    @on_rows(cast=False)
+    def novelty(self, X: Any) -> Array:
+        """Return the squared distance of features off the components, s(x) − Σy², (m,).
+
+        Parameters
+        ----------
+        X : array of shape (m, d)
+        """
+        self._refuse_missing(X)
+        return self._working.off_span(X)
+
+    # --- kernel values ---------------------------------------------------------------------
+
+    @on_rows()
+    def reconstruct_kernel(self, X: Any, centered: bool = True) -> Array:
+        """Return the kernel values of the posterior means of X, k̂c = Kc A h.
+
+        Parameters
+        ----------
+        X : array of shape (m, d)
+        centered : bool
+            True: ⟨φ(x_i) − φ̄, Wh⟩, centred with the training means on both sides. False:
+            ⟨φ(x_i), φ̄ + Wh⟩, to compare with `k(X, X_fit_)`. The same where `center=False`.
+
+        Returns
+        -------
+        array of shape (m, n)
+            One column per row of `X_fit_` (S0, Eq. 17).
+        """
+        self._know_inputs(X)
+        model = self._working
+        return signal(
+            model.space, model.posterior_mean(X) * model.gaussian.spread, centered=centered
+        )
+
+    def sample_kernel(
+        self, n_samples: int = 1, random_state: Any = None, tol: float = 2e-2
+    ) -> Array:
+        """Draw centred kernel values, kc ~ N(0, Kc A Aᵀ Kc + σ²Kc) (S0, Eq. 18, as corrected).
+
+        kc = Σ_{p≤q} λ_p n^{-1/2} e_p a_p + σ (I − EEᵀ) Kc^{1/2} ξ, with Kc^{1/2} ξ by block
+        Lanczos on the operator: neither the whole spectrum nor, beyond `memory_limit`, the kernel
+        matrix is needed. Up to 512 points the spectrum is cheaper, and exact.
+
+        Parameters
+        ----------
+        n_samples : int
+        random_state : None, int, Generator or RandomState
+        tol : float
+            Relative error, in norm, that Lanczos may leave in the noise; the variance it leaves
+            out is of the order of its square.
+
+        Returns
+        -------
+        array of shape (n_samples, n)
+            ⟨φ(x_i) − φ̄, φ − φ̄⟩ for the rows x_i of `X_fit_`, centred with the training means.
+        """
+        check_is_fitted(self)
+        check_number("n_samples", n_samples, 1, integer=True)
+        check_tolerance(tol)
+        model, rng = self._working, generator(random_state)
+        found = draw(model.space, model.gaussian, int(n_samples), rng, float(tol))
+        return self._home(backend.cast_like(found, model.eigenvalues), None)
+
+    def sample_kernel_given(self, X: Any, random_state: Any = None, tol: float = 2e-2) -> Array:
+        """Draw centred kernel values given latents, kc | h ~ N(Kc A h, σ²Kc) (S0, Eq. 14).
+
+        Parameters
+        ----------
+        X : array of shape (m, q)
+            Latents h, one draw each.
+        random_state : None, int, Generator or RandomState
+        tol : float
+            As in `sample_kernel`.
+
+        Returns
+        -------
+        array of shape (m, n)
+        """
+        Z = self._asked_latents(X, "sample_kernel_given", self._n_features_out)
+        latents = check_finite_result(backend.working(Z), Z)
+        check_tolerance(tol)
+        model, rng = self._working, generator(random_state)
+        found = draw_given(model.space, model.gaussian, latents, rng, float(tol))
+        return self._home(backend.cast_like(found, Z), X)
+
+    # --- back to inputs --------------------------------------------------------------------
+
+    def _latent_scale(self) -> Any:
+        """Return √(ℓ − σ²): latents h stand for φ̄ + Wh."""
+        return self._working.gaussian.spread
+
+    def sample(
+        self,
+        n_samples: int = 1,
+        random_state: Any = None,
+        return_distance: bool = False,
+        noise: bool = False,
+    ) -> Any:
+        """Draw latents from their prior and come back to inputs through the pre-image.
+
+        Parameters
+        ----------
+        n_samples : int
+        random_state : None, int, Generator or RandomState
+        return_distance : bool
+            Also return how far the features of each input are from the point that it stands for.
+        noise : bool
+            Add the noise along the components, so that coordinates have variance ℓ in place of
+            ℓ − σ². Noise off the components has no pre-image, and `sample_kernel` draws it; only
+            the linear kernel has all of it here, as `PPCA.sample`.
+
+        Returns
+        -------
+        array of shape (n_samples, d), or a pair with (n_samples,)
+        """
+        check_is_fitted(self)
+        check_number("n_samples", n_samples, 1, integer=True)
+        model, rng = self._working, generator(random_state)
+        if noise and model.kernel == Linear():
+            points = to_primal(model)[1].sample(int(n_samples), rng)
+            distance = 0 * points[:, 0]
+        else:
+            Y = model.sample_coordinates(int(n_samples), rng, noise=noise)
+            found = self._method(None).find(self._span(), Y, None)
+            points, distance = backend.cast_like(found.points, model.eigenvalues), found.distance
+        points, distance = self._home((points, distance), None)
+        return (points, distance) if return_distance else points
 
     # --- conversions -----------------------------------------------------------------------
 
@@ -290,35 +497,59 @@ class DualPPCA(
             `noise_dim_` is the number of features.
         """
         check_is_fitted(self)
-        return to_primal(self)
+        feature_map, model = to_primal(self._fitted)
+        ppca = PPCA(self.n_components_, noise_variance=self.noise_variance)
+        ppca._model, ppca.n_features_in_ = model, int(model.mean.shape[0])
+        if feature_map.kernel == Linear():
+            return ppca
+        return Pipeline([("features", FunctionTransformer(feature_map)), ("ppca", ppca)])
+
+    # --- names of format 1 -----------------------------------------------------------------
 
     @property
-    def _n_features_out(self) -> int:
-        return int(self.eigenvalues_.shape[0])
+    def _gaussian(self) -> Any:
+        return self._fitted.gaussian
 
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what the model takes and gives."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = takes_nan(self.kernel)
-        tags.input_tags.pairwise = is_precomputed(self.kernel)
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.array_api_support = True
-        return tags
+    @property
+    def _space(self) -> Any:
+        return self._fitted.space
+
+    @property
+    def _projector(self) -> Any:
+        return self._fitted.projector
+
+    @property
+    def _subspace(self) -> Any:
+        return self._fitted.subspace
+
+    @property
+    def _n(self) -> float:
+        return float(self._fitted.n)
+
+    def _model_of(self, state: dict[str, Any]) -> DualModel:
+        inputs, subspace = state.get("input_model_"), state["_subspace"]
+        values = tuple(float(v) for v in state["loglikelihoods_"])
+        return DualModel(
+            state["eigenvalues_"],
+            state["explained_variance_"],
+            state["explained_variance_ratio_"],
+            state["_gaussian"],
+            state["_n"],
+            state["kernel_"],
+            state["X_fit_"],
+            state["_projector"],
+            subspace if "coefficients_" in state else None,
+            state["_space"],
+            state["approximation_error_"],
+            state["solver_"],
+            History(values, state["n_iter_"], state["converged_"]),
+            state.get("relevance_"),
+            None if inputs is None else inputs._fitted,
+        )
 
 
-def _with_weight(
-    points: Array, weights: Array | None, precomputed: bool
-) -> tuple[Array, Array | None]:
-    """Return the points that count, with their weights."""
-    if weights is None:
-        return points, None
-    used = np.flatnonzero(backend.to_numpy(weights) > 0)
-    if used.size == int(weights.shape[0]):
-        return points, weights
-    if precomputed:
-        what = "positive with a kernel matrix, whose columns are the training points"
-        raise ValueError(expected("sample_weight", what, 0.0, "Leave out rows and columns."))
-    if used.size < 2:
-        raise ValueError(expected("sample_weight", "positive for two rows or more", used.size))
-    return backend.take(points, used), backend.take(weights, used)
+def check_tolerance(tol: Any) -> None:
+    """Refuse a tolerance that Lanczos cannot reach or that means nothing."""
+    check_number("tol", tol, 1e-12)
+    if tol >= 1:
+        raise ValueError(expected("tol", "below 1, the size of the noise itself", tol))

@@ -4,51 +4,41 @@ from __future__ import annotations
 
 from typing import Any
 
-from dualpca.arrays import Array, backend, showing
-from dualpca.data import ChunkedTable, refuse_nonfinite
+import numpy as np
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.metaestimators import available_if
+
+from dualpca.arrays import Array, backend, showing, to_host
+from dualpca.data import ChunkedTable
 from dualpca.errors import expected
 from dualpca.estimators._base import (
-    check_choice,
+    KernelEstimator,
+    PreImageMethods,
+    attribute,
+    check_finite_result,
     check_flag,
     check_number,
+    check_points,
     check_weights,
-    generator,
-    open_parts,
-    parts_of,
+    nested,
+    on_rows,
     refuse_weights,
-    tell_route,
     used_rows,
 )
-from dualpca.estimators._kernel_fits import fit_auto, fit_exact, fit_incomplete
-from dualpca.estimators._kernel_inputs import (
-    check_kernel_matrix,
-    check_points,
+from dualpca.estimators.ppca import PPCA
+from dualpca.models.kernel import (
+    KernelModel,
+    KernelRequest,
+    KernelStream,
+    check_components,
+    fit_kernel,
     is_precomputed,
-    kernel_of,
-    takes_sparse,
 )
-from dualpca.estimators._kernel_projection import KernelProjection
-from dualpca.estimators._kernel_results import KernelFit, check_request
-from dualpca.estimators._kernel_stream import PATIENCE, KernelStream
-from dualpca.estimators._mapped_fits import SAMPLE_ROWS, fit_mapped, fit_mapped_parts
-from dualpca.estimators._preimages import PreImages, method_of
-from dualpca.estimators._uncertain import is_incomplete, takes_nan
 from dualpca.preimages import Learned, LearnedMap
-
-SOLVERS = {
-    "auto": "auto",
-    "dense": "dense",
-    "krylov": "krylov",
-    "arpack": "krylov",
-    "randomized": "krylov",
-    "nystrom": "nystrom",
-    "cholesky": "cholesky",
-    "fourier": "fourier",
-}
-MAPPED = ("nystrom", "cholesky", "fourier")
+from dualpca.solvers import KERNEL_SOLVERS
 
 
-class KernelPCA(KernelStream, PreImages, KernelProjection):
+class KernelPCA(PreImageMethods, KernelEstimator):
     """Principal components in the feature space of a kernel.
 
     A drop-in for `sklearn.decomposition.KernelPCA` that takes any number of rows, keeps the mean
@@ -147,6 +137,21 @@ class KernelPCA(KernelStream, PreImages, KernelProjection):
     (2, 64)
     """
 
+    _model: KernelModel
+    _stream: KernelStream
+
+    eigenvalues_ = attribute("eigenvalues")
+    eigenvectors_ = attribute("eigenvectors")
+    explained_variance_ = attribute("variances")
+    explained_variance_ratio_ = attribute("ratios")
+    kernel_ = attribute("kernel")
+    X_fit_ = attribute("points")
+    n_components_ = attribute("n_components")
+    n_samples_ = attribute("n_rows")
+    approximation_error_ = attribute("error")
+    solver_ = attribute("solver")
+    input_model_ = nested("inputs", PPCA)
+
     def __init__(
         self,
         n_components: int | float | None = None,
@@ -202,15 +207,36 @@ class KernelPCA(KernelStream, PreImages, KernelProjection):
 
     # --- fitting ---------------------------------------------------------------------------
 
+    def _request(self) -> KernelRequest:
+        """Check the parameters and return them for the fit."""
+        check_components(self.n_components)
+        check_number("alpha", self.alpha, 0)
+        for flag in ("fit_inverse_transform", "remove_zero_eig", "copy_X"):
+            check_flag(flag, getattr(self, flag))
+        if self.max_iter is not None:
+            check_number("max_iter", self.max_iter, 1, integer=True)
+        if self.fit_inverse_transform and is_precomputed(self.kernel):
+            raise ValueError(
+                "Cannot fit_inverse_transform with a precomputed kernel: there are no inputs to "
+                "come back to. preimage_weights gives weights over the training items."
+            )
+        return KernelRequest(
+            self.n_components,
+            self._kernel_choice,
+            self._options(max_passes=self.max_iter),
+            bool(self.remove_zero_eig),
+            bool(self.copy_X),
+        )
+
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> KernelPCA:
         """Fit the model.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n, d), list of items, or kernel matrix (n, n)
-            Two rows or more. Never modified. NaN is taken with RBF, linear and polynomial kernels
-            (their sums and multiples): a PPCA of the inputs says what may have been there, and
-            inner products are expectations under it.
+            Two rows or more. Never modified. NaN is accepted with RBF, linear and polynomial
+            kernels (their sums and multiples): a PPCA of the inputs says what may have been there,
+            and inner products are expectations under it.
         y : ignored
         sample_weight : array of shape (n,), optional
             Non-negative. A weight of 2 counts as the row twice, 0 as no row.
@@ -219,111 +245,159 @@ class KernelPCA(KernelStream, PreImages, KernelProjection):
         -------
         self
         """
-        self._check_parameters()
-        parts = parts_of(X)
-        if parts is not None:
-            return self._fit_parts(parts, sample_weight)
-        points = check_points(self, X, reset=True, allow_nan=True)
-        w = check_weights(sample_weight, backend.vector_like(points))
+        request = self._request()
+        with self._training(X, sample_weight) as table:
+            if isinstance(table, ChunkedTable):
+                refuse_weights(sample_weight)
+            model = fit_kernel(table, request)
         self._forget()
-        if is_incomplete(points):
-            self._publish(*fit_incomplete(self, points, w), points)
-            self.n_samples_ = used_rows(points, w)
-            return self
-        kernel = kernel_of(self, points)
-        if is_precomputed(kernel):
-            points = check_kernel_matrix(points, center=self.center)
-        elif self.copy_X:
-            points = backend.copied(points)
-        self._publish(self._fit_points(points, kernel, w), kernel, points)
-        self.n_samples_ = used_rows(points, w)
-        return self
-
-    def _fit_parts(self, parts: ChunkedTable, sample_weight: Any) -> KernelPCA:
-        """Fit a table in parts through landmarks or random features, whose moments add."""
-        if self._solver_name not in ("nystrom", "cholesky", "fourier") or is_precomputed(
-            self.kernel
-        ):
-            what = "'nystrom', 'cholesky' or 'fourier' with a kernel of rows, for data in parts"
-            raise ValueError(expected("eigen_solver", what, self.eigen_solver))
-        refuse_weights(sample_weight)
-        open_parts(self, parts)
-        self._forget()
-        with showing(self.verbose):
-            sizes = f"{self.n_landmarks} landmarks or features"
-            tell_route(parts, f"moments of a map by {self._solver_name!r}, {sizes}, two passes")
-        sample = parts.sample(max(SAMPLE_ROWS, PATIENCE * self.n_landmarks), seed=0)
-        refuse_nonfinite(sample)
-        kernel = kernel_of(self, sample)
-        self._publish(fit_mapped_parts(self, parts, sample, kernel), kernel, parts.like)
-        return self
-
-    def _fit_points(self, points: Array, kernel: Any, weights: Array | None) -> KernelFit:
-        if self._solver_name == "auto":
-            return fit_auto(self, points, kernel, weights)
-        if self._solver_name not in MAPPED:
-            return fit_exact(self, points, kernel, weights)
-        if is_precomputed(kernel):
-            what = "an exact solver ('auto', 'dense', 'krylov') with a kernel matrix"
-            raise ValueError(expected("eigen_solver", what, self.eigen_solver))
-        return fit_mapped(self, points, kernel, weights)
-
-    def _check_parameters(self) -> None:
-        check_request(self.n_components)
-        method_of(self.preimage)
-        check_choice("eigen_solver", self.eigen_solver, tuple(SOLVERS))
-        check_choice("landmarks", self.landmarks, ("leverage", "kmeans", "uniform"))
-        check_number("tol", self.tol, 0)
-        check_number("alpha", self.alpha, 0)
-        check_number("memory_limit", self.memory_limit, 0)
-        check_number("n_landmarks", self.n_landmarks, 1, integer=True)
-        for flag in ("fit_inverse_transform", "remove_zero_eig", "copy_X", "center"):
-            check_flag(flag, getattr(self, flag))
-        if self.max_iter is not None:
-            check_number("max_iter", self.max_iter, 1, integer=True)
-        if self.dtype not in (None, "float64", "float32"):
-            raise ValueError(expected("dtype", "None, 'float64' or 'float32'", self.dtype))
-        if self.fit_inverse_transform and is_precomputed(self.kernel):
-            raise ValueError(
-                "Cannot fit_inverse_transform with a precomputed kernel: there are no inputs to "
-                "come back to. preimage_weights gives weights over the training items."
-            )
-
-    @property
-    def _solver_name(self) -> str:
-        return SOLVERS[self.eigen_solver]
-
-    @property
-    def _seed(self) -> Any:
-        return 0 if self.random_state is None else generator(self.random_state)
-
-    def _publish(self, found: KernelFit, kernel: Any, points: Array) -> None:
-        spectrum, like = found.spectrum, backend.vector_like(points)
-        xp = backend.namespace(spectrum.values)
-        zero = 0 * spectrum.values
-        ratio = spectrum.values / spectrum.trace if spectrum.trace > 0 else zero
-        self.kernel_ = kernel
-        self.gamma_ = getattr(kernel, "gamma", None)
-        self.eigenvalues_ = backend.cast_like(xp.asarray(spectrum.values, copy=True), like)
-        self.explained_variance_ = backend.cast_like(spectrum.values / found.n, like)
-        self.explained_variance_ratio_ = backend.cast_like(ratio, like)
-        self.n_components_ = spectrum.rank
-        self.n_samples_ = round(found.n)
-        self.approximation_error_ = found.error
-        self.solver_ = found.solver
-        self._subspace = found.subspace
-        self._residual, self._novelty = found.training_residual, found.novelty
-        if found.training_residual is not None:
-            self.eigenvectors_ = backend.cast_like(spectrum.vectors, like)
-        self.X_fit_ = getattr(found.subspace, "points", points)
+        self._keep(model)
         if self.fit_inverse_transform:
-            self._fit_inverse()
+            self._method(self._inverse_method())  # learned at once, as scikit-learn does
+        return self
 
-    def _fit_inverse(self) -> None:
-        """Learn the way back at once, as scikit-learn does."""
-        learned = self._method(self._inverse_method())
-        if isinstance(learned, LearnedMap):  # the linear kernel has an exact inverse instead
-            self.X_transformed_fit_, self.dual_coef_ = learned.centres, learned.A
+    @available_if(lambda self: not is_precomputed(self.kernel))  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        """Add rows to the model, in memory of a fixed size.
+
+        The first 4·n_landmarks rows are kept; landmarks are chosen among them by pivoted
+        Cholesky, and from then on every chunk is projected on their features, whose moments are
+        added up exactly. `approximation_error_.trace` says how much of the variance of the
+        whole stream lies outside of the landmarks' span. Parameters such as 'median' are found
+        from the first chunk. Fitted attributes are computed when they are next read.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+
+        Returns
+        -------
+        self
+        """
+        how, stream = self._request().how, self.__dict__.get("_stream")
+        with showing(self.verbose):
+            if stream is None:
+                self._choose_device(X, None)
+            points = check_points(self, X, reset=stream is None, min_rows=1)
+            if points.ndim == 1 or backend.is_sparse(points):
+                what = "dense rows: a stream keeps some of them as landmarks"
+                raise ValueError(expected("X", what, type(X).__name__))
+            table = self._placed_table(points, check_weights(sample_weight, points))
+            if stream is None:
+                stream = KernelStream(self._kernel_choice.resolved(table.rows))
+            seen = self.__dict__.get("n_samples_seen_", 0) + used_rows(table.rows, table.weights)
+            stream = stream.add(table.rows, table.weights, how)
+        self._forget()
+        self._stream, self.n_samples_seen_ = stream, seen
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return True after a fit, or once a chunk was seen."""
+        return "_model" in self.__dict__ or "_stream" in self.__dict__
+
+    @property
+    def _fitted(self) -> Any:
+        """The model, on the host; that of a stream is solved for when it is first read."""
+        if "_model" not in self.__dict__ and "_stream" in self.__dict__:
+            if self.n_samples_seen_ < 2:
+                raise NotFittedError("partial_fit has seen 1 row; at least 2 are required.")
+            self._keep(self._stream.model(self._request()))
+        return super()._fitted
+
+    def __getstate__(self) -> Any:
+        """Bring a stream on a GPU to the host: other processes may have none."""
+        return {k: to_host(v) if k == "_stream" else v for k, v in super().__getstate__().items()}
+
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn wants to know of inputs and outputs."""
+        tags = super().__sklearn_tags__()
+        solver = KERNEL_SOLVERS.get(self.eigen_solver)
+        tags.input_tags.allow_nan &= solver is None or not solver.approximate
+        return tags
+
+    # --- what it says of points ------------------------------------------------------------
+
+    @on_rows("n_components_")
+    def transform(self, X: Any) -> Array:
+        """Project points on the components, in blocks.
+
+        Parameters
+        ----------
+        X : array of shape (m, d), items, or kernel values against the training points (m, n)
+
+        Returns
+        -------
+        array of shape (m, q)
+            y = kc(x)ᵀA, centred with the training means.
+        """
+        self._know_inputs(X)
+        return self._working.coordinates(X)
+
+    @on_rows("n_components_")
+    def transform_std(self, X: Any) -> Array:
+        """Return the standard deviation of the coordinates of rows with NaN, (m, q).
+
+        What is missing is uncertain, and so are the coordinates: Aᵀ Cov[k(x, ·)] A in closed
+        form. 0 for complete rows.
+
+        Parameters
+        ----------
+        X : array of shape (m, d)
+        """
+        self._know_inputs(X)
+        return self._working.coordinate_std(X)
+
+    @on_rows(cast=False)
+    def novelty(self, X: Any) -> Array:
+        """Return the squared distance of features off the components (Hoffmann 2007), (m,).
+
+        s(x) − Σy² with s(x) = ‖φ(x) − φ̄‖²: large for points unlike the training points.
+
+        Parameters
+        ----------
+        X : array of shape (m, d)
+        """
+        self._refuse_missing(X)
+        return self._working.off_span(X)
+
+    def novelty_threshold(self, level: float = 0.95) -> float:
+        """Return the quantile of the training points' novelty.
+
+        Parameters
+        ----------
+        level : float
+            Share of the training points at or below the threshold.
+        """
+        model = self._working
+        if not 0 < level < 1:
+            raise ValueError(expected("level", "between 0 and 1", level))
+        return float(model.novelty_threshold(level))
+
+    @on_rows(cast=False, dtype=np.bool_, options=("level",))
+    def is_novel(self, X: Any, level: float = 0.95) -> Array:
+        """Return True for points further off the components than `level` of the training points.
+
+        Parameters
+        ----------
+        X : array of shape (m, d), items, or kernel values against the training points (m, n)
+        level : float
+            Share of the training points that are not novel.
+        """
+        self._refuse_missing(X)
+        novelty = self._working.off_span(X)
+        return check_finite_result(novelty, X) > self.novelty_threshold(level)
+
+    def squared_eigenvalue_ratio(self) -> Array:
+        """Return λ_p² / Σλ², (q,), with Σλ² = ‖Kc‖²_F (S2): not a share of the variance.
+
+        It is larger than `explained_variance_ratio_`, and flatters. One pass over the kernel of
+        the training points; for exact fits.
+        """
+        return self._home(self._working.squared_ratios(self._options()), None)
+
+    # --- the inverse that scikit-learn learns ----------------------------------------------
 
     def _inverse_method(self) -> Any:
         if not self.fit_inverse_transform:
@@ -331,16 +405,59 @@ class KernelPCA(KernelStream, PreImages, KernelProjection):
         return Learned(alpha=max(float(self.alpha), 1e-12), kernel=self.kernel_)
 
     @property
-    def _n_features_out(self) -> int:
-        return int(self.eigenvalues_.shape[0])
+    def _learned(self) -> LearnedMap:
+        """The map that `fit_inverse_transform` learns; the linear kernel has an exact inverse."""
+        found = self._method(self._inverse_method()) if self.fit_inverse_transform else None
+        if not isinstance(found, LearnedMap):
+            raise AttributeError("the model has learned no inverse: set fit_inverse_transform=True")
+        return to_host(found)
 
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what the model takes and gives."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = takes_sparse(self.kernel)
-        exact = SOLVERS.get(self.eigen_solver) not in MAPPED
-        tags.input_tags.allow_nan = exact and takes_nan(self.kernel)
-        tags.input_tags.pairwise = is_precomputed(self.kernel)
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.array_api_support = True
-        return tags
+    @property
+    def X_transformed_fit_(self) -> Array:
+        """Coordinates of the points that the learned inverse uses, (n, q)."""
+        return self._learned.centres
+
+    @property
+    def dual_coef_(self) -> Array:
+        """Coefficients of the learned inverse, (n, d)."""
+        return self._learned.A
+
+    @property
+    def gamma_(self) -> Any:
+        """The rate of the kernel; None if it has none."""
+        return self._fitted.gamma
+
+    # --- names of format 1 -----------------------------------------------------------------
+
+    @property
+    def _subspace(self) -> Any:
+        return self._fitted.subspace
+
+    @property
+    def _residual(self) -> Any:
+        return self._fitted.residual
+
+    @property
+    def _novelty(self) -> Any:
+        return self._fitted.novelty
+
+    def _unpack(self, state: dict[str, Any]) -> None:
+        super()._unpack({k: v for k, v in state.items() if k != "_like"})
+
+    def _model_of(self, state: dict[str, Any]) -> KernelModel:
+        inputs = state.get("input_model_")
+        return KernelModel(
+            state["eigenvalues_"],
+            state["explained_variance_"],
+            state["explained_variance_ratio_"],
+            state["kernel_"],
+            state["_subspace"],
+            state["X_fit_"],
+            state["n_samples_"],
+            state["approximation_error_"],
+            state["solver_"],
+            state.get("eigenvectors_"),
+            state["_residual"],
+            state["_novelty"],
+            None if inputs is None else inputs._fitted,
+        )

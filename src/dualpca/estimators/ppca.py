@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from dualpca.arrays import Array
+from dualpca.arrays import Array, backend
 from dualpca.data import InMemoryTable, Table, has_missing, observed_weights
 from dualpca.estimators._base import (
     LatentMethods,
     attribute,
     check_checkpoint,
     check_choice,
+    check_matrix,
     check_number,
     generator,
     watch_of,
 )
 from dualpca.gaussian import check_noise
+from dualpca.models.dual import to_dual
 from dualpca.models.spiked import PPCARequest, SpikedModel, fit_ppca, open_stream, ppca_of_stream
 from dualpca.models.streaming import Stream
 from dualpca.operators import used_rows
@@ -204,7 +206,11 @@ class PPCA(LatentMethods):
         DualPPCA
             Fitted, with the same likelihood, posterior and distribution of samples.
         """
-        from dualpca.estimators._conversions import to_dual
+        from dualpca.estimators.dual import DualPPCA
 
         self._require_fitted()
-        return to_dual(self, X)
+        g = self._fitted.gaussian
+        points = None if X is None else backend.working(check_matrix(X, "X"))
+        dual = DualPPCA(g.rank, kernel="linear", noise_variance=g.noise or None, noise_dim=g.dim)
+        dual._model, dual.n_features_in_ = to_dual(self._fitted, points), g.dim
+        return dual

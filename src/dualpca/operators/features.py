@@ -13,10 +13,12 @@ import scipy.linalg
 
 from dualpca.arrays import Array, algebra, backend
 from dualpca.data import Moments, block_weights
-from dualpca.kernels import Kernel, feature_map, frequencies
+from dualpca.errors import DualPCAError, expected
+from dualpca.kernels import Kernel, Uncertain, feature_map, frequencies
+from dualpca.operators.primal import Scatter
 from dualpca.operators.rows import Frame, Projection
-from dualpca.operators.spectrum import signs
-from dualpca.operators.subspace import Subspace
+from dualpca.operators.spectrum import Spectrum, signs
+from dualpca.operators.subspace import Subspace, no_expectations
 
 # --- Which points stand for all: uniform, by leverage, or by pivoted Cholesky --------------------
 
@@ -357,6 +359,69 @@ class MappedSubspace:
         cut = backend.slices(X.shape[0], BLOCK)
         parts = [frame.project(self.axes, self.map(backend.some_rows(X, rows))) for rows in cut]
         return Projection(*(xp.concat(list(part), axis=0) for part in zip(*parts, strict=True)))
+
+    def expected_coordinates(self, rows: Uncertain) -> Array:
+        """Refuse uncertain rows: random features have no expectations."""
+        raise no_expectations(self)
+
+    coordinate_covariance = expected_coordinates
+
+
+class MappedScatter(Scatter):
+    """The scatter of mapped points; its noise may live in more dimensions than the map has.
+
+    Parameters
+    ----------
+    feature_map : FeatureMap
+    mapped : Mapped
+        Moments of all points.
+    dim : int, optional
+        r, the dimension of the isotropic noise; that of the map by default.
+    """
+
+    def __init__(self, feature_map: FeatureMap, mapped: Mapped, dim: int | None = None) -> None:
+        super().__init__(mapped.moments)
+        self.map, self.mapped, self.order = feature_map, mapped, self.dim
+        self.dim = self.order if dim is None else dim
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(m, m)."""
+        return (self.order, self.order)
+
+    @property
+    def left_out(self) -> float:
+        """Share of Σwk(x, x) outside of the map."""
+        return self.mapped.left_out
+
+    @property
+    def kernel_trace(self) -> float:
+        """Variance of the points under the kernel itself; no less than under the map."""
+        moments = self.mapped.moments
+        total = self.mapped.total - moments.n * float(moments.mean @ moments.mean)
+        return max(total, float(self.trace))
+
+    @property
+    def points(self) -> Array | None:
+        """The landmarks; None for random features."""
+        return self.map.points if isinstance(self.map, Landmarks) else None
+
+    def subspace(self, spectrum: Spectrum) -> MappedSubspace:
+        """Return the eigenvectors as axes of the map's space."""
+        return MappedSubspace(self.map, spectrum.vectors, self.moments.mean)
+
+    def gap(self, spectrum: Spectrum) -> float:
+        """Return the relative error of the smallest eigenvalue that random features may cause."""
+        if not isinstance(self.map, Fourier) or spectrum.rank == 0:
+            return 0.0
+        smallest = float(spectrum.values[-1])
+        return self.map.gap * self.n / smallest if smallest > 0 else float("inf")
+
+    def expansion(self, spectrum: Spectrum) -> Subspace | None:
+        """Return the eigenvectors as expansions over the landmarks; None for random features."""
+        if not isinstance(self.map, Landmarks):
+            return None
+        return landmark_subspace(self.map, spectrum.vectors, self.moments.mean)
 
 
 def landmark_subspace(f: Landmarks, axes: Array, mean: Array) -> Subspace:

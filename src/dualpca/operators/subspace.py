@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dualpca.arrays import Array, backend
+from dualpca.errors import expected
 from dualpca.kernels import (
     Kernel,
     Uncertain,
@@ -75,6 +76,26 @@ class Subspace:
         residual = squares - xp.sum(Y * Y, axis=1)
         return Projection(Y, xp.where(residual < 0, xp.zeros_like(residual), residual))
 
+    def expected_coordinates(self, rows: Uncertain) -> Array:
+        """Return the expected coordinates of uncertain rows, (m, q)."""
+        if backend.is_sparse(self.points):
+            raise no_expectations(self)
+        K = expected_kernel(self.kernel, rows, backend.working(self.points))
+        return K @ self.coefficients - self.tilt
+
+    def coordinate_covariance(self, rows: Uncertain) -> Array:
+        """Return the covariance of the coordinates of uncertain rows, (m, q, q)."""
+        if backend.is_sparse(self.points):
+            raise no_expectations(self)
+        points = backend.working(self.points)
+        return projected_covariance(self.kernel, rows, points, self.coefficients)
+
+
+def no_expectations(subspace: object) -> ValueError:
+    """Return the error for uncertain rows where there is no expansion over dense points."""
+    what = "a model over dense points: random features and sparse rows have no expectations"
+    return ValueError(expected("rows with NaN", what, type(subspace).__name__))
+
 
 # --- Kernel components of rows that are known only in part ---------------------------------------
 
@@ -117,9 +138,13 @@ class UncertainSubspace:
             return expected_between(self.kernel, X.working, self.rows) @ V
         return expected_kernel(self.kernel, self.rows, backend.working(X)).T @ V
 
-    def covariance(self, X: Uncertain) -> Array:
+    def expected_coordinates(self, rows: Uncertain) -> Array:
+        """Return the expected coordinates of uncertain rows, (m, q)."""
+        return self.coordinates(rows)
+
+    def coordinate_covariance(self, rows: Uncertain) -> Array:
         """Return the covariance of the coordinates of uncertain rows, (m, q, q).
 
         Exact where the training rows are known; those that are not count with their expectation.
         """
-        return projected_covariance(self.kernel, X.working, self.rows.mean, self.coefficients)
+        return projected_covariance(self.kernel, rows.working, self.rows.mean, self.coefficients)

@@ -66,6 +66,7 @@ class Dense(Solver):
     """
 
     name: ClassVar[str] = "dense"
+    on_kernels: ClassVar[bool] = True
 
     @staticmethod
     def cost(operator: Any, rank: int) -> float:

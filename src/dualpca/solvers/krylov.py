@@ -143,6 +143,8 @@ class Krylov(Solver):
     """
 
     name: ClassVar[str] = "krylov"
+    aliases: ClassVar[tuple[str, ...]] = ("arpack", "randomized")
+    on_kernels: ClassVar[bool] = True
     max_passes: int = 300
 
     @staticmethod
