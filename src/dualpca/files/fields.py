@@ -321,7 +321,7 @@ def unsavable(value: Any, where: str) -> ModelFileError:
     remedy = "Files hold numbers, text, arrays and the library's own objects."
     if where.endswith("random_state"):
         remedy = "Set it to None or an integer: model.set_params(random_state=0)."
-    elif callable(value) and not hasattr(value, "diag") or type(value).__name__ == "Function":
+    elif (callable(value) and not hasattr(value, "diag")) or type(value).__name__ == "Function":
         remedy = "A function is code, and files hold none: use a kernel or metric with a name, or "
         remedy += "'precomputed'."
     elif "kernel" in where:

@@ -13,7 +13,6 @@ import scipy.linalg
 
 from dualpca.arrays import Array, algebra, backend
 from dualpca.data import Moments, block_weights
-from dualpca.errors import DualPCAError, expected
 from dualpca.kernels import Kernel, Uncertain, feature_map, frequencies
 from dualpca.operators.primal import Scatter
 from dualpca.operators.rows import Frame, Projection
