@@ -8,11 +8,16 @@ pytest.importorskip("matplotlib")
 from dualpca.app.datasets import MissingDataError
 from dualpca.app.experiments import EXPERIMENTS
 from dualpca.app.experiments.canvas import Canvas, style
-from dualpca.app.experiments.principal_curve import _smooth, principal_curve
-from dualpca.app.experiments.s2_figure_3 import least_stress
-from dualpca.app.experiments.s2_figure_4 import best_cut
-from dualpca.app.experiments.s2_figure_6 import noisy, radial_rms, widest_gap
-from dualpca.app.experiments.s4_em_steps import e_step, m_step
+from dualpca.app.experiments.s2_geometry import (
+    _smooth,
+    best_cut,
+    least_stress,
+    noisy,
+    principal_curve,
+    radial_rms,
+    widest_gap,
+)
+from dualpca.app.experiments.s4 import e_step, m_step
 
 
 @pytest.fixture(scope="module")

@@ -13,13 +13,12 @@ from fastapi import FastAPI
 
 import dualpca as dp
 from dualpca.app.explorer import guard
-from dualpca.app.explorer.app import static_files
+from dualpca.app.explorer.app import open_door, static_files
 from dualpca.app.explorer.guard import HEADERS, MOST_BYTES, Bucket, Guard
 from dualpca.app.explorer.lenses import METHODS
 from dualpca.app.explorer.messages import Way
-from dualpca.app.explorer.opening import open_session
-from dualpca.app.explorer.serving import open_door
-from dualpca.app.tables.dialects import TableError
+from dualpca.app.explorer.session import open_session
+from dualpca.app.tables.text import TableError
 from tests.app.explorer_cases import HOST, NAMES, PORT, TOKEN, Client, fitted, iris, session_of
 
 POSTS = {

@@ -5,12 +5,18 @@ import polars as pl
 import pytest
 
 import dualpca as dp
-from dualpca.app.explorer.colouring import codes_of, columns_of
 from dualpca.app.explorer.lenses import lens_of
-from dualpca.app.explorer.opening import open_session
-from dualpca.app.explorer.rows import exported, shown, summarized
-from dualpca.app.explorer.session import Units, shape_of
-from dualpca.app.tables.dialects import TableError
+from dualpca.app.explorer.session import (
+    Units,
+    codes_of,
+    columns_of,
+    exported,
+    open_session,
+    shape_of,
+    shown,
+    summarized,
+)
+from dualpca.app.tables.text import TableError
 from tests.app.explorer_cases import NAMES, digits, fitted, iris, session_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::dualpca.errors.HeywoodWarning")

@@ -19,11 +19,15 @@ from dualpca import datasets
 from dualpca.app.cli import build
 from dualpca.app.datasets import MissingDataError
 from dualpca.app.experiments import EXPERIMENTS
-from dualpca.app.experiments import base as registry
-from dualpca.app.experiments.base import Outcome, UnknownExperimentError, experiment
+from dualpca.app.experiments import running as registry
 from dualpca.app.experiments.canvas import Canvas
-from dualpca.app.experiments.gallery import render
-from dualpca.app.experiments.running import reproduce
+from dualpca.app.experiments.running import (
+    Outcome,
+    UnknownExperimentError,
+    experiment,
+    render,
+    reproduce,
+)
 from dualpca.errors import InterruptWarning
 
 

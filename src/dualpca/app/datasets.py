@@ -68,7 +68,7 @@ def folders() -> list[Path]:
     True
     """
     named = os.environ.get(VARIABLE)
-    checkout = Path(__file__).resolve().parents[2]
+    checkout = Path(__file__).resolve().parents[3]
     beside = checkout.parent / "shared" / "data"
     return ([Path(named)] if named else []) + (
         [beside] if (checkout / "pyproject.toml").is_file() else []

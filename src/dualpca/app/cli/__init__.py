@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 NEEDED = ("typer", "rich", "polars", "matplotlib", "plotly", "fastapi", "uvicorn")
 """What the `app` extra brings. Imported late, so that its absence can be explained."""
 
-MODULES = "fit use look compare report explore export reproduce demo".split()
+MODULES = "fit use look compare pages".split()
 """Where the commands are, in the order of the help."""
 
 
@@ -40,7 +40,7 @@ def build() -> "typer.Typer":
     """Return the application with its commands."""
     import typer
 
-    from dualpca.app.cli._options import spread
+    from dualpca.app.cli._running import spread
 
     app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 

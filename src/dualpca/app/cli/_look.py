@@ -1,4 +1,4 @@
-"""`dualpca score` and `inspect`: what a model says of rows, and of itself."""
+"""`dualpca score` and `inspect`: what a model says about rows, and about itself."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 import typer
 
-from dualpca.app.cli._models import summary
-from dualpca.app.cli._options import (
+from dualpca.app.cli._fit import summary
+from dualpca.app.cli._running import (
     Data,
     Identifier,
     Json,
@@ -18,8 +18,10 @@ from dualpca.app.cli._options import (
     Model,
     SequenceColumn,
     Source,
+    plain,
+    refuse_mixture,
+    run,
 )
-from dualpca.app.cli._running import plain, refuse_mixture, run
 from dualpca.app.cli._session import Session, check_output, names_of, start
 from dualpca.errors import ModelFileError
 
@@ -86,7 +88,7 @@ class _Judging:
         return self._count(table, frame.height)
 
     def _sequences(self, frame: pl.DataFrame, X: Any) -> pl.DataFrame:
-        parts = self.session.lengths(frame, self.lengths) or [frame.height]
+        parts = self.session.lengths(self.lengths) or [frame.height]
         likely = np.asarray(self.session.model.score_sequences(X, parts))
         if self.session.prep.scales is not None and not self.session.model.kernel_space_:
             units = self.session.prep.undone_density(np.zeros(frame.height), X)

@@ -1,4 +1,4 @@
-"""`dualpca transform`, `impute`, `denoise` and `sample`: from a model and a table to a table."""
+"""`dualpca transform`, `impute`, `denoise`, `sample` and `export`: a model put to use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 import typer
 
-from dualpca.app.cli._options import (
+import dualpca
+from dualpca.app.cli._running import (
     Data,
     Decimal,
     Identifier,
@@ -20,8 +21,10 @@ from dualpca.app.cli._options import (
     Separator,
     SequenceColumn,
     Source,
+    UsageError,
+    refuse_mixture,
+    run,
 )
-from dualpca.app.cli._running import UsageError, refuse_mixture, run
 from dualpca.app.cli._session import (
     Session,
     check_output,
@@ -31,9 +34,12 @@ from dualpca.app.cli._session import (
     preparation_of,
     start,
 )
-from dualpca.app.tables import columns, tables, writing
-from dualpca.app.tables.dialects import Dialect
+from dualpca.app.tables import columns, reading, writing
+from dualpca.app.tables.text import Dialect, TableError
 from dualpca.arrays import task
+from dualpca.data import target_of
+
+# --- `dualpca transform`, `impute`, `denoise` and `sample`: from a model and a table to a table --
 
 
 def _words(found: dict[str, Any]) -> str:
@@ -74,7 +80,7 @@ def transform(
 
 def _states(session: Session, frame: pl.DataFrame, lengths: str | None) -> pl.DataFrame:
     """Return the most probable path of states, and the probability of each."""
-    X, parts = session.rows(frame), session.lengths(frame, lengths)
+    X, parts = session.rows(frame), session.lengths(lengths)
     path = pl.DataFrame({"state": np.asarray(session.model.predict(X, parts))})
     chances = np.asarray(session.model.predict_proba(X, parts))
     names = [f"state{k}" for k in range(chances.shape[1])]
@@ -173,7 +179,7 @@ class _Filling:
         table = self.session.table
         with writing.target(std) as file:
             made = (self.spread(frame) for frame in table.frames("deviations, batch"))
-            writing.into(file, made, tables.kind_of(std), table.dialect, table.height)
+            writing.into(file, made, reading.kind_of(std), table.dialect, table.height)
             return self.session.write(output, self.step)
 
     def spread(self, frame: pl.DataFrame) -> pl.DataFrame:
@@ -217,7 +223,7 @@ def sample(
             tick()
         frame = _drawn(fitted, rows, names, prep)
         dialect = Dialect(how.separator or ",", how.decimal or ".")
-        done = writing.write([frame], output, dialect, frame.height)
+        done = writing.write(frame, output, dialect)
         return {"output": output, "rows": done.rows, "columns": done.columns}
 
     run("sample", as_json, work, _words)
@@ -238,4 +244,40 @@ def _drawn(model: Any, rows: Any, names: list[str], prep: Any) -> pl.DataFrame:
     return found.insert_column(0, pl.Series(name, np.asarray(label)))
 
 
-COMMANDS = {"transform": transform, "impute": impute, "denoise": denoise, "sample": sample}
+# --- `dualpca export`: a model's transform for other programs ------------------------------------
+
+
+def export(
+    model: Model,
+    output: Annotated[str, typer.Option("--output", "-o", help="ONNX file to write.")],
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="Of rows and coordinates: float64 or float32.")
+    ] = "float64",
+    as_json: Json = False,
+) -> None:
+    """Write what `transform` does as an ONNX graph, standardisation included."""
+
+    def work() -> dict[str, Any]:
+        target_of(output)
+        fitted, metadata = dualpca.load(model, return_metadata=True)
+        try:
+            data = dualpca.to_onnx(fitted, output, dtype=dtype, metadata=metadata)
+        except ImportError as error:
+            raise TableError(str(error)) from None
+        size = {"bytes": len(data), "features": int(fitted.n_features_in_), "dtype": dtype}
+        return {"output": output, "model": type(fitted).__name__, **size}
+
+    def words(found: dict[str, Any]) -> str:
+        rows = f"X ({found['dtype']}, {found['features']} columns)"
+        return f"Wrote {found['output']}: {found['model']} from {rows} to Y."
+
+    run("export", as_json, work, words)
+
+
+COMMANDS = {
+    "transform": transform,
+    "impute": impute,
+    "denoise": denoise,
+    "sample": sample,
+    "export": export,
+}

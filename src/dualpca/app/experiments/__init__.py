@@ -9,15 +9,17 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 try:
-    from dualpca.app.experiments.base import (
+    from dualpca.app.experiments.canvas import Canvas
+    from dualpca.app.experiments.running import (
         Experiment,
         Outcome,
+        Record,
         UnknownExperimentError,
         experiment,
         ordered,
+        reproduce,
+        write_gallery,
     )
-    from dualpca.app.experiments.canvas import Canvas
-    from dualpca.app.experiments.running import Record, reproduce, write_gallery
 except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] != "matplotlib":
         raise
@@ -27,7 +29,7 @@ except ModuleNotFoundError as error:
 
 def _modules() -> list[str]:
     names = (module.name for module in iter_modules(__path__))
-    return [name for name in names if re.match(r"s\d+_|readme", name)]
+    return [name for name in names if re.match(r"s\d+|readme", name)]
 
 
 for _name in _modules():

@@ -1,22 +1,94 @@
-"""One model with one table, as the explorer shows them: everything is in memory from the start.
-
-Nothing here reads a file: what the command line named was read before.
-"""
+"""One model with one table, as the explorer shows them: everything is in memory from the start."""
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from dualpca.app.explorer.lens import Lens, Matrix
-from dualpca.app.explorer.neighbours import Closest, Places
-from dualpca.app.tables.dialects import TableError
+from dualpca.app.explorer.lenses import Lens, Matrix, lens_of
+from dualpca.app.tables import columns
+from dualpca.app.tables.columns import Preparation
+from dualpca.app.tables.text import TableError
+
+# --- How a point lies among rows: the closest of them, and how many are farther out --------------
+
+
+class Closest(NamedTuple):
+    """Rows with holes, ready to be compared with others.
+
+    The mean squared difference over what row i observed is (a_i − 2 x_i·r + m_i·r²) / |m_i| with
+    x_i zero in its holes, m_i its mask and a_i = x_i·x_i.
+    """
+
+    rows: Matrix  # (n, d), 0 in holes
+    squares: Matrix  # (n,)
+    mask: Matrix | None  # (n, d), where there are holes
+    counts: Matrix  # (n,)
+    middle: Matrix  # (d,), taken from all rows so that squares stay small
+
+    @classmethod
+    def of(cls, X: Matrix) -> Closest:
+        """Prepare rows."""
+        known = np.isfinite(X)
+        counts = known.sum(axis=0)
+        middle = np.where(known, X, 0.0).sum(axis=0) / np.maximum(counts, 1)
+        rows = np.where(known, X - middle, 0.0)
+        mask = None if known.all() else known.astype(float)
+        squares = np.einsum("ij,ij->i", rows, rows)
+        return cls(rows, squares, mask, known.sum(axis=1).astype(float), middle)
+
+    def to(self, row: Matrix) -> tuple[int, float]:
+        """Return the closest row and its root mean squared difference.
+
+        Examples
+        --------
+        >>> Closest.of(np.array([[0.0, 0.0], [3.0, np.nan]])).to(np.array([3.0, 9.0]))
+        (1, 0.0)
+        """
+        r = row - self.middle
+        other = r @ r if self.mask is None else self.mask @ (r * r)
+        gap = (self.squares - 2 * (self.rows @ r) + other) / np.maximum(self.counts, 1)
+        i = int(np.argmin(np.where(self.counts > 0, gap, np.inf)))
+        known = slice(None) if self.mask is None else self.mask[i] > 0
+        exact = (self.rows[i] - r)[known]  # the sum above loses digits where rows are equal
+        return i, float(np.sqrt(np.mean(exact**2))) if exact.size else 0.0
+
+
+class Places(NamedTuple):
+    """Latents as distances from their centre, each in units of its standard deviation."""
+
+    centre: Matrix  # (q,)
+    unit: Matrix  # (q,)
+    distances: Matrix  # (n,), squared and sorted
+
+    @classmethod
+    def of(cls, Z: Matrix) -> Places | None:
+        """Prepare latents; None of a single row says nothing."""
+        if len(Z) < 2:
+            return None
+        deviation = Z.std(axis=0)
+        unit, centre = np.where(deviation > 0, deviation, 1.0), Z.mean(axis=0)
+        return cls(centre, unit, np.sort(np.sum(((Z - centre) / unit) ** 2, axis=1)))
+
+    def farther(self, z: Matrix) -> float:
+        """Return the share of rows that are farther out than z.
+
+        Examples
+        --------
+        >>> Places.of(np.array([[-1.0], [0.0], [1.0], [4.0]])).farther(np.array([0.5]))
+        0.75
+        """
+        own = float(np.sum(((z - self.centre) / self.unit) ** 2))
+        return 1 - float(np.searchsorted(self.distances, own, side="right")) / len(self.distances)
+
+
+# --- One model with one table, as the explorer shows them: everything is in memory from the start
 
 FAR = 1000.0
 """How many times farther out than any row a latent may be asked for."""
@@ -259,3 +331,262 @@ class Session:
         high = np.where(known, rows, -np.inf).max(axis=0)
         seen = known.any(axis=0)
         return np.stack([np.where(seen, low, 0.0), mean, np.where(seen, high, 0.0)])
+
+
+# --- Columns that points can be coloured by, as numbers: categories by their place, others as is -
+
+LEVELS = 24
+"""Most categories that can be told apart, by colour and form together."""
+
+WHOLE = 12
+"""A column of whole numbers with no more values than this is one of categories."""
+
+SLOW = 20_000
+"""Rows up to which reconstruction errors are offered as colours."""
+
+
+class Column(NamedTuple):
+    """A name, what it is ('category', 'number' or, with the reason, 'none'), and where from."""
+
+    name: str
+    kind: str
+    levels: list[str]
+    origin: str  # 'table', 'feature' or 'model'
+    reason: str = ""
+
+
+def columns_of(session: Session) -> list[Column]:
+    """Return what points can be coloured by: what the model finds first, then the table."""
+    found = []
+    if session.n and len(session.lens.sizes) > 1:
+        levels = [str(k + 1) for k in range(len(session.lens.sizes))]
+        found.append(Column("component", "category", levels, "model"))
+    if session.n and "error" not in session.lens.reasons and session.n <= SLOW:
+        found.append(Column("reconstruction error", "number", [], "model"))
+    if session.frame is None:
+        return found
+    features = set(session.features)
+    rest = [_describe(session.frame[name], features) for name in session.frame.columns]
+    return found + sorted(rest, key=lambda column: column.origin == "feature")
+
+
+def _describe(column: pl.Series, features: set[str]) -> Column:
+    origin = "feature" if column.name in features else "table"
+    kind = column.dtype
+    whole = kind.is_integer() and column.n_unique() <= WHOLE and origin == "table"
+    if kind.is_numeric() and not whole:
+        return Column(column.name, "number", [], origin)
+    if kind.is_temporal() or kind.is_nested():
+        return Column(column.name, "none", [], origin, f"{column.name} holds {kind}, no colours.")
+    levels = levels_of(column)
+    if len(levels) > LEVELS:
+        why = f"{column.name} has {len(levels)} values, too many to tell apart."
+        return Column(column.name, "none", [], origin, why)
+    return Column(column.name, "category", levels, origin)
+
+
+def levels_of(column: pl.Series) -> list[str]:
+    """Return the values of a column, sorted, as text."""
+    return [str(value) for value in column.drop_nulls().unique().sort()]
+
+
+def codes_of(session: Session, column: Column) -> Any:
+    """Return a number for every row, (n,) float32; NaN where there is none."""
+    if column.origin == "model":
+        if column.kind == "number":
+            return session.errors(range(session.n)).astype(np.float32)
+        with session.lock:
+            groups = session.lens.groups(session.rows(range(session.n)))
+        return np.asarray(groups, dtype=np.float32)
+    assert session.frame is not None
+    values = session.frame[column.name]
+    if column.kind == "number":
+        return values.cast(pl.Float64).fill_null(float("nan")).to_numpy().astype(np.float32)
+    place = {level: float(i) for i, level in enumerate(column.levels)}
+    found = [place.get(str(v), np.nan) if v is not None else np.nan for v in values]
+    return np.asarray(found, dtype=np.float32)
+
+
+# --- Rows of the table for people: cells as text, latents, reconstruction errors; and as CSV -----
+
+WIDE = 12
+"""Columns that a table on the page has at most; those that are no features first."""
+
+
+MANY = 5000
+"""Rows that a summary of errors looks at."""
+
+
+def shown(session: Session, index: Sequence[int], component: int) -> dict[str, Any]:
+    """Return rows as the page shows them."""
+    X = session.units.out(session.rows(index))
+    able = "error" not in session.lens.reasons
+    names = _names(session)
+    cells = [[_text(value) for value in row] for row in _frame(session, index, names).rows()]
+    return {
+        "columns": names,
+        "cells": cells,
+        "ids": [session.identifier(i) for i in index],
+        "latents": session.Z[component][list(index)],
+        "values": X,
+        "errors": session.errors(index) if able else None,
+    }
+
+
+def summarized(session: Session, index: Sequence[int]) -> dict[str, Any]:
+    """Return mean and largest reconstruction error of rows, of some of them if they are many."""
+    some = index[:: -(-len(index) // MANY)]
+    errors = session.errors(some)
+    return {"count": len(some), "mean": float(errors.mean()), "largest": float(errors.max())}
+
+
+def _names(session: Session) -> list[str]:
+    if session.frame is None:
+        return []
+    features = set(session.features)
+    names = sorted(session.frame.columns, key=lambda name: name in features)
+    return names[:WIDE]
+
+
+def _frame(session: Session, index: Sequence[int], names: list[str]) -> pl.DataFrame:
+    if session.frame is None:
+        return pl.DataFrame()
+    return session.frame.select(names)[np.asarray(index, dtype=np.int64)]
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.5g}" if isinstance(value, float) else str(value)[:80]
+
+
+def exported(session: Session, index: Sequence[int], component: int) -> pl.DataFrame:
+    """Return rows with all of their columns, latents and errors, as a table."""
+    index = list(index)
+    X = session.units.out(session.rows(index))
+    first = pl.DataFrame({"row": [session.identifier(i) for i in index]})
+    Z = session.Z[component][index]
+    extra = {f"latent {j + 1}": Z[:, j] for j in range(Z.shape[1])}
+    if "error" not in session.lens.reasons:
+        extra["reconstruction error"] = session.errors(index)
+    if session.frame is None:
+        rest = pl.DataFrame(X, schema=list(session.features), orient="row")
+    else:
+        rest = _frame(session, index, session.frame.columns)
+    taken = set(rest.columns)
+    named = {_free(name, taken): values for name, values in extra.items()}
+    first = first.rename({"row": _free("row", taken)})
+    return pl.concat([first, pl.DataFrame(named), rest], how="horizontal")
+
+
+def _free(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+# --- From what the command line names to a session -----------------------------------------------
+
+MOST_POINTS = 1_000_000
+
+
+def open_session(
+    model: Any,
+    frame: pl.DataFrame | None,
+    metadata: Mapping[str, Any] | None = None,
+    *,
+    image: str | None = None,
+    curve: bool = False,
+    id_column: str | None = None,
+    source: str = "no table",
+) -> Session:
+    """Return the session of a model and a table; of a kernel model its training points, if none.
+
+    Parameters
+    ----------
+    model : estimator
+    frame : polars.DataFrame, optional
+    metadata : mapping, optional
+        What the model file says beside the model; its `table` has units, names and image shape.
+    image : str, optional
+        Height x width (x 3) of the image that a row is.
+    curve : bool
+        Whether a row is a curve.
+    id_column : str, optional
+    source : str
+        What the table is called.
+    """
+    lens, table = lens_of(model), (metadata or {}).get("table", {})
+    features = _features(lens, table)
+    units = Units(np.asarray(table.get("means", 0.0)), np.asarray(table.get("scales", 1.0)))
+    if id_column is None and frame is not None and table.get("identifier") in frame.columns:
+        id_column = table["identifier"]
+    ids = None if frame is None or id_column is None else _identifiers(frame, id_column)
+    X, source = _rows(lens, frame, features, id_column, source)
+    _check(lens, X)
+    if X is not None and frame is not None:
+        X = units.into(X)
+    if image is None and not curve and "image_shape" in table:
+        image = "x".join(str(side) for side in table["image_shape"])
+    _check_holes(lens, X)
+    shape = shape_of(len(features), image, curve)
+    rest = None if frame is None or id_column is None else frame.drop(id_column)
+    return Session(lens, X, frame if rest is None else rest, features, ids, shape, units, source)
+
+
+def _features(lens: Lens, table: Mapping[str, Any]) -> Sequence[str]:
+    """Return the names of features: as fitted, as the file has them, or x0, x1, …."""
+    names = getattr(lens.model, "feature_names_in_", None)
+    if names is not None:
+        return [str(name) for name in names]
+    if "columns" not in table:
+        return [f"x{j}" for j in range(int(lens.model.n_features_in_))]
+    return Preparation(tuple(table["columns"]), table.get("levels", {})).features
+
+
+def _identifiers(frame: pl.DataFrame, name: str) -> list[str]:
+    if name not in frame.columns:
+        raise TableError(f"--id {name}: no such column; there are {frame.columns[:10]}.")
+    return ["" if value is None else str(value) for value in frame[name]]
+
+
+def _rows(
+    lens: Lens, frame: Any, features: Sequence[str], id_column: str | None, source: str
+) -> tuple[Matrix | None, str]:
+    if frame is None:
+        kept = getattr(lens.model, "X_fit_", None)
+        if kept is None or getattr(kept, "ndim", 0) != 2 or not hasattr(kept, "dtype"):
+            return None, source
+        return np.asarray(kept, dtype=float), "the model's own points"
+    if hasattr(lens.model, "feature_names_in_") or set(features) <= set(frame.columns):
+        return columns.matching(frame, features).to_numpy(), source
+    rest = frame if id_column is None else frame.drop(id_column)
+    return columns.numbers(rest, rest.columns).to_numpy(), source
+
+
+def _check(lens: Lens, X: Matrix | None) -> None:
+    """Refuse rows that the model cannot place, before a browser opens."""
+    if X is None:
+        return
+    if len(X) > MOST_POINTS:
+        raise TableError(f"{len(X)} rows are more than {MOST_POINTS}: give fewer of them.")
+    d = int(lens.model.n_features_in_)
+    if X.shape[1] != d:
+        raise TableError(f"the model has {d} features, the table {X.shape[1]} columns.")
+    if np.isinf(X).any():
+        raise TableError("the table holds infinity: models need finite numbers.")
+
+
+def _check_holes(lens: Lens, X: Matrix | None) -> None:
+    """Refuse missing entries where the model does not take them."""
+    if X is None:
+        return
+    holes = int(np.isnan(X).any(axis=1).sum())
+    if holes:
+        try:
+            lens.latents(X[np.isnan(X).any(axis=1)][:1])
+        except ValueError:
+            raise TableError(
+                f"{holes} rows have missing entries, which {lens.name} does not take. Drop them, "
+                "or explore a model that does (ppca, bpca, fa, mixture)."
+            ) from None

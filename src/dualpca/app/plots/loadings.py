@@ -11,8 +11,19 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 from numpy.typing import ArrayLike
 
-from dualpca.app.plots._canvas import BLUE, INK, PALETTE, VERMILION, Floats, blank, key, mark
-from dualpca.app.plots._labels import feature_names, foremost, label_points
+from dualpca.app.plots._canvas import (
+    BLUE,
+    INK,
+    PALETTE,
+    VERMILION,
+    Floats,
+    blank,
+    feature_names,
+    foremost,
+    key,
+    label_points,
+    mark,
+)
 from dualpca.arrays import backend
 from dualpca.errors import expected
 

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from dualpca.app.report.figures import Floats, Ints
+from dualpca.app.tables import columns
 from dualpca.errors import DualPCAError, InterruptWarning, expected
 
 CLASSES = 10
@@ -232,3 +233,113 @@ def identifiers(ids: Sequence[Any] | None, n: int) -> tuple[str, ...]:
     if len(ids) != n:
         raise ReportError(expected("ids", f"a name for each of the {n} rows", len(ids)))
     return tuple(str(value) for value in ids)
+
+
+# --- From what a user gives to a subject ----------------------------------------------------------
+
+
+def subject_of(
+    model: Any,
+    X: Any,
+    *,
+    color: Any = None,
+    ids: Any = None,
+    image: tuple[int, int] | None = None,
+    curve: bool = False,
+    level: float = 0.95,
+    seed: int = 0,
+    units: str = Subject.units,
+) -> Subject:
+    """Return what a report is about, with everything checked."""
+    model = _reportable(model)
+    frame = _frame(X)
+    values, names = _values(model, X, frame, [name for name in (color, ids) if _is_name(name)])
+    if values.shape[0] < 2:
+        raise ReportError(expected("X", "two rows at least", values.shape[0]))
+    if not 0 < level < 1:
+        raise ReportError(expected("level", "a number between 0 and 1, both excluded", level))
+    if image is not None and image[0] * image[1] != values.shape[1]:
+        size = f"height × width = {values.shape[1]}, the number of columns"
+        raise ReportError(expected("image", size, f"{image[0]}x{image[1]}"))
+    n, colour = values.shape[0], None
+    if color is not None:
+        name = color if _is_name(color) else str(getattr(color, "name", None) or "color")
+        colour = colour_of(name, _column(frame, color, "color"), n)
+    rows = identifiers(None if ids is None else _column(frame, ids, "ids"), n)
+    aside = _aside(frame, names)
+    image = None if image is None else (int(image[0]), int(image[1]))
+    return Subject(
+        model, values, names, rows, colour, image, curve, level, seed, units=units, aside=aside
+    )
+
+
+def _reportable(model: Any) -> Any:
+    """Return the model that a report is about, or say why there can be none."""
+    inner = getattr(model, "model_", None) or getattr(model, "estimator_", None)
+    if inner is not None and hasattr(inner, "n_features_in_"):
+        model = inner  # an imputer or a generator is a model with a purpose
+    if hasattr(model, "y_mean_") or hasattr(model, "classes_"):
+        raise ReportError(f"{type(model).__name__} needs more than one table: no report of it yet.")
+    if not hasattr(model, "n_features_in_"):
+        raise ReportError(expected("model", "a fitted model of one table", model))
+    return model
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _frame(X: Any) -> pl.DataFrame | None:
+    """Return rows as a polars frame if they are a frame."""
+    if isinstance(X, pl.DataFrame) or not hasattr(X, "columns"):
+        return X if isinstance(X, pl.DataFrame) else None
+    return pl.DataFrame({str(name): _series(X[name]) for name in X.columns})
+
+
+def _series(column: Any) -> pl.Series:
+    return pl.Series(column.tolist(), strict=False)
+
+
+def _values(
+    model: Any, X: Any, frame: pl.DataFrame | None, others: list[str]
+) -> tuple[Floats, tuple[str, ...]]:
+    """Return the rows as numbers, in the model's columns, and the columns' names."""
+    known = getattr(model, "feature_names_in_", None)
+    if frame is None:
+        matrix = np.array(X, dtype=np.float64)
+        if matrix.ndim != 2 or matrix.shape[1] != model.n_features_in_:
+            raise ReportError(expected("X", f"{model.n_features_in_} columns", matrix.shape))
+        names = [f"x{j}" for j in range(matrix.shape[1])] if known is None else known
+        return matrix, tuple(str(name) for name in names)
+    if known is not None:
+        found = columns.matching(frame, [str(name) for name in known])
+    else:
+        rest = frame.drop([name for name in others if name in frame.columns])
+        rest = rest if rest.width == model.n_features_in_ else frame
+        if rest.width != model.n_features_in_:
+            raise ReportError(expected("X", f"{model.n_features_in_} columns", rest.width))
+        found = columns.numbers(rest, rest.columns)
+    return found.to_numpy().astype(np.float64), tuple(found.columns)
+
+
+def _column(frame: pl.DataFrame | None, column: Any, what: str) -> Any:
+    """Return a column that was named, or the values that were given."""
+    if not _is_name(column):
+        return column
+    if frame is None or column not in frame.columns:
+        there = [] if frame is None else frame.columns[:10]
+        raise ReportError(f"{what} {column!r}: no such column; there are {there}.")
+    return frame[column]
+
+
+def _aside(frame: pl.DataFrame | None, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Say which columns of a table the model does not use."""
+    if frame is None:
+        return ()
+    stems = {name.partition("=")[0] for name in names} | set(names)
+    found = []
+    for name, kind in frame.schema.items():
+        if name not in stems:
+            what = "numbers" if kind.is_numeric() else "dates" if kind.is_temporal() else "text"
+            found.append(f"{name} ({what}, {frame[name].n_unique():,} different values)")
+    return tuple(found)
