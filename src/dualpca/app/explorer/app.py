@@ -17,7 +17,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 import dualpca
-from dualpca.app.explorer.guard import Guard, _is_loopback
+from dualpca.app.explorer.guard import Guard, is_loopback
 from dualpca.app.explorer.messages import (
     ColumnAnswer,
     ComponentAnswer,
@@ -313,7 +313,7 @@ class Door(NamedTuple):
     @property
     def is_private(self) -> bool:
         """Say whether only this machine can reach it."""
-        return _is_loopback(self.host)
+        return is_loopback(self.host)
 
 
 def open_door(host: str, port: int, token: str | None = None) -> Door:
