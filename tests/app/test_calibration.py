@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from dualpca import PPCA, FactorAnalysis
-from dualpca.app.plots.intervals import LEVELS, calibrate, hide
+from dualpca.app.calibration import LEVELS, calibrate, hide
 
 
 def rows(n=600, d=8, q=2, seed=0):

@@ -376,7 +376,7 @@ def test_calibration_of_the_right_model_is_right():
     found, error, plain = trust.measured(subject(dp.PPCA(2), rows))
     assert np.abs(found.coverage - found.levels).max() < 0.08
     assert error < 0.9 * plain
-    assert trust.verdict(found) == "as sure as it should be"
+    assert trust.verdict(found) == "as confident as it should be"
     low = found._replace(coverage=found.coverage - 0.2)
     assert trust.verdict(low) == "too sure of itself"
     assert "cautious" in trust.verdict(found._replace(coverage=found.coverage + 0.2))
@@ -414,7 +414,7 @@ def test_colours_are_classes_or_numbers():
 
 def test_png_is_the_picture():
     pixels = figures.grey(np.array([[0.0, 1.0, np.nan]]), 0.0, 1.0)
-    assert pixels.tolist() == [[[255] * 3, [0] * 3, list(figures.HOLE)]]
+    assert pixels.tolist() == [[[255] * 3, [0] * 3, list(figures.MISSING)]]
     code = figures.encode(pixels)
     start = code.index(b"IDAT") + 4
     assert zlib.decompress(code[start : code.index(b"IEND") - 8]) == b"\x00" + pixels.tobytes()
@@ -432,7 +432,7 @@ def test_many_rows_and_columns_are_thinned_and_the_page_says_so(tmp_path):
     assert size < 6e6
     text = " ".join(document(tmp_path / "r.html").words)
     assert "3,000 of the 20,000 rows were drawn at random" in text
-    assert "cv-rows at 2,000" in text and "the first 40 of 60" in text
+    assert "cv-rows 2,000" in text and "the first 40 of 60" in text
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ Every function returns a new matplotlib Figure and leaves pyplot's state alone.
 
 try:
     from dualpca.app.plots._canvas import DPI, PALETTE
-    from dualpca.app.plots.intervals import calibration
     from dualpca.app.plots.kernels import (
         eigenfunctions,
         image_grid,
@@ -13,7 +12,12 @@ try:
         sampling_overview,
     )
     from dualpca.app.plots.loadings import biplot, hinton
-    from dualpca.app.plots.rows import contribution_plot, latent_scatter, outlier_map
+    from dualpca.app.plots.rows import (
+        calibration,
+        contribution_plot,
+        latent_scatter,
+        outlier_map,
+    )
     from dualpca.app.plots.selection import (
         scree,
         search_history,

@@ -12,12 +12,10 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Annotation, Text
 from numpy.typing import NDArray
 
-# --- What all figures share: size, colours, one plain axes ---------------------------------------
-
 Floats = NDArray[np.float64]
 
 DPI = 240
-"""More than twice a screen's 100 dots per inch, so that figures are crisp."""
+"""More than twice a screen's 100 dots per inch, for crisp figures."""
 WIDTH = 6.0
 INK, MUTED, GRID = "#1f2430", "#555c6b", "#e3e6ec"
 BLUE, VERMILION = "#0072b2", "#c04a00"
@@ -32,24 +30,29 @@ def blank(height: float) -> tuple[Figure, Axes]:
     """Return a figure with one plain axes."""
     figure = Figure(figsize=(WIDTH, height), dpi=DPI, layout="constrained", facecolor="white")
     ax = figure.add_subplot(axisbelow=True)
+    dress(ax)
+    return figure, ax
+
+
+def dress(ax: Axes) -> None:
+    """Give an axes the style of all figures."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(MUTED)
     ax.tick_params(labelsize=SMALL, colors=MUTED, labelcolor=INK)
     ax.grid(color=GRID, lw=0.8)
     ax.xaxis.label.set(fontsize=TEXT, color=INK)
     ax.yaxis.label.set(fontsize=TEXT, color=INK)
-    return figure, ax
 
 
 def mark(colour: str, shape: str = "o") -> Line2D:
-    """Return a mark of a colour, for a key; '--' is a dashed line."""
+    """Return a marker for a legend; '--' is a dashed line."""
     if shape == "--":
         return Line2D([], [], color=colour, lw=1.2, ls=DASHED)
     return Line2D([], [], ls="", marker=shape, ms=6, color=colour)
 
 
 def key(figure: Figure, marks: Sequence[Line2D], words: Sequence[str], below: bool = False) -> None:
-    """Say above (or below) the axes what marks mean."""
+    """Draw a legend above (or below) the axes."""
     columns = min(len(words), 5)
     legend = figure.legend(
         marks, words, loc="outside lower center" if below else "outside upper center", ncols=columns
@@ -59,36 +62,36 @@ def key(figure: Figure, marks: Sequence[Line2D], words: Sequence[str], below: bo
         text.set(fontsize=SMALL, color=INK)
 
 
-# --- Words in a picture: names of features, and labels that keep out of each other's way ---------
+# --- names and labels --------------------------------------------------------------------------
 
 GAP, DOT = 2.0, 3.0
-"""Room between labels, and around points to keep clear, in points on the page."""
+"""Space between labels and around points, in points on the page."""
 
 ANGLES, DISTANCES = 24, (0.0, 5.0, 10.0, 16.0, 24.0, 34.0, 46.0)
-"""Places that are tried for a label: directions, and points on the page beyond the nearest."""
+"""Places that are tried for a label: directions, and distances in points on the page."""
 
 NEAR = 9.0
-"""Distance from which on a thread leads from a label to its point."""
+"""Distance from which a thin line connects a label with its point."""
 
 OUTSIDE, ON_LABEL, ON_POINT, ON_CLEAR, PER_POINT, TURNED = 1e4, 1e3, 50.0, 0.3, 0.2, 2.0
-"""What a place costs: off the frame, on another label or labelled point, …, turned right round."""
+"""Costs of a place: outside the frame, on a label, a labelled or other point, far, opposite."""
 
 
 def feature_names(model: Any) -> list[str]:
-    """Return the names of the features that the model was fitted to; x0, x1, … without them."""
+    """Return the names of the features of a model; x0, x1, … by default."""
     names = getattr(model, "feature_names_in_", None)
     return [f"x{j}" for j in range(len(model.mean_))] if names is None else [str(n) for n in names]
 
 
 def foremost(sizes: Floats, count: int) -> NDArray[np.intp]:
-    """Return the positions of the `count` largest, in their own order."""
+    """Return the positions of the `count` largest, in increasing order."""
     return np.sort(np.argsort(-sizes, kind="stable")[:count])
 
 
 def label_points(
     ax: Axes, points: Floats, words: Sequence[str], away: Floats, clear: Floats
 ) -> list[Annotation]:
-    """Write words beside points, away from each other and from what should stay clear.
+    """Write labels next to points, without overlaps as far as possible.
 
     Parameters
     ----------
@@ -98,9 +101,9 @@ def label_points(
         In data coordinates.
     words : sequence of k str
     away : array of shape (k, 2)
-        Direction in which a label would best lie, of any length.
+        Preferred direction of each label, of any length.
     clear : array of shape (m, 2)
-        Other points that labels should not cover where they can help it.
+        Other points that labels should not cover if possible.
     """
     plate = {"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.7}
     thread = {"arrowstyle": "-", "color": MUTED, "lw": 0.6, "shrinkA": 0, "shrinkB": 1}
@@ -119,7 +122,7 @@ def label_points(
 def _arrange(
     ax: Axes, labels: list[Annotation], points: Floats, away: Floats, clear: Floats
 ) -> None:
-    """Place the labels where each costs least, one after another."""
+    """Place the labels where each costs least, one after the other."""
     figure = ax.get_figure(root=True)
     if figure is None:
         return
@@ -137,12 +140,12 @@ def _arrange(
 
 
 def _size(label: Annotation) -> tuple[float, float]:
-    box = Text.get_window_extent(label)  # without the thread
+    box = Text.get_window_extent(label)  # without the connecting line
     return box.width, box.height
 
 
 def find_places(origin: Floats, half: Floats, away: Floats, frame: Floats, clear: Floats) -> Floats:
-    """Return centres of boxes beside their points, the cheapest place for each in turn.
+    """Return centres of boxes next to their points, the cheapest place for each in turn.
 
     Parameters
     ----------
@@ -168,7 +171,7 @@ def find_places(origin: Floats, half: Floats, away: Floats, frame: Floats, clear
     circle = np.stack([np.cos(turn), np.sin(turn)], axis=1)
     places = np.zeros_like(origin)
     done = np.zeros(len(origin), dtype=bool)
-    for i in np.argsort(-half[:, 0], kind="stable"):  # the longest first: they find least room
+    for i in np.argsort(-half[:, 0], kind="stable"):  # longest first: it has few places
         reach = half[i] + DOT + np.array(DISTANCES)[:, None, None]
         tried = (origin[i] + circle * reach).reshape(-1, 2)
         outside = (tried - half[i] < frame[0]) | (tried + half[i] > frame[1])

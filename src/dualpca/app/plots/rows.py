@@ -1,8 +1,9 @@
-"""Rows: where they lie in latent space, and which are unusual because of which features."""
+"""Rows: their places in latent space, which are unusual and why, how well gaps are filled."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -10,11 +11,15 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
+from matplotlib.ticker import PercentFormatter
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 
+from dualpca.app.calibration import LEVELS, Calibration, calibrate, hide
 from dualpca.app.plots._canvas import (
     BLUE,
     DASHED,
+    GRID,
     INK,
     MUTED,
     PALETTE,
@@ -30,9 +35,8 @@ from dualpca.app.plots._canvas import (
 )
 from dualpca.arrays import backend
 from dualpca.errors import expected
-from dualpca.gaussian import Outliers
 
-# --- Rows in the plane of two latents ------------------------------------------------------------
+# --- latent space ------------------------------------------------------------------------------
 
 
 def latent_scatter(
@@ -44,7 +48,7 @@ def latent_scatter(
     level: float = 0.9,
     n_ellipses: int = 20,
 ) -> Figure:
-    """Draw two latent coordinates of every point, and how sure the model is of some of them.
+    """Draw two latent coordinates of every point, and the uncertainty of some of them.
 
     Parameters
     ----------
@@ -53,13 +57,13 @@ def latent_scatter(
     X : array-like of shape (n, d)
         Points to place.
     y : array-like of shape (n,), optional
-        Classes: each has a colour (from the eleventh on they repeat) and its name at its median.
+        Classes, each with a colour (repeated from the eleventh on) and its name at its median.
     axes : pair of int
         Which latents, counted from 0.
     level : float
         Posterior probability inside an ellipse.
     n_ellipses : int
-        How many points have one: equally many of each class, drawn with a fixed seed.
+        Number of points with an ellipse, equally many of each class, drawn with a fixed seed.
 
     Returns
     -------
@@ -93,7 +97,7 @@ def latent_scatter(
 
 
 def _latent_placed(model: Any, X: ArrayLike, plane: list[int]) -> tuple[Floats, Floats]:
-    """Return the positions (n, 2) and their covariances (n, 2, 2), none where there is no prior."""
+    """Return positions (n, 2) and covariances (n, 2, 2); no covariances without a posterior."""
     if not hasattr(model, "posterior"):
         return np.asarray(model.transform(X))[:, plane], np.zeros((0, 2, 2))
     mean, covariance = model.posterior(X)
@@ -118,16 +122,16 @@ def _ellipse(ax: Axes, centre: Floats, covariance: Floats, level: float, colour:
 
 
 def _name(ax: Axes, at: Floats, name: str, colour: str) -> None:
-    """Write a class's name where it lies, on a plate of its colour."""
+    """Write the name of a class at its place, framed in its colour."""
     plate = {"boxstyle": "circle,pad=0.22", "fc": "white", "ec": colour, "lw": 2.2}
     text = ax.text(at[0], at[1], name, ha="center", va="center", zorder=5, bbox=plate)
     text.set(fontsize=12, weight="bold", color=INK)
 
 
-# --- Which rows are unusual, and because of which features ---------------------------------------
+# --- unusual rows ------------------------------------------------------------------------------
 
 FAR = 12.0
-"""Times its limit: beyond, a statistic is drawn on a logarithmic axis."""
+"""Multiple of its limit from which a statistic is drawn on a logarithmic axis."""
 
 
 NAMES = {"spe": "SPE", "t2": "T²"}
@@ -138,11 +142,11 @@ SIGNS = {
 
 
 def outlier_map(model: Any, X: ArrayLike, *, level: float = 0.95, n_labels: int = 8) -> Figure:
-    """Draw T² against SPE, with both limits.
+    """Draw T² against SPE, with both control limits.
 
-    To the right lie rows that are extreme along the components, above rows that the components do
-    not describe. Rows with NaN have limits of their own: both statistics are drawn in proportion
-    to those, so that every row stands to the lines as it should.
+    Rows to the right are extreme along the components; rows at the top are not described by
+    them. Rows with NaN have limits of their own: both statistics are drawn relative to those, so
+    that the lines are right for every row.
 
     Parameters
     ----------
@@ -150,9 +154,9 @@ def outlier_map(model: Any, X: ArrayLike, *, level: float = 0.95, n_labels: int 
         A fitted model.
     X : array or frame of shape (n, d)
     level : float
-        Of each limit.
+        Level of each limit.
     n_labels : int
-        How many of the flagged rows have their number (in a pandas frame, their index) written.
+        Number of flagged rows that are labelled, by number or by their index in a pandas frame.
 
     Returns
     -------
@@ -167,7 +171,8 @@ def outlier_map(model: Any, X: ArrayLike, *, level: float = 0.95, n_labels: int 
     >>> figure.axes[0].get_xlabel()
     'T²'
     """
-    found = Outliers(*(backend.to_numpy(part) for part in model.outliers(X, level)))
+    found = model.outliers(X, level)
+    found = type(found)(*map(backend.to_numpy, found))
     limits = np.array([model.t2_limit(level), model.spe_limit(level)])
     places, ratios = _outlier_placed(found, limits)
     figure, ax = blank(height=4.6)
@@ -184,8 +189,8 @@ def outlier_map(model: Any, X: ArrayLike, *, level: float = 0.95, n_labels: int 
     return figure
 
 
-def _outlier_placed(found: Outliers, limits: Floats) -> tuple[Floats, Floats]:
-    """Return where rows are drawn (n, 2), and how many times its limit each statistic is."""
+def _outlier_placed(found: Any, limits: Floats) -> tuple[Floats, Floats]:
+    """Return where rows are drawn (n, 2), and each statistic as a multiple of its limit."""
     values = np.stack([found.t2, found.spe], axis=1)
     own = np.stack([found.t2_limit, found.spe_limit], axis=1)
     usable = np.isfinite(own) & (own > 0)
@@ -195,7 +200,7 @@ def _outlier_placed(found: Outliers, limits: Floats) -> tuple[Floats, Floats]:
 
 
 def _scales(ax: Axes, places: Floats, limits: Floats) -> None:
-    """Choose logarithmic axes where some row lies far out, and room for the limits."""
+    """Choose logarithmic axes where some row is far out, and make room for the limits."""
     for axis, values, limit in zip("xy", places.T, limits, strict=True):
         top = max(values.max(initial=0.0), limit if np.isfinite(limit) else 0.0) or 1.0
         positive = values[values > 0]
@@ -207,7 +212,7 @@ def _scales(ax: Axes, places: Floats, limits: Floats) -> None:
 
 
 def _mark_limits(figure: Figure, ax: Axes, limits: Floats, level: float) -> None:
-    """Draw the limits that are there, and say what the lines and colours mean."""
+    """Draw the limits that exist, with a legend for lines and colours."""
     if np.isfinite(limits[0]):
         ax.axvline(limits[0], color=MUTED, lw=1.2, ls=DASHED, zorder=2)
     if np.isfinite(limits[1]):
@@ -228,9 +233,9 @@ def contribution_plot(
     x : array of shape (d,) or (1, d), or a frame of one row
     to : {'spe', 't2'}
     level : float
-        Of the limit that is written beside the statistic.
+        Level of the limit that is written next to the statistic.
     n_features : int
-        How many features: the largest contributions, largest first.
+        Number of features, those with the largest contributions first.
 
     Returns
     -------
@@ -261,8 +266,8 @@ def contribution_plot(
     return figure
 
 
-def _verdict(found: Outliers, to: str) -> str:
-    """Say how large a statistic is beside its limit."""
+def _verdict(found: Any, to: str) -> str:
+    """Return a statistic, its p-value and its limit in words."""
     parts = (getattr(found, to + tail) for tail in ("", "_pvalue", "_limit"))
     statistic, p, limit = (float(backend.to_numpy(part)[0]) for part in parts)
     small = f"= {p:.2g}" if p >= 1e-4 else "< 0.0001"
@@ -280,3 +285,91 @@ def _one_row(x: Any) -> Any:
     if row.shape[0] != 1:
         raise ValueError(expected("x", "one row", tuple(row.shape)))
     return row
+
+
+# --- missing entries ---------------------------------------------------------------------------
+
+
+def calibration(
+    model: Any,
+    X: ArrayLike,
+    *,
+    share: float = 0.1,
+    levels: Sequence[float] = LEVELS,
+    refit: bool = True,
+    random_state: int = 0,
+) -> Figure:
+    """Hide entries, impute them, and draw how often the intervals contained the true values.
+
+    On the diagonal, intervals are as wide as they should be. Below it the model is overconfident,
+    above it too cautious.
+
+    Parameters
+    ----------
+    model : PPCA or FactorAnalysis
+        A fitted model.
+    X : array or frame of shape (n, d)
+        With or without NaN; only observed entries are hidden.
+    share : float
+        Share of the observed entries that is hidden at random.
+    levels : sequence of float
+        Nominal coverages.
+    refit : bool
+        Fit a copy of the model, with as many components, to the remaining entries, so that it has
+        not seen the hidden ones. Without it the model is used as it is, which is a fair test only
+        if it was fitted to other data than X.
+    random_state : int
+        Seed that chooses the hidden entries.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dualpca import PPCA
+    >>> X = load_iris().data
+    >>> figure = calibration(PPCA(2).fit(X), X)
+    >>> figure.axes[0].get_xlabel()
+    'nominal coverage'
+    """
+    if not hasattr(model, "impute"):
+        what = "a model that imputes: PPCA or FactorAnalysis"
+        raise TypeError(expected("model", what, model))
+    table = np.array(X, dtype=np.float64)
+    hidden = hide(table, share, np.random.default_rng(random_state))
+    if refit:
+        q = int(model.components_.shape[0])
+        model = clone(model).set_params(n_components=q)
+        model.fit(_framed(np.where(hidden, np.nan, table), X))
+
+    def impute(incomplete: Floats) -> tuple[Floats, Floats]:
+        mean, std = model.impute(_framed(incomplete, X), return_std=True)
+        return np.asarray(mean), np.asarray(std)
+
+    return _drawn(calibrate(impute, table, hidden, levels))
+
+
+def _framed(values: Floats, like: Any) -> Any:
+    """Return values as a frame with the columns of a pandas or polars frame; else as they are."""
+    if not hasattr(like, "columns"):
+        return values
+    if hasattr(like, "index"):
+        return type(like)(values, index=like.index, columns=like.columns)
+    return type(like)(values, schema=list(like.columns), orient="row")
+
+
+def _drawn(found: Calibration) -> Figure:
+    figure, ax = blank(height=4.6)
+    ax.plot([0, 1], [0, 1], color=MUTED, lw=1, zorder=2)
+    band = ax.fill_between(found.levels, found.low, found.high, color=GRID, zorder=1)
+    band.set_label("95 % of what chance explains")
+    ax.plot(found.levels, found.coverage, "o-", ms=5, lw=1.2, color=BLUE, zorder=3)
+    ax.set(xlabel="nominal coverage", ylabel="share of hidden entries inside", aspect="equal")
+    ax.set(xlim=(0, 1), ylim=(0, 1))
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
+    ax.legend(loc="upper left", frameon=False, fontsize=SMALL, labelcolor=INK)
+    ax.set_title(f"{found.n_hidden} hidden entries", loc="left", fontsize=SMALL, color=INK)
+    return figure

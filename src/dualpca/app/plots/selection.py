@@ -16,32 +16,31 @@ from dualpca.app.plots._canvas import (
     BLUE,
     DASHED,
     DPI,
-    GRID,
     INK,
     MUTED,
     SMALL,
-    TEXT,
     VERMILION,
     WIDTH,
     Floats,
     blank,
+    dress,
     key,
     mark,
 )
 
-# --- The variance of every direction against the noise floor -------------------------------------
+# --- variances ---------------------------------------------------------------------------------
 
 
 def scree(model: Any, X: ArrayLike | None = None) -> Figure:
-    """Draw the variance of every direction against the noise floor.
+    """Draw the variance of every direction, and the noise variance (a scree plot).
 
     Parameters
     ----------
     model : PCA or PPCA
         A fitted model.
     X : array-like of shape (n, d), optional
-        The data it was fitted to; with it the discarded directions are drawn too, and cost one
-        more eigendecomposition.
+        The data it was fitted to. With it the discarded directions are drawn too, at the cost of
+        one more eigendecomposition.
 
     Returns
     -------
@@ -75,7 +74,7 @@ def scree(model: Any, X: ArrayLike | None = None) -> Figure:
 
 
 def _discarded(model: Any, kept: Floats, X: ArrayLike) -> Floats:
-    """Return the variances after the kept ones that a logarithmic axis can show."""
+    """Return the variances of discarded directions that a logarithmic axis can show."""
     full = PCA(standardize=getattr(model, "standardize", False)).fit(X).explained_variance_
     # Models differ in their divisor, n or n − 1: the first variance tells which.
     full = np.asarray(full) * (kept[0] / full[0] if kept.size else 1.0)
@@ -83,7 +82,7 @@ def _discarded(model: Any, kept: Floats, X: ArrayLike) -> Floats:
 
 
 def _mark_rank(ax: Axes, q: int, d: int, left: bool) -> None:
-    """Draw a line after direction q, and write how many are kept."""
+    """Draw a line after direction q, labelled with how many are kept."""
     ax.axvline(q + 0.5, color=INK, lw=1)
     shift = ScaledTranslation(-0.06 if left else 0.06, -0.02, ax.figure.dpi_scale_trans)
     text = ax.text(q + 0.5, 1, f"{q} of {d}\ndirections kept", fontsize=SMALL, color=INK)
@@ -91,21 +90,21 @@ def _mark_rank(ax: Axes, q: int, d: int, left: bool) -> None:
 
 
 def _mark_noise(ax: Axes, noise: float, left: bool) -> None:
-    """Draw the noise floor, if there is one, and its value where there is room."""
+    """Draw the noise variance, if there is one, labelled with its value."""
     if noise <= 0:
         return
-    ax.axhline(noise, color=VERMILION, lw=1.6, ls=(0, (5, 3)), zorder=2)
+    ax.axhline(noise, color=VERMILION, lw=1.6, ls=DASHED, zorder=2)
     above = ScaledTranslation(0, 0.05, ax.figure.dpi_scale_trans)
     words, x = f"noise variance {noise:.3g}", 0.02 if left else 1.0
     text = ax.text(x, noise, words, ha="left" if left else "right", fontsize=SMALL)
     text.set(transform=ax.get_yaxis_transform() + above, color=VERMILION)
 
 
-# --- The figure of a choice of the number of components ------------------------------------------
+# --- cross-validation --------------------------------------------------------------------------
 
 
 def selection_curve(model: Any) -> Figure:
-    """Draw how well each number of components predicted what cross-validation held out.
+    """Draw how well each number of components predicts what cross-validation held out.
 
     Parameters
     ----------
@@ -115,8 +114,8 @@ def selection_curve(model: Any) -> Figure:
     Returns
     -------
     matplotlib.figure.Figure
-        Q² above and the held-out log-likelihood below, with one standard error either side; the
-        number chosen as a line.
+        Q² above and the held-out log-likelihood below, with one standard error on either side;
+        the chosen number as a line.
 
     Examples
     --------
@@ -130,13 +129,13 @@ def selection_curve(model: Any) -> Figure:
     if curve is None:
         raise ValueError(
             "the model must be fitted with n_components='cv', 'cv-rows' or 'cv-entries', got "
-            f"n_components={model.n_components!r}: it compared no candidates."
+            f"n_components={model.n_components!r}, which compares no candidates."
         )
     figure = Figure(figsize=(WIDTH, 4.6), dpi=DPI, layout="constrained", facecolor="white")
     top, below = figure.subplots(2, 1, sharex=True, subplot_kw={"axisbelow": True})
     what = "held-out row" if curve.unit == "row" else "hidden entry"
-    _dress(top)
-    _dress(below)
+    dress(top)
+    dress(below)
     _points(top, curve.candidates, curve.q2, curve.q2_error, BLUE)
     _points(below, curve.candidates, curve.loglikelihood, curve.loglikelihood_error, VERMILION)
     top.set_ylabel("Q²")
@@ -146,25 +145,15 @@ def selection_curve(model: Any) -> Figure:
     return figure
 
 
-def _dress(ax: Axes) -> None:
-    """Give an axes the looks of every figure here."""
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.spines[["left", "bottom"]].set_color(MUTED)
-    ax.tick_params(labelsize=SMALL, colors=MUTED, labelcolor=INK)
-    ax.grid(color=GRID, lw=0.8)
-    ax.xaxis.label.set(fontsize=TEXT, color=INK)
-    ax.yaxis.label.set(fontsize=TEXT, color=INK)
-
-
 def _points(ax: Axes, q: Floats, mean: Floats, error: Floats, colour: str) -> None:
-    """Draw means with one standard error either side."""
+    """Draw means with one standard error on either side."""
     ax.plot(q, mean, color=colour, lw=1.2, alpha=0.6, zorder=2)
     bars = np.nan_to_num(error)  # a single fold has no error
     ax.errorbar(q, mean, bars, fmt="o", ms=5, color=colour, elinewidth=1.4, capsize=3, zorder=3)
 
 
 def _mark_chosen(both: tuple[Axes, Axes], chosen: int, candidates: Floats) -> None:
-    """Draw a line at the number chosen, and say so above."""
+    """Draw a line at the chosen number, with a label."""
     for ax in both:
         ax.axvline(chosen, color=INK, lw=1, zorder=1)
     left = chosen > candidates.mean()
@@ -174,10 +163,10 @@ def _mark_chosen(both: tuple[Axes, Axes], chosen: int, candidates: Floats) -> No
     text.set(transform=place, va="bottom", ha="right" if left else "left")
 
 
-# --- Figures of a kernel search: how it went, and what mattered ----------------------------------
+# --- a search for kernels ----------------------------------------------------------------------
 
 SHOWN = 1.5
-"""How far below the lower quartile a score is still drawn in place, in interquartile ranges."""
+"""Interquartile ranges below the lower quartile to which scores are drawn to scale."""
 
 
 def search_history(model: Any) -> Figure:
@@ -191,9 +180,9 @@ def search_history(model: Any) -> Figure:
     Returns
     -------
     matplotlib.figure.Figure
-        Complete trials filled, pruned ones (judged on some folds) hollow, failed ones as crosses
-        below; the best so far as a line, the first trial, the heuristic, dashed. Scores far below
-        the others are drawn at the lower edge, as triangles.
+        Complete trials are filled, pruned ones (judged on some folds) hollow, failed ones crosses
+        at the bottom. The line is the best score so far; the dashed line is the first trial, the
+        heuristic. Scores far below the others are drawn at the lower edge, as triangles.
 
     Examples
     --------
@@ -224,7 +213,7 @@ def search_history(model: Any) -> Figure:
 
 
 def _name_marks(figure: Figure, trials: list[Any]) -> None:
-    """Say what the marks mean that there are."""
+    """Draw a legend of the marks that occur."""
     hollow = mark(MUTED)
     hollow.set_markerfacecolor("white")
     states = {"complete": mark(BLUE), "pruned": hollow, "failed": mark(VERMILION, "x")}
@@ -235,7 +224,7 @@ def _name_marks(figure: Figure, trials: list[Any]) -> None:
 
 
 def _floor(scores: list[float]) -> float:
-    """Return the score below which a trial would squeeze all others."""
+    """Return the score below which a trial would compress the scale for all others."""
     if not scores:
         return 0.0
     low, middle, high = np.quantile(scores, [0.25, 0.5, 0.75])
@@ -244,7 +233,7 @@ def _floor(scores: list[float]) -> float:
 
 
 def _dots(ax: Axes, trials: list[Any], shape: str, fill: str, at: float | None = None) -> None:
-    """Draw trials; at one height where it is given."""
+    """Draw trials, all at one height if it is given."""
     heights = [t.score if at is None else at for t in trials]
     edge = BLUE if fill == BLUE else MUTED
     numbers = [t.number for t in trials]
@@ -272,7 +261,7 @@ def search_importance(model: Any) -> Figure:
     Returns
     -------
     matplotlib.figure.Figure
-        A bar a parameter; those of the second of two kernels end in '_2'.
+        One bar per parameter; those of the second of two kernels end in '_2'.
 
     Examples
     --------

@@ -31,17 +31,17 @@ from dualpca.app.report.page import Part, Section, Table, Tile, Tiles
 from dualpca.app.report.subject import LeftOut, Subject
 
 COLUMNS = 40
-"""Columns that a table or a bar chart lists."""
+"""Columns listed in a table or a bar chart."""
 FOLD = 12
-"""A longer table is shown when asked for."""
+"""Rows above which a table is folded."""
 BLOCKS = (200, 60)
-"""Cells of the map of holes, down and across."""
+"""Cells of the map of missing entries, down and across."""
 UNEVEN = 10.0
-"""Times that one column may vary as much as another without a word."""
+"""Ratio of the largest to the smallest spread above which the page warns."""
 
 
 def overview(subject: Subject) -> Section:
-    """Say how many rows and columns there are, of what kind, and over which range."""
+    """Show how many rows and columns there are, of which kind, and their ranges."""
     text = []
     if subject.aside:
         text.append(f"Columns that the model does not use: {', '.join(subject.aside)}.")
@@ -52,15 +52,15 @@ def overview(subject: Subject) -> Section:
         "What the data is",
         f"The table the report is about: {subject.n:,} rows (cases) and {subject.d:,} columns "
         f"(measurements), {subject.units}.",
-        "ranges that cannot be right (a negative length, a 999 that means unknown), and columns "
-        "that never change.",
+        "implausible ranges (a negative length, a 999 that means unknown), and columns that never "
+        "change.",
         parts,
         text,
     )
 
 
 def kind_of(column: Floats) -> str:
-    """Say what kind of numbers a column holds.
+    """Return what kind of numbers a column holds.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def _columns(subject: Subject) -> Table:
     rows = [_column(subject, j) for j in range(min(subject.d, COLUMNS))]
     cut = f" (the first {COLUMNS} of {subject.d:,})" if subject.d > COLUMNS else ""
     caption = f"Every column{cut}: its kind, missing entries and range"
-    header = ("column", "kind", "missing", "least", "middle", "most")
+    header = ("column", "kind", "missing", "minimum", "median", "maximum")
     return Table(header, rows, caption, folded=len(rows) > FOLD)
 
 
@@ -93,7 +93,7 @@ def _column(subject: Subject, j: int) -> list[str]:
 
 
 def percent(share: float) -> str:
-    """Return a share in words; small ones are not rounded to nothing.
+    """Return a share in percent; small ones are not rounded to zero.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def percent(share: float) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """Return a count of things in words.
+    """Return a count with its noun.
 
     Examples
     --------
@@ -131,12 +131,12 @@ def _spreads(subject: Subject) -> Plot:
     wide = spread[order[0]] > UNEVEN * max(spread[order[-1]], 1e-300)
     log = wide and spread[order[-1]] > 0
     across = log_axis("standard deviation", spread[order]) if log else axis("standard deviation")
-    if log:  # where a bar has no beginning
+    if log:  # a bar would have no beginning
         marker = {"marker": {"size": 9, "opacity": 1}, "hovertemplate": f"{hover}<extra></extra>"}
         drawn = points(spread[order], places, text=text, **marker)
     else:
-        lying: dict[str, Any] = {"orientation": "h", "textposition": "none"}
-        drawn = bars(spread[order], places, hover, text=text, **lying)
+        across_bars: dict[str, Any] = {"orientation": "h", "textposition": "none"}
+        drawn = bars(spread[order], places, hover, text=text, **across_bars)
     return plot(
         [drawn],
         across,
@@ -211,18 +211,18 @@ def _images(subject: Subject) -> Tiles:
 
 
 def missing(subject: Subject) -> Section:
-    """Map where entries are missing."""
+    """Show where entries are missing."""
     if subject.complete:
         count = subject.X.size
-        raise LeftOut(f"nothing is missing: all {count:,} entries of the table are there.")
+        raise LeftOut(f"nothing is missing: all {count:,} entries of the table are present.")
     return Section(
         "What is missing",
         "Which entries of the table are empty: rows from top to bottom, columns across, an orange "
         "mark where an entry is missing.",
-        "blocks and stripes. Holes scattered at random do little harm; whole stretches of rows "
-        "without a column, or columns that are empty together, have a cause worth knowing.",
-        [_hole_map(subject)],
-        [_hole_text(subject)],
+        "blocks and stripes. Entries missing at random do little harm; a column missing over long "
+        "stretches of rows, or columns that are missing together, have a cause worth knowing.",
+        [_missing_map(subject)],
+        [_missing_text(subject)],
     )
 
 
@@ -236,7 +236,7 @@ def _blocks(missing: Any) -> tuple[Floats, Ints, Ints]:
     return sums / (np.diff(rows)[:, None] * np.diff(columns)[None, :]), rows, columns
 
 
-def _hole_map(subject: Subject) -> Plot:
+def _missing_map(subject: Subject) -> Plot:
     """Draw where entries are missing."""
     share, rows, columns = _blocks(subject.missing)
     down, across = share.shape
@@ -253,11 +253,11 @@ def _hole_map(subject: Subject) -> Plot:
     }
     named = list(range(0, across, max(1, across // 20)))
     ticks = {"tickvals": named, "ticktext": [short(subject.names[columns[c]], 14) for c in named]}
-    finding = _hole_words(subject)
+    finding = _missing_words(subject)
     if down < subject.n or across < subject.d:
         finding += (
-            f" A cell stands for up to {counted(np.diff(rows).max(), 'row')} and "
-            f"{counted(np.diff(columns).max(), 'column')}; the fuller its colour, the more is "
+            f" A cell represents up to {counted(np.diff(rows).max(), 'row')} and "
+            f"{counted(np.diff(columns).max(), 'column')}; the darker its colour, the more is "
             "missing."
         )
     label = "Map of the table with a mark at every missing entry."
@@ -265,7 +265,7 @@ def _hole_map(subject: Subject) -> Plot:
     return plot([cells], across_axis, axis("row", autorange="reversed"), label, finding, 440)
 
 
-def _hole_words(subject: Subject) -> str:
+def _missing_words(subject: Subject) -> str:
     missing = subject.missing
     by_column, whole = missing.mean(axis=0), int(np.sum(~missing.any(axis=1)))
     worst = np.argsort(-by_column, kind="stable")[:3]
@@ -278,17 +278,17 @@ def _hole_words(subject: Subject) -> str:
     )
 
 
-def _hole_text(subject: Subject) -> str:
+def _missing_text(subject: Subject) -> str:
     empty = int(np.sum(subject.missing.all(axis=1)))
     together = _together(subject)
-    words = "Models that take holes use every entry that is there; no row is dropped."
+    words = "Models that accept missing values use every observed entry; no row is dropped."
     if empty:
-        words += f" {empty:,} rows have no entry at all: of them the model knows the average only."
+        words += f" {empty:,} rows have no entry at all: for them the model knows only the average."
     return words + together
 
 
 def _together(subject: Subject) -> str:
-    """Say which two columns tend to be missing in the same rows."""
+    """Return which two columns tend to be missing in the same rows, in words."""
     some = np.flatnonzero(subject.missing.any(axis=0) & ~subject.missing.all(axis=0))[:COLUMNS]
     if some.size < 2:
         return ""

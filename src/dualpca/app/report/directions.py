@@ -37,7 +37,7 @@ from dualpca.app.report.places import DRAWN, coloured, latent_name
 from dualpca.app.report.subject import LeftOut, Subject, need, quietly, thinned
 from dualpca.errors import SelectionWarning
 
-# --- What every rule for the number of directions would keep of these rows, in the time there is -
+# --- what selection rules would keep -----------------------------------------------------------
 
 RULES = {
     "evidence": "which number makes the data most probable (Minka)",
@@ -49,17 +49,17 @@ RULES = {
 }
 INCOMPLETE = ("bic", "cv-rows", "cv-entries")
 SLOW = ("cv-entries",)
-"""Rules that fit every number of components by steps; with holes all rules do."""
+"""Rules that fit every number of components by EM; with missing values all rules do."""
 SHARE = 0.95
 CHECKED, FEWEST = 2000, 80
-"""Rows that slow rules look at: at most, and at least."""
+"""Largest and smallest number of rows that slow rules use."""
 BUDGET = 8e6
-"""Rows times columns³ that a slow rule may take: a few seconds."""
-TOO_LONG = "too long a search for so many columns; dualpca select makes it"
+"""Rows × columns³ that a slow rule may process: a few seconds."""
+TOO_LONG = "too slow for so many columns here; dualpca select runs it"
 
 
 class Choice(NamedTuple):
-    """What one rule keeps, or why it cannot say."""
+    """What one rule keeps, or why it cannot choose."""
 
     rule: str
     asks: str
@@ -68,7 +68,7 @@ class Choice(NamedTuple):
 
 
 def choices(subject: Subject) -> list[Choice]:
-    """Return what every rule keeps on these rows."""
+    """Return what every rule keeps of these rows."""
     names = list(RULES) if subject.complete else list(INCOMPLETE)
     X = np.asarray(subject.X)
     if getattr(subject.model, "standardize", False):
@@ -87,7 +87,7 @@ def choices(subject: Subject) -> list[Choice]:
 
 
 def looked_at(subject: Subject, name: str) -> int:
-    """Return how many rows a rule looks at: 0 where a few would already take too long."""
+    """Return how many rows a rule uses; 0 if even a few would take too long."""
     if subject.complete and name not in SLOW:
         return min(subject.n, CHECKED) if name in INCOMPLETE[1:] else subject.n
     most = min(subject.n, CHECKED, int(BUDGET / subject.d**3))
@@ -103,21 +103,21 @@ def _choice(name: str | float, asks: str, X: Floats, seed: int) -> Choice:
             model = dualpca.PPCA(name, random_state=seed).fit(usable)
         except ValueError as error:
             return Choice(label, asks, None, str(error))
-    return Choice(label, asks, int(model.n_components_), "finds none and keeps one" if told else "")
+    return Choice(label, asks, int(model.n_components_), "finds none, keeps one" if told else "")
 
 
 def rows_words(subject: Subject) -> str:
-    """Say which rules looked at some of the rows only."""
+    """Return which rules used some of the rows only, in words."""
     names = list(RULES) if subject.complete else list(INCOMPLETE)
     few = {name: looked_at(subject, name) for name in names}
-    some = [f"{name} at {count:,}" for name, count in few.items() if 0 < count < subject.n]
+    some = [f"{name} {count:,}" for name, count in few.items() if 0 < count < subject.n]
     if not some:
         return ""
-    return f"Of the {subject.n:,} rows slow rules looked at some, at random: {', '.join(some)}."
+    return f"Slow rules used some of the {subject.n:,} rows, at random: {', '.join(some)}."
 
 
 def rules_table(subject: Subject, found: list[Choice]) -> Table:
-    """Return what rules would keep beside what the model keeps."""
+    """Return a table of what the rules and the model keep."""
     rows = [
         [
             one.rule,
@@ -132,7 +132,7 @@ def rules_table(subject: Subject, found: list[Choice]) -> Table:
     return Table(header, rows, caption, highlight=len(rows) - 1, words=True)
 
 
-# --- How many directions matter: variances, the noise floor, and what every rule would keep ------
+# --- how many directions matter ----------------------------------------------------------------
 
 LISTED = 100
 """Directions in the figure."""
@@ -169,11 +169,11 @@ def spectrum(subject: Subject) -> Section:
 def _nothing(subject: Subject) -> str:
     if subject.complete or subject.kind != "FactorAnalysis":
         return "no column varies."
-    return "factor analysis explains columns one by one, and with holes the table has no variances."
+    return "with missing values, factor analysis has no variances of directions."
 
 
 def _origin(subject: Subject, rest: Floats) -> str:
-    """Say where the variances come from, if from two tables."""
+    """Return where the variances come from, if from two tables."""
     fitted = getattr(subject.model, "n_samples_", subject.n)
     if int(fitted) == subject.n or not rest.size:
         return ""
@@ -192,7 +192,7 @@ def variances(subject: Subject) -> tuple[Floats, Floats]:
     full = dualpca.PCA(standardize=getattr(model, "standardize", False)).fit(subject.X)
     every = np.asarray(full.explained_variance_, dtype=np.float64)
     every = every[every > SMALLEST * every[:1]]
-    if kept.size == 0:  # factor analysis explains columns, not directions: all come from the rows
+    if kept.size == 0:  # factor analysis explains columns, not directions
         q = min(subject.q, every.size)
         return every[:q], every[q:]
     return kept, every[kept.size :]
@@ -225,7 +225,7 @@ def _figure(subject: Subject, kept: Floats, rest: Floats, found: list[Choice]) -
 
 
 def _marks(counts: list[int], most: int) -> list[dict[str, Any]]:
-    """Return the numbers at the tops of the lines, beside each other where lines are close."""
+    """Return the numbers at the tops of the lines, below each other where lines are close."""
     at = np.array([[count + 0.5, 0.0] for count in counts]).reshape(-1, 2)
     span = np.array([most + 1.0, 1.0])
     found = labels(at, [str(count) for count in counts], span, ["right"] * len(counts))
@@ -262,7 +262,7 @@ def _spectrum_words(subject: Subject, kept: Floats, rest: Floats, found: list[Ch
 
 
 def explained(subject: Subject) -> float | None:
-    """Return the share of the variance that the model keeps, if it knows."""
+    """Return the share of the variance that the model keeps, if it has one."""
     ratio = getattr(subject.model, "explained_variance_ratio_", None)
     return None if ratio is None else float(np.sum(ratio))
 
@@ -288,7 +288,7 @@ def _of_kernel(subject: Subject) -> Section:
         "it, largest first." + (" The dashed line is the noise." if noise else ""),
         "a bend: directions before it carry structure, those after it little.",
         [plot([trace], x, y, label, finding, 400, shapes=shapes)],
-        ["The rules for the number of directions are made for columns, not for a kernel's space."],
+        ["The rules for the number of directions apply to columns, not to the space of a kernel."],
     )
 
 
@@ -316,18 +316,18 @@ def _of_groups(subject: Subject) -> Section:
     )
 
 
-# --- What the directions are made of: loadings with error bars, and a biplot ---------------------
+# --- what the directions are made of -----------------------------------------------------------
 
 DIRECTIONS = 3
-"""Directions that are drawn with error bars."""
+"""Directions drawn with error bars."""
 PICTURES = 10
-"""Directions that are drawn as images."""
+"""Directions drawn as images."""
 COLUMNS = 24
-"""Columns in the figure: those of the largest loadings."""
+"""Columns in the figure, those with the largest loadings."""
 DRAWS = 30
 """Refits for the error bars."""
 REFITTED = 2000
-"""Rows of each refit at most."""
+"""Largest number of rows of a refit."""
 ARROWS = 10
 REACH = 0.85
 
@@ -341,17 +341,19 @@ class Loadings(NamedTuple):
 
 
 def loadings(subject: Subject) -> Loadings:
-    """Return the loadings: what a step of one standard deviation along a direction changes."""
+    """Return the loadings, with standard errors from the model or from a bootstrap."""
     W = matrix(subject.model)
     if hasattr(subject.model, "loadings_std_"):
-        how = "The bars are the model's own posterior standard deviations, twice in either way."
+        how = "The bars are two posterior standard deviations of the model on either side."
         return Loadings(W, np.asarray(subject.model.loadings_std_), how)
     try:
         error, rows = _resampled(subject, W)
     except (ValueError, np.linalg.LinAlgError):
-        return Loadings(W, np.full_like(W, np.nan), "The model could not be refitted: no bars.")
+        return Loadings(
+            W, np.full_like(W, np.nan), "The model could not be refitted, so there are no bars."
+        )
     how = (
-        f"The bars are two standard errors either way: the model was fitted again {DRAWS} times to "
+        f"The bars are two standard errors on either side: the model was refitted {DRAWS} times to "
         f"{rows:,} rows drawn from the table with replacement, and the loadings compared."
     )
     return Loadings(W, error, how)
@@ -366,9 +368,9 @@ def matrix(model: Any) -> Floats:
 
 
 def _resampled(subject: Subject, W: Floats) -> tuple[Floats, int]:
-    """Return bootstrap standard errors; directions are matched by order and turned by sign.
+    """Return bootstrap standard errors; directions are matched by order and by sign.
 
-    Resamples of m < n rows vary more, by √(n/m) where errors fall as one over the root.
+    Resamples of m < n rows vary more, by √(n/m), where errors fall with the root of the rows.
     """
     rng = np.random.default_rng([subject.seed, 3])
     m = min(subject.n, REFITTED)
@@ -430,7 +432,7 @@ def _columns(subject: Subject, found: Loadings) -> Plot:
 
 
 def _loading_words(subject: Subject, found: Loadings) -> str:
-    """Say in words what each of the first directions is made of."""
+    """Return in words what the first directions are made of."""
     words = []
     for p in range(min(found.W.shape[1], DIRECTIONS)):
         w = found.W[:, p]
@@ -489,9 +491,9 @@ def biplot(subject: Subject) -> Section:
     if not hasattr(subject.model, "components_") or hasattr(subject.model, "predict_proba"):
         raise LeftOut(f"{subject.kind} has no single set of directions in the columns.")
     if subject.image:
-        raise LeftOut("an arrow for every pixel says little; the directions are shown as images.")
+        raise LeftOut("arrows for pixels say little; the directions are shown as images.")
     if subject.curve:
-        raise LeftOut("an arrow for every point of a curve says little; see the directions above.")
+        raise LeftOut("arrows for the points of a curve say little; see the directions above.")
     if subject.q < 2:
         raise LeftOut("it needs two directions, and the model has one.")
     return Section(
@@ -528,13 +530,10 @@ def _biplot(subject: Subject) -> Plot:
 
 
 def _arrows_of(model: Any) -> Floats:
-    """Return the rows by which scores are multiplied to give the columns, (d, q)."""
+    """Return the matrix that maps scores to columns, (d, q)."""
     W = np.asarray(getattr(model, "loadings_", np.asarray(model.components_).T), dtype=np.float64)
-    return W * np.sqrt(np.asarray(model.explained_variance_)) if _whitened(model) else W
-
-
-def _whitened(model: Any) -> bool:
-    return bool(getattr(model, "whiten", False))
+    whitened = getattr(model, "whiten", False)
+    return W * np.sqrt(np.asarray(model.explained_variance_)) if whitened else W
 
 
 def _arrow(tip: Floats) -> dict[str, Any]:
@@ -546,7 +545,7 @@ def _arrow(tip: Floats) -> dict[str, Any]:
 
 
 def _angles(subject: Subject, arrows: Floats, first: Any) -> str:
-    """Name the two columns that go together most, and the two that oppose each other most."""
+    """Return the two columns that vary together most, and the two that oppose each other most."""
     if len(first) < 2:
         return f"One arrow: {subject.names[first[0]]}."
     unit = arrows[first] / np.linalg.norm(arrows[first], axis=1, keepdims=True)
@@ -554,7 +553,7 @@ def _angles(subject: Subject, arrows: Floats, first: Any) -> str:
     i, j = np.unravel_index(np.argmax(cosine - 3 * np.eye(len(first))), cosine.shape)
     k, m = np.unravel_index(np.argmin(cosine), cosine.shape)
     name = [subject.names[f] for f in first]
-    words = f"Closest together point {name[i]} and {name[j]}: rows high in one are high in both"
+    words = f"{name[i]} and {name[j]} point closest together: rows high in one are high in both"
     if cosine[k, m] < -0.3:
         words += f". {name[k]} and {name[m]} point apart: as one rises the other falls"
     return words + "."

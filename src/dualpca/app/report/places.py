@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from scipy import stats
+from scipy.spatial import KDTree
 
 import dualpca
 from dualpca.app.report.data import counted, percent
@@ -32,7 +33,7 @@ from dualpca.app.report.figures import (
 from dualpca.app.report.page import Section, Table
 from dualpca.app.report.subject import LeftOut, Subject, need, thinned
 
-# --- Rows in the plane of the first two latents, with how sure the model is of their places ------
+# --- latent space ------------------------------------------------------------------------------
 
 DRAWN = 3000
 """Points in a scatter plot: enough to see the shape, few enough for a phone."""
@@ -43,7 +44,7 @@ CORNERS = 33
 
 
 def places(subject: Subject) -> Section:
-    """Place the rows in latent space."""
+    """Show the rows in latent space."""
     if hasattr(subject.model, "predict_proba"):
         return _of_groups(subject)
     need(subject, "transform", "has no latent coordinates")
@@ -52,17 +53,17 @@ def places(subject: Subject) -> Section:
     draw = _plane if Z.shape[1] > 1 else _strip
     sure = covariance is not None
     ellipses = (
-        f" A ring is drawn around some: given what was measured, the row's true place lies inside "
-        f"with a probability of {100 * LEVEL:.0f} %."
+        f" Some have a ring: given what was measured, the true place of the row is inside with a "
+        f"probability of {100 * LEVEL:.0f} %."
         if sure and Z.shape[1] > 1
         else ""
     )
     return Section(
         "Where the rows lie",
-        f"Each dot is a row, placed by its latents: the {subject.q} numbers by which the model "
-        "sums it up." + ellipses,
+        f"Each dot is a row, placed by its latents: the {subject.q} numbers with which the model "
+        "summarises it." + ellipses,
         "groups, gaps and strays. Rows that lie together are alike"
-        + ("; wide rings mean that the place is not well known." if sure else "."),
+        + ("; wide rings mean that the place is uncertain." if sure else "."),
         [draw(subject, at, Z, covariance)],
     )
 
@@ -77,7 +78,7 @@ def placed(subject: Subject, at: Ints) -> tuple[Floats, Floats | None]:
 
 
 def coloured(subject: Subject, at: Ints, Z: Floats) -> list[dict[str, Any]]:
-    """Return dots in the colours of the chosen column, with the rows' names when pointed at."""
+    """Return dots in the colours of the chosen column, with row names on hover."""
     colour = subject.colour
     names = [shown(subject.ids[i], 40) for i in at]
     hover = "row %{text}<br>%{x:.3~g}, %{y:.3~g}<extra>%{fullData.name}</extra>"
@@ -120,18 +121,18 @@ def _plane(subject: Subject, at: Ints, Z: Floats, covariance: Floats | None) -> 
 
 
 def latent_name(subject: Subject, a: int) -> str:
-    """Return the words at an axis: which latent, and how much of the variance it carries."""
+    """Return the title of an axis: the latent, and its share of the variance."""
     ratio = getattr(subject.model, "explained_variance_ratio_", None)
     share = "" if ratio is None else f" ({percent(float(ratio[a]))} of the variance)"
     return f"latent {a + 1}{share}"
 
 
 def _rings(subject: Subject, at: Ints, Z: Floats, covariance: Floats) -> list[dict[str, Any]]:
-    """Return rings around some rows, half of them around rows with holes where there are any."""
+    """Return rings around some rows, half of them with missing entries if there are any."""
     rng = np.random.default_rng([subject.seed, 7])
     order = rng.permutation(len(at))
-    holed = subject.missing[at[order]].any(axis=1)
-    few = np.concatenate([order[holed][: ELLIPSES // 2], order[~holed]])[:ELLIPSES]
+    partial = subject.missing[at[order]].any(axis=1)
+    few = np.concatenate([order[partial][: ELLIPSES // 2], order[~partial]])[:ELLIPSES]
     by_colour: dict[str, list[Floats]] = {}
     for i in few:
         by_colour.setdefault(_ring_colour(subject, int(at[i])), []).append(
@@ -154,7 +155,7 @@ def _ring_colour(subject: Subject, i: int) -> str:
 
 
 def ring(centre: Floats, covariance: Floats, level: float) -> Floats:
-    """Return the ellipse that holds `level` of a Gaussian in the plane, as a closed path.
+    """Return the ellipse that contains `level` of a Gaussian in the plane, as a closed path.
 
     Examples
     --------
@@ -186,12 +187,12 @@ def _strip(subject: Subject, at: Ints, Z: Floats, covariance: Floats | None) -> 
 
 
 def _sure_words(subject: Subject, at: Ints, covariance: Floats) -> str:
-    """Say how sure the places are, for rows with and without holes."""
+    """Return how certain the places are, for rows with and without missing entries."""
     deviation = np.sqrt(np.maximum(covariance[:, 0, 0], 0))
-    holed = subject.missing[at].any(axis=1)
+    partial = subject.missing[at].any(axis=1)
     words = " The place of a row"
-    if holed.any() and not holed.all():
-        whole, part = np.median(deviation[~holed]), np.median(deviation[holed])
+    if partial.any() and not partial.all():
+        whole, part = np.median(deviation[~partial]), np.median(deviation[partial])
         return (
             f"{words} along latent 1 is known to ±{whole:.2g} (one standard deviation) where it is "
             f"complete, and to ±{part:.2g} where entries are missing."
@@ -202,31 +203,28 @@ def _sure_words(subject: Subject, at: Ints, covariance: Floats) -> str:
 
 
 def _colour_words(subject: Subject, at: Ints, Z: Floats) -> str:
-    """Say what the colours have to do with the places."""
+    """Return how the colours relate to the places, in words."""
     colour = subject.colour
     if colour is None:
         return f"{len(at):,} rows by their first two latents."
     values = colour.values[at]
     known = ~np.isnan(values)
     if known.sum() < 3:
-        return f"{colour.name} is hardly known."
+        return f"{colour.name} is almost always missing."
     if colour.labels:
         seen = "" if colour.name in subject.names else ", which the model has not seen"
         return _class_words(colour.name, seen, values[known], Z[known, :2])
     r = [float(stats.spearmanr(values[known], Z[known, a])[0]) for a in (0, 1)]
     a = int(np.argmax(np.abs(r)))
     if not abs(r[a]) >= 0.2:
-        return f"{colour.name} has little to do with either latent."
+        return f"{colour.name} is hardly related to either latent."
     way = "rises" if r[a] > 0 else "falls"
     return f"{colour.name} {way} along latent {a + 1} (rank correlation {r[a]:.2f})."
 
 
 def _class_words(name: str, seen: str, values: Floats, Z: Floats) -> str:
-    """Say how well the plane separates classes: how often the nearest row is of the same one."""
-    from scipy.spatial import KDTree
-
-    nearest = np.asarray(KDTree(Z).query(Z, k=2)[1])[:, 1]
-    same = float(np.mean(values[nearest] == values))
+    """Return how well the plane separates classes: how often the nearest row has the same one."""
+    same = same_as_nearest(Z, values)
     chance = float(np.sum(np.square(np.unique(values, return_counts=True)[1] / values.size)))
     return (
         f"Coloured by {name}{seen}: for {percent(same)} of the rows the nearest neighbour in this "
@@ -234,19 +232,25 @@ def _class_words(name: str, seen: str, values: Floats, Z: Floats) -> str:
     )
 
 
+def same_as_nearest(points: Floats, kinds: Any) -> float:
+    """Return the share of points whose nearest neighbour is of the same kind."""
+    nearest = np.asarray(KDTree(points).query(points, k=2)[1])[:, 1]
+    return float(np.mean(kinds[nearest] == kinds))
+
+
 def _of_groups(subject: Subject) -> Section:
-    """Place the rows of a mixture in the plane in which the table varies most."""
+    """Show the rows of a mixture in the plane in which the table varies most."""
     return Section(
         "Where the rows lie",
         "Each dot is a row, placed along the two directions in which the whole table varies most, "
-        "and coloured by the group or state to which the model gives it.",
+        "and coloured by the group or state that the model assigns to it.",
         "colours that overlap: there the model cannot tell them apart in this plane, though it may "
         "in others.",
         [plane_of(subject)],
     )
 
 
-# --- Groups of a mixture and states through time -------------------------------------------------
+# --- groups and states -------------------------------------------------------------------------
 
 STEPS = 2000
 """Rows of a sequence that are drawn."""
@@ -255,7 +259,7 @@ TOLD = 3
 
 
 def groups(subject: Subject) -> Section:
-    """Say how large the groups are, and what is typical of each."""
+    """Show how large the groups are, and what is typical of each."""
     if not hasattr(subject.model, "predict_proba"):
         raise LeftOut(f"{subject.kind} has one group only.")
     word = word_of(subject)
@@ -264,7 +268,7 @@ def groups(subject: Subject) -> Section:
     if word == "state":
         return Section(
             "States through time",
-            "The model takes the rows, in their order, as a sequence that moves between states; "
+            "The model sees the rows, in their order, as a sequence that moves between states; "
             "the line shows the most probable state of each row.",
             "how long states last, and whether changes come where something happened.",
             [_path(subject), *parts],
@@ -272,13 +276,13 @@ def groups(subject: Subject) -> Section:
     return Section(
         "Groups",
         "The model sorts the rows into groups, each with its own average and its own directions.",
-        "very small groups (a few odd rows) and groups that are not sure of their rows.",
+        "very small groups (a few odd rows), and groups whose rows are uncertain.",
         parts,
     )
 
 
 def word_of(subject: Subject) -> str:
-    """Return what the model's parts are called."""
+    """Return what the parts of the model are called."""
     return "state" if isinstance(subject.model, dualpca.HiddenMarkovPCA) else "group"
 
 
@@ -290,15 +294,15 @@ def _table(subject: Subject, shares: Floats, word: str) -> Table:
         sure = percent(float(np.mean(shares[mine, k]))) if mine.any() else "–"
         typical = _typical(subject, mine)
         rows.append([f"{word} {k + 1}", f"{int(mine.sum()):,}", sure, typical])
-    header = (word, "rows", "sure by", "what is typical")
-    caption = f"Every {word}: its rows, how sure the model is of them on average, and their mark"
+    header = (word, "rows", "certainty", "what is typical")
+    caption = f"Every {word}: its rows, their average probability, and what is typical of them"
     return Table(header, rows, caption, words=True)
 
 
 def _typical(subject: Subject, mine: Ints) -> str:
-    """Name the columns in which some rows lie furthest from the average."""
+    """Return the columns in which some rows are furthest from the average."""
     if not mine.any():
-        return "no row is in it"
+        return "it has no rows"
     seen = subject.X[mine]
     held = ~np.isnan(seen).all(axis=0)
     away = np.zeros(subject.d)
@@ -309,7 +313,7 @@ def _typical(subject: Subject, mine: Ints) -> str:
 
 
 def plane_of(subject: Subject) -> Plot:
-    """Draw the rows in the plane in which they vary most, coloured by group, with its outline."""
+    """Draw the rows in the plane in which they vary most, coloured by group, with outlines."""
     at = subject.some(DRAWN)
     plane = dualpca.PCA(min(2, subject.d)).fit(subject.filled)
     axes = np.asarray(plane.components_)
@@ -334,18 +338,18 @@ def plane_of(subject: Subject) -> Plot:
 
 
 def _plane_words(subject: Subject, found: Ints, outlined: bool) -> str:
-    """Say how many groups there are, how large the largest is, and what a ring means."""
+    """Return how many groups there are, how large the largest is, and what a ring means."""
     counts = np.bincount(found.astype(int))
     words = (
         f"{counted(int(np.count_nonzero(counts)), word_of(subject))}; the largest has "
         f"{percent(counts.max() / len(found))} of the rows drawn."
     )
-    ring = f" A ring holds {100 * LEVEL:.0f} % of what the model expects of a group."
+    ring = f" A ring contains {100 * LEVEL:.0f} % of a group, as the model sees it."
     return words + ring if outlined else words
 
 
 def _outlines(subject: Subject, axes: Floats, mean: Floats) -> list[dict[str, object]]:
-    """Return the outline of each group in the plane, where groups live in the columns."""
+    """Return the outline of each group in the plane, where groups are defined on the columns."""
     model = subject.model
     if getattr(model, "kernel", None) is not None or not hasattr(model, "covariances_"):
         return []

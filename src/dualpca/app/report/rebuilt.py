@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.spatial import KDTree
 
 import dualpca
 from dualpca.app.report import figures
@@ -30,31 +29,31 @@ from dualpca.app.report.figures import (
     shown_all,
 )
 from dualpca.app.report.page import Part, Section, Several, Tile, Tiles
+from dualpca.app.report.places import same_as_nearest
 from dualpca.app.report.subject import LeftOut, Subject, need, thinned
 
-# --- Rows beside what is left of them after the model has summed them up -------------------------
+# --- rows rebuilt ------------------------------------------------------------------------------
 
-JUDGED = 5000
-REBUILT_SLOW = 300
-"""Rows that are rebuilt to judge by: fewer where each needs a search for its pre-image."""
+REBUILT, REBUILT_SLOWLY = 5000, 300
+"""Rows that are rebuilt: fewer if each needs a search for its pre-image."""
 PICTURES = 10
 COLUMNS = 30
 KINDS = ("original", "rebuilt", "difference")
 LONGEST = 24
-"""Columns of one row that are drawn: those furthest from the average."""
+"""Columns of one row that are drawn, those furthest from the average."""
 
 
 def rebuilt(subject: Subject) -> Section:
     """Show how well rows are rebuilt."""
-    need(subject, "reconstruct", "cannot rebuild rows from its latents")
-    at = subject.some(REBUILT_SLOW if _slow(subject) else JUDGED, salt=2)
+    need(subject, "reconstruct", "cannot rebuild rows from latents")
+    at = subject.some(REBUILT_SLOWLY if _slow(subject) else REBUILT, salt=2)
     again = subject.asked("reconstruct", subject.X[at])
     return Section(
         "What the model keeps of each row",
-        "Each row is summed up by a few numbers and rebuilt from them; what does not come back is "
-        "what the model takes for noise.",
-        "columns that come back badly: the model does not know them. If they matter to you, keep "
-        "more directions.",
+        "Each row is summarised by a few numbers and rebuilt from them; what is lost is what the "
+        "model considers noise.",
+        "columns that are rebuilt badly: the model does not describe them. If they matter to you, "
+        "keep more directions.",
         [*_examples(subject, at, again), *_shares(subject, at, again)],
     )
 
@@ -64,7 +63,7 @@ def _slow(subject: Subject) -> bool:
 
 
 def rebuilt_shares(X: Floats, again: Floats) -> Floats:
-    """Return the share of every column's variance that comes back; NaN where it has none.
+    """Return the share of every column's variance that is rebuilt; NaN where it has none.
 
     Examples
     --------
@@ -81,7 +80,7 @@ def rebuilt_shares(X: Floats, again: Floats) -> Floats:
 
 
 def _shares(subject: Subject, at: Ints, again: Floats) -> list[Part]:
-    """Draw how much of each column comes back, worst first."""
+    """Draw how much of each column is rebuilt, worst first."""
     X = subject.X[at]
     share = rebuilt_shares(X, again)
     known = np.flatnonzero(~np.isnan(share))
@@ -94,29 +93,29 @@ def _shares(subject: Subject, at: Ints, again: Floats) -> list[Part]:
     more: dict[str, Any] = {"orientation": "h", "textposition": "none"}
     more |= {"digits": 3, "text": shown_all(names, 60)}
     at_least = np.maximum(share[order], 0)
-    drawn = bars(at_least, range(order.size), "%{text}: %{x:.1%} comes back", **more)
+    drawn = bars(at_least, range(order.size), "%{text}: %{x:.1%} rebuilt", **more)
     worst, best = order[0], known[np.argmax(share[known])]
     finding = (
-        f"{_whole(X, again)} {subject.names[worst]} comes back worst "
+        f"{_whole(X, again)} {subject.names[worst]} is rebuilt worst "
         f"({percent(max(share[worst], 0.0))} of its variance), {subject.names[best]} best "
         f"({percent(share[best])})."
     )
     if known.size > COLUMNS:
         finding += f" The {COLUMNS} worst columns are drawn."
-    label = "Bar chart: the share of each column's variance that comes back, worst first."
-    x = axis("share that comes back", range=[0, 1.02], tickformat=".0%")
+    label = "Bar chart: the share of each column's variance that is rebuilt, worst first."
+    x = axis("share that is rebuilt", range=[0, 1.02], tickformat=".0%")
     finding += thinned(len(at), subject.n)
     return [plot([drawn], x, named_axis(names), label, finding, 90 + 22 * order.size)]
 
 
 def _along(subject: Subject, at: Ints, share: Floats, words: str) -> Plot:
-    """Draw how much comes back along a curve."""
+    """Draw how much is rebuilt along a curve."""
     trace = line(np.arange(1, subject.d + 1), np.maximum(share, 0), BLUE, line={"width": 2})
     worst = int(np.nanargmin(share))
-    words += f" Column {worst + 1} comes back worst ({percent(max(share[worst], 0.0))})."
-    label = "Line: the share of each column's variance that comes back, along the curve."
+    words += f" Column {worst + 1} is rebuilt worst ({percent(max(share[worst], 0.0))})."
+    label = "Line: the share of each column's variance that is rebuilt, along the curve."
     x = axis("column", range=[1, subject.d])
-    y = axis("share that comes back", range=[0, 1.02], tickformat=".0%")
+    y = axis("share that is rebuilt", range=[0, 1.02], tickformat=".0%")
     return plot([trace], x, y, label, words + thinned(len(at), subject.n), 320)
 
 
@@ -126,8 +125,8 @@ def _whole(X: Floats, again: Floats) -> str:
     spread = np.sqrt(np.mean(np.square((X - np.nanmean(X, axis=0))[seen])))
     share = 1 - (error / spread) ** 2 if spread > 0 else 1.0
     return (
-        f"All in all {percent(max(share, 0.0))} of the variance comes back; a rebuilt entry is off "
-        f"by {said(error)} (root mean square), where the entries themselves vary by {said(spread)}."
+        f"Overall {percent(max(share, 0.0))} of the variance is rebuilt; a rebuilt entry is off by "
+        f"{said(error)} (root mean square), while the entries themselves vary by {said(spread)}."
     )
 
 
@@ -142,7 +141,7 @@ def _examples(subject: Subject, at: Ints, again: Floats) -> list[Part]:
 
 
 def _std(subject: Subject, i: int) -> Floats:
-    """Return how sure the rebuilt entries of one row are; NaN where the model does not say."""
+    """Return standard deviations of the rebuilt entries of one row; NaN if unknown."""
     try:
         _, std = subject.asked("reconstruct", subject.X[[i]], return_std=True)
     except TypeError:
@@ -184,8 +183,8 @@ def _row_words(subject: Subject, i: int, again: Floats, title: str) -> str:
     if np.isnan(off).all():
         return f"{title}: nothing was measured, so it is rebuilt as the average."
     worst = int(np.nanargmax(off))
-    holes = int(np.isnan(subject.X[i]).sum())
-    filled = f" {holes} missing entries are filled." if holes else ""
+    gaps = int(np.isnan(subject.X[i]).sum())
+    filled = f" {gaps} missing entries are filled." if gaps else ""
     return (
         f"{title}: {subject.names[worst]} is off most, {said(subject.X[i, worst], 4)} measured and "
         f"{said(again[worst], 4)} rebuilt.{filled}"
@@ -207,7 +206,7 @@ def _curve(subject: Subject, i: int, again: Floats, what: str) -> Plot:
 
 
 def _rebuilt_pictures(subject: Subject, at: Ints, again: Floats) -> Tiles:
-    """Show images, what the model makes of them, and the difference."""
+    """Show images, their reconstructions, and the difference."""
     shape = subject.image or (1, subject.d)
     X = subject.X[at]
     few = spread_out(subject, at, PICTURES)
@@ -236,7 +235,7 @@ def _caption(subject: Subject, i: int) -> str:
 
 
 def spread_out(subject: Subject, at: Ints, count: int) -> list[int]:
-    """Return positions in `at`: one of each class in turn where rows have classes."""
+    """Return positions in `at`, taken from the classes in turn if rows have classes."""
     if subject.colour is None or not subject.colour.labels:
         return list(range(min(count, len(at))))
     values = subject.colour.values[at]
@@ -247,21 +246,19 @@ def spread_out(subject: Subject, at: Ints, count: int) -> list[int]:
     return found[:count] or list(range(min(count, len(at))))
 
 
-# --- Rows that the model invents, beside real ones -----------------------------------------------
+# --- rows invented -----------------------------------------------------------------------------
 
-ROWS = 500
-"""Of each kind that are compared."""
-INVENTED_SLOW = 100
-"""Likewise, where each invented row needs a search for its pre-image."""
+INVENTED, INVENTED_SLOWLY = 500, 100
+"""Rows that are invented: fewer if each needs a search for its pre-image."""
 CURVES = 25
 
 
 def invented(subject: Subject) -> Section:
-    """Show what the model takes for typical."""
-    need(subject, "sample", "cannot invent rows")
-    real = subject.filled[subject.some(ROWS, salt=4)]
-    count = INVENTED_SLOW if getattr(subject.model, "kernel", None) is not None else len(real)
-    made = _sampled(subject, min(count, ROWS))
+    """Show rows that the model invents, beside real ones."""
+    need(subject, "sample", "cannot sample rows")
+    real = subject.filled[subject.some(INVENTED, salt=4)]
+    count = INVENTED_SLOWLY if getattr(subject.model, "kernel", None) is not None else len(real)
+    made = _sampled(subject, min(count, INVENTED))
     if not np.isfinite(made).all():
         raise LeftOut("the model's samples are not finite.")
     real = real[: len(made)] if len(made) < len(real) else real
@@ -272,10 +269,10 @@ def invented(subject: Subject) -> Section:
         part = (_curves if subject.curve else _plane)(subject, made, real, words)
     return Section(
         "What the model takes for typical",
-        "Rows that the model has invented, beside real ones. A model that has understood the data "
-        "invents rows that look like it.",
-        "what real rows have and invented ones have not (groups, bends, sharp limits), and "
-        "invented values that cannot be, such as negative lengths.",
+        "Rows that the model has invented, beside real ones. A model that describes the data well "
+        "invents rows that look real.",
+        "what real rows have and invented ones lack (groups, bends, sharp limits), and impossible "
+        "invented values, such as negative lengths.",
         [part],
         [_impossible(subject, made)],
     )
@@ -283,31 +280,30 @@ def invented(subject: Subject) -> Section:
 
 def _sampled(subject: Subject, count: int) -> Floats:
     found = subject.model.sample(count, random_state=subject.seed)
-    rows = found[0] if isinstance(found, tuple) else found  # mixtures say the group too
+    rows = found[0] if isinstance(found, tuple) else found  # mixtures return the group too
     return np.asarray(rows, dtype=np.float64)
 
 
 def alike(made: Floats, real: Floats) -> float:
     """Return how often a row's nearest neighbour is of its own kind: ½ if the kinds look alike.
 
-    Both kinds must have as many rows. The share of nearest neighbours of the same kind is the
-    statistic of Schilling's (1986) two-sample test.
+    Both kinds must have the same number of rows. This is the statistic of Schilling's (1986)
+    two-sample test.
     """
     both = np.concatenate([made, real])
     kind = np.arange(len(both)) < len(made)
-    nearest = np.asarray(KDTree(both).query(both, k=2)[1])[:, 1]
-    return float(np.mean(kind == kind[nearest]))
+    return same_as_nearest(both, kind)
 
 
 def alike_words(made: Floats, real: Floats, subject: Subject) -> str:
-    """Say in words how well invented rows pass for real ones."""
+    """Return in words how similar invented rows are to real ones."""
     m = min(len(made), len(real))
     scaled = [(rows[:m] - subject.centre) / subject.spread for rows in (made, real)]
     share = alike(*scaled)
     verdict = (
         "they can hardly be told apart"
         if share < 0.6
-        else "they can be told apart in part"
+        else "they can partly be told apart"
         if share < 0.8
         else "they are easily told apart"
     )
@@ -318,7 +314,7 @@ def alike_words(made: Floats, real: Floats, subject: Subject) -> str:
 
 
 def _impossible(subject: Subject, made: Floats) -> str:
-    """Say how many invented entries lie outside the range of the real ones."""
+    """Return how many invented entries are outside the range of the real ones, in words."""
     low, high = np.nanmin(subject.X, axis=0), np.nanmax(subject.X, axis=0)
     out = (made < low) | (made > high)
     share = float(out.mean())
@@ -327,8 +323,8 @@ def _impossible(subject: Subject, made: Floats) -> str:
     worst = int(np.argmax(out.mean(axis=0)))
     return (
         f"{percent(share)} of the invented entries lie outside the range of the real ones, most "
-        f"often in {subject.names[worst]}; the model knows averages and how columns move together, "
-        "not limits."
+        f"often in {subject.names[worst]}; the model knows averages and how columns vary "
+        "together, not limits."
     )
 
 
@@ -381,7 +377,7 @@ def _invented_pictures(subject: Subject, made: Floats, words: str) -> Tiles:
         ("nearest real one", [tile(real[i], "the real image nearest to it") for i in nearest]),
         ("other real ones", [tile(real[i], "a real image") for i in others]),
     ]
-    return Tiles(rows, words + " The middle row shows that they are no copies.")
+    return Tiles(rows, words + " The middle row shows that they are not copies.")
 
 
 def _nearest(few: Floats, real: Floats) -> Any:

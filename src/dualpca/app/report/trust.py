@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualpca.app.plots.intervals import Calibration, calibrate, hide
+from dualpca.app.calibration import Calibration, calibrate, hide
 from dualpca.app.report.data import percent
 from dualpca.app.report.figures import (
     BLUE,
@@ -30,41 +30,41 @@ from dualpca.app.report.figures import (
 from dualpca.app.report.page import Section, Table
 from dualpca.app.report.subject import LeftOut, Subject, need, thinned
 
-# --- Rows that are unusual, and because of which columns -----------------------------------------
+# --- unusual rows ------------------------------------------------------------------------------
 
 NAMED = 10
-"""Rows that are listed."""
+"""Rows listed in the table."""
 LABELLED = 4
-"""Rows that are named in the figure."""
+"""Rows labelled in the figure."""
 DRAWN = 3000
 SLOW = 5000
-"""Rows that are judged where each takes long."""
+"""Largest number of rows that are judged if each takes long."""
 REASONS = 3
 TAIL = 0.05
-"""Share of the model's own rows below the limit of density."""
+"""Share of the model's own samples below the limit of the density."""
 SAMPLES = 2000
 FAR = 2.5
-"""Times what chance explains: many unusual rows."""
+"""Multiple of the expected number of unusual rows that counts as many."""
 LEAST = 1e-3
-"""Times its limit: below, a row is drawn there."""
+"""Smallest multiple of its limit at which a row is drawn."""
 
 
 class Judged(NamedTuple):
-    """How far rows lie out, in multiples of their limits."""
+    """How unusual rows are, in multiples of their limits."""
 
     inside: Floats  # (n,), along the directions: T²
     beyond: Floats  # (n,), off them: SPE
 
 
 def unusual(subject: Subject) -> Section:
-    """Say which rows are unusual, in the way the model can tell."""
+    """Show which rows are unusual, by the distances or densities that the model has."""
     if hasattr(subject.model, "outliers"):
         return _by_distances(subject)
     if hasattr(subject.model, "novelty_threshold"):
         return _by_novelty(subject)
     if hasattr(subject.model, "score_samples") and hasattr(subject.model, "sample"):
         return _by_density(subject)
-    raise LeftOut(f"{subject.kind} has no limits by which to call a row unusual.")
+    raise LeftOut(f"{subject.kind} has no limits for unusual rows.")
 
 
 def judged(subject: Subject) -> Judged:
@@ -75,7 +75,7 @@ def judged(subject: Subject) -> Judged:
 
 
 def _times(values: Floats, limits: Floats) -> Floats:
-    """Return values in multiples of limits; 0 where there is no limit to judge by."""
+    """Return values in multiples of limits; 0 where there is no limit."""
     usable = np.isfinite(limits) & (limits > 0)
     return np.where(usable, values / np.where(usable, limits, 1.0), 0.0)
 
@@ -87,8 +87,7 @@ def _by_distances(subject: Subject) -> Section:
         "Unusual rows",
         "Each row by two distances, each divided by its limit: across, how extreme it is in the "
         "directions that the model knows (T²); upwards, how much of it the model cannot explain "
-        f"(SPE). Beyond the dashed lines lie about {percent(1 - subject.level)} of ordinary rows "
-        "each.",
+        f"(SPE). About {percent(1 - subject.level)} of ordinary rows lie beyond each dashed line.",
         "rows far beyond a line. To the right: extreme, but built like the others. High up: built "
         "differently, often an error in the data or a new kind of case.",
         [_map(subject, found, worst), _table(subject, found, worst)],
@@ -97,7 +96,7 @@ def _by_distances(subject: Subject) -> Section:
 
 
 def _worst(score: Floats) -> Ints:
-    """Return the rows beyond a limit that lie furthest out."""
+    """Return the rows furthest beyond a limit."""
     order = np.argsort(-score, kind="stable")[:NAMED]
     return order[score[order] > 1]
 
@@ -120,7 +119,7 @@ def _expected(subject: Subject, score: Floats) -> str:
 
 
 def _map(subject: Subject, found: Judged, worst: Ints) -> Plot:
-    """Draw both distances of every row against their limits; name those furthest out."""
+    """Draw both distances of every row against their limits, and label the most unusual."""
     score = np.maximum(*found)
     at = np.union1d(subject.some(DRAWN), worst)
     out = score[at] > 1
@@ -145,7 +144,7 @@ def _map(subject: Subject, found: Judged, worst: Ints) -> Plot:
 def _dots(
     subject: Subject, found: Judged, mine: Ints, colour: str, **more: Any
 ) -> list[dict[str, Any]]:
-    """Return the dots of some rows; nothing where there are none."""
+    """Return the dots of some rows, if there are any."""
     if not mine.size:
         return []
     t2, spe = (np.maximum(part[mine], LEAST) for part in found)
@@ -155,7 +154,7 @@ def _dots(
 
 
 def _labels(subject: Subject, found: Judged, at: Ints, worst: Ints) -> list[dict[str, Any]]:
-    """Return the names of rows beside their dots; places on logarithmic axes are exponents."""
+    """Return the names of rows next to their dots; places on logarithmic axes are exponents."""
     places = np.log10(np.maximum(np.stack(found, axis=1), LEAST))
     span = np.ptp(places[at], axis=0)
     middle = places[at].mean(axis=0)
@@ -178,7 +177,7 @@ def _table(subject: Subject, found: Judged, worst: Ints) -> Table:
 
 
 def _reasons(subject: Subject, i: int, to: str) -> str:
-    """Name the columns that contribute most to a row's distance, and in which way."""
+    """Return the columns that contribute most to a row's distance, and in which direction."""
     parts = subject.asked("contributions", subject.X[[i]], to=to, signed=True)[0]
     total = float(np.abs(parts).sum()) or 1.0
     order = np.argsort(-np.abs(parts), kind="stable")[:REASONS]
@@ -196,8 +195,8 @@ def _by_novelty(subject: Subject) -> Section:
     score = subject.asked("novelty", subject.X[at])
     limit = float(subject.model.novelty_threshold(subject.level))
     words = (
-        "How far each row lies from the part of the kernel's space that the model has kept "
-        f"(its novelty). {percent(subject.level)} of the rows it was fitted to lie below the "
+        "The distance of each row from the part of the kernel space that the model keeps (its "
+        f"novelty). {percent(subject.level)} of the rows it was fitted to lie below the "
         "dashed line."
     )
     return _by_one(subject, at, score, limit, "novelty", words)
@@ -206,14 +205,14 @@ def _by_novelty(subject: Subject) -> Section:
 def _by_density(subject: Subject) -> Section:
     at = subject.some(SLOW, salt=5)
     if not subject.complete:
-        raise LeftOut("densities of rows with different holes cannot be compared.")
+        raise LeftOut("densities of rows with different missing entries cannot be compared.")
     density = subject.asked("score_samples", subject.X[at])
     made = subject.model.sample(SAMPLES, random_state=subject.seed)
     rows = np.asarray(made[0] if isinstance(made, tuple) else made)
     limit = float(np.quantile(subject.asked("score_samples", rows), TAIL))
     words = (
-        "How improbable each row is to the model (minus its log-density). Of rows that the model "
-        f"invents itself {percent(TAIL)} lie beyond the dashed line."
+        "How improbable each row is under the model (minus its log-density). Of the model's own "
+        f"samples {percent(TAIL)} lie beyond the dashed line."
     )
     return _by_one(subject, at, -density, -limit, "improbability", words)
 
@@ -221,7 +220,7 @@ def _by_density(subject: Subject) -> Section:
 def _by_one(
     subject: Subject, at: Ints, score: Floats, limit: float, name: str, words: str
 ) -> Section:
-    """Report one distance with its limit: a histogram, and the rows furthest out."""
+    """Show one distance with its limit: a histogram, and the most unusual rows."""
     order = np.argsort(-score, kind="stable")[:NAMED]
     order = order[score[order] > limit]
     beyond = int(np.sum(score > limit))
@@ -242,28 +241,28 @@ def _by_one(
 
 
 def _away(subject: Subject, i: int) -> str:
-    """Name the columns in which a row lies furthest from the average."""
+    """Return the columns in which a row is furthest from the average."""
     away = np.nan_to_num((subject.X[i] - subject.centre) / subject.spread)
     order = np.argsort(-np.abs(away), kind="stable")[:REASONS]
     return ", ".join(f"{subject.names[j]} ({away[j]:+.1f} sd)".replace("-", "−") for j in order)
 
 
-# --- Whether the model's intervals are as wide as they should be ---------------------------------
+# --- intervals ---------------------------------------------------------------------------------
 
 SHARE = 0.1
-"""Of the known entries that are hidden."""
+"""Share of the known entries that is hidden."""
 ROWS = 1000
 TOLD = 0.9
-"""The level that is told in words."""
+"""Level that is reported in words."""
 ODD = 0.3
-"""Share of the levels that may leave the band, which holds for one level at a time."""
+"""Share of the levels that may leave the band, which is valid for one level at a time."""
 FEWEST = 30
-"""Hidden entries below which nothing can be said."""
+"""Smallest number of hidden entries from which conclusions are drawn."""
 
 
 def calibrated(subject: Subject) -> Section:
-    """Hide known entries, fill them, and count how often intervals held the truth."""
-    need(subject, "impute", "gives no intervals for missing entries")
+    """Hide known entries, fill them, and count how often intervals contain the true values."""
+    need(subject, "impute", "has no intervals for missing entries")
     if subject.d < 2:
         raise LeftOut("with one column there is nothing to fill an entry from.")
     found, error, plain = measured(subject)
@@ -272,29 +271,29 @@ def calibrated(subject: Subject) -> Section:
         f"{found.n_hidden:,} entries whose values are known (about {percent(SHARE)}) were hidden, "
         "the model was fitted to the rest and asked to fill them, each with an interval. The dots "
         "show how many true values lay inside the intervals, for intervals of every width.",
-        "dots on the line: then a 90 % interval holds the truth in 90 % of cases. Below the line "
-        "the model is too sure of itself, above it too cautious.",
+        "dots on the line: then a 90 % interval contains the true value in 90 % of cases. Below "
+        "the line the model is overconfident, above it too cautious.",
         [_figure(subject, found)],
         [_error_words(error, plain)],
     )
 
 
 def measured(subject: Subject) -> tuple[Calibration, float, float]:
-    """Return the coverage, and the errors of the model and of column averages, in spreads."""
+    """Return the coverage, and the errors of the model and of column averages, standardised."""
     at = subject.some(ROWS, salt=6)
     X = subject.X[at]
     hidden = hide(X, SHARE, np.random.default_rng([subject.seed, 6]))
     if hidden.sum() < FEWEST:
         raise LeftOut(f"too few entries to hide: {int(hidden.sum())}.")
-    holed = np.where(hidden, np.nan, X)
-    again = subject.refitted(holed, n_init=1, random_state=subject.seed)
+    partial = np.where(hidden, np.nan, X)
+    again = subject.refitted(partial, n_init=1, random_state=subject.seed)
 
     def impute(rows: Floats) -> tuple[Floats, Floats]:
         mean, std = again.asked("impute", rows, return_std=True)
         return mean, np.maximum(std, 1e-300)
 
     found = calibrate(impute, X, hidden)
-    mean, average = impute(holed)[0], np.broadcast_to(np.nanmean(holed, axis=0), X.shape)
+    mean, average = impute(partial)[0], np.broadcast_to(np.nanmean(partial, axis=0), X.shape)
     error, plain = (
         float(np.sqrt(np.mean(np.square(((X - guess) / subject.spread)[hidden]))))
         for guess in (mean, average)
@@ -307,30 +306,30 @@ def _figure(subject: Subject, found: Calibration) -> Plot:
     traces.append(line([0, 1], [0, 1], GREY))
     dots = points(found.levels, found.coverage, BLUE, marker={"size": 9, "opacity": 1})
     dots["mode"] = "lines+markers"
-    dots["hovertemplate"] = "%{x:.0%} intervals held %{y:.1%}<extra></extra>"
+    dots["hovertemplate"] = "%{x:.0%} intervals contained %{y:.1%}<extra></extra>"
     traces.append(dots | {"showlegend": False})
     i = int(np.argmin(np.abs(found.levels - TOLD)))
     held = float(found.coverage[i])
     finding = (
-        f"Intervals of {percent(TOLD)} held {percent(held)} of the hidden values; all in all the "
+        f"Intervals of {percent(TOLD)} contained {percent(held)} of the hidden values; overall the "
         f"model is {verdict(found)}. The grey band is what chance explains."
     )
     if len(subject.some(ROWS, salt=6)) < subject.n:
         finding += f" {ROWS:,} of the {subject.n:,} rows were used."
-    x = axis("interval that was promised", range=[0, 1.02], tickformat=".0%")
+    x = axis("nominal level of the interval", range=[0, 1.02], tickformat=".0%")
     y = axis("true values inside", range=[0, 1.02], tickformat=".0%")
-    label = "Line of the share of hidden values inside intervals, against the share promised."
+    label = "Line of the share of hidden values inside intervals, against the nominal level."
     return plot(traces, x, y, label, finding, 420)
 
 
 def verdict(found: Calibration) -> str:
-    """Say whether intervals are too narrow or too wide, by how many levels leave the band."""
+    """Return whether intervals are too narrow or too wide, by how many levels leave the band."""
     above, below = np.mean(found.coverage > found.high), np.mean(found.coverage < found.low)
     if max(above, below) < ODD:
-        return "as sure as it should be"
+        return "as confident as it should be"
     if min(above, below) >= ODD / 2:
-        return "too cautious for most entries and too sure of a few, which are far off"
-    return "too cautious: its intervals are wide" if above > below else "too sure of itself"
+        return "too cautious for most entries and overconfident for a few, which are far off"
+    return "too cautious: its intervals are wide" if above > below else "overconfident"
 
 
 def _error_words(error: float, plain: float) -> str:

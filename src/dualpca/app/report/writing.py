@@ -21,14 +21,14 @@ from dualpca.app.report.page import Page, Section, Table, render
 from dualpca.app.report.subject import LeftOut, Subject, subject_of
 from dualpca.data import replacing, target_of
 
-# --- How the report was made ---------------------------------------------------------------------
+# --- the last section: how the report was made -------------------------------------------------
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "polars", "plotly")
 LONGEST = 200
 
 
 def making(subject: Subject, seconds: float, made: Mapping[str, str]) -> Section:
-    """List the model's parameters, versions, seed, time and whatever the caller knows."""
+    """List the model's parameters, versions, seed, time and what the caller adds."""
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in PACKAGES)
     rows = [
         *([name, value] for name, value in made.items()),
@@ -56,7 +56,7 @@ def _short(words: str) -> str:
 
 
 def _facts(subject: Subject) -> list[list[str]]:
-    """Return what the fit says of itself."""
+    """Return the facts of the fit."""
     model: Any = subject.model
     found = []
     fitted = getattr(model, "n_samples_", None)
@@ -70,7 +70,7 @@ def _facts(subject: Subject) -> list[list[str]]:
     return found
 
 
-# --- From a model and rows to a page, and to a file ----------------------------------------------
+# --- the page ----------------------------------------------------------------------------------
 
 SECTIONS: dict[str, Callable[[Subject], Section]] = {
     "What the data is": data.overview,
@@ -103,28 +103,28 @@ def write(
     random_state: int = 0,
     title: str | None = None,
 ) -> int:
-    """Write a report on a fitted model and rows as one HTML file that needs nothing else.
+    """Write a report on a fitted model and rows as one self-contained HTML file.
 
     Parameters
     ----------
     model : estimator
-        Any fitted model of one table; what it cannot do is left out, and the page says why.
+        Any fitted model of one table. Sections that do not apply are left out; the page says why.
     X : array or frame of shape (n, d)
-        The rows, with NaN where the model takes it. A frame may have more columns than the model.
+        The rows, with NaN if the model accepts it. A frame may have more columns than the model.
     path : path
-        An old file is replaced, whole or not at all.
+        An existing file is replaced, completely or not at all.
     color : str or array-like of shape (n,), optional
-        What rows are coloured by: a column of a frame, or values.
+        Colours of the rows: a column of a frame, or values.
     ids : str or array-like of shape (n,), optional
-        What rows are called, likewise; otherwise 1, 2, ….
+        Names of the rows, likewise; by default 1, 2, ….
     image : pair of int, optional
         Height and width, where a row is an image.
     curve : bool
         The columns are points of a curve, in order.
     level : float
-        Of the limits for unusual rows.
+        Level of the limits for unusual rows.
     random_state : int
-        Seed of all that is random.
+        Seed for everything random.
     title : str, optional
 
     Returns
@@ -151,7 +151,7 @@ def write(
 
 
 def write_text(path: Path, text: str) -> int:
-    """Write `text` to `path`, whole or not at all, and return its size in bytes.
+    """Write `text` to `path`, completely or not at all, and return its size in bytes.
 
     Examples
     --------
@@ -173,7 +173,7 @@ def build(
     made: Mapping[str, str] | None = None,
     first: list[Section] | None = None,
 ) -> Page:
-    """Return the report; `step` hears of every section that is done."""
+    """Return the report; `step` is called with the name of every finished section."""
     start = time.perf_counter()
     sections, left_out = list(first or []), []
     for name, make in SECTIONS.items():
@@ -189,9 +189,9 @@ def build(
 
 
 def _failed(subject: Subject, error: BaseException) -> str:
-    """Say why a section could not be made."""
+    """Return why a section could not be made."""
     if not subject.complete and "NaN" in str(error):
-        return f"{subject.kind} takes complete rows only, and entries are missing; ppca takes them."
+        return f"{subject.kind} needs complete rows, and entries are missing; ppca accepts them."
     return f"it could not be made: {_sentence(error)}"
 
 
@@ -202,7 +202,7 @@ def _sentence(error: BaseException) -> str:
 
 
 def lead(subject: Subject) -> list[str]:
-    """Say what was found, in a few sentences."""
+    """Return the main findings in a few sentences."""
     words = f"{subject.n:,} rows of {subject.d:,} columns"
     if not subject.complete:
         words += f", {percent(float(subject.missing.mean()))} of the entries missing"
@@ -215,7 +215,7 @@ def lead(subject: Subject) -> list[str]:
 
 
 def _odd(subject: Subject) -> str:
-    """Say how many rows are unusual, where the model can tell."""
+    """Return how many rows are unusual, if the model can tell."""
     if not hasattr(subject.model, "outliers"):
         return ""
     try:
