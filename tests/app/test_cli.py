@@ -210,7 +210,7 @@ FAILURES = {
     "no file": (("fit", "none.csv", "-o", "x.dpca"), 3, "No such file"),
     "no folder": (("fit", "t.csv", "-o", "no/x.dpca"), 5, "create it first"),
     "no model": (("fit", "t.csv", "-m", "umap", "-o", "x.dpca"), 2, "no such model"),
-    "no column": (("fit", "t.csv", "-c", "zz*", "-o", "x.dpca"), 3, "no column is called"),
+    "no column": (("fit", "t.csv", "-c", "zz*", "-o", "x.dpca"), 3, "no column matches"),
     "parameter": (("fit", "t.csv", "--set", "depth=3", "-o", "x.dpca"), 2, "no parameter 'depth'"),
     "setting": (("fit", "t.csv", "--set", "depth", "-o", "x.dpca"), 2, "expected name=value"),
     "too many": (("fit", "t.csv", "-c", "[a-e]", "-q", "9", "-o", "x.dpca"), 1, "n_components"),

@@ -68,7 +68,7 @@ def test_what_is_wrong_with_excel_is_said_at_once(place, inside, tmp_path):
     status, _, said = inside("fit", "excel.csv", "--id", "Kunde", "-o", tmp_path / "x", cwd=place)
     assert status == 3
     assert "'Datum' (dates or times, such as '01.01.2024'), 'Ort' (text, such as 'Köln')" in said
-    assert "--exclude Datum --exclude Ort, or --one-hot Ort" in said
+    assert "--exclude Datum --exclude Ort, or use --one-hot Ort" in said
     status, _, said = inside("fit", *EXCEL, "--decimal", ".", "-o", tmp_path / "x.dpca", cwd=place)
     assert status == 3 and "none of them holds numbers" in said
 
@@ -235,7 +235,7 @@ def test_compare_judges_every_model(place, inside):
     assert models["ppca"]["imputation_error"] == pytest.approx(wrong / total)
     assert models["kpca"]["log_likelihood"] is None and models["pca"]["imputation_error"] is None
     assert models["pkpca"]["reconstruction_error"] is None
-    assert "cannot bring rows back" in " ".join(models["pkpca"]["notes"])
+    assert "cannot reconstruct rows" in " ".join(models["pkpca"]["notes"])
 
 
 def test_units_do_not_change_the_likelihood_compared():

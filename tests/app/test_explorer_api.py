@@ -120,7 +120,7 @@ def test_what_the_model_cannot_do_is_a_conflict_in_words():
     client = Client(session_of(fitted(dp.PCA(2))))
     found = client.post("/api/impute", {"row": 0, "hidden": [1]})
     assert found.status_code == 409
-    assert found.json() == {"error": "PCA does not fill missing entries: fit PPCA, for one."}
+    assert found.json() == {"error": "PCA does not fill missing entries; PPCA does, for example."}
     nothing = Client(open_session(fitted(dp.PPCA(2)), None))
     for path in ("/api/rows", "/api/errors", "/api/export"):
         assert "no table was given" in nothing.post(path, {"rows": [0]}).json()["error"]
@@ -212,7 +212,7 @@ def test_errors_inside_tell_nothing_outside(client, monkeypatch, capsys):
     monkeypatch.setattr(session, "decode", lambda *_: 1 / 0)
     found = broken.post("/api/decode", {"latent": [0, 0]})
     assert found.status_code == 500
-    assert found.json() == {"error": "Something went wrong; the terminal says more."}
+    assert found.json() == {"error": "Internal error: see the terminal."}
     assert "ZeroDivisionError" in capsys.readouterr().err
 
 

@@ -105,7 +105,7 @@ def test_every_way_back_is_the_models_own(way):
 
 def test_what_a_model_cannot_do_is_said_in_words():
     pca, kernel = session_of(fitted(dp.PCA(2))).lens.reasons, session_of(rbf(dp.KernelPCA))
-    assert pca == {"impute": "PCA does not fill missing entries: fit PPCA, for one."}
+    assert pca == {"impute": "PCA does not fill missing entries; PPCA does, for example."}
     assert "impute" in kernel.lens.reasons
     plain = session_of(fitted(dp.ProbabilisticKernelPCA(2, kernel="rbf")))
     assert {"decode", "spread", "error", "sample", "impute"} <= set(plain.lens.reasons)
@@ -224,7 +224,7 @@ def test_rows_that_the_model_cannot_place_are_refused():
     with pytest.raises(TableError, match="150 rows have missing entries"):
         open_session(fitted(dp.PCA(2)), holes)
     endless = iris().with_columns(pl.lit(float("inf")).alias(NAMES[0]))
-    with pytest.raises(TableError, match="infinity"):
+    with pytest.raises(TableError, match="infinite"):
         open_session(fitted(dp.PPCA(2)), endless)
     with pytest.raises(TableError, match="4 features, the table 3"):
         open_session(dp.PPCA(2).fit(X), iris().select(NAMES[:3]))

@@ -378,7 +378,7 @@ def test_calibration_of_the_right_model_is_right():
     assert error < 0.9 * plain
     assert trust.verdict(found) == "as confident as it should be"
     low = found._replace(coverage=found.coverage - 0.2)
-    assert trust.verdict(low) == "too sure of itself"
+    assert trust.verdict(low) == "overconfident"
     assert "cautious" in trust.verdict(found._replace(coverage=found.coverage + 0.2))
 
 

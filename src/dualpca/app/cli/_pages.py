@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import sys
 import time
@@ -40,23 +39,22 @@ if TYPE_CHECKING:
     from dualpca.app.demo import Files
     from dualpca.app.experiments.running import Record
 
-# --- `dualpca report`: a model and a table on one HTML page --------------------------------------
+# --- report ------------------------------------------------------------------------------------
 
 
 def report(
     model: Model,
     data: Data,
     output: Page = Path("report.html"),
-    color: Annotated[
-        str | None, typer.Option("--color", help="Column that rows are coloured by.")
-    ] = None,
+    color: Annotated[str | None, typer.Option("--color", help="Column to colour rows by.")] = None,
     image: Annotated[
-        str | None, typer.Option("--image", help="Rows are images, such as 8x8 (height, width).")
+        str | None,
+        typer.Option("--image", help="Rows are images of this height x width, such as 8x8."),
     ] = None,
     curve: Annotated[
-        bool, typer.Option("--curve", help="Columns are points of a curve, in order.")
+        bool, typer.Option("--curve", help="Rows are curves: columns are points, in order.")
     ] = False,
-    title: Annotated[str | None, typer.Option(help="Of the page.")] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
     level: Level = 0.95,
     id_column: Identifier = None,
     kind: Format = None,
@@ -64,7 +62,7 @@ def report(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Write what a model says of a table as one HTML page, with figures, for a browser."""
+    """Write a report on a model and a table as one HTML page with figures."""
     asked = Asked(model, data, output, color, image, curve, title, level)
     asked = asked._replace(id_column=id_column, kind=kind, encoding=encoding, seed=seed)
 
@@ -82,7 +80,7 @@ def report(
 
 
 class Asked(NamedTuple):
-    """What was asked for on the command line."""
+    """The options of the command."""
 
     model: str
     data: str
@@ -109,11 +107,11 @@ class Asked(NamedTuple):
 
 
 def written(asked: Asked) -> dict[str, Any]:
-    """Make the page and write it; return what is to be told."""
+    """Make the page and write it; return the facts to print."""
     from dualpca.app import report as pages
     from dualpca.app.report.writing import SECTIONS
 
-    pages.check_target(asked.output)  # before any work: an hour's report should not end there
+    pages.check_target(asked.output)  # before any work
     subject = _subject(asked)
     made = {"command": asked.command(), "data": asked.data, "model file": asked.model}
     name = Path(asked.data).name if asked.data != "-" else "The table"
@@ -157,20 +155,20 @@ def _present(frame: pl.DataFrame, name: Any) -> str | None:
 
 
 def shape_of(image: str | None, table: dict[str, Any]) -> tuple[int, int] | None:
-    """Return height and width of images: as given, or as the model file says."""
+    """Return height and width of images: as given, or from the model file."""
     if image is None:
         known = table.get("image_shape")
         return (int(known[0]), int(known[1])) if known and len(known) == 2 else None
-    match = re.fullmatch(r"(\d+)\s*[x×,]\s*(\d+)", image.strip().lower())
-    if match is None:
+    size = reading.parse_shape(image)
+    if len(size) != 2:
         raise TableError(f"--image {image}: expected height and width, such as 8x8.")
-    return int(match[1]), int(match[2])
+    return size[0], size[1]
 
 
 def _rows(
     model: Any, frame: pl.DataFrame, metadata: dict[str, Any], ids: str | None
 ) -> tuple[pl.DataFrame, str]:
-    """Return the table with the model's columns as the model takes them, and their units."""
+    """Return the table with the columns of the model as it expects them, and their units."""
     own = "in the table's own units"
     if names_of(model) is None:
         return frame, own
@@ -181,20 +179,23 @@ def _rows(
     return found.with_columns(rest), units
 
 
-# --- `dualpca explore` ---------------------------------------------------------------------------
+# --- explore -----------------------------------------------------------------------------------
 
 
 def explore(
     model: Model,
-    data: Annotated[str | None, typer.Argument(help="A table to show in latent space.")] = None,
+    data: Annotated[str | None, typer.Argument(help="Table to show in latent space.")] = None,
     image: Annotated[
-        str | None, typer.Option("--image", help="Rows are images: height x width, as 8x8.")
+        str | None,
+        typer.Option("--image", help="Rows are images of this height x width, such as 8x8."),
     ] = None,
-    curve: Annotated[bool, typer.Option("--curve", help="Rows are curves.")] = False,
-    host: Annotated[str, typer.Option(help="Address to answer on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any free one.")] = 0,
+    curve: Annotated[
+        bool, typer.Option("--curve", help="Rows are curves: columns are points, in order.")
+    ] = False,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 is any free one.")] = 0,
     token: Annotated[
-        str | None, typer.Option("--token", help="Of the link, for tests; random unless given.")
+        str | None, typer.Option("--token", help="Token of the link, for tests; random by default.")
     ] = None,
     show: Annotated[bool, typer.Option("--open/--no-open", help="Open a browser.")] = True,
     id_column: Identifier = None,
@@ -202,7 +203,7 @@ def explore(
     encoding: Encoding = "utf-8",
     as_json: Json = False,
 ) -> None:
-    """Look inside a model in the browser; Ctrl-C ends it."""
+    """Explore a model in the browser; Ctrl-C stops the server."""
     held: list[Any] = []
 
     def work() -> dict[str, Any]:
@@ -227,7 +228,7 @@ def explore(
 
         sys.stdout.flush()
         serve(*held)
-    except KeyboardInterrupt:  # after the link was printed, before anybody had begun to listen
+    except KeyboardInterrupt:  # after the link was printed, before the server runs
         pass
     if not as_json:
         print("Stopped.")
@@ -236,35 +237,36 @@ def explore(
 def _warn(host: str) -> None:
     print(
         f"warning: --host {host} lets other machines reach this port. Whoever has the "
-        "link sees the data, and the link travels unencrypted.",
+        "link can see the data, and the connection is not encrypted.",
         file=sys.stderr,
     )
 
 
 def _explore_words(found: dict[str, Any]) -> str:
-    return f"Exploring {found['model']} with {found['rows']} rows. Ctrl-C ends it.\n{found['url']}"
+    what = f"Exploring {found['model']} with {found['rows']} rows."
+    return f"{what} Ctrl-C stops the server.\n{found['url']}"
 
 
-# --- `dualpca reproduce`: the figures of the source documents, made again ------------------------
+# --- reproduce ---------------------------------------------------------------------------------
 
 FOLDER = Path("dualpca-figures")
 
 
 def reproduce(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Which figures (see --list); all of them if none.")
+        list[str] | None, typer.Argument(help="Names of figures (see --list); all by default.")
     ] = None,
     folder: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder to write to; made if need be.")
+        Path, typer.Option("--output", "-o", help="Folder to write to; created if needed.")
     ] = FOLDER,
-    listing: Annotated[bool, typer.Option("--list", help="Say which figures there are.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="List the figures.")] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Smaller settings: for a look, not for the numbers.")
+        bool, typer.Option("--quick", help="Smaller settings, for a quick look.")
     ] = False,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Make the figures of the source documents again: PNG, SVG, numbers, and a gallery page."""
+    """Reproduce the figures of the source documents: PNG, SVG, numbers, and a gallery page."""
     if listing:
         run("reproduce", as_json, _listed, _listing_words)
         return
@@ -299,9 +301,9 @@ def _listing_words(found: dict[str, Any]) -> str:
 
 
 def _made(names: list[str], folder: Path, seed: int, quick: bool, quiet: bool) -> dict[str, Any]:
-    """Run the experiments; an interruption ends them and keeps what is finished."""
-    from dualpca.app.experiments import EXPERIMENTS
-    from dualpca.app.experiments.running import PAGE, reproduce
+    """Run the experiments; an interruption keeps what is finished."""
+    from dualpca.app import experiments
+    from dualpca.app.experiments.running import PAGE
 
     done: list[Record] = []
 
@@ -312,12 +314,12 @@ def _made(names: list[str], folder: Path, seed: int, quick: bool, quiet: bool) -
 
     interrupted = False
     try:
-        reproduce(names, folder, seed=seed, quick=quick, progress=tell)
+        experiments.reproduce(names, folder, seed=seed, quick=quick, progress=tell)
     except KeyboardInterrupt:
         interrupted = True
     return {
         "page": str(folder / PAGE),
-        "asked": len(dict.fromkeys(names or EXPERIMENTS)),
+        "asked": len(dict.fromkeys(names or experiments.EXPERIMENTS)),
         "made": [record._asdict() for record in done if not record.problem],
         "problems": {record.name: record.problem for record in done if record.problem},
         "seconds": round(sum(record.seconds for record in done), 1),
@@ -336,13 +338,13 @@ def _reproduce_words(found: dict[str, Any]) -> str:
     return f"{start}{count} made in {found['seconds']:.1f} s. Open {found['page']} in a browser."
 
 
-# --- `dualpca demo` ------------------------------------------------------------------------------
+# --- demo --------------------------------------------------------------------------------------
 
 
 def demonstrate(
     output: Page = Path("dualpca-demo.html"),
     seed: Seed = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.")] = False,
     as_json: Json = False,
 ) -> None:
     """Compare models on handwritten digits; write an HTML report, its model and its data."""
@@ -376,7 +378,7 @@ def _demo(output: Path, seed: int, quiet: bool, as_json: bool = False) -> int:
 
 
 def _progress(errors: Console, quiet: bool) -> Progress:
-    """Return a bar for a terminal; one that nobody sees where there is none."""
+    """Return a progress bar, hidden if there is no terminal."""
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
     columns = (SpinnerColumn("line"), BarColumn(bar_width=24), TextColumn("{task.description}"))
@@ -385,7 +387,7 @@ def _progress(errors: Console, quiet: bool) -> Progress:
 
 
 def _failed(why: str, status: int, as_json: bool) -> int:
-    """Say in JSON, if that was asked for, what went wrong; return the exit status."""
+    """Print the error as JSON, if asked for; return the exit status."""
     if as_json:
         print(json.dumps({"error": why, "status": status}))
     return status
@@ -394,7 +396,7 @@ def _failed(why: str, status: int, as_json: bool) -> int:
 def _lines(files: Files, seconds: float) -> list[str]:
     return [
         f"Wrote {files.page} ({files.size / 1e6:.1f} MB) in {seconds:.1f} s. Open it in a browser.",
-        "To move through the model yourself:",
+        "To explore the model yourself:",
         f"    dualpca explore {shlex.quote(str(files.model))} {shlex.quote(str(files.data))}",
     ]
 

@@ -22,7 +22,7 @@ from dualpca.app.cli._running import (
     SequenceColumn,
     Source,
     UsageError,
-    refuse_mixture,
+    refuse_json_and_table,
     run,
 )
 from dualpca.app.cli._session import (
@@ -38,8 +38,6 @@ from dualpca.app.tables import columns, reading, writing
 from dualpca.app.tables.text import Dialect, TableError
 from dualpca.arrays import task
 from dualpca.data import target_of
-
-# --- `dualpca transform`, `impute`, `denoise` and `sample`: from a model and a table to a table --
 
 
 def _words(found: dict[str, Any]) -> str:
@@ -59,8 +57,8 @@ def transform(
     source: Source,
     as_json: Json = False,
 ) -> None:
-    """Write the latent coordinates of rows; of a hidden Markov model, their states."""
-    refuse_mixture(as_json, output)
+    """Write the latent coordinates of rows; for a hidden Markov model, their states."""
+    refuse_json_and_table(as_json, output)
 
     def work() -> dict[str, Any]:
         check_output(output)
@@ -97,8 +95,8 @@ def denoise(
     source: Source,
     as_json: Json = False,
 ) -> None:
-    """Write rows as the model sees them, without noise."""
-    refuse_mixture(as_json, output)
+    """Write rows without noise, as the model reconstructs them."""
+    refuse_json_and_table(as_json, output)
 
     def work() -> dict[str, Any]:
         check_output(output)
@@ -120,22 +118,25 @@ def impute(
     output: Output,
     *,
     std: Annotated[
-        str | None, typer.Option("--std", help="Table of standard deviations to write too.")
+        str | None, typer.Option("--std", help="Second table to write: standard deviations.")
     ] = None,
     draws: Annotated[
-        int | None, typer.Option("--draws", min=1, help="Write this many draws instead.")
+        int | None,
+        typer.Option("--draws", min=1, help="Write this many random imputations instead."),
     ] = None,
     id_column: Identifier = None,
     source: Source,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Fill missing entries with expectations, or with draws; other columns stay as they are."""
-    refuse_mixture(as_json, output, std)
+    """Fill missing entries with expected values, or with draws; other columns stay as they are."""
+    refuse_json_and_table(as_json, output, std)
 
     def work() -> dict[str, Any]:
         if std is not None and draws is not None:
-            raise UsageError("--std and --draws exclude each other: draws have no deviation.")
+            raise UsageError(
+                "--std and --draws exclude each other: draws have no standard deviation."
+            )
         check_output(output, std)
         session = start(model, data, id_column, source.reading(), output=output)
         filling = _Filling(session, np.random.default_rng(seed), draws)
@@ -156,13 +157,13 @@ def _impute_words(found: dict[str, Any]) -> str:
 
 
 class _Filling:
-    """Missing entries filled batch by batch, and counted."""
+    """Fills missing entries batch by batch, and counts them."""
 
     def __init__(self, session: Session, rng: np.random.Generator, draws: int | None) -> None:
         self.session, self.rng, self.draws, self.missing = session, rng, draws, 0
 
     def step(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return a batch filled with expectations, or several filled with draws."""
+        """Return a batch with entries filled: with expected values, or several times with draws."""
         model, X = self.session.model, self.session.rows(frame)
         self.missing += int(np.isnan(np.asarray(X)).sum())
         if self.draws is None:
@@ -174,7 +175,7 @@ class _Filling:
         return pl.concat(parts)
 
     def write_both(self, output: str, std: str) -> dict[str, Any]:
-        """Write deviations and filled rows; either appears only when both are complete."""
+        """Write standard deviations and filled rows; both files appear, or neither."""
         method_of(self.session.model, "impute")
         table = self.session.table
         with writing.target(std) as file:
@@ -183,34 +184,36 @@ class _Filling:
             return self.session.write(output, self.step)
 
     def spread(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return the standard deviations of a batch, zero where an entry was there."""
+        """Return the standard deviations of a batch, zero where an entry was observed."""
         session = self.session
         deviations = session.model.impute(session.rows(frame), return_std=True)[1]
         values = session.prep.undone_spread(deviations)
         return session.framed(values, session.prep.features, frame)
 
     def _replaced(self, frame: pl.DataFrame, filled: Any) -> pl.DataFrame:
-        """Return the table with the columns of the model filled, and all others as they are."""
+        """Return the table with the columns of the model filled, and all others unchanged."""
         prep = self.session.prep
         values = prep.undone(filled)
-        if prep.levels:  # features that are no columns of the table
+        if prep.levels:  # features that are not columns of the table
             return self.session.framed(values, prep.features, frame)
         known = columns.numbers(frame, prep.names).to_numpy()
-        values = np.where(np.isnan(known), values, known)  # not through units and back
+        values = np.where(
+            np.isnan(known), values, known
+        )  # known values are not rounded by the units
         return frame.with_columns([pl.Series(n, values[:, j]) for j, n in enumerate(prep.names)])
 
 
 def sample(
     model: Model,
     output: Output,
-    n_samples: Annotated[int, typer.Option("--rows", "-n", min=1, help="How many.")] = 100,
+    n_samples: Annotated[int, typer.Option("--rows", "-n", min=1, help="Number of rows.")] = 100,
     separator: Separator = None,
     decimal: Decimal = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Draw new rows from the model, with the component or state each comes from if it has such."""
-    refuse_mixture(as_json, output)
+    """Sample new rows from the model, with the component or state of each if it has those."""
+    refuse_json_and_table(as_json, output)
 
     def work() -> dict[str, Any]:
         check_output(output)
@@ -230,13 +233,13 @@ def sample(
 
 
 def _drawn(model: Any, rows: Any, names: list[str], prep: Any) -> pl.DataFrame:
-    """Return draws as a table, in its units; a label of each row goes before it."""
+    """Return samples as a table in its units, with the label of each row first."""
     label = None
     if isinstance(rows, tuple):
         rows, label = rows
         if np.ndim(label) != 1:
             what = type(model).__name__
-            raise TypeError(f"{what} draws two tables: use it from Python.")
+            raise TypeError(f"{what} samples two tables: use it from Python.")
     found = pl.DataFrame(prep.undone(rows), schema=names, orient="row")
     if label is None:
         return found
@@ -244,18 +247,18 @@ def _drawn(model: Any, rows: Any, names: list[str], prep: Any) -> pl.DataFrame:
     return found.insert_column(0, pl.Series(name, np.asarray(label)))
 
 
-# --- `dualpca export`: a model's transform for other programs ------------------------------------
+# --- export ------------------------------------------------------------------------------------
 
 
 def export(
     model: Model,
     output: Annotated[str, typer.Option("--output", "-o", help="ONNX file to write.")],
     dtype: Annotated[
-        str, typer.Option("--dtype", help="Of rows and coordinates: float64 or float32.")
+        str, typer.Option("--dtype", help="Type of rows and coordinates: float64 or float32.")
     ] = "float64",
     as_json: Json = False,
 ) -> None:
-    """Write what `transform` does as an ONNX graph, standardisation included."""
+    """Write `transform` as an ONNX graph, with the standardisation."""
 
     def work() -> dict[str, Any]:
         target_of(output)

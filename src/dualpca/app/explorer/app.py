@@ -43,7 +43,7 @@ from dualpca.app.explorer.session import (
 )
 from dualpca.app.tables.text import TableError
 
-# --- The explorer's interface: JSON, and float32 buffers where there are many numbers ------------
+# --- the application ---------------------------------------------------------------------------
 
 KINDS = {
     ".html": "text/html; charset=utf-8",
@@ -55,14 +55,14 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     400: {"model": Words, "description": "The request cannot be read."},
     401: {"model": Words, "description": "The token is missing or wrong."},
     403: {"model": Words, "description": "The request comes from another page or address."},
-    404: {"model": Words, "description": "There is no such thing here."},
-    405: {"model": Words, "description": "Ask in another way."},
+    404: {"model": Words, "description": "Not found."},
+    405: {"model": Words, "description": "Method not allowed."},
     408: {"model": Words, "description": "The request took too long to arrive."},
     409: {"model": Words, "description": "The model or the table cannot do this."},
     413: {"model": Words, "description": "The request is too large."},
-    422: {"model": Words, "description": "The request asks for what is not there."},
+    422: {"model": Words, "description": "The request is outside the bounds of the schema."},
     429: {"model": Words, "description": "Too many requests."},
-    500: {"model": Words, "description": "Something went wrong here."},
+    500: {"model": Words, "description": "Internal error."},
 }
 BUFFER: dict[int | str, dict[str, Any]] = {
     200: {
@@ -76,17 +76,17 @@ CSV: dict[int | str, dict[str, Any]] = {
 
 
 def static_files() -> dict[str, bytes]:
-    """Return the page's files by name. They are read now: no request names a path."""
+    """Return the files of the page by name, read now: no request names a path."""
     folder = resources.files(__package__).joinpath("static")
     return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
 
 
 def create(session: Session, run: str) -> FastAPI:
-    """Return the application for one session; `run` tells a restart to pages that are open."""
+    """Return the application for one session; `run` lets open pages notice a restart."""
     app = FastAPI(
         title="dualpca explorer",
         version=dualpca.__version__,
-        docs_url=None,  # they come with scripts from elsewhere
+        docs_url=None,  # they load scripts from elsewhere
         redoc_url=None,
         responses=REFUSALS,
     )
@@ -99,7 +99,7 @@ def create(session: Session, run: str) -> FastAPI:
 
 
 def _handle_errors(app: FastAPI) -> None:
-    """Answer errors in words; what went wrong inside is said in the terminal only."""
+    """Answer errors with a sentence; details of internal errors go to the terminal only."""
 
     @app.exception_handler(RequestValidationError)
     async def refuse(request: Request, error: RequestValidationError) -> JSONResponse:
@@ -118,7 +118,7 @@ def _handle_errors(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> JSONResponse:
         print(f"dualpca explore: {type(error).__name__}: {error}", file=sys.stderr)
-        return _words(500, "Something went wrong; the terminal says more.")
+        return _words(500, "Internal error: see the terminal.")
 
 
 def _words(status: int, words: str, headers: Any = None) -> JSONResponse:
@@ -135,7 +135,7 @@ def _serve_page(app: FastAPI) -> None:
     @app.get("/static/{name}", include_in_schema=False)
     def file(name: str) -> Response:
         if name not in files:
-            raise HTTPException(404, "There is no such file")
+            raise HTTPException(404, "No such file")
         return Response(files[name], media_type=KINDS["." + name.rpartition(".")[2]])
 
 
@@ -161,7 +161,7 @@ def _serve_model(app: FastAPI, session: Session, run: str) -> None:
     @app.get("/api/colours/{column}", response_class=Response, responses=BUFFER)
     def colours(column: int) -> Response:
         if not 0 <= column < len(columns) or columns[column].kind == "none":
-            raise HTTPException(404, f"column {column}: there is none to colour by")
+            raise HTTPException(404, f"column {column}: not a column to colour by")
         if column not in kept:
             kept[column] = codes_of(session, columns[column]).astype("<f4").tobytes()
         return Response(kept[column], media_type="application/octet-stream")
@@ -222,7 +222,7 @@ def _serve_rows(app: FastAPI, session: Session) -> None:
 def _post(
     app: FastAPI, path: str, answer: Callable[[Any], Any], body: type, **options: Any
 ) -> None:
-    """Register an answer to requests of a type that only this session has."""
+    """Register an answer to requests of a type that is made for this session."""
     answer.__annotations__["body"] = body
     app.post(path, **options)(answer)
 
@@ -250,7 +250,7 @@ def _listed(value: Any) -> Any:
 
 
 def describe(session: Session, columns: list[Column], run: str) -> ModelAnswer:
-    """Return all that the page has to know before it draws."""
+    """Return what the page needs before it can draw."""
     low, mean, high = session.scale().tolist()
     return ModelAnswer(
         run=run,
@@ -286,13 +286,13 @@ def _component(session: Session, k: int) -> ComponentAnswer:
     )
 
 
-# --- Open a port, say where, answer until Ctrl-C -------------------------------------------------
+# --- the port ----------------------------------------------------------------------------------
 
 WAITING = 128
-"""Connections that are open at once at most."""
+"""Most connections open at once."""
 
 LEAST = 8
-"""Characters of a token that is given."""
+"""Fewest characters of a token."""
 
 
 class Door(NamedTuple):
@@ -312,38 +312,33 @@ class Door(NamedTuple):
 
     @property
     def is_private(self) -> bool:
-        """Say whether only this machine can reach it."""
+        """Return True if only this machine can reach it."""
         return is_loopback(self.host)
 
 
 def open_door(host: str, port: int, token: str | None = None) -> Door:
-    """Bind a port, any free one for 0, before the browser is told of it."""
+    """Bind a port (0: any free one), before the browser is told of it."""
     token = secrets.token_urlsafe(24) if token is None else token
     if len(token) < LEAST or not all(c.isascii() and (c.isalnum() or c in "-_") for c in token):
-        raise TableError(f"--token: expected {LEAST} letters, digits, - or _ at least.")
+        raise TableError(f"--token: expected at least {LEAST} letters, digits, - or _.")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio turns Nagle's waiting (40 ms an answer) off only where the protocol is named
+    # asyncio disables Nagle's algorithm (40 ms per answer) only if the protocol is named
     found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((host, port))
-        found.listen(WAITING)  # who is quicker than the server waits for it
+        found.listen(WAITING)  # early connections wait for the server
     except OSError as error:
         found.close()
         why = error.strerror or str(error)
         raise TableError(
-            f"{host}:{port} cannot be used: {why}. Leave --port out for a free one."
+            f"{host}:{port} cannot be used: {why}. Leave out --port to use a free one."
         ) from None
     return Door(found, host, int(found.getsockname()[1]), token)
 
 
-def application(session: Session, door: Door, **limits: Any) -> Guard:
-    """Return the guarded application."""
-    return Guard(create(session, secrets.token_hex(4)), door.token, door.host, door.port, **limits)
-
-
 def prepare(session: Session, door: Door, show: bool) -> Any:
-    """Return the server, all imported and built, so that a link that is printed works at once."""
+    """Return the server, imported and built, so that the printed link works at once."""
     import uvicorn
 
     class Server(uvicorn.Server):
@@ -352,10 +347,11 @@ def prepare(session: Session, door: Door, show: bool) -> Any:
             if show:
                 webbrowser.open(door.link)
 
+    app = create(session, secrets.token_hex(4))
     settings = uvicorn.Config(
-        application(session, door),
+        Guard(app, door.token, door.host, door.port),
         log_level="error",
-        access_log=False,  # it would write the token down
+        access_log=False,  # it would contain the token
         server_header=False,
         limit_concurrency=WAITING,
         timeout_keep_alive=30,

@@ -14,23 +14,26 @@ import polars as pl
 from dualpca.app.explorer.lenses import Lens, Matrix, lens_of
 from dualpca.app.tables import columns
 from dualpca.app.tables.columns import Preparation
+from dualpca.app.tables.reading import parse_shape
 from dualpca.app.tables.text import TableError
 
-# --- How a point lies among rows: the closest of them, and how many are farther out --------------
+# --- neighbours: how a point lies among rows ---------------------------------------------------
 
 
 class Closest(NamedTuple):
-    """Rows with holes, ready to be compared with others.
+    """Rows with missing entries, prepared to find the closest one to another row.
 
-    The mean squared difference over what row i observed is (a_i − 2 x_i·r + m_i·r²) / |m_i| with
-    x_i zero in its holes, m_i its mask and a_i = x_i·x_i.
+    The mean squared difference to the observed entries of row i is
+    (a_i − 2 x_i·r + m_i·r²) / |m_i| with x_i zero where an entry is missing, m_i its mask and
+    a_i = x_i·x_i. A query costs one product of a matrix and a vector, so that dragging stays fast
+    among 100,000 rows.
     """
 
-    rows: Matrix  # (n, d), 0 in holes
+    rows: Matrix  # (n, d), 0 where missing
     squares: Matrix  # (n,)
-    mask: Matrix | None  # (n, d), where there are holes
+    mask: Matrix | None  # (n, d), if entries are missing
     counts: Matrix  # (n,)
-    middle: Matrix  # (d,), taken from all rows so that squares stay small
+    middle: Matrix  # (d,), subtracted from all rows so that squares stay small
 
     @classmethod
     def of(cls, X: Matrix) -> Closest:
@@ -69,7 +72,7 @@ class Places(NamedTuple):
 
     @classmethod
     def of(cls, Z: Matrix) -> Places | None:
-        """Prepare latents; None of a single row says nothing."""
+        """Prepare latents; None for a single row."""
         if len(Z) < 2:
             return None
         deviation = Z.std(axis=0)
@@ -88,23 +91,23 @@ class Places(NamedTuple):
         return 1 - float(np.searchsorted(self.distances, own, side="right")) / len(self.distances)
 
 
-# --- One model with one table, as the explorer shows them: everything is in memory from the start
+# --- the session -------------------------------------------------------------------------------
 
 FAR = 1000.0
-"""How many times farther out than any row a latent may be asked for."""
+"""Multiple of the furthest row's distance up to which latents may be asked for."""
 
 BLOCK = 2000
 """Rows that are reconstructed at a time."""
 
 
 class Units(NamedTuple):
-    """How the table's columns became the model's features: (x − shift) / scale."""
+    """How columns of the table become features of the model: (x − shift) / scale."""
 
     shift: Any = 0.0  # (d,) or 0
     scale: Any = 1.0  # (d,) or 1
 
     def into(self, X: Matrix) -> Matrix:
-        """Return rows of the table as the model takes them."""
+        """Return rows of the table as the model expects them."""
         return np.asarray((X - self.shift) / self.scale)
 
     def out(self, X: Matrix) -> Matrix:
@@ -124,7 +127,7 @@ BARS = Shape()
 
 
 def shape_of(d: int, image: str | None, curve: bool) -> Shape:
-    """Return what rows of d features are to be drawn as.
+    """Return how rows of d features are drawn.
 
     Examples
     --------
@@ -132,13 +135,10 @@ def shape_of(d: int, image: str | None, curve: bool) -> Shape:
     (Shape(kind='image', size=(8, 8)), Shape(kind='curve', size=()))
     """
     if image is not None and curve:
-        raise TableError("--image and --curve exclude each other: a row is one or the other.")
+        raise TableError("--image and --curve exclude each other.")
     if image is None:
         return Shape("curve" if curve else "bars")
-    words = image.lower().replace("×", "x").split("x")
-    if not all(word.isascii() and word.isdigit() for word in words) or len(words) not in (2, 3):
-        raise TableError(f"--image {image}: expected height x width, such as 8x8 or 32x32x3.")
-    size = tuple(int(word) for word in words)
+    size = parse_shape(image)
     if math.prod(size) != d or size[2:] not in ((), (1,), (3,)):
         raise TableError(f"--image {image} has {math.prod(size)} values, but rows have {d}.")
     return Shape("image", size[:2] if size[2:] == (1,) else size)
@@ -146,13 +146,13 @@ def shape_of(d: int, image: str | None, curve: bool) -> Shape:
 
 @dataclass
 class Session:
-    """What the server knows: a lens on the model, rows, and what they are called.
+    """What the server knows: a lens on the model, rows, and their names.
 
     Parameters
     ----------
     lens : Lens
     X : array of shape (n, d), optional
-        Rows as the model takes them.
+        Rows as the model expects them.
     frame : polars.DataFrame, optional
         The table that the rows came from, with all of its columns.
     features : sequence of str
@@ -172,7 +172,7 @@ class Session:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        """Place the rows, and prepare what would be slow later."""
+        """Compute the latents of the rows, and prepare what would be slow later."""
         rows = range(len(self.lens.sizes))
         self.Z = [self._place(k) for k in rows]
         self.lens.prepare(self.Z[0])
@@ -186,11 +186,13 @@ class Session:
             return np.zeros((0, self.lens.sizes[component]))
         Z = self.lens.latents(self.X, component)
         if not np.isfinite(Z).all():
-            raise TableError("some rows have latents that are not finite: look for huge values.")
+            raise TableError(
+                "some rows have latents that are not finite: check the table for huge values."
+            )
         return Z
 
     def _shares(self) -> list[Any]:
-        """Return which rows belong to each component of a mixture; all, elsewhere."""
+        """Return the rows of each component of a mixture; all rows for other models."""
         groups = None if self.X is None else self.lens.groups(self.X)
         if groups is None:
             return [slice(None) for _ in self.Z]
@@ -212,7 +214,7 @@ class Session:
         return FAR * max(float(np.max(reach, initial=1e-300)) for reach in self._reach)
 
     def ranges(self, component: int) -> tuple[list[float], list[float]]:
-        """Return where latents begin and end: those of its rows, or three deviations."""
+        """Return the range of latents: of the rows, or three standard deviations."""
         Z = self.Z[component][self._own[component]]
         if len(Z):
             return Z.min(axis=0).tolist(), Z.max(axis=0).tolist()
@@ -229,7 +231,7 @@ class Session:
         return np.asarray([z], dtype=float)
 
     def decode(self, z: Sequence[float], component: int, way: str | None) -> dict[str, Any]:
-        """Return the row that a latent point stands for, and how sure and how usual it is."""
+        """Return the row that a latent point represents, its uncertainty, and how usual it is."""
         Z = self.latent(z, component)
         with self.lock:
             rows = self.lens.decode(Z, component, way)
@@ -247,7 +249,7 @@ class Session:
         return None if places is None else places.farther(z)
 
     def nearest(self, rows: Matrix) -> list[dict[str, Any]]:
-        """Return the closest row of the table to each of some rows, over what it observed."""
+        """Return the closest row of the table to each row, by its observed entries."""
         if self._table is None:
             return [{"nearest": None, "distance": None} for _ in rows]
         found = [self._table.to(row) for row in rows]
@@ -277,22 +279,22 @@ class Session:
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def rows(self, index: Sequence[int]) -> Matrix:
-        """Return some rows, as the model takes them."""
+        """Return some rows, as the model expects them."""
         if self.X is None:
             raise TableError("no table was given: start with `dualpca explore MODEL TABLE`.")
         return np.asarray(self.X[np.asarray(index, dtype=int)])
 
     def identifier(self, i: int) -> str:
-        """Return what a row is called: its identifier, or its number from 1."""
+        """Return the name of a row: its identifier, or its number from 1."""
         return str(i + 1) if self.ids is None else str(self.ids[i])
 
     def impute(self, row: int, hidden: Sequence[int]) -> dict[str, Any]:
-        """Return a row with entries hidden and filled again, and how sure each is."""
+        """Return a row with entries hidden and imputed, with standard deviations."""
         truth = self.rows([row])
-        holes = truth.copy()
-        holes[0, np.asarray(hidden, dtype=int)] = np.nan
+        partial = truth.copy()
+        partial[0, np.asarray(hidden, dtype=int)] = np.nan
         with self.lock:
-            filled, std = self.lens.impute(holes)
+            filled, std = self.lens.impute(partial)
         return {
             "id": self.identifier(row),
             "truth": self.units.out(truth)[0],
@@ -316,7 +318,7 @@ class Session:
         }
 
     def scale(self) -> Matrix:
-        """Return smallest, mean and largest value of every feature, (3, d), for axes that stay."""
+        """Return minimum, mean and maximum of every feature, (3, d), for fixed axes."""
         if self.X is not None:
             rows = self.units.out(self.X)
         elif "decode" not in self.lens.reasons:
@@ -333,20 +335,20 @@ class Session:
         return np.stack([np.where(seen, low, 0.0), mean, np.where(seen, high, 0.0)])
 
 
-# --- Columns that points can be coloured by, as numbers: categories by their place, others as is -
+# --- columns to colour by ----------------------------------------------------------------------
 
 LEVELS = 24
-"""Most categories that can be told apart, by colour and form together."""
+"""Most categories that colours and shapes together can distinguish."""
 
 WHOLE = 12
-"""A column of whole numbers with no more values than this is one of categories."""
+"""Most values of a column of whole numbers that is treated as categories."""
 
 SLOW = 20_000
-"""Rows up to which reconstruction errors are offered as colours."""
+"""Largest number of rows for which reconstruction errors are offered as colours."""
 
 
 class Column(NamedTuple):
-    """A name, what it is ('category', 'number' or, with the reason, 'none'), and where from."""
+    """A column: its kind ('category', 'number' or, with the reason, 'none') and origin."""
 
     name: str
     kind: str
@@ -356,7 +358,7 @@ class Column(NamedTuple):
 
 
 def columns_of(session: Session) -> list[Column]:
-    """Return what points can be coloured by: what the model finds first, then the table."""
+    """Return the columns that points can be coloured by: those of the model, then the table."""
     found = []
     if session.n and len(session.lens.sizes) > 1:
         levels = [str(k + 1) for k in range(len(session.lens.sizes))]
@@ -377,7 +379,13 @@ def _describe(column: pl.Series, features: set[str]) -> Column:
     if kind.is_numeric() and not whole:
         return Column(column.name, "number", [], origin)
     if kind.is_temporal() or kind.is_nested():
-        return Column(column.name, "none", [], origin, f"{column.name} holds {kind}, no colours.")
+        return Column(
+            column.name,
+            "none",
+            [],
+            origin,
+            f"{column.name} holds {kind}, which cannot be coloured by.",
+        )
     levels = levels_of(column)
     if len(levels) > LEVELS:
         why = f"{column.name} has {len(levels)} values, too many to tell apart."
@@ -407,14 +415,14 @@ def codes_of(session: Session, column: Column) -> Any:
     return np.asarray(found, dtype=np.float32)
 
 
-# --- Rows of the table for people: cells as text, latents, reconstruction errors; and as CSV -----
+# --- rows as tables ----------------------------------------------------------------------------
 
 WIDE = 12
-"""Columns that a table on the page has at most; those that are no features first."""
+"""Most columns of a table on the page; columns that are not features come first."""
 
 
 MANY = 5000
-"""Rows that a summary of errors looks at."""
+"""Most rows that a summary of errors uses."""
 
 
 def shown(session: Session, index: Sequence[int], component: int) -> dict[str, Any]:
@@ -434,7 +442,7 @@ def shown(session: Session, index: Sequence[int], component: int) -> dict[str, A
 
 
 def summarized(session: Session, index: Sequence[int]) -> dict[str, Any]:
-    """Return mean and largest reconstruction error of rows, of some of them if they are many."""
+    """Return mean and largest reconstruction error of rows, or of some if there are many."""
     some = index[:: -(-len(index) // MANY)]
     errors = session.errors(some)
     return {"count": len(some), "mean": float(errors.mean()), "largest": float(errors.max())}
@@ -461,7 +469,7 @@ def _text(value: Any) -> str:
 
 
 def exported(session: Session, index: Sequence[int], component: int) -> pl.DataFrame:
-    """Return rows with all of their columns, latents and errors, as a table."""
+    """Return rows with all their columns, latents and errors, as a table."""
     index = list(index)
     X = session.units.out(session.rows(index))
     first = pl.DataFrame({"row": [session.identifier(i) for i in index]})
@@ -485,7 +493,7 @@ def _free(name: str, taken: set[str]) -> str:
     return name
 
 
-# --- From what the command line names to a session -----------------------------------------------
+# --- from a model and a table to a session -----------------------------------------------------
 
 MOST_POINTS = 1_000_000
 
@@ -500,21 +508,21 @@ def open_session(
     id_column: str | None = None,
     source: str = "no table",
 ) -> Session:
-    """Return the session of a model and a table; of a kernel model its training points, if none.
+    """Return a session for a model and a table; kernel models have training points without one.
 
     Parameters
     ----------
     model : estimator
     frame : polars.DataFrame, optional
     metadata : mapping, optional
-        What the model file says beside the model; its `table` has units, names and image shape.
+        Metadata of the model file; its `table` has units, names and image shape.
     image : str, optional
-        Height x width (x 3) of the image that a row is.
+        Height x width (x 3), if rows are images.
     curve : bool
-        Whether a row is a curve.
+        Whether rows are curves.
     id_column : str, optional
     source : str
-        What the table is called.
+        Name of the table.
     """
     lens, table = lens_of(model), (metadata or {}).get("table", {})
     features = _features(lens, table)
@@ -528,14 +536,14 @@ def open_session(
         X = units.into(X)
     if image is None and not curve and "image_shape" in table:
         image = "x".join(str(side) for side in table["image_shape"])
-    _check_holes(lens, X)
+    _check_missing(lens, X)
     shape = shape_of(len(features), image, curve)
     rest = None if frame is None or id_column is None else frame.drop(id_column)
     return Session(lens, X, frame if rest is None else rest, features, ids, shape, units, source)
 
 
 def _features(lens: Lens, table: Mapping[str, Any]) -> Sequence[str]:
-    """Return the names of features: as fitted, as the file has them, or x0, x1, …."""
+    """Return the names of features: as fitted, as in the file, or x0, x1, …."""
     names = getattr(lens.model, "feature_names_in_", None)
     if names is not None:
         return [str(name) for name in names]
@@ -557,7 +565,7 @@ def _rows(
         kept = getattr(lens.model, "X_fit_", None)
         if kept is None or getattr(kept, "ndim", 0) != 2 or not hasattr(kept, "dtype"):
             return None, source
-        return np.asarray(kept, dtype=float), "the model's own points"
+        return np.asarray(kept, dtype=float), "the model's training points"
     if hasattr(lens.model, "feature_names_in_") or set(features) <= set(frame.columns):
         return columns.matching(frame, features).to_numpy(), source
     rest = frame if id_column is None else frame.drop(id_column)
@@ -565,28 +573,28 @@ def _rows(
 
 
 def _check(lens: Lens, X: Matrix | None) -> None:
-    """Refuse rows that the model cannot place, before a browser opens."""
+    """Refuse rows that the model cannot handle, before a browser opens."""
     if X is None:
         return
     if len(X) > MOST_POINTS:
-        raise TableError(f"{len(X)} rows are more than {MOST_POINTS}: give fewer of them.")
+        raise TableError(f"{len(X)} rows are more than the limit of {MOST_POINTS}: use fewer.")
     d = int(lens.model.n_features_in_)
     if X.shape[1] != d:
         raise TableError(f"the model has {d} features, the table {X.shape[1]} columns.")
     if np.isinf(X).any():
-        raise TableError("the table holds infinity: models need finite numbers.")
+        raise TableError("the table contains infinite values: models need finite numbers.")
 
 
-def _check_holes(lens: Lens, X: Matrix | None) -> None:
-    """Refuse missing entries where the model does not take them."""
+def _check_missing(lens: Lens, X: Matrix | None) -> None:
+    """Refuse missing entries if the model does not accept them."""
     if X is None:
         return
-    holes = int(np.isnan(X).any(axis=1).sum())
-    if holes:
+    count = int(np.isnan(X).any(axis=1).sum())
+    if count:
         try:
             lens.latents(X[np.isnan(X).any(axis=1)][:1])
         except ValueError:
             raise TableError(
-                f"{holes} rows have missing entries, which {lens.name} does not take. Drop them, "
+                f"{count} rows have missing entries, which {lens.name} does not accept. Drop them, "
                 "or explore a model that does (ppca, bpca, fa, mixture)."
             ) from None

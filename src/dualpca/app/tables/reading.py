@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -453,6 +454,20 @@ class Images(NamedTuple):
             pixels = np.stack([_pixels(path, self.shape) for path in some])
             frame = pl.DataFrame(pixels.reshape(len(some), -1), schema=self.names[1:], orient="row")
             yield frame.insert_column(0, pl.Series(FILE, [path.name for path in some]))
+
+
+def parse_shape(words: str) -> tuple[int, ...]:
+    """Return the shape of images: height and width, and for colours a third number.
+
+    Examples
+    --------
+    >>> parse_shape("8x8"), parse_shape("32 × 32 × 3")
+    ((8, 8), (32, 32, 3))
+    """
+    numbers = re.split(r"\s*[x×,]\s*", words.strip().lower())
+    if len(numbers) not in (2, 3) or not all(re.fullmatch("[0-9]+", one) for one in numbers):
+        raise TableError(f"--image {words}: expected height x width, such as 8x8 or 32x32x3.")
+    return tuple(int(one) for one in numbers)
 
 
 def images_in(folder: Source) -> Images:
