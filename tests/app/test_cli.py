@@ -234,7 +234,11 @@ FAILURES = {
         2,
         "exclude each other",
     ),
-    "one place": (("impute", "m.dpca", "t.csv", "-o", "x.csv", "--std", "x.csv"), 2, "the same file"),
+    "one place": (
+        ("impute", "m.dpca", "t.csv", "-o", "x.csv", "--std", "x.csv"),
+        2,
+        "the same file",
+    ),
 }
 
 

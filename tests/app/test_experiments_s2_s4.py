@@ -98,8 +98,8 @@ def test_decoder_beats_linear_pca(numbers):
     """REFERENCE 'S2 generation': held-out squared error below 22 (linear PCA 22.9)."""
     found = numbers("s2-figure-7")
     assert found["latents"] == 15
-    assert found["squared error an image"] < 22
-    assert found["squared error an image, linear PCA"] == pytest.approx(22.9, abs=1)
+    assert found["squared error per image"] < 22
+    assert found["squared error per image, linear PCA"] == pytest.approx(22.9, abs=1)
 
 
 def test_langevin_latents_are_as_wide_as_the_data(numbers):

@@ -1,7 +1,8 @@
-"""The figures and tables of the source documents, made again: one module each.
+"""The figures and tables of the source documents, reproduced.
 
-A module whose name begins with its document's (`s3_figure_1`) is found by itself; it registers a
-function with `experiment`.
+`running` says what an experiment is and runs them; `canvas` has the style of the figures. A module
+whose name begins with that of a document (`s3`) is found by itself; it registers functions with
+`experiment`, and the name of a function is that of the experiment (`s3_figure_1`: s3-figure-1).
 """
 
 import re

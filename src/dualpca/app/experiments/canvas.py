@@ -1,4 +1,4 @@
-"""One style for all figures, and the few panels that experiments draw again and again."""
+"""The style of the experiments' figures, panels they share, and measures of agreement."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import orthogonal_procrustes, subspace_angles
 from sklearn.exceptions import ConvergenceWarning
 
-from dualpca.app.plots._canvas import DPI, PALETTE
+from dualpca.app.plots._canvas import BLUE, DPI, GRID, INK, MUTED, PALETTE, VERMILION
 
-# --- One style for all figures, and the few panels that experiments draw again and again ---------
+__all__ = ["BLUE", "GREEN", "INK", "MUTED", "PALE", "RED", "Canvas", "angle", "distance", "style"]
+__all__ += ["stopped_early", "turned", "wave"]
 
 T = TypeVar("T")
 
-INK, MUTED, GRID, PALE = "#1f2430", "#555c6b", "#e3e6ec", "#a3a9b8"
-BLUE, RED, GREEN = "#0072b2", "#c04a00", "#117733"
+RED, GREEN, PALE = VERMILION, "#117733", "#a3a9b8"
 MARKERS = "os^Dv*PX<>"
 WIDTH = 7.2
-"""Inches: a figure at this width reads well on a page and, turned, on a phone."""
+"""Inches: readable on a page and, turned, on a phone."""
 
 STYLE: Any = {
     "figure.constrained_layout.use": True,
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
     "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],  # travels with matplotlib: the same everywhere
+    "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: the same everywhere
     "font.size": 10,
     "axes.titlesize": 11,
     "axes.titlelocation": "left",
@@ -70,7 +70,7 @@ STYLE: Any = {
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Draw and save in the shared style; what matplotlib was set to comes back afterwards."""
+    """Draw and save in the shared style; restore the settings of matplotlib afterwards."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)
@@ -84,9 +84,9 @@ class Canvas:
     Attributes
     ----------
     seed : int
-        Of all that is random.
+        Random seed.
     quick : bool
-        Whether a small version will do, for tests.
+        Whether to run a small version, for tests.
 
     Examples
     --------
@@ -119,7 +119,7 @@ class Canvas:
         ----------
         rows, columns : int
         height : float, optional
-            Of the whole figure in inches; square panels without it.
+            Height of the figure in inches; by default panels are square.
         **options
             For ``Figure.subplots``: sharex, sharey, width_ratios, …
         """
@@ -144,7 +144,7 @@ class Canvas:
     def images(
         self, ax: Axes, X: ArrayLike, columns: int, side: int = 28, high: float = 1.0
     ) -> None:
-        """Draw images, (n, side²), beside and below one another, dark where values are high."""
+        """Draw images, (n, side²), in a grid, dark where values are high."""
         X = np.asarray(X, dtype=np.float64)
         lines = -(-len(X) // columns)
         tiles = np.zeros((lines * columns, side + 2, side + 2))
@@ -154,13 +154,13 @@ class Canvas:
         self.bare(ax)
 
     def bare(self, ax: Axes) -> None:
-        """Take ticks, grid and frame from an axes."""
+        """Remove ticks, grid and frame from an axes."""
         ax.set(xticks=[], yticks=[])
         ax.grid(False)
         ax.spines[:].set_visible(False)
 
     def key(self, figure: Figure, ax: Axes, below: bool = False) -> None:
-        """Write once, above or below all panels, what the marks of one of them mean."""
+        """Draw one legend, above or below all panels, for the marks of one of them."""
         marks, words = ax.get_legend_handles_labels()
         figure.legend(
             marks,
@@ -170,19 +170,19 @@ class Canvas:
         )
 
 
-# --- What several experiments measure or need ----------------------------------------------------
+# --- measures and data that several experiments share ------------------------------------------
 
 
 @contextmanager
 def stopped_early() -> Iterator[None]:
-    """Let iterations end where a document ends them, without a warning."""
+    """Suppress the warning where iterations end as early as in a document."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         yield
 
 
 def angle(A: ArrayLike, B: ArrayLike) -> float:
-    """Return the largest angle between the columns' spaces, in degrees.
+    """Return the largest angle between two column spaces, in degrees.
 
     Examples
     --------
@@ -193,13 +193,13 @@ def angle(A: ArrayLike, B: ArrayLike) -> float:
 
 
 def turned(A: ArrayLike, B: ArrayLike) -> NDArray[np.float64]:
-    """Return A turned (and mirrored) so that it lies as close to B as it can."""
+    """Return A rotated (and reflected) to be as close to B as possible."""
     start = np.asarray(A, dtype=np.float64)
     return np.asarray(start @ orthogonal_procrustes(start, np.asarray(B))[0])
 
 
 def distance(A: ArrayLike, B: ArrayLike) -> float:
-    """Return what is left between A, turned, and B, as a share of the size of B.
+    """Return the distance of A, rotated, from B, as a share of the size of B.
 
     Examples
     --------
@@ -210,6 +210,6 @@ def distance(A: ArrayLike, B: ArrayLike) -> float:
 
 
 def wave(n: int = 20) -> NDArray[np.float64]:
-    """Return n points (t, sin t) with t from −7 to 7, our stand-in for S0's unpublished ones."""
+    """Return n points (t, sin t) with t from −7 to 7, in place of unpublished ones."""
     t = np.linspace(-7, 7, n)
     return np.column_stack([t, np.sin(t)])

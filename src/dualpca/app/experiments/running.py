@@ -27,7 +27,7 @@ from dualpca.arrays import progress as reporting
 from dualpca.data import replacing
 from dualpca.errors import DualPCAError, InterruptWarning
 
-# --- What an experiment is: a name, a figure of a document, and a function that makes it ---------
+# --- what an experiment is ---------------------------------------------------------------------
 
 Numbers = dict[str, Any]
 """Floats, lists and dictionaries of them: what JSON can hold."""
@@ -39,16 +39,16 @@ class UnknownExperimentError(DualPCAError, ValueError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an experiment found.
+    """The results of an experiment.
 
     Attributes
     ----------
     figures : dict of Figure
         A single one is written under the experiment's name, several under ``name-key``.
     numbers : dict
-        What the figures rest on: floats, lists and dictionaries of them.
+        The numbers behind the figures: floats, lists and dictionaries of them.
     agrees, differs : str
-        A sentence on what agrees with the document, and one on what does not or cannot.
+        A sentence on what agrees with the document, and one on what does not or cannot agree.
     """
 
     figures: dict[str, Figure]
@@ -64,7 +64,7 @@ class Experiment:
     Attributes
     ----------
     name : str
-        As on the command line: 's3-figure-1'.
+        Name on the command line: 's3-figure-1'.
     source : str
         The document and its figure or section: 'S3 Fig. 1'.
     title : str
@@ -74,7 +74,7 @@ class Experiment:
     caption : str
         What the figures show and how to read them.
     timed : bool
-        Whether figures show seconds, which no seed can repeat.
+        Whether figures show times, which differ from run to run.
     """
 
     name: str
@@ -104,7 +104,7 @@ def experiment(
     def register(run: Callable[[Canvas], Outcome]) -> Callable[[Canvas], Outcome]:
         key = name or run.__name__.replace("_", "-")
         if key in REGISTRY and REGISTRY[key].run.__module__ != run.__module__:
-            raise ValueError(f"two experiments are called {key!r}: rename one of them.")
+            raise ValueError(f"two experiments have the name {key!r}: rename one of them.")
         REGISTRY[key] = Experiment(key, source, title, run, caption, timed)
         return run
 
@@ -122,24 +122,24 @@ def ordered() -> dict[str, Experiment]:
 
 
 def chosen(names: list[str]) -> Iterator[Experiment]:
-    """Return the experiments of these names, each once; all of them where none is named.
+    """Return the experiments with these names, each once; by default all of them.
 
     Raises
     ------
     UnknownExperimentError
-        If a name is not registered: it says which are.
+        If a name is not registered; the message lists those that are.
     """
     unknown = [name for name in names if name not in REGISTRY]
     if unknown:
         raise UnknownExperimentError(
-            f"no experiment is called {', '.join(map(repr, unknown))}. "
-            f"There are {', '.join(ordered())}."
+            f"no experiment has the name {', '.join(map(repr, unknown))}. "
+            f"The names are {', '.join(ordered())}."
         )
     return (REGISTRY[name] for name in dict.fromkeys(names or ordered()))
 
 
 def plain(value: Any) -> Any:
-    """Return numbers as JSON has them: arrays as lists, NumPy's scalars as Python's, no NaN.
+    """Return numbers for JSON: arrays as lists, scalars of NumPy as Python's, None for NaN.
 
     Examples
     --------
@@ -158,11 +158,11 @@ def plain(value: Any) -> Any:
     return value
 
 
-# --- The gallery: one page of all figures, which needs no other file but the pictures ------------
+# --- the gallery page --------------------------------------------------------------------------
 
 PAGE = "index.html"
 SHOWN = 8
-"""Most numbers of one experiment that the page shows; the JSON file has all."""
+"""Most numbers of one experiment on the page; the JSON file has all."""
 
 DOCUMENTS = {
     "S0": "De Plaen and Suykens (2023), A dual formulation for probabilistic principal component "
@@ -172,7 +172,7 @@ DOCUMENTS = {
     "S3": "Zhang, Wang, Yeung and Kwok (2004), Probabilistic kernel principal component analysis",
     "S4": "Zabaras (2017), Continuous latent variable models",
 }
-"""What the documents are that experiments reproduce."""
+"""The documents that experiments reproduce."""
 
 _HEAD = """<!DOCTYPE html>
 <html lang="en">
@@ -191,7 +191,7 @@ _HEAD = """<!DOCTYPE html>
 <main>
 <h1>The documents, reproduced</h1>
 <p class="lead">Every figure below was drawn by dualpca. Each says what agrees with the published
-one and what does not. A click on a picture shows it as a drawing that stays sharp at any size.</p>
+one and what does not. Click a picture for a version that stays sharp at any size.</p>
 """
 
 
@@ -227,7 +227,7 @@ def _contents(groups: dict[str, list[dict[str, Any]]]) -> str:
 
 
 def _place(record: dict[str, Any]) -> str:
-    """Return which figure or section of its document an experiment is about."""
+    """Return the figure or section of the document."""
     return str(record["source"]).partition(" ")[2] or str(record["name"])
 
 
@@ -279,25 +279,25 @@ def _number(value: float | int | str) -> str:
 
 
 def _foot(record: dict[str, Any]) -> str:
-    """Return the command that makes the experiment again, and where its numbers are."""
+    """Return the command that runs the experiment, and the link to its numbers."""
     name = escape(record["name"])
     command = f"dualpca reproduce {name}"
     if record.get("seed"):
         command += f" --seed {record['seed']}"
     took = f" · {record['seconds']:.1f} s" if "seconds" in record else ""
-    timed = " · its times differ from run to run" if record.get("timed") else ""
+    timed = " · times differ from run to run" if record.get("timed") else ""
     link = f'<a href="{name}.json">all numbers</a>'
     return f'<p class="foot"><code>{command}</code>{took} · {link}{timed}</p>\n'
 
 
-# --- Running experiments and keeping what they found: pictures, numbers, a gallery ---------------
+# --- running -----------------------------------------------------------------------------------
 
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "matplotlib")
 FORMATS: dict[str, dict[str, Any]] = {
     "png": {"metadata": {"Software": None}},
     "svg": {"metadata": {"Date": None, "Creator": None}},
 }
-"""What figures are written as, without the date and the maker that would differ."""
+"""Formats of figures, without date and software, which would differ between runs."""
 
 
 class Record(NamedTuple):
@@ -319,27 +319,27 @@ def reproduce(
 ) -> list[Record]:
     """Run experiments and write their pictures, their numbers and the gallery page.
 
-    Each is written as soon as it is finished, so that an interruption keeps what there is; the
-    page shows everything the folder holds, of earlier runs too.
+    Each is written as soon as it is finished, so that an interruption keeps the finished ones; the
+    page shows everything in the folder, also from earlier runs.
 
     Parameters
     ----------
     names : sequence of str
-        All experiments where it is empty.
+        By default all experiments.
     folder : path
-        Made where it does not exist; files of the same names are replaced.
+        Created if it does not exist; files of the same names are replaced.
     seed : int
-        Of all that is random: the same seed gives the same pictures.
+        Random seed: the same seed gives the same pictures.
     quick : bool
         Run smaller versions, for tests; the numbers say so.
     progress : function, optional
-        Is told of each experiment as it ends.
+        Called with each experiment as it ends.
 
     Returns
     -------
     list of Record
-        One whose data or optional package is missing has a `problem` and no files; the others
-        go on.
+        A record whose data or optional package is missing has a `problem` and no files; the
+        others are run all the same.
 
     Examples
     --------
@@ -366,7 +366,7 @@ def reproduce(
 
 
 def write_gallery(folder: Path) -> Path:
-    """Write the page of all experiments whose numbers lie in the folder, and return its path."""
+    """Write the page of all experiments in the folder, and return its path."""
     path = folder / PAGE
     with replacing(path) as file:
         file.write(render(list(stored(folder))).encode())
@@ -374,7 +374,7 @@ def write_gallery(folder: Path) -> Path:
 
 
 def stored(folder: Path) -> Iterator[dict[str, Any]]:
-    """Return what earlier runs wrote of the experiments that there are, in their order."""
+    """Return the records in the folder, in the order of the experiments."""
     for one in chosen([]):
         path = folder / f"{one.name}.json"
         if path.is_file():
@@ -383,7 +383,7 @@ def stored(folder: Path) -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let Ctrl-C end the work, also where a fit would rather keep the best model so far."""
+    """Let Ctrl-C end the work, also where a fit would keep the best model so far."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", InterruptWarning)
         try:
@@ -393,7 +393,7 @@ def _interruptible() -> Iterator[None]:
 
 
 def _attempt(one: Experiment, folder: Path, seed: int, quick: bool) -> Record:
-    """Run one experiment and write its files; without its data or an extra say why not."""
+    """Run one experiment and write its files; if data or a package is missing, record why."""
     start = time.perf_counter()
     with style():
         try:
@@ -408,7 +408,7 @@ def _attempt(one: Experiment, folder: Path, seed: int, quick: bool) -> Record:
     record |= {"seconds": round(seconds, 3), "seed": seed, "quick": quick, "versions": versions()}
     with replacing(folder / f"{one.name}.json") as file:
         file.write((json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode())
-    return Record(one.name, [*(f for f in files), f"{one.name}.json"], seconds)
+    return Record(one.name, [*files, f"{one.name}.json"], seconds)
 
 
 def _write_figures(name: str, figures: dict[str, Figure], folder: Path) -> list[str]:
@@ -426,7 +426,7 @@ def _write_figures(name: str, figures: dict[str, Figure], folder: Path) -> list[
 
 
 def _described(one: Experiment, outcome: Outcome, files: list[str]) -> dict[str, Any]:
-    """Return what the JSON file says, but for what differs from run to run."""
+    """Return the content of the JSON file, except what differs from run to run."""
     sizes = [
         [round(100 * side) for side in figure.get_size_inches()]
         for figure in outcome.figures.values()

@@ -15,7 +15,7 @@ from dualpca.app.experiments.canvas import BLUE, INK, PALE, RED, Canvas, wave
 from dualpca.app.experiments.running import Outcome, experiment
 from dualpca.preimages import Smoother
 
-# --- S0 Fig. 2: sampling in the whole kernel space, and on the components only -------------------
+# --- figure 2: sampling in the whole kernel space, and on the components only ------------------
 
 KEPT = 3
 
@@ -81,7 +81,7 @@ def _draw_variances(ax: Axes, measured: Floats, target: Floats) -> None:
     ax.set_xticks([1, 4, 7, 10, 13, 16, 19])
 
 
-# --- S0 Fig. 3: twenty points, their reconstructions, and samples, for three sizes of the model --
+# --- figure 3: points, their reconstructions and samples, for three sizes of the model ---------
 
 SIZES = (1, 3, 10)
 
@@ -89,9 +89,9 @@ SIZES = (1, 3, 10)
 @experiment(
     source="S0 Fig. 3",
     title="With more components the reconstructions of dual PPCA tend to those of kernel PCA",
-    caption="Points (black), what kernel PCA (red) and dual PPCA (blue) make of them, and samples "
-    "of dual PPCA (grey), with 1, 3 and 10 components; pre-images by Eq. 19, the kernel smoother. "
-    "EV is the explained variance.",
+    caption="Points (black), their reconstructions by kernel PCA (red) and dual PPCA (blue), and "
+    "samples of dual PPCA (grey), with 1, 3 and 10 components; pre-images by Eq. 19, the kernel "
+    "smoother. EV is the explained variance.",
 )
 def s0_figure_3(draw: Canvas) -> Outcome:
     """Reconstruct and sample with 1, 3 and 10 components, uncentred and centred, by Eq. 19."""
@@ -161,7 +161,7 @@ def _draw(ax: Axes, model: Any, X: Floats, draw: Canvas) -> dict[str, float]:
     }
 
 
-# --- S0 Fig. 4: zeros and ones of MNIST after dimensionality reduction, and generated ------------
+# --- figure 4: zeros and ones of MNIST, reduced and generated ----------------------------------
 
 COUNTS = {1: 300, 0: 200}
 SHOWN = 10

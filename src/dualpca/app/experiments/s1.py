@@ -41,9 +41,9 @@ from dualpca.app.experiments.canvas import (
 from dualpca.app.experiments.running import Outcome, experiment
 from dualpca.app.plots._canvas import PALETTE
 
-# --- S1 section 3.2: probabilistic kernel PCA by maximum likelihood and by EM --------------------
+# --- section 3.2: probabilistic kernel PCA by maximum likelihood and by EM ---------------------
 
-KERNEL_EM_WAYS: dict[str, tuple[dict[str, Any], str, str]] = {
+STARTS: dict[str, tuple[dict[str, Any], str, str]] = {
     "from linear PCA": ({"init": "pca", "accelerate": False}, RED, "-"),
     "from random coordinates": ({"init": "random", "accelerate": False}, BLUE, "--"),
     "accelerated": ({"init": "pca"}, GREEN, "-"),
@@ -89,7 +89,7 @@ def _compare(ax: Axes, X: Floats, gamma: float, draw: Canvas) -> dict[str, Any]:
     best = ProbabilisticKernelPCA(2, gamma=gamma).fit(X)
     top, B = float(best.loglikelihood_), np.asarray(best.coordinates_)
     found: dict[str, Any] = {"loglikelihood": top, "ways": {}}
-    for name, (options, colour, line) in KERNEL_EM_WAYS.items():
+    for name, (options, colour, line) in STARTS.items():
         steps = draw.pick(3000, quick=400)
         em = _em(X, gamma, steps, {**options, "random_state": draw.seed})
         gap = top - np.asarray(em.loglikelihoods_)
@@ -112,7 +112,7 @@ def _em(X: Floats, gamma: float, steps: int, options: dict[str, Any]) -> Any:
         return model.set_params(**options).fit(X)
 
 
-# --- S1 section 3.3: probabilistic (kernel) PCA through time -------------------------------------
+# --- section 3.3: probabilistic (kernel) PCA through time --------------------------------------
 
 LENGTH = 100
 """Rows of one recording of motions."""
@@ -136,7 +136,7 @@ def s1_through_time(draw: Canvas) -> Outcome:
         numbers,
         "A hidden Markov model of subspaces does what the section promises: on unlabelled motions "
         f"its states agree with the truth by {memory:.2f} more of the Rand index than a mixture "
-        "without memory, and one model a speaker names the speaker of a vowel.",
+        "without memory, and one model per speaker names the speaker of a vowel.",
         "The section is a heading without text, so there is nothing to compare with. The kernel "
         f"does not help on real data (motions {numbers['rand_index_kernel_states']:.2f} against "
         f"{numbers['rand_index_states']:.2f}; vowels {numbers['vowels_kernel']:.3f} against "
@@ -169,7 +169,7 @@ def _segmented(
             labels = np.asarray(model.fit(X).predict(X))
         found[key] = float(adjusted_rand_score(y, labels))
         _band(ax, _renamed(labels, y), f"{title}\nRand index {found[key]:.2f}")
-    axes[-1, 0].set_xlabel("row (10 a second)")
+    axes[-1, 0].set_xlabel("row (10 per second)")
     for k, name in enumerate(names):
         axes[0, 0].plot([], [], "s", ms=8, color=PALETTE[k], label=name)
     draw.key(figure, axes[0, 0])
@@ -255,7 +255,7 @@ def _accuracy(model: Any, X: list[Floats], y: Labels, new: list[Floats], truth: 
     return float(SequenceClassifier(model).fit(X, y).score(new, truth))
 
 
-# --- S1 section 4: the kernel of probabilistic kernel PCA found by Bayesian optimisation ---------
+# --- section 4: a kernel found by Bayesian optimisation ----------------------------------------
 
 ROWS, SIZE = 300, 5
 """Readings that are fitted, and coordinates."""
@@ -374,7 +374,7 @@ def _draw_families(ax: Axes, trials: list[Any]) -> None:
     ax.set(title="by family; bars are medians", ylabel="cross-validated accuracy")
 
 
-# --- S1 section 5.1: the closed form of PPCA against EM, in seconds and in likelihood ------------
+# --- section 5.1: closed form and EM, time and likelihood --------------------------------------
 
 SWEEPS: dict[str, tuple[list[int], dict[str, int]]] = {
     "n": ([200, 1000, 5000, 20000], {"d": 50, "q": 5}),
@@ -392,7 +392,7 @@ STEPS = 1000
     title="PPCA by its closed form and by EM: the same likelihood, other costs",
     caption="Above: seconds to fit, the best of three, as rows, features and components grow; the "
     "rest stays as written. Below: how far EM ends below the maximum; 1e-13 is rounding. Plain EM "
-    "is section 2.4's, stopped at a gain below 1e-7 nats a row or after 1000 steps; ours is "
+    "is section 2.4's, stopped at a gain below 1e-7 nats per row or after 1000 steps; ours is "
     "accelerated.",
     timed=True,
 )
@@ -405,7 +405,7 @@ def s1_analytical_em(draw: Canvas) -> Outcome:
         sweeps[name] = _sweep(sizes, draw) | {name: [size[name] for size in sizes]}
         _draw(column, name, rest, sweeps[name])
     axes[0, 0].set_ylabel("seconds to fit")
-    axes[1, 0].set_ylabel("below the maximum,\nnats a row")
+    axes[1, 0].set_ylabel("below the maximum,\nnats per row")
     draw.key(figure, axes[0, 0])
     gaps = {way: max(max(s["gap"][way]) for s in sweeps.values()) for way in ("EM", "EM, plain")}
     faster, settings = _em_faster(sweeps)
@@ -413,14 +413,14 @@ def s1_analytical_em(draw: Canvas) -> Outcome:
     return Outcome(
         {"comparison": figure},
         numbers,
-        f"Both tend to the same likelihood: our EM ends within {gaps['EM']:.0e} nats a row of the "
-        "closed form everywhere, and on oil flow they agree to all digits "
+        f"Both tend to the same likelihood: our EM ends within {gaps['EM']:.0e} nats per row of "
+        "the closed form everywhere, and on oil flow they agree to all digits "
         f"({numbers['loglikelihood']:.3f}).",
         "The section has a heading and no text, so there is nothing to compare with. The hope that "
         "EM saves time in high dimensions (section 2.4) is borne out in few settings, with many "
         f"features and few components: EM was the faster in {faster} of {settings}. Plain "
-        f"EM never was, and stopped up to {gaps['EM, plain']:.1g} nats a row short. σ² is updated "
-        "with the new W: as printed, with the old one, the likelihood can fall.",
+        f"EM never was, and stopped up to {gaps['EM, plain']:.1g} nats per row short. σ² is "
+        "updated with the new W: as printed, with the old one, the likelihood can fall.",
     )
 
 
@@ -520,7 +520,7 @@ def _oil() -> dict[str, float]:
     }
 
 
-# --- S1 section 5.2: mixtures of PPCA, on a curve and on oil flow --------------------------------
+# --- section 5.2: mixtures of PPCA, on a curve and on oil flow ---------------------------------
 
 PIECES = 8
 SIZES = [1, 2, 3, 5, 8, 12, 18, 26]
@@ -549,8 +549,8 @@ def s1_mixtures(draw: Canvas) -> Outcome:
         "purity_of_the_best": _purity(fits[best].predict(oil.X), oil.y),
         **on_the_spiral,
         "mixtures": list(fits),
-        "training_nats_a_row": training,
-        "unseen_nats_a_row": unseen,
+        "training_nats_per_row": training,
+        "unseen_nats_per_row": unseen,
     }
     return Outcome(
         {"mixtures": figure},
@@ -577,8 +577,8 @@ def _cover(ax: Axes, draw: Canvas) -> dict[str, float]:
     one = MixturePPCA(1, 1, random_state=draw.seed).fit(spiral)
     _draw_pieces(ax, lines, spiral)
     return {
-        "spiral_nats_a_point": float(lines.score(spiral)),
-        "spiral_nats_a_point_one_line": float(one.score(spiral)),
+        "spiral_nats_per_point": float(lines.score(spiral)),
+        "spiral_nats_per_point_one_line": float(one.score(spiral)),
     }
 
 
@@ -607,7 +607,7 @@ def _draw_sizes(ax: Axes, sizes: list[int], training: list[float], unseen: list[
     ax.annotate("new readings", place, (-4, -16), textcoords="offset points", color=BLUE)
     k = int(np.argmax(unseen))
     ax.plot(sizes[k], unseen[k], "o", ms=11, mfc="none", color=RED)
-    ax.set(xlabel="number of planes", ylabel="log-density, nats a row", xticks=sizes)
+    ax.set(xlabel="number of planes", ylabel="log-density, nats per row", xticks=sizes)
     ax.set_title("oil flow, planes (q = 2)")
 
 
@@ -616,7 +616,7 @@ def _purity(labels: Any, y: Any) -> float:
     return float(sum(np.bincount(y[labels == k]).max() for k in np.unique(labels)) / len(y))
 
 
-# --- S1 section 5.3: a real table with missing values and outliers, New York's air in 1973 -------
+# --- section 5.3: a table with missing values and outliers, New York's air in 1973 -------------
 
 HIDDEN = 0.15
 LEVEL = 0.99
@@ -656,10 +656,10 @@ def s1_real_world(draw: Canvas) -> Outcome:
     return Outcome(
         {"table": figure},
         numbers,
-        "PPCA fits a table with holes as it is. It predicts hidden entries better than column "
-        f"means ({rmse['PPCA']:.2f} against {rmse['column means']:.2f} standard deviations), its "
-        f"90 % intervals hold {100 * coverage:.0f} % of them, and it finds {caught} of {WRONG} "
-        "temperatures entered in °C.",
+        "PPCA fits a table with missing values as it is. It predicts hidden entries better than "
+        f"column means ({rmse['PPCA']:.2f} against {rmse['column means']:.2f} standard deviations), "
+        f"its 90 % intervals contain {100 * coverage:.0f} % of them, and it finds {caught} of "
+        f"{WRONG} temperatures entered in °C.",
         "The section has a heading and no text; table and task are our choice. "
         f"{_ranked(rmse)} {alarms} of {rest} other days are flagged as well.",
     )
@@ -682,10 +682,12 @@ def _draw_season(ax: Axes, model: Any, Z: Floats, X: Floats) -> None:
     filled, std = (np.asarray(part)[:, 0] for part in model.impute(Z, return_std=True))
     scale, centre = np.nanstd(X[:, 0]), np.nanmean(X[:, 0])
     low, mid, high = (np.exp(centre + scale * (filled + k * std)) for k in (-1, 0, 1))
-    hole, day = np.isnan(X[:, 0]), np.arange(len(X))
-    ax.plot(day[~hole], np.exp(X[~hole, 0]), "o", ms=3.5, color=PALE, label="measured")
-    bars = np.stack([mid - low, high - mid])[:, hole]
-    ax.errorbar(day[hole], mid[hole], bars, fmt="s", ms=4, lw=1.0, color=BLUE, label="filled in")
+    missing, day = np.isnan(X[:, 0]), np.arange(len(X))
+    ax.plot(day[~missing], np.exp(X[~missing, 0]), "o", ms=3.5, color=PALE, label="measured")
+    bars = np.stack([mid - low, high - mid])[:, missing]
+    ax.errorbar(
+        day[missing], mid[missing], bars, fmt="s", ms=4, lw=1.0, color=BLUE, label="filled in"
+    )
     months = ("May", "June", "July", "August", "September")
     ax.set_xticks([0, 31, 61, 92, 123], months, ha="left")
     ax.set(yscale="log", ylabel="ozone, ppb", title="(a) what was not measured")
@@ -695,7 +697,7 @@ def _draw_season(ax: Axes, model: Any, Z: Floats, X: Floats) -> None:
 
 
 def _hidden(Z: Floats, draw: Canvas) -> tuple[dict[str, list[float]], float]:
-    """Return errors of imputers on hidden entries, and how many PPCA's intervals hold."""
+    """Return errors of imputers on hidden entries, and the coverage of PPCA's intervals."""
     imputers: dict[str, Any] = {
         "column means": SimpleImputer(),
         "5 nearest days": KNNImputer(n_neighbors=5),

@@ -22,10 +22,10 @@ from dualpca.app.plots.kernels import image_grid
 from dualpca.kernels import RBF
 from dualpca.preimages import Learned
 
-# --- The models of S2's section 7: digits, kernel PCA, a density over its latents, a way back ----
+# --- the models: digits, kernel PCA, a density over its latents, a decoder ---------------------
 
 KEPT, MANY = 15, 60
-"""Latents in the document, and those that digits by class are drawn from."""
+"""Latents in the document, and in the model by digit."""
 
 SMOOTH = Learned(alpha=0.01)
 SHARP = Learned(alpha=0.01, kernel=RBF(length_scale=0.5))
@@ -33,7 +33,7 @@ SHARP = Learned(alpha=0.01, kernel=RBF(length_scale=0.5))
 
 
 class Digits(NamedTuple):
-    """Images from 0 to 1, in three parts that share none."""
+    """Images from 0 to 1, in three disjoint sets."""
 
     X: Floats  # (n, 784), to fit
     y: Labels
@@ -76,7 +76,7 @@ def by_digit(model: Any, n_mixtures: int = 4, temperature: float = 1.0) -> Gener
     )
 
 
-# --- S2 Fig. 7: kernel PCA as an encoder, with a decoder -----------------------------------------
+# --- figure 7: kernel PCA as an encoder, with a decoder ----------------------------------------
 
 SHOWN = 5
 
@@ -94,9 +94,9 @@ def s2_figure_7(draw: Canvas) -> Outcome:
     Z = model.transform(data.held)
     back = model.inverse_transform(Z)
     numbers = {
-        "squared error an image": error(back, data.held),
-        "squared error an image, linear PCA": error(linear.reconstruct(data.held), data.held),
-        "squared error an image, mean of the data": error(data.X.mean(axis=0), data.held),
+        "squared error per image": error(back, data.held),
+        "squared error per image, linear PCA": error(linear.reconstruct(data.held), data.held),
+        "squared error per image, mean of the data": error(data.X.mean(axis=0), data.held),
         "latents": KEPT,
         "images": len(data.X),
     }
@@ -108,8 +108,8 @@ def s2_figure_7(draw: Canvas) -> Outcome:
         },
         numbers,
         "The scheme works as drawn: fifteen numbers of a digit that no fit has seen decode to that "
-        f"digit, with a squared error of {numbers['squared error an image']:.1f} an image where "
-        f"linear PCA leaves {numbers['squared error an image, linear PCA']:.1f}.",
+        f"digit, with a squared error of {numbers['squared error per image']:.1f} per image where "
+        f"linear PCA leaves {numbers['squared error per image, linear PCA']:.1f}.",
         "The document's figure is a drawing of the idea, without numbers or settings: the kernel "
         "here is exp(−‖x − x'‖²/median), the decoder a Gaussian kernel regression.",
     )
@@ -136,7 +136,7 @@ def error(back: Floats, X: Floats) -> float:
     return float(np.mean(np.sum((back - X) ** 2, axis=1)))
 
 
-# --- S2 Fig. 8: Langevin sampling in the latent space of kernel PCA ------------------------------
+# --- figure 8: Langevin sampling in the latent space of kernel PCA -----------------------------
 
 ORANGE = "#e07b00"
 
@@ -212,7 +212,7 @@ def _nearest(A: Floats, B: Floats) -> float:
     return float(np.median(D.min(axis=1)))
 
 
-# --- S2 Fig. 9: generated digits beside the nearest training digits ------------------------------
+# --- figure 9: generated digits beside the nearest training digits -----------------------------
 
 COOL = 0.7
 """Temperature of the digits that are shown."""
@@ -321,7 +321,7 @@ def _sheet(model: Generator, new: Floats) -> Figure:
     return image_grid(rows, (28, 28), signed=signed, limits=(0.0, 1.0))
 
 
-# --- S2 Fig. 10: from one digit to another through the latent space ------------------------------
+# --- figure 10: from one digit to another through the latent space -----------------------------
 
 PAIRS, STEPS = ((0, 5), (1, 7), (3, 8)), 24
 

@@ -18,7 +18,7 @@ from dualpca.app.datasets import Floats, mnist
 from dualpca.app.experiments.canvas import BLUE, GREEN, INK, MUTED, PALE, RED, Canvas
 from dualpca.app.experiments.running import Outcome, experiment
 
-# --- S2 Fig. 1: the nearest neighbour loses its meaning as dimensions grow -----------------------
+# --- figure 1: the nearest neighbour loses its meaning as dimensions grow ----------------------
 
 NEIGHBOUR_DIMENSIONS, NEIGHBOUR_ROWS = (2, 20, 500), 200
 
@@ -79,7 +79,7 @@ def _neighbour_draw(ax: Axes, distance: Floats, rng: np.random.Generator) -> Non
     ax.spines[:].set_visible(False)
 
 
-# --- S2 Fig. 2: the variance of the relative deviation of squared distances is 2/n (theorem 1) ---
+# --- figure 2: squared distances deviate from their mean with variance 2/n (theorem 1) ---------
 
 LARGEST = 200
 SHOWN = np.array([1, 2, 5, 10, 20, 50, 100, 200])
@@ -129,7 +129,7 @@ def _theorem_draw(ax: Axes, n: np.ndarray, found: Floats, pairs: int) -> None:
     ax.set(xlabel="dimensions n", ylabel="variance of the deviation")
 
 
-# --- S2 Fig. 3: multidimensional scaling of normal points in growing dimension -------------------
+# --- figure 3: multidimensional scaling of normal points in growing dimension ------------------
 
 SCALING_DIMENSIONS, SCALING_ROWS = (2, 10, 100, 1000), 200
 
@@ -200,7 +200,7 @@ def _nearest(Z: Floats) -> Floats:
     return np.asarray(D.min(axis=1))
 
 
-# --- S2 Fig. 4: two moons on their linear and on their kernel components -------------------------
+# --- figure 4: two moons on linear and on kernel components ------------------------------------
 
 
 @experiment(
@@ -250,7 +250,7 @@ def best_cut(z: Floats, y: np.ndarray) -> tuple[float, float]:
     return float(share[best]), float(ends[best])
 
 
-# --- S2 Fig. 5: explained variance of digits, and the squares that the document shows instead ----
+# --- figure 5: explained variance of digits, and the squares that the document shows -----------
 
 VARIANCE_ROWS, KEPT = 600, 15
 
@@ -309,7 +309,7 @@ def _reaching(share: Floats, level: float) -> int | None:
     return int(reached[0]) + 1 if reached.size else None
 
 
-# --- A principal curve (Hastie & Stuetzle 1989), small: for a picture, not for use ---------------
+# --- a small principal curve (Hastie and Stuetzle 1989), for figure 6 --------------------------
 
 
 def principal_curve(X: Floats, span: float = 0.08, steps: int = 60) -> Floats:
@@ -365,7 +365,7 @@ def _project(X: Floats, curve: Floats) -> tuple[Floats, Floats]:
     return places[rows, k], before[k] + share[rows, k] * length[k]
 
 
-# --- S2 Fig. 6: denoising by kernel PCA, an autoencoder, a principal curve and linear PCA --------
+# --- figure 6: denoising by kernel PCA, an autoencoder, a principal curve and linear PCA -------
 
 CIRCLE_ROWS, NOISE = 200, 0.1
 SHAPES = {"half circle": (np.pi, 4), "circle": (2 * np.pi, 6)}

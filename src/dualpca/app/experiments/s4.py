@@ -18,7 +18,7 @@ from dualpca.app.experiments.canvas import BLUE, GREEN, INK, MUTED, RED, Canvas,
 from dualpca.app.experiments.running import Outcome, experiment
 from dualpca.app.plots.kernels import eigenfunctions, image_grid
 
-# --- S4, 'PCA with 1D principal subspace': most variance kept is least error made ----------------
+# --- PCA with a 1D principal subspace: most variance kept is least error -----------------------
 
 MAGENTA = "#aa4499"
 
@@ -86,7 +86,7 @@ def _draw_directions(ax: Axes, degrees: Floats, kept: Floats, best: float) -> No
     ax.set_ylim(0, 1.12 * total)
 
 
-# --- S4, 'Applications of PCA: digit images': the mean, eigenvectors, spectrum, reconstructions --
+# --- digit images: the mean, eigenvectors, spectrum, reconstructions ---------------------------
 
 DIGIT, SIZE, KEPT = 3, (28, 28), (1, 10, 50, 250)
 
@@ -166,7 +166,7 @@ def _reconstructions(X: Floats) -> Figure:
     return image_grid(rows, SIZE, labels=labels, limits=(0.0, 1.0))
 
 
-# --- S4, 'Old Faithful data set': raw, standardised and whitened ---------------------------------
+# --- Old Faithful: raw, standardised and whitened ----------------------------------------------
 
 
 @experiment(
@@ -219,7 +219,7 @@ def _geyser_panel(ax: Axes, X: Floats, centre: Floats, axes: Floats, ell: Floats
     ax.set_box_aspect(1)
 
 
-# --- S4, 'PPCA versus PCA': orthogonal projections, and reconstructions shrunk to the mean -------
+# --- PPCA versus PCA: orthogonal projections, and reconstructions shrunk to the mean -----------
 
 
 @experiment(
@@ -277,7 +277,7 @@ def _shrinkage_panel(
     ax.set(aspect="equal", title=title, xlabel="x₁")
 
 
-# --- S4, 'EM algorithm for PCA: limit σ² → 0': step by step (Roweis 1998) ------------------------
+# --- EM for PCA in the limit σ² → 0, step by step (Roweis 1998) --------------------------------
 
 CYAN = "#009fb7"
 
@@ -312,7 +312,7 @@ def s4_em_steps(draw: Canvas) -> Outcome:
         numbers,
         "The six panels tell the slide's story: an M step turns the line with the latents held, an "
         "E step makes projections orthogonal again, and the line ends on u₁; the angle shrinks by "
-        "λ₂/λ₁ a cycle, the rate of the power method.",
+        "λ₂/λ₁ per cycle, the rate of the power method.",
         "The points of the slide are not published: these are 60 draws from a Gaussian, and the "
         "line starts almost at right angles to u₁.",
     )
@@ -368,7 +368,7 @@ def _draw_state(ax: Axes, X: Floats, title: str, w: Floats, z: Floats) -> None:
     ax.set(title=title, aspect="equal")
 
 
-# --- S4, 'EM algorithms for PCA: missing values': oil flow, complete and with 30 % removed -------
+# --- missing values: oil flow, complete and with 30 % removed ----------------------------------
 
 MISSING_ROWS, SHARE = 100, 0.3
 
@@ -380,13 +380,13 @@ MISSING_ROWS, SHARE = 100, 0.3
     "rows after 30 % of their values were removed at random, by EM on what is left.",
 )
 def s4_missing_values(draw: Canvas) -> Outcome:
-    """Fit PPCA to 100 rows, whole and with holes, and compare latents and filled values."""
+    """Fit PPCA to 100 rows, complete and with missing values, and compare the latents."""
     data = oil_flow()
     X, y = data.X[:MISSING_ROWS], data.y[:MISSING_ROWS]
     complete = PPCA(2).fit(X)
     Z = complete.transform(X)
     masks = [_mask(X, draw.seed + k) for k in range(draw.pick(10, quick=2))]
-    tries = [_with_holes(X, Z, hole) for hole in masks]
+    tries = [_with_missing(X, Z, mask) for mask in masks]
     numbers = {
         "noise variance, complete": complete.noise_variance_,
         "log-likelihood, complete": complete.loglikelihood_,
@@ -394,7 +394,7 @@ def s4_missing_values(draw: Canvas) -> Outcome:
         "1 - R2 of Procrustes, each": [one["disparity"] for one in tries],
         "fill RMSE, mean": np.mean([one["rmse"] for one in tries]),
         "fill RMSE by column means": np.mean([one["naive"] for one in tries]),
-        "rows with a hole, first mask": int(masks[0].any(axis=1).sum()),
+        "incomplete rows, first mask": int(masks[0].any(axis=1).sum()),
     }
     maps = {"Complete": Z, "30 % missing": turned(tries[0]["latents"], Z)}
     return Outcome(
@@ -422,22 +422,22 @@ def _figure(draw: Canvas, maps: dict[str, Floats], y: Labels, names: Sequence[st
 def _mask(X: Floats, seed: int) -> np.ndarray:
     """Return where values are removed; no row or column loses all."""
     rng = np.random.default_rng(seed)
-    hole = rng.random(X.shape) < SHARE
-    hole[np.arange(len(X)), rng.integers(X.shape[1], size=len(X))] = False
-    return hole
+    mask = rng.random(X.shape) < SHARE
+    mask[np.arange(len(X)), rng.integers(X.shape[1], size=len(X))] = False
+    return mask
 
 
-def _with_holes(X: Floats, Z: Floats, hole: np.ndarray) -> dict[str, Any]:
-    """Fit rows with holes: latents, their distance from Z, and errors of filled values."""
-    holed = np.where(hole, np.nan, X)
-    model = PPCA(2, max_iter=5000).fit(holed)
-    latents = model.transform(holed)
-    naive = np.broadcast_to(np.nanmean(holed, axis=0), X.shape)
+def _with_missing(X: Floats, Z: Floats, mask: np.ndarray) -> dict[str, Any]:
+    """Fit incomplete rows: latents, their distance from Z, and errors of filled values."""
+    partial = np.where(mask, np.nan, X)
+    model = PPCA(2, max_iter=5000).fit(partial)
+    latents = model.transform(partial)
+    naive = np.broadcast_to(np.nanmean(partial, axis=0), X.shape)
     return {
         "latents": latents,
         "disparity": float(procrustes(Z, latents)[2]),
-        "rmse": _rmse(model.impute(holed)[hole], X[hole]),
-        "naive": _rmse(naive[hole], X[hole]),
+        "rmse": _rmse(model.impute(partial)[mask], X[mask]),
+        "naive": _rmse(naive[mask], X[mask]),
     }
 
 
@@ -445,7 +445,7 @@ def _rmse(a: Floats, b: Floats) -> float:
     return float(np.sqrt(np.mean((a - b) ** 2)))
 
 
-# --- S4, 'Bayesian PCA: Hinton diagrams': maximum likelihood beside automatic relevance ----------
+# --- Hinton diagrams: maximum likelihood beside automatic relevance ----------------------------
 
 HINTON_ROWS, DEVIATIONS, STARTED = 300, np.repeat([1.0, 0.5], [3, 7]), 9
 GROUND = "#8d94a3"
@@ -514,7 +514,7 @@ def _hinton(ax: Axes, W: Floats, title: str) -> None:
     ax.spines[:].set_visible(False)
 
 
-# --- S4, 'Kernel PCA': eigenfunctions of three clusters ------------------------------------------
+# --- kernel PCA: eigenfunctions of three clusters ----------------------------------------------
 
 CENTRES, EACH, SPREAD = np.array([[-0.5, -0.2], [0.0, 0.6], [0.5, 0.0]]), 30, 0.1
 PRINTED = (21.72, 21.65, 4.11, 3.93, 3.66)
