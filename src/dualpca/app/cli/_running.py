@@ -40,7 +40,7 @@ class NoteWarning(UserWarning):
 
 
 def note(words: str) -> None:
-    """Tell the user what was decided by itself; printed when the work ends."""
+    """Tell the user what the program decided; printed when the work ends."""
     warnings.warn(words, NoteWarning, stacklevel=2)
 
 

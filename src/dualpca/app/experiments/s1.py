@@ -657,7 +657,7 @@ def s1_real_world(draw: Canvas) -> Outcome:
         {"table": figure},
         numbers,
         "PPCA fits a table with missing values as it is. It predicts hidden entries better than "
-        f"column means ({rmse['PPCA']:.2f} against {rmse['column means']:.2f} standard deviations), "
+        f"the means ({rmse['PPCA']:.2f} against {rmse['column means']:.2f} standard deviations), "
         f"its 90 % intervals contain {100 * coverage:.0f} % of them, and it finds {caught} of "
         f"{WRONG} temperatures entered in °C.",
         "The section has a heading and no text; table and task are our choice. "
