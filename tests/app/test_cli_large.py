@@ -1,5 +1,6 @@
 """Tables larger than `--memory-limit`, through the entry point: the same answers, less memory."""
 
+import io
 import json
 import os
 import subprocess
@@ -12,7 +13,7 @@ import psutil
 import pytest
 
 import dualpca as dp
-from dualpca.app.tables import reading
+from dualpca.app.tables import reading, text
 from tests.app.test_cli import ENTRY
 
 NAMES = [f"v{j}" for j in range(8)]
@@ -193,6 +194,32 @@ def test_groups_and_states_are_fitted_in_batches(arguments, inside, monkeypatch,
     means = [m[np.argsort(m[:, 0])] for m in means]
     np.testing.assert_allclose(*means, atol=1e-3)
     np.testing.assert_allclose(a["log_likelihood"], b["log_likelihood"], rtol=1e-5)
+
+
+def test_text_is_parsed_twice_however_many_passes_a_fit_needs(
+    place, inside, tiny, tmp_path, monkeypatch
+):
+    parsed, calls = text.TextTable.parsed, []
+    monkeypatch.setattr(
+        text.TextTable, "parsed", lambda *given: (calls.append(1), parsed(*given))[1]
+    )
+    arguments = ("fit", "holes.csv", "--id", "id", "-q", 2, "-o", tmp_path / "m.dpca", "--json")
+    status, printed, _ = inside(*arguments, cwd=place)
+    found = json.loads(printed)
+    assert status == 0 and found["iterations"] > 3
+    assert len(calls) <= 3 * found["batches"]
+
+
+def test_without_space_for_them_rows_are_made_again(monkeypatch):
+    class Full(io.BytesIO):
+        def write(self, data):
+            raise OSError("No space left on device")
+
+    monkeypatch.setattr(reading.tempfile, "TemporaryFile", Full)
+    frame = pl.DataFrame({"a": np.arange(5.0)})
+    kept = reading.KeptRows(lambda: frame.iter_slices(2))
+    for _ in range(2):
+        assert pl.concat(list(kept())).equals(frame)
 
 
 def test_one_long_sequence_needs_memory(place, inside, tiny, tmp_path):

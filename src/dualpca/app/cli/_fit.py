@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from dualpca.app.cli._running import (
 )
 from dualpca.app.cli._session import at_once, lengths_of, open_table, prepared
 from dualpca.app.tables.columns import Preparation
-from dualpca.app.tables.reading import TableFile
+from dualpca.app.tables.reading import KeptRows, TableFile
 from dualpca.app.tables.text import TableError
 from dualpca.arrays import task
 from dualpca.data import target_of
@@ -227,7 +228,12 @@ def fit_table(
             "into sequences with --sequence-column or --lengths, or raise --memory-limit."
         )
     batches = table if lengths is None else table.regrouped(np.cumsum(lengths).tolist())
-    found = model.fit(dualpca.Batches(lambda: map(prep.rows, batches.open())), **extra)
+
+    def frames() -> Iterator[pl.DataFrame]:
+        return map(prep.rows, batches.open())
+
+    source = frames if table.dialect is None else KeptRows(frames)
+    found = model.fit(dualpca.Batches(source), **extra)
     note(f"{table.path} was read in {batches.n_batches} batches.")
     return found
 

@@ -7,13 +7,16 @@ silently: ragged rows, repeated names and wrong encodings are errors.
 from __future__ import annotations
 
 import io
+import itertools
 import math
 import os
 import re
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -149,6 +152,70 @@ class TableFile:
                     end = next(rest, self.height + 1)
 
         return replace(self, n_batches=len(cuts), open=frames)
+
+
+class KeptRows:
+    """Frames of numbers that are slow to make: made in the first pass, then read from a file.
+
+    Models that are fitted in steps read a table many times, and text is slow to parse. The
+    temporary file has no name and 8 bytes per entry; without space for it every pass makes the
+    frames again.
+
+    Parameters
+    ----------
+    make : callable
+        Returns a fresh iterator over frames with the same columns, all float64.
+
+    Examples
+    --------
+    >>> frame = pl.DataFrame({"a": [0.0, 1.0, 2.0]})
+    >>> kept = KeptRows(lambda: frame.iter_slices(2))
+    >>> [[part.height for part in kept()] for _ in range(2)]
+    [[2, 1], [2, 1]]
+    """
+
+    def __init__(self, make: Callable[[], Iterator[pl.DataFrame]]) -> None:
+        self.make = make
+        self.lock = threading.Lock()  # batches are read ahead in a thread
+        self.file: Any = None
+        self.columns: list[str] = []
+        self.ends = [0]  # rows after each frame
+
+    def __call__(self) -> Iterator[pl.DataFrame]:
+        """Return an iterator over all frames."""
+        return self._written() if self.file is None else self._read()
+
+    def __del__(self) -> None:
+        if self.file is not None:
+            self.file.close()
+
+    def _written(self) -> Iterator[pl.DataFrame]:
+        file, ends, full = tempfile.TemporaryFile(), [0], False
+        try:
+            for frame in self.make():
+                try:
+                    file.write(b"" if full else np.ascontiguousarray(frame.to_numpy()).tobytes())
+                except OSError:
+                    full = True
+                ends.append(ends[-1] + frame.height)
+                self.columns = frame.columns
+                yield frame
+            with suppress(OSError):
+                file.flush()
+                if not full and self.file is None:
+                    self.file, self.ends = file, ends
+        finally:
+            if self.file is not file:
+                file.close()
+
+    def _read(self) -> Iterator[pl.DataFrame]:
+        width = 8 * len(self.columns)
+        for start, end in itertools.pairwise(self.ends):
+            with self.lock:
+                self.file.seek(start * width)
+                data = self.file.read((end - start) * width)
+            rows = np.frombuffer(data).reshape(end - start, len(self.columns))
+            yield pl.DataFrame(rows, schema=self.columns, orient="row")
 
 
 def _in_memory(path: str, frame: pl.DataFrame, **more: Any) -> TableFile:
