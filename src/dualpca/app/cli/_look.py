@@ -22,7 +22,7 @@ from dualpca.app.cli._running import (
     refuse_json_and_table,
     run,
 )
-from dualpca.app.cli._session import Session, check_output, names_of, start
+from dualpca.app.cli._session import Job, check_output, names_of, start
 from dualpca.errors import ModelFileError
 
 SHOWN, KEPT = 10, 1000
@@ -51,13 +51,13 @@ def score(
 
     def work() -> dict[str, Any]:
         check_output(output)
-        session = start(model, data, id_column, source.reading(), sequence, output)
-        scores = _Scores(session, level, lengths)
+        job = start(model, data, id_column, source.reading(), sequence, output)
+        scores = _Scores(job, level, lengths)
         if output is None:
-            for frame in session.table.frames():
+            for frame in job.table.frames():
                 scores.step(frame)
         else:
-            session.write(output, scores.step)
+            job.write(output, scores.step)
         return scores.found() | {"output": output}
 
     run("score", as_json, work, _score_words)
@@ -66,8 +66,8 @@ def score(
 class _Scores:
     """Scores rows batch by batch, and keeps totals."""
 
-    def __init__(self, session: Session, level: float, lengths: str | None) -> None:
-        self.session, self.level, self.lengths = session, level, lengths
+    def __init__(self, job: Job, level: float, lengths: str | None) -> None:
+        self.job, self.level, self.lengths = job, level, lengths
         self.rows = self.seen = 0
         self.density: float | None = None
         self.n_odd: int | None = None
@@ -75,26 +75,26 @@ class _Scores:
 
     def step(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Return the scores of the rows of a batch."""
-        session, X = self.session, self.session.rows(frame)
-        if hasattr(session.model, "score_sequences"):
+        job, X = self.job, self.job.rows(frame)
+        if hasattr(job.model, "score_sequences"):
             return self._sequences(frame, X)
-        values = scored(session.model, X, self.level)
-        if "log_density" in values and not hasattr(session.model, "kernel_"):
-            values["log_density"] = session.prep.undone_density(values["log_density"], X)
-        table = session.identified(pl.DataFrame(values), frame)
-        if session.id_column is None:
+        values = scored(job.model, X, self.level)
+        if "log_density" in values and not hasattr(job.model, "kernel_"):
+            values["log_density"] = job.prep.undone_density(values["log_density"], X)
+        table = job.identified(pl.DataFrame(values), frame)
+        if job.id_column is None:
             first = self.seen + 1
             table.insert_column(0, pl.Series("row", range(first, first + frame.height)))
         return self._count(table, frame.height)
 
     def _sequences(self, frame: pl.DataFrame, X: Any) -> pl.DataFrame:
-        parts = self.session.lengths(self.lengths) or [frame.height]
-        likely = np.asarray(self.session.model.score_sequences(X, parts))
-        if self.session.prep.scales is not None and not self.session.model.kernel_space_:
-            units = self.session.prep.undone_density(np.zeros(frame.height), X)
+        parts = self.job.lengths(self.lengths) or [frame.height]
+        likely = np.asarray(self.job.model.score_sequences(X, parts))
+        if self.job.prep.scales is not None and not self.job.model.kernel_space_:
+            units = self.job.prep.undone_density(np.zeros(frame.height), X)
             likely = likely + np.add.reduceat(units, np.cumsum([0, *parts[:-1]]))
         firsts = np.cumsum([0, *parts[:-1]]).tolist()
-        column = self.session.sequence
+        column = self.job.sequence
         names = frame[column][firsts] if column else pl.Series(range(1, len(parts) + 1))
         found = {"sequence": names, "rows": parts, "log_density": likely}
         self.rows, self.seen, self.density = frame.height, len(parts), float(likely.sum())

@@ -159,8 +159,8 @@ def preparation_of(
 
 
 @dataclass(frozen=True)
-class Session:
-    """A model and a table for it."""
+class Job:
+    """A model, and the table that it is used on."""
 
     model: Any
     prep: Preparation
@@ -209,7 +209,7 @@ def start(
     how: Reading,
     sequence: str | None = None,
     output: str | None = None,
-) -> Session:
+) -> Job:
     """Open a model file and a table; by default the identifiers are those of the fit.
 
     They are left out where the table does not have them, or the output cannot hold them: NumPy's
@@ -225,7 +225,7 @@ def start(
     prep = preparation_of(model, metadata, table.columns, id_column)
     if sequence is None and metadata.get("sequence_column") in table.columns:
         sequence = metadata["sequence_column"]
-    return Session(model, prep, table, id_column, sequence)
+    return Job(model, prep, table, id_column, sequence)
 
 
 def method_of(model: Any, *names: str) -> Any:

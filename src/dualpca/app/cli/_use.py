@@ -26,7 +26,7 @@ from dualpca.app.cli._running import (
     run,
 )
 from dualpca.app.cli._session import (
-    Session,
+    Job,
     check_output,
     features_of,
     load_model,
@@ -62,28 +62,28 @@ def transform(
 
     def work() -> dict[str, Any]:
         check_output(output)
-        session = start(model, data, id_column, source.reading(), sequence, output)
-        if hasattr(session.model, "decode") and not hasattr(session.model, "transform"):
-            return session.write(output, lambda frame: _states(session, frame, lengths))
-        names = [str(name) for name in session.model.get_feature_names_out()]
+        job = start(model, data, id_column, source.reading(), sequence, output)
+        if hasattr(job.model, "decode") and not hasattr(job.model, "transform"):
+            return job.write(output, lambda frame: _states(job, frame, lengths))
+        names = [str(name) for name in job.model.get_feature_names_out()]
 
         def step(frame: pl.DataFrame) -> pl.DataFrame:
-            latents = session.model.transform(session.rows(frame))
-            return session.framed(latents, names, frame)
+            latents = job.model.transform(job.rows(frame))
+            return job.framed(latents, names, frame)
 
-        return session.write(output, step)
+        return job.write(output, step)
 
     run("transform", as_json, work, _words)
 
 
-def _states(session: Session, frame: pl.DataFrame, lengths: str | None) -> pl.DataFrame:
+def _states(job: Job, frame: pl.DataFrame, lengths: str | None) -> pl.DataFrame:
     """Return the most probable path of states, and the probability of each."""
-    X, parts = session.rows(frame), session.lengths(lengths)
-    path = pl.DataFrame({"state": np.asarray(session.model.predict(X, parts))})
-    chances = np.asarray(session.model.predict_proba(X, parts))
+    X, parts = job.rows(frame), job.lengths(lengths)
+    path = pl.DataFrame({"state": np.asarray(job.model.predict(X, parts))})
+    chances = np.asarray(job.model.predict_proba(X, parts))
     names = [f"state{k}" for k in range(chances.shape[1])]
     both = path.hstack(pl.DataFrame(chances, schema=names, orient="row"))
-    return session.identified(both, frame)
+    return job.identified(both, frame)
 
 
 def denoise(
@@ -100,14 +100,14 @@ def denoise(
 
     def work() -> dict[str, Any]:
         check_output(output)
-        session = start(model, data, id_column, source.reading(), output=output)
-        clean, names = method_of(session.model, "denoise", "reconstruct"), session.prep.features
+        job = start(model, data, id_column, source.reading(), output=output)
+        clean, names = method_of(job.model, "denoise", "reconstruct"), job.prep.features
 
         def step(frame: pl.DataFrame) -> pl.DataFrame:
-            values = session.prep.undone(clean(session.rows(frame)))
-            return session.framed(values, names, frame)
+            values = job.prep.undone(clean(job.rows(frame)))
+            return job.framed(values, names, frame)
 
-        return session.write(output, step)
+        return job.write(output, step)
 
     run("denoise", as_json, work, _words)
 
@@ -138,10 +138,10 @@ def impute(
                 "--std and --draws exclude each other: draws have no standard deviation."
             )
         check_output(output, std)
-        session = start(model, data, id_column, source.reading(), output=output)
-        filling = _Filling(session, np.random.default_rng(seed), draws)
+        job = start(model, data, id_column, source.reading(), output=output)
+        filling = _Filling(job, np.random.default_rng(seed), draws)
         if std is None:
-            found = session.write(output, filling.step, draws or 1)
+            found = job.write(output, filling.step, draws or 1)
         else:
             found = filling.write_both(output, std)
         found |= {"filled": filling.missing}
@@ -159,12 +159,12 @@ def _impute_words(found: dict[str, Any]) -> str:
 class _Filling:
     """Fills missing entries batch by batch, and counts them."""
 
-    def __init__(self, session: Session, rng: np.random.Generator, draws: int | None) -> None:
-        self.session, self.rng, self.draws, self.missing = session, rng, draws, 0
+    def __init__(self, job: Job, rng: np.random.Generator, draws: int | None) -> None:
+        self.job, self.rng, self.draws, self.missing = job, rng, draws, 0
 
     def step(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Return a batch with entries filled: with expected values, or several times with draws."""
-        model, X = self.session.model, self.session.rows(frame)
+        model, X = self.job.model, self.job.rows(frame)
         self.missing += int(np.isnan(np.asarray(X)).sum())
         if self.draws is None:
             return self._replaced(frame, method_of(model, "impute")(X))
@@ -176,26 +176,26 @@ class _Filling:
 
     def write_both(self, output: str, std: str) -> dict[str, Any]:
         """Write standard deviations and filled rows; both files appear, or neither."""
-        method_of(self.session.model, "impute")
-        table = self.session.table
+        method_of(self.job.model, "impute")
+        table = self.job.table
         with writing.target(std) as file:
             made = (self.spread(frame) for frame in table.frames("deviations, batch"))
             writing.into(file, made, reading.kind_of(std), table.dialect, table.height)
-            return self.session.write(output, self.step)
+            return self.job.write(output, self.step)
 
     def spread(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Return the standard deviations of a batch, zero where an entry was observed."""
-        session = self.session
-        deviations = session.model.impute(session.rows(frame), return_std=True)[1]
-        values = session.prep.undone_spread(deviations)
-        return session.framed(values, session.prep.features, frame)
+        job = self.job
+        deviations = job.model.impute(job.rows(frame), return_std=True)[1]
+        values = job.prep.undone_spread(deviations)
+        return job.framed(values, job.prep.features, frame)
 
     def _replaced(self, frame: pl.DataFrame, filled: Any) -> pl.DataFrame:
         """Return the table with the columns of the model filled, and all others unchanged."""
-        prep = self.session.prep
+        prep = self.job.prep
         values = prep.undone(filled)
         if prep.levels:  # features that are not columns of the table
-            return self.session.framed(values, prep.features, frame)
+            return self.job.framed(values, prep.features, frame)
         known = columns.numbers(frame, prep.names).to_numpy()
         values = np.where(
             np.isnan(known), values, known

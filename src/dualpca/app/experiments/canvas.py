@@ -19,8 +19,21 @@ from sklearn.exceptions import ConvergenceWarning
 
 from dualpca.app.plots._canvas import BLUE, DPI, GRID, INK, MUTED, PALETTE, VERMILION
 
-__all__ = ["BLUE", "GREEN", "INK", "MUTED", "PALE", "RED", "Canvas", "angle", "distance", "style"]
-__all__ += ["stopped_early", "turned", "wave"]
+__all__ = [
+    "BLUE",
+    "GREEN",
+    "INK",
+    "MUTED",
+    "PALE",
+    "RED",
+    "Canvas",
+    "angle",
+    "distance",
+    "stopped_early",
+    "style",
+    "turned",
+    "wave",
+]
 
 T = TypeVar("T")
 

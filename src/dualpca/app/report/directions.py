@@ -58,7 +58,7 @@ BUDGET = 8e6
 TOO_LONG = "too slow for so many columns here; dualpca select runs it"
 
 
-class Choice(NamedTuple):
+class RuleChoice(NamedTuple):
     """What one rule keeps, or why it cannot choose."""
 
     rule: str
@@ -67,7 +67,7 @@ class Choice(NamedTuple):
     why: str = ""
 
 
-def choices(subject: Subject) -> list[Choice]:
+def choices(subject: Subject) -> list[RuleChoice]:
     """Return what every rule keeps of these rows."""
     names = list(RULES) if subject.complete else list(INCOMPLETE)
     X = np.asarray(subject.X)
@@ -79,7 +79,9 @@ def choices(subject: Subject) -> list[Choice]:
         rows = X[subject.some(few, salt=1)]
         asks = RULES[name]
         found.append(
-            _choice(name, asks, rows, subject.seed) if few else Choice(name, asks, None, TOO_LONG)
+            _choice(name, asks, rows, subject.seed)
+            if few
+            else RuleChoice(name, asks, None, TOO_LONG)
         )
     if subject.complete:
         found.append(_choice(SHARE, f"how many keep {100 * SHARE:.0f} % of the variance", X, 0))
@@ -94,7 +96,7 @@ def looked_at(subject: Subject, name: str) -> int:
     return most if most >= min(subject.n, FEWEST) else 0
 
 
-def _choice(name: str | float, asks: str, X: Floats, seed: int) -> Choice:
+def _choice(name: str | float, asks: str, X: Floats, seed: int) -> RuleChoice:
     label = name if isinstance(name, str) else f"{100 * name:.0f} % of variance"
     usable = X[:, ~np.isnan(X).all(axis=0)]
     with quietly(), warnings.catch_warnings(record=True) as told:
@@ -102,8 +104,10 @@ def _choice(name: str | float, asks: str, X: Floats, seed: int) -> Choice:
         try:
             model = dualpca.PPCA(name, random_state=seed).fit(usable)
         except ValueError as error:
-            return Choice(label, asks, None, str(error))
-    return Choice(label, asks, int(model.n_components_), "finds none, keeps one" if told else "")
+            return RuleChoice(label, asks, None, str(error))
+    return RuleChoice(
+        label, asks, int(model.n_components_), "finds none, keeps one" if told else ""
+    )
 
 
 def rows_words(subject: Subject) -> str:
@@ -116,7 +120,7 @@ def rows_words(subject: Subject) -> str:
     return f"Slow rules used some of the {subject.n:,} rows, at random: {', '.join(some)}."
 
 
-def rules_table(subject: Subject, found: list[Choice]) -> Table:
+def rules_table(subject: Subject, found: list[RuleChoice]) -> Table:
     """Return a table of what the rules and the model keep."""
     rows = [
         [
@@ -198,7 +202,7 @@ def variances(subject: Subject) -> tuple[Floats, Floats]:
     return kept, every[kept.size :]
 
 
-def _figure(subject: Subject, kept: Floats, rest: Floats, found: list[Choice]) -> Plot:
+def _figure(subject: Subject, kept: Floats, rest: Floats, found: list[RuleChoice]) -> Plot:
     q = kept.size
     most = min(q + rest.size, max(LISTED, q))
     after = rest[: most - q]
@@ -241,7 +245,7 @@ def _noise(subject: Subject) -> float | None:
     return float(noise)
 
 
-def _spectrum_words(subject: Subject, kept: Floats, rest: Floats, found: list[Choice]) -> str:
+def _spectrum_words(subject: Subject, kept: Floats, rest: Floats, found: list[RuleChoice]) -> str:
     share = explained(subject)
     q = f"{subject.q} of {counted(subject.d, 'direction')}"
     words = f"The model keeps {q}" + (f", with {percent(share)} of the variance" if share else "")

@@ -27,7 +27,7 @@ import polars as pl
 from dualpca.app.tables.text import Dialect, TableError, first_line, open_text
 from dualpca.arrays import memory, task
 
-Source = str | os.PathLike[str]
+TablePath = str | os.PathLike[str]
 Opener = Callable[[], BinaryIO]
 
 KINDS = {
@@ -46,7 +46,7 @@ TEXT = ("csv", "tsv")
 IMAGES = "images"
 
 
-def kind_of(path: Source, kind: str | None = None) -> str:
+def kind_of(path: TablePath, kind: str | None = None) -> str:
     """Return the format of a table: as given, or by the ending of its name; CSV for '-'."""
     if os.path.isdir(path):
         return IMAGES
@@ -228,7 +228,7 @@ def _in_memory(path: str, frame: pl.DataFrame, **more: Any) -> TableFile:
 
 
 def read(
-    path: Source,
+    path: TablePath,
     kind: str | None = None,
     encoding: str = "utf-8",
     *,
@@ -537,7 +537,7 @@ def parse_shape(words: str) -> tuple[int, ...]:
     return tuple(int(one) for one in numbers)
 
 
-def images_in(folder: Source) -> Images:
+def images_in(folder: TablePath) -> Images:
     """Return the images in a folder; the first one tells the size and whether there are colours."""
     files = sorted(path for path in Path(folder).iterdir() if path.suffix.lower() in ENDINGS)
     if not files:

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from dualpca.app.tables.reading import TEXT, Source, kind_of
+from dualpca.app.tables.reading import TEXT, TablePath, kind_of
 from dualpca.app.tables.text import Dialect, TableError
 from dualpca.data import replacing
 
@@ -32,7 +32,7 @@ class Written(NamedTuple):
 
 def write(
     frames: pl.DataFrame | Iterable[pl.DataFrame],
-    path: Source,
+    path: TablePath,
     dialect: Dialect | None = None,
     height: int = -1,
 ) -> Written:
@@ -55,7 +55,7 @@ def write(
 
 
 @contextmanager
-def target(path: Source) -> Iterator[BinaryIO]:
+def target(path: TablePath) -> Iterator[BinaryIO]:
     """Open what is to be written: a file that appears when the block ends well, or '-'."""
     if str(path) == "-":
         yield sys.stdout.buffer
