@@ -172,7 +172,7 @@ def test_page_has_pictures_with_alternative_text(ran):
         "Where the rows lie",
         "What the directions are made of",
         "What the model keeps of each row",
-        "What the model takes for typical",
+        "What the model considers typical",
         "Unusual rows",
         "Can its intervals be trusted?",
         "How it was made",

@@ -238,7 +238,7 @@ MODELS = {
     "bayesian": (dp.BayesianPCA(), ALWAYS),
     "kernel": (
         dp.KernelPCA(2, kernel="rbf"),
-        ALWAYS | SPARSE | {TRUST, "What the model takes for typical"},
+        ALWAYS | SPARSE | {TRUST, "What the model considers typical"},
     ),
     "dual": (dp.DualPPCA(2), ALWAYS | SPARSE | {TRUST}),
     "coordinates": (
@@ -282,7 +282,7 @@ def test_holes_are_taken_by_models_that_take_them(model):
 def test_model_without_holes_says_so():
     page = report.build(report.subject_of(dp.PCA(2).fit(X), HOLES))
     reasons = dict(page.left_out)
-    assert "complete rows only" in reasons["Where the rows lie"]
+    assert "needs complete rows" in reasons["Where the rows lie"]
 
 
 def test_models_of_two_tables_are_refused():

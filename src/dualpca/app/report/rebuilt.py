@@ -268,7 +268,7 @@ def invented(subject: Subject) -> Section:
     else:
         part = (_curves if subject.curve else _plane)(subject, made, real, words)
     return Section(
-        "What the model takes for typical",
+        "What the model considers typical",
         "Rows that the model has invented, beside real ones. A model that describes the data well "
         "invents rows that look real.",
         "what real rows have and invented ones lack (groups, bends, sharp limits), and impossible "

@@ -81,7 +81,7 @@ SECTIONS: dict[str, Callable[[Subject], Section]] = {
     "What the directions are made of": directions.directions,
     "Rows and columns together": directions.biplot,
     "What the model keeps of each row": rebuilt.rebuilt,
-    "What the model takes for typical": rebuilt.invented,
+    "What the model considers typical": rebuilt.invented,
     "Unusual rows": trust.unusual,
     "Can its intervals be trusted?": trust.calibrated,
 }
