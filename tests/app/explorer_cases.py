@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits, load_iris
 import dualpca as dp
 from dualpca.app.explorer.app import create
 from dualpca.app.explorer.guard import Guard
-from dualpca.app.explorer.opening import open_session
+from dualpca.app.explorer.session import open_session
 
 TOKEN = "a-token-of-these-tests"
 PORT = 8123

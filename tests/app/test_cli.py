@@ -13,7 +13,7 @@ from rich.progress import Progress
 
 import dualpca as dp
 from dualpca.app.cli._running import Followed
-from dualpca.app.tables import tables
+from dualpca.app.tables import reading
 from dualpca.arrays.progress import showing
 
 ENTRY = [sys.executable, "-c", "from dualpca.app.cli import main; main()"]
@@ -89,7 +89,7 @@ def test_transform_keeps_identifiers(place, rows, model, tmp_path):
     out = tmp_path / "z.csv"
     found = good("transform", "m.dpca", "t.csv", "--id", "who", "-o", out, cwd=place)
     assert found["columns"] == ["who", "ppca0", "ppca1"]
-    table = tables.read(out)
+    table = reading.read(out)
     assert table["who"].to_list() == [f"r{i}" for i in range(60)]
     np.testing.assert_array_equal(table.drop("who").to_numpy(), model.transform(_named(rows)))
 
@@ -110,7 +110,7 @@ def test_standard_input_and_output(place, rows, model):
 def test_impute_fills_holes_and_nothing_else(place, model, tmp_path):
     out, std = tmp_path / "f.csv", tmp_path / "s.csv"
     found = good("impute", "m.dpca", "holes.csv", "-o", out, "--std", std, cwd=place)
-    before, after, spread = tables.read(place / "holes.csv"), tables.read(out), tables.read(std)
+    before, after, spread = reading.read(place / "holes.csv"), reading.read(out), reading.read(std)
     assert found["filled"] == 9
     assert after.columns == before.columns
     assert after.drop("a").equals(before.drop("a"))
@@ -124,7 +124,7 @@ def test_impute_fills_holes_and_nothing_else(place, model, tmp_path):
 def test_impute_draws_tables(place, tmp_path, quick):
     out = tmp_path / "f.parquet"
     found = quick("impute", "m.dpca", "holes.csv", "-o", out, "--draws", 4, cwd=place)
-    table = tables.read(out)
+    table = reading.read(out)
     assert (found["draws"], table.height) == (4, 240)
     assert table["draw"].unique().sort().to_list() == [1, 2, 3, 4]
     first = table.filter(pl.col("who") == "r0")["a"]
@@ -136,7 +136,7 @@ def test_denoise_and_sample(place, rows, model, tmp_path):
     good("denoise", "m.dpca", "t.csv", "-o", tmp_path / "d.npy", cwd=place)
     np.testing.assert_array_equal(np.load(tmp_path / "d.npy"), model.reconstruct(_named(rows)))
     good("sample", "m.dpca", "-n", 7, "--seed", 3, "-o", tmp_path / "s.tsv", cwd=place)
-    drawn = tables.read(tmp_path / "s.tsv")
+    drawn = reading.read(tmp_path / "s.tsv")
     assert drawn.columns == NAMES
     np.testing.assert_array_equal(drawn.to_numpy(), model.sample(7, random_state=3))
 
@@ -150,7 +150,7 @@ def test_score_flags_rows_by_the_limits(place, model, rows, tmp_path):
     wanted = model.outliers(_named(odd))
     assert 6 in found["outliers"]
     assert found["n_outliers"] == int(wanted.flagged.sum())
-    table = tables.read(out)
+    table = reading.read(out)
     np.testing.assert_array_equal(table["outlier"].to_numpy(), wanted.flagged)
     np.testing.assert_array_equal(table["spe_limit"].to_numpy(), wanted.spe_limit)
     np.testing.assert_array_equal(table["log_density"], model.score_samples(_named(odd)))
@@ -192,7 +192,7 @@ def test_every_model_can_be_fitted_and_used(name, place, tmp_path, inside):
     assert (status, printed[:5]) == (0, "Wrote"), said
     out = tmp_path / "z.csv"
     assert inside("transform", tmp_path / "m.dpca", "t.csv", "-o", out, cwd=place)[0] == 0
-    assert tables.read(out).height == 60
+    assert reading.read(out).height == 60
 
 
 def test_one_hot_columns_and_standardisation(place, tmp_path, quick):
@@ -210,7 +210,7 @@ FAILURES = {
     "no file": (("fit", "none.csv", "-o", "x.dpca"), 3, "No such file"),
     "no folder": (("fit", "t.csv", "-o", "no/x.dpca"), 5, "create it first"),
     "no model": (("fit", "t.csv", "-m", "umap", "-o", "x.dpca"), 2, "no such model"),
-    "no column": (("fit", "t.csv", "-c", "zz*", "-o", "x.dpca"), 3, "no column is called"),
+    "no column": (("fit", "t.csv", "-c", "zz*", "-o", "x.dpca"), 3, "no column matches"),
     "parameter": (("fit", "t.csv", "--set", "depth=3", "-o", "x.dpca"), 2, "no parameter 'depth'"),
     "setting": (("fit", "t.csv", "--set", "depth", "-o", "x.dpca"), 2, "expected name=value"),
     "too many": (("fit", "t.csv", "-c", "[a-e]", "-q", "9", "-o", "x.dpca"), 1, "n_components"),
@@ -226,7 +226,7 @@ FAILURES = {
     "cannot": (("impute", "k.dpca", "t.csv", "-o", "x.csv"), 1, "KernelPCA cannot impute"),
     "identifier": (("transform", "m.dpca", "t.csv", "--id", "no", "-o", "x.csv"), 3, "--id no"),
     "limit": (("score", "m.dpca", "t.csv", "--memory-limit", "much"), 2, "500MB"),
-    "small limit": (("score", "m.dpca", "t.csv", "--memory-limit", "1MB"), 3, "give it more"),
+    "small limit": (("score", "m.dpca", "t.csv", "--memory-limit", "1MB"), 3, "raise the limit"),
     "folder": (("transform", "m.dpca", "t.csv", "-o", "."), 2, "is a folder"),
     "lengths": (("fit", "t.csv", "--lengths", "3,4", "-o", "x.dpca"), 2, "--model hmm"),
     "std of draws": (
@@ -234,7 +234,11 @@ FAILURES = {
         2,
         "exclude each other",
     ),
-    "one place": (("impute", "m.dpca", "t.csv", "-o", "x.csv", "--std", "x.csv"), 2, "one place"),
+    "one place": (
+        ("impute", "m.dpca", "t.csv", "-o", "x.csv", "--std", "x.csv"),
+        2,
+        "the same file",
+    ),
 }
 
 

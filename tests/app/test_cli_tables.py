@@ -10,10 +10,9 @@ import pytest
 from PIL import Image
 
 import dualpca as dp
-from dualpca.app import comparison
 from dualpca.app.cli import _compare
-from dualpca.app.tables import tables
-from dualpca.app.tables.preparation import Preparation, of_table
+from dualpca.app.tables import reading
+from dualpca.app.tables.columns import Preparation, of_table
 from tests.app.test_cli import ENTRY
 
 TOWNS = ["Köln", "Zürich", "Wien"]
@@ -59,7 +58,7 @@ def test_a_file_from_excel_goes_there_and_back(place, inside, tmp_path):
     assert after.startswith("\ufeffKunde;Datum;Ort;Größe (cm)")
     for old, new in zip(before[1:], after.splitlines()[1:], strict=True):
         assert old.split(";")[:3] == new.split(";")[:3]  # zeros before numbers, dates, towns
-    filled, truth = tables.read(out).to_numpy()[:, 3:].astype(float), np.load(place / "truth.npy")
+    filled, truth = reading.read(out).to_numpy()[:, 3:].astype(float), np.load(place / "truth.npy")
     errors = abs(filled - truth) / truth.std(axis=0)
     assert (errors[np.arange(200) % 10 != 3] == 0).all()
     assert 0 < errors.max() < 1
@@ -69,13 +68,13 @@ def test_what_is_wrong_with_excel_is_said_at_once(place, inside, tmp_path):
     status, _, said = inside("fit", "excel.csv", "--id", "Kunde", "-o", tmp_path / "x", cwd=place)
     assert status == 3
     assert "'Datum' (dates or times, such as '01.01.2024'), 'Ort' (text, such as 'Köln')" in said
-    assert "--exclude Datum --exclude Ort, or --one-hot Ort" in said
+    assert "--exclude Datum --exclude Ort, or use --one-hot Ort" in said
     status, _, said = inside("fit", *EXCEL, "--decimal", ".", "-o", tmp_path / "x.dpca", cwd=place)
-    assert status == 3 and "none holds numbers" in said
+    assert status == 3 and "none of them holds numbers" in said
 
 
 def test_units_are_put_on_and_taken_off(place, inside, tmp_path):
-    X = tables.read(place / "plain.csv").to_numpy()
+    X = reading.read(place / "plain.csv").to_numpy()
     mean, scale = X.mean(axis=0), X.std(axis=0)
     wanted = dp.PPCA(2, random_state=0).fit((X - mean) / scale)
     model, out = tmp_path / "m.dpca", tmp_path / "o.csv"
@@ -84,7 +83,7 @@ def test_units_are_put_on_and_taken_off(place, inside, tmp_path):
 
     def table(*arguments):
         done(inside, *arguments, "-o", out, cwd=place)
-        return tables.read(out)
+        return reading.read(out)
 
     close = np.testing.assert_allclose
     close(table("transform", model, "plain.csv"), wanted.transform(Z), rtol=1e-6, atol=1e-9)
@@ -101,9 +100,9 @@ def test_deviations_of_filled_entries_are_in_the_tables_units(place, inside, tmp
     done(inside, "impute", model, "excel.csv", "-o", out, "--std", std, cwd=place)
     fitted, metadata = dp.load(model, return_metadata=True)
     prep = of_table(metadata["table"], [])
-    X = prep.rows(tables.read(place / "excel.csv"))
+    X = prep.rows(reading.read(place / "excel.csv"))
     wanted = np.asarray(fitted.impute(X, return_std=True)[1]) * metadata["table"]["scales"]
-    found = tables.read(std).to_numpy()[:, 1:].astype(float)
+    found = reading.read(std).to_numpy()[:, 1:].astype(float)
     np.testing.assert_allclose(found, wanted, rtol=1e-9)
 
 
@@ -116,10 +115,10 @@ def test_one_hot_levels_are_those_of_the_fit(place, inside, tmp_path):
     (tmp_path / "new.csv").write_text("\n".join([lines[0], lines[2], lines[5]]))  # one town
     out = tmp_path / "z.csv"
     done(inside, "transform", model, tmp_path / "new.csv", "-o", out, cwd=place)
-    one = tables.read(out)
+    one = reading.read(out)
     done(inside, "transform", model, "excel.csv", "-o", out, cwd=place)
     assert one.columns[0] == "Kunde"
-    np.testing.assert_allclose(one[:, 1:].to_numpy(), tables.read(out)[[1, 4], 1:].to_numpy())
+    np.testing.assert_allclose(one[:, 1:].to_numpy(), reading.read(out)[[1, 4], 1:].to_numpy())
     (tmp_path / "new.csv").write_text("\n".join([lines[0], lines[2].replace("Zürich", "Rom")]))
     status, _, said = inside("transform", model, tmp_path / "new.csv", "-o", out, cwd=place)
     assert status == 3 and "not seen: 'Rom'" in said
@@ -129,11 +128,11 @@ def test_extra_and_reordered_columns_do_no_harm(place, inside, tmp_path):
     model, out = tmp_path / "m.dpca", tmp_path / "z.csv"
     done(inside, "fit", "plain.csv", "-q", 2, "-o", model, cwd=place)
     done(inside, "transform", model, "plain.csv", "-o", out, cwd=place)
-    wanted = tables.read(out)
-    other = tables.read(place / "plain.csv").select("d", "a", pl.lit("x").alias("e"), "c", "b")
+    wanted = reading.read(out)
+    other = reading.read(place / "plain.csv").select("d", "a", pl.lit("x").alias("e"), "c", "b")
     other.write_parquet(tmp_path / "t.parquet")
     done(inside, "transform", model, tmp_path / "t.parquet", "-o", out, cwd=place)
-    assert tables.read(out).equals(wanted)
+    assert reading.read(out).equals(wanted)
 
 
 @pytest.fixture
@@ -154,7 +153,7 @@ def test_folders_of_images_are_tables(pictures, inside, tmp_path):
     table = dp.load(tmp_path / "m.dpca", return_metadata=True)[1]["table"]
     assert (table["image_shape"], table["identifier"]) == ([4, 5], "file")
     done(inside, "transform", "m.dpca", pictures, "-o", "z.csv", cwd=tmp_path)
-    out = tables.read(tmp_path / "z.csv")
+    out = reading.read(tmp_path / "z.csv")
     assert out["file"].to_list() == [f"p{i:02d}.png" for i in range(12)]
     X = np.stack([np.asarray(Image.open(pictures / n)).ravel() for n in out["file"]]).astype(float)
     wanted = dp.PPCA(2, random_state=0).fit(X).transform(X)
@@ -165,7 +164,7 @@ def test_folders_of_images_are_tables(pictures, inside, tmp_path):
 SPOILT = {
     "size": (lambda f: Image.new("L", (9, 4)).save(f / "q.png"), "9 by 4 pixels, grey"),
     "colour": (lambda f: Image.new("RGB", (5, 4)).save(f / "q.png"), "5 by 4 pixels, in colour"),
-    "broken": (lambda f: (f / "q.png").write_bytes(b"no"), "no image that can be read"),
+    "broken": (lambda f: (f / "q.png").write_bytes(b"no"), "not an image that can be read"),
     "none": (lambda f: [p.unlink() for p in f.glob("*.png")], "without images"),
 }
 
@@ -193,18 +192,18 @@ def test_hidden_markov_models_know_their_sequences(sequences, inside, tmp_path):
     found, _ = done(inside, *arguments, "--standardize", "-o", "m.dpca", cwd=tmp_path)
     assert (found["columns"], found["n_states"]) == (["x", "y", "z"], 2)
     done(inside, "transform", "m.dpca", "t.csv", "-o", "z.csv", cwd=tmp_path)
-    states = tables.read(tmp_path / "z.csv")["state"].to_numpy()
+    states = reading.read(tmp_path / "z.csv")["state"].to_numpy()
     assert (states == sequences).all() or (states == 1 - sequences).all()
     done(inside, "score", "m.dpca", "t.csv", "-o", "s.csv", cwd=tmp_path)
-    out = tables.read(tmp_path / "s.csv")
+    out = reading.read(tmp_path / "s.csv")
     assert (out["sequence"].to_list(), out["rows"].to_list()) == (["a", "b"], [60, 60])
     model, metadata = dp.load(tmp_path / "m.dpca", return_metadata=True)
     prep = of_table(metadata["table"], [])
-    X = prep.rows(tables.read(tmp_path / "t.csv"))
+    X = prep.rows(reading.read(tmp_path / "t.csv"))
     wanted = model.score_sequences(X, [60, 60]) - 60 * np.log(prep.scales).sum()
     np.testing.assert_allclose(out["log_density"], wanted)
     done(inside, "sample", "m.dpca", "-n", 5, "-o", "d.csv", cwd=tmp_path)
-    assert tables.read(tmp_path / "d.csv").columns == ["state", "x", "y", "z"]
+    assert reading.read(tmp_path / "d.csv").columns == ["state", "x", "y", "z"]
     status, _, said = inside(*arguments[:-1], "x", "-o", "n.dpca", cwd=tmp_path)
     assert status in (1, 3), said
     status, _, said = inside(*arguments[:-2], "--lengths", "60,x", "-o", "n", cwd=tmp_path)
@@ -216,7 +215,7 @@ def test_draws_of_mixtures_say_where_they_come_from(place, inside, tmp_path):
     found, _ = done(inside, *arguments, cwd=tmp_path)
     assert found["n_mixtures"] == 2
     done(inside, "sample", "m.dpca", "-n", 5, "-o", "d.csv", cwd=tmp_path)
-    assert tables.read(tmp_path / "d.csv").columns == ["component", *"abcd"]
+    assert reading.read(tmp_path / "d.csv").columns == ["component", *"abcd"]
 
 
 def test_compare_judges_every_model(place, inside):
@@ -226,8 +225,8 @@ def test_compare_judges_every_model(place, inside):
     models = {one["model"]: one for one in found["models"]}
     assert list(models) == ["means", *names] and not found["interrupted"]
     assert models["means"]["imputation_error"] == models["means"]["reconstruction_error"] == 1
-    X = tables.read(place / "plain.csv").to_numpy()
-    parts = comparison.split(X, False, 0.2, 0.1, 0)
+    X = reading.read(place / "plain.csv").to_numpy()
+    parts = _compare.split(X, False, 0.2, 0.1, 0)
     wanted = dp.PPCA(2, random_state=0).fit(parts.train)
     assert models["ppca"]["log_likelihood"] == pytest.approx(wanted.score(parts.test))
     where = np.isnan(parts.hidden)
@@ -236,7 +235,7 @@ def test_compare_judges_every_model(place, inside):
     assert models["ppca"]["imputation_error"] == pytest.approx(wrong / total)
     assert models["kpca"]["log_likelihood"] is None and models["pca"]["imputation_error"] is None
     assert models["pkpca"]["reconstruction_error"] is None
-    assert "cannot bring rows back" in " ".join(models["pkpca"]["notes"])
+    assert "cannot reconstruct rows" in " ".join(models["pkpca"]["notes"])
 
 
 def test_units_do_not_change_the_likelihood_compared():
@@ -244,8 +243,8 @@ def test_units_do_not_change_the_likelihood_compared():
     X = rng.normal(size=(300, 1)) + rng.normal(size=(300, 6)) * 0.5
     X = X * [1, 10, 100, 1, 10, 100]
     found = [
-        comparison.judge(lambda: dp.FactorAnalysis(1, tol=1e-6), parts, True)["log_likelihood"]
-        for parts in (comparison.split(X, units, 0.2, 0.1, 0) for units in (False, True))
+        _compare.judge(lambda: dp.FactorAnalysis(1, tol=1e-6), parts, True)["log_likelihood"]
+        for parts in (_compare.split(X, units, 0.2, 0.1, 0) for units in (False, True))
     ]
     assert found[0] == pytest.approx(found[1], abs=1e-3)
 

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import dualpca
 from dualpca import PCA, PPCA, plots, report
 from dualpca.app import cli, demo
-from dualpca.app.tables import tables
+from dualpca.app.tables import reading
 
 X, Y = load_iris(return_X_y=True)
 
@@ -70,7 +70,7 @@ def test_demo_saves_the_model_and_the_rows_of_its_page(ran):
     output, _, html = ran
     model, metadata = dualpca.load(output.with_suffix(".dpca"), return_metadata=True)
     assert metadata["table"]["image_shape"] == list(demo.SHAPE)
-    rows = tables.read(output.with_suffix(".csv"))
+    rows = reading.read(output.with_suffix(".csv"))
     assert rows.columns == [*demo.NAMES, demo.LABEL] and rows.height == 898
     held_out = demo.split(0)[1]
     np.testing.assert_allclose(rows.select(demo.NAMES).to_numpy(), held_out.X, atol=0.0051)
@@ -172,7 +172,7 @@ def test_page_has_pictures_with_alternative_text(ran):
         "Where the rows lie",
         "What the directions are made of",
         "What the model keeps of each row",
-        "What the model takes for typical",
+        "What the model considers typical",
         "Unusual rows",
         "Can its intervals be trusted?",
         "How it was made",

@@ -176,8 +176,8 @@ def test_s1_plain_em_takes_the_step_of_the_rows(monkeypatch):
 def test_s1_mixtures_reach_the_reference():
     found = numbers_of("s1-mixtures", quick=True)
     assert found["loglikelihood_three_planes"] == pytest.approx(306.77, abs=0.05)
-    assert np.all(np.diff(found["training_nats_a_row"]) > 0)
-    assert found["spiral_nats_a_point"] > found["spiral_nats_a_point_one_line"] + 1
+    assert np.all(np.diff(found["training_nats_per_row"]) > 0)
+    assert found["spiral_nats_per_point"] > found["spiral_nats_per_point_one_line"] + 1
 
 
 def test_s1_em_climbs_to_the_closed_form():

@@ -8,11 +8,16 @@ pytest.importorskip("matplotlib")
 from dualpca.app.datasets import MissingDataError
 from dualpca.app.experiments import EXPERIMENTS
 from dualpca.app.experiments.canvas import Canvas, style
-from dualpca.app.experiments.principal_curve import _smooth, principal_curve
-from dualpca.app.experiments.s2_figure_3 import least_stress
-from dualpca.app.experiments.s2_figure_4 import best_cut
-from dualpca.app.experiments.s2_figure_6 import noisy, radial_rms, widest_gap
-from dualpca.app.experiments.s4_em_steps import e_step, m_step
+from dualpca.app.experiments.s2_geometry import (
+    _smooth,
+    best_cut,
+    least_stress,
+    noisy,
+    principal_curve,
+    radial_rms,
+    widest_gap,
+)
+from dualpca.app.experiments.s4 import e_step, m_step
 
 
 @pytest.fixture(scope="module")
@@ -93,8 +98,8 @@ def test_decoder_beats_linear_pca(numbers):
     """REFERENCE 'S2 generation': held-out squared error below 22 (linear PCA 22.9)."""
     found = numbers("s2-figure-7")
     assert found["latents"] == 15
-    assert found["squared error an image"] < 22
-    assert found["squared error an image, linear PCA"] == pytest.approx(22.9, abs=1)
+    assert found["squared error per image"] < 22
+    assert found["squared error per image, linear PCA"] == pytest.approx(22.9, abs=1)
 
 
 def test_langevin_latents_are_as_wide_as_the_data(numbers):

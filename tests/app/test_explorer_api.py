@@ -13,13 +13,12 @@ from fastapi import FastAPI
 
 import dualpca as dp
 from dualpca.app.explorer import guard
-from dualpca.app.explorer.app import static_files
+from dualpca.app.explorer.app import open_door, static_files
 from dualpca.app.explorer.guard import HEADERS, MOST_BYTES, Bucket, Guard
 from dualpca.app.explorer.lenses import METHODS
 from dualpca.app.explorer.messages import Way
-from dualpca.app.explorer.opening import open_session
-from dualpca.app.explorer.serving import open_door
-from dualpca.app.tables.dialects import TableError
+from dualpca.app.explorer.session import open_session
+from dualpca.app.tables.text import TableError
 from tests.app.explorer_cases import HOST, NAMES, PORT, TOKEN, Client, fitted, iris, session_of
 
 POSTS = {
@@ -121,7 +120,7 @@ def test_what_the_model_cannot_do_is_a_conflict_in_words():
     client = Client(session_of(fitted(dp.PCA(2))))
     found = client.post("/api/impute", {"row": 0, "hidden": [1]})
     assert found.status_code == 409
-    assert found.json() == {"error": "PCA does not fill missing entries: fit PPCA, for one."}
+    assert found.json() == {"error": "PCA does not fill missing entries; PPCA does, for example."}
     nothing = Client(open_session(fitted(dp.PPCA(2)), None))
     for path in ("/api/rows", "/api/errors", "/api/export"):
         assert "no table was given" in nothing.post(path, {"rows": [0]}).json()["error"]
@@ -213,7 +212,7 @@ def test_errors_inside_tell_nothing_outside(client, monkeypatch, capsys):
     monkeypatch.setattr(session, "decode", lambda *_: 1 / 0)
     found = broken.post("/api/decode", {"latent": [0, 0]})
     assert found.status_code == 500
-    assert found.json() == {"error": "Something went wrong; the terminal says more."}
+    assert found.json() == {"error": "Internal error: see the terminal."}
     assert "ZeroDivisionError" in capsys.readouterr().err
 
 

@@ -424,7 +424,7 @@ def test_a_page_outlives_its_server(browser, folder, shots, model):
         page.wait_for_selector('#status[data-state="ok"]')
         decoded(page, model.inverse_transform([[2] + [0] * 9])[0])  # it goes on where it was
     with served(*start, TOKEN + "-another", cwd=folder):
-        until(page, "text('banner').includes('key no longer fits')")
+        until(page, "text('banner').includes('token is no longer valid')")
         page.screenshot(path=shots / "locked.png")
     page.context.close()
 

@@ -5,12 +5,18 @@ import polars as pl
 import pytest
 
 import dualpca as dp
-from dualpca.app.explorer.colouring import codes_of, columns_of
 from dualpca.app.explorer.lenses import lens_of
-from dualpca.app.explorer.opening import open_session
-from dualpca.app.explorer.rows import exported, shown, summarized
-from dualpca.app.explorer.session import Units, shape_of
-from dualpca.app.tables.dialects import TableError
+from dualpca.app.explorer.session import (
+    Units,
+    codes_of,
+    columns_of,
+    exported,
+    open_session,
+    shape_of,
+    shown,
+    summarized,
+)
+from dualpca.app.tables.text import TableError
 from tests.app.explorer_cases import NAMES, digits, fitted, iris, session_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::dualpca.errors.HeywoodWarning")
@@ -99,7 +105,7 @@ def test_every_way_back_is_the_models_own(way):
 
 def test_what_a_model_cannot_do_is_said_in_words():
     pca, kernel = session_of(fitted(dp.PCA(2))).lens.reasons, session_of(rbf(dp.KernelPCA))
-    assert pca == {"impute": "PCA does not fill missing entries: fit PPCA, for one."}
+    assert pca == {"impute": "PCA does not fill missing entries; PPCA does, for example."}
     assert "impute" in kernel.lens.reasons
     plain = session_of(fitted(dp.ProbabilisticKernelPCA(2, kernel="rbf")))
     assert {"decode", "spread", "error", "sample", "impute"} <= set(plain.lens.reasons)
@@ -218,7 +224,7 @@ def test_rows_that_the_model_cannot_place_are_refused():
     with pytest.raises(TableError, match="150 rows have missing entries"):
         open_session(fitted(dp.PCA(2)), holes)
     endless = iris().with_columns(pl.lit(float("inf")).alias(NAMES[0]))
-    with pytest.raises(TableError, match="infinity"):
+    with pytest.raises(TableError, match="infinite"):
         open_session(fitted(dp.PPCA(2)), endless)
     with pytest.raises(TableError, match="4 features, the table 3"):
         open_session(dp.PPCA(2).fit(X), iris().select(NAMES[:3]))

@@ -15,7 +15,7 @@ import pytest
 
 import dualpca as dp
 from dualpca.app.cli import main
-from dualpca.app.explorer.opening import open_session
+from dualpca.app.explorer.session import open_session
 from tests.app.explorer_cases import TOKEN, Client, digits, fitted, iris, served
 
 

@@ -11,8 +11,7 @@ from matplotlib.text import Text
 from sklearn.datasets import load_iris, load_wine
 
 from dualpca import PCA, PPCA, FactorAnalysis, plots
-from dualpca.app.plots._canvas import BLUE, VERMILION
-from dualpca.app.plots._labels import find_places
+from dualpca.app.plots._canvas import BLUE, VERMILION, find_places
 
 IRIS = load_iris(as_frame=True)
 WINE = load_wine(as_frame=True)

@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 import dualpca as dp
-from dualpca.app.tables import reading, sources, tables, text_tables, writing
-from dualpca.app.tables.dialects import TableError
+from dualpca.app.tables import reading, text, writing
 from dualpca.app.tables.reading import Reading
+from dualpca.app.tables.text import TableError
 from dualpca.arrays import memory
 
 N = 500
@@ -46,7 +46,7 @@ def small(monkeypatch):
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.parquet", "t.arrow"])
 def test_batches_are_the_table(name, piece, frame, small, tmp_path):
     path = str(tmp_path / name)
-    tables.write(frame, path)
+    writing.write(frame, path)
     whole = reading.opened(path)
     small(piece)
     parts = reading.opened(path)
@@ -55,8 +55,8 @@ def test_batches_are_the_table(name, piece, frame, small, tmp_path):
     for _ in range(2):
         found = list(parts.frames())
         assert len(found) == parts.n_batches
-        assert pl.concat(found).equals(tables.read(path))
-    assert whole.frame().equals(tables.read(path))
+        assert pl.concat(found).equals(reading.read(path))
+    assert whole.frame().equals(reading.read(path))
 
 
 def test_arrays_come_in_batches(small, tmp_path):
@@ -74,7 +74,7 @@ def test_batches_written_are_the_table(ending, frame, tmp_path):
     path = str(tmp_path / f"t.{ending}")
     done = writing.write(numbers.iter_slices(70), path, height=N)
     assert done == (N, numbers.columns)
-    found = tables.read(path).to_numpy()
+    found = reading.read(path).to_numpy()
     np.testing.assert_array_equal(found, numbers.to_numpy())
     assert [p.name for p in tmp_path.iterdir()] == [f"t.{ending}"]
 
@@ -168,16 +168,16 @@ def test_undecodable_bytes_are_placed(small, tmp_path):
 def test_room_is_what_the_limit_leaves():
     used = memory.resident()
     assert used > 2e7
-    assert abs(sources.room_for(used + 10**9) - 10**9) < 5e7
-    with pytest.raises(TableError, match="give it more"):
-        sources.room_for(used // 2)
-    assert 0 < sources.room_for(None) < memory.free()
+    assert abs(reading.room_for(used + 10**9) - 10**9) < 5e7
+    with pytest.raises(TableError, match="raise the limit"):
+        reading.room_for(used // 2)
+    assert 0 < reading.room_for(None) < memory.free()
 
 
 def test_types_that_pieces_agree_on(tmp_path):
     (tmp_path / "t.csv").write_text("a,b,c\n1,,1\n2,,x\n2.5,3,2\n")
-    text = text_tables.opened("t.csv", lambda: open(tmp_path / "t.csv", "rb"))
-    scan = text.scanned(6)
+    table = text.open_text("t.csv", lambda: open(tmp_path / "t.csv", "rb"))
+    scan = table.scanned(6)
     assert scan.n_pieces > 1 and scan.height == 3
     assert scan.schema == {"a": pl.Float64, "b": pl.Int64, "c": pl.String}
 
@@ -191,7 +191,7 @@ def test_spaces_around_numbers_do_no_harm(piece, small, tmp_path):
     assert found["a"].to_list() == [1.5, 2.5, None, 3.5]
     assert found["b"].to_list() == [7, 8, 9, 10]
     assert found["c"].to_list() == ["x", "1", "2", "3"]
-    assert found.equals(tables.read(tmp_path / "t.csv"))
+    assert found.equals(reading.read(tmp_path / "t.csv"))
 
 
 def test_a_stream_is_the_fit(frame, small, tmp_path):

@@ -20,20 +20,10 @@ from sklearn.datasets import load_digits, load_iris
 
 import dualpca as dp
 from dualpca import report
-from dualpca.app.cli._report import Asked, _subject
-from dualpca.app.report import figures, png, rules
-from dualpca.app.report.sections import (
-    SECTIONS,
-    calibrated,
-    data,
-    drawn,
-    latent,
-    loadings,
-    rebuilt,
-    spectrum,
-    unusual,
-)
+from dualpca.app.cli._pages import Asked, _subject
+from dualpca.app.report import data, directions, figures, places, rebuilt, trust
 from dualpca.app.report.subject import colour_of
+from dualpca.app.report.writing import SECTIONS
 
 CHROMIUM = Path("/usr/bin/chromium")
 X, Y = load_iris(return_X_y=True)
@@ -248,7 +238,7 @@ MODELS = {
     "bayesian": (dp.BayesianPCA(), ALWAYS),
     "kernel": (
         dp.KernelPCA(2, kernel="rbf"),
-        ALWAYS | SPARSE | {TRUST, "What the model takes for typical"},
+        ALWAYS | SPARSE | {TRUST, "What the model considers typical"},
     ),
     "dual": (dp.DualPPCA(2), ALWAYS | SPARSE | {TRUST}),
     "coordinates": (
@@ -292,7 +282,7 @@ def test_holes_are_taken_by_models_that_take_them(model):
 def test_model_without_holes_says_so():
     page = report.build(report.subject_of(dp.PCA(2).fit(X), HOLES))
     reasons = dict(page.left_out)
-    assert "complete rows only" in reasons["Where the rows lie"]
+    assert "needs complete rows" in reasons["Where the rows lie"]
 
 
 def test_models_of_two_tables_are_refused():
@@ -305,14 +295,14 @@ def test_models_of_two_tables_are_refused():
 
 
 def test_rules_are_those_of_the_models():
-    found = {one.rule: one.q for one in rules.choices(subject(dp.PPCA(2)))}
-    for rule in rules.RULES:
+    found = {one.rule: one.q for one in directions.choices(subject(dp.PPCA(2)))}
+    for rule in directions.RULES:
         assert found[rule] == dp.PPCA(rule, random_state=0).fit(X).n_components_
     assert found["95 % of variance"] == dp.PPCA(0.95).fit(X).n_components_
 
 
 def test_spectrum_has_all_variances_of_the_table():
-    kept, rest = spectrum.variances(subject(dp.PCA(2)))
+    kept, rest = directions.variances(subject(dp.PCA(2)))
     want = np.sort(np.linalg.eigvalsh(np.cov(X.T)))[::-1]
     np.testing.assert_allclose(np.concatenate([kept, rest]), want, rtol=1e-10)
 
@@ -330,8 +320,8 @@ def test_loadings_have_the_error_bars_of_refits():
     rng = np.random.default_rng(0)
     W = np.array([[3.0], [2.0], [0.0], [1.0]])
     many = [rng.normal(size=(400, 1)) @ W.T + 0.5 * rng.normal(size=(400, 4)) for _ in range(60)]
-    true = np.std([np.abs(loadings.matrix(dp.PPCA(1).fit(one))) for one in many[1:]], axis=0)
-    found = loadings.loadings(subject(dp.PPCA(1), many[0]))
+    true = np.std([np.abs(directions.matrix(dp.PPCA(1).fit(one))) for one in many[1:]], axis=0)
+    found = directions.loadings(subject(dp.PPCA(1), many[0]))
     big = [0, 1, 3]
     np.testing.assert_allclose(found.error[big], true[big], rtol=0.45)
     assert abs(found.W[2, 0]) < 3 * found.error[2, 0]
@@ -339,27 +329,27 @@ def test_loadings_have_the_error_bars_of_refits():
 
 def test_error_bars_of_few_rows_of_many_are_those_of_all(monkeypatch):
     rows = np.random.default_rng(1).normal(size=(4000, 3)) * [3.0, 1.0, 0.5]
-    whole = loadings.loadings(subject(dp.PCA(1), rows)).error[0, 0]
-    monkeypatch.setattr(loadings, "REFITTED", 400)
-    part = loadings.loadings(subject(dp.PCA(1), rows)).error[0, 0]
+    whole = directions.loadings(subject(dp.PCA(1), rows)).error[0, 0]
+    monkeypatch.setattr(directions, "REFITTED", 400)
+    part = directions.loadings(subject(dp.PCA(1), rows)).error[0, 0]
     assert part == pytest.approx(whole, rel=0.5)
 
 
 def test_directions_are_turned_to_the_same_side_before_they_are_compared():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(300, 1)) * [1.0, -1.0] + 0.1 * rng.normal(size=(300, 2))
-    assert loadings.loadings(subject(dp.PPCA(1), rows)).error.max() < 0.1
+    assert directions.loadings(subject(dp.PPCA(1), rows)).error.max() < 0.1
 
 
 def test_bayesian_loadings_have_their_own_error_bars():
     about = subject(dp.BayesianPCA())
-    np.testing.assert_allclose(loadings.loadings(about).error, about.model.loadings_std_)
+    np.testing.assert_allclose(directions.loadings(about).error, about.model.loadings_std_)
 
 
 def test_rings_hold_what_they_promise():
     rng = np.random.default_rng(0)
     C = np.array([[2.0, 0.8], [0.8, 1.0]])
-    path = latent.ring(np.array([1.0, -1.0]), C, 0.9) - [1.0, -1.0]
+    path = places.ring(np.array([1.0, -1.0]), C, 0.9) - [1.0, -1.0]
     distance = np.einsum("ij,jk,ik->i", path, np.linalg.inv(C), path)
     np.testing.assert_allclose(distance, distance[0])
     Z = rng.multivariate_normal([0, 0], C, 20000)
@@ -371,10 +361,10 @@ def test_unusual_rows_are_named_with_their_columns():
     rows = X.copy()
     rows[17, 1] = 30.0
     about = report.subject_of(dp.PPCA(2).fit(X), rows, ids=[f"r{i}" for i in range(150)])
-    section = unusual.section(about)
+    section = trust.unusual(about)
     first = section.parts[1].rows[0]
     assert first[0] == "r17" and first[3].startswith("x1 higher (30")
-    found = unusual.judged(about)
+    found = trust.judged(about)
     outliers = about.model.outliers(rows)
     assert np.array_equal(np.maximum(*found) > 1, outliers.flagged)
     assert "row r17" in section.parts[0].finding
@@ -383,24 +373,24 @@ def test_unusual_rows_are_named_with_their_columns():
 def test_calibration_of_the_right_model_is_right():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(900, 2)) @ rng.normal(size=(2, 6)) + 0.5 * rng.normal(size=(900, 6))
-    found, error, plain = calibrated.measured(subject(dp.PPCA(2), rows))
+    found, error, plain = trust.measured(subject(dp.PPCA(2), rows))
     assert np.abs(found.coverage - found.levels).max() < 0.08
     assert error < 0.9 * plain
-    assert calibrated.verdict(found) == "as sure as it should be"
+    assert trust.verdict(found) == "as confident as it should be"
     low = found._replace(coverage=found.coverage - 0.2)
-    assert calibrated.verdict(low) == "too sure of itself"
-    assert "cautious" in calibrated.verdict(found._replace(coverage=found.coverage + 0.2))
+    assert trust.verdict(low) == "overconfident"
+    assert "cautious" in trust.verdict(found._replace(coverage=found.coverage + 0.2))
 
 
 def test_samples_of_the_data_s_own_law_cannot_be_told_apart():
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(2, 400, 3))
-    assert drawn.alike(a, b) == pytest.approx(0.5, abs=0.06)
-    assert drawn.alike(a, b + 20) == 1.0
+    assert rebuilt.alike(a, b) == pytest.approx(0.5, abs=0.06)
+    assert rebuilt.alike(a, b + 20) == 1.0
 
 
 def test_holes_are_counted():
-    section = data.holes(subject(dp.PPCA(2), HOLES))
+    section = data.missing(subject(dp.PPCA(2), HOLES))
     cells = np.array(section.parts[0].data[0]["z"], dtype=float)
     assert cells.shape == HOLES.shape and np.array_equal(cells, np.isnan(HOLES))
     count = int(np.isnan(HOLES).sum())
@@ -423,12 +413,12 @@ def test_colours_are_classes_or_numbers():
 
 
 def test_png_is_the_picture():
-    pixels = png.grey(np.array([[0.0, 1.0, np.nan]]), 0.0, 1.0)
-    assert pixels.tolist() == [[[255] * 3, [0] * 3, list(png.HOLE)]]
-    code = png.encode(pixels)
+    pixels = figures.grey(np.array([[0.0, 1.0, np.nan]]), 0.0, 1.0)
+    assert pixels.tolist() == [[[255] * 3, [0] * 3, list(figures.MISSING)]]
+    code = figures.encode(pixels)
     start = code.index(b"IDAT") + 4
     assert zlib.decompress(code[start : code.index(b"IEND") - 8]) == b"\x00" + pixels.tobytes()
-    low, middle, high = png.signed(np.array([[-2.0, 0.0, 2.0]]), 2.0)[0].astype(int)
+    low, middle, high = figures.signed(np.array([[-2.0, 0.0, 2.0]]), 2.0)[0].astype(int)
     assert low[2] > low[0] and high[0] > high[2] and min(middle) > 230
 
 
@@ -442,7 +432,7 @@ def test_many_rows_and_columns_are_thinned_and_the_page_says_so(tmp_path):
     assert size < 6e6
     text = " ".join(document(tmp_path / "r.html").words)
     assert "3,000 of the 20,000 rows were drawn at random" in text
-    assert "cv-rows at 2,000" in text and "the first 40 of 60" in text
+    assert "cv-rows 2,000" in text and "the first 40 of 60" in text
 
 
 @pytest.mark.slow
@@ -475,9 +465,9 @@ def test_small_and_odd_tables(rows):
 
 def test_curves_are_drawn_as_curves():
     about = subject(dp.PPCA(2), X, curve=True)
-    labels = [loadings.section(about).parts[0].label, drawn.section(about).parts[0].label]
-    labels += [plot.label for plot in rebuilt.section(about).parts[0].plots]
-    labels += [rebuilt.section(about).parts[1].label, data.overview(about).parts[0].label]
+    labels = [directions.directions(about).parts[0].label, rebuilt.invented(about).parts[0].label]
+    labels += [plot.label for plot in rebuilt.rebuilt(about).parts[0].plots]
+    labels += [rebuilt.rebuilt(about).parts[1].label, data.overview(about).parts[0].label]
     assert all("urve" in label or "Lines" in label for label in labels)
 
 

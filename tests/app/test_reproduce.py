@@ -19,11 +19,15 @@ from dualpca import datasets
 from dualpca.app.cli import build
 from dualpca.app.datasets import MissingDataError
 from dualpca.app.experiments import EXPERIMENTS
-from dualpca.app.experiments import base as registry
-from dualpca.app.experiments.base import Outcome, UnknownExperimentError, experiment
+from dualpca.app.experiments import running as registry
 from dualpca.app.experiments.canvas import Canvas
-from dualpca.app.experiments.gallery import render
-from dualpca.app.experiments.running import reproduce
+from dualpca.app.experiments.running import (
+    Outcome,
+    UnknownExperimentError,
+    experiment,
+    render,
+    reproduce,
+)
 from dualpca.errors import InterruptWarning
 
 
@@ -148,14 +152,14 @@ def test_an_unknown_split_is_refused():
 
 
 def test_an_unknown_name_says_which_there_are(tmp_path):
-    with pytest.raises(UnknownExperimentError, match=r"'s9-figure-9'. There are s0-figure-2, "):
+    with pytest.raises(UnknownExperimentError, match=r"'s9-figure-9'. The names are s0-figure-2, "):
         reproduce(["s3-figure-1", "s9-figure-9"], tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 
 def test_two_modules_cannot_share_a_name(only):
     only("a")
-    with pytest.raises(ValueError, match="two experiments are called 'a'"):
+    with pytest.raises(ValueError, match="two experiments have the name 'a'"):
 
         def run(draw):
             return None
@@ -334,7 +338,7 @@ def test_the_page_says_when_settings_were_small_and_times_vary():
     record = {"name": "a", "source": "S3", "title": "T", "caption": "", "agrees": "", "differs": ""}
     record |= {"numbers": {"x": -1.5, "many": [1]}, "figures": [], "seconds": 1.0, "seed": 3}
     page = render([record | {"quick": True, "timed": True}])
-    assert "A quick run" in page and "its times differ" in page
+    assert "A quick run" in page and "times differ" in page
     assert "\N{MINUS SIGN}1.5" in page and "--seed 3" in page and "many" not in page
     assert "A quick run" not in render([record | {"quick": False, "timed": False}])
 
@@ -366,7 +370,7 @@ def test_the_command_makes_figures(only, tmp_path):
 
 def test_the_command_refuses_an_unknown_name(tmp_path):
     found = command("s9-figure-9", "-o", tmp_path)
-    assert found.exit_code == 1 and "There are s0-figure-2" in found.stderr
+    assert found.exit_code == 1 and "The names are s0-figure-2" in found.stderr
     assert not list(tmp_path.iterdir())
 
 

@@ -1,4 +1,4 @@
-"""Are imputation intervals as wide as they should be? Hide entries that are known, and count."""
+"""Are imputation intervals as wide as they should be? Hide known entries, and count."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Bools = NDArray[np.bool_]
 
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 BAND = 0.95
-"""Probability of the band that chance explains."""
+"""Probability of the band of what chance explains."""
 
 
 class Calibration(NamedTuple):
-    """How often intervals of nominal level held the hidden value."""
+    """How often intervals of a nominal level contained the hidden value."""
 
     levels: Floats  # (k,)
     coverage: Floats  # (k,), the share of hidden entries inside
-    low: Floats  # (k,), of the binomial band around the level: what chance explains
+    low: Floats  # (k,), binomial band around the level: what chance explains
     high: Floats  # (k,)
     n_hidden: int
 
@@ -65,13 +65,13 @@ def calibrate(
     """Compare nominal and actual coverage of Gaussian intervals for hidden entries.
 
     An interval of level p is mean ± Φ⁻¹((1 + p)/2)·std. The band is binomial, as if entries were
-    independent: those of one row are not quite, so a model that is right leaves it a little more
-    often than it should.
+    independent; those of one row are not quite, so that a correct model leaves the band a little
+    more often than nominal.
 
     Parameters
     ----------
     impute : callable
-        Takes a table with NaN, returns means and standard deviations, both (n, d).
+        Function from a table with NaN to means and standard deviations, both (n, d).
     X : array of shape (n, d)
     hidden : array of bool, shape (n, d)
         Entries of X to hide, from `hide`.

@@ -1,8 +1,8 @@
-"""Data sets of the literature: from a folder of files, or from scikit-learn where it has them.
+"""Data sets of the literature: from a folder of files, or from scikit-learn if it has them.
 
-Files are looked for in the folder that the environment names as ``DUALPCA_DATA``, then in
-``shared/data`` beside the project's checkout. Nothing is downloaded unless a file is found in
-neither and OpenML has the set.
+Files are looked for in the folder that the environment variable ``DUALPCA_DATA`` names, then in
+``shared/data`` next to the project's checkout. Only MNIST is downloaded, from OpenML, if its file
+is in neither.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 VARIABLE = "DUALPCA_DATA"
-"""The environment's name of the folder that holds the files."""
+"""Environment variable that names the folder with the files."""
 
 FLOWS = ("flow 1", "flow 2", "flow 3")
 """Stratified, annular and homogeneous; the source does not say which is which."""
@@ -30,7 +30,7 @@ SPLITS = {"train": "", "valid": "_valid", "test": "_test"}
 
 
 class MissingDataError(DualPCAError, OSError):
-    """A data set is in no folder that was searched, and could not be had from elsewhere."""
+    """A data set was not found in any folder, and could not be downloaded."""
 
 
 class Labelled(NamedTuple):
@@ -43,7 +43,7 @@ class Labelled(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Rows with NaN where nothing was observed, and the names of the columns."""
+    """Rows with NaN for missing values, and the names of the columns."""
 
     X: Floats  # (n, d)
     columns: tuple[str, ...]
@@ -60,7 +60,7 @@ class Sequences(NamedTuple):
 
 
 def folders() -> list[Path]:
-    """Return the folders where files are looked for, whether they exist or not.
+    """Return the folders in which files are looked for, whether they exist or not.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def folders() -> list[Path]:
     True
     """
     named = os.environ.get(VARIABLE)
-    checkout = Path(__file__).resolve().parents[2]
+    checkout = Path(__file__).resolve().parents[3]
     beside = checkout.parent / "shared" / "data"
     return ([Path(named)] if named else []) + (
         [beside] if (checkout / "pyproject.toml").is_file() else []
@@ -76,7 +76,7 @@ def folders() -> list[Path]:
 
 
 def find(name: str) -> Path | None:
-    """Return the path of a file, or None where no folder has it."""
+    """Return the path of a file, or None if no folder has it."""
     return next((folder / name for folder in folders() if (folder / name).is_file()), None)
 
 
@@ -112,7 +112,7 @@ def digits() -> Labelled:
 
 
 def mnist() -> Labelled:
-    """Return MNIST's images of 28 × 28 pixels, grey levels 0–255, sorted as the source has them.
+    """Return MNIST's images of 28 × 28 pixels, grey levels 0–255, in the order of the source.
 
     10,000 of them from ``mnist10k.npz``; otherwise all 70,000 from OpenML.
     """
@@ -145,12 +145,12 @@ def faithful() -> Table:
 
 
 def airquality() -> Table:
-    """Return New York's air, May to September 1973: 153 days, 44 entries genuinely missing."""
+    """Return New York's air, May to September 1973: 153 days, 44 entries missing."""
     return _csv("airquality.csv")
 
 
 def japanese_vowels() -> Sequences:
-    """Return 640 utterances of nine speakers, 12 cepstrum coefficients a frame."""
+    """Return 640 utterances of nine speakers, 12 cepstrum coefficients per frame."""
     with np.load(_file("japanese_vowels.npz"), allow_pickle=False) as data:
         lengths, speaker = (np.asarray(data[k], dtype=np.int64) for k in ("lengths", "speaker"))
         frames, is_test = _floats(data["frames"]), np.asarray(data["is_test"], dtype=bool)
@@ -180,7 +180,7 @@ def _csv(name: str, columns: tuple[str, ...] | None = None) -> Table:
 
 
 def _file(name: str) -> Path:
-    """Return the path of a file, or say where it was looked for."""
+    """Return the path of a file, or raise an error that says where it was looked for."""
     path = find(name)
     if path is None:
         raise MissingDataError(_looked_for(name) + "scikit-learn has no copy of it. " + _remedy())
@@ -188,16 +188,17 @@ def _file(name: str) -> Path:
 
 
 def _openml(dataset: str, name: str) -> tuple[Any, Any]:
-    """Return a set from OpenML, kept in scikit-learn's own folder for the next time."""
+    """Return a data set from OpenML, which scikit-learn keeps for the next time."""
     from sklearn.datasets import fetch_openml
 
     how: Any = {"version": 1, "return_X_y": True, "as_frame": False, "n_retries": 1}
     try:
-        with warnings.catch_warnings():  # of retries: the error says all
+        with warnings.catch_warnings():  # on retries: the error says enough
             warnings.simplefilter("ignore")
             return tuple(fetch_openml(dataset, **how))
     except (OSError, ImportError, ValueError) as error:
-        why = f"OpenML's {dataset} could not be had either ({error or type(error).__name__}). "
+        reason = error or type(error).__name__
+        why = f"{dataset} could not be downloaded from OpenML either ({reason}). "
         raise MissingDataError(_looked_for(name) + why + _remedy()) from error
 
 

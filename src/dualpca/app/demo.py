@@ -1,8 +1,8 @@
-"""The main job on scikit-learn's digits: compare models, choose one, report what it sees.
+"""The demonstration on scikit-learn's digits: compare models, choose one, write its report.
 
-Pixels are whole numbers from 0 to 16, and some never vary: a density on them could be as large as
-one likes. Uniform noise of half a level either way mends that, and makes the density of an image a
-lower bound on its probability. Models are fitted to one half of the images and judged by the other.
+Pixels are whole numbers from 0 to 16, and some are constant: their density would be unbounded.
+Uniform noise of half a grey level either way prevents that, and makes the density of an image a
+lower bound on its probability. Models are fitted to one half of the images and judged on the other.
 """
 
 from __future__ import annotations
@@ -18,13 +18,18 @@ import polars as pl
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-from dualpca import PCA, PPCA
-from dualpca.app.tables import tables
+from dualpca import PCA, PPCA, save
+from dualpca.app import report
+from dualpca.app.report import Page, Section
+from dualpca.app.report.writing import SECTIONS
+from dualpca.app.tables import writing
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
     from rich.table import Table
+
+# --- the images and the models -----------------------------------------------------------------
 
 Floats = NDArray[np.float64]
 
@@ -42,7 +47,7 @@ DECIMALS = 2
 
 @dataclass(frozen=True)
 class Half:
-    """Some of the images: as they are, with half a level of noise, and the digits they show."""
+    """Some of the images: as they are, with noise added, and the digits they show."""
 
     images: Floats
     X: Floats
@@ -113,7 +118,7 @@ class Comparison:
         return max(self.fits, key=lambda fit: fit.held_out)
 
     def reason(self) -> str:
-        """Say in one line which model the report shows and why."""
+        """Return one sentence on which model the report shows and why."""
         best, gain = self.densest.model, self.densest.held_out - self.fit.held_out
         return (
             f"The report shows {self.fit.name}: {self.fit.model.n_components_} components make the "
@@ -162,21 +167,16 @@ class Files(NamedTuple):
 
     @classmethod
     def beside(cls, output: Path) -> Files:
-        """Return the names that go with a page's."""
+        """Return the files that belong to a page."""
         return cls(output, output.with_suffix(".dpca"), output.with_suffix(".csv"))
 
 
 def run(output: Path, seed: int, console: Console, progress: Progress) -> Files:
-    """Compare, write the report, its model and its rows, print the comparison, say what is where.
+    """Compare the models, write the report, its model and its rows, and print the comparison.
 
-    The files come last and the page after the two that it speaks of, so that whoever interrupts
-    before finds nothing.
+    The files are written last, and the page after the two that it names, so that an interruption
+    leaves nothing behind.
     """
-    from dualpca import save
-    from dualpca.app import report
-    from dualpca.app.report import digits
-    from dualpca.app.report.sections import SECTIONS
-
     files = Files.beside(output)
     for path in files[:3]:
         report.check_target(path)
@@ -188,8 +188,8 @@ def run(output: Path, seed: int, console: Console, progress: Progress) -> Files:
             fits.append(fit)
         comparison = Comparison(*halves, fits, 1 + RULES.index(REPORTED), seed)
         table = comparison.held_out.table()
-        html = report.render(digits.page(comparison, table, step))
-        tables.write(table, files.data)
+        html = report.render(report_page(comparison, table, step))
+        writing.write(table, files.data)
         save(comparison.fit.model, files.model, metadata={"table": {"image_shape": list(SHAPE)}})
         files = files._replace(size=report.write_text(output, html))
     console.print(printed(comparison), comparison.reason())
@@ -197,7 +197,7 @@ def run(output: Path, seed: int, console: Console, progress: Progress) -> Files:
 
 
 def _steps(progress: Progress, total: int) -> Callable[[str], None]:
-    """Return a function that names what was just done and moves the bar on."""
+    """Return a function that shows what was just done and advances the bar."""
     task = progress.add_task("fitting models", total=total)
     return lambda words: progress.update(task, advance=1, description=words)
 
@@ -219,3 +219,76 @@ def printed(comparison: Comparison) -> Table:
     for i, fit in enumerate(comparison.fits):
         drawn.add_row(*fit.cells(), style="bold" if i == comparison.chosen else None)
     return drawn
+
+
+# --- the report: what it says about the digits beyond what every report says -------------------
+
+NATS_PER_BIT = float(np.log(2))
+
+
+def report_page(comparison: Comparison, table: pl.DataFrame, step: Callable[[str], None]) -> Page:
+    """Return the whole report on the reported model; `step` is called after every section."""
+    model = comparison.fit.model
+    subject = report.subject_of(
+        model, table, color=LABEL, image=SHAPE, seed=comparison.seed, units=UNITS
+    )
+    made = {
+        "command": f"dualpca demo --seed {comparison.seed}",
+        "data": f"scikit-learn's digits: {len(comparison.training.y)} images to fit, the other "
+        f"{len(comparison.held_out.y)} in the report",
+        "preparation": "uniform noise of ±½ grey level, so that densities are finite",
+    }
+    title = "Handwritten digits, seen by probabilistic PCA"
+    found = report.build(subject, step, title, made, [which(comparison)])
+    return Page(title, report_lead(comparison, table), found.sections, found.left_out)
+
+
+UNITS = f"in grey levels from 0 (paper) to {LEVELS} (ink)"
+
+
+def report_lead(comparison: Comparison, table: pl.DataFrame) -> list[str]:
+    """Return what was found, in two paragraphs."""
+    fit, model = comparison.fit, comparison.fit.model
+    n, d = comparison.held_out.X.shape
+    rows = table.select(NAMES)
+    off = np.asarray(model.reconstruct(rows)) - rows.to_numpy()
+    return [
+        f"{model.n_components_} numbers per image keep {100 * fit.explained:.0f} % of the variance "
+        f"of {d} pixels. On {n} images that the model never saw, its reconstructions are off by "
+        f"{np.sqrt(np.mean(off**2)):.1f} grey levels of {LEVELS} in a typical pixel.",
+        f"It can code such an image in {_bits(fit, d):.2f} bits per pixel or less; if all "
+        f"{LEVELS + 1} grey levels were equally likely, {np.log2(LEVELS + 1):.2f} would "
+        "be needed.",
+    ]
+
+
+def which(comparison: Comparison) -> Section:
+    """Compare the models."""
+    rows = [fit.cells() for fit in comparison.fits]
+    table = report.Table(HEADER, rows, CAPTION + ".", highlight=comparison.chosen)
+    return Section(
+        "Which model",
+        f"Models fitted to one half of the images and judged by the other: plain PCA, then PPCA "
+        f"with the number of components that {len(RULES)} rules choose, then once more by EM.",
+        "the column “held out”: the higher, the better a model describes images it never saw.",
+        [table],
+        [comparison.reason(), _agreement(comparison)],
+    )
+
+
+def _agreement(comparison: Comparison) -> str:
+    """Compare the rules, and the two ways of fitting, in words."""
+    em, closed, best = comparison.fits[-1], comparison.fit, comparison.densest.model
+    return (
+        "Most rules ask how much of the variance is structure, and keep nearly all of it: at "
+        f"q = {best.n_components_} the noise is {float(best.noise_variance_):.3f}, close to the "
+        "1/12 = 0.083 of the noise that was added to the pixels. Gavish and Donoho's rule asks "
+        "which directions help to reconstruct an image, and needs far fewer. EM at the same q "
+        f"comes within {abs(em.training - closed.training):.0e} nats per image of the closed form, "
+        f"in {em.model.n_iter_} steps."
+    )
+
+
+def _bits(fit: Fit, d: int) -> float:
+    """Return the bits per pixel that an unseen image takes."""
+    return -fit.held_out / NATS_PER_BIT / d

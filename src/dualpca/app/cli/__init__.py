@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     import typer
 
 NEEDED = ("typer", "rich", "polars", "matplotlib", "plotly", "fastapi", "uvicorn")
-"""What the `app` extra brings. Imported late, so that its absence can be explained."""
+"""Packages of the `app` extra. Imported late, so that a missing one can be explained."""
 
-MODULES = "fit use look compare report explore export reproduce demo".split()
-"""Where the commands are, in the order of the help."""
+MODULES = "fit use look compare pages".split()
+"""Modules with the commands, in the order of the help."""
 
 
 def main() -> None:
@@ -23,12 +23,12 @@ def main() -> None:
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         sys.exit(
-            f"The dualpca command needs {' and '.join(missing)}, not installed here. "
+            f"The dualpca command needs {' and '.join(missing)}, which is not installed. "
             "Install the extra: pip install 'dualpca[app]'"
         )
     try:
         build()()
-    except KeyboardInterrupt:  # before a command has begun
+    except KeyboardInterrupt:  # before a command has started
         sys.exit(130)
     except SystemExit as end:
         if end.code == 2 and "--json" in sys.argv:
@@ -40,7 +40,7 @@ def build() -> "typer.Typer":
     """Return the application with its commands."""
     import typer
 
-    from dualpca.app.cli._options import spread
+    from dualpca.app.cli._running import spread
 
     app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 

@@ -1,19 +1,21 @@
-"""`dualpca compare`: every model on one table."""
+"""`dualpca compare`: models side by side on rows, and entries, that they have not seen."""
 
 from __future__ import annotations
 
 import io
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
 import dualpca
-from dualpca.app.cli._models import MODELS, make
-from dualpca.app.cli._options import (
+from dualpca.app.cli._fit import MODELS, make
+from dualpca.app.cli._running import (
     Choice,
     Data,
     Identifier,
@@ -22,16 +24,145 @@ from dualpca.app.cli._options import (
     Seed,
     Source,
     Standardize,
+    UsageError,
+    note,
+    run,
 )
-from dualpca.app.cli._running import UsageError, note, run
-from dualpca.app.cli._training import at_once, open_table, prepared
-from dualpca.app.comparison import Split, judge, split
+from dualpca.app.cli._session import at_once, open_table, prepared
 from dualpca.arrays import task
 from dualpca.errors import InterruptWarning
 
+# --- held-out rows and hidden entries ----------------------------------------------------------
+
+Values = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows to fit, rows held out, and the same with some entries hidden."""
+
+    train: Values  # (n, d)
+    test: Values  # (m, d)
+    hidden: Values  # (m, d), NaN also where an entry was hidden
+    log_units: Values  # (m,), to be subtracted from log-densities: Σ log scale of observed entries
+
+    @property
+    def center(self) -> Values:
+        """Return the means of the rows to fit, (d,): the prediction without a model."""
+        return np.asarray(np.nanmean(self.train, axis=0))
+
+    def share(self, guess: Any, where: Values) -> float:
+        """Return Σ(x − x̂)² / Σ(x − mean)² over some entries: 0 is perfect, 1 no better than means.
+
+        NaN where no entry varies.
+        """
+        wrong = np.sum((self.test - np.asarray(guess))[where] ** 2)
+        total = np.sum((self.test - self.center)[where] ** 2)
+        return float(wrong / total) if total > 0 else float("nan")
+
+
+def split(X: Values, standardize: bool, held_out: float, hidden: float, seed: int) -> Split:
+    """Hold out a share of the rows, and hide a share of their entries; every row keeps one.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        NaN where missing.
+    standardize : bool
+        Scale columns to mean 0 and variance 1 over the rows to fit.
+    held_out, hidden : float
+        Shares, between 0 and 1.
+    seed : int
+
+    Examples
+    --------
+    >>> X = np.arange(40.0).reshape(10, 4)
+    >>> parts = split(X, False, 0.2, 0.5, 0)
+    >>> parts.train.shape, parts.test.shape, int(np.isnan(parts.hidden).sum())
+    ((8, 4), (2, 4), 4)
+    """
+    rng = np.random.default_rng(seed)
+    n = X.shape[0]
+    m = min(max(round(held_out * n), 1), n - 2)
+    order = rng.permutation(n)
+    test, train = X[np.sort(order[:m])], X[np.sort(order[m:])]
+    units = np.zeros(m)
+    if standardize:
+        means, scales = np.nanmean(train, axis=0), np.nanstd(train, axis=0)
+        scales = np.where(scales <= 1e-14 * np.abs(means), 1.0, scales)
+        units = ~np.isnan(test) @ np.log(scales)
+        test, train = (test - means) / scales, (train - means) / scales
+    covered = test.copy()
+    observed = np.argwhere(~np.isnan(test))
+    for i, j in rng.permutation(observed)[: max(round(hidden * len(observed)), 1)]:
+        if np.count_nonzero(~np.isnan(covered[i])) > 1:
+            covered[i, j] = np.nan
+    return Split(train, test, covered, units)
+
+
+def judge(make: Callable[[], Any], parts: Split, density: bool) -> dict[str, Any]:
+    """Fit a model and return its scores; those it cannot have are None, and `notes` say why.
+
+    Parameters
+    ----------
+    make : callable
+        Function that returns a model that is not fitted.
+    parts : Split
+    density : bool
+        True if its log-density is one of rows in the units of the table, and so comparable.
+
+    Returns
+    -------
+    dict
+        seconds (of the fit), log_likelihood (per held-out row), reconstruction_error and
+        imputation_error (see `Split.share`), notes.
+    """
+    start = time.perf_counter()
+    model = make().fit(parts.train)
+    found: dict[str, Any] = {"seconds": time.perf_counter() - start}
+    notes: list[str] = []
+
+    def attempt(name: str, value: Callable[[], float]) -> None:
+        try:
+            found[name] = value()
+        except (ValueError, TypeError, ArithmeticError) as error:
+            found[name] = None
+            notes.append(f"{name}: {error}")
+
+    attempt("log_likelihood", lambda: _likelihood(model, parts, density))
+    attempt("reconstruction_error", lambda: _reconstruction(model, parts))
+    attempt("imputation_error", lambda: _imputation(model, parts))
+    components = getattr(model, "n_components_", None)
+    return found | {"n_components": components, "notes": notes}
+
+
+def _likelihood(model: Any, parts: Split, density: bool) -> float:
+    if not hasattr(model, "score_samples"):
+        raise TypeError("the model has no density.")
+    if not density:
+        raise TypeError("its density is in feature space and cannot be compared with others.")
+    return float(np.mean(np.asarray(model.score_samples(parts.test)) - parts.log_units))
+
+
+def _reconstruction(model: Any, parts: Split) -> float:
+    for name in ("denoise", "reconstruct"):
+        if hasattr(model, name):
+            return parts.share(getattr(model, name)(parts.test), ~np.isnan(parts.test))
+    raise TypeError("the model cannot reconstruct rows.")
+
+
+def _imputation(model: Any, parts: Split) -> float:
+    if not hasattr(model, "impute"):
+        raise TypeError("the model cannot fill entries.")
+    where = np.isnan(parts.hidden) & ~np.isnan(parts.test)
+    return parts.share(model.impute(parts.hidden), where)
+
+
+# --- the command -------------------------------------------------------------------------------
+
 KERNELS = ("kpca", "dual", "pkpca", "twin")
 COMPARED = [name for name in MODELS if name != "hmm"]
-"""Rows of a table have no order, and a hidden Markov model is about nothing else."""
+"""Not hmm: rows of a table have no order, which is what a hidden Markov model describes."""
 COLUMNS = ("log_likelihood", "reconstruction_error", "imputation_error", "seconds")
 
 
@@ -40,19 +171,25 @@ def compare(
     *,
     models: Annotated[
         list[str] | None,
-        typer.Option("--model", "-m", help=f"Of {', '.join(COMPARED)}; all unless given."),
+        typer.Option("--model", "-m", help=f"One of {', '.join(COMPARED)}; all by default."),
     ] = None,
     components: Annotated[
-        int | None, typer.Option("--components", "-q", min=1, help="Chosen by BIC unless given.")
+        int | None,
+        typer.Option(
+            "--components", "-q", min=1, help="Number of components; chosen by BIC by default."
+        ),
     ] = None,
     held_out: Annotated[
-        float, typer.Option("--hold-out", min=0.01, max=0.9, help="Share of the rows.")
+        float, typer.Option("--hold-out", min=0.01, max=0.9, help="Share of the rows to hold out.")
     ] = 0.2,
     hidden: Annotated[
-        float, typer.Option("--hide", min=0.001, max=0.9, help="Share of their entries to guess.")
+        float,
+        typer.Option(
+            "--hide", min=0.001, max=0.9, help="Share of their entries to hide and predict."
+        ),
     ] = 0.1,
     kernel_rows: Annotated[
-        int, typer.Option("--kernel-rows", min=2, help="Most rows that kernel models are given.")
+        int, typer.Option("--kernel-rows", min=2, help="Largest number of rows for kernel models.")
     ] = 1000,
     standardize: Standardize = False,
     choice: Choice,
@@ -62,14 +199,14 @@ def compare(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Fit every model to most rows, and compare what they say of the rest."""
+    """Fit every model to most rows, and compare how they describe the rest."""
 
     def work() -> dict[str, Any]:
         chosen = _chosen(models)
         table = at_once(open_table(data, source.reading(), id_column), sample_rows, seed)
         X = prepared(table, choice, id_column).rows(table.frame()).to_numpy()
         if X.shape[0] < 5:
-            raise ValueError(f"{data} has {X.shape[0]} rows: some are held out, 5 are needed.")
+            raise ValueError(f"{data} has {X.shape[0]} rows, but compare needs at least 5.")
         parts = split(X, standardize, held_out, hidden, seed)
         q = components or _by_bic(parts, seed)
         found: dict[str, Any] = {"rows_fitted": len(parts.train), "rows_held_out": len(parts.test)}
@@ -82,7 +219,7 @@ def compare(
 def _chosen(models: list[str] | None) -> list[str]:
     unknown = [name for name in models or [] if name not in COMPARED]
     if unknown:
-        raise UsageError(f"--model {unknown[0]}: compare has {', '.join(COMPARED)}.")
+        raise UsageError(f"--model {unknown[0]}: compare accepts {', '.join(COMPARED)}.")
     return models or COMPARED
 
 
@@ -96,7 +233,7 @@ def _by_bic(parts: Split, seed: int) -> int:
 
 
 def _judged(names: list[str], parts: Split, q: int, seed: int, kernel_rows: int) -> dict[str, Any]:
-    """Return what the models are worth; an interrupt ends it with those that are done."""
+    """Return the scores of the models; after an interrupt, of those that are done."""
     everywhere = ~np.isnan(parts.test)
     hidden = np.isnan(parts.hidden) & everywhere
     means: dict[str, Any] = {"model": "means", "log_likelihood": None, "seconds": 0.0, "notes": []}
@@ -114,7 +251,7 @@ def _judged(names: list[str], parts: Split, q: int, seed: int, kernel_rows: int)
 
 
 def _one(name: str, parts: Split, q: int, seed: int, kernel_rows: int) -> dict[str, Any]:
-    """Return what one model is worth, or why it failed; its warnings are its own."""
+    """Return the scores of one model with its warnings, or why it failed."""
     settings: dict[str, Any] = {} if name == "bpca" else {"n_components": q}
     settings |= {"max_mixtures": 4} if name == "mixture" else {}
     notes = []
@@ -144,7 +281,7 @@ def _caught() -> Iterator[list[warnings.WarningMessage]]:
 
 
 def _words(found: dict[str, Any]) -> str:
-    """Return a table, the best of every column marked, and what there is to know about it."""
+    """Return a table with the best of every column marked, and remarks on it."""
     from rich.console import Console
     from rich.table import Table
 
@@ -180,14 +317,14 @@ def _cell(one: dict[str, Any], column: str, best: dict[str, float]) -> str:
 def _remarks(found: dict[str, Any]) -> list[str]:
     lines = [
         f"{found['rows_fitted']} rows fitted, {found['rows_held_out']} held out; * is the best.",
-        "log-likelihood: mean of a held-out row, in the table's units; kernel models have none "
-        "that compares.",
-        "reconstruction, imputation: squared error of held-out rows and hidden entries, as a share "
-        "of that of column means; less is better.",
+        "log-likelihood: mean per held-out row, in the units of the table; that of kernel models "
+        "cannot be compared.",
+        "reconstruction, imputation: squared error on held-out rows and hidden entries, relative "
+        "to column means; lower is better.",
     ]
     lines += [f"{m['model']} failed: {m['error']}" for m in found["models"] if "error" in m]
     if found["interrupted"]:
-        lines.append("Interrupted: these models were done.")
+        lines.append("Interrupted: only these models were fitted.")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""`dualpca score` and `inspect`: what a model says of rows, and of itself."""
+"""`dualpca score` and `inspect`: what a model says about rows, and about itself."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 import typer
 
-from dualpca.app.cli._models import summary
-from dualpca.app.cli._options import (
+from dualpca.app.cli._fit import summary
+from dualpca.app.cli._running import (
     Data,
     Identifier,
     Json,
@@ -18,13 +18,15 @@ from dualpca.app.cli._options import (
     Model,
     SequenceColumn,
     Source,
+    plain,
+    refuse_json_and_table,
+    run,
 )
-from dualpca.app.cli._running import plain, refuse_mixture, run
-from dualpca.app.cli._session import Session, check_output, names_of, start
+from dualpca.app.cli._session import Job, check_output, names_of, start
 from dualpca.errors import ModelFileError
 
 SHOWN, KEPT = 10, 1000
-"""Unusual rows named in words, and in JSON."""
+"""Largest number of unusual rows in the text, and in JSON."""
 
 
 def score(
@@ -32,7 +34,7 @@ def score(
     data: Data,
     *,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", help="Table to write: a line for every row.")
+        str | None, typer.Option("--output", "-o", help="Table to write, with one line per row.")
     ] = None,
     level: Level = 0.95,
     id_column: Identifier = None,
@@ -41,58 +43,58 @@ def score(
     source: Source,
     as_json: Json = False,
 ) -> None:
-    """Judge rows: log-density, distances with their limits, and which rows are unusual.
+    """Score rows: log-density, distances with their limits, and which rows are unusual.
 
-    Of a hidden Markov model: the log-likelihood of every sequence.
+    For a hidden Markov model, the log-likelihood of every sequence.
     """
-    refuse_mixture(as_json, output)
+    refuse_json_and_table(as_json, output)
 
     def work() -> dict[str, Any]:
         check_output(output)
-        session = start(model, data, id_column, source.reading(), sequence, output)
-        judging = _Judging(session, level, lengths)
+        job = start(model, data, id_column, source.reading(), sequence, output)
+        scores = _Scores(job, level, lengths)
         if output is None:
-            for frame in session.table.frames():
-                judging.step(frame)
+            for frame in job.table.frames():
+                scores.step(frame)
         else:
-            session.write(output, judging.step)
-        return judging.found() | {"output": output}
+            job.write(output, scores.step)
+        return scores.found() | {"output": output}
 
     run("score", as_json, work, _score_words)
 
 
-class _Judging:
-    """Rows judged batch by batch, and what is kept of all of them."""
+class _Scores:
+    """Scores rows batch by batch, and keeps totals."""
 
-    def __init__(self, session: Session, level: float, lengths: str | None) -> None:
-        self.session, self.level, self.lengths = session, level, lengths
+    def __init__(self, job: Job, level: float, lengths: str | None) -> None:
+        self.job, self.level, self.lengths = job, level, lengths
         self.rows = self.seen = 0
         self.density: float | None = None
         self.n_odd: int | None = None
         self.odd: list[Any] = []
 
     def step(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return what is said of the rows of a batch."""
-        session, X = self.session, self.session.rows(frame)
-        if hasattr(session.model, "score_sequences"):
+        """Return the scores of the rows of a batch."""
+        job, X = self.job, self.job.rows(frame)
+        if hasattr(job.model, "score_sequences"):
             return self._sequences(frame, X)
-        values = judged(session.model, X, self.level)
-        if "log_density" in values and not hasattr(session.model, "kernel_"):
-            values["log_density"] = session.prep.undone_density(values["log_density"], X)
-        table = session.identified(pl.DataFrame(values), frame)
-        if session.id_column is None:
+        values = scored(job.model, X, self.level)
+        if "log_density" in values and not hasattr(job.model, "kernel_"):
+            values["log_density"] = job.prep.undone_density(values["log_density"], X)
+        table = job.identified(pl.DataFrame(values), frame)
+        if job.id_column is None:
             first = self.seen + 1
             table.insert_column(0, pl.Series("row", range(first, first + frame.height)))
         return self._count(table, frame.height)
 
     def _sequences(self, frame: pl.DataFrame, X: Any) -> pl.DataFrame:
-        parts = self.session.lengths(frame, self.lengths) or [frame.height]
-        likely = np.asarray(self.session.model.score_sequences(X, parts))
-        if self.session.prep.scales is not None and not self.session.model.kernel_space_:
-            units = self.session.prep.undone_density(np.zeros(frame.height), X)
+        parts = self.job.lengths(self.lengths) or [frame.height]
+        likely = np.asarray(self.job.model.score_sequences(X, parts))
+        if self.job.prep.scales is not None and not self.job.model.kernel_space_:
+            units = self.job.prep.undone_density(np.zeros(frame.height), X)
             likely = likely + np.add.reduceat(units, np.cumsum([0, *parts[:-1]]))
         firsts = np.cumsum([0, *parts[:-1]]).tolist()
-        column = self.session.sequence
+        column = self.job.sequence
         names = frame[column][firsts] if column else pl.Series(range(1, len(parts) + 1))
         found = {"sequence": names, "rows": parts, "log_density": likely}
         self.rows, self.seen, self.density = frame.height, len(parts), float(likely.sum())
@@ -110,7 +112,7 @@ class _Judging:
         return table
 
     def found(self) -> dict[str, Any]:
-        """Return what is said of all rows together."""
+        """Return the totals of all rows."""
         result: dict[str, Any] = {"rows": self.rows, "level": self.level}
         if self.density is not None:
             result["mean_log_density"] = self.density / self.rows
@@ -119,8 +121,8 @@ class _Judging:
         return result
 
 
-def judged(model: Any, X: Any, level: float) -> dict[str, Any]:
-    """Return the columns that say how unusual each row is, as far as the model can."""
+def scored(model: Any, X: Any, level: float) -> dict[str, Any]:
+    """Return columns on how unusual each row is, as far as the model has them."""
     found: dict[str, Any] = {}
     if hasattr(model, "score_samples"):
         found["log_density"] = np.asarray(model.score_samples(X))
@@ -133,7 +135,9 @@ def judged(model: Any, X: Any, level: float) -> dict[str, Any]:
         found["novelty_limit"] = np.full(len(found["novelty"]), model.novelty_threshold(level))
         found["outlier"] = np.asarray(model.is_novel(X, level))
     if not found:
-        raise TypeError(f"{type(model).__name__} has neither densities nor limits to judge by.")
+        raise TypeError(
+            f"{type(model).__name__} has neither densities nor limits to score rows by."
+        )
     return found
 
 
@@ -154,7 +158,7 @@ def _score_words(found: dict[str, Any]) -> str:
 
 
 def inspect(model: Model, as_json: Json = False) -> None:
-    """Say what is in a model file."""
+    """Show what is in a model file."""
 
     def work() -> dict[str, Any]:
         from dualpca.files import persistence  # it brings every model
@@ -184,7 +188,7 @@ def _inspect_words(found: dict[str, Any]) -> str:
         lines.append(f"  columns: {', '.join(columns[:SHOWN])}{', …' if columns[SHOWN:] else ''}")
     table = found["metadata"].get("table", {})
     if "scales" in table:
-        lines.append("  columns are standardized by the command line before the model sees them")
+        lines.append("  columns are standardized by the command line before they reach the model")
     if table.get("levels"):
         lines.append(f"  one-hot: {', '.join(table['levels'])}")
     if "image_shape" in table:

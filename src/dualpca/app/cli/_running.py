@@ -1,4 +1,4 @@
-"""What every command shares: errors as words and exit statuses, JSON, progress."""
+"""What every command shares: options, errors as sentences and exit statuses, JSON, progress."""
 
 from __future__ import annotations
 
@@ -11,14 +11,20 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from functools import wraps
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 from polars.exceptions import PolarsError
 
-from dualpca.app.tables.dialects import TableError
-from dualpca.arrays import showing
+from dualpca.app.tables.reading import Reading
+from dualpca.app.tables.text import TableError
+from dualpca.arrays import memory, showing
 from dualpca.errors import InterruptWarning, ModelFileError
+
+# --- running a command: errors, statuses, JSON, progress ---------------------------------------
 
 REFUSED, USAGE, TABLE, MODEL, WRITING = 1, 2, 3, 4, 5
 INTERRUPTED, PIPE = 130, 141
@@ -26,24 +32,24 @@ INTERRUPTED, PIPE = 130, 141
 
 
 class UsageError(ValueError):
-    """An option has a value that it cannot have."""
+    """An option has an invalid value."""
 
 
 class NoteWarning(UserWarning):
-    """Something the program did by itself, said aloud."""
+    """Something the program decided by itself, and tells the user."""
 
 
 def note(words: str) -> None:
-    """Say what was done unasked; it is printed when the work ends."""
+    """Tell the user what the program decided; printed when the work ends."""
     warnings.warn(words, NoteWarning, stacklevel=2)
 
 
 def run(command: str, as_json: bool, work: Callable[[], Mapping[str, Any]], words: Any) -> None:
-    """Do the work and print what it found: as JSON, or in the words given for it.
+    """Do the work and print the result: as JSON, or as the text that `words` makes of it.
 
     Exit statuses: 0 done, 1 refused by the model, 2 wrong usage, 3 the table, 4 the model file,
-    5 nothing could be written, 130 interrupted, 141 nobody reads the output any more. Work that
-    was interrupted and still found something says so by `interrupted`.
+    5 nothing could be written, 130 interrupted, 141 the reader of the output has gone. A result
+    of interrupted work has a true `interrupted`.
     """
     try:
         with _told_warnings(), _progress(command, hidden=as_json):
@@ -64,7 +70,7 @@ def run(command: str, as_json: bool, work: Callable[[], Mapping[str, Any]], word
 
 
 def status_of(error: BaseException) -> int:
-    """Return the exit status for an error."""
+    """Return the exit status of an error."""
     kinds = {UsageError: USAGE, TableError: TABLE, ModelFileError: MODEL, OSError: WRITING}
     return next((code for kind, code in kinds.items() if isinstance(error, kind)), REFUSED)
 
@@ -74,7 +80,7 @@ def _sentence(error: BaseException) -> str:
         where = f"{error.filename}: " if error.filename else ""
         return f"nothing was written: {where}{error.strerror}."
     if isinstance(error, MemoryError):
-        return "memory is exhausted: try --memory-limit, or --sample-rows in fit."
+        return "out of memory: try --memory-limit, or --sample-rows in fit."
     return " ".join(str(error).split()) or type(error).__name__
 
 
@@ -87,7 +93,7 @@ def _fail(command: str, why: str, as_json: bool, status: int) -> None:
 
 @contextmanager
 def _told_warnings() -> Iterator[None]:
-    """Print warnings as sentences; one that says a fit was interrupted ends the work at once."""
+    """Print warnings as sentences; one that a fit was interrupted ends the work at once."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         warnings.simplefilter("error", InterruptWarning)
@@ -101,7 +107,7 @@ def _told_warnings() -> Iterator[None]:
 
 @contextmanager
 def _progress(command: str, hidden: bool) -> Iterator[None]:
-    """Show on a terminal that the work goes on, for how long, and how far it has come."""
+    """Show progress and elapsed time on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -116,7 +122,7 @@ def _progress(command: str, hidden: bool) -> Iterator[None]:
 
 
 class Followed(io.StringIO):
-    """Where models report to: 'EM 3 of 100, …' moves a bar, and the words stand beside it."""
+    """A stream for reports of models: 'EM 3 of 100, …' moves a bar, with the text next to it."""
 
     def __init__(self, bar: Any, task: Any) -> None:
         super().__init__()
@@ -132,7 +138,7 @@ class Followed(io.StringIO):
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: arrays as lists, what is not finite as words."""
+    """Return a value for JSON: arrays as lists, numbers that are not finite as text."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, Mapping):
@@ -144,7 +150,139 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, bool | int | float | str | None) else repr(value)
 
 
-def refuse_mixture(as_json: bool, *outputs: str | None) -> None:
-    """Refuse a table and JSON on the same standard output."""
+def refuse_json_and_table(as_json: bool, *outputs: str | None) -> None:
+    """Refuse to write both a table and JSON to standard output."""
     if as_json and "-" in outputs:
         raise typer.BadParameter("--json and a table cannot both go to standard output.")
+
+
+# --- options that commands share, alone and in groups ------------------------------------------
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Format = Annotated[
+    str | None, typer.Option("--format", help="Table format: csv, tsv, parquet, arrow, npy or npz.")
+]
+Encoding = Annotated[str, typer.Option("--encoding", help="Encoding of CSV and TSV.")]
+Separator = Annotated[
+    str | None, typer.Option("--separator", help="Field separator of text; detected by default.")
+]
+Decimal = Annotated[
+    str | None, typer.Option("--decimal", help="Decimal sign, . or , ; detected by default.")
+]
+Limit = Annotated[
+    str | None,
+    typer.Option(
+        "--memory-limit", help="Memory to use, such as 500MB; larger tables are read in batches."
+    ),
+]
+Columns = Annotated[
+    list[str] | None, typer.Option("--columns", "-c", help="Columns to use, by name or pattern.")
+]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option("--exclude", "-x", help="Columns to leave out, by name or pattern."),
+]
+OneHot = Annotated[
+    list[str] | None,
+    typer.Option("--one-hot", help="Column to encode as zeros and ones, one per value."),
+]
+NumbersOnly = Annotated[
+    bool, typer.Option("--numbers-only", help="Leave out columns that do not hold numbers.")
+]
+Standardize = Annotated[
+    bool, typer.Option("--standardize", help="Scale every column to mean 0 and variance 1.")
+]
+SampleRows = Annotated[
+    int | None, typer.Option("--sample-rows", min=2, help="Use this many rows, drawn at random.")
+]
+Identifier = Annotated[
+    str | None,
+    typer.Option("--id", help="Column of row identifiers, which the model does not use."),
+]
+SequenceColumn = Annotated[
+    str | None, typer.Option("--sequence-column", help="Column that names sequences (hmm only).")
+]
+Lengths = Annotated[
+    str | None,
+    typer.Option("--lengths", help="Rows of every sequence, separated by commas (hmm only)."),
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Random seed.")]
+Level = Annotated[float, typer.Option("--level", help="Level of the limits, between 0 and 1.")]
+Model = Annotated[str, typer.Argument(help="Model file written by `dualpca fit`.")]
+Data = Annotated[str, typer.Argument(help="Table, or folder of images; - is standard input.")]
+Output = Annotated[
+    str, typer.Option("--output", "-o", help="Table to write; - is standard output.")
+]
+Page = Annotated[
+    Path, typer.Option("--output", "-o", help="HTML file to write; an existing one is replaced.")
+]
+
+
+class Source(NamedTuple):
+    """How the table of a command is to be read."""
+
+    kind: Format = None
+    encoding: Encoding = "utf-8"
+    separator: Separator = None
+    decimal: Decimal = None
+    limit: Limit = None
+
+    def reading(self) -> Reading:
+        """Return the options for the reader; refuse a limit that is not a size."""
+        try:
+            most = None if self.limit is None else memory.parsed(self.limit)
+        except ValueError as error:
+            raise UsageError(f"--memory-limit: {error}") from None
+        sign = {"\\t": "\t", "tab": "\t"}.get(self.separator or "", self.separator)
+        return Reading(self.kind, self.encoding, sign, self.decimal, most)
+
+
+class Choice(NamedTuple):
+    """Which columns of a table to use, and how."""
+
+    include: Columns = None
+    exclude: Exclude = None
+    one_hot: OneHot = None
+    numbers_only: NumbersOnly = False
+
+
+GROUPS: tuple[Any, ...] = (Source, Choice)
+KEYWORD = Parameter.KEYWORD_ONLY  # so that one without a default may follow one that has it
+
+
+def spread(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that accepts the options of its groups one by one, in place of the group.
+
+    Typer reads options from a signature and has no groups.
+
+    Examples
+    --------
+    >>> def read(data: Data, source: Source) -> None:
+    ...     print(data, source.kind, source.encoding)
+    >>> list(signature(spread(read)).parameters)
+    ['data', 'kind', 'encoding', 'separator', 'decimal', 'limit']
+    >>> spread(read)(data="rows", kind="csv")
+    rows csv utf-8
+    """
+    own = signature(command, eval_str=True)
+    groups = {k: p.annotation for k, p in own.parameters.items() if p.annotation in GROUPS}
+    options: list[Parameter] = []
+    for name, parameter in own.parameters.items():
+        options += _members(groups[name]) if name in groups else [parameter.replace(kind=KEYWORD)]
+
+    @wraps(command)
+    def spread_out(**given: Any) -> None:
+        for name, group in groups.items():
+            members = [field for field in group._fields if field in given]
+            given[name] = group(**{field: given.pop(field) for field in members})
+        command(**given)
+
+    vars(spread_out)["__signature__"] = own.replace(parameters=options)
+    spread_out.__annotations__ = {one.name: one.annotation for one in options}
+    return spread_out
+
+
+def _members(group: Any) -> list[Parameter]:
+    """Return the parameters of a group."""
+    hints, defaults = get_type_hints(group, include_extras=True), group._field_defaults
+    return [Parameter(k, KEYWORD, default=defaults[k], annotation=hints[k]) for k in group._fields]

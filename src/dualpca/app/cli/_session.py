@@ -1,4 +1,4 @@
-"""A model file and a table opened together: the rows the model takes, the tables they become."""
+"""A table, and the model that is fitted to it or used on it: columns, units, sequences."""
 
 from __future__ import annotations
 
@@ -10,18 +10,123 @@ import numpy as np
 import polars as pl
 
 import dualpca
-from dualpca.app.cli._running import UsageError
-from dualpca.app.cli._training import lengths_of, open_table
-from dualpca.app.tables import tables, writing
-from dualpca.app.tables.dialects import TableError
-from dualpca.app.tables.preparation import Preparation, guessed, of_table
-from dualpca.app.tables.reading import Reading, Table
+from dualpca.app.cli._running import Choice, UsageError, note
+from dualpca.app.tables import columns, reading, writing
+from dualpca.app.tables.columns import Preparation, guessed, of_table
+from dualpca.app.tables.reading import Reading, TableFile
+from dualpca.app.tables.text import TableError
 from dualpca.data import target_of
 from dualpca.errors import ModelFileError
 
+# --- tables to fit -----------------------------------------------------------------------------
+
+
+def open_table(
+    data: str, how: Reading, id_column: str | None = None, must: bool = True
+) -> TableFile:
+    """Return a table, and tell the user how it is read if that is unusual.
+
+    The column of identifiers stays text; with `must` the table has to have it.
+    """
+    table = reading.opened(data, how, () if id_column is None else (id_column,))
+    if table.dialect is not None and how.separator is None and how.kind != "tsv":
+        told = "" if data.endswith((".tsv", ".tab")) else table.dialect.described()
+        if told:
+            note(f"{data} is read with {told} (--separator and --decimal change it).")
+    if must and id_column is not None and id_column not in table.columns:
+        raise TableError(f"--id {id_column}: no such column; there are {table.columns[:10]}.")
+    return table
+
+
+def prepared(
+    table: TableFile,
+    choice: Choice,
+    id_column: str | None = None,
+    sequence: str | None = None,
+    standardize: bool = False,
+) -> Preparation:
+    """Return how the table becomes rows of a model, after one pass over it."""
+    if id_column is None and table.image_shape is not None:
+        id_column = reading.FILE
+    apart = [name for name in (id_column, sequence) if name is not None]
+    heads = pl.DataFrame(schema=[name for name in table.columns if name not in apart])
+    names = columns.select(heads, choice.include or [], choice.exclude or [])
+    one_hot = choice.one_hot or []
+    if choice.numbers_only:
+        names = _numeric(table, names, one_hot)
+    levels = _levels(table, names, one_hot)
+    shape = table.image_shape if len(names) == len(table.columns) - len(apart) else None
+    found = Preparation(tuple(names), levels, image_shape=shape, identifier=id_column)
+    if not standardize:
+        return found
+    return found.standardized(table.frames("means and deviations, batch"))
+
+
+def _numeric(table: TableFile, names: list[str], one_hot: list[str]) -> list[str]:
+    """Return the columns of numbers, and tell the user which others were left out."""
+    kept = names
+    for frame in table.frames("looking for numbers, batch"):
+        good = columns.numeric(frame, [name for name in kept if name not in one_hot])
+        kept = [name for name in kept if name in good or name in one_hot]
+    left = [repr(name) for name in names if name not in kept]
+    if not kept:
+        raise TableError("no column is left: none of them holds numbers.")
+    if left:
+        note(f"left out because they do not hold numbers: {', '.join(left)}.")
+    return kept
+
+
+def _levels(table: TableFile, names: list[str], one_hot: list[str]) -> dict[str, list[str]]:
+    if not one_hot:
+        return {}
+    absent = [name for name in one_hot if name not in names]
+    if absent:
+        raise TableError(f"--one-hot {absent[0]}: no such column; there are {names[:10]}.")
+    parts = [frame.select(one_hot).unique() for frame in table.frames("values, batch")]
+    return columns.levels_of(pl.concat(parts), names, one_hot)
+
+
+def lengths_of(table: TableFile, column: str | None, lengths: str | None) -> list[int] | None:
+    """Return the rows of every sequence: as given, or by a column that names them."""
+    if lengths is not None:
+        try:
+            return [int(part) for part in lengths.split(",")]
+        except ValueError:
+            raise UsageError(
+                f"--lengths {lengths}: expected whole numbers separated by commas."
+            ) from None
+    if column is None:
+        return None
+    if column not in table.columns:
+        raise TableError(f"--sequence-column {column}: no such column in the table.")
+    names = pl.concat([frame[column] for frame in table.frames("sequences, batch")])
+    runs = names.rle_id()
+    if runs[-1] + 1 > names.n_unique():
+        raise TableError(
+            f"--sequence-column {column}: the rows of a sequence must be next to each other. Sort "
+            "the table by it first."
+        )
+    return [int(count) for count in np.bincount(runs.to_numpy())]
+
+
+def at_once(table: TableFile, sample_rows: int | None, seed: int) -> TableFile:
+    """Return a table in memory, or a sample of its rows; refuse one that is too large."""
+    if sample_rows is not None and sample_rows < table.height:
+        note(f"{sample_rows} of {table.height} rows are used, drawn at random (--sample-rows).")
+        return table.sampled(sample_rows, seed)
+    if not table.whole:
+        raise TableError(
+            f"{table.path} has {table.height} rows, too many for memory. Use some of them with "
+            "--sample-rows 10000, or raise --memory-limit."
+        )
+    return table
+
+
+# --- a model file and a table for it -----------------------------------------------------------
+
 
 def load_model(path: str) -> tuple[Any, dict[str, Any]]:
-    """Return a model and what its file says beside it."""
+    """Return a model and the metadata of its file."""
     try:
         model, metadata = dualpca.load(path, return_metadata=True)
     except OSError as error:
@@ -30,20 +135,20 @@ def load_model(path: str) -> tuple[Any, dict[str, Any]]:
 
 
 def names_of(model: Any) -> list[str] | None:
-    """Return the names of the columns that a model was fitted on, if it had them."""
+    """Return the names of the columns that a model was fitted to, if they had names."""
     names = getattr(model, "feature_names_in_", None)
     return None if names is None else [str(name) for name in names]
 
 
 def features_of(model: Any) -> list[str]:
-    """Return the names of a model's features, x0, x1, … if it has none."""
+    """Return the names of a model's features; x0, x1, … by default."""
     return names_of(model) or [f"x{j}" for j in range(model.n_features_in_)]
 
 
 def preparation_of(
     model: Any, metadata: dict[str, Any], table_columns: list[str], id_column: str | None
 ) -> Preparation:
-    """Return how a table becomes rows of a model: as its file says, else by names or places."""
+    """Return how a table becomes rows of a model: as its file says, else by name or position."""
     table, names = metadata.get("table", {}), names_of(model)
     if "columns" in table:
         return of_table(table, features_of(model))
@@ -54,44 +159,44 @@ def preparation_of(
 
 
 @dataclass(frozen=True)
-class Session:
-    """A model and a table for it."""
+class Job:
+    """A model, and the table that it is used on."""
 
     model: Any
     prep: Preparation
-    table: Table
+    table: TableFile
     id_column: str | None
     sequence: str | None
 
     def rows(self, frame: pl.DataFrame) -> Any:
-        """Return rows of the table as the model takes them."""
+        """Return rows of the table as the model expects them."""
         found = self.prep.rows(frame)
         return found.to_numpy() if names_of(self.model) is None else found
 
     def framed(self, values: Any, names: list[str], frame: pl.DataFrame) -> pl.DataFrame:
-        """Return a matrix as a table, with the row identifiers in front."""
+        """Return a matrix as a table, with the row identifiers as first column."""
         found = pl.DataFrame(np.asarray(values), schema=names, orient="row")
         return self.identified(found, frame)
 
     def identified(self, found: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return a table with the row identifiers in front."""
+        """Return a table with the row identifiers as first column."""
         if self.id_column is None:
             return found
         return found.insert_column(0, frame[self.id_column])
 
-    def lengths(self, frame: pl.DataFrame, lengths: str | None) -> list[int] | None:
+    def lengths(self, lengths: str | None) -> list[int] | None:
         """Return the rows of every sequence; a hidden Markov model needs all rows at once."""
         if not self.table.whole:
             raise TableError(
-                f"{type(self.model).__name__} needs whole sequences, and {self.table.path} is "
-                "larger than memory is to take: raise --memory-limit."
+                f"{type(self.model).__name__} needs whole sequences, and {self.table.path} does "
+                "not fit into memory: raise --memory-limit."
             )
-        return lengths_of(frame, self.sequence, lengths)
+        return lengths_of(self.table, self.sequence, lengths)
 
     def write(
         self, output: str, step: Callable[[pl.DataFrame], pl.DataFrame], each: int = 1
     ) -> dict[str, Any]:
-        """Write what becomes of every batch (`each` rows of a row); all of it or nothing."""
+        """Write the result of every batch (`each` rows per row); all of it or nothing."""
         made: Iterator[pl.DataFrame] = (step(frame) for frame in self.table.frames())
         done = writing.write(made, output, self.table.dialect, each * self.table.height)
         return {"output": output, "rows": done.rows, "columns": done.columns}
@@ -104,15 +209,15 @@ def start(
     how: Reading,
     sequence: str | None = None,
     output: str | None = None,
-) -> Session:
-    """Open a model file and a table; the identifiers are those of the fit unless others are named.
+) -> Job:
+    """Open a model file and a table; by default the identifiers are those of the fit.
 
-    Identifiers of the fit are done without where the table does not have them, or the output
-    cannot: NumPy's files hold numbers only.
+    They are left out where the table does not have them, or the output cannot hold them: NumPy's
+    files hold numbers only.
     """
     model, metadata = load_model(path)
     known = metadata.get("table", {}).get("identifier")
-    if output is not None and tables.kind_of(output) in ("npy", "npz"):
+    if output is not None and reading.kind_of(output) in ("npy", "npz"):
         known = None
     table = open_table(data, how, id_column or known, must=id_column is not None)
     if id_column is None and known in table.columns:
@@ -120,7 +225,7 @@ def start(
     prep = preparation_of(model, metadata, table.columns, id_column)
     if sequence is None and metadata.get("sequence_column") in table.columns:
         sequence = metadata["sequence_column"]
-    return Session(model, prep, table, id_column, sequence)
+    return Job(model, prep, table, id_column, sequence)
 
 
 def method_of(model: Any, *names: str) -> Any:
@@ -132,12 +237,12 @@ def method_of(model: Any, *names: str) -> Any:
 
 
 def check_output(*outputs: str | None) -> None:
-    """Refuse outputs that cannot be written, before any work."""
+    """Refuse outputs that cannot be written, before any work is done."""
     for output in outputs:
         if output is not None and output != "-":
-            if tables.kind_of(output) == tables.IMAGES:
+            if reading.kind_of(output) == reading.IMAGES:
                 raise UsageError(f"{output} is a folder: give the name of a file.")
             target_of(output)
     named = [output for output in outputs if output is not None]
     if len(set(named)) < len(named):
-        raise UsageError("two tables cannot go to one place: give different names.")
+        raise UsageError("two tables cannot be written to the same file: give different names.")

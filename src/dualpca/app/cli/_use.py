@@ -1,4 +1,4 @@
-"""`dualpca transform`, `impute`, `denoise` and `sample`: from a model and a table to a table."""
+"""`dualpca transform`, `impute`, `denoise`, `sample` and `export`: a model put to use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 import typer
 
-from dualpca.app.cli._options import (
+import dualpca
+from dualpca.app.cli._running import (
     Data,
     Decimal,
     Identifier,
@@ -20,10 +21,12 @@ from dualpca.app.cli._options import (
     Separator,
     SequenceColumn,
     Source,
+    UsageError,
+    refuse_json_and_table,
+    run,
 )
-from dualpca.app.cli._running import UsageError, refuse_mixture, run
 from dualpca.app.cli._session import (
-    Session,
+    Job,
     check_output,
     features_of,
     load_model,
@@ -31,9 +34,10 @@ from dualpca.app.cli._session import (
     preparation_of,
     start,
 )
-from dualpca.app.tables import columns, tables, writing
-from dualpca.app.tables.dialects import Dialect
+from dualpca.app.tables import columns, reading, writing
+from dualpca.app.tables.text import Dialect, TableError
 from dualpca.arrays import task
+from dualpca.data import target_of
 
 
 def _words(found: dict[str, Any]) -> str:
@@ -53,33 +57,33 @@ def transform(
     source: Source,
     as_json: Json = False,
 ) -> None:
-    """Write the latent coordinates of rows; of a hidden Markov model, their states."""
-    refuse_mixture(as_json, output)
+    """Write the latent coordinates of rows; for a hidden Markov model, their states."""
+    refuse_json_and_table(as_json, output)
 
     def work() -> dict[str, Any]:
         check_output(output)
-        session = start(model, data, id_column, source.reading(), sequence, output)
-        if hasattr(session.model, "decode") and not hasattr(session.model, "transform"):
-            return session.write(output, lambda frame: _states(session, frame, lengths))
-        names = [str(name) for name in session.model.get_feature_names_out()]
+        job = start(model, data, id_column, source.reading(), sequence, output)
+        if hasattr(job.model, "decode") and not hasattr(job.model, "transform"):
+            return job.write(output, lambda frame: _states(job, frame, lengths))
+        names = [str(name) for name in job.model.get_feature_names_out()]
 
         def step(frame: pl.DataFrame) -> pl.DataFrame:
-            latents = session.model.transform(session.rows(frame))
-            return session.framed(latents, names, frame)
+            latents = job.model.transform(job.rows(frame))
+            return job.framed(latents, names, frame)
 
-        return session.write(output, step)
+        return job.write(output, step)
 
     run("transform", as_json, work, _words)
 
 
-def _states(session: Session, frame: pl.DataFrame, lengths: str | None) -> pl.DataFrame:
+def _states(job: Job, frame: pl.DataFrame, lengths: str | None) -> pl.DataFrame:
     """Return the most probable path of states, and the probability of each."""
-    X, parts = session.rows(frame), session.lengths(frame, lengths)
-    path = pl.DataFrame({"state": np.asarray(session.model.predict(X, parts))})
-    chances = np.asarray(session.model.predict_proba(X, parts))
+    X, parts = job.rows(frame), job.lengths(lengths)
+    path = pl.DataFrame({"state": np.asarray(job.model.predict(X, parts))})
+    chances = np.asarray(job.model.predict_proba(X, parts))
     names = [f"state{k}" for k in range(chances.shape[1])]
     both = path.hstack(pl.DataFrame(chances, schema=names, orient="row"))
-    return session.identified(both, frame)
+    return job.identified(both, frame)
 
 
 def denoise(
@@ -91,19 +95,19 @@ def denoise(
     source: Source,
     as_json: Json = False,
 ) -> None:
-    """Write rows as the model sees them, without noise."""
-    refuse_mixture(as_json, output)
+    """Write rows without noise, as the model reconstructs them."""
+    refuse_json_and_table(as_json, output)
 
     def work() -> dict[str, Any]:
         check_output(output)
-        session = start(model, data, id_column, source.reading(), output=output)
-        clean, names = method_of(session.model, "denoise", "reconstruct"), session.prep.features
+        job = start(model, data, id_column, source.reading(), output=output)
+        clean, names = method_of(job.model, "denoise", "reconstruct"), job.prep.features
 
         def step(frame: pl.DataFrame) -> pl.DataFrame:
-            values = session.prep.undone(clean(session.rows(frame)))
-            return session.framed(values, names, frame)
+            values = job.prep.undone(clean(job.rows(frame)))
+            return job.framed(values, names, frame)
 
-        return session.write(output, step)
+        return job.write(output, step)
 
     run("denoise", as_json, work, _words)
 
@@ -114,27 +118,30 @@ def impute(
     output: Output,
     *,
     std: Annotated[
-        str | None, typer.Option("--std", help="Table of standard deviations to write too.")
+        str | None, typer.Option("--std", help="Second table to write: standard deviations.")
     ] = None,
     draws: Annotated[
-        int | None, typer.Option("--draws", min=1, help="Write this many draws instead.")
+        int | None,
+        typer.Option("--draws", min=1, help="Write this many random imputations instead."),
     ] = None,
     id_column: Identifier = None,
     source: Source,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Fill missing entries with expectations, or with draws; other columns stay as they are."""
-    refuse_mixture(as_json, output, std)
+    """Fill missing entries with expected values, or with draws; other columns stay as they are."""
+    refuse_json_and_table(as_json, output, std)
 
     def work() -> dict[str, Any]:
         if std is not None and draws is not None:
-            raise UsageError("--std and --draws exclude each other: draws have no deviation.")
+            raise UsageError(
+                "--std and --draws exclude each other: draws have no standard deviation."
+            )
         check_output(output, std)
-        session = start(model, data, id_column, source.reading(), output=output)
-        filling = _Filling(session, np.random.default_rng(seed), draws)
+        job = start(model, data, id_column, source.reading(), output=output)
+        filling = _Filling(job, np.random.default_rng(seed), draws)
         if std is None:
-            found = session.write(output, filling.step, draws or 1)
+            found = job.write(output, filling.step, draws or 1)
         else:
             found = filling.write_both(output, std)
         found |= {"filled": filling.missing}
@@ -150,14 +157,14 @@ def _impute_words(found: dict[str, Any]) -> str:
 
 
 class _Filling:
-    """Missing entries filled batch by batch, and counted."""
+    """Fills missing entries batch by batch, and counts them."""
 
-    def __init__(self, session: Session, rng: np.random.Generator, draws: int | None) -> None:
-        self.session, self.rng, self.draws, self.missing = session, rng, draws, 0
+    def __init__(self, job: Job, rng: np.random.Generator, draws: int | None) -> None:
+        self.job, self.rng, self.draws, self.missing = job, rng, draws, 0
 
     def step(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return a batch filled with expectations, or several filled with draws."""
-        model, X = self.session.model, self.session.rows(frame)
+        """Return a batch with entries filled: with expected values, or several times with draws."""
+        model, X = self.job.model, self.job.rows(frame)
         self.missing += int(np.isnan(np.asarray(X)).sum())
         if self.draws is None:
             return self._replaced(frame, method_of(model, "impute")(X))
@@ -168,43 +175,45 @@ class _Filling:
         return pl.concat(parts)
 
     def write_both(self, output: str, std: str) -> dict[str, Any]:
-        """Write deviations and filled rows; either appears only when both are complete."""
-        method_of(self.session.model, "impute")
-        table = self.session.table
+        """Write standard deviations and filled rows; both files appear, or neither."""
+        method_of(self.job.model, "impute")
+        table = self.job.table
         with writing.target(std) as file:
             made = (self.spread(frame) for frame in table.frames("deviations, batch"))
-            writing.into(file, made, tables.kind_of(std), table.dialect, table.height)
-            return self.session.write(output, self.step)
+            writing.into(file, made, reading.kind_of(std), table.dialect, table.height)
+            return self.job.write(output, self.step)
 
     def spread(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return the standard deviations of a batch, zero where an entry was there."""
-        session = self.session
-        deviations = session.model.impute(session.rows(frame), return_std=True)[1]
-        values = session.prep.undone_spread(deviations)
-        return session.framed(values, session.prep.features, frame)
+        """Return the standard deviations of a batch, zero where an entry was observed."""
+        job = self.job
+        deviations = job.model.impute(job.rows(frame), return_std=True)[1]
+        values = job.prep.undone_spread(deviations)
+        return job.framed(values, job.prep.features, frame)
 
     def _replaced(self, frame: pl.DataFrame, filled: Any) -> pl.DataFrame:
-        """Return the table with the columns of the model filled, and all others as they are."""
-        prep = self.session.prep
+        """Return the table with the columns of the model filled, and all others unchanged."""
+        prep = self.job.prep
         values = prep.undone(filled)
-        if prep.levels:  # features that are no columns of the table
-            return self.session.framed(values, prep.features, frame)
+        if prep.levels:  # features that are not columns of the table
+            return self.job.framed(values, prep.features, frame)
         known = columns.numbers(frame, prep.names).to_numpy()
-        values = np.where(np.isnan(known), values, known)  # not through units and back
+        values = np.where(
+            np.isnan(known), values, known
+        )  # known values are not rounded by the units
         return frame.with_columns([pl.Series(n, values[:, j]) for j, n in enumerate(prep.names)])
 
 
 def sample(
     model: Model,
     output: Output,
-    n_samples: Annotated[int, typer.Option("--rows", "-n", min=1, help="How many.")] = 100,
+    n_samples: Annotated[int, typer.Option("--rows", "-n", min=1, help="Number of rows.")] = 100,
     separator: Separator = None,
     decimal: Decimal = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Draw new rows from the model, with the component or state each comes from if it has such."""
-    refuse_mixture(as_json, output)
+    """Sample new rows from the model, with the component or state of each if it has those."""
+    refuse_json_and_table(as_json, output)
 
     def work() -> dict[str, Any]:
         check_output(output)
@@ -217,20 +226,20 @@ def sample(
             tick()
         frame = _drawn(fitted, rows, names, prep)
         dialect = Dialect(how.separator or ",", how.decimal or ".")
-        done = writing.write([frame], output, dialect, frame.height)
+        done = writing.write(frame, output, dialect)
         return {"output": output, "rows": done.rows, "columns": done.columns}
 
     run("sample", as_json, work, _words)
 
 
 def _drawn(model: Any, rows: Any, names: list[str], prep: Any) -> pl.DataFrame:
-    """Return draws as a table, in its units; a label of each row goes before it."""
+    """Return samples as a table in its units, with the label of each row first."""
     label = None
     if isinstance(rows, tuple):
         rows, label = rows
         if np.ndim(label) != 1:
             what = type(model).__name__
-            raise TypeError(f"{what} draws two tables: use it from Python.")
+            raise TypeError(f"{what} samples two tables: use it from Python.")
     found = pl.DataFrame(prep.undone(rows), schema=names, orient="row")
     if label is None:
         return found
@@ -238,4 +247,40 @@ def _drawn(model: Any, rows: Any, names: list[str], prep: Any) -> pl.DataFrame:
     return found.insert_column(0, pl.Series(name, np.asarray(label)))
 
 
-COMMANDS = {"transform": transform, "impute": impute, "denoise": denoise, "sample": sample}
+# --- export ------------------------------------------------------------------------------------
+
+
+def export(
+    model: Model,
+    output: Annotated[str, typer.Option("--output", "-o", help="ONNX file to write.")],
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="Type of rows and coordinates: float64 or float32.")
+    ] = "float64",
+    as_json: Json = False,
+) -> None:
+    """Write `transform` as an ONNX graph, with the standardisation."""
+
+    def work() -> dict[str, Any]:
+        target_of(output)
+        fitted, metadata = dualpca.load(model, return_metadata=True)
+        try:
+            data = dualpca.to_onnx(fitted, output, dtype=dtype, metadata=metadata)
+        except ImportError as error:
+            raise TableError(str(error)) from None
+        size = {"bytes": len(data), "features": int(fitted.n_features_in_), "dtype": dtype}
+        return {"output": output, "model": type(fitted).__name__, **size}
+
+    def words(found: dict[str, Any]) -> str:
+        rows = f"X ({found['dtype']}, {found['features']} columns)"
+        return f"Wrote {found['output']}: {found['model']} from {rows} to Y."
+
+    run("export", as_json, work, words)
+
+
+COMMANDS = {
+    "transform": transform,
+    "impute": impute,
+    "denoise": denoise,
+    "sample": sample,
+    "export": export,
+}

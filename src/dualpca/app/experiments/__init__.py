@@ -1,7 +1,8 @@
-"""The figures and tables of the source documents, made again: one module each.
+"""The figures and tables of the source documents, reproduced.
 
-A module whose name begins with its document's (`s3_figure_1`) is found by itself; it registers a
-function with `experiment`.
+`running` says what an experiment is and runs them; `canvas` has the style of the figures. A module
+whose name begins with that of a document (`s3`) is found by itself; it registers functions with
+`experiment`, and the name of a function is that of the experiment (`s3_figure_1`: s3-figure-1).
 """
 
 import re
@@ -9,15 +10,17 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 try:
-    from dualpca.app.experiments.base import (
+    from dualpca.app.experiments.canvas import Canvas
+    from dualpca.app.experiments.running import (
         Experiment,
         Outcome,
+        Record,
         UnknownExperimentError,
         experiment,
         ordered,
+        reproduce,
+        write_gallery,
     )
-    from dualpca.app.experiments.canvas import Canvas
-    from dualpca.app.experiments.running import Record, reproduce, write_gallery
 except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] != "matplotlib":
         raise
@@ -27,7 +30,7 @@ except ModuleNotFoundError as error:
 
 def _modules() -> list[str]:
     names = (module.name for module in iter_modules(__path__))
-    return [name for name in names if re.match(r"s\d+_|readme", name)]
+    return [name for name in names if re.match(r"s\d+|readme", name)]
 
 
 for _name in _modules():

@@ -1,7 +1,8 @@
-"""One style for all figures, and the few panels that experiments draw again and again."""
+"""The style of the experiments' figures, panels they share, and measures of agreement."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,23 +14,40 @@ from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import orthogonal_procrustes, subspace_angles
+from sklearn.exceptions import ConvergenceWarning
 
-from dualpca.app.plots._canvas import DPI, PALETTE
+from dualpca.app.plots._canvas import BLUE, DPI, GRID, INK, MUTED, PALETTE, VERMILION
+
+__all__ = [
+    "BLUE",
+    "GREEN",
+    "INK",
+    "MUTED",
+    "PALE",
+    "RED",
+    "Canvas",
+    "angle",
+    "distance",
+    "stopped_early",
+    "style",
+    "turned",
+    "wave",
+]
 
 T = TypeVar("T")
 
-INK, MUTED, GRID, PALE = "#1f2430", "#555c6b", "#e3e6ec", "#a3a9b8"
-BLUE, RED, GREEN = "#0072b2", "#c04a00", "#117733"
+RED, GREEN, PALE = VERMILION, "#117733", "#a3a9b8"
 MARKERS = "os^Dv*PX<>"
 WIDTH = 7.2
-"""Inches: a figure at this width reads well on a page and, turned, on a phone."""
+"""Inches: readable on a page and, turned, on a phone."""
 
 STYLE: Any = {
     "figure.constrained_layout.use": True,
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
     "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],  # travels with matplotlib: the same everywhere
+    "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: the same everywhere
     "font.size": 10,
     "axes.titlesize": 11,
     "axes.titlelocation": "left",
@@ -65,7 +83,7 @@ STYLE: Any = {
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Draw and save in the shared style; what matplotlib was set to comes back afterwards."""
+    """Draw and save in the shared style; restore the settings of matplotlib afterwards."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)
@@ -79,9 +97,9 @@ class Canvas:
     Attributes
     ----------
     seed : int
-        Of all that is random.
+        Random seed.
     quick : bool
-        Whether a small version will do, for tests.
+        Whether to run a small version, for tests.
 
     Examples
     --------
@@ -114,7 +132,7 @@ class Canvas:
         ----------
         rows, columns : int
         height : float, optional
-            Of the whole figure in inches; square panels without it.
+            Height of the figure in inches; by default panels are square.
         **options
             For ``Figure.subplots``: sharex, sharey, width_ratios, …
         """
@@ -139,7 +157,7 @@ class Canvas:
     def images(
         self, ax: Axes, X: ArrayLike, columns: int, side: int = 28, high: float = 1.0
     ) -> None:
-        """Draw images, (n, side²), beside and below one another, dark where values are high."""
+        """Draw images, (n, side²), in a grid, dark where values are high."""
         X = np.asarray(X, dtype=np.float64)
         lines = -(-len(X) // columns)
         tiles = np.zeros((lines * columns, side + 2, side + 2))
@@ -149,13 +167,13 @@ class Canvas:
         self.bare(ax)
 
     def bare(self, ax: Axes) -> None:
-        """Take ticks, grid and frame from an axes."""
+        """Remove ticks, grid and frame from an axes."""
         ax.set(xticks=[], yticks=[])
         ax.grid(False)
         ax.spines[:].set_visible(False)
 
     def key(self, figure: Figure, ax: Axes, below: bool = False) -> None:
-        """Write once, above or below all panels, what the marks of one of them mean."""
+        """Draw one legend, above or below all panels, for the marks of one of them."""
         marks, words = ax.get_legend_handles_labels()
         figure.legend(
             marks,
@@ -163,3 +181,48 @@ class Canvas:
             loc="outside lower center" if below else "outside upper center",
             ncols=min(len(words), 5),
         )
+
+
+# --- measures and data that several experiments share ------------------------------------------
+
+
+@contextmanager
+def stopped_early() -> Iterator[None]:
+    """Suppress the warning where iterations end as early as in a document."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
+
+
+def angle(A: ArrayLike, B: ArrayLike) -> float:
+    """Return the largest angle between two column spaces, in degrees.
+
+    Examples
+    --------
+    >>> angle([[1.0], [0.0]], [[1.0], [1.0]])
+    45.0
+    """
+    return float(np.degrees(subspace_angles(np.asarray(A), np.asarray(B))[0]))
+
+
+def turned(A: ArrayLike, B: ArrayLike) -> NDArray[np.float64]:
+    """Return A rotated (and reflected) to be as close to B as possible."""
+    start = np.asarray(A, dtype=np.float64)
+    return np.asarray(start @ orthogonal_procrustes(start, np.asarray(B))[0])
+
+
+def distance(A: ArrayLike, B: ArrayLike) -> float:
+    """Return the distance of A, rotated, from B, as a share of the size of B.
+
+    Examples
+    --------
+    >>> distance([[0.0], [2.0]], [[0.0], [-1.0]])
+    1.0
+    """
+    return float(np.linalg.norm(turned(A, B) - np.asarray(B)) / np.linalg.norm(np.asarray(B)))
+
+
+def wave(n: int = 20) -> NDArray[np.float64]:
+    """Return n points (t, sin t) with t from −7 to 7, in place of unpublished ones."""
+    t = np.linspace(-7, 7, n)
+    return np.column_stack([t, np.sin(t)])

@@ -1,35 +1,303 @@
-"""Running experiments and keeping what they found: pictures, numbers, a gallery."""
+"""Experiments: what one is, running them, and the files and the gallery page they become."""
 
 from __future__ import annotations
 
 import io
 import json
 import platform
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from html import escape
+from importlib import resources
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from matplotlib.figure import Figure
 
 import dualpca
 from dualpca.app.datasets import MissingDataError
-from dualpca.app.experiments.base import Experiment, Outcome, chosen, plain
 from dualpca.app.experiments.canvas import Canvas, style
-from dualpca.app.experiments.gallery import PAGE, render
 from dualpca.arrays import progress as reporting
 from dualpca.data import replacing
-from dualpca.errors import InterruptWarning
+from dualpca.errors import DualPCAError, InterruptWarning
+
+# --- what an experiment is ---------------------------------------------------------------------
+
+Numbers = dict[str, Any]
+"""Floats, lists and dictionaries of them: what JSON can hold."""
+
+
+class UnknownExperimentError(DualPCAError, ValueError):
+    """No experiment has the name."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The results of an experiment.
+
+    Attributes
+    ----------
+    figures : dict of Figure
+        A single one is written under the experiment's name, several under ``name-key``.
+    numbers : dict
+        The numbers behind the figures: floats, lists and dictionaries of them.
+    agrees, differs : str
+        A sentence on what agrees with the document, and one on what does not or cannot agree.
+    """
+
+    figures: dict[str, Figure]
+    numbers: Numbers
+    agrees: str
+    differs: str
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A registered experiment.
+
+    Attributes
+    ----------
+    name : str
+        Name on the command line: 's3-figure-1'.
+    source : str
+        The document and its figure or section: 'S3 Fig. 1'.
+    title : str
+        One line.
+    run : function
+        From a Canvas to an Outcome.
+    caption : str
+        What the figures show and how to read them.
+    timed : bool
+        Whether figures show times, which differ from run to run.
+    """
+
+    name: str
+    source: str
+    title: str
+    run: Callable[[Canvas], Outcome] = field(repr=False)
+    caption: str = ""
+    timed: bool = False
+
+
+REGISTRY: dict[str, Experiment] = {}
+"""Every experiment by name."""
+
+
+def experiment(
+    *, source: str, title: str, caption: str = "", timed: bool = False, name: str = ""
+) -> Callable[[Callable[[Canvas], Outcome]], Callable[[Canvas], Outcome]]:
+    """Register the decorated function as an experiment; by default its name is the function's.
+
+    Examples
+    --------
+    >>> from dualpca.app.experiments import EXPERIMENTS
+    >>> EXPERIMENTS["s3-figure-1"].source
+    'S3 Fig. 1'
+    """
+
+    def register(run: Callable[[Canvas], Outcome]) -> Callable[[Canvas], Outcome]:
+        key = name or run.__name__.replace("_", "-")
+        if key in REGISTRY and REGISTRY[key].run.__module__ != run.__module__:
+            raise ValueError(f"two experiments have the name {key!r}: rename one of them.")
+        REGISTRY[key] = Experiment(key, source, title, run, caption, timed)
+        return run
+
+    return register
+
+
+def ordered() -> dict[str, Experiment]:
+    """Return all experiments by name, in the order of the documents: figure 10 after figure 9."""
+
+    def place(one: Experiment) -> list[tuple[str, int]]:
+        pairs = re.findall(r"(\D*)(\d*)", f"{one.source} {one.name}")
+        return [(word, int(number or 0)) for word, number in pairs]
+
+    return {one.name: one for one in sorted(REGISTRY.values(), key=place)}
+
+
+def chosen(names: list[str]) -> Iterator[Experiment]:
+    """Return the experiments with these names, each once; by default all of them.
+
+    Raises
+    ------
+    UnknownExperimentError
+        If a name is not registered; the message lists those that are.
+    """
+    unknown = [name for name in names if name not in REGISTRY]
+    if unknown:
+        raise UnknownExperimentError(
+            f"no experiment has the name {', '.join(map(repr, unknown))}. "
+            f"The names are {', '.join(ordered())}."
+        )
+    return (REGISTRY[name] for name in dict.fromkeys(names or ordered()))
+
+
+def plain(value: Any) -> Any:
+    """Return numbers for JSON: arrays as lists, scalars of NumPy as Python's, None for NaN.
+
+    Examples
+    --------
+    >>> plain({"noise": np.float64(0.5), "values": np.arange(2), "none": np.nan})
+    {'noise': 0.5, 'values': [0, 1], 'none': None}
+    """
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, dict):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    if not isinstance(value, bool | int | float | str | None):
+        raise TypeError(f"an experiment's numbers must be numbers or text, got {value!r}.")
+    return value
+
+
+# --- the gallery page --------------------------------------------------------------------------
+
+PAGE = "index.html"
+SHOWN = 8
+"""Most numbers of one experiment on the page; the JSON file has all."""
+
+DOCUMENTS = {
+    "S0": "De Plaen and Suykens (2023), A dual formulation for probabilistic principal component "
+    "analysis",
+    "S1": "Montemurri and Mhedhbi, Probabilistic PCA and extensions",
+    "S2": "Muscarnera (2024), A survey on kernel PCA",
+    "S3": "Zhang, Wang, Yeung and Kwok (2004), Probabilistic kernel principal component analysis",
+    "S4": "Zabaras (2017), Continuous latent variable models",
+}
+"""The documents that experiments reproduce."""
+
+_HEAD = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; img-src 'self' file: data:; style-src 'unsafe-inline'">
+<link rel="icon" href="data:,">
+<title>The documents, reproduced</title>
+<style>
+{style}</style>
+</head>
+<body>
+<main>
+<h1>The documents, reproduced</h1>
+<p class="lead">Every figure below was drawn by dualpca. Each says what agrees with the published
+one and what does not. Click a picture for a version that stays sharp at any size.</p>
+"""
+
+
+def render(records: Sequence[dict[str, Any]]) -> str:
+    """Return the page of these experiments, document by document.
+
+    Examples
+    --------
+    >>> record = {"name": "a", "source": "S3 Fig. 1", "title": "Two & more", "caption": "Seen."}
+    >>> record |= {"agrees": "All.", "differs": "None.", "numbers": {}, "figures": []}
+    >>> "Two &amp; more" in render([record])
+    True
+    """
+    style = resources.files(__package__).joinpath("gallery.css").read_text(encoding="utf-8")
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for record in records:
+        groups.setdefault(str(record["source"]).split()[0], []).append(record)
+    body = "".join(_document(code, groups[code]) for code in sorted(groups))
+    return f"{_HEAD.format(style=style)}{_contents(groups)}{body}</main>\n</body>\n</html>\n"
+
+
+def _contents(groups: dict[str, list[dict[str, Any]]]) -> str:
+    """Return links to all experiments."""
+    lines = [
+        f"<li><b>{escape(code)}</b> "
+        + " · ".join(
+            f'<a href="#{escape(r["name"])}">{escape(_place(r))}</a>' for r in groups[code]
+        )
+        + "</li>"
+        for code in sorted(groups)
+    ]
+    return f'<nav aria-label="Figures"><ul>\n{chr(10).join(lines)}\n</ul></nav>\n'
+
+
+def _place(record: dict[str, Any]) -> str:
+    """Return the figure or section of the document."""
+    return str(record["source"]).partition(" ")[2] or str(record["name"])
+
+
+def _document(code: str, records: Sequence[dict[str, Any]]) -> str:
+    title = DOCUMENTS.get(code, "")
+    head = f"<h2>{escape(code)}<small> {escape(title)}</small></h2>\n"
+    return head + "".join(_section(record) for record in records)
+
+
+def _section(record: dict[str, Any]) -> str:
+    """Return one experiment: its pictures, what they show, and how they compare."""
+    name, title = escape(record["name"]), escape(record["title"])
+    pictures = "".join(_picture(record, figure) for figure in record["figures"])
+    caption = f"<p>{escape(record['caption'])}</p>\n" if record["caption"] else ""
+    verdict = "".join(
+        f"<dt>{word}</dt><dd>{escape(record[key])}</dd>\n"
+        for word, key in (("Agrees", "agrees"), ("Differs", "differs"))
+    )
+    quick = "<p><b>A quick run: smaller settings.</b></p>\n" if record.get("quick") else ""
+    foot = _foot(record)
+    return (
+        f'<section id="{name}">\n<h3><span>{escape(record["source"])}</span> {title}</h3>\n{quick}'
+        f"<figure>\n{pictures}<figcaption>\n{caption}</figcaption>\n</figure>\n"
+        f"<dl>\n{verdict}</dl>\n{_numbers(record['numbers'])}{foot}</section>\n"
+    )
+
+
+def _picture(record: dict[str, Any], figure: dict[str, Any]) -> str:
+    alt = escape(f"{record['title']}. {record['caption']}", quote=True)
+    size = f'width="{figure["width"]}" height="{figure["height"]}"'
+    png, svg = escape(figure["png"], quote=True), escape(figure["svg"], quote=True)
+    return f'<a href="{svg}"><img loading="lazy" alt="{alt}" {size} src="{png}"></a>\n'
+
+
+def _numbers(numbers: dict[str, Any]) -> str:
+    """Return the first few plain numbers as a table."""
+    single = {k: v for k, v in numbers.items() if isinstance(v, int | float | str)}
+    rows = "".join(
+        f'<tr><th scope="row">{escape(key.replace("_", " "))}</th><td>{_number(value)}</td></tr>\n'
+        for key, value in list(single.items())[:SHOWN]
+    )
+    return f"<table>\n{rows}</table>\n" if rows else ""
+
+
+def _number(value: float | int | str) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}".replace("-", "\N{MINUS SIGN}")
+    return escape(str(value))
+
+
+def _foot(record: dict[str, Any]) -> str:
+    """Return the command that runs the experiment, and the link to its numbers."""
+    name = escape(record["name"])
+    command = f"dualpca reproduce {name}"
+    if record.get("seed"):
+        command += f" --seed {record['seed']}"
+    took = f" · {record['seconds']:.1f} s" if "seconds" in record else ""
+    timed = " · times differ from run to run" if record.get("timed") else ""
+    link = f'<a href="{name}.json">all numbers</a>'
+    return f'<p class="foot"><code>{command}</code>{took} · {link}{timed}</p>\n'
+
+
+# --- running -----------------------------------------------------------------------------------
 
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "matplotlib")
 FORMATS: dict[str, dict[str, Any]] = {
     "png": {"metadata": {"Software": None}},
     "svg": {"metadata": {"Date": None, "Creator": None}},
 }
-"""What figures are written as, without the date and the maker that would differ."""
+"""Formats of figures, without date and software, which would differ between runs."""
 
 
 class Record(NamedTuple):
@@ -51,27 +319,27 @@ def reproduce(
 ) -> list[Record]:
     """Run experiments and write their pictures, their numbers and the gallery page.
 
-    Each is written as soon as it is finished, so that an interruption keeps what there is; the
-    page shows everything the folder holds, of earlier runs too.
+    Each is written as soon as it is finished, so that an interruption keeps the finished ones; the
+    page shows everything in the folder, also from earlier runs.
 
     Parameters
     ----------
     names : sequence of str
-        All experiments where it is empty.
+        By default all experiments.
     folder : path
-        Made where it does not exist; files of the same names are replaced.
+        Created if it does not exist; files of the same names are replaced.
     seed : int
-        Of all that is random: the same seed gives the same pictures.
+        Random seed: the same seed gives the same pictures.
     quick : bool
         Run smaller versions, for tests; the numbers say so.
     progress : function, optional
-        Is told of each experiment as it ends.
+        Called with each experiment as it ends.
 
     Returns
     -------
     list of Record
-        One whose data or optional package is missing has a `problem` and no files; the others
-        go on.
+        A record whose data or optional package is missing has a `problem` and no files; the
+        others are run all the same.
 
     Examples
     --------
@@ -98,7 +366,7 @@ def reproduce(
 
 
 def write_gallery(folder: Path) -> Path:
-    """Write the page of all experiments whose numbers lie in the folder, and return its path."""
+    """Write the page of all experiments in the folder, and return its path."""
     path = folder / PAGE
     with replacing(path) as file:
         file.write(render(list(stored(folder))).encode())
@@ -106,7 +374,7 @@ def write_gallery(folder: Path) -> Path:
 
 
 def stored(folder: Path) -> Iterator[dict[str, Any]]:
-    """Return what earlier runs wrote of the experiments that there are, in their order."""
+    """Return the records in the folder, in the order of the experiments."""
     for one in chosen([]):
         path = folder / f"{one.name}.json"
         if path.is_file():
@@ -115,7 +383,7 @@ def stored(folder: Path) -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let Ctrl-C end the work, also where a fit would rather keep the best model so far."""
+    """Let Ctrl-C end the work, also where a fit would keep the best model so far."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", InterruptWarning)
         try:
@@ -125,7 +393,7 @@ def _interruptible() -> Iterator[None]:
 
 
 def _attempt(one: Experiment, folder: Path, seed: int, quick: bool) -> Record:
-    """Run one experiment and write its files; without its data or an extra say why not."""
+    """Run one experiment and write its files; if data or a package is missing, record why."""
     start = time.perf_counter()
     with style():
         try:
@@ -140,7 +408,7 @@ def _attempt(one: Experiment, folder: Path, seed: int, quick: bool) -> Record:
     record |= {"seconds": round(seconds, 3), "seed": seed, "quick": quick, "versions": versions()}
     with replacing(folder / f"{one.name}.json") as file:
         file.write((json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode())
-    return Record(one.name, [*(f for f in files), f"{one.name}.json"], seconds)
+    return Record(one.name, [*files, f"{one.name}.json"], seconds)
 
 
 def _write_figures(name: str, figures: dict[str, Figure], folder: Path) -> list[str]:
@@ -158,7 +426,7 @@ def _write_figures(name: str, figures: dict[str, Figure], folder: Path) -> list[
 
 
 def _described(one: Experiment, outcome: Outcome, files: list[str]) -> dict[str, Any]:
-    """Return what the JSON file says, but for what differs from run to run."""
+    """Return the content of the JSON file, except what differs from run to run."""
     sizes = [
         [round(100 * side) for side in figure.get_size_inches()]
         for figure in outcome.figures.values()

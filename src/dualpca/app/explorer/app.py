@@ -1,11 +1,14 @@
-"""The explorer's interface: JSON, and float32 buffers where there are many numbers."""
+"""The explorer's server: JSON, float32 buffers where there are many numbers, and the port."""
 
-# no postponed annotations: FastAPI reads them, and the requests' types are made for each session
+from __future__ import annotations
 
+import secrets
+import socket
 import sys
+import webbrowser
 from collections.abc import Callable
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from fastapi import FastAPI, Request
@@ -14,7 +17,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 import dualpca
-from dualpca.app.explorer.colouring import Column, codes_of, columns_of
+from dualpca.app.explorer.guard import Guard, is_loopback
 from dualpca.app.explorer.messages import (
     ColumnAnswer,
     ComponentAnswer,
@@ -29,9 +32,18 @@ from dualpca.app.explorer.messages import (
     Words,
     limited,
 )
-from dualpca.app.explorer.rows import exported, shown, summarized
-from dualpca.app.explorer.session import Session
-from dualpca.app.tables.dialects import TableError
+from dualpca.app.explorer.session import (
+    Column,
+    Session,
+    codes_of,
+    columns_of,
+    exported,
+    shown,
+    summarized,
+)
+from dualpca.app.tables.text import TableError
+
+# --- the application ---------------------------------------------------------------------------
 
 KINDS = {
     ".html": "text/html; charset=utf-8",
@@ -43,14 +55,14 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     400: {"model": Words, "description": "The request cannot be read."},
     401: {"model": Words, "description": "The token is missing or wrong."},
     403: {"model": Words, "description": "The request comes from another page or address."},
-    404: {"model": Words, "description": "There is no such thing here."},
-    405: {"model": Words, "description": "Ask in another way."},
+    404: {"model": Words, "description": "Not found."},
+    405: {"model": Words, "description": "Method not allowed."},
     408: {"model": Words, "description": "The request took too long to arrive."},
     409: {"model": Words, "description": "The model or the table cannot do this."},
     413: {"model": Words, "description": "The request is too large."},
-    422: {"model": Words, "description": "The request asks for what is not there."},
+    422: {"model": Words, "description": "The request is outside the bounds of the schema."},
     429: {"model": Words, "description": "Too many requests."},
-    500: {"model": Words, "description": "Something went wrong here."},
+    500: {"model": Words, "description": "Internal error."},
 }
 BUFFER: dict[int | str, dict[str, Any]] = {
     200: {
@@ -64,17 +76,17 @@ CSV: dict[int | str, dict[str, Any]] = {
 
 
 def static_files() -> dict[str, bytes]:
-    """Return the page's files by name. They are read now: no request names a path."""
+    """Return the files of the page by name, read now: no request names a path."""
     folder = resources.files(__package__).joinpath("static")
     return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
 
 
 def create(session: Session, run: str) -> FastAPI:
-    """Return the application for one session; `run` tells a restart to pages that are open."""
+    """Return the application for one session; `run` lets open pages notice a restart."""
     app = FastAPI(
         title="dualpca explorer",
         version=dualpca.__version__,
-        docs_url=None,  # they come with scripts from elsewhere
+        docs_url=None,  # they load scripts from elsewhere
         redoc_url=None,
         responses=REFUSALS,
     )
@@ -87,7 +99,7 @@ def create(session: Session, run: str) -> FastAPI:
 
 
 def _handle_errors(app: FastAPI) -> None:
-    """Answer errors in words; what went wrong inside is said in the terminal only."""
+    """Answer errors with a sentence; details of internal errors go to the terminal only."""
 
     @app.exception_handler(RequestValidationError)
     async def refuse(request: Request, error: RequestValidationError) -> JSONResponse:
@@ -106,7 +118,7 @@ def _handle_errors(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> JSONResponse:
         print(f"dualpca explore: {type(error).__name__}: {error}", file=sys.stderr)
-        return _words(500, "Something went wrong; the terminal says more.")
+        return _words(500, "Internal error: see the terminal.")
 
 
 def _words(status: int, words: str, headers: Any = None) -> JSONResponse:
@@ -123,7 +135,7 @@ def _serve_page(app: FastAPI) -> None:
     @app.get("/static/{name}", include_in_schema=False)
     def file(name: str) -> Response:
         if name not in files:
-            raise HTTPException(404, "There is no such file")
+            raise HTTPException(404, "No such file")
         return Response(files[name], media_type=KINDS["." + name.rpartition(".")[2]])
 
 
@@ -149,7 +161,7 @@ def _serve_model(app: FastAPI, session: Session, run: str) -> None:
     @app.get("/api/colours/{column}", response_class=Response, responses=BUFFER)
     def colours(column: int) -> Response:
         if not 0 <= column < len(columns) or columns[column].kind == "none":
-            raise HTTPException(404, f"column {column}: there is none to colour by")
+            raise HTTPException(404, f"column {column}: not a column to colour by")
         if column not in kept:
             kept[column] = codes_of(session, columns[column]).astype("<f4").tobytes()
         return Response(kept[column], media_type="application/octet-stream")
@@ -210,7 +222,7 @@ def _serve_rows(app: FastAPI, session: Session) -> None:
 def _post(
     app: FastAPI, path: str, answer: Callable[[Any], Any], body: type, **options: Any
 ) -> None:
-    """Register an answer to requests of a type that only this session has."""
+    """Register an answer to requests of a type that is made for this session."""
     answer.__annotations__["body"] = body
     app.post(path, **options)(answer)
 
@@ -238,7 +250,7 @@ def _listed(value: Any) -> Any:
 
 
 def describe(session: Session, columns: list[Column], run: str) -> ModelAnswer:
-    """Return all that the page has to know before it draws."""
+    """Return what the page needs before it can draw."""
     low, mean, high = session.scale().tolist()
     return ModelAnswer(
         run=run,
@@ -272,3 +284,88 @@ def _component(session: Session, k: int) -> ComponentAnswer:
         high=high,
         ratio=None if ratio is None else np.asarray(ratio, dtype=float).tolist(),
     )
+
+
+# --- the port ----------------------------------------------------------------------------------
+
+WAITING = 128
+"""Most connections open at once."""
+
+LEAST = 8
+"""Fewest characters of a token."""
+
+
+class Door(NamedTuple):
+    """A bound socket and the link that leads to it."""
+
+    socket: socket.socket
+    host: str
+    port: int
+    token: str
+
+    @property
+    def link(self) -> str:
+        """Return the link to open."""
+        name = f"[{self.host}]" if ":" in self.host else self.host
+        name = socket.gethostname() if self.host in ("0.0.0.0", "::") else name
+        return f"http://{name}:{self.port}/?token={self.token}"
+
+    @property
+    def is_private(self) -> bool:
+        """Return True if only this machine can reach it."""
+        return is_loopback(self.host)
+
+
+def open_door(host: str, port: int, token: str | None = None) -> Door:
+    """Bind a port (0: any free one), before the browser is told of it."""
+    token = secrets.token_urlsafe(24) if token is None else token
+    if len(token) < LEAST or not all(c.isascii() and (c.isalnum() or c in "-_") for c in token):
+        raise TableError(f"--token: expected at least {LEAST} letters, digits, - or _.")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio disables Nagle's algorithm (40 ms per answer) only if the protocol is named
+    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((host, port))
+        found.listen(WAITING)  # early connections wait for the server
+    except OSError as error:
+        found.close()
+        why = error.strerror or str(error)
+        raise TableError(
+            f"{host}:{port} cannot be used: {why}. Leave out --port to use a free one."
+        ) from None
+    return Door(found, host, int(found.getsockname()[1]), token)
+
+
+def prepare(session: Session, door: Door, show: bool) -> Any:
+    """Return the server, imported and built, so that the printed link works at once."""
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: Any = None) -> None:
+            await super().startup(sockets)
+            if show:
+                webbrowser.open(door.link)
+
+    app = create(session, secrets.token_hex(4))
+    settings = uvicorn.Config(
+        Guard(app, door.token, door.host, door.port),
+        log_level="error",
+        access_log=False,  # it would contain the token
+        server_header=False,
+        limit_concurrency=WAITING,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=2,
+        ws="none",
+    )
+    return Server(settings)
+
+
+def serve(server: Any, door: Door) -> None:
+    """Answer until Ctrl-C."""
+    try:
+        server.run(sockets=[door.socket])
+    except KeyboardInterrupt:
+        pass
+    finally:
+        door.socket.close()

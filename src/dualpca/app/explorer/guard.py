@@ -1,27 +1,29 @@
-"""Who may ask, how much and how often. Everything is refused in words, before the app sees it."""
+"""Who may send requests, how large and how often. Refusals are sentences, before the app is asked.
+
+Starlette's TrustedHostMiddleware is not used: it ignores the port, has no rule for addresses, and
+answers without the headers and the sentence that the page shows.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
-import json
 import secrets
 import socket
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
-from http.cookies import CookieError, SimpleCookie
+from collections.abc import Callable
 from typing import Any
-from urllib.parse import parse_qs
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import HTTPConnection
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.types import Message, Receive, Scope, Send
 
 MOST_BYTES = 1 << 20
-"""Of a request's body."""
+"""Size of the largest request body."""
 
 SECONDS = 10.0
-"""That a body may take to arrive."""
+"""Time in which a body must arrive."""
 
 HEADER = "x-dualpca-token"
 
@@ -42,7 +44,7 @@ HEADERS = {
 
 
 class Bucket:
-    """At most `rate` requests a second over time, and `burst` at once.
+    """A rate limit: `rate` requests per second over time, and `burst` at once.
 
     Examples
     --------
@@ -58,7 +60,7 @@ class Bucket:
         self.left, self.at = float(burst), clock()
 
     def take(self) -> bool:
-        """Say whether one more request is within the limit."""
+        """Return True if one more request is within the limit."""
         now = self.clock()
         self.left = min(self.burst, self.left + (now - self.at) * self.rate)
         self.at = now
@@ -69,7 +71,7 @@ class Bucket:
 
 
 class Refused(Exception):
-    """A request that is not answered: status and words."""
+    """A request that is refused: status and reason."""
 
     def __init__(self, status: int, words: str) -> None:
         super().__init__(words)
@@ -84,11 +86,11 @@ class Guard:
     app : ASGI application
     token : str
     host : str
-        The address that the server is bound to.
+        Address that the server is bound to.
     port : int
     rate, burst : float, int
-        Requests a second with the token. Without it there are a tenth, in a bucket of their own,
-        so that guessing neither succeeds nor locks the owner out.
+        Requests per second, and at once, with the token. Requests without it have a tenth, in a
+        bucket of their own, so that guessing neither succeeds nor locks the owner out.
     """
 
     def __init__(
@@ -104,105 +106,93 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
             return
-        headers = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}
-        sender = self._sealed(send)
+        connection = HTTPConnection(scope)
+        sender = _adding(send, HEADERS)
         try:
-            await self._admit(scope, headers, receive, sender)
+            await self._admit(connection, receive, sender)
         except Refused as refused:
-            await _answer(sender, refused, plain="text/html" in headers.get("accept", ""))
+            await _answer(refused, connection)(scope, receive, sender)
 
-    async def _admit(self, scope: Scope, headers: dict[str, str], receive: Any, send: Any) -> None:
-        self._check_host(headers)
-        way = self._way_in(scope, headers)
+    async def _admit(self, connection: HTTPConnection, receive: Receive, send: Send) -> None:
+        self._check_host(connection.headers)
+        way = self._way_in(connection)
         if not (self.unknown if way is None else self.known).take():
             raise Refused(429, "Too many requests: wait a second.")
         if way is None:
             raise Refused(401, "The token is missing or wrong. Open the link in the terminal.")
-        self._check_origin(scope, headers, way)
-        body = await _read(headers, receive)
-        if way == "address" and scope["path"] == "/":
-            send = self._with_cookie(send)
-        await self.app(scope, _replay(body, receive), send)
+        self._check_origin(connection, way)
+        body = await _read(connection.headers, receive)
+        if way == "address" and connection.scope["path"] == "/":
+            cookie = f"{self.cookie}={self.token}; HttpOnly; SameSite=Strict; Path=/"
+            send = _adding(send, {"set-cookie": cookie})
+        await self.app(connection.scope, _replay(body, receive), send)
 
-    def _check_host(self, headers: dict[str, str]) -> None:
-        """Refuse other names for this machine: pages elsewhere could point one here."""
+    def _check_host(self, headers: Headers) -> None:
+        """Refuse other names for this machine: a page elsewhere could point one here."""
         name, _, port = headers.get("host", "").rpartition(":")
         if not name or port != str(self.port) or not self._is_ours(name.strip("[]").lower()):
-            raise Refused(403, "This address is not the explorer's. Open the link in the terminal.")
+            raise Refused(403, "This is not the explorer's address. Open the link in the terminal.")
 
     def _is_ours(self, name: str) -> bool:
         if name in ("127.0.0.1", "localhost", "::1", self.host):
             return True
-        if _is_loopback(self.host):
+        if is_loopback(self.host):
             return False
         try:
             ipaddress.ip_address(name)
         except ValueError:
             return name == socket.gethostname().lower()
-        return True  # an address, not a name, cannot be pointed elsewhere
+        return True  # only names can be pointed elsewhere
 
-    def _check_origin(self, scope: Scope, headers: dict[str, str], way: str) -> None:
-        """Refuse what pages of other origins ask for; only a link may come from elsewhere."""
+    def _check_origin(self, connection: HTTPConnection, way: str) -> None:
+        """Refuse requests from pages of other origins; only a link may come from elsewhere."""
+        headers = connection.headers
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
         own = origin == f"http://{headers['host']}"
-        changes = scope["method"] not in ("GET", "HEAD") and way == "cookie"
+        changes = connection.scope["method"] not in ("GET", "HEAD") and way == "cookie"
         if (origin is None and changes) or (origin is not None and not own):
             raise Refused(403, "Requests from other pages are refused.")
         if site not in ("same-origin", "none") and way != "address":
             raise Refused(403, "Requests from other pages are refused.")
 
-    def _way_in(self, scope: Scope, headers: dict[str, str]) -> str | None:
+    def _way_in(self, connection: HTTPConnection) -> str | None:
         """Return where the right token was: 'header', 'cookie' or 'address'; None if nowhere."""
-        query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
+        root = connection.scope["path"] == "/"
         found = {
-            "header": headers.get(HEADER),
-            "address": query.get("token", [None])[0] if scope["path"] == "/" else None,
-            "cookie": _cookie(headers.get("cookie", ""), self.cookie),
+            "header": connection.headers.get(HEADER),
+            "address": connection.query_params.get("token") if root else None,
+            "cookie": connection.cookies.get(self.cookie),
         }
         for way, token in found.items():
             if token and secrets.compare_digest(token.encode(), self.token.encode()):
                 return way
         return None
 
-    def _with_cookie(self, send: Send) -> Send:
-        value = f"{self.cookie}={self.token}; HttpOnly; SameSite=Strict; Path=/"
 
-        async def sender(message: MutableMapping[str, Any]) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], (b"set-cookie", value.encode())]
-            await send(message)
-
-        return sender
-
-    @staticmethod
-    def _sealed(send: Send) -> Send:
-        extra = [(k.encode(), v.encode()) for k, v in HEADERS.items()]
-
-        async def sender(message: MutableMapping[str, Any]) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", []), *extra]
-            await send(message)
-
-        return sender
-
-
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return True if only this machine can reach an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
 
 
-def _cookie(text: str, name: str) -> str | None:
-    try:
-        found = SimpleCookie(text).get(name)
-    except CookieError:
-        return None
-    return None if found is None else found.value
+def _adding(send: Send, extra: dict[str, str]) -> Send:
+    """Return a sender that adds headers to the response."""
+
+    async def sender(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message.setdefault("headers", [])
+            headers = MutableHeaders(scope=message)
+            for name, value in extra.items():
+                headers.append(name, value)
+        await send(message)
+
+    return sender
 
 
-async def _read(headers: dict[str, str], receive: Receive) -> bytes:
-    """Return the whole body, unless it is too long or takes too long."""
+async def _read(headers: Headers, receive: Receive) -> bytes:
+    """Return the whole body; refuse one that is too large or too slow."""
     length = headers.get("content-length", "0")
     digits = length.isascii() and length.isdigit() and len(length) < 16
     if not digits or int(length) > MOST_BYTES:
@@ -224,10 +214,10 @@ async def _read(headers: dict[str, str], receive: Receive) -> bytes:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return the body once more, then what comes after it (that the client has gone)."""
+    """Return the body again, then what follows it (that the client has gone)."""
     waiting = [body]
 
-    async def receiver() -> MutableMapping[str, Any]:
+    async def receiver() -> Message:
         if waiting:
             return {"type": "http.request", "body": waiting.pop(), "more_body": False}
         return await receive()
@@ -235,13 +225,9 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return receiver
 
 
-async def _answer(send: Send, refused: Refused, plain: bool) -> None:
-    """Say why, as a sentence to people and as JSON to programs."""
-    body = (refused.words if plain else json.dumps({"error": refused.words})).encode()
-    kind = b"text/plain; charset=utf-8" if plain else b"application/json"
-    headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body))]
-    if refused.status == 429:
-        headers.append((b"retry-after", b"1"))
-    start = {"type": "http.response.start", "status": refused.status, "headers": headers}
-    await send(start)
-    await send({"type": "http.response.body", "body": body})
+def _answer(refused: Refused, connection: HTTPConnection) -> Response:
+    """Return the reason: a sentence for people, JSON for programs."""
+    headers = {"retry-after": "1"} if refused.status == 429 else None
+    if "text/html" in connection.headers.get("accept", ""):
+        return PlainTextResponse(refused.words, refused.status, headers)
+    return JSONResponse({"error": refused.words}, refused.status, headers)

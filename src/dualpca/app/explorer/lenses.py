@@ -1,23 +1,127 @@
-"""What the explorer can do with each kind of model, and which kind a model is."""
+"""One interface to every kind of model: latents of rows, the way back, and its uncertainty.
+
+What a model cannot do is a sentence in `reasons`, which the page shows next to the control.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dualpca.app.explorer.lens import Lens, Matrix
-from dualpca.app.tables.dialects import TableError
+from dualpca.app.tables.columns import named_rows
+from dualpca.app.tables.text import TableError
 from dualpca.generation import fit_kernel_density
 
+# --- the interface -----------------------------------------------------------------------------
+
+Matrix = NDArray[np.float64]
+
+
+class Lens:
+    """A model that only has latents of rows, and no way back. Other lenses add to it.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted.
+    """
+
+    ways: tuple[str, ...] = ()  # pre-image methods, the default first
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.name = model, type(model).__name__
+        self.reasons: dict[str, str] = {}
+        self._refuse("decode", "has no way back from latents to features")
+        self._refuse("spread", "has no way back, and so no intervals")
+        self._refuse("error", "does not reconstruct rows")
+        if not hasattr(model, "score_samples"):
+            self._refuse("density", "has no density")
+        if not hasattr(model, "sample"):
+            self._refuse("sample", "cannot sample rows")
+        if not hasattr(model, "impute"):
+            self._refuse("impute", "does not fill missing entries; PPCA does, for example")
+
+    def _named(self, X: Matrix) -> Any:
+        """Return rows with the names of their columns, if the model was fitted with names."""
+        return named_rows(self.model, X)
+
+    def _refuse(self, what: str, why: str) -> None:
+        self.reasons[what] = f"{self.name} {why}."
+
+    def _allow(self, *names: str) -> None:
+        for name in names:
+            self.reasons.pop(name, None)
+
+    @property
+    def sizes(self) -> list[int]:
+        """Numbers of latents of the components of a mixture; one number for other models."""
+        return [len(self.model.get_feature_names_out())]
+
+    def prior(self, component: int = 0) -> Matrix:
+        """Return the standard deviations of latents under the model, (q,)."""
+        return np.ones(self.sizes[component])
+
+    def prepare(self, Z: Matrix) -> None:
+        """Do once what is slow, given the latents of the rows."""
+
+    def latents(self, X: Matrix, component: int = 0) -> Matrix:
+        """Return the latents of rows, (n, q)."""
+        return np.asarray(self.model.transform(self._named(X)), dtype=float)
+
+    def decode(self, Z: Matrix, component: int = 0, way: str | None = None) -> Matrix:
+        """Return the rows that latents represent, (m, d)."""
+        raise TableError(self.reasons["decode"])
+
+    def spread(self, z: Matrix, component: int = 0, way: str | None = None) -> Matrix:
+        """Return the predictive standard deviation of every feature at one point, (d,)."""
+        raise TableError(self.reasons["spread"])
+
+    @property
+    def density_of(self) -> str:
+        """What `density` is a density of."""
+        return "rows"
+
+    def density(self, rows: Matrix, Z: Matrix) -> Matrix:
+        """Return the log-density of rows (of latents, if the model has none for rows), (m,)."""
+        if "density" in self.reasons:
+            raise TableError(self.reasons["density"])
+        return np.asarray(self.model.score_samples(self._named(rows)), dtype=float)
+
+    def reconstruct(self, X: Matrix) -> Matrix:
+        """Return the reconstructions of rows, (n, d)."""
+        raise TableError(self.reasons["error"])
+
+    def groups(self, X: Matrix) -> Matrix | None:
+        """Return the component of every row of a mixture, (n,)."""
+        return None
+
+    def sample(self, count: int, seed: int) -> Matrix:
+        """Draw rows, (count, d)."""
+        if "sample" in self.reasons:
+            raise TableError(self.reasons["sample"])
+        found = self.model.sample(count, random_state=seed)
+        return np.asarray(found[0] if isinstance(found, tuple) else found, dtype=float)
+
+    def impute(self, X: Matrix) -> tuple[Matrix, Matrix]:
+        """Return rows with NaN filled, and the standard deviations of the filled entries."""
+        if "impute" in self.reasons:
+            raise TableError(self.reasons["impute"])
+        filled, std = self.model.impute(self._named(X), return_std=True)
+        return np.asarray(filled, dtype=float), np.asarray(std, dtype=float)
+
+
+# --- one lens per kind of model ----------------------------------------------------------------
+
 QUICK = 4000
-"""Points up to which a learned pre-image is prepared when the explorer starts."""
+"""Largest number of points for which a learned pre-image is prepared at the start."""
 
 DRAWS = 48
 """Draws behind the spread of a pre-image."""
 
 CENTRES = 2000
-"""Rows that a density over latents is estimated from."""
+"""Rows from which a density over latents is estimated."""
 
 METHODS = ("learned", "smoother", "distance", "fixed-point", "gradient", "auto")
 
@@ -37,15 +141,15 @@ class LinearLens(Lens):
         if hasattr(model, "posterior"):
             own = np.asarray(model.posterior(self._named(start))[1][0])
             signal = np.sum((own @ W) * W, axis=0)
-        # of a row that is measured at z: noise, and what the row leaves open about z
+        # of a row measured at z: the noise, and the uncertainty of z given the row
         self._std: Matrix = np.sqrt(signal + noise)
         try:
             model.score_samples(self._named(origin))
         except ValueError:
-            self._refuse("density", "without noise has no density")
+            self._refuse("density", "has no density without noise")
 
     def prior(self, component: int = 0) -> Matrix:
-        """Return the standard deviations of latents: of projections for PCA, else 1."""
+        """Return the standard deviations of latents: those of projections for PCA, else 1."""
         if hasattr(self.model, "posterior") or getattr(self.model, "whiten", False):
             return super().prior(component)
         return np.asarray(self.model.explained_variance_, dtype=float) ** 0.5
@@ -55,7 +159,7 @@ class LinearLens(Lens):
         return np.asarray(self.model.inverse_transform(Z), dtype=float)
 
     def spread(self, z: Matrix, component: int = 0, way: str | None = None) -> Matrix:
-        """Return the standard deviation of a new measurement of a row seen at z."""
+        """Return the standard deviation of a new measurement of a row at z."""
         return self._std
 
     def reconstruct(self, X: Matrix) -> Matrix:
@@ -75,7 +179,7 @@ class KernelLens(Lens):
         self._kde: Any = None
         try:
             self.decode(np.zeros((1, self.sizes[0])))
-        except ValueError as error:  # no points with coordinates to come back to
+        except ValueError as error:  # the kernel was not fitted to points with coordinates
             self.reasons["decode"] = str(error)
             self.ways = ()
             return
@@ -87,10 +191,10 @@ class KernelLens(Lens):
                 np.diagonal(np.asarray(model.posterior(self._named(origin))[1][0]))
             )
         else:
-            self._refuse("spread", "has no noise, hence no intervals: DualPPCA has")
+            self._refuse("spread", "has no noise, and so no intervals; DualPPCA has")
 
     def prepare(self, Z: Matrix) -> None:
-        """Estimate a density over latents, for models without one of their own."""
+        """Estimate a density over latents, for models without a density."""
         if "density" not in self.reasons or "decode" in self.reasons or len(Z) < 3:
             return
         step = -(-len(Z) // CENTRES)
@@ -111,14 +215,14 @@ class KernelLens(Lens):
         return np.asarray(self.model.preimages(Z, way or self.ways[0]).points, dtype=float)
 
     def spread(self, z: Matrix, component: int = 0, way: str | None = None) -> Matrix:
-        """Return the spread of pre-images as latents vary as much as one row leaves open."""
+        """Return the spread of pre-images as latents vary within their posterior of one row."""
         noise = np.random.default_rng(0).normal(size=(DRAWS, len(self._root)))
         quick = "smoother" if (way or self.ways[0]) != "learned" else "learned"
         return np.asarray(self.decode(z + noise * self._root, way=quick).std(axis=0))
 
     @property
     def density_of(self) -> str:
-        """Say what `density` is of: features, or latents as the rows have them."""
+        """What `density` is a density of: features, or latents of the rows."""
         return "features" if self._kde is None else "latents"
 
     def density(self, rows: Matrix, Z: Matrix) -> Matrix:
@@ -132,7 +236,7 @@ class KernelLens(Lens):
         return self.decode(self.latents(X))
 
     def sample(self, count: int, seed: int) -> Matrix:
-        """Draw from the model, or decode draws from the density over latents."""
+        """Sample from the model, or decode samples from the density over latents."""
         if self._kde is None:
             return super().sample(count, seed)
         return self.decode(np.asarray(self._kde.sample(count, np.random.default_rng(seed))))
@@ -144,7 +248,7 @@ class MixtureLens(Lens):
     def __init__(self, model: Any) -> None:
         super().__init__(model)
         if model.kernel is not None:
-            self._refuse("decode", "with a kernel comes back from rows only, not from latents")
+            self._refuse("decode", "with a kernel has no way back from latents")
             self._allow("error")
             return
         self._allow("decode", "spread", "error")
@@ -155,7 +259,7 @@ class MixtureLens(Lens):
         return [int(q) for q in self.model.n_components_]
 
     def latents(self, X: Matrix, component: int = 0) -> Matrix:
-        """Return the latents of rows as if they came from one component."""
+        """Return the latents of rows under one component."""
         return np.asarray(self.model.posterior(self._named(X), component)[0], dtype=float)
 
     def decode(self, Z: Matrix, component: int = 0, way: str | None = None) -> Matrix:
@@ -185,7 +289,7 @@ class MixtureLens(Lens):
 
 
 def lens_of(model: Any) -> Lens:
-    """Return the lens for a model, by what the model can do.
+    """Return the lens for a model, by its methods.
 
     Examples
     --------
@@ -202,8 +306,8 @@ def lens_of(model: Any) -> Lens:
     )
     if not hasattr(model, "transform") or hasattr(model, "add_indicator") or pairwise:
         raise TableError(
-            f"{type(model).__name__} cannot be explored: it does not place rows of numbers in a "
-            "latent space. Fit pca, ppca, bpca, fa, kpca, dual or mixture."
+            f"{type(model).__name__} cannot be explored: it has no latents for rows of numbers. "
+            "Fit pca, ppca, bpca, fa, kpca, dual or mixture."
         )
     if hasattr(model, "preimages"):
         return KernelLens(model)

@@ -1,4 +1,4 @@
-"""What the explorer is asked and what it answers, with every bound in the schema."""
+"""Requests to the explorer and its answers, with every bound in the schema."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from dualpca.app.explorer.session import Session
 
 MOST_ROWS = 100_000
-"""Rows of one export."""
+"""Most rows of one export."""
 
 PAGE = 500
-"""Rows of one table."""
+"""Most rows of one table."""
 
 MOST_STEPS = 64
 MOST_SAMPLES = 24
 MOST_NUMBERS = 2_000_000
-"""In one answer: paths and samples of very wide rows have fewer steps."""
+"""Most numbers in one answer: paths and samples of very wide rows have fewer steps."""
 
 
 Way = Literal["learned", "smoother", "distance", "fixed-point", "gradient", "auto"]
-"""Of coming back from a kernel's latents."""
+"""Pre-image methods of kernel models."""
 
 
 def whole(value: Any) -> Any:
-    """Return 27.0 as 27: JSON knows no difference.
+    """Return 27.0 as 27: JSON makes no difference.
 
     Examples
     --------
@@ -41,12 +41,12 @@ def between(low: int, high: int) -> Any:
 
 
 def several(item: Any, least: int, most: int) -> Any:
-    """Return the type of lists of so many items."""
+    """Return the type of lists with a bounded number of items."""
     return Annotated[list[item], Field(min_length=least, max_length=most)]
 
 
 class Message(BaseModel):
-    """A request: other fields are refused, and so is what is not finite."""
+    """A request; unknown fields and numbers that are not finite are refused."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
 
@@ -90,7 +90,7 @@ class ImputeRequest(Message):
 
 
 class SampleRequest(Message):
-    """Draw rows."""
+    """Sample rows."""
 
     count: int = 12
     seed: int = 0
@@ -130,7 +130,7 @@ class ComponentAnswer(Answer):
 
 
 class ModelAnswer(Answer):
-    """All that the page has to know before it draws."""
+    """What the page needs before it can draw."""
 
     run: str
     version: str
@@ -182,7 +182,7 @@ class RowsAnswer(Answer):
 
 
 class ErrorsAnswer(Answer):
-    """Reconstruction errors of rows: of how many they were computed, their mean, the largest."""
+    """Reconstruction errors of rows: how many were used, their mean, the largest."""
 
     count: int
     mean: float
@@ -199,7 +199,7 @@ class ImputeAnswer(Answer):
 
 
 class SampleAnswer(Answer):
-    """Draws beside the closest rows."""
+    """Samples, with the closest rows."""
 
     values: list[list[float]]
     latents: list[list[float]]
@@ -209,7 +209,7 @@ class SampleAnswer(Answer):
 
 
 def limited(session: Session) -> dict[str, Any]:
-    """Return the requests with the bounds of one session, so that its schema says them all."""
+    """Return the requests with the bounds of one session, for its schema."""
     sizes, d, n = session.lens.sizes, len(session.features), max(session.n, 1)
     number = Annotated[float, Field(ge=-session.limit, le=session.limit)]
     latent = several(number, min(sizes), max(sizes))

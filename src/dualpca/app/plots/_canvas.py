@@ -1,19 +1,21 @@
-"""What all figures share: size, colours, one plain axes."""
+"""What all figures share: size, colours, one plain axes, and labels that do not overlap."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Annotation, Text
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
 DPI = 240
-"""More than twice a screen's 100 dots per inch, so that figures are crisp."""
+"""More than twice a screen's 100 dots per inch, for crisp figures."""
 WIDTH = 6.0
 INK, MUTED, GRID = "#1f2430", "#555c6b", "#e3e6ec"
 BLUE, VERMILION = "#0072b2", "#c04a00"
@@ -28,24 +30,29 @@ def blank(height: float) -> tuple[Figure, Axes]:
     """Return a figure with one plain axes."""
     figure = Figure(figsize=(WIDTH, height), dpi=DPI, layout="constrained", facecolor="white")
     ax = figure.add_subplot(axisbelow=True)
+    dress(ax)
+    return figure, ax
+
+
+def dress(ax: Axes) -> None:
+    """Give an axes the style of all figures."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(MUTED)
     ax.tick_params(labelsize=SMALL, colors=MUTED, labelcolor=INK)
     ax.grid(color=GRID, lw=0.8)
     ax.xaxis.label.set(fontsize=TEXT, color=INK)
     ax.yaxis.label.set(fontsize=TEXT, color=INK)
-    return figure, ax
 
 
 def mark(colour: str, shape: str = "o") -> Line2D:
-    """Return a mark of a colour, for a key; '--' is a dashed line."""
+    """Return a marker for a legend; '--' is a dashed line."""
     if shape == "--":
         return Line2D([], [], color=colour, lw=1.2, ls=DASHED)
     return Line2D([], [], ls="", marker=shape, ms=6, color=colour)
 
 
 def key(figure: Figure, marks: Sequence[Line2D], words: Sequence[str], below: bool = False) -> None:
-    """Say above (or below) the axes what marks mean."""
+    """Draw a legend above (or below) the axes."""
     columns = min(len(words), 5)
     legend = figure.legend(
         marks, words, loc="outside lower center" if below else "outside upper center", ncols=columns
@@ -53,3 +60,132 @@ def key(figure: Figure, marks: Sequence[Line2D], words: Sequence[str], below: bo
     legend.set_frame_on(False)
     for text in legend.get_texts():
         text.set(fontsize=SMALL, color=INK)
+
+
+# --- names and labels --------------------------------------------------------------------------
+
+GAP, DOT = 2.0, 3.0
+"""Space between labels and around points, in points on the page."""
+
+ANGLES, DISTANCES = 24, (0.0, 5.0, 10.0, 16.0, 24.0, 34.0, 46.0)
+"""Places that are tried for a label: directions, and distances in points on the page."""
+
+NEAR = 9.0
+"""Distance from which a thin line connects a label with its point."""
+
+OUTSIDE, ON_LABEL, ON_POINT, ON_CLEAR, PER_POINT, TURNED = 1e4, 1e3, 50.0, 0.3, 0.2, 2.0
+"""Costs of a place: outside the frame, on a label, a labelled or other point, far, opposite."""
+
+
+def feature_names(model: Any) -> list[str]:
+    """Return the names of the features of a model; x0, x1, … by default."""
+    names = getattr(model, "feature_names_in_", None)
+    return [f"x{j}" for j in range(len(model.mean_))] if names is None else [str(n) for n in names]
+
+
+def foremost(sizes: Floats, count: int) -> NDArray[np.intp]:
+    """Return the positions of the `count` largest, in increasing order."""
+    return np.sort(np.argsort(-sizes, kind="stable")[:count])
+
+
+def label_points(
+    ax: Axes, points: Floats, words: Sequence[str], away: Floats, clear: Floats
+) -> list[Annotation]:
+    """Write labels next to points, without overlaps as far as possible.
+
+    Parameters
+    ----------
+    ax : Axes
+        With its final limits: places are found in points on the page.
+    points : array of shape (k, 2)
+        In data coordinates.
+    words : sequence of k str
+    away : array of shape (k, 2)
+        Preferred direction of each label, of any length.
+    clear : array of shape (m, 2)
+        Other points that labels should not cover if possible.
+    """
+    plate = {"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.7}
+    thread = {"arrowstyle": "-", "color": MUTED, "lw": 0.6, "shrinkA": 0, "shrinkB": 1}
+    style = {"ha": "center", "va": "center", "fontsize": SMALL, "color": INK, "zorder": 5}
+    labels = [
+        ax.annotate(word, (x, y), (0, 0), textcoords="offset points", bbox=plate, arrowprops=thread)
+        for (x, y), word in zip(points.tolist(), words, strict=True)
+    ]
+    for label in labels:
+        label.set(**style)
+    if labels:
+        _arrange(ax, labels, points, away, clear)
+    return labels
+
+
+def _arrange(
+    ax: Axes, labels: list[Annotation], points: Floats, away: Floats, clear: Floats
+) -> None:
+    """Place the labels where each costs least, one after the other."""
+    figure = ax.get_figure(root=True)
+    if figure is None:
+        return
+    figure.draw_without_rendering()  # places the axes
+    unit = 72 / figure.dpi
+    half = unit / 2 * np.array([_size(label) for label in labels]) + GAP / 2
+    origin, dots = (unit * ax.transData.transform(part) for part in (points, clear))
+    frame = unit * ax.get_window_extent().get_points()
+    places = find_places(origin, half, away, frame, dots)
+    for label, shift, size in zip(labels, places - origin, half, strict=True):
+        label.set_position((float(shift[0]), float(shift[1])))
+        gap = np.linalg.norm(np.maximum(np.abs(shift) - size, 0.0))
+        if label.arrow_patch is not None:
+            label.arrow_patch.set_visible(bool(gap > NEAR))
+
+
+def _size(label: Annotation) -> tuple[float, float]:
+    box = Text.get_window_extent(label)  # without the connecting line
+    return box.width, box.height
+
+
+def find_places(origin: Floats, half: Floats, away: Floats, frame: Floats, clear: Floats) -> Floats:
+    """Return centres of boxes next to their points, the cheapest place for each in turn.
+
+    Parameters
+    ----------
+    origin, half : arrays of shape (k, 2)
+        The points, and half the widths and heights of their boxes.
+    away : array of shape (k, 2)
+        Preferred directions.
+    frame : array of shape (2, 2)
+        Lower left and upper right corner.
+    clear : array of shape (m, 2)
+
+    Returns
+    -------
+    array of shape (k, 2)
+
+    Examples
+    --------
+    >>> frame, point = np.array([[0.0, 0.0], [99.0, 99.0]]), np.array([[50.0, 50.0]])
+    >>> find_places(point, np.ones((1, 2)), np.array([[1.0, 0.0]]), frame, np.zeros((0, 2)))
+    array([[54., 50.]])
+    """
+    turn = 2 * np.pi * np.arange(ANGLES) / ANGLES
+    circle = np.stack([np.cos(turn), np.sin(turn)], axis=1)
+    places = np.zeros_like(origin)
+    done = np.zeros(len(origin), dtype=bool)
+    for i in np.argsort(-half[:, 0], kind="stable"):  # longest first: it has few places
+        reach = half[i] + DOT + np.array(DISTANCES)[:, None, None]
+        tried = (origin[i] + circle * reach).reshape(-1, 2)
+        outside = (tried - half[i] < frame[0]) | (tried + half[i] > frame[1])
+        straight = circle @ (away[i] / max(float(np.linalg.norm(away[i])), 1e-300))
+        cost = TURNED * np.tile((1 - straight) / 2, len(DISTANCES))
+        cost += PER_POINT * np.repeat(DISTANCES, ANGLES) + OUTSIDE * outside.any(axis=1)
+        cost += ON_LABEL * _covered(tried, places[done], half[i] + half[done])
+        cost += ON_POINT * _covered(tried, origin, half[i] + DOT)
+        cost += ON_CLEAR * _covered(tried, clear, half[i])
+        places[i], done[i] = tried[int(np.argmin(cost))], True
+    return places
+
+
+def _covered(centres: Floats, others: Floats, reach: Floats) -> Floats:
+    """Return how many of `others` lie within `reach` of each centre, sideways and upwards."""
+    near = np.abs(centres[:, None, :] - others) < reach
+    return np.asarray(near.all(axis=2).sum(axis=1), dtype=np.float64)

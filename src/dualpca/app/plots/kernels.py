@@ -1,8 +1,9 @@
-"""Kernel models in the plane of two inputs: components, reconstructions, samples."""
+"""Kernel models in the plane of two inputs, and rows of small images."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from dualpca.app.plots._canvas import (
     INK,
     MUTED,
     SMALL,
+    TEXT,
     VERMILION,
     WIDTH,
     Floats,
@@ -24,15 +26,17 @@ from dualpca.app.plots._canvas import (
     mark,
 )
 
+# --- kernel models in the plane of two inputs --------------------------------------------------
+
 COLUMNS, PALE = 4, "#a3a9b8"
 MARGIN = 0.15
-"""Share of the range of the points by which a picture is larger."""
+"""Margin around the points, as a share of their range."""
 
 
 def eigenfunctions(
     model: Any, X: ArrayLike, n_panels: int = 8, *, resolution: int = 80, levels: int = 11
 ) -> Figure:
-    """Draw the leading components of a kernel model as functions of two inputs (S4).
+    """Draw the leading components of a kernel model as functions of two inputs.
 
     Parameters
     ----------
@@ -41,16 +45,16 @@ def eigenfunctions(
     X : array-like of shape (n, 2)
         Points to draw over the contours.
     n_panels : int
-        Most components to draw.
+        Largest number of components to draw.
     resolution : int
-        Points of the grid on either side.
+        Grid points along each axis.
     levels : int
-        Lines of equal value.
+        Number of contour lines.
 
     Returns
     -------
     matplotlib.figure.Figure
-        One panel a component, its eigenvalue above; blue is negative, red is positive.
+        One panel per component, titled with its eigenvalue; blue is negative, red is positive.
 
     Examples
     --------
@@ -81,12 +85,14 @@ def eigenfunctions(
 def reconstructions(
     model: Any, X: ArrayLike, n_samples: int = 200, *, random_state: int = 0
 ) -> Figure:
-    """Draw points, what kernel PCA and the dual model make of them, and samples (S0, Fig. 3).
+    """Draw points, their reconstructions by kernel PCA and the dual model, and samples.
+
+    As in De Plaen and Suykens (2023, figure 3).
 
     Parameters
     ----------
     model : DualPPCA
-        Fitted on two columns; its `preimage` leads back to them.
+        Fitted on two columns; its `preimage` method maps back to them.
     X : array-like of shape (n, 2)
         Points to reconstruct.
     n_samples : int
@@ -128,7 +134,9 @@ def reconstructions(
 
 
 def sampling_overview(model: Any, n_samples: int = 500, *, random_state: int = 0) -> Figure:
-    """Draw kernel samples along a component and off the components (S0, Fig. 2).
+    """Draw sampled kernel values along a component and off the components.
+
+    As in De Plaen and Suykens (2023, figure 2).
 
     Parameters
     ----------
@@ -139,8 +147,8 @@ def sampling_overview(model: Any, n_samples: int = 500, *, random_state: int = 0
     Returns
     -------
     matplotlib.figure.Figure
-        Samples of kernel PCA, without noise, stay on the components; those of the dual model
-        leave them, in the directions that were discarded.
+        Samples of kernel PCA, which has no noise, stay on the components; those of the dual model
+        also vary along the discarded directions.
 
     Examples
     --------
@@ -152,22 +160,16 @@ def sampling_overview(model: Any, n_samples: int = 500, *, random_state: int = 0
     ['dual PPCA', 'kernel PCA']
     """
     kc = np.asarray(model.sample_kernel(n_samples, random_state), dtype=np.float64)
-    first = _component(model)
-    basis = np.linalg.qr(np.asarray(model.coefficients_, dtype=np.float64))[0]
+    A = np.asarray(model.coefficients_, dtype=np.float64)
+    first, basis = A[:, 0] / np.linalg.norm(A[:, 0]), np.linalg.qr(A)[0]
     rest = kc - (kc @ basis) @ basis.T
     off = np.linalg.svd(rest, full_matrices=False)[2][0]
     figure, ax = blank(height=4.0)
     ax.plot(kc @ first, rest @ off, "o", ms=3, color=BLUE, alpha=0.5, mew=0)
     ax.plot(kc @ first, np.zeros(n_samples), "s", ms=3, color=VERMILION, alpha=0.5, mew=0)
-    ax.set(xlabel="along the first component", ylabel="off the components, where most is left")
+    ax.set(xlabel="along the first component", ylabel="largest direction off the components")
     key(figure, [mark(BLUE), mark(VERMILION, "s")], ["dual PPCA", "kernel PCA"])
     return figure
-
-
-def _component(model: Any) -> Floats:
-    """Return the first direction of kernel values, e₁."""
-    A = np.asarray(model.coefficients_, dtype=np.float64)
-    return np.asarray(A[:, 0] / np.linalg.norm(A[:, 0]))
 
 
 def _plane(X: ArrayLike) -> Floats:
@@ -188,16 +190,110 @@ def _grid(points: Floats, resolution: int) -> tuple[Floats, tuple[float, float, 
 
 
 def _panels(count: int) -> Figure:
-    """Return a figure of small frames without ticks, four a row."""
+    """Return a figure of small frames without ticks, four per row."""
     columns = min(count, COLUMNS)
     lines = math.ceil(count / columns)
     size = (WIDTH * columns / COLUMNS, WIDTH / COLUMNS * lines * 1.15)
     figure = Figure(figsize=size, dpi=DPI, layout="constrained", facecolor="white")
     for p in range(count):
-        _bare(figure.add_subplot(lines, columns, p + 1))
+        ax = figure.add_subplot(lines, columns, p + 1)
+        ax.set(xticks=[], yticks=[])
+        ax.spines[:].set_color(MUTED)
     return figure
 
 
-def _bare(ax: Axes) -> None:
-    ax.set(xticks=[], yticks=[])
-    ax.spines[:].set_color(MUTED)
+# --- rows of small images ----------------------------------------------------------------------
+
+
+def image_grid(
+    rows: Mapping[str, ArrayLike],
+    shape: tuple[int, int],
+    *,
+    labels: Mapping[str, Sequence[object]] | None = None,
+    signed: Collection[str] = (),
+    limits: tuple[float, float] | None = None,
+) -> Figure:
+    """Draw rows of small images below one another, each row with its name.
+
+    Parameters
+    ----------
+    rows : mapping of str to array-like of shape (k, h * w) or (k, h, w)
+        Name of a row, and its images; all rows have k of them.
+    shape : pair of int
+        (h, w).
+    labels : mapping of str to sequence of k objects, optional
+        What to write under the images of a row.
+    signed : collection of str
+        Rows of positive and negative values, drawn from blue (negative) over white to red
+        (positive); the largest magnitude of such a row has the full colour and is written next
+        to its name.
+    limits : pair of float, optional
+        Values drawn white and black in the other rows; by default their smallest and largest.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> digits = load_digits().data
+    >>> figure = image_grid({"first": digits[:5], "next": digits[5:10]}, (8, 8))
+    >>> [ax.get_title("left") for ax in figure.axes]
+    ['first', 'next']
+    """
+    images = {name: _stack(name, row, shape) for name, row in rows.items()}
+    plain = [row.ravel() for name, row in images.items() if name not in signed]
+    pixels = np.concatenate(plain or [np.zeros(1)])
+    low, high = limits or (float(pixels.min()), float(pixels.max()))
+    labels = labels or {}
+    figure = _sheet(images, shape, labels)
+    for ax, (name, row) in zip(figure.axes, images.items(), strict=True):
+        span, colours = (low, high), "gray_r"
+        if name in signed:
+            reach = float(np.abs(row).max()) or 1.0
+            span, colours = (-reach, reach), "RdBu_r"
+            ax.set_title(f"±{reach:.2g}", loc="right", fontsize=SMALL, color=MUTED)
+        ax.imshow(_tile(row), vmin=span[0], vmax=span[1], cmap=colours, interpolation="nearest")
+        ax.set_title(name, loc="left", fontsize=TEXT, color=INK)
+        _label_tiles(ax, labels.get(name, ()), shape[1])
+    return figure
+
+
+def _stack(name: str, row: ArrayLike, shape: tuple[int, int]) -> Floats:
+    """Return a row as images (k, h, w)."""
+    images = np.asarray(row, dtype=np.float64)
+    if images.size == 0 or images[0].size != shape[0] * shape[1]:
+        raise ValueError(f"row {name!r} must hold images of {shape} pixels, got {images.shape}")
+    return images.reshape(-1, *shape)
+
+
+def _sheet(rows: Mapping[str, Floats], shape: tuple[int, int], labels: Collection[str]) -> Figure:
+    """Return a figure with an axes for each row, and space for names and labels."""
+    above, width = 0.3, WIDTH - 0.1  # inches
+    one = width * shape[0] / (max(map(len, rows.values())) * (shape[1] + 1) - 1)
+    below = [0.3 if name in labels else 0.08 for name in rows]
+    tall = y = sum(below) + len(rows) * (above + one)
+    figure = Figure(figsize=(WIDTH, tall), dpi=DPI, facecolor="white")
+    figure.set_layout_engine("none")  # places are given below, whatever the style
+    for under in below:
+        y -= above + one
+        figure.add_axes((0.05 / WIDTH, y / tall, width / WIDTH, one / tall))
+        y -= under
+    return figure
+
+
+def _tile(images: Floats) -> Floats:
+    """Return images side by side, with a blank pixel between them."""
+    padded = np.pad(images, ((0, 0), (0, 0), (0, 1)), constant_values=np.nan)
+    return np.hstack(list(padded))[:, :-1]
+
+
+def _label_tiles(ax: Axes, words: Sequence[object], width: int) -> None:
+    """Write a label below each image, and remove the frame."""
+    centres = (width - 1) / 2 + (width + 1) * np.arange(len(words))
+    ax.set_xticks(centres, [str(word) for word in words], fontsize=SMALL, color=INK)
+    ax.set_yticks([])
+    ax.grid(False)  # a style may have switched it on
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)

@@ -11,13 +11,24 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 from numpy.typing import ArrayLike
 
-from dualpca.app.plots._canvas import BLUE, INK, PALETTE, VERMILION, Floats, blank, key, mark
-from dualpca.app.plots._labels import feature_names, foremost, label_points
+from dualpca.app.plots._canvas import (
+    BLUE,
+    INK,
+    PALETTE,
+    VERMILION,
+    Floats,
+    blank,
+    feature_names,
+    foremost,
+    key,
+    label_points,
+    mark,
+)
 from dualpca.arrays import backend
 from dualpca.errors import expected
 
 REACH = 0.85
-"""Length of the longest arrow, beside the distance of the furthest row."""
+"""Length of the longest arrow, relative to the distance of the furthest row."""
 
 
 def biplot(
@@ -30,10 +41,10 @@ def biplot(
 ) -> Figure:
     """Draw rows in the plane of two components, with an arrow for every feature.
 
-    A row's score and a feature's arrow have the row's (centred) value of that feature, as far as
-    the plane tells it, as their inner product, up to one factor for all arrows: rows that lie
-    along an arrow are large in that feature, and features whose arrows point the same way go
-    together (Gabriel 1971).
+    The inner product of a row's score and a feature's arrow is the row's (centred) value of that
+    feature, as far as the plane shows it, up to one factor for all arrows. Rows along an arrow
+    are large in that feature, and features whose arrows point the same way vary together
+    (Gabriel 1971).
 
     Parameters
     ----------
@@ -41,11 +52,11 @@ def biplot(
         A fitted model of two components or more.
     X : array or frame of shape (n, d)
     y : array-like of shape (n,), optional
-        Classes, each with a colour (from the eleventh on they repeat).
+        Classes, each with a colour (repeated from the eleventh on).
     axes : pair of int
         Which components, counted from 0.
     n_features : int
-        How many arrows: the longest in the plane.
+        Number of arrows, the longest in the plane.
 
     Returns
     -------
@@ -74,7 +85,7 @@ def biplot(
     ax.set(xlabel=words[0], ylabel=words[1], aspect="equal", adjustable="datalim")
     ax.margins(0.15)
     names = feature_names(model)
-    # many points a shaft: a label on an arrow is worse than one on a few rows
+    # many points per shaft: a label on an arrow is worse than one on a few rows
     shafts = (tips[:, None, :] * np.linspace(0.1, 0.95, 60)[:, None]).reshape(-1, 2)
     clear = np.concatenate([Z, shafts])
     label_points(ax, tips, [names[j] for j in shown], tips, clear)
@@ -106,7 +117,7 @@ def _axis_words(model: Any, axes: tuple[int, int]) -> list[str]:
 
 
 def _scatter(figure: Figure, ax: Axes, Z: Floats, y: ArrayLike | None) -> None:
-    """Draw the rows, with a key of their classes above."""
+    """Draw the rows, with a legend of their classes."""
     if y is None:
         ax.scatter(Z[:, 0], Z[:, 1], c=BLUE, s=10, alpha=0.5, linewidths=0)
         return
@@ -133,7 +144,7 @@ def hinton(model: Any, *, n_features: int = 40) -> Figure:
     model : PCA, PPCA or FactorAnalysis
         A fitted model. PCA's loadings are V L^{1/2}, its axes times their standard deviations.
     n_features : int
-        How many features: those of the largest loadings, in the order of the table.
+        Number of features, those with the largest loadings, in the order of the table.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The figure of a choice of the number of components."""
+"""How many components: variances against the noise, cross-validation, a search for kernels."""
 
 from __future__ import annotations
 
@@ -7,25 +7,104 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 from matplotlib.transforms import ScaledTranslation
+from numpy.typing import ArrayLike
 
+from dualpca import PCA
 from dualpca.app.plots._canvas import (
     BLUE,
+    DASHED,
     DPI,
-    GRID,
     INK,
     MUTED,
     SMALL,
-    TEXT,
     VERMILION,
     WIDTH,
     Floats,
+    blank,
+    dress,
+    key,
+    mark,
 )
+
+# --- variances ---------------------------------------------------------------------------------
+
+
+def scree(model: Any, X: ArrayLike | None = None) -> Figure:
+    """Draw the variance of every direction, and the noise variance (a scree plot).
+
+    Parameters
+    ----------
+    model : PCA or PPCA
+        A fitted model.
+    X : array-like of shape (n, d), optional
+        The data it was fitted to. With it the discarded directions are drawn too, at the cost of
+        one more eigendecomposition.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Variances on a logarithmic axis, the kept ones filled; the noise variance as a dashed line.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dualpca import PPCA
+    >>> X = load_iris().data
+    >>> figure = scree(PPCA(n_components=2).fit(X), X)
+    >>> figure.axes[0].get_yscale()
+    'log'
+    """
+    kept = np.asarray(model.explained_variance_, dtype=np.float64)
+    rest = np.zeros(0) if X is None else _discarded(model, kept, X)
+    q, shown = kept.size, kept.size + rest.size
+    right = 1.02 * (max(shown, q + 1) + 0.5)
+    figure, ax = blank(height=3.9)
+    ax.plot(np.arange(1, q + 1), kept, "o", ms=5, color=BLUE, zorder=3)
+    ax.plot(np.arange(q + 1, shown + 1), rest, "o", ms=5, mfc="white", color=MUTED, zorder=3)
+    ax.set(xlabel="direction, by falling variance", ylabel="variance", yscale="log")
+    ax.set_xlim(0.5 - 0.02 * right, right)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.yaxis.set_minor_formatter(NullFormatter())
+    _mark_rank(ax, q, len(model.mean_), left=q > 0.7 * right)
+    _mark_noise(ax, float(model.noise_variance_), left=q > 0.7 * right)
+    return figure
+
+
+def _discarded(model: Any, kept: Floats, X: ArrayLike) -> Floats:
+    """Return the variances of discarded directions that a logarithmic axis can show."""
+    full = PCA(standardize=getattr(model, "standardize", False)).fit(X).explained_variance_
+    # Models differ in their divisor, n or n − 1: the first variance tells which.
+    full = np.asarray(full) * (kept[0] / full[0] if kept.size else 1.0)
+    return np.asarray([value for value in full[kept.size :] if value > 1e-12 * full[0]])
+
+
+def _mark_rank(ax: Axes, q: int, d: int, left: bool) -> None:
+    """Draw a line after direction q, labelled with how many are kept."""
+    ax.axvline(q + 0.5, color=INK, lw=1)
+    shift = ScaledTranslation(-0.06 if left else 0.06, -0.02, ax.figure.dpi_scale_trans)
+    text = ax.text(q + 0.5, 1, f"{q} of {d}\ndirections kept", fontsize=SMALL, color=INK)
+    text.set(transform=ax.get_xaxis_transform() + shift, va="top", ha="right" if left else "left")
+
+
+def _mark_noise(ax: Axes, noise: float, left: bool) -> None:
+    """Draw the noise variance, if there is one, labelled with its value."""
+    if noise <= 0:
+        return
+    ax.axhline(noise, color=VERMILION, lw=1.6, ls=DASHED, zorder=2)
+    above = ScaledTranslation(0, 0.05, ax.figure.dpi_scale_trans)
+    words, x = f"noise variance {noise:.3g}", 0.02 if left else 1.0
+    text = ax.text(x, noise, words, ha="left" if left else "right", fontsize=SMALL)
+    text.set(transform=ax.get_yaxis_transform() + above, color=VERMILION)
+
+
+# --- cross-validation --------------------------------------------------------------------------
 
 
 def selection_curve(model: Any) -> Figure:
-    """Draw how well each number of components predicted what cross-validation held out.
+    """Draw how well each number of components predicts what cross-validation held out.
 
     Parameters
     ----------
@@ -35,8 +114,8 @@ def selection_curve(model: Any) -> Figure:
     Returns
     -------
     matplotlib.figure.Figure
-        Q² above and the held-out log-likelihood below, with one standard error either side; the
-        number chosen as a line.
+        Q² above and the held-out log-likelihood below, with one standard error on either side;
+        the chosen number as a line.
 
     Examples
     --------
@@ -50,13 +129,13 @@ def selection_curve(model: Any) -> Figure:
     if curve is None:
         raise ValueError(
             "the model must be fitted with n_components='cv', 'cv-rows' or 'cv-entries', got "
-            f"n_components={model.n_components!r}: it compared no candidates."
+            f"n_components={model.n_components!r}, which compares no candidates."
         )
     figure = Figure(figsize=(WIDTH, 4.6), dpi=DPI, layout="constrained", facecolor="white")
     top, below = figure.subplots(2, 1, sharex=True, subplot_kw={"axisbelow": True})
     what = "held-out row" if curve.unit == "row" else "hidden entry"
-    _dress(top)
-    _dress(below)
+    dress(top)
+    dress(below)
     _points(top, curve.candidates, curve.q2, curve.q2_error, BLUE)
     _points(below, curve.candidates, curve.loglikelihood, curve.loglikelihood_error, VERMILION)
     top.set_ylabel("Q²")
@@ -66,25 +145,15 @@ def selection_curve(model: Any) -> Figure:
     return figure
 
 
-def _dress(ax: Axes) -> None:
-    """Give an axes the looks of every figure here."""
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.spines[["left", "bottom"]].set_color(MUTED)
-    ax.tick_params(labelsize=SMALL, colors=MUTED, labelcolor=INK)
-    ax.grid(color=GRID, lw=0.8)
-    ax.xaxis.label.set(fontsize=TEXT, color=INK)
-    ax.yaxis.label.set(fontsize=TEXT, color=INK)
-
-
 def _points(ax: Axes, q: Floats, mean: Floats, error: Floats, colour: str) -> None:
-    """Draw means with one standard error either side."""
+    """Draw means with one standard error on either side."""
     ax.plot(q, mean, color=colour, lw=1.2, alpha=0.6, zorder=2)
     bars = np.nan_to_num(error)  # a single fold has no error
     ax.errorbar(q, mean, bars, fmt="o", ms=5, color=colour, elinewidth=1.4, capsize=3, zorder=3)
 
 
 def _mark_chosen(both: tuple[Axes, Axes], chosen: int, candidates: Floats) -> None:
-    """Draw a line at the number chosen, and say so above."""
+    """Draw a line at the chosen number, with a label."""
     for ax in both:
         ax.axvline(chosen, color=INK, lw=1, zorder=1)
     left = chosen > candidates.mean()
@@ -92,3 +161,132 @@ def _mark_chosen(both: tuple[Axes, Axes], chosen: int, candidates: Floats) -> No
     text = both[0].text(chosen, 0, f"{chosen} chosen", fontsize=SMALL, color=INK)
     place = both[0].get_xaxis_transform() + shift
     text.set(transform=place, va="bottom", ha="right" if left else "left")
+
+
+# --- a search for kernels ----------------------------------------------------------------------
+
+SHOWN = 1.5
+"""Interquartile ranges below the lower quartile to which scores are drawn to scale."""
+
+
+def search_history(model: Any) -> Figure:
+    """Draw the score of every trial, and the best so far.
+
+    Parameters
+    ----------
+    model : KernelSearch
+        Fitted.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Complete trials are filled, pruned ones (judged on some folds) hollow, failed ones crosses
+        at the bottom. The line is the best score so far; the dashed line is the first trial, the
+        heuristic. Scores far below the others are drawn at the lower edge, as triangles.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca import KernelSearch
+    >>> X = np.random.default_rng(0).normal(size=(40, 3))
+    >>> figure = search_history(KernelSearch(n_components=1, n_trials=5, cv=2).fit(X))
+    >>> figure.axes[0].get_xlabel()
+    'trial'
+    """
+    trials = model.trials_
+    figure, ax = blank(height=3.9)
+    floor = _floor([t.score for t in trials if t.score is not None])
+    for state, fill in (("complete", BLUE), ("pruned", "white")):
+        mine = [t for t in trials if t.state == state]
+        _dots(ax, [t for t in mine if t.score >= floor], "o", fill)
+        _dots(ax, [t for t in mine if t.score < floor], "v", fill, floor)
+    failed = [t for t in trials if t.state == "failed"]
+    place = ax.get_xaxis_transform()
+    ax.plot([t.number for t in failed], [0.02] * len(failed), "x", color=VERMILION, transform=place)
+    _best_line(ax, trials)
+    ax.set(xlabel="trial", ylabel=f"score ({model.objective})")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if trials[0].state == "complete":
+        ax.axhline(trials[0].score, color=VERMILION, lw=1.2, ls=DASHED, zorder=1)
+    _name_marks(figure, trials)
+    return figure
+
+
+def _name_marks(figure: Figure, trials: list[Any]) -> None:
+    """Draw a legend of the marks that occur."""
+    hollow = mark(MUTED)
+    hollow.set_markerfacecolor("white")
+    states = {"complete": mark(BLUE), "pruned": hollow, "failed": mark(VERMILION, "x")}
+    shown = {word: m for word, m in states.items() if any(t.state == word for t in trials)}
+    if trials[0].state == "complete":
+        shown["first trial"] = mark(VERMILION, "--")
+    key(figure, list(shown.values()), list(shown))
+
+
+def _floor(scores: list[float]) -> float:
+    """Return the score below which a trial would compress the scale for all others."""
+    if not scores:
+        return 0.0
+    low, middle, high = np.quantile(scores, [0.25, 0.5, 0.75])
+    reach = SHOWN * max(high - low, high - middle, 1e-12)
+    return float(max(min(scores), low - reach))
+
+
+def _dots(ax: Axes, trials: list[Any], shape: str, fill: str, at: float | None = None) -> None:
+    """Draw trials, all at one height if it is given."""
+    heights = [t.score if at is None else at for t in trials]
+    edge = BLUE if fill == BLUE else MUTED
+    numbers = [t.number for t in trials]
+    ax.plot(numbers, heights, shape, ms=5, mfc=fill, mec=edge, ls="", zorder=3)
+
+
+def _best_line(ax: Axes, trials: list[Any]) -> None:
+    """Draw the best complete score so far."""
+    done = [(t.number, t.score) for t in trials if t.state == "complete"]
+    if not done:
+        return
+    numbers, best = [n for n, _ in done], np.maximum.accumulate([s for _, s in done])
+    last = trials[-1].number
+    ax.step([*numbers, last], [*best, best[-1]], where="post", color=INK, lw=1.4, zorder=2)
+
+
+def search_importance(model: Any) -> Figure:
+    """Draw the share of the scores' variance that each parameter explains alone.
+
+    Parameters
+    ----------
+    model : KernelSearch
+        Fitted, with eight trials or more.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        One bar per parameter; those of the second of two kernels end in '_2'.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca import KernelSearch
+    >>> X = np.random.default_rng(0).normal(size=(40, 3))
+    >>> search = KernelSearch(kernels=["rbf"], compositions=(), n_components=1, n_trials=9, cv=2)
+    >>> figure = search_importance(search.fit(X))
+    >>> [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    ['width']
+    """
+    found = model.importances()
+    if not found:
+        raise ValueError(
+            f"importances need eight judged trials of a searched parameter, got "
+            f"{len(model.trials_)} trials. Raise n_trials, or search more than one kernel."
+        )
+    figure, ax = blank(height=1.1 + 0.32 * len(found))
+    names, shares = list(found), list(found.values())
+    ax.barh(names, shares, color=BLUE, height=0.62)
+    ax.invert_yaxis()
+    ax.grid(False, axis="y")
+    ax.tick_params(axis="y", length=0)
+    ax.set_xlim(0, 1.12 * max(max(shares), 0.1))
+    for row, share in enumerate(shares):
+        ax.text(share, row, f" {share:.2f}", va="center", fontsize=SMALL, color=INK)
+    ax.set_xlabel("share of the scores' variance (ω²)")
+    return figure

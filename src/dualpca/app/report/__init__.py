@@ -2,8 +2,8 @@
 
 from dualpca.app.report.figures import Plot
 from dualpca.app.report.page import Page, Section, Several, Table, Tile, Tiles, render
-from dualpca.app.report.subject import ReportError
-from dualpca.app.report.writing import build, subject_of, write, write_text
+from dualpca.app.report.subject import ReportError, subject_of
+from dualpca.app.report.writing import build, write, write_text
 from dualpca.data import target_of as check_target
 
 __all__ = [

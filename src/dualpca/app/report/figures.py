@@ -1,11 +1,12 @@
-"""Figures as plain values that plotly's script draws: colours, axes, numbers and names.
+"""Figures as plain values that plotly draws in the page, and small images as PNG.
 
-Nothing here imports plotly. Colours are seen on white and on dark grounds alike; what has to turn
-with the page (text, grid, axes) takes its colour from the style sheet.
+Nothing here imports plotly. Colours are readable on light and dark pages; text, grid and axes
+take theirs from the style sheet.
 """
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+# --- figures -----------------------------------------------------------------------------------
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -28,18 +31,18 @@ PALETTE = (
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "triangle-down", "pentagon")
 SCALE = "Cividis"
 LONGEST = 28
-"""Letters of a name that fit beside an axis."""
+"""Letters of a name that fit next to an axis."""
 CLEAR = "rgba(0,0,0,0)"
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
 SIZE = (440.0, 340.0)
-"""Pixels across and down that labels are set for."""
+"""Width and height in pixels that labels are placed for."""
 LETTER, LINE = 7.5, 16.0
 """Pixels of a letter and of a line."""
 
 
 @dataclass(frozen=True)
 class Plot:
-    """What is drawn, what kind of picture it is, and what it shows, in words and numbers."""
+    """What is drawn, what kind of picture it is, and what it shows, in words."""
 
     data: Sequence[Mapping[str, Any]]
     layout: Mapping[str, Any]
@@ -57,7 +60,7 @@ def plot(
     height: int = 420,
     **more: Any,
 ) -> Plot:
-    """Return a figure of one pair of axes in the report's style.
+    """Return a figure with one pair of axes in the style of the report.
 
     Examples
     --------
@@ -90,13 +93,13 @@ def plot(
 
 
 def axis(title: str = "", **more: Any) -> dict[str, Any]:
-    """Return an axis with its title, which makes room for its own labels."""
+    """Return an axis with a title and space for its labels."""
     plain = {"title": {"text": title, "standoff": 8}, "automargin": True, "zeroline": False}
     return plain | more
 
 
 def log_axis(title: str, values: ArrayLike, **more: Any) -> dict[str, Any]:
-    """Return a logarithmic axis with round numbers at it, for positive values.
+    """Return a logarithmic axis with ticks at round numbers, for positive values.
 
     Examples
     --------
@@ -123,7 +126,7 @@ def log_axis(title: str, values: ArrayLike, **more: Any) -> dict[str, Any]:
 
 
 def named_axis(names: Sequence[str], **more: Any) -> dict[str, Any]:
-    """Return an axis whose places 0, 1, … have names, the first on top."""
+    """Return an axis with names at 0, 1, …, the first on top."""
     ticks = {"tickvals": list(range(len(names))), "ticktext": shown_all(names)}
     gap = {"showgrid": False, "ticklabelstandoff": 6, "range": [len(names) - 0.4, -0.6]}
     return axis() | gap | ticks | more
@@ -143,13 +146,13 @@ def points(x: ArrayLike, y: ArrayLike, colour: Any = BLUE, **more: Any) -> dict[
 
 
 def bars(x: ArrayLike, y: ArrayLike, hover: str, digits: int = 4, **more: Any) -> dict[str, Any]:
-    """Return bars that stand; they lie with ``orientation="h"``."""
+    """Return vertical bars; horizontal ones with ``orientation="h"``."""
     found = {"type": "bar", "x": numbers(x, digits), "y": numbers(y), "marker": {"color": BLUE}}
     return found | {"hovertemplate": f"{hover}<extra></extra>"} | more
 
 
 def histogram(values: Floats, bins: int | str, limit: float = math.inf) -> dict[str, Any]:
-    """Return bars that count values, of another colour beyond a limit.
+    """Return a histogram, in another colour beyond a limit.
 
     Examples
     --------
@@ -180,7 +183,7 @@ def band(x: ArrayLike, low: Floats, high: Floats, colour: str) -> list[dict[str,
 
 
 def rule(at: float, across: str, colour: str = GREY, dash: str = "dash") -> dict[str, Any]:
-    """Return a straight line through the whole figure: across 'x' it stands, across 'y' it lies."""
+    """Return a straight line through the whole figure: vertical at an x, horizontal at a y."""
     other = "y" if across == "x" else "x"
     place = {f"{across}0": number(at), f"{across}1": number(at), f"{other}0": 0, f"{other}1": 1}
     refs = {f"{across}ref": across, f"{other}ref": "paper"}
@@ -204,7 +207,7 @@ def number(value: float, digits: int = 4) -> float | int | None:
 
 
 def said(value: float, digits: int = 3) -> str:
-    """Return a number in words: a few digits, powers of ten only where it is huge or tiny.
+    """Return a number as text: a few digits, powers of ten only if it is huge or tiny.
 
     Examples
     --------
@@ -220,12 +223,12 @@ def said(value: float, digits: int = 3) -> str:
 
 
 def numbers(values: ArrayLike, digits: int = 4) -> list[float | int | None]:
-    """Return numbers with a few significant digits: what a screen shows, at a third of the size."""
+    """Return numbers with a few significant digits, at a third of the size in the file."""
     return [number(value, digits) for value in np.asarray(values, dtype=np.float64).ravel()]
 
 
 def shown(name: object, longest: int = LONGEST) -> str:
-    """Return a name as plotly writes it: one line, not too long, no markup of its own.
+    """Return a name for plotly: one line, not too long, markup escaped.
 
     Examples
     --------
@@ -237,14 +240,14 @@ def shown(name: object, longest: int = LONGEST) -> str:
 
 
 def shown_all(names: Iterable[object], longest: int = LONGEST) -> list[str]:
-    """Return names as plotly writes them."""
+    """Return names for plotly."""
     return [shown(name, longest) for name in names]
 
 
 def labels(
     at: Floats, names: Sequence[str], span: Floats, side: Sequence[str], longest: int = 18
 ) -> list[dict[str, Any]]:
-    """Return names beside places, moved up or down until none lies on another.
+    """Return names next to places, moved up or down until none overlap.
 
     Parameters
     ----------
@@ -252,9 +255,9 @@ def labels(
         Places in the units of the axes (exponents, where an axis is logarithmic).
     names : sequence of str
     span : array of shape (2,)
-        What the axes span.
+        Ranges of the axes.
     side : sequence of {'left', 'right', 'center'}
-        On which side of its place a name stands.
+        Side of its place on which a name is written.
 
     Examples
     --------
@@ -278,7 +281,7 @@ def labels(
 
 
 def _free(left: float, y: float, width: float, taken: list[tuple[float, float, float]]) -> float:
-    """Return the smallest move by whole lines after which a label lies on no other."""
+    """Return the smallest shift by whole lines after which a label overlaps no other."""
     for k in range(40):
         shift = LINE * ((k + 1) // 2) * (1 if k % 2 else -1)
         near = (
@@ -288,3 +291,46 @@ def _free(left: float, y: float, width: float, taken: list[tuple[float, float, f
         if not any(near):
             return shift
     return 0.0
+
+
+# --- small images ------------------------------------------------------------------------------
+
+Bytes = NDArray[np.uint8]
+
+# From Crameri's (2018) "vik": blue below, white at zero, red above, apart for any colour vision.
+LOW, MIDDLE, HIGH = np.array([[0, 78, 148], [244, 240, 236], [160, 52, 8]], dtype=np.float64)
+MISSING = (255, 170, 0)
+"""Colour of missing pixels."""
+
+
+def encode(pixels: Bytes) -> bytes:
+    """Return RGB pixels (h, w, 3) as a PNG file.
+
+    Examples
+    --------
+    >>> encode(np.zeros((2, 3, 3), dtype=np.uint8))[1:4]
+    b'PNG'
+    """
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG", optimize=True)
+    return file.getvalue()
+
+
+def grey(image: Floats, low: float, high: float) -> Bytes:
+    """Return an image as ink on paper: `low` is white, `high` black, missing pixels orange."""
+    share = np.clip((image - low) / ((high - low) or 1.0), 0, 1)
+    ink = 255 * (1 - np.nan_to_num(share))
+    pixels = np.repeat(ink[..., None], 3, axis=-1)
+    pixels[np.isnan(image)] = MISSING
+    return pixels.round().astype(np.uint8)
+
+
+def signed(image: Floats, largest: float) -> Bytes:
+    """Return an image as blue (negative), white (zero) and red (positive)."""
+    share = np.clip(image / (largest or 1.0), -1, 1)[..., None]
+    ends = np.where(share < 0, LOW, HIGH)
+    pixels: Floats = MIDDLE + np.abs(np.nan_to_num(share)) * (ends - MIDDLE)
+    pixels[np.isnan(image)] = MISSING
+    return pixels.round().astype(np.uint8)

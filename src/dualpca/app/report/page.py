@@ -13,8 +13,8 @@ from importlib import resources
 
 from dualpca.app.report.figures import Plot
 
-# The policy makes a browser refuse whatever is not inside the file, and run the two scripts only
-# that the page was written with.
+# The policy makes a browser load nothing from outside the file, and run only the two scripts that
+# the page was written with.
 _HEAD = """<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -41,12 +41,12 @@ class Table:
     caption: str
     highlight: int | None = None  # the row that matters most
     words: bool = False  # the last column holds words, which may wrap
-    folded: bool = False  # shown when asked for
+    folded: bool = False  # shown on a click
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A small picture (a PNG file) and what is written under it."""
+    """A small picture (a PNG file) and the text below it."""
 
     png: bytes
     alt: str
@@ -63,7 +63,7 @@ class Tiles:
 
 @dataclass(frozen=True)
 class Several:
-    """Figures that stand side by side where there is room."""
+    """Figures side by side, if there is room."""
 
     plots: Sequence[Plot]
 
@@ -73,7 +73,7 @@ Part = Plot | Table | Tiles | Several
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, what is shown and what to look for, then figures and tables, then words."""
+    """A heading, what is shown and what to look for, then figures and tables, then text."""
 
     title: str
     shows: str
@@ -84,7 +84,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A title, what was found in a few sentences, sections, and what was left out and why."""
+    """A title, the main findings, sections, and what was left out and why."""
 
     title: str
     lead: Sequence[str]
@@ -114,7 +114,7 @@ def render(page: Page) -> str:
 
 
 def plotly_script() -> str:
-    """Return plotly's script from its wheel, which has one complete bundle and no smaller ones."""
+    """Return plotly's script from its wheel, which has the complete bundle only."""
     script = resources.files("plotly").joinpath("package_data/plotly.min.js")
     # A closing tag or a comment's beginning inside would end the element early.
     return script.read_text(encoding="utf-8").replace("</script", r"<\/script").strip()
@@ -129,13 +129,13 @@ def _digest(text: str) -> str:
 
 
 def _words(text: str) -> str:
-    """Escape a text, with proper minus signs, and with numbers and signs on one line."""
+    """Escape a text, with proper minus signs and no line breaks before units."""
     text = re.sub(r"(?<!\S)-(?=\d)", "\N{MINUS SIGN}", text)
     return escape(re.sub(r" (?=[%=])|(?<==) ", "\N{NO-BREAK SPACE}", text))
 
 
 def anchor(title: str) -> str:
-    """Return the name of a section's place.
+    """Return the anchor of a section.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def _contents(page: Page) -> str:
 
 
 def _left_out(reasons: Sequence[tuple[str, str]]) -> str:
-    """Return the note that says what is not in the report."""
+    """Return the note on what is not in the report."""
     if not reasons:
         return ""
     items = "".join(f"<li><b>{_words(t)}</b>: {_words(why)}</li>\n" for t, why in reasons)
@@ -198,7 +198,7 @@ class _Writer:
         return _table(part) if isinstance(part, Table) else _tiles(part)
 
     def plot(self, plot: Plot) -> str:
-        """Return a figure's place, its data, and its finding."""
+        """Return the HTML of a figure: its place, its data, its finding."""
         self.plots += 1
         name = f"figure-{self.plots}"
         return (
@@ -211,7 +211,7 @@ class _Writer:
 
 
 def _json(plot: Plot) -> str:
-    """Return a figure as JSON that can stand inside an HTML element."""
+    """Return a figure as JSON that is safe inside an HTML element."""
     text = json.dumps({"data": plot.data, "layout": plot.layout}, allow_nan=False)
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
@@ -236,7 +236,7 @@ def _tile(tile: Tile) -> str:
 
 
 def _table(table: Table) -> str:
-    """Return a table that scrolls by itself where the window is narrow."""
+    """Return a table that scrolls by itself in a narrow window."""
     caption = _words(table.caption)
     words = "".join(f'<th scope="col">{_words(word)}</th>' for word in table.header)
     head = f"<thead><tr>{words}</tr></thead>\n" if table.header else ""

@@ -1,4 +1,4 @@
-"""What a report is about: a fitted model and rows, and how the rows are called and coloured."""
+"""What a report is about: a fitted model and rows, with names and colours for the rows."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import numpy as np
 import polars as pl
 
 from dualpca.app.report.figures import Floats, Ints
+from dualpca.app.tables import columns
 from dualpca.errors import DualPCAError, InterruptWarning, expected
 
 CLASSES = 10
-"""So many colours can be told apart; further values share the last."""
+"""Classes with a colour of their own; further values share the last."""
 
 
 class LeftOut(Exception):
@@ -24,7 +25,7 @@ class LeftOut(Exception):
 
 
 class ReportError(DualPCAError, ValueError):
-    """The report cannot be made of what was given."""
+    """The report cannot be made from these arguments."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Colour:
     values: Floats  # (n,), positions in `labels`, or numbers; NaN where unknown
 
     def label(self, i: int) -> str:
-        """Return what one row has, in words."""
+        """Return the class or number of one row, as text."""
         value = self.values[i]
         if np.isnan(value):
             return "unknown"
@@ -105,7 +106,7 @@ class Subject:
 
     @cached_property
     def filled(self) -> Floats:
-        """The rows without holes: as the model fills them, or with averages."""
+        """The rows with missing entries filled: by the model, or with column averages."""
         if self.complete:
             return self.X
         if hasattr(self.model, "impute"):
@@ -113,13 +114,11 @@ class Subject:
         return np.where(self.missing, self.centre, self.X)
 
     def rows(self, values: Floats) -> Any:
-        """Return rows as the model takes them: with names if it was fitted with names."""
-        if getattr(self.model, "feature_names_in_", None) is None:
-            return values
-        return pl.DataFrame(np.ascontiguousarray(values), schema=list(self.names), orient="row")
+        """Return rows as the model expects them: with names if it was fitted with names."""
+        return columns.named_rows(self.model, values)
 
     def asked(self, method: str, values: Floats, *more: Any, **options: Any) -> Any:
-        """Return what a method of the model says of rows, as arrays."""
+        """Call a method of the model on rows, and return arrays."""
         found = getattr(self.model, method)(self.rows(values), *more, **options)
         if isinstance(found, tuple):
             return tuple(np.asarray(part) for part in found)
@@ -140,7 +139,7 @@ class Subject:
         return Subject(fresh, values, self.names, self.ids, seed=self.seed)
 
     def some(self, most: int, salt: int = 0) -> Ints:
-        """Return at most so many positions of rows, drawn at random, in order."""
+        """Return at most `most` positions of rows, drawn at random, in order."""
         if self.n <= most:
             return np.arange(self.n)
         rng = np.random.default_rng([self.seed, salt])
@@ -149,7 +148,7 @@ class Subject:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Keep what refits warn of to themselves; that the keyboard interrupted one is still said."""
+    """Suppress the warnings of refits, except that a fit was interrupted."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", InterruptWarning)
@@ -157,7 +156,7 @@ def quietly() -> Iterator[None]:
 
 
 def thinned(shown: int, n: int, what: str = "rows") -> str:
-    """Say that not all rows are drawn, if so; with a space in front.
+    """Return a sentence that not all rows are drawn, if so, with a leading space.
 
     Examples
     --------
@@ -170,7 +169,7 @@ def thinned(shown: int, n: int, what: str = "rows") -> str:
 
 
 def need(subject: Subject, method: str, what: str) -> None:
-    """Leave a section out if the model has no such method."""
+    """Leave a section out if the model lacks a method."""
     if not hasattr(subject.model, method):
         raise LeftOut(f"{subject.kind} {what}.")
 
@@ -204,7 +203,7 @@ def _plain(column: Any) -> list[Any]:
 
 
 def _whole(values: pl.Series) -> bool:
-    """Tell whether floats are a few whole numbers, and so name classes."""
+    """Return True if floats are a few whole numbers, and so name classes."""
     seen = values.drop_nulls()
     return bool(len(seen) and (seen == seen.round()).all() and seen.n_unique() <= CLASSES)
 
@@ -218,7 +217,7 @@ def _classes(name: str, values: pl.Series) -> Colour:
         counts = values.drop_nulls().cast(pl.String).value_counts(sort=True)
         common = set(counts.to_series(0).head(CLASSES - 1).to_list())
         kept = [label for label in labels if label in common]
-        words = [w if w is None or w in common else None if w is None else "others" for w in words]
+        words = [w if w is None or w in common else "others" for w in words]
         labels = [*kept, "others"]
     place = {label: float(i) for i, label in enumerate(labels)}
     found = [float("nan") if word is None else place[word] for word in words]
@@ -226,9 +225,117 @@ def _classes(name: str, values: pl.Series) -> Colour:
 
 
 def identifiers(ids: Sequence[Any] | None, n: int) -> tuple[str, ...]:
-    """Return the names of rows: as given, or their numbers from 1."""
+    """Return the names of rows: as given, or 1, 2, …."""
     if ids is None:
         return tuple(str(i) for i in range(1, n + 1))
     if len(ids) != n:
         raise ReportError(expected("ids", f"a name for each of the {n} rows", len(ids)))
     return tuple(str(value) for value in ids)
+
+
+# --- from what a user gives to a subject -------------------------------------------------------
+
+
+def subject_of(
+    model: Any,
+    X: Any,
+    *,
+    color: Any = None,
+    ids: Any = None,
+    image: tuple[int, int] | None = None,
+    curve: bool = False,
+    level: float = 0.95,
+    seed: int = 0,
+    units: str = Subject.units,
+) -> Subject:
+    """Return what a report is about, checked."""
+    model = _reportable(model)
+    frame = _frame(X)
+    values, names = _values(
+        model, X, frame, [name for name in (color, ids) if isinstance(name, str)]
+    )
+    if values.shape[0] < 2:
+        raise ReportError(expected("X", "at least two rows", values.shape[0]))
+    if not 0 < level < 1:
+        raise ReportError(expected("level", "a number between 0 and 1, both excluded", level))
+    if image is not None and image[0] * image[1] != values.shape[1]:
+        size = f"height × width = {values.shape[1]}, the number of columns"
+        raise ReportError(expected("image", size, f"{image[0]}x{image[1]}"))
+    n, colour = values.shape[0], None
+    if color is not None:
+        name = color if isinstance(color, str) else str(getattr(color, "name", None) or "color")
+        colour = colour_of(name, _column(frame, color, "color"), n)
+    rows = identifiers(None if ids is None else _column(frame, ids, "ids"), n)
+    aside = _aside(frame, names)
+    image = None if image is None else (int(image[0]), int(image[1]))
+    return Subject(
+        model, values, names, rows, colour, image, curve, level, seed, units=units, aside=aside
+    )
+
+
+def _reportable(model: Any) -> Any:
+    """Return the model that a report is about, or raise an error that says why it cannot be."""
+    inner = getattr(model, "model_", None) or getattr(model, "estimator_", None)
+    if inner is not None and hasattr(inner, "n_features_in_"):
+        model = inner  # of an imputer or a generator
+    if hasattr(model, "y_mean_") or hasattr(model, "classes_"):
+        raise ReportError(
+            f"{type(model).__name__} needs more than one table: there is no report for it."
+        )
+    if not hasattr(model, "n_features_in_"):
+        raise ReportError(expected("model", "a fitted model of one table", model))
+    return model
+
+
+def _frame(X: Any) -> pl.DataFrame | None:
+    """Return rows as a polars frame if they are a frame."""
+    if isinstance(X, pl.DataFrame) or not hasattr(X, "columns"):
+        return X if isinstance(X, pl.DataFrame) else None
+    return pl.DataFrame(
+        {str(name): pl.Series(X[name].tolist(), strict=False) for name in X.columns}
+    )
+
+
+def _values(
+    model: Any, X: Any, frame: pl.DataFrame | None, others: list[str]
+) -> tuple[Floats, tuple[str, ...]]:
+    """Return the rows as numbers, in the model's columns, and the columns' names."""
+    known = getattr(model, "feature_names_in_", None)
+    if frame is None:
+        matrix = np.array(X, dtype=np.float64)
+        if matrix.ndim != 2 or matrix.shape[1] != model.n_features_in_:
+            raise ReportError(expected("X", f"{model.n_features_in_} columns", matrix.shape))
+        names = [f"x{j}" for j in range(matrix.shape[1])] if known is None else known
+        return matrix, tuple(str(name) for name in names)
+    if known is not None:
+        found = columns.matching(frame, [str(name) for name in known])
+    else:
+        rest = frame.drop([name for name in others if name in frame.columns])
+        rest = rest if rest.width == model.n_features_in_ else frame
+        if rest.width != model.n_features_in_:
+            raise ReportError(expected("X", f"{model.n_features_in_} columns", rest.width))
+        found = columns.numbers(rest, rest.columns)
+    return found.to_numpy().astype(np.float64), tuple(found.columns)
+
+
+def _column(frame: pl.DataFrame | None, column: Any, what: str) -> Any:
+    """Return a column by its name, or the values that were given."""
+    if not isinstance(column, str):
+        return column
+    if frame is None or column not in frame.columns:
+        there = [] if frame is None else frame.columns[:10]
+        raise ReportError(f"{what} {column!r}: no such column; there are {there}.")
+    return frame[column]
+
+
+def _aside(frame: pl.DataFrame | None, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the columns of a table that the model does not use, in words."""
+    if frame is None:
+        return ()
+    stems = {name.partition("=")[0] for name in names} | set(names)
+    found = []
+    for name, kind in frame.schema.items():
+        if name not in stems:
+            what = "numbers" if kind.is_numeric() else "dates" if kind.is_temporal() else "text"
+            found.append(f"{name} ({what}, {frame[name].n_unique():,} different values)")
+    return tuple(found)

@@ -1,30 +1,35 @@
-"""Columns of a table as numbers for models: chosen by name or pattern, never guessed.
+"""From the columns of a table to the rows of a model, and back.
 
-Text, dates and categories are refused until one says what they are; a missing entry is NaN.
+Columns are chosen by name or pattern, never guessed: text, dates and categories are refused until
+the user says what they are. A missing entry is NaN. What a model file keeps of the preparation is
+the entry `table` of its metadata (docs/model-files.md).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import polars as pl
 
-from dualpca.app.tables.dialects import TableError
-from dualpca.app.tables.text_tables import MISSING
+from dualpca.app.tables.text import MISSING, TableError
+
+# --- columns as numbers ------------------------------------------------------------------------
 
 Levels = Mapping[str, Sequence[str]]
 """The values of one-hot columns, by column."""
 
 MANY = 50
-"""Values of a column beyond which a column a value is no advice."""
+"""Number of values above which --one-hot is not suggested."""
 DATE = re.compile(r"\d{1,4}([-./])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d{2}.*)?|\d{1,2}:\d{2}(:\d{2})?")
 
 
 def select(frame: pl.DataFrame, include: Sequence[str], exclude: Sequence[str]) -> list[str]:
-    """Return the columns that some pattern includes (all, without one) and none excludes.
+    """Return the columns that a pattern includes (all by default) and none excludes.
 
     Examples
     --------
@@ -34,7 +39,9 @@ def select(frame: pl.DataFrame, include: Sequence[str], exclude: Sequence[str]) 
     """
     for pattern in (*include, *exclude):
         if not any(fnmatchcase(name, pattern) for name in frame.columns):
-            raise TableError(f"no column is called {pattern!r}; there are {_some(frame.columns)}.")
+            raise TableError(
+                f"no column matches {pattern!r}; the columns are {_some(frame.columns)}."
+            )
     wanted = [c for c in frame.columns if not include or any(fnmatchcase(c, p) for p in include)]
     kept = [c for c in wanted if not any(fnmatchcase(c, p) for p in exclude)]
     if not kept:
@@ -59,10 +66,10 @@ def numbers(
     frame : polars.DataFrame
     names : sequence of str
     one_hot : sequence of str
-        Columns of text or whole numbers that become one column of zeros and ones for each of
-        their values, called name=value.
+        Columns of text or whole numbers that become one column of zeros and ones per value,
+        called name=value.
     levels : mapping, optional
-        These values; the column's own unless given. Others are refused then.
+        The values; by default those of the column. Other values are refused if they are given.
 
     Examples
     --------
@@ -117,37 +124,37 @@ class Refused(NamedTuple):
     name: str
     what: str
     example: str
-    one_hot: bool  # a column a value would make sense
+    one_hot: bool  # one column per value would make sense
 
 
 def _refusal(refused: Sequence[Refused]) -> str:
-    """Say what is wrong with columns, and the options that help."""
+    """Return what is wrong with columns, and the options that help."""
     exclude = " ".join(f"--exclude {_quoted(one.name)}" for one in refused[:10])
     hot = [one.name for one in refused if one.one_hot]
-    advice = f", or --one-hot {_quoted(hot[0])} for a column a value" if hot else ""
+    advice = f", or use --one-hot {_quoted(hot[0])} for one column per value" if hot else ""
     if len(refused) == 1:
         name, what, example, _ = refused[0]
         return (
-            f"column {name!r} holds {what} (such as {example}), and models need numbers. Leave it "
+            f"column {name!r} holds {what} (such as {example}), but models need numbers. Leave it "
             f"out with {exclude}{advice}."
         )
     each = ", ".join(f"{one.name!r} ({one.what}, such as {one.example})" for one in refused[:10])
     more = f" and {len(refused) - 10} more" if len(refused) > 10 else ""
     return (
-        f"columns {each}{more} hold no numbers, and models need numbers. Leave them out with "
+        f"columns {each}{more} do not hold numbers, but models need numbers. Leave them out with "
         f"--numbers-only, or with {exclude}{advice}."
     )
 
 
 def _quoted(name: str) -> str:
-    """Return a name as a shell takes it."""
+    """Return a name quoted for a shell."""
     return name if re.fullmatch(r"[\w.:=+-]+", name) else "'" + name.replace("'", "'\\''") + "'"
 
 
 def number(column: pl.Series) -> pl.Series | Refused:
-    """Return a column as float64, or why it is no column of numbers.
+    """Return a column as float64, or why it does not hold numbers.
 
-    Text is one if every entry is a number, with spaces around it or not.
+    Text does if every entry is a number, with or without spaces around it.
     """
     kind = column.dtype
     if kind.is_numeric() or kind in (pl.Boolean, pl.Null):
@@ -172,7 +179,7 @@ def _refused_text(odd: pl.Series, n_values: int) -> Refused:
         return Refused(odd.name, "dates or times", repr(first), False)
     what = "text"
     if re.fullmatch(r"[+-]?[\d.,\s'’]*\d", first):
-        what = "numbers written another way (see --decimal; no signs between thousands)"
+        what = "numbers in another notation (see --decimal; no thousands separators)"
     return Refused(odd.name, what, repr(first), what == "text" and n_values <= MANY)
 
 
@@ -181,15 +188,23 @@ def _example(values: pl.Series) -> str:
 
 
 def _indicator(column: pl.Series, level: str) -> pl.Series:
-    """Return 1 where a column has a value, 0 where it has another, NaN where it has none."""
+    """Return 1 where a column has a value, 0 where it has another, NaN where it is missing."""
     same = (column.cast(pl.String) == level).cast(pl.Float64)
     return same.fill_null(float("nan")).alias(f"{column.name}={level}")
 
 
-def matching(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
-    """Return the columns that a model was fitted on, in its order, as float64.
+def named_rows(model: Any, X: Any) -> Any:
+    """Return rows as a frame with the names of a model's features, if it was fitted with names."""
+    names = getattr(model, "feature_names_in_", None)
+    if names is None:
+        return X
+    return pl.DataFrame(np.ascontiguousarray(X), schema=[str(n) for n in names], orient="row")
 
-    A name such as kind=x that is no column itself is 1 where the column kind is x.
+
+def matching(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    """Return the columns that a model was fitted to, in its order, as float64.
+
+    A name such as kind=x that is not itself a column is 1 where the column kind is x.
 
     Examples
     --------
@@ -202,9 +217,9 @@ def matching(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
 
 
 def origins(names: Sequence[str], present: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
-    """Return the columns that features come from, and the levels of those that are one-hot.
+    """Return the columns that features come from, and the levels of one-hot columns.
 
-    A feature such as kind=x that is no column itself is the level x of the column kind.
+    A feature such as kind=x that is not itself a column is the level x of the column kind.
 
     Examples
     --------
@@ -226,20 +241,152 @@ def origins(names: Sequence[str], present: Sequence[str]) -> tuple[list[str], di
 
 
 def _check_absent(frame: pl.DataFrame, names: Sequence[str]) -> None:
-    """Refuse a table that has not all columns."""
+    """Refuse a table that lacks columns."""
     absent = [name for name in names if name not in frame.columns]
     if absent:
         raise TableError(
-            f"columns {_some(absent)} of the model are not in the table, which has "
+            f"columns {_some(absent)} of the model are missing from the table, which has "
             f"{_some(frame.columns)}. Rename its columns, or fit a model to this table."
         )
 
 
 def _check_levels(column: pl.Series, known: Sequence[str]) -> None:
-    """Refuse values that a one-hot column did not have in the fit."""
+    """Refuse values of a one-hot column that were not there in the fit."""
     new = sorted(set(column.drop_nulls().cast(pl.String)) - set(known))
     if new:
         raise TableError(
             f"column {column.name!r} has values that the model has not seen: {_some(new)}; it "
             f"knows {_some(known)}. Drop these rows, or fit a model to rows that have them."
         )
+
+
+# --- preparations: the columns and units of one model ------------------------------------------
+
+Values = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """The columns of a table that a model uses, and their units.
+
+    A row of the model is (feature − mean) / scale; features are the columns, those with levels
+    replaced by one column of zeros and ones per level.
+
+    Examples
+    --------
+    >>> frame = pl.DataFrame({"kind": ["u", "v"], "a": [1.0, 3.0]})
+    >>> prepared = Preparation(("a", "kind"), {"kind": ("u", "v")}).standardized([frame])
+    >>> prepared.rows(frame).rows()
+    [(-1.0, 1.0, -1.0), (1.0, -1.0, 1.0)]
+    >>> prepared.undone(np.zeros((1, 3))).tolist()
+    [[2.0, 0.5, 0.5]]
+    """
+
+    names: tuple[str, ...]
+    levels: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    means: Values | None = None  # (d,)
+    scales: Values | None = None  # (d,)
+    image_shape: tuple[int, ...] | None = None
+    identifier: str | None = None
+
+    @property
+    def features(self) -> list[str]:
+        """Return the names of the model's features."""
+        found: list[str] = []
+        for name in self.names:
+            known = self.levels.get(name)
+            found += [name] if known is None else [f"{name}={level}" for level in known]
+        return found
+
+    def rows(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return a table's rows as the model expects them, float64, NaN where missing."""
+        found = numbers(frame, self.names, levels=self.levels)
+        if self.means is None or self.scales is None:
+            return found
+        values = (found.to_numpy() - self.means) / self.scales
+        return pl.DataFrame(values, schema=self.features, orient="row")
+
+    def undone(self, values: Any) -> Values:
+        """Return rows of the model (n, d) in the units of the table."""
+        found = np.asarray(values)
+        if self.means is None or self.scales is None:
+            return found
+        return found * self.scales + self.means
+
+    def undone_spread(self, spread: Any) -> Values:
+        """Return standard deviations (n, d) in the units of the table."""
+        return np.asarray(spread) * (1.0 if self.scales is None else self.scales)
+
+    def undone_density(self, log_density: Any, rows: Any) -> Values:
+        """Return log-densities of the model's rows in the units of the table: minus Σ log scale.
+
+        The sum is over observed entries.
+        """
+        found = np.asarray(log_density)
+        if self.scales is None:
+            return found
+        return np.asarray(found - ~np.isnan(np.asarray(rows)) @ np.log(self.scales))
+
+    def standardized(self, frames: Iterable[pl.DataFrame]) -> Preparation:
+        """Return this with the means and standard deviations of tables; constants have scale 1.
+
+        Batches are merged pairwise (Chan, Golub and LeVeque, 1979): one pass is exact.
+        """
+        plain = replace(self, means=None, scales=None)
+        n, mean, squares = np.zeros(1), np.zeros(1), np.zeros(1)
+        for frame in frames:
+            X = plain.rows(frame).to_numpy()
+            seen = ~np.isnan(X)
+            count = seen.sum(axis=0)
+            new = np.where(seen, X, 0).sum(axis=0) / np.maximum(count, 1)
+            delta, total = new - mean, n + count
+            share = count / np.maximum(total, 1)
+            squares = squares + (np.where(seen, X - new, 0) ** 2).sum(axis=0)
+            squares = squares + delta**2 * n * share
+            n, mean = total, mean + delta * share
+        scale = np.sqrt(squares / np.maximum(n, 1))
+        constant = scale <= 1e-14 * np.abs(mean)
+        return replace(self, means=mean, scales=np.where(constant, 1.0, scale))
+
+    def table(self) -> dict[str, Any]:
+        """Return the preparation as a model file keeps it."""
+        found: dict[str, Any] = {"columns": list(self.names)}
+        if self.levels:
+            found["levels"] = {name: list(known) for name, known in self.levels.items()}
+        if self.means is not None and self.scales is not None:
+            found |= {"means": self.means.tolist(), "scales": self.scales.tolist()}
+        if self.image_shape is not None:
+            found["image_shape"] = list(self.image_shape)
+        if self.identifier is not None:
+            found["identifier"] = self.identifier
+        return found
+
+
+def of_table(table: Mapping[str, Any], names: Sequence[str]) -> Preparation:
+    """Return the preparation that a model file describes.
+
+    Parameters
+    ----------
+    table : mapping
+        Checked by `dualpca.files.metadata`.
+    names : sequence of str
+        Names of the model's features; the columns if the file names none.
+    """
+    d = len(names)
+    means, scales = table.get("means"), table.get("scales")
+    scaled = means is not None or scales is not None
+    shape = table.get("image_shape")
+    return Preparation(
+        tuple(table.get("columns", names)),
+        table.get("levels", {}),
+        np.array(means if means is not None else np.zeros(d), dtype=float) if scaled else None,
+        np.array(scales if scales is not None else np.ones(d), dtype=float) if scaled else None,
+        None if shape is None else tuple(shape),
+        table.get("identifier"),
+    )
+
+
+def guessed(names: Sequence[str], table_columns: Sequence[str]) -> Preparation:
+    """Return a preparation by the names of features, where the model file has none."""
+    found, levels = origins(names, table_columns)
+    return Preparation(tuple(found), levels)

@@ -1,20 +1,73 @@
-"""Tables larger than memory: read in batches as often as one likes, written batch by batch."""
+"""Tables read from files: whole where memory has room, in batches of rows otherwise.
+
+CSV, TSV, Parquet, Arrow, NPY, NPZ, folders of images, and standard input. Nothing is repaired
+silently: ragged rows, repeated names and wrong encodings are errors.
+"""
 
 from __future__ import annotations
 
+import io
+import itertools
 import math
+import os
+import re
+import shutil
+import sys
+import tempfile
+import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from dualpca.app.tables import images, tables, text_tables
-from dualpca.app.tables.dialects import Dialect, TableError
-from dualpca.app.tables.sources import COPIES, Opener, bytes_of, piece_of, room_for
-from dualpca.app.tables.tables import IMAGES, TEXT
-from dualpca.arrays import task
+from dualpca.app.tables.text import Dialect, TableError, first_line, open_text
+from dualpca.arrays import memory, task
+
+TablePath = str | os.PathLike[str]
+Opener = Callable[[], BinaryIO]
+
+KINDS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".txt": "csv",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".npy": "npy",
+    ".npz": "npz",
+}
+TEXT = ("csv", "tsv")
+IMAGES = "images"
+
+
+def kind_of(path: TablePath, kind: str | None = None) -> str:
+    """Return the format of a table: as given, or by the ending of its name; CSV for '-'."""
+    if os.path.isdir(path):
+        return IMAGES
+    if kind is not None:
+        if kind not in KINDS.values():
+            raise TableError(
+                f"{kind!r} is not a table format: use one of {sorted(set(KINDS.values()))}."
+            )
+        return kind
+    if str(path) == "-":
+        return "csv"
+    ending = Path(path).suffix.lower()
+    if ending not in KINDS:
+        raise TableError(
+            f"{path}: the ending {ending!r} does not tell the format. Use one of "
+            f"{sorted(KINDS)}, or --format."
+        )
+    return KINDS[ending]
+
+
+# --- tables ------------------------------------------------------------------------------------
 
 
 class Reading(NamedTuple):
@@ -28,8 +81,8 @@ class Reading(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table that can be gone through as often as one likes, whole or in batches."""
+class TableFile:
+    """A table that can be read any number of times, whole or in batches."""
 
     path: str
     columns: list[str]
@@ -41,11 +94,11 @@ class Table:
 
     @property
     def whole(self) -> bool:
-        """Tell whether the table is in memory."""
+        """Return True if the table is in memory."""
         return self.n_batches == 1
 
     def frames(self, label: str = "batch") -> Iterator[pl.DataFrame]:
-        """Yield the batches, and tell how far it is."""
+        """Yield the batches, and report progress."""
         if self.whole:
             yield from self.open()
             return
@@ -55,10 +108,10 @@ class Table:
                 tick()
 
     def frame(self) -> pl.DataFrame:
-        """Return the table of one batch."""
+        """Return the table that is in memory."""
         return next(self.open())
 
-    def sampled(self, n: int, seed: int) -> Table:
+    def sampled(self, n: int, seed: int) -> TableFile:
         """Return a table of `n` rows drawn without replacement, in their order."""
         if n >= self.height:
             return self
@@ -68,90 +121,369 @@ class Table:
             inside = chosen[(chosen >= start) & (chosen < start + frame.height)] - start
             parts.append(frame[inside.tolist()])
             start += frame.height
-        return of_frame(self, pl.concat(parts))
+        drawn = pl.concat(parts)
+        return replace(self, height=n, n_batches=1, open=lambda: iter([drawn]))
+
+    def regrouped(self, ends: list[int]) -> TableFile:
+        """Return the same rows in batches that end only after the given numbers of rows.
+
+        A batch is as large as before, or larger where no end comes earlier.
+
+        Examples
+        --------
+        >>> frame = pl.DataFrame({"a": range(6)})
+        >>> table = TableFile("t", ["a"], 6, 3, lambda: frame.iter_slices(2))
+        >>> [batch.height for batch in table.regrouped([3, 4, 6]).frames()]
+        [3, 1, 2]
+        """
+        rows = math.ceil(self.height / self.n_batches)
+        wanted = np.minimum(rows * np.arange(1, self.n_batches + 1), self.height)
+        cuts = np.unique(np.asarray(ends)[np.searchsorted(ends, wanted)]).tolist()
+
+        def frames() -> Iterator[pl.DataFrame]:
+            waiting, done = pl.DataFrame(), 0
+            rest = iter(cuts)
+            end = next(rest)
+            for frame in self.open():
+                waiting = frame if waiting.is_empty() else pl.concat([waiting, frame])
+                while done + waiting.height >= end:
+                    yield waiting[: end - done]
+                    waiting, done = waiting[end - done :], end
+                    end = next(rest, self.height + 1)
+
+        return replace(self, n_batches=len(cuts), open=frames)
 
 
-def of_frame(like: Table, frame: pl.DataFrame) -> Table:
-    """Return a table in memory."""
-    size = (like.path, frame.columns, frame.height, 1, lambda: iter([frame]))
-    return Table(*size, like.dialect, like.image_shape)
+class KeptRows:
+    """Frames of numbers that are slow to make: made in the first pass, then read from a file.
+
+    Models that are fitted in steps read a table many times, and text is slow to parse. The
+    temporary file has no name and 8 bytes per entry; without space for it every pass makes the
+    frames again.
+
+    Parameters
+    ----------
+    make : callable
+        Returns a fresh iterator over frames with the same columns, all float64.
+
+    Examples
+    --------
+    >>> frame = pl.DataFrame({"a": [0.0, 1.0, 2.0]})
+    >>> kept = KeptRows(lambda: frame.iter_slices(2))
+    >>> [[part.height for part in kept()] for _ in range(2)]
+    [[2, 1], [2, 1]]
+    """
+
+    def __init__(self, make: Callable[[], Iterator[pl.DataFrame]]) -> None:
+        self.make = make
+        self.lock = threading.Lock()  # batches are read ahead in a thread
+        self.file: Any = None
+        self.columns: list[str] = []
+        self.ends = [0]  # rows after each frame
+
+    def __call__(self) -> Iterator[pl.DataFrame]:
+        """Return an iterator over all frames."""
+        return self._written() if self.file is None else self._read()
+
+    def __del__(self) -> None:
+        if self.file is not None:
+            self.file.close()
+
+    def _written(self) -> Iterator[pl.DataFrame]:
+        file, ends, full = tempfile.TemporaryFile(), [0], False
+        try:
+            for frame in self.make():
+                try:
+                    file.write(b"" if full else np.ascontiguousarray(frame.to_numpy()).tobytes())
+                except OSError:
+                    full = True
+                ends.append(ends[-1] + frame.height)
+                self.columns = frame.columns
+                yield frame
+            with suppress(OSError):
+                file.flush()
+                if not full and self.file is None:
+                    self.file, self.ends = file, ends
+        finally:
+            if self.file is not file:
+                file.close()
+
+    def _read(self) -> Iterator[pl.DataFrame]:
+        width = 8 * len(self.columns)
+        for start, end in itertools.pairwise(self.ends):
+            with self.lock:
+                self.file.seek(start * width)
+                data = self.file.read((end - start) * width)
+            rows = np.frombuffer(data).reshape(end - start, len(self.columns))
+            yield pl.DataFrame(rows, schema=self.columns, orient="row")
 
 
-def opened(path: str, how: Reading | None = None, verbatim: tuple[str, ...] = ()) -> Table:
-    """Return a table: in memory if that has room for it, to be read in batches otherwise.
+def _in_memory(path: str, frame: pl.DataFrame, **more: Any) -> TableFile:
+    if frame.width == 0 or frame.height == 0:
+        raise TableError(
+            f"{path} has {frame.height} rows and {frame.width} columns: at least one of each is "
+            "needed."
+        )
+    return TableFile(path, frame.columns, frame.height, 1, lambda: iter([frame]), **more)
+
+
+def read(
+    path: TablePath,
+    kind: str | None = None,
+    encoding: str = "utf-8",
+    *,
+    separator: str | None = None,
+    decimal: str | None = None,
+    verbatim: tuple[str, ...] = (),
+) -> pl.DataFrame:
+    """Return a whole table as a polars frame.
+
+    Parameters
+    ----------
+    path : path
+        '-' is standard input; a folder is one of images.
+    kind : {'csv', 'tsv', 'parquet', 'arrow', 'npy', 'npz'}, optional
+        By default the ending of the name tells. NPY and NPZ hold matrices of numbers (of NPZ the
+        only array, or `X`); their columns are called x0, x1, …. Pickles in them are refused.
+    encoding : str
+        Of text.
+    separator, decimal : str, optional
+        Of text; by default detected in its first lines.
+    verbatim : tuple of str
+        Columns of text files that are not read as numbers: identifiers may begin with zeros.
+
+    Raises
+    ------
+    TableError
+        If the file is empty, broken or in another format.
+    """
+    how = Reading(kind_of(path, kind), encoding, separator, decimal)
+    return _opened(str(path), how, verbatim, None).frame()
+
+
+def opened(path: str, how: Reading | None = None, verbatim: tuple[str, ...] = ()) -> TableFile:
+    """Return a table: in memory if there is room for it, to be read in batches otherwise.
 
     Parameters
     ----------
     path : str
-        '-' is standard input; more of it than memory takes goes to a temporary file.
+        '-' is standard input; what does not fit into memory goes to a temporary file.
     how : Reading, optional
     verbatim : tuple of str
         Columns of text files that stay text.
     """
     how = how or Reading()
-    kind = tables.kind_of(path, how.kind)
-    room = room_for(how.limit)
+    return _opened(path, how, verbatim, room_for(how.limit))
+
+
+def _opened(path: str, how: Reading, verbatim: tuple[str, ...], room: int | None) -> TableFile:
+    kind = kind_of(path, how.kind)
     source, size = bytes_of(path, kind, room)
-    piece = None if COPIES[kind] * size <= room else piece_of(kind, room)
+    piece = None if room is None or COPIES[kind] * size <= room else piece_of(kind, room)
     if kind in TEXT:
-        return _text(path, source, kind, how, verbatim, piece, size)
+        return _text(path, source, size, how._replace(kind=kind), verbatim, piece)
     if kind == IMAGES:
         return _images(path, piece)
+    if kind in SCANS:
+        return _scanned(path, source, kind, piece)
     if piece is None or kind == "npz":
-        with source() as file:
-            frame = tables.not_empty(tables.READERS[kind](file.read(), path), path)
-        return Table(path, frame.columns, frame.height, 1, lambda: iter([frame]))
-    return _numpy(path, piece) if kind == "npy" else _lazy(path, kind, piece)
+        return _in_memory(path, _loaded(path, source))
+    return _mapped(path, piece)
+
+
+# --- memory and bytes --------------------------------------------------------------------------
+
+COPIES = {"csv": 12, "tsv": 12, "parquet": 10, "arrow": 10, "npy": 8, "npz": 8, IMAGES: 8}
+"""How many times the bytes of a table may be in memory while it is read and used."""
+OVERHEAD = 40_000_000
+"""Bytes that the program needs once it reads: threads, their buffers, modules loaded late."""
+SHARE = 0.5
+"""Of free memory, where no limit is given."""
+SMALLEST, LARGEST = 1 << 14, 1 << 26
+"""Bytes of a batch."""
+
+
+def room_for(limit: int | None) -> int:
+    """Return the bytes that tables may use: what the limit leaves beside the program itself."""
+    if limit is None:
+        return int(SHARE * memory.free())
+    used = memory.resident() + OVERHEAD
+    if limit <= used:
+        raise TableError(
+            f"--memory-limit {memory.shown(limit)} is less than the program itself uses, "
+            f"{memory.shown(used)}: raise the limit."
+        )
+    return limit - used
+
+
+def piece_of(kind: str, room: int) -> int:
+    """Return the bytes of a batch."""
+    return min(max(room // (4 * COPIES[kind]), SMALLEST), LARGEST)
+
+
+def bytes_of(path: str, kind: str, room: int | None) -> tuple[Opener, int]:
+    """Return how to open a table's bytes any number of times, and how many there are, unpacked."""
+    if path == "-":
+        return _spooled(sys.stdin.buffer, kind, None if room is None else room // COPIES[kind])
+    try:
+        if kind == IMAGES:
+            folder = images_in(path)
+            return io.BytesIO, 8 * math.prod(folder.shape) * len(folder.files)
+        size = os.path.getsize(path)
+        if size == 0:
+            raise TableError(f"{path} is empty: expected a table with at least one row.")
+        if kind == "parquet" and room is not None:  # compressed: what counts is what comes out
+            size = max(size, 8 * _cells(path))
+        with open(path, "rb"):  # it may be read
+            return lambda: open(path, "rb"), size
+    except OSError as error:
+        raise TableError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def _cells(path: str) -> int:
+    try:
+        lazy = pl.scan_parquet(path, glob=False)
+        return int(lazy.select(pl.len()).collect().item()) * len(lazy.collect_schema())
+    except pl.exceptions.PolarsError:  # the reader says why
+        return 0
+
+
+def _spooled(stream: BinaryIO, kind: str, most: int | None) -> tuple[Opener, int]:
+    """Return a stream's bytes: in memory up to a size, in a temporary file beyond."""
+    data = stream.read() if most is None else stream.read(most + 1)
+    if not data:
+        raise TableError("- is empty: expected a table with at least one row.")
+    if most is None or len(data) <= most:
+        return lambda: io.BytesIO(data), len(data)
+    if kind not in TEXT:
+        what = f"more than {memory.shown(most)} of {kind} on standard input"
+        raise TableError(f"{what} cannot be read in batches: write it to a file first.")
+    # it has no name, so it is gone with the process, however that ends
+    file = tempfile.TemporaryFile()
+    file.write(data)
+    shutil.copyfileobj(stream, file)
+    return _Spool(file), file.tell()
+
+
+class _Spool:
+    """Opens a temporary file any number of times; closes it when it can no longer be used."""
+
+    def __init__(self, file: Any) -> None:
+        self.file = file
+
+    def __call__(self) -> BinaryIO:
+        return io.BufferedReader(_Again(self.file))
+
+    def __del__(self) -> None:
+        self.file.close()
+
+
+class _Again(io.RawIOBase):
+    """An open file from its beginning; closing this leaves the file open for the next time."""
+
+    def __init__(self, file: Any) -> None:
+        self.file = file
+        file.seek(0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        return int(self.file.readinto(buffer))
+
+
+# --- formats -----------------------------------------------------------------------------------
+
+SCANS: dict[str, tuple[Callable[..., pl.LazyFrame], str]] = {
+    "parquet": (pl.scan_parquet, "Parquet"),
+    "arrow": (pl.scan_ipc, "Arrow"),
+}
 
 
 def _text(
     path: str,
     source: Opener,
-    kind: str,
+    size: int,
     how: Reading,
     verbatim: tuple[str, ...],
     piece: int | None,
-    size: int,
-) -> Table:
-    given = (kind, how.encoding, how.separator, how.decimal, verbatim)
-    text = text_tables.opened(path, source, *given)
+) -> TableFile:
+    kind = how.kind or "csv"
+    text = open_text(path, source, kind, how.encoding, how.separator, how.decimal, verbatim)
     if piece is None:
-        frame = tables.not_empty(text.whole(), path)
-        return Table(path, text.names, frame.height, 1, lambda: iter([frame]), text.dialect)
+        return _in_memory(path, text.whole(), dialect=text.dialect)
     with task("reading, batch", math.ceil(size / piece)) as tick:
         scan = text.scanned(piece, tick)
     if scan.height == 0:
-        raise TableError(f"{path} has 0 rows and {len(text.names)} columns: give one at least.")
+        raise TableError(f"{path} has a header but no rows: at least one is needed.")
 
     def frames() -> Iterator[pl.DataFrame]:
         for part in text.checked(piece):
             yield text.parsed(part, scan.schema)
 
-    return Table(path, text.names, scan.height, scan.n_pieces, frames, text.dialect)
+    return TableFile(path, text.names, scan.height, scan.n_pieces, frames, text.dialect)
 
 
-def _images(path: str, piece: int | None) -> Table:
-    pictures = images.found(path)
-    count = len(pictures.files)
-    rows = count if piece is None else max(piece // (8 * math.prod(pictures.shape)), 1)
-    batches = math.ceil(count / rows)
-    shape = {"image_shape": pictures.shape}
-    if batches == 1:
-        frame = next(pictures.frames(count))
-        return Table(path, pictures.names, count, 1, lambda: iter([frame]), None, **shape)
-    return Table(path, pictures.names, count, batches, lambda: pictures.frames(rows), None, **shape)
+def _scanned(path: str, source: Opener, kind: str, piece: int | None) -> TableFile:
+    """Return the rows of a Parquet or Arrow file, whole or slice by slice."""
+    scan, name = SCANS[kind]
+    try:
+        if piece is None:
+            with source() as file:
+                return _in_memory(path, scan(io.BytesIO(file.read())).collect())
+        lazy = scan(path, glob=False)
+        names = lazy.collect_schema().names()
+        n = int(lazy.select(pl.len()).collect().item())
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise TableError(f"{path} is not a valid {name} file: {first_line(error)}.") from error
+    rows = max(piece // (8 * max(len(names), 1)), 1)
+
+    def frames() -> Iterator[pl.DataFrame]:
+        for k in range(0, n, rows):
+            yield lazy.slice(k, rows).collect()
+
+    return TableFile(path, names, n, math.ceil(n / rows), frames)
 
 
-def _numpy(path: str, piece: int) -> Table:
-    """Return the rows of an NPY file, read where they lie."""
+def _loaded(path: str, source: Opener) -> pl.DataFrame:
+    """Return the matrix of an NPY or NPZ file."""
+    try:
+        with source() as file:
+            found = np.load(io.BytesIO(file.read()), allow_pickle=False)
+        matrix = found if isinstance(found, np.ndarray) else _only(found, path)
+    except TableError:
+        raise
+    except Exception as error:  # zipfile and NumPy raise many kinds
+        raise TableError(f"{path} is not a valid NumPy file: {first_line(error)}.") from error
+    names = _check_matrix(matrix, path)
+    return pl.DataFrame(np.ascontiguousarray(matrix), schema=names, orient="row")
+
+
+def _only(archive: Any, path: str) -> Any:
+    names = list(archive.files)
+    if names != names[:1] and "X" not in names:
+        raise TableError(f"{path} holds {names}: expected one array, or one called X.")
+    return archive["X" if "X" in names else names[0]]
+
+
+def _check_matrix(matrix: np.ndarray[Any, Any], path: str) -> list[str]:
+    """Refuse an array that is not a matrix of numbers; return the names of its columns."""
+    if matrix.ndim != 2 or matrix.dtype.kind not in "fiub":
+        raise TableError(
+            f"{path} holds {matrix.dtype} of shape {matrix.shape}: expected a matrix of numbers."
+        )
+    return [f"x{j}" for j in range(matrix.shape[1])]
+
+
+def _mapped(path: str, piece: int) -> TableFile:
+    """Return the rows of an NPY file, read batch by batch."""
     try:
         matrix = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise TableError(f"{path} is no NumPy file: {text_tables.first_line(error)}.") from error
-    tables.check_matrix(matrix, path)
-    n, d = matrix.shape
-    rows = max(piece // max(8 * d, 1), 1)
-    names = [f"x{j}" for j in range(d)]
+        raise TableError(f"{path} is not a valid NumPy file: {first_line(error)}.") from error
+    names = _check_matrix(matrix, path)
+    n = len(matrix)
+    rows = max(piece // max(8 * len(names), 1), 1)
 
     def frames() -> Iterator[pl.DataFrame]:
         for k in range(0, n, rows):
@@ -160,24 +492,88 @@ def _numpy(path: str, piece: int) -> Table:
             yield pl.DataFrame(part, schema=names, orient="row")
 
     del matrix
-    return Table(path, names, n, math.ceil(n / rows), frames)
+    return TableFile(path, names, n, math.ceil(n / rows), frames)
 
 
-def _lazy(path: str, kind: str, piece: int) -> Table:
-    """Return the rows of a Parquet or Arrow file, slice by slice."""
-    scan, name = (pl.scan_parquet, "Parquet") if kind == "parquet" else (pl.scan_ipc, "Arrow")
+# --- images: one row per image, one column per pixel -------------------------------------------
+
+ENDINGS = (".png", ".jpg", ".jpeg")
+FILE = "file"
+"""Column of the file names."""
+GREY = ("1", "L", "LA", "I", "I;16", "F")
+
+
+class Images(NamedTuple):
+    """The images of a folder, in the order of their names, all of one size."""
+
+    files: list[Path]
+    shape: tuple[int, ...]  # rows, columns and, for colour images, 3
+
+    @property
+    def names(self) -> list[str]:
+        """Return the columns: the file, then pixels row by row."""
+        return [FILE, *(f"x{j}" for j in range(math.prod(self.shape)))]
+
+    def frames(self, rows: int) -> Iterator[pl.DataFrame]:
+        """Yield tables of at most so many images."""
+        for k in range(0, len(self.files), rows):
+            some = self.files[k : k + rows]
+            pixels = np.stack([_pixels(path, self.shape) for path in some])
+            frame = pl.DataFrame(pixels.reshape(len(some), -1), schema=self.names[1:], orient="row")
+            yield frame.insert_column(0, pl.Series(FILE, [path.name for path in some]))
+
+
+def parse_shape(words: str) -> tuple[int, ...]:
+    """Return the shape of images: height and width, and for colours a third number.
+
+    Examples
+    --------
+    >>> parse_shape("8x8"), parse_shape("32 × 32 × 3")
+    ((8, 8), (32, 32, 3))
+    """
+    numbers = re.split(r"\s*[x×,]\s*", words.strip().lower())
+    if len(numbers) not in (2, 3) or not all(re.fullmatch("[0-9]+", one) for one in numbers):
+        raise TableError(f"--image {words}: expected height x width, such as 8x8 or 32x32x3.")
+    return tuple(int(one) for one in numbers)
+
+
+def images_in(folder: TablePath) -> Images:
+    """Return the images in a folder; the first one tells the size and whether there are colours."""
+    files = sorted(path for path in Path(folder).iterdir() if path.suffix.lower() in ENDINGS)
+    if not files:
+        raise TableError(f"{folder} is a folder without images: expected {', '.join(ENDINGS)}.")
+    return Images(files, _pixels(files[0]).shape)
+
+
+def _pixels(path: Path, shape: tuple[int, ...] | None = None) -> np.ndarray[Any, Any]:
+    """Return an image as numbers, grey (h, w) or RGB (h, w, 3)."""
+    from PIL import Image
+
     try:
-        lazy = scan(path)
-        names = lazy.collect_schema().names()
-        n = int(lazy.select(pl.len()).collect().item())
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise TableError(f"{path} is no {name} file: {text_tables.first_line(error)}.") from error
-    if n == 0 or not names:
-        raise TableError(f"{path} has {n} rows and {len(names)} columns: give one of each.")
-    rows = max(piece // (8 * len(names)), 1)
+        with Image.open(path, formats=("PNG", "JPEG")) as image:
+            kept = image.mode in ("L", "I", "I;16", "F")
+            mode = "L" if image.mode in GREY else "RGB"
+            pixels = np.asarray(image if kept else image.convert(mode), dtype=np.float64)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise TableError(f"{path} is not an image that can be read: {error}.") from error
+    if shape is not None and pixels.shape != shape:
+        raise TableError(
+            f"{path} is {_size(pixels.shape)}, the first image of the folder {_size(shape)}: "
+            "all must have the same size and colours. Resize them first."
+        )
+    return pixels
 
-    def frames() -> Iterator[pl.DataFrame]:
-        for k in range(0, n, rows):
-            yield lazy.slice(k, rows).collect()
 
-    return Table(path, names, n, math.ceil(n / rows), frames)
+def _size(shape: tuple[int, ...]) -> str:
+    colours = "in colour" if len(shape) == 3 else "grey"
+    return f"{shape[1]} by {shape[0]} pixels, {colours}"
+
+
+def _images(path: str, piece: int | None) -> TableFile:
+    folder = images_in(path)
+    count = len(folder.files)
+    rows = count if piece is None else max(piece // (8 * math.prod(folder.shape)), 1)
+    if rows >= count:
+        return _in_memory(path, next(folder.frames(count)), image_shape=folder.shape)
+    size = (folder.names, count, math.ceil(count / rows), lambda: folder.frames(rows))
+    return TableFile(path, *size, image_shape=folder.shape)

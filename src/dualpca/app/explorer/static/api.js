@@ -1,10 +1,10 @@
-// Talk to the server; notice when it goes, when it comes back, and when the key no longer fits.
+// Talk to the server; notice when it stops, when it is back, and when the token is no longer valid.
 
 const listeners = new Set();
 let state = "ok";
 let waiting = 0;
 
-/** Be told of 'ok', 'lost' and 'locked'. */
+/** Listen for 'ok', 'lost' and 'locked'. */
 export const onConnection = (listener) => listeners.add(listener);
 
 function become(next) {

@@ -1,4 +1,4 @@
-// Say whether the server answers; go on when it is back, with the page anew if its model is another.
+// Show whether the server answers; continue when it is back, and reload if its model has changed.
 
 import { getModel, health, onConnection } from "./api.js";
 import { $ } from "./dom.js";
@@ -19,9 +19,9 @@ export async function connected(now) {
   $("status-text").textContent = { ok: "Connected", lost: "Not connected", locked: "Locked out" }[now];
   if (now === "lost") {
     lost = true;
-    banner("The server does not answer. It may have been stopped; this page goes on as soon as it is back.");
+    banner("The server does not answer. It may have been stopped; this page continues when it is back.");
   } else if (now === "locked") {
-    banner("This page's key no longer fits: the server was started anew. Open the link that it printed in the terminal.");
+    banner("This page's token is no longer valid: the server was restarted. Open the link that it printed in the terminal.");
   } else if (lost) {
     lost = false;
     await rejoin();

@@ -35,7 +35,7 @@ export function fixed(x, step) {
 
 export const count = (n) => n.toLocaleString("en");
 
-/** Disable a control and say why, in its title: pointers and screen readers find it there. */
+/** Disable a control, with the reason in its title for pointers and screen readers. */
 export function disable(node, why) {
   node.disabled = true;
   node.title = why;
@@ -43,7 +43,7 @@ export function disable(node, why) {
 
 let fading = 0;
 
-/** Say something that went wrong, in words. */
+/** Show an error message. */
 export function toast(words) {
   const box = $("toast");
   box.textContent = words;

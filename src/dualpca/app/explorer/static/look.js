@@ -1,4 +1,4 @@
-// Light or dark: as the system says, until somebody chooses here.
+// Light or dark: as the system is set, until the user chooses here.
 
 import { $ } from "./dom.js";
 import { isDark } from "./palette.js";

@@ -84,7 +84,7 @@ async function openComponent(k) {
   for (const [id, at] of [["axis-x", 0], ["axis-y", 1]]) {
     $(id).replaceChildren(...space().axes.map((name, j) => el("option", { value: String(j), title: axisLabel(j) }, name)));
     $(id).value = String(state.axes[at]);
-    if (size() < 2 && at) disable($(id), "There is one latent only; points are spread upwards to be seen.");
+    if (size() < 2 && at) disable($(id), "There is only one latent; points are spread vertically to be visible.");
   }
   buildPanels();
   place();

@@ -17,7 +17,7 @@ export function build() {
   hidden = new Set();
   panel.replaceChildren();
   if (!can("impute") || !state.model.rows) {
-    const words = can("impute") ? "There are no rows to hide entries of: no table was given on the command line." : why("impute");
+    const words = can("impute") ? "There are no rows: no table was given on the command line." : why("impute");
     panel.append(el("p", { class: "blank" }, words));
     return;
   }
@@ -72,7 +72,7 @@ function show() {
       el("button", { type: "button", id: "hide-some", onclick: hide(() => Math.random() < 0.4) }, "Random"),
       el("button", { type: "button", id: "hide-none", class: "quiet", onclick: hide(() => false) }, "Show all")),
     el("p", { class: "note" }, state.model.shape === "image" ? "Drag over the first picture to hide pixels; drag over hidden ones to show them." : "Click or drag over entries to hide or show them."),
-    el("div", { class: "row-figures", id: "holes" }),
+    el("div", { class: "row-figures", id: "observed" }),
     el("div", { class: "row-figures", id: "filled" }),
     el("dl", { class: "facts", id: "missing-facts" }),
     picker());
@@ -95,7 +95,7 @@ function picker() {
 }
 
 function fill() {
-  if (!found || !$("holes")) return;
+  if (!found || !$("observed")) return;
   $("missing-title").textContent = nameOf(row);
   const { model } = state;
   const all = new Set([...hidden, ...found.truth.map((x, j) => (x === null ? j : -1)).filter((j) => j >= 0)]);
@@ -113,10 +113,10 @@ function fill() {
     image(truth, model.size, found.truth, Math.min(...model.low), Math.max(...model.high), grey);
     truth.style.cssText = canvas.style.cssText;
     truth.style.removeProperty("cursor");
-    $("holes").replaceChildren(el("figure", { class: "framed" }, canvas, el("figcaption", {}, "What the model sees")), el("figure", { class: "framed" }, truth, el("figcaption", {}, "What was there")));
+    $("observed").replaceChildren(el("figure", { class: "framed" }, canvas, el("figcaption", {}, "What the model sees")), el("figure", { class: "framed" }, truth, el("figcaption", {}, "True values")));
     figures($("filled"), model, { values: found.values, std: found.std, hidden: all }, { box: 180, caption: "Filled in", label: "The row with hidden pixels filled in" });
   } else {
-    $("holes").replaceChildren();
+    $("observed").replaceChildren();
     figures($("filled"), model, { values: found.values, std: found.std, truth: found.truth, hidden: all }, { label: "The row with hidden entries filled in" });
   }
   listen();

@@ -9,7 +9,7 @@ export function setMode(mode) {
   document.querySelector(`input[name="mode"][value="${mode}"]`).checked = true;
   $("hint").textContent = {
     explore: "Click or drag to decode a point. Arrow keys move it, Shift makes larger steps, the wheel zooms.",
-    lasso: "Draw around points to select their rows. Ctrl+Z takes a selection back.",
+    lasso: "Draw around points to select their rows. Ctrl+Z undoes a selection.",
     pan: "Drag to move the view. The wheel zooms where the pointer is; 0 shows all rows.",
   }[mode];
 }

@@ -20,7 +20,7 @@ export function build() {
     panel.append(el("p", { class: "blank" }, why("decode")));
     return;
   }
-  panel.append(el("p", { class: "note" }, "Click two places in the plot while this is open, or take the current point. Then watch one turn into the other."));
+  panel.append(el("p", { class: "note" }, "Click two places in the plot while this is open, or use the current point. Then watch one turn into the other."));
   panel.append(el("div", { class: "buttons" },
     el("button", { type: "button", id: "set-a", onclick: () => setEnd(0, state.latent) }, "Start here (A)"),
     el("button", { type: "button", id: "set-b", onclick: () => setEnd(1, state.latent) }, "End here (B)"),

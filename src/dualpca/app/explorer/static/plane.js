@@ -86,7 +86,7 @@ function marks(reveal = true) {
   scatter.redraw();
 }
 
-/** The rows closest to a place of the plane, to the latent point unless one is given. */
+/** The rows closest to a place of the plane, by default to the latent point. */
 export const nearby = (k, [x, y] = flat(state.latent)) => closest(scatter.positions, x, y, ...scatter.unit, k);
 
 // --- the pointer ------------------------------------------------------------

@@ -1,4 +1,4 @@
-// The decoded point: what it looks like, how sure and how usual it is, and a slider for each latent.
+// The decoded point: what it looks like, its uncertainty and how usual it is, and a slider for each latent.
 
 import { latest, postJson } from "./api.js";
 import { $, el, fixed, short, toast } from "./dom.js";

@@ -1,4 +1,4 @@
-// Draw a row: as an image, as a curve or as bars, with how sure it is.
+// Draw a row: as an image, as a curve or as bars, with its uncertainty.
 
 import { context, el, ink, short } from "./dom.js";
 import { isDark, ramp } from "./palette.js";

@@ -1,4 +1,4 @@
-// New rows on demand, each beside the row of the table that is closest to it.
+// New rows on demand, each with the closest row of the table.
 
 import { postJson } from "./api.js";
 import { $, el, short, toast } from "./dom.js";

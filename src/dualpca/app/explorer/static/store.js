@@ -28,7 +28,7 @@ export const why = (what) => state.model.reasons[what];
 /** The latents of a row. */
 export const latentsOf = (row) => Array.from(state.points.subarray(row * size(), (row + 1) * size()));
 
-/** What a row is called, as far as the page has been told. */
+/** The name of a row, if the page knows it. */
 export const names = new Map();
 export const nameOf = (row) => (state.model.identified && names.get(row)) || `row ${row + 1}`;
 

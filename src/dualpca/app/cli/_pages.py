@@ -1,0 +1,404 @@
+"""`dualpca report`, `explore`, `reproduce` and `demo`: pages to look at in a browser."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import polars as pl
+import typer
+
+import dualpca
+from dualpca.app.cli._running import (
+    INTERRUPTED,
+    WRITING,
+    Data,
+    Encoding,
+    Format,
+    Identifier,
+    Json,
+    Level,
+    Model,
+    Page,
+    Seed,
+    run,
+)
+from dualpca.app.cli._session import load_model, names_of, preparation_of
+from dualpca.app.tables import reading
+from dualpca.app.tables.text import TableError
+from dualpca.arrays import progress
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from dualpca.app.demo import Files
+    from dualpca.app.experiments.running import Record
+
+# --- report ------------------------------------------------------------------------------------
+
+
+def report(
+    model: Model,
+    data: Data,
+    output: Page = Path("report.html"),
+    color: Annotated[str | None, typer.Option("--color", help="Column to colour rows by.")] = None,
+    image: Annotated[
+        str | None,
+        typer.Option("--image", help="Rows are images of this height x width, such as 8x8."),
+    ] = None,
+    curve: Annotated[
+        bool, typer.Option("--curve", help="Rows are curves: columns are points, in order.")
+    ] = False,
+    title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
+    level: Level = 0.95,
+    id_column: Identifier = None,
+    kind: Format = None,
+    encoding: Encoding = "utf-8",
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Write a report on a model and a table as one HTML page with figures."""
+    asked = Asked(model, data, output, color, image, curve, title, level)
+    asked = asked._replace(id_column=id_column, kind=kind, encoding=encoding, seed=seed)
+
+    def work() -> dict[str, Any]:
+        start = time.perf_counter()
+        return written(asked) | {"seconds": time.perf_counter() - start}
+
+    def words(found: dict[str, Any]) -> str:
+        return (
+            f"Wrote {found['output']} ({found['bytes'] / 1e6:.1f} MB): {found['rows']:,} rows, "
+            f"{len(found['sections'])} sections. Open it in a browser."
+        )
+
+    run("report", as_json, work, words)
+
+
+class Asked(NamedTuple):
+    """The options of the command."""
+
+    model: str
+    data: str
+    output: Path
+    color: str | None = None
+    image: str | None = None
+    curve: bool = False
+    title: str | None = None
+    level: float = 0.95
+    id_column: str | None = None
+    kind: str | None = None
+    encoding: str = "utf-8"
+    seed: int = 0
+
+    def command(self) -> str:
+        """Return the command that makes the same page."""
+        words = ["dualpca", "report", self.model, self.data, "-o", str(self.output)]
+        for name, plain in self._field_defaults.items():
+            value = getattr(self, name)
+            if value != plain:
+                option = {"id_column": "--id", "kind": "--format"}.get(name, f"--{name}")
+                words += [option] if value is True else [option, str(value)]
+        return shlex.join(words)
+
+
+def written(asked: Asked) -> dict[str, Any]:
+    """Make the page and write it; return the facts to print."""
+    from dualpca.app import report as pages
+    from dualpca.app.report.writing import SECTIONS
+
+    pages.check_target(asked.output)  # before any work
+    subject = _subject(asked)
+    made = {"command": asked.command(), "data": asked.data, "model file": asked.model}
+    name = Path(asked.data).name if asked.data != "-" else "The table"
+    title = asked.title or f"{name}, seen by {subject.kind}"
+    with progress.task("section", len(SECTIONS)) as tick:
+        page = pages.build(subject, tick, title, made)
+    size = pages.write_text(asked.output, pages.render(page))
+    found = {"output": str(asked.output), "bytes": size, "rows": subject.n, "columns": subject.d}
+    sections = {"sections": [one.title for one in page.sections]}
+    return found | sections | {"left_out": dict(page.left_out)}
+
+
+def _subject(asked: Asked) -> Any:
+    """Read the model and the table, and return what the report is about."""
+    from dualpca.app.report import subject_of
+
+    fitted, metadata = load_model(asked.model)
+    table = metadata.get("table", {})
+    frame = reading.read(asked.data, asked.kind, asked.encoding)
+    ids = asked.id_column or _present(frame, table.get("identifier"))
+    for option, name in (("--id", ids), ("--color", asked.color)):
+        if name is not None and name not in frame.columns:
+            raise TableError(f"{option} {name}: no such column; there are {frame.columns[:10]}.")
+    rows, units = _rows(fitted, frame, metadata, ids)
+    shape = shape_of(asked.image, table)
+    return subject_of(
+        fitted,
+        rows,
+        color=asked.color,
+        ids=ids,
+        image=shape,
+        curve=asked.curve,
+        level=asked.level,
+        seed=asked.seed,
+        units=units,
+    )
+
+
+def _present(frame: pl.DataFrame, name: Any) -> str | None:
+    return name if isinstance(name, str) and name in frame.columns else None
+
+
+def shape_of(image: str | None, table: dict[str, Any]) -> tuple[int, int] | None:
+    """Return height and width of images: as given, or from the model file."""
+    if image is None:
+        known = table.get("image_shape")
+        return (int(known[0]), int(known[1])) if known and len(known) == 2 else None
+    size = reading.parse_shape(image)
+    if len(size) != 2:
+        raise TableError(f"--image {image}: expected height and width, such as 8x8.")
+    return size[0], size[1]
+
+
+def _rows(
+    model: Any, frame: pl.DataFrame, metadata: dict[str, Any], ids: str | None
+) -> tuple[pl.DataFrame, str]:
+    """Return the table with the columns of the model as it expects them, and their units."""
+    own = "in the table's own units"
+    if names_of(model) is None:
+        return frame, own
+    prep = preparation_of(model, metadata, frame.columns, ids)
+    found = prep.rows(frame)
+    rest = [frame[name] for name in frame.columns if name not in found.columns]
+    units = own if prep.means is None else "in standard deviations from their averages"
+    return found.with_columns(rest), units
+
+
+# --- explore -----------------------------------------------------------------------------------
+
+
+def explore(
+    model: Model,
+    data: Annotated[str | None, typer.Argument(help="Table to show in latent space.")] = None,
+    image: Annotated[
+        str | None,
+        typer.Option("--image", help="Rows are images of this height x width, such as 8x8."),
+    ] = None,
+    curve: Annotated[
+        bool, typer.Option("--curve", help="Rows are curves: columns are points, in order.")
+    ] = False,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 is any free one.")] = 0,
+    token: Annotated[
+        str | None, typer.Option("--token", help="Token of the link, for tests; random by default.")
+    ] = None,
+    show: Annotated[bool, typer.Option("--open/--no-open", help="Open a browser.")] = True,
+    id_column: Identifier = None,
+    kind: Format = None,
+    encoding: Encoding = "utf-8",
+    as_json: Json = False,
+) -> None:
+    """Explore a model in the browser; Ctrl-C stops the server."""
+    held: list[Any] = []
+
+    def work() -> dict[str, Any]:
+        from dualpca.app.explorer.app import open_door, prepare
+        from dualpca.app.explorer.session import open_session
+
+        fitted, metadata = dualpca.load(model, return_metadata=True)
+        frame = None if data is None else reading.read(data, kind, encoding)
+        source = data or "no table"
+        session = open_session(
+            fitted, frame, metadata, image=image, curve=curve, id_column=id_column, source=source
+        )
+        door = open_door(host, port, token)
+        held.extend((prepare(session, door, show), door))
+        if not door.is_private:
+            _warn(host)
+        return {"url": door.link, "port": door.port, "model": fitted, "rows": session.n}
+
+    try:
+        run("explore", as_json, work, _explore_words)
+        from dualpca.app.explorer.app import serve
+
+        sys.stdout.flush()
+        serve(*held)
+    except KeyboardInterrupt:  # after the link was printed, before the server runs
+        pass
+    if not as_json:
+        print("Stopped.")
+
+
+def _warn(host: str) -> None:
+    print(
+        f"warning: --host {host} lets other machines reach this port. Whoever has the "
+        "link can see the data, and the connection is not encrypted.",
+        file=sys.stderr,
+    )
+
+
+def _explore_words(found: dict[str, Any]) -> str:
+    what = f"Exploring {found['model']} with {found['rows']} rows."
+    return f"{what} Ctrl-C stops the server.\n{found['url']}"
+
+
+# --- reproduce ---------------------------------------------------------------------------------
+
+FOLDER = Path("dualpca-figures")
+
+
+def reproduce(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Names of figures (see --list); all by default.")
+    ] = None,
+    folder: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder to write to; created if needed.")
+    ] = FOLDER,
+    listing: Annotated[bool, typer.Option("--list", help="List the figures.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Smaller settings, for a quick look.")
+    ] = False,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Reproduce the figures of the source documents: PNG, SVG, numbers, and a gallery page."""
+    if listing:
+        run("reproduce", as_json, _listed, _listing_words)
+        return
+    found: dict[str, Any] = {}
+
+    def work() -> dict[str, Any]:
+        found.update(_made(names or [], folder, seed, quick, quiet=as_json))
+        return found
+
+    run("reproduce", as_json, work, _reproduce_words)
+    if found["interrupted"] or found["problems"]:
+        raise typer.Exit(INTERRUPTED if found["interrupted"] else 1)
+
+
+def _listed() -> dict[str, Any]:
+    from dualpca.app.experiments import EXPERIMENTS
+
+    return {
+        "experiments": [
+            {"name": one.name, "source": one.source, "title": one.title}
+            for one in EXPERIMENTS.values()
+        ]
+    }
+
+
+def _listing_words(found: dict[str, Any]) -> str:
+    rows = found["experiments"]
+    wide, source = (max(len(row[key]) for row in rows) for key in ("name", "source"))
+    return "\n".join(
+        f"{row['name']:{wide}}  {row['source']:{source}}  {row['title']}" for row in rows
+    )
+
+
+def _made(names: list[str], folder: Path, seed: int, quick: bool, quiet: bool) -> dict[str, Any]:
+    """Run the experiments; an interruption keeps what is finished."""
+    from dualpca.app import experiments
+    from dualpca.app.experiments.running import PAGE
+
+    done: list[Record] = []
+
+    def tell(record: Record) -> None:
+        done.append(record)
+        if not quiet:
+            print(_line(record), flush=True)
+
+    interrupted = False
+    try:
+        experiments.reproduce(names, folder, seed=seed, quick=quick, progress=tell)
+    except KeyboardInterrupt:
+        interrupted = True
+    return {
+        "page": str(folder / PAGE),
+        "asked": len(dict.fromkeys(names or experiments.EXPERIMENTS)),
+        "made": [record._asdict() for record in done if not record.problem],
+        "problems": {record.name: record.problem for record in done if record.problem},
+        "seconds": round(sum(record.seconds for record in done), 1),
+        "interrupted": interrupted,
+    }
+
+
+def _line(record: Record) -> str:
+    words = f"not made: {record.problem}" if record.problem else f"{record.seconds:.1f} s"
+    return f"{record.name}  {words}"
+
+
+def _reproduce_words(found: dict[str, Any]) -> str:
+    count = f"{len(found['made'])} of {found['asked']}"
+    start = "Interrupted: " if found["interrupted"] else ""
+    return f"{start}{count} made in {found['seconds']:.1f} s. Open {found['page']} in a browser."
+
+
+# --- demo --------------------------------------------------------------------------------------
+
+
+def demonstrate(
+    output: Page = Path("dualpca-demo.html"),
+    seed: Seed = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Compare models on handwritten digits; write an HTML report, its model and its data."""
+    raise typer.Exit(_demo(output, seed, quiet or as_json, as_json))
+
+
+def _demo(output: Path, seed: int, quiet: bool, as_json: bool = False) -> int:
+    """Run the demonstration and return the exit status."""
+    from rich.console import Console
+
+    from dualpca.app import demo
+
+    start = time.perf_counter()
+    console, errors = Console(quiet=quiet, highlight=False), Console(stderr=True, highlight=False)
+    try:
+        files = demo.run(output, seed, console, _progress(errors, quiet))
+    except OSError as problem:
+        errors.print(f"dualpca demo: {problem}", markup=False, soft_wrap=True)
+        return _failed(str(problem), WRITING, as_json)
+    except KeyboardInterrupt:
+        errors.print("Interrupted; nothing was written.")
+        return _failed("interrupted; nothing was written.", INTERRUPTED, as_json)
+    seconds = time.perf_counter() - start
+    if as_json:
+        made = {"output": str(files.page), "bytes": files.size, "seconds": seconds}
+        made |= {"model": str(files.model), "data": str(files.data)}
+        print(json.dumps(made, indent=2))
+    for words in _lines(files, seconds):
+        console.print(words, markup=False, soft_wrap=True)
+    return 0
+
+
+def _progress(errors: Console, quiet: bool) -> Progress:
+    """Return a progress bar, hidden if there is no terminal."""
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+    columns = (SpinnerColumn("line"), BarColumn(bar_width=24), TextColumn("{task.description}"))
+    hidden = quiet or not errors.is_terminal
+    return Progress(*columns, console=errors, transient=True, disable=hidden)
+
+
+def _failed(why: str, status: int, as_json: bool) -> int:
+    """Print the error as JSON, if asked for; return the exit status."""
+    if as_json:
+        print(json.dumps({"error": why, "status": status}))
+    return status
+
+
+def _lines(files: Files, seconds: float) -> list[str]:
+    return [
+        f"Wrote {files.page} ({files.size / 1e6:.1f} MB) in {seconds:.1f} s. Open it in a browser.",
+        "To explore the model yourself:",
+        f"    dualpca explore {shlex.quote(str(files.model))} {shlex.quote(str(files.data))}",
+    ]
+
+
+COMMANDS = {"report": report, "explore": explore, "reproduce": reproduce, "demo": demonstrate}

@@ -1,0 +1,375 @@
+"""Rows: their places in latent space, which are unusual and why, how well gaps are filled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Ellipse
+from matplotlib.ticker import PercentFormatter
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+
+from dualpca.app.calibration import LEVELS, Calibration, calibrate, hide
+from dualpca.app.plots._canvas import (
+    BLUE,
+    DASHED,
+    GRID,
+    INK,
+    MUTED,
+    PALETTE,
+    SMALL,
+    VERMILION,
+    Floats,
+    blank,
+    feature_names,
+    foremost,
+    key,
+    label_points,
+    mark,
+)
+from dualpca.arrays import backend
+from dualpca.errors import expected
+
+# --- latent space ------------------------------------------------------------------------------
+
+
+def latent_scatter(
+    model: Any,
+    X: ArrayLike,
+    y: ArrayLike | None = None,
+    *,
+    axes: tuple[int, int] = (0, 1),
+    level: float = 0.9,
+    n_ellipses: int = 20,
+) -> Figure:
+    """Draw two latent coordinates of every point, and the uncertainty of some of them.
+
+    Parameters
+    ----------
+    model : PCA or PPCA
+        A fitted model; only one with ``posterior`` has ellipses.
+    X : array-like of shape (n, d)
+        Points to place.
+    y : array-like of shape (n,), optional
+        Classes, each with a colour (repeated from the eleventh on) and its name at its median.
+    axes : pair of int
+        Which latents, counted from 0.
+    level : float
+        Posterior probability inside an ellipse.
+    n_ellipses : int
+        Number of points with an ellipse, equally many of each class, drawn with a fixed seed.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dualpca import PPCA
+    >>> X, y = load_iris(return_X_y=True)
+    >>> figure = latent_scatter(PPCA(n_components=2).fit(X), X, y, n_ellipses=9)
+    >>> len(figure.axes[0].patches)
+    9
+    """
+    q = int(model.n_components_)
+    if not all(0 <= a < q for a in axes):
+        raise ValueError(f"axes must be two of the model's {q} latents, counted from 0, got {axes}")
+    Z, covariance = _latent_placed(model, X, list(axes))
+    names, codes = np.unique(np.zeros(len(Z)) if y is None else y, return_inverse=True)
+    colours = [PALETTE[code % len(PALETTE)] for code in codes]
+    figure, ax = blank(height=5.2)
+    ax.scatter(Z[:, 0], Z[:, 1], c=colours, s=10, alpha=0.6, linewidths=0)
+    for i in _spread(codes, n_ellipses if len(covariance) else 0):
+        _ellipse(ax, Z[i], covariance[i], level, colours[i])
+    for code, name in enumerate(names) if y is not None else ():
+        _name(ax, np.median(Z[codes == code], axis=0), str(name), PALETTE[code % len(PALETTE)])
+    shares = 100 * np.asarray(model.explained_variance_ratio_)
+    words = [f"latent {a + 1} ({shares[a]:.1f} % of the variance)" for a in axes]
+    ax.set(xlabel=words[0], ylabel=words[1], aspect="equal", adjustable="datalim")
+    return figure
+
+
+def _latent_placed(model: Any, X: ArrayLike, plane: list[int]) -> tuple[Floats, Floats]:
+    """Return positions (n, 2) and covariances (n, 2, 2); no covariances without a posterior."""
+    if not hasattr(model, "posterior"):
+        return np.asarray(model.transform(X))[:, plane], np.zeros((0, 2, 2))
+    mean, covariance = model.posterior(X)
+    return np.asarray(mean)[:, plane], np.asarray(covariance)[:, plane][:, :, plane]
+
+
+def _spread(codes: NDArray[np.intp], count: int) -> list[int]:
+    """Return `count` random positions, taken from the classes in turn."""
+    order = np.random.default_rng(0).permutation(codes.size)
+    turns = zip_longest(*(order[codes[order] == code] for code in np.unique(codes)))
+    return [int(i) for turn in turns for i in turn if i is not None][:count]
+
+
+def _ellipse(ax: Axes, centre: Floats, covariance: Floats, level: float, colour: str) -> None:
+    """Draw the ellipse that holds `level` of a Gaussian in the plane."""
+    values, vectors = np.linalg.eigh(covariance)
+    width, height = 2 * np.sqrt(-2 * math.log1p(-level) * np.maximum(values, 0))
+    angle = math.degrees(math.atan2(vectors[1, 0], vectors[0, 0]))
+    place = (float(centre[0]), float(centre[1]))
+    ax.add_patch(Ellipse(place, width, height, angle=angle, fc=colour, alpha=0.28, lw=0))
+    ax.plot(*place, "o", ms=4, color=colour, mec=INK, mew=0.6)
+
+
+def _name(ax: Axes, at: Floats, name: str, colour: str) -> None:
+    """Write the name of a class at its place, framed in its colour."""
+    plate = {"boxstyle": "circle,pad=0.22", "fc": "white", "ec": colour, "lw": 2.2}
+    text = ax.text(at[0], at[1], name, ha="center", va="center", zorder=5, bbox=plate)
+    text.set(fontsize=12, weight="bold", color=INK)
+
+
+# --- unusual rows ------------------------------------------------------------------------------
+
+FAR = 12.0
+"""Multiple of its limit from which a statistic is drawn on a logarithmic axis."""
+
+
+NAMES = {"spe": "SPE", "t2": "T²"}
+SIGNS = {
+    "spe": ("more than the model expects", "less"),
+    "t2": ("towards larger values", "smaller"),
+}
+
+
+def outlier_map(model: Any, X: ArrayLike, *, level: float = 0.95, n_labels: int = 8) -> Figure:
+    """Draw T² against SPE, with both control limits.
+
+    Rows to the right are extreme along the components; rows at the top are not described by
+    them. Rows with NaN have limits of their own: both statistics are drawn relative to those, so
+    that the lines are right for every row.
+
+    Parameters
+    ----------
+    model : PCA, PPCA or FactorAnalysis
+        A fitted model.
+    X : array or frame of shape (n, d)
+    level : float
+        Level of each limit.
+    n_labels : int
+        Number of flagged rows that are labelled, by number or by their index in a pandas frame.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from dualpca import PCA
+    >>> X = load_wine().data
+    >>> figure = outlier_map(PCA(3, standardize=True).fit(X), X)
+    >>> figure.axes[0].get_xlabel()
+    'T²'
+    """
+    found = model.outliers(X, level)
+    found = type(found)(*map(backend.to_numpy, found))
+    limits = np.array([model.t2_limit(level), model.spe_limit(level)])
+    places, ratios = _outlier_placed(found, limits)
+    figure, ax = blank(height=4.6)
+    colours = np.where(found.flagged, VERMILION, BLUE)
+    ax.scatter(places[:, 0], places[:, 1], c=colours, s=12, alpha=0.65, linewidths=0, zorder=3)
+    ax.set(xlabel="T²", ylabel="SPE")
+    _scales(ax, places, limits)
+    _mark_limits(figure, ax, limits, level)
+    worst = foremost(np.where(found.flagged, ratios.max(axis=1), -1.0), n_labels)
+    worst = worst[found.flagged[worst]]
+    words = [str(label) for label in getattr(X, "index", range(len(places)))]
+    away = np.broadcast_to([1.0, 1.0], (len(worst), 2))
+    label_points(ax, places[worst], [words[i] for i in worst], away, places)
+    return figure
+
+
+def _outlier_placed(found: Any, limits: Floats) -> tuple[Floats, Floats]:
+    """Return where rows are drawn (n, 2), and each statistic as a multiple of its limit."""
+    values = np.stack([found.t2, found.spe], axis=1)
+    own = np.stack([found.t2_limit, found.spe_limit], axis=1)
+    usable = np.isfinite(own) & (own > 0)
+    ratios = np.where(usable, values / np.where(usable, own, 1.0), values > 0)
+    scale = np.where(np.isfinite(limits) & (limits > 0), limits, 1.0)
+    return np.where(usable, ratios * scale, values), ratios
+
+
+def _scales(ax: Axes, places: Floats, limits: Floats) -> None:
+    """Choose logarithmic axes where some row is far out, and make room for the limits."""
+    for axis, values, limit in zip("xy", places.T, limits, strict=True):
+        top = max(values.max(initial=0.0), limit if np.isfinite(limit) else 0.0) or 1.0
+        positive = values[values > 0]
+        if np.isfinite(limit) and limit > 0 and values.max(initial=0.0) > FAR * limit:
+            low = max(positive.min(), 1e-3 * limit)
+            ax.set(**{f"{axis}scale": "log", f"{axis}lim": (0.7 * low, 1.8 * top)})
+        else:
+            ax.set(**{f"{axis}lim": (-0.02 * top, 1.12 * top)})
+
+
+def _mark_limits(figure: Figure, ax: Axes, limits: Floats, level: float) -> None:
+    """Draw the limits that exist, with a legend for lines and colours."""
+    if np.isfinite(limits[0]):
+        ax.axvline(limits[0], color=MUTED, lw=1.2, ls=DASHED, zorder=2)
+    if np.isfinite(limits[1]):
+        ax.axhline(limits[1], color=MUTED, lw=1.2, ls=DASHED, zorder=2)
+    words = [f"limits, {100 * level:g} %", "above one of them"]
+    key(figure, [mark(MUTED, "--"), mark(VERMILION)], words)
+
+
+def contribution_plot(
+    model: Any, x: ArrayLike, *, to: str = "spe", level: float = 0.95, n_features: int = 15
+) -> Figure:
+    """Draw what each feature contributes to one row's SPE or T².
+
+    Parameters
+    ----------
+    model : PCA, PPCA or FactorAnalysis
+        A fitted model.
+    x : array of shape (d,) or (1, d), or a frame of one row
+    to : {'spe', 't2'}
+    level : float
+        Level of the limit that is written next to the statistic.
+    n_features : int
+        Number of features, those with the largest contributions first.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dualpca import PPCA
+    >>> X = load_iris(as_frame=True).data
+    >>> figure = contribution_plot(PPCA(2).fit(X), X.iloc[[41]])
+    >>> figure.axes[0].get_yticklabels()[0].get_text()
+    'sepal width (cm)'
+    """
+    row = _one_row(x)
+    parts = backend.to_numpy(model.contributions(row, to=to, signed=True))[0]
+    observed = np.flatnonzero(~np.isnan(backend.to_numpy(row)[0].astype(np.float64)))
+    shown = observed[np.argsort(-np.abs(parts[observed]), kind="stable")][:n_features]
+    figure, ax = blank(height=max(2.2, 1.3 + 0.26 * len(shown)))
+    colours = np.where(parts[shown] < 0, VERMILION, BLUE)
+    ax.barh(range(len(shown)), np.abs(parts[shown]), color=colours, height=0.72)
+    ax.set_yticks(range(len(shown)), [feature_names(model)[j] for j in shown])
+    ax.set(xlabel=f"contribution to {NAMES[to]}", ylim=(len(shown) - 0.4, -0.6))
+    ax.grid(False, axis="y")
+    title = f"{NAMES[to]} {_verdict(model.outliers(row, level), to)} ({100 * level:g} %)"
+    ax.set_title(title, loc="left", fontsize=SMALL, color=INK)
+    key(figure, [mark(BLUE, "s"), mark(VERMILION, "s")], SIGNS[to], below=True)
+    return figure
+
+
+def _verdict(found: Any, to: str) -> str:
+    """Return a statistic, its p-value and its limit in words."""
+    parts = (getattr(found, to + tail) for tail in ("", "_pvalue", "_limit"))
+    statistic, p, limit = (float(backend.to_numpy(part)[0]) for part in parts)
+    small = f"= {p:.2g}" if p >= 1e-4 else "< 0.0001"
+    return f"{statistic:.3g}, p {small}, limit {limit:.3g}"
+
+
+def _one_row(x: Any) -> Any:
+    """Return x as a table of one row; a frame stays one."""
+    if hasattr(x, "columns"):
+        row = x
+    elif backend.is_foreign(x):
+        row = x if x.ndim == 2 else x[None, :]
+    else:
+        row = np.atleast_2d(np.asarray(x))
+    if row.shape[0] != 1:
+        raise ValueError(expected("x", "one row", tuple(row.shape)))
+    return row
+
+
+# --- missing entries ---------------------------------------------------------------------------
+
+
+def calibration(
+    model: Any,
+    X: ArrayLike,
+    *,
+    share: float = 0.1,
+    levels: Sequence[float] = LEVELS,
+    refit: bool = True,
+    random_state: int = 0,
+) -> Figure:
+    """Hide entries, impute them, and draw how often the intervals contained the true values.
+
+    On the diagonal, intervals are as wide as they should be. Below it the model is overconfident,
+    above it too cautious.
+
+    Parameters
+    ----------
+    model : PPCA or FactorAnalysis
+        A fitted model.
+    X : array or frame of shape (n, d)
+        With or without NaN; only observed entries are hidden.
+    share : float
+        Share of the observed entries that is hidden at random.
+    levels : sequence of float
+        Nominal coverages.
+    refit : bool
+        Fit a copy of the model, with as many components, to the remaining entries, so that it has
+        not seen the hidden ones. Without it the model is used as it is, which is a fair test only
+        if it was fitted to other data than X.
+    random_state : int
+        Seed that chooses the hidden entries.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dualpca import PPCA
+    >>> X = load_iris().data
+    >>> figure = calibration(PPCA(2).fit(X), X)
+    >>> figure.axes[0].get_xlabel()
+    'nominal coverage'
+    """
+    if not hasattr(model, "impute"):
+        what = "a model that imputes: PPCA or FactorAnalysis"
+        raise TypeError(expected("model", what, model))
+    table = np.array(X, dtype=np.float64)
+    hidden = hide(table, share, np.random.default_rng(random_state))
+    if refit:
+        q = int(model.components_.shape[0])
+        model = clone(model).set_params(n_components=q)
+        model.fit(_framed(np.where(hidden, np.nan, table), X))
+
+    def impute(incomplete: Floats) -> tuple[Floats, Floats]:
+        mean, std = model.impute(_framed(incomplete, X), return_std=True)
+        return np.asarray(mean), np.asarray(std)
+
+    return _drawn(calibrate(impute, table, hidden, levels))
+
+
+def _framed(values: Floats, like: Any) -> Any:
+    """Return values as a frame with the columns of a pandas or polars frame; else as they are."""
+    if not hasattr(like, "columns"):
+        return values
+    if hasattr(like, "index"):
+        return type(like)(values, index=like.index, columns=like.columns)
+    return type(like)(values, schema=list(like.columns), orient="row")
+
+
+def _drawn(found: Calibration) -> Figure:
+    figure, ax = blank(height=4.6)
+    ax.plot([0, 1], [0, 1], color=MUTED, lw=1, zorder=2)
+    band = ax.fill_between(found.levels, found.low, found.high, color=GRID, zorder=1)
+    band.set_label("95 % of what chance explains")
+    ax.plot(found.levels, found.coverage, "o-", ms=5, lw=1.2, color=BLUE, zorder=3)
+    ax.set(xlabel="nominal coverage", ylabel="share of hidden entries inside", aspect="equal")
+    ax.set(xlim=(0, 1), ylim=(0, 1))
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
+    ax.legend(loc="upper left", frameon=False, fontsize=SMALL, labelcolor=INK)
+    ax.set_title(f"{found.n_hidden} hidden entries", loc="left", fontsize=SMALL, color=INK)
+    return figure

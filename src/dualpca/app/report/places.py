@@ -1,0 +1,386 @@
+"""Sections on where the rows lie: in latent space, in groups, in states through time."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy import stats
+from scipy.spatial import KDTree
+
+import dualpca
+from dualpca.app.report.data import counted, percent
+from dualpca.app.report.figures import (
+    BLUE,
+    GREY,
+    PALETTE,
+    SCALE,
+    SYMBOLS,
+    VERMILION,
+    Floats,
+    Ints,
+    Plot,
+    axis,
+    histogram,
+    line,
+    numbers,
+    plot,
+    points,
+    said,
+    shown,
+)
+from dualpca.app.report.page import Section, Table
+from dualpca.app.report.subject import LeftOut, Subject, need, thinned
+
+# --- latent space ------------------------------------------------------------------------------
+
+DRAWN = 3000
+"""Points in a scatter plot: enough to see the shape, few enough for a phone."""
+ELLIPSES = 14
+LEVEL = 0.9
+"""Posterior probability inside an ellipse."""
+CORNERS = 33
+
+
+def places(subject: Subject) -> Section:
+    """Show the rows in latent space."""
+    if hasattr(subject.model, "predict_proba"):
+        return _of_groups(subject)
+    need(subject, "transform", "has no latent coordinates")
+    at = subject.some(DRAWN)
+    Z, covariance = placed(subject, at)
+    draw = _plane if Z.shape[1] > 1 else _strip
+    sure = covariance is not None
+    ellipses = (
+        f" Some have a ring: given what was measured, the true place of the row is inside with a "
+        f"probability of {100 * LEVEL:.0f} %."
+        if sure and Z.shape[1] > 1
+        else ""
+    )
+    return Section(
+        "Where the rows lie",
+        f"Each dot is a row, placed by its latents: the {subject.q} numbers with which the model "
+        "summarises it." + ellipses,
+        "groups, gaps and strays. Rows that lie together are alike"
+        + ("; wide rings mean that the place is uncertain." if sure else "."),
+        [draw(subject, at, Z, covariance)],
+    )
+
+
+def placed(subject: Subject, at: Ints) -> tuple[Floats, Floats | None]:
+    """Return the latents of some rows, and their covariances if the model has a posterior."""
+    X = subject.X[at]
+    if not hasattr(subject.model, "posterior"):
+        return subject.asked("transform", X), None
+    mean, covariance = subject.asked("posterior", X)
+    return mean, np.broadcast_to(covariance, (len(mean), *covariance.shape[-2:]))
+
+
+def coloured(subject: Subject, at: Ints, Z: Floats) -> list[dict[str, Any]]:
+    """Return dots in the colours of the chosen column, with row names on hover."""
+    colour = subject.colour
+    names = [shown(subject.ids[i], 40) for i in at]
+    hover = "row %{text}<br>%{x:.3~g}, %{y:.3~g}<extra>%{fullData.name}</extra>"
+    if colour is None:
+        plain = hover.replace("%{fullData.name}", "")
+        return [points(Z[:, 0], Z[:, 1], BLUE, name="row", text=names, hovertemplate=plain)]
+    values = colour.values[at]
+    if not colour.labels:
+        bar = {"title": {"text": shown(colour.name, 18)}, "thickness": 12, "len": 0.9}
+        marker = {"color": numbers(values), "colorscale": SCALE, "colorbar": bar}
+        more: dict[str, Any] = {"text": names, "hovertemplate": hover, "marker": marker}
+        return [points(Z[:, 0], Z[:, 1], name=shown(colour.name), **more)]
+    found = []
+    for k, label in enumerate((*colour.labels, "unknown")):
+        mine = np.isnan(values) if k == len(colour.labels) else values == k
+        if not mine.any():
+            continue
+        marker = {"symbol": SYMBOLS[k % len(SYMBOLS)]}
+        text = [name for name, own in zip(names, mine, strict=True) if own]
+        named = {"name": shown(label), "text": text, "hovertemplate": hover}
+        found.append(points(Z[mine, 0], Z[mine, 1], colour_at(k), marker=marker, **named))
+    return found
+
+
+def colour_at(k: int) -> str:
+    """Return the colour of class k."""
+    return PALETTE[k % len(PALETTE)]
+
+
+def _plane(subject: Subject, at: Ints, Z: Floats, covariance: Floats | None) -> Plot:
+    traces = coloured(subject, at, Z)
+    finding = _colour_words(subject, at, Z)
+    if covariance is not None:
+        traces += _rings(subject, at, Z, covariance)
+        finding += _sure_words(subject, at, covariance)
+    x, y = (axis(latent_name(subject, a)) for a in (0, 1))
+    label = "Scatter plot of the rows by their first two latents."
+    words = finding + thinned(len(at), subject.n)
+    return plot(traces, x, y, label, words.strip(), 520)
+
+
+def latent_name(subject: Subject, a: int) -> str:
+    """Return the title of an axis: the latent, and its share of the variance."""
+    ratio = getattr(subject.model, "explained_variance_ratio_", None)
+    share = "" if ratio is None else f" ({percent(float(ratio[a]))} of the variance)"
+    return f"latent {a + 1}{share}"
+
+
+def _rings(subject: Subject, at: Ints, Z: Floats, covariance: Floats) -> list[dict[str, Any]]:
+    """Return rings around some rows, half of them with missing entries if there are any."""
+    rng = np.random.default_rng([subject.seed, 7])
+    order = rng.permutation(len(at))
+    partial = subject.missing[at[order]].any(axis=1)
+    few = np.concatenate([order[partial][: ELLIPSES // 2], order[~partial]])[:ELLIPSES]
+    by_colour: dict[str, list[Floats]] = {}
+    for i in few:
+        by_colour.setdefault(_ring_colour(subject, int(at[i])), []).append(
+            ring(Z[i, :2], covariance[i, :2, :2], LEVEL)
+        )
+    gap = np.full((1, 2), np.nan)
+    found = []
+    for colour, rings in by_colour.items():
+        path = np.concatenate([part for one in rings for part in (one, gap)])
+        found.append(line(path[:, 0], path[:, 1], colour, line={"width": 1.2}))
+    return found
+
+
+def _ring_colour(subject: Subject, i: int) -> str:
+    colour = subject.colour
+    if colour is None or not colour.labels:
+        return VERMILION if colour is None else GREY
+    value = colour.values[i]
+    return colour_at(len(colour.labels) if np.isnan(value) else int(value))
+
+
+def ring(centre: Floats, covariance: Floats, level: float) -> Floats:
+    """Return the ellipse that contains `level` of a Gaussian in the plane, as a closed path.
+
+    Examples
+    --------
+    >>> path = ring(np.zeros(2), np.eye(2), 1 - np.exp(-0.5))
+    >>> np.linalg.norm(path, axis=1).round(6).tolist()[:2]
+    [1.0, 1.0]
+    """
+    angle = np.linspace(0, 2 * math.pi, CORNERS)
+    circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    values, vectors = np.linalg.eigh(covariance)
+    radius = np.sqrt(-2 * math.log1p(-level) * np.maximum(values, 0))
+    return np.asarray(centre + (circle * radius) @ vectors.T)
+
+
+def _strip(subject: Subject, at: Ints, Z: Floats, covariance: Floats | None) -> Plot:
+    """Draw the only latent as a histogram."""
+    z = Z[:, 0]
+    found = histogram(z, "auto" if len(z) < 500 else 40)
+    finding = (
+        f"The one latent runs from {said(z.min())} to {said(z.max())}, half of the rows lie "
+        f"between {said(np.quantile(z, 0.25))} and {said(np.quantile(z, 0.75))}."
+    )
+    if covariance is not None:
+        finding += _sure_words(subject, at, covariance)
+    finding += thinned(len(at), subject.n)
+    name = latent_name(subject, 0)
+    label = "Histogram of the only latent."
+    return plot([found], axis(name), axis("rows"), label, finding, 380, bargap=0.04)
+
+
+def _sure_words(subject: Subject, at: Ints, covariance: Floats) -> str:
+    """Return how certain the places are, for rows with and without missing entries."""
+    deviation = np.sqrt(np.maximum(covariance[:, 0, 0], 0))
+    partial = subject.missing[at].any(axis=1)
+    words = " The place of a row"
+    if partial.any() and not partial.all():
+        whole, part = np.median(deviation[~partial]), np.median(deviation[partial])
+        return (
+            f"{words} along latent 1 is known to ±{whole:.2g} (one standard deviation) where it is "
+            f"complete, and to ±{part:.2g} where entries are missing."
+        )
+    return (
+        f"{words} along latent 1 is known to ±{np.median(deviation):.2g} (one standard deviation)."
+    )
+
+
+def _colour_words(subject: Subject, at: Ints, Z: Floats) -> str:
+    """Return how the colours relate to the places, in words."""
+    colour = subject.colour
+    if colour is None:
+        return f"{len(at):,} rows by their first two latents."
+    values = colour.values[at]
+    known = ~np.isnan(values)
+    if known.sum() < 3:
+        return f"{colour.name} is almost always missing."
+    if colour.labels:
+        seen = "" if colour.name in subject.names else ", which the model has not seen"
+        return _class_words(colour.name, seen, values[known], Z[known, :2])
+    r = [float(stats.spearmanr(values[known], Z[known, a])[0]) for a in (0, 1)]
+    a = int(np.argmax(np.abs(r)))
+    if not abs(r[a]) >= 0.2:
+        return f"{colour.name} is hardly related to either latent."
+    way = "rises" if r[a] > 0 else "falls"
+    return f"{colour.name} {way} along latent {a + 1} (rank correlation {r[a]:.2f})."
+
+
+def _class_words(name: str, seen: str, values: Floats, Z: Floats) -> str:
+    """Return how well the plane separates classes: how often the nearest row has the same one."""
+    same = same_as_nearest(Z, values)
+    chance = float(np.sum(np.square(np.unique(values, return_counts=True)[1] / values.size)))
+    return (
+        f"Coloured by {name}{seen}: for {percent(same)} of the rows the nearest neighbour in this "
+        f"plane has the same {name} (by chance {percent(chance)})."
+    )
+
+
+def same_as_nearest(points: Floats, kinds: Any) -> float:
+    """Return the share of points whose nearest neighbour is of the same kind."""
+    nearest = np.asarray(KDTree(points).query(points, k=2)[1])[:, 1]
+    return float(np.mean(kinds[nearest] == kinds))
+
+
+def _of_groups(subject: Subject) -> Section:
+    """Show the rows of a mixture in the plane in which the table varies most."""
+    return Section(
+        "Where the rows lie",
+        "Each dot is a row, placed along the two directions in which the whole table varies most, "
+        "and coloured by the group or state that the model assigns to it.",
+        "colours that overlap: there the model cannot tell them apart in this plane, though it may "
+        "in others.",
+        [plane_of(subject)],
+    )
+
+
+# --- groups and states -------------------------------------------------------------------------
+
+STEPS = 2000
+"""Rows of a sequence that are drawn."""
+TOLD = 3
+"""Columns that are named as typical of a group."""
+
+
+def groups(subject: Subject) -> Section:
+    """Show how large the groups are, and what is typical of each."""
+    if not hasattr(subject.model, "predict_proba"):
+        raise LeftOut(f"{subject.kind} has one group only.")
+    word = word_of(subject)
+    shares = subject.asked("predict_proba", subject.X)
+    parts = [_table(subject, shares, word)]
+    if word == "state":
+        return Section(
+            "States through time",
+            "The model sees the rows, in their order, as a sequence that moves between states; "
+            "the line shows the most probable state of each row.",
+            "how long states last, and whether changes come where something happened.",
+            [_path(subject), *parts],
+        )
+    return Section(
+        "Groups",
+        "The model sorts the rows into groups, each with its own average and its own directions.",
+        "very small groups (a few odd rows), and groups whose rows are uncertain.",
+        parts,
+    )
+
+
+def word_of(subject: Subject) -> str:
+    """Return what the parts of the model are called."""
+    return "state" if isinstance(subject.model, dualpca.HiddenMarkovPCA) else "group"
+
+
+def _table(subject: Subject, shares: Floats, word: str) -> Table:
+    found = shares.argmax(axis=1)
+    rows = []
+    for k in range(shares.shape[1]):
+        mine = found == k
+        sure = percent(float(np.mean(shares[mine, k]))) if mine.any() else "–"
+        typical = _typical(subject, mine)
+        rows.append([f"{word} {k + 1}", f"{int(mine.sum()):,}", sure, typical])
+    header = (word, "rows", "certainty", "what is typical")
+    caption = f"Every {word}: its rows, their average probability, and what is typical of them"
+    return Table(header, rows, caption, words=True)
+
+
+def _typical(subject: Subject, mine: Ints) -> str:
+    """Return the columns in which some rows are furthest from the average."""
+    if not mine.any():
+        return "it has no rows"
+    seen = subject.X[mine]
+    held = ~np.isnan(seen).all(axis=0)
+    away = np.zeros(subject.d)
+    away[held] = (np.nanmean(seen[:, held], axis=0) - subject.centre[held]) / subject.spread[held]
+    order = np.argsort(-np.abs(away), kind="stable")[:TOLD]
+    words = [f"{subject.names[j]} {'high' if away[j] > 0 else 'low'}" for j in order if away[j]]
+    return ", ".join(words) or "nothing in particular"
+
+
+def plane_of(subject: Subject) -> Plot:
+    """Draw the rows in the plane in which they vary most, coloured by group, with outlines."""
+    at = subject.some(DRAWN)
+    plane = dualpca.PCA(min(2, subject.d)).fit(subject.filled)
+    axes = np.asarray(plane.components_)
+    if len(axes) < 2:
+        raise LeftOut("the table has one column only.")
+    Z = np.asarray(plane.transform(subject.filled[at]))
+    found = subject.asked("predict", subject.X)[at]
+    traces = []
+    for k in np.unique(found):
+        more: dict[str, Any] = {"text": [shown(subject.ids[i], 40) for i in at[found == k]]}
+        more["hovertemplate"] = "row %{text}<extra>%{fullData.name}</extra>"
+        x, y = Z[found == k].T
+        name = f"{word_of(subject)} {k + 1}"
+        traces.append(points(x, y, colour_at(int(k)), name=name, **more))
+    outlines = _outlines(subject, axes, np.asarray(plane.mean_))
+    ratios = enumerate(np.asarray(plane.explained_variance_ratio_).tolist())
+    finding = _plane_words(subject, found, bool(outlines)) + thinned(len(at), subject.n)
+    label = "Scatter plot of the rows in the plane in which they vary most, coloured by "
+    label += f"{word_of(subject)}."
+    across, up = (axis(f"direction {a + 1} ({percent(r)} of the variance)") for a, r in ratios)
+    return plot(traces + outlines, across, up, label, finding, 520)
+
+
+def _plane_words(subject: Subject, found: Ints, outlined: bool) -> str:
+    """Return how many groups there are, how large the largest is, and what a ring means."""
+    counts = np.bincount(found.astype(int))
+    words = (
+        f"{counted(int(np.count_nonzero(counts)), word_of(subject))}; the largest has "
+        f"{percent(counts.max() / len(found))} of the rows drawn."
+    )
+    ring = f" A ring contains {100 * LEVEL:.0f} % of a group, as the model sees it."
+    return words + ring if outlined else words
+
+
+def _outlines(subject: Subject, axes: Floats, mean: Floats) -> list[dict[str, object]]:
+    """Return the outline of each group in the plane, where groups are defined on the columns."""
+    model = subject.model
+    if getattr(model, "kernel", None) is not None or not hasattr(model, "covariances_"):
+        return []
+    rings = [
+        ring((np.asarray(centre) - mean) @ axes.T, axes @ np.asarray(C) @ axes.T, LEVEL)
+        for centre, C in zip(model.means_, model.covariances_, strict=True)
+    ]
+    return [line(one[:, 0], one[:, 1], colour_at(k)) for k, one in enumerate(rings)]
+
+
+def _path(subject: Subject) -> Plot:
+    found = subject.asked("predict", subject.X).astype(int)
+    drawn = found[:STEPS]
+    steps = {
+        "type": "scatter",
+        "mode": "lines",
+        "x": numbers(np.arange(1, len(drawn) + 1), 7),
+        "y": numbers(drawn + 1),
+        "line": {"color": BLUE, "width": 2, "shape": "hv"},
+        "hovertemplate": "row %{x}: state %{y}<extra></extra>",
+    }
+    moves = int(np.sum(np.diff(found) != 0))
+    lasting = len(found) / (moves + 1)
+    common = int(np.bincount(found).argmax())
+    finding = (
+        f"The state changes {moves:,} times in {len(found):,} rows, so that one lasts "
+        f"{lasting:.1f} rows on average; state {common + 1} is the most common "
+        f"({percent(float(np.mean(found == common)))} of the rows)."
+    )
+    if len(drawn) < len(found):
+        finding += f" The first {STEPS:,} rows are drawn."
+    label = "Stepped line of the most probable state, row by row."
+    y = axis("state", dtick=1)
+    return plot([steps], axis("row"), y, label, finding, 320)

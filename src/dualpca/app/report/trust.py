@@ -1,0 +1,346 @@
+"""Sections on which rows are unusual, and whether the model's intervals can be trusted."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dualpca.app.calibration import Calibration, calibrate, hide
+from dualpca.app.report.data import percent
+from dualpca.app.report.figures import (
+    BLUE,
+    GREY,
+    VERMILION,
+    Floats,
+    Ints,
+    Plot,
+    axis,
+    band,
+    histogram,
+    labels,
+    line,
+    log_axis,
+    plot,
+    points,
+    rule,
+    said,
+    shown,
+)
+from dualpca.app.report.page import Section, Table
+from dualpca.app.report.subject import LeftOut, Subject, need, thinned
+
+# --- unusual rows ------------------------------------------------------------------------------
+
+NAMED = 10
+"""Rows listed in the table."""
+LABELLED = 4
+"""Rows labelled in the figure."""
+DRAWN = 3000
+SLOW = 5000
+"""Largest number of rows that are judged if each takes long."""
+REASONS = 3
+TAIL = 0.05
+"""Share of the model's own samples below the limit of the density."""
+SAMPLES = 2000
+FAR = 2.5
+"""Multiple of the expected number of unusual rows that counts as many."""
+LEAST = 1e-3
+"""Smallest multiple of its limit at which a row is drawn."""
+
+
+class Judged(NamedTuple):
+    """How unusual rows are, in multiples of their limits."""
+
+    inside: Floats  # (n,), along the directions: T²
+    beyond: Floats  # (n,), off them: SPE
+
+
+def unusual(subject: Subject) -> Section:
+    """Show which rows are unusual, by the distances or densities that the model has."""
+    if hasattr(subject.model, "outliers"):
+        return _by_distances(subject)
+    if hasattr(subject.model, "novelty_threshold"):
+        return _by_novelty(subject)
+    if hasattr(subject.model, "score_samples") and hasattr(subject.model, "sample"):
+        return _by_density(subject)
+    raise LeftOut(f"{subject.kind} has no limits for unusual rows.")
+
+
+def judged(subject: Subject) -> Judged:
+    """Return T² and SPE of every row, in multiples of the row's own limits."""
+    found = subject.model.outliers(subject.rows(subject.X), level=subject.level)
+    parts = [np.asarray(getattr(found, name)) for name in ("t2", "t2_limit", "spe", "spe_limit")]
+    return Judged(_times(*parts[:2]), _times(*parts[2:]))
+
+
+def _times(values: Floats, limits: Floats) -> Floats:
+    """Return values in multiples of limits; 0 where there is no limit."""
+    usable = np.isfinite(limits) & (limits > 0)
+    return np.where(usable, values / np.where(usable, limits, 1.0), 0.0)
+
+
+def _by_distances(subject: Subject) -> Section:
+    found = judged(subject)
+    worst = _worst(np.maximum(*found))
+    return Section(
+        "Unusual rows",
+        "Each row by two distances, each divided by its limit: across, how extreme it is in the "
+        "directions that the model knows (T²); upwards, how much of it the model cannot explain "
+        f"(SPE). About {percent(1 - subject.level)} of ordinary rows lie beyond each dashed line.",
+        "rows far beyond a line. To the right: extreme, but built like the others. High up: built "
+        "differently, often an error in the data or a new kind of case.",
+        [_map(subject, found, worst), _table(subject, found, worst)],
+        [_expected(subject, np.maximum(*found))],
+    )
+
+
+def _worst(score: Floats) -> Ints:
+    """Return the rows furthest beyond a limit."""
+    order = np.argsort(-score, kind="stable")[:NAMED]
+    return order[score[order] > 1]
+
+
+def _expected(subject: Subject, score: Floats) -> str:
+    flagged, chance = float(np.mean(score > 1)), 1 - subject.level**2
+    luck = 3 * float(np.sqrt(chance * (1 - chance) / subject.n))
+    verdict = "about what chance alone explains"
+    if flagged > FAR * chance:
+        verdict = (
+            "far more than chance explains: the model does not fit these rows well, or they hold "
+            "several kinds of cases"
+        )
+    elif abs(flagged - chance) > luck:
+        verdict = f"{'more' if flagged > chance else 'fewer'} than chance alone explains"
+    return (
+        f"Even if every row were ordinary, about {percent(chance)} would lie beyond one limit or "
+        f"the other. Here it is {percent(flagged)}: {verdict}."
+    )
+
+
+def _map(subject: Subject, found: Judged, worst: Ints) -> Plot:
+    """Draw both distances of every row against their limits, and label the most unusual."""
+    score = np.maximum(*found)
+    at = np.union1d(subject.some(DRAWN), worst)
+    out = score[at] > 1
+    data = _dots(subject, found, at[~out], BLUE, name="ordinary", marker={"symbol": "circle"})
+    odd = {"name": "beyond a limit", "marker": {"symbol": "diamond"}}
+    data += _dots(subject, found, at[out], VERMILION, **odd)
+    count = int(np.sum(score > 1))
+    finding = f"{count:,} of {subject.n:,} rows lie beyond a limit."
+    if worst.size:
+        times = said(score[worst[0]])
+        finding += f" Furthest out is row {subject.ids[worst[0]]}, at {times} times its limit."
+    x, y = (
+        log_axis(f"{name}, in multiples of its limit", np.maximum(part[at], LEAST))
+        for name, part in zip(("T²", "SPE"), found, strict=True)
+    )
+    label = "Scatter plot of T² and SPE of each row, with their limits as dashed lines."
+    more = {"shapes": [rule(1, "x"), rule(1, "y")]}
+    more["annotations"] = _labels(subject, found, at, worst[:LABELLED])
+    return plot(data, x, y, label, finding + thinned(len(at), subject.n), 460, **more)
+
+
+def _dots(
+    subject: Subject, found: Judged, mine: Ints, colour: str, **more: Any
+) -> list[dict[str, Any]]:
+    """Return the dots of some rows, if there are any."""
+    if not mine.size:
+        return []
+    t2, spe = (np.maximum(part[mine], LEAST) for part in found)
+    more["text"] = [shown(subject.ids[i], 40) for i in mine]
+    hover = "row %{text}: T² %{x:.2~f}, SPE %{y:.2~f} times its limit<extra></extra>"
+    return [points(t2, spe, colour, hovertemplate=hover, **more)]
+
+
+def _labels(subject: Subject, found: Judged, at: Ints, worst: Ints) -> list[dict[str, Any]]:
+    """Return the names of rows next to their dots; places on logarithmic axes are exponents."""
+    places = np.log10(np.maximum(np.stack(found, axis=1), LEAST))
+    span = np.ptp(places[at], axis=0)
+    middle = places[at].mean(axis=0)
+    side = ["left" if places[i, 0] > middle[0] else "right" for i in worst]
+    return labels(places[worst], [subject.ids[i] for i in worst], span, side, 14)
+
+
+def _table(subject: Subject, found: Judged, worst: Ints) -> Table:
+    rows = []
+    for i in worst:
+        to = "spe" if found.beyond[i] >= found.inside[i] else "t2"
+        why = _reasons(subject, int(i), to)
+        times = [f"{part[i]:.2f}" for part in found]
+        rows.append([subject.ids[i], *times, why])
+    header = ("row", "T² / limit", "SPE / limit", "because of")
+    caption = f"The {len(rows)} most unusual rows, and the columns that make them so"
+    return Table(
+        header, rows or [["none", "", "", "no row lies beyond a limit"]], caption, words=True
+    )
+
+
+def _reasons(subject: Subject, i: int, to: str) -> str:
+    """Return the columns that contribute most to a row's distance, and in which direction."""
+    parts = subject.asked("contributions", subject.X[[i]], to=to, signed=True)[0]
+    total = float(np.abs(parts).sum()) or 1.0
+    order = np.argsort(-np.abs(parts), kind="stable")[:REASONS]
+    shares = [(j, abs(parts[j]) / total) for j in order if abs(parts[j]) > 0.1 * total]
+    way = ("higher", "lower") if to == "spe" else ("high", "low")
+    return ", ".join(
+        f"{subject.names[j]} {way[0] if parts[j] > 0 else way[1]} "
+        f"({said(subject.X[i, j], 4)}; {100 * share:.0f} %)"
+        for j, share in shares
+    )
+
+
+def _by_novelty(subject: Subject) -> Section:
+    at = subject.some(SLOW, salt=5)
+    score = subject.asked("novelty", subject.X[at])
+    limit = float(subject.model.novelty_threshold(subject.level))
+    words = (
+        "The distance of each row from the part of the kernel space that the model keeps (its "
+        f"novelty). {percent(subject.level)} of the rows it was fitted to lie below the "
+        "dashed line."
+    )
+    return _by_one(subject, at, score, limit, "novelty", words)
+
+
+def _by_density(subject: Subject) -> Section:
+    at = subject.some(SLOW, salt=5)
+    if not subject.complete:
+        raise LeftOut("densities of rows with different missing entries cannot be compared.")
+    density = subject.asked("score_samples", subject.X[at])
+    made = subject.model.sample(SAMPLES, random_state=subject.seed)
+    rows = np.asarray(made[0] if isinstance(made, tuple) else made)
+    limit = float(np.quantile(subject.asked("score_samples", rows), TAIL))
+    words = (
+        "How improbable each row is under the model (minus its log-density). Of the model's own "
+        f"samples {percent(TAIL)} lie beyond the dashed line."
+    )
+    return _by_one(subject, at, -density, -limit, "improbability", words)
+
+
+def _by_one(
+    subject: Subject, at: Ints, score: Floats, limit: float, name: str, words: str
+) -> Section:
+    """Show one distance with its limit: a histogram, and the most unusual rows."""
+    order = np.argsort(-score, kind="stable")[:NAMED]
+    order = order[score[order] > limit]
+    beyond = int(np.sum(score > limit))
+    finding = f"{beyond:,} of {len(at):,} rows lie beyond the limit of {said(limit)}."
+    if order.size:
+        finding += f" Furthest out is row {subject.ids[at[order[0]]]} at {said(score[order[0]])}."
+    finding += thinned(len(at), subject.n)
+    drawn = histogram(score, min(60, max(10, len(at) // 10)), limit)
+    label = f"Histogram of the {name} of each row, with the limit as a dashed line."
+    more: dict[str, Any] = {"shapes": [rule(limit, "x", GREY)], "bargap": 0.04}
+    figure = plot([drawn], axis(name), axis("rows"), label, finding, 380, **more)
+    rows = [[subject.ids[at[i]], f"{said(score[i], 4)}", _away(subject, int(at[i]))] for i in order]
+    rows = rows or [["none", "", "no row lies beyond the limit"]]
+    caption = f"The {len(order)} most unusual rows"
+    table = Table(("row", name, "furthest from the average in"), rows, caption, words=True)
+    look = "rows far to the right of the dashed line: errors in the data, or a new kind of case."
+    return Section("Unusual rows", words, look, [figure, table])
+
+
+def _away(subject: Subject, i: int) -> str:
+    """Return the columns in which a row is furthest from the average."""
+    away = np.nan_to_num((subject.X[i] - subject.centre) / subject.spread)
+    order = np.argsort(-np.abs(away), kind="stable")[:REASONS]
+    return ", ".join(f"{subject.names[j]} ({away[j]:+.1f} sd)".replace("-", "−") for j in order)
+
+
+# --- intervals ---------------------------------------------------------------------------------
+
+SHARE = 0.1
+"""Share of the known entries that is hidden."""
+ROWS = 1000
+TOLD = 0.9
+"""Level that is reported in words."""
+ODD = 0.3
+"""Share of the levels that may leave the band, which is valid for one level at a time."""
+FEWEST = 30
+"""Smallest number of hidden entries from which conclusions are drawn."""
+
+
+def calibrated(subject: Subject) -> Section:
+    """Hide known entries, fill them, and count how often intervals contain the true values."""
+    need(subject, "impute", "has no intervals for missing entries")
+    if subject.d < 2:
+        raise LeftOut("with one column there is nothing to fill an entry from.")
+    found, error, plain = measured(subject)
+    return Section(
+        "Can its intervals be trusted?",
+        f"{found.n_hidden:,} entries whose values are known (about {percent(SHARE)}) were hidden, "
+        "the model was fitted to the rest and asked to fill them, each with an interval. The dots "
+        "show how many true values lay inside the intervals, for intervals of every width.",
+        "dots on the line: then a 90 % interval contains the true value in 90 % of cases. Below "
+        "the line the model is overconfident, above it too cautious.",
+        [_figure(subject, found)],
+        [_error_words(error, plain)],
+    )
+
+
+def measured(subject: Subject) -> tuple[Calibration, float, float]:
+    """Return the coverage, and the errors of the model and of column averages, standardised."""
+    at = subject.some(ROWS, salt=6)
+    X = subject.X[at]
+    hidden = hide(X, SHARE, np.random.default_rng([subject.seed, 6]))
+    if hidden.sum() < FEWEST:
+        raise LeftOut(f"too few entries to hide: {int(hidden.sum())}.")
+    partial = np.where(hidden, np.nan, X)
+    again = subject.refitted(partial, n_init=1, random_state=subject.seed)
+
+    def impute(rows: Floats) -> tuple[Floats, Floats]:
+        mean, std = again.asked("impute", rows, return_std=True)
+        return mean, np.maximum(std, 1e-300)
+
+    found = calibrate(impute, X, hidden)
+    mean, average = impute(partial)[0], np.broadcast_to(np.nanmean(partial, axis=0), X.shape)
+    error, plain = (
+        float(np.sqrt(np.mean(np.square(((X - guess) / subject.spread)[hidden]))))
+        for guess in (mean, average)
+    )
+    return found, error, plain
+
+
+def _figure(subject: Subject, found: Calibration) -> Plot:
+    traces = band(found.levels, found.low, found.high, GREY)
+    traces.append(line([0, 1], [0, 1], GREY))
+    dots = points(found.levels, found.coverage, BLUE, marker={"size": 9, "opacity": 1})
+    dots["mode"] = "lines+markers"
+    dots["hovertemplate"] = "%{x:.0%} intervals contained %{y:.1%}<extra></extra>"
+    traces.append(dots | {"showlegend": False})
+    i = int(np.argmin(np.abs(found.levels - TOLD)))
+    held = float(found.coverage[i])
+    finding = (
+        f"Intervals of {percent(TOLD)} contained {percent(held)} of the hidden values; overall the "
+        f"model is {verdict(found)}. The grey band is what chance explains."
+    )
+    if len(subject.some(ROWS, salt=6)) < subject.n:
+        finding += f" {ROWS:,} of the {subject.n:,} rows were used."
+    x = axis("nominal level of the interval", range=[0, 1.02], tickformat=".0%")
+    y = axis("true values inside", range=[0, 1.02], tickformat=".0%")
+    label = "Line of the share of hidden values inside intervals, against the nominal level."
+    return plot(traces, x, y, label, finding, 420)
+
+
+def verdict(found: Calibration) -> str:
+    """Return whether intervals are too narrow or too wide, by how many levels leave the band."""
+    above, below = np.mean(found.coverage > found.high), np.mean(found.coverage < found.low)
+    if max(above, below) < ODD:
+        return "as confident as it should be"
+    if min(above, below) >= ODD / 2:
+        return "too cautious for most entries and overconfident for a few, which are far off"
+    return "too cautious: its intervals are wide" if above > below else "overconfident"
+
+
+def _error_words(error: float, plain: float) -> str:
+    gain = 1 - error / plain if plain else 0.0
+    if gain <= 0:
+        return (
+            f"The filled values themselves are off by {error:.2f} standard deviations of their "
+            "columns, no better than filling with column averages."
+        )
+    return (
+        f"The filled values themselves are off by {error:.2f} standard deviations of their "
+        f"columns; filling with column averages would be off by {plain:.2f}, so the model is "
+        f"{percent(gain)} closer."
+    )
