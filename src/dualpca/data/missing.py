@@ -124,12 +124,11 @@ class Columns(NamedTuple):
 
     @classmethod
     def of(cls, rows: Array, weights: Array | None = None) -> Columns:
-        """Read one part; infinity is refused."""
+        """Read one chunk, of any array library; infinity is refused."""
         refuse_infinite(rows)
-        w = np.ones(len(rows)) if weights is None else weights
-        w = np.where(np.isnan(rows).all(axis=1), 0.0, w)
+        w = backend.to_numpy(block_weights(observed_weights(rows, weights), slice(None), rows))
         starts = column_starts(rows, weights)
-        return cls(*starts, len(rows), int((w > 0).sum()), float(w.sum()))
+        return cls(*starts, int(rows.shape[0]), int((w > 0).sum()), float(w.sum()))
 
     def merge(self, other: Columns) -> Columns:
         """Join two disjoint sets of rows (Chan, Golub & LeVeque 1983), feature by feature.

@@ -167,7 +167,7 @@ class _Size:
     numbered = True
 
     def __call__(self, rows: Host, number: int, weights: Host | None = None) -> dict[int, int]:
-        return {number: len(rows)}
+        return {number: int(rows.shape[0])}
 
 
 class InMemoryTable(Table):

@@ -45,7 +45,7 @@ from dualpca.gaussian import (
 )
 from dualpca.models.driver import History, Record, Watch, maximize
 from dualpca.models.incomplete import LEAST_NOISE, fit_incomplete
-from dualpca.models.incomplete_selection import choose_bic, cross_validated
+from dualpca.models.selection import choose_bic, cross_validated
 from dualpca.models.streaming import Stream
 from dualpca.operators import (
     Frame,
@@ -522,7 +522,7 @@ def _count_with_missing(
         check_request(wanted, observed.rows, table.d, request.solver)
         return at_least_one_factor(wanted), None
     if wanted == "bic":
-        return at_least_one("bic", choose_bic(*rows_of(table), most)), None
+        return at_least_one("bic", choose_bic(table, most)), None
     what = f"an int, 'bic' or one of {list(CROSS_VALIDATED)} where values are missing"
     remedy = "Other rules read the spectrum of complete rows."
     raise ValueError(expected("n_components", what, wanted, remedy))
