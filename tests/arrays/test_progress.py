@@ -192,7 +192,7 @@ def test_interrupted_bound_leaves_a_model(monkeypatch, holes):
 
 
 def test_interrupted_choice_rests_on_what_was_tried(monkeypatch):
-    interrupt_at(monkeypatch, "dualpca.models.incomplete_selection.hidden_score", 13)
+    interrupt_at(monkeypatch, "dualpca.models.selection.hidden_score", 13)
     with pytest.warns(InterruptWarning, match="rests on q = 1 to 2"):
         model = PPCA("cv").fit(table())
     assert list(model.selection_.candidates) == [1, 2] and model.n_components_ == 2
@@ -200,7 +200,7 @@ def test_interrupted_choice_rests_on_what_was_tried(monkeypatch):
 
 def test_interrupted_choice_of_complete_rows_rests_on_the_folds_done(monkeypatch):
     X = table(holes=False)
-    interrupt_at(monkeypatch, "dualpca.gaussian.selection._held_out", 4)
+    interrupt_at(monkeypatch, "dualpca.models.selection._trained", 4)
     with pytest.warns(InterruptWarning, match="3 of 5 folds"):
         model = PPCA("cv").fit(X)
     assert model.n_components_ == 2
@@ -209,8 +209,8 @@ def test_interrupted_choice_of_complete_rows_rests_on_the_folds_done(monkeypatch
 @pytest.mark.parametrize(
     "where, holes",
     [
-        ("dualpca.gaussian.selection._held_out", False),
-        ("dualpca.models.incomplete_selection.hidden_score", True),
+        ("dualpca.models.selection._trained", False),
+        ("dualpca.models.selection.hidden_score", True),
     ],
 )
 def test_interruption_before_anything_is_known_is_passed_on(monkeypatch, where, holes):

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from dualpca import PCA, PPCA
+from dualpca.data import InMemoryTable
 from dualpca.errors import SelectionWarning
 from dualpca.gaussian import selection
 from dualpca.gaussian.observed import Factors
-from dualpca.gaussian.selection import cross_validate
-from dualpca.models.incomplete_selection import hidden_score, row_score
+from dualpca.gaussian.selection import Score
+from dualpca.models.selection import cross_validated, hidden_score, row_score
 from dualpca.operators.primal import Primal
 from dualpca.solvers import solve
 from tests import oracles
@@ -198,7 +199,7 @@ def test_row_score_is_its_definition(weighted):
     factors = Factors(rng.standard_normal((5, 2)), np.full(5, 5.0), rng.uniform(0.5, 2, 5))
     w = rng.uniform(0, 2, 30) if weighted else None
     C, centre = factors.W @ factors.W.T + np.diag(factors.psi), rng.standard_normal(5)
-    got, v = row_score(factors, X, centre, w), np.ones(30) if w is None else w
+    got, v = Score(*row_score(factors, X, centre, w)), np.ones(30) if w is None else w
     off = one_by_one(X, factors.mu, C)
     assert got.loglikelihood == pytest.approx(dense.loglikelihood(X, factors.mu, C, w), rel=1e-10)
     assert got.press == pytest.approx(v @ (off**2).sum(axis=1), rel=1e-10)
@@ -222,14 +223,14 @@ def test_hidden_score_is_its_definition(weighted):
     for i, j in zip(*np.nonzero(hidden), strict=True):
         density = norm.logpdf(off[i, j], scale=np.sqrt(variance[i, j]))
         expected += w[i] * np.array([density, off[i, j] ** 2, (X[i, j] - centre[j]) ** 2, 1])
-    got = hidden_score(factors, table, hidden, X, w if weighted else None)
+    got = hidden_score(factors, X, hidden, centre, w if weighted else None)
     np.testing.assert_allclose(got, expected, rtol=1e-8)
 
 
 @pytest.mark.parametrize("size", [(40, 6), (20, 30)])
 def test_complete_curve_is_that_of_dense_models(size):
     X = planted(*size, 2, 0)
-    curve = cross_validate(X, None, 5)
+    curve = cross_validated("cv", InMemoryTable(X), 5, missing=False)
     order = np.random.default_rng(0).permutation(len(X))
     for q in (0, 1, 2, 4):
         q2, value = [], []

@@ -6,9 +6,8 @@ from sklearn.base import clone
 
 from dualpca import PCA, PPCA, Batches, BayesianPCA, FactorAnalysis, KernelPCA, MixturePPCA
 from dualpca.data.folds import EntryFolds, row_folds
-from dualpca.data.table import SlicedTable
+from dualpca.data.table import InMemoryTable, SlicedTable
 from dualpca.errors import DegenerateError, EmptyColumnError
-from dualpca.models.incomplete_selection import folds
 from dualpca.operators.primal import PartScatter, survey
 from tests.data.test_parts import BY_EM, CLOSED, same, table
 
@@ -104,11 +103,14 @@ def test_folds_are_those_of_the_table_in_memory(monkeypatch):
     X = table(n=130, d=7, holes=0.2)
     X[9:, 2] = np.nan
     parts = SlicedTable(X, part_rows=33)
-    drawn = EntryFolds(parts, 3)
-    every = np.concatenate([drawn(p.rows, p.number) for p in parts.parts()])
-    for k, hidden in enumerate(folds(X, 3)):
-        assert np.array_equal(every == k, hidden)
-    assert not (every[:, 2] >= 0).any()
+    drawn, whole = EntryFolds(parts, 3), EntryFolds(InMemoryTable(X), 3)
+    fifths = np.random.default_rng([3, 5, 7]).integers(5, size=X.shape)
+    for k in range(5):
+        hidden = np.concatenate([drawn.hidden(p.rows, p.number, k) for p in parts.parts()])
+        expected = (fifths == k) & ~np.isnan(X)
+        expected[:, 2] = False  # observed fewer than ten times
+        assert np.array_equal(hidden, expected)
+        assert np.array_equal(whole.hidden(X, 0, k), expected)
     order = np.random.default_rng(3).permutation(130)
     fold = np.concatenate([*row_folds(parts, 3).values()])
     for k, held in enumerate(np.array_split(order, 5)):
@@ -127,7 +129,7 @@ def test_what_choices_refuse(monkeypatch):
             PPCA(name).fit(cut(X))
     with pytest.raises(ValueError, match="callable that returns a fresh iterator"):
         PCA("cv").fit(Batches(iter(np.array_split(table(), 3))))
-    monkeypatch.setattr("dualpca.models.incomplete_selection.WIDEST", 5)
+    monkeypatch.setattr("dualpca.models.selection.WIDEST", 5)
     with pytest.raises(ValueError, match="a number for more than 5 features"):
         PCA("cv").fit(cut(table()))
 

@@ -6,7 +6,15 @@ kind as arrays), `moments` (sums that merge exactly), `missing` (what was observ
 """
 
 from dualpca.data.atomic import replacing, target_of
-from dualpca.data.folds import FOLDS, Changed, EntryFolds, row_folds
+from dualpca.data.folds import (
+    FOLDS,
+    EntryFolds,
+    changed,
+    fold_rows,
+    numbered,
+    row_folds,
+    subset_columns,
+)
 from dualpca.data.frames import is_dask, refuse_masked
 from dualpca.data.missing import (
     Columns,
@@ -45,7 +53,6 @@ __all__ = [
     "HEAD",
     "SMALLEST_TRACE",
     "Batches",
-    "Changed",
     "ChunkedTable",
     "Columns",
     "EntryFolds",
@@ -56,14 +63,17 @@ __all__ = [
     "Table",
     "beside",
     "block_weights",
+    "changed",
     "column_moments",
     "column_starts",
     "condensed",
+    "fold_rows",
     "has_missing",
     "is_dask",
     "join",
     "mapped",
     "namespace_sum",
+    "numbered",
     "observed_part",
     "observed_weights",
     "patterns",
@@ -72,6 +82,7 @@ __all__ = [
     "refuse_nonfinite",
     "replacing",
     "row_folds",
+    "subset_columns",
     "target_of",
     "total_moments",
 ]

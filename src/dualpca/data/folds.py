@@ -1,32 +1,89 @@
-"""Tables in parts with some rows or entries held out: the folds that they have in memory.
+"""Tables with some rows left out, or some entries hidden: what cross-validation fits and scores.
 
-Rows and entries are assigned to folds by the same draws, so whoever chooses by them chooses alike.
+Rows and entries are assigned to folds by the same draws however a table is chunked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from dualpca.arrays import backend
-from dualpca.data.table import Host, Statistic, Table, counting
+from dualpca.arrays import Array, backend
+from dualpca.data.table import Host, InMemoryTable, Statistic, Table
 
-Change = Callable[[Host, int, Host], tuple[Host, Host]]
-"""(rows, number of the part, weights) ↦ (rows, weights)."""
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+Change = Callable[[Any, int, Any], tuple[Any, Any]]
+"""(rows, number of the chunk, weights or None) ↦ (rows, weights or None)."""
 
 FOLDS = 5
 """Of every cross-validation."""
 
 DRAWN = 2**20
-"""Numbers drawn at once, to find where the draws of a part begin."""
+"""Numbers drawn at once, to find where the draws of a chunk begin."""
 
 
-def row_folds(parts: Table, seed: int = 0) -> dict[int, Host]:
-    """Return the fold of every row, a vector a part; one pass.
+def numbered(of: Function) -> Function:
+    """Mark a statistic that `Table.reduce` is to call with the number of the chunk too."""
+    of.numbered = True  # type: ignore[attr-defined]
+    return of
 
-    About ten bytes a row are held here while folds are drawn, one after that.
+
+def changed(table: Table, change: Change, d: int | None = None) -> Table:
+    """Return a table with its rows changed: rows in memory once, chunks in every pass.
+
+    Parameters
+    ----------
+    table : Table
+    change : callable
+        (rows, number of the chunk, weights) ↦ (rows, weights).
+    d : int, optional
+        Number of features, if it changes.
+
+    Examples
+    --------
+    >>> table = InMemoryTable(np.arange(6.0).reshape(3, 2))
+    >>> changed(table, lambda rows, number, weights: (rows[1:], weights)).n
+    2
+    """
+    if isinstance(table, InMemoryTable):
+        return InMemoryTable(*change(table.rows, 0, table.weights))
+    return ChangedTable(table, change, d)
+
+
+class ChangedTable(Table):
+    """A chunked table seen through a function."""
+
+    def __init__(self, table: Table, change: Change, d: int | None = None) -> None:
+        super().__init__(table.d if d is None else d, table.dtype)
+        self.table, self.change, self.route = table, change, table.route
+
+    def reduce(
+        self, of: Callable[..., Any], plus: Callable[[Statistic, Statistic], Statistic]
+    ) -> Statistic:
+        """Return the sum of a statistic over the chunks that still have rows."""
+        change = self.change
+
+        @numbered
+        def through(rows: Host, number: int, weights: Host | None = None) -> Any:
+            rows, weights = change(rows, number, weights)
+            if len(rows) == 0:
+                return None
+            place = (number,) if getattr(of, "numbered", False) else ()
+            return of(rows, *place) if weights is None else of(rows, *place, weights=weights)
+
+        return self.table.reduce(through, plus)
+
+
+# --- Rows ----------------------------------------------------------------------------------------
+
+
+def row_folds(table: Table, seed: int = 0) -> dict[int, Host]:
+    """Return the fold of every row, a vector per chunk; one pass.
+
+    About ten bytes per row are held here while folds are drawn, one after that.
 
     Examples
     --------
@@ -35,7 +92,7 @@ def row_folds(parts: Table, seed: int = 0) -> dict[int, Host]:
     >>> [len(one) for one in folds.values()], np.bincount(np.concatenate([*folds.values()]))
     ([6, 4], array([2, 2, 2, 2, 2]))
     """
-    sizes = parts.sizes()
+    sizes = table.sizes()
     n = sum(sizes.values())
     order, fold = np.random.default_rng(seed).permutation(n), np.empty(n, dtype=np.int8)
     for k, held in enumerate(np.array_split(order, min(FOLDS, n))):
@@ -44,80 +101,79 @@ def row_folds(parts: Table, seed: int = 0) -> dict[int, Host]:
     return dict(zip(sizes, np.split(fold, ends), strict=True))
 
 
-class Changed(Table):
-    """A table in parts seen through a function: with some entries hidden, or some rows left out.
+def fold_rows(table: Table, folds: dict[int, Host], k: int, *, held: bool) -> Table:
+    """Return a table of the rows that fold k holds out, or of all others."""
 
-    Every row has a weight then: that of the row before it was changed.
-    """
+    def choose(rows: Array, number: int, weights: Array | None) -> tuple[Array, Array | None]:
+        index = np.flatnonzero((folds[number] == k) == held)
+        return backend.take(rows, index), None if weights is None else backend.take(weights, index)
 
-    def __init__(self, parts: Table, change: Change, d: int | None = None) -> None:
-        super().__init__(parts.d if d is None else d, parts.dtype)
-        self.parts, self.change = parts, change
-
-    def reduce(
-        self, of: Callable[..., Any], plus: Callable[[Statistic, Statistic], Statistic]
-    ) -> Statistic:
-        """Return the sum of `of(rows, weights=weights)` over the parts that still have rows."""
-        return self.parts.reduce(_Through(self.change, of), plus)
+    return changed(table, choose)
 
 
-class _Through:
-    """A statistic of changed rows."""
+def subset_columns(table: Table, index: Host) -> Table:
+    """Return a table of the features with these numbers; the same table if those are all."""
+    if len(index) == table.d:
+        return table
+    return changed(table, lambda rows, _, w: (backend.take(rows, index, axis=1), w), len(index))
 
-    numbered = True
 
-    def __init__(self, change: Change, of: Callable[..., Any]) -> None:
-        self.change, self.of = change, of
-
-    def __call__(self, rows: Host, number: int, weights: Host | None = None) -> Any:
-        w = counting(rows, np.ones(len(rows))) if weights is None else weights
-        rows, w = self.change(rows, number, w)
-        if len(rows) == 0:
-            return None
-        if getattr(self.of, "numbered", False):
-            return self.of(rows, number, weights=w)
-        return self.of(rows, weights=w)
+# --- Entries -------------------------------------------------------------------------------------
 
 
 class EntryFolds:
-    """Which entries every fold hides: drawn where they are needed, from the stream of all rows.
+    """Which entries every fold hides: each observed one once, a fifth of them at a time.
+
+    A feature that is observed fewer than ten times is never hidden from. Draws are made where
+    they are needed, from the stream of all rows; those of a single chunk are kept.
 
     Parameters
     ----------
-    parts : Table
+    table : Table
     seed : int
     """
 
-    def __init__(self, parts: Table, seed: int = 0) -> None:
-        sizes, seen = parts.reduce(_count_seen, _add_counts)
-        self.d, self.often, self.begin = parts.d, seen >= 2 * FOLDS, {}
-        rng = np.random.default_rng([seed, FOLDS, parts.d])
+    def __init__(self, table: Table, seed: int = 0) -> None:
+        sizes, seen = table.reduce(_observations, lambda a, b: (a[0] | b[0], a[1] + b[1]))
+        self.often: Host = seen >= 2 * FOLDS
+        self.begin: dict[int, Any] = {}
+        # a stream of its own: whoever removed entries with the same seed did not draw these numbers
+        rng = np.random.default_rng([seed, FOLDS, table.d])
         for number, size in sorted(sizes.items()):
             self.begin[number] = rng.bit_generator.state
-            for cut in backend.slices(size, max(1, DRAWN // parts.d)):
-                rng.integers(FOLDS, size=(cut.stop - cut.start, parts.d))
+            for cut in backend.slices(size, max(1, DRAWN // table.d)):
+                rng.integers(FOLDS, size=(cut.stop - cut.start, table.d))
+        self.kept: Host | None = None
+        if len(sizes) == 1:
+            self.kept = self._drawn(number, (size, table.d)).astype(np.int8)
 
-    def __call__(self, rows: Host, number: int) -> Host:
-        """Return the fold that hides each entry of a part, −1 for none."""
+    def _drawn(self, number: int, shape: tuple[int, ...]) -> Host:
         rng = np.random.default_rng()
         rng.bit_generator.state = self.begin[number]
-        drawn = rng.integers(FOLDS, size=rows.shape)
-        return np.where(~np.isnan(rows) & self.often, drawn, -1)
+        return rng.integers(FOLDS, size=shape)
+
+    def hidden(self, rows: Array, number: int, k: int) -> Array:
+        """Return a mask of the entries of a chunk that fold k hides."""
+        xp, drawn = backend.namespace(rows), self.kept
+        drawn = self._drawn(number, rows.shape) if drawn is None else drawn
+        mine = xp.asarray((drawn == k) & self.often, device=backend.device_of(rows))
+        return mine & ~xp.isnan(rows)
+
+    def hide(self, table: Table, k: int) -> Table:
+        """Return the table without the entries that fold k hides."""
+
+        def shown(rows: Array, number: int, weights: Array | None) -> tuple[Array, Array | None]:
+            xp = backend.namespace(rows)
+            return xp.where(self.hidden(rows, number, k), xp.full_like(rows, np.nan), rows), weights
+
+        return changed(table, shown)
 
 
-class _CountSeen:
-    """Size of a part, and how many of its rows observe every feature."""
-
-    numbered = True
-
-    def __call__(
-        self, rows: Host, number: int, weights: Host | None = None
-    ) -> tuple[dict[int, int], Host]:
-        return {number: len(rows)}, (~np.isnan(rows)).sum(axis=0)
-
-
-_count_seen = _CountSeen()
-
-
-def _add_counts(a: tuple[dict[int, int], Host], b: tuple[dict[int, int], Host]) -> Any:
-    return a[0] | b[0], a[1] + b[1]
+@numbered
+def _observations(
+    rows: Array, number: int, weights: Array | None = None
+) -> tuple[dict[int, int], Host]:
+    """Return the size of a chunk, and how many of its rows observe every feature."""
+    xp = backend.namespace(rows)
+    seen = xp.sum(xp.astype(~xp.isnan(rows), xp.int64), axis=0)
+    return {number: int(rows.shape[0])}, backend.to_numpy(seen)

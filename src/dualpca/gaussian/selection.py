@@ -1,4 +1,4 @@
-"""How many components: rules that read a spectrum, and the likelihood of held-out rows."""
+"""How many components: rules that read a spectrum, and how held-out rows are scored."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import integrate, linalg, optimize, special
 
-from dualpca.arrays import Array, backend, task
-from dualpca.data import FOLDS
+from dualpca.arrays import Array, backend
 from dualpca.errors import InterruptWarning, SelectionWarning, expected, warn
 from dualpca.gaussian.rules import ROUNDING, left_over
 from dualpca.gaussian.spiked import LOG_2PI, free_parameters
-from dualpca.operators import Frame, Primal, Projection, Spectrum
+from dualpca.operators import Frame, Projection, Spectrum
 from dualpca.solvers import solve
 
 # --- What a choice by cross-validation saw: the curve of every candidate q, and how sure it is ---
@@ -92,7 +91,7 @@ def simplest(scores: list[list[Score]]) -> int:
 
 
 def given_up(scores: list[list[Score]]) -> bool:
-    """Tell whether the last candidates were all worse than an earlier one."""
+    """Return True if the last candidates were all worse than an earlier one."""
     return len(scores) - 1 - most_likely(scores) >= PATIENCE
 
 
@@ -233,7 +232,7 @@ def parallel(lam: Vector, trace: float, dim: int, n: float, rng: np.random.Gener
 
 
 def _stands_out(share: float, n: float, dim: int, rng: np.random.Generator) -> bool:
-    """Tell whether a share of the variance is above what noise of n rows and dim columns gives.
+    """Return True if a share of the variance is above what noise of n rows and dim columns gives.
 
     Far from the edge of the noise (six times the width of its fluctuations, Johnstone 2001) no
     simulation is needed.
@@ -295,40 +294,7 @@ def _median_mp(beta: float) -> float:
     return (low + high) / 2 - (high - low) / 2 * math.cos(angle)
 
 
-# --- How many components, from complete rows: the likelihood of rows held out --------------------
-
-Index = np.ndarray[Any, np.dtype[np.intp]]
-
-
-def cross_validate(X: Array, weights: Array | None, most: int, seed: int = 0) -> Selection:
-    """Choose among q = 0, 1, …, most by the likelihood of held-out rows, in five folds.
-
-    Each fold is solved once: every q is scored from the same projections, O(ndq) in all. An
-    interruption by the keyboard keeps the folds that are done.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(300, 2)) @ rng.normal(size=(2, 8)) + 0.3 * rng.normal(size=(300, 8))
-    >>> curve = cross_validate(X, None, 7)
-    >>> curve.chosen, curve.q2.round(2)[1:4]
-    (2, array([0.64, 0.92, 0.92]))
-    """
-    n = int(X.shape[0])
-    order = np.random.default_rng(seed).permutation(n)
-    cut = np.array_split(order, min(FOLDS, n))
-    folds: list[list[Score]] = []
-    with task("cross-validation: fold", len(cut)) as tick:
-        try:
-            for held in cut:
-                kept = np.sort(np.setdiff1d(order, held))
-                folds.append(_held_out(X, weights, kept, np.sort(held), most))
-                tick()
-        except KeyboardInterrupt:
-            warn_interrupted(f"{len(folds)} of {len(cut)} folds", bool(folds))
-    scores = [list(row) for row in zip(*folds, strict=True)]
-    return summary(scores, 0, most_likely(scores), "row")
+# --- How a spectrum predicts held-out rows: the scores of every q at once ------------------------
 
 
 def warn_interrupted(done: str, enough: bool) -> None:
@@ -339,18 +305,6 @@ def warn_interrupted(done: str, enough: bool) -> None:
         f"the choice of n_components was interrupted: it rests on {done}.",
         InterruptWarning,
     )
-
-
-def _held_out(X: Array, weights: Array | None, kept: Index, held: Index, most: int) -> list[Score]:
-    """Return how the model of the kept rows predicts the held ones, for every q."""
-    train = Primal(backend.take(X, kept), None if weights is None else backend.take(weights, kept))
-    spectrum = solve(train, min(most, len(kept) - 1, train.dim))
-    rows = backend.take(X, held)
-    projection = train.project(spectrum, rows)
-    w = np.ones(len(held)) if weights is None else backend.to_numpy(weights)[held]
-    model = Trained.of(spectrum, train.frame, train.n)
-    host = backend.to_numpy(backend.working(rows))
-    return model.scores(host, Projection(*map(backend.to_numpy, projection)), w, most)
 
 
 class Trained(NamedTuple):
@@ -391,7 +345,7 @@ def _left_out(
     """Yield q and the error of each entry when it is predicted from the others of its row.
 
     x_j − E[x_j | others] = (C⁻¹r)_j / (C⁻¹)_jj. Off the axes C⁻¹ is 1/σ², along them 1/ℓ: both
-    parts grow by one direction a q, so all q cost as much as one.
+    parts grow by one direction per q, so all q cost as much as one.
     """
     off, inside = R.copy(), np.zeros_like(R)
     free, bound = np.ones(len(V)), np.zeros(len(V))

@@ -41,7 +41,7 @@ from dualpca.gaussian import (
 from dualpca.gaussian import NO_NOISE as NO_NOISE
 from dualpca.models.driver import History, Record, Watch, maximize
 from dualpca.models.incomplete import fit_incomplete
-from dualpca.models.incomplete_selection import choose_bic, cross_validated
+from dualpca.models.selection import choose_bic, cross_validated
 from dualpca.models.streaming import Stream
 from dualpca.operators import (
     Frame,
