@@ -90,9 +90,9 @@ class ItemEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
         if self.feature_dim is not None:
             check_rho(self.feature_dim)
 
-    def _checked(self, X: Any, *, reset: bool) -> Array:
+    def _checked(self, X: Any, *, reset: bool, min_rows: int = 1) -> Array:
         """Return items as they are; matrices of kernel values or distances are dense."""
-        least = 3 if reset else 1
+        least = 3 if reset else min_rows
         if self.metric is None and not self._pairwise:
             return check_points(self, X, reset=reset, min_rows=least)
         rows = check_rows(self, X, reset=reset, min_rows=least, finite=self._pairwise)

@@ -126,7 +126,8 @@ def _below(cls: type) -> Iterator[type]:
     """Yield the subclasses that this library defines, such as all kernels."""
     if cls is object or not cls.__module__.startswith("dualpca."):
         return
-    for sub in cls.__subclasses__():
+    below: list[type] = cls.__subclasses__()
+    for sub in below:
         yield sub
         yield from _below(sub)
 

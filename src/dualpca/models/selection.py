@@ -41,13 +41,14 @@ from dualpca.gaussian import (
     each,
     free_parameters,
     given_up,
+    has_vanished,
     most_likely,
     simplest,
     summary,
     warn_interrupted,
 )
 from dualpca.models.driver import Record
-from dualpca.models.incomplete import LEAST_NOISE, check_unit, fit_incomplete, refuse_empty_columns
+from dualpca.models.incomplete import check_unit, fit_incomplete, refuse_empty_columns
 from dualpca.operators import WIDEST, Primal, Scatter, weighed
 from dualpca.solvers import solve
 
@@ -335,11 +336,7 @@ def _columns(table: Table) -> Columns:
 
 def _fit(table: Table, q: int, seed: int, **limits: Any) -> tuple[Factors, Record]:
     """Fit rows with missing values by EM, each row counting if it observes something."""
-    rng = np.random.default_rng(seed)
-    if isinstance(table, InMemoryTable):
-        weights = observed_weights(table.rows, table.weights)
-        return fit_incomplete(table.rows, weights, q, rng, **limits)
-    return fit_incomplete(table, None, q, rng, **limits)
+    return fit_incomplete(table, q, np.random.default_rng(seed), **limits)
 
 
 # --- The Bayesian information criterion, where values are missing --------------------------------
@@ -365,7 +362,7 @@ def choose_bic(table: Table, most: int, seed: int = 0) -> int:
                 factors, record = _fit(table, q, seed)
             except DegenerateError:
                 break
-            if float(factors.psi[0]) <= 10 * LEAST_NOISE * variance.mean():
+            if has_vanished(float(factors.psi[0]), float(variance.mean())):
                 break  # a likelihood without bound
             free = free_parameters(q, mean.size) + mean.size
             criteria.append(free * math.log(size) - 2 * record.loglikelihoods[-1])
