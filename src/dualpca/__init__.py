@@ -7,17 +7,15 @@ import sys
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-
-from dualpca.files.lazy import FILLERS, submodule
 
 if TYPE_CHECKING:  # what editors and type checkers see; `_HOMES` below says the same
     from dualpca import errors as errors
     from dualpca import kernels as kernels
     from dualpca import preimages as preimages
     from dualpca.data.table import Batches
-    from dualpca.estimators._base import save
     from dualpca.estimators.bayesian import BayesianPCA
     from dualpca.estimators.canonical import CCA
     from dualpca.estimators.dual import DualPPCA
@@ -31,11 +29,11 @@ if TYPE_CHECKING:  # what editors and type checkers see; `_HOMES` below says the
     from dualpca.estimators.pca import PCA
     from dualpca.estimators.ppca import PPCA
     from dualpca.estimators.probabilistic_kernel import ProbabilisticKernelPCA
+    from dualpca.estimators.saving import load, save
     from dualpca.estimators.sequence_classifier import SequenceClassifier
     from dualpca.estimators.twin import TwinKernelPCA
     from dualpca.files.checkpoints import Checkpoint
     from dualpca.files.onnx_export import to_onnx
-    from dualpca.files.persistence import load
 
 __version__ = "0.1.0"
 
@@ -81,8 +79,8 @@ _HOMES = {
     "ProbabilisticKernelPCA": "estimators.probabilistic_kernel",
     "SequenceClassifier": "estimators.sequence_classifier",
     "TwinKernelPCA": "estimators.twin",
-    "load": "files.persistence",
-    "save": "estimators._base",
+    "load": "estimators.saving",
+    "save": "estimators.saving",
     "to_onnx": "files.onnx_export",
 }
 """Name to the module it is defined in."""
@@ -114,12 +112,12 @@ class _Aliases(MetaPathFinder, Loader):
 sys.meta_path.append(_Aliases())
 
 
-def _tell_states() -> None:
-    """Say what files of models hold: asked for when the first is written or read."""
-    from dualpca.estimators import _composed_states  # noqa: F401
-
-
-FILLERS.append(_tell_states)
+def _submodule(name: str) -> ModuleType:
+    """Return a module of the package; refuse any other name in Python's own words."""
+    plain = name.isidentifier() and not name.startswith("__")
+    if plain and find_spec(f"{__name__}.{name}"):
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 if not TYPE_CHECKING:  # it would make every name a name of the package
@@ -129,7 +127,7 @@ if not TYPE_CHECKING:  # it would make every name a name of the package
         if name in _HOMES:
             value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
         else:
-            value = submodule(__name__, name)
+            value = _submodule(name)
         globals()[name] = value
         return value
 

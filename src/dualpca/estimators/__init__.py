@@ -1,11 +1,19 @@
-"""scikit-learn's shell around the core: validation and names, no mathematics."""
+"""scikit-learn shells around the models: what comes in is checked, what goes out is translated.
 
+`_base` holds what all share: rows in and out, devices, fitted attributes. Every other file is one
+estimator: `pca`, `ppca`, `bayesian`, `factor`, `canonical`, `imputer`, `mixture`, `hidden_markov`,
+`sequence_classifier`, `kernel`, `dual`, `probabilistic_kernel`, `twin`, `generator`,
+`kernel_search`. `saving` writes and reads them.
+"""
+
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
-
-from dualpca.files.lazy import submodule
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         """Import a module of the package."""
-        return submodule(__name__, name)
+        if not name.startswith("__") and find_spec(f"{__name__}.{name}"):
+            return import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -59,7 +59,9 @@ from dualpca.errors import (
     expected,
     warn,
 )
+from dualpca.estimators.saving import save as _save
 from dualpca.files.checkpoints import Checkpoint, Watch
+from dualpca.files.fields import sizes_of
 from dualpca.gaussian import (
     Monitor,
     Outliers,
@@ -88,6 +90,7 @@ from dualpca.models.kernel import (
 )
 from dualpca.models.spiked import SpikedModel
 from dualpca.models.spiked import variances_like as variances_like
+from dualpca.models.streaming import Stream
 from dualpca.operators import WIDEST, Survey, survey
 from dualpca.operators import used_rows as used_rows
 from dualpca.preimages import PREIMAGES, Learned, Method, PreImage, Span
@@ -547,84 +550,6 @@ def check_checkpoint(model: Any) -> None:
 # --- `save`, for every model ---------------------------------------------------------------------
 
 
-class Saved:
-    """A model that can be written to a file; `dualpca.load` reads it."""
-
-    def save(self, path: str | os.PathLike[str], *, metadata: dict[str, Any] | None = None) -> None:
-        """Write the fitted model to one file, whole or not at all; `dualpca.load` reads it.
-
-        The file is a safetensors file with parameters, versions and a checksum in its header;
-        arrays of any library are copied to the host. An old file of that name is replaced once the
-        new one is complete.
-
-        Parameters
-        ----------
-        path : path
-            '.dpca' is the usual ending.
-        metadata : dict, optional
-            Anything that JSON can hold, kept beside the model: how a table became rows, notes.
-            See `dualpca.save`.
-        """
-        save(self, path, metadata=metadata)
-
-    def _require_fitted(self) -> None:
-        """Refuse a model that was not fitted."""
-        check_is_fitted(self)
-
-    def _packed(self) -> dict[str, Any]:
-        """Return everything to be saved, parameters included; a twin on a card stays there."""
-        return {name: value for name, value in vars(self).items() if name != "_twin"}
-
-    def _unpack(self, state: dict[str, Any]) -> None:
-        """Set the fitted attributes."""
-        vars(self).update(state)
-
-
-def save(
-    model: Any, path: str | os.PathLike[str], *, metadata: dict[str, Any] | None = None
-) -> None:
-    """Write a fitted model to one file, and beside it what else should be known of it.
-
-    Parameters
-    ----------
-    model : estimator
-        Of this library; or scikit-learn's `Pipeline` of `StandardScaler` and those.
-    path : path
-        '.dpca' is the usual ending.
-    metadata : dict, optional
-        Text, finite numbers, true, false, None, lists and dictionaries of them, up to 8 MiB of
-        JSON. `metadata["table"]` says how a table became rows and is checked: `columns`, `levels`,
-        `means`, `scales`, `image_shape`, `identifier`. It belongs to the file: a model that is
-        loaded and saved again has none unless it is given again.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import dualpca
-    >>> from sklearn.datasets import load_iris
-    >>> X = load_iris().data
-    >>> means, scales = X.mean(axis=0), X.std(axis=0)
-    >>> model = dualpca.PPCA(2).fit((X - means) / scales)
-    >>> table = {"means": means.tolist(), "scales": scales.tolist()}
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     dualpca.save(model, f"{folder}/iris.dpca", metadata={"table": table})
-    ...     again, found = dualpca.load(f"{folder}/iris.dpca", return_metadata=True)
-    >>> found == {"table": table}
-    True
-    """
-    from dualpca.files import persistence  # late: it imports every type that files may hold
-
-    if not hasattr(type(model), "get_params"):
-        raise TypeError(expected("model", "an estimator of dualpca, or a pipeline of them", model))
-    check_is_fitted(model)
-    persistence.save(model, path, _version(), metadata)
-
-
-def _version() -> str:
-    """Return the library's version, which its package says; no layer may import that."""
-    return str(sys.modules["dualpca"].__version__)
-
-
 # --- Frames and the names of columns ------------------------------------------------------------
 
 
@@ -876,24 +801,27 @@ class Estimator(BaseEstimator):
             Anything that JSON can hold, kept beside the model: how a table became rows, notes.
             See `dualpca.save`.
         """
-        save(self, path, metadata=metadata)
+        _save(self, path, metadata=metadata)
 
     def _require_fitted(self) -> None:
         """Refuse a model that was not fitted."""
         check_is_fitted(self)
 
-    def _packed(self) -> dict[str, Any]:
-        """Return everything to be saved, under the names of format 1."""
-        from dualpca.files.persistence import MODELS
+    _can_be_saved = True
 
-        names = [name.rstrip("?") for name in MODELS[type(self).__name__].attributes]
-        if "_stream" in self.__dict__ and "_model" not in self.__dict__:
-            names = ["_stream", "n_samples_seen_", "n_features_in_", "feature_names_in_"]
-            names.append("_sklearn_output_config")
-        return {name: getattr(self, name) for name in names if hasattr(self, name)}
+    def _goes_together(self) -> bool:
+        """Return True if model and inputs, as read from a file, fit each other."""
+        model = self.__dict__.get("_model")
+        d = None if model is None else sizes_of(model).get("d")
+        return d is None or d == self.n_features_in_
+
+    @classmethod
+    def _types_of_format_1(cls) -> dict[str, type]:
+        """Return types of files of format 1 that the model no longer mentions, by name there."""
+        return {}
 
     def _unpack(self, state: dict[str, Any]) -> None:
-        """Set what was saved."""
+        """Set the attributes that a file of format 1 holds."""
         own = ("n_features_in_", "feature_names_in_", "_sklearn_output_config", "_stream")
         for name in (*own, "n_samples_seen_"):
             if name in state:
@@ -1244,7 +1172,7 @@ class StreamingEstimator(LinearEstimator):
     Subclasses define `_request`, `_fit`, and what a stream is: `_absorb` and `_fit_stream`.
     """
 
-    _stream: tuple[Any, int, Array]  # state, rows counted, no rows of the first chunk's kind
+    _stream: tuple[Moments | Stream, int, Array]  # state, rows counted, no rows
     n_samples_seen_: int | float
 
     def _request(self) -> Any:

@@ -476,11 +476,6 @@ class HiddenMarkovPCA(Estimator):
             rows = method_of(self.preimage).find(span, rows).points
         return backend.cast_like(rows, model.state_means), whole_numbers(path, model.state_means)
 
-    def _packed(self) -> dict[str, Any]:
-        """Return everything to be saved, under the names of format 1."""
-        found = super()._packed()
-        return found | ({"_model": found["_model"].density} if "_model" in found else {})
-
     def _model_of(self, state: dict[str, Any]) -> HiddenMarkovModel:
         """Return the model of attributes as format 1 names them."""
         history = None

@@ -237,10 +237,6 @@ class Imputer(TransformerMixin, Estimator):
             return names
         return np.concatenate([names, indicator.get_feature_names_out(names)])
 
-    def _packed(self) -> dict[str, Any]:
-        """Return everything to be saved, under the names of format 1."""
-        return {**super()._packed(), "indicator_": self._fitted.indicated}
-
     def _model_of(self, state: dict[str, Any]) -> ImputerModel:
         """Return the model of attributes as format 1 names them."""
         return ImputerModel(state["model_"]._fitted, state["indicator_"])

@@ -38,9 +38,9 @@ from dualpca.estimators._base import (
     check_number,
     check_rows,
     generator,
-    save,
 )
 from dualpca.estimators.kernel import KernelPCA
+from dualpca.estimators.saving import save
 from dualpca.search import (
     Candidate,
     Ledger,
@@ -329,6 +329,7 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
     """
 
     _model: SearchModel
+    _can_be_saved = False
 
     best_estimator_ = attribute("best_estimator")
     best_params_ = attribute("best_params")

@@ -387,11 +387,6 @@ class MixturePPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def _packed(self) -> dict[str, Any]:
-        """Return everything to be saved, under the names of format 1; a stream with its model."""
-        _ = self._fitted
-        return super()._packed()
-
     def _model_of(self, state: dict[str, Any]) -> MixtureModel:
         """Return the model of attributes as format 1 names them."""
         parts = (state["means_"], tuple(state["loadings_"]), state["noise_variance_"])

@@ -231,13 +231,6 @@ class SequenceClassifier(ClassifierMixin, Estimator):
         tags.array_api_support = False  # classes and their probabilities are those of the host
         return tags
 
-    def _packed(self) -> dict[str, Any]:
-        """Return everything to be saved, under the names of format 1."""
-        found = {name: value for name, value in super()._packed().items() if name != "_home"}
-        if "models_" in found:  # a row of the kind that was fitted
-            found["_home"] = self._fitted.models[0].density.emissions.means[:1, :]
-        return found
-
     def _model_of(self, state: dict[str, Any]) -> SequenceClassesModel:
         """Return the model of attributes as format 1 names them."""
         models = tuple(one._model for one in state["models_"])

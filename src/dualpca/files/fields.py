@@ -10,6 +10,8 @@ before the letters says what the entries are:
     "labels c"     strings or numbers
     "points n d"   numbers, dense or a sparse matrix, or items of another kind
 
+`Annotated[Protocol, A | B]` names the classes that may stand for a protocol in a file.
+
 JSON is:
 
     null, true, 1, 1.5, "text", [...]        themselves
@@ -146,8 +148,9 @@ def fits(value: Any, hint: Any, sizes: Sizes) -> bool:
     (True, False)
     """
     origin, args = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        return _is_array(value, str(args[1]), sizes)
+    if origin is Annotated:  # an array, or the types that stand for a protocol
+        words = args[1]
+        return _is_array(value, words, sizes) if type(words) is str else fits(value, words, sizes)
     if origin in (Union, types.UnionType):
         return any(fits(value, one, sizes) for one in args)
     if hint is Any:
@@ -160,7 +163,7 @@ def fits(value: Any, hint: Any, sizes: Sizes) -> bool:
         return type(value) is hint
     if origin in (tuple, list, dict):
         return type(value) is origin and _items_fit(value, origin, args, sizes)
-    return not isinstance(hint, type) or isinstance(value, hint)
+    return not isinstance(hint, type) or hint in type(value).__mro__
 
 
 def _items_fit(value: Any, origin: Any, args: tuple[Any, ...], sizes: Sizes) -> bool:
@@ -195,6 +198,14 @@ def _is_array(value: Any, words: str, sizes: Sizes) -> bool:
     return True
 
 
+def sizes_of(record: Any) -> Sizes:
+    """Return what the letters in the annotations of a dataclass stand for."""
+    sizes: Sizes = {}
+    for name, hint in hints_of(type(record)).items():
+        fits(getattr(record, name), hint, sizes)
+    return sizes
+
+
 def checked(cls: type, found: Mapping[str, Any]) -> Any:
     """Return an object of a class, once its fields are as the annotations ask."""
     name, hints = cls.__name__, hints_of(cls)
@@ -216,6 +227,8 @@ def checked(cls: type, found: Mapping[str, Any]) -> Any:
 
 def _told(hint: Any) -> str:
     """Return an annotation in words."""
+    if get_origin(hint) is Annotated and type(get_args(hint)[1]) is not str:
+        return _told(get_args(hint)[1])
     if get_origin(hint) is Annotated:
         return f"an array ({', '.join(str(get_args(hint)[1]).split())})"
     if get_origin(hint) in (Union, types.UnionType):

@@ -23,7 +23,7 @@ from dualpca.arrays import backend
 from dualpca.data import replacing
 from dualpca.errors import expected
 from dualpca.files import metadata as beside
-from dualpca.files import onnx_graph, persistence
+from dualpca.files import onnx_graph
 from dualpca.files.onnx_graph import Graph, Host
 from dualpca.kernels import Kernel, onnx_values
 from dualpca.operators import Landmarks, MappedSubspace, Subspace
@@ -106,8 +106,9 @@ def to_onnx(
 
 
 def _name(model: Any) -> str:
-    """Return the name of a class that files know, '' for any other."""
-    return type(model).__name__ if persistence.known(model) else ""
+    """Return the name of a class of this library or of scikit-learn, '' for any other."""
+    cls = type(model)
+    return cls.__name__ if cls.__module__.split(".")[0] in ("dualpca", "sklearn") else ""
 
 
 def _steps(model: Any) -> list[Any]:

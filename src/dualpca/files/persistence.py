@@ -1,9 +1,11 @@
-"""Models to files and back: safetensors for arrays, JSON for the rest, no pickle anywhere.
+"""Model files: parameters, what scikit-learn keeps of inputs, and the fitted model by its fields.
 
-`save` writes what `register` was told of a model's class; `load` makes objects of listed types
-only, checks every shape, and refuses what it does not know. A file that one version wrote can be
-read by the next: parameters that are new there get their default, attributes that are new may be
-absent, and `FORMAT` grows where that is not enough.
+Arrays are kept in safetensors layout, the rest is JSON; there is no pickle anywhere. A file can
+only make objects of the types that the annotations of its model allow, with parameters that its
+class has, and what it says is checked before anything is made (`fields`). A file that one version
+wrote can be read by the next: parameters and fields that are new there get their defaults, and
+`FORMAT` grows where that is not enough. Files of format 1 held attributes in place of the model;
+an estimator makes its model of them.
 """
 
 from __future__ import annotations
@@ -12,134 +14,37 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 from dualpca.errors import ModelFileError, expected
 from dualpca.files import container
 from dualpca.files import metadata as beside
-from dualpca.files.encoding import Decoder, Encoder, Stored, check_all
-from dualpca.files.lazy import Registry
-from dualpca.files.stored_types import TYPES
+from dualpca.files.fields import Decoder, Encoder, allowed, fits
 
-FORMAT = 1
+FORMAT = 2
 """Of the text; files of a larger one come from a newer version."""
-
-
-Check = Callable[[dict[str, Any]], bool]
-
 
 VERSION = re.compile(r"\d[\w.+!-]{0,40}", re.ASCII)
 """Shown to people, so it may be nothing else."""
 
+PARTS = ("inputs", "model", "stream")
 
-class State(NamedTuple):
-    """What a model's file holds beside its parameters."""
+
+class Kind(NamedTuple):
+    """A kind of estimator that files may hold: how it is taken apart and put together again."""
 
     cls: Any
-    attributes: Mapping[str, str]  # name to what `requirements` reads; a name with ? may be absent
-    caches: tuple[str, ...]  # computed again when they are needed
-    params: Mapping[str, str]  # what is asked of parameters before the model is made
-    check: Check  # whether attributes go together
+    hints: Mapping[str, Any]  # annotations of its `PARTS`; empty if it is what its parameters are
+    take_apart: Callable[[Any], dict[str, Any]]  # to `PARTS`; empty before a fit
+    put_together: Callable[[Any, dict[str, Any]], None]
+    from_format_1: Callable[[Any, dict[str, Any]], None]
+    params: Mapping[str, Any] = {}  # annotations of parameters that cannot wait for a fit
+    old_types: Mapping[str, type] = {}  # names of types in format 1
 
 
-MODELS: Registry[State] = Registry()
-
-
-def register(
-    cls: Any,
-    attributes: Mapping[str, str],
-    caches: tuple[str, ...] = (),
-    params: Mapping[str, str] | None = None,
-    check: Check = lambda found: True,
-) -> None:
-    """Let models of a class be saved and loaded.
-
-    Parameters
-    ----------
-    cls : type
-        An estimator, with `_packed` and `_unpack` where its attributes are not all there is.
-    attributes : mapping
-        Fitted attributes, and what is asked of each.
-    caches : tuple of str
-        Attributes that are left out.
-    params : mapping, optional
-        What is asked of parameters, where that cannot wait for a fit.
-    check : callable
-        Tell whether attributes, each as it should be, go together.
-    """
-    MODELS[cls.__name__] = State(cls, attributes, caches, params or {}, check)
-
-
-def allow(**types: Stored) -> None:
-    """Let files hold these types, by these names."""
-    TYPES.update(types)
-
-
-def save(
-    model: Any, path: str | os.PathLike[str], version: str, metadata: dict[str, Any] | None = None
-) -> None:
-    """Write a fitted model to one file, whole or not at all.
-
-    Parameters
-    ----------
-    model : estimator
-    path : path
-    version : str
-        Of the library.
-    metadata : dict, optional
-        What `dualpca.files.metadata` allows.
-    """
-    encoder = ModelEncoder(TYPES)
-    tree = encoder.encode(model, "")
-    text = {"format": FORMAT, "version": version, "model": tree}
-    if metadata is not None:
-        beside.check(metadata, _features(model))
-        text["metadata"] = encoder.encode(metadata, "metadata")
-    container.write(path, encoder.arrays, json.dumps(text, separators=(",", ":"), allow_nan=False))
-
-
-def _features(model: Any) -> int | None:
-    """Return the number of features a model takes; of two views, unknown."""
-    return None if hasattr(model, "y_mean_") else getattr(model, "n_features_in_", None)
-
-
-def load(path: str | os.PathLike[str], return_metadata: bool = False) -> Any:
-    """Return the model that a file holds, ready to use.
-
-    Loading runs no code: a file can only hold numbers, text and objects of known types. Arrays
-    come back as NumPy's, whatever library the model was fitted with.
-
-    Parameters
-    ----------
-    path : path
-        Written by the `save` of a model.
-    return_metadata : bool
-        Also return the dictionary that `save` was given beside the model, {} if none was.
-
-    Returns
-    -------
-    estimator, or a pair of it and a dictionary
-
-    Raises
-    ------
-    ModelFileError
-        If the file is damaged, comes from a newer version, or is something else.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import dualpca
-    >>> from sklearn.datasets import load_iris
-    >>> X = load_iris().data
-    >>> model = dualpca.PPCA(2).fit(X)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     model.save(f"{folder}/iris.dpca")
-    ...     again = dualpca.load(f"{folder}/iris.dpca")
-    >>> again, again.score(X) == model.score(X)
-    (PPCA(n_components=2), True)
-    """
-    found = read(path)
-    return (found.model, found.metadata) if return_metadata else found.model
+Find = Callable[[str], Kind | None]
+"""Name of a class to its kind."""
 
 
 class Contents(NamedTuple):
@@ -150,7 +55,40 @@ class Contents(NamedTuple):
     metadata: dict[str, Any]
 
 
-def read(path: str | os.PathLike[str]) -> Contents:
+def save(
+    model: Any,
+    path: str | os.PathLike[str],
+    find: Find,
+    version: str,
+    metadata: dict[str, Any] | None = None,
+) -> None:
+    """Write a fitted model to one file, whole or not at all.
+
+    Parameters
+    ----------
+    model : estimator
+    path : path
+    find : callable
+        Name of a class to its `Kind`.
+    version : str
+        Of the library.
+    metadata : dict, optional
+        What `metadata.check` allows.
+    """
+    encoder = EstimatorEncoder(find)
+    text = {"format": FORMAT, "version": version, "model": encoder.encode(model, "")}
+    if metadata is not None:
+        beside.check(metadata, _features(model))
+        text["metadata"] = encoder.encode(metadata, "metadata")
+    container.write(path, encoder.arrays, json.dumps(text, separators=(",", ":"), allow_nan=False))
+
+
+def _features(model: Any) -> int | None:
+    """Return the number of features a model accepts; of two views, unknown."""
+    return None if hasattr(model, "y_mean_") else getattr(model, "n_features_in_", None)
+
+
+def read(path: str | os.PathLike[str], find: Find) -> Contents:
     """Return all that a model file holds."""
     arrays, text = container.read(path)
     found = container.parse(text)
@@ -158,123 +96,137 @@ def read(path: str | os.PathLike[str]) -> Contents:
         raise ModelFileError("the file has no model in it: expected one written by save(path).")
     _check_format(found["format"], found["version"])
     tree = found["model"]
-    if not isinstance(tree, dict) or "model" not in tree:
+    if not isinstance(tree, dict) or not {"model", "estimator"} & set(tree):
         raise ModelFileError(expected("the file", "a model", tree))
-    decoder, plain = ModelDecoder(TYPES, arrays), Decoder({}, arrays)
+    decoder, plain = EstimatorDecoder(find, arrays), Decoder({}, arrays)
     model = decoder.decode(tree)
     metadata = plain.decode(found["metadata"]) if "metadata" in found else {}
-    unused = decoder.unused & plain.unused
-    if not is_fitted(model):
+    if not decoder.is_fitted(model):
         raise ModelFileError("the model in the file was never fitted: save it after fit.")
+    unused = decoder.unused & plain.unused
     if unused:
         raise ModelFileError(expected("arrays in the file", "all used", sorted(unused)))
     return Contents(model, found["version"], beside.check(metadata, _features(model)))
 
 
 def _check_format(number: Any, version: Any) -> None:
-    if type(number) is not int or number != FORMAT:
-        what = f"{FORMAT}, the one this version reads"
+    if type(number) is not int or not 1 <= number <= FORMAT:
+        what = f"1 to {FORMAT}, which this version reads"
         remedy = "Install the version of dualpca that wrote the file, or a newer one."
         raise ModelFileError(expected("the format of the file", what, number, remedy))
     if not isinstance(version, str) or not VERSION.fullmatch(version):
         raise ModelFileError(expected("the version in the file", "such as 0.1.0", version))
 
 
-class ModelEncoder(Encoder):
-    """Encode models too, the parameters apart from what was fitted."""
+@cache
+def parameter_types() -> dict[str, type]:
+    """Return the types that parameters may have: kernels, pre-image methods, densities."""
+    from dualpca.files.checkpoints import Checkpoint
+    from dualpca.generation import Gaussian, KernelDensity, Mixture
+    from dualpca.kernels import Kernel
+    from dualpca.preimages import Method
+
+    known = allowed(Kernel | Method | Checkpoint | Gaussian | KernelDensity | Mixture)
+    old = {"Checkpoint": Checkpoint}  # names of format 1
+    return known | old | {f"densities.{c.__name__}": c for c in (Gaussian, KernelDensity, Mixture)}
+
+
+class EstimatorEncoder(Encoder):
+    """Encode estimators too: parameters apart from what was fitted."""
+
+    def __init__(self, find: Find) -> None:
+        super().__init__()
+        self.find = find
 
     def encode(self, value: Any, where: str) -> Any:
-        """Return a model, or any other value, as JSON."""
-        return self._model(value, where) if known(value) else super().encode(value, where)
-
-    def _model(self, value: Any, where: str) -> Any:
-        state = MODELS[type(value).__name__]
-        prefix, params = f"{where}." if where else "", value.get_params(deep=False)
-        words = {k: self.encode(v, f"{prefix}{k}") for k, v in params.items()}
-        left_out = {*params, *state.caches}
-        every = value._packed() if hasattr(type(value), "_packed") else vars(value)
-        kept = {k: v for k, v in every.items() if k not in left_out}
-        _check_names(kept, state, "the model")
-        # public names first: arrays that several attributes share are called by those
-        order = sorted(kept, key=lambda name: name.startswith("_"))
-        found = {k: self.encode(kept[k], f"{prefix}{k}") for k in order}
-        return {"model": type(value).__name__, "params": words, "state": found}
+        """Return an estimator, or any other value, as JSON."""
+        kind = self.find(type(value).__name__) if hasattr(type(value), "get_params") else None
+        if kind is None or kind.cls is not type(value):
+            return super().encode(value, where)
+        prefix = f"{where}." if where else ""
+        params = value.get_params(deep=False)
+        tree: dict[str, Any] = {"estimator": type(value).__name__}
+        tree["params"] = {k: self.encode(v, f"{prefix}{k}") for k, v in params.items()}
+        fitted = kind.take_apart(value)
+        return tree | {part: self.encode(v, f"{prefix}{part}") for part, v in fitted.items()}
 
 
-def known(value: Any) -> bool:
-    """Tell whether this is a model that files may hold."""
-    state = MODELS.get(type(value).__name__)
-    return state is not None and state.cls is type(value)
+class EstimatorDecoder(Decoder):
+    """Decode estimators too."""
 
-
-class ModelDecoder(Decoder):
-    """Decode models too."""
+    def __init__(self, find: Find, arrays: Mapping[str, Any]) -> None:
+        super().__init__({}, arrays)
+        self.find = find
 
     def _handlers(self) -> dict[str, Callable[[Any, int], Any]]:
-        return {"model": self._model, **super()._handlers()}
+        own = {"estimator": self._estimator, "model": self._format_1}
+        return {**own, **super()._handlers()}
 
-    def _model(self, tree: Any, depth: int) -> Any:
-        name = tree["model"]
-        state = MODELS.get(name) if isinstance(name, str) else None
-        if state is None or set(tree) != {"model", "params", "state"}:
-            raise ModelFileError(expected("the model in the file", f"one of {list(MODELS)}", name))
-        params, found = (self._items(tree[part], depth) for part in ("params", "state"))
-        unknown = set(params) - set(state.cls._get_param_names())
+    def _kind(self, tree: Any, name: Any, parts: set[str]) -> Kind:
+        kind = self.find(name) if isinstance(name, str) else None
+        if kind is None or not {"params"} <= set(tree) <= parts:
+            what = "one of dualpca's estimators with parameters and fitted model"
+            raise ModelFileError(expected("the model in the file", what, str(name)[:80]))
+        return kind
+
+    def _estimator(self, tree: Any, depth: int) -> Any:
+        kind = self._kind(tree, tree["estimator"], {"estimator", "params", *PARTS})
+        estimator = self._unfitted(kind, tree, depth)
+        known = {name: cls for hint in kind.hints.values() for name, cls in allowed(hint).items()}
+        found = self._with(known, {k: tree[k] for k in PARTS if k in tree}, depth)
+        for part, value in found.items():
+            if part not in kind.hints or not fits(value, kind.hints[part], {}):
+                name = kind.cls.__name__
+                raise ModelFileError(f"the {part} of {name} in the file is not one of its kind.")
+        if found:
+            kind.put_together(estimator, found)
+        return estimator
+
+    def _format_1(self, tree: Any, depth: int) -> Any:
+        kind = self._kind(tree, tree["model"], {"model", "params", "state"})
+        estimator = self._unfitted(kind, tree, depth)
+        known = {**parameter_types(), **kind.old_types}
+        state = self._with(known, tree.get("state"), depth)
+        if set(state) - {"_sklearn_output_config"} or "model" not in kind.hints:
+            try:
+                kind.from_format_1(estimator, state)
+            except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+                what = f"attributes of {kind.cls.__name__} in the file do not go together"
+                raise ModelFileError(f"{what} ({type(error).__name__}: {error}).") from None
+        return estimator
+
+    def _with(self, known: Mapping[str, type], tree: Any, depth: int) -> dict[str, Any]:
+        """Decode a dictionary in which these types may be."""
+        before, self.known = self.known, known
+        try:
+            return self._items(tree, depth)
+        finally:
+            self.known = before
+
+    def _unfitted(self, kind: Kind, tree: Any, depth: int) -> Any:
+        """Return an estimator with the parameters in the file."""
+        params, name = self._with(parameter_types(), tree["params"], depth), kind.cls.__name__
+        unknown = set(params) - set(kind.cls._get_param_names())
         if unknown:
             some = str(sorted(unknown))[:80]
             raise ModelFileError(f"{name} has no parameters {some}: the file is newer.")
-        check_all({k: v for k, v in params.items() if k in state.params}, state.params, name)
-        _check_names(found, state, "the file")
-        check_all(found, _wanted(state), name)
-        if not (_is_blank(found) or (is_fitted([*found.values()]) and state.check(found))):
-            raise ModelFileError(f"attributes of {name} in the file do not go together.")
-        return _made(state, params, found)
+        for param, hint in kind.params.items():
+            if param in params and not fits(params[param], hint, {}):
+                what = f"{param} of {name} in the file"
+                raise ModelFileError(expected(what, "of its kind", str(params[param])[:80]))
+        try:
+            return kind.cls(**params)
+        except TypeError:
+            what = f"all parameters of {name}"
+            raise ModelFileError(expected("the file", what, sorted(params))) from None
 
-
-def _made(state: State, params: dict[str, Any], found: dict[str, Any]) -> Any:
-    """Return a model; those of scikit-learn's that are known keep all in their attributes."""
-    try:
-        model = state.cls(**params)
-    except TypeError:
-        what = f"all parameters of {state.cls.__name__}"
-        raise ModelFileError(expected("the file", what, sorted(params))) from None
-    if hasattr(state.cls, "_unpack") and not _is_blank(found):
-        model._unpack(found)
-    else:
-        vars(model).update(found)
-    return model
-
-
-def _wanted(state: State) -> dict[str, str]:
-    return {name.rstrip("?"): what for name, what in state.attributes.items()}
-
-
-def _is_blank(found: Mapping[str, Any]) -> bool:
-    """Tell whether a model has not been fitted: as a parameter it need not be."""
-    return set(found) <= {"_sklearn_output_config"}
-
-
-def is_fitted(value: Any) -> bool:
-    """Tell whether all models in a value are fitted; pipelines are what their steps are."""
-    if isinstance(value, list | tuple):
-        return all(is_fitted(part) for part in value)
-    if not known(value):
-        return True
-    state, params = MODELS[type(value).__name__], value.get_params(deep=False)
-    if all(name.endswith("?") for name in state.attributes):
-        return is_fitted([*params.values()])
-    return not _is_blank({k: v for k, v in vars(value).items() if k not in params})
-
-
-def _check_names(found: Mapping[str, Any], state: State, owner: str) -> None:
-    """Refuse attributes that are unknown, and a fit that misses some; streams fill theirs later."""
-    name = state.cls.__name__
-    unknown = sorted(set(found) - set(_wanted(state)))
-    if unknown:
-        remedy = "Remove them, or set them again after loading."
-        what = f"without attributes that {name} does not have"
-        raise ModelFileError(expected(owner, what, unknown, remedy))
-    needed = {k for k in state.attributes if not k.endswith("?")}
-    missing = sorted(needed - set(found))
-    if missing and "_stream" not in found and not _is_blank(found):
-        raise ModelFileError(expected(owner, f"a fitted {name}, with {missing}", sorted(found)))
+    def is_fitted(self, value: Any) -> bool:
+        """Return True if all estimators in a value are fitted; of pipelines, their steps."""
+        if isinstance(value, list | tuple):
+            return all(self.is_fitted(part) for part in value)
+        kind = self.find(type(value).__name__) if hasattr(type(value), "get_params") else None
+        if kind is None:
+            return True
+        if "model" not in kind.hints:
+            return self.is_fitted([*value.get_params(deep=False).values()])
+        return bool(set(kind.take_apart(value)) & {"model", "stream"})

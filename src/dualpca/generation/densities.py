@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import numpy as np
 
@@ -179,7 +179,7 @@ class Mixture(_Both):
     """
 
     weights: Array  # (k,)
-    parts: tuple[Density, ...]
+    parts: tuple[Annotated[Density, Gaussian | KernelDensity | Mixture], ...]
 
     def __post_init__(self) -> None:
         """Refuse weights that are no shares of the parts."""

@@ -11,7 +11,14 @@ import numpy as np
 from dualpca.arrays import Array, backend
 from dualpca.errors import DegenerateError, expected
 from dualpca.generation.chains import Chain, langevin
-from dualpca.generation.densities import Density, Mixture, covariance_factor, tempered
+from dualpca.generation.densities import (
+    Density,
+    Gaussian,
+    KernelDensity,
+    Mixture,
+    covariance_factor,
+    tempered,
+)
 from dualpca.generation.paths import along_density, straight, traversal
 
 DensityFit = Callable[[Array], Density]
@@ -24,11 +31,11 @@ class GeneratorModel:
 
     points: Annotated[Array, "n d"]  # the training rows
     latents: Annotated[Array, "n q"]
-    density: Any  # a Density
+    density: Annotated[Density, Gaussian | KernelDensity | Mixture]
     mean: Annotated[Array, "q"]  # of the latents
     factor: Annotated[Array, "q q"]  # of their covariance
-    classes: Annotated[np.ndarray, "k"] | None = None
-    codes: Annotated[np.ndarray, "n"] | None = None  # for every row the index of its class
+    classes: Annotated[Array, "labels k"] | None = None
+    codes: Annotated[Array, "n"] | None = None  # for every row the index of its class
 
     def part(self, code: int | None) -> tuple[Density, np.ndarray]:
         """Return the density of a class and its rows; that of all rows without a class."""

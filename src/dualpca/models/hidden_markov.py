@@ -860,7 +860,7 @@ class SequenceClassesModel:
 
     models: tuple[HiddenMarkovModel, ...]  # of the rows, or of their places in the kernel space
     priors: Annotated[Vector, "c"]
-    classes: Annotated[Array, "c"]  # their labels
+    classes: Annotated[Array, "labels c"]  # their labels
     space: KernelSpace | None = None
 
     def loglikelihoods(self, rows: Array, lengths: Any) -> Vector:

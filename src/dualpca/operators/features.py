@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import pi, sqrt
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy.linalg
@@ -344,7 +344,7 @@ def _at_zero(sums: Moments) -> Moments:
 class MappedSubspace:
     """A subspace of a finite feature space: axes V through a mean."""
 
-    map: FeatureMap
+    map: Annotated[FeatureMap, Landmarks | Fourier | Explicit]
     axes: Array  # (m, q)
     mean: Array  # (m,)
 

@@ -161,13 +161,14 @@ def inspect(model: Model, as_json: Json = False) -> None:
     """Show what is in a model file."""
 
     def work() -> dict[str, Any]:
-        from dualpca.files import persistence  # it brings every model
+        from dualpca.estimators.saving import read
 
         try:
-            fitted, version, metadata = persistence.read(model)
+            fitted, version, metadata = read(model)
         except OSError as error:
             raise ModelFileError(f"{model} cannot be read: {error.strerror or error}.") from error
-        arrays = {k: list(np.shape(v)) for k, v in vars(fitted).items() if k.endswith("_")}
+        names = [k for k in dir(fitted) if k.endswith("_") and not k.startswith("_")]
+        arrays = {k: list(np.shape(getattr(fitted, k))) for k in names if hasattr(fitted, k)}
         arrays = {k: shape for k, shape in arrays.items() if shape}
         parameters = plain(fitted.get_params(deep=False))
         found = {"file": model, "version": version, **summary(fitted)}
