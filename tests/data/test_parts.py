@@ -386,9 +386,12 @@ def test_verbose_tells_the_route(capsys):
 @pytest.mark.parametrize(
     "model,told",
     [
-        (PPCA(2, verbose=True), "moments, (6, 6) added up; EM, a pass a step, if values"),
-        (BayesianPCA(verbose=True), "moments, (6, 6) added up; EM, a pass a step, if values"),
-        (FactorAnalysis(2, verbose=True), "moments, (6, 6) added up; EM, a pass a step, if values"),
+        (PPCA(2, verbose=True), "moments, (6, 6) added up; EM, one pass per step, if values"),
+        (BayesianPCA(verbose=True), "moments, (6, 6) added up; EM, one pass per step, if values"),
+        (
+            FactorAnalysis(2, verbose=True),
+            "moments, (6, 6) added up; EM, one pass per step, if values",
+        ),
         (MixturePPCA(2, verbose=True), "EM of a mixture, a pass a step"),
         (HiddenMarkovPCA(2, verbose=True), "Baum–Welch, a pass a step"),
         (
