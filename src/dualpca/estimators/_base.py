@@ -913,6 +913,7 @@ def on_rows(
     framed: bool = False,
     dtype: Any = np.float64,
     options: tuple[str, ...] = (),
+    chunked: bool = True,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Let a method that answers row by row accept whatever holds rows.
 
@@ -932,6 +933,8 @@ def on_rows(
         Of one number per row, for Dask.
     options : tuple of str
         Further arguments that are allowed with chunked tables: they change no shape.
+    chunked : bool
+        Accept chunked tables; False for methods that return more than one row per row.
     """
 
     def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -939,7 +942,7 @@ def on_rows(
 
         @wraps(method)
         def answer(self: Any, X: Any, *args: Any, **named: Any) -> Any:
-            chunks = parts_of(X, fitting=False)
+            chunks = parts_of(X, fitting=False) if chunked else None
             if chunks is not None:
                 return chunkwise(self, method, chunks, width, dtype, options, args, named)
             rows = self._asked(X, name)
@@ -1422,7 +1425,7 @@ class IncompleteMethods:
         tables = drawn_imputations(self._working.factors, rows, n_draws, rng)
         return self._home(backend.cast_like(tables, rows), X)
 
-    @on_rows()
+    @on_rows(chunked=False)
     def conditional(self, X: Any, features: Any = None) -> tuple[Array, Array]:
         """Return mean and covariance of features given what each row observed.
 
@@ -1470,7 +1473,7 @@ class LatentMethods(IncompleteMethods, StreamingEstimator):
         """
         return self._working.posterior(X)[0]
 
-    @on_rows()
+    @on_rows(chunked=False)
     def posterior(self, X: Any) -> tuple[Array, Array]:
         """Return mean and covariance of the latents given each row.
 
