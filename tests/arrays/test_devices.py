@@ -60,6 +60,7 @@ def card(monkeypatch):
     monkeypatch.setattr(devices, "_card", lambda name: device)
     monkeypatch.setattr(devices, "_free", lambda card: 8e9)
     monkeypatch.setattr("dualpca.estimators._placing.sent", counted)
+    monkeypatch.setattr("dualpca.estimators._base.sent", counted)
     return sent
 
 
