@@ -81,17 +81,18 @@ class MixtureStream:
     moments: tuple[Moments, ...] = ()  # a unit of weight in all
     n: float = 0.0  # weight of all rows, waiting ones included
     density: float = 0.0  # running average of ln p per row, as the rows came
+    like: Annotated[Array, "0 d"] | None = None  # no rows, of the last chunk's kind
 
     def add(self, X: Array, weights: Array | None, first: First) -> MixtureStream:
         """Return the stream with one more chunk."""
         refuse_infinite(X)
-        xp, w = backend.namespace(X), _some(X, weights)
+        xp, w, like = backend.namespace(X), _some(X, weights), X[:0, :]
         X = backend.working(X)
         if self.kept is not None:
-            return self._absorb(X, w)
+            return replace(self._absorb(X, w), like=like)
         if self.rows is not None:
             X, w = xp.concat([self.rows, X], axis=0), xp.concat([self.weights, w], axis=0)
-        waiting = replace(self, rows=X, weights=w, n=float(xp.sum(w)))
+        waiting = replace(self, rows=X, weights=w, n=float(xp.sum(w)), like=like)
         enough = int(X.shape[0]) >= max(FEWEST_ROWS, ROWS_A_COMPONENT * self.K)
         return waiting.settle(first) if enough else waiting
 
@@ -163,9 +164,10 @@ def grown(
     return old.add(table.rows, table.weights, first_fit(request))
 
 
-def model_of_stream(stream: MixtureStream, like: Array, request: MixtureRequest) -> MixtureModel:
+def model_of_stream(stream: MixtureStream, request: MixtureRequest) -> MixtureModel:
     """Return the model of a stream; rows that wait are counted in, and the stream is as before."""
     settled = stream.settle(first_fit(request))
+    like = settled.mixture.weights if stream.like is None else stream.like
     value = settled.density * stream.n
     history = History((value,), 1, converged=False, endless=True)
     return model_of(settled.mixture, like, value, settled.density, history=history)
