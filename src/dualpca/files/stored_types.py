@@ -191,6 +191,7 @@ PARTS: dict[str, Stored] = {
             "moments": "tuple * of Moments",
             "n": "float",
             "density": "float",
+            "like": "(0, d) | None",
         },
     ),
     "MixtureSelection": Stored(
