@@ -821,11 +821,15 @@ class Estimator(BaseEstimator):
             if chunks is not None:
                 yield open_parts(self, chunks, sample_weight)
                 return
-            rows = check_rows(
-                self, X, reset=True, min_rows=min_rows, accept_sparse=self._accepts_sparse
-            )
-            weights = check_weights(sample_weight, rows)
+            rows = self._checked(X, reset=True, min_rows=min_rows)
+            weights = check_weights(sample_weight, backend.vector_like(rows))
             yield self._placed_table(rows, weights)
+
+    def _checked(self, X: Any, *, reset: bool, min_rows: int = 1) -> Array:
+        """Return X as the estimator accepts it; `reset` where it is fitted."""
+        return check_rows(
+            self, X, reset=reset, min_rows=min_rows, accept_sparse=self._accepts_sparse
+        )
 
     def _placed_table(self, rows: Array, weights: Array | None) -> InMemoryTable:
         """Return checked rows as a table, on the device of the fit."""
@@ -860,8 +864,7 @@ class Estimator(BaseEstimator):
     def _asked(self, X: Any, method: str) -> Array:
         """Return rows that the fitted model is asked about, checked, where the model works."""
         check_is_fitted(self)
-        rows = check_rows(self, X, reset=False, accept_sparse=self._accepts_sparse)
-        return self._beside_model(rows, method)
+        return self._beside_model(self._checked(X, reset=False), method)
 
     def _asked_latents(self, Z: Any, method: str, width: int) -> Array:
         """Return rows in the space of the components, checked, where the model works."""
@@ -950,6 +953,7 @@ def on_rows(
     framed: bool = False,
     dtype: Any = np.float64,
     options: tuple[str, ...] = (),
+    chunked: bool = True,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Let a method that answers row by row accept whatever holds rows.
 
@@ -969,6 +973,8 @@ def on_rows(
         Of one number per row, for Dask.
     options : tuple of str
         Further arguments that are allowed with chunked tables: they change no shape.
+    chunked : bool
+        False where rows must be in memory.
     """
 
     def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -976,7 +982,7 @@ def on_rows(
 
         @wraps(method)
         def answer(self: Any, X: Any, *args: Any, **named: Any) -> Any:
-            chunks = parts_of(X, fitting=False)
+            chunks = parts_of(X, fitting=False) if chunked else None
             if chunks is not None:
                 return chunkwise(self, method, chunks, width, dtype, options, args, named)
             rows = self._asked(X, name)

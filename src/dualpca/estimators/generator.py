@@ -18,7 +18,6 @@ from dualpca.estimators._base import (
     check_choice,
     check_flag,
     check_number,
-    check_rows,
     generator,
 )
 from dualpca.generation import (
@@ -41,7 +40,7 @@ SAMPLERS = ("direct", "langevin", "mala")
 DENSITIES = ("kde", "gaussian", "mixture", "subspaces")
 NEEDS = ("value_and_gradient", "log_density", "gradient", "sample", "factor")
 
-DIRECTIONS = 10
+MOST_DIRECTIONS = 10
 """Most directions of a component of 'subspaces'; the rest of the latents is its noise."""
 
 
@@ -203,8 +202,7 @@ class Generator(MetaEstimatorMixin, Estimator):
         self
         """
         self._check_parameters()
-        rows = check_rows(self, X, reset=True, min_rows=2)
-        refuse_nonfinite(rows)
+        rows = self._checked(X, reset=True, min_rows=2)
         estimator = clone(self.estimator).fit(rows, y)
         latents = as_matrix(estimator.transform(rows))
         classes = class_codes(y, int(rows.shape[0])) if self.by_class else None
@@ -396,9 +394,9 @@ class Generator(MetaEstimatorMixin, Estimator):
         rows = self._asked(x, "transform")
         return backend.working(as_matrix(self.estimator_.transform(rows)))[0, :]
 
-    def _asked(self, X: Any, method: str) -> Array:
-        """Return rows to compare with the training rows, checked to be finite."""
-        rows = super()._asked(X, method)
+    def _checked(self, X: Any, *, reset: bool, min_rows: int = 1) -> Array:
+        """Return rows that are finite."""
+        rows = super()._checked(X, reset=reset, min_rows=min_rows)
         refuse_nonfinite(rows)
         return rows
 
@@ -491,7 +489,7 @@ def fit_subspaces(Z: Array, n_mixtures: int, rng: np.random.Generator) -> Mixtur
     if Z.shape[1] == 1:  # a line has no subspaces
         return fit_mixture(Z, n_mixtures, rng)
     rows = backend.to_numpy(Z)
-    directions = min(DIRECTIONS, rows.shape[1] - 1)
+    directions = min(MOST_DIRECTIONS, rows.shape[1] - 1)
     fitted = MixturePPCA(n_mixtures, directions, random_state=int(rng.integers(2**31))).fit(rows)
     return _of_gaussians(fitted.weights_, fitted.means_, np.linalg.cholesky(fitted.covariances_), Z)
 
