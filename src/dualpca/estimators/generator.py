@@ -22,7 +22,6 @@ from dualpca.estimators._base import (
 )
 from dualpca.generation import (
     Chain,
-    Density,
     DensityFit,
     Gaussian,
     GeneratorModel,
@@ -217,10 +216,9 @@ class Generator(MetaEstimatorMixin, Estimator):
         rng = generator(0 if self.random_state is None else self.random_state)
         count = int(self.n_mixtures)
 
-        def own(Z: Array) -> Density:
+        def own(Z: Array) -> Any:
             self.density.log_density(Z[:1, :])  # one of another width says so here
-            found: Density = self.density
-            return found
+            return self.density
 
         if not isinstance(self.density, str):
             return own
@@ -237,8 +235,15 @@ class Generator(MetaEstimatorMixin, Estimator):
         super()._unpack(state)
 
     def _model_of(self, state: dict[str, Any]) -> GeneratorModel:
-        names = ("X_fit_", "latents_", "density_", "_mean", "_factor", "classes_", "_codes")
-        return GeneratorModel(*(state.get(name) for name in names))
+        return GeneratorModel(
+            state["X_fit_"],
+            state["latents_"],
+            state["density_"],
+            state["_mean"],
+            state["_factor"],
+            state.get("classes_"),
+            state.get("_codes"),
+        )
 
     # --- new points ------------------------------------------------------------------------
 

@@ -237,9 +237,9 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         With parameters `kernel` and `n_components`: `KernelPCA`, `DualPPCA`, …; None for
         `KernelPCA(preimage='learned')`.
     kernels : 'auto', str, Kernel, or list of them
-        Families by name, whose parameters are searched, and kernels to be used as they are.
-        'auto': rbf, laplacian, matern, rational_quadratic, polynomial, cosine, linear, and periodic
-        where X has one column.
+        Families by name (`dualpca.search.families()`), whose parameters are searched, and kernels
+        to be taken as they are. 'auto': rbf, laplacian, matern, rational_quadratic, polynomial,
+        cosine, linear, and periodic where X has one column.
     compositions : tuple of {'sum', 'product'}
         Ways to join two kernels; () for single ones.
     n_components : int, (int, int) or None

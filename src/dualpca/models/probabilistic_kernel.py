@@ -332,8 +332,8 @@ class Placement:
         G = ⟨WWᵀ⟩/n = (I + BᵀΨ⁻¹B)⁻¹ + βKcβᵀ/n.
     """
 
-    weights: Array  # (n, q)
-    moment: Array  # (q, q)
+    weights: Annotated[Array, "n q"]
+    moment: Annotated[Array, "q q"]
 
     @classmethod
     def of_spectrum(cls, spectrum: Spectrum, gaussian: SpikedGaussian, n: float) -> Placement:
@@ -378,7 +378,7 @@ class ProbabilisticKernelModel:
     placement: Placement
     subspace: Subspace  # the weights of `placement` as an expansion over the points
     kernel: Kernel
-    points: Array  # the training points, kernel values or distances
+    points: Annotated[Array, "points n p"]  # the training points, kernel values or distances
     correction: Correction  # of distances
     heywood: tuple[int, ...] | None = None  # points held at the least noise, if each has its own
     history: History | None = None

@@ -48,7 +48,7 @@ class Twin:
     array([[1.5, 1. ], [1. , 1.5]])
     """
 
-    Z: Array  # (n, q)
+    Z: Annotated[Array, "n q"]
     kernel: Kernel
     gain: float
     noise: float
@@ -214,7 +214,7 @@ class TwinModel:
     coordinates: Annotated[Array, "n q"]
     placement: TwinPlacement  # with the fitted twin, in float64
     kernel: Kernel  # of the items
-    points: Array  # the training items, or their kernel values
+    points: Annotated[Array, "points n p"]  # the training items, or their kernel values
     means: Annotated[Array, "n"]  # of the kernel values of every item
     grand_mean: float
     rho: float | None = None
