@@ -11,11 +11,18 @@ import numpy as np
 from dualpca.arrays import Array, backend
 from dualpca.errors import DegenerateError, expected
 from dualpca.generation.chains import Chain, langevin
-from dualpca.generation.densities import Density, Mixture, covariance_factor, tempered
+from dualpca.generation.densities import (
+    Density,
+    Gaussian,
+    KernelDensity,
+    Mixture,
+    covariance_factor,
+    tempered,
+)
 from dualpca.generation.paths import along_density, straight, traversal
 
-DensityFit = Callable[[Array], Density]
-"""Latents of some rows ↦ their density."""
+DensityFit = Callable[[Array], Any]
+"""Latents of some rows ↦ their `Density`."""
 
 
 @dataclass(frozen=True)
@@ -24,15 +31,15 @@ class GeneratorModel:
 
     points: Annotated[Array, "n d"]  # the training rows
     latents: Annotated[Array, "n q"]
-    density: Any  # a Density
+    density: Gaussian | KernelDensity | Mixture  # another Density serves, and cannot be saved
     mean: Annotated[Array, "q"]  # of the latents
     factor: Annotated[Array, "q q"]  # of their covariance
-    classes: Annotated[np.ndarray, "k"] | None = None
+    classes: Annotated[np.ndarray, "labels c"] | None = None
     codes: Annotated[np.ndarray, "n"] | None = None  # for every row the index of its class
 
     def part(self, code: int | None) -> tuple[Density, np.ndarray]:
         """Return the density of a class and its rows; that of all rows without a class."""
-        if code is None:
+        if code is None or not isinstance(self.density, Mixture):
             return self.density, np.arange(int(self.latents.shape[0]))
         return self.density.parts[code], np.flatnonzero(self.codes == code)
 
