@@ -1737,10 +1737,10 @@ class KernelEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         return type(fitted)(points) if backend.is_sparse(fitted) else points.toarray()
 
 
-class PreImageMethods:
-    """From latent coordinates back to inputs, for models whose `subspace` expands over points.
+class PreImageEstimator(KernelEstimator):
+    """Base of the kernel models whose `subspace` expands over points: the way back to inputs.
 
-    Also what these models share beyond that: solvers, and rows with missing values.
+    Also what they share beyond that: solvers, and rows with missing values.
     """
 
     eigen_solver: str
@@ -1750,18 +1750,19 @@ class PreImageMethods:
     landmarks: str
     random_state: Any
     dtype: str | None
-    center: bool
-    kernel: Any
     preimage: Any
-    _fitted: Any
-    _model: Any
     _placed: Any
-    _working: Any
-    _asked: Callable[..., Array]
-    _asked_latents: Callable[..., Array]
-    _home: Callable[..., Any]
-    _n_features_out: int
     transform: Callable[..., Array]
+
+    eigenvalues_ = attribute("eigenvalues")
+    explained_variance_ = attribute("variances")
+    explained_variance_ratio_ = attribute("ratios")
+    kernel_ = attribute("kernel")
+    X_fit_ = attribute("points")
+    n_components_ = attribute("n_components")
+    n_samples_ = attribute("n_rows")
+    approximation_error_ = attribute("error")
+    solver_ = attribute("solver")
 
     def _options(self, **others: Any) -> KernelOptions:
         """Check the parameters of solvers and return them."""
@@ -1802,6 +1803,19 @@ class PreImageMethods:
         """Refuse missing values where there are no expectations of them."""
         if is_incomplete(rows):
             refuse_nonfinite(rows)
+
+    @on_rows(cast=False)
+    def novelty(self, X: Any) -> Array:
+        """Return the squared distance of features off the components (Hoffmann 2007), (m,).
+
+        s(x) − Σy² with s(x) = ‖φ(x) − φ̄‖²: large for points unlike the training points.
+
+        Parameters
+        ----------
+        X : array of shape (m, d)
+        """
+        self._refuse_missing(X)
+        return self._working.off_span(X)
 
     # --- pre-images ------------------------------------------------------------------------
 
@@ -1882,7 +1896,8 @@ class PreImageMethods:
         Z, Y = self._latent_coordinates(X, "preimages")
         start = None if start is None else self._asked(start, "preimages")
         found = self._method(method).find(self._span(), Y, start)
-        return self._home(PreImage(backend.cast_like(found.points, Z), *found[1:]), X)  # type: ignore[no-any-return]
+        result: PreImage = self._home(PreImage(backend.cast_like(found.points, Z), *found[1:]), X)
+        return result
 
     def inverse_transform(self, X: Any) -> Array:
         """Return inputs whose features are close to the points of latent coordinates X.
