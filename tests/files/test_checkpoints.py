@@ -380,8 +380,9 @@ def test_all_that_steers_variational_steps_is_in_the_state():
 
     rng = np.random.default_rng(0)
     shapes = ((4, 2), (4, 2, 2), (4,), (4,), (2,))
-    at = Beliefs(*(rng.random(shape) for shape in shapes), 1 / 3)
-    back = _unpacked(_packed(at), at.W)  # the record is kept by `iterate`
-    assert back.tau_rate == 1 / 3
-    for name in ("W", "S", "mu", "v", "rate"):
-        assert np.array_equal(getattr(back, name), getattr(at, name)), name
+    pair = [Beliefs(*(rng.random(shape) for shape in shapes), 1 / k) for k in (3, 7)]
+    back = _unpacked(_packed(pair), pair[0].W)  # the record is kept by `iterate`
+    for at, again in zip(pair, back, strict=True):
+        assert again.tau_rate == at.tau_rate
+        for name in ("W", "S", "mu", "v", "rate"):
+            assert np.array_equal(getattr(again, name), getattr(at, name)), name

@@ -13,12 +13,13 @@ from sklearn.exceptions import ConvergenceWarning
 from dualpca import CCA
 from dualpca.errors import CanonicalWarning, DegenerateError
 from dualpca.gaussian import observed as conditioning
-from dualpca.models.canonical import CanonicalFit, bartlett, fit_canonical, fit_canonical_incomplete
+from dualpca.models.canonical import CanonicalFit, CanonicalRequest, bartlett, by_em, in_closed_form
 from dualpca.models.driver import maximize
 from tests.oracles import canonical as oracle
 from tests.oracles.canonical import DX, DY, joint, two_views, with_holes
 from tests.tolerances import assert_close
 
+FLOAT64 = ("float64", "float64")
 SINGULAR = pytest.mark.filterwarnings("ignore::dualpca.errors.CanonicalWarning")
 
 
@@ -171,9 +172,10 @@ def test_units_of_one_feature_do_not_matter(scale):
 def test_em_without_holes_is_the_closed_form(q, weighted, ridge):
     X, Y = two_views()
     w = np.random.default_rng(1).uniform(0, 3, len(X)) if weighted else None
-    closed = fit_canonical(X, Y, q, w, ridge).model
-    em, record = fit_canonical_incomplete(np.hstack([X, Y]), DX, q, w, ridge)
-    assert record.converged
+    given = (np.hstack([X, Y]), w, FLOAT64, DX, CanonicalRequest(q, ridge))
+    closed, em = in_closed_form(*given).canonical, by_em(*given)
+    assert em.history.converged
+    em = em.canonical
     assert_close(em.covariance(), closed.covariance(), "em")
     assert_close(em.rho, closed.rho, "em")
     assert_close(em.x.directions, closed.x.directions, "em")
@@ -186,7 +188,7 @@ def test_em_from_a_far_start_reaches_the_closed_form_too():
     start = np.random.default_rng(0).uniform(-0.2, 0.2, fit.pack(fit.begin()).size)
     theta, record = maximize(fit.step, start, tol=1e-10)
     assert record.n_iter <= 5  # nothing is missing, so one step is enough
-    assert_close(fit.model(theta).covariance(), fit_canonical(X, Y, 2).model.covariance(), "em")
+    assert_close(fit.model(theta).covariance(), CCA(2).fit(X, Y).get_covariance(), "em")
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.1])

@@ -7,9 +7,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from dualpca import CCA
+from dualpca.data import InMemoryTable
 from dualpca.errors import NonFiniteError
-from dualpca.models import canonical as views
-from dualpca.models.canonical import fit_canonical
+from dualpca.models.canonical import CanonicalRequest, fit_canonical
 from tests.oracles import canonical as oracle
 from tests.oracles.canonical import DX, DY, joint, two_views, with_holes
 from tests.test_bad_input import WRONG
@@ -295,13 +295,13 @@ def test_infinity_is_refused_by_name(which):
             call(*tables)
 
 
-def test_views_module_agrees_with_itself_on_complete_and_incomplete_routes():
+def test_complete_and_incomplete_routes_agree():
     X, Y = two_views(n=50)
-    model = fit_canonical(X, Y, 2).model
+    model = fit_canonical(InMemoryTable(X), InMemoryTable(Y), CanonicalRequest(2)).canonical
     holes = np.vstack([X, np.full((1, DX), np.nan)])
-    dense = views.prediction(model, holes, None, "covariance")
-    direct = views.prediction(model, X, None, "covariance")
-    np.testing.assert_allclose(dense.mean[:-1], direct.mean, rtol=1e-9)
-    np.testing.assert_allclose(dense.spread[:-1], direct.spread, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(dense.mean[-1], model.y.mu, rtol=1e-12)
-    np.testing.assert_allclose(dense.spread[-1], model.y.covariance, rtol=1e-12)
+    mean, spread = model.predicted(holes, None, "covariance")
+    direct_mean, direct_spread = model.predicted(X, None, "covariance")
+    np.testing.assert_allclose(mean[:-1], direct_mean, rtol=1e-9)
+    np.testing.assert_allclose(spread[:-1], direct_spread, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(mean[-1], model.y.mu, rtol=1e-12)
+    np.testing.assert_allclose(spread[-1], model.y.covariance, rtol=1e-12)

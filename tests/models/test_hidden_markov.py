@@ -21,7 +21,6 @@ from dualpca.models.emissions import Emissions
 from dualpca.models.hidden_markov import (
     HiddenMarkov,
     HiddenMarkovModel,
-    HiddenMarkovRequest,
     Reached,
     Sequences,
     step,
@@ -87,8 +86,7 @@ def test_a_step_equals_the_dense_one(q):
     rng, labels = np.random.default_rng(0), np.arange(12) % 2
     chain = Chain(np.array([0.4, 0.6]), np.array([[0.7, 0.3], [0.2, 0.8]]))
     model = HiddenMarkov(chain, np.ones((2, 1)), Emissions.start(X, 2, q, rng, labels=labels))
-    request = HiddenMarkovRequest(2, q)
-    sequences = Sequences(InMemoryTable(X), {0: np.array(lengths)}, False, request)
+    sequences = Sequences(InMemoryTable(X), {0: np.array(lengths)}, [q, q], missing=False)
     (moved, _), _ = step(Reached(model, sequences.expect(model)), sequences)
     log_b = model.log_emissions(X)
     start, A, emitted = baum_welch_step(

@@ -11,7 +11,13 @@ from sklearn.gaussian_process import kernels as gp
 from dualpca import ProbabilisticKernelPCA, TwinKernelPCA
 from dualpca.errors import DegenerateError, SpectrumWarning
 from dualpca.kernels import RBF, Linear, Matern, Periodic
-from dualpca.models.twin import LEAST_NOISE, Twin, TwinPlacement, maximize_twin, start_coordinates
+from dualpca.models.twin import (
+    LEAST_TWIN_NOISE,
+    Twin,
+    TwinPlacement,
+    maximize_twin,
+    start_coordinates,
+)
 from dualpca.operators.dual import Dual
 from dualpca.solvers import solve
 
@@ -203,7 +209,7 @@ def test_more_coordinates_than_directions_still_move():
     model = TwinKernelPCA(2).fit(X)
     assert np.isfinite(model.loglikelihood_)
     assert np.all(model.coordinates_.std(axis=0) > 0)
-    assert model.noise_variance_ >= LEAST_NOISE * X.var() * 0.99
+    assert model.noise_variance_ >= LEAST_TWIN_NOISE * X.var() * 0.99
 
 
 # --- new points -----------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Two tables in parts, side by side: the rows of one beside those of the other."""
+"""Two tables of the same rows, side by side."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dualpca.data.table import Batches, ChunkedTable, Host, LocalTable, SlicedTable
+from dualpca.arrays import backend
+from dualpca.data.table import Batches, Host, InMemoryTable, LocalTable, SlicedTable, Table
 from dualpca.errors import expected
 
 
-def beside(X: ChunkedTable, Y: ChunkedTable | Host) -> ChunkedTable:
-    """Return both tables as one of d_x + d_y columns; parts need not be cut alike.
+def beside(X: Table, Y: Table) -> Table:
+    """Return both tables as one of d_x + d_y columns; chunks need not be cut alike.
+
+    Rows in memory are joined in float64, with the weights of the first table. A chunked table may
+    have one in memory beside it.
 
     Examples
     --------
@@ -20,11 +24,14 @@ def beside(X: ChunkedTable, Y: ChunkedTable | Host) -> ChunkedTable:
     >>> float(both.reduce(np.sum, lambda a, b: a + b)), both.d
     (34.0, 3)
     """
+    if isinstance(X, InMemoryTable) and isinstance(Y, InMemoryTable):
+        rows = [backend.working(table.rows) for table in (X, Y)]
+        return InMemoryTable(backend.namespace(rows[0]).concat(rows, axis=1), X.weights)
     if not isinstance(X, LocalTable):
         from dualpca.data.dask_table import beside_dask
 
-        return beside_dask(X, Y)
-    second = Y if isinstance(Y, ChunkedTable) else SlicedTable(Y)
+        return beside_dask(X, Y.rows if isinstance(Y, InMemoryTable) else Y)
+    second = SlicedTable(Y.rows) if isinstance(Y, InMemoryTable) else Y
     if not isinstance(second, LocalTable):
         raise ValueError(expected("y", "read by this process, as X is", type(Y).__name__))
     if getattr(X, "once", False) or getattr(second, "once", False):
@@ -33,31 +40,17 @@ def beside(X: ChunkedTable, Y: ChunkedTable | Host) -> ChunkedTable:
 
 
 def _pairs(X: LocalTable, Y: LocalTable) -> Iterator[Host]:
-    """Yield the parts of X with as many rows of Y beside them."""
-    rows = _Reader(Y)
+    """Yield the chunks of X with as many rows of Y beside them."""
+    parts = Y.parts()
+    waiting: Host = np.empty((0, Y.d), dtype=Y.dtype)
     for part in X.parts():
-        yield np.concatenate([part.rows, rows.take(len(part.rows))], axis=1)
-    if rows.left():
-        raise ValueError(expected("y", "as many rows as X", "more"))
-
-
-class _Reader:
-    """Rows of a table, as many at a time as they are asked for."""
-
-    def __init__(self, table: LocalTable) -> None:
-        self.parts = table.parts()
-        self.waiting: Host = np.empty((0, table.d), dtype=table.dtype)
-
-    def take(self, count: int) -> Host:
-        """Return the next rows."""
-        while len(self.waiting) < count:
-            part = next(self.parts, None)
-            if part is None:
+        count = len(part.rows)
+        while len(waiting) < count:
+            more = next(parts, None)
+            if more is None:
                 raise ValueError(expected("y", "as many rows as X", "fewer"))
-            self.waiting = np.concatenate([self.waiting, part.rows])
-        found, self.waiting = self.waiting[:count], self.waiting[count:]
-        return found
-
-    def left(self) -> bool:
-        """Tell whether rows are left."""
-        return len(self.waiting) > 0 or any(len(part.rows) for part in self.parts)
+            waiting = np.concatenate([waiting, more.rows])
+        yield np.concatenate([part.rows, waiting[:count]], axis=1)
+        waiting = waiting[count:]
+    if len(waiting) or any(len(part.rows) for part in parts):
+        raise ValueError(expected("y", "as many rows as X", "more"))

@@ -841,6 +841,7 @@ def on_rows(
     framed: bool = False,
     dtype: Any = np.float64,
     options: tuple[str, ...] = (),
+    chunked: bool = True,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Let a method that answers row by row accept whatever holds rows.
 
@@ -860,6 +861,8 @@ def on_rows(
         Of one number per row, for Dask.
     options : tuple of str
         Further arguments that are allowed with chunked tables: they change no shape.
+    chunked : bool
+        Accept chunked tables; False for methods that return more than one row per row.
     """
 
     def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -867,7 +870,7 @@ def on_rows(
 
         @wraps(method)
         def answer(self: Any, X: Any, *args: Any, **named: Any) -> Any:
-            chunks = parts_of(X, fitting=False)
+            chunks = parts_of(X, fitting=False) if chunked else None
             if chunks is not None:
                 return chunkwise(self, method, chunks, width, dtype, options, args, named)
             rows = self._asked(X, name)
@@ -1350,7 +1353,7 @@ class IncompleteMethods:
         tables = drawn_imputations(self._working.factors, rows, n_draws, rng)
         return self._home(backend.cast_like(tables, rows), X)
 
-    @on_rows()
+    @on_rows(chunked=False)
     def conditional(self, X: Any, features: Any = None) -> tuple[Array, Array]:
         """Return mean and covariance of features given what each row observed.
 
@@ -1398,7 +1401,7 @@ class LatentMethods(IncompleteMethods, StreamingEstimator):
         """
         return self._working.posterior(X)[0]
 
-    @on_rows()
+    @on_rows(chunked=False)
     def posterior(self, X: Any) -> tuple[Array, Array]:
         """Return mean and covariance of the latents given each row.
 
@@ -1662,10 +1665,10 @@ class KernelEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         return type(fitted)(points) if backend.is_sparse(fitted) else points.toarray()
 
 
-class PreImageMethods:
-    """From latent coordinates back to inputs, for models whose `subspace` expands over points.
+class PreImageEstimator(KernelEstimator):
+    """Base of the kernel models whose `subspace` expands over points: the way back to inputs.
 
-    Also what these models share beyond that: solvers, and rows with missing values.
+    Also what they share beyond that: solvers, and rows with missing values.
     """
 
     eigen_solver: str
@@ -1675,18 +1678,19 @@ class PreImageMethods:
     landmarks: str
     random_state: Any
     dtype: str | None
-    center: bool
-    kernel: Any
     preimage: Any
-    _fitted: Any
-    _model: Any
     _placed: Any
-    _working: Any
-    _asked: Callable[..., Array]
-    _asked_latents: Callable[..., Array]
-    _home: Callable[..., Any]
-    _n_features_out: int
     transform: Callable[..., Array]
+
+    eigenvalues_ = attribute("eigenvalues")
+    explained_variance_ = attribute("variances")
+    explained_variance_ratio_ = attribute("ratios")
+    kernel_ = attribute("kernel")
+    X_fit_ = attribute("points")
+    n_components_ = attribute("n_components")
+    n_samples_ = attribute("n_rows")
+    approximation_error_ = attribute("error")
+    solver_ = attribute("solver")
 
     def _options(self, **others: Any) -> KernelOptions:
         """Check the parameters of solvers and return them."""
@@ -1727,6 +1731,19 @@ class PreImageMethods:
         """Refuse missing values where there are no expectations of them."""
         if is_incomplete(rows):
             refuse_nonfinite(rows)
+
+    @on_rows(cast=False)
+    def novelty(self, X: Any) -> Array:
+        """Return the squared distance of features off the components (Hoffmann 2007), (m,).
+
+        s(x) − Σy² with s(x) = ‖φ(x) − φ̄‖²: large for points unlike the training points.
+
+        Parameters
+        ----------
+        X : array of shape (m, d)
+        """
+        self._refuse_missing(X)
+        return self._working.off_span(X)
 
     # --- pre-images ------------------------------------------------------------------------
 
@@ -1807,7 +1824,8 @@ class PreImageMethods:
         Z, Y = self._latent_coordinates(X, "preimages")
         start = None if start is None else self._asked(start, "preimages")
         found = self._method(method).find(self._span(), Y, start)
-        return self._home(PreImage(backend.cast_like(found.points, Z), *found[1:]), X)  # type: ignore[no-any-return]
+        result: PreImage = self._home(PreImage(backend.cast_like(found.points, Z), *found[1:]), X)
+        return result
 
     def inverse_transform(self, X: Any) -> Array:
         """Return inputs whose features are close to the points of latent coordinates X.

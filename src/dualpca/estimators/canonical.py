@@ -2,58 +2,35 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    MultiOutputMixin,
-    TransformerMixin,
-)
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, MultiOutputMixin, TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from dualpca.arrays import Array, backend
-from dualpca.data import ChunkedTable, beside, condensed, observed_part
-from dualpca.errors import CanonicalWarning, expected, warn
+from dualpca.data import InMemoryTable, Table, observed_part, refuse_nonfinite
+from dualpca.errors import expected
 from dualpca.estimators._base import (
-    by_parts,
+    Estimator,
+    as_frame,
+    attribute,
     check_finite_result,
+    check_matrix,
     check_number,
-    check_rows_count,
     check_weights,
-    open_parts,
+    generator,
+    on_rows,
     parts_of,
-    publish_record,
     refuse_weights,
-    surveyed,
-    used_rows,
+    require_in_memory,
 )
-from dualpca.estimators._components import is_count
-from dualpca.estimators._placing import OnDevice
-from dualpca.estimators._two_views import TwoViews
-from dualpca.estimators._view_validation import new_views, second_part, training_views
-from dualpca.models import canonical as views
-from dualpca.models.canonical import (
-    Canonical,
-    Closed,
-    bartlett,
-    fit_canonical,
-    fit_canonical_incomplete,
-    has_joint_density,
-)
-from dualpca.models.driver import Record
-from dualpca.operators import WIDEST
+from dualpca.models.canonical import CanonicalModel, CanonicalRequest, fit_canonical
+from dualpca.models.driver import History
 
 
-class CCA(
-    OnDevice,
-    TwoViews,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    MultiOutputMixin,
-    BaseEstimator,
-):
+class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMixin, Estimator):
     """Canonical correlation as a model: x = W_x z + μ_x + ε_x, y = W_y z + μ_y + ε_y.
 
     Two views X and Y of the same rows share a latent z ~ N(0, I_q); the noise of each view has
@@ -74,7 +51,7 @@ class CCA(
     verbose : bool
         Say on standard error where and how the fit works.
     device : None, 'auto', 'cpu' or 'cuda'
-        Where to work: where the rows are; on a card if they are worth it; there. Host arrays go
+        Where to work: where the rows are; on a GPU if they are worth it; there. Host arrays go
         there and results come home, so the fitted model is one of the host.
 
     Attributes
@@ -102,11 +79,11 @@ class CCA(
     Notes
     -----
     Bach & Jordan (2005). Complete rows: closed form from orthogonal transformations,
-    O(n(d_x + d_y)²). With NaN: EM whose M step is that closed form, O((d_x + d_y)³) a pattern.
+    O(n(d_x + d_y)²). With NaN: EM whose M step is that closed form, O((d_x + d_y)³) per pattern.
     Memory O((n + d_x + d_y)(d_x + d_y)); nothing n×n is formed.
 
     Unlike scikit-learn's `CCA`: `transform` gives variates of variance 1, so weights differ by a
-    factor a column (correlations do not); `predict` is the conditional mean of the model; `score`
+    factor per column (correlations do not); `predict` is the conditional mean of the model; `score`
     is the average log-density, not R²; nothing is iterated on complete rows.
 
     Examples
@@ -122,9 +99,25 @@ class CCA(
     ((1, 3), (1, 3))
     """
 
-    correlations_: Array  # (q,)
+    _model: CanonicalModel
+    _accepts_nan = True
 
-    _second_rows = ("y",)
+    correlations_ = attribute("correlations")
+    x_mean_ = attribute("x_mean")
+    y_mean_ = attribute("y_mean")
+    x_weights_ = attribute("x_weights")
+    y_weights_ = attribute("y_weights")
+    x_loadings_ = attribute("x_loadings")
+    y_loadings_ = attribute("y_loadings")
+    x_noise_covariance_ = attribute("x_noise_covariance")
+    y_noise_covariance_ = attribute("y_noise_covariance")
+    loglikelihood_ = attribute("loglikelihood")
+    loglikelihoods_ = attribute("history.loglikelihoods")
+    n_iter_ = attribute("history.n_iter")
+    converged_ = attribute("history.converged")
+    n_components_ = attribute("n_components")
+    n_samples_ = attribute("n_rows")
+    _vector = attribute("vector")
 
     def __init__(
         self,
@@ -143,13 +136,38 @@ class CCA(
         self.verbose = verbose
         self.device = device
 
+    @property
+    def p_values_(self) -> Array | None:
+        """P-values of Bartlett's test, or None."""
+        p_values: Array | None = self._fitted.p_values
+        return p_values
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_components_)
+
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn wants to know of inputs and outputs."""
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.target_tags.required = True
+        return tags
+
+    def _request(self) -> CanonicalRequest:
+        """Check the parameters and return them for the fit."""
+        check_number("regularization", self.regularization, 0)
+        check_number("tol", self.tol, 0)
+        check_number("max_iter", self.max_iter, 1, integer=True)
+        ridge = float(self.regularization)
+        return CanonicalRequest(self.n_components, ridge, self.tol, self.max_iter)
+
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> CCA:
         """Fit the model by maximum likelihood.
 
         Parameters
         ----------
-        X : array or frame of shape (n, d_x), or a table in parts
-        y : array or frame of shape (n, d_y) or (n,), or a table in parts
+        X : array or frame of shape (n, d_x), or a chunked table
+        y : array or frame of shape (n, d_y) or (n,), or a chunked table
             The second view. NaN (null) in either where nothing was observed. Never modified.
         sample_weight : array of shape (n,), optional
 
@@ -157,131 +175,28 @@ class CCA(
         -------
         self
         """
-        self._check_parameters()
-        parts = parts_of(X)
-        if parts is not None:
-            return self._fit_parts(parts, y, sample_weight)
-        X, Y, self._vector = training_views(self, X, y)
-        q = self._count(int(X.shape[1]), int(Y.shape[1]))
-        w = check_weights(sample_weight, X)
-        self.n_samples_ = used_rows(X, w)
-        fit = self._fit_incomplete if views.incomplete(X, Y) else self._fit_closed
-        record = fit(X, Y, q, w)
-        self._publish(X, Y)
-        publish_record(self, record)
-        if self.regularization > 0:
-            self.loglikelihood_ = self._loglikelihood(X, Y, w)
+        request = self._request()
+        with self._training(X, sample_weight) as table:
+            second, vector = self._second_view(y, table)
+            if not isinstance(table, InMemoryTable):
+                refuse_weights(sample_weight)
+            model = fit_canonical(table, second, request)
+        self._keep(replace(model, vector=vector))
         return self
 
-    def _fit_parts(self, parts: ChunkedTable, y: Any, sample_weight: Any) -> CCA:
-        """Fit complete rows of two tables, the first in parts, from their moments."""
-        refuse_weights(sample_weight)
-        second, self._vector = second_part(y)
-        open_parts(self, parts)
-        both = beside(parts, second)
-        q = self._count(parts.d, both.d - parts.d)
-        X, Y, w = self._gathered(both, parts.d)
-        self.n_samples_ = round(float(w.sum()))
-        check_rows_count(self, self.n_samples_)
-        record = self._fit_closed(X, Y, q, w)
-        self._publish(both.like[:, : parts.d], both.like[:, parts.d :])
-        publish_record(self, record)
-        return self
-
-    def _gathered(self, both: ChunkedTable, dx: int) -> tuple[Array, Array, Array]:
-        """Return few rows of both views, and their weights, with the moments of the table."""
-        if both.d > WIDEST:
-            what = f"at most {WIDEST} features in both views for data in parts"
-            raise ValueError(expected("X and y", what, both.d))
-        found = surveyed(both, nan=True)
-        if found.moments is None:
-            remedy = "Fill it with PPCA or Imputer first, or give rows in memory."
-            raise ValueError(expected("X and y", "complete for data in parts", "NaN", remedy))
-        rows, w = condensed(found.moments)
-        return rows[:, :dx], rows[:, dx:], w
-
-    def _check_parameters(self) -> None:
-        check_number("regularization", self.regularization, 0)
-        check_number("tol", self.tol, 0)
-        check_number("max_iter", self.max_iter, 1, integer=True)
-
-    def _count(self, dx: int, dy: int) -> int:
-        most = min(dx, dy)
-        if not is_count(self.n_components) or not 1 <= self.n_components <= most:
-            what = f"an integer from 1 to {most}, the number of features of the smaller view"
-            raise ValueError(expected("n_components", what, self.n_components))
-        return int(self.n_components)
-
-    def _fit_closed(self, X: Array, Y: Array, q: int, w: Array | None) -> Record:
-        found = fit_canonical(X, Y, q, w, float(self.regularization))
-        self._model, self.p_values_ = found.model, self._p_values(found)
-        if self.regularization == 0:
-            _warn_of_few_rows(found.model, self.n_samples_)
-        return Record([self._loglikelihood(X, Y, w)], n_iter=1, converged=True)
-
-    def _fit_incomplete(self, X: Array, Y: Array, q: int, w: Array | None) -> Record:
-        xp = backend.namespace(X)
-        both = xp.concat([backend.working(X), backend.working(Y)], axis=1)
-        ridge, limits = float(self.regularization), (self.tol, self.max_iter)
-        self._model, record = fit_canonical_incomplete(both, int(X.shape[1]), q, w, ridge, *limits)
-        self.p_values_ = None
-        return record
-
-    def _p_values(self, found: Closed) -> Any:
-        ranks = int(found.model.x.F.shape[1]), int(found.model.y.F.shape[1])
-        if self.regularization > 0 or found.n <= (sum(ranks) + 3) / 2:
-            return None
-        p = bartlett(found.correlations, found.n, ranks)[: found.model.rho.shape[0]]
-        return backend.asarray(p, found.correlations)
-
-    def _loglikelihood(self, X: Array, Y: Array, w: Array | None) -> float:
-        if not has_joint_density(self._model):
-            return math.inf
-        density = views.log_density(self._model, X, Y)
-        return float(backend.namespace(density).sum(density if w is None else w * density))
-
-    def _publish(self, X: Array, Y: Array) -> None:
-        """Set the fitted attributes, each view's in its own dtype."""
-        model = self._model
-        self.correlations_ = backend.cast_like(model.rho, X)
-        self.n_components_ = int(model.rho.shape[0])
-        for name, view, like in (("x", model.x, X), ("y", model.y, Y)):
-            parts = {
-                "mean": view.mu,
-                "weights": view.directions,
-                "loadings": model.loadings(view),
-                "noise_covariance": model.noise(view),
-            }
-            for part, value in parts.items():
-                setattr(self, f"{name}_{part}_", backend.cast_like(value, like))
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.n_components_
-
-    @by_parts("n_components_")
-    def transform(self, X: Any, y: Any = None) -> Any:
-        """Return the canonical variates u = U_xᵀ(x − μ_x), and v of y where it is given.
-
-        Parameters
-        ----------
-        X : array of shape (n, d_x)
-        y : array of shape (n, d_y), optional
-
-        Returns
-        -------
-        array of shape (n, q), or a pair of them
-            Of variance 1 on the training rows. Where a view has NaN, the expectation given what
-            the row observed of that view.
-        """
-        rows, other = new_views(self, X, y, "transform")
-        u = self._variates("x", rows)
-        return u if other is None else (u, self._variates("y", other))
-
-    def _variates(self, name: str, rows: Array) -> Array:
-        with np.errstate(over="ignore", invalid="ignore"):
-            u = views.variates(getattr(self._model, name), rows)
-        return backend.cast_like(check_finite_result(u, observed_part(rows)), rows)
+    def _second_view(self, y: Any, first: Table) -> tuple[Table, bool]:
+        """Return the second view of a fit, checked, and whether it came as a vector."""
+        chunks = None if isinstance(first, InMemoryTable) or y is None else parts_of(y)
+        if chunks is not None:
+            return chunks, False
+        Y, vector = check_second(y)
+        if isinstance(first, InMemoryTable):
+            check_pair(first.rows, Y)
+            refuse_infinite_view(first.rows, "X")
+            refuse_infinite_view(Y, "y")
+            # on the device of the fit, or in the library of the first view, as scikit-learn does
+            Y = self._placed_table(Y, None).rows if self._where else like_first(Y, first.rows)
+        return InMemoryTable(Y), vector
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fit, then return the canonical variates of both views.
@@ -299,28 +214,286 @@ class CCA(
         """
         return self.fit(X, y, sample_weight).transform(X, y)
 
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what the model takes and gives."""
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.array_api_support = True
-        tags.input_tags.allow_nan = True
-        tags.target_tags.required = True
-        return tags
+    def _views(self, X: Any, y: Any, method: str) -> tuple[Array | None, Array | None]:
+        """Return the views that the fitted model is asked about, checked, where it works."""
+        check_is_fitted(self)
+        if X is None and y is None:
+            raise ValueError(f"CCA.{method} needs at least one view, got neither X nor y.")
+        rows = None if X is None else self._asked(X, method)
+        if rows is not None:
+            refuse_infinite_view(rows, "X")
+        return rows, None if y is None else self._asked_second(y, rows, method)
+
+    def _asked_second(self, y: Any, rows: Array | None, method: str) -> Array:
+        """Return the second view that the model is asked about, checked, where it works."""
+        Y = check_second(y)[0]
+        if rows is not None:
+            check_pair(rows, Y)
+        if rows is None or "_placed" in vars(self):
+            Y = self._beside_model(Y, method)
+        else:
+            Y = like_first(Y, rows)
+        width = int(self._fitted.canonical.y.mu.shape[0])
+        if Y.shape[1] != width:
+            raise ValueError(f"y has {Y.shape[1]} columns, but CCA was fitted with {width} in y.")
+        refuse_infinite_view(Y, "y")
+        return Y
+
+    @on_rows("n_components_", cast=False)
+    def transform(self, X: Any, y: Any = None) -> Any:
+        """Return the canonical variates u = U_xᵀ(x − μ_x), and v of y where it is given.
+
+        Parameters
+        ----------
+        X : array of shape (n, d_x)
+        y : array of shape (n, d_y), optional
+
+        Returns
+        -------
+        array of shape (n, q), or a pair of them
+            Of variance 1 on the training rows. Where a view has NaN, the expectation given what
+            the row observed of that view.
+        """
+        refuse_infinite_view(X, "X")
+        Y = None if y is None else self._asked_second(y, X, "transform")
+        u = finished(self._working.canonical.x.variates(X), X)
+        return u if Y is None else (u, finished(self._working.canonical.y.variates(Y), Y))
+
+    def posterior(self, X: Any = None, y: Any = None) -> tuple[Array, Array]:
+        """Return mean (n, q) and covariance (n, q, q) of the shared latent.
+
+        Parameters
+        ----------
+        X : array of shape (n, d_x), optional
+        y : array of shape (n, d_y), optional
+            One view or both; NaN where nothing was observed.
+
+        Returns
+        -------
+        mean : array of shape (n, q)
+            √ρ u given X alone, √ρ(u + v)/(1 + ρ) given both.
+        covariance : array of shape (n, q, q)
+            The same for all complete rows (then a view of one matrix).
+        """
+        rows, other = self._views(X, y, "posterior")
+        like = other if rows is None else rows
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean, covariance = self._working.canonical.latent(rows, other)
+        found = finished(mean, like), backend.cast_like(covariance, like)
+        home: tuple[Array, Array] = self._home(found, y if X is None else X)
+        return home
+
+    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
+        """Return Y expected given X, a vector if Y was one.
+
+        Parameters
+        ----------
+        X : array of shape (n, d_x)
+        return_std, return_cov : bool
+            As in `predict_view`.
+
+        Returns
+        -------
+        array of shape (n, d_y) or (n,), or a pair
+        """
+        result = self._predict(X, None, return_std, return_cov, "predict")
+        if not self._vector:
+            return result
+        if return_std:
+            return result[0][:, 0], result[1][:, 0]
+        return (result[0][:, 0], result[1]) if return_cov else result[:, 0]
+
+    def predict_view(
+        self, X: Any = None, y: Any = None, *, return_std: bool = False, return_cov: bool = False
+    ) -> Any:
+        """Return the view that is not given, expected given the one that is.
+
+        Parameters
+        ----------
+        X : array of shape (n, d_x), optional
+        y : array of shape (n, d_y), optional
+            Exactly one of them; NaN where nothing was observed.
+        return_std : bool
+            Also return the standard deviation of every entry, as of a new measurement.
+        return_cov : bool
+            Also return the covariance of every row's entries, (n, d, d), instead.
+
+        Returns
+        -------
+        array of shape (n, d), or a pair
+        """
+        return self._predict(X, y, return_std, return_cov, "predict_view")
+
+    def _predict(self, X: Any, y: Any, return_std: bool, return_cov: bool, method: str) -> Any:
+        if return_std and return_cov:
+            raise ValueError("return_std and return_cov cannot both be True: ask for one of them.")
+        if X is not None and y is not None:
+            check_is_fitted(self)
+            raise ValueError(
+                f"CCA.{method} predicts the view that is not given, got both. Give X or y; impute "
+                "fills missing entries of two given views."
+            )
+        rows, other = self._views(X, y, method)
+        like, origin = (other, y) if rows is None else (rows, X)
+        kind = "variance" if return_std else "covariance" if return_cov else None
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean, spread = self._working.canonical.predicted(rows, other, kind)
+        mean = self._home(finished(mean, like), origin)
+        if spread is None:
+            return mean
+        spread = backend.namespace(spread).sqrt(spread) if return_std else spread
+        return mean, self._home(backend.cast_like(spread, like), origin)
+
+    def impute(self, X: Any, y: Any, return_std: bool = False) -> Any:
+        """Fill every NaN of both views with its expectation given what the row observed.
+
+        Parameters
+        ----------
+        X, y : arrays or frames of shape (n, d_x) and (n, d_y)
+            Never modified.
+        return_std : bool
+            Also return the standard deviations, 0 where an entry was observed.
+
+        Returns
+        -------
+        X, Y : arrays or frames
+            Observed entries are kept to the last bit.
+        X_std, Y_std : arrays or frames
+            If `return_std`.
+        """
+        rows, other = self._views(X, y, "impute")
+        if rows is None or other is None:
+            raise ValueError(
+                "CCA.impute needs both views, got one. Give NaN for what was not observed, or "
+                "use predict_view."
+            )
+        dx, tables = int(rows.shape[1]), []
+        for table in self._working.canonical.filled(rows, other)[: 2 if return_std else 1]:
+            first, second = (table[:, :dx], rows), (table[:, dx:], other)
+            for (part, like), origin in ((first, X), (second, y)):
+                tables.append(as_frame(self._home(backend.cast_like(part, like), origin), origin))
+        return tuple(tables)
+
+    def score_samples(self, X: Any = None, y: Any = None) -> Array:
+        """Return the log-density of what each row observed of the views given.
+
+        Parameters
+        ----------
+        X : array of shape (n, d_x), optional
+        y : array of shape (n, d_y), optional
+
+        Returns
+        -------
+        array of shape (n,)
+            ln p(x, y), or ln p(x), or ln p(y); 0 for a row with nothing observed.
+        """
+        rows, other = self._views(X, y, "score_samples")
+        with np.errstate(over="ignore", invalid="ignore"):
+            density = self._working.canonical.log_density(rows, other)
+        check_finite_result(density, observed_part(other if rows is None else rows))
+        found: Array = self._home(density, y if X is None else X)
+        return found
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the average log-density of the rows (scikit-learn's `CCA` returns R²).
+
+        Parameters
+        ----------
+        X : array of shape (n, d_x)
+        y : array of shape (n, d_y), optional
+        sample_weight : array of shape (n,), optional
+
+        Returns
+        -------
+        float
+        """
+        density = self.score_samples(X, y)
+        w = check_weights(sample_weight, density[:, None])
+        xp = backend.namespace(density)
+        return float(xp.mean(density) if w is None else w @ density / xp.sum(w))
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Array, Array]:
+        """Draw new rows of both views, (n_samples, d_x) and (n_samples, d_y).
+
+        Parameters
+        ----------
+        n_samples : int
+        random_state : None, int, Generator or RandomState
+
+        Returns
+        -------
+        X, Y : arrays
+        """
+        model: CanonicalModel = self._fitted
+        check_number("n_samples", n_samples, 1, integer=True)
+        return model.sample(n_samples, generator(random_state))
+
+    def get_covariance(self) -> Array:
+        """Return the joint covariance of both views, (d_x + d_y, d_x + d_y)."""
+        model: CanonicalModel = self._fitted
+        return model.covariance()
+
+    def _packed(self) -> dict[str, Any]:
+        """Return everything to be saved, under the names of format 1."""
+        return {**super()._packed(), "_model": self._fitted.canonical}
+
+    def _model_of(self, state: dict[str, Any]) -> CanonicalModel:
+        """Return the model of attributes as format 1 names them."""
+        value = state["loglikelihood_"]
+        values = tuple(float(v) for v in state.get("loglikelihoods_", (value,)))
+        return CanonicalModel(
+            state["_model"],
+            (str(state["x_mean_"].dtype), str(state["y_mean_"].dtype)),
+            state["n_samples_"],
+            state["p_values_"],
+            value,
+            History(values, state.get("n_iter_", 1), state.get("converged_", True)),
+            state["_vector"],
+        )
 
 
-def _warn_of_few_rows(model: Canonical, n: int) -> None:
-    """Warn where correlations are 1 by counting, or a view has no density."""
-    (dx, rx), (dy, ry) = model.x.F.shape, model.y.F.shape
-    if rx + ry >= n:
-        reason = f"X and Y vary in {rx} and {ry} directions and there are {n} rows, so some "
-        reason += "canonical correlations are 1 whatever the data"
-    elif rx < dx or ry < dy:
-        reason = f"X varies in {rx} of {dx} directions and Y in {ry} of {dy}: some features are "
-        reason += "constant or follow from others, and the model has no density"
-    else:
-        return
-    warn(
-        f"{reason}. Give regularization > 0, use more rows, or drop features.",
-        CanonicalWarning,
-    )
+# --- Two views of the same rows: either may hold NaN, the second may be a vector -----------------
+
+
+def check_second(Y: Any) -> tuple[Array, bool]:
+    """Return the second view as a matrix, and whether it came as a vector."""
+    if Y is None:
+        raise ValueError(
+            "CCA requires y to be passed, but the target y is None: give the second view as y."
+        )
+    require_in_memory(Y, "y")
+    if not backend.is_foreign(Y):
+        kinds = [np.float64, np.float32]
+        Y = check_array(Y, dtype=kinds, ensure_2d=False, ensure_all_finite=False, input_name="y")
+    vector = Y.ndim == 1
+    Y = check_matrix(backend.namespace(Y).reshape(Y, (-1, 1)) if vector else Y, "y")
+    if Y.shape[1] == 0:
+        raise ValueError(expected("y", "a table of at least one column", tuple(Y.shape)))
+    return Y, vector
+
+
+def like_first(Y: Array, X: Array) -> Array:
+    """Return the second view in the library and on the device of the first."""
+    same = backend.describe(X) == backend.describe(Y)
+    return Y if same else backend.asarray(backend.to_numpy(Y), X)
+
+
+def check_pair(X: Array, Y: Array) -> None:
+    """Refuse views of different numbers of rows."""
+    if X.shape[0] != Y.shape[0]:
+        raise ValueError(
+            "Found input variables with inconsistent numbers of samples: "
+            f"{[int(X.shape[0]), int(Y.shape[0])]}. X and y are two views of the same rows; "
+            "mark a view that was not observed by NaN."
+        )
+
+
+def refuse_infinite_view(A: Array, name: str) -> None:
+    """Refuse infinity by the name of its view."""
+    if bool(backend.namespace(A).any(backend.namespace(A).isinf(A))):
+        refuse_nonfinite(observed_part(A), name)
+
+
+def finished(result: Array, rows: Array) -> Array:
+    """Return a result that is finite, in the dtype of the rows."""
+    return backend.cast_like(check_finite_result(result, observed_part(rows)), rows)

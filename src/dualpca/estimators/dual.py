@@ -11,8 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from dualpca.arrays import Array, backend
 from dualpca.errors import expected
 from dualpca.estimators._base import (
-    KernelEstimator,
-    PreImageMethods,
+    PreImageEstimator,
     attribute,
     check_choice,
     check_finite_result,
@@ -40,7 +39,7 @@ from dualpca.models.dual import (
 from dualpca.operators import Subspace
 
 
-class DualPPCA(PreImageMethods, KernelEstimator):
+class DualPPCA(PreImageEstimator):
     """Probabilistic PCA in the feature space of a kernel: φ = Wh + φ̄ + ε, in dual form.
 
     h ~ N(0, I_q) and ε ~ N(0, σ²I_r), with W = Φcᵀ A known through A = E (I/n − σ²Λ⁻¹)^{1/2}.
@@ -135,9 +134,6 @@ class DualPPCA(PreImageMethods, KernelEstimator):
 
     _model: DualModel
 
-    eigenvalues_ = attribute("eigenvalues")
-    explained_variance_ = attribute("variances")
-    explained_variance_ratio_ = attribute("ratios")
     noise_variance_ = attribute("gaussian.noise")
     noise_dim_ = attribute("gaussian.dim")
     coefficients_ = attribute("coefficients")
@@ -146,12 +142,6 @@ class DualPPCA(PreImageMethods, KernelEstimator):
     loglikelihoods_ = attribute("history.loglikelihoods")
     n_iter_ = attribute("history.n_iter")
     converged_ = attribute("history.converged")
-    kernel_ = attribute("kernel")
-    X_fit_ = attribute("points")
-    n_components_ = attribute("n_components")
-    n_samples_ = attribute("n_rows")
-    approximation_error_ = attribute("error")
-    solver_ = attribute("solver")
     input_model_ = nested("inputs", PPCA)
 
     def __init__(
@@ -354,17 +344,6 @@ class DualPPCA(PreImageMethods, KernelEstimator):
         xp = backend.namespace(density)
         return float(xp.mean(density) if w is None else w @ density / xp.sum(w))
 
-    @on_rows(cast=False)
-    def novelty(self, X: Any) -> Array:
-        """Return the squared distance of features off the components, s(x) − Σy², (m,).
-
-        Parameters
-        ----------
-        X : array of shape (m, d)
-        """
-        self._refuse_missing(X)
-        return self._working.off_span(X)
-
     # --- kernel values ---------------------------------------------------------------------
 
     @on_rows()
@@ -506,25 +485,11 @@ class DualPPCA(PreImageMethods, KernelEstimator):
 
     # --- names of format 1 -----------------------------------------------------------------
 
-    @property
-    def _gaussian(self) -> Any:
-        return self._fitted.gaussian
-
-    @property
-    def _space(self) -> Any:
-        return self._fitted.space
-
-    @property
-    def _projector(self) -> Any:
-        return self._fitted.projector
-
-    @property
-    def _subspace(self) -> Any:
-        return self._fitted.subspace
-
-    @property
-    def _n(self) -> float:
-        return float(self._fitted.n)
+    _gaussian = attribute("gaussian")
+    _space = attribute("space")
+    _projector = attribute("projector")
+    _subspace = attribute("subspace")
+    _n = attribute("n")
 
     def _model_of(self, state: dict[str, Any]) -> DualModel:
         inputs, subspace = state.get("input_model_"), state["_subspace"]

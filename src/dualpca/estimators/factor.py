@@ -185,7 +185,7 @@ class FactorAnalysis(IncompleteMethods, LinearEstimator):
         """
         return self._working.posterior(X)[0]
 
-    @on_rows()
+    @on_rows(chunked=False)
     def posterior(self, X: Any) -> tuple[Array, Array]:
         """Return mean (n, q) and covariance (n, q, q) of the factors given each row.
 

@@ -18,12 +18,10 @@ from dualpca.estimators._base import (
     check_choice,
     check_flag,
     check_number,
-    check_rows,
     generator,
 )
 from dualpca.generation import (
     Chain,
-    Density,
     DensityFit,
     Gaussian,
     GeneratorModel,
@@ -41,7 +39,7 @@ SAMPLERS = ("direct", "langevin", "mala")
 DENSITIES = ("kde", "gaussian", "mixture", "subspaces")
 NEEDS = ("value_and_gradient", "log_density", "gradient", "sample", "factor")
 
-DIRECTIONS = 10
+MOST_DIRECTIONS = 10
 """Most directions of a component of 'subspaces'; the rest of the latents is its noise."""
 
 
@@ -203,8 +201,7 @@ class Generator(MetaEstimatorMixin, Estimator):
         self
         """
         self._check_parameters()
-        rows = check_rows(self, X, reset=True, min_rows=2)
-        refuse_nonfinite(rows)
+        rows = self._checked(X, reset=True, min_rows=2)
         estimator = clone(self.estimator).fit(rows, y)
         latents = as_matrix(estimator.transform(rows))
         classes = class_codes(y, int(rows.shape[0])) if self.by_class else None
@@ -219,10 +216,9 @@ class Generator(MetaEstimatorMixin, Estimator):
         rng = generator(0 if self.random_state is None else self.random_state)
         count = int(self.n_mixtures)
 
-        def own(Z: Array) -> Density:
+        def own(Z: Array) -> Any:
             self.density.log_density(Z[:1, :])  # one of another width says so here
-            found: Density = self.density
-            return found
+            return self.density
 
         if not isinstance(self.density, str):
             return own
@@ -239,8 +235,15 @@ class Generator(MetaEstimatorMixin, Estimator):
         super()._unpack(state)
 
     def _model_of(self, state: dict[str, Any]) -> GeneratorModel:
-        names = ("X_fit_", "latents_", "density_", "_mean", "_factor", "classes_", "_codes")
-        return GeneratorModel(*(state.get(name) for name in names))
+        return GeneratorModel(
+            state["X_fit_"],
+            state["latents_"],
+            state["density_"],
+            state["_mean"],
+            state["_factor"],
+            state.get("classes_"),
+            state.get("_codes"),
+        )
 
     # --- new points ------------------------------------------------------------------------
 
@@ -396,9 +399,9 @@ class Generator(MetaEstimatorMixin, Estimator):
         rows = self._asked(x, "transform")
         return backend.working(as_matrix(self.estimator_.transform(rows)))[0, :]
 
-    def _asked(self, X: Any, method: str) -> Array:
-        """Return rows to compare with the training rows, checked to be finite."""
-        rows = super()._asked(X, method)
+    def _checked(self, X: Any, *, reset: bool, min_rows: int = 1) -> Array:
+        """Return rows that are finite."""
+        rows = super()._checked(X, reset=reset, min_rows=min_rows)
         refuse_nonfinite(rows)
         return rows
 
@@ -491,7 +494,7 @@ def fit_subspaces(Z: Array, n_mixtures: int, rng: np.random.Generator) -> Mixtur
     if Z.shape[1] == 1:  # a line has no subspaces
         return fit_mixture(Z, n_mixtures, rng)
     rows = backend.to_numpy(Z)
-    directions = min(DIRECTIONS, rows.shape[1] - 1)
+    directions = min(MOST_DIRECTIONS, rows.shape[1] - 1)
     fitted = MixturePPCA(n_mixtures, directions, random_state=int(rng.integers(2**31))).fit(rows)
     return _of_gaussians(fitted.weights_, fitted.means_, np.linalg.cholesky(fitted.covariances_), Z)
 

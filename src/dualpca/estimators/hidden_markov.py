@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import fields
 from numbers import Integral
 from typing import Any
 
@@ -218,8 +219,7 @@ class HiddenMarkovPCA(Estimator):
     @property
     def kernel_space_(self) -> KernelSpace | None:
         """The space in which states emit; None for that of the inputs."""
-        space: KernelSpace | None = self._fitted.space
-        return space
+        return self._fitted.space  # type: ignore[no-any-return]
 
     def _request(self) -> HiddenMarkovRequest:
         """Check the parameters and return them for the fit."""
@@ -233,27 +233,11 @@ class HiddenMarkovPCA(Estimator):
         method_of(self.preimage)
         if not isinstance(self.kernel_params, Mapping | None):
             raise ValueError(expected("kernel_params", "a dictionary or None", self.kernel_params))
+        names = {field.name for field in fields(HiddenMarkovRequest)}
+        params = {k: v for k, v in self.get_params(deep=False).items() if k in names}
         seed = 0 if self.random_state is None else self.random_state
-        return HiddenMarkovRequest(
-            int(self.n_states),
-            self.n_components,
-            int(self.n_mixtures),
-            self.kernel,
-            self.gamma,
-            self.kernel_params,
-            int(self.n_directions),
-            int(self.n_landmarks),
-            forward=self.topology == "left-to-right",
-            stickiness=float(self.stickiness),
-            prior_rows=float(self.prior_rows),
-            noise_floor=float(self.noise_floor),
-            tied_noise=bool(self.tied_noise),
-            tol=float(self.tol),
-            max_iter=int(self.max_iter),
-            n_init=int(self.n_init),
-            seed=int(seed) if isinstance(seed, Integral) else generator(seed),
-            watch=watch_of(self),
-        )
+        seed = int(seed) if isinstance(seed, Integral) else generator(seed)
+        return HiddenMarkovRequest(**params, seed=seed, watch=watch_of(self))
 
     def fit(self, X: Any, y: Any = None, *, lengths: Any = None) -> HiddenMarkovPCA:
         """Fit by Baum–Welch.
@@ -312,7 +296,7 @@ class HiddenMarkovPCA(Estimator):
         lengths : sequence of int, optional
             As in `fit`.
         """
-        return self._decode(X, lengths, "predict")[1]
+        return self.decode(X, lengths)[1]
 
     def decode(self, X: Any, lengths: Any = None) -> tuple[float, Array]:
         """Return the most probable paths.
@@ -328,10 +312,7 @@ class HiddenMarkovPCA(Estimator):
             ln p(X, path), of all sequences together.
         states : array of shape (T,)
         """
-        return self._decode(X, lengths, "decode")
-
-    def _decode(self, X: Any, lengths: Any, method: str) -> tuple[float, Array]:
-        rows, lengths, X = self._sequences(X, lengths, method)
+        rows, lengths, X = self._sequences(X, lengths, "decode")
         logs, path = self._working.decode(rows, lengths)
         return float(logs.sum()), self._home(whole_numbers(path, rows), X)
 
@@ -440,7 +421,7 @@ class HiddenMarkovPCA(Estimator):
             As in `fit`.
         """
         total, n = self._total(X, lengths, "bic")
-        return -2 * total + math.log(n) * int(self._fitted.n_parameters())
+        return -2 * total + math.log(n) * int(self._fitted.density.n_parameters())
 
     def aic(self, X: Any, lengths: Any = None) -> float:
         """Return −2 ln L + 2p; lower is better. Not across kernels or their spaces.
@@ -451,7 +432,9 @@ class HiddenMarkovPCA(Estimator):
         lengths : sequence of int, optional
             As in `fit`.
         """
-        return -2 * self._total(X, lengths, "aic")[0] + 2.0 * int(self._fitted.n_parameters())
+        return -2 * self._total(X, lengths, "aic")[0] + 2.0 * int(
+            self._fitted.density.n_parameters()
+        )
 
     def _total(self, X: Any, lengths: Any, method: str) -> tuple[float, int]:
         """Return the log-likelihood of all sequences together, and the number of rows."""
@@ -482,14 +465,9 @@ class HiddenMarkovPCA(Estimator):
         if "loglikelihoods_" in state:
             values = tuple(float(v) for v in state["loglikelihoods_"])
             history = History(values, state.get("n_iter_", 1), state.get("converged_", True))
-        return HiddenMarkovModel(
-            state["state_means_"],
-            state["state_variances_"],
-            state["visits_"],
-            state["_model"],
-            state["kernel_space_"],
-            history,
-        )
+        known = {name: state[f"{name}_"] for name in ("state_means", "state_variances", "visits")}
+        density, space = state["_model"], state["kernel_space_"]
+        return HiddenMarkovModel(**known, density=density, space=space, history=history)
 
 
 def beside(values: np.ndarray[Any, Any], rows: Array) -> Array:

@@ -12,8 +12,7 @@ from dualpca.arrays import Array, backend, showing, to_host
 from dualpca.data import ChunkedTable
 from dualpca.errors import expected
 from dualpca.estimators._base import (
-    KernelEstimator,
-    PreImageMethods,
+    PreImageEstimator,
     attribute,
     check_finite_result,
     check_flag,
@@ -38,7 +37,7 @@ from dualpca.preimages import Learned, LearnedMap
 from dualpca.solvers import KERNEL_SOLVERS
 
 
-class KernelPCA(PreImageMethods, KernelEstimator):
+class KernelPCA(PreImageEstimator):
     """Principal components in the feature space of a kernel.
 
     A drop-in for `sklearn.decomposition.KernelPCA` that takes any number of rows, keeps the mean
@@ -140,16 +139,7 @@ class KernelPCA(PreImageMethods, KernelEstimator):
     _model: KernelModel
     _stream: KernelStream
 
-    eigenvalues_ = attribute("eigenvalues")
     eigenvectors_ = attribute("eigenvectors")
-    explained_variance_ = attribute("variances")
-    explained_variance_ratio_ = attribute("ratios")
-    kernel_ = attribute("kernel")
-    X_fit_ = attribute("points")
-    n_components_ = attribute("n_components")
-    n_samples_ = attribute("n_rows")
-    approximation_error_ = attribute("error")
-    solver_ = attribute("solver")
     input_model_ = nested("inputs", PPCA)
 
     def __init__(
@@ -349,19 +339,6 @@ class KernelPCA(PreImageMethods, KernelEstimator):
         self._know_inputs(X)
         return self._working.coordinate_std(X)
 
-    @on_rows(cast=False)
-    def novelty(self, X: Any) -> Array:
-        """Return the squared distance of features off the components (Hoffmann 2007), (m,).
-
-        s(x) − Σy² with s(x) = ‖φ(x) − φ̄‖²: large for points unlike the training points.
-
-        Parameters
-        ----------
-        X : array of shape (m, d)
-        """
-        self._refuse_missing(X)
-        return self._working.off_span(X)
-
     def novelty_threshold(self, level: float = 0.95) -> float:
         """Return the quantile of the training points' novelty.
 
@@ -429,17 +406,9 @@ class KernelPCA(PreImageMethods, KernelEstimator):
 
     # --- names of format 1 -----------------------------------------------------------------
 
-    @property
-    def _subspace(self) -> Any:
-        return self._fitted.subspace
-
-    @property
-    def _residual(self) -> Any:
-        return self._fitted.residual
-
-    @property
-    def _novelty(self) -> Any:
-        return self._fitted.novelty
+    _subspace = attribute("subspace")
+    _residual = attribute("residual")
+    _novelty = attribute("novelty")
 
     def _unpack(self, state: dict[str, Any]) -> None:
         super()._unpack({k: v for k, v in state.items() if k != "_like"})
@@ -457,7 +426,7 @@ class KernelPCA(PreImageMethods, KernelEstimator):
             state["approximation_error_"],
             state["solver_"],
             state.get("eigenvectors_"),
-            state["_residual"],
-            state["_novelty"],
+            state.get("_residual"),
+            state.get("_novelty"),
             None if inputs is None else inputs._fitted,
         )

@@ -56,13 +56,13 @@ from dualpca.search import (
     run,
 )
 
-MOST = 50
+MOST_COMPONENTS = 50
 """Default of the largest number of components that a search tries."""
 
-NOISE = 0.5
+NOISE_TO_REMOVE = 0.5
 """Standard deviation of the noise to be taken away, where the number of components is searched."""
 
-FOLDS = 5
+FOLDS_OF_OTHER_ROWS = 5
 """Of other rows, where `cv` lists rows of the training part."""
 
 COMPARE_ONLY_EQUAL = {
@@ -200,24 +200,19 @@ OBJECTIVES: dict[str, Callable[[Task, Candidate, int], float]] = {
 class SearchModel:
     """What a search found: all trials, and the best one fitted to all rows."""
 
+    mean: Array  # (d,), of the rows
     trials: tuple[Record, ...]
     best: Record
     best_estimator: Any
     final_estimator: Any  # None but for 'score'
     noise: float  # of held-out rows, in root mean variances of the columns
-    mean: Array  # (d,), of the rows
     spread: float  # root of the mean variance of their columns
     seed: int
 
     @property
-    def candidate(self) -> Candidate:
-        """The best kernel and number of components."""
-        return Candidate(self.best.kernel, self.best.n_components)
-
-    @property
     def best_params(self) -> dict[str, Any]:
-        """The same, for `set_params`."""
-        return self.candidate._asdict()
+        """The best kernel and number of components, for `set_params`."""
+        return {"kernel": self.best.kernel, "n_components": self.best.n_components}
 
 
 def _predicts(model: Any) -> bool:
@@ -242,9 +237,9 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         With parameters `kernel` and `n_components`: `KernelPCA`, `DualPPCA`, …; None for
         `KernelPCA(preimage='learned')`.
     kernels : 'auto', str, Kernel, or list of them
-        Families by name, whose parameters are searched, and kernels to be used as they are.
-        'auto': rbf, laplacian, matern, rational_quadratic, polynomial, cosine, linear, and periodic
-        where X has one column.
+        Families by name (`dualpca.search.families()`), whose parameters are searched, and kernels
+        to be taken as they are. 'auto': rbf, laplacian, matern, rational_quadratic, polynomial,
+        cosine, linear, and periodic where X has one column.
     compositions : tuple of {'sum', 'product'}
         Ways to join two kernels; () for single ones.
     n_components : int, (int, int) or None
@@ -399,7 +394,7 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         self
         """
         self._check_parameters()
-        rows = self._host(X, reset=True)
+        rows = self._checked(X, reset=True, min_rows=2)
         task, space = self._prepared(rows, self._labels(y, len(rows)))
         ledger = Ledger.open(self.storage, self.study_name, task.mark(space))
         jobs = effective_n_jobs(self.n_jobs) if self.batch_size is None else self.batch_size
@@ -450,7 +445,7 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         """Return the noise of held-out rows; refuse a comparison that the largest must win."""
         searched = components[0] < components[1]
         if self.noise == "auto":
-            noise = NOISE if searched and self.objective == "reconstruction" else 0.0
+            noise = NOISE_TO_REMOVE if searched and self.objective == "reconstruction" else 0.0
         else:
             noise = float(self.noise)
         if searched and not noise and self.objective in COMPARE_ONLY_EQUAL:
@@ -483,17 +478,12 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
             final = make_pipeline(StandardScaler(), last)
         return final, check_scoring(final, scoring=self.scoring)
 
-    def _host(self, X: Any, *, reset: bool) -> Array:
+    def _checked(self, X: Any, *, reset: bool, min_rows: int = 1) -> Array:
         """Return finite rows as a NumPy array."""
         if backend.is_foreign(X):
             remedy = "Give the rows as NumPy's; best_estimator_ can be fitted to other arrays."
             raise ValueError(expected("X", "a NumPy array", type(X), remedy))
-        return check_rows(self, X, reset=reset, min_rows=2 if reset else 1, finite=True)
-
-    def _asked(self, X: Any, method: str) -> Array:
-        """Return rows that the best model is asked about, checked."""
-        check_is_fitted(self)
-        return self._host(X, reset=False)
+        return check_rows(self, X, reset=reset, min_rows=min_rows, finite=True)
 
     def _labels(self, y: Any, n: int) -> Any:
         """Return y, checked where it is needed."""
@@ -581,9 +571,9 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
             _, scorer = self._final(labels)
             return float(scorer(found.final_estimator, model.transform(rows), labels))
         known = isinstance(self.cv, Integral) or hasattr(self.cv, "split")
-        folds = self._folds(rows, None, found.seed, self.cv if known else FOLDS)
+        folds = self._folds(rows, None, found.seed, self.cv if known else FOLDS_OF_OTHER_ROWS)
         task = Task(model, rows, None, folds, self.objective, seed=found.seed)
-        of = partial(OBJECTIVES[self.objective], task, found.candidate)
+        of = partial(OBJECTIVES[self.objective], task, Candidate(**found.best_params))
         return float(np.mean([of(fold) for fold in range(len(folds))]))
 
     def importances(self) -> dict[str, float]:
@@ -621,7 +611,7 @@ def _fitted_to_all(task: Task, trials: list[Record]) -> SearchModel:
     if task.final is not None:
         final = clone(task.final).fit(model.transform(task.X), task.y)
     mean, spread = task.X.mean(axis=0), spread_of(task.X)
-    return SearchModel(tuple(trials), best, model, final, task.noise, mean, spread, task.seed)
+    return SearchModel(mean, tuple(trials), best, model, final, task.noise, spread, task.seed)
 
 
 def check_estimator(estimator: Any, objective: str) -> None:
@@ -638,7 +628,7 @@ def check_estimator(estimator: Any, objective: str) -> None:
 def components_of(request: Any, n: int) -> tuple[int, int]:
     """Return the smallest and the largest number of components; n is the rows of a fit."""
     if request is None:
-        return 1, max(1, min(MOST, n - 1))
+        return 1, max(1, min(MOST_COMPONENTS, n - 1))
     pair = request if isinstance(request, tuple | list) else (request, request)
     whole = all(isinstance(q, Integral) and not isinstance(q, bool) for q in pair)
     if len(pair) != 2 or not whole or not 1 <= pair[0] <= pair[1]:

@@ -158,7 +158,6 @@ class MixturePPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
 
     _model: MixtureModel
     _stream: MixtureStream
-    _like: Array  # no rows, of the last chunk's kind
     n_samples_seen_: int
 
     weights_ = attribute("mixture.weights")
@@ -342,7 +341,7 @@ class MixturePPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
             table = self._placed_table(rows, check_weights(sample_weight, rows))
             stream = grown(stream, table, request)
         self._forget()
-        self._stream, self._like, self.n_samples_seen_ = stream, table.like, round(stream.n)
+        self._stream, self.n_samples_seen_ = stream, round(stream.n)
         return self
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
@@ -367,14 +366,14 @@ class MixturePPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         if "_model" not in vars(self) and self.__sklearn_is_fitted__():
             with showing(self.verbose), named_columns(self):
                 try:
-                    self._keep(model_of_stream(self._stream, self._like, self._request()))
+                    self._keep(model_of_stream(self._stream, self._request()))
                 except DegenerateError as error:  # all rows are one so far, say
                     raise NotFittedError(f"the stream has no model yet: {error}") from error
         return super()._fitted
 
     def _forget(self) -> None:
         """Drop what an earlier fit left behind."""
-        for name in ("_model", "_placed", "_stream", "_like", "n_samples_seen_"):
+        for name in ("_model", "_placed", "_stream", "n_samples_seen_"):
             self.__dict__.pop(name, None)
 
     def __getstate__(self) -> Any:

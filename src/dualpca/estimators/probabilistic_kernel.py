@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import cdist
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
 
 from dualpca.arrays import Array, backend, showing
 from dualpca.data import refuse_nonfinite
@@ -37,7 +36,6 @@ from dualpca.gaussian import check_noise
 from dualpca.kernels import Precomputed
 from dualpca.models.driver import History
 from dualpca.models.probabilistic_kernel import (
-    CORRECTIONS,
     Correction,
     FeatureScatter,
     ProbabilisticKernelModel,
@@ -86,16 +84,11 @@ class ItemEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def _check_feature_dim(self) -> None:
-        if self.feature_dim is not None:
-            check_rho(self.feature_dim)
-
     def _checked(self, X: Any, *, reset: bool, min_rows: int = 1) -> Array:
         """Return items as they are; matrices of kernel values or distances are dense."""
-        least = 3 if reset else min_rows
         if self.metric is None and not self._pairwise:
-            return check_points(self, X, reset=reset, min_rows=least)
-        rows = check_rows(self, X, reset=reset, min_rows=least, finite=self._pairwise)
+            return check_points(self, X, reset=reset, min_rows=min_rows)
+        rows = check_rows(self, X, reset=reset, min_rows=min_rows, finite=self._pairwise)
         refuse_nonfinite(rows)
         return rows
 
@@ -104,9 +97,11 @@ class ItemEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
         """Give the checked items to fit, on the device that was asked for; show progress."""
         with showing(self.verbose):
             self._choose_device(X, None if self.device is None else parts_of(X))
-            points = self._checked(X, reset=True)
+            points = self._checked(X, reset=True, min_rows=3)
             points = points if self._pairwise else backend.copied(points)
-            yield self._items(self._placed_table(points, None).rows)
+            if self._where is not None:
+                points = self._placed_table(points, None).rows
+            yield self._items(points)
 
     def _items(self, points: Array, kernel: Any = None) -> TrainingItems:
         """Return training items with what their kernel is evaluated on.
@@ -123,11 +118,6 @@ class ItemEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
         if isinstance(kernel, Precomputed):
             points = check_kernel_matrix(points, center=False)
         return TrainingItems(points, points, kernel, pairwise=self._pairwise)
-
-    def _asked(self, X: Any, method: str) -> Array:
-        """Return items that the fitted model is asked about, checked, where the model works."""
-        check_is_fitted(self)
-        return self._beside_model(self._checked(X, reset=False), method)
 
     def _values(self, rows: Array) -> Array:
         """Return what the fitted kernel is evaluated on: rows, or kernel values of distances."""
@@ -155,7 +145,9 @@ class ItemEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
 
 
 def check_rho(rho: Any) -> None:
-    """Refuse what is no number of feature dimensions, ρ."""
+    """Refuse what is neither None nor a number of feature dimensions, ρ."""
+    if rho is None:
+        return
     check_number("feature_dim", rho, 1)
     if not np.isfinite(rho):
         raise ValueError(expected("feature_dim", "finite, or None where it is not known", rho))
@@ -348,7 +340,7 @@ class ProbabilisticKernelPCA(ItemEstimator):
         check_number("memory_limit", self.memory_limit, 0)
         if isinstance(self.init, str):
             check_choice("init", self.init, ("auto", "pca", "random"))
-        self._check_feature_dim()
+        check_rho(self.feature_dim)
         if self.noise_variance is not None:
             check_noise(self.noise_variance)
             if self.noise == "diagonal":
@@ -371,9 +363,6 @@ class ProbabilisticKernelPCA(ItemEstimator):
 
     def _check_metric(self) -> None:
         """Refuse parameters of distances that contradict one another."""
-        if self.correction is not None and self.correction not in CORRECTIONS:
-            what = f"None or one of {list(CORRECTIONS)}"
-            raise ValueError(expected("correction", what, self.correction))
         if self.metric is None:
             if self.correction is not None:
                 what = "None without a metric: it is distances that it corrects"
@@ -406,7 +395,7 @@ class ProbabilisticKernelPCA(ItemEstimator):
         self._keep(model)
         return self
 
-    @on_rows("n_components_")
+    @on_rows("n_components_", chunked=False)
     def transform(self, X: Any) -> Array:
         """Place points: b(x) = (Λ − σ²)^{1/2}(nΛ)⁻¹Uᵀkc(x), which returns row i of B at x_i.
 
@@ -421,7 +410,7 @@ class ProbabilisticKernelPCA(ItemEstimator):
         """
         return self._working.subspace.coordinates(self._values(X))
 
-    @on_rows()
+    @on_rows(chunked=False)
     def posterior(self, X: Any, diagonal: Any = None) -> tuple[Array, Array]:
         """Return where points are, and how certain that is.
 
@@ -446,7 +435,7 @@ class ProbabilisticKernelPCA(ItemEstimator):
         rho = float(model.n_rows if self.feature_dim is None else self.feature_dim)
         return model.posterior(self._values(X), rho, _checked_diagonal(diagonal, X))
 
-    @on_rows()
+    @on_rows(chunked=False)
     def point_noise(self, X: Any, diagonal: Any = None) -> Array:
         """Return ψ(x) = ‖f(x) − f̄‖²/n − b(x)ᵀG b(x), the noise that is a point's own, (m,).
 

@@ -90,8 +90,7 @@ class SequenceClassifier(ClassifierMixin, Estimator):
     @property
     def kernel_space_(self) -> KernelSpace | None:
         """The space of all classes; None for that of the inputs."""
-        space: KernelSpace | None = self._fitted.space
-        return space
+        return self._fitted.space  # type: ignore[no-any-return]
 
     @property
     def models_(self) -> list[HiddenMarkovPCA]:
@@ -165,8 +164,7 @@ class SequenceClassifier(ClassifierMixin, Estimator):
         lengths : sequence of int, optional
             As in `fit`.
         """
-        found: np.ndarray[Any, Any] = self._working.loglikelihoods(*self._sequences(X, lengths))
-        return found
+        return np.asarray(self._working.loglikelihoods(*self._sequences(X, lengths)))
 
     def _sequences(self, X: Any, lengths: Any) -> tuple[Array, Any]:
         """Return checked rows where the model works, and lengths."""
@@ -183,8 +181,7 @@ class SequenceClassifier(ClassifierMixin, Estimator):
         lengths : sequence of int, optional
             As in `fit`.
         """
-        found: np.ndarray[Any, Any] = self._working.log_posterior(*self._sequences(X, lengths))
-        return found
+        return np.asarray(self._working.log_posterior(*self._sequences(X, lengths)))
 
     def predict_proba(self, X: Any, lengths: Any = None) -> np.ndarray[Any, Any]:
         """Return P(c | X) of every sequence, (m, n_classes).
@@ -234,9 +231,8 @@ class SequenceClassifier(ClassifierMixin, Estimator):
     def _model_of(self, state: dict[str, Any]) -> SequenceClassesModel:
         """Return the model of attributes as format 1 names them."""
         models = tuple(one._model for one in state["models_"])
-        return SequenceClassesModel(
-            models, state["priors_"], state["classes_"], state["kernel_space_"]
-        )
+        others = (state[name] for name in ("priors_", "classes_", "kernel_space_"))
+        return SequenceClassesModel(models, *others)
 
 
 def check_sequences(lengths: Any, n: int) -> Any:

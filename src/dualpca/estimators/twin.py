@@ -7,7 +7,7 @@ from typing import Any
 from dualpca.arrays import Array
 from dualpca.errors import expected
 from dualpca.estimators._base import attribute, check_choice, check_number, on_rows
-from dualpca.estimators.probabilistic_kernel import ItemEstimator, history_of
+from dualpca.estimators.probabilistic_kernel import ItemEstimator, check_rho, history_of
 from dualpca.gaussian import is_count
 from dualpca.kernels import RBF, Precomputed, make_kernel
 from dualpca.models.twin import TwinModel, TwinRequest, fit_twin
@@ -147,7 +147,7 @@ class TwinKernelPCA(ItemEstimator):
             raise ValueError(expected("n_components", "an integer from 1", self.n_components))
         if isinstance(self.init, str):
             check_choice("init", self.init, ("spectral", "random"))
-        self._check_feature_dim()
+        check_rho(self.feature_dim)
         latent = RBF(length_scale=1.0) if self.latent_kernel is None else self.latent_kernel
         kernel = make_kernel(latent, **(self.latent_params or {}))
         if isinstance(kernel, Precomputed):
@@ -182,7 +182,7 @@ class TwinKernelPCA(ItemEstimator):
         self._keep(model)
         return self
 
-    @on_rows("_n_features_out")
+    @on_rows(chunked=False)
     def transform(self, X: Any) -> Array:
         """Place points: the z that makes their features most likely given the training points'.
 

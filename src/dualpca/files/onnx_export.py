@@ -15,11 +15,12 @@ from __future__ import annotations
 import copy
 import json
 import os
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from dualpca.arrays import backend
+from dualpca.arrays import backend, to_host
 from dualpca.data import replacing
 from dualpca.errors import expected
 from dualpca.files import metadata as beside
@@ -185,15 +186,18 @@ def _unit_rows(which: range, d: int) -> Host:
 def _without_mean(model: Any) -> Any:
     """Return a copy with mean 0 that lives on the host and takes rows without names."""
     probe = copy.copy(model)
-    for name in ("feature_names_in_", "_sklearn_output_config", "_stream"):
+    for name in ("feature_names_in_", "_sklearn_output_config", "_stream", "_placed"):
         vars(probe).pop(name, None)
     for name, value in vars(probe).items():
         if backend.is_foreign(value):
             setattr(probe, name, backend.to_numpy(value))
     if _name(model) == "CCA":
-        x = model._model.x
-        moved = {name: _host(getattr(x, name)) for name in ("F", "H", "Q")}
-        probe._model = model._model._replace(x=x._replace(mu=np.zeros(x.mu.shape[0]), **moved))
+        fitted = to_host(model._fitted)
+        x = replace(fitted.canonical.x, mu=0 * fitted.canonical.x.mu)
+        probe._model = replace(fitted, canonical=replace(fitted.canonical, x=x))
+    elif hasattr(model, "_fitted"):
+        fitted = to_host(model._fitted)
+        probe._model = replace(fitted, mean=0 * fitted.mean)
     else:
         probe.mean_ = np.zeros(probe.n_features_in_)
     return probe

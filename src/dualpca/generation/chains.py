@@ -14,7 +14,7 @@ from dualpca.generation.densities import Density
 
 # --- How far chains can be trusted: effective sample size and split R̂ (Vehtari et al. 2021) -----
 
-LEAST = 4
+LEAST_DRAWS = 4
 """Draws a chain below which neither number means anything."""
 
 
@@ -79,8 +79,8 @@ def r_hat(draws: np.ndarray) -> np.ndarray:
 def _by_coordinate(draws: np.ndarray, measure: Callable[[np.ndarray], float]) -> np.ndarray:
     """Apply a measure of (n, m) half chains to each coordinate."""
     x = np.asarray(draws, dtype=np.float64)
-    if x.ndim not in (2, 3) or x.shape[0] < LEAST:
-        what = f"of shape (n, m) or (n, m, q) with {LEAST} draws a chain or more"
+    if x.ndim not in (2, 3) or x.shape[0] < LEAST_DRAWS:
+        what = f"of shape (n, m) or (n, m, q) with {LEAST_DRAWS} draws a chain or more"
         raise ValueError(expected("draws", what, x.shape))
     half = x.shape[0] // 2
     x = np.concatenate([x[:half], x[x.shape[0] - half :]], axis=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 
@@ -73,8 +73,8 @@ class Gaussian(_Both):
     (array([-2.112086]), array([[-0.5]]))
     """
 
-    mean: Array  # (q,)
-    factor: Array  # (q, q)
+    mean: Annotated[Array, "q"]
+    factor: Annotated[Array, "q q"]
 
     def __post_init__(self) -> None:
         """Refuse a mean and a factor that do not fit."""
@@ -119,8 +119,8 @@ class KernelDensity(_Both):
     (array([-1.4189, -1.4238]), array([[ 0.    ], [-0.0379]]))
     """
 
-    centres: Array  # (n, q)
-    factor: Array  # (q, q)
+    centres: Annotated[Array, "n q"]
+    factor: Annotated[Array, "q q"]
 
     def __post_init__(self) -> None:
         """Refuse centres and a factor that do not fit."""
@@ -178,8 +178,8 @@ class Mixture(_Both):
     array([[-0.0379]])
     """
 
-    weights: Array  # (k,)
-    parts: tuple[Annotated[Density, Gaussian | KernelDensity | Mixture], ...]
+    weights: Annotated[Array, "k"]
+    parts: tuple[Gaussian | KernelDensity | Mixture, ...]
 
     def __post_init__(self) -> None:
         """Refuse weights that are no shares of the parts."""
@@ -443,7 +443,7 @@ def _sum(values: Array) -> Array:
 # --- Narrower and wider densities, by a temperature ----------------------------------------------
 
 
-def tempered(density: Density, temperature: float) -> Density:
+def tempered(density: Any, temperature: float) -> Any:
     """Return the density with the covariance of every Gaussian in it times T; centres stay.
 
     A Gaussian becomes π^{1/T}, normalised, and so do parts of a mixture that lie apart. T < 1 draws
@@ -465,5 +465,4 @@ def tempered(density: Density, temperature: float) -> Density:
         raise ValueError(expected("temperature", "a positive number", temperature))
     if not hasattr(density, "tempered"):
         raise ValueError(expected("density", "Gaussian, KernelDensity or Mixture", density))
-    found: Density = density.tempered(temperature)
-    return found
+    return density.tempered(temperature)

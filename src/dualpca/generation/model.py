@@ -21,8 +21,8 @@ from dualpca.generation.densities import (
 )
 from dualpca.generation.paths import along_density, straight, traversal
 
-DensityFit = Callable[[Array], Density]
-"""Latents of some rows ↦ their density."""
+DensityFit = Callable[[Array], Any]
+"""Latents of some rows ↦ their `Density`."""
 
 
 @dataclass(frozen=True)
@@ -31,15 +31,15 @@ class GeneratorModel:
 
     points: Annotated[Array, "n d"]  # the training rows
     latents: Annotated[Array, "n q"]
-    density: Annotated[Density, Gaussian | KernelDensity | Mixture]
+    density: Gaussian | KernelDensity | Mixture  # another Density serves, and cannot be saved
     mean: Annotated[Array, "q"]  # of the latents
     factor: Annotated[Array, "q q"]  # of their covariance
-    classes: Annotated[Array, "labels k"] | None = None
-    codes: Annotated[Array, "n"] | None = None  # for every row the index of its class
+    classes: Annotated[np.ndarray, "labels c"] | None = None
+    codes: Annotated[np.ndarray, "n"] | None = None  # for every row the index of its class
 
     def part(self, code: int | None) -> tuple[Density, np.ndarray]:
         """Return the density of a class and its rows; that of all rows without a class."""
-        if code is None:
+        if code is None or not isinstance(self.density, Mixture):
             return self.density, np.arange(int(self.latents.shape[0]))
         return self.density.parts[code], np.flatnonzero(self.codes == code)
 

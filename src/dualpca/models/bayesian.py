@@ -764,8 +764,8 @@ def fit_variational(
         stop=lambda record: _is_close(record.loglikelihoods, enough),
         label="variational step",
         keeper=keeper,
-        pack=lambda pair: _packed(pair[1]),
-        unpack=lambda state: (_unpacked(state, W),) * 2,
+        pack=_packed,
+        unpack=lambda state: _unpacked(state, W),
     )
     own = found.shared * xp.sum(xp.linalg.diagonal(found.S), axis=0)
     kept = xp.sum(found.W * found.W, axis=0) > own
@@ -790,15 +790,26 @@ def _is_close(bounds: list[float], enough: float) -> bool:
     return is_close(-2) and is_close(-1)
 
 
-def _packed(at: Beliefs) -> State:
-    """Return all that the next step depends on."""
-    arrays = {name: backend.to_numpy(getattr(at, name)) for name in ("W", "S", "mu", "v", "rate")}
-    return arrays, {"tau_rate": float(at.tau_rate)}
+ARRAYS = ("W", "S", "mu", "v", "rate")
+"""The arrays of `Beliefs`, in a checkpoint."""
 
 
-def _unpacked(state: State, like: Array) -> Beliefs:
+def _packed(pair: tuple[Beliefs, Beliefs]) -> State:
+    """Return beliefs and those after them as arrays and numbers."""
+    arrays: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
+    for k, at in enumerate(pair):
+        arrays |= {f"{name}{k}": backend.to_numpy(getattr(at, name)) for name in ARRAYS}
+        numbers[f"tau_rate{k}"] = float(at.tau_rate)
+    return arrays, numbers
+
+
+def _unpacked(state: State, like: Array) -> tuple[Beliefs, Beliefs]:
     """Return the beliefs of a state."""
     arrays, numbers = state
-    names = ("W", "S", "mu", "v", "rate")
-    W, S, mu, v, rate = (backend.asarray(arrays[name], like) for name in names)
-    return Beliefs(W, S, mu, v, rate, float(numbers["tau_rate"]))
+
+    def beliefs(k: int) -> Beliefs:
+        parts = {name: backend.asarray(arrays[f"{name}{k}"], like) for name in ARRAYS}
+        return Beliefs(**parts, tau_rate=float(numbers[f"tau_rate{k}"]))
+
+    return beliefs(0), beliefs(1)

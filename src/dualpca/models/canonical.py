@@ -1,43 +1,62 @@
-"""Probabilistic canonical correlation: two views of one latent (Bach & Jordan 2005)."""
+"""Probabilistic canonical correlation: two views of one latent (Bach & Jordan 2005).
+
+`CanonicalModel` is the fitted model. `fit_canonical` makes one of two tables of the same rows: in
+closed form where rows are complete, by EM where values are missing.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from scipy import stats
 
 from dualpca.arrays import Array, algebra, backend
-from dualpca.data import column_starts, has_missing, observed_weights, refuse_infinite
-from dualpca.errors import DegenerateError
+from dualpca.data import (
+    InMemoryTable,
+    Table,
+    beside,
+    column_starts,
+    condensed,
+    has_missing,
+    observed_weights,
+    refuse_infinite,
+)
+from dualpca.errors import CanonicalWarning, DegenerateError, expected, warn
 from dualpca.gaussian import (
     LOG_2PI,
     NO_DENSITY,
-    Conditional,
     Group,
     condition,
     densities,
     groups,
+    is_count,
     whiteners,
 )
-from dualpca.models.driver import Record, maximize
+from dualpca.models.driver import History, maximize
 from dualpca.models.incomplete import check_unit
-from dualpca.operators import Primal, deterministic_signs
-
-# --- Probabilistic canonical correlation: two views of one latent (Bach & Jordan 2005) -----------
+from dualpca.operators import WIDEST, Primal, deterministic_signs, linear, used_rows
 
 ONE = 1e-12
 """How far below 1 a correlation must lie for the two views to have a joint density."""
 
 
-class View(NamedTuple):
+# --- The model -----------------------------------------------------------------------------------
+#
+# Complete rows go through their canonical variates, which exist even where a covariance is
+# singular; rows with missing values through the dense Gaussian of what they observed.
+
+
+@dataclass(frozen=True)
+class View:
     """One view, N(μ, FFᵀ) of rank r: HᵀF = I, and FQ are the covariances with its variates."""
 
-    mu: Array  # (d,)
-    F: Array  # (d, r), root of the covariance
-    H: Array  # (d, r), whitens: Hᵀ(x − μ) ~ N(0, I_r)
-    Q: Array  # (r, q), orthonormal: the canonical axes among whitened coordinates
+    mu: Annotated[Array, "d"]
+    F: Annotated[Array, "d r"]  # root of the covariance
+    H: Annotated[Array, "d r"]  # whitens: Hᵀ(x − μ) ~ N(0, I_r)
+    Q: Annotated[Array, "r q"]  # orthonormal: the canonical axes among whitened coordinates
 
     @property
     def directions(self) -> Array:
@@ -54,8 +73,12 @@ class View(NamedTuple):
         return (backend.working(X) - self.mu) @ self.H
 
     def variates(self, X: Array) -> Array:
-        """Return u = Uᵀ(x − μ) of every row, (n, q), each of variance 1."""
-        return (backend.working(X) - self.mu) @ self.directions
+        """Return u = Uᵀ(x − μ) of every row, (n, q), each of variance 1; expected ones with NaN."""
+        if not has_missing(X):
+            return (backend.working(X) - self.mu) @ self.directions
+        self.require_density()
+        eye = backend.asarray(np.eye(self.Q.shape[1]), self.Q)
+        return condition(self.mu, self.covariance, self.F @ self.Q, eye, X).mean
 
     def root_without(self, share: Array) -> Array:
         """Return F(I − Q diag(share) Qᵀ)^{1/2}, (d, r), whole even where a share is 1.
@@ -84,16 +107,17 @@ class View(NamedTuple):
         return -0.5 * (constant + xp.sum(white * white, axis=1))
 
 
-class Canonical(NamedTuple):
+@dataclass(frozen=True)
+class Canonical:
     """x = W_x z + μ_x + ε_x and y = W_y z + μ_y + ε_y with z ~ N(0, I_q) and any noise in a view.
 
     W = ΣUP^{1/2} and Ψ = Σ − WWᵀ in both views, P = diag ρ (Bach & Jordan 2005, Theorem 2), so
-    everything follows from the canonical variates u and v, whose correlations are ρ.
+    everything follows from the canonical variates u and v, whose correlations are ρ. In float64.
     """
 
     x: View
     y: View
-    rho: Array  # (q,), largest first
+    rho: Annotated[Array, "q"]  # largest first
 
     def loadings(self, view: View) -> Array:
         """Return W = FQP^{1/2}, (d, q)."""
@@ -106,116 +130,383 @@ class Canonical(NamedTuple):
 
     def covariance(self) -> Array:
         """Return the joint covariance, (d_x + d_y, d_x + d_y); its off-diagonal has rank q."""
-        xp = backend.namespace(self.rho)
         cross = self.loadings(self.x) @ self.loadings(self.y).T
-        top = xp.concat([self.x.covariance, cross], axis=1)
-        return xp.concat([top, xp.concat([cross.T, self.y.covariance], axis=1)], axis=0)
+        return in_blocks(self.x.covariance, cross, self.y.covariance)
 
-    def posterior(self, u: Array | None, v: Array | None) -> tuple[Array, Array]:
-        """Return mean (n, q) and variance (q,) of z given canonical variates of either or both.
+    def has_density(self) -> bool:
+        """Return True if both views together have a density."""
+        whole = all(view.F.shape[0] == view.F.shape[1] for view in (self.x, self.y))
+        return whole and not bool(backend.namespace(self.rho).any(self.rho > 1 - ONE))
+
+    def require_density(self) -> None:
+        """Raise where a view is singular, or a correlation is 1: one view then fixes the other."""
+        self.x.require_density()
+        self.y.require_density()
+        if not self.has_density():
+            raise DegenerateError(
+                "the views have no joint density: a canonical correlation is 1, one view "
+                "determines part of the other. Give regularization > 0, or use more rows than "
+                "features."
+            )
+
+    def latent(self, X: Array | None, Y: Array | None) -> tuple[Array, Array]:
+        """Return mean (n, q) and covariance (n, q, q) of z given one view or both.
 
         √ρ u and 1 − ρ from one view; √ρ(u + v)/(1 + ρ) and (1 − ρ)/(1 + ρ) from both.
         """
-        xp, one = backend.namespace(self.rho), 1 - self.rho
-        root = xp.sqrt(self.rho)
-        if u is None or v is None:
-            return (v if u is None else u) * root, one
-        return (u + v) * (root / (1 + self.rho)), one / (1 + self.rho)
+        xp, q = backend.namespace(self.rho), int(self.rho.shape[0])
+        eye = backend.asarray(np.eye(q), self.rho)
+        if _any_missing(X, Y):
+            mu, C, W, rows = self._joint(X, Y)
+            found = condition(mu, C, W, eye, rows, "covariance")
+            return found.mean, found.covariance
+        variates = [view.variates(A) for view, A in ((self.x, X), (self.y, Y)) if A is not None]
+        one = 1 + self.rho if len(variates) == 2 else xp.ones_like(self.rho)
+        mean = sum(variates[1:], variates[0]) * (xp.sqrt(self.rho) / one)
+        variance = (1 - self.rho) / one
+        return mean, xp.broadcast_to(variance[:, None] * eye, (mean.shape[0], q, q))
+
+    def predicted(
+        self, X: Array | None, Y: Array | None, spread: str | None = None
+    ) -> tuple[Array, Array | None]:
+        """Return the view that is not given, (n, d), from the one that is.
+
+        E[y | x] = μ_y + W_y P^{1/2}u and cov[y | x] = Σ_yy − W_y P W_yᵀ: the uncertainty of a new
+        measurement, noise included.
+
+        Parameters
+        ----------
+        X, Y : array of shape (n, d) or None
+            One of them.
+        spread : {None, 'variance', 'covariance'}
+            What to return beside it: None, (n, d) or (n, d, d).
+        """
+        target = self.y if Y is None else self.x
+        W = self.loadings(target)
+        if _any_missing(X, Y):
+            mu, C, V, rows = self._joint(X, Y)
+            found = condition(mu, C, V @ W.T, target.covariance, rows, spread)
+            beside = found.variance if found.covariance is None else found.covariance
+            return found.mean + target.mu, beside
+        mean = self.latent(X, Y)[0] @ W.T + target.mu
+        if spread is None:
+            return mean, None
+        root, xp = target.root_without(self.rho * self.rho), backend.namespace(mean)
+        one = xp.sum(root * root, axis=1) if spread == "variance" else root @ root.T
+        return mean, xp.broadcast_to(one, (mean.shape[0], *one.shape))  # all complete rows share it
 
     def log_density(self, X: Array | None, Y: Array | None) -> Array:
-        """Return ln p of complete rows of one view or of both, (n,)."""
+        """Return ln p of what each row observed of the views that are given, (n,)."""
+        if _any_missing(X, Y):
+            mu, C, _, rows = self._joint(X, Y)
+            nothing = C[:, :0]
+            return condition(mu, C, nothing, nothing[:0, :], rows).log_density
         a = None if X is None else self.x.whiten(X)
         b = None if Y is None else self.y.whiten(Y)
         if a is None or b is None:
             return self.y.log_density(b) if a is None else self.x.log_density(a)
-        require_joint_density(self.rho)
+        self.require_density()
         xp, left = backend.namespace(self.rho), (1 - self.rho) * (1 + self.rho)
         u, v = a @ self.x.Q, b @ self.y.Q
         off = u - self.rho * v
         change = float(xp.sum(xp.log(left))) + xp.sum(off * off / left - u * u, axis=1)
         return self.x.log_density(a) + self.y.log_density(b) - 0.5 * change
 
+    def filled(self, X: Array, Y: Array) -> tuple[Array, Array]:
+        """Return both views side by side with expectations for NaN, and standard deviations."""
+        xp = backend.namespace(X)
+        mu, C, _, rows = self._joint(X, Y)
+        found = condition(mu, C, C, C, rows, "variance")
+        unknown = xp.isnan(rows)
+        std = xp.where(unknown, xp.sqrt(found.variance), xp.zeros_like(rows))
+        return xp.where(unknown, found.mean + mu, rows), std
 
-def require_joint_density(rho: Array) -> None:
-    """Raise where a correlation is 1: then one view determines part of the other."""
-    if bool(backend.namespace(rho).any(rho > 1 - ONE)):
-        raise DegenerateError(
-            "the views have no joint density: a canonical correlation is 1, one view determines "
-            "part of the other. Give regularization > 0, or use more rows than features."
-        )
+    def sample(self, n_samples: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Draw new rows of both views, z ~ N(0, I) and noise of its own for each."""
+        z = backend.normal(rng, (n_samples, int(self.rho.shape[0])), self.rho)
+        rows = []
+        for view in (self.x, self.y):
+            noise = backend.normal(rng, (n_samples, int(view.F.shape[1])), self.rho)
+            own = noise @ view.root_without(self.rho).T
+            rows.append(view.mu + z @ self.loadings(view).T + own)
+        return rows[0], rows[1]
+
+    def _joint(self, X: Array | None, Y: Array | None) -> tuple[Array, Array, Array, Array]:
+        """Return μ, C and cov(x, z) of what is given, and its rows; raise where C is singular."""
+        if X is None or Y is None:
+            view, rows = (self.x, X) if Y is None else (self.y, Y)
+            view.require_density()
+            return view.mu, view.covariance, self.loadings(view), rows
+        self.require_density()
+        xp = backend.namespace(X)
+        W = xp.concat([self.loadings(self.x), self.loadings(self.y)], axis=0)
+        rows = xp.concat([backend.working(X), backend.working(Y)], axis=1)
+        return xp.concat([self.x.mu, self.y.mu]), self.covariance(), W, rows
+
+    def leading(self, q: int) -> Canonical:
+        """Return the q leading correlations, signed so that x's largest weights are positive."""
+        xp, most = backend.namespace(self.rho), int(self.rho.shape[0])
+        if q > most:
+            raise ValueError(
+                f"n_components must be at most {most}, the rank of the smaller view, got {q}. Use "
+                "fewer components, or regularization > 0."
+            )
+        U = self.x.H @ self.x.Q[:, :q]
+        along = xp.sum(U * deterministic_signs(U), axis=0)
+        flip = xp.where(along < 0, -xp.ones_like(along), xp.ones_like(along))
+        x, y = (replace(view, Q=view.Q[:, :q] * flip) for view in (self.x, self.y))
+        return Canonical(x, y, self.rho[:q])
+
+    def in_units(self, origin: Array, unit: Array) -> Canonical:
+        """Return the model of origin + unit·x, for a model of x; both views one after the other."""
+        d = int(self.x.mu.shape[0])
+
+        def view(part: View, m: Array, s: Array) -> View:
+            return View(m + s * part.mu, part.F * s[:, None], part.H / s[:, None], part.Q)
+
+        x, y = view(self.x, origin[:d], unit[:d]), view(self.y, origin[d:], unit[d:])
+        return Canonical(x, y, self.rho)
 
 
-def has_joint_density(model: Canonical) -> bool:
-    """Tell whether both views together have a density."""
-    whole = all(view.F.shape[0] == view.F.shape[1] for view in (model.x, model.y))
-    return whole and not bool(backend.namespace(model.rho).any(model.rho > 1 - ONE))
+@dataclass(frozen=True)
+class CanonicalModel:
+    """What a fit of two views found; its arrays in the dtypes of their rows."""
+
+    canonical: Canonical
+    dtypes: tuple[str, str] = ("float64", "float64")
+    n_rows: int = 0
+    p_values: Annotated[Array, "q"] | None = None
+    loglikelihood: float = math.nan  # of the rows that were fitted, without any penalty
+    history: History | None = None
+    vector: bool = False  # y came as a vector
+
+    @property
+    def n_components(self) -> int:
+        """Q."""
+        return int(self.canonical.rho.shape[0])
+
+    @property
+    def correlations(self) -> Array:
+        """ρ, (q,)."""
+        return _cast(self.canonical.rho, self.dtypes[0])
+
+    @property
+    def x_mean(self) -> Array:
+        """μ_x, (d_x,)."""
+        return _cast(self.canonical.x.mu, self.dtypes[0])
+
+    @property
+    def y_mean(self) -> Array:
+        """μ_y, (d_y,)."""
+        return _cast(self.canonical.y.mu, self.dtypes[1])
+
+    @property
+    def x_weights(self) -> Array:
+        """U_x, (d_x, q)."""
+        return _cast(self.canonical.x.directions, self.dtypes[0])
+
+    @property
+    def y_weights(self) -> Array:
+        """U_y, (d_y, q)."""
+        return _cast(self.canonical.y.directions, self.dtypes[1])
+
+    @property
+    def x_loadings(self) -> Array:
+        """W_x, (d_x, q)."""
+        return _cast(self.canonical.loadings(self.canonical.x), self.dtypes[0])
+
+    @property
+    def y_loadings(self) -> Array:
+        """W_y, (d_y, q)."""
+        return _cast(self.canonical.loadings(self.canonical.y), self.dtypes[1])
+
+    @property
+    def x_noise_covariance(self) -> Array:
+        """Ψ_x, (d_x, d_x)."""
+        return _cast(self.canonical.noise(self.canonical.x), self.dtypes[0])
+
+    @property
+    def y_noise_covariance(self) -> Array:
+        """Ψ_y, (d_y, d_y)."""
+        return _cast(self.canonical.noise(self.canonical.y), self.dtypes[1])
+
+    def covariance(self) -> Array:
+        """Return the joint covariance, (d_x + d_y, d_x + d_y)."""
+        return _cast(self.canonical.covariance(), self.dtypes[0])
+
+    def sample(self, n_samples: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Draw new rows of both views."""
+        X, Y = self.canonical.sample(n_samples, rng)
+        return _cast(X, self.dtypes[0]), _cast(Y, self.dtypes[1])
 
 
-class Closed(NamedTuple):
-    """A closed-form fit, with every correlation there is."""
-
-    model: Canonical
-    correlations: Array  # (min of the ranks,)
-    n: float  # effective number of rows
+def _cast(values: Array, dtype: str) -> Array:
+    xp = backend.namespace(values)
+    return backend.cast_like(values, xp.empty(0, dtype=getattr(xp, dtype)))
 
 
-def fit_canonical(
-    X: Array, Y: Array, q: int, weights: Array | None = None, ridge: float = 0.0
-) -> Closed:
-    """Fit by the singular values of one orthonormal basis of each view times the other's.
+def _any_missing(X: Array | None, Y: Array | None) -> bool:
+    return any(has_missing(A) for A in (X, Y) if A is not None)
 
-    One triangle holds both centred views; everything after is orthogonal transformations and
-    divisions by singular values above rounding, so no covariance is inverted.
+
+def in_blocks(A: Array, B: Array, D: Array) -> Array:
+    """Return the symmetric matrix [[A, B], [Bᵀ, D]]."""
+    xp = backend.namespace(A)
+    top = xp.concat([A, B], axis=1)
+    return xp.concat([top, xp.concat([B.T, D], axis=1)], axis=0)
+
+
+# --- Fitting: closed form, or EM -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CanonicalRequest:
+    """What `fit_canonical` needs to know, checked but for the number of features."""
+
+    n_components: Any
+    ridge: float = 0.0  # share of its own variance that is added to every feature's variance
+    tol: float = 1e-6
+    max_iter: int = 1000
+
+
+def fit_canonical(x: Table, y: Table, request: CanonicalRequest) -> CanonicalModel:
+    """Fit two views of the same rows by maximum likelihood, NaN or not.
 
     Parameters
     ----------
-    X, Y : arrays of shape (n, d_x) and (n, d_y)
-        Complete rows.
-    q : int
-    weights : array of shape (n,), optional
-    ridge : float
-        Share of its own variance that is added to every feature's variance.
-
-    Notes
-    -----
-    O(n(d_x + d_y)²). Björck & Golub (1973); Bach & Jordan (2005), Theorem 2.
+    x, y : Table
+        Both in memory, or the first in chunks; weights are those of `x`. Chunks are complete: they
+        are read once, for their moments.
+    request : CanonicalRequest
 
     Examples
     --------
-    >>> import numpy as np
-    >>> x = np.array([[1.0], [2.0], [3.0], [4.0]])
-    >>> fit_canonical(x, x**2, 1).model.rho.round(4)
+    >>> a = np.array([[1.0], [2.0], [3.0], [4.0]])
+    >>> model = fit_canonical(InMemoryTable(a), InMemoryTable(a**2), CanonicalRequest(1))
+    >>> model.correlations.round(4)
     array([0.9844])
     """
-    xp, d = backend.namespace(X), int(X.shape[1])
-    both = Primal(
-        xp.concat([backend.working(X), backend.working(Y)], axis=1), weights, standardize=True
-    )
+    both, most = beside(x, y), min(x.d, y.d)
+    if not is_count(request.n_components) or not 1 <= request.n_components <= most:
+        what = f"an integer from 1 to {most}, the number of features of the smaller view"
+        raise ValueError(expected("n_components", what, request.n_components))
+    if isinstance(both, InMemoryTable):
+        rows, weights = both.rows, both.weights
+        n_rows = used_rows(rows, weights)
+    else:
+        rows, weights, n_rows = _condensed(both)
+    dtypes = _name(x.dtype), _name(y.dtype)
+    fit = by_em if has_missing(rows) else in_closed_form
+    model = replace(fit(rows, weights, dtypes, x.d, request), n_rows=n_rows)
+    history = model.history
+    if history is None and request.ridge == 0:
+        _warn_of_few_rows(model)
+    if history is not None and request.ridge == 0:
+        value = history.loglikelihood
+    else:  # EM climbs a penalised likelihood
+        value = _loglikelihood(model.canonical, rows[:, : x.d], rows[:, x.d :], weights)
+    model = replace(model, loglikelihood=value, history=history or History((value,), 1, True))
+    for name in ("mean", "weights", "loadings", "noise_covariance"):
+        getattr(model, f"x_{name}"), getattr(model, f"y_{name}")  # raise what float32 cannot hold
+    return model
+
+
+def _name(dtype: Any) -> str:
+    """Return the name of a dtype of any array library, such as 'float32'."""
+    return str(dtype).rpartition(".")[2]
+
+
+def _condensed(both: Table) -> tuple[Array, Array, int]:
+    """Return few rows and their weights with the moments of a chunked table, and its size."""
+    if both.d > WIDEST:
+        what = f"at most {WIDEST} features in both views for data in chunks"
+        raise ValueError(expected("X and y", what, both.d))
+    found = linear(both, missing=True)
+    if found.operator is None:
+        remedy = "Fill it with PPCA or Imputer first, or give rows in memory."
+        raise ValueError(expected("X and y", "complete for data in chunks", "NaN", remedy))
+    return *condensed(found.operator.moments), found.n_rows
+
+
+def _loglikelihood(model: Canonical, X: Array, Y: Array, weights: Array | None) -> float:
+    """Return the log-likelihood of all rows; infinity where there is no density."""
+    if not model.has_density():
+        return math.inf
+    density = model.log_density(X, Y)
+    return float(backend.namespace(density).sum(density if weights is None else weights * density))
+
+
+def _warn_of_few_rows(model: CanonicalModel) -> None:
+    """Warn where correlations are 1 by counting, or a view has no density."""
+    x, y, n = model.canonical.x, model.canonical.y, model.n_rows
+    (dx, rx), (dy, ry) = x.F.shape, y.F.shape
+    if rx + ry >= n:
+        reason = f"X and Y vary in {rx} and {ry} directions and there are {n} rows, so some "
+        reason += "canonical correlations are 1 whatever the data"
+    elif rx < dx or ry < dy:
+        reason = f"X varies in {rx} of {dx} directions and Y in {ry} of {dy}: some features are "
+        reason += "constant or follow from others, and the model has no density"
+    else:
+        return
+    remedy = "Give regularization > 0, use more rows, or drop features."
+    warn(f"{reason}. {remedy}", CanonicalWarning)
+
+
+def in_closed_form(
+    rows: Array,
+    weights: Array | None,
+    dtypes: tuple[str, str],
+    dx: int,
+    request: CanonicalRequest,
+) -> CanonicalModel:
+    """Fit by the singular values of one orthonormal basis of each view times the other's.
+
+    One triangle holds both centred views; everything after is orthogonal transformations and
+    divisions by singular values above rounding, so no covariance is inverted. O(n(d_x + d_y)²).
+    Björck & Golub (1973); Bach & Jordan (2005), Theorem 2.
+
+    Parameters
+    ----------
+    rows : array of shape (n, d_x + d_y)
+        Both views side by side, complete.
+    weights : array of shape (n,) or None
+    dtypes : pair of str
+        Of the rows of each view, for their rounding errors.
+    dx : int
+    request : CanonicalRequest
+    """
+    xp, both = backend.namespace(rows), Primal(rows, weights, standardize=True)
     R = both.triangle() / math.sqrt(both.n)
-    if ridge > 0:
+    if request.ridge > 0:
         eye = backend.asarray(np.eye(both.dim), R)
-        R = algebra.triangular_factor(xp.concat([R, math.sqrt(ridge) * eye], axis=0))
+        R = algebra.triangular_factor(xp.concat([R, math.sqrt(request.ridge) * eye], axis=0))
     mean, unit = both.frame.mean, both.frame.scale
-    offset = mean / unit
-    basis_x, F_x, H_x = _whitened(R[:, :d], _rounding(R[:, :d], offset[:d], X), "X")
-    basis_y, F_y, H_y = _whitened(R[:, d:], _rounding(R[:, d:], offset[d:], Y), "y")
-    left, rho, right = algebra.svd(basis_x.T @ basis_y)
+    offset, n = mean / unit, int(rows.shape[0])
+    bases, views = [], []
+    for name, part, dtype in zip("Xy", (slice(dx), slice(dx, None)), dtypes, strict=True):
+        basis, F, H = _whitened(R[:, part], _rounding(R[:, part], offset[part], dtype, n), name)
+        bases.append(basis)
+        views.append((0 * mean[part], F, H))
+    left, rho, right = algebra.svd(bases[0].T @ bases[1])
     rho = xp.where(rho > 1, xp.ones_like(rho), rho)
-    x, y = View(0 * mean[:d], F_x, H_x, left), View(0 * mean[d:], F_y, H_y, right.T)
-    model = leading(Canonical(x, y, rho), q)
-    return Closed(in_units(model, mean, unit), rho, both.n)
+    every = Canonical(View(*views[0], left), View(*views[1], right.T), rho)
+    ranks, q = (int(bases[0].shape[1]), int(bases[1].shape[1])), int(request.n_components)
+    p_values = None
+    if request.ridge == 0 and both.n > (sum(ranks) + 3) / 2:
+        p_values = backend.asarray(bartlett(rho, both.n, ranks)[:q], rho)
+    return CanonicalModel(every.leading(q).in_units(mean, unit), dtypes, p_values=p_values)
 
 
-def _rounding(R: Array, offset: Array, X: Array) -> float:
+def _rounding(R: Array, offset: Array, dtype: str, n: int) -> float:
     """Return how large a singular value of R, in shares of the largest, rounding can make.
 
-    Entries of X are right to its dtype's precision; `offset` is the mean in standard deviations.
+    The n rows are right to the precision of `dtype`; `offset` is their mean in standard deviations.
     """
     xp = backend.namespace(R)
     varies = xp.sum(R * R, axis=0) > 0
     far = float(xp.max(xp.where(varies, xp.abs(offset), xp.zeros_like(offset))))
-    own = float(xp.finfo(X.dtype).eps) * (1 + far)
-    return own + 10 * math.sqrt(max(X.shape)) * float(np.finfo(np.float64).eps)
+    own = float(np.finfo(dtype).eps) * (1 + far)
+    return own + 10 * math.sqrt(max(n, int(R.shape[1]))) * float(np.finfo(np.float64).eps)
 
 
 def _whitened(R: Array, least: float, name: str) -> tuple[Array, Array, Array]:
@@ -230,34 +521,6 @@ def _whitened(R: Array, least: float, name: str) -> tuple[Array, Array, Array]:
         )
     basis, s, V = basis[:, :rank], s[:rank], Vt[:rank, :].T
     return basis, V * s, V / s
-
-
-def leading(model: Canonical, q: int) -> Canonical:
-    """Return the q leading correlations, signed so that x's largest weights are positive."""
-    xp = backend.namespace(model.rho)
-    if q > model.rho.shape[0]:
-        raise ValueError(
-            f"n_components must be at most {model.rho.shape[0]}, the rank of the smaller view, "
-            f"got {q}. Use fewer components, or regularization > 0."
-        )
-    Q_x, Q_y = model.x.Q[:, :q], model.y.Q[:, :q]
-    U = model.x.H @ Q_x
-    along = xp.sum(U * deterministic_signs(U), axis=0)
-    flip = xp.where(along < 0, -xp.ones_like(along), xp.ones_like(along))
-    x, y = model.x._replace(Q=Q_x * flip), model.y._replace(Q=Q_y * flip)
-    return Canonical(x, y, model.rho[:q])
-
-
-def in_units(model: Canonical, origin: Array, unit: Array) -> Canonical:
-    """Return the model of origin + unit·x, for a model of x; both views one after the other."""
-    d = int(model.x.mu.shape[0])
-
-    def view(part: View, m: Array, s: Array) -> View:
-        return View(m + s * part.mu, part.F * s[:, None], part.H / s[:, None], part.Q)
-
-    return Canonical(
-        view(model.x, origin[:d], unit[:d]), view(model.y, origin[d:], unit[d:]), model.rho
-    )
 
 
 def bartlett(rho: Array, n: float, ranks: tuple[int, int]) -> np.ndarray[tuple[int], np.dtype]:
@@ -281,13 +544,13 @@ def bartlett(rho: Array, n: float, ranks: tuple[int, int]) -> np.ndarray[tuple[i
     return np.asarray(stats.chi2.sf(-factor * tails, (dx - k) * (dy - k)))
 
 
-# --- Canonical correlation from incomplete rows: EM on the joint Gaussian of both views ----------
+# --- Missing values: EM on the joint Gaussian of both views --------------------------------------
 #
 # The complete data are the views themselves, not the latent, so the M step is the closed form and
 # the E step a conditional Gaussian: with nothing missing EM ends where it starts.
 
 
-class Joint(NamedTuple):
+class JointGaussian(NamedTuple):
     """Both views as one Gaussian, each by its Cholesky factor: Σ_xy = L_x K L_yᵀ, K of rank q."""
 
     mu: Array  # (d_x + d_y,)
@@ -299,10 +562,8 @@ class Joint(NamedTuple):
 
     def covariance(self) -> Array:
         """Return the joint covariance."""
-        xp = backend.namespace(self.mu)
         cross = (self.L_x @ (self.Q_x * self.rho)) @ (self.L_y @ self.Q_y).T
-        top = xp.concat([self.L_x @ self.L_x.T, cross], axis=1)
-        return xp.concat([top, xp.concat([cross.T, self.L_y @ self.L_y.T], axis=1)], axis=0)
+        return in_blocks(self.L_x @ self.L_x.T, cross, self.L_y @ self.L_y.T)
 
 
 class CanonicalFit:
@@ -315,8 +576,8 @@ class CanonicalFit:
     dx, q : int
     weights : array of shape (n,) or None
     ridge : float
-        As in `dualpca.models.canonical.fit_canonical`; EM then climbs the likelihood less
-        (n ridge/2) tr C⁻¹, in these units.
+        As in `CanonicalRequest`; EM then climbs the likelihood less (n ridge/2) tr C⁻¹, in these
+        units.
     """
 
     def __init__(
@@ -358,7 +619,7 @@ class CanonicalFit:
             "Give rows in which X and y were observed together."
         )
 
-    def begin(self) -> Joint:
+    def begin(self) -> JointGaussian:
         """Start from rows filled with the mean, variances restored; nothing missing: the end."""
         S, eye = self._filled(), backend.asarray(np.eye(self.d), self.like)
         xp = backend.namespace(S)
@@ -373,7 +634,7 @@ class CanonicalFit:
             S = S + (rows * xp.reshape(g.w, (-1, 1))).T @ rows
         return S / self.n
 
-    def _joint(self, mu: Array, S: Array) -> Joint:
+    def _joint(self, mu: Array, S: Array) -> JointGaussian:
         """Take the M step: the closed form for an expected covariance S."""
         xp, d = backend.namespace(S), self.dx
         try:
@@ -385,21 +646,21 @@ class CanonicalFit:
         half = xp.linalg.solve(L_x, S[:d, d:])
         return self._truncated(mu, L_x, L_y, xp.linalg.solve(L_y, half.T).T)
 
-    def _truncated(self, mu: Array, L_x: Array, L_y: Array, K: Array) -> Joint:
+    def _truncated(self, mu: Array, L_x: Array, L_y: Array, K: Array) -> JointGaussian:
         left, rho, right = algebra.svd(K)
         q, rho = self.q, rho[: self.q]
         if not bool(backend.namespace(rho).all(rho < 1 - ONE)):
             raise DegenerateError(NO_DENSITY)
-        return Joint(mu, L_x, L_y, left[:, :q], right[:q, :].T, rho)
+        return JointGaussian(mu, L_x, L_y, left[:, :q], right[:q, :].T, rho)
 
-    def pack(self, joint: Joint) -> Array:
+    def pack(self, joint: JointGaussian) -> Array:
         """Return θ; diagonals of the Cholesky factors by their logarithms."""
         xp = backend.namespace(joint.mu)
         K = (joint.Q_x * joint.rho) @ joint.Q_y.T
         parts = [joint.mu, _logs(joint.L_x), _logs(joint.L_y), K]
         return xp.concat([xp.reshape(p, (-1,)) for p in parts])
 
-    def unpack(self, theta: Array) -> Joint:
+    def unpack(self, theta: Array) -> JointGaussian:
         """Return the Gaussian of θ; K is cut to rank q, so every θ is a model or none."""
         xp, d, dx = backend.namespace(theta), self.d, self.dx
         dy = d - dx
@@ -414,7 +675,7 @@ class CanonicalFit:
         mu, S, value = self._expect(joint)
         return self.pack(self._joint(mu, S)), value
 
-    def _expect(self, joint: Joint) -> tuple[Array, Array, float]:
+    def _expect(self, joint: JointGaussian) -> tuple[Array, Array, float]:
         """Take the E step: the mean and covariance expected of complete rows, and ln L."""
         xp, C = backend.namespace(self.like), joint.covariance()
         total, scatter, value = 0 * self.like, 0 * C, -self.offset
@@ -447,7 +708,7 @@ class CanonicalFit:
         d = self.dx
         x = View(joint.mu[:d], joint.L_x, xp.linalg.inv(joint.L_x).T, joint.Q_x)
         y = View(joint.mu[d:], joint.L_y, xp.linalg.inv(joint.L_y).T, joint.Q_y)
-        return in_units(leading(Canonical(x, y, joint.rho), self.q), self.origin, self.unit)
+        return Canonical(x, y, joint.rho).leading(self.q).in_units(self.origin, self.unit)
 
 
 def _logs(L: Array) -> Array:
@@ -465,181 +726,20 @@ def _unlogs(A: Array) -> Array:
     return A * (1 - eye) + xp.exp(xp.where(logs > 50.0, 0 * logs + 50.0, logs)) * eye
 
 
-def fit_canonical_incomplete(
-    X: Array,
+def by_em(
+    rows: Array,
+    weights: Array | None,
+    dtypes: tuple[str, str],
     dx: int,
-    q: int,
-    weights: Array | None = None,
-    ridge: float = 0.0,
-    tol: float = 1e-6,
-    max_iter: int = 1000,
-) -> tuple[Canonical, Record]:
-    """Fit to rows with NaN by the exact likelihood of what was observed.
+    request: CanonicalRequest,
+) -> CanonicalModel:
+    """Fit rows with missing values by the exact likelihood of what was observed.
 
-    Parameters
-    ----------
-    X : array of shape (n, d_x + d_y)
-        Both views side by side. A view wholly missing in a row is one pattern like any other.
-    dx : int
-        Number of features of the first view.
-    q : int
-    weights : array of shape (n,), optional
-    ridge : float
-    tol, max_iter
-        As in `dualpca.models.driver.maximize`.
-
-    Notes
-    -----
-    A step costs O((d_x + d_y)³) a pattern of NaN and O((d_x + d_y)²) a row.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> X = np.random.default_rng(0).normal(size=(200, 3))
-    >>> X[:, 2] += X[:, 0]
-    >>> X[::3, 2] = np.nan
-    >>> model, record = fit_canonical_incomplete(X, 2, 1)
-    >>> model.rho.round(1), record.converged
-    (array([0.7]), True)
+    A view wholly missing in a row is one pattern like any other. A step costs O((d_x + d_y)³) per
+    pattern of NaN and O((d_x + d_y)²) per row. Parameters are those of `in_closed_form`.
     """
-    fit = CanonicalFit(X, dx, q, weights, ridge)
-    theta, record = maximize(fit.step, fit.pack(fit.begin()), tol=tol, max_iter=max_iter)
+    fit = CanonicalFit(rows, dx, int(request.n_components), weights, request.ridge)
+    options: dict[str, Any] = {"tol": request.tol, "max_iter": request.max_iter}
+    theta, record = maximize(fit.step, fit.pack(fit.begin()), **options)
     record.add(fit.step(theta)[1])
-    return fit.model(theta), record
-
-
-# --- What one view, or both, say of the latent, of the other view and of missing entries ---------
-#
-# Complete rows go through their canonical variates, which exist even where a covariance is
-# singular; rows with NaN through the dense Gaussian of what they observed.
-
-
-class Given(NamedTuple):
-    """The rows that are given, with their Gaussian and their covariance W with the latent."""
-
-    mu: Array  # (d,)
-    C: Array  # (d, d)
-    W: Array  # (d, q)
-    rows: Array  # (n, d)
-
-
-class Uncertain(NamedTuple):
-    """Expectations, with variances or covariances where they were asked for."""
-
-    mean: Array  # (n, k)
-    spread: Array | None  # (n, k) or (n, k, k)
-
-
-def incomplete(X: Array | None, Y: Array | None) -> bool:
-    """Tell whether some entry of what is given is missing."""
-    return any(has_missing(A) for A in (X, Y) if A is not None)
-
-
-def given(model: Canonical, X: Array | None, Y: Array | None) -> Given:
-    """Return what is given as one table; raise where its Gaussian is singular."""
-    if X is None or Y is None:
-        view, rows = (model.x, X) if Y is None else (model.y, Y)
-        view.require_density()
-        return Given(view.mu, view.covariance, model.loadings(view), rows)
-    model.x.require_density()
-    model.y.require_density()
-    require_joint_density(model.rho)
-    xp = backend.namespace(X)
-    W = xp.concat([model.loadings(model.x), model.loadings(model.y)], axis=0)
-    rows = xp.concat([backend.working(X), backend.working(Y)], axis=1)
-    return Given(xp.concat([model.x.mu, model.y.mu]), model.covariance(), W, rows)
-
-
-def variates(view: View, X: Array) -> Array:
-    """Return the canonical variates of a view's rows, expected ones where there is NaN, (n, q)."""
-    if not has_missing(X):
-        return view.variates(X)
-    view.require_density()
-    T = backend.asarray(np.eye(view.Q.shape[1]), view.Q)
-    return condition(view.mu, view.covariance, view.F @ view.Q, T, X).mean
-
-
-def latent(model: Canonical, X: Array | None, Y: Array | None) -> tuple[Array, Array]:
-    """Return mean (n, q) and covariance (n, q, q) of the latent given one view or both."""
-    xp, q = backend.namespace(model.rho), int(model.rho.shape[0])
-    eye = backend.asarray(np.eye(q), model.rho)
-    if incomplete(X, Y):
-        mu, C, W, rows = given(model, X, Y)
-        found = condition(mu, C, W, eye, rows, "covariance")
-        return found.mean, found.covariance
-    u = None if X is None else model.x.variates(X)
-    v = None if Y is None else model.y.variates(Y)
-    mean, variance = model.posterior(u, v)
-    return mean, xp.broadcast_to(variance[:, None] * eye, (mean.shape[0], q, q))
-
-
-def prediction(
-    model: Canonical, X: Array | None, Y: Array | None, spread: str | None = None
-) -> Uncertain:
-    """Return the view that is not given, from the one that is.
-
-    E[y | x] = μ_y + W_y P^{1/2}u and cov[y | x] = Σ_yy − W_y P W_yᵀ: the uncertainty of a new
-    measurement, noise included.
-
-    Parameters
-    ----------
-    model : Canonical
-    X, Y : array of shape (n, d) or None
-        One of them.
-    spread : {None, 'variance', 'covariance'}
-    """
-    source, target = (model.x, model.y) if Y is None else (model.y, model.x)
-    rows = X if Y is None else Y
-    W = model.loadings(target)
-    if incomplete(X, Y):
-        mu, C, V, rows = given(model, X, Y)
-        found = condition(mu, C, V @ W.T, target.covariance, rows, spread)
-        return Uncertain(found.mean + target.mu, _spread_of(found))
-    mean, _ = model.posterior(source.variates(rows), None)
-    return Uncertain(mean @ W.T + target.mu, _prediction_spread(model, target, mean, spread))
-
-
-def _prediction_spread(
-    model: Canonical, target: View, mean: Array, spread: str | None
-) -> Array | None:
-    """Return the uncertainty that all complete rows share, as a view of one."""
-    if spread is None:
-        return None
-    xp = backend.namespace(mean)
-    root = target.root_without(model.rho * model.rho)
-    one = xp.sum(root * root, axis=1) if spread == "variance" else root @ root.T
-    return xp.broadcast_to(one, (mean.shape[0], *one.shape))
-
-
-def _spread_of(found: Conditional) -> Array | None:
-    return found.variance if found.covariance is None else found.covariance
-
-
-def log_density(model: Canonical, X: Array | None, Y: Array | None) -> Array:
-    """Return ln p of what each row observed of the views that are given, (n,)."""
-    if not incomplete(X, Y):
-        return model.log_density(X, Y)
-    mu, C, _, rows = given(model, X, Y)
-    nothing = C[:, :0]
-    return condition(mu, C, nothing, nothing[:0, :], rows).log_density
-
-
-def fill(model: Canonical, X: Array, Y: Array) -> tuple[Array, Array]:
-    """Return both views side by side with expectations for NaN, and the standard deviations."""
-    xp = backend.namespace(X)
-    mu, C, _, rows = given(model, X, Y)
-    found = condition(mu, C, C, C, rows, "variance")
-    unknown = xp.isnan(rows)
-    std = xp.where(unknown, xp.sqrt(found.variance), xp.zeros_like(rows))
-    return xp.where(unknown, found.mean + mu, rows), std
-
-
-def draw(model: Canonical, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Draw new rows of both views, z ~ N(0, I) and noise of its own for each."""
-    z = backend.normal(rng, (n, int(model.rho.shape[0])), model.rho)
-    rows = []
-    for view in (model.x, model.y):
-        noise = backend.normal(rng, (n, int(view.F.shape[1])), model.rho)
-        own = noise @ view.root_without(model.rho).T
-        rows.append(view.mu + z @ model.loadings(view).T + own)
-    return rows[0], rows[1]
+    return CanonicalModel(fit.model(theta), dtypes, history=History.of(record))

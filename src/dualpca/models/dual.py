@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -39,13 +39,11 @@ from dualpca.models.kernel import (
     NEGLIGIBLE,
     Approximation,
     Directions,
-    ExpectedKernel,
     KernelChoice,
-    as_uncertain,
+    Source,
     coordinates_on,
-    incomplete_rows,
     is_incomplete,
-    known_inputs,
+    uncertain_part,
 )
 from dualpca.models.spiked import NO_NOISE, SpikedModel, em_of_operator, ppca_step
 from dualpca.operators import (
@@ -65,8 +63,6 @@ from dualpca.operators import (
 )
 from dualpca.solvers import (
     KernelOptions,
-    dual_operator,
-    mapped_operator,
     root_times,
     solve_kernel,
     without_negatives,
@@ -83,61 +79,6 @@ EM_TOL = 1e-6
 
 
 # --- Feature space as the training points see it -------------------------------------------------
-
-
-class AnchorSpace(Protocol):
-    """Feature space as the anchors see it: all that `draw` needs to know of it."""
-
-    @property
-    def anchors(self) -> Array:
-        """v_pᵀ(φ(x_i) − φ̄), (n, q)."""
-
-    @property
-    def means(self) -> Array:
-        """⟨φ(x_i), φ̄⟩, (n,); zeros where features are not centred."""
-
-    @property
-    def tilt(self) -> Array:
-        """v_pᵀφ̄, (q,)."""
-
-    def noise(self, rng: np.random.Generator, m: int, tol: float, *, inside: bool) -> Array:
-        """Draw ε ~ N(0, I), off the directions or also along them; return its kc, (m, n)."""
-
-
-def signal(space: AnchorSpace, Y: Array, *, centered: bool = True) -> Array:
-    """Return kernel values of φ̄ + Σ y_p v_p, (m, n).
-
-    Centred, kc_i = ⟨φ(x_i) − φ̄, Σ y_p v_p⟩ (k̂c = Kc A h of S0, Eq. 17); otherwise
-    k_i = ⟨φ(x_i), φ̄ + Σ y_p v_p⟩, the values that a kernel smoother takes.
-    """
-    kc = Y @ space.anchors.T
-    return kc if centered else kc + space.means + (Y @ space.tilt)[:, None]
-
-
-def draw(
-    space: AnchorSpace, gaussian: SpikedGaussian, m: int, rng: np.random.Generator, tol: float
-) -> Array:
-    """Draw m times from kc ~ N(0, Kc A Aᵀ Kc + σ²Kc), (m, n); MATH 8.2.
-
-    kc = Σ_{p≤q} λ_p n^{-1/2} e_p a_p + σ (I − EEᵀ) Kc^{1/2} ξ with a, ξ standard normal: the
-    spectrum beyond q is never computed.
-    """
-    xp = backend.namespace(gaussian.values)
-    a = backend.normal(rng, (m, gaussian.rank), gaussian.values)
-    found = signal(space, a * xp.sqrt(gaussian.values))
-    if gaussian.noise > 0:
-        found = found + gaussian.noise**0.5 * space.noise(rng, m, tol, inside=False)
-    return found
-
-
-def draw_given(
-    space: AnchorSpace, gaussian: SpikedGaussian, Z: Array, rng: np.random.Generator, tol: float
-) -> Array:
-    """Draw from kc | h ~ N(Kc A h, σ²Kc) for every row h of Z, (m, n)."""
-    found = signal(space, Z * gaussian.spread)
-    if gaussian.noise > 0:
-        found = found + gaussian.noise**0.5 * space.noise(rng, int(Z.shape[0]), tol, inside=True)
-    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,6 +180,45 @@ class MapSpace:
         return xi @ self.features.T
 
 
+Space = PointSpace | MapSpace
+
+
+def signal(space: Space, Y: Array, *, centered: bool = True) -> Array:
+    """Return kernel values of φ̄ + Σ y_p v_p, (m, n).
+
+    Centred, kc_i = ⟨φ(x_i) − φ̄, Σ y_p v_p⟩ (k̂c = Kc A h of S0, Eq. 17); otherwise
+    k_i = ⟨φ(x_i), φ̄ + Σ y_p v_p⟩, the values that a kernel smoother takes.
+    """
+    kc = Y @ space.anchors.T
+    return kc if centered else kc + space.means + (Y @ space.tilt)[:, None]
+
+
+def draw(
+    space: Space, gaussian: SpikedGaussian, m: int, rng: np.random.Generator, tol: float
+) -> Array:
+    """Draw m times from kc ~ N(0, Kc A Aᵀ Kc + σ²Kc), (m, n); MATH 8.2.
+
+    kc = Σ_{p≤q} λ_p n^{-1/2} e_p a_p + σ (I − EEᵀ) Kc^{1/2} ξ with a, ξ standard normal: the
+    spectrum beyond q is never computed.
+    """
+    xp = backend.namespace(gaussian.values)
+    a = backend.normal(rng, (m, gaussian.rank), gaussian.values)
+    found = signal(space, a * xp.sqrt(gaussian.values))
+    if gaussian.noise > 0:
+        found = found + gaussian.noise**0.5 * space.noise(rng, m, tol, inside=False)
+    return found
+
+
+def draw_given(
+    space: Space, gaussian: SpikedGaussian, Z: Array, rng: np.random.Generator, tol: float
+) -> Array:
+    """Draw from kc | h ~ N(Kc A h, σ²Kc) for every row h of Z, (m, n)."""
+    found = signal(space, Z * gaussian.spread)
+    if gaussian.noise > 0:
+        found = found + gaussian.noise**0.5 * space.noise(rng, int(Z.shape[0]), tol, inside=True)
+    return found
+
+
 # --- The model -----------------------------------------------------------------------------------
 
 
@@ -255,7 +235,7 @@ class DualModel:
     points: Any  # the training points of positive weight, the kernel matrix, or the landmarks
     projector: Directions  # coordinates and distances of new points
     expansion: Subspace | UncertainSubspace | None  # the directions over points, if there are any
-    space: PointSpace | MapSpace
+    space: Space
     error: Approximation
     solver: str
     history: History
@@ -294,8 +274,8 @@ class DualModel:
         shared = self.shared_covariance(backend.vector_like(rows))
         if not is_incomplete(rows):
             return shared
-        which, D = incomplete_rows(rows), self.gaussian.spread / self.gaussian.values
-        x = as_uncertain(known_inputs(self.inputs), backend.take(rows, which))
+        D = self.gaussian.spread / self.gaussian.values
+        which, x = uncertain_part(self.inputs, rows)
         more = self.projector.coordinate_covariance(x) * D * D[:, None]
         both = backend.working(backend.take(shared, which)) + more
         return backend.replaced(shared, which, backend.cast_like(both, shared))
@@ -365,18 +345,20 @@ def fit_dual(table: Table, request: DualRequest) -> DualModel:
             "KernelPCA with landmarks or random features, which reads chunked data."
         )
     table, how = _with_weight(table, request.kernel.is_precomputed), request.how
-    if is_incomplete(table.rows):
-        how.require_exact("with rows with NaN")
-        return _fit_incomplete(table, request)
-    kernel = request.kernel.resolved(table.rows)
-    if isinstance(kernel, Precomputed):
-        how.require_exact("with a kernel matrix")
-    if how.features is not None:
-        return _fit_mapped(table, kernel, request)
-    operator = dual_operator(table.rows, kernel, table.weights, how)
-    found, space = _fit_points(operator, kernel, table, request)
-    span = operator.subspace(found.spectrum)
-    return _model(found, operator.n, table.rows, kernel, span, span, space)
+    source = Source.of(table, request.kernel, how)
+    operator = source.operator
+    if isinstance(operator, MappedScatter):
+        return _fit_mapped(operator, table.rows, request)
+    operator.dim = request.noise_dim or noise_dimension(operator.shape[0], table.weights)
+    gram, weights = operator.gram, operator.weights
+    with without_negatives(operator, gram.kernel, how):
+        found = _fit_operator(operator, request)
+    span: Any = source.expansion(found.spectrum)
+    means = operator.means if how.center else 0 * weights
+    about = (how.center, found.spectrum, means, span.tilt, how.memory_limit)
+    space = PointSpace(gram.points, gram.kernel, weights, *about)
+    model = _model(found, operator.n, table.rows, source.kernel, span, span, space)
+    return replace(model, inputs=source.inputs)
 
 
 def _with_weight(table: InMemoryTable, precomputed: bool) -> InMemoryTable:
@@ -395,21 +377,6 @@ def _with_weight(table: InMemoryTable, precomputed: bool) -> InMemoryTable:
     return InMemoryTable(backend.take(points, used), backend.take(weights, used))
 
 
-def _fit_points(
-    operator: Dual, kernel: Kernel, table: InMemoryTable, request: DualRequest
-) -> tuple[Parameters, PointSpace]:
-    """Fit from the centred kernel over all points."""
-    how, count = request.how, operator.shape[0]
-    operator.dim = request.noise_dim or noise_dimension(count, table.weights)
-    with without_negatives(operator, kernel, how):
-        found = _fit_operator(operator, request)
-    tilt = operator.subspace(found.spectrum).tilt
-    means = operator.means if how.center else 0 * operator.weights
-    about = (found.spectrum, means, tilt, how.memory_limit)
-    points = operator.gram.points
-    return found, PointSpace(points, kernel, operator.weights, how.center, *about)
-
-
 def noise_dimension(count: int, weights: Array | None) -> int:
     """Return r = n (S0): the number of points, repetitions counted; whole weights are such."""
     if weights is None:
@@ -417,29 +384,15 @@ def noise_dimension(count: int, weights: Array | None) -> int:
     return max(count, round(float(backend.namespace(weights).sum(weights))))
 
 
-def _fit_incomplete(table: InMemoryTable, request: DualRequest) -> DualModel:
-    """Fit rows with missing values: inner products are expectations under a PPCA of the inputs."""
-    expectation = ExpectedKernel.of(table, request.kernel, request.how.center)
-    operator = expectation.operator
-    found, space = _fit_points(operator, operator.gram.kernel, table, request)
-    span = expectation.subspace(found.spectrum)
-    model = _model(found, operator.n, table.rows, expectation.kernel, span, span, space)
-    return replace(model, inputs=expectation.inputs)
-
-
-def _fit_mapped(table: InMemoryTable, kernel: Kernel, request: DualRequest) -> DualModel:
+def _fit_mapped(operator: MappedScatter, rows: Array, request: DualRequest) -> DualModel:
     """Fit in the space of a finite feature map; r is its dimension by default."""
-    how = request.how
-    if how.features is None:
-        raise ValueError(expected("eigen_solver", "one with a feature map", how.solver))
-    operator = mapped_operator(table, table.rows, kernel, how.features, how)
     operator.dim = request.noise_dim or operator.dim
-    found = _fit_operator(operator, request)._replace(solver=how.solver)
-    points = table.rows if operator.points is None else operator.points
+    found = _fit_operator(operator, request)._replace(solver=request.how.solver)
+    points = rows if operator.points is None else operator.points
     projector, expansion = operator.subspace(found.spectrum), operator.expansion(found.spectrum)
-    mean = projector.mean
+    mean, error = projector.mean, Approximation(operator.left_out, 0.0)
     space = MapSpace(operator.map(backend.points(points)) - mean, projector.axes, mean)
-    error = Approximation(operator.left_out, 0.0)
+    kernel = operator.map.kernel
     return _model(found, operator.n, points, kernel, projector, expansion, space, error)
 
 
@@ -450,7 +403,7 @@ def _model(
     kernel: Kernel,
     projector: Directions,
     expansion: Subspace | UncertainSubspace | None,
-    space: PointSpace | MapSpace,
+    space: Space,
     error: Approximation | None = None,
 ) -> DualModel:
     """Return the model of what was found on an operator, in the dtype of the points."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -36,7 +36,7 @@ EMPTY = 1e-12
 """Share of all weight below which a component has no rows and stays as it is."""
 
 FEW, TALL = 32, 10
-"""Features up to which second moments are tried first, for at least so many rows a feature."""
+"""Features up to which second moments are tried first, for at least so many rows per feature."""
 
 WELL_SPREAD = 1e-6
 """Smallest variance, as a share of Σw‖x‖²/n, that second moments hold to nine digits."""
@@ -90,32 +90,18 @@ class Unsettled(NamedTuple):
         return Factors(W, self.mu, xp.full_like(self.mu, sigma2))
 
 
-def settle(parts: Sequence[Unsettled | None], floor: float, tied: bool) -> list[Factors | None]:
-    """Return every part with its noise: left/dims or one for all, never below the floor.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> part = Unsettled(np.zeros(3), np.eye(3)[:, :1], np.array([5.0]), 8.0, 8.0, 4.0)
-    >>> settle([part], 0.0, tied=False)[0].W[0, 0]
-    np.float64(2.0)
-    """
-    common = pooled_noise([p for p in parts if p is not None]) if tied else 0.0
-    found: list[Factors | None] = []
-    for part in parts:
-        if part is None:
-            found.append(None)
-            continue
-        own = part.left / part.dims if part.dims > 0 else 0.0
-        found.append(part.factors(max(common if tied else own, floor)))
-    return found
-
-
 def pooled_noise(parts: Sequence[Unsettled]) -> float:
     """Return the σ² that all parts share at the maximum.
 
     Every direction of variance ℓ ≤ σ² belongs to the noise, so the smallest are pooled one by one
     until the rest lies above.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> part = Unsettled(np.zeros(3), np.eye(3)[:, :1], np.array([5.0]), 8.0, 8.0, 4.0)
+    >>> pooled_noise([part])
+    1.0
     """
     left, dims = sum(p.left for p in parts), sum(p.dims for p in parts)
     kept = sorted(
@@ -168,7 +154,7 @@ def closed_part(operator: Primal | Scatter, q: int, n: float) -> Unsettled:
 
 
 def _keeps_digits(part: Unsettled, operator: Primal) -> bool:
-    """Tell whether every variance is large beside what was added and taken away to find it."""
+    """Return True if every variance is large beside what was added and taken away to find it."""
     xp, values = backend.namespace(part.mu), backend.to_numpy(part.values)
     smallest = [float(values[-1])] if values.size else []
     smallest += [part.left / part.dims] if part.dims > 0 else []
@@ -300,7 +286,7 @@ class Emissions:
 
     Notes
     -----
-    Tipping & Bishop (1999b). Densities of complete rows cost O(ndq) a component, and nothing d×d
+    Tipping & Bishop (1999b). Densities of complete rows cost O(ndq) per component, and nothing d×d
     is formed for them.
 
     Examples
@@ -313,9 +299,9 @@ class Emissions:
     ([-5.0, 5.0], (100, 2))
     """
 
-    means: Array  # (K, d)
-    loadings: tuple[Array, ...]  # K of (d, q_k)
-    noises: Array  # (K,)
+    means: Annotated[Array, "K d"]
+    loadings: tuple[Annotated[Array, "d *"], ...]  # K of them
+    noises: Annotated[Array, "K"]
     floor: float = 0.0
     tied: bool = False
     prior: Prior | None = None
@@ -425,7 +411,7 @@ class Emissions:
     def update(self, X: Observations, resp: Array, sample_weight: Array | None = None) -> Emissions:
         """Return the components that maximise Σ ρ_nk ln p(x_n | k) (MATH 2 with weights).
 
-        With NaN it is one parameter-expanded EM step a component, which never lowers that sum.
+        With NaN it is one parameter-expanded EM step per component, which never lowers that sum.
 
         Parameters
         ----------
@@ -450,20 +436,25 @@ class Emissions:
         return self._with(moment_parts(moments, self.ranks))
 
     def _with(self, parts: list[Unsettled | None]) -> Emissions:
-        """Return the components that the parts found, old ones where a part found nothing."""
-        xp = backend.namespace(self.means)
+        """Return the components that the parts found, old ones where a part found nothing.
+
+        Their noise is left/dims, or one for all, never below the floor.
+        """
         counted = [p if p is None else p.under(self.prior) for p in parts]
-        found = settle(counted, self.floor, self.tied)
-        old = [self.factors(k) for k in range(self.K)]
-        new = [f if g is None else g for f, g in zip(old, found, strict=True)]
+        some = [p for p in counted if p is not None]
+        common = max(pooled_noise(some), self.floor) if self.tied and some else None
+        new = [self.factors(k) for k in range(self.K)]
+        for k, part in enumerate(counted):
+            if part is not None:
+                own = part.left / part.dims if part.dims > 0 else 0.0
+                new[k] = part.factors(max(own, self.floor) if common is None else common)
+        xp = backend.namespace(self.means)
         noises = xp.stack([f.psi[0] for f in new])
-        if self.tied and any(g is not None for g in found):
-            noises = noises * 0 + next(float(g.psi[0]) for g in found if g is not None)
         return replace(
             self,
             means=xp.stack([f.mu for f in new]),
             loadings=tuple(f.W for f in new),
-            noises=noises,
+            noises=noises if common is None else noises * 0 + common,
         )
 
     def log_prior(self) -> float:

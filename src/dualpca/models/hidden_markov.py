@@ -18,7 +18,6 @@ import numpy as np
 
 from dualpca.arrays import Array, backend, note
 from dualpca.data import (
-    ChunkedTable,
     Columns,
     Host,
     InMemoryTable,
@@ -217,9 +216,7 @@ class HiddenMarkovModel:
         """Return the log-probability of every best path, (m,), and the paths, (T,)."""
         return viterbi(self.density.chain, self.log_emissions(rows), lengths)
 
-    def forecast(
-        self, rows: Array, steps: int, before: Vector | None = None
-    ) -> tuple[Array, Array]:
+    def forecast(self, rows: Array, steps: int, before: Vector | None) -> tuple[Array, Array]:
         """Return mean and variance of the next rows of one sequence, (steps, d) each."""
         now = self.filter(rows, [int(rows.shape[0])], before)[-1]
         ahead = backend.asarray(self.density.chain.after(now, steps), rows)
@@ -233,10 +230,6 @@ class HiddenMarkovModel:
     def sample(self, steps: int, rng: np.random.Generator) -> tuple[Array, Labels]:
         """Draw a sequence where states emit, (steps, d), and its states, (steps,)."""
         return self.density.sample(steps, rng)
-
-    def n_parameters(self) -> int:
-        """Return the number of free parameters."""
-        return self.density.n_parameters()
 
 
 def emitted(space: KernelSpace | None, rows: Array) -> Array:
@@ -280,7 +273,7 @@ class HiddenMarkovRequest:
     kernel_params: Mapping[str, Any] | None = None
     n_directions: int = 20
     n_landmarks: int = 500
-    forward: bool = False  # left to right
+    topology: str = "ergodic"  # or 'left-to-right'
     stickiness: float = 0.0
     prior_rows: float = 0.0
     noise_floor: float = 1e-6
@@ -296,6 +289,11 @@ class HiddenMarkovRequest:
     def rng(self) -> np.random.Generator:
         """The generator of the kernel space, and of the starts."""
         return np.random.default_rng(self.seed)
+
+    @property
+    def forward(self) -> bool:
+        """Whether states only stay or go on to the next."""
+        return self.topology == "left-to-right"
 
     @property
     def pseudo_counts(self) -> Vector | None:
@@ -339,8 +337,6 @@ def fit_hidden_markov(
         Rows of every sequence, which may not cross chunks; None is one sequence per chunk.
     request : HiddenMarkovRequest
     """
-    refuse_chunks(table, request)
-    by_chunk = lengths_by_chunk(table, lengths)
     rows, columns, space = where_states_emit(table, request)
     if request.n_states * request.n_mixtures > columns.rows:
         what = f"no more in all than the {columns.rows} rows (n_samples)"
@@ -349,7 +345,7 @@ def fit_hidden_markov(
     if request.unit is None:
         request = replace(request, unit=average(columns.variance))
     missing = bool((backend.to_numpy(columns.n) < columns.rows).any())
-    sequences = Sequences(rows, by_chunk, missing, request)
+    sequences = Sequences(rows, lengths_by_chunk(rows, lengths), request.ranks(rows.d), missing)
     best, record = most_likely(sequences, request, sequences.keeper(request.watch, columns))
     if not np.isfinite(record.loglikelihoods[-1]):
         raise DegenerateError(
@@ -365,36 +361,31 @@ def fitted_model(
     """Return where Baum–Welch ended, with what is known of every state."""
     density, found, like = best.density, best.found, table.like
     moments = density.state_moments()
-    if space is not None and isinstance(table, InMemoryTable):
-        moments = input_moments(table.rows, found.states())
-    means, variances = (backend.cast_like(m, like) for m in moments)
-    visits = backend.cast_like(backend.asarray(found.mass.sum(axis=1), like), like)
+    if isinstance(table, InMemoryTable) and isinstance(found.sums, WeightedRows) and space:
+        moments = input_moments(table.rows, found.sums.resp, found.mass.shape)
+    known = (*moments, backend.asarray(found.mass.sum(axis=1), like))
+    means, variances, visits = (backend.cast_like(values, like) for values in known)
     return HiddenMarkovModel(means, variances, visits, density, space, History.of(record))
 
 
-def input_moments(rows: Array, states: Vector) -> tuple[Array, Array]:
+def input_moments(rows: Array, resp: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
     """Return mean and variance of every feature over the rows of every state, both (S, d)."""
-    xp = backend.namespace(rows)
+    xp, states = backend.namespace(rows), backend.to_numpy(resp).reshape(-1, *shape).sum(axis=2)
     found = [column_starts(rows, backend.asarray(p, rows))[1:] for p in states.T]
     return xp.stack([mean for mean, _ in found]), xp.stack([variance for _, variance in found])
-
-
-def refuse_chunks(table: Table, request: HiddenMarkovRequest) -> None:
-    """Refuse a kernel for a chunked table."""
-    if request.kernel is not None and not isinstance(table, InMemoryTable):
-        remedy = "Fit KernelPCA(eigen_solver='nystrom') first, then a chain of its transform."
-        raise ValueError(expected("kernel", "None for chunked data", request.kernel, remedy))
 
 
 def where_states_emit(
     table: Table, request: HiddenMarkovRequest
 ) -> tuple[Table, Columns, KernelSpace | None]:
     """Return the table of what states emit, what is known of its columns, and its kernel space."""
-    columns, space = surveyed(table), None
     if not isinstance(table, InMemoryTable):
-        return table, columns, None
-    if request.kernel is not None:
-        space = fit_space(table.rows, request)
+        if request.kernel is not None:
+            remedy = "Fit KernelPCA(eigen_solver='nystrom') first, then a chain of its transform."
+            raise ValueError(expected("kernel", "None for chunked data", request.kernel, remedy))
+        return table, surveyed(table), None
+    columns = surveyed(table)
+    space = None if request.kernel is None else fit_space(table.rows, request)
     rows = InMemoryTable(emitted(space, table.rows))
     return rows, columns if space is None else surveyed(rows), space
 
@@ -510,25 +501,17 @@ class ExpectedCounts(NamedTuple):
     sums: WeightedRows | EmissionSums
 
     def plus(self, other: ExpectedCounts) -> ExpectedCounts:
-        """Join the sequences of two chunks."""
-        if isinstance(self.sums, WeightedRows) or isinstance(other.sums, WeightedRows):
-            raise TypeError("rows in memory are one chunk: there is nothing to add.")
+        """Join the sequences of two chunks; rows in memory are one, and never added."""
         return ExpectedCounts(
             self.starts + other.starts,
             self.transitions + other.transitions,
             self.loglikelihood + other.loglikelihood,
             self.mass + other.mass,
-            self.sums.plus(other.sums),
+            self.sums.plus(other.sums),  # type: ignore[union-attr, arg-type]
         )
 
-    def states(self) -> Vector:
-        """Return P(s_t | rows), (T, S), of rows in memory."""
-        if not isinstance(self.sums, WeightedRows):
-            raise TypeError("the states of single rows are known in memory only.")
-        resp = backend.to_numpy(self.sums.resp)
-        return np.asarray(resp.reshape(-1, *self.mass.shape).sum(axis=2))
 
-
+@dataclass(frozen=True)
 class Expect:
     """The E step over the sequences of one chunk: forward–backward, then the components.
 
@@ -536,15 +519,10 @@ class Expect:
     """
 
     numbered = True
-
-    def __init__(
-        self,
-        density: HiddenMarkov,
-        lengths: dict[int, Lengths],
-        missing: bool,
-        ready: Observations | None,
-    ) -> None:
-        self.density, self.lengths, self.missing, self.ready = density, lengths, missing, ready
+    density: HiddenMarkov
+    lengths: dict[int, Lengths]
+    missing: bool
+    ready: Observations | None
 
     def __call__(self, rows: Host, number: int) -> ExpectedCounts:
         """Return the sums of one chunk."""
@@ -566,32 +544,22 @@ class Expect:
         return ExpectedCounts(found.starts, found.transitions, total, mass, sums)
 
 
+@dataclass(frozen=True)
 class Sequences:
-    """A table of what states emit, as Baum–Welch reads it: one sum over the chunks per step.
+    """A table of what states emit, as Baum–Welch reads it: one sum over the chunks per step."""
 
-    Parameters
-    ----------
-    table : Table
-    lengths : dict of int to array
-        Of the sequences of every chunk.
-    missing : bool
-        Whether some value is missing in the table.
-    request : HiddenMarkovRequest
-    """
+    table: Table
+    lengths: dict[int, Lengths]  # of the sequences of every chunk
+    ranks: list[int]  # q of every component
+    missing: bool  # whether some value is missing in the table
 
-    def __init__(
-        self,
-        table: Table,
-        lengths: dict[int, Lengths],
-        missing: bool,
-        request: HiddenMarkovRequest,
-    ) -> None:
-        self.table, self.lengths, self.missing = table, lengths, missing
-        self.ranks = request.ranks(table.d)
-        self.ready: Observations | None = None
-        if isinstance(table, InMemoryTable):  # patterns of NaN are found once for all steps
-            rows = table.rows
-            self.ready = Incomplete(rows, None, max(self.ranks)) if missing else rows
+    @cached_property
+    def ready(self) -> Observations | None:
+        """Rows in memory, patterns of NaN found once for all steps; None for chunks."""
+        if not isinstance(self.table, InMemoryTable):
+            return None
+        rows = self.table.rows
+        return Incomplete(rows, None, max(self.ranks)) if self.missing else rows
 
     @property
     def n(self) -> int:
@@ -600,17 +568,16 @@ class Sequences:
 
     def expect(self, density: HiddenMarkov) -> ExpectedCounts:
         """Take the E step."""
-        of = Expect(density, self.lengths, self.missing, self.ready)
-        return self.table.reduce(of, ExpectedCounts.plus)
+        step = Expect(density, self.lengths, self.missing, self.ready)
+        return self.table.reduce(step, ExpectedCounts.plus)
 
     @cached_property
     def first(self) -> tuple[Array, Lengths]:
         """Rows to find a start in, and the lengths of their sequences."""
-        if isinstance(self.table, InMemoryTable):
-            return self.table.rows, self.lengths[0]
-        if not isinstance(self.table, ChunkedTable):
-            raise TypeError(f"a table in memory or in chunks is needed, got {self.table!r}.")
-        head = self.table.head(START_ROWS)
+        table: Any = self.table
+        if isinstance(table, InMemoryTable):
+            return table.rows, self.lengths[0]
+        head = table.head(START_ROWS)
         rows = backend.working(np.concatenate([chunk.rows for chunk in head]))
         return rows, np.concatenate([self.lengths[chunk.number] for chunk in head])
 
@@ -728,11 +695,6 @@ LONGEST = 100
 """Rows of the longest stretch."""
 
 
-def row_clusters(X: Array, lengths: Any, S: int, rng: np.random.Generator) -> Labels:
-    """Return clusters of single rows (k-means), (T,)."""
-    return kmeans(X, S, rng)
-
-
 def stretch_clusters(X: Array, lengths: Any, S: int, rng: np.random.Generator) -> Labels:
     """Return clusters of stretches of rows, by mean and spread of every feature, (T,).
 
@@ -753,7 +715,7 @@ def stretch_clusters(X: Array, lengths: Any, S: int, rng: np.random.Generator) -
     stretch = stretches(lengths, length)
     count = int(stretch[-1]) + 1
     if count < S:
-        return row_clusters(X, lengths, S, rng)
+        return kmeans(X, S, rng)
     features = backend.asarray(_mean_and_spread(backend.to_numpy(X), stretch, count), X)
     return np.asarray(kmeans(features, S, rng)[stretch])
 
@@ -781,23 +743,14 @@ def _mean_and_spread(X: Any, stretch: Labels, count: int) -> Any:
     return np.hstack([mean, np.sqrt(np.maximum(squares / n - mean * mean, 0.0))])
 
 
-def equal_parts(lengths: Any, S: int) -> Labels:
-    """Return labels 0 … S − 1 that cut every sequence into equal parts, in order, (T,).
+def cut_sequences(lengths: Any, borders: Any) -> Labels:
+    """Return labels that cut every sequence at shares of its length, in order, (T,).
 
     Examples
     --------
-    >>> equal_parts([4, 2], 2)
+    >>> cut_sequences([4, 2], [[0.5], [0.5]])
     array([0, 0, 1, 1, 0, 1])
     """
-    return _parts(lengths, [np.arange(1, S) / S] * len(lengths))
-
-
-def random_parts(lengths: Any, S: int, rng: np.random.Generator) -> Labels:
-    """Return labels that cut every sequence into parts of random lengths, in order, (T,)."""
-    return _parts(lengths, [np.sort(rng.random(S - 1)) for _ in lengths])
-
-
-def _parts(lengths: Any, borders: Any) -> Labels:
     parts = [
         np.searchsorted(border, (np.arange(n) + 0.5) / n)
         for n, border in zip(lengths, borders, strict=True)
@@ -821,9 +774,11 @@ def first_density(
     """
     S, M = request.n_states, request.n_mixtures
     if request.forward:
-        states = random_parts(lengths, S, rng) if turn else equal_parts(lengths, S)
+        equal = np.arange(1, S) / S
+        borders = [np.sort(rng.random(S - 1)) if turn else equal for _ in lengths]
+        states = cut_sequences(lengths, borders)
     else:
-        states = (row_clusters, stretch_clusters)[turn % 2](rows, lengths, S, rng)
+        states = stretch_clusters(rows, lengths, S, rng) if turn % 2 else kmeans(rows, S, rng)
     chain = counted_chain(states, lengths, S, request.forward)
     labels = states * M
     for s in range(S if M > 1 else 0):

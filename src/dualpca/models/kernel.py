@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from dualpca.arrays import Array, backend, note
-from dualpca.data import InMemoryTable, Table, has_missing, refuse_nonfinite
+from dualpca.data import InMemoryTable, Table, has_missing, observed_part, refuse_nonfinite
 from dualpca.errors import expected
 from dualpca.gaussian import conditional, is_count, is_share, share_count
 from dualpca.kernels import (
@@ -134,22 +134,14 @@ def is_incomplete(X: Array) -> bool:
     return X.ndim == 2 and not backend.is_sparse(X) and has_missing(X)
 
 
-def incomplete_rows(X: Array) -> Any:
-    """Return the numbers of the rows that have missing values, on the host."""
-    xp = backend.namespace(X)
-    return np.flatnonzero(backend.to_numpy(xp.any(xp.isnan(X), axis=1)))
-
-
 def fit_inputs(X: Array, weights: Array | None = None) -> SpikedModel:
     """Fit a PPCA of the inputs; how many components, by predicting entries that it hid."""
     d = int(X.shape[1])
     if d < 2:
         what = "complete, or of two columns at least, so that one can tell of the other"
         raise ValueError(expected("X with NaN", what, tuple(X.shape), "Drop the rows with NaN."))
-    if has_missing(X):
-        q: int | str = "cv" if d > 2 else 1
-    else:
-        q = "evidence"
+    several: int | str = "cv" if d > 2 else 1
+    q = several if has_missing(X) else "evidence"
     return fit_ppca(InMemoryTable(X, weights), PPCARequest(q))
 
 
@@ -158,44 +150,64 @@ def as_uncertain(inputs: SpikedModel, X: Array) -> Uncertain:
     return Uncertain(*conditional(inputs.factors, X, np.arange(int(X.shape[1])))).working
 
 
-class ExpectedKernel(NamedTuple):
-    """The centred kernel of expectations over uncertain rows, and what it was made of."""
-
-    operator: Dual
-    rows: Uncertain
-    kernel: Kernel
-    inputs: SpikedModel
-
-    @classmethod
-    def of(cls, table: InMemoryTable, choice: KernelChoice, center: bool) -> ExpectedKernel:
-        """Fit a model of the inputs and take the expectations under it, (n, n)."""
-        inputs = fit_inputs(table.rows, table.weights)
-        rows = as_uncertain(inputs, table.rows)
-        kernel = choice.resolved(rows.mean)
-        gram = Given(expected_gram(kernel, rows), Precomputed())
-        return cls(Dual(gram, None, table.weights, center=center), rows, kernel, inputs)
-
-    def subspace(self, spectrum: Spectrum) -> UncertainSubspace:
-        """Return eigenvectors as directions over the uncertain rows."""
-        s = self.operator.subspace(spectrum)
-        return UncertainSubspace(self.rows, self.kernel, s.coefficients, s.base, s.tilt, s.offset)
-
-
-def known_inputs(inputs: SpikedModel | None) -> SpikedModel:
-    """Return the model of the inputs that rows with missing values need."""
+def uncertain_part(inputs: SpikedModel | None, rows: Array) -> tuple[Any, Uncertain]:
+    """Return the numbers of the rows with missing values, on the host, and those as Gaussians."""
     if inputs is None:
         raise ValueError(expected("inputs", "a model of the inputs for rows with NaN", None))
-    return inputs
+    xp = backend.namespace(rows)
+    which = np.flatnonzero(backend.to_numpy(xp.any(xp.isnan(rows), axis=1)))
+    return which, as_uncertain(inputs, backend.take(rows, which))
 
 
 def coordinates_on(subspace: Directions, inputs: SpikedModel | None, rows: Array) -> Array:
     """Return y_p = v_pᵀ(φ(x) − φ̄), (m, q); its expectation for rows with missing values."""
     if not is_incomplete(rows):
         return subspace.coordinates(rows)
-    xp, which = backend.namespace(rows), incomplete_rows(rows)
-    x = as_uncertain(known_inputs(inputs), backend.take(rows, which))
-    filled = xp.where(xp.isnan(rows), xp.zeros_like(rows), rows)  # replaced in a moment
-    return backend.replaced(subspace.coordinates(filled), which, subspace.expected_coordinates(x))
+    which, x = uncertain_part(inputs, rows)
+    whole = subspace.coordinates(observed_part(rows))  # replaced where something is missing
+    return backend.replaced(whole, which, subspace.expected_coordinates(x))
+
+
+# --- From a table to an operator -----------------------------------------------------------------
+
+
+class Source(NamedTuple):
+    """The operator of a table under a kernel, and what it was made of."""
+
+    operator: Dual | MappedScatter
+    kernel: Kernel
+    rows: Uncertain | None = None
+    inputs: SpikedModel | None = None  # of rows with missing values
+
+    @classmethod
+    def of(cls, table: InMemoryTable, choice: KernelChoice, how: KernelOptions) -> Source:
+        """Return the kernel over all points, or the scatter of a feature map.
+
+        Where values are missing, inner products are expectations under a PPCA of the inputs.
+        """
+        X, w = table.rows, table.weights
+        if is_incomplete(X):
+            how.require_exact("for rows with NaN")
+            inputs = fit_inputs(X, w)
+            rows = as_uncertain(inputs, X)
+            kernel = choice.resolved(rows.mean)
+            gram = Given(expected_gram(kernel, rows), Precomputed())
+            return cls(Dual(gram, None, w, center=how.center), kernel, rows, inputs)
+        kernel = choice.resolved(X)
+        if isinstance(kernel, Precomputed):
+            how.require_exact("with a kernel matrix")
+        if how.features is not None:
+            return cls(mapped_operator(table, X, kernel, how.features, how), kernel)
+        return cls(dual_operator(X, kernel, w, how), kernel)
+
+    def expansion(self, spectrum: Spectrum) -> Subspace | UncertainSubspace | None:
+        """Return eigenvectors as expansions over points; None for random features."""
+        if isinstance(self.operator, MappedScatter):
+            return self.operator.expansion(spectrum)
+        s = self.operator.subspace(spectrum)
+        if self.rows is None:
+            return s
+        return UncertainSubspace(self.rows, self.kernel, s.coefficients, s.base, s.tilt, s.offset)
 
 
 # --- The model -----------------------------------------------------------------------------------
@@ -267,8 +279,7 @@ class KernelModel:
         std = backend.asarray(np.zeros(shape), self.eigenvalues)
         if not is_incomplete(rows):
             return std
-        which = incomplete_rows(rows)
-        x = as_uncertain(known_inputs(self.inputs), backend.take(rows, which))
+        which, x = uncertain_part(self.inputs, rows)
         variances = xp.linalg.diagonal(self.subspace.coordinate_covariance(x))
         positive = xp.where(variances > 0, variances, xp.zeros_like(variances))
         return backend.replaced(std, which, xp.sqrt(positive))
@@ -343,38 +354,48 @@ def fit_kernel(table: Table, request: KernelRequest) -> KernelModel:
     if not isinstance(table, InMemoryTable):
         return _fit_chunks(table, request)
     how = request.how
-    if is_incomplete(table.rows):
-        how.require_exact("for rows with NaN")
-        return _fit_incomplete(table, request)
-    kernel = request.kernel.resolved(table.rows)
-    if isinstance(kernel, Precomputed):
-        how.require_exact("with a kernel matrix")
-    elif request.copy:
+    if request.copy and not request.kernel.is_precomputed:
         table = InMemoryTable(backend.copied(table.rows), table.weights)
-    if how.features is not None:
-        operator = mapped_operator(table, table.rows, kernel, how.features, how)
-        how.features.warn_if_far(operator.left_out, how)
-        found: tuple[MappedScatter, str] | None = (operator, how.solver)
-    else:
-        found = affordable_operator(table, kernel, how) if how.entry is None else None
-    if found is None:
-        return _fit_exact(table, kernel, request)
-    model = _fit_mapped(*found, table.rows, table.weights, request)
-    points = table.rows if found[0].points is None else model.points
-    return replace(model, n_rows=used_rows(table.rows, table.weights), points=points)
+    if how.entry is None and not is_incomplete(table.rows):
+        found = affordable_operator(table, request.kernel.resolved(table.rows), how)
+        if found is not None:
+            return _fit_mapped(*found, table.rows, table.weights, request, whole=True)
+    source = Source.of(table, request.kernel, how)
+    if isinstance(source.operator, MappedScatter):
+        _warn_if_far(source.operator, how)
+        whole = (source.operator, how.solver, table.rows, table.weights, request)
+        return _fit_mapped(*whole, whole=True)
+    return _fit_exact(source, table, request)
 
 
-def _fit_exact(table: InMemoryTable, kernel: Kernel, request: KernelRequest) -> KernelModel:
+def _fit_exact(source: Source, table: InMemoryTable, request: KernelRequest) -> KernelModel:
     """Fit from eigenpairs of the centred kernel over all points."""
-    X, weights, how = table.rows, table.weights, request.how
-    operator = dual_operator(X, kernel, weights, how)
+    X, how, kernel = table.rows, request.how, source.kernel
+    operator: Any = source.operator
     spectrum, name = _solved(operator, kernel, request)
-    if how.dtype is None and _too_coarse(operator, spectrum, float(how.tol)):
-        operator = dual_operator(X, kernel, weights, how, double=True)
+    if how.dtype is None and _too_coarse(operator, spectrum, how.tol):
+        operator = dual_operator(X, kernel, table.weights, how, double=True)
+        source = source._replace(operator=operator)
         spectrum, name = _solved(operator, kernel, request)
-    warn_of_cancellation(X, operator.total, operator.trace)
-    subspace = operator.subspace(spectrum)
-    return _exact_model(operator, spectrum, name, kernel, subspace, table)
+    if source.rows is None:
+        warn_of_cancellation(X, operator.total, operator.trace)
+    subspace: Any = source.expansion(spectrum)
+    residual = operator.off_span(spectrum)
+    return _model(
+        spectrum,
+        operator.n,
+        X,
+        kernel=kernel,
+        subspace=subspace,
+        points=subspace.points,
+        n_rows=used_rows(X, table.weights),
+        error=Approximation(0.0, spectrum.error),
+        solver=name,
+        eigenvectors=backend.cast_like(spectrum.vectors, backend.vector_like(X)),
+        residual=residual,
+        novelty=Novelty(residual, operator.weights),
+        inputs=source.inputs,
+    )
 
 
 def _solved(operator: Dual, kernel: Kernel, request: KernelRequest) -> tuple[Spectrum, str]:
@@ -390,41 +411,6 @@ def _too_coarse(operator: Dual, spectrum: Spectrum, tol: float) -> bool:
         return operator.single and spectrum.rank > 0
     largest = float(backend.to_numpy(operator.gram.diag()).max())
     return bool(np.finfo(np.float32).eps * largest > tol * float(spectrum.values[-1]))
-
-
-def _fit_incomplete(table: InMemoryTable, request: KernelRequest) -> KernelModel:
-    """Fit rows with missing values: inner products are expectations under a PPCA of the inputs."""
-    found = ExpectedKernel.of(table, request.kernel, request.how.center)
-    spectrum, name = _solved(found.operator, found.kernel, request)
-    subspace = found.subspace(spectrum)
-    model = _exact_model(found.operator, spectrum, name, found.kernel, subspace, table)
-    return replace(model, inputs=found.inputs)
-
-
-def _exact_model(
-    operator: Dual,
-    spectrum: Spectrum,
-    name: str,
-    kernel: Kernel,
-    subspace: Subspace | UncertainSubspace,
-    table: InMemoryTable,
-) -> KernelModel:
-    """Return the model of eigenpairs over all points."""
-    residual = operator.off_span(spectrum)
-    return _model(
-        spectrum,
-        operator.n,
-        table.rows,
-        kernel=kernel,
-        subspace=subspace,
-        points=subspace.points,
-        n_rows=used_rows(table.rows, table.weights),
-        error=Approximation(0.0, spectrum.error),
-        solver=name,
-        eigenvectors=backend.cast_like(spectrum.vectors, backend.vector_like(table.rows)),
-        residual=residual,
-        novelty=Novelty(residual, operator.weights),
-    )
 
 
 def _model(spectrum: Spectrum, n: float, like: Array, **others: Any) -> KernelModel:
@@ -453,8 +439,13 @@ def _fit_chunks(table: Any, request: KernelRequest) -> KernelModel:
     refuse_nonfinite(sample)
     kernel = request.kernel.resolved(sample)
     operator = mapped_operator(table, sample, kernel, how.features, how)
-    how.features.warn_if_far(operator.left_out, how)
+    _warn_if_far(operator, how)
     return _fit_mapped(operator, how.solver, sample, None, request)
+
+
+def _warn_if_far(operator: MappedScatter, how: KernelOptions) -> None:
+    if how.features is not None:
+        how.features.warn_if_far(operator.left_out, how)
 
 
 def _fit_mapped(
@@ -463,8 +454,10 @@ def _fit_mapped(
     rows: Array,
     weights: Array | None,
     request: KernelRequest,
+    *,
+    whole: bool = False,
 ) -> KernelModel:
-    """Fit PCA of mapped rows, with the variance of the kernel; `rows` are some or all of them."""
+    """Fit PCA of mapped rows, with the variance of the kernel; `rows` are some, or the `whole`."""
     spectrum, _ = solve_kernel(operator, request.rank(operator.shape[0]), request.how)
     total = operator.mapped.total
     spectrum = request.kept(replace(spectrum, trace=operator.kernel_trace), EPS * total)
@@ -479,8 +472,8 @@ def _fit_mapped(
         rows,
         kernel=operator.map.kernel,
         subspace=subspace,
-        points=rows[:0, ...] if operator.points is None else operator.points,
-        n_rows=round(operator.n),
+        points=operator.points if operator.points is not None else rows if whole else rows[:0, :],
+        n_rows=used_rows(rows, weights) if whole else round(operator.n),
         error=Approximation(operator.left_out, operator.gap(spectrum)),
         solver=name,
         novelty=_some_novelty(subspace, rows, weights),
@@ -537,8 +530,7 @@ class KernelStream(NamedTuple):
         if ready.map is None or ready.mapped is None or ready.first is None:
             raise ValueError(expected("a stream", "of at least one chunk", self))
         operator = MappedScatter(ready.map, ready.mapped)
-        if how.features is not None:
-            how.features.warn_if_far(operator.left_out, how)
+        _warn_if_far(operator, how)
         return _fit_mapped(operator, "stream", *ready.first, request)
 
 

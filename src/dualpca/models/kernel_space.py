@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
@@ -57,7 +58,7 @@ class KernelSpace:
     """
 
     subspace: Subspace
-    variances: Array  # (m,)
+    variances: Annotated[Array, "m"]
     total: float
 
     @classmethod

@@ -357,7 +357,7 @@ class Expected(NamedTuple):
 
 
 def expectation(
-    ready: Ready, emissions: Emissions, log_weights: Array, missing: bool, in_memory: bool
+    ready: Ready, emissions: Emissions, log_weights: Array, in_memory: bool
 ) -> Expected:
     """Take the E step over one chunk."""
     rows, w = ready
@@ -367,6 +367,7 @@ def expectation(
     value = float(w @ density)
     if in_memory:
         return Expected(value, WeightedRows(rows, resp, w))
+    missing = isinstance(rows, Incomplete)
     return Expected(value, EmissionSums.of(emissions, rows, resp * w[:, None], missing))
 
 
@@ -380,9 +381,8 @@ class EMState:
     sums: EmissionSums | WeightedRows
     reseeded: int = 0
     dropped: int = 0
-    rescued: bool = (
-        False  # by the last step: its likelihood cannot be compared with the ones before
-    )
+    rescued: bool = False  # by the last step: likelihoods before it do not compare
+    rng: Any = None  # state of the generator
 
 
 class MixtureSteps:
@@ -440,9 +440,10 @@ class MixtureSteps:
     def expect(self, emissions: Emissions, mass: Array, **story: Any) -> tuple[EMState, float]:
         """Take the E step; return what it found and the likelihood."""
         shares = self.recipe.shares(emissions, mass)
-        rest = (emissions, shares.log_weights, self.data.missing, self.data.in_memory)
+        rest = (emissions, shares.log_weights, self.data.in_memory)
         found = self.rows.reduce(lambda ready: expectation(ready, *rest), Expected.plus)
         value = found.loglikelihood + shares.constant + emissions.log_prior()
+        story["rng"] = self.rng.bit_generator.state
         return EMState(emissions, mass, shares, found.sums, **story), value
 
     def step(self, state: EMState) -> tuple[EMState, float]:
@@ -492,27 +493,25 @@ class MixtureSteps:
 
     def pack(self, state: EMState) -> State:
         """Return all that the next step depends on."""
-        model = state.emissions
-        arrays = {f"W{k}": backend.to_numpy(W) for k, W in enumerate(model.loadings)}
-        arrays |= {"means": backend.to_numpy(model.means), "noises": backend.to_numpy(model.noises)}
-        arrays |= {"mass": backend.to_numpy(state.mass)}
-        numbers: dict[str, Any] = {"K": model.K, "rng": self.rng.bit_generator.state}
+        model, prior = state.emissions, state.emissions.prior
+        arrays = {f"W{k}": W for k, W in enumerate(model.loadings)}
+        arrays |= {"means": model.means, "noises": model.noises, "mass": state.mass}
+        numbers: dict[str, Any] = {"K": model.K, "rng": state.rng}
         numbers |= {"reseeded": state.reseeded, "dropped": state.dropped}
-        numbers |= {"prior": None if model.prior is None else list(model.prior)}
-        return arrays, numbers
+        numbers |= {"prior": None if prior is None else list(prior)}
+        return {name: backend.to_numpy(one) for name, one in arrays.items()}, numbers
 
     def unpack(self, stored: State) -> EMState:
         """Return the state that was packed."""
-        (arrays, numbers), like, recipe = stored, self.data.table.like, self.recipe
+        numbers, recipe, like = stored[1], self.recipe, self.data.table.like
+        arrays = {name: backend.asarray(one, like) for name, one in stored[0].items()}
+        W = tuple(arrays[f"W{k}"] for k in range(int(numbers["K"])))
         prior = None if numbers["prior"] is None else Prior(*numbers["prior"])
-        W = tuple(backend.asarray(arrays[f"W{k}"], like) for k in range(int(numbers["K"])))
-        means, noises, mass = (
-            backend.asarray(arrays[name], like) for name in ("means", "noises", "mass")
-        )
         self.rng.bit_generator.state = numbers["rng"]
-        emissions = Emissions(means, W, noises, recipe.floor, recipe.tied, prior)
+        parts = (arrays["means"], W, arrays["noises"])
+        emissions = Emissions(*parts, recipe.floor, recipe.tied, prior)
         story = {name: int(numbers[name]) for name in ("reseeded", "dropped")}
-        return self.expect(emissions, mass, **story)[0]
+        return self.expect(emissions, arrays["mass"], **story)[0]
 
 
 # --- Given sizes: the best of a few short starts, carried on to the end --------------------------

@@ -1,9 +1,9 @@
 """A mixture from chunks, each seen once: stepwise EM (Cappé & Moulines 2009).
 
-Of the rows only expected moments are kept, one weighted mean and scatter a component. They fade as
-the parameters they were taken at grow old, s ← (1 − γ)s + γ s̄(chunk), and the components are the
-closed form of what is kept (MATH 2). A missing entry enters through its conditional mean and
-covariance, so chunks with and without NaN are one.
+Of the rows only expected moments are kept, one weighted mean and scatter per component. They fade
+as the parameters they were taken at grow old, s ← (1 − γ)s + γ s̄(chunk), and the components are
+the closed form of what is kept (MATH 2). A missing entry enters through its conditional mean and
+covariance, so chunks with and without NaN are treated alike.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 
@@ -74,23 +75,24 @@ class MixtureStream:
     """
 
     K: int
-    rows: Array | None = None  # (b, d), waiting
-    weights: Array | None = None  # (b,)
+    rows: Annotated[Array, "b d"] | None = None  # waiting
+    weights: Annotated[Array, "b"] | None = None
     kept: Mixture | None = None
     moments: tuple[Moments, ...] = ()  # a unit of weight in all
     n: float = 0.0  # weight of all rows, waiting ones included
-    density: float = 0.0  # running average of ln p a row, as the rows came
+    density: float = 0.0  # running average of ln p per row, as the rows came
+    like: Annotated[Array, "0 d"] | None = None  # no rows, of the last chunk's kind
 
     def add(self, X: Array, weights: Array | None, first: First) -> MixtureStream:
         """Return the stream with one more chunk."""
         refuse_infinite(X)
-        xp, w = backend.namespace(X), _some(X, weights)
+        xp, w, like = backend.namespace(X), _some(X, weights), X[:0, :]
         X = backend.working(X)
         if self.kept is not None:
-            return self._absorb(X, w)
+            return replace(self._absorb(X, w), like=like)
         if self.rows is not None:
             X, w = xp.concat([self.rows, X], axis=0), xp.concat([self.weights, w], axis=0)
-        waiting = replace(self, rows=X, weights=w, n=float(xp.sum(w)))
+        waiting = replace(self, rows=X, weights=w, n=float(xp.sum(w)), like=like)
         enough = int(X.shape[0]) >= max(FEWEST_ROWS, ROWS_A_COMPONENT * self.K)
         return waiting.settle(first) if enough else waiting
 
@@ -162,9 +164,10 @@ def grown(
     return old.add(table.rows, table.weights, first_fit(request))
 
 
-def model_of_stream(stream: MixtureStream, like: Array, request: MixtureRequest) -> MixtureModel:
+def model_of_stream(stream: MixtureStream, request: MixtureRequest) -> MixtureModel:
     """Return the model of a stream; rows that wait are counted in, and the stream is as before."""
     settled = stream.settle(first_fit(request))
+    like = settled.mixture.weights if stream.like is None else stream.like
     value = settled.density * stream.n
     history = History((value,), 1, converged=False, endless=True)
     return model_of(settled.mixture, like, value, settled.density, history=history)
@@ -182,8 +185,8 @@ def _times(m: Moments, factor: float) -> Moments:
 def expected_moments(model: Mixture, X: Array, w: Array) -> tuple[list[Moments], float]:
     """Return the moments of every component's share of the rows, and Σ w ln p.
 
-    A row with NaN counts as its distribution given what it observed: conditional mean in place
-    of the holes, and conditional covariance added to the scatter. O(nd²) a component, and q times
+    A row with NaN counts as its distribution given what it observed: conditional means for missing
+    values, and their conditional covariance added to the scatter. O(nd²) per component, and q times
     that for rows with NaN.
     """
     joint = model.joint(X)
@@ -206,7 +209,7 @@ def _component(emissions: Emissions, k: int, X: Array, w: Array, holes: bool) ->
 
 
 def _filled(emissions: Emissions, factors: Factors, X: Array, w: Array) -> tuple[Array, Array]:
-    """Return rows around μ with expectations in the holes, and the sum of their covariances."""
+    """Return rows around μ with expectations for missing values, and their summed covariances."""
     xp, table = backend.namespace(X), emissions.table(X)
     W, rows, d = factors.W, [], int(X.shape[1])
     extra = backend.asarray(np.zeros((d, d)), X)

@@ -57,10 +57,10 @@ from dualpca.solvers import solve
 
 # --- From distances to kernels: principal coordinates, and what to do if they are not Euclidean --
 
-ASYMMETRY = 1e-8
+DISTANCE_ASYMMETRY = 1e-8
 """Largest |D − Dᵀ|, and diagonal, that counts as rounding, relative to the largest entry."""
 
-SAME = 1e-12
+SAME_ITEM = 1e-12
 """Share of the largest distance of an item below which another is the same item."""
 
 CORRECTIONS = ("lingoes", "cailliez")
@@ -113,7 +113,7 @@ class Correction:
         if self.constant == 0:
             return -0.5 * D * D
         xp = backend.namespace(D)
-        same = xp.astype(D <= SAME * xp.max(D, axis=1)[:, None], xp.float64)
+        same = xp.astype(D <= SAME_ITEM * xp.max(D, axis=1)[:, None], xp.float64)
         ties = xp.sum(same, axis=1)[:, None]
         share = same / xp.where(ties > 0, ties, xp.ones_like(ties))
         return -0.5 * self._squares(D) * (1 - share)
@@ -172,7 +172,7 @@ def check_distances(D: Array) -> Array:
         what = "a square matrix of distances, (n, n), with metric='precomputed'"
         raise ValueError(expected("X", what, tuple(D.shape)))
     check_new_distances(D)
-    slack = ASYMMETRY * float(xp.max(D))
+    slack = DISTANCE_ASYMMETRY * float(xp.max(D))
     i, j = _largest(xp.abs(D - D.T))
     if abs(float(D[i, j]) - float(D[j, i])) > slack:
         raise ValueError(
@@ -211,7 +211,7 @@ def _largest(A: Array) -> tuple[int, int]:
 NO_VARIANCE = 1e-13
 """Share of the kernel's size below which its centred trace is rounding error."""
 
-NEGATIVE = 1e-10
+NEGATIVE_SHARE = 1e-10
 """Share of negative eigenvalues, in magnitude, that is more than rounding error."""
 
 
@@ -264,7 +264,7 @@ class FeatureScatter(Dual):
         eps = float(backend.namespace(like).finfo(like.dtype).eps)
         rounding = eps * math.sqrt(self.shape[0]) * self.size / self.trace
         negative, total = negative_mass(self, np.random.default_rng(seed))
-        if negative <= max(NEGATIVE, rounding) * total:
+        if negative <= max(NEGATIVE_SHARE, rounding) * total:
             return self, 0.0
         values, vectors = algebra.top_eigh(self.dense(), self.shape[0])
         kept = backend.namespace(values).where(values < 0, 0 * values, values)
@@ -302,7 +302,7 @@ def fitted_scatter(
 
 # --- Where a new point goes ----------------------------------------------------------------------
 
-ROUNDING = 1e-9
+ROUNDED_NOISE = 1e-9
 """Of the numbers that a noise is the difference of: one less negative than this is 0."""
 
 
@@ -332,8 +332,8 @@ class Placement:
         G = ⟨WWᵀ⟩/n = (I + BᵀΨ⁻¹B)⁻¹ + βKcβᵀ/n.
     """
 
-    weights: Array  # (n, q)
-    moment: Array  # (q, q)
+    weights: Annotated[Array, "n q"]
+    moment: Annotated[Array, "q q"]
 
     @classmethod
     def of_spectrum(cls, spectrum: Spectrum, gaussian: SpikedGaussian, n: float) -> Placement:
@@ -360,40 +360,6 @@ class Placement:
             span = replace(span, points=backend.empty((source.shape[0], 0), one))
         return span
 
-    def place(
-        self, over: Subspace, X: Array, n: float, diagonal: Array | None = None, usual: float = 0.0
-    ) -> Placed:
-        """Return b(x) and the point's own noise ψ(x), never negative.
-
-        Parameters
-        ----------
-        over : Subspace
-            What `subspace` returned.
-        X : array of shape (m, d)
-        n : float
-        diagonal : array of shape (m,), optional
-            k(x, x), for kernels that cannot tell.
-        usual : float
-            The noise of points whose own comes out negative beyond rounding, as it can where
-            distances are not Euclidean: it would claim to know their places exactly.
-        """
-        xp = backend.namespace(over.base)
-        both = over.kernel_times(X, xp.concat([over.coefficients, over.base[:, None]], axis=1))
-        b = both[:, :-1] - over.tilt
-        if diagonal is None:
-            diagonal = backend.working(over.kernel.diag(backend.points(X)))
-        squares = diagonal - 2 * both[:, -1] + over.offset
-        known = xp.sum((b @ self.moment) * b, axis=1)
-        noise = squares / n - known
-        size = (xp.abs(diagonal) + xp.abs(over.offset + 0 * diagonal)) / n + known
-        instead = xp.where(noise < -ROUNDING * size, usual + 0 * noise, 0 * noise)
-        return Placed(b, xp.where(noise < 0, instead, noise))
-
-    def covariance(self, noise: Array, rho: float) -> Array:
-        """Return ψ(x)/ρ · G⁻¹, (m, q, q)."""
-        xp = backend.namespace(noise)
-        return noise[:, None, None] / rho * xp.linalg.inv(self.moment)[None, :, :]
-
 
 # --- The model -----------------------------------------------------------------------------------
 
@@ -412,7 +378,7 @@ class ProbabilisticKernelModel:
     placement: Placement
     subspace: Subspace  # the weights of `placement` as an expansion over the points
     kernel: Kernel
-    points: Array  # the training points, kernel values or distances
+    points: Annotated[Array, "points n p"]  # the training points, kernel values or distances
     correction: Correction  # of distances
     heywood: tuple[int, ...] | None = None  # points held at the least noise, if each has its own
     history: History | None = None
@@ -440,16 +406,30 @@ class ProbabilisticKernelModel:
         return self.variances if self.heywood is None else None
 
     def placed(self, values: Array, diagonal: Array | None = None) -> Placed:
-        """Return where points are, and the noise that is their own."""
-        usual = float(backend.namespace(self.psi).mean(self.psi))
-        return self.placement.place(self.subspace, values, self.n_rows, diagonal, usual)
+        """Return b(x) and the noise ψ(x) that is a point's own, never negative.
+
+        Beyond rounding it can come out negative where distances are not Euclidean, and would claim
+        to know a place exactly: the average over the training points stands for it then.
+        `diagonal` is k(x, x), (m,), for kernels that cannot tell.
+        """
+        over, n, xp = self.subspace, self.n_rows, backend.namespace(self.psi)
+        both = over.kernel_times(values, xp.concat([over.coefficients, over.base[:, None]], axis=1))
+        b = both[:, :-1] - over.tilt
+        if diagonal is None:
+            diagonal = backend.working(over.kernel.diag(backend.points(values)))
+        known = xp.sum((b @ self.placement.moment) * b, axis=1)
+        noise = (diagonal - 2 * both[:, -1] + over.offset) / n - known
+        size = (xp.abs(diagonal) + xp.abs(over.offset + 0 * diagonal)) / n + known
+        instead = xp.where(noise < -ROUNDED_NOISE * size, xp.mean(self.psi) + 0 * noise, 0 * noise)
+        return Placed(b, xp.where(noise < 0, instead, noise))
 
     def posterior(
         self, values: Array, rho: float, diagonal: Array | None = None
     ) -> tuple[Array, Array]:
-        """Return mean (m, q) and covariance (m, q, q) of the coordinates of points."""
-        found = self.placed(values, diagonal)
-        return found.coordinates, self.placement.covariance(found.noise, rho)
+        """Return b(x), (m, q), and its covariance ψ(x)/ρ · G⁻¹, (m, q, q)."""
+        b, noise = self.placed(values, diagonal)
+        inverse = backend.namespace(b).linalg.inv(self.placement.moment)
+        return b, noise[:, None, None] / rho * inverse[None, :, :]
 
     def covariance(self) -> Array:
         """Return C, (n, n)."""
@@ -477,7 +457,7 @@ class ProbabilisticKernelModel:
 
 # --- Fitting -------------------------------------------------------------------------------------
 
-HEYWOOD = 1e-4
+LEAST_POINT_NOISE = 1e-4
 """Smallest noise of a point, as a share of its variance, where every point has its own."""
 
 
@@ -632,7 +612,7 @@ def _with_own_noises(operator: FeatureScatter, request: ProbabilisticKernelReque
     """Fit kernel factor analysis: every point has its own noise."""
     limits: dict[str, Any] = {"tol": request.tol, "max_iter": request.max_iter, "em": request.em}
     q = _count(operator, request)
-    factors, record = fit_factors(operator, q, HEYWOOD, **limits)  # type: ignore[arg-type]
+    factors, record = fit_factors(operator, q, LEAST_POINT_NOISE, **limits)  # type: ignore[arg-type]
     B, _ = principal(factors.W, factors.psi)
     placement = Placement.of_factors(operator, B, factors.psi)
     variances = backend.namespace(B).sum(B * B, axis=0)
@@ -642,7 +622,7 @@ def _with_own_noises(operator: FeatureScatter, request: ProbabilisticKernelReque
 def _heywood_cases(found: _Found) -> tuple[int, ...]:
     """Return the points whose noise is at its bound; warn if there are any."""
     variance = backend.namespace(found.B).sum(found.B * found.B, axis=1) + found.psi
-    held = np.flatnonzero(backend.to_numpy(found.psi <= 2 * HEYWOOD * variance)).tolist()
+    held = np.flatnonzero(backend.to_numpy(found.psi <= 2 * LEAST_POINT_NOISE * variance)).tolist()
     if held:
         warn(
             f"Heywood case: the coordinates explain {len(held)} points wholly, such as "

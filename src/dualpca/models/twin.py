@@ -29,10 +29,10 @@ from dualpca.models.probabilistic_kernel import (
 from dualpca.operators import Spectrum
 from dualpca.solvers import solve
 
-FAINT = 1e-2
+FAINT_START = 1e-2
 """Standard deviation of coordinates that have no direction to start from."""
 
-LEAST_NOISE, MOST_GAIN = 1e-6, 1e4
+LEAST_TWIN_NOISE, MOST_GAIN = 1e-6, 1e4
 """Bounds of σ² and a, as shares of the average variance: a flexible Σ could lose all noise."""
 
 
@@ -48,7 +48,7 @@ class Twin:
     array([[1.5, 1. ], [1. , 1.5]])
     """
 
-    Z: Array  # (n, q)
+    Z: Annotated[Array, "n q"]
     kernel: Kernel
     gain: float
     noise: float
@@ -92,8 +92,8 @@ def start_coordinates(spectrum: Spectrum, rng: np.random.Generator) -> Array:
     """
     xp, n = backend.namespace(spectrum.values), int(spectrum.vectors.shape[0])
     share = spectrum.values / spectrum.values[0]
-    noise = FAINT * backend.normal(rng, tuple(spectrum.vectors.shape), spectrum.vectors)
-    return xp.where(share > FAINT**2, spectrum.vectors * xp.sqrt(n * share), noise)
+    noise = FAINT_START * backend.normal(rng, tuple(spectrum.vectors.shape), spectrum.vectors)
+    return xp.where(share > FAINT_START**2, spectrum.vectors * xp.sqrt(n * share), noise)
 
 
 def maximize_twin(
@@ -118,11 +118,11 @@ def maximize_twin(
     O(n³) a step. The likelihood has many maxima: this is the one that the start leads to. It never
     falls. σ² stays above 1e-6 of the average variance, where a flexible Σ would lose it all.
     """
-    cost, record, n = Cost(S, kernel, tuple(Z.shape)), Record(), int(S.shape[0])
+    cost, record, n = TwinCost(S, kernel, tuple(Z.shape)), Record(), int(S.shape[0])
     average = float(backend.namespace(S).linalg.trace(S)) / n
     first = backend.to_numpy(Z).reshape(-1)
     theta = np.concatenate([first, [math.log(average / 2)] * 2])
-    limits = (math.log(LEAST_NOISE * average), math.log(MOST_GAIN * average))
+    limits = (math.log(LEAST_TWIN_NOISE * average), math.log(MOST_GAIN * average))
     bounds: list[Any] = [(None, None)] * first.size + [limits] * 2
 
     def note(value: float) -> None:
@@ -138,7 +138,7 @@ def maximize_twin(
     return cost.model(found.x), record
 
 
-class Cost:
+class TwinCost:
     """−1/n times the log-likelihood as a function of (Z, ln a, ln σ²), one vector on the host."""
 
     def __init__(self, S: Array, kernel: Kernel, shape: tuple[int, int]) -> None:
@@ -214,7 +214,7 @@ class TwinModel:
     coordinates: Annotated[Array, "n q"]
     placement: TwinPlacement  # with the fitted twin, in float64
     kernel: Kernel  # of the items
-    points: Array  # the training items, or their kernel values
+    points: Annotated[Array, "points n p"]  # the training items, or their kernel values
     means: Annotated[Array, "n"]  # of the kernel values of every item
     grand_mean: float
     rho: float | None = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -47,6 +47,8 @@ LOOSE = 1e-2
 
 SINGLE_TOL = 1e-6
 """The smallest `tol` at which float32 kernel values are used without being asked for."""
+
+Weights = Array | None  # (n,)
 
 LANDMARKS = ("leverage", "kmeans", "uniform")
 """How 'nystrom' chooses landmarks."""
@@ -95,10 +97,10 @@ class KernelOptions:
 
 
 def dual_operator(
-    X: Array, kernel: Kernel, weights: Array | None, how: KernelOptions, *, double: bool = False
+    X: Array, kernel: Kernel, w: Weights, how: KernelOptions, *, double: bool = False
 ) -> Dual:
     """Return the centred kernel over the points; refuse one that float64 cannot hold."""
-    operator = Dual(gram_of(X, kernel, how, double=double), None, weights, center=how.center)
+    operator = Dual(gram_of(X, kernel, how, double=double), None, w, center=how.center)
     refuse_overflow(operator.total)
     return operator
 
@@ -150,9 +152,7 @@ class FeatureSolver(Solver):
     """Whether its map may be made of the first rows of a stream."""
 
     @staticmethod
-    def feature_map(
-        X: Array, kernel: Kernel, weights: Array | None, how: KernelOptions
-    ) -> FeatureMap:
+    def feature_map(X: Array, kernel: Kernel, w: Weights, how: KernelOptions) -> FeatureMap:
         """Return the feature map that some of the rows, or all of them, give."""
         raise TypeError("a FeatureSolver must define feature_map")
 
@@ -176,9 +176,7 @@ class Nystrom(FeatureSolver):
     name: ClassVar[str] = "nystrom"
 
     @staticmethod
-    def feature_map(
-        X: Array, kernel: Kernel, weights: Array | None, how: KernelOptions
-    ) -> FeatureMap:
+    def feature_map(X: Array, kernel: Kernel, w: Weights, how: KernelOptions) -> FeatureMap:
         """Return the map of the landmarks."""
         rng, m, n = how.rng, how.n_landmarks, int(X.shape[0])
         if X.ndim == 1 and how.landmarks == "kmeans":
@@ -200,11 +198,9 @@ class Cholesky(FeatureSolver):
     on_streams: ClassVar[bool] = True
 
     @staticmethod
-    def feature_map(
-        X: Array, kernel: Kernel, weights: Array | None, how: KernelOptions
-    ) -> FeatureMap:
+    def feature_map(X: Array, kernel: Kernel, w: Weights, how: KernelOptions) -> FeatureMap:
         """Return the map of the pivots."""
-        found = pivoted_cholesky(X, kernel, how.n_landmarks, float(how.tol), how.rng, weights)
+        found = pivoted_cholesky(X, kernel, how.n_landmarks, how.tol, how.rng, w)
         return Landmarks.of(backend.take(X, found.index), kernel)
 
     @staticmethod
@@ -216,7 +212,7 @@ class Cholesky(FeatureSolver):
     @staticmethod
     def warn_if_far(left_out: float, how: KernelOptions) -> None:
         """Warn where there were not landmarks enough for `tol`."""
-        if left_out > max(float(how.tol), 1e-10):
+        if left_out > max(how.tol, 1e-10):
             warn(
                 f"{how.n_landmarks} landmarks leave {left_out:.2%} of the variance out; "
                 f"tol={how.tol:g} was asked for. Raise n_landmarks, or use eigen_solver='krylov'.",
@@ -231,9 +227,7 @@ class RandomFeatures(FeatureSolver):
     on_streams: ClassVar[bool] = True
 
     @staticmethod
-    def feature_map(
-        X: Array, kernel: Kernel, weights: Array | None, how: KernelOptions
-    ) -> FeatureMap:
+    def feature_map(X: Array, kernel: Kernel, w: Weights, how: KernelOptions) -> FeatureMap:
         """Return the map of random frequencies."""
         if X.ndim == 1:
             what = "one that needs no coordinates ('nystrom', 'cholesky'): X holds items"
@@ -245,18 +239,16 @@ def mapped_operator(
     table: Table, rows: Array, kernel: Kernel, entry: type[FeatureSolver], how: KernelOptions
 ) -> MappedScatter:
     """Return the scatter of all rows of a table under the map that `rows`, some or all, give."""
-    in_memory = isinstance(table, InMemoryTable)
-    with np.errstate(over="ignore", invalid="ignore"):
-        refuse_overflow(float(backend.to_numpy(kernel.diag(backend.points(rows))).sum()))
-    weights = table.weights if isinstance(table, InMemoryTable) else None
-    feature_map, center = entry.feature_map(rows, kernel, weights, how), how.center
+    chunked, center = not isinstance(table, InMemoryTable), how.center
 
-    def of(chunk: Array, weights: Array | None = None) -> Mapped:
-        if not in_memory:
+    def of(chunk: Array, weights: Weights = None) -> Mapped:
+        if chunked:
             refuse_nonfinite(chunk)
         return map_rows(feature_map, chunk, weights, center=center)
 
     with np.errstate(over="ignore", invalid="ignore"):
+        refuse_overflow(float(backend.to_numpy(kernel.diag(backend.points(rows))).sum()))
+        feature_map = entry.feature_map(rows, kernel, getattr(table, "weights", None), how)
         mapped = table.reduce(of, Mapped.merge)
         refuse_overflow(mapped.total)
     return MappedScatter(feature_map, mapped)
@@ -293,7 +285,7 @@ def solve_kernel(
     else:
         name = entry.name
     tell(name, operator, rank)
-    solver = SOLVERS[name](tol=float(how.tol))
-    if name == Krylov.name and how.max_passes is not None:
-        solver = Krylov(tol=float(how.tol), max_passes=how.max_passes)
+    solver = SOLVERS[name](tol=how.tol)
+    if isinstance(solver, Krylov) and how.max_passes is not None:
+        solver = replace(solver, max_passes=how.max_passes)
     return solver.solve(operator, rank, how.rng), name
