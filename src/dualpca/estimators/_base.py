@@ -80,7 +80,7 @@ from dualpca.kernels import (
     Kernel,
     is_gaussian_process_kernel,
 )
-from dualpca.models.driver import History, Record
+from dualpca.models.driver import History
 from dualpca.models.kernel import (
     KernelChoice,
     fit_inputs,
@@ -388,56 +388,6 @@ def columns_of(parts: ChunkedTable, how: str) -> tuple[Columns, bool]:
     return columns, bool((columns.n < columns.rows).any())
 
 
-def check_rows_count(model: Any, count: int) -> None:
-    """Refuse fewer than two rows, in scikit-learn's words."""
-    if count < 2:
-        raise ValueError(
-            f"Found array with {count} sample(s) while a minimum of 2 is required by "
-            f"{type(model).__name__}."
-        )
-
-
-def by_parts(
-    width: str | None, dtype: Any = np.float64, takes: tuple[str, ...] = ()
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Let a method that makes rows of rows take tables in parts as well.
-
-    A Dask array (or frame) gives a Dask array, not computed yet; anything else in parts gives
-    `Batches`, computed when they are read.
-
-    Parameters
-    ----------
-    width : str or None
-        Attribute that holds the number of columns of the result; None for one number a row.
-    dtype : NumPy dtype
-        Of one number a row; columns have that of the table.
-    takes : tuple of str
-        Further arguments that change no shape.
-    """
-
-    def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(method)
-        def either(self: Any, X: Any, *args: Any, **options: Any) -> Any:
-            parts = parts_of(X, fitting=False)
-            if parts is None:
-                return method(self, X, *args, **options)
-            check_is_fitted(self)
-            check_parts(self, parts)
-            options |= dict(zip(takes, args, strict=False))
-            others = {name: value for name, value in options.items() if name not in takes}
-            if args[len(takes) :] or any(v is not None and v is not False for v in others.values()):
-                what = "without further arguments for data in parts"
-                raise ValueError(expected(method.__name__, what, options or args))
-            refuse_frames(self, method.__name__)
-            columns = None if width is None else int(getattr(self, width))
-            kind = np.dtype(dtype) if width is None else parts.dtype
-            return parts.map(OnRows(method, self, columns, kind, options), columns, kind)
-
-        return either
-
-    return decorate
-
-
 def refuse_frames(model: Any, method: str) -> None:
     """Refuse to make a frame of a table in parts: scikit-learn would gather all of it."""
     made = _get_output_config("transform", model)["dense"] if method == "transform" else "default"
@@ -484,25 +434,6 @@ def average(model: Any, parts: ChunkedTable, sample_weight: Any = None) -> float
 
 
 # --- How an iterative fit went, as scikit-learn's users expect to read it ------------------------
-
-
-def publish_record(model: Any, record: Record, quiet: bool = False) -> None:
-    """Set `loglikelihoods_` and the like; warn if the fit stopped before it converged."""
-    model.loglikelihoods_ = record.loglikelihoods
-    model.loglikelihood_ = record.loglikelihoods[-1]
-    model.n_iter_, model.converged_ = record.n_iter, record.converged
-    if record.interrupted:
-        warn(
-            f"the fit was interrupted after {record.n_iter} steps: the model is the best there "
-            "was until then. Fit again to go on to the maximum.",
-            InterruptWarning,
-        )
-    elif not record.converged and not quiet:
-        warn(
-            f"the fit stopped after max_iter={model.max_iter} steps before it came within "
-            f"tol={model.tol:g} of the maximum. Raise max_iter or tol.",
-            ConvergenceWarning,
-        )
 
 
 # --- What a checkpoint of an estimator's fit is of -----------------------------------------------

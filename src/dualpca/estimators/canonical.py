@@ -433,10 +433,6 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMixin, E
         model: CanonicalModel = self._fitted
         return model.covariance()
 
-    def _packed(self) -> dict[str, Any]:
-        """Return everything to be saved, under the names of format 1."""
-        return {**super()._packed(), "_model": self._fitted.canonical}
-
     def _model_of(self, state: dict[str, Any]) -> CanonicalModel:
         """Return the model of attributes as format 1 names them."""
         value = state["loglikelihood_"]

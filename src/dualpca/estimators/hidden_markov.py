@@ -21,9 +21,9 @@ from dualpca.estimators._base import (
     check_number,
     generator,
     is_elsewhere,
+    method_of,
     watch_of,
 )
-from dualpca.estimators._preimages import method_of
 from dualpca.models.driver import History
 from dualpca.models.hidden_markov import (
     HiddenMarkovModel,

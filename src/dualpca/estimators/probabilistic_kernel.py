@@ -19,22 +19,19 @@ from dualpca.estimators._base import (
     attribute,
     check_choice,
     check_flag,
+    check_kernel_matrix,
     check_matrix,
     check_number,
+    check_points,
     check_rows,
     generator,
     on_rows,
     parts_of,
 )
-from dualpca.estimators._kernel_inputs import (
-    check_kernel_matrix,
-    check_points,
-    is_precomputed,
-    kernel_of,
-)
 from dualpca.gaussian import check_noise
 from dualpca.kernels import Precomputed
 from dualpca.models.driver import History
+from dualpca.models.kernel import KernelChoice, is_precomputed
 from dualpca.models.probabilistic_kernel import (
     Correction,
     FeatureScatter,
@@ -114,7 +111,9 @@ class ItemEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
             values = correction.training_kernel(D)
             zero = Precomputed(diagonal=0.0)
             return TrainingItems(points, values, zero, correction, self._pairwise)
-        kernel = kernel_of(self, points) if kernel is None else kernel
+        if kernel is None:
+            named = (self.kernel, self.gamma, self.degree, self.coef0, self.kernel_params)
+            kernel = KernelChoice(*named).resolved(points)
         if isinstance(kernel, Precomputed):
             points = check_kernel_matrix(points, center=False)
         return TrainingItems(points, points, kernel, pairwise=self._pairwise)

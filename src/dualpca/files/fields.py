@@ -201,7 +201,8 @@ def _is_array(value: Any, words: str, sizes: Sizes) -> bool:
 def sizes_of(record: Any) -> Sizes:
     """Return what the letters in the annotations of a dataclass stand for."""
     sizes: Sizes = {}
-    for name, hint in hints_of(type(record)).items():
+    cls: Any = type(record)
+    for name, hint in hints_of(cls).items():
         fits(getattr(record, name), hint, sizes)
     return sizes
 

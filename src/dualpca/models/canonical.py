@@ -15,6 +15,7 @@ from scipy import stats
 
 from dualpca.arrays import Array, algebra, backend
 from dualpca.data import (
+    Columns,
     InMemoryTable,
     Table,
     beside,
@@ -422,7 +423,7 @@ def _condensed(both: Table) -> tuple[Array, Array, int]:
         what = f"at most {WIDEST} features in both views for data in chunks"
         raise ValueError(expected("X and y", what, both.d))
     found = linear(both, missing=True)
-    if found.operator is None:
+    if isinstance(found, Columns):
         remedy = "Fill it with PPCA or Imputer first, or give rows in memory."
         raise ValueError(expected("X and y", "complete for data in chunks", "NaN", remedy))
     return *condensed(found.operator.moments), found.n_rows

@@ -35,8 +35,11 @@ from dualpca.kernels import (
 from dualpca.models.spiked import PPCARequest, SpikedModel, fit_ppca
 from dualpca.operators import (
     Dual,
+    Explicit,
     FeatureMap,
+    Fourier,
     Given,
+    Landmarks,
     Mapped,
     MappedScatter,
     MappedSubspace,
@@ -497,7 +500,7 @@ class KernelStream(NamedTuple):
     kernel: Kernel
     waiting: Array | None = None  # (m, d)
     weights: Array | None = None  # (m,)
-    map: FeatureMap | None = None
+    map: Annotated[FeatureMap, Landmarks | Fourier | Explicit] | None = None
     mapped: Mapped | None = None
     first: tuple[Array, Array | None] | None = None  # rows and weights, to judge novelty by
 
