@@ -91,7 +91,7 @@ def forged_text(data, rng):
     """Yield files whose checksum is right and whose model is impossible."""
     header, text, body = parts(data)
     while True:
-        state = sorted(fitted(text)["state"])
+        state = sorted(fields(text))
         name = state[int(rng.integers(len(state)))]
         changes = [_replaced(name, value) for value in FORGED] + [*TEXTS]
         for i in rng.permutation(len(changes)):
@@ -105,12 +105,23 @@ def forged_text(data, rng):
 def fitted(text):
     """Return the part of a text that is a fitted model: the last step, of a pipeline."""
     model = text["model"]
-    return model["params"]["steps"][-1]["tuple"][1] if model["model"] == "Pipeline" else model
+    return model["params"]["steps"][-1]["tuple"][1] if model["estimator"] == "Pipeline" else model
+
+
+def fields(text):
+    """Return the fields of the fitted model; of a stream that was not read yet, its inputs."""
+    found = fitted(text)
+    return found["model"]["fields"] if "model" in found else found["inputs"]["dict"]
+
+
+def inputs(text):
+    """Return what the estimator keeps of its inputs."""
+    return fitted(text)["inputs"]["dict"]
 
 
 def _replaced(name, value):
     def change(text):
-        fitted(text)["state"][name] = value
+        fields(text)[name] = value
 
     return change
 
@@ -119,10 +130,10 @@ FORGED = (
     {"type": "os.system", "fields": {"command": "touch executed"}},
     {"type": "Popen", "fields": {}},
     {"type": ["Moments"], "fields": {}},
-    {"type": "Moments", "fields": {"n": "many", "mean": None, "scatter": []}},
+    {"type": "data.Moments", "fields": {"n": "many", "mean": None, "scatter": []}},
     {"type": "kernels.Function", "fields": {"function": "os.system", "params": []}},
     {"array": "nowhere"},
-    {"array": ["mean_"]},
+    {"array": ["model.mean"]},
     {"pickle": "gASVIAAAAAAAAACMBXBvc2l4lIwGc3lzdGVtlJOUjAR0cnVllIWUUpQu"},
     {"tuple": {"a": 1}},
     {"dict": [1, 2]},
@@ -131,42 +142,46 @@ FORGED = (
     {"names": ["a"], "width": 2**30},
     {"names": ["a"] * 1000, "width": 2**24},
     {"floats": [1.0]},
-    {"floats": {"array": "components_"}},
+    {"floats": {"array": "model.components"}},
     {"csr": {"shape": [2, 2], "kind": "matrix", "data": [], "indices": [], "indptr": []}},
     {"model": "Popen", "params": {}, "state": {}},
     {"model": "PPCA", "params": {"shell": True}, "state": {}},
+    {"estimator": "Popen", "params": {}},
+    {"estimator": "PPCA", "params": {"shell": True}},
 )
 
 
 def _renamed(old, new):
     def change(text):
-        fitted(text)["state"][new] = fitted(text)["state"].pop(old)
+        inputs(text)[new] = inputs(text).pop(old)
 
     return change
 
 
 TEXTS = (
-    lambda text: text.update(format=2),
+    lambda text: text.update(format=3),
     lambda text: text.update(format="1"),
     lambda text: text.update(version=None),
     lambda text: text.pop("version"),
     lambda text: text.update(more=1),
     lambda text: text.update(model=[1]),
-    lambda text: text["model"].update(model="object"),
-    lambda text: text["model"].update(model="Stored"),
+    lambda text: text["model"].update(estimator="object"),
+    lambda text: text["model"].update(estimator="Kind"),
     lambda text: text["model"].update(params=[]),
-    lambda text: text.update(metadata={"dict": {"a": {"array": "mean_"}}}),
+    lambda text: text.update(metadata={"dict": {"a": {"array": "model.mean"}}}),
     lambda text: text.update(metadata={"dict": {"table": {"dict": {"means": [1.0]}}}}),
     lambda text: text["model"]["params"].update(command="touch executed"),
-    lambda text: text["model"].update(state={}, params={}),
+    lambda text: text["model"].update(model={}, params={}),
+    lambda text: fitted(text).update(model={}),
+    lambda text: fitted(text).update(inputs={"dict": {}}),
     lambda text: fitted(text).update(state={}),
-    lambda text: text["model"]["state"].update(transform="touch executed"),
-    lambda text: text["model"]["state"].update(__class__="object"),
-    lambda text: text["model"]["state"].update(__dict__={"dict": {}}),
+    lambda text: inputs(text).update(transform="touch executed"),
+    lambda text: fields(text).update(__class__="object"),
+    lambda text: fields(text).update(__dict__={"dict": {}}),
     _renamed("n_features_in_", "n_features"),
-    lambda text: fitted(text)["state"].update(n_features_in_="many"),
-    lambda text: fitted(text)["state"].update(n_features_in_=-1),
-    lambda text: fitted(text)["state"].update(n_features_in_=10**9),
+    lambda text: inputs(text).update(n_features_in_="many"),
+    lambda text: inputs(text).update(n_features_in_=-1),
+    lambda text: inputs(text).update(n_features_in_=10**9),
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from threading import local
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -101,8 +101,8 @@ class Moments:
     """
 
     n: float
-    mean: Array  # (d,)
-    scatter: Array  # (d, d)
+    mean: Annotated[Array, "d"]
+    scatter: Annotated[Array, "d d"]
 
     @classmethod
     def of(cls, X: Array, weights: Array | None = None, *, center: bool = True) -> Moments:

@@ -37,7 +37,9 @@ class ImputerModel:
     """What fills missing values, and the features that missed some in the fit."""
 
     model: SpikedModel | BayesianModel
-    indicated: Annotated[Array, "k"] | None = None  # numbers of features; None without indicators
+    indicated: Annotated[Array, "whole k"] | None = (
+        None  # numbers of features; None without indicators
+    )
 
     @property
     def history(self) -> History | None:

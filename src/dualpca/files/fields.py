@@ -5,7 +5,8 @@ that they mention may be there, and nothing else. `Annotated[Array, "d q"]` asks
 axes; a letter means the same size throughout a dataclass, a number itself, `*` any size. A word
 before the letters says what the entries are:
 
-    "d q"          numbers
+    "d q"          floats
+    "whole d"      integers
     "names d"      strings
     "labels c"     strings or numbers
     "points n d"   numbers, dense or a sparse matrix, or items of another kind
@@ -175,7 +176,7 @@ def _items_fit(value: Any, origin: Any, args: tuple[Any, ...], sizes: Sizes) -> 
     return same and all(fits(item, one, sizes) for item, one in zip(value, args, strict=True))
 
 
-KINDS = {"": "fiub", "names": "OU", "labels": "OUfiub", "points": "fiubOU"}
+KINDS = {"": "f", "whole": "iu", "names": "OU", "labels": "OUfiub", "points": "fiubOU"}
 
 
 def _is_array(value: Any, words: str, sizes: Sizes) -> bool:

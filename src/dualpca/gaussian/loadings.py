@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -72,10 +72,10 @@ class LoadingPosterior:
     turn into each other by angles; columns grow or shrink.
     """
 
-    W: Array  # (d, q)
-    rows: Array  # (d, q, q) or (1, q, q), covariance of each row
-    angle: Array  # (q, q), symmetric, standard deviation of the angle between two columns
-    growth: Array  # (q,), standard deviation of the logarithm of a column's length
+    W: Annotated[Array, "d q"]
+    rows: Annotated[Array, "* q q"]  # (d, q, q) or (1, q, q), covariance of each row
+    angle: Annotated[Array, "q q"]  # standard deviation of the angle between two columns
+    growth: Annotated[Array, "q"]  # (q,), standard deviation of the logarithm of a column's length
     tangent: bool  # rows move off the span only
 
     @property

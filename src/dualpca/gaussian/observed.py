@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -24,9 +24,9 @@ BLOCKS = 8
 class Factors:
     """The density x = Wz + μ + ε, z ~ N(0, I_q), ε ~ N(0, diag ψ)."""
 
-    W: Array  # (d, q)
-    mu: Array  # (d,)
-    psi: Array  # (d,)
+    W: Annotated[Array, "d q"]
+    mu: Annotated[Array, "d"]
+    psi: Annotated[Array, "d"]
 
 
 class Block(NamedTuple):
@@ -50,14 +50,14 @@ class Latents(NamedTuple):
 class Sums(NamedTuple):
     """What the M step needs of the rows; sums of two sets of rows add."""
 
-    zz: Array  # (d, q, q), Σ over the rows that observe a feature of E[zzᵀ]
-    z: Array  # (d, q), likewise of E[z]
-    n: Array  # (d,), number of them
-    xz: Array  # (d, q), Σ (x − μ) E[z]ᵀ
-    x: Array  # (d,), Σ (x − μ)
-    xx: Array  # (d,), Σ (x − μ)²
-    all_zz: Array  # (q, q), Σ over all rows of E[zzᵀ]
-    all_z: Array  # (q,)
+    zz: Annotated[Array, "d q q"]  # (d, q, q), Σ over the rows that observe a feature of E[zzᵀ]
+    z: Annotated[Array, "d q"]  # (d, q), likewise of E[z]
+    n: Annotated[Array, "d"]  # (d,), number of them
+    xz: Annotated[Array, "d q"]  # (d, q), Σ (x − μ) E[z]ᵀ
+    x: Annotated[Array, "d"]  # (d,), Σ (x − μ)
+    xx: Annotated[Array, "d"]  # (d,), Σ (x − μ)²
+    all_zz: Annotated[Array, "q q"]  # (q, q), Σ over all rows of E[zzᵀ]
+    all_z: Annotated[Array, "q"]
     all_n: Array  # ()
     loglikelihood: Array  # ()
 

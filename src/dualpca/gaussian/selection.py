@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from scipy import integrate, linalg, optimize, special
@@ -41,11 +41,11 @@ class Selection:
     entries of their rows (Wold 1978); 0 for the mean alone, and falling again when q is too large.
     """
 
-    candidates: np.ndarray[Any, np.dtype[np.intp]]  # (k,), q
-    q2: Vector  # (k,)
-    q2_error: Vector  # (k,)
-    loglikelihood: Vector  # (k,), of an unseen row or of a hidden entry
-    loglikelihood_error: Vector  # (k,)
+    candidates: Annotated[Array, "whole k"]  # (k,), q
+    q2: Annotated[Array, "k"]
+    q2_error: Annotated[Array, "k"]
+    loglikelihood: Annotated[Array, "k"]  # (k,), of an unseen row or of a hidden entry
+    loglikelihood_error: Annotated[Array, "k"]
     chosen: int
     unit: str  # 'row' or 'entry'
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -41,7 +41,7 @@ class SpikedGaussian:
     (array([[0.866]]), array([0.25]))
     """
 
-    values: Array  # (q,)
+    values: Annotated[Array, "q"]
     noise: float
     dim: int
 

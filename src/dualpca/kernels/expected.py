@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import comb, factorial, perm
+from typing import Annotated
 
 import numpy as np
 
@@ -38,8 +39,8 @@ class Uncertain:
     array([ True, False])
     """
 
-    mean: Array
-    covariance: Array
+    mean: Annotated[Array, "n d"]
+    covariance: Annotated[Array, "n d d"]
 
     def __post_init__(self) -> None:
         """Check the shapes."""

@@ -89,13 +89,13 @@ class PointSpace:
     the eigenpairs are those of D^{1/2} Kc D^{1/2}, D = diag w, and all w are positive.
     """
 
-    points: Array  # (n, d), or the kernel matrix
+    points: Annotated[Array, "points n d"]  # (n, d), or the kernel matrix
     kernel: Kernel
-    weights: Array  # (n,)
+    weights: Annotated[Array, "n"]
     centered: bool
     spectrum: Spectrum
-    means: Array  # (n,)
-    tilt: Array  # (q,)
+    means: Annotated[Array, "n"]
+    tilt: Annotated[Array, "q"]
     memory_limit: float
 
     def __getstate__(self) -> dict[str, Any]:
@@ -153,9 +153,9 @@ class PointSpace:
 class MapSpace:
     """The space of a finite feature map f, in which everything is explicit."""
 
-    features: Array  # (n, r), f(x_i) − mean of the anchors
-    axes: Array  # (r, q)
-    mean: Array  # (r,)
+    features: Annotated[Array, "n r"]  # (n, r), f(x_i) − mean of the anchors
+    axes: Annotated[Array, "r q"]
+    mean: Annotated[Array, "r"]
 
     @cached_property
     def anchors(self) -> Array:
@@ -232,7 +232,7 @@ class DualModel:
     gaussian: SpikedGaussian
     n: float  # effective number of points
     kernel: Kernel
-    points: Any  # the training points of positive weight, the kernel matrix, or the landmarks
+    points: Annotated[Array, "points n d"]  # of positive weight, kernel matrix, or landmarks
     projector: Directions  # coordinates and distances of new points
     expansion: Subspace | UncertainSubspace | None  # the directions over points, if there are any
     space: Space

@@ -234,8 +234,8 @@ class Approximation(NamedTuple):
 class Novelty(NamedTuple):
     """How far training points, all or some, are off the components."""
 
-    residual: Array  # (m,)
-    weights: Array  # (m,)
+    residual: Annotated[Array, "m"]
+    weights: Annotated[Array, "m"]
 
     def quantile(self, level: float) -> float:
         """Return the smallest value with a share of `level` of the weight at or below it."""
@@ -253,7 +253,7 @@ class KernelModel:
     ratios: Annotated[Array, "q"]  # shares of the variance
     kernel: Kernel
     subspace: Directions
-    points: Any  # what `subspace` is an expansion over; no rows with random features
+    points: Annotated[Array, "points n d"]  # what `subspace` expands over
     n_rows: int
     error: Approximation
     solver: str
@@ -498,8 +498,8 @@ class KernelStream(NamedTuple):
     """What is kept of a stream: rows until there are enough of them, then moments alone."""
 
     kernel: Kernel
-    waiting: Array | None = None  # (m, d)
-    weights: Array | None = None  # (m,)
+    waiting: Annotated[Array, "m d"] | None = None
+    weights: Annotated[Array, "m"] | None = None
     map: Annotated[FeatureMap, Landmarks | Fourier | Explicit] | None = None
     mapped: Mapped | None = None
     first: tuple[Array, Array | None] | None = None  # rows and weights, to judge novelty by

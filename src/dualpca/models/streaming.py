@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -209,10 +209,10 @@ class Running:
 
     factors: Factors
     average: Factors
-    origin: Array  # (d,), what the sums are centred on
+    origin: Annotated[Array, "d"]  # (d,), what the sums are centred on
     sums: Sums  # a unit of weight
     weight: float
-    seen: Array  # (d,), 1 for the features observed so far
+    seen: Annotated[Array, "d"]  # (d,), 1 for the features observed so far
     n_iter: int
     converged: bool
 
@@ -253,8 +253,8 @@ class Stream:
     tol: float = 1e-6
     max_iter: int = 1000
     moments: Moments | None = None
-    rows: Array | None = None  # (b, d), waiting
-    weights: Array | None = None  # (b,)
+    rows: Annotated[Array, "b d"] | None = None  # (b, d), waiting
+    weights: Annotated[Array, "b"] | None = None
     running: Running | None = None
 
     @property

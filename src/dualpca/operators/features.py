@@ -186,8 +186,8 @@ class Landmarks:
     """
 
     kernel: Kernel
-    points: Array  # (m, d)
-    whitening: Array  # (m, r)
+    points: Annotated[Array, "points m d"]
+    whitening: Annotated[Array, "m r"]
 
     @classmethod
     def of(cls, points: Array, kernel: Kernel) -> Landmarks:
@@ -224,8 +224,8 @@ class Fourier:
     """
 
     kernel: Kernel
-    frequencies: Array  # (d, m)
-    phases: Array  # (m,)
+    frequencies: Annotated[Array, "d m"]
+    phases: Annotated[Array, "m"]
     gap: float = 0.0
 
     @classmethod
@@ -345,8 +345,8 @@ class MappedSubspace:
     """A subspace of a finite feature space: axes V through a mean."""
 
     map: Annotated[FeatureMap, Landmarks | Fourier | Explicit]
-    axes: Array  # (m, q)
-    mean: Array  # (m,)
+    axes: Annotated[Array, "m q"]
+    mean: Annotated[Array, "m"]
 
     def coordinates(self, X: Array) -> Array:
         """Return y = Vᵀ(f(x) − mean), (n, q)."""

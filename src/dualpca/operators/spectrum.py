@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 
@@ -40,8 +41,8 @@ class Spectrum:
     np.float64(1.0)
     """
 
-    values: Array  # (q,)
-    vectors: Array  # (m, q)
+    values: Annotated[Array, "q"]
+    vectors: Annotated[Array, "m q"]
     trace: float
     dim: int
     error: float = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
@@ -42,11 +43,11 @@ class Subspace:
         ‖φ̄‖².
     """
 
-    points: Array  # (n, d)
+    points: Annotated[Array, "points n d"]
     kernel: Kernel
-    coefficients: Array  # (n, q)
-    base: Array  # (n,)
-    tilt: Array  # (q,)
+    coefficients: Annotated[Array, "n q"]
+    base: Annotated[Array, "n"]
+    tilt: Annotated[Array, "q"]
     offset: float
 
     def kernel_times(self, X: Array, V: Array) -> Array:
@@ -110,9 +111,9 @@ class UncertainSubspace:
 
     rows: Uncertain
     kernel: Kernel
-    coefficients: Array  # (n, q)
-    base: Array  # (n,)
-    tilt: Array  # (q,)
+    coefficients: Annotated[Array, "n q"]
+    base: Annotated[Array, "n"]
+    tilt: Annotated[Array, "q"]
     offset: float
 
     @property
