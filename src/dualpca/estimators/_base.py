@@ -797,7 +797,7 @@ def on_rows(
     """
 
     def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
-        name = method.__name__
+        name = method.__name__.lstrip("_")  # for messages
 
         @wraps(method)
         def answer(self: Any, X: Any, *args: Any, **named: Any) -> Any:

@@ -195,7 +195,7 @@ class Imputer(TransformerMixin, Estimator):
         self._refuse_chunked_indicator(X)
         if is_elsewhere(X):
             refuse_frames(self, "transform")
-        filled = self._impute(X)
+        filled = self._transform(X)
         if indicator is None:
             return filled
         table = np.asarray(filled)
@@ -203,7 +203,7 @@ class Imputer(TransformerMixin, Estimator):
         return as_frame(table, X, names=self.get_feature_names_out())
 
     @on_rows("n_features_in_", framed=True)
-    def _impute(self, X: Any) -> Array:
+    def _transform(self, X: Any) -> Array:
         return imputed(self._working.model.factors, X)[0]
 
     def _refuse_chunked_indicator(self, X: Any) -> None:
