@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from dualpca.arrays import Array, algebra, backend
+from dualpca.arrays import Array, algebra, backend, note
 from dualpca.data import (
     Columns,
     InMemoryTable,
@@ -38,7 +38,7 @@ from dualpca.gaussian import (
 )
 from dualpca.models.driver import History, maximize
 from dualpca.models.incomplete import check_unit
-from dualpca.operators import WIDEST, Primal, deterministic_signs, linear, used_rows
+from dualpca.operators import WIDEST, Primal, deterministic_signs, survey, used_rows
 
 ONE = 1e-12
 """How far below 1 a correlation must lie for the two views to have a joint density."""
@@ -422,11 +422,14 @@ def _condensed(both: Table) -> tuple[Array, Array, int]:
     if both.d > WIDEST:
         what = f"at most {WIDEST} features in both views for data in chunks"
         raise ValueError(expected("X and y", what, both.d))
-    found = linear(both, missing=True)
-    if isinstance(found, Columns):
+    note(f"{both.route} on the CPU: moments, ({both.d}, {both.d}) added up")
+    found = survey(both, wide=False, nan=True)
+    if found.moments is None:
         remedy = "Fill it with PPCA or Imputer first, or give rows in memory."
         raise ValueError(expected("X and y", "complete for data in chunks", "NaN", remedy))
-    return *condensed(found.operator.moments), found.n_rows
+    if found.used < 2:
+        raise ValueError("Found array with 1 sample(s) while a minimum of 2 is required by CCA.")
+    return *condensed(found.moments), found.used
 
 
 def _loglikelihood(model: Canonical, X: Array, Y: Array, weights: Array | None) -> float:
