@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, sqrt
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -260,8 +260,8 @@ class Chain:
     array([[0.9 , 0.1 ], [0.83, 0.17]])
     """
 
-    start: Vector  # (S,)
-    transitions: Vector  # (S, S)
+    start: Annotated[Vector, "S"]
+    transitions: Annotated[Vector, "S S"]
 
     def __post_init__(self) -> None:
         """Refuse what is no distribution."""
