@@ -1,5 +1,7 @@
 """Hidden Markov models of subspaces: exact on small chains, monotone, right as sequences grow."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import logsumexp
@@ -22,6 +24,7 @@ from dualpca.models.hidden_markov import (
     HiddenMarkov,
     HiddenMarkovModel,
     Reached,
+    SequenceClassesModel,
     Sequences,
     step,
     stretches,
@@ -252,6 +255,17 @@ def test_an_interrupted_fit_keeps_the_best_there_was(monkeypatch):
     with pytest.warns(InterruptWarning, match="interrupted after 3 steps"):
         model = HiddenMarkovPCA(3, 1, n_init=5).fit(X)
     assert len(calls) == 4 and np.isfinite(model.score(X)) and not model.converged_
+
+
+def test_models_whose_parts_do_not_belong_together_are_refused():
+    real = truth()
+    with pytest.raises(ValueError, match="shares must be of 3 states with 3 components"):
+        replace(real, shares=np.full((3, 2), 0.5))
+    model = HiddenMarkovModel(*real.state_moments(), np.zeros(3), real)
+    with pytest.raises(ValueError, match=r"density must be of \(3, 3\) states and dimensions"):
+        replace(model, state_means=model.state_means[:, :3])
+    with pytest.raises(ValueError, match="models must be 2, all in one space"):
+        SequenceClassesModel((model,), np.full(2, 0.5), np.array(["a", "b"]))
 
 
 # --- topology and prior ---------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from dualpca.arrays import Array, backend
+from dualpca.arrays import backend
 from dualpca.errors import DegenerateError, expected
 
 # --- Sums and maxima over all paths of a chain, many steps at a time -----------------------------
@@ -260,8 +260,8 @@ class Chain:
     array([[0.9 , 0.1 ], [0.83, 0.17]])
     """
 
-    start: Annotated[Array, "S"]
-    transitions: Annotated[Array, "S S"]
+    start: Annotated[Vector, "S"]
+    transitions: Annotated[Vector, "S S"]
 
     def __post_init__(self) -> None:
         """Refuse what is no distribution."""

@@ -74,6 +74,13 @@ class HiddenMarkov:
     shares: Annotated[Vector, "S M"]
     emissions: Emissions
 
+    def __post_init__(self) -> None:
+        """Refuse parts that do not belong together."""
+        K, parts = self.shares.size, (self.emissions.K, len(self.emissions.loadings))
+        if self.shares.shape[0] != self.chain.n_states or parts != (K, K):
+            what = f"of {self.chain.n_states} states with {self.emissions.K} components in all"
+            raise ValueError(expected("shares", what, self.shares.shape))
+
     def joint(self, X: Observations) -> Vector:
         """Return ln c_sm + ln p(x_t | s, m), (T, S, M), on the host."""
         logs = backend.to_numpy(self.emissions.log_density(X))
@@ -136,6 +143,14 @@ class HiddenMarkovModel:
     density: HiddenMarkov
     space: KernelSpace | None = None
     history: History | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse states of other inputs, or of another space, than they emit."""
+        S, d = self.state_means.shape
+        size = (S, d if self.space is None else self.space.m)
+        found = (self.density.chain.n_states, self.density.emissions.dim)
+        if found != size:
+            raise ValueError(expected("density", f"of {size} states and dimensions", found))
 
     def _published(self, values: Array) -> Array:
         """Return values in the library, device and dtype of the rows that were fitted."""
@@ -817,6 +832,14 @@ class SequenceClassesModel:
     priors: Annotated[Vector, "c"]
     classes: Annotated[Array, "labels c"]  # their labels
     space: KernelSpace | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse models of another number, or of another space, than the classes have."""
+        widths = {int(model.state_means.shape[1]) for model in self.models}
+        space = widths if self.space is None else {self.space.m}
+        if len(self.models) != len(self.priors) or len(widths) != 1 or widths != space:
+            what = f"{len(self.priors)}, all in one space"
+            raise ValueError(expected("models", what, f"{len(self.models)} of widths {widths}"))
 
     def loglikelihoods(self, rows: Array, lengths: Any) -> Vector:
         """Return ln p(X | c) of every sequence under every class, (m, c), on the host."""
