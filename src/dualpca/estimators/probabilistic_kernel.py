@@ -50,6 +50,7 @@ class ItemEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
     kernel: Any
     metric: Any = None
     correction: str | None = None
+    memory_limit: float = np.inf
     feature_dim: float | None
     random_state: Any
 
