@@ -1561,7 +1561,7 @@ class KernelEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
     degree: float
     coef0: float
     kernel_params: Any
-    center: bool = True
+    center: bool
 
     @property
     def _n_features_out(self) -> int:

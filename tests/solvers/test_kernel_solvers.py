@@ -1,0 +1,82 @@
+"""The registry of kernel solvers: what every entry offers; a new one reaches all models."""
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from dualpca import DualPPCA, KernelPCA
+from dualpca.data import InMemoryTable
+from dualpca.kernels import RBF, Precomputed
+from dualpca.operators import Dual, Landmarks, MappedScatter
+from dualpca.solvers import (
+    KERNEL_SOLVERS,
+    SOLVERS,
+    FeatureSolver,
+    KernelOptions,
+    affordable_operator,
+    dual_operator,
+    mapped_operator,
+    solve_kernel,
+)
+from tests.tolerances import assert_close
+
+X = np.random.default_rng(0).normal(size=(80, 3))
+KERNEL = RBF(gamma=0.1)
+APPROXIMATE = sorted(name for name, entry in KERNEL_SOLVERS.items() if entry.approximate)
+
+
+def test_approximate_solvers_are_for_kernels_only():
+    assert list(SOLVERS) == ["qr", "dense", "gram", "krylov"]
+    assert APPROXIMATE == ["cholesky", "fourier", "nystrom"]
+    assert KERNEL_SOLVERS["arpack"] is KERNEL_SOLVERS["randomized"] is KERNEL_SOLVERS["krylov"]
+
+
+@pytest.mark.parametrize("name", KERNEL_SOLVERS)
+def test_every_entry_finds_the_leading_eigenvalues(name):
+    how = KernelOptions(name, n_landmarks=2000 if name == "fourier" else 80, seed=1)
+    exact, _ = solve_kernel(dual_operator(X, KERNEL, None, how), 3, KernelOptions("dense"))
+    if how.features is None:
+        operator: Dual | MappedScatter = dual_operator(X, KERNEL, None, how)
+    else:
+        operator = mapped_operator(InMemoryTable(X), X, KERNEL, how.features, how)
+    found, _ = solve_kernel(operator, 3, how)
+    if name == "fourier":
+        np.testing.assert_allclose(found.values, exact.values, rtol=0.1)
+    else:
+        assert_close(found.values, exact.values, "eigenvalue")
+
+
+def test_auto_approximates_only_where_it_is_allowed_to():
+    table = InMemoryTable(X)
+    small = KernelOptions(tol=0.1, memory_limit=0.0)
+    operator, name = affordable_operator(table, KERNEL, small)
+    assert name == "cholesky" and operator.left_out <= 0.1
+    for how in (
+        KernelOptions(tol=0.1),  # the kernel can be stored
+        KernelOptions(tol=1e-3, memory_limit=0.0),
+        KernelOptions(tol=0.1, memory_limit=0.0, n_landmarks=1),  # leaves too much out
+    ):
+        assert affordable_operator(table, KERNEL, how) is None
+    assert affordable_operator(InMemoryTable(X @ X.T), Precomputed(), small) is None
+
+
+def test_a_new_entry_is_offered_by_every_kernel_model():
+    try:
+
+        class First(FeatureSolver):
+            """The first rows as landmarks."""
+
+            name: ClassVar[str] = "toy_first"
+
+            @staticmethod
+            def feature_map(X, kernel, w, how):
+                return Landmarks.of(X[: how.n_landmarks], kernel)
+
+        for model in (KernelPCA, DualPPCA):
+            found = model(2, kernel=KERNEL, eigen_solver="toy_first", n_landmarks=20).fit(X)
+            np.testing.assert_array_equal(found.X_fit_, X[:20])
+            assert found.solver_ == "toy_first"
+        assert "toy_first" not in SOLVERS
+    finally:
+        del KERNEL_SOLVERS["toy_first"]
