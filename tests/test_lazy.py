@@ -12,9 +12,9 @@ import warnings
 from pathlib import Path
 
 import pytest
+from dualpca.files.lazy import Registry
 
 import dualpca
-from dualpca.files.lazy import Registry
 from tests.files.saved_models import MODELS
 from tests.files.test_model_files import KINDS
 

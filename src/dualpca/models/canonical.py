@@ -15,7 +15,6 @@ from scipy import stats
 
 from dualpca.arrays import Array, algebra, backend, note
 from dualpca.data import (
-    Columns,
     InMemoryTable,
     Table,
     beside,

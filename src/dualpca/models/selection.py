@@ -47,7 +47,6 @@ from dualpca.gaussian import (
     summary,
     warn_interrupted,
 )
-from dualpca.models.driver import Record
 from dualpca.models.incomplete import check_unit, fit_incomplete, refuse_empty_columns
 from dualpca.operators import WIDEST, Primal, Scatter, weighed
 from dualpca.solvers import solve
@@ -210,7 +209,7 @@ def _row_fold(table: Table, folds: dict[int, Host], k: int, seed: int) -> Fold:
     def fold(q: int) -> Score:
         if seen.size <= q:
             raise DegenerateError(f"a fold observes {seen.size} features, too few for {q}.")
-        factors, _ = _fit(train, q, seed, **ROUGH)
+        factors, _ = fit_incomplete(train, q, np.random.default_rng(seed), **ROUGH)
 
         def of(rows: Array, weights: Array | None = None) -> Host:
             return row_score(factors, rows, centre, weights)
@@ -247,14 +246,16 @@ def by_entries(table: Table, most: int, seed: int = 0) -> Selection:
 def _entry_fold(table: Table, folds: EntryFolds, k: int, seed: int) -> Fold:
     """Return the fold that hides some entries from every row."""
     train = folds.hide(table, k)
-    centre = _columns(train).mean
+    columns = _columns(train)
 
     def fold(q: int) -> Score:
-        factors, _ = _fit(train, q, seed, **ROUGH)
+        rng = np.random.default_rng(seed)
+        factors, _ = fit_incomplete(train, q, rng, columns=columns, **ROUGH)
 
         @numbered
         def of(rows: Array, number: int, weights: Array | None = None) -> Host:
-            return hidden_score(factors, rows, folds.hidden(rows, number, k), centre, weights)
+            hidden = folds.hidden(rows, number, k)
+            return hidden_score(factors, rows, hidden, columns.mean, weights)
 
         return Score(*table.reduce(of, np.add).tolist())
 
@@ -334,11 +335,6 @@ def _columns(table: Table) -> Columns:
     return table.reduce(Columns.of, Columns.merge)
 
 
-def _fit(table: Table, q: int, seed: int, **limits: Any) -> tuple[Factors, Record]:
-    """Fit rows with missing values by EM, each row counting if it observes something."""
-    return fit_incomplete(table, q, np.random.default_rng(seed), **limits)
-
-
 # --- The Bayesian information criterion, where values are missing --------------------------------
 
 
@@ -359,7 +355,9 @@ def choose_bic(table: Table, most: int, seed: int = 0) -> int:
     with task("BIC: fit", most) as tick:
         for q in range(1, most + 1):
             try:
-                factors, record = _fit(table, q, seed)
+                factors, record = fit_incomplete(
+                    table, q, np.random.default_rng(seed), columns=columns
+                )
             except DegenerateError:
                 break
             if has_vanished(float(factors.psi[0]), float(variance.mean())):
