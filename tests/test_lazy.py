@@ -12,7 +12,6 @@ import warnings
 from pathlib import Path
 
 import pytest
-from dualpca.files.lazy import Registry
 
 import dualpca
 from tests.files.saved_models import MODELS
@@ -34,14 +33,14 @@ LOADED = "[m for m in sys.modules if m.split('.')[0] in ('dualpca', 'numpy', 'sc
 
 def test_importing_the_package_imports_no_model():
     found = fresh(f"import dualpca; print(json.dumps({LOADED}))")
-    assert sorted(found) == ["dualpca", "dualpca.files", "dualpca.files.lazy"]
+    assert sorted(found) == ["dualpca"]
 
 
 def test_pca_brings_no_other_model():
     found = set(fresh(f"from dualpca import PCA; print(json.dumps({LOADED}))"))
     homes = {f"dualpca.{home}" for name, home in dualpca._HOMES.items() if name != "PCA"}
-    homes -= {"dualpca.data.table", "dualpca.files.checkpoints", "dualpca.estimators._base"}
-    others = {"mixture", "hidden_markov", "preimages", "generation", "stored_types", "encoding"}
+    homes -= {"dualpca.data.table", "dualpca.files.checkpoints", "dualpca.estimators.saving"}
+    others = {"models.mixture", "models.hidden_markov", "models.canonical", "generation", "search"}
     assert not found & (homes | {f"dualpca.{name}" for name in others})
     assert "dualpca.estimators.pca" in found
 
@@ -152,51 +151,6 @@ print(json.dumps([listed, words, [name for name, _ in inspect.getmembers(dualpca
     assert all(f" {name}(" in words for name in PUBLIC if name[0].islower())
 
 
-# --- registries -------------------------------------------------------------------------------
-
-LOOKS = {
-    "by name": lambda table: table["late"],
-    "get": lambda table: table.get("late"),
-    "in": lambda table: "late" in table,
-    "all": list,
-    "length": len,
-    "items": lambda table: dict(table.items()),
-    "words": repr,
-}
-
-
-@pytest.fixture
-def registry():
-    """A registry that has a name, is given one, and fills in a third."""
-    table = Registry({"early": 1}, [])
-    table._fillers.append(lambda: (table._fillers.clear(), table.update(late=2)))
-    table["own"] = 3
-    assert len(table._fillers) == 1  # writing is no look
-    return table
-
-
-@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
-def test_a_look_fills_a_registry(look, registry):
-    look(registry)
-    assert registry._fillers == []
-    assert dict(registry) == {"early": 1, "own": 3, "late": 2}
-
-
-def test_what_comes_late_can_be_taken_out_of_a_registry(registry):
-    assert registry.pop("late") == 2
-    assert dict(registry) == {"early": 1, "own": 3}
-
-
-def test_a_registry_keeps_to_itself():
-    given = {"early": 1}
-    table = Registry(given, [])
-    table["own"] = 3
-    assert given == {"early": 1}
-    assert repr(table) == "Registry({'early': 1, 'own': 3})"
-    with pytest.raises(KeyError):
-        table["nothing"]
-
-
 # --- files ------------------------------------------------------------------------------------
 
 
@@ -210,9 +164,7 @@ def models():
 FIRST = {
     "from dualpca import load, save": "save(load(a), b)",
     "import dualpca": "dualpca.save(dualpca.load(a), b)",
-    "from dualpca.files import persistence": (
-        f"persistence.save(persistence.load(a), b, {dualpca.__version__!r})"
-    ),
+    "from dualpca.estimators import saving": "saving.save(saving.load(a), b)",
 }
 
 
@@ -251,7 +203,7 @@ def test_a_model_saves_itself_first_of_all(tmp_path):
     code = """
 from dualpca import KernelPCA
 model = KernelPCA(1, kernel='rbf').fit([[0.0, 1.0], [1.0, 0.5], [2.0, 2.0], [3.0, 1.0]])
-assert 'dualpca.files.persistence' not in sys.modules
+assert 'dualpca.generation' not in sys.modules
 model.save('m.dpca')
 from dualpca import load
 print(json.dumps(repr(load('m.dpca'))))

@@ -13,7 +13,7 @@ import pytest
 from sklearn.utils.estimator_checks import check_estimator
 
 from dualpca import kernels, preimages, solvers
-from dualpca.files import persistence
+from dualpca.estimators import saving
 from dualpca.gaussian import selection
 from dualpca.kernels.base import expectation_terms
 from dualpca.operators import Fourier
@@ -28,7 +28,7 @@ REGISTRIES = (
     solvers.SOLVERS,
     selection.RULES,
     preimages.PREIMAGES,
-    persistence.MODELS,
+    saving.KINDS,
 )
 
 
