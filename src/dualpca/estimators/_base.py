@@ -1818,6 +1818,7 @@ class PreImageEstimator(KernelEstimator):
     preimage: Any
     _placed: Any
     transform: Callable[..., Array]
+    input_model_: Any  # `nested`, in every subclass
 
     eigenvalues_ = attribute("eigenvalues")
     explained_variance_ = attribute("variances")
@@ -1860,9 +1861,19 @@ class PreImageEstimator(KernelEstimator):
         if not is_incomplete(rows) or self._fitted.inputs is not None:
             return
         inputs = fit_inputs(self._working.points)
+        self._judge_inputs(inputs)
         if "_placed" in vars(self):
             self._placed = replace(self._placed, inputs=inputs)
         self._model = replace(self._fitted, inputs=to_host(inputs))
+
+    def _judge_inputs(self, inputs: SpikedModel | None) -> None:
+        """Warn where the EM of the inputs stopped early, as their own estimator would."""
+        if inputs is not None and inputs.history is not None:
+            type(self).input_model_.shell()._warn_unless_converged(inputs.history)
+
+    def _keep(self, model: Any) -> Any:
+        self._judge_inputs(model.inputs)
+        return super()._keep(model)
 
     def _refuse_missing(self, rows: Array) -> None:
         """Refuse missing values where there are no expectations of them."""
