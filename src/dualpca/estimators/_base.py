@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import wraps
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import numpy as np
@@ -93,8 +93,10 @@ from dualpca.models.spiked import variances_like as variances_like
 from dualpca.models.streaming import Stream
 from dualpca.operators import WIDEST, Survey, survey
 from dualpca.operators import used_rows as used_rows
-from dualpca.preimages import PREIMAGES, Learned, Method, PreImage, Span
 from dualpca.solvers import KERNEL_SOLVERS, LANDMARKS, KernelOptions
+
+if TYPE_CHECKING:  # only kernel models need them, and they take time to import
+    from dualpca.preimages import Method, PreImage, Span
 
 # --- Tables that are not in memory, where rows in memory are needed: refused with what to do -----
 
@@ -1612,6 +1614,7 @@ class PreImageEstimator(KernelEstimator):
     preimage: Any
     _placed: Any
     transform: Callable[..., Array]
+    input_model_: Any  # `nested`, in every subclass
 
     eigenvalues_ = attribute("eigenvalues")
     explained_variance_ = attribute("variances")
@@ -1654,9 +1657,19 @@ class PreImageEstimator(KernelEstimator):
         if not is_incomplete(rows) or self._fitted.inputs is not None:
             return
         inputs = fit_inputs(self._working.points)
+        self._judge_inputs(inputs)
         if "_placed" in vars(self):
             self._placed = replace(self._placed, inputs=inputs)
         self._model = replace(self._fitted, inputs=to_host(inputs))
+
+    def _judge_inputs(self, inputs: SpikedModel | None) -> None:
+        """Warn where the EM of the inputs stopped early, as their own estimator would."""
+        if inputs is not None and inputs.history is not None:
+            type(self).input_model_.shell()._warn_unless_converged(inputs.history)
+
+    def _keep(self, model: Any) -> Any:
+        self._judge_inputs(model.inputs)
+        return super()._keep(model)
 
     def _refuse_missing(self, rows: Array) -> None:
         """Refuse missing values where there are no expectations of them."""
@@ -1698,10 +1711,14 @@ class PreImageEstimator(KernelEstimator):
                 "pre-images need training points with real coordinates: a kernel matrix, sparse "
                 "rows or other items have none. `preimage_weights` gives weights over them."
             )
+        from dualpca.preimages import Span
+
         return Span(points, subspace.kernel, subspace.coefficients, subspace.base)
 
     def _method(self, name: Any = None) -> Method:
         """Return a pre-image method, prepared; kept from the first use."""
+        from dualpca.preimages import Learned
+
         method = method_of(self.preimage if name is None else name)
         if isinstance(method, Learned):
             method = replace(method, limit=max(LEAST_LEARNED, int((self.memory_limit / 8) ** 0.5)))
@@ -1755,7 +1772,8 @@ class PreImageEstimator(KernelEstimator):
         Z, Y = self._latent_coordinates(X, "preimages")
         start = None if start is None else self._asked(start, "preimages")
         found = self._method(method).find(self._span(), Y, start)
-        result: PreImage = self._home(PreImage(backend.cast_like(found.points, Z), *found[1:]), X)
+        points = backend.cast_like(found.points, Z)
+        result: PreImage = self._home(found._replace(points=points), X)
         return result
 
     def inverse_transform(self, X: Any) -> Array:
@@ -1817,6 +1835,8 @@ class PreImageEstimator(KernelEstimator):
 
 def method_of(asked: Any) -> Method:
     """Return the pre-image method that is meant by a name or an object."""
+    from dualpca.preimages import PREIMAGES, Method
+
     method = PREIMAGES[asked]() if isinstance(asked, str) and asked in PREIMAGES else asked
     if not isinstance(method, Method):
         what = f"one of {sorted(PREIMAGES)} or a pre-image method"
