@@ -118,7 +118,7 @@ def test_device_sends_host_rows_there_and_results_home(name):
     assert isinstance(got, np.ndarray)
     assert torch.cuda.max_memory_allocated() > before
     np.testing.assert_allclose(np.abs(got), np.abs(wanted), rtol=1e-4, atol=1e-5)
-    assert found._twin._card.type == "cuda"
+    assert found._where.type == "cuda"
 
 
 def test_auto_takes_the_card_where_it_is_worth_it(capsys):

@@ -59,8 +59,7 @@ def card(monkeypatch):
     monkeypatch.setattr(devices, "_present", lambda: True)
     monkeypatch.setattr(devices, "_card", lambda name: device)
     monkeypatch.setattr(devices, "_free", lambda card: 8e9)
-    for place in ("_placing", "_base"):
-        monkeypatch.setattr(f"dualpca.estimators.{place}.sent", counted)
+    monkeypatch.setattr("dualpca.estimators._base.sent", counted)
     return sent
 
 
@@ -115,7 +114,7 @@ def test_the_fitted_model_is_one_of_the_host(name, card, tmp_path):
         np.testing.assert_allclose(again, wanted, rtol=1e-7, atol=1e-7)
     assert len(card) == sent
     for attribute, value in vars(found).items():
-        if attribute != "_twin":
+        if attribute != "_placed":
             assert not isinstance(value, torch.Tensor), attribute
 
 

@@ -73,9 +73,9 @@ def test_a_pipeline_cannot_bring_a_folder_of_pickles(tmp_path):
 def test_an_imputer_has_the_features_of_its_model(features, tmp_path):
     saved_models.MODELS["imputer indicator"]().save(tmp_path / "m.dpca")
     header, text, body = mutations.parts((tmp_path / "m.dpca").read_bytes())
-    text["model"]["state"]["n_features_in_"] = features
+    mutations.inputs(text)["n_features_in_"] = features
     (tmp_path / "m.dpca").write_bytes(mutations.signed(header, text, body))
-    with pytest.raises(ModelFileError, match="do not go together"):
+    with pytest.raises(ModelFileError, match="does not fit its inputs"):
         dp.load(tmp_path / "m.dpca")
 
 
@@ -83,7 +83,8 @@ def test_a_model_that_was_never_fitted_is_no_file(tmp_path):
     dp.save(saved_models.MODELS["pipeline"](), tmp_path / "m.dpca")
     _, text, _ = mutations.parts((tmp_path / "m.dpca").read_bytes())
     for step in text["model"]["params"]["steps"]:
-        step["tuple"][1]["state"] = {}
+        for part in ("inputs", "model"):
+            step["tuple"][1].pop(part)
     (tmp_path / "m.dpca").write_bytes(mutations.signed({}, text, b""))
     with pytest.raises(ModelFileError, match="never fitted"):
         dp.load(tmp_path / "m.dpca")

@@ -74,7 +74,7 @@ def test_a_stream_that_was_read_before_it_is_saved_comes_back_read(tmp_path):
     wanted = model.transform(NEW)
     model.save(tmp_path / "m.dpca")
     again = dp.load(tmp_path / "m.dpca")
-    assert "mean_" in vars(again)
+    assert "_model" in vars(again)
     assert same(again.transform(NEW), wanted)
 
 
@@ -441,7 +441,7 @@ def test_a_sparse_matrix_that_points_outside_is_refused(tmp_path):
     """SciPy's compiled loops trust indices: they are checked before."""
     MODELS["kernel sparse"]().save(tmp_path / "m.dpca")
     header, text, body = mutations.parts((tmp_path / "m.dpca").read_bytes())
-    begin, _ = header["X_fit_.indices"]["data_offsets"]
+    begin, _ = header["model.subspace.points.indices"]["data_offsets"]
     forged = body[:begin] + (2**30).to_bytes(4, "little") + body[begin + 4 :]
     (tmp_path / "m.dpca").write_bytes(mutations.signed(header, text, forged))
     with pytest.raises(ModelFileError, match="impossible sparse matrix"):
@@ -450,7 +450,7 @@ def test_a_sparse_matrix_that_points_outside_is_refused(tmp_path):
 
 def test_files_of_a_newer_format_name_the_remedy(good_files, tmp_path):
     header, text, body = mutations.parts(good_files[0])
-    (tmp_path / "m.dpca").write_bytes(mutations.signed(header, text | {"format": 2}, body))
+    (tmp_path / "m.dpca").write_bytes(mutations.signed(header, text | {"format": 3}, body))
     with pytest.raises(ModelFileError, match="Install the version"):
         dp.load(tmp_path / "m.dpca")
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import wraps
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from zlib import crc32
 
 import numpy as np
@@ -61,7 +61,7 @@ from dualpca.errors import (
 )
 from dualpca.estimators.saving import save as _save
 from dualpca.files.checkpoints import Checkpoint, Watch
-from dualpca.files.fields import sizes_of
+from dualpca.files.fields import is_record, sizes_of
 from dualpca.gaussian import (
     Monitor,
     Outliers,
@@ -744,9 +744,15 @@ class Estimator(BaseEstimator):
 
     def _goes_together(self) -> bool:
         """Return True if model and inputs, as read from a file, fit each other."""
-        model = self.__dict__.get("_model")
-        d = None if model is None else sizes_of(model).get("d")
-        return d is None or d == self.n_features_in_
+        n = self.n_features_in_
+        sizes = [sizes_of(part) for part in self._parts_with_features()]
+        return n >= 1 and all(found.get("d", found.get("p", n)) == n for found in sizes)
+
+    def _parts_with_features(self) -> list[Any]:
+        """Return the dataclasses whose annotations call the number of features d, or p."""
+        model, stream = self.__dict__.get("_model"), self.__dict__.get("_stream", ())
+        parts = [model, *(stream if type(stream) is tuple else (stream,))]
+        return [part for part in parts if is_record(type(part))]
 
     @classmethod
     def _types_of_format_1(cls) -> dict[str, type]:
@@ -1108,7 +1114,7 @@ class StreamingEstimator(LinearEstimator):
     Subclasses define `_request`, `_fit`, and what a stream is: `_absorb` and `_fit_stream`.
     """
 
-    _stream: tuple[Moments | Stream, int, Array]  # state, rows counted, no rows
+    _stream: tuple[Moments | Stream, int, Annotated[Array, "0 d"]]  # state, rows counted, no rows
     n_samples_seen_: int | float
 
     def _request(self) -> Any:

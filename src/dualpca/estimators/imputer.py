@@ -37,9 +37,7 @@ class ImputerModel:
     """What fills missing values, and the features that missed some in the fit."""
 
     model: SpikedModel | BayesianModel
-    indicated: Annotated[Array, "whole k"] | None = (
-        None  # numbers of features; None without indicators
-    )
+    indicated: Annotated[Array, "whole k"] | None = None  # numbers of features
 
     @property
     def history(self) -> History | None:
@@ -238,6 +236,9 @@ class Imputer(TransformerMixin, Estimator):
         if indicator is None:
             return names
         return np.concatenate([names, indicator.get_feature_names_out(names)])
+
+    def _parts_with_features(self) -> list[Any]:
+        return [self._model.model]
 
     def _model_of(self, state: dict[str, Any]) -> ImputerModel:
         """Return the model of attributes as format 1 names them."""

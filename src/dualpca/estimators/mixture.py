@@ -386,6 +386,13 @@ class MixturePPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
+    def _goes_together(self) -> bool:
+        """Return True if model and inputs, as read from a file, fit each other."""
+        model: MixtureModel | None = self.__dict__.get("_model")
+        plain = model is not None and model.space is None
+        d = model.mixture.emissions.dim if model is not None and plain else self.n_features_in_
+        return super()._goes_together() and d == self.n_features_in_
+
     def _model_of(self, state: dict[str, Any]) -> MixtureModel:
         """Return the model of attributes as format 1 names them."""
         parts = (state["means_"], tuple(state["loadings_"]), state["noise_variance_"])

@@ -176,7 +176,7 @@ def _items_fit(value: Any, origin: Any, args: tuple[Any, ...], sizes: Sizes) -> 
     return same and all(fits(item, one, sizes) for item, one in zip(value, args, strict=True))
 
 
-KINDS = {"": "f", "whole": "iu", "names": "OU", "labels": "OUfiub", "points": "fiubOU"}
+KINDS = {"": "f", "whole": "iu", "names": "OU", "labels": "OUfiub", "points": "fOU"}
 
 
 def _is_array(value: Any, words: str, sizes: Sizes) -> bool:
@@ -186,7 +186,7 @@ def _is_array(value: Any, words: str, sizes: Sizes) -> bool:
     stored = isinstance(value, np.ndarray) or (kind == "points" and backend.is_sparse(value))
     if not stored or value.dtype.kind not in KINDS[kind]:
         return False
-    if kind == "points" and value.ndim == 1:  # items
+    if kind == "points" and value.dtype.kind in "OU":  # items
         letters = letters[:1]
     if value.ndim != len(letters):
         return False

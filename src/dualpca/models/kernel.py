@@ -502,7 +502,9 @@ class KernelStream(NamedTuple):
     weights: Annotated[Array, "m"] | None = None
     map: Annotated[FeatureMap, Landmarks | Fourier | Explicit] | None = None
     mapped: Mapped | None = None
-    first: tuple[Array, Array | None] | None = None  # rows and weights, to judge novelty by
+    first: tuple[Annotated[Array, "f d"], Annotated[Array, "f"] | None] | None = (
+        None  # rows and weights, to judge novelty by
+    )
 
     def add(self, X: Array, weights: Array | None, how: KernelOptions) -> KernelStream:
         """Return the stream with one more chunk."""

@@ -189,6 +189,15 @@ class MixtureModel:
     selection: MixtureSelection | None = None
     space: KernelSpace | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse axes and variances that are not those of the components."""
+        shapes = [tuple(W.shape) for W in self.mixture.emissions.loadings]
+        axes = [(int(V.shape[1]), int(V.shape[0])) for V in self.components]
+        ranks = [int(values.shape[0]) for values in self.variances]
+        m = self.mixture.emissions.dim if self.space is None else self.space.m
+        if shapes != axes or [q for _, q in shapes] != ranks or any(d != m for d, _ in shapes):
+            raise ValueError("axes, variances and loadings of a mixture differ in size")
+
     @property
     def working(self) -> Mixture:
         """The mixture in float64."""
