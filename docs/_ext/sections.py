@@ -9,7 +9,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 
 HEADING = re.compile(r"(\d+)\. ")
-CITED = re.compile(r"\bMATH ((?:\d+(?:\.\d+)?(?:, | and |–)?)+)")
+CITED = re.compile(r"\b[Tt]heory ((?:\d+(?:\.\d+)?(?:, | and |–)?)+)")
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -43,7 +43,7 @@ def remember(app: Sphinx, doctree: nodes.document) -> None:
 def link_citations(
     app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]
 ) -> None:
-    """Turn "MATH 4" and "MATH 2.3" of a docstring into links to the theory."""
+    """Turn "theory 4" and "theory 2.3" of a docstring into links to the theory."""
 
     def linked(found: re.Match[str]) -> str:
         return NUMBER.sub(lambda n: f":ref:`theory {n[0]} <math-{n[0]}>`", found[1])

@@ -11,9 +11,9 @@ import dualpca
 
 ROOT = Path(__file__).parents[2]
 THEORY = sorted(ROOT.glob("docs/theory/*.md"))
-CITED = re.compile(r"\bMATH ((?:\d+(?:\.\d+)?(?:, | and |–)?)+)")
+CITED = re.compile(r"\btheory, (?:sections?|Eqs?\.) ((?:\d+(?:\.\d+)?(?:, | and |–)?)+)")
 HEADING = re.compile(r"^#+ (\d+)\. |^:label: eq-", re.M)
-NAME = r"[A-ZÁÖ][a-zéö][\w-]+"
+NAME = r"(?:De )?[A-ZÁÖ][a-zéö][\w-]+"
 OTHERS = rf"(?:,? (?:{NAME},? )*& {NAME}| et al\.)?"
 LITERATURE = re.compile(rf"({NAME}){OTHERS},? \(?((?:19|20)\d\d)\b")
 ARRAYS = ("X", "Y", "Z", "K", "kc", "H", "start", "end")

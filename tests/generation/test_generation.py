@@ -1,4 +1,4 @@
-"""New points: densities, chains, paths, and how good the points are (MATH 12)."""
+"""New points: densities, chains, paths, and how good the points are (theory 12)."""
 
 import pickle
 

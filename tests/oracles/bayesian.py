@@ -6,7 +6,7 @@ from scipy.special import digamma, gammaln
 
 
 def ard_step(X, W, sigma2):
-    """Return W and sigma2 after one plain EM step with alpha = d / w'w (MATH 5), all dense."""
+    """Return W and sigma2 after one plain EM step with alpha = d / w'w (theory 5), all dense."""
     Xc = X - X.mean(axis=0)
     (n, d), q = X.shape, W.shape[1]
     alive = np.flatnonzero(np.sum(W**2, axis=0) > 1e-12 * sigma2)

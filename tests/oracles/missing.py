@@ -149,7 +149,7 @@ def climb(X, q, seed=0):
 
 
 def em_step(X, model, weights=None):
-    """Return the Model after one plain EM step (MATH 4), and the mean and covariance of z.
+    """Return the Model after one plain EM step (theory 4), and the mean and covariance of z.
 
     The latter are over all rows, posterior covariances included: what parameter expansion folds in.
     """

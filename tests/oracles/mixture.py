@@ -36,7 +36,7 @@ def spectrum(X, w):
 
 
 def m_step(X, rho, q, tied=False):
-    """Return means and covariances of the weighted maximum (MATH 6), complete rows."""
+    """Return means and covariances of the weighted maximum (theory 6), complete rows."""
     parts = [spectrum(X, w) for w in rho.T]
     n, d = rho.sum(axis=0), X.shape[1]
     noises = [ell[q:].mean() for _, ell, _ in parts]

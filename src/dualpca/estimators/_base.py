@@ -918,7 +918,7 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         Returns
         -------
         array of shape (n,)
-            ln N(x; μ, C) in the units of X, at O(dq) per row, with nothing d×d (MATH 2). Of rows
+            ln N(x; μ, C) in the units of X, at O(dq) per row, with nothing d×d (theory 2). Of rows
             with NaN ln N(x_o; μ_o, C_oo), by Woodbury in q; 0 for a row with nothing observed.
         """
         return self._working.log_density(X, missing=self._accepts_nan)
@@ -1264,7 +1264,7 @@ class IncompleteMethods:
 
         Notes
         -----
-        E[x_m | x_o] = μ_m + W_m z̄ (MATH 4). A row with nothing observed gets the mean and the
+        E[x_m | x_o] = μ_m + W_m z̄ (theory 4). A row with nothing observed gets the mean and the
         standard deviation of the model.
         """
         filled, spread = imputed(self._working.factors, X, return_std)

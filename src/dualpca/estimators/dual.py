@@ -59,7 +59,7 @@ class DualPPCA(PreImageEstimator):
     noise_variance : float, optional
         σ². None for maximum likelihood, σ² = (tr − Σ_{p≤q} λ_p)/(n (r − q)).
     center : bool
-        Centre in feature space. False takes φ̄ = 0 (S0, 'Uncentered Features').
+        Centre in feature space. False takes φ̄ = 0 (De Plaen & Suykens 2023, 'Uncentered Features').
     noise_dim : int, optional
         r, the dimension of the noise. None is n, as published (with whole weights their sum), or
         the dimension of the feature map with 'nystrom', 'cholesky' and 'fourier'. n − 1 is the
@@ -112,8 +112,8 @@ class DualPPCA(PreImageEstimator):
     Notes
     -----
     De Plaen & Suykens, "A dual formulation for probabilistic PCA" (2023), with its misprints
-    corrected (MATH 8.1, 8.2, 14). Kernel values carry an index c where they are centred, always by
-    the training means. Likelihoods of different r or of different kernels do not compare.
+    corrected (theory 8.1, 8.2, 14). Kernel values carry an index c where they are centred, always
+    by the training means. Likelihoods of different r or of different kernels do not compare.
 
     Cost and memory are `KernelPCA`'s: one n×n array at most, none beyond `memory_limit`, and
     O(n(d + q)) a row afterwards. The spectrum beyond q is never formed, for samples of kernel
@@ -252,7 +252,7 @@ class DualPPCA(PreImageEstimator):
 
     @on_rows("n_components_")
     def transform(self, X: Any) -> Array:
-        """Return the posterior mean of the latents, h = nΛ⁻¹Aᵀkc (S0, Eq. 20).
+        """Return the posterior mean of the latents, h = nΛ⁻¹Aᵀkc (De Plaen & Suykens 2023, Eq. 20).
 
         Parameters
         ----------
@@ -325,7 +325,7 @@ class DualPPCA(PreImageEstimator):
         Returns
         -------
         array of shape (m,)
-            ln N(φ; φ̄, WWᵀ + σ²I_r), MATH 2.
+            ln N(φ; φ̄, WWᵀ + σ²I_r), theory 2.
         """
         self._refuse_missing(X)
         return self._working.log_density(X)
@@ -360,7 +360,7 @@ class DualPPCA(PreImageEstimator):
         Returns
         -------
         array of shape (m, n)
-            One column per row of `X_fit_` (S0, Eq. 17).
+            One column per row of `X_fit_` (De Plaen & Suykens 2023, Eq. 17).
         """
         self._know_inputs(X)
         model = self._working
@@ -371,7 +371,9 @@ class DualPPCA(PreImageEstimator):
     def sample_kernel(
         self, n_samples: int = 1, random_state: Any = None, tol: float = 2e-2
     ) -> Array:
-        """Draw centred kernel values, kc ~ N(0, Kc A Aᵀ Kc + σ²Kc) (S0, Eq. 18, as corrected).
+        """Draw centred kernel values, kc ~ N(0, Kc A Aᵀ Kc + σ²Kc).
+
+        De Plaen & Suykens 2023, Eq. 18, as corrected.
 
         kc = Σ_{p≤q} λ_p n^{-1/2} e_p a_p + σ (I − EEᵀ) Kc^{1/2} ξ, with Kc^{1/2} ξ by block
         Lanczos on the operator: neither the whole spectrum nor, beyond `memory_limit`, the kernel
@@ -398,7 +400,9 @@ class DualPPCA(PreImageEstimator):
         return self._home(backend.cast_like(found, model.eigenvalues), None)
 
     def sample_kernel_given(self, X: Any, random_state: Any = None, tol: float = 2e-2) -> Array:
-        """Draw centred kernel values given latents, kc | h ~ N(Kc A h, σ²Kc) (S0, Eq. 14).
+        """Draw centred kernel values given latents, kc | h ~ N(Kc A h, σ²Kc).
+
+        De Plaen & Suykens 2023, Eq. 14.
 
         Parameters
         ----------

@@ -100,8 +100,8 @@ class Generator(MetaEstimatorMixin, Estimator):
     Notes
     -----
     Kernel PCA, a kernel density estimate and Langevin are "Kernel PCA: a survey", section 7, with a
-    fresh ξ at every step (MATH 12.1, 12.2 and 14). A prior of the model's own is what its `sample`
-    draws from.
+    fresh ξ at every step (theory 12.1, 12.2 and 14). A prior of the model's own is what its
+    `sample` draws from.
 
     A kernel density costs O(nq) a row and step of a chain, `nearest` O(nd) a row, both in blocks:
     all distances are never formed at once. Memory: the training rows and latents, O(n(d + q)).

@@ -76,7 +76,8 @@ class KernelPCA(PreImageEstimator):
     random_state : None, int, Generator or RandomState
         Start of block Krylov and draw of landmarks. None is a fixed seed.
     center : bool
-        Centre in feature space. False keeps the kernel as it is (S0, 'Uncentered Features').
+        Centre in feature space. False keeps the kernel as it is (De Plaen & Suykens 2023,
+        'Uncentered Features').
     preimage : str or Method
         How to come back: 'auto', 'smoother', 'fixed-point', 'gradient', 'distance', 'learned'.
     n_landmarks : int
@@ -118,7 +119,7 @@ class KernelPCA(PreImageEstimator):
 
     Notes
     -----
-    Schölkopf, Smola & Müller (1998); MATH 7.1. 'dense' costs O(n³), block Krylov O(n²(d + q)) a
+    Schölkopf, Smola & Müller (1998); theory 7.1. 'dense' costs O(n³), block Krylov O(n²(d + q)) a
     pass (O(n²q) where the kernel is stored), m landmarks or features O(nm(d + m)). The centred
     kernel is never formed: centring is implicit. One n×n array at most, none beyond `memory_limit`;
     `transform` holds a block of rows, O(n(d + q)) each. Directions without variance have
@@ -367,7 +368,7 @@ class KernelPCA(PreImageEstimator):
         return check_finite_result(novelty, X) > self.novelty_threshold(level)
 
     def squared_eigenvalue_ratio(self) -> Array:
-        """Return λ_p² / Σλ², (q,), with Σλ² = ‖Kc‖²_F (S2): not a share of the variance.
+        """Return λ_p² / Σλ², (q,), with Σλ² = ‖Kc‖²_F: not a share of the variance.
 
         It is larger than `explained_variance_ratio_`, and flatters. One pass over the kernel of
         the training points; for exact fits.

@@ -303,7 +303,7 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
 
     Notes
     -----
-    "Probabilistic PCA and extensions", section 4; MATH 13. A trial that fails, or whose score is
+    "Probabilistic PCA and extensions", section 4; theory 13. A trial that fails, or whose score is
     not a number, is kept with its reason and never wins. Rows should be on comparable scales and
     near the origin (StandardScaler): polynomial and cosine kernels see the origin.
 

@@ -180,8 +180,8 @@ class ProbabilisticKernelPCA(ItemEstimator):
     noise_variance : float, optional
         σ². None for maximum likelihood.
     method : {'ml', 'em'}
-        Closed form from the eigenpairs, or EM (S3, Eqs. 18 and 19), which needs products with the
-        kernel only: the same model. With diagonal noise, quasi-Newton or EM.
+        Closed form from the eigenpairs, or EM (Zhang et al. 2004, Eqs. 18 and 19), which needs
+        products with the kernel only: the same model. With diagonal noise, quasi-Newton or EM.
     feature_dim : float, optional
         ρ, the dimension of feature space, where it is known: adds the constant that makes
         likelihoods those of the features, and sets the scale of uncertainties.
@@ -235,7 +235,7 @@ class ProbabilisticKernelPCA(ItemEstimator):
 
     Notes
     -----
-    S3 = Zhang, Wang, Yeung & Kwok (2004); MATH 9. Likelihoods under different kernels do not
+    Zhang, Wang, Yeung & Kwok (2004); theory 9. Likelihoods under different kernels do not
     compare: they are densities in different spaces. Points are the dimensions of this model, not
     its observations, so it has no density for a new point: what it says of one is `posterior`,
     and how badly the coordinates explain it is `point_noise`. After EM that stopped early,

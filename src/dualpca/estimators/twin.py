@@ -72,8 +72,8 @@ class TwinKernelPCA(ItemEstimator):
 
     Notes
     -----
-    Lawrence (2004, 2005); S3, section 5.2, Eq. 22. O(n³) a step, O(n²) memory: a few n×n arrays;
-    features of the kernel are never formed. `transform` places
+    Lawrence (2004, 2005); Zhang et al. 2004, section 5.2, Eq. 22. O(n³) a step, O(n²) memory: a
+    few n×n arrays; features of the kernel are never formed. `transform` places
     a point anew by its features given the training points', so a training point comes near its
     coordinate, not on it; `coordinates_` are the fitted ones.
 

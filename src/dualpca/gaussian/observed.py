@@ -157,7 +157,9 @@ def _shared_patterns(X: Array) -> tuple[Array | None, Array | None]:
 
 
 def latents(factors: Factors, block: Block, unsure: Array | None = None) -> Latents:
-    """Return the posterior of the latents given the observed entries, by Woodbury in q (MATH 4.1).
+    """Return the posterior of the latents given the observed entries, by Woodbury in q.
+
+    Theory 4.1.
 
     Precision P = I + Σ_{j observed} w_j w_jᵀ/ψ_j for all rows at once: one product of the mask
     with d packed matrices. Loadings that are themselves `unsure`, with covariances (d, q, q), add

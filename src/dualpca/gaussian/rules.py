@@ -69,7 +69,7 @@ def spiked_gaussian(
 def maximum_likelihood(spectrum: Spectrum, n: float, q: int) -> SpikedGaussian:
     """Return the model of q directions with the noise of maximum likelihood.
 
-    σ² = (tr − Σ_{p≤q} λ_p) / (n (r − q)) (MATH 2.2; Tipping & Bishop 1999, Eq. 8): the discarded
+    σ² = (tr − Σ_{p≤q} λ_p) / (n (r − q)) (theory 2.2; Tipping & Bishop 1999, Eq. 8): the discarded
     spectrum is never computed. Noise 0 means that the q directions explain everything.
 
     Examples
@@ -106,7 +106,9 @@ def _rounded_down(noise: float, smallest: float, spectrum: Spectrum, n: float) -
 
 
 def given_noise(spectrum: Spectrum, n: float, noise: float, q: int | None = None) -> SpikedGaussian:
-    """Return the model of noise σ²; q is the number of ℓ_p > σ² unless it is given (S0, Eq. 6).
+    """Return the model of noise σ²; q is the number of ℓ_p > σ² unless it is given.
+
+    De Plaen & Suykens 2023, Eq. 6.
 
     Examples
     --------
@@ -192,7 +194,7 @@ def threshold(n: float, dim: int) -> float:
 
 
 def fit_relevance(spectrum: Spectrum, n: float, noise: float | None = None) -> Lengths:
-    """Return the fixed point of MATH 5.1, EM with α re-estimated, reached from maximum likelihood.
+    """Return the fixed point of EM with α re-estimated (theory 5.1), from maximum likelihood on.
 
     From there σ² only rises and lengths only fall (the map is monotone), so the limit is the
     smallest σ² that reproduces itself. Between two switches that equation is convex in σ²: Newton

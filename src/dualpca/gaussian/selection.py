@@ -160,7 +160,7 @@ def candidates(lam: Vector, trace: float, dim: int) -> range:
 
 
 def profile(lam: Vector, trace: float, dim: int, n: float) -> Vector:
-    """Return the maximal log-likelihood of every candidate q = 0, 1, … at once (MATH 2.3)."""
+    """Return the maximal log-likelihood of every candidate q = 0, 1, … at once (theory 2.3)."""
     q = np.array(candidates(lam, trace, dim))
     explained = np.concatenate([[0.0], np.cumsum(lam)])[q]
     logs = np.concatenate([[0.0], np.cumsum(np.log(lam / n))])[q]
@@ -210,7 +210,7 @@ def _hessian(ell: Vector, v: Vector) -> Vector:
 
 @rule("bic")
 def bic(lam: Vector, trace: float, dim: int, n: float, rng: np.random.Generator) -> int:
-    """Return the q of least information criterion, MATH 5.2; 0 if noise alone explains X."""
+    """Return the q of least information criterion, theory 5.2; 0 if noise alone explains X."""
     free = np.array([free_parameters(q, dim) + dim for q in candidates(lam, trace, dim)])
     return int(np.argmin(free * math.log(n) - 2 * profile(lam, trace, dim, n)))
 

@@ -22,7 +22,7 @@ class SpikedGaussian:
     """N(0, C) with C = Σ_{p≤q} (ℓ_p − σ²) v_p v_pᵀ + σ² I_r, in the coordinates of the v_p.
 
     A point enters through its coordinates y_p = v_pᵀx and its squared distance off their span,
-    so every method costs O(q) a point and nothing r×r exists (MATH 2.1).
+    so every method costs O(q) a point and nothing r×r exists (theory 2.1).
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class SpikedGaussian:
         return head + (rest * math.log(self.noise) if rest else 0.0)
 
     def log_density(self, coordinates: Array, residual: Array) -> Array:
-        """Return ln p of coordinates (n, q) and squared distances off the span (n,), MATH 2.4."""
+        """Return ln p of coordinates (n, q) and squared distances off the span (n,), theory 2.4."""
         xp = backend.namespace(coordinates)
         constant = self.dim * LOG_2PI + self.log_determinant()
         inside = xp.sum(coordinates * coordinates / self.values, axis=1)
@@ -91,14 +91,14 @@ class SpikedGaussian:
         return -0.5 * (constant + inside + outside)
 
     def loglikelihood(self, n: float, trace: float) -> float:
-        """Return Σ ln p of n points of scatter eigenvalues nℓ and trace `trace` (MATH 2.3)."""
+        """Return Σ ln p of n points of scatter eigenvalues nℓ and trace `trace` (theory 2.3)."""
         constant = self.dim * LOG_2PI + self.log_determinant()
         left = trace / n - float(backend.namespace(self.values).sum(self.values))
         outside = left / self.noise if self.dim > self.rank else 0.0
         return -0.5 * n * (constant + self.rank + outside)
 
     def posterior_mean(self, coordinates: Array) -> Array:
-        """Return E[z | x] = √(ℓ − σ²)/ℓ · y, (n, q); MATH 2.5."""
+        """Return E[z | x] = √(ℓ − σ²)/ℓ · y, (n, q); theory 2.5."""
         return coordinates * (self.spread / self._safe_values)
 
     @property
@@ -108,7 +108,10 @@ class SpikedGaussian:
         return xp.where(self.values > 0, self.noise / self._safe_values, xp.ones_like(self.values))
 
     def shrink(self, coordinates: Array) -> Array:
-        """Return the coordinates of the signal's posterior mean, (1 − σ²/ℓ) y, (n, q); MATH 2.6."""
+        """Return the coordinates of the signal's posterior mean, (1 − σ²/ℓ) y, (n, q).
+
+        Theory 2.6.
+        """
         return coordinates * (self.spread * self.spread / self._safe_values)
 
     @property

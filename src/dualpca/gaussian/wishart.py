@@ -1,4 +1,4 @@
-"""Wishart log-densities of kernel matrices (S3, section 2.2 and Eq. 22).
+"""Wishart log-densities of kernel matrices (Zhang et al. 2004, section 2.2 and Eq. 22).
 
 ρ independent feature dimensions g_j ~ N(0, Σ) give K = Σ_j g_j g_jᵀ ~ W_n(ρ, Σ). With ρ ≥ n the
 matrix is positive definite and has a density on all of them; with ρ < n its rank is ρ, and the
@@ -21,7 +21,8 @@ RANK = 1e-12
 def log_wishart(K: Array, scale: Array, rho: float) -> float:
     """Return ln p(K) for K ~ W_n(ρ, Σ), the singular density where ρ < n.
 
-    −½{ρ ln|Σ| + tr(Σ⁻¹K) − (ρ − n − 1) ln|K| + ρn ln 2} − ln Γ_n(ρ/2) for ρ > n − 1 (S3, Eq. 22);
+    −½{ρ ln|Σ| + tr(Σ⁻¹K) − (ρ − n − 1) ln|K| + ρn ln 2} − ln Γ_n(ρ/2) for ρ > n − 1 (Zhang et al.
+    2004, Eq. 22);
     for an integer ρ < n, on the n×n matrices of rank ρ, ln|K| is over the ρ eigenvalues that are
     not zero, Γ_ρ(ρ/2) stands for Γ_n(ρ/2), and −ρ(n − ρ)/2 · ln π is added.
 
@@ -30,7 +31,8 @@ def log_wishart(K: Array, scale: Array, rho: float) -> float:
     K : array of shape (n, n)
         Positive definite; of rank ρ where ρ < n.
     scale : array of shape (n, n)
-        Σ, positive definite. The model K ~ W_n(ρ, Σ/ρ) of S3, whose mean is Σ, takes Σ/ρ.
+        Σ, positive definite. The model K ~ W_n(ρ, Σ/ρ) of Zhang et al. (2004), whose mean is Σ,
+        takes Σ/ρ.
     rho : float
         ρ, the degrees of freedom: more than n − 1, or an integer from 1.
 

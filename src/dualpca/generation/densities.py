@@ -99,7 +99,7 @@ class Gaussian(_Both):
 
 @dataclass(frozen=True)
 class KernelDensity(_Both):
-    """π(z) = 1/n Σ_i N(z; z_i, FFᵀ), a bump of one shape on every centre (MATH 12.1).
+    """π(z) = 1/n Σ_i N(z; z_i, FFᵀ), a bump of one shape on every centre (theory 12.1).
 
     With u = F⁻¹z and weights r_i ∝ exp(−½‖u − u_i‖²), ∇ ln π = F⁻ᵀ(Σ_i r_i u_i − u): it points to
     the weighted mean of the centres. O(nq) a row, in blocks.

@@ -344,7 +344,7 @@ def smooth(chain: Chain, log_b: Vector, lengths: Any) -> Smoothed:
     """Return the posterior of states and transitions given whole sequences (forward–backward).
 
     α_t(j) = b_t(j) Σ_i α_{t−1}(i) A_ij and β_t(i) = Σ_j A_ij b_{t+1}(j) β_{t+1}(j), in logarithms
-    (MATH 10.1; Rabiner 1989, Eqs. 20, 25, 27, 37). O(TS²) for whole sequences, O(TS³) where
+    (theory 10.1; Rabiner 1989, Eqs. 20, 25, 27, 37). O(TS²) for whole sequences, O(TS³) where
     they are cut; memory O(TS).
 
     Parameters

@@ -6,7 +6,7 @@ the same model over explicit features (`SpikedModel`) and back.
 A point φ of feature space shows itself through kc_i = ⟨φ(x_i) − φ̄, φ − φ̄⟩ for anchors x_i, the
 training points. A space knows the anchors' coordinates on the model's directions and draws noise
 ε ~ N(0, I) as its kernel values; `draw` and `draw_given` make samples of the model of these
-(MATH 8).
+(theory 8).
 """
 
 from __future__ import annotations
@@ -186,8 +186,8 @@ Space = PointSpace | MapSpace
 def signal(space: Space, Y: Array, *, centered: bool = True) -> Array:
     """Return kernel values of φ̄ + Σ y_p v_p, (m, n).
 
-    Centred, kc_i = ⟨φ(x_i) − φ̄, Σ y_p v_p⟩ (k̂c = Kc A h of S0, Eq. 17); otherwise
-    k_i = ⟨φ(x_i), φ̄ + Σ y_p v_p⟩, the values that a kernel smoother takes.
+    Centred, kc_i = ⟨φ(x_i) − φ̄, Σ y_p v_p⟩ (k̂c = Kc A h of De Plaen & Suykens 2023, Eq. 17);
+    otherwise k_i = ⟨φ(x_i), φ̄ + Σ y_p v_p⟩, the values that a kernel smoother takes.
     """
     kc = Y @ space.anchors.T
     return kc if centered else kc + space.means + (Y @ space.tilt)[:, None]
@@ -196,7 +196,7 @@ def signal(space: Space, Y: Array, *, centered: bool = True) -> Array:
 def draw(
     space: Space, gaussian: SpikedGaussian, m: int, rng: np.random.Generator, tol: float
 ) -> Array:
-    """Draw m times from kc ~ N(0, Kc A Aᵀ Kc + σ²Kc), (m, n); MATH 8.2.
+    """Draw m times from kc ~ N(0, Kc A Aᵀ Kc + σ²Kc), (m, n); theory 8.2.
 
     kc = Σ_{p≤q} λ_p n^{-1/2} e_p a_p + σ (I − EEᵀ) Kc^{1/2} ξ with a, ξ standard normal: the
     spectrum beyond q is never computed.
@@ -378,7 +378,10 @@ def _with_weight(table: InMemoryTable, precomputed: bool) -> InMemoryTable:
 
 
 def noise_dimension(count: int, weights: Array | None) -> int:
-    """Return r = n (S0): the number of points, repetitions counted; whole weights are such."""
+    """Return r = n: the number of points, repetitions counted; whole weights are such.
+
+    De Plaen & Suykens 2023.
+    """
     if weights is None:
         return count
     return max(count, round(float(backend.namespace(weights).sum(weights))))
@@ -512,7 +515,7 @@ def _fit_em(operator: Dual | MappedScatter, q: int, request: DualRequest) -> Par
 
 
 def _fit_relevance(spectrum: Spectrum, n: float, noise: float | None, name: str) -> Parameters:
-    """Fit kernel Bayesian PCA: the directions that are relevant beside the noise (MATH 5).
+    """Fit kernel Bayesian PCA: the directions that are relevant beside the noise (theory 5).
 
     Variances are u + σ², a little below ℓ: the prior on W shrinks them. Without a given noise one
     direction of variance is left for it: what lies beyond is rounding error.

@@ -1,4 +1,4 @@
-"""K Gaussians with a few stretched directions each, which mixtures and chains emit (MATH 6.1)."""
+"""K Gaussians with a few stretched directions each, which mixtures and chains emit (theory 6.1)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from dualpca.models.streaming import moment_sums
 from dualpca.operators import Primal, Scatter
 from dualpca.solvers import choose, solve
 
-# --- Weighted maximum likelihood of several spiked Gaussians at once (MATH 6.1): the M step ------
+# --- Weighted maximum likelihood of several spiked Gaussians at once (theory 6.1): the M step
+# ------
 
 NEGLIGIBLE = 1e-20
 """Responsibility, relative to the largest, below which a row is left out of a component."""
@@ -192,7 +193,7 @@ def moment_parts(moments: Sequence[Moments], ranks: Sequence[int]) -> list[Unset
 def summed_parts(
     every: Sequence[Sums | None], mass: Host, factors: Sequence[Factors], prior: Prior | None
 ) -> list[Unsettled | None]:
-    """Take one parameter-expanded EM step per component on sums of rows with NaN (MATH 4).
+    """Take one parameter-expanded EM step per component on sums of rows with NaN (theory 4).
 
     `mass` (K,) is the weight of each. The rows of a prior lie around the old mean, so it holds the
     mean back but never lowers the objective, in which they lie around the new one.
@@ -409,7 +410,7 @@ class Emissions:
         return Latents(*(xp.concat(list(part), axis=0) for part in zip(*found, strict=True)))
 
     def update(self, X: Observations, resp: Array, sample_weight: Array | None = None) -> Emissions:
-        """Return the components that maximise Σ ρ_nk ln p(x_n | k) (MATH 2 with weights).
+        """Return the components that maximise Σ ρ_nk ln p(x_n | k) (theory 2 with weights).
 
         With NaN it is one parameter-expanded EM step per component, which never lowers that sum.
 

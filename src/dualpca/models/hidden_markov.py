@@ -665,7 +665,7 @@ def baum_welch(
 def step(at: Reached, sequences: Sequences, prior: Vector | None = None) -> tuple[Reached, float]:
     """Take one step of Baum–Welch; return it with its log-likelihood and that of the prior.
 
-    M: counts for the chain, MATH 2 with posteriors as weights for the emissions. E:
+    M: counts for the chain, theory 2 with posteriors as weights for the emissions. E:
     forward–backward, then the posterior of the components within states.
     """
     old, found = at.density, at.found

@@ -112,7 +112,7 @@ def filled_axes(
 
 
 def m_step(sums: Sums, factors: Factors, prior: Array | None = None) -> tuple[Array, Array, Array]:
-    """Return new loadings and mean, and each feature's left-over sum of squares (MATH 4.2).
+    """Return new loadings and mean, and each feature's left-over sum of squares (theory 4.2).
 
     w̃_j = (Σ E[z̃z̃ᵀ])⁻¹ Σ x E[z̃] with z̃ = (z, 1), for all features in one batch; then the latents'
     own mean ν and covariance Γ are folded back, μ ← μ + Wν, W ← WΓ^{1/2} (parameter expansion).

@@ -1,4 +1,4 @@
-"""The common kernel space of mixtures and hidden chains: the empirical kernel map (MATH 10.2)."""
+"""The common kernel space of mixtures and hidden chains: the empirical kernel map (theory 10.2)."""
 
 from __future__ import annotations
 

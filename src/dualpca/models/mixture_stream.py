@@ -2,7 +2,7 @@
 
 Of the rows only expected moments are kept, one weighted mean and scatter per component. They fade
 as the parameters they were taken at grow old, s ← (1 − γ)s + γ s̄(chunk), and the components are
-the closed form of what is kept (MATH 2). A missing entry enters through its conditional mean and
+the closed form of what is kept (theory 2). A missing entry enters through its conditional mean and
 covariance, so chunks with and without NaN are treated alike.
 """
 

@@ -1,7 +1,7 @@
 """Probabilistic kernel PCA: feature dimensions as observations; principal coordinates.
 
 Column j of the (n, ρ) matrix of features is one observation of an n-vector, g = Bw + u1 + ε with
-w ~ N(0, n/ρ I) and ε ~ N(0, n/ρ diag ψ) (Zhang et al. 2004; MATH 9). Their scatter is the centred
+w ~ N(0, n/ρ I) and ε ~ N(0, n/ρ diag ψ) (Zhang et al. 2004; theory 9). Their scatter is the centred
 kernel, so ρ cancels: what is fitted is C = BBᵀ + diag ψ to Kc/n, and row i of B is the coordinate
 of point i.
 
@@ -317,7 +317,8 @@ class Placed(NamedTuple):
 class Placement:
     """How a point gets its coordinate: b(x) = Pᵀkc(x).
 
-    The M step of EM is a regression of every row of features on the latents w (S3, Eq. 16). A new
+    The M step of EM is a regression of every row of features on the latents w (Zhang et al. 2004,
+    Eq. 16). A new
     point is one more row: b(x) = ⟨WWᵀ⟩⁻¹⟨W⟩(f(x) − f̄), with ⟨W⟩ and ⟨WWᵀ⟩ = nG as the training
     points left them. Under a flat prior for b this regression has the posterior
     N(b(x), ψ(x)/ρ · G⁻¹), where nψ(x) = ‖f(x) − f̄‖² − n b(x)ᵀG b(x), the noise that is the point's
@@ -337,7 +338,7 @@ class Placement:
 
     @classmethod
     def of_spectrum(cls, spectrum: Spectrum, gaussian: SpikedGaussian, n: float) -> Placement:
-        """Return b(x) = (Λ − σ²)^{1/2}(nΛ)⁻¹Uᵀkc(x): the maximum in closed form (MATH 9.1)."""
+        """Return b(x) = (Λ − σ²)^{1/2}(nΛ)⁻¹Uᵀkc(x): the maximum in closed form (theory 9.1)."""
         weights = spectrum.vectors * (gaussian.spread / (n * gaussian.values))
         return cls(weights, backend.identity(gaussian.rank, weights))
 
@@ -561,7 +562,7 @@ def _count(operator: FeatureScatter, request: ProbabilisticKernelRequest) -> int
 def _by_em(
     operator: FeatureScatter, items: TrainingItems, request: ProbabilisticKernelRequest
 ) -> _Found:
-    """Fit by EM (MATH 9.2; Zhang et al. 2004, Eqs. 18 and 19), accelerated by default."""
+    """Fit by EM (theory 9.2; Zhang et al. 2004, Eqs. 18 and 19), accelerated by default."""
     n, q, noise = operator.n, _count(operator, request), request.noise
     limits: dict[str, Any] = {"tol": request.tol, "max_iter": request.max_iter}
     limits["accelerate"] = request.accelerate
@@ -651,7 +652,7 @@ def principal(B: Array, psi: Array | None = None) -> tuple[Array, Array]:
 
 
 def per_dimension(value: float, n: float, order: int, rho: float | None) -> float:
-    """Return the log-likelihood per feature dimension, −½{ln|C| + tr(C⁻¹Kc)/n} (MATH 9).
+    """Return the log-likelihood per feature dimension, −½{ln|C| + tr(C⁻¹Kc)/n} (theory 9).
 
     With a feature dimension ρ the constant −(n/2) ln(2πn/ρ) is added: then ρ times the result is
     the log-density of all features.

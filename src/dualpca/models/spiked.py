@@ -546,7 +546,7 @@ def ppca_step(
     """Take one EM step of PPCA on an operator nS, O(q) products with it; S is never formed.
 
     W' = S W (σ²I + M⁻¹WᵀSW)⁻¹ and σ²' = tr(S − S W M⁻¹W'ᵀ)/r with M = WᵀW + σ²I
-    (MATH 3.1; Tipping & Bishop 1999, Eqs. 29 and 30).
+    (theory 3.1; Tipping & Bishop 1999, Eqs. 29 and 30).
 
     Parameters
     ----------

@@ -1,6 +1,7 @@
 """Twin kernel PCA: a kernel over the points, explained by a kernel over latent coordinates.
 
-K ~ W_n(ρ, Σ/ρ) with Σ = a k(Z, Z) + σ²I, maximised over Z, a and σ² (S3, section 5.2). This is the
+K ~ W_n(ρ, Σ/ρ) with Σ = a k(Z, Z) + σ²I, maximised over Z, a and σ² (Zhang et al. 2004, section
+5.2). This is the
 objective of the Gaussian process latent variable model (Lawrence 2004): its ρ outputs are the
 feature dimensions and K = YYᵀ, so nothing but the kernel is needed of them.
 """

@@ -11,7 +11,7 @@ class Operator(Protocol):
     """A symmetric positive semi-definite operator that need not be stored.
 
     Its `trace` is known without eigenvalues and `dim` is the dimension r of the space in which
-    the isotropic noise lives (MATH 1). Costs are in multiply-adds and let solvers be compared.
+    the isotropic noise lives (theory 1). Costs are in multiply-adds and let solvers be compared.
     """
 
     dim: int

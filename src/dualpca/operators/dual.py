@@ -355,7 +355,9 @@ many steps."""
 
 
 class Dual:
-    """The centred (weighted) kernel over the points, (n, n), known through its products (MATH 7.1).
+    """The centred (weighted) kernel over the points, (n, n), known through its products.
+
+    Theory 7.1.
 
     Parameters
     ----------
@@ -365,7 +367,7 @@ class Dual:
     center : bool
         Centre in feature space, with the training means.
     dim : int, optional
-        r, the dimension of the isotropic noise; default: n (MATH 1).
+        r, the dimension of the isotropic noise; default: n (theory 1).
 
     Notes
     -----
@@ -442,7 +444,7 @@ class Dual:
         return self.gram.fill_cost
 
     def squared_norm(self) -> float:
-        """Return ‖A‖²_F = Σλ², a tile at a time (S2's identity); O(n²)."""
+        """Return ‖A‖²_F = Σλ², a tile at a time; O(n²)."""
         total, xp = 0.0, backend.namespace(self.like)
         for rows, columns, part in self.gram.each_tile():
             part = backend.working(part)

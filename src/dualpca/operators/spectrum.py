@@ -1,4 +1,4 @@
-"""The leading eigenpairs of an operator: all that a closed-form model needs (MATH 1.1 and 2)."""
+"""The leading eigenpairs of an operator: all that a closed-form model needs (theory 1.1 and 2)."""
 
 from __future__ import annotations
 

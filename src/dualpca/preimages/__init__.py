@@ -1,4 +1,4 @@
-"""Pre-images: from points of feature space back to inputs (MATH 11).
+"""Pre-images: from points of feature space back to inputs (theory 11).
 
 `Span` says which points of feature space; a method says how to come back. A new method is one
 class: its definition registers it under `name`.

@@ -21,7 +21,7 @@ class Expansion:
     """An affine subspace of feature space, spanned by n items: P(y) = Σ_p y_p v_p + mean.
 
     v_p = Σ_i C_ip φ(x_i) and mean = Σ_i b_i φ(x_i). With centred features the columns of C sum to
-    0 and b to 1, so γ = Cy + b sums to 1: the centred expansion γ̃ of MATH 11.
+    0 and b to 1, so γ = Cy + b sums to 1: the centred expansion γ̃ of theory 11.
 
     Subclasses say what the inner products are: `images` and `norms`.
     """

@@ -17,7 +17,9 @@ from dualpca.preimages.base import Method, Span, Target
 
 @dataclass(frozen=True)
 class Smoother(Method):
-    """z = Σ_i w_i x_i / Σ_i w_i (S0 Eq. 19), with weights that neither vanish nor turn negative.
+    """z = Σ_i w_i x_i / Σ_i w_i, with weights that neither vanish nor turn negative.
+
+    De Plaen & Suykens 2023, Eq. 19.
 
     w_i = (h² − ‖φ(x_i) − P‖²)₊ where h is the distance of P to its (`neighbors` + 1)-th nearest
     item: an Epanechnikov kernel in feature space whose width follows the data. Up to the constant

@@ -224,7 +224,7 @@ class FixedPoint(Iterative):
     """z ← Σ_i γ_i s_i x_i / Σ_i γ_i s_i with s_i = −f'(u_i), for kernels f(rate · ‖z − x‖²).
 
     Where the gradient of ‖φ(z) − P‖² vanishes, z is this mean. For the RBF kernel s is the kernel
-    itself and this is MATH 11.1, of Mika et al. (1999, Eq. 10), here with the centred γ. Steps
+    itself and this is theory 11.1, of Mika et al. (1999, Eq. 10), here with the centred γ. Steps
     are halved towards the last z until the distance does not rise; where Σ γ s is negative the
     step is turned round, for it would climb.
 

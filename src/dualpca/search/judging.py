@@ -1,4 +1,4 @@
-"""How a trial is judged: numbers comparable across kernels, larger is better (MATH 13)."""
+"""How a trial is judged: numbers comparable across kernels, larger is better (theory 13)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def normalised_likelihood(X: Array, kernel: Kernel, q: int) -> float:
     """Return the likelihood of probabilistic kernel PCA per feature dimension and row, tr Kc = n.
 
     L/n = −½{Σ_{p≤q} ln ℓ_p + (n − q) ln σ² + n}/n with ℓ = λ/tr Kc and σ² = (1 − Σℓ)/(n − q)
-    (MATH 9 at its maximum): multiplying a kernel by a constant changes nothing.
+    (theory 9 at its maximum): multiplying a kernel by a constant changes nothing.
 
     Two kernels are two feature spaces, and densities in different spaces cannot be compared: use
     it to choose the parameters of one family. It grows as the spectrum concentrates, and with q.
