@@ -11,7 +11,7 @@ import dualpca
 
 ROOT = Path(__file__).parents[2]
 THEORY = sorted(ROOT.glob("docs/theory/*.md"))
-CITED = re.compile(r"\btheory, (?:sections?|Eqs?\.) ((?:\d+(?:\.\d+)?(?:, | and |–)?)+)")
+CITED = re.compile(r"\b[Tt]heory ((?:\d+(?:\.\d+)?(?:, | and |–)?)+)")
 HEADING = re.compile(r"^#+ (\d+)\. |^:label: eq-", re.M)
 NAME = r"(?:De )?[A-ZÁÖ][a-zéö][\w-]+"
 OTHERS = rf"(?:,? (?:{NAME},? )*& {NAME}| et al\.)?"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from dualpca.arrays import Array, backend
@@ -206,11 +207,11 @@ class PPCA(LatentMethods):
         DualPPCA
             Fitted, with the same likelihood, posterior and distribution of samples.
         """
-        from dualpca.estimators.dual import DualPPCA
-
         self._require_fitted()
         g = self._fitted.gaussian
         points = None if X is None else backend.working(check_matrix(X, "X"))
+        # by its public name: `estimators.dual` imports this module for the way back
+        DualPPCA: Any = sys.modules["dualpca"].DualPPCA
         dual = DualPPCA(g.rank, kernel="linear", noise_variance=g.noise or None, noise_dim=g.dim)
         dual._model, dual.n_features_in_ = to_dual(self._fitted, points), g.dim
         return dual
