@@ -6,7 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-import dualpca.estimators._base as entry
+import dualpca.data.opening as entry
 from dualpca import (
     PCA,
     PPCA,
@@ -161,7 +161,6 @@ def test_factor_analysis_equals_that_in_memory(holes):
 def test_wide_tables_are_solved_by_products(monkeypatch):
     rng = np.random.default_rng(3)
     X = rng.normal(size=(300, 5)) @ rng.normal(size=(5, 120)) + 0.1 * rng.normal(size=(300, 120))
-    monkeypatch.setattr(entry, "WIDEST", 100)
     monkeypatch.setattr("dualpca.operators.primal.WIDEST", 100)
     calls = []
     product = PartScatter.__matmul__
@@ -176,7 +175,6 @@ def test_wide_tables_are_solved_by_products(monkeypatch):
 
 def test_many_directions_of_a_wide_table_are_found_densely(monkeypatch):
     X = table(n=200, d=30)
-    monkeypatch.setattr(entry, "WIDEST", 20)
     monkeypatch.setattr("dualpca.operators.primal.WIDEST", 20)
     same(PCA(29).fit(Batches(np.array_split(X, 4))), PCA(29).fit(X), CLOSED)
 
@@ -356,10 +354,10 @@ def test_a_large_memory_map_is_read_in_parts_and_a_small_one_is_not(tmp_path, mo
     X = table()
     np.save(tmp_path / "x.npy", X)
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
-    assert entry.parts_of(mapped) is None
+    assert entry.chunked_table(mapped) is None
     monkeypatch.setattr(entry.memory, "free", lambda: int(X.nbytes))
-    assert isinstance(entry.parts_of(mapped), SlicedTable)
-    assert entry.parts_of(mapped, fitting=False) is None
+    assert isinstance(entry.chunked_table(mapped), SlicedTable)
+    assert entry.chunked_table(mapped, fitting=False) is None
     assert npy_file(mapped[::2]) is None and npy_file(np.array(mapped)) is None
     same(PCA(2).fit(mapped), PCA(2).fit(X), CLOSED)
 

@@ -21,7 +21,7 @@ from dualpca import (
     load,
 )
 from dualpca.errors import CheckpointError, InterruptWarning, ModelFileError
-from dualpca.files.checkpoints import Keeper
+from dualpca.files.checkpoints import CheckpointKeeper
 from dualpca.gaussian.observed import Incomplete
 from tests.data.test_parts import same, table
 from tests.models.test_parts_models import MIXTURE, groups
@@ -164,8 +164,10 @@ def test_a_fit_that_breaks_off_just_before_its_end_ends_the_same(kind, tmp_path,
     """Whether to stop depends on the last gains: they belong to the state."""
     asked, offers = Checkpoint(tmp_path / "c", seconds=0), []
     with monkeypatch.context() as patch:
-        plain = Keeper.offer
-        patch.setattr(Keeper, "offer", lambda *args, **o: offers.append(1) or plain(*args, **o))
+        plain = CheckpointKeeper.offer
+        patch.setattr(
+            CheckpointKeeper, "offer", lambda *args, **o: offers.append(1) or plain(*args, **o)
+        )
         whole = fitted(*model_of(kind, asked))
     for left in (0, 1):
         interrupted(*model_of(kind, asked), len(offers) - left)
@@ -277,7 +279,7 @@ def interrupted(model, X, steps=6):
     class Enough(Exception):
         pass
 
-    plain, written = Keeper.offer, []
+    plain, written = CheckpointKeeper.offer, []
 
     def offer(self, state, **options):
         plain(self, state, **options)
@@ -285,12 +287,12 @@ def interrupted(model, X, steps=6):
         if len(written) == steps:
             raise Enough
 
-    Keeper.offer = offer
+    CheckpointKeeper.offer = offer
     try:
         with pytest.raises(Enough):
             fitted(model, X)
     finally:
-        Keeper.offer = plain
+        CheckpointKeeper.offer = plain
 
 
 @pytest.mark.parametrize("method", ["em", "closed"])

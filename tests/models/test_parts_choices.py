@@ -225,7 +225,6 @@ def test_whole_weights_are_copies_and_a_wide_table_takes_them(monkeypatch):
     X, w = table(n=200, d=30), np.random.default_rng(0).integers(0, 3, 200)
     copies = np.repeat(X, w, axis=0)
     same(PCA(3).fit(cut(X), sample_weight=w), PCA(3).fit(copies), CLOSED)
-    monkeypatch.setattr("dualpca.estimators._base.WIDEST", 20)
     monkeypatch.setattr("dualpca.operators.primal.WIDEST", 20)
     for options in ({}, {"standardize": True}):
         found = PCA(3, **options).fit(cut(X), sample_weight=w)

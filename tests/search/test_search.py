@@ -17,7 +17,7 @@ from dualpca.errors import DegenerateError, InterruptWarning, SearchError
 from dualpca.kernels import RBF, Kernel, Linear, Matern
 from dualpca.search.judging import agreement, normalised_likelihood, q2
 from dualpca.search.spaces import Scales, Space, families
-from dualpca.search.trials import Ledger, Outcome, Plan, Record, best_of, importances, run
+from dualpca.search.trials import Ledger, Outcome, Plan, TrialRecord, best_of, importances, run
 from tests.oracles import search as oracles
 
 FAMILIES = families()
@@ -281,7 +281,7 @@ def test_when_all_fail_the_reason_is_said():
 
 def test_of_equal_trials_the_smallest_wins():
     def record(number, state, value, q):
-        return Record(number, state, value, (), {}, Linear(), q)
+        return TrialRecord(number, state, value, (), {}, Linear(), q)
 
     trials = [record(0, "complete", 1.0, 5), record(1, "complete", 1.0, 2)]
     trials += [record(2, "complete", 1.0, 2), record(3, "pruned", 2.0, 1)]
@@ -468,7 +468,7 @@ def test_importances_are_shares_of_variance():
     kinds, widths = rng.choice(["a", "b", "c"], 60), rng.uniform(1, 10, 60)
     scores = np.where(kinds == "a", 1.0, 0.0) + 0.2 * rng.normal(size=60)
     trials = [
-        Record(i, "complete", float(s), (), {"kernel": str(k), "width": float(w)}, Linear(), 1)
+        TrialRecord(i, "complete", float(s), (), {"kernel": str(k), "width": float(w)}, Linear(), 1)
         for i, (k, w, s) in enumerate(zip(kinds, widths, scores, strict=True))
     ]
     found = importances(trials)
@@ -480,8 +480,8 @@ def test_importances_are_shares_of_variance():
 
 
 def test_importances_of_too_little():
-    trials = [Record(i, "complete", 1.0, (), {"a": i}, Linear(), 1) for i in range(10)]
+    trials = [TrialRecord(i, "complete", 1.0, (), {"a": i}, Linear(), 1) for i in range(10)]
     assert importances(trials[:7]) == {}
     assert importances(trials) == {"a": 0.0}
-    failed = [Record(i, "failed", None, (), {"a": i}, Linear(), 1) for i in range(10)]
+    failed = [TrialRecord(i, "failed", None, (), {"a": i}, Linear(), 1) for i in range(10)]
     assert importances(failed) == {}

@@ -1,6 +1,7 @@
 """What people have, as a `Table` of rows: arrays, files, iterators, Dask collections.
 
-Read `table` (blocks of rows and the sums over them), `dask_table`, `frames` (batches of any
+Read `opening` (what people have becomes a table), `table` (rows and the sums over them),
+`dask_table`, `frames` (batches of any
 kind as arrays), `moments` (sums that merge exactly), `missing` (what was observed), `folds` and
 `paired` (rows held out; two tables side by side). `atomic` writes files whole or not at all.
 """
@@ -36,6 +37,14 @@ from dualpca.data.moments import (
     refuse_nonfinite,
     total_moments,
 )
+from dualpca.data.opening import (
+    chunked_table,
+    is_elsewhere,
+    is_path,
+    is_stored,
+    refuse_missing_path,
+    require_in_memory,
+)
 from dualpca.data.paired import beside
 from dualpca.data.table import (
     Batches,
@@ -64,12 +73,16 @@ __all__ = [
     "beside",
     "block_weights",
     "changed",
+    "chunked_table",
     "column_moments",
     "column_starts",
     "condensed",
     "fold_rows",
     "has_missing",
     "is_dask",
+    "is_elsewhere",
+    "is_path",
+    "is_stored",
     "join",
     "mapped",
     "namespace_sum",
@@ -79,8 +92,10 @@ __all__ = [
     "patterns",
     "refuse_infinite",
     "refuse_masked",
+    "refuse_missing_path",
     "refuse_nonfinite",
     "replacing",
+    "require_in_memory",
     "row_folds",
     "subset_columns",
     "target_of",

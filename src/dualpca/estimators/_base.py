@@ -11,7 +11,6 @@ from copy import copy
 from dataclasses import replace
 from functools import wraps
 from numbers import Integral, Real
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from zlib import crc32
 
@@ -29,7 +28,6 @@ from dualpca.arrays import (
     backend,
     check_device,
     chosen,
-    memory,
     note,
     rows_of,
     sent,
@@ -37,19 +35,15 @@ from dualpca.arrays import (
     to_host,
 )
 from dualpca.data import (
-    Batches,
     ChunkedTable,
-    Columns,
     Host,
     InMemoryTable,
     Moments,
-    SlicedTable,
     Table,
-    is_dask,
-    mapped,
+    chunked_table,
     observed_part,
-    refuse_masked,
     refuse_nonfinite,
+    require_in_memory,
 )
 from dualpca.errors import (
     BackendError,
@@ -60,7 +54,7 @@ from dualpca.errors import (
     warn,
 )
 from dualpca.estimators.saving import save as _save
-from dualpca.files.checkpoints import Checkpoint, Watch
+from dualpca.files.checkpoints import Checkpoint, CheckpointWatch
 from dualpca.files.fields import is_record, sizes_of
 from dualpca.gaussian import (
     Monitor,
@@ -91,7 +85,6 @@ from dualpca.models.kernel import (
 from dualpca.models.spiked import SpikedModel
 from dualpca.models.spiked import variances_like as variances_like
 from dualpca.models.streaming import Stream
-from dualpca.operators import WIDEST, Survey, survey
 from dualpca.operators import used_rows as used_rows
 from dualpca.solvers import KERNEL_SOLVERS, LANDMARKS, KernelOptions
 
@@ -99,55 +92,6 @@ if TYPE_CHECKING:  # only kernel models need them, and they take time to import
     from dualpca.preimages import Method, PreImage, Span
 
 # --- Tables that are not in memory, where rows in memory are needed: refused with what to do -----
-
-
-def is_stored(X: Any) -> bool:
-    """Tell whether X is an array that lies elsewhere and can be sliced, as those of Zarr."""
-    if isinstance(X, np.ndarray) or backend.is_foreign(X) or backend.is_sparse(X):
-        return False
-    return all(hasattr(X, name) for name in ("shape", "dtype", "chunks", "__getitem__"))
-
-
-def is_path(X: Any) -> bool:
-    """Tell whether X is a path, or text that can only be meant as one.
-
-    Examples
-    --------
-    >>> is_path("x.npy"), is_path("a word")
-    (True, False)
-    """
-    if isinstance(X, str):
-        return os.path.exists(X) or os.sep in X or bool(os.path.splitext(X)[1])
-    return isinstance(X, os.PathLike)
-
-
-def is_elsewhere(X: Any) -> bool:
-    """Tell whether X is a table in parts: batches, of Dask, stored, or a path."""
-    return isinstance(X, ChunkedTable) or is_path(X) or is_dask(X) or is_stored(X)
-
-
-def refuse_missing_path(X: Any) -> None:
-    """Refuse a path that leads nowhere."""
-    if is_path(X) and not os.path.exists(X):
-        raise FileNotFoundError(
-            f"there is no {os.fspath(X)!r}: X must be rows, or the path of a table. Check the path."
-        )
-
-
-def require_in_memory(X: Any, name: str = "X") -> None:
-    """Refuse what is not in memory, and masks, which NumPy would overlook.
-
-    Examples
-    --------
-    >>> require_in_memory(np.zeros((2, 2)))
-    """
-    refuse_masked(X)
-    refuse_missing_path(X)
-    if is_elsewhere(X):
-        raise ValueError(
-            f"{name} must be rows in memory here, got {type(X).__name__}. Load them, or, where "
-            "rows do not depend on each other, go through the table part by part."
-        )
 
 
 # --- What comes in: rows of any kind, weights, counts. Nothing is changed, filled or cast silently
@@ -300,32 +244,6 @@ def generator(random_state: Any) -> np.random.Generator:
 
 # --- The one place where tables in parts enter and leave the estimators --------------------------
 
-SHARE_OF_MEMORY = 0.25
-"""Memory maps larger than this share of the free memory are read in parts."""
-
-
-def parts_of(X: Any, *, fitting: bool = True) -> ChunkedTable | None:
-    """Return X as a table in parts, or None for what is fitted in memory as ever.
-
-    In parts: `Batches`, Dask arrays and frames, paths of files, things on disk that can be sliced
-    (Zarr, HDF5), and, for `fit`, memory maps that are large beside the free memory.
-    """
-    if isinstance(X, ChunkedTable):
-        return X
-    if is_dask(X):
-        from dualpca.data.dask_table import DaskTable
-
-        return DaskTable.of(X)
-    if isinstance(X, np.memmap):
-        large = fitting and X.nbytes > SHARE_OF_MEMORY * memory.free()
-        return SlicedTable(X) if large else None
-    if is_path(X):
-        refuse_missing_path(X)
-        return SlicedTable(mapped(X)) if Path(X).suffix == ".npy" else Batches(X)
-    if is_stored(X):
-        return SlicedTable(X)
-    return None
-
 
 def open_parts(model: Any, parts: ChunkedTable, sample_weight: Any = None) -> ChunkedTable:
     """Take the width and the names of the features; return the table with its weights."""
@@ -368,26 +286,6 @@ def check_parts(model: Any, parts: ChunkedTable) -> None:
             "The feature names should match those that were passed during fit: expected "
             f"{list(fitted)[:10]}, got {parts.names[:10]}. Order the columns as in fit."
         )
-
-
-def surveyed(parts: ChunkedTable, *, nan: bool) -> Survey:
-    """Read all rows once; say by which route."""
-    wide = parts.d > WIDEST
-    how = "block Krylov, a pass a product" if wide else f"moments, ({parts.d}, {parts.d}) added up"
-    tell_route(parts, f"{how}; EM, a pass a step, if values are missing" if nan else how)
-    return survey(parts, wide=wide, nan=nan)
-
-
-def tell_route(parts: ChunkedTable, how: str) -> None:
-    """Say in one line how a table in parts is read and what is made of it."""
-    note(f"{parts.route} on the CPU: {how}")
-
-
-def columns_of(parts: ChunkedTable, how: str) -> tuple[Columns, bool]:
-    """Read what is known of every feature in one pass, and whether values are missing."""
-    tell_route(parts, how)
-    columns = parts.reduce(Columns.of, Columns.merge)
-    return columns, bool((columns.n < columns.rows).any())
 
 
 def refuse_frames(model: Any, method: str) -> None:
@@ -446,13 +344,13 @@ FREE = ("checkpoint", "verbose", "n_jobs", "max_iter")
 """Parameters that do not change where a fit goes, or only how far."""
 
 
-def watch_of(model: Any) -> Watch | None:
+def watch_of(model: Any) -> CheckpointWatch | None:
     """Return the checkpoint that the parameters ask for, with what it is of."""
     checkpoint = Checkpoint.of(model.checkpoint)
     if checkpoint is None:
         return None
     params = {k: _told(v) for k, v in model.get_params().items() if k not in FREE}
-    return Watch(checkpoint, {"model": type(model).__name__, **params})
+    return CheckpointWatch(checkpoint, {"model": type(model).__name__, **params})
 
 
 def _told(value: Any) -> str:
@@ -628,7 +526,7 @@ class Estimator(BaseEstimator):
     def _training(self, X: Any, sample_weight: Any = None, *, min_rows: int = 2) -> Iterator[Table]:
         """Give the checked table to fit, on the device that was asked for; show progress."""
         with showing(self.verbose), named_columns(self):
-            chunks = parts_of(X)
+            chunks = chunked_table(X)
             self._choose_device(X, chunks)
             if chunks is not None:
                 yield open_parts(self, chunks, sample_weight)
@@ -809,7 +707,7 @@ def on_rows(
 
         @wraps(method)
         def answer(self: Any, X: Any, *args: Any, **named: Any) -> Any:
-            chunks = parts_of(X, fitting=False) if chunked else None
+            chunks = chunked_table(X, fitting=False) if chunked else None
             if chunks is not None:
                 return chunkwise(self, method, chunks, width, dtype, options, args, named)
             rows = self._asked(X, name)
@@ -936,7 +834,7 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         -------
         float
         """
-        chunks = parts_of(X, fitting=False)
+        chunks = chunked_table(X, fitting=False)
         if chunks is not None:
             return average(self, chunks, sample_weight)
         density = self.score_samples(X)

@@ -10,7 +10,14 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, MultiOutputMixin, Tran
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from dualpca.arrays import Array, backend
-from dualpca.data import InMemoryTable, Table, observed_part, refuse_nonfinite
+from dualpca.data import (
+    InMemoryTable,
+    Table,
+    chunked_table,
+    observed_part,
+    refuse_nonfinite,
+    require_in_memory,
+)
 from dualpca.errors import expected
 from dualpca.estimators._base import (
     Estimator,
@@ -22,9 +29,7 @@ from dualpca.estimators._base import (
     check_weights,
     generator,
     on_rows,
-    parts_of,
     refuse_weights,
-    require_in_memory,
 )
 from dualpca.models.canonical import CanonicalModel, CanonicalRequest, fit_canonical
 from dualpca.models.driver import History
@@ -186,7 +191,7 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMixin, E
 
     def _second_view(self, y: Any, first: Table) -> tuple[Table, bool]:
         """Return the second view of a fit, checked, and whether it came as a vector."""
-        chunks = None if isinstance(first, InMemoryTable) or y is None else parts_of(y)
+        chunks = None if isinstance(first, InMemoryTable) or y is None else chunked_table(y)
         if chunks is not None:
             return chunks, False
         Y, vector = check_second(y)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dualpca.arrays import Array, backend
+from dualpca.data import is_elsewhere
 from dualpca.errors import CollapseWarning, StateWarning, expected, warn
 from dualpca.estimators._base import (
     Estimator,
@@ -20,7 +21,6 @@ from dualpca.estimators._base import (
     check_flag,
     check_number,
     generator,
-    is_elsewhere,
     method_of,
     watch_of,
 )

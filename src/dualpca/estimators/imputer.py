@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import TransformerMixin
 
 from dualpca.arrays import Array, backend
-from dualpca.data import InMemoryTable, Table
+from dualpca.data import InMemoryTable, Table, is_elsewhere
 from dualpca.errors import expected
 from dualpca.estimators._base import (
     Estimator,
@@ -18,7 +18,6 @@ from dualpca.estimators._base import (
     attribute,
     check_choice,
     check_flag,
-    is_elsewhere,
     on_rows,
     refuse_frames,
 )

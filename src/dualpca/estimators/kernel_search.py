@@ -46,8 +46,8 @@ from dualpca.search import (
     Ledger,
     Outcome,
     Plan,
-    Record,
     Space,
+    TrialRecord,
     agreement,
     best_of,
     importances,
@@ -201,8 +201,8 @@ class SearchModel:
     """What a search found: all trials, and the best one fitted to all rows."""
 
     mean: Array  # (d,), of the rows
-    trials: tuple[Record, ...]
-    best: Record
+    trials: tuple[TrialRecord, ...]
+    best: TrialRecord
     best_estimator: Any
     final_estimator: Any  # None but for 'score'
     noise: float  # of held-out rows, in root mean variances of the columns
@@ -292,8 +292,8 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         `kernel` and `n_components`, for `set_params`.
     best_score_ : float
         Mean over the folds. The best of many trials flatters: judge on other rows.
-    best_trial_ : Record
-    trials_ : list of Record
+    best_trial_ : TrialRecord
+    trials_ : list of TrialRecord
         `number`, `state`, `score`, `scores`, `params`, `kernel`, `n_components`, `seconds`,
         `reason`.
     final_estimator_ : estimator
@@ -603,7 +603,7 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         return tags
 
 
-def _fitted_to_all(task: Task, trials: list[Record]) -> SearchModel:
+def _fitted_to_all(task: Task, trials: list[TrialRecord]) -> SearchModel:
     """Return the trials with the best of them, fitted to all rows."""
     best = best_of(trials)
     model = task.model(Candidate(best.kernel, best.n_components)).fit(task.X)

@@ -13,7 +13,13 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 
 from dualpca.arrays import Array, backend, showing, to_host
-from dualpca.data import observed_part, refuse_infinite, refuse_nonfinite
+from dualpca.data import (
+    chunked_table,
+    observed_part,
+    refuse_infinite,
+    refuse_nonfinite,
+    require_in_memory,
+)
 from dualpca.errors import DegenerateError, StreamWarning, expected, warn
 from dualpca.estimators._base import (
     Estimator,
@@ -29,9 +35,7 @@ from dualpca.estimators._base import (
     generator,
     named_columns,
     on_rows,
-    parts_of,
     refuse_weights,
-    require_in_memory,
     watch_of,
 )
 from dualpca.gaussian import is_count
@@ -301,7 +305,7 @@ class MixturePPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         self
         """
         request = self._request()
-        if parts_of(X) is not None:
+        if chunked_table(X) is not None:
             refuse_weights(sample_weight)
         with self._training(X, sample_weight) as table:
             model = fit_mixture(table, request)
@@ -456,7 +460,7 @@ class MixturePPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         y : ignored
         sample_weight : array of shape (n,), optional
         """
-        chunks = parts_of(X, fitting=False)
+        chunks = chunked_table(X, fitting=False)
         if chunks is not None:
             return average(self, chunks, sample_weight)
         density = self.score_samples(X)

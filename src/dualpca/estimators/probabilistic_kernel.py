@@ -12,7 +12,7 @@ from scipy.spatial.distance import cdist
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from dualpca.arrays import Array, backend, showing
-from dualpca.data import refuse_nonfinite
+from dualpca.data import chunked_table, refuse_nonfinite
 from dualpca.errors import expected
 from dualpca.estimators._base import (
     Estimator,
@@ -26,7 +26,6 @@ from dualpca.estimators._base import (
     check_rows,
     generator,
     on_rows,
-    parts_of,
 )
 from dualpca.gaussian import check_noise
 from dualpca.kernels import Precomputed
@@ -94,7 +93,7 @@ class ItemEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
     def _training_items(self, X: Any) -> Iterator[TrainingItems]:
         """Give the checked items to fit, on the device that was asked for; show progress."""
         with showing(self.verbose):
-            self._choose_device(X, None if self.device is None else parts_of(X))
+            self._choose_device(X, None if self.device is None else chunked_table(X))
             points = self._checked(X, reset=True, min_rows=3)
             points = points if self._pairwise else backend.copied(points)
             if self._where is not None:

@@ -72,28 +72,28 @@ class Checkpoint:
         raise ValueError(expected("checkpoint", "None, a path or a Checkpoint", asked))
 
 
-class Watch(NamedTuple):
+class CheckpointWatch(NamedTuple):
     """A checkpoint asked for, and the parameters of the fit that asks."""
 
     checkpoint: Checkpoint
     of: Mapping[str, str]
 
-    def over(self, n: float, mean: Array, variance: Array, **told: str) -> Keeper:
+    def over(self, n: float, mean: Array, variance: Array, **told: str) -> CheckpointKeeper:
         """Return the keeper of a fit to n rows of these means and variances.
 
         `told` is what else belongs to the data, in words, such as where sequences end.
         """
         data = {"mean": backend.to_numpy(mean), "variance": backend.to_numpy(variance)}
-        return Keeper(self._replace(of={**self.of, **told}), float(n), data)
+        return CheckpointKeeper(self._replace(of={**self.of, **told}), float(n), data)
 
 
-class Keeper:
+class CheckpointKeeper:
     """Writes the state of one fit now and then; `state` is what an earlier one left, or None.
 
     `also` gives numbers to write with every state, for a fit in several stages.
     """
 
-    def __init__(self, watch: Watch, n: float, data: Mapping[str, Host]) -> None:
+    def __init__(self, watch: CheckpointWatch, n: float, data: Mapping[str, Host]) -> None:
         self.watch, self.n, self.data = watch, n, data
         self.path = Path(watch.checkpoint.path)
         self.last = time.monotonic()

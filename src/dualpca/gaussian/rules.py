@@ -18,7 +18,7 @@ from dualpca.operators import Spectrum
 ROUNDING = 64 * float(np.finfo(np.float64).eps)
 """Share of the trace below which left-over variance is rounding error, not noise."""
 
-NEGLIGIBLE = 1e-6
+NEGLIGIBLE_EXCESS = 1e-6
 """Share of the trace that an excess of the noise must have to be more than lost digits."""
 
 NO_NOISE = 1e-15
@@ -96,7 +96,7 @@ def _rounded_down(noise: float, smallest: float, spectrum: Spectrum, n: float) -
     centring subtracts squared norms. Only an excess that is a real share of the variance says
     that the space is too small for the operator.
     """
-    error = spectrum.error + NEGLIGIBLE
+    error = spectrum.error + NEGLIGIBLE_EXCESS
     if noise - smallest > 1e-3 * smallest + error * spectrum.trace / n:
         raise ValueError(
             f"the noise of maximum likelihood, {noise:.6g}, exceeds the smallest variance kept, "
@@ -164,7 +164,7 @@ NEWTON_STEPS = 100
 """Largest number of Newton steps between two switches; quadratic convergence takes a handful."""
 
 
-class Lengths(NamedTuple):
+class SquaredLengths(NamedTuple):
     """Squared lengths of the columns of W along the eigenvectors, and the noise."""
 
     u: Host  # (q,), wᵀw; 0 for a direction that is switched off
@@ -193,7 +193,7 @@ def threshold(n: float, dim: int) -> float:
     return _threshold(dim / n)
 
 
-def fit_relevance(spectrum: Spectrum, n: float, noise: float | None = None) -> Lengths:
+def fit_relevance(spectrum: Spectrum, n: float, noise: float | None = None) -> SquaredLengths:
     """Return the fixed point of EM with α re-estimated (theory 5.1), from maximum likelihood on.
 
     From there σ² only rises and lengths only fall (the map is monotone), so the limit is the
@@ -212,7 +212,7 @@ def fit_relevance(spectrum: Spectrum, n: float, noise: float | None = None) -> L
 
     Returns
     -------
-    Lengths
+    SquaredLengths
 
     Notes
     -----
@@ -231,12 +231,12 @@ def fit_relevance(spectrum: Spectrum, n: float, noise: float | None = None) -> L
     rho, rest = spectrum.dim / n, spectrum.dim - ell.size
     if noise is not None:
         check_noise(noise)
-        return Lengths(lengths(ell, noise / unit, rho) * unit, noise)
+        return SquaredLengths(lengths(ell, noise / unit, rho) * unit, noise)
     sigma2 = left_over(1.0, float(ell.sum())) / rest if rest else 0.0
     if sigma2 <= 0:
         refuse_no_noise(ell.size)
     sigma2, steps = _least_fixed_point(ell, sigma2, rho, spectrum.dim)
-    return Lengths(lengths(ell, sigma2, rho) * unit, sigma2 * unit, steps)
+    return SquaredLengths(lengths(ell, sigma2, rho) * unit, sigma2 * unit, steps)
 
 
 def refuse_no_noise(q: int) -> None:
@@ -293,7 +293,7 @@ def _threshold(rho: float) -> float:
     return (math.sqrt(rho) + math.sqrt(1 + rho)) ** 2
 
 
-def loglikelihood(spectrum: Spectrum, n: float, at: Lengths) -> float:
+def loglikelihood(spectrum: Spectrum, n: float, at: SquaredLengths) -> float:
     """Return Σ ln p(x) of the n points, −n/2 {r ln 2π + Σ ln m + (r−q) ln σ² + tr(C⁻¹S)}. O(q)."""
     ell, m = backend.to_numpy(spectrum.values).astype(np.float64) / n, at.u + at.sigma2
     logdet = float(np.log(m).sum()) + (spectrum.dim - m.size) * math.log(at.sigma2)

@@ -36,7 +36,7 @@ from dualpca.gaussian import (
 from dualpca.kernels import Kernel, Linear, Precomputed
 from dualpca.models.driver import History, Record
 from dualpca.models.kernel import (
-    NEGLIGIBLE,
+    NEGLIGIBLE_EIGENVALUE,
     Approximation,
     Directions,
     KernelChoice,
@@ -484,7 +484,7 @@ def _leading(operator: Dual | MappedScatter, request: DualRequest) -> tuple[Spec
         rank = int(min(rank, max(operator.trace / (operator.n * float(noise)), 1.0)))
     spectrum, name = solve_kernel(operator, rank, request.how)
     values = backend.to_numpy(spectrum.values)
-    positive = int((values > NEGLIGIBLE * float(values[0])).sum())
+    positive = int((values > NEGLIGIBLE_EIGENVALUE * float(values[0])).sum())
     if is_count(wanted):
         q = int(wanted)  # type: ignore[arg-type]
         if q > positive:

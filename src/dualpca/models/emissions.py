@@ -30,7 +30,7 @@ from dualpca.solvers import choose, solve
 # --- Weighted maximum likelihood of several spiked Gaussians at once (theory 6.1): the M step
 # ------
 
-NEGLIGIBLE = 1e-20
+NEGLIGIBLE_SHARE = 1e-20
 """Responsibility, relative to the largest, below which a row is left out of a component."""
 
 EMPTY = 1e-12
@@ -131,7 +131,7 @@ def closed_parts(X: Array, resp: Array, ranks: Sequence[int]) -> list[Unsettled 
         if not n > EMPTY * total:
             found.append(None)
             continue
-        member = np.flatnonzero(w > NEGLIGIBLE * np.max(w))
+        member = np.flatnonzero(w > NEGLIGIBLE_SHARE * np.max(w))
         # n scales out of means and variances; weights of size 1 keep sums off underflow
         own = backend.asarray(w[member] / np.max(w), X)
         whole = member.size == w.size
@@ -592,7 +592,7 @@ def _moments(rows: Any, w: Array) -> Moments | None:
     top = float(np.max(w, initial=0.0))
     if not top > FAINT:
         return None
-    member = np.flatnonzero(w > NEGLIGIBLE * top)
+    member = np.flatnonzero(w > NEGLIGIBLE_SHARE * top)
     found = Moments.of(rows if member.size == len(rows) else rows[member], w[member] / top)
     return Moments(top * found.n, found.mean, top * found.scatter)
 

@@ -62,7 +62,7 @@ from dualpca.solvers import (
     without_negatives,
 )
 
-NEGLIGIBLE = 1e-12
+NEGLIGIBLE_EIGENVALUE = 1e-12
 """Eigenvalues below this share of the largest are zero."""
 
 NOVELTY_ROWS = 2000
@@ -332,7 +332,7 @@ class KernelRequest:
         """
         values = backend.to_numpy(spectrum.values)
         largest = max(float(values[0]) if values.size else 0.0, 0.0)
-        zero = values <= max(NEGLIGIBLE * largest, 2 * rounding)
+        zero = values <= max(NEGLIGIBLE_EIGENVALUE * largest, 2 * rounding)
         xp = backend.namespace(spectrum.values)
         flags = xp.asarray(~zero, device=backend.device_of(spectrum.values))
         cleaned = xp.where(flags, spectrum.values, xp.zeros_like(spectrum.values))

@@ -25,7 +25,7 @@ from dualpca.solvers import solve
 EXACT = 1000
 """Rows up to which the kernel over all of them is decomposed; beyond, landmarks stand for them."""
 
-NEGLIGIBLE = 1e-10
+NEGLIGIBLE_DIRECTION = 1e-10
 """Directions with less than this share of the largest variance are none."""
 
 
@@ -157,7 +157,7 @@ def _held(spectrum: Spectrum, total: float) -> Spectrum:
     """Return the eigenpairs that are more than rounding error."""
     values = backend.to_numpy(spectrum.values)
     eps = float(np.finfo(np.float64).eps)
-    held = int((values > max(NEGLIGIBLE * float(values[0]), 10 * eps * total)).sum())
+    held = int((values > max(NEGLIGIBLE_DIRECTION * float(values[0]), 10 * eps * total)).sum())
     if held == 0:
         raise DegenerateError(
             "all rows are the same point of feature space: there is nothing to model. Give rows "

@@ -25,7 +25,7 @@ from dualpca.operators.features import (
 from dualpca.operators.primal import (
     WIDEST,
     Gathered,
-    Linear,
+    LinearTable,
     PartScatter,
     Primal,
     Scatter,
@@ -54,7 +54,7 @@ __all__ = [
     "Given",
     "Gram",
     "Landmarks",
-    "Linear",
+    "LinearTable",
     "Mapped",
     "MappedScatter",
     "MappedSubspace",

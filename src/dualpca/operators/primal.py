@@ -494,14 +494,16 @@ def used_rows(X: Array, weights: Array | None) -> int:
     return int(X.shape[0] if weights is None else (backend.to_numpy(weights) > 0).sum())
 
 
-class Linear(NamedTuple):
+class LinearTable(NamedTuple):
     """Complete rows as linear models see them: an operator over the features."""
 
     operator: Primal | Scatter | PartScatter
     n_rows: int  # that weigh something
 
 
-def linear(table: Table, *, standardize: bool = False, missing: bool = False) -> Linear | Columns:
+def linear(
+    table: Table, *, standardize: bool = False, missing: bool = False
+) -> LinearTable | Columns:
     """Return the scatter of a table's rows as an operator, or, where values are missing, columns.
 
     Parameters
@@ -519,7 +521,7 @@ def linear(table: Table, *, standardize: bool = False, missing: bool = False) ->
         X, weights = table.rows, table.weights
         if missing and has_missing(X):
             return Columns.of(X, weights)
-        return Linear(Primal(X, weights, standardize=standardize), used_rows(X, weights))
+        return LinearTable(Primal(X, weights, standardize=standardize), used_rows(X, weights))
     wide = table.d > WIDEST
     gathered = f"moments, ({table.d}, {table.d}) added up"
     how = "block Krylov, one pass per product" if wide else gathered
@@ -533,7 +535,7 @@ def linear(table: Table, *, standardize: bool = False, missing: bool = False) ->
         raise ValueError(
             f"Found array with {count} sample(s) while a minimum of 2 is required for a fit."
         )
-    return Linear(operator, count)
+    return LinearTable(operator, count)
 
 
 def complete(

@@ -2,15 +2,15 @@
 
 from dualpca.search.judging import agreement, normalised_likelihood, q2
 from dualpca.search.spaces import Candidate, Space, families
-from dualpca.search.trials import Ledger, Outcome, Plan, Record, best_of, importances, run
+from dualpca.search.trials import Ledger, Outcome, Plan, TrialRecord, best_of, importances, run
 
 __all__ = [
     "Candidate",
     "Ledger",
     "Outcome",
     "Plan",
-    "Record",
     "Space",
+    "TrialRecord",
     "agreement",
     "best_of",
     "families",

@@ -30,7 +30,7 @@ from dualpca.search.spaces import Candidate, Space
 
 
 @dataclass(frozen=True)
-class Record:
+class TrialRecord:
     """One trial of a search.
 
     Attributes
@@ -62,15 +62,15 @@ class Record:
     reason: str = ""
 
 
-def best_of(records: Sequence[Record]) -> Record:
+def best_of(records: Sequence[TrialRecord]) -> TrialRecord:
     """Return the complete trial of largest score; of equal ones the smallest, then the earliest.
 
     Examples
     --------
     >>> from dualpca.kernels import Linear
-    >>> a = Record(0, "complete", 0.5, (0.5,), {}, Linear(), 3)
-    >>> b = Record(1, "complete", 0.5, (0.5,), {}, Linear(), 2)
-    >>> c = Record(2, "pruned", 0.9, (0.9,), {}, Linear(), 2)
+    >>> a = TrialRecord(0, "complete", 0.5, (0.5,), {}, Linear(), 3)
+    >>> b = TrialRecord(1, "complete", 0.5, (0.5,), {}, Linear(), 2)
+    >>> c = TrialRecord(2, "pruned", 0.9, (0.9,), {}, Linear(), 2)
     >>> best_of([a, b, c]).number
     1
     """
@@ -248,7 +248,7 @@ class _Runner:
         return not self.reason and not self.pruned
 
 
-def run(space: Space, judge: Judge, plan: Plan, ledger: Ledger) -> list[Record]:
+def run(space: Space, judge: Judge, plan: Plan, ledger: Ledger) -> list[TrialRecord]:
     """Search until the ledger holds `n_trials` trials, or time is up.
 
     An interruption by the keyboard keeps what is done.
@@ -322,7 +322,7 @@ def _drawn(study: Any, space: Space, plan: Plan, number: int) -> _Runner:
 
 
 def _note_outcome(runner: _Runner, outcome: Outcome, fold: int, *, last: bool) -> None:
-    """Record the score of a fold, and ask whether to continue."""
+    """TrialRecord the score of a fold, and ask whether to continue."""
     runner.seconds += outcome.seconds
     score = outcome.score
     if score is None or not isfinite(score):
@@ -366,12 +366,12 @@ def _note(study: Any) -> str:
 STATES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
 
 
-def record_of(trial: Any, space: Space) -> Record:
+def record_of(trial: Any, space: Space) -> TrialRecord:
     """Return what is known of a finished trial of Optuna's."""
     kernel, q = space.replay(trial.params)
     scores = tuple(trial.user_attrs["scores"])
     state = STATES[trial.state.name]
-    return Record(
+    return TrialRecord(
         trial.number,
         state,
         None if state == "failed" else float(np.mean(scores)),
@@ -390,7 +390,7 @@ BINS, LEAST = 4, 8
 """Numbers are cut into quarters of the trials; with fewer trials nothing is said."""
 
 
-def importances(records: Sequence[Record]) -> dict[str, float]:
+def importances(records: Sequence[TrialRecord]) -> dict[str, float]:
     """Return the share of the variance of the scores that each parameter explains alone.
 
     ω² = (SS_b − (g − 1) MS_w)/(SS + MS_w) of a one-way analysis of variance over the g choices (or
@@ -404,7 +404,9 @@ def importances(records: Sequence[Record]) -> dict[str, float]:
     --------
     >>> from dualpca.kernels import Linear
     >>> trials = [
-    ...     Record(i, "complete", i % 2 + 0.01 * (i % 3), (), {"a": i % 2, "b": i % 3}, Linear(), 1)
+    ...     TrialRecord(
+    ...         i, "complete", i % 2 + 0.01 * (i % 3), (), {"a": i % 2, "b": i % 3}, Linear(), 1
+    ...     )
     ...     for i in range(24)
     ... ]
     >>> found = importances(trials)

@@ -72,7 +72,7 @@ def is_factored(operator: Operator) -> bool:
 
 # --- The cheapest solver, or the one asked for ----------------------------------------------------
 
-NEGLIGIBLE = 2e7
+NEGLIGIBLE_WORK = 2e7
 """Multiply-adds that take about a millisecond."""
 
 
@@ -86,7 +86,7 @@ def choose(operator: Operator, rank: int) -> str:
     >>> choose(Primal(np.zeros((100, 5))), 2), choose(Primal(np.zeros((100_000, 5))), 2)
     ('qr', 'dense')
     """
-    return min(SOLVERS, key=lambda name: max(SOLVERS[name].cost(operator, rank), NEGLIGIBLE))
+    return min(SOLVERS, key=lambda name: max(SOLVERS[name].cost(operator, rank), NEGLIGIBLE_WORK))
 
 
 def tell(name: str, operator: Operator, rank: int) -> None:
