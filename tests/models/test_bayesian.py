@@ -12,7 +12,7 @@ from dualpca.data import InMemoryTable
 from dualpca.errors import DegenerateError, SelectionWarning
 from dualpca.gaussian.loadings import laplace
 from dualpca.gaussian.observed import Factors
-from dualpca.gaussian.rules import Lengths, fit_relevance, loglikelihood, penalty, threshold
+from dualpca.gaussian.rules import SquaredLengths, fit_relevance, loglikelihood, penalty, threshold
 from dualpca.kernels import Linear
 from dualpca.models.bayesian import (
     Beliefs,
@@ -64,7 +64,7 @@ EVERY = pytest.mark.parametrize("name", CASES)
 def scalar_step(spectrum, n, at):
     """Return lengths and noise after one EM step with re-estimated priors."""
     ell = spectrum.values / n
-    return Lengths(
+    return SquaredLengths(
         *dense.ard_scalar_step(ell, spectrum.trace / n, spectrum.dim, n, at.u, at.sigma2)
     )
 
@@ -89,7 +89,7 @@ def test_newton_reaches_the_limit_of_em_whatever_the_spectrum(seed):
     spectrum, n = spectrum_of(draw(n, d, strong, seed=seed), max(1, min(d - 1, n // 2)))
     found, ell = fit_relevance(spectrum, n), spectrum.values / n
     sigma2 = (spectrum.trace / n - ell.sum()) / (d - ell.size)
-    at = Lengths(ell - sigma2, sigma2)
+    at = SquaredLengths(ell - sigma2, sigma2)
     for _ in range(4000):
         at = scalar_step(spectrum, n, at)
         at = at._replace(u=np.where(at.u < 1e-13 * at.sigma2, 0.0, at.u))
@@ -102,7 +102,7 @@ def test_scalar_step_is_the_dense_step(name):
     X, q = CASES[name]
     spectrum, n = spectrum_of(X, q)
     W, sigma2 = dense.ard_start(X, q)
-    at = Lengths(np.sum(W**2, axis=0), sigma2)
+    at = SquaredLengths(np.sum(W**2, axis=0), sigma2)
     for _ in range(5):
         W, sigma2 = dense.ard_step(X, W, sigma2)
         at = scalar_step(spectrum, n, at)
@@ -115,7 +115,7 @@ def test_penalised_likelihood_never_falls(name):
     X, q = CASES[name]
     spectrum, n = spectrum_of(X, q)
     W, sigma2 = dense.ard_start(X, q)
-    at = Lengths(np.sum(W**2, axis=0), sigma2)
+    at = SquaredLengths(np.sum(W**2, axis=0), sigma2)
     values = []
     for _ in range(60):
         if np.any(at.u < 1e-8 * at.sigma2):
