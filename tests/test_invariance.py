@@ -382,3 +382,13 @@ def test_rows_are_transformed_one_by_one_as_together(estimator):
         together = np.asarray(getattr(model, name)(case.X))
         alone = np.concatenate([getattr(model, name)(case.X[i : i + 1]) for i in range(case.n)])
         assert_close(alone, together, "covariance")
+
+
+def test_a_fitted_attribute_that_is_set_changes_the_model():
+    X = np.random.default_rng(0).normal(size=(30, 4)) * [4.0, 3.0, 2.0, 1.0]
+    model = PCA(2).fit(X)
+    wanted = -model.transform(X)
+    model.components_ = -model.components_
+    np.testing.assert_allclose(model.transform(X), wanted)
+    with pytest.raises(AttributeError, match="cannot be set"):
+        model.n_components_ = 3

@@ -447,6 +447,24 @@ class attribute:
             raise AttributeError(f"{name!r} object has no attribute {self.name!r}")
         return list(value) if type(value) is tuple else value
 
+    def __set__(self, estimator: Any, value: Any) -> None:
+        """Change a field of the model, so that every method follows; say where that cannot be."""
+        try:
+            estimator._model = _replaced(estimator._fitted, self.path, value)
+        except TypeError:
+            name = type(estimator).__name__
+            raise AttributeError(
+                f"{self.name} of {name} follows from the rest of the fitted model and cannot be set."
+            ) from None
+        estimator.__dict__.pop("_placed", None)
+
+
+def _replaced(model: Any, path: list[str], value: Any) -> Any:
+    """Return a model with another value of the field at the end of a path."""
+    name, *rest = path
+    part = _replaced(getattr(model, name), rest, value) if rest else value
+    return replace(model, **{name: part})
+
 
 def history_of(state: dict[str, Any]) -> History | None:
     """Return how a fit went, of attributes as format 1 names them."""
