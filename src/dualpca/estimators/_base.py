@@ -454,7 +454,7 @@ class attribute:
         except TypeError:
             name = type(estimator).__name__
             raise AttributeError(
-                f"{self.name} of {name} follows from the rest of the fitted model and cannot be set."
+                f"{self.name} of {name} follows from the fitted model and cannot be set."
             ) from None
         estimator.__dict__.pop("_placed", None)
 
