@@ -141,7 +141,7 @@ def test_the_wheel_brings_the_page(tmp_path):
     subprocess.run(build, cwd=root, check=True, capture_output=True, timeout=300)
     (wheel,) = tmp_path.glob("*.whl")
     inside = set(zipfile.ZipFile(wheel).namelist())
-    folder = root / "src" / "dualpca" / "explorer" / "static"
-    wanted = {f"dualpca/explorer/static/{file.name}" for file in folder.iterdir()}
-    assert "dualpca/explorer/static/main.js" in wanted
+    folder = root / "src" / "dualpca" / "app" / "explorer" / "static"
+    wanted = {f"dualpca/app/explorer/static/{file.name}" for file in folder.iterdir()}
+    assert "dualpca/app/explorer/static/main.js" in wanted
     assert wanted <= inside
