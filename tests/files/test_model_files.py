@@ -337,8 +337,14 @@ seen, folder, count = [], sys.argv[1], int(sys.argv[2])
 FORBIDDEN = ("exec", "compile", "import", "pickle.find_class", "os.system", "subprocess.Popen",
              "os.exec", "os.posix_spawn", "marshal.loads", "ctypes.dlopen", "socket.connect")
 good = dp.load(f"{folder}/good")
-for name in dp.__all__:  # modules of the library, which are imported when first needed
-    getattr(dp, name)
+# modules and annotations of the library itself, which are read when first needed
+from dualpca.estimators.saving import kind_of
+from dualpca.files import fields, persistence
+kinds = [kind for kind in map(kind_of, (*dp.__all__, "StandardScaler", "Pipeline")) if kind]
+hints = [hint for kind in kinds for hint in kind.hints.values()]
+known = [cls for hint in hints for cls in fields.allowed(hint).values()]
+for cls in (*known, *persistence.parameter_types().values()):
+    fields.hints_of(cls)
 sys.addaudithook(lambda event, args: seen.append(event) if event in FORBIDDEN else None)
 def highest():  # of this program; a peak of its parent would count in ru_maxrss
     if not os.path.exists("/proc/self/status"):
