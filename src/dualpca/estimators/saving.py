@@ -173,7 +173,8 @@ def _of_format_1(estimator: Any, state: dict[str, Any]) -> None:
     """Give an estimator the attributes that a file of format 1 holds."""
     estimator._unpack(state)
     model = estimator.__dict__.get("_model")
-    hint = _kind(type(estimator)).hints["model"]
+    cls: Any = type(estimator)
+    hint = _kind(cls).hints["model"]
     if model is not None and not fits(model, hint, {}):
         raise ValueError("a model of another kind")
     if not estimator._goes_together():
