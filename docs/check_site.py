@@ -94,7 +94,7 @@ def malformed(link: str) -> str:
 
 
 def leads_somewhere(link: str, path: Path, pages: dict[Path, Page]) -> bool:
-    """Tell whether a link within the site has a target; links that leave it are not followed."""
+    """Return True if a link within the site has a target; links that leave it are not followed."""
     parts = urlsplit(link)
     if parts.scheme or parts.netloc:
         return True

@@ -231,7 +231,9 @@ def test_it_says_where_and_how(card, capsys, monkeypatch):
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a card")
+@pytest.mark.skipif(
+    torch.cuda.is_available(), reason="torch sees a GPU here; this is about machines without one"
+)
 def test_without_a_card():
     with pytest.raises(dp.errors.BackendError, match="sees no NVIDIA card"):
         dp.PCA(2, device="cuda").fit(X)

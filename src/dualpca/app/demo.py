@@ -123,7 +123,7 @@ class Comparison:
         return (
             f"The report shows {self.fit.name}: {self.fit.model.n_components_} components make the "
             f"smallest summary. {best.n_components_} describe unseen images better, by "
-            f"{gain:.1f} nats each."
+            f"{gain:.1f} nats per image."
         )
 
 

@@ -31,17 +31,17 @@ CARD = 64
 
 
 def is_sparse(X: Any) -> bool:
-    """Tell whether X is a SciPy sparse matrix or array."""
+    """Return True if X is a SciPy sparse matrix or array."""
     return bool(scipy.sparse.issparse(X))
 
 
 def is_foreign(X: Any) -> bool:
-    """Tell whether X is an array of a library other than NumPy (torch, CuPy, ...)."""
+    """Return True if X is an array of a library other than NumPy (torch, CuPy, ...)."""
     return bool(compat.is_array_api_obj(X)) and not isinstance(X, np.ndarray | np.generic)
 
 
 def on_cuda(X: Any) -> bool:
-    """Tell whether X is a torch tensor on an NVIDIA card."""
+    """Return True if X is a torch tensor on an NVIDIA card."""
     return bool(compat.is_torch_array(X)) and bool(X.is_cuda)
 
 
@@ -279,5 +279,5 @@ def replaced(A: Array, rows: np.ndarray[Any, Any], B: Array) -> Array:
 
 
 def is_linalg_error(error: Exception) -> bool:
-    """Tell whether a factorisation failed, in any library."""
+    """Return True if a factorisation failed, in any library."""
     return type(error).__name__.lstrip("_") == "LinAlgError"

@@ -74,7 +74,7 @@ def chosen(device: str, job: Job) -> Choice:
 
 
 def _present() -> bool:
-    """Tell whether torch is installed and sees an NVIDIA card."""
+    """Return True if torch is installed and sees an NVIDIA card."""
     if importlib.util.find_spec("torch") is None:
         return False
     import torch
@@ -165,7 +165,7 @@ def _differ(found: Any, given: Any) -> bool:
 
 
 def is_several(X: Any) -> bool:
-    """Tell whether X is a list of tables."""
+    """Return True if X is a list of tables."""
     return isinstance(X, list | tuple) and len(X) > 0 and np.ndim(X[0]) > 1
 
 

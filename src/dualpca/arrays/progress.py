@@ -45,7 +45,7 @@ class Reporter:
         self.last = time.monotonic()
 
     def due(self) -> bool:
-        """Tell whether the last report is old enough for another."""
+        """Return True if the last report is old enough for another."""
         return time.monotonic() - self.last >= (BETWEEN_BARS if self.bar else BETWEEN_LINES)
 
 
@@ -99,7 +99,7 @@ def task(label: str, total: int) -> Iterator[Tick]:
 
 
 def heard() -> bool:
-    """Tell whether somebody is to be told: words that cost a pass over the data are for them."""
+    """Return True if somebody is to be told: words that cost a pass over the data are for them."""
     return _reporter.get() is not None
 
 

@@ -43,7 +43,7 @@ def available() -> int:
 
 
 def is_outside() -> bool:
-    """Tell whether this thread is inside of `outside`, which had threads to take."""
+    """Return True if this thread is inside of `outside`, which had threads to take."""
     return get_ident() in _held
 
 

@@ -49,7 +49,7 @@ def array_of(item: Any, columns: list[str] | None = None) -> Host:
 
 
 def is_dask(X: Any) -> bool:
-    """Tell whether X is a collection of Dask, which need not be installed.
+    """Return True if X is a collection of Dask, which need not be installed.
 
     Examples
     --------
@@ -60,12 +60,12 @@ def is_dask(X: Any) -> bool:
 
 
 def is_arrow(item: Any) -> bool:
-    """Tell whether this is a table or a record batch of Arrow."""
+    """Return True if this is a table or a record batch of Arrow."""
     return hasattr(item, "schema") and hasattr(item, "column")
 
 
 def is_frame(item: Any) -> bool:
-    """Tell whether this is a table with named columns: of pandas, polars or Arrow."""
+    """Return True if this is a table with named columns: of pandas, polars or Arrow."""
     return is_arrow(item) or (hasattr(item, "to_numpy") and hasattr(item, "columns"))
 
 
@@ -148,7 +148,7 @@ def _frame_numbers(frame: Any) -> Host:
 
 
 def is_number(dtype: Any) -> bool:
-    """Tell whether a column of pandas or polars holds numbers (truths too), with gaps or not.
+    """Return True if a column of pandas or polars holds numbers (truths too), with gaps or not.
 
     Examples
     --------

@@ -30,7 +30,7 @@ def patterns(missing: Host) -> tuple[Host, Host]:
 
 
 def has_missing(X: Array) -> bool:
-    """Tell whether some entry is NaN; reads X once, in blocks."""
+    """Return True if some entry is NaN; reads X once, in blocks."""
     xp = backend.namespace(X)
     cut = backend.slices(int(X.shape[0]), backend.block_rows(int(X.shape[1]), X))
     return any(bool(xp.any(xp.isnan(X[rows, :]))) for rows in cut)

@@ -20,14 +20,14 @@ SHARE_OF_MEMORY = 0.25
 
 
 def is_stored(X: Any) -> bool:
-    """Tell whether X is an array that lies elsewhere and can be sliced, as those of Zarr."""
+    """Return True if X is an array that lies elsewhere and can be sliced, as those of Zarr."""
     if isinstance(X, np.ndarray) or backend.is_foreign(X) or backend.is_sparse(X):
         return False
     return all(hasattr(X, name) for name in ("shape", "dtype", "chunks", "__getitem__"))
 
 
 def is_path(X: Any) -> bool:
-    """Tell whether X is a path, or text that can only be meant as one.
+    """Return True if X is a path, or text that can only be meant as one.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def is_path(X: Any) -> bool:
 
 
 def is_elsewhere(X: Any) -> bool:
-    """Tell whether X is a table in parts: batches, of Dask, stored, or a path."""
+    """Return True if X is a table in parts: batches, of Dask, stored, or a path."""
     return isinstance(X, ChunkedTable) or is_path(X) or is_dask(X) or is_stored(X)
 
 

@@ -475,7 +475,7 @@ class SlicedTable(LocalTable):
         Files and memory maps are read with file reads, not through the map, so that what has been
         read does not count as memory of this process.
     part_rows : int, optional
-        Rows of a block; as many as 16 MB hold unless given, whole chunks of a chunked array.
+        Rows of a block; by default as many as 16 MB hold, in whole chunks of a chunked array.
 
     Examples
     --------
@@ -606,7 +606,7 @@ class Batches(LocalTable):
         read once only: enough for PCA and closed-form PPCA of complete rows, refused by what
         reads the rows several times.
     columns : list of str, optional
-        The columns of frames and Parquet files to take, in this order; all unless given.
+        The columns of frames and Parquet files to read, in this order; all by default.
     batch_rows : int, optional
         Rows read at once, where the source leaves a choice.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
@@ -49,6 +50,7 @@ from dualpca.errors import (
     BackendError,
     EmptyColumnError,
     InterruptWarning,
+    ModelFileError,
     StreamWarning,
     expected,
     warn,
@@ -685,8 +687,10 @@ class Estimator(BaseEstimator):
             self._model = self._model_of(state)
 
     def _model_of(self, state: dict[str, Any]) -> Any:
-        """Return the model of attributes as format 1 names them."""
-        raise NotImplementedError
+        """Return the model of attributes as format 1 names them; a new estimator has none."""
+        raise ModelFileError(
+            f"files of format 1 hold no {type(self).__name__}: save the model again."
+        )
 
 
 def on_rows(
@@ -1024,7 +1028,7 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         return outliers
 
 
-class StreamingEstimator(LinearEstimator):
+class StreamingEstimator(LinearEstimator, ABC):
     """Base of the linear models that also learn from chunks, by moments that add.
 
     Subclasses define `_request`, `_fit`, and what a stream is: `_absorb` and `_fit_stream`.
@@ -1033,13 +1037,13 @@ class StreamingEstimator(LinearEstimator):
     _stream: tuple[Moments | Stream, int, Annotated[Array, "0 d"]]  # state, rows counted, no rows
     n_samples_seen_: int | float
 
+    @abstractmethod
     def _request(self) -> Any:
         """Check the parameters and return them for the fit."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _fit(self, table: Table, request: Any) -> Any:
         """Return the model of a table."""
-        raise NotImplementedError
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fit the model.
@@ -1106,9 +1110,9 @@ class StreamingEstimator(LinearEstimator):
         merged = chunk if state is None else state.merge(chunk)
         return merged, used_rows(table.rows, table.weights)
 
+    @abstractmethod
     def _fit_stream(self, state: Any, count: int, like: Array, request: Any) -> Any:
         """Return the model of a stream."""
-        raise NotImplementedError
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return True after a fit, or once a chunk was seen."""

@@ -73,7 +73,7 @@ class DualPPCA(PreImageEstimator):
         Relative error of the eigenvalues; with 'em' the estimated distance to the maximum at
         which to stop. 0 is machine precision, and 1e-6 with 'em'.
     max_iter : int, optional
-        'em': largest number of steps, 1000 unless given.
+        'em': largest number of steps, 1000 by default.
     random_state : None, int, Generator or RandomState
         Start of EM and of block Krylov, draw of landmarks. None is a fixed seed.
     preimage, n_landmarks, landmarks, dtype, memory_limit

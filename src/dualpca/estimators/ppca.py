@@ -200,7 +200,7 @@ class PPCA(LatentMethods):
         ----------
         X : array of shape (m, d), optional
             Rows against which its kernel values are taken (`X_fit_`), such as the training rows;
-            unless given the mean and one point along every axis.
+            by default the mean and one point along every axis.
 
         Returns
         -------

@@ -32,7 +32,7 @@ class TwinKernelPCA(ItemEstimator):
     gamma, degree, coef0, kernel_params
         Its parameters, as in `KernelPCA`.
     latent_kernel : str, Kernel or callable, optional
-        Of the latent coordinates; an RBF of length scale 1 unless given. Its parameters stay as
+        Of the latent coordinates; by default an RBF of length scale 1. Its parameters stay as
         they are: the coordinates take its scale, and its gain a is found.
     latent_params : dict, optional
         Parameters of a named latent kernel.

@@ -158,7 +158,7 @@ class CheckpointKeeper:
 
 
 def _same(a: tuple[Host | None, Host | None], b: tuple[Host, Host]) -> bool:
-    """Tell whether means and variances differ by rounding only, feature by feature."""
+    """Return True if means and variances differ by rounding only, feature by feature."""
     (mean, variance), (other_mean, other_variance) = a, b
     if mean is None or variance is None or mean.shape != other_mean.shape:
         return False

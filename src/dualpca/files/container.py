@@ -247,7 +247,7 @@ def _place(name: str, entry: Any) -> Place:
 
 
 def _counts(values: Any) -> bool:
-    """Tell whether this is a list of whole numbers from 0."""
+    """Return True if this is a list of whole numbers from 0."""
     return isinstance(values, list) and all(type(v) is int and v >= 0 for v in values)
 
 

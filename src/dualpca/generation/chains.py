@@ -189,7 +189,7 @@ def langevin(
     thin : int
         Keep every thin-th step.
     factor : array of shape (q, q), optional
-        F with A = FFᵀ, for directions of different width; I unless given.
+        F with A = FFᵀ, for directions of different width; I by default.
 
     Notes
     -----

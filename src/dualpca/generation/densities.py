@@ -326,7 +326,7 @@ def fit_kernel_density(Z: Array, width: float | None = None, shrink: bool = True
     ----------
     Z : array of shape (n, q)
     width : float, optional
-        h; by leave-one-out likelihood (`bandwidth`) unless given.
+        h; by default from the leave-one-out likelihood (`bandwidth`).
     shrink : bool
 
     Notes

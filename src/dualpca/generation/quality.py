@@ -151,7 +151,7 @@ def mmd_test(
     rng : Generator
     n_permutations : int
     kernel : Kernel, optional
-        RBF with the median distance of all rows unless given.
+        By default an RBF with the median distance of all rows.
 
     Notes
     -----

@@ -139,7 +139,7 @@ class Record:
     interrupted: bool = False
 
     def accepts(self, value: float) -> bool:
-        """Tell whether a log-likelihood is no worse than the last one."""
+        """Return True if a log-likelihood is no worse than the last one."""
         last = self.loglikelihoods[-1] if self.loglikelihoods else -math.inf
         return value >= last - ROUNDING * abs(last) if math.isfinite(last) else value >= last
 

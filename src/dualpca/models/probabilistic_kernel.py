@@ -642,7 +642,7 @@ def _same_noise(sigma2: float, like: Array) -> Array:
 def principal(B: Array, psi: Array | None = None) -> tuple[Array, Array]:
     """Rotate coordinates to principal axes; return them and their squared lengths, largest first.
 
-    BᵀΨ⁻¹B becomes diagonal (Ψ = I unless given) and signs are deterministic.
+    BᵀΨ⁻¹B becomes diagonal (Ψ = I by default) and signs are deterministic.
     """
     xp = backend.namespace(B)
     root = 1.0 if psi is None else xp.sqrt(psi)[:, None]

@@ -258,7 +258,7 @@ def start_block(A: Any, b: int, rng: np.random.Generator) -> Array:
 
 
 def can_sketch(A: Any) -> bool:
-    """Tell whether a part of the data stands for the operator: dense rows, and enough of them."""
+    """Return True if a part of the data stands for the operator: dense rows, and enough of them."""
     rows = getattr(A, "X", getattr(getattr(A, "mirror", None), "X", None))
     return hasattr(A, "sketch") and rows is not None and not backend.is_sparse(rows)
 
@@ -283,7 +283,7 @@ def concentration(ritz: Array, trace: float, order: int, rank: int) -> float | N
 
 
 def is_single(A: Any) -> bool:
-    """Tell whether products with A carry the rounding errors of float32."""
+    """Return True if products with A carry the rounding errors of float32."""
     return bool(getattr(A, "single", False))
 
 
