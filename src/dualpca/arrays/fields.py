@@ -25,7 +25,14 @@ def moved(value: T, move: Callable[[Array], Any]) -> T:
     >>> moved((np.ones(2), "text"), lambda a: a + 1)
     (array([2., 2.]), 'text')
     """
-    return _moved(value, move)  # type: ignore[no-any-return]
+    done: dict[int, tuple[Array, Array]] = {}  # arrays that are shared stay shared
+
+    def once(a: Array) -> Array:
+        if id(a) not in done:
+            done[id(a)] = (move(a), a)  # with the array itself, so that its id is not used again
+        return done[id(a)][0]
+
+    return _moved(value, once)  # type: ignore[no-any-return]
 
 
 def _moved(value: Any, move: Callable[[Array], Any]) -> Any:

@@ -74,6 +74,7 @@ from dualpca.kernels import (
     KERNELS,
     Function,
     Kernel,
+    accepts_nan,
     is_gaussian_process_kernel,
 )
 from dualpca.models.driver import History
@@ -82,7 +83,6 @@ from dualpca.models.kernel import (
     fit_inputs,
     is_incomplete,
     is_precomputed,
-    takes_nan,
 )
 from dualpca.models.spiked import SpikedModel
 from dualpca.models.spiked import variances_like as variances_like
@@ -1366,7 +1366,7 @@ def check_points(
         raise ValueError(expected("X", "a dense kernel matrix", type(X), "Give X.toarray()."))
     X = check_rows(estimator, X, reset=reset, min_rows=min_rows if reset else 1, accept_sparse=True)
     X = X.tocsr() if backend.is_sparse(X) else X
-    if not (allow_nan and takes_nan(estimator.kernel) and is_incomplete(X)):
+    if not (allow_nan and accepts_nan(estimator.kernel) and is_incomplete(X)):
         refuse_nonfinite(X)
     return X
 
@@ -1502,7 +1502,7 @@ class KernelEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         if isinstance(kernel, str):
             kernel = ALIASES.get(kernel) or KERNELS.get(kernel)
         tags.input_tags.sparse = bool(getattr(kernel, "sparse", False))
-        tags.input_tags.allow_nan = takes_nan(self.kernel)
+        tags.input_tags.allow_nan = accepts_nan(self.kernel)
         tags.input_tags.pairwise = is_precomputed(self.kernel)
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags

@@ -575,11 +575,13 @@ class WeightedRows(NamedTuple):
 
     rows: Observations
     resp: Array  # (n, K)
-    weights: Array  # (n,)
+    weights: Array | None = None  # (n,)
 
     @property
     def mass(self) -> Array:
         """Weight of every component, (K,)."""
+        if self.weights is None:
+            return backend.namespace(self.resp).sum(self.resp, axis=0)
         return self.weights @ self.resp
 
     def maximise(self, emissions: Emissions) -> Emissions:

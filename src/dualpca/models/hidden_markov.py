@@ -43,7 +43,7 @@ from dualpca.models.chain import (
 )
 from dualpca.models.clusters import kmeans
 from dualpca.models.driver import History, Keeper, Record, State, Watch, iterate
-from dualpca.models.emissions import Emissions, EmissionSums, Observations, Prior
+from dualpca.models.emissions import Emissions, EmissionSums, Observations, Prior, WeightedRows
 from dualpca.models.incomplete import check_unit, refuse_empty_columns
 from dualpca.models.kernel_space import KernelSpace
 
@@ -492,18 +492,6 @@ def lengths_by_chunk(table: Table, lengths: Any) -> dict[int, Lengths]:
         got = f"ends {ends[ends < end][-3:].tolist()}"
         raise ValueError(expected("lengths", what, got, remedy))
     return dict(zip(sizes, np.split(steps, np.searchsorted(ends, borders)[:-1] + 1), strict=True))
-
-
-class WeightedRows(NamedTuple):
-    """All rows, in memory, with their shares in the components: the M step reads them itself."""
-
-    rows: Observations
-    resp: Array  # (T, S·M)
-    weights: Array | None = None  # (T,)
-
-    def maximise(self, emissions: Emissions) -> Emissions:
-        """Return the components of largest expected log-likelihood."""
-        return emissions.update(self.rows, self.resp, self.weights)
 
 
 class ExpectedCounts(NamedTuple):

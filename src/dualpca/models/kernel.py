@@ -19,15 +19,8 @@ from dualpca.data import InMemoryTable, Table, has_missing, observed_part, refus
 from dualpca.errors import expected
 from dualpca.gaussian import conditional, is_count, is_share, share_count
 from dualpca.kernels import (
-    RBF,
-    Constant,
     Kernel,
-    Linear,
-    Polynomial,
     Precomputed,
-    Product,
-    Scaled,
-    Sum,
     Uncertain,
     expected_gram,
     make_kernel,
@@ -120,16 +113,6 @@ def is_precomputed(kernel: Any) -> bool:
 
 
 # --- Rows with missing values: a model of the inputs says what they may have been ----------------
-
-NAMES_WITH_EXPECTATION = ("linear", "rbf", "poly", "polynomial", "constant")
-KINDS_WITH_EXPECTATION = (RBF, Linear, Polynomial, Constant, Sum, Product, Scaled)
-
-
-def takes_nan(kernel: Any) -> bool:
-    """Return True if a kernel may have an expectation in closed form."""
-    if isinstance(kernel, str):
-        return kernel in NAMES_WITH_EXPECTATION
-    return isinstance(kernel, KINDS_WITH_EXPECTATION)
 
 
 def is_incomplete(X: Array) -> bool:

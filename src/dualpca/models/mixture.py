@@ -32,11 +32,11 @@ from dualpca.data import (
 )
 from dualpca.errors import CollapseWarning, expected, warn
 from dualpca.gaussian import Incomplete, Latents, is_count
-from dualpca.kernels import make_kernel
 from dualpca.models.clusters import kmeans
 from dualpca.models.driver import History, Keeper, Record, State, Watch, iterate
 from dualpca.models.emissions import Emissions, EmissionSums, Observations, Prior, WeightedRows
 from dualpca.models.incomplete import check_unit, refuse_empty_columns
+from dualpca.models.kernel import KernelChoice
 from dualpca.models.kernel_space import KernelSpace
 from dualpca.models.spiked import variances_like
 from dualpca.operators import used_rows
@@ -742,13 +742,10 @@ def open_space(table: Any, request: MixtureRequest) -> tuple[KernelSpace, InMemo
 
     The width of a named kernel is that of `KernelPCA`: gamma is 1/d by default.
     """
-    X, params, m = table.rows, dict(request.kernel_params or {}), int(request.n_directions)
+    X, m = table.rows, int(request.n_directions)
     refuse_nonfinite(X)
     weights = observed_weights(X, table.weights)
-    if isinstance(request.kernel, str):
-        width = {} if "length_scale" in params else {"gamma": 1.0 / table.d}
-        params = {**width, "degree": 3, "coef0": 1, **params}
-    kernel = make_kernel(request.kernel, **params).resolve(X)
+    kernel = KernelChoice(request.kernel, params=request.kernel_params).resolved(X)
     options: dict[str, Any] = {"n_landmarks": max(500, m), "weights": weights}
     space = KernelSpace.fit(X, kernel, m, request.generator(), **options)
     return space, InMemoryTable(space(X), weights)
