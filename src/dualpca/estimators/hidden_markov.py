@@ -296,7 +296,7 @@ class HiddenMarkovPCA(Estimator):
         lengths : sequence of int, optional
             As in `fit`.
         """
-        return self.decode(X, lengths)[1]
+        return self._most_probable(X, lengths, "predict")[1]
 
     def decode(self, X: Any, lengths: Any = None) -> tuple[float, Array]:
         """Return the most probable paths.
@@ -312,7 +312,10 @@ class HiddenMarkovPCA(Estimator):
             ln p(X, path), of all sequences together.
         states : array of shape (T,)
         """
-        rows, lengths, X = self._sequences(X, lengths, "decode")
+        return self._most_probable(X, lengths, "decode")
+
+    def _most_probable(self, X: Any, lengths: Any, method: str) -> tuple[float, Array]:
+        rows, lengths, X = self._sequences(X, lengths, method)
         logs, path = self._working.decode(rows, lengths)
         return float(logs.sum()), self._home(whole_numbers(path, rows), X)
 
