@@ -20,11 +20,11 @@ demo: $(APP)  ## Fit models to handwritten digits, write dualpca-demo.html
 test: lint types  ## Run every check but the slow tests
 	tests/install_chromium.sh
 	$(ONE_THREAD) $(BIN)/pytest -n 2 -m "not slow"
-	$(ONE_THREAD) SCIPY_ARRAY_API=1 $(BIN)/pytest -q -k array_api $(BORROWED)
+	$(ONE_THREAD) SCIPY_ARRAY_API=1 $(BIN)/pytest -n 2 -q -k array_api $(BORROWED)
 
 # pytest's exit status 5 says that nothing was collected: there are no slow tests.
 test-slow: $(DEV)  ## Run the slow tests
-	$(BIN)/pytest -m slow || { status=$$?; [ $$status -eq 5 ] || exit $$status; }
+	$(ONE_THREAD) $(BIN)/pytest -n 2 -m slow || { status=$$?; [ $$status -eq 5 ] || exit $$status; }
 
 bench: $(DEV)  ## Compare speed and memory with other libraries
 	$(BIN)/python -m benchmarks

@@ -2,7 +2,9 @@
 
 import os
 import sys
+from collections import defaultdict
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,11 @@ class Backend:
     def owns(self, x):
         """Say whether ``x`` is an array of this library."""
         return type(x).__module__.split(".")[0] == self.namespace.__name__.split(".")[0]
+
+
+def rest_slow(values, fast):
+    """Return parameters of which `make test` runs only the given ones."""
+    return [one if one in fast else pytest.param(one, marks=pytest.mark.slow) for one in values]
 
 
 BACKENDS = ("numpy", "array_api_strict", "torch")
@@ -99,9 +106,34 @@ def inside(monkeypatch, capfd):
     return command
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Mark the borrowed tests that cannot hold for our classes: they must fail, and say why."""
+    """Mark borrowed tests that must fail on our classes, and what grids leave to the slow tests."""
+    grids = defaultdict(list)
     for item in items:
         reason = reason_to_differ(item)
         if reason:
             item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
+        if (
+            hasattr(item, "callspec")
+            and item.get_closest_marker("grid")
+            and not item.get_closest_marker("slow")
+        ):
+            grids[item.nodeid.partition("[")[0]].append(item)
+    for grid in grids.values():
+        strength = (*grid[0].get_closest_marker("grid").args, 1)[0]
+        for item in set(grid) - covering(grid, strength):
+            item.add_marker(pytest.mark.slow)
+
+
+def covering(grid, strength):
+    """Return tests of a grid that have each value of each parameter, or each pair of values."""
+    values = {item: {(k, id(v)) for k, v in item.callspec.params.items()} for item in grid}
+    strength = min(strength, len(values[grid[0]]))
+    sets = {item: set(combinations(sorted(values[item]), strength)) for item in grid}
+    missing, kept = set().union(*sets.values()), set()
+    while missing:
+        best = max(grid, key=lambda item: len(sets[item] & missing))  # the first of equals
+        kept.add(best)
+        missing -= sets[best]
+    return kept

@@ -167,6 +167,7 @@ HARD = {
 }
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("tol", [1e-2, 1e-4, 1e-8])
 @pytest.mark.parametrize("name", HARD)
 def test_krylov_keeps_its_promise_of_relative_error(name, tol):
@@ -395,6 +396,7 @@ def test_pca_density_is_the_dense_one_whether_whitened_or_not(shape, whiten):
 # --- EM -------------------------------------------------------------------------------
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", [geometric, harmonic, BENIGN[4]], ids=lambda k: k.__name__)
 def test_em_at_convergence_is_the_closed_form(shape, kind):

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import dualpca
+from tests.conftest import rest_slow
 from tests.files.saved_models import MODELS
 from tests.files.test_model_files import KINDS
 
@@ -75,6 +76,7 @@ def test_a_name_comes_from_its_home_and_is_kept(name):
     assert vars(dualpca)[name] is value
 
 
+@pytest.mark.slow
 def test_each_home_can_be_imported_first():
     """The order of imports is the user's now: no module may count on another's having come."""
     code = """
@@ -89,6 +91,7 @@ print(json.dumps(home))
     assert fresh(code) == dualpca._SPACES[-1]
 
 
+@pytest.mark.slow
 def test_a_star_gives_every_name():
     code = "from dualpca import *; print(json.dumps(sorted(globals())))"
     assert set(dualpca.__all__) <= set(fresh(code))
@@ -168,7 +171,7 @@ FIRST = {
 }
 
 
-@pytest.mark.parametrize("first", FIRST)
+@pytest.mark.parametrize("first", rest_slow(FIRST, ["import dualpca"]))
 def test_a_fresh_process_loads_and_saves_every_model(first, models, tmp_path):
     for name, model in models.items():
         dualpca.save(model, tmp_path / name)
@@ -188,6 +191,7 @@ print('true')
         assert (again / name).read_bytes() == (tmp_path / "here").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_fresh_process_unpickles_every_model(models, tmp_path):
     for name, model in models.items():
         (tmp_path / name).write_bytes(pickle.dumps(model))
@@ -199,6 +203,7 @@ print(json.dumps({name: repr(pickle.load(open(name, 'rb'))) for name in json.loa
     assert found == {name: repr(model) for name, model in models.items()}
 
 
+@pytest.mark.slow
 def test_a_model_saves_itself_first_of_all(tmp_path):
     code = """
 from dualpca import KernelPCA
@@ -211,6 +216,7 @@ print(json.dumps(repr(load('m.dpca'))))
     assert fresh(code, cwd=tmp_path) == "KernelPCA(kernel='rbf', n_components=1)"
 
 
+@pytest.mark.slow
 def test_threads_that_load_at_once_all_get_their_model(models, tmp_path):
     for name in KINDS[:4]:
         dualpca.save(models[name], tmp_path / name)
@@ -224,6 +230,7 @@ with ThreadPoolExecutor(4) as pool:
     assert found == [type(models[name]).__name__ for name in KINDS[:4]]
 
 
+@pytest.mark.slow
 def test_one_s_own_kernel_is_refused_even_if_it_came_before_the_first_file(tmp_path):
     code = """
 from dataclasses import dataclass
@@ -244,6 +251,7 @@ except ModelFileError as error:
     assert "Use a kernel of dualpca.kernels" in fresh(code, cwd=tmp_path)
 
 
+@pytest.mark.slow
 def test_the_command_reads_a_model_in_a_fresh_process(models, tmp_path):
     pytest.importorskip("typer")
     dualpca.save(models["ppca"], tmp_path / "m.dpca")

@@ -216,6 +216,7 @@ SLOW = {
 }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", SLOW)
 @pytest.mark.parametrize("seed", range(3))
 def test_likelihood_never_falls_where_em_is_slow(name, seed):

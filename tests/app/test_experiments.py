@@ -45,6 +45,7 @@ def read(folder, name):
     return json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_an_experiment_writes_all_its_files(name, made):
     folder = made(name)

@@ -407,6 +407,7 @@ def test_a_mixture_shows_its_components_and_a_kernel_what_it_cannot_do(browser, 
         page.context.close()
 
 
+@pytest.mark.slow
 def test_a_page_outlives_its_server(browser, folder, shots, model):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

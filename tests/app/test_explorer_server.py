@@ -51,6 +51,7 @@ def test_the_link_works_and_ctrl_c_ends_it(folder):
         assert process.stderr.read() == ""
 
 
+@pytest.mark.slow
 def test_a_port_and_a_token_can_be_asked_for_again_and_others_be_let_in(folder):
     with served("ppca.dpca", "--token", TOKEN, cwd=folder) as (process, first):
         port = first["port"]

@@ -42,6 +42,7 @@ def small(monkeypatch):
     return limit
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("piece", PIECES)
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.parquet", "t.arrow"])
 def test_batches_are_the_table(name, piece, frame, small, tmp_path):

@@ -502,6 +502,7 @@ def opened(browser, path, **options):
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", ["nasty", "digits"])
 @pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
 def test_browser_draws_everything_without_network(place, browser, name, options):

@@ -43,6 +43,7 @@ def dense_moments(X, w):
 # --- moments -------------------------------------------------------------------------------------
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("n,d", SHAPES)
@@ -56,6 +57,7 @@ def test_every_number_of_threads_finds_the_same_bits(n, d, weighted, dtype):
         assert np.array_equal(one.scatter, other.scatter)
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("order", ["C", "F", "steps"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("n,d", [*SHAPES[:-2], (5_000, 40)])

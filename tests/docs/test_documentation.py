@@ -49,6 +49,7 @@ def test_python_snippets_run(path, tmp_path, monkeypatch):
             exec(compile(code, place, "exec"), scope)
 
 
+@pytest.mark.slow
 def test_the_five_minutes_run_on_the_command_line(tmp_path):
     from sklearn.datasets import load_wine
 

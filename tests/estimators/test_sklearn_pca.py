@@ -23,6 +23,6 @@ UNLIKE = {
     "test_pca_svd_solver_auto": "reads a private attribute; our 'auto' goes by cost",
 }
 
-pytestmark = pytest.mark.filterwarnings("default")
+pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.grid(2)]
 
 adopt(borrow("sklearn.decomposition.tests.test_pca", {"PCA": dualpca.PCA}), globals(), UNLIKE)

@@ -40,6 +40,7 @@ def pressed(monkeypatch, owner, name, when):
     monkeypatch.setattr(owner, name, call)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("when", [3, 4, 9, 18])  # first and second half of a cycle; starts
 @pytest.mark.parametrize("kind", list(STEPS))
 def test_whatever_the_keyboard_stops_goes_on_to_the_same_end(kind, when, tmp_path, monkeypatch):

@@ -23,6 +23,7 @@ from dualpca import (
 from dualpca.errors import CheckpointError, InterruptWarning, ModelFileError
 from dualpca.files.checkpoints import CheckpointKeeper
 from dualpca.gaussian.observed import Incomplete
+from tests.conftest import rest_slow
 from tests.data.test_parts import same, table
 from tests.models.test_parts_models import MIXTURE, groups
 
@@ -103,7 +104,8 @@ def slow(X):
     return Batches(batches)
 
 
-@pytest.mark.parametrize("kind", list(NAMES))
+@pytest.mark.grid
+@pytest.mark.parametrize("kind", rest_slow(NAMES, ["ppca", "chain"]))
 @pytest.mark.parametrize("where", ["memory", "parts"])
 def test_a_killed_fit_goes_on_and_ends_the_same(kind, where, tmp_path):
     path = tmp_path / "fit.checkpoint"
@@ -141,6 +143,7 @@ def counted(model, X, where):
     return len(taken)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("when", [1, 2, 9, 20])  # 20: in quasi-Newton, where there is one
 @pytest.mark.parametrize("where", ["memory", "parts"])
 @pytest.mark.parametrize("kind", ["factor", "ard", "variational", "chain"])
@@ -159,7 +162,7 @@ def test_a_fit_that_breaks_off_at_any_step_ends_the_same(kind, where, when, tmp_
     assert resumed.n_iter_ == fresh.n_iter_ and not path.exists()
 
 
-@pytest.mark.parametrize("kind", ["factor", "ard", "variational", "chain"])
+@pytest.mark.parametrize("kind", rest_slow(["factor", "ard", "variational", "chain"], ["ard"]))
 def test_a_fit_that_breaks_off_just_before_its_end_ends_the_same(kind, tmp_path, monkeypatch):
     """Whether to stop depends on the last gains: they belong to the state."""
     asked, offers = Checkpoint(tmp_path / "c", seconds=0), []
@@ -177,6 +180,7 @@ def test_a_fit_that_breaks_off_just_before_its_end_ends_the_same(kind, tmp_path,
         assert resumed.n_iter_ == whole.n_iter_
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("when", [1, 7])
 @pytest.mark.parametrize("where", ["memory", "parts"])
 @pytest.mark.parametrize("kind", ["profile", "em", "variational"])

@@ -24,6 +24,7 @@ import dualpca as dp
 from dualpca.errors import ModelFileError
 from dualpca.estimators.saving import kind_of
 from dualpca.files import fields
+from tests.conftest import rest_slow
 from tests.files import mutations, saved_models, stored
 from tests.files.saved_models import MODELS, NEW, outputs, same
 from tests.tolerances import assert_close
@@ -404,7 +405,7 @@ def test_forgeries_are_made_of_good_files(good_files, tmp_path):
         dp.load(tmp_path / "m.dpca")
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", rest_slow(MODELS, KINDS))
 def test_no_array_may_be_flat_or_turned(name, tmp_path):
     dp.save(MODELS[name](), tmp_path / "m.dpca")
     header, text, body = mutations.parts((tmp_path / "m.dpca").read_bytes())

@@ -303,6 +303,7 @@ ALARMS = {
 }
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("name", ALARMS)
 @pytest.mark.filterwarnings("ignore::dualpca.errors.HeywoodWarning")
 @pytest.mark.parametrize("n, low, high", [(2000, 0.04, 0.06), (200, 0.04, 0.064)])

@@ -91,6 +91,7 @@ SIZES = [(300, 12), (60, 50), (60, 80), (50, 200)]
 FINDS = [(rule, size) for rule in RULES for size in SIZES if (rule, size) != ("bic", (50, 200))]
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("rule, size", FINDS)
 @pytest.mark.parametrize("q", [1, 4])
 def test_rule_finds_the_planted_directions(rule, size, q):
@@ -247,6 +248,7 @@ def test_complete_curve_is_that_of_dense_models(size):
         assert curve.q2_error[at] == pytest.approx(np.std(q2, ddof=1) / np.sqrt(5), rel=1e-6)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("rule", ["cv", "cv-rows", "cv-entries"])
 @pytest.mark.parametrize("holes", [False, True])
 @pytest.mark.parametrize("q", [1, 3])
@@ -277,6 +279,7 @@ def test_feature_that_only_held_rows_observe_is_no_obstacle():
     assert PPCA("cv-rows").fit(X).n_components_ == 1
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("q", [1, 3])
 def test_bic_finds_the_planted_directions_with_holes(q, seed):

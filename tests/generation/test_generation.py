@@ -257,6 +257,7 @@ def test_repeated_rows_are_a_clear_error_unless_the_bandwidth_is_given():
 # --- chains ---------------------------------------------------------------------------
 
 
+@pytest.mark.grid(2)
 @EVERY
 @pytest.mark.parametrize("adjusted", [True, False])
 @pytest.mark.parametrize("q", [1, 3])

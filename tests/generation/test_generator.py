@@ -34,6 +34,7 @@ MODELS = {
 }
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("sampler", ["direct", "langevin", "mala"])
 @pytest.mark.parametrize("density", ["kde", "gaussian", "mixture", "subspaces"])
 @pytest.mark.parametrize("name", MODELS)
@@ -474,6 +475,7 @@ def test_unfitted_generator_says_so(ring, name):
 # --- S2, section 7 --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["langevin", "mala"])
 def test_digits_of_section_7(shared_data, sampler):
     """15 components, KDE, Langevin: below linear PCA, latents as wide as the training ones."""

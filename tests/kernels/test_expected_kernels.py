@@ -127,6 +127,7 @@ DRAWS = 200_000
 """The products of an RBF have long tails: their mean is normal only over many."""
 
 
+@pytest.mark.slow
 def test_expectations_are_the_means_of_draws(kernel):
     x, other = uncertain([[0, 1, 2]])[0], uncertain([[0, 2]], seed=5)[0]
     A, B = draw(x, 0, DRAWS, 1), draw(other, 0, DRAWS, 2)
@@ -254,6 +255,7 @@ def test_no_rows(kernel):
     assert covariance(kernel, none, Y).shape == (0, 6, 6)
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_expectations_are_the_same_in_every_library(kernel, backend, dtype):
     x = uncertain()[0]

@@ -365,6 +365,7 @@ def test_ninety_percent_intervals_of_relevance_cover(share):
     assert 0.85 <= coverage("ard", share) <= 0.95
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.0, 0.3])
 def test_intervals_cover_where_lengths_and_angles_are_what_is_unsure(share):
     assert 0.85 <= coverage("ard", share, d=6, u=(100.0, 30.0), repeats=80) <= 0.95
@@ -463,6 +464,7 @@ def test_more_features_than_rows(method, size):
     assert model.noise_variance_ == pytest.approx(1.0, rel=0.2)
 
 
+@pytest.mark.grid
 @METHODS
 @pytest.mark.parametrize("size, share", [((30, 80), 0.2), ((60, 20), 0.6), ((40, 12), 0.5)])
 def test_few_rows_with_holes(method, size, share):

@@ -191,6 +191,7 @@ def test_em_from_a_far_start_reaches_the_closed_form_too():
     assert_close(fit.model(theta).covariance(), CCA(2).fit(X, Y).get_covariance(), "em")
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("ridge", [0.0, 0.1])
 @pytest.mark.parametrize("share", [0.1, 0.4])
 @pytest.mark.parametrize("seed", range(3))
@@ -472,6 +473,7 @@ def test_p_values_are_bartletts_by_hand():
     np.testing.assert_allclose(CCA(1).fit(X, Y).p_values_, expected[:1], rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_p_values_are_uniform_where_nothing_is_shared():
     rng = np.random.default_rng(0)
     first = [

@@ -45,6 +45,7 @@ def cut(request, monkeypatch):
     monkeypatch.setattr(scans, "UNCUT", request.param)
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("spread", [1.0, 30.0, 1000.0])
 @pytest.mark.parametrize("zeros", [False, True], ids=["ergodic", "triangular"])
 @pytest.mark.parametrize("lengths", [[1], [5], [6, 1, 4], [2, 2, 7]], ids=str)

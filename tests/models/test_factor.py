@@ -47,6 +47,7 @@ def test_density_is_the_dense_one(missing):
     assert model.loglikelihood_ == pytest.approx(expected.sum(), rel=1e-10)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("missing", [0.0, 0.1, 0.5])
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.filterwarnings("ignore::dualpca.errors.HeywoodWarning")  # the hardest to climb

@@ -142,6 +142,7 @@ WAYS = {
 }
 
 
+@pytest.mark.grid
 @quiet
 @pytest.mark.filterwarnings("ignore::dualpca.errors.CollapseWarning")
 @pytest.mark.parametrize("missing", [0.0, 0.2], ids=["complete", "NaN"])

@@ -62,6 +62,7 @@ def assert_is(model, oracle, q, k, new, dtype=np.float64):
 # --- solvers -------------------------------------------------------------------------------------
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("center", [True, False])
 @pytest.mark.parametrize("shape", SHAPES)
@@ -234,6 +235,7 @@ SPARSE_KERNELS = [
 ]
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("kernel", SPARSE_KERNELS, ids=str)
 @pytest.mark.parametrize("solver", ["dense", "krylov", *APPROXIMATE])
 @pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csc_array])

@@ -1259,6 +1259,7 @@ def test_peer_gives_the_same_likelihood_to_the_same_parameters():
 # --- choosing the dimension -----------------------------------------------------------
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("q", [1, 3])
 def test_hidden_entries_find_the_planted_dimension(q, seed):

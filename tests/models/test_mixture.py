@@ -162,6 +162,7 @@ def test_samples_come_from_the_mixture():
 # --- EM -------------------------------------------------------------------------------
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("missing", [0.0, 0.3])
 @pytest.mark.parametrize(
     "options",
@@ -387,6 +388,7 @@ def test_one_size_is_found_beside_a_given_one():
     assert_close(n, model.bic(X), "em")
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("missing", [0.0, 0.1])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_dirichlet_process_empties_components(seed, missing):

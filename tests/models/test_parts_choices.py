@@ -50,9 +50,12 @@ def each(names, ways, *slow):
 
 
 COMPLETE = each(["cv", "cv-rows", "cv-entries"], [cut, into_dask, unknown_chunks], "cv-entries")
-WITH_HOLES = each(["cv", "cv-rows", "cv-entries", "bic"], [cut, into_dask], "cv", "cv-entries")
+WITH_HOLES = each(
+    ["cv", "cv-rows", "cv-entries", "bic"], [cut, into_dask], "cv", "cv-rows", "cv-entries"
+)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("name", "into"), COMPLETE)
 def test_complete_rows_are_cross_validated_as_in_memory(name, into):
     X = table(n=300)
@@ -71,6 +74,7 @@ def test_few_rows_are_cross_validated_as_in_memory(shape):
     )
 
 
+@pytest.mark.slow
 def test_weights_count_in_cross_validation():
     X, w = table(n=300), np.random.default_rng(1).integers(0, 4, size=300).astype(float)
     same_choice(PPCA("cv").fit(cut(X), sample_weight=w), PPCA("cv").fit(X, sample_weight=w))
@@ -79,6 +83,7 @@ def test_weights_count_in_cross_validation():
     same_choice(found, wanted, 1e-7)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize(("name", "into"), WITH_HOLES)
 def test_dimensions_with_holes_are_chosen_as_in_memory(name, into):
     X = table(n=200, holes=0.3)
@@ -91,6 +96,7 @@ def test_dimensions_with_holes_are_chosen_as_in_memory(name, into):
     same(found, wanted, BY_EM)
 
 
+@pytest.mark.slow
 def test_a_feature_that_only_one_fold_observes():
     X = table(n=60, holes=0.2)
     X[:, 5] = np.nan
@@ -139,6 +145,7 @@ def test_what_choices_refuse(monkeypatch):
 BAYES = ("mean_", "components_", "explained_variance_", "noise_variance_", "relevance_")
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("into", [cut, into_dask])
 @pytest.mark.parametrize("method", ["ard", "variational"])
 @pytest.mark.parametrize("weigh", [False, True])
@@ -189,6 +196,7 @@ def some_weights(n):
     return w
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("into", [cut, into_dask, unknown_chunks])
 @pytest.mark.parametrize("model,tol", WEIGHED, ids=str)
 def test_weights_count_as_in_memory(model, tol, into):
@@ -204,6 +212,7 @@ def test_weights_count_as_in_memory(model, tol, into):
     assert np.max(np.abs(plain.mean_ - found.mean_)) > 1e-3, "weights changed nothing"
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("into", [cut, into_dask])
 @pytest.mark.parametrize("holes", [0.0, 0.15])
 def test_weights_of_factor_analysis_and_of_rows_with_holes(holes, into):

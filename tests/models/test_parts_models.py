@@ -34,6 +34,7 @@ def into_dask(X):
 MIXTURE = ("weights_", "means_", "noise_variance_", "covariances_")
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("into", [cut, into_dask])
 @pytest.mark.parametrize("holes", [0.0, 0.15])
 def test_mixtures_equal_those_in_memory(into, holes):

@@ -158,6 +158,7 @@ def test_stream_comes_close_to_the_fit_of_all_rows(share):
     assert best - got < 0.01 * (best - filled)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 17, 400])
 def test_size_of_the_chunks_matters_little(size):
     source = Source(d=8, q=2, share=0.4)

@@ -169,6 +169,7 @@ def test_pivots_of_extreme_kernels_are_finite(gamma, seed):
     np.testing.assert_allclose(model.eigenvalues_, expected, rtol=1e-6, atol=1e-11 * 150)
 
 
+@pytest.mark.grid(2)
 @pytest.mark.filterwarnings("ignore::dualpca.errors.SolverWarning")  # few landmarks leave some out
 @pytest.mark.filterwarnings("ignore::dualpca.errors.SpectrumWarning")  # the sigmoid is indefinite
 @pytest.mark.parametrize("solver", ["dense", "krylov", "cholesky", "uniform", "leverage", "kmeans"])

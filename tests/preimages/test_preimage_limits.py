@@ -114,6 +114,7 @@ def test_inputs_are_left_alone_and_float32_is_worked_in_float64(name):
     assert_close(found.points, wide.points, "vector", np.float32)
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_array_library_gives_the_same(name, backend):
     span = kernel_pca(rows(), RBF(gamma=0.5), 4)
