@@ -25,8 +25,10 @@ from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
 from dualpca import HiddenMarkovPCA, SequenceClassifier
+from dualpca.data import InMemoryTable
 from dualpca.kernels import RBF
-from dualpca.models.hidden_markov import Plan, begin, step
+from dualpca.models.emissions import Surveyed
+from dualpca.models.hidden_markov import BaumWelch, HiddenMarkovRequest
 
 DATA = Path(os.environ.get("DUALPCA_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 PEER = importlib.util.find_spec("hmmlearn") is not None
@@ -226,12 +228,14 @@ def speed(T: int = 20_000, d: int = 10, S: int = 5) -> None:
     rng = np.random.default_rng(0)
     states = np.repeat(rng.integers(0, S, T // 20), 20)
     X = 2 * rng.standard_normal((S, d))[states] + rng.standard_normal((T, d))
-    model = begin(X, [T], Plan(S, 1, d - 1), np.random.default_rng(0))
+    data, request = Surveyed.of(InMemoryTable(X)), HiddenMarkovRequest(S, d - 1)
+    steps = BaumWelch(data, {0: np.array([T])}, request)
+    at, _ = steps.begin(np.random.default_rng(0), 0)
     seconds: dict[str, list[float]] = {}
     for _ in range(5):
         start = time.perf_counter()
         for _ in range(4):
-            model, _ = step(model, X, [T])
+            at, _ = steps.step(at)
         seconds.setdefault(f"dualpca, q = {d - 1}", []).append((time.perf_counter() - start) / 4)
         for how in ("log", "scaling") if PEER else ():
             key = f"hmmlearn GaussianHMM(full), {how}"

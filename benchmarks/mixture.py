@@ -22,7 +22,8 @@ from threadpoolctl import threadpool_limits
 
 from dualpca import MixturePPCA
 from dualpca.data import InMemoryTable
-from dualpca.models.mixture import Recipe, Surveyed, fit_sizes
+from dualpca.models.emissions import Emissions, Surveyed
+from dualpca.models.mixture import MixtureRequest, MixtureSteps
 
 N, D, K, Q = 20_000, 64, 10, 8
 SHORT, LONG, REPEATS, LIMIT, CHANGE = 2, 12, 3, 90.0, 1e-6
@@ -64,13 +65,15 @@ def slope(fit: Callable[[int], int]) -> float:
 
 def our_steps(X: np.ndarray) -> Callable[[int], int]:
     """Return EM for a number of steps from random labels."""
-    labels, floor = np.random.default_rng(1).integers(K, size=len(X)), 1e-6 * float(X.var())
+    labels = np.random.default_rng(1).integers(K, size=len(X))
+    request = MixtureRequest(K, Q, tol=0.0, unit=float(X.var()))
 
     def fit(steps: int) -> int:
-        recipe = Recipe(floor, tol=0.0, max_iter=steps)
         data, rng = Surveyed.of(InMemoryTable(X)), np.random.default_rng(0)
-        found = fit_sizes(data, recipe, (K, Q), rng, labels)
-        return found.record.n_iter
+        em = MixtureSteps(data, request, Q, rng)
+        start = Emissions.start(X, K, Q, rng, floor=request.floor, labels=labels)
+        mass = np.bincount(labels, minlength=K).astype(float)
+        return em.run(lambda: em.begin(start, mass), steps)[1].n_iter
 
     return fit
 

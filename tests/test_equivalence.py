@@ -16,6 +16,7 @@ from dualpca.operators.primal import Primal
 from dualpca.solvers import solve
 from dualpca.solvers.base import SOLVERS
 from tests import oracles
+from tests.representations import projected
 from tests.spectra import (
     BENIGN,
     KINDS,
@@ -237,8 +238,8 @@ def test_spectrum_is_the_same_in_every_library(backend, dtype, shape, solver):
     spectrum = solve(rep, 3, solver=solver, random_state=0)
     assert_close(backend.numpy(spectrum.values), expected.values, "eigenvalue", dtype)
     assert_close(backend.numpy(spectrum.vectors), expected.vectors, "vector", dtype)
-    y, residual = rep.project(spectrum, backend.asarray(X))
-    y0, residual0 = Primal(X).project(expected, X)
+    y, residual = projected(rep, spectrum, backend.asarray(X))
+    y0, residual0 = projected(Primal(X), expected, X)
     assert_close(backend.numpy(y), y0, "vector", dtype)
     assert_close(backend.numpy(residual), residual0, "vector", dtype, scale=float(np.max(y0**2)))
 
@@ -250,8 +251,8 @@ def test_dual_is_the_same_in_every_library(backend, kernel):
     rep = Dual(backend.asarray(X), kernel)
     spectrum = solve(rep, 3, random_state=0)
     assert_close(backend.numpy(spectrum.values), expected.values, "eigenvalue")
-    y = rep.project(spectrum, backend.asarray(X)).coordinates
-    assert_close(backend.numpy(y), Dual(X, kernel).project(expected, X).coordinates, "vector")
+    y = projected(rep, spectrum, backend.asarray(X)).coordinates
+    assert_close(backend.numpy(y), projected(Dual(X, kernel), expected, X).coordinates, "vector")
 
 
 @pytest.mark.parametrize("weighted", [False, True])

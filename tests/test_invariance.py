@@ -243,7 +243,7 @@ def test_block_seams_leave_no_trace(n, weighted):
     rep, spectrum = Primal(X, w), solve(Primal(X, w), 2)
     S = rep.n * oracles.covariance(X, w)
     assert_close(rep.dense(), S, "covariance")
-    y, residual = rep.project(spectrum, X)
+    y, residual = rep.frame.project(spectrum.vectors, X)
     xc, V = X - oracles.mean(X, w), np.asarray(spectrum.vectors)
     assert_close(y, xc @ V, "covariance")
     expected = ((xc - xc @ V @ V.T) ** 2).sum(1)

@@ -14,6 +14,7 @@ from dualpca.gaussian.spiked import SpikedGaussian
 from dualpca.operators.primal import Primal
 from dualpca.solvers import solve
 from tests import oracles
+from tests.representations import projected
 from tests.spectra import cases, flat, geometric, harmonic, make_case, spiked, with_spectrum
 from tests.tolerances import assert_close, assert_log_density
 
@@ -96,7 +97,7 @@ def test_maximum_likelihood_with_all_directions_has_finite_density():
     value = gaussian.loglikelihood(case.n, spectrum.trace)
     S = oracles.covariance(case.X)
     assert_close(value, oracles.loglikelihood(case.X, case.X.mean(0), S), "density")
-    density = gaussian.log_density(*rep.project(spectrum, case.X))
+    density = gaussian.log_density(*projected(rep, spectrum, case.X))
     assert_log_density(density, oracles.log_density(case.X, case.X.mean(0), S), case.d)
 
 

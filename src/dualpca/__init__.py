@@ -15,51 +15,30 @@ if TYPE_CHECKING:  # what editors and type checkers see; `_HOMES` below says the
     from dualpca import errors as errors
     from dualpca import kernels as kernels
     from dualpca import preimages as preimages
-    from dualpca.data.table import Batches
-    from dualpca.estimators.bayesian import BayesianPCA
-    from dualpca.estimators.canonical import CCA
-    from dualpca.estimators.dual import DualPPCA
-    from dualpca.estimators.factor import FactorAnalysis
-    from dualpca.estimators.generator import Generator
-    from dualpca.estimators.hidden_markov import HiddenMarkovPCA
-    from dualpca.estimators.imputer import Imputer
-    from dualpca.estimators.kernel import KernelPCA
-    from dualpca.estimators.kernel_search import KernelSearch
-    from dualpca.estimators.mixture import MixturePPCA
-    from dualpca.estimators.pca import PCA
-    from dualpca.estimators.ppca import PPCA
-    from dualpca.estimators.probabilistic_kernel import ProbabilisticKernelPCA
-    from dualpca.estimators.saving import load, save
-    from dualpca.estimators.sequence_classifier import SequenceClassifier
-    from dualpca.estimators.twin import TwinKernelPCA
-    from dualpca.files.checkpoints import Checkpoint
-    from dualpca.files.onnx_export import to_onnx
+    from dualpca.data.table import Batches as Batches
+    from dualpca.estimators.bayesian import BayesianPCA as BayesianPCA
+    from dualpca.estimators.canonical import CCA as CCA
+    from dualpca.estimators.dual import DualPPCA as DualPPCA
+    from dualpca.estimators.factor import FactorAnalysis as FactorAnalysis
+    from dualpca.estimators.generator import Generator as Generator
+    from dualpca.estimators.hidden_markov import HiddenMarkovPCA as HiddenMarkovPCA
+    from dualpca.estimators.imputer import Imputer as Imputer
+    from dualpca.estimators.kernel import KernelPCA as KernelPCA
+    from dualpca.estimators.kernel_search import KernelSearch as KernelSearch
+    from dualpca.estimators.mixture import MixturePPCA as MixturePPCA
+    from dualpca.estimators.pca import PCA as PCA
+    from dualpca.estimators.ppca import PPCA as PPCA
+    from dualpca.estimators.probabilistic_kernel import (
+        ProbabilisticKernelPCA as ProbabilisticKernelPCA,
+    )
+    from dualpca.estimators.saving import load as load
+    from dualpca.estimators.saving import save as save
+    from dualpca.estimators.saving import to_onnx as to_onnx
+    from dualpca.estimators.sequence_classifier import SequenceClassifier as SequenceClassifier
+    from dualpca.estimators.twin import TwinKernelPCA as TwinKernelPCA
+    from dualpca.files.checkpoints import Checkpoint as Checkpoint
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "CCA",
-    "PCA",
-    "PPCA",
-    "Batches",
-    "BayesianPCA",
-    "Checkpoint",
-    "DualPPCA",
-    "FactorAnalysis",
-    "Generator",
-    "HiddenMarkovPCA",
-    "Imputer",
-    "KernelPCA",
-    "KernelSearch",
-    "MixturePPCA",
-    "ProbabilisticKernelPCA",
-    "SequenceClassifier",
-    "TwinKernelPCA",
-    "__version__",
-    "load",
-    "save",
-    "to_onnx",
-]
 
 _HOMES = {
     "Batches": "data.table",
@@ -81,9 +60,11 @@ _HOMES = {
     "TwinKernelPCA": "estimators.twin",
     "load": "estimators.saving",
     "save": "estimators.saving",
-    "to_onnx": "files.onnx_export",
+    "to_onnx": "estimators.saving",
 }
-"""Name to the module it is defined in."""
+"""Public name to the module that defines it."""
+
+__all__ = sorted([*_HOMES, "__version__"])
 
 _SPACES = ("errors", "kernels", "preimages")
 """Modules that `dir` lists; the others can be reached by their names too."""
@@ -112,22 +93,16 @@ class _Aliases(MetaPathFinder, Loader):
 sys.meta_path.append(_Aliases())
 
 
-def _submodule(name: str) -> ModuleType:
-    """Return a module of the package; refuse any other name in Python's own words."""
-    plain = name.isidentifier() and not name.startswith("__")
-    if plain and find_spec(f"{__name__}.{name}"):
-        return import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
 if not TYPE_CHECKING:  # it would make every name a name of the package
 
     def __getattr__(name: str) -> Any:
         """Import a public name, or a module of the package, and keep it."""
         if name in _HOMES:
             value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        elif name.isidentifier() and name[:2] != "__" and find_spec(f"{__name__}.{name}"):
+            value = import_module(f"{__name__}.{name}")
         else:
-            value = _submodule(name)
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         globals()[name] = value
         return value
 

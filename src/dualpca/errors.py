@@ -1,4 +1,4 @@
-"""Every error and warning, with its remedy."""
+"""Every error and warning that only this library raises; messages name the remedy."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any
-
-# --- Every error and warning, with its remedy ----------------------------------------------------
 
 
 class DualPCAError(Exception):
@@ -25,19 +23,19 @@ class NonFiniteError(DualPCAError, ValueError):
 
     @classmethod
     def at(cls, name: str, what: str, row: int, column: int, where: str = "") -> NonFiniteError:
-        """Say which entry it is, and what to do."""
+        """Return the error that names the entry, and what to do."""
         error = cls(
             f"Input {name} contains {what}, first at row {row}{where}, column {column}. "
             "Every entry must be a finite number here; for missing values (NaN) use PPCA, "
-            "which takes them as they are, or Imputer, which fills them."
+            "which accepts them, or Imputer, which fills them."
         )
         error.place = (name, what, row, column)
         return error
 
     def moved(self, first: int, part: int) -> NonFiniteError:
-        """Return the error of a part as one of the table it is part of, from row `first` on.
+        """Return the error of a chunk as one of the table, whose row `first` is the chunk's first.
 
-        Where that is not known (−1), the part is named too.
+        If that is not known (−1), the chunk is named too.
         """
         if self.place is None:
             return self
@@ -72,7 +70,7 @@ class EmptyColumnError(DegenerateError):
 
 
 class BackendError(DualPCAError, ValueError):
-    """Arrays of different libraries or devices met."""
+    """Arrays of different libraries or devices were mixed."""
 
 
 class ModelFileError(DualPCAError, ValueError):
@@ -93,7 +91,7 @@ class CheckpointError(DualPCAError, ValueError):
 
 
 class CheckpointWarning(UserWarning):
-    """A checkpoint could not be written: the fit goes on, but not from there."""
+    """A checkpoint could not be written: the fit continues, but cannot be resumed from here."""
 
 
 class SolverWarning(UserWarning):
@@ -105,23 +103,23 @@ class SelectionWarning(UserWarning):
 
 
 class StreamWarning(UserWarning):
-    """A stream starts anew and forgets rows that were fitted otherwise."""
+    """`partial_fit` starts over and forgets the rows of an earlier `fit`."""
 
 
 class InterruptWarning(UserWarning):
-    """The keyboard interrupted long work: the result is the best there was until then."""
+    """A fit or search was interrupted (Ctrl-C): the result is the best one found until then."""
 
 
 class HeywoodWarning(UserWarning):
-    """Factors explain a feature wholly: its noise is held at the smallest value allowed."""
+    """Factors explain all of a feature: its noise is held at the smallest value allowed."""
 
 
 class CanonicalWarning(UserWarning):
-    """Canonical correlations are 1, or a view varies in few directions, for want of rows."""
+    """Too few rows: canonical correlations are 1, or a view varies in few directions only."""
 
 
 class CollapseWarning(UserWarning):
-    """A component of a mixture shrank on too few rows: it was held, sown again or dropped."""
+    """A component of a mixture shrank on too few rows: it was held, reseeded or dropped."""
 
 
 class StateWarning(UserWarning):
@@ -133,7 +131,7 @@ class SpectrumWarning(UserWarning):
 
 
 def expected(name: str, what: str, got: Any, remedy: str = "") -> str:
-    """Say what was expected, what came and what to do."""
+    """Return the message of an error: what was expected, what was given and what to do."""
     shown = repr(got)
     shown = shown if len(shown) <= 80 else shown[:77] + "..."
     return f"{name} must be {what}, got {shown}." + (f" {remedy}" if remedy else "")
@@ -142,11 +140,11 @@ def expected(name: str, what: str, got: Any, remedy: str = "") -> str:
 # --- Warnings, at the line of the user's own code ------------------------------------------------
 
 BETWEEN = ("dualpca", "sklearn", "joblib", "contextlib")
-"""Packages whose calls lie between a user's line and ours."""
+"""Packages whose calls are between a user's line and ours."""
 
 
 def warn(message: str, category: type[Warning]) -> None:
-    """Warn at the line of the user's own code that led here, however many calls lie between."""
+    """Warn at the line of the user's own code that led here, through any number of calls."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in BETWEEN:
         level, frame = level + 1, frame.f_back

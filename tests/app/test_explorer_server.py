@@ -74,7 +74,7 @@ def test_a_port_and_a_token_can_be_asked_for_again_and_others_be_let_in(folder):
         (("hmm.dpca", "iris.csv"), "cannot be explored"),
         (("ppca.dpca", "iris.csv", "--image", "3x3"), "--image 3x3"),
         (("ppca.dpca", "nothing.csv"), "cannot be read"),
-        (("iris.csv",), "no model file"),
+        (("iris.csv",), "not a valid dualpca model file"),
     ],
 )
 def test_errors_are_words(folder, monkeypatch, capfd, arguments, words):

@@ -54,7 +54,7 @@ def test_single_precision_and_words(tmp_path):
     [
         (("mixture.dpca", "-o", "m.onnx"), "RBF kernel"),
         (("nothing.dpca", "-o", "m.onnx"), "nothing.dpca"),
-        (("broken.dpca", "-o", "m.onnx"), "no model file"),
+        (("broken.dpca", "-o", "m.onnx"), "not a valid dualpca model file"),
         (("m.dpca", "-o", "nowhere/m.onnx"), "create it first"),
         (("m.dpca", "-o", "m.onnx", "--dtype", "float16"), "float32"),
     ],

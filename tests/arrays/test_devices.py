@@ -56,9 +56,9 @@ def card(monkeypatch):
         sent.append(tuple(rows.shape))
         return send(rows, place)
 
-    monkeypatch.setattr(devices, "_present", lambda: True)
-    monkeypatch.setattr(devices, "_card", lambda name: device)
-    monkeypatch.setattr(devices, "_free", lambda card: 8e9)
+    monkeypatch.setattr(devices, "_gpu_present", lambda: True)
+    monkeypatch.setattr(devices, "_gpu", lambda name: device)
+    monkeypatch.setattr(devices, "_free_bytes", lambda card: 8e9)
     monkeypatch.setattr("dualpca.estimators._base.sent", counted)
     return sent
 
@@ -211,10 +211,10 @@ def test_auto_weighs_work_and_memory(card, monkeypatch):
     assert chosen("auto", large._replace(pairs=False)).device is None
     assert chosen("auto", large._replace(pairs=False, steps=True)).device is not None
     assert chosen("cuda", small).device is not None and chosen("cpu", large).device is None
-    monkeypatch.setattr(devices, "_free", lambda card: 1e6)
+    monkeypatch.setattr(devices, "_free_bytes", lambda card: 1e6)
     assert "would take" in chosen("auto", large).reason
-    monkeypatch.setattr(devices, "_present", lambda: False)
-    assert "no card" in chosen("auto", large).reason
+    monkeypatch.setattr(devices, "_gpu_present", lambda: False)
+    assert "no GPU" in chosen("auto", large).reason
 
 
 def test_it_says_where_and_how(card, capsys, monkeypatch):
@@ -235,7 +235,7 @@ def test_it_says_where_and_how(card, capsys, monkeypatch):
     torch.cuda.is_available(), reason="torch sees a GPU here; this is about machines without one"
 )
 def test_without_a_card():
-    with pytest.raises(dp.errors.BackendError, match="sees no NVIDIA card"):
+    with pytest.raises(dp.errors.BackendError, match="sees no NVIDIA GPU"):
         dp.PCA(2, device="cuda").fit(X)
     for device in ("auto", "cpu"):
         assert dp.PCA(2, device=device).fit(X).transform(X).shape == (90, 2)

@@ -9,7 +9,7 @@ from dualpca import PPCA, BayesianPCA, FactorAnalysis, Imputer
 from dualpca.arrays.progress import showing, task
 from dualpca.errors import InterruptWarning
 from dualpca.models.bayesian import Updates
-from dualpca.models.driver import descend, maximize
+from dualpca.models.driver import Record, descend, maximize
 
 
 class Terminal(io.StringIO):
@@ -139,10 +139,10 @@ def test_interrupted_descent_keeps_the_last_step():
             raise KeyboardInterrupt
         return float(np.sum((x - 1) ** 4)), 4 * (x - 1) ** 3
 
-    seen = []
-    found = descend(cost, np.zeros(2), [(None, None)] * 2, seen.append, 1e-12, 100)
-    assert found.interrupted and found.n_iter == len(seen) > 0
-    assert found.value == min(seen) == float(np.sum((found.x - 1) ** 4))
+    record = Record()
+    x = descend(cost, np.zeros(2), [(None, None)] * 2, record, lambda value: -value, 1e-12, 100)
+    assert record.interrupted and record.n_iter == len(record.loglikelihoods) > 0
+    assert record.loglikelihoods[-1] == max(record.loglikelihoods) == -float(np.sum((x - 1) ** 4))
 
 
 @pytest.mark.parametrize("call", [4, 7])

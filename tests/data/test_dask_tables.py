@@ -114,7 +114,7 @@ def test_weights_are_sent_once_not_every_pass():
 def test_frames_are_not_made_of_tables_larger_than_memory(into):
     model = PCA(2).set_output(transform="pandas").fit(X)
     assert isinstance(model.transform(X), pandas.DataFrame)
-    with pytest.raises(ValueError, match=r"set_output.*default.*parts"):
+    with pytest.raises(ValueError, match=r"set_output.*default.*chunked"):
         model.transform(into())
     holes = Imputer(2).set_output(transform="pandas").fit(table(holes=0.1))
     with pytest.raises(ValueError, match=r"set_output"):

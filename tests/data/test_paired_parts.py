@@ -95,7 +95,7 @@ BAD = {
     "no second": (lambda: dp.CCA(2).fit(SlicedTable(X, 90)), "requires y"),
     "nan": (
         lambda: dp.CCA(2).fit(SlicedTable(X, 90), np.where(Y > 2, np.nan, Y)),
-        "complete for data",
+        "complete for chunked data",
     ),
     "weights": (lambda: dp.CCA(2).fit(SlicedTable(X, 90), Y, np.ones(500)), "sample_weight"),
     "count": (lambda: dp.CCA(4).fit(SlicedTable(X, 90), Y), "from 1 to 3"),

@@ -390,8 +390,8 @@ def test_verbose_tells_the_route(capsys):
             FactorAnalysis(2, verbose=True),
             "moments, (6, 6) added up; EM, one pass per step, if values",
         ),
-        (MixturePPCA(2, verbose=True), "EM of a mixture, a pass a step"),
-        (HiddenMarkovPCA(2, verbose=True), "Baum–Welch, a pass a step"),
+        (MixturePPCA(2, verbose=True), "EM of a mixture, one pass per step"),
+        (HiddenMarkovPCA(2, verbose=True), "Baum–Welch, one pass per step"),
         (
             KernelPCA(2, kernel="rbf", eigen_solver="fourier", n_landmarks=50, verbose=True),
             "moments of a map by 'fourier', 50 landmarks or features",

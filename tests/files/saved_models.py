@@ -156,7 +156,9 @@ MODELS |= {
         for s in (
             generation.Gaussian(np.zeros(2), np.eye(2)),
             generation.KernelDensity(rng.normal(size=(9, 2)), np.eye(2)),
-            generation.Mixture(np.ones(1), (generation.Gaussian(np.ones(2), 2 * np.eye(2)),)),
+            generation.MixtureDensity(
+                np.ones(1), (generation.Gaussian(np.ones(2), 2 * np.eye(2)),)
+            ),
         )
     },
     **{

@@ -23,7 +23,7 @@ STEPS = {
     "ard": (Incomplete, "sums"),
     "variational": (dualpca.models.bayesian.Updates, "step"),
     "mixture": (dualpca.models.mixture.MixtureSteps, "step"),
-    "chain": (dualpca.models.hidden_markov, "step"),
+    "chain": (dualpca.models.hidden_markov.BaumWelch, "step"),
 }
 
 
@@ -73,7 +73,7 @@ def test_a_full_disk_ends_no_fit(tmp_path, monkeypatch):
     def full(*args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("dualpca.files.container.write", full)
+    monkeypatch.setattr("dualpca.files.checkpoints.write_container", full)
     watched = PPCA(2, checkpoint=Checkpoint(tmp_path / "c", seconds=0))
     with pytest.warns(CheckpointWarning, match=r"c .*No space left.*goes on") as told:
         watched.fit(X)
@@ -93,7 +93,7 @@ def test_files_that_are_no_checkpoints_are_named_and_left_alone(tmp_path):
     whole = path.read_bytes()
     for bad in (whole[:200], whole[:-1], whole[:-3] + b"abc", b"", b"a text"):
         path.write_bytes(bad)
-        with pytest.raises(ModelFileError, match=r"c cannot be gone on from: .*Remove it"):
+        with pytest.raises(ModelFileError, match=r"c cannot be resumed: .*Remove it"):
             PPCA(2, checkpoint=path).fit(X)
         assert path.read_bytes() == bad
     (tmp_path / "folder").mkdir()
@@ -104,7 +104,7 @@ def test_files_that_are_no_checkpoints_are_named_and_left_alone(tmp_path):
 def test_a_checkpoint_of_another_version_is_refused(tmp_path, monkeypatch):
     X, path = table(n=200, holes=0.2), tmp_path / "c"
     with monkeypatch.context() as patch:
-        patch.setattr("dualpca.files.checkpoints.FORMAT", 0)
+        patch.setattr("dualpca.files.checkpoints.STATE_FORMAT", 0)
         interrupted(PPCA(2, checkpoint=Checkpoint(path, seconds=0)), X, 2)
     with pytest.raises(CheckpointError, match="another version"):
         PPCA(2, checkpoint=path).fit(X)

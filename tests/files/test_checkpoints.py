@@ -56,7 +56,7 @@ def slow_steps():
     for owner, name, seconds in (
         (missing.Incomplete, "sums", 0.01),
         (mixture_em.MixtureSteps, "step", 0.05),
-        (hidden_markov, "step", 0.05),
+        (hidden_markov.BaumWelch, "step", 0.05),
     ):
         setattr(owner, name, later(getattr(owner, name), seconds))
 
@@ -240,7 +240,7 @@ def test_a_chain_with_a_kernel_goes_on_too(tmp_path):
 
 def test_a_classifier_has_no_checkpoint_for_its_models():
     X = groups(n=40)
-    with pytest.raises(ValueError, match="a model a class"):
+    with pytest.raises(ValueError, match="one model per class"):
         SequenceClassifier(HiddenMarkovPCA(checkpoint="a")).fit(X, [0, 1], lengths=[20, 20])
 
 

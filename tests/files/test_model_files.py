@@ -23,7 +23,7 @@ from sklearn.preprocessing import MinMaxScaler
 import dualpca as dp
 from dualpca.errors import ModelFileError
 from dualpca.estimators.saving import kind_of
-from dualpca.files import fields
+from dualpca.files import container, fields
 from tests.conftest import rest_slow
 from tests.files import mutations, saved_models, stored
 from tests.files.saved_models import MODELS, NEW, outputs, same
@@ -239,6 +239,17 @@ def test_a_translated_kernel_can_be_saved(tmp_path):
     assert dp.load(tmp_path / "m.dpca").kernel == kernel
 
 
+def test_types_are_read_under_their_former_names(tmp_path):
+    path, X = tmp_path / "m.dpca", saved_models.X
+    model = dp.Generator(dp.PPCA(1), density="mixture", n_mixtures=2).fit(X)
+    model.save(path)
+    arrays, text = container.read_container(path)
+    before = text.replace('"generation.MixtureDensity"', '"generation.Mixture"')
+    assert before != text
+    container.write_container(path, arrays, before)
+    assert_close(dp.load(path).sample(5, 0), model.sample(5, 0), "vector")
+
+
 def test_saving_is_all_or_nothing(tmp_path, monkeypatch):
     path = tmp_path / "m.dpca"
     dp.PCA(1).fit(saved_models.X).save(path)
@@ -339,12 +350,12 @@ FORBIDDEN = ("exec", "compile", "import", "pickle.find_class", "os.system", "sub
              "os.exec", "os.posix_spawn", "marshal.loads", "ctypes.dlopen", "socket.connect")
 good = dp.load(f"{folder}/good")
 # modules and annotations of the library itself, which are read when first needed
-from dualpca.estimators.saving import kind_of
-from dualpca.files import fields, persistence
+from dualpca.estimators.saving import kind_of, parameter_types
+from dualpca.files import fields
 kinds = [kind for kind in map(kind_of, (*dp.__all__, "StandardScaler", "Pipeline")) if kind]
 hints = [hint for kind in kinds for hint in kind.hints.values()]
 known = [cls for hint in hints for cls in fields.allowed(hint).values()]
-for cls in (*known, *persistence.parameter_types().values()):
+for cls in (*known, *parameter_types().values()):
     fields.hints_of(cls)
 sys.addaudithook(lambda event, args: seen.append(event) if event in FORBIDDEN else None)
 def highest():  # of this program; a peak of its parent would count in ru_maxrss

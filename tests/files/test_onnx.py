@@ -240,6 +240,6 @@ def test_the_extra_is_named_where_it_is_missing(monkeypatch):
 
 
 def test_graphs_that_no_file_can_hold_are_refused(monkeypatch):
-    monkeypatch.setattr("dualpca.files.onnx_graph.LARGEST", 1000)
+    monkeypatch.setattr("dualpca.files.onnx_export.MOST_BYTES", 1000)
     with pytest.raises(ValueError, match="nystrom"):
         dp.to_onnx(MODELS["kernel"]())

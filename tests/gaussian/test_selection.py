@@ -35,7 +35,7 @@ def planted(n, d, q, seed, signal=6.0):
 def choose(rule, X):
     """Return the rule's choice from the spectrum alone."""
     spectrum = solve(Primal(X), min(len(X) - 1, X.shape[1]))
-    return selection.choose(rule, spectrum.values, spectrum.trace, spectrum.dim, len(X))
+    return selection.apply_rule(rule, spectrum.values, spectrum.trace, spectrum.dim, len(X))
 
 
 def eigenvalues(X):
@@ -368,4 +368,4 @@ def test_choice_from_next_to_nothing_is_an_error_or_a_model(rule, name):
 
 @pytest.mark.parametrize("n", [0.03, 1.0, 1.5, 2.0])
 def test_hardly_any_rows_are_no_division_by_zero(n):
-    assert 0 <= selection.choose("gavish-donoho", np.array([3.0, 2.0, 1.0]), 6.5, 5, n) <= 3
+    assert 0 <= selection.apply_rule("gavish-donoho", np.array([3.0, 2.0, 1.0]), 6.5, 5, n) <= 3

@@ -6,7 +6,7 @@ from scipy import integrate, stats
 from scipy.special import multigammaln
 
 from dualpca.errors import DegenerateError
-from dualpca.gaussian.wishart import log_gamma, log_wishart
+from dualpca.gaussian.wishart import log_wishart
 
 
 def scale_of(n, seed=0):
@@ -25,11 +25,6 @@ def test_full_rank_density_is_scipys(n, rho):
     K = draw(n, n + 3, scale)
     expected = stats.wishart(rho, scale).logpdf(K)
     assert log_wishart(K, scale, rho) == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize("p, a", [(1, 0.5), (3, 2.0), (6, 4.25)])
-def test_multivariate_gamma_is_scipys(p, a):
-    assert log_gamma(p, a) == pytest.approx(multigammaln(a, p), rel=1e-12)
 
 
 def stiefel_volume(n, rank):

@@ -11,7 +11,7 @@ from dualpca.generation.chains import effective_sample_size, langevin, r_hat
 from dualpca.generation.densities import (
     Gaussian,
     KernelDensity,
-    Mixture,
+    MixtureDensity,
     bandwidth,
     fit_gaussian,
     fit_kernel_density,
@@ -42,13 +42,15 @@ def make(name, q, seed=0):
     elif name == "classes":
         one, other = factors[:2]
         weights, factors = np.array([0.15, 0.15, 0.2, 0.2, 0.3]), [one, one, one, one, other]
-        within = Mixture(np.array([0.4, 0.6]), (Gaussian(means[3], one), Gaussian(means[4], other)))
+        within = MixtureDensity(
+            np.array([0.4, 0.6]), (Gaussian(means[3], one), Gaussian(means[4], other))
+        )
         parts = (KernelDensity(means[:2], one), Gaussian(means[2], one), within)
-        density = Mixture(np.array([0.3, 0.2, 0.5]), parts)
+        density = MixtureDensity(np.array([0.3, 0.2, 0.5]), parts)
     else:
         weights = rng.dirichlet(np.ones(5))
         parts = tuple(Gaussian(m, f) for m, f in zip(means, factors, strict=True))
-        density = Mixture(weights, parts)
+        density = MixtureDensity(weights, parts)
     return density, lambda z: oracles.mixture_value(weights, means, factors, z)
 
 
@@ -62,7 +64,7 @@ def moved(density, asarray):
         return Gaussian(asarray(density.mean), asarray(density.factor))
     if isinstance(density, KernelDensity):
         return KernelDensity(asarray(density.centres), asarray(density.factor))
-    return Mixture(asarray(density.weights), tuple(moved(p, asarray) for p in density.parts))
+    return MixtureDensity(asarray(density.weights), tuple(moved(p, asarray) for p in density.parts))
 
 
 # --- densities ------------------------------------------------------------------------
@@ -181,7 +183,7 @@ def test_nonsense_densities_are_clear_errors():
     part = Gaussian(np.zeros(1), np.eye(1))
     for weights in ([0.5], [0.5, 0.6], [1.5, -0.5]):
         with pytest.raises(ValueError, match="weights must be 2 positive numbers"):
-            Mixture(np.array(weights), (part, part))
+            MixtureDensity(np.array(weights), (part, part))
     with pytest.raises(ValueError, match="a matrix of 1 columns"):
         part.log_density(np.zeros((3, 2)))
     with pytest.raises(ValueError, match="bandwidth must be a positive"):

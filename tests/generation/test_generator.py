@@ -305,7 +305,7 @@ def test_copies_are_not_new(ring):
     X, held = ring
     copies = Generator(PCA(3), bandwidth=1e-4).fit(X).quality(held, random_state=0)
     assert copies.novelty < 0.01 < 0.5 < Generator(PCA(3)).fit(X).quality(held).novelty
-    with pytest.raises(ValueError, match="rows that fit has not seen"):
+    with pytest.raises(ValueError, match="rows that were not used to fit"):
         Generator(PCA(3)).fit(X).quality(X)
 
 

@@ -370,7 +370,7 @@ def test_function_must_return_a_number(value):
 def test_nonsense_items_are_refused():
     with pytest.raises(TypeError, match="callable"):
         Function("rbf")
-    with pytest.raises(TypeError, match="one item a row"):
+    with pytest.raises(TypeError, match="one item per row"):
         Function(common_pairs)("word", WORDS)
     with pytest.raises(ValueError, match="Leave `on` out"):
         Function(common_pairs, on=[0])(WORDS, WORDS)

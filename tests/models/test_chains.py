@@ -6,7 +6,7 @@ from scipy.special import logsumexp
 
 from dualpca.errors import DegenerateError
 from dualpca.models import chain as scans
-from dualpca.models.chain import Chain, filtered, log_prior, smooth, update, viterbi
+from dualpca.models.chain import Chain
 from tests.oracles.chain import enumerate_paths
 from tests.tolerances import assert_close
 
@@ -52,9 +52,9 @@ def cut(request, monkeypatch):
 def test_everything_equals_enumeration(cut, lengths, zeros, spread):
     chain = draw_chain(3, zeros=zeros)
     log_b = draw_logs(sum(lengths), 3, spread)
-    found = smooth(chain, log_b, lengths)
-    forward, values = filtered(chain, log_b, lengths)
-    best, path = viterbi(chain, log_b, lengths)
+    found = chain.smooth(log_b, lengths)
+    forward, values = chain.filtered(log_b, lengths)
+    best, path = chain.viterbi(log_b, lengths)
     ends = np.cumsum(lengths)
     truth = [
         enumerate_paths(chain.start, chain.transitions, log_b[e - n : e])
@@ -74,7 +74,7 @@ def test_everything_equals_enumeration(cut, lengths, zeros, spread):
 def test_pieces_equal_the_textbook_recursion_on_long_sequences(A):
     chain, lengths = Chain(np.array([0.9, 0.05, 0.05]), A), [1000, 3, 457]
     log_b = draw_logs(sum(lengths), 3, 4.0)
-    found, ends = smooth(chain, log_b, lengths), np.cumsum(lengths)
+    found, ends = chain.smooth(log_b, lengths), np.cumsum(lengths)
     for e, n, value in zip(ends, lengths, found.loglikelihoods, strict=True):
         alpha, beta = stepwise(chain, log_b[e - n : e])
         total = logsumexp(alpha[-1])
@@ -88,10 +88,10 @@ def test_a_state_that_looks_hopeless_is_not_lost():
     log_b = np.zeros((T, 2))
     log_b[: T // 2, 1], log_b[T // 2 :, 0] = -2000.0, -3000.0
     still = Chain(np.array([0.5, 0.5]), np.eye(2))
-    found = smooth(still, log_b, [T])
+    found = still.smooth(log_b, [T])
     assert_close(found.loglikelihoods, [np.log(0.5) - 2000.0 * T / 2], "density")
     assert_close(found.states[:, 1], np.ones(T), "exact")
-    assert_close(viterbi(still, log_b, [T])[0], [np.log(0.5) - 2000.0 * T / 2], "density")
+    assert_close(still.viterbi(log_b, [T])[0], [np.log(0.5) - 2000.0 * T / 2], "density")
 
 
 def test_a_hundred_thousand_steps_do_not_underflow():
@@ -99,11 +99,11 @@ def test_a_hundred_thousand_steps_do_not_underflow():
     log_b = 300 * rng.standard_normal((T, 4)) - 1e4
     for zeros in (False, True):
         chain = draw_chain(4, zeros=zeros)
-        found = smooth(chain, log_b, [T])
+        found = chain.smooth(log_b, [T])
         assert np.all(np.isfinite(found.loglikelihoods)) and np.all(np.isfinite(found.states))
         assert_close(found.states.sum(axis=1), np.ones(T), "exact")
         assert_close(found.transitions.sum(), T - 1, "density")
-        best, path = viterbi(chain, log_b, [T])
+        best, path = chain.viterbi(log_b, [T])
         assert best[0] <= found.loglikelihoods[0]
         logs = chain.log_start[path[0]] + chain.log_transitions[path[:-1], path[1:]].sum()
         assert_close(logs + log_b[np.arange(T), path].sum(), best[0], "density")
@@ -113,7 +113,7 @@ def test_equal_rows_forget_everything():
     """A chain without memory is a mixture: states are independent given the rows."""
     pi = np.array([0.2, 0.5, 0.3])
     log_b = draw_logs(500, 3, 2.0)
-    found = smooth(Chain(pi, np.tile(pi, (3, 1))), log_b, [500])
+    found = Chain(pi, np.tile(pi, (3, 1))).smooth(log_b, [500])
     joint = log_b + np.log(pi)
     density = logsumexp(joint, axis=1)
     assert_close(found.loglikelihoods, [density.sum()], "density")
@@ -122,11 +122,11 @@ def test_equal_rows_forget_everything():
 
 def test_filtering_goes_on_from_where_it_was():
     chain, log_b = draw_chain(3), draw_logs(40, 3, 3.0)
-    whole, value = filtered(chain, log_b, [40])
-    head, first = filtered(chain, log_b[:25], [25])
+    whole, value = chain.filtered(log_b, [40])
+    head, first = chain.filtered(log_b[:25], [25])
     state, total = head[-1], float(first[0])
     for t in range(25, 40):
-        now, more = filtered(chain, log_b[t : t + 1], [1], before=state)
+        now, more = chain.filtered(log_b[t : t + 1], [1], before=state)
         state, total = now[0], total + float(more[0])
         assert_close(state, whole[t], "density")
     assert_close(total, value[0], "density")
@@ -136,7 +136,7 @@ def test_filtering_and_smoothing_agree_at_the_end():
     chain, log_b = draw_chain(4), draw_logs(321, 4)
     lengths = [300, 21]
     ends = np.cumsum(lengths) - 1
-    both = filtered(chain, log_b, lengths)[0][ends], smooth(chain, log_b, lengths).states[ends]
+    both = chain.filtered(log_b, lengths)[0][ends], chain.smooth(log_b, lengths).states[ends]
     assert_close(*both, "density")
 
 
@@ -144,9 +144,9 @@ def test_a_sequence_without_a_path_is_refused():
     chain = Chain(np.array([1.0, 0.0]), np.eye(2))
     log_b = np.array([[0.0, 0.0], [-np.inf, 0.0]])
     with pytest.raises(DegenerateError, match="sequence 0 has probability zero"):
-        smooth(chain, log_b, [2])
+        chain.smooth(log_b, [2])
     with pytest.raises(DegenerateError, match="no path"):
-        viterbi(chain, log_b, [2])
+        chain.viterbi(log_b, [2])
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_a_chain_holds_probabilities(start, A, message):
 
 def test_the_update_counts_keeps_zeros_and_rows_never_left():
     chain = Chain(np.array([1.0, 0.0]), np.array([[0.5, 0.5], [0.0, 1.0]]))
-    moved = update(chain, np.array([4.0, 1.0]), np.array([[3.0, 1.0], [2.0, 0.0]]))
+    moved = chain.update(np.array([4.0, 1.0]), np.array([[3.0, 1.0], [2.0, 0.0]]))
     assert_close(moved.transitions, [[0.75, 0.25], [0, 1]], "exact")  # row 1: counts not allowed
     assert_close(moved.start, [1, 0], "exact")
 
@@ -173,10 +173,10 @@ def test_the_update_counts_keeps_zeros_and_rows_never_left():
 def test_a_sticky_prior_adds_stays():
     chain = Chain(np.full(2, 0.5), np.full((2, 2), 0.5))
     prior = 10 * np.eye(2)
-    moved = update(chain, np.ones(2), np.array([[3.0, 7.0], [0.0, 0.0]]), prior)
+    moved = chain.update(np.ones(2), np.array([[3.0, 7.0], [0.0, 0.0]]), prior)
     assert_close(moved.transitions, [[13 / 20, 7 / 20], [0, 1]], "exact")
-    assert_close(log_prior(chain, prior), 20 * np.log(0.5), "exact")
-    assert log_prior(chain, None) == 0.0
+    assert_close(chain.log_prior(prior), 20 * np.log(0.5), "exact")
+    assert chain.log_prior(None) == 0.0
 
 
 def test_forecast_ends_where_nothing_changes():

@@ -41,7 +41,7 @@ def test_euclidean_distances_have_the_linear_kernel():
 def test_euclidean_distances_need_no_constant(kind):
     D = cdist(points(), points())
     assert Correction.of(D, kind).constant == 0
-    np.testing.assert_array_equal(Correction.of(D, kind).training_kernel(D), -0.5 * D * D)
+    np.testing.assert_array_equal(Correction.of(D, kind).kernel(D, training=True), -0.5 * D * D)
 
 
 @KINDS
@@ -51,9 +51,9 @@ def test_corrected_distances_are_euclidean_and_barely(kind, seed):
     found = Correction.of(D, kind)
     size = np.abs(D).max() ** 2
     assert smallest_eigenvalue(-0.5 * D * D) < -1e-3 * size
-    assert smallest_eigenvalue(found.training_kernel(D)) > -1e-10 * size
+    assert smallest_eigenvalue(found.kernel(D, training=True)) > -1e-10 * size
     less = Correction(kind, 0.99 * found.constant)
-    assert smallest_eigenvalue(less.training_kernel(D)) < -1e-6 * size
+    assert smallest_eigenvalue(less.kernel(D, training=True)) < -1e-6 * size
 
 
 @KINDS
@@ -62,15 +62,17 @@ def test_correction_is_what_its_name_says(kind):
     found = Correction.of(D, kind)
     c, off = found.constant, ~np.eye(12, dtype=bool)
     wanted = np.sqrt(D**2 + 2 * c) if kind == "lingoes" else D + c
-    np.testing.assert_allclose(found.training_kernel(D)[off], -0.5 * wanted[off] ** 2, rtol=1e-13)
-    assert not np.diag(found.training_kernel(D)).any()
+    np.testing.assert_allclose(
+        found.kernel(D, training=True)[off], -0.5 * wanted[off] ** 2, rtol=1e-13
+    )
+    assert not np.diag(found.kernel(D, training=True)).any()
 
 
 def test_lingoes_raises_every_eigenvalue_by_the_constant():
     D = city()
     H = np.eye(12) - 1 / 12
     before = H @ (-0.5 * D * D) @ H
-    after = H @ Correction.of(D, "lingoes").training_kernel(D) @ H
+    after = H @ Correction.of(D, "lingoes").kernel(D, training=True) @ H
     np.testing.assert_allclose(after, before + lingoes_constant(D) * H, atol=1e-10)
 
 
@@ -83,8 +85,8 @@ def test_cailliez_of_a_broken_triangle_is_what_is_missing():
 def test_training_rows_are_corrected_as_at_fit(kind):
     D = city()
     found = Correction.of(D, kind)
-    np.testing.assert_array_equal(found.kernel(D), found.training_kernel(D))
-    np.testing.assert_array_equal(found.kernel(D[3:5]), found.training_kernel(D)[3:5])
+    np.testing.assert_array_equal(found.kernel(D), found.kernel(D, training=True))
+    np.testing.assert_array_equal(found.kernel(D[3:5]), found.kernel(D, training=True)[3:5])
 
 
 @KINDS
@@ -93,7 +95,7 @@ def test_an_item_that_is_one_of_two_twins_is_half_of_each(kind):
     D[1], D[:, 1] = D[0], D[:, 0]
     D[1, 1] = D[0, 1] = D[1, 0] = 0.0
     found = Correction.of(D, kind)
-    K = found.training_kernel(D)
+    K = found.kernel(D, training=True)
     np.testing.assert_allclose(found.kernel(D[:1])[0], (K[0] + K[1]) / 2, rtol=1e-13)
 
 

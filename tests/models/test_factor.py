@@ -114,7 +114,7 @@ def test_em_for_many_features_reaches_the_same_maximum(monkeypatch, q):
 
 def test_gradient_of_the_observed_likelihood_is_the_finite_difference():
     rows = InMemoryTable(table(n=40, d=5, missing=0.3))
-    fit = Fit(rows, 2, diagonal=True, floor=1e-4)
+    fit = Fit(rows, 2, diagonal=True)
     theta = fit.begin(np.random.default_rng(0))
     steps = 1e-6 * np.eye(theta.size)
     central = [(fit.slope(theta + h)[0] - fit.slope(theta - h)[0]) / 2e-6 for h in steps]

@@ -17,16 +17,14 @@ from dualpca.errors import (
     StateWarning,
 )
 from dualpca.kernels import RBF, Linear
-from dualpca.models import hidden_markov
 from dualpca.models.chain import Chain
-from dualpca.models.emissions import Emissions
+from dualpca.models.emissions import Emissions, Surveyed
 from dualpca.models.hidden_markov import (
+    BaumWelch,
     HiddenMarkov,
     HiddenMarkovModel,
-    Reached,
+    HiddenMarkovRequest,
     SequenceClassesModel,
-    Sequences,
-    step,
     stretches,
 )
 from tests.oracles.chain import baum_welch_step, dense_emissions, enumerate_paths
@@ -89,8 +87,9 @@ def test_a_step_equals_the_dense_one(q):
     rng, labels = np.random.default_rng(0), np.arange(12) % 2
     chain = Chain(np.array([0.4, 0.6]), np.array([[0.7, 0.3], [0.2, 0.8]]))
     model = HiddenMarkov(chain, np.ones((2, 1)), Emissions.start(X, 2, q, rng, labels=labels))
-    sequences = Sequences(InMemoryTable(X), {0: np.array(lengths)}, [q, q], missing=False)
-    (moved, _), _ = step(Reached(model, sequences.expect(model)), sequences)
+    request = HiddenMarkovRequest(2, q)
+    steps = BaumWelch(Surveyed.of(InMemoryTable(X)), {0: np.array(lengths)}, request)
+    (moved, _), _ = steps.step(steps.expect(model)[0])
     log_b = model.log_emissions(X)
     start, A, emitted = baum_welch_step(
         model.chain.start, model.chain.transitions, log_b, lengths, X, q
@@ -244,7 +243,7 @@ def test_more_starts_never_end_lower():
 
 def test_an_interrupted_fit_keeps_the_best_there_was(monkeypatch):
     X, _ = draw(gap=0.5)
-    calls = []
+    calls, step = [], BaumWelch.step
 
     def tired(*args):
         calls.append(1)
@@ -252,7 +251,7 @@ def test_an_interrupted_fit_keeps_the_best_there_was(monkeypatch):
             raise KeyboardInterrupt
         return step(*args)
 
-    monkeypatch.setattr(hidden_markov, "step", tired)
+    monkeypatch.setattr(BaumWelch, "step", tired)
     with pytest.warns(InterruptWarning, match="interrupted after 3 steps"):
         model = HiddenMarkovPCA(3, 1, n_init=5).fit(X)
     assert len(calls) == 4 and np.isfinite(model.score(X)) and not model.converged_
@@ -616,7 +615,7 @@ def test_float32_stays_float32_and_inputs_stay_as_they_are():
         ([100, 300], "sum to the 300 rows of X"),
         ([300, 0], "at least 1 each.*Sequence 1 has no rows"),
         ([-1, 301], "at least 1 each"),
-        ([], "one a sequence"),
+        ([], "one per sequence"),
         ([150.0, 150.0], "whole numbers"),
         ([[150], [150]], "whole numbers"),
         ("many", "whole numbers"),
@@ -650,7 +649,7 @@ def test_lengths_in_the_place_of_y_are_refused():
         ({"stickiness": -1.0}, "stickiness must be a number of at least 0"),
         ({"prior_rows": -1.0}, "prior_rows must be a number of at least 0"),
         ({"noise_floor": float("nan")}, "noise_floor"),
-        ({"kernel": "precomputed"}, "a chain meets new rows"),
+        ({"kernel": "precomputed"}, "no values for new rows"),
         ({"kernel": "nonsense"}, "kernel must be one of"),
         ({"kernel": "rbf", "n_components": 20}, "n_directions"),
         ({"tied_noise": "yes"}, "tied_noise must be True or False"),

@@ -13,17 +13,15 @@ from sklearn.mixture import GaussianMixture
 from dualpca import PPCA, KernelPCA, MixturePPCA
 from dualpca.data import InMemoryTable
 from dualpca.errors import CollapseWarning, InterruptWarning, StreamWarning
-from dualpca.models.emissions import Emissions
+from dualpca.models.emissions import Emissions, Surveyed
 from dualpca.models.mixture import (
     Mixture,
+    MixtureRequest,
     MixtureSteps,
-    Recipe,
-    Surveyed,
     broken_sticks,
-    fit_sizes,
+    expected_moments,
     found_at,
 )
-from dualpca.models.mixture_stream import expected_moments
 from tests.models.test_emissions import covariances, groups, holes
 from tests.oracles import mixture as dense
 from tests.tolerances import assert_close, assert_log_density, tolerance
@@ -105,9 +103,9 @@ def test_one_step_of_em_equals_the_dense_one():
     X = groups(apart=1.0)
     start = Emissions.start(X, 3, 2, np.random.default_rng(0))
     mass = np.array([50.0, 40.0, 30.0])
-    recipe = Recipe(floor=0.0)
-    steps = MixtureSteps(Surveyed.of(InMemoryTable(X)), recipe, 2, np.random.default_rng(0))
-    found = found_at(*steps.run(lambda: steps.begin(start, mass), max_iter=1), recipe)
+    request = MixtureRequest(3, 2, noise_floor=0.0)
+    steps = MixtureSteps(Surveyed.of(InMemoryTable(X)), request, 2, np.random.default_rng(0))
+    found = found_at(*steps.run(lambda: steps.begin(start, mass), max_iter=1), request)
     pi, mu, C = dense.em_step(X, mass / 120, np.asarray(start.means), covariances(start), 2)
     assert_close(found.mixture.weights, pi, "vector")
     assert_close(found.mixture.emissions.means, mu, "vector")
@@ -336,9 +334,9 @@ def test_a_component_on_one_row_is_dropped():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_a_component_on_one_row_is_sown_again():
+def test_a_component_on_one_row_is_started_again():
     X = with_outlier()
-    with pytest.warns(CollapseWarning, match="sown"):
+    with pytest.warns(CollapseWarning, match="started again"):
         model = MixturePPCA(3, 2, on_collapse="reseed").fit(X)
     assert np.all(np.isfinite(model.score_samples(X)))
     values = model.loglikelihoods_
@@ -475,7 +473,7 @@ def test_expected_moments_of_incomplete_rows_equal_dense_conditioning():
 
 def test_a_stream_after_fit_starts_anew_and_says_so():
     model = MixturePPCA(3, 2).fit(groups())
-    with pytest.warns(StreamWarning, match="anew"):
+    with pytest.warns(StreamWarning, match="starts over"):
         model.partial_fit(groups(60))
     assert model.n_samples_seen_ == 60
 
@@ -629,8 +627,12 @@ def test_a_constant_column_is_no_obstacle():
     assert np.all(np.isfinite(model.score_samples(X)))
 
 
-def test_a_fit_of_given_sizes_accepts_labels():
+def test_em_from_given_labels_converges():
     X = groups(apart=1.0)
     data, rng = Surveyed.of(InMemoryTable(X)), np.random.default_rng(0)
-    found = fit_sizes(data, Recipe(1e-6), (3, 2), rng, labels=np.arange(120) // 40)
+    request = MixtureRequest(3, 2, noise_floor=1e-6, unit=1.0)
+    steps = MixtureSteps(data, request, 2, rng)
+    start = Emissions.start(X, 3, 2, rng, floor=1e-6, labels=np.arange(120) // 40)
+    run = steps.run(lambda: steps.begin(start, np.full(3, 40.0)), max_iter=500)
+    found = found_at(*run, request)
     assert_never_falls(found.record.loglikelihoods)

@@ -105,7 +105,7 @@ def test_a_feature_that_only_one_fold_observes():
 
 
 def test_folds_are_those_of_the_table_in_memory(monkeypatch):
-    monkeypatch.setattr("dualpca.data.folds.DRAWN", 50)
+    monkeypatch.setattr("dualpca.data.folds.DRAWS_AT_ONCE", 50)
     X = table(n=130, d=7, holes=0.2)
     X[9:, 2] = np.nan
     parts = SlicedTable(X, part_rows=33)
@@ -266,18 +266,18 @@ def test_a_generator_and_a_dask_array_of_weights():
 def test_weights_that_do_not_fit_are_refused(into):
     X = table()
     for w in (np.ones(699), np.ones(701)):
-        with pytest.raises(ValueError, match=r"sample_weight.*one a row"):
+        with pytest.raises(ValueError, match=r"sample_weight.*one per row"):
             PCA(2).fit(into(X), sample_weight=w)
     for w, message in (
         (-np.ones(700), "not negative"),
         (np.zeros(700), "positive for some row"),
-        (3.0, "one number a row"),
-        (np.ones((700, 1)), "one number a row"),
+        (3.0, "one number per row"),
+        (np.ones((700, 1)), "one number per row"),
     ):
         with pytest.raises(ValueError, match=message):
             PCA(2).fit(into(X), sample_weight=w)
     for model in (MixturePPCA(2), KernelPCA(2, kernel="rbf", eigen_solver="nystrom")):
-        with pytest.raises(ValueError, match="of PCA, PPCA, BayesianPCA and FactorAnalysis"):
+        with pytest.raises(ValueError, match="in PCA, PPCA, BayesianPCA and FactorAnalysis"):
             model.fit(into(X), sample_weight=np.ones(700))
 
 

@@ -177,7 +177,7 @@ def test_priors_of_chains_count_in_the_likelihood_too(options):
 
 def test_sequences_may_not_cross_parts():
     X, lengths = sequences()
-    with pytest.raises(ValueError, match="Sequences may not cross parts"):
+    with pytest.raises(ValueError, match="Sequences may not cross chunks"):
         HiddenMarkovPCA(2).fit(Batches([X[:90], X[90:]]), lengths=lengths)
     with pytest.raises(ValueError, match="sum to the 400 rows"):
         HiddenMarkovPCA(2).fit(Batches([X[:100], X[100:]]), lengths=[*lengths, 7])

@@ -10,7 +10,8 @@ from sklearn.base import clone
 from dualpca import PPCA
 from dualpca.data.moments import Moments
 from dualpca.gaussian.observed import Factors, Incomplete, Sums
-from dualpca.models.streaming import FEWEST_ROWS, Stream, moment_sums, recentred, reexpressed
+from dualpca.models.incomplete import moment_sums
+from dualpca.models.streaming import FEWEST_ROWS, Stream, recentred, reexpressed
 from tests.oracles import missing as dense
 from tests.tolerances import assert_close
 

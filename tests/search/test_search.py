@@ -17,7 +17,7 @@ from dualpca.errors import DegenerateError, InterruptWarning, SearchError
 from dualpca.kernels import RBF, Kernel, Linear, Matern
 from dualpca.search.judging import agreement, normalised_likelihood, q2
 from dualpca.search.spaces import Scales, Space, families
-from dualpca.search.trials import Ledger, Outcome, Plan, TrialRecord, best_of, importances, run
+from dualpca.search.trials import Ledger, Outcome, Plan, TrialRecord, best_trial, importances, run
 from tests.oracles import search as oracles
 
 FAMILIES = families()
@@ -267,7 +267,7 @@ def test_failures_are_recorded_and_never_win():
     assert {t.n_components for t in failed} == {2, 4}
     assert {t.reason for t in failed} == {"the score is nan", "the score is inf"}
     assert all(t.score is None for t in failed)
-    assert best_of(trials).n_components not in (2, 4)
+    assert best_trial(trials).n_components not in (2, 4)
 
 
 def test_when_all_fail_the_reason_is_said():
@@ -276,7 +276,7 @@ def test_when_all_fail_the_reason_is_said():
 
     trials = run(small(), judge, Plan(3, 2), Ledger())
     with pytest.raises(SearchError, match=r"none of 3 trials.*no luck"):
-        best_of(trials)
+        best_trial(trials)
 
 
 def test_of_equal_trials_the_smallest_wins():
@@ -285,7 +285,7 @@ def test_of_equal_trials_the_smallest_wins():
 
     trials = [record(0, "complete", 1.0, 5), record(1, "complete", 1.0, 2)]
     trials += [record(2, "complete", 1.0, 2), record(3, "pruned", 2.0, 1)]
-    assert best_of(trials).number == 1
+    assert best_trial(trials).number == 1
 
 
 def test_the_seed_decides():

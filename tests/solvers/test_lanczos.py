@@ -4,18 +4,21 @@ import numpy as np
 import pytest
 from scipy.linalg import sqrtm
 
+from dualpca.data import Moments
 from dualpca.errors import SolverWarning
 from dualpca.kernels import RBF, Linear
 from dualpca.operators.dual import Dual
-from dualpca.solvers.lanczos import root_times
+from dualpca.operators.primal import Scatter
+from dualpca.solvers.krylov import root_times
 from tests.tolerances import assert_close
 
 
-class Matrix:
+class Matrix(Scatter):
     """A matrix as an operator that counts its products."""
 
     def __init__(self, A):
-        self.A, self.shape, self.like, self.products = A, A.shape, A, 0
+        super().__init__(Moments(1.0, np.zeros(len(A)), A))
+        self.A, self.products = A, 0
 
     def __matmul__(self, V):
         self.products += 1

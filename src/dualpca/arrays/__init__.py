@@ -6,48 +6,10 @@ long work has come; `fields` walks over models.
 """
 
 from dualpca.arrays import algebra, backend, memory, progress
-from dualpca.arrays.algebra import outer, pack, quadratic, unpack
-from dualpca.arrays.devices import (
-    Choice,
-    Job,
-    check_device,
-    chosen,
-    is_several,
-    returned,
-    rows_of,
-    sent,
-)
-from dualpca.arrays.fields import arrays_of, moved, to_device, to_host
+from dualpca.arrays.algebra import log_sum_exp, outer, pack, quadratic, unpack
+from dualpca.arrays.backend import EPS
+from dualpca.arrays.devices import Choice, Job, check_device, chosen, rows_of, sent
+from dualpca.arrays.fields import arrays_of, moved, to_host
 from dualpca.arrays.memory import shown
 from dualpca.arrays.progress import Tick, heard, note, showing, task
 from dualpca.arrays.types import Array
-
-__all__ = [
-    "Array",
-    "Choice",
-    "Job",
-    "Tick",
-    "algebra",
-    "arrays_of",
-    "backend",
-    "check_device",
-    "chosen",
-    "heard",
-    "is_several",
-    "memory",
-    "moved",
-    "note",
-    "outer",
-    "pack",
-    "progress",
-    "quadratic",
-    "returned",
-    "rows_of",
-    "sent",
-    "showing",
-    "shown",
-    "task",
-    "to_device",
-    "to_host",
-    "unpack",
-]

@@ -1,7 +1,7 @@
 """Products, distances and factorisations, for dense and sparse rows and in every library.
 
-`_array` knows which library an array is of; here is what to do with it where the fastest or the
-safest way is not the same in all of them.
+`backend` knows which library an array is of; this file is for operations whose fastest or safest
+implementation differs between them.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from dualpca.arrays.backend import (
     take,
 )
 from dualpca.arrays.types import Array
+from dualpca.errors import expected
 
-TALL = 32
+TALL_RATIO = 32
 """Rows a column from which a matrix is tall."""
 
 
 def inner(X: Array, Y: Array) -> Array:
     """Return X Yᵀ, dense, for dense or sparse rows."""
-    if not is_sparse(X) and not is_sparse(Y):
-        return X @ Y.T
     product = X @ Y.T
+    if not is_sparse(X) and not is_sparse(Y):
+        return product
     return np.asarray(product.toarray() if is_sparse(product) else product)
 
 
@@ -59,7 +60,7 @@ def dot(A: Array, B: Array) -> Array:
     """Return A @ B, dense; other threads run meanwhile.
 
     NumPy's `@` keeps the interpreter to itself where the result holds 500 numbers or fewer, however
-    long the sums are that it takes; its `dot` never does.
+    long its sums are; its `dot` never does.
     """
     return A @ B if is_foreign(A) else np.dot(A, B)
 
@@ -83,6 +84,31 @@ def taxicab(X: Array, Y: Array) -> Array:
     return total
 
 
+def require_shape(name: str, A: Array, *shape: int | str) -> None:
+    """Raise unless an array has this shape; letters stand for any size."""
+    pairs = zip(shape, A.shape, strict=False)
+    if len(A.shape) != len(shape) or any(a != b for a, b in pairs if not isinstance(a, str)):
+        what = f"of shape {shape}".replace("'", "")
+        raise ValueError(expected(name, what, tuple(A.shape)))
+
+
+def safe_divisor(A: Array) -> Array:
+    """Return A with 1 in place of entries that are not positive."""
+    xp = namespace(A)
+    return xp.where(A > 0, A, xp.ones_like(A))
+
+
+def row_magnitudes(X: Array) -> Array:
+    """Return the power of two at or below the largest entry of every row, (n,); 1 for zeros.
+
+    Divided by it, entries have squares that can be held, and no digit is lost.
+    """
+    xp = namespace(X)
+    largest = xp.max(xp.abs(X), axis=1)
+    largest = xp.where(xp.isfinite(largest), largest, xp.zeros_like(largest))
+    return 2.0 ** xp.floor(xp.log2(safe_divisor(largest)))
+
+
 def at_most_zero(A: Array) -> Array:
     """Return min(A, 0), in place where the library can."""
     if not is_foreign(A):
@@ -96,38 +122,34 @@ def exp(A: Array) -> Array:
     return namespace(A).exp(A) if is_foreign(A) else np.exp(A, out=A)
 
 
+def log_sum_exp(A: Array) -> tuple[Array, Array]:
+    """Return ln Σ_k exp(a_ik), (n,), and the shares exp(a_ik) / Σ_k exp(a_ik), (n, K)."""
+    xp = namespace(A)
+    top = xp.max(A, axis=1, keepdims=True)
+    P = exp(A - top)
+    total = xp.sum(P, axis=1, keepdims=True)
+    return (top + xp.log(total))[:, 0], P / total
+
+
 def top_eigh(A: Array, rank: int) -> tuple[Array, Array]:
     """Return the `rank` largest eigenvalues of A, ascending, with eigenvectors. Overwrites A."""
     m = A.shape[0]
     if rank == 0:
         return empty((0,), A), A[:, :0]
+    options: dict[str, Any] = {"overwrite_a": True, "check_finite": False}
     if is_foreign(A):
         values, vectors = namespace(A).linalg.eigh(A)
-        return values[m - rank :], vectors[:, m - rank :]
-    if 3 * rank > m:
-        values, vectors = scipy.linalg.eigh(A, driver="evd", overwrite_a=True, check_finite=False)
-        return values[m - rank :], vectors[:, m - rank :]
-    diagonal = A.diagonal().copy()
-    values, vectors = scipy.linalg.eigh(
-        A, subset_by_index=[m - rank, m - 1], driver="evr", overwrite_a=True, check_finite=False
-    )
-    if values.shape[0] == rank:
-        return values, vectors
-    return _all_eigh(A, diagonal, rank)
-
-
-def _all_eigh(
-    A: np.ndarray[Any, Any], diagonal: np.ndarray[Any, Any], rank: int
-) -> tuple[Array, Array]:
-    """Return the last `rank` of all eigenpairs: LAPACK's evr drops some of many equal ones.
-
-    It has overwritten the diagonal and the lower triangle; the upper one still holds A.
-    """
-    np.fill_diagonal(A, diagonal)
-    values, vectors = scipy.linalg.eigh(
-        A, lower=False, driver="evd", overwrite_a=True, check_finite=False
-    )
-    return values[A.shape[0] - rank :], vectors[:, A.shape[0] - rank :]
+    elif 3 * rank > m:
+        values, vectors = scipy.linalg.eigh(A, driver="evd", **options)
+    else:
+        diagonal, wanted = A.diagonal().copy(), [m - rank, m - 1]
+        values, vectors = scipy.linalg.eigh(A, subset_by_index=wanted, driver="evr", **options)
+        if values.shape[0] < rank:
+            # LAPACK's evr drops some of many equal ones, and has overwritten the diagonal and the
+            # lower triangle; the upper one still holds A
+            np.fill_diagonal(A, diagonal)
+            values, vectors = scipy.linalg.eigh(A, lower=False, driver="evd", **options)
+    return values[-rank:], vectors[:, -rank:]
 
 
 def triangular_factor(A: Array) -> Array:
@@ -144,7 +166,7 @@ def cholesky_qr(A: Array) -> tuple[Array, Array] | None:
     below 1e7 (Yamamoto et al. 2015); None where it is not, or where A is not tall.
     """
     quick = not is_foreign(A) or on_cuda(A)
-    if not quick or A.ndim != 2 or A.shape[0] < TALL * max(A.shape[1], 1):
+    if not quick or A.ndim != 2 or A.shape[0] < TALL_RATIO * max(A.shape[1], 1):
         return None
     xp, Q, R = namespace(A), A, identity(A.shape[1], A)
     for _ in range(2):
@@ -179,8 +201,7 @@ def svd(A: Array) -> tuple[Array, Array, Array]:
     if fast is not None:
         U, s, Vt = namespace(A).linalg.svd(fast[1])
         return fast[0] @ U, s, Vt
-    U, s, Vt = namespace(A).linalg.svd(A, full_matrices=False)
-    return U, s, Vt
+    return tuple(namespace(A).linalg.svd(A, full_matrices=False))
 
 
 def solve_positive(A: Array, B: Array) -> Array:

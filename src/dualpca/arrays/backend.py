@@ -19,6 +19,9 @@ from dualpca.arrays import threads as _threads
 from dualpca.arrays.types import Array, Namespace
 from dualpca.errors import BackendError, ScaleError
 
+EPS = float(np.finfo(np.float64).eps)
+"""The relative rounding error of float64, in which all sums run."""
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -26,8 +29,8 @@ BLOCK_BYTES = 2**22
 """Target size of one block of rows in float64: large enough for BLAS, small beside any data."""
 
 BLOCK_ROWS = 4096
-CARD = 64
-"""How much more a graphics card takes at once."""
+GPU_BLOCKS = 64
+"""How many times larger blocks are on a GPU."""
 
 
 def is_sparse(X: Any) -> bool:
@@ -41,7 +44,7 @@ def is_foreign(X: Any) -> bool:
 
 
 def on_cuda(X: Any) -> bool:
-    """Return True if X is a torch tensor on an NVIDIA card."""
+    """Return True if X is a torch tensor on an NVIDIA GPU."""
     return bool(compat.is_torch_array(X)) and bool(X.is_cuda)
 
 
@@ -161,9 +164,9 @@ def identity(order: int, like: Array) -> Array:
 def block_rows(width: int, like: Array | None = None) -> int:
     """Return how many rows of `width` float64 numbers make one block.
 
-    A graphics card takes blocks 64 times as large: small ones would leave it waiting for orders.
+    Blocks on a GPU are 64 times as large: small ones would leave it idle.
     """
-    times = CARD if on_cuda(like) else 1
+    times = GPU_BLOCKS if on_cuda(like) else 1
     return max(64, min(times * BLOCK_ROWS, times * BLOCK_BYTES // (8 * max(width, 1))))
 
 
@@ -173,8 +176,13 @@ def slices(length: int, step: int) -> Iterator[slice]:
         yield slice(start, min(start + step, length))
 
 
+def row_slices(X: Array) -> Iterator[slice]:
+    """Cut the rows of X into blocks."""
+    return slices(int(X.shape[0]), block_rows(int(X.shape[1]), X))
+
+
 def spread(work: Callable[[list[Item]], Result], cut: Iterable[Item], like: Array) -> list[Result]:
-    """Share slices (or tiles) out to threads in consecutive runs; return what `work` makes of each.
+    """Distribute slices (or tiles) to threads in consecutive runs; return `work(run)` of each.
 
     Small products run faster on one BLAS thread each, side by side, than one after another on
     all of them. Only NumPy needs this: other libraries have threads of their own.
@@ -185,12 +193,18 @@ def spread(work: Callable[[list[Item]], Result], cut: Iterable[Item], like: Arra
     return _threads.side_by_side(work, items)
 
 
+def stacked(of: Callable[[slice], Array], cut: Iterable[slice], like: Array) -> Array:
+    """Return of(slice) of every slice, one below the other; NumPy's are computed by threads."""
+    found = spread(lambda run: [of(part) for part in run], cut, like)
+    return namespace(like).concat([part for run in found for part in run], axis=0)
+
+
 def summed(
     of: Callable[[slice], Result], plus: Callable[[Result, Result], Result], X: Array
 ) -> Result:
-    """Return the sum of `of(rows)` over all blocks of rows of X; NumPy's are shared out to threads.
+    """Return the sum of `of(rows)` over all blocks of rows of X; threads share NumPy's.
 
-    SlicedTable, runs of them and the order of the sum depend on the shape of X alone, so that every
+    Blocks, runs of them and the order of the sum depend on the shape of X alone, so that every
     number of threads finds the same. Where blocks are few, BLAS keeps its threads, whose last bits
     may be others, unless `threads_outside` has taken them. `plus` may change its first argument.
     """
@@ -263,7 +277,7 @@ def contiguous(A: Array) -> Array:
 
 
 def take(A: Array, index: Any, axis: int = 0) -> Array:
-    """Return the rows (entries, columns) of A with these numbers, which may lie on the host."""
+    """Return the rows (entries, columns) of A with these numbers, which may be on the host."""
     if is_sparse(A):
         return A[index] if axis == 0 else A[:, index]
     xp = namespace(A)

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dualpca.arrays import backend
-from dualpca.arrays.devices import sent
 from dualpca.arrays.types import Array
 
 T = TypeVar("T")
@@ -48,7 +47,8 @@ def _moved(value: Any, move: Callable[[Array], Any]) -> Any:
             return value
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     if isinstance(value, dict):
-        return {key: _moved(part, move) for key, part in value.items()}
+        found = {key: _moved(part, move) for key, part in value.items()}
+        return found if any(found[k] is not value[k] for k in value) else value
     return value
 
 
@@ -57,22 +57,13 @@ def to_host(value: T) -> T:
     return moved(value, lambda a: backend.to_numpy(a) if backend.is_foreign(a) else a)
 
 
-def to_device(value: T, device: Any) -> T:
-    """Return a model with every array of numbers on a device, as torch's."""
-
-    def move(a: Array) -> Array:
-        return a if isinstance(a, np.ndarray) and a.dtype.kind not in "fiub" else sent(a, device)
-
-    return moved(value, move)
-
-
 def arrays_of(value: Any) -> Iterator[Array]:
-    """Yield the arrays of a model, in the order of its fields."""
-    if isinstance(value, np.ndarray) or backend.is_foreign(value):
-        yield value
-    elif is_dataclass(value) and not isinstance(value, type):
-        for field in fields(value):
-            yield from arrays_of(getattr(value, field.name))
-    elif isinstance(value, tuple | list):
-        for part in value:
-            yield from arrays_of(part)
+    """Return the arrays of a model, in the order of its fields."""
+    found: list[Array] = []
+
+    def kept(a: Array) -> Array:
+        found.append(a)
+        return a
+
+    moved(value, kept)
+    return iter(found)

@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 UNITS = {"": 1, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "KI": 2**10, "MI": 2**20, "GI": 2**30}
-UNKNOWN = 4e9
-"""What counts as free where the system does not say."""
+DEFAULT_FREE = 4_000_000_000
+"""Bytes that count as free where the system does not say."""
 
 
 def parsed(words: str) -> int:
@@ -24,7 +24,7 @@ def parsed(words: str) -> int:
     with suppress(KeyError, ValueError):
         if found:
             return int(float(found[1]) * UNITS[found[2].upper()])
-    raise ValueError(f"{words!r} is no size: expected one such as 500MB or 2GiB.")
+    raise ValueError(f"{words!r} is not a size: expected one such as 500MB or 2GiB.")
 
 
 def shown(size: float) -> str:
@@ -42,14 +42,14 @@ def shown(size: float) -> str:
 
 
 def free() -> int:
-    """Return the bytes that can be had without swapping, as far as the system says."""
+    """Return the bytes that are free without swapping, as far as the system knows."""
     with suppress(OSError, ValueError, IndexError):
         lines = Path("/proc/meminfo").read_text().splitlines()
         line = next(line for line in lines if line.startswith("MemAvailable"))
         return int(line.split()[1]) * 1024
     with suppress(OSError, ValueError, AttributeError):
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return int(UNKNOWN)
+    return DEFAULT_FREE
 
 
 def resident() -> int:

@@ -1,7 +1,7 @@
-"""How far long work has come: a bar on a terminal, plain lines elsewhere, nothing unless asked.
+"""Progress of long work: a bar on a terminal, plain lines elsewhere, nothing by default.
 
-Whoever is asked to talk opens `showing`; whoever works opens `task` and calls what it gets after
-every piece. The two need not know each other, and of tasks within tasks only the outermost talks.
+`showing` turns reports on; long work opens `task` and calls what it yields after every piece. The
+two need not know each other, and of nested tasks only the outermost reports.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TextIO
 
-WIDTH = 24
+BAR_WIDTH = 24
 BETWEEN_BARS, BETWEEN_LINES = 0.1, 2.0
 """Seconds between two reports."""
 
@@ -35,8 +35,8 @@ class Reporter:
         """Write one report over the last bar, or as a line of its own."""
         words = f"{label} {done} of {total}" + (f", {note}" if note else "")
         if self.bar:
-            filled = round(WIDTH * done / total)
-            words = f"[{'#' * filled}{'.' * (WIDTH - filled)}] {words}"
+            filled = round(BAR_WIDTH * done / total)
+            words = f"[{'#' * filled}{'.' * (BAR_WIDTH - filled)}] {words}"
             self.stream.write("\r" + words.ljust(self.width))
             self.width = len(words)
         else:
@@ -78,7 +78,7 @@ def task(label: str, total: int) -> Iterator[Tick]:
     """Open a task of at most `total` pieces; yields what to call, with a note, after each."""
     reporter = _reporter.get()
     if reporter is None or reporter.busy:
-        yield _silent
+        yield lambda text="": None
         return
     done, note = 0, ""
 
@@ -99,17 +99,13 @@ def task(label: str, total: int) -> Iterator[Tick]:
 
 
 def heard() -> bool:
-    """Return True if somebody is to be told: words that cost a pass over the data are for them."""
+    """Return True if progress is shown: for reports that cost a pass over the data."""
     return _reporter.get() is not None
 
 
 def note(text: str) -> None:
-    """Write one line, if somebody is to be told."""
+    """Write one line, if progress is shown."""
     reporter = _reporter.get()
     if reporter is not None:
         reporter.stream.write(text + "\n")
         reporter.stream.flush()
-
-
-def _silent(text: str = "") -> None:
-    """Say nothing."""

@@ -43,7 +43,7 @@ def available() -> int:
 
 
 def is_outside() -> bool:
-    """Return True if this thread is inside of `outside`, which had threads to take."""
+    """Return True if this thread is inside of `outside`, which had threads to use."""
     return get_ident() in _held
 
 
@@ -52,7 +52,7 @@ def outside() -> Iterator[None]:
     """Give BLAS one thread, and `side_by_side` all that were allowed.
 
     For work that goes back and forth between the two: BLAS threads that have nothing to do wait
-    in a loop for a while, and take the cores from those that have.
+    in a loop for a while, and occupy cores that others need.
     """
     workers = available()
     if workers < 2 or get_ident() in _held or not _busy.acquire(blocking=False):
@@ -85,16 +85,14 @@ def side_by_side(work: Callable[[list[Item]], Result], cut: list[Item]) -> list[
 def folded(
     work: Callable[[Item], Result], plus: Callable[[Result, Result], Result], items: list[Item]
 ) -> Result:
-    """Return work(items[0]) plus work(items[1]) plus …, added in this order whoever was first.
+    """Return work(items[0]) plus work(items[1]) plus …, in this order whichever is done first.
 
-    What the items are is the caller's affair: where that does not depend on the number of threads,
-    the sum does not either, to the last bit.
+    If the items do not depend on the number of threads, the sum does not either, to the last bit.
     """
     with outside():
         workers = _held.get(get_ident(), 1)
-        if workers < 2 or len(items) < 2:
-            return reduce(plus, map(work, items))
-        return reduce(plus, _in_order(work, items, workers))
+        alone = workers < 2 or len(items) < 2
+        return reduce(plus, map(work, items) if alone else _in_order(work, items, workers))
 
 
 def _in_order(work: Callable[[Item], Result], items: list[Item], workers: int) -> Iterator[Result]:

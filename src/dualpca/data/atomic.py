@@ -33,11 +33,11 @@ def target_of(path: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a temporary file that takes the place of `path` once the block ends well.
+    """Open a temporary file that replaces `path` once the block ends without an error.
 
-    It lies in the same folder and reaches the disk before it takes the name in one step: whatever
-    interrupts the block, an old file stays as it was and nothing new is left. Of several that write
-    at once the last one wins, whole. Permissions of an old file are kept.
+    It is in the same folder and reaches the disk before it gets the name in one step: whatever
+    interrupts the block, an old file stays as it was and nothing new is left. If several processes
+    write at once, the last one wins. Permissions of an old file are kept.
 
     Examples
     --------
@@ -53,38 +53,43 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     nameless = _nameless(target)
     try:
         with open(_created(part, target) if nameless is None else nameless, "wb") as file:
+            with suppress(OSError, AttributeError):  # no old file, or a system without modes
+                os.fchmod(file.fileno(), S_IMODE(os.stat(target).st_mode))
             yield file
             file.flush()
             os.fsync(file.fileno())
             if nameless is not None:
-                _name(nameless, part)
+                with _folder(target) as folder:  # with it, Python asks for links to be followed
+                    source = f"/proc/self/fd/{nameless}"
+                    os.link(source, part.name, dst_dir_fd=folder, follow_symlinks=True)
         os.replace(part, target)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-    _settle(target.parent)
+    with suppress(OSError), _folder(target) as folder:  # have the new name on the disk too
+        os.fsync(folder)
+
+
+@contextmanager
+def _folder(target: Path) -> Iterator[int]:
+    """Open the folder of a file."""
+    descriptor = os.open(target.parent, os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _nameless(target: Path) -> int | None:
-    """Open a file without a name in the folder of another; None where there are none such.
+    """Open a file without a name in the folder of another; None where that is not possible.
 
     It is gone with the process, even with one that is killed. Linux has them on most file systems.
     """
     if not hasattr(os, "O_TMPFILE") or not os.path.isdir("/proc/self/fd"):
         return None
     with suppress(OSError):
-        flags = os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC
-        return _with_mode(os.open(target.parent, flags, 0o666), target)
+        return os.open(target.parent, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666)
     return None
-
-
-def _name(descriptor: int, path: Path) -> None:
-    """Give a file without a name one that nothing has."""
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:  # only with a folder's descriptor does Python ask for links to be followed
-        os.link(f"/proc/self/fd/{descriptor}", path.name, dst_dir_fd=folder, follow_symlinks=True)
-    finally:
-        os.close(folder)
 
 
 def _created(part: Path, target: Path) -> int:
@@ -92,24 +97,6 @@ def _created(part: Path, target: Path) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     try:
-        descriptor = os.open(part, flags, 0o666)
-    except OSError as error:  # said of the file that was asked for
+        return os.open(part, flags, 0o666)
+    except OSError as error:  # name the file that was asked for
         raise OSError(error.errno, f"cannot write here: {error.strerror}", str(target)) from None
-    return _with_mode(descriptor, target)
-
-
-def _with_mode(descriptor: int, target: Path) -> int:
-    """Return a new file with the permissions of the old one."""
-    with suppress(OSError, AttributeError):  # no old file, or a system without modes
-        os.fchmod(descriptor, S_IMODE(os.stat(target).st_mode))
-    return descriptor
-
-
-def _settle(folder: Path) -> None:
-    """Have the new name on the disk too, where folders can be synchronised."""
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Dask arrays and frames as tables in parts: statistics are made where the rows are.
+"""Dask arrays and frames as chunked tables: statistics are computed where the rows are.
 
 Only this module imports Dask. The scheduler is the user's: an open `distributed.Client`, or
 Dask's threads. A sum over all rows is a tree: every partition gives its statistic, eight of them
@@ -7,8 +7,11 @@ are added where they are, and so on; the last one is all that comes to this proc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import copy
+from functools import partial, reduce
+from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import dask.array
@@ -16,8 +19,17 @@ import numpy as np
 from dask.base import compute
 from dask.delayed import delayed
 
-from dualpca.data.frames import is_number
-from dualpca.data.table import Chunk, ChunkedTable, Host, Statistic, apply, as_rows, join
+from dualpca.data.frames import Host, check_table, is_number
+from dualpca.data.table import (
+    Chunk,
+    ChunkedTable,
+    InMemoryTable,
+    Statistic,
+    Table,
+    apply,
+    as_rows,
+    join,
+)
 from dualpca.errors import NonFiniteError, expected
 
 FAN_IN = 8
@@ -25,7 +37,7 @@ FAN_IN = 8
 
 
 class DaskTable(ChunkedTable):
-    """A Dask array, (n, d), in parts: its chunks of rows.
+    """A Dask array, (n, d), as a table: its chunks of rows.
 
     Parameters
     ----------
@@ -36,16 +48,13 @@ class DaskTable(ChunkedTable):
     Notes
     -----
     Every pass computes the array anew, from wherever it comes: `persist()` it on a cluster whose
-    memory holds it, where a fit takes many passes (EM).
+    memory holds it, if a fit needs many passes (EM).
     """
 
     weights: Any = None  # a Dask array, one block a partition, where the workers are
 
     def __init__(self, array: Any, names: list[str] | None = None) -> None:
-        if array.ndim != 2:
-            raise ValueError(expected("X", "a 2-dimensional Dask array", array.shape))
-        if np.dtype(array.dtype).kind not in "fiub":
-            raise ValueError(expected("the dtype of X", "a real number's", array.dtype))
+        check_table("X", array.shape, array.dtype)
         across = array.numblocks[1]
         if across > 1:
             array = array.rechunk({1: -1})
@@ -61,7 +70,7 @@ class DaskTable(ChunkedTable):
 
     @classmethod
     def of(cls, X: Any) -> DaskTable:
-        """Return a Dask array or frame as a table in parts.
+        """Return a Dask array or frame as a chunked table.
 
         Examples
         --------
@@ -78,7 +87,7 @@ class DaskTable(ChunkedTable):
             raise ValueError(expected("columns of X", "numeric", bad[:10], remedy))
         names = list(X.columns)
         array = X.to_dask_array()
-        if array.dtype == object:  # truths beside numbers, or pandas' own dtypes, with gaps or not
+        if array.dtype == object:  # booleans beside numbers, or pandas' own dtypes
             array = X.astype(np.float64).to_dask_array()
         return cls(array, names if all(isinstance(name, str) for name in names) else None)
 
@@ -86,17 +95,17 @@ class DaskTable(ChunkedTable):
         self, of: Callable[..., Any], plus: Callable[[Statistic, Statistic], Statistic]
     ) -> Statistic:
         """Return the sum of `of(rows)` over all partitions, added up in a tree."""
-        shared = delayed(_Work(of, plus), pure=False)
-        first = _starts(self.array.chunks[0])
-        blocks = self.array.to_delayed().ravel()
+        # one object, so that it is sent once for all partitions
+        work = delayed(SimpleNamespace(of=of, plus=plus, d=self.d), pure=False)
+        blocks, first = self.array.to_delayed().ravel(), _starts(self.array.chunks[0])
         weights = [None] * len(blocks) if self.weights is None else self.weights.to_delayed()
         level = [
-            delayed(_leaf)(shared, block, k, first[k], self.d, weights[k])
-            for k, block in enumerate(blocks)
+            delayed(_leaf)(work, *part)
+            for part in zip(blocks, count(), first, weights, strict=False)
         ]
         while len(level) > 1:
             groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
-            level = [delayed(_branch)(shared, group) for group in groups]
+            level = [delayed(_branch)(work, group) for group in groups]
         total: Statistic | None = compute(level[0])[0]  # type: ignore[no-untyped-call]
         if total is None:
             raise ValueError(f"Found array with 0 sample(s): {self.route} hold no rows.")
@@ -110,55 +119,41 @@ class DaskTable(ChunkedTable):
             found = self.sizes()
             sizes = tuple(found.get(k, 0) for k in range(len(sizes)))
         if sum(sizes) != len(weights):
-            raise ValueError(expected("sample_weight", f"one a row, {sum(sizes)}", weights.shape))
+            raise ValueError(expected("sample_weight", f"one per row, {sum(sizes)}", weights.shape))
         lazy: Any = dask.array.from_array(weights, chunks=(sizes,))  # type: ignore[no-untyped-call]
         other.weights = lazy.persist()
         return other
 
-    def head(self, rows: int) -> list[Chunk]:
-        """Return the leading partitions, as many as hold `rows` rows, or all."""
-        found: list[Chunk] = []
+    def parts(self, *, reuse: bool = False) -> Iterator[Chunk]:
+        """Compute one partition after the other, here."""
         first = _starts(self.array.chunks[0])
         for k, block in enumerate(self.array.to_delayed().ravel()):
-            table = as_rows(compute(block)[0], self.d, k)  # type: ignore[no-untyped-call]
-            found.append(Chunk(table, k, first[k]))
-            if sum(len(one.rows) for one in found) >= rows:
-                break
-        return [part for part in found if len(part.rows)]
+            rows = compute(block)[0]  # type: ignore[no-untyped-call]
+            yield Chunk(as_rows(rows, self.d, k), k, first[k])
 
     def map(self, of: Callable[[Host], Host], width: int | None, dtype: Any) -> Any:
         """Return a Dask array of the results, not computed yet."""
-        rows = self.array.chunks[0]
-        meta = np.empty((0,) if width is None else (0, 0), dtype=dtype)
+        rows, meta = self.array.chunks[0], np.empty((0,) if width is None else (0, 0), dtype=dtype)
         work = _OnBlock(of, self.d, _starts(rows))
-        if width is None:
-            return self.array.map_blocks(work, dtype=dtype, meta=meta, drop_axis=1, chunks=(rows,))
-        chunks = (rows, (width,))
-        return self.array.map_blocks(work, dtype=dtype, meta=meta, chunks=chunks)
+        how = {"drop_axis": 1, "chunks": (rows,)} if width is None else {"chunks": (rows, (width,))}
+        return self.array.map_blocks(work, dtype=dtype, meta=meta, **how)
 
-
-def beside_dask(X: Any, Y: Any) -> DaskTable:
-    """Return a Dask table with another one, or rows of this process, beside it."""
-    rows = X.array.chunks[0]
-    if isinstance(Y, DaskTable):
-        known = not np.isnan(sum(rows)) and not np.isnan(sum(Y.array.chunks[0]))
-        if known and X.array.shape[0] != Y.array.shape[0]:
-            raise ValueError(expected("y", f"{X.array.shape[0]} rows, as X", Y.array.shape[0]))
-        second = Y.array.rechunk({0: rows}) if known else Y.array
-    elif isinstance(Y, np.ndarray) and len(Y) == sum(rows):
-        second = dask.array.from_array(Y, chunks=(rows, -1))  # type: ignore[no-untyped-call]
-    else:
-        what = "a Dask table, or an array of as many rows as X"
-        raise ValueError(expected("y", what, f"{type(Y).__name__} of shape {np.shape(Y)}"))
-    joined: Any = dask.array.concatenate
-    return DaskTable(joined([X.array, second], axis=1, allow_unknown_chunksizes=True))
-
-
-class _Work:
-    """What is done with every partition, sent once for all of them."""
-
-    def __init__(self, of: Callable[..., Any], plus: Callable[[Any, Any], Any]) -> None:
-        self.of, self.plus = of, plus
+    def beside(self, other: Table) -> ChunkedTable:
+        """Return one Dask table with the columns of both; the other may be rows of this process."""
+        rows = self.array.chunks[0]
+        if isinstance(other, DaskTable):
+            known = not np.isnan(sum(rows)) and not np.isnan(sum(other.array.chunks[0]))
+            if known and self.n != other.n:
+                raise ValueError(expected("y", f"{self.n} rows, as X", other.n))
+            second = other.array.rechunk({0: rows}) if known else other.array
+        elif isinstance(other, InMemoryTable) and other.n == sum(rows):
+            second = dask.array.from_array(other.rows, chunks=(rows, -1))  # type: ignore[no-untyped-call]
+        else:
+            what = "a Dask table, or an array of as many rows as X"
+            got = f"{type(getattr(other, 'rows', other)).__name__} of {other.n} rows"
+            raise ValueError(expected("y", what, got))
+        joined: Any = dask.array.concatenate
+        return DaskTable(joined([self.array, second], axis=1, allow_unknown_chunksizes=True))
 
 
 class _OnBlock:
@@ -177,17 +172,14 @@ class _OnBlock:
             raise error.moved(self.first[number], number) from None
 
 
-def _leaf(work: _Work, block: Any, number: int, first: int, d: int, weights: Host | None) -> Any:
+def _leaf(work: Any, block: Any, number: int, first: int, weights: Host | None) -> Any:
     """Return the statistic of one partition."""
-    return apply(work.of, Chunk(as_rows(block, d, number), number, first, weights))
+    return apply(work.of, Chunk(as_rows(block, work.d, number), number, first, weights))
 
 
-def _branch(work: _Work, statistics: list[Any]) -> Any:
+def _branch(work: Any, statistics: list[Any]) -> Any:
     """Add statistics, in their order: the result does not depend on who is done first."""
-    total = None
-    for one in statistics:
-        total = join(work.plus, total, one)
-    return total
+    return reduce(partial(join, work.plus), statistics)
 
 
 def _starts(sizes: tuple[Any, ...]) -> list[int]:

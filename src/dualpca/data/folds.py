@@ -6,14 +6,13 @@ Rows and entries are assigned to folds by the same draws however a table is chun
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from dualpca.arrays import Array, backend
-from dualpca.data.table import Host, InMemoryTable, Statistic, Table
-
-Function = TypeVar("Function", bound=Callable[..., Any])
+from dualpca.data.frames import Host
+from dualpca.data.table import InMemoryTable, Statistic, Table, called, numbered
 
 Change = Callable[[Any, int, Any], tuple[Any, Any]]
 """(rows, number of the chunk, weights or None) ↦ (rows, weights or None)."""
@@ -21,14 +20,8 @@ Change = Callable[[Any, int, Any], tuple[Any, Any]]
 FOLDS = 5
 """Of every cross-validation."""
 
-DRAWN = 2**20
+DRAWS_AT_ONCE = 2**20
 """Numbers drawn at once, to find where the draws of a chunk begin."""
-
-
-def numbered(of: Function) -> Function:
-    """Mark a statistic that `Table.reduce` is to call with the number of the chunk too."""
-    of.numbered = True  # type: ignore[attr-defined]
-    return of
 
 
 def changed(table: Table, change: Change, d: int | None = None) -> Table:
@@ -69,10 +62,7 @@ class ChangedTable(Table):
         @numbered
         def through(rows: Host, number: int, weights: Host | None = None) -> Any:
             rows, weights = change(rows, number, weights)
-            if len(rows) == 0:
-                return None
-            place = (number,) if getattr(of, "numbered", False) else ()
-            return of(rows, *place) if weights is None else of(rows, *place, weights=weights)
+            return called(of, rows, number, weights) if len(rows) else None
 
         return self.table.reduce(through, plus)
 
@@ -137,11 +127,11 @@ class EntryFolds:
         sizes, seen = table.reduce(_observations, lambda a, b: (a[0] | b[0], a[1] + b[1]))
         self.often: Host = seen >= 2 * FOLDS
         self.begin: dict[int, Any] = {}
-        # a stream of its own: whoever removed entries with the same seed did not draw these numbers
+        # a stream of its own: not the numbers that removed entries with the same seed
         rng = np.random.default_rng([seed, FOLDS, table.d])
         for number, size in sorted(sizes.items()):
             self.begin[number] = rng.bit_generator.state
-            for cut in backend.slices(size, max(1, DRAWN // table.d)):
+            for cut in backend.slices(size, max(1, DRAWS_AT_ONCE // table.d)):
                 rng.integers(FOLDS, size=(cut.stop - cut.start, table.d))
         self.kept: Host | None = None
         if len(sizes) == 1:

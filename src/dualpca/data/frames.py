@@ -22,7 +22,7 @@ def array_of(item: Any, columns: list[str] | None = None) -> Host:
     ----------
     item : array, frame of pandas or polars, Arrow table or record batch
     columns : list of str, optional
-        The columns to take, in this order.
+        The columns to use, in this order.
 
     Examples
     --------
@@ -97,8 +97,21 @@ def names_of(item: Any, columns: list[str] | None = None) -> list[str] | None:
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
+def check_table(name: str, shape: tuple[int, ...], dtype: Any) -> None:
+    """Refuse what is not a 2-dimensional table of real numbers.
+
+    Examples
+    --------
+    >>> check_table("X", (3, 2), np.dtype("float32"))
+    """
+    if len(shape) != 2:
+        raise ValueError(expected(name, "a 2-dimensional table", tuple(shape)))
+    if np.dtype(dtype).kind not in NUMBERS:
+        raise ValueError(expected(f"the dtype of {name}", "a real number's", dtype))
+
+
 def refuse_masked(rows: Any) -> None:
-    """Refuse an array with masked entries: NumPy would use what lies below the mask.
+    """Refuse an array with masked entries: NumPy would use the values below the mask.
 
     Examples
     --------
@@ -117,14 +130,14 @@ def refuse_sparse(rows: Any) -> None:
     >>> refuse_sparse(np.zeros((2, 2)))
     """
     if backend.is_sparse(rows):
-        remedy = "Give part.toarray(), or all rows at once: PCA takes a sparse matrix in memory."
+        remedy = "Give part.toarray(), or all rows at once: PCA accepts a sparse matrix in memory."
         raise ValueError(expected("a part of X", "dense", type(rows).__name__, remedy))
 
 
 def _arrow_numbers(column: Any, name: str) -> Host:
     """Return an Arrow column as numbers, NaN for null."""
     values = np.asarray(column.to_numpy(zero_copy_only=False))
-    if values.dtype == object and str(column.type) == "bool":  # truths with gaps
+    if values.dtype == object and str(column.type) == "bool":  # booleans with missing values
         return np.array([np.nan if v is None else float(v) for v in values])
     if values.dtype.kind not in NUMBERS:
         raise _no_numbers([f"{name!r} ({column.type})"])
@@ -132,23 +145,20 @@ def _arrow_numbers(column: Any, name: str) -> Host:
 
 
 def _frame_numbers(frame: Any) -> Host:
-    """Return a frame's columns as numbers, NaN for gaps, in memory of their own dtype if one."""
-    bad = [
-        f"{name!r} ({dtype})"
-        for name, dtype in zip(frame.columns, frame.dtypes, strict=True)
-        if not is_number(dtype)
-    ]
+    """Return a frame's columns as numbers, NaN for missing values, in the dtype they share."""
+    kinds = zip(frame.columns, frame.dtypes, strict=True)
+    bad = [f"{name!r} ({dtype})" for name, dtype in kinds if not is_number(dtype)]
     if bad:
         raise _no_numbers(bad)
     table = np.asarray(frame.to_numpy())
     if table.dtype.kind in NUMBERS:
         return table
-    # truths beside numbers, or dtypes of pandas' own: there is no dtype of NumPy for both
+    # booleans beside numbers, or dtypes of pandas' own: there is no dtype of NumPy for both
     return np.asarray(frame.to_numpy(dtype=np.float64, na_value=np.nan))
 
 
 def is_number(dtype: Any) -> bool:
-    """Return True if a column of pandas or polars holds numbers (truths too), with gaps or not.
+    """Return True if a column of pandas or polars holds numbers or booleans.
 
     Examples
     --------

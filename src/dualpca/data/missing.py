@@ -1,18 +1,18 @@
 """Tables with NaN before any model: what is missing, and what every feature observed.
 
-X is read in blocks of rows and never copied whole, but by `observed_part`.
+X is read in blocks of rows; only `observed_part` copies it whole.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 
 from dualpca.arrays import Array, backend
+from dualpca.data.frames import Host
 from dualpca.data.moments import block_weights, refuse_nonfinite
-
-Host = np.ndarray[Any, Any]
 
 
 def patterns(missing: Host) -> tuple[Host, Host]:
@@ -32,8 +32,7 @@ def patterns(missing: Host) -> tuple[Host, Host]:
 def has_missing(X: Array) -> bool:
     """Return True if some entry is NaN; reads X once, in blocks."""
     xp = backend.namespace(X)
-    cut = backend.slices(int(X.shape[0]), backend.block_rows(int(X.shape[1]), X))
-    return any(bool(xp.any(xp.isnan(X[rows, :]))) for rows in cut)
+    return any(bool(xp.any(xp.isnan(X[rows, :]))) for rows in backend.row_slices(X))
 
 
 def observed_part(X: Array) -> Array:
@@ -43,50 +42,64 @@ def observed_part(X: Array) -> Array:
 
 
 def observed_weights(X: Array, weights: Array | None) -> Array | None:
-    """Return the weights, with 0 for rows that observe nothing: they say nothing."""
+    """Return the weights, with 0 for rows without observed entries: they carry no information.
+
+    Examples
+    --------
+    >>> observed_weights(np.array([[np.nan, np.nan], [np.nan, 1.0]]), np.array([2.0, 3.0]))
+    array([0., 3.])
+    """
     xp = backend.namespace(X)
-    cut = backend.slices(int(X.shape[0]), backend.block_rows(int(X.shape[1]), X))
-    empty = xp.concat([xp.all(xp.isnan(X[rows, :]), axis=1) for rows in cut], axis=0)
-    if not bool(xp.any(empty)):
+    if not bool(xp.any(xp.isnan(X[:, 0]))):  # no row can be empty
         return weights
-    w = block_weights(weights, slice(None), X)
-    return xp.where(empty, xp.zeros_like(w), w)
+    blank = [xp.all(xp.isnan(X[rows, :]), axis=1) for rows in backend.row_slices(X)]
+    empty, w = xp.concat(blank, axis=0), block_weights(weights, slice(None), X)
+    return xp.where(empty, xp.zeros_like(w), w) if bool(xp.any(empty)) else weights
 
 
 def refuse_infinite(X: Array) -> None:
     """Raise if an entry is infinite; NaN may pass."""
     xp = backend.namespace(X)
-    cut = backend.slices(int(X.shape[0]), backend.block_rows(int(X.shape[1]), X))
-    if any(bool(xp.any(xp.isinf(X[rows, :]))) for rows in cut):
+    if any(bool(xp.any(xp.isinf(X[rows, :]))) for rows in backend.row_slices(X)):
         refuse_nonfinite(observed_part(X))
 
 
-@np.errstate(over="ignore", invalid="ignore")  # whoever asks checks the variance
+@np.errstate(over="ignore", invalid="ignore")  # callers check the variance
 def column_starts(X: Array, weights: Array | None) -> tuple[Array, Array, Array]:
     """Return each feature's observed weight, mean and variance, (d,) each, in one pass.
 
     Blocks are merged by their own means (Chan, Golub & LeVeque 1983): neither a mean far from zero
     nor an outlier that hardly counts takes digits from the variance.
     """
-    xp, d = backend.namespace(X), int(X.shape[1])
-    n, mean, squares = (backend.asarray(np.zeros(d), X) for _ in range(3))
-    origin = _first_observed(X, weights)
-    for rows in backend.slices(int(X.shape[0]), backend.block_rows(d, X)):
+    xp, origin = backend.namespace(X), _first_observed(X, weights)
+
+    def block(rows: slice) -> tuple[Array, ...]:
         C = backend.row_block(X, rows)
         w = block_weights(weights, rows, C)
         seen = ~xp.isnan(C) & (w > 0)[:, None]
-        own = w @ xp.astype(seen, xp.float64)
-        total = n + own
+        n = w @ xp.astype(seen, xp.float64)
         R = xp.where(seen, C - origin, xp.zeros_like(C))
-        shift = (w @ R) / _nonzero(own)
-        R = xp.where(seen, R - shift, R)
-        step = xp.where(own > 0, shift - mean, 0 * shift)
-        squares = squares + w @ (R * R) + step * step * (n * (own / _nonzero(total)))
-        n, mean = total, mean + step * (own / _nonzero(total))
-    return n, origin + mean, squares / _nonzero(n)
+        mean = (w @ R) / _zero_as_one(n)
+        R = xp.where(seen, R - mean, R)
+        return n, mean, (w @ (R * R)) / _zero_as_one(n)
+
+    n, mean, variance = reduce(_merged, map(block, backend.row_slices(X)))
+    return n, origin + mean, variance
 
 
-def _nonzero(n: Array) -> Array:
+def _merged(a: tuple[Array, ...], b: tuple[Array, ...]) -> tuple[Array, ...]:
+    """Return weights, means and variances of two disjoint sets of rows together."""
+    (n, mean, variance), (other, theirs, spread) = a, b
+    xp, total = backend.namespace(n), n + other
+    p, q = n / _zero_as_one(total), other / _zero_as_one(total)
+    delta = theirs - mean
+    # a feature not observed on one side has no mean there: the other's is used as it is
+    between = xp.where((n > 0) & (other > 0), p * q * delta * delta, xp.zeros_like(n))
+    mean = xp.where(n > 0, xp.where(other > 0, mean + delta * q, mean), theirs)
+    return total, mean, p * variance + q * spread + between
+
+
+def _zero_as_one(n: Array) -> Array:
     """Return weights, with 1 in place of 0: what is divided by them is 0 there."""
     xp = backend.namespace(n)
     return xp.where(n > 0, n, xp.ones_like(n))
@@ -141,13 +154,5 @@ class Columns(NamedTuple):
         >>> a.merge(b).mean, a.merge(b).n
         (array([3., 7.]), array([2., 1.]))
         """
-        xp, n = backend.namespace(self.n), self.n + other.n
-        mine, theirs = self.n / _nonzero(n), other.n / _nonzero(n)
-        delta = other.mean - self.mean
-        # a feature not seen on one side has no mean there: the other's is taken as it is
-        mean = xp.where(self.n > 0, self.mean + delta * theirs, other.mean)
-        both = (self.n > 0) & (other.n > 0)
-        between = xp.where(both, mine * theirs * delta * delta, xp.zeros_like(n))
-        variance = mine * self.variance + theirs * other.variance + between
-        rows, used = self.rows + other.rows, self.used + other.used
-        return Columns(n, mean, variance, rows, used, self.weight + other.weight)
+        counts = (a + b for a, b in zip(self[3:], other[3:], strict=True))
+        return Columns(*_merged(self[:3], other[:3]), *counts)

@@ -1,8 +1,9 @@
-"""Blocks of rows less a shift, in float64: what every sum over deviations begins with."""
+"""Weighted first and second moments of rows, in float64, and the checks that come with them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import iadd
 from threading import local
 from typing import Annotated, Any
 
@@ -13,7 +14,7 @@ from dualpca.errors import NonFiniteError, ScaleError
 
 # --- Blocks of rows less a shift, in float64: what every sum over deviations begins with ---------
 
-TILE = 2**14
+SHIFT_ENTRIES = 2**14
 """Numbers of the repeated shift."""
 
 
@@ -21,8 +22,8 @@ class Centring:
     """Rows less a shift, dense and float64, a block at a time; O(bd) a block.
 
     NumPy subtracts a few numbers from every row slower than as many from many rows: so the shift
-    is repeated. Its blocks lie in one place a thread, which the next block takes: fresh memory
-    costs as much again. Other libraries give every block its own.
+    is repeated. Every thread has one place for its blocks, which the next block overwrites: fresh
+    memory costs as much again. Blocks of other libraries have memory of their own.
 
     Parameters
     ----------
@@ -44,21 +45,16 @@ class Centring:
         self.X, self.shift, self.rows = X, shift, rows
         self.own = local()
         if not backend.is_foreign(X):
-            times = min(rows, max(1, TILE // max(X.shape[1], 1)))
+            times = min(rows, max(1, SHIFT_ENTRIES // max(X.shape[1], 1)))
             self.shifts = np.tile(shift, (times, 1))  # (k, d)
-
-    def _room(self, rows: int) -> np.ndarray[Any, Any]:
-        """Return this thread's place for so many rows."""
-        if not hasattr(self.own, "room"):
-            self.own.room = np.empty((self.rows, self.X.shape[1]))
-        room: np.ndarray[Any, Any] = self.own.room[:rows]
-        return room
 
     def __call__(self, rows: slice) -> Array:
         """Return a block."""
         if backend.is_foreign(self.X):
             return backend.row_block(self.X, rows) - self.shift
-        given, C = self.X[rows, :], self._room(rows.stop - rows.start)
+        if not hasattr(self.own, "room"):
+            self.own.room = np.empty((self.rows, self.X.shape[1]))
+        given, C = self.X[rows, :], self.own.room[: rows.stop - rows.start]
         if given.dtype != np.float64 or not given.flags.c_contiguous:
             np.copyto(C, given)
             given = C
@@ -111,17 +107,10 @@ class Moments:
         Sums run in float64 around a provisional mean, so neither float32 rows nor a mean far from
         zero costs accuracy; one rank-one correction at the end makes the centring exact.
         """
-        shift = provisional_mean(X) if center else backend.asarray(np.zeros(X.shape[1]), X)
-        with np.errstate(over="ignore", invalid="ignore"):
-            n, total, scatter = _sums(X, weights, shift)
-            if center:
-                scatter -= total[:, None] * (total / n)[None, :]
-        mean = shift + total / n if center else shift
-        check_trace(X, float(namespace_sum(_diagonal(scatter))), mean)
-        return cls(n, mean, scatter)
+        return cls(*_second_moments(X, weights, center, full=True))
 
     def __sizeof__(self) -> int:
-        """Return the bytes that it takes, arrays included: Dask asks before it moves one."""
+        """Return its bytes, arrays included: Dask asks before it moves one."""
         return sum(int(getattr(part, "nbytes", 32)) for part in vars(self).values())
 
     def merge(self, other: Moments) -> Moments:
@@ -148,7 +137,7 @@ def condensed(moments: Moments) -> tuple[Array, Array]:
     (True, 4.0, array([1.75, 3.25]))
     """
     xp, d = backend.namespace(moments.mean), int(moments.mean.shape[0])
-    unit = xp.sqrt(_diagonal(moments.scatter) / moments.n)
+    unit = xp.sqrt(xp.linalg.diagonal(moments.scatter) / moments.n)
     unit = xp.where(unit > 0, unit, xp.ones_like(unit))
     values, vectors = xp.linalg.eigh(moments.scatter / unit[:, None] / unit[None, :])
     least = d * float(xp.finfo(values.dtype).eps) * xp.max(values)
@@ -158,41 +147,55 @@ def condensed(moments: Moments) -> tuple[Array, Array]:
     return rows, backend.asarray(np.full(2 * d, moments.n / (2 * d)), rows)
 
 
-def _sums(X: Array, weights: Array | None, shift: Array) -> tuple[float, Array, Array]:
-    """Return Σw, Σw(x − shift) and Σw(x − shift)(x − shift)ᵀ."""
-    n = float(X.shape[0] if weights is None else namespace_sum(weights))
-    if backend.is_sparse(X):
-        root = X if weights is None else X.multiply(np.sqrt(weights)[:, None])
-        ones = np.ones(X.shape[0]) if weights is None else np.asarray(weights)
-        return n, algebra.product(X.T, ones), algebra.gram(root)
-    centred, ones = _blocks(X, shift)
+def _second_moments(
+    X: Array, weights: Array | None, center: bool, *, full: bool
+) -> tuple[float, Array, Array]:
+    """Return Σw, the mean and Σw(x − mean)(x − mean)ᵀ, or its diagonal alone; one pass."""
+    shift = provisional_mean(X) if center else backend.asarray(np.zeros(X.shape[1]), X)
+    mean, xp = shift, backend.namespace(X)
+    with np.errstate(over="ignore", invalid="ignore"):
+        n, total, second = _sums(X, weights, shift, full)
+        if center:
+            step = total / n  # total² can underflow
+            mean = shift + step
+            second -= total[:, None] * step[None, :] if full else total * step
+    if full:
+        squares = xp.linalg.diagonal(second)
+    else:
+        squares = second = xp.where(second < 0, xp.zeros_like(second), second)
+    check_trace(X, float(xp.sum(squares)), mean)
+    return n, mean, second
 
-    def block(rows: slice) -> tuple[Array, Array]:
+
+def _sums(X: Array, weights: Array | None, shift: Array, full: bool) -> tuple[float, Array, Array]:
+    """Return Σw, Σw(x − shift) and Σw(x − shift)(x − shift)ᵀ, or its diagonal alone."""
+    n, rows = int(X.shape[0]), min(X.shape[0], backend.block_rows(X.shape[1], X))
+    size = float(n if weights is None else namespace_sum(weights))
+    if backend.is_sparse(X):  # the shift is 0
+        w = np.ones(n) if weights is None else np.asarray(weights)
+        if full:
+            second = algebra.gram(X if weights is None else X.multiply(np.sqrt(w)[:, None]))
+        else:
+            second = algebra.product(X.astype(np.float64).power(2).T, w)
+        return size, algebra.product(X.T, w), second
+    centred, ones = Centring(X, shift, rows), backend.asarray(np.ones(rows), X)
+
+    def block(rows: slice) -> tuple[Array, ...]:
         C = centred(rows)
         w = ones[: C.shape[0]] if weights is None else weights[rows]
         total = algebra.dot(w, C)
+        if not full:
+            C *= C
+            return total, algebra.dot(w, C)
         if weights is not None:
             C *= backend.namespace(C).sqrt(w)[:, None]
         return total, algebra.gram(C)
 
-    return n, *backend.summed(block, _added, X)
+    def plus(a: tuple[Array, ...], b: tuple[Array, ...]) -> tuple[Array, ...]:
+        return tuple(map(iadd, a, b))
 
-
-def _blocks(X: Array, shift: Array) -> tuple[Centring, Array]:
-    """Return what makes blocks of rows less the shift, and ones, as many as a block has rows."""
-    rows = min(X.shape[0], backend.block_rows(X.shape[1], X))
-    return Centring(X, shift, rows), backend.asarray(np.ones(rows), X)
-
-
-def _added(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Add b to a, in place."""
-    for mine, other in zip(a, b, strict=True):
-        mine += other
-    return a
-
-
-def _zeros(*shape: int, like: Array) -> Array:
-    return backend.asarray(np.zeros(shape), like)
+    total, second = backend.summed(block, plus, X)
+    return size, total, second
 
 
 def block_weights(weights: Array | None, rows: slice, C: Array) -> Array:
@@ -206,71 +209,29 @@ def total_moments(
     """Return Σw, the mean and Σw‖x − mean‖², from two reads of X and no copy where that is safe.
 
     Where the mean is large beside the deviations, or rows are not float64, `column_moments` is
-    asked instead.
+    used instead.
     """
-    if backend.is_sparse(X) or X.dtype != backend.namespace(X).float64:
-        return _from_columns(X, weights, center)
-    n = float(X.shape[0] if weights is None else namespace_sum(weights))
-    w = block_weights(weights, slice(None), X)
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean = w @ X / n if center else _zeros(X.shape[1], like=X)
-        raw = _squared_norm(X, weights)
-        trace = raw - n * float(mean @ mean)
-    if not trace > SAFE_SHARE * raw or trace < SMALLEST_TRACE or not np.isfinite(trace):
-        return _from_columns(X, weights, center)
-    return n, mean, trace
-
-
-def _from_columns(X: Array, weights: Array | None, center: bool) -> tuple[float, Array, float]:
+    xp, n = backend.namespace(X), float(X.shape[0] if weights is None else namespace_sum(weights))
+    if not backend.is_sparse(X) and X.dtype == xp.float64:
+        raw, w = 0.0, block_weights(weights, slice(None), X)
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = w @ X / n if center else backend.asarray(np.zeros(X.shape[1]), X)
+            for rows in backend.row_slices(X):
+                C = X[rows, :] if weights is None else X[rows, :] * xp.sqrt(w[rows])[:, None]
+                flat = xp.reshape(C, (-1,))
+                raw += float(flat @ flat)
+            trace = raw - n * float(mean @ mean)
+        if trace > SAFE_SHARE * raw and SMALLEST_TRACE <= trace < np.inf:
+            return n, mean, trace
     n, mean, squares = column_moments(X, weights, center=center)
     return n, mean, float(namespace_sum(squares))
-
-
-def _squared_norm(X: Array, weights: Array | None) -> float:
-    """Return Σw‖x‖²; one read of X."""
-    xp, total = backend.namespace(X), 0.0
-    for rows in backend.slices(X.shape[0], backend.block_rows(X.shape[1], X)):
-        C = X[rows, :]
-        if weights is not None:
-            C = C * xp.sqrt(weights[rows])[:, None]
-        flat = xp.reshape(C, (-1,))
-        total += float(flat @ flat)
-    return total
 
 
 def column_moments(
     X: Array, weights: Array | None = None, *, center: bool = True
 ) -> tuple[float, Array, Array]:
     """Return Σw, the mean and Σw(x − mean)² of every column in one pass, O(nd)."""
-    shift = provisional_mean(X) if center else backend.asarray(np.zeros(X.shape[1]), X)
-    with np.errstate(over="ignore", invalid="ignore"):
-        n, total, squares = _column_sums(X, weights, shift)
-        mean = shift + total / n if center else shift
-        if center:
-            squares = squares - total * (total / n)  # total² can underflow
-    xp = backend.namespace(X)
-    squares = xp.where(squares < 0, xp.zeros_like(squares), squares)
-    check_trace(X, float(xp.sum(squares)), mean)
-    return n, mean, squares
-
-
-def _column_sums(X: Array, weights: Array | None, shift: Array) -> tuple[float, Array, Array]:
-    n = float(X.shape[0] if weights is None else namespace_sum(weights))
-    if backend.is_sparse(X):
-        w = np.ones(X.shape[0]) if weights is None else weights
-        squared = X.astype(np.float64).power(2)
-        return n, algebra.product(X.T, w), algebra.product(squared.T, w)
-
-    centred, ones = _blocks(X, shift)
-
-    def block(rows: slice) -> tuple[Array, Array]:
-        C = centred(rows)
-        w = ones[: C.shape[0]] if weights is None else weights[rows]
-        total = algebra.dot(w, C)
-        C *= C
-        return total, algebra.dot(w, C)
-
-    return n, *backend.summed(block, _added, X)
+    return _second_moments(X, weights, center, full=False)
 
 
 def provisional_mean(X: Array) -> Array:
@@ -292,41 +253,38 @@ def namespace_sum(x: Array) -> Any:
     return backend.namespace(x).sum(x)
 
 
-def _diagonal(A: Array) -> Array:
-    return backend.namespace(A).linalg.diagonal(A)
-
-
 def check_trace(X: Array, trace: float, mean: Array) -> None:
     """Raise where the total variance is not a usable number, saying why."""
     if not np.isfinite(trace):
         refuse_nonfinite(X)
         raise ScaleError(
             "X is too large: its variance overflows float64. Divide X by a constant first "
-            f"(the largest entry is {_largest(X, 0.0):.3g})."
+            f"(the largest entry is {_largest_deviation(X, 0.0):.3g})."
         )
-    if trace < SMALLEST_TRACE and _largest(X, mean) > 0:
+    if trace < SMALLEST_TRACE and _largest_deviation(X, mean) > 0:
         raise ScaleError(
             "X varies too little: its variance underflows float64. Multiply X by a constant "
-            f"first (the largest deviation from the mean is {_largest(X, mean):.3g})."
+            f"first (the largest deviation from the mean is {_largest_deviation(X, mean):.3g})."
         )
 
 
-def _largest(X: Array, mean: Array | float) -> float:
+def _largest_deviation(X: Array, mean: Array | float) -> float:
     """Return the largest |x − mean|, block by block."""
     xp = backend.namespace(X)
-    rows = backend.slices(X.shape[0], backend.block_rows(X.shape[1], X))
     X = backend.rowwise(X)
-    return max(float(xp.max(xp.abs(backend.row_block(X, r) - mean))) for r in rows)
+    blocks = (backend.row_block(X, rows) for rows in backend.row_slices(X))
+    return max(float(xp.max(xp.abs(block - mean))) for block in blocks)
 
 
 def refuse_nonfinite(X: Array, name: str = "X") -> None:
     """Raise if X holds NaN or infinity, naming the first place; O(nd), in blocks."""
     xp = backend.namespace(X)
     X = backend.rowwise(X)
-    for rows in backend.slices(X.shape[0], backend.block_rows(X.shape[1], X)):
-        bad = backend.to_numpy(~xp.isfinite(backend.row_block(X, rows)))
+    for rows in backend.row_slices(X):
+        block = backend.row_block(X, rows)
+        bad = backend.to_numpy(~xp.isfinite(block))
         if bad.any():
             i, j = (int(k[0]) for k in np.nonzero(bad))
-            value = float(backend.row_block(X, rows)[i, j])
+            value = float(block[i, j])
             what = "NaN" if np.isnan(value) else "infinity (inf)"
             raise NonFiniteError.at(name, what, rows.start + i, j)

@@ -16,11 +16,11 @@ from dualpca.data.frames import is_dask, refuse_masked
 from dualpca.data.table import Batches, ChunkedTable, SlicedTable, mapped
 
 SHARE_OF_MEMORY = 0.25
-"""Memory maps larger than this share of the free memory are read in parts."""
+"""Memory maps larger than this share of the free memory are read in chunks."""
 
 
 def is_stored(X: Any) -> bool:
-    """Return True if X is an array that lies elsewhere and can be sliced, as those of Zarr."""
+    """Return True if X is an array outside of memory that can be sliced, such as one of Zarr."""
     if isinstance(X, np.ndarray) or backend.is_foreign(X) or backend.is_sparse(X):
         return False
     return all(hasattr(X, name) for name in ("shape", "dtype", "chunks", "__getitem__"))
@@ -40,7 +40,7 @@ def is_path(X: Any) -> bool:
 
 
 def is_elsewhere(X: Any) -> bool:
-    """Return True if X is a table in parts: batches, of Dask, stored, or a path."""
+    """Return True if X is a chunked table: batches, Dask, a stored array, or a path."""
     return isinstance(X, ChunkedTable) or is_path(X) or is_dask(X) or is_stored(X)
 
 
@@ -69,9 +69,9 @@ def require_in_memory(X: Any, name: str = "X") -> None:
 
 
 def chunked_table(X: Any, *, fitting: bool = True) -> ChunkedTable | None:
-    """Return X as a table in parts, or None for what is fitted in memory as ever.
+    """Return X as a chunked table, or None for data that are fitted in memory.
 
-    In parts: `Batches`, Dask arrays and frames, paths of files, things on disk that can be sliced
+    Chunked: `Batches`, Dask arrays and frames, paths of files, things on disk that can be sliced
     (Zarr, HDF5), and, for `fit`, memory maps that are large beside the free memory.
     """
     if isinstance(X, ChunkedTable):

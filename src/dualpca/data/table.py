@@ -1,8 +1,8 @@
-"""Rows as a table: an array is one block, a file, a list of chunks or an iterator are many.
+"""Rows as a table: an array is one chunk; a file, a list of arrays or an iterator are many.
 
-Models that need only sums over rows need not see all rows at once. A table can be asked for its
-first rows, for a sample, and for the sum of a statistic over all of them. What this process reads
-itself it reads one block ahead of the computing; Dask collections are in `dask_table`.
+Models that need only sums over rows need not hold all rows at once. A table returns its first
+rows, a sample, and the sum of a statistic over all rows. Chunks read by this process are read one
+ahead of the computation; Dask collections are in `dask_table`.
 """
 
 from __future__ import annotations
@@ -10,95 +10,72 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain, cycle
+from operator import or_
 from pathlib import Path
-from queue import Full, Queue
-from threading import Event, Thread
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from dualpca.arrays import backend
 from dualpca.data.atomic import replacing
 from dualpca.data.frames import (
+    Host,
     array_of,
     check_columns,
+    check_table,
     is_dask,
     is_frame,
     names_of,
     refuse_masked,
     refuse_sparse,
 )
+from dualpca.data.missing import observed_weights
 from dualpca.errors import NonFiniteError, expected
 
 # --- Reading ahead: the next item is on its way while this one is used ---------------------------
 
 Item = TypeVar("Item")
 
-PATIENCE = 0.1
-"""Seconds after which a reader that waits looks whether anybody still wants its item."""
 
-
-def ahead(items: Iterable[Item], room: int = 1) -> Iterator[Item]:
-    """Yield items that a thread reads ahead; its errors come out here, in their place.
+def ahead(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield items that a thread reads one ahead; its errors are raised here, in their place.
 
     Examples
     --------
     >>> list(ahead(range(3)))
     [0, 1, 2]
     """
-    reader = _Reader(items, room)
-    reader.start()
-    try:
-        while True:
-            more, item = reader.queue.get()
-            if more:
-                yield item
-            elif item is None:
-                return
-            else:
-                raise item
-    finally:
-        reader.closed.set()
-        reader.join()
-
-
-class _Reader(Thread):
-    """Puts items into a queue until they end, or nobody wants them any more."""
-
-    def __init__(self, items: Iterable[Any], room: int) -> None:
-        super().__init__(daemon=True, name="dualpca-reader")
-        self.items, self.closed = items, Event()
-        self.queue: Queue[tuple[bool, Any]] = Queue(room)
-
-    def run(self) -> None:
-        """Read all items; last comes None, or the error that ended them."""
-        try:
-            for item in self.items:
-                if not self._put((True, item)):
-                    return
-            self._put((False, None))
-        except BaseException as error:
-            self._put((False, error))
-
-    def _put(self, entry: tuple[bool, Any]) -> bool:
-        while not self.closed.is_set():
-            try:
-                self.queue.put(entry, timeout=PATIENCE)
-                return True
-            except Full:
-                continue
-        return False
+    source, end = iter(items), object()
+    with ThreadPoolExecutor(1, "dualpca-reader") as reader:
+        coming: Future[Any] = reader.submit(next, source, end)
+        while (item := coming.result()) is not end:
+            coming = reader.submit(next, source, end)
+            yield item
 
 
 # --- Tables: rows over which statistics add ------------------------------------------------------
 
-Host = np.ndarray[Any, Any]
 Statistic = TypeVar("Statistic")
 Ready = TypeVar("Ready")
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def numbered(of: Function) -> Function:
+    """Mark a statistic that `Table.reduce` is to call with the number of the chunk too."""
+    of.numbered = True  # type: ignore[attr-defined]
+    return of
+
+
+def called(of: Callable[..., Any], rows: Any, number: int, weights: Any) -> Any:
+    """Call a statistic: with the number of the chunk if marked, with weights if there are any."""
+    place = (number,) if getattr(of, "numbered", False) else ()
+    return of(rows, *place) if weights is None else of(rows, *place, weights=weights)
 
 
 class Chunk(NamedTuple):
-    """Some rows, their number among the parts, and the row they begin at (−1: not known)."""
+    """Some rows, the number of the chunk, and the row it begins at (−1: not known)."""
 
     rows: Host  # (b, d)
     number: int
@@ -136,10 +113,10 @@ class Table(ABC):
     def reduce(
         self, of: Callable[..., Any], plus: Callable[[Statistic, Statistic], Statistic]
     ) -> Statistic:
-        """Return the sum of `of(rows)` over all parts; `of` may be sent to other machines.
+        """Return the sum of `of(rows)` over all chunks; `of` may be sent to other machines.
 
-        Where `of` has an attribute `numbered`, it is called with the part's number too; where
-        rows have weights, with `weights=` (b,). None says that a part has nothing to add.
+        A statistic marked as `numbered` is called with the number of the chunk too; where rows
+        have weights, with `weights=` (b,). None means that a chunk has nothing to add.
         """
 
     def prepared(self, prepare: Callable[..., Ready]) -> Prepared[Ready]:
@@ -150,7 +127,7 @@ class Table(ABC):
         return Prepared(self, prepare)
 
     def sizes(self) -> dict[int, int]:
-        """Return the number of rows of every part, under its number; one pass.
+        """Return the number of rows of every chunk, under its number; one pass.
 
         Examples
         --------
@@ -158,16 +135,12 @@ class Table(ABC):
         >>> SlicedTable(np.zeros((5, 2)), part_rows=3).sizes()
         {0: 3, 1: 2}
         """
-        return dict(sorted(self.reduce(_Size(), lambda a, b: a | b).items()))
 
+        @numbered
+        def size(rows: Host, number: int, weights: Host | None = None) -> dict[int, int]:
+            return {number: int(rows.shape[0])}
 
-class _Size:
-    """The number of rows of a part, under its number."""
-
-    numbered = True
-
-    def __call__(self, rows: Host, number: int, weights: Host | None = None) -> dict[int, int]:
-        return {number: int(rows.shape[0])}
+        return dict(sorted(self.reduce(size, or_).items()))
 
 
 class InMemoryTable(Table):
@@ -201,22 +174,16 @@ class InMemoryTable(Table):
         self, of: Callable[..., Any], plus: Callable[[Statistic, Statistic], Statistic]
     ) -> Statistic:
         """Return the statistic of the only chunk."""
-        number = (0,) if getattr(of, "numbered", False) else ()
-        weights = {} if self.weights is None else {"weights": self.weights}
-        return of(self.rows, *number, **weights)  # type: ignore[no-any-return]
-
-    def prepared(self, prepare: Callable[..., Ready]) -> Prepared[Ready]:
-        """Return the rows as `prepare` makes them, once."""
-        return Prepared(self, prepare, prepare(self.rows, self.weights))
+        return called(of, self.rows, 0, self.weights)  # type: ignore[no-any-return]
 
 
 class Prepared(Generic[Ready]):
-    """A table whose chunks are made ready before a statistic is asked of them."""
+    """A table whose chunks are prepared before a statistic of them is computed."""
 
-    def __init__(
-        self, table: Table, prepare: Callable[..., Ready], ready: Ready | None = None
-    ) -> None:
-        self.table, self.prepare, self.ready = table, prepare, ready
+    def __init__(self, table: Table, prepare: Callable[..., Ready]) -> None:
+        self.table, self.prepare, self.ready = table, prepare, None
+        if isinstance(table, InMemoryTable):
+            self.ready = prepare(table.rows, table.weights)
 
     def reduce(
         self,
@@ -226,37 +193,47 @@ class Prepared(Generic[Ready]):
         """Return the sum of `of(chunk)` over all chunks, each as `prepare` made it."""
         if self.ready is not None:
             return of(self.ready)
-        prepare = self.prepare
-
-        def both(rows: Host, weights: Host | None = None) -> Statistic:
-            return of(prepare(rows, weights))
-
-        return self.table.reduce(both, plus)
+        prepare = self.prepare  # the table itself is not sent to other machines
+        return self.table.reduce(lambda rows, weights=None: of(prepare(rows, weights)), plus)
 
 
 class ChunkedTable(Table):
-    """A table in parts, as files, iterators and clusters hold one."""
+    """A table of many chunks, as files, iterators and clusters hold one."""
+
+    @abstractmethod
+    def parts(self, *, reuse: bool = False) -> Iterator[Chunk]:
+        """Read all chunks, from the first; with `reuse`, later ones may overwrite earlier ones."""
 
     @abstractmethod
     def weighing(self, weights: Host) -> ChunkedTable:
-        """Return the same rows with weights, (n,), which every statistic is then given."""
+        """Return the same rows with weights, (n,), which are passed to every statistic."""
 
     @abstractmethod
     def map(self, of: Callable[[Host], Host], width: int | None, dtype: Any) -> Any:
-        """Return the rows that `of` makes of rows, part by part, when they are asked for.
+        """Return `of(rows)` chunk by chunk, computed when it is read.
 
-        `width` is their number of columns, None for one number a row.
+        `width` is the number of columns of the result, None for one number per row.
         """
 
     @abstractmethod
+    def beside(self, other: Table) -> ChunkedTable:
+        """Return one table with the columns of both; chunks need not be cut alike."""
+
     def head(self, rows: int) -> list[Chunk]:
-        """Return the leading parts, as many as hold `rows` rows, or all."""
+        """Return the leading chunks, as many as hold `rows` rows, or all."""
+        found, count = [], 0
+        for part in self.parts():
+            found.append(part)
+            count += len(part.rows)
+            if count >= rows:
+                break
+        return [part for part in found if len(part.rows)]
 
     def sample(self, rows: int, seed: int) -> Host:
         """Return `rows` rows drawn without replacement, in their order; all if there are fewer.
 
         One pass. Every row draws a number; those with the smallest are kept, so that the sample
-        of all rows is made of the samples of the parts.
+        of all rows is made of the samples of the chunks.
 
         Examples
         --------
@@ -264,45 +241,25 @@ class ChunkedTable(Table):
         >>> SlicedTable(np.arange(20.0).reshape(10, 2)).sample(3, seed=0).shape
         (3, 2)
         """
-        drawn = self.reduce(_Draw(rows, seed), _merge_draws(rows))
-        order = np.lexsort((drawn.row, drawn.part))
-        return drawn.rows[order]
 
+        @numbered
+        def draw(table: Host, number: int, weights: Host | None = None) -> tuple[Host, ...]:
+            """Return rows, the numbers they drew, their chunk and their place in it."""
+            lot = np.random.default_rng([seed, number]).random(len(table))
+            kept = np.sort(np.argsort(lot, kind="stable")[:rows])
+            return np.array(table[kept]), lot[kept], np.full(len(kept), number), kept
 
-class Drawn(NamedTuple):
-    """Rows of a sample with the numbers they drew."""
+        def merge(a: tuple[Host, ...], b: tuple[Host, ...]) -> tuple[Host, ...]:
+            both = [np.concatenate(pair) for pair in zip(a, b, strict=True)]
+            kept = np.argsort(both[1], kind="stable")[:rows]
+            return tuple(column[kept] for column in both)
 
-    rows: Host  # (m, d)
-    lot: Host  # (m,)
-    part: Host  # (m,)
-    row: Host  # (m,)
-
-
-class _Draw:
-    """Draw a sample from one part."""
-
-    numbered = True
-
-    def __init__(self, size: int, seed: int) -> None:
-        self.size, self.seed = size, seed
-
-    def __call__(self, rows: Host, number: int, weights: Host | None = None) -> Drawn:
-        lot = np.random.default_rng([self.seed, number]).random(len(rows))
-        kept = np.sort(np.argsort(lot, kind="stable")[: self.size])
-        return Drawn(np.array(rows[kept]), lot[kept], np.full(len(kept), number), kept)
-
-
-def _merge_draws(size: int) -> Callable[[Drawn, Drawn], Drawn]:
-    def merge(a: Drawn, b: Drawn) -> Drawn:
-        both = Drawn(*(np.concatenate(pair) for pair in zip(a, b, strict=True)))
-        kept = np.argsort(both.lot, kind="stable")[:size]
-        return Drawn(*(column[kept] for column in both))
-
-    return merge
+        drawn, _, part, place = self.reduce(draw, merge)
+        return drawn[np.lexsort((place, part))]
 
 
 def apply(of: Callable[..., Statistic], part: Chunk) -> Statistic | None:
-    """Return the statistic of one part, None if it has no rows; errors name the row of the table.
+    """Return the statistic of one chunk, None if it is empty; errors name the row of the table.
 
     Examples
     --------
@@ -311,26 +268,11 @@ def apply(of: Callable[..., Statistic], part: Chunk) -> Statistic | None:
     """
     if len(part.rows) == 0:
         return None
-    number = (part.number,) if getattr(of, "numbered", False) else ()
-    weights = {} if part.weights is None else {"weights": counting(part.rows, part.weights)}
+    weights = None if part.weights is None else observed_weights(part.rows, part.weights)
     try:
-        return of(part.rows, *number, **weights)
+        return called(of, part.rows, part.number, weights)  # type: ignore[no-any-return]
     except NonFiniteError as error:
         raise error.moved(part.first, part.number) from None
-
-
-def counting(rows: Host, weights: Host) -> Host:
-    """Return the weights, with 0 for rows that observe nothing: they say nothing.
-
-    Examples
-    --------
-    >>> counting(np.array([[np.nan, np.nan], [np.nan, 1.0]]), np.array([2.0, 3.0]))
-    array([0., 3.])
-    """
-    blank = np.isnan(rows[:, 0])
-    if blank.any():
-        blank[blank] = np.isnan(rows[blank]).all(axis=1)
-    return np.where(blank, 0.0, weights) if blank.any() else weights
 
 
 def join(
@@ -345,59 +287,44 @@ def join(
 class LocalTable(ChunkedTable):
     """Chunks that this process reads itself, one ahead of the one it works on."""
 
-    @abstractmethod
-    def parts(self) -> Iterator[Chunk]:
-        """Read all parts, from the first."""
-
-    def passing(self) -> Iterator[Chunk]:
-        """Read all parts for one who keeps none of them: their memory may be used again."""
-        return self.parts()
-
     def reduce(
         self, of: Callable[..., Any], plus: Callable[[Statistic, Statistic], Statistic]
     ) -> Statistic:
-        """Return the sum of `of(rows)` over all parts; `of` may keep no rows but copies."""
+        """Return the sum of `of(rows)` over all chunks; `of` may keep no rows but copies."""
         total: Statistic | None = None
-        count = 0
-        for part in ahead(self.passing()):
+        n = 0
+        for part in ahead(self.parts(reuse=True)):
             total = join(plus, total, apply(of, part))
-            count += len(part.rows)
-        self._counted(count)
-        if total is None:
-            raise ValueError(f"Found array with 0 sample(s): {self.route} holds no rows.")
-        return total
-
-    def _counted(self, n: int) -> None:
-        """Keep the number of rows of a pass; refuse another one than that of the pass before."""
+            n += len(part.rows)
         if self.n is not None and n != self.n:
             what = f"a table of the same rows in every pass, {self.n}"
             remedy = "A callable must return a fresh iterator; for other rows make other Batches."
             raise ValueError(expected("X", what, n, remedy))
         self.n = n
+        if total is None:
+            raise ValueError(f"Found array with 0 sample(s): {self.route} holds no rows.")
+        return total
 
     def weighing(self, weights: Host) -> ChunkedTable:
         """Return the same rows with weights, (n,)."""
         return Weighted(self, weights)
 
-    def head(self, rows: int) -> list[Chunk]:
-        """Return the leading parts, as many as hold `rows` rows, or all."""
-        found: list[Chunk] = []
-        for part in self.parts():
-            found.append(part)
-            if sum(len(one.rows) for one in found) >= rows:
-                break
-        return [part for part in found if len(part.rows)]
-
     def map(self, of: Callable[[Host], Host], width: int | None, dtype: Any) -> Any:
-        """Return the results as a table in parts, `dualpca.Batches`, computed when it is read."""
+        """Return the results as `dualpca.Batches`, computed when they are read."""
 
         def results() -> Iterator[Host]:
-            for part in ahead(self.parts()):
-                found = apply(of, part)
-                if found is not None:
-                    yield found
+            found = (apply(of, part) for part in ahead(self.parts()))
+            return (rows for rows in found if rows is not None)
 
         return Batches(results)
+
+    def beside(self, other: Table) -> ChunkedTable:
+        """Return one table with the columns of both; the other one may be in memory."""
+        second = SlicedTable(other.rows) if isinstance(other, InMemoryTable) else other
+        if not isinstance(second, LocalTable):
+            raise ValueError(expected("y", "read by this process, as X is", type(other).__name__))
+        once = getattr(self, "once", False) or getattr(second, "once", False)
+        return Batches(_pairs(self, second) if once else lambda: _pairs(self, second))
 
 
 class Weighted(LocalTable):
@@ -415,23 +342,16 @@ class Weighted(LocalTable):
         super().__init__(table.d, table.dtype, table.n, table.names)
         self.table, self.weights, self.route = table, weights, table.route
 
-    def parts(self) -> Iterator[Chunk]:
-        """Read all parts, from the first."""
-        return self._beside(self.table.parts())
-
-    def passing(self) -> Iterator[Chunk]:
-        """Read all parts for one who keeps none of them."""
-        return self._beside(self.table.passing())
-
-    def _beside(self, parts: Iterator[Chunk]) -> Iterator[Chunk]:
+    def parts(self, *, reuse: bool = False) -> Iterator[Chunk]:
+        """Read all chunks with their weights, from the first."""
         w, row = self.weights, 0
-        for part in parts:
+        for part in self.table.parts(reuse=reuse):
             row = part.first + len(part.rows)
             if row > len(w):
-                raise ValueError(expected("sample_weight", f"one a row, {row} or more", w.shape))
+                raise ValueError(expected("sample_weight", f"one per row, {row} or more", w.shape))
             yield part._replace(weights=w[part.first : row])
         if row != len(w):
-            raise ValueError(expected("sample_weight", f"one a row, {row}", w.shape))
+            raise ValueError(expected("sample_weight", f"one per row, {row}", w.shape))
 
 
 def as_rows(rows: Any, d: int | None, number: int) -> Host:
@@ -445,25 +365,21 @@ def as_rows(rows: Any, d: int | None, number: int) -> Host:
     refuse_masked(rows)
     refuse_sparse(rows)
     table = np.asarray(rows)
-    if table.ndim != 2:
-        raise ValueError(expected(f"part {number}", "a 2-dimensional table", table.shape))
+    check_table(f"part {number}", table.shape, table.dtype)
     if d is not None and table.shape[1] != d:
         what = f"a table of {d} columns, as the first part"
         raise ValueError(expected(f"part {number}", what, table.shape))
-    if table.dtype.kind not in "fiub":
-        raise ValueError(expected(f"the dtype of part {number}", "a real number's", table.dtype))
     wanted = table.dtype if table.dtype in (np.float32, np.float64) else np.dtype(np.float64)
     return table if table.dtype.isnative and table.dtype == wanted else table.astype(wanted)
 
 
-# --- Arrays on disk or in memory as tables in parts: blocks of their rows, read one ahead --------
+# --- Arrays on disk or in memory as chunked tables: blocks of their rows, read one ahead ----------
 
-PART_BYTES = 2**24
+BLOCK_BYTES_READ = 2**24
 """Bytes of a block that is read at once: a few of them are all that is ever held."""
 
-
-PLACES = 4
-"""Blocks alive at once: one worked on, one waiting, one being read, one to spare."""
+BUFFERS = 3
+"""Blocks alive at once: one worked on, one being read, one to spare."""
 
 
 class SlicedTable(LocalTable):
@@ -487,55 +403,62 @@ class SlicedTable(LocalTable):
     def __init__(self, table: Any, part_rows: int | None = None) -> None:
         self.file = npy_file(table)
         shape, dtype = (table.shape, table.dtype) if self.file is None else self.file[:2]
-        if len(shape) != 2:
-            raise ValueError(expected("X", "a 2-dimensional table", tuple(shape)))
-        if np.dtype(dtype).kind not in "fiub":
-            raise ValueError(expected("the dtype of X", "a real number's", dtype))
+        check_table("X", shape, dtype)
         super().__init__(int(shape[1]), dtype, int(shape[0]))
         self.table, self.stored = table, np.dtype(dtype)
-        self.step = part_rows or self._rows_of_a_part()
+        self.step = part_rows or self._default_rows()
         self.route = "blocks of a file" if self.file is not None else "blocks of a table"
 
-    def _rows_of_a_part(self) -> int:
-        """Return how many rows fit, rounded to whole chunks."""
-        rows = max(1, PART_BYTES // max(self.stored.itemsize * self.d, 1))
+    def _default_rows(self) -> int:
+        """Return how many rows fit into a block, rounded to whole chunks."""
+        rows = max(1, BLOCK_BYTES_READ // max(self.stored.itemsize * self.d, 1))
         chunks = getattr(self.table, "chunks", None)
         if isinstance(chunks, tuple) and chunks and isinstance(chunks[0], int):
             return max(1, rows // chunks[0]) * chunks[0]
         return rows
 
-    def parts(self) -> Iterator[Chunk]:
-        """Read all blocks."""
-        return self._blocks([])
-
-    def passing(self) -> Iterator[Chunk]:
-        """Read all blocks into the same few places: fresh memory would cost as much as reading."""
-        if self.file is None or self.file[4]:
-            return self.parts()
-        size = (min(self.step, int(self.n or 0)), self.d)
-        return self._blocks([np.empty(size, dtype=self.stored) for _ in range(PLACES)])
-
-    def _blocks(self, places: list[Host]) -> Iterator[Chunk]:
-        n = int(self.n or 0)
-        for number, first in enumerate(range(0, n, self.step)):
-            rows = slice(first, min(first + self.step, n))
-            place = places[number % len(places)][: rows.stop - first] if places else None
-            yield Chunk(as_rows(self._read(rows, place), self.d, number), number, first)
-
-    def _read(self, rows: slice, place: Host | None) -> Host:
-        if self.file is None:
-            return np.asarray(self.table[rows])
-        shape, dtype, offset, path, by_column = self.file
-        if by_column:
-            return _read_columns(path, shape, dtype, offset, rows)
-        block = place
-        if block is None:
-            block = np.empty((rows.stop - rows.start, shape[1]), dtype=dtype)
-        return _filled(path, block, offset + rows.start * block.strides[0])
+    def parts(self, *, reuse: bool = False) -> Iterator[Chunk]:
+        """Read all blocks, into the same few buffers where fresh memory would cost as much."""
+        n, file, buffers = int(self.n or 0), self.file, None
+        if reuse and file is not None and not file.by_column:
+            size = (min(self.step, n), self.d)
+            buffers = cycle([np.empty(size, dtype=self.stored) for _ in range(BUFFERS)])
+        for number, rows in enumerate(backend.slices(n, self.step)):
+            if file is None:
+                block = np.asarray(self.table[rows])
+            else:
+                block = file.read(rows, None if buffers is None else next(buffers))
+            yield Chunk(as_rows(block, self.d, number), number, rows.start)
 
 
-NpyFile = tuple[tuple[int, int], "np.dtype[Any]", int, str, bool]
-"""Shape, dtype, place of the first entry, path, and whether columns lie together."""
+class NpyFile(NamedTuple):
+    """Where a .npy file or a memory map has its numbers."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    offset: int  # of the first entry
+    path: str
+    by_column: bool  # columns are contiguous
+
+    def read(self, rows: slice, buffer: Host | None) -> Host:
+        """Read rows into a buffer, or into fresh memory; by column, one column at a time."""
+        (n, d), count = self.shape, rows.stop - rows.start
+        if self.by_column:
+            columns = np.empty((d, count), dtype=self.dtype)
+            for j in range(d):
+                self._fill(columns[j], j * n + rows.start)
+            return np.ascontiguousarray(columns.T)
+        block = np.empty((count, d), dtype=self.dtype) if buffer is None else buffer[:count]
+        self._fill(block, rows.start * d)
+        return block
+
+    def _fill(self, block: Host, entry: int) -> None:
+        """Fill a contiguous array, from this entry of the file on."""
+        view = memoryview(block.view(np.uint8).reshape(-1))  # type: ignore[arg-type]
+        with open(self.path, "rb") as file:
+            file.seek(self.offset + entry * self.dtype.itemsize)
+            if file.readinto(view) < len(view):
+                raise ValueError(f"{self.path} became shorter while it was read. Write it again.")
 
 
 def npy_file(table: Any) -> NpyFile | None:
@@ -547,40 +470,16 @@ def npy_file(table: Any) -> NpyFile | None:
         table = np.load(Path(table), mmap_mode="r")  # raises for pickles, says what is wrong
     if not isinstance(table, np.memmap) or table.filename is None or table.mode == "c":
         return None
-    whole: Any = table
-    while isinstance(whole.base, np.memmap):
-        whole = whole.base
-    flags = table.flags
+    flags, whole = table.flags, table
     if table.ndim != 2 or not (flags.c_contiguous or flags.f_contiguous):
         return None
+    while isinstance(whole.base, np.memmap):
+        whole = whole.base
     begin = table.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
-    shape = (int(table.shape[0]), int(table.shape[1]))
-    by_column = not flags.c_contiguous
-    return shape, table.dtype, int(whole.offset) + begin, os.fspath(table.filename), by_column
-
-
-def _filled(path: str, block: Host, offset: int) -> Host:
-    """Fill a contiguous array from a file."""
-    view = memoryview(block.view(np.uint8).reshape(-1))  # type: ignore[arg-type]
-    with open(path, "rb", buffering=0) as file:
-        file.seek(offset)
-        done = 0
-        while done < len(view):
-            step = file.readinto(view[done:])
-            if not step:
-                raise ValueError(f"{path} became shorter while it was read. Write it again.")
-            done += step
-    return block
-
-
-def _read_columns(
-    path: str, shape: tuple[int, int], dtype: np.dtype[Any], offset: int, rows: slice
-) -> Host:
-    """Read rows of a table whose columns lie together, a column at a time."""
-    block = np.empty((shape[1], rows.stop - rows.start), dtype=dtype)
-    for j in range(shape[1]):
-        _filled(path, block[j], offset + (j * shape[0] + rows.start) * dtype.itemsize)
-    return np.ascontiguousarray(block.T)
+    shape, offset = (int(table.shape[0]), int(table.shape[1])), int(whole.offset) + begin
+    return NpyFile(
+        shape, table.dtype, offset, os.fspath(table.filename), by_column=not flags.c_contiguous
+    )
 
 
 # --- Tables that come in batches: Parquet, lists, iterators --------------------------------------
@@ -595,7 +494,7 @@ MANY_PASSES = (
 
 
 class Batches(LocalTable):
-    """A table too large for memory, read in batches; every estimator's `fit` takes it.
+    """A table too large for memory, read in batches; every estimator's `fit` accepts it.
 
     Parameters
     ----------
@@ -632,7 +531,9 @@ class Batches(LocalTable):
     def __init__(
         self, source: Any, columns: list[str] | None = None, batch_rows: int | None = None
     ) -> None:
-        if batch_rows is not None and not _is_count(batch_rows):
+        if batch_rows is not None and (
+            not isinstance(batch_rows, int | np.integer) or batch_rows is True or batch_rows < 1
+        ):
             raise ValueError(expected("batch_rows", "a positive integer", batch_rows))
         if isinstance(columns, str):
             raise ValueError(expected("columns", "a list of names", columns))
@@ -640,7 +541,7 @@ class Batches(LocalTable):
         self.once = isinstance(source, Iterator)
         self._fresh = _reader(source, self.columns, batch_rows)
         self._started: Iterator[Any] | None = None
-        self._known = self._spent = False
+        self._spent = False
 
     def _open(self) -> Iterator[Any]:
         """Return all batches from the first, also where that one has been looked at."""
@@ -648,8 +549,7 @@ class Batches(LocalTable):
         if started is not None:
             return started
         if self.once and self._spent:
-            what = "readable more than once for this fit"
-            got = "an iterator that has been read"
+            what, got = "readable more than once for this fit", "an iterator that has been read"
             raise ValueError(expected("the source of Batches", what, got, MANY_PASSES))
         self._spent = True
         return iter(self._fresh())
@@ -659,10 +559,7 @@ class Batches(LocalTable):
 
         So nothing is lost where a callable returns the same iterator again and again.
         """
-        if self._known:
-            return
-        items = self._open()
-        found = []
+        items, found = self._open(), []
         for item in items:
             found.append(item)
             if len(array_of(item, self.columns)):
@@ -670,7 +567,6 @@ class Batches(LocalTable):
         if not found:
             raise ValueError("Found array with 0 sample(s): the batches hold no rows.")
         rows = as_rows(array_of(found[-1], self.columns), None, len(found) - 1)
-        self._known = True
         super().__init__(rows.shape[1], rows.dtype, None, names_of(found[-1], self.columns))
         self._started = chain(found, items)
 
@@ -681,31 +577,26 @@ class Batches(LocalTable):
             return self.__dict__[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def parts(self) -> Iterator[Chunk]:
+    def parts(self, *, reuse: bool = False) -> Iterator[Chunk]:
         """Read all batches."""
-        self._look()
-        first = 0
+        d, dtype, first = self.d, self.dtype, 0  # known from the first batch on
         for number, item in enumerate(self._open()):
             table = array_of(item, self.columns)
             if table.ndim == 2 and len(table) == 0:
                 continue
-            rows = as_rows(table, self.d, number)
-            self._check(number, names_of(item, self.columns), rows.dtype)
-            yield Chunk(rows.astype(self.dtype, copy=False), number, first)
+            rows, names = as_rows(table, d, number), names_of(item, self.columns)
+            if names is not None and self.names is not None and names != self.names:
+                what = f"{self.names[:10]}, as in the first part"
+                remedy = "Order them alike, or name them: Batches(source, columns=[...])."
+                got = names[:10]
+                raise ValueError(expected(f"the columns of part {number}", what, got, remedy))
+            _check_dtype(number, rows.dtype, dtype)
+            yield Chunk(rows.astype(dtype, copy=False), number, first)
             first += len(rows)
-
-    def _check(self, number: int, names: list[str] | None, dtype: np.dtype[Any]) -> None:
-        """Refuse a batch with columns in other places, or whose numbers would lose digits."""
-        if names is not None and self.names is not None and names != self.names:
-            what = f"{self.names[:10]}, as in the first part"
-            remedy = "Order them alike, or name them: Batches(source, columns=[...])."
-            raise ValueError(expected(f"the columns of part {number}", what, names[:10], remedy))
-        _check_dtype(number, dtype, self.dtype)
 
     def __iter__(self) -> Iterator[Host]:
         """Yield the batches as arrays, of one dimension where they have one."""
-        for item in self._open():
-            yield array_of(item, self.columns)
+        return (array_of(item, self.columns) for item in self._open())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all batches to one .npy file, whole or not at all.
@@ -721,25 +612,26 @@ class Batches(LocalTable):
         with replacing(path) as file:
             shape: tuple[int, ...] | None = None
             n, dtype = 0, np.dtype(np.float64)
+
+            def write_header(whole: tuple[int, ...]) -> None:
+                """Write the header of a .npy file; NumPy leaves room for n to grow."""
+                entries = {"descr": dtype.str, "fortran_order": False, "shape": whole}
+                np.lib.format.write_array_header_2_0(file, entries)
+
             for number, rows in enumerate(self):
                 if shape is None:
                     shape, dtype = rows.shape[1:], rows.dtype
-                    _header(file, (0, *shape), dtype)
-                _check_saved(number, rows, shape, dtype)
+                    write_header((0, *shape))
+                if rows.shape[1:] != shape:
+                    what = f"rows of shape {shape}, as the first part"
+                    raise ValueError(expected(f"part {number}", what, rows.shape[1:]))
+                _check_dtype(number, rows.dtype, dtype)
                 n += len(rows)
                 file.write(np.ascontiguousarray(rows, dtype=dtype).data)
             if shape is None:
                 raise ValueError("Found array with 0 sample(s): there is nothing to save.")
             file.seek(0)
-            _header(file, (n, *shape), dtype)
-
-
-def _check_saved(number: int, rows: Host, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Refuse what does not go into one array with the batches before."""
-    if rows.shape[1:] != shape:
-        what = f"rows of shape {shape}, as the first part"
-        raise ValueError(expected(f"part {number}", what, rows.shape[1:]))
-    _check_dtype(number, rows.dtype, dtype)
+            write_header((n, *shape))
 
 
 def _check_dtype(number: int, dtype: np.dtype[Any], first: np.dtype[Any]) -> None:
@@ -749,72 +641,47 @@ def _check_dtype(number: int, dtype: np.dtype[Any], first: np.dtype[Any]) -> Non
         raise ValueError(expected(f"the dtype of part {number}", what, str(dtype), remedy))
 
 
-def _header(file: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Write the header of a .npy file; NumPy leaves room for the number of rows to grow."""
-    entries = {"descr": dtype.str, "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_2_0(file, entries)
-
-
 def _reader(
     source: Any, columns: list[str] | None, batch_rows: int | None
 ) -> Callable[[], Iterable[Any]]:
-    """Return what opens the source from its beginning."""
+    """Return a function that opens the source from its beginning."""
     if isinstance(source, str | os.PathLike):
-        return lambda: _opened(Path(source), columns, batch_rows)
+        source = [source]
     if is_dask(source):
-        what, remedy = "no table of Dask", "Give that to fit as it is."
+        what, remedy = "no Dask collection", "Pass that to fit as it is."
         raise ValueError(expected("the source of Batches", what, type(source).__name__, remedy))
     if is_frame(source):
         return lambda: (source,)
     if callable(source):
         return source  # type: ignore[no-any-return]
     if isinstance(source, list | tuple):
-        return lambda: chain.from_iterable(_each(item, columns, batch_rows) for item in source)
+        return lambda: chain.from_iterable(
+            _file_batches(Path(item), columns, batch_rows)
+            if isinstance(item, str | os.PathLike)
+            else (item,)
+            for item in source
+        )
     if hasattr(source, "shape") and hasattr(source, "dtype"):
         blocks = SlicedTable(source, batch_rows)
         return lambda: (part.rows for part in blocks.parts())
-    if isinstance(source, Iterator):
-        return lambda: source
     if isinstance(source, Iterable):
         return lambda: source
     what = "a path, a list, a callable that returns an iterator, or an iterable of arrays"
     raise ValueError(expected("the source of Batches", what, source))
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and value is not True and bool(value >= 1)
-
-
-def _each(item: Any, columns: list[str] | None, batch_rows: int | None) -> Iterable[Any]:
-    if isinstance(item, str | os.PathLike):
-        return _opened(Path(item), columns, batch_rows)
-    return (item,)
-
-
-def _opened(path: Path, columns: list[str] | None, batch_rows: int | None) -> Iterator[Any]:
-    """Yield the batches of a file or folder."""
+def _file_batches(path: Path, columns: list[str] | None, batch_rows: int | None) -> Iterator[Any]:
+    """Return the batches of a file or folder."""
     if not path.exists():
         raise FileNotFoundError(f"there is no {path}: check the path.")
     if path.suffix == ".npy":
-        yield from (part.rows for part in SlicedTable(mapped(path), batch_rows).parts())
-        return
+        return (part.rows for part in SlicedTable(mapped(path), batch_rows).parts())
     try:
         import pyarrow.dataset as datasets
     except ImportError as error:
         raise ImportError(f"reading {path} needs pyarrow: pip install pyarrow.") from error
-    table = _dataset(datasets.dataset, path)
-    if columns is not None:
-        check_columns(columns, table.schema.names)
-    _check_files(table, columns)
-    rows = batch_rows or BATCH_ROWS
-    options: dict[str, Any] = {"batch_readahead": 1, "fragment_readahead": 1}
-    yield from table.to_batches(columns=columns, batch_size=rows, **options)
-
-
-def _dataset(opened: Callable[..., Any], path: Path) -> Any:
-    """Open Parquet with Arrow, or say what else can be read."""
     try:
-        return opened(path, format="parquet")
+        table = datasets.dataset(path, format="parquet")
     except (ValueError, OSError) as error:
         remedy = (
             "Open a Zarr array with zarr.open_array(path), read CSV with Batches(callable) or with "
@@ -822,6 +689,11 @@ def _dataset(opened: Callable[..., Any], path: Path) -> Any:
         )
         what = "a .npy file, a Parquet file or a folder of Parquet files"
         raise ValueError(expected(str(path), what, str(error), remedy)) from error
+    if columns is not None:
+        check_columns(columns, table.schema.names)
+    _check_files(table, columns)
+    options: dict[str, Any] = {"batch_readahead": 1, "fragment_readahead": 1}
+    return table.to_batches(columns=columns, batch_size=batch_rows or BATCH_ROWS, **options)  # type: ignore[no-any-return]
 
 
 def _check_files(table: Any, columns: list[str] | None) -> None:
@@ -843,3 +715,44 @@ def mapped(path: str | os.PathLike[str]) -> Host:
     except (ValueError, EOFError) as error:
         what = "a .npy file of numbers, whole"
         raise ValueError(expected(os.fspath(path), what, str(error), "Write it again.")) from error
+
+
+# --- Two tables of the same rows, side by side ---------------------------------------------------
+
+
+def beside(X: Table, Y: Table) -> Table:
+    """Return both tables as one of d_x + d_y columns.
+
+    Rows in memory are joined in float64, with the weights of the first table. A chunked table may
+    have one in memory beside it.
+
+    Examples
+    --------
+    >>> X, Y = np.arange(8.0).reshape(4, 2), np.arange(4.0)[:, None]
+    >>> both = beside(SlicedTable(X, part_rows=3), SlicedTable(Y, part_rows=2))
+    >>> float(both.reduce(np.sum, lambda a, b: a + b)), both.d
+    (34.0, 3)
+    """
+    if isinstance(X, ChunkedTable):
+        return X.beside(Y)
+    if not (isinstance(X, InMemoryTable) and isinstance(Y, InMemoryTable)):
+        raise ValueError(expected("y", "in memory, as X is", type(Y).__name__))
+    rows = [backend.working(table.rows) for table in (X, Y)]
+    return InMemoryTable(backend.namespace(rows[0]).concat(rows, axis=1), X.weights)
+
+
+def _pairs(X: LocalTable, Y: LocalTable) -> Iterator[Host]:
+    """Yield the chunks of X with as many rows of Y beside them."""
+    parts = Y.parts()
+    waiting: Host = np.empty((0, Y.d), dtype=Y.dtype)
+    for part in X.parts():
+        count = len(part.rows)
+        while len(waiting) < count:
+            more = next(parts, None)
+            if more is None:
+                raise ValueError(expected("y", "as many rows as X", "fewer"))
+            waiting = np.concatenate([waiting, more.rows])
+        yield np.concatenate([part.rows, waiting[:count]], axis=1)
+        waiting = waiting[count:]
+    if len(waiting) or any(len(part.rows) for part in parts):
+        raise ValueError(expected("y", "as many rows as X", "more"))

@@ -9,10 +9,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import replace
-from functools import wraps
+from dataclasses import fields, replace
+from functools import reduce, wraps
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 from zlib import crc32
 
 import numpy as np
@@ -50,14 +50,13 @@ from dualpca.errors import (
     BackendError,
     EmptyColumnError,
     InterruptWarning,
-    ModelFileError,
     StreamWarning,
     expected,
     warn,
 )
-from dualpca.estimators.saving import save as _save
+from dualpca.estimators import saving
 from dualpca.files.checkpoints import Checkpoint, CheckpointWatch
-from dualpca.files.fields import is_record, sizes_of
+from dualpca.files.fields import hints_of, is_record, sizes_of
 from dualpca.gaussian import (
     Monitor,
     Outliers,
@@ -78,31 +77,26 @@ from dualpca.kernels import (
     is_gaussian_process_kernel,
 )
 from dualpca.models.driver import History
-from dualpca.models.kernel import (
-    KernelChoice,
-    fit_inputs,
-    is_incomplete,
-    is_precomputed,
-)
+from dualpca.models.kernel import KernelChoice, fit_inputs, is_incomplete, is_precomputed
 from dualpca.models.spiked import SpikedModel
-from dualpca.models.spiked import variances_like as variances_like
 from dualpca.models.streaming import Stream
-from dualpca.operators import used_rows as used_rows
+from dualpca.operators import used_rows
 from dualpca.solvers import KERNEL_SOLVERS, LANDMARKS, KernelOptions
 
-if TYPE_CHECKING:  # only kernel models need them, and they take time to import
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance as Model
+
+    # only kernel models need them, and they take time to import
     from dualpca.preimages import Method, PreImage, Span
 
-# --- Tables that are not in memory, where rows in memory are needed: refused with what to do -----
+# --- Input: rows of any kind, weights, counts. Nothing is changed, filled or cast silently -------
 
-
-# --- What comes in: rows of any kind, weights, counts. Nothing is changed, filled or cast silently
-
+FLOATS = [np.float64, np.float32]
 SPARSE = ("csr", "csc")
 
 
 def check_rows(
-    estimator: Any,
+    estimator: Estimator,
     X: Any,
     *,
     reset: bool,
@@ -115,38 +109,46 @@ def check_rows(
     Finiteness is tested only if asked for: it shows in results for free (`check_finite_result`).
     """
     require_in_memory(X)
-    if backend.is_foreign(X):
-        return _check_foreign(estimator, X, reset=reset, min_rows=min_rows)
-    return validate_data(
-        estimator,
-        X,
-        reset=reset,
-        dtype=[np.float64, np.float32],
-        accept_sparse=SPARSE if accept_sparse else False,
-        ensure_all_finite=finite,
-        ensure_min_samples=min_rows,
-        copy=False,
-    )
-
-
-def _check_foreign(estimator: Any, X: Array, *, reset: bool, min_rows: int) -> Array:
-    """Check an array of torch, CuPy, … with scikit-learn's words, on its own device."""
+    if not backend.is_foreign(X):
+        return validate_data(
+            estimator,
+            X,
+            reset=reset,
+            dtype=FLOATS,
+            accept_sparse=SPARSE if accept_sparse else False,
+            ensure_all_finite=finite,
+            ensure_min_samples=min_rows,
+            copy=False,
+        )
     X = check_matrix(X, "X")
-    name = type(estimator).__name__
     if X.shape[0] < min_rows or X.shape[1] < 1:
         raise ValueError(
             f"Found array with shape={tuple(X.shape)}, while a minimum of {min_rows} sample(s) "
-            f"and 1 feature(s) is required by {name}."
+            f"and 1 feature(s) is required by {type(estimator).__name__}."
         )
+    check_columns(estimator, int(X.shape[1]), None, reset=reset)
+    return X
+
+
+def check_columns(estimator: Estimator, d: int, names: list[str] | None, *, reset: bool) -> None:
+    """Remember number and names of the features if `reset`; otherwise compare them with the fit."""
     if reset:
-        estimator.n_features_in_ = int(X.shape[1])
-        vars(estimator).pop("feature_names_in_", None)
-    elif X.shape[1] != estimator.n_features_in_:
+        estimator.n_features_in_ = d
+        estimator.__dict__.pop("feature_names_in_", None)
+        if names is not None:
+            estimator.feature_names_in_ = np.asarray(names, dtype=object)
+        return
+    if d != estimator.n_features_in_:
         raise ValueError(
-            f"X has {X.shape[1]} features, but {name} is expecting "
+            f"X has {d} features, but {type(estimator).__name__} is expecting "
             f"{estimator.n_features_in_} features as input."
         )
-    return X
+    fitted = getattr(estimator, "feature_names_in_", None)
+    if fitted is not None and names is not None and list(fitted) != names:
+        raise ValueError(
+            "The feature names should match those that were passed during fit: expected "
+            f"{list(fitted)[:10]}, got {names[:10]}. Order the columns as in fit."
+        )
 
 
 def check_matrix(X: Any, name: str, *, min_columns: int = 1) -> Array:
@@ -155,7 +157,7 @@ def check_matrix(X: Any, name: str, *, min_columns: int = 1) -> Array:
     if not backend.is_foreign(X):
         return check_array(
             X,
-            dtype=[np.float64, np.float32],
+            dtype=FLOATS,
             ensure_all_finite=False,
             ensure_min_features=min_columns,
             input_name=name,
@@ -169,18 +171,13 @@ def check_matrix(X: Any, name: str, *, min_columns: int = 1) -> Array:
     return X if X.dtype in (xp.float32, xp.float64) else xp.astype(X, xp.float64)
 
 
-def check_width(X: Array, width: int, name: str) -> None:
-    """Refuse a matrix with the wrong number of columns."""
-    if X.shape[1] != width:
-        raise ValueError(
-            expected(name, f"a matrix of {width} columns (n_components)", tuple(X.shape))
-        )
+def check_finite_result(result: Array, X: Array, *, missing: bool = False) -> Array:
+    """Return the result; if it is not finite, name the entry of X to blame.
 
-
-def check_finite_result(result: Array, X: Array) -> Array:
-    """Return the result; if it is not finite, say which entry of X is to blame."""
+    `missing` where NaN in X is a missing value, and only infinity is to blame.
+    """
     if not backend.all_finite(result):
-        refuse_nonfinite(X)
+        refuse_nonfinite(observed_part(X) if missing else X)
         raise ValueError("the result overflows: X is too large. Divide it by a constant first.")
     return result
 
@@ -189,17 +186,15 @@ def check_weights(weights: Any, X: Array) -> Array | None:
     """Return the weights as a float64 vector beside X, or None."""
     if weights is None:
         return None
-    w = np.asarray(backend.to_numpy(weights))
+    w, n = np.asarray(backend.to_numpy(weights)), X.shape[0]
     if w.dtype.kind not in "biuf":
         raise ValueError(expected("sample_weight", "real numbers", w.dtype))
-    w, n = w.astype(np.float64), X.shape[0]
-    if w.ndim == 0:
-        w = np.full(n, float(w))
+    w = np.full(n, float(w)) if w.ndim == 0 else w.astype(np.float64)
     if w.shape != (n,):
-        raise ValueError(expected("sample_weight", f"of shape ({n},), one a row", w.shape))
-    if not np.all(np.isfinite(w)) or np.any(w < 0):
-        bad = w[~np.isfinite(w) | (w < 0)][0]
-        raise ValueError(expected("sample_weight", "finite and not negative", float(bad)))
+        raise ValueError(expected("sample_weight", f"of shape ({n},), one per row", w.shape))
+    bad = w[~np.isfinite(w) | (w < 0)]
+    if bad.size:
+        raise ValueError(expected("sample_weight", "finite and not negative", float(bad[0])))
     if not np.any(w > 0):
         raise ValueError("sample_weight must be positive for some row, got zeros only.")
     return backend.asarray(w, X)
@@ -233,179 +228,13 @@ def check_flag(name: str, value: Any) -> None:
 
 def generator(random_state: Any) -> np.random.Generator:
     """Return a NumPy Generator from None, a seed, a RandomState or a Generator."""
-    if isinstance(random_state, np.random.Generator):
-        return random_state
     if isinstance(random_state, np.random.RandomState):
-        return np.random.default_rng(random_state.randint(2**31 - 1))
-    if random_state is None or isinstance(random_state, Integral):
-        return np.random.default_rng(None if random_state is None else int(random_state))
-    raise ValueError(
-        expected("random_state", "None, an int, a Generator or a RandomState", random_state)
-    )
-
-
-# --- The one place where tables in parts enter and leave the estimators --------------------------
-
-
-def open_parts(model: Any, parts: ChunkedTable, sample_weight: Any = None) -> ChunkedTable:
-    """Take the width and the names of the features; return the table with its weights."""
-    if parts.d < 1:
-        raise ValueError(f"Found array with 0 feature(s) (shape=({parts.n}, {parts.d})).")
-    model.n_features_in_ = parts.d
-    vars(model).pop("feature_names_in_", None)
-    if parts.names is not None:
-        model.feature_names_in_ = np.asarray(parts.names, dtype=object)
-    return weighing(parts, sample_weight)
-
-
-def weighing(parts: ChunkedTable, sample_weight: Any) -> ChunkedTable:
-    """Return a table with weights, one a row, all in memory; as it is where there are none."""
-    if sample_weight is None:
-        return parts
-    w = np.asarray(sample_weight)
-    if w.ndim != 1:
-        raise ValueError(expected("sample_weight", "one number a row for data in parts", w.shape))
-    return parts.weighing(backend.to_numpy(check_weights(w, w[:, None])))
-
-
-def refuse_weights(sample_weight: Any) -> None:
-    """Refuse weights where a fit in parts cannot take them."""
-    if sample_weight is not None:
-        what = "None for data in parts, but of PCA, PPCA, BayesianPCA and FactorAnalysis"
-        raise ValueError(expected("sample_weight", what, "weights", "partial_fit takes them."))
-
-
-def check_parts(model: Any, parts: ChunkedTable) -> None:
-    """Refuse a table whose features are not those of the fit."""
-    name, fitted = type(model).__name__, getattr(model, "feature_names_in_", None)
-    if parts.d != model.n_features_in_:
-        raise ValueError(
-            f"X has {parts.d} features, but {name} is expecting {model.n_features_in_} features "
-            "as input."
-        )
-    if fitted is not None and parts.names is not None and list(fitted) != parts.names:
-        raise ValueError(
-            "The feature names should match those that were passed during fit: expected "
-            f"{list(fitted)[:10]}, got {parts.names[:10]}. Order the columns as in fit."
-        )
-
-
-def refuse_frames(model: Any, method: str) -> None:
-    """Refuse to make a frame of a table in parts: scikit-learn would gather all of it."""
-    made = _get_output_config("transform", model)["dense"] if method == "transform" else "default"
-    if made != "default":
-        what = "'default' for data in parts, which may be larger than memory"
-        raise ValueError(expected("set_output(transform=...)", what, made))
-
-
-class OnRows:
-    """A method of a fitted model as a function of rows that can be sent to other processes."""
-
-    def __init__(
-        self,
-        method: Callable[..., Any],
-        model: Any,
-        width: int | None,
-        dtype: Any,
-        options: dict[str, Any] | None = None,
-    ) -> None:
-        self.model, self.width, self.dtype, self.options = copy(model), width, dtype, options or {}
-        self.__name__ = method.__name__  # what Dask calls the results
-        vars(self.model).pop("feature_names_in_", None)  # rows of a part have no names to check
-
-    def __call__(self, rows: Host) -> Host:
-        """Return what the method makes of the rows."""
-        if len(rows) == 0:
-            shape = (0,) if self.width is None else (0, self.width)
-            return np.empty(shape, dtype=self.dtype)
-        return np.asarray(getattr(self.model, self.__name__)(rows, **self.options))
-
-
-def average(model: Any, parts: ChunkedTable, sample_weight: Any = None) -> float:
-    """Return the average log-density of the rows of a table in parts."""
-    check_is_fitted(model)
-    check_parts(model, parts)
-    density = OnRows(type(model).score_samples, model, None, np.float64)
-
-    def of(rows: Host, weights: Host | None = None) -> Host:
-        w = np.ones(len(rows)) if weights is None else weights
-        return np.array([w @ density(rows), w.sum()])
-
-    total, count = weighing(parts, sample_weight).reduce(of, np.add)
-    return float(total / count)
-
-
-# --- How an iterative fit went, as scikit-learn's users expect to read it ------------------------
-
-
-# --- What a checkpoint of an estimator's fit is of -----------------------------------------------
-
-ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
-
-FREE = ("checkpoint", "verbose", "n_jobs", "max_iter")
-"""Parameters that do not change where a fit goes, or only how far."""
-
-
-def watch_of(model: Any) -> CheckpointWatch | None:
-    """Return the checkpoint that the parameters ask for, with what it is of."""
-    checkpoint = Checkpoint.of(model.checkpoint)
-    if checkpoint is None:
-        return None
-    params = {k: _told(v) for k, v in model.get_params().items() if k not in FREE}
-    return CheckpointWatch(checkpoint, {"model": type(model).__name__, **params})
-
-
-def _told(value: Any) -> str:
-    """Return a parameter in words that are the same in another process.
-
-    Where an object lies in memory says nothing, and a generator has given the start already.
-    """
-    if isinstance(value, np.ndarray) and value.ndim:
-        words = f"{value.dtype} {value.shape}".encode()
-        return f"array {value.shape} ({crc32(np.ascontiguousarray(value).tobytes() + words):08x})"
-    if isinstance(value, np.generic | np.ndarray):
-        return repr(value.item())
-    return ADDRESS.sub("", repr(value))
-
-
-def check_checkpoint(model: Any) -> None:
-    """Refuse a checkpoint of several starts, or of sizes that are still to be found."""
-    if Checkpoint.of(model.checkpoint) is None:
-        return
-    if getattr(model, "n_init", 1) > 1:
-        remedy = "A checkpoint is of one start: give n_init=1."
-        raise ValueError(expected("n_init", "1 with a checkpoint", model.n_init, remedy))
-    sizes = [getattr(model, name, None) for name in ("n_mixtures", "n_components")]
-    if any(size in ("bic", "cv") for size in sizes if isinstance(size, str)):
-        raise ValueError(expected("sizes", "numbers with a checkpoint", sizes))
-
-
-# --- `save`, for every model ---------------------------------------------------------------------
-
-
-# --- Frames and the names of columns ------------------------------------------------------------
-
-
-@contextmanager
-def named_columns(model: Any) -> Iterator[None]:
-    """Call features that no row observes by the names that the frame gave them."""
-    try:
-        yield
-    except EmptyColumnError as error:
-        names = getattr(model, "feature_names_in_", None)
-        if names is None:
-            raise
-        raise EmptyColumnError(error.columns, names) from None
-
-
-def check_features(features: Any, d: int) -> Any:
-    """Return feature numbers as an integer vector."""
-    index = np.arange(d) if features is None else np.asarray(features)
-    if index.ndim != 1 or index.dtype.kind not in "iu" or index.size == 0:
-        raise ValueError(expected("features", "a sequence of feature numbers", features))
-    if index.min() < 0 or index.max() >= d:
-        raise ValueError(expected("features", f"numbers from 0 to {d - 1}", features))
-    return index
+        random_state = random_state.randint(2**31 - 1)
+    if not isinstance(random_state, np.random.Generator | Integral | None):
+        what = "None, an int, a Generator or a RandomState"
+        raise ValueError(expected("random_state", what, random_state))
+    seed = int(random_state) if isinstance(random_state, Integral) else random_state
+    return np.random.default_rng(seed)
 
 
 def as_frame(table: Array, like: Any, names: Any = None) -> Any:
@@ -417,6 +246,135 @@ def as_frame(table: Array, like: Any, names: Any = None) -> Any:
     if library == "pandas":
         return type(like)(table, index=like.index, columns=columns)
     return type(like)(table, schema=columns, orient="row")
+
+
+@contextmanager
+def named_columns(estimator: Estimator) -> Iterator[None]:
+    """Refer to features that no row observes by their names in the frame."""
+    try:
+        yield
+    except EmptyColumnError as error:
+        names = getattr(estimator, "feature_names_in_", None)
+        if names is None:
+            raise
+        raise EmptyColumnError(error.columns, names) from None
+
+
+# --- Chunked tables ------------------------------------------------------------------------------
+
+
+def with_weights(chunks: ChunkedTable, sample_weight: Any) -> ChunkedTable:
+    """Return a table with weights, which are all in memory; as it is where there are none."""
+    if sample_weight is None:
+        return chunks
+    w = np.asarray(sample_weight)
+    if w.ndim != 1:
+        raise ValueError(expected("sample_weight", "one number per row for chunked data", w.shape))
+    return chunks.weighing(backend.to_numpy(check_weights(w, w[:, None])))
+
+
+def refuse_weights(sample_weight: Any) -> None:
+    """Refuse weights where the fit of a chunked table cannot use them."""
+    if sample_weight is not None:
+        what = "None for chunked data, except in PCA, PPCA, BayesianPCA and FactorAnalysis"
+        raise ValueError(expected("sample_weight", what, "weights", "partial_fit accepts them."))
+
+
+def refuse_frames(estimator: Estimator, method: str) -> None:
+    """Refuse to make a frame of a chunked table: scikit-learn would gather all of it."""
+    config = _get_output_config("transform", estimator)["dense"]
+    if method == "transform" and config != "default":
+        what = "'default' for chunked data, which may be larger than memory"
+        raise ValueError(expected("set_output(transform=...)", what, config))
+
+
+class OnRows:
+    """A method of a fitted estimator as a function of rows that other processes can call."""
+
+    def __init__(
+        self,
+        estimator: Estimator,
+        method: str,
+        width: int | None = None,
+        dtype: Any = np.float64,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.estimator, self.width, self.dtype = copy(estimator), width, dtype
+        self.__name__, self.options = method, options or {}  # the name is Dask's for the results
+        self.estimator.__dict__.pop("feature_names_in_", None)  # chunks have no names to check
+
+    def __call__(self, rows: Host) -> Host:
+        """Return the method's results for the rows."""
+        if len(rows) == 0:
+            shape = (0,) if self.width is None else (0, self.width)
+            return np.empty(shape, dtype=self.dtype)
+        return np.asarray(getattr(self.estimator, self.__name__)(rows, **self.options))
+
+
+def average_density(estimator: Estimator, X: Any, sample_weight: Any) -> float:
+    """Return the average of `score_samples` over rows in memory or in chunks."""
+    chunks = chunked_table(X, fitting=False)
+    if chunks is None:
+        return weighted_mean(estimator.score_samples(X), sample_weight)
+    check_is_fitted(estimator)
+    check_columns(estimator, chunks.d, chunks.names, reset=False)
+    density = OnRows(estimator, "score_samples")
+
+    def of(rows: Host, weights: Host | None = None) -> Host:
+        w = np.ones(len(rows)) if weights is None else weights
+        return np.array([w @ density(rows), w.sum()])
+
+    total, count = with_weights(chunks, sample_weight).reduce(of, np.add)
+    return float(total / count)
+
+
+def weighted_mean(values: Array, sample_weight: Any) -> float:
+    """Return the mean of a vector, weighted if weights are given."""
+    w, xp = check_weights(sample_weight, values[:, None]), backend.namespace(values)
+    return float(xp.mean(values) if w is None else w @ values / xp.sum(w))
+
+
+# --- Which fit a checkpoint belongs to -----------------------------------------------------------
+
+MEMORY_ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
+
+NOT_COMPARED = ("checkpoint", "verbose", "n_jobs", "max_iter")
+"""Parameters that do not change where a fit goes, or only how far."""
+
+
+def watch_of(estimator: Estimator) -> CheckpointWatch | None:
+    """Return the checkpoint that the parameters ask for, with the fit it belongs to."""
+    checkpoint = Checkpoint.of(estimator.checkpoint)
+    if checkpoint is None:
+        return None
+    params = estimator.get_params().items()
+    compared = {k: _comparable(v) for k, v in params if k not in NOT_COMPARED}
+    return CheckpointWatch(checkpoint, {"model": type(estimator).__name__, **compared})
+
+
+def _comparable(value: Any) -> str:
+    """Return a parameter as text that is the same in another process.
+
+    Addresses in memory are left out; a generator has given the start already.
+    """
+    if isinstance(value, np.ndarray) and value.ndim:
+        kind = f"{value.dtype} {value.shape}".encode()
+        return f"array {value.shape} ({crc32(np.ascontiguousarray(value).tobytes() + kind):08x})"
+    if isinstance(value, np.generic | np.ndarray):
+        return repr(value.item())
+    return MEMORY_ADDRESS.sub("", repr(value))
+
+
+def check_checkpoint(estimator: Estimator) -> None:
+    """Refuse a checkpoint with several starts, or with sizes that are still to be found."""
+    if Checkpoint.of(estimator.checkpoint) is None:
+        return
+    if getattr(estimator, "n_init", 1) > 1:
+        remedy = "A checkpoint is of one start: give n_init=1."
+        raise ValueError(expected("n_init", "1 with a checkpoint", estimator.n_init, remedy))
+    sizes = [getattr(estimator, name, None) for name in ("n_mixtures", "n_components")]
+    if any(isinstance(size, str) and size in ("bic", "cv") for size in sizes):
+        raise ValueError(expected("sizes", "numbers with a checkpoint", sizes))
 
 
 # --- Fitted attributes ---------------------------------------------------------------------------
@@ -437,8 +395,8 @@ class attribute:
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, estimator: Any, owner: type | None = None) -> Any:
-        """Return the value, or say in Python's own words that there is none."""
+    def __get__(self, estimator: Estimator | None, owner: type | None = None) -> Any:
+        """Return the value; if there is none, raise Python's usual AttributeError."""
         if estimator is None:
             return self
         value = estimator._fitted
@@ -449,27 +407,20 @@ class attribute:
             raise AttributeError(f"{name!r} object has no attribute {self.name!r}")
         return list(value) if type(value) is tuple else value
 
-    def __set__(self, estimator: Any, value: Any) -> None:
-        """Change a field of the model, so that every method follows; say where that cannot be."""
+    def __set__(self, estimator: Estimator, value: Any) -> None:
+        """Replace a field of the model, so that every method follows; refuse what it derives."""
         try:
-            estimator._model = _replaced(estimator._fitted, self.path, value)
+            for i, name in reversed(list(enumerate(self.path))):
+                value = replace(reduce(getattr, self.path[:i], estimator._fitted), **{name: value})
         except TypeError:
-            name = type(estimator).__name__
-            raise AttributeError(
-                f"{self.name} of {name} follows from the fitted model and cannot be set."
-            ) from None
+            what = f"{self.name} of {type(estimator).__name__}"
+            raise AttributeError(f"{what} follows from the model and cannot be set.") from None
+        estimator._model = value
         estimator.__dict__.pop("_placed", None)
 
 
-def _replaced(model: Any, path: list[str], value: Any) -> Any:
-    """Return a model with another value of the field at the end of a path."""
-    name, *rest = path
-    part = _replaced(getattr(model, name), rest, value) if rest else value
-    return replace(model, **{name: part})
-
-
 def history_of(state: dict[str, Any]) -> History | None:
-    """Return how a fit went, of attributes as format 1 names them."""
+    """Return how a fit went, from attributes as format 1 names them."""
     if "loglikelihoods_" not in state:
         return None
     values = tuple(float(v) for v in state["loglikelihoods_"])
@@ -491,6 +442,8 @@ class Estimator(BaseEstimator):
     verbose: bool = False
     _accepts_sparse = False
     _accepts_nan = False
+    _can_be_saved = True
+    _where: Any = None  # torch's device, if the fit moves host arrays there
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return True after a fit."""
@@ -512,7 +465,7 @@ class Estimator(BaseEstimator):
         """The model where it works: on its device, if it was fitted on one."""
         return vars(self).get("_placed") or self._fitted
 
-    def _keep(self, model: Any) -> Any:
+    def _keep(self, model: Model) -> Any:
         """Take over a fitted model; of one on a GPU keep a copy there."""
         self.__dict__.pop("_placed", None)
         if self._where is None:
@@ -524,13 +477,16 @@ class Estimator(BaseEstimator):
             self._warn_unless_converged(history)
         return self
 
-    _where: Any = None  # torch's device, if the fit takes host arrays there
+    def _forget(self) -> None:
+        """Drop what an earlier fit left behind."""
+        for name in ("_model", "_placed", "_stream", "n_samples_seen_"):
+            self.__dict__.pop(name, None)
 
     def _warn_unless_converged(self, history: History) -> None:
         if history.interrupted:
             warn(
                 f"the fit was interrupted after {history.n_iter} steps: the model is the best "
-                "there was until then. Fit again to go on to the maximum.",
+                "one found until then. Fit again to reach the maximum.",
                 InterruptWarning,
             )
         elif not history.converged and not history.endless:
@@ -548,12 +504,15 @@ class Estimator(BaseEstimator):
         with showing(self.verbose), named_columns(self):
             chunks = chunked_table(X)
             self._choose_device(X, chunks)
-            if chunks is not None:
-                yield open_parts(self, chunks, sample_weight)
+            if chunks is None:
+                rows = self._checked(X, reset=True, min_rows=min_rows)
+                weights = check_weights(sample_weight, backend.vector_like(rows))
+                yield self._placed_table(rows, weights)
                 return
-            rows = self._checked(X, reset=True, min_rows=min_rows)
-            weights = check_weights(sample_weight, backend.vector_like(rows))
-            yield self._placed_table(rows, weights)
+            if chunks.d < 1:
+                raise ValueError(f"Found array with 0 feature(s) (shape=({chunks.n}, {chunks.d})).")
+            check_columns(self, chunks.d, chunks.names, reset=True)
+            yield with_weights(chunks, sample_weight)
 
     def _checked(self, X: Any, *, reset: bool, min_rows: int = 1) -> Array:
         """Return X as the estimator accepts it; `reset` where it is fitted."""
@@ -568,7 +527,7 @@ class Estimator(BaseEstimator):
             weights = None if weights is None else backend.asarray(backend.to_numpy(weights), rows)
         return InMemoryTable(rows, weights)
 
-    def _choose_device(self, X: Any, chunks: Any) -> None:
+    def _choose_device(self, X: Any, chunks: ChunkedTable | None = None) -> None:
         """Decide where to fit: where the rows are, or on the GPU that `device` asks for."""
         self.__dict__.pop("_where", None)
         check_device(self.device)
@@ -578,7 +537,7 @@ class Estimator(BaseEstimator):
             what = type(X).__name__
             if self.device.startswith("cuda"):
                 raise BackendError(
-                    f"device={self.device!r} takes dense rows in memory, got {what}. Give those, "
+                    f"device={self.device!r} accepts dense rows in memory, got {what}. Give those, "
                     "or device=None (or 'auto') for this table."
                 )
             found = Choice(None, f"{what} is worked on where it is")
@@ -600,7 +559,9 @@ class Estimator(BaseEstimator):
         """Return rows in the space of the components, checked, where the model works."""
         check_is_fitted(self)
         Z = check_matrix(Z, "X", min_columns=0)  # a model of no components has none
-        check_width(Z, width, "X")
+        if Z.shape[1] != width:
+            what = f"a matrix of {width} columns (n_components)"
+            raise ValueError(expected("X", what, tuple(Z.shape)))
         return self._beside_model(Z, method)
 
     def _beside_model(self, rows: Array, method: str) -> Array:
@@ -619,13 +580,13 @@ class Estimator(BaseEstimator):
     def __copy__(self) -> Any:
         """Return a shallow copy that shares the model, on a GPU too."""
         other = type(self).__new__(type(self))
-        other.__dict__.update(self.__dict__)
+        other.__dict__.update(vars(self))
         return other
 
     def __getstate__(self) -> Any:
-        """Leave the copy on a GPU behind: other processes may have none."""
-        state: Any = super().__getstate__()
-        return {k: v for k, v in state.items() if k not in ("_placed", "_where")}
+        """Leave copies on a GPU behind: other processes may have none."""
+        kept = {k: v for k, v in super().__getstate__().items() if k not in ("_placed", "_where")}
+        return kept | {k: to_host(v) for k, v in kept.items() if k == "_stream"}
 
     def __sklearn_tags__(self) -> Any:
         """Return what scikit-learn wants to know of inputs and outputs."""
@@ -652,13 +613,7 @@ class Estimator(BaseEstimator):
             Anything that JSON can hold, kept beside the model: how a table became rows, notes.
             See `dualpca.save`.
         """
-        _save(self, path, metadata=metadata)
-
-    def _require_fitted(self) -> None:
-        """Refuse a model that was not fitted."""
-        check_is_fitted(self)
-
-    _can_be_saved = True
+        saving.save(self, path, metadata=metadata)
 
     def _goes_together(self) -> bool:
         """Return True if model and inputs, as read from a file, fit each other."""
@@ -668,7 +623,7 @@ class Estimator(BaseEstimator):
 
     def _parts_with_features(self) -> list[Any]:
         """Return the dataclasses whose annotations call the number of features d, or p."""
-        model, stream = self.__dict__.get("_model"), self.__dict__.get("_stream", ())
+        model, stream = vars(self).get("_model"), vars(self).get("_stream", ())
         parts = [model, *(stream if type(stream) is tuple else (stream,))]
         return [part for part in parts if is_record(type(part))]
 
@@ -679,18 +634,30 @@ class Estimator(BaseEstimator):
 
     def _unpack(self, state: dict[str, Any]) -> None:
         """Set the attributes that a file of format 1 holds."""
-        own = ("n_features_in_", "feature_names_in_", "_sklearn_output_config", "_stream")
-        for name in (*own, "n_samples_seen_"):
-            if name in state:
-                self.__dict__[name] = state[name]
-        if any(name not in (*own, "n_samples_seen_") for name in state):
+        own = {k: v for k, v in state.items() if k in saving.INPUTS or k == "_stream"}
+        self.__dict__.update(own)
+        if set(state) - set(own) - {"_like"}:
             self._model = self._model_of(state)
 
     def _model_of(self, state: dict[str, Any]) -> Any:
-        """Return the model of attributes as format 1 names them; a new estimator has none."""
-        raise ModelFileError(
-            f"files of format 1 hold no {type(self).__name__}: save the model again."
-        )
+        """Return the model of attributes as format 1 names them."""
+        return self._published(state)
+
+    def _published(self, state: dict[str, Any], **others: Any) -> Any:
+        """Return the model whose fields are read from the attributes that publish them.
+
+        `others` are fields that no attribute holds.
+        """
+        model: Any = get_type_hints(type(self))["_model"]
+        found: dict[str, Any] = {}
+        if "history" in hints_of(model):
+            found["history"] = history_of(state)
+        for name, value in state.items():
+            path = getattr(getattr(type(self), name, None), "path", None)
+            if path is not None and len(path) == 1 and path[0] in hints_of(model):
+                value = value._fitted if isinstance(value, Estimator) else value
+                found[path[0]] = tuple(value) if type(value) is list else value
+        return model(**found | others)
 
 
 def on_rows(
@@ -704,9 +671,10 @@ def on_rows(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Let a method that answers row by row accept whatever holds rows.
 
-    The method is given checked rows where the model works. Its result is cast to the dtype of the
-    rows and returned where they came from. Chunked tables are answered chunk by chunk: a Dask
-    collection gives a Dask array that is not computed yet, anything else gives `Batches`.
+    The method is given checked rows where the model works. Its result, or each part of a tuple that
+    is not None, is cast to the dtype of the rows and returned where they came from. Chunked tables
+    are answered chunk by chunk: a Dask collection gives a Dask array that is not computed yet,
+    anything else gives `Batches`.
 
     Parameters
     ----------
@@ -728,58 +696,106 @@ def on_rows(
         name = method.__name__.lstrip("_")  # for messages
 
         @wraps(method)
-        def answer(self: Any, X: Any, *args: Any, **named: Any) -> Any:
+        def answer(self: Estimator, X: Any, *args: Any, **named: Any) -> Any:
             chunks = chunked_table(X, fitting=False) if chunked else None
             if chunks is not None:
-                return chunkwise(self, method, chunks, width, dtype, options, args, named)
+                return chunkwise(self, chunks, args, named)
             rows = self._asked(X, name)
             with np.errstate(over="ignore", invalid="ignore"):
                 result = method(self, rows, *args, **named)
-            several = isinstance(result, tuple)
-            found = [
-                _finished(part, rows, cast, self._accepts_nan)
-                for part in (result if several else (result,))
-            ]
-            found = [self._home(part, X) for part in found]
-            found = [as_frame(part, X) for part in found] if framed else found
-            return tuple(found) if several else found[0]
+            found, like = [], backend.vector_like(rows)
+            for part in result if isinstance(result, tuple) else (result,):
+                if part is not None:
+                    check_finite_result(part, rows, missing=self._accepts_nan)
+                    part = self._home(backend.cast_like(part, like) if cast else part, X)
+                    found.append(as_frame(part, X) if framed else part)
+            return tuple(found) if len(found) > 1 else found[0]
+
+        def chunkwise(
+            self: Estimator, chunks: ChunkedTable, args: tuple[Any, ...], named: dict[str, Any]
+        ) -> Any:
+            """Return the results for a chunked table, computed when they are read."""
+            check_is_fitted(self)
+            check_columns(self, chunks.d, chunks.names, reset=False)
+            given = named | dict(zip(options, args, strict=False))
+            others = [value for key, value in given.items() if key not in options]
+            if args[len(options) :] or any(v is not None and v is not False for v in others):
+                what = "without further arguments for chunked data"
+                raise ValueError(expected(method.__name__, what, given or args))
+            refuse_frames(self, method.__name__)
+            columns = None if width is None else int(getattr(self, width))
+            kind = np.dtype(dtype) if width is None else chunks.dtype
+            return chunks.map(OnRows(self, method.__name__, columns, kind, given), columns, kind)
 
         return answer
 
     return decorate
 
 
-def _finished(result: Array, rows: Array, cast: bool, nan: bool) -> Array:
-    """Return a result that is finite, in the dtype of the rows."""
-    if not backend.all_finite(result):
-        check_finite_result(result, observed_part(rows) if nan else rows)
-    if not cast:
-        return result
-    return backend.cast_like(result, backend.vector_like(rows))
+class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
+    """Base of the estimators whose `transform` keeps the dtype of the rows."""
+
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn wants to know of inputs and outputs."""
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
 
 
-def chunkwise(
-    model: Any,
-    method: Callable[..., Any],
-    chunks: ChunkedTable,
-    width: str | None,
-    dtype: Any,
-    takes: tuple[str, ...],
-    args: tuple[Any, ...],
-    options: dict[str, Any],
-) -> Any:
-    """Return what a method says of a chunked table, when it is asked for."""
-    check_is_fitted(model)
-    check_parts(model, chunks)
-    options |= dict(zip(takes, args, strict=False))
-    others = {name: value for name, value in options.items() if name not in takes}
-    if args[len(takes) :] or any(v is not None and v is not False for v in others.values()):
-        what = "without further arguments for data in parts"
-        raise ValueError(expected(method.__name__, what, options or args))
-    refuse_frames(model, method.__name__)
-    columns = None if width is None else int(getattr(model, width))
-    kind = np.dtype(dtype) if width is None else chunks.dtype
-    return chunks.map(OnRows(method, model, columns, kind, options), columns, kind)
+class Streaming(Estimator, ABC):
+    """Base of the estimators that also learn from chunks, kept as a `_stream`.
+
+    The model of a stream is solved for when it is first read.
+    """
+
+    n_samples_seen_: int | float
+
+    @abstractmethod
+    def _request(self) -> Any:
+        """Check the parameters and return them for the fit."""
+
+    @abstractmethod
+    def _grown(self, stream: Any, table: InMemoryTable, request: Any) -> tuple[Any, int | float]:
+        """Return a stream (None at first) with one more chunk, and the rows in it."""
+
+    @abstractmethod
+    def _solved(self, stream: Any, request: Any) -> Any:
+        """Return the model of a stream."""
+
+    def _chunk(self, X: Any, *, reset: bool) -> Array:
+        """Return the rows of a chunk, checked."""
+        return self._checked(X, reset=reset)
+
+    def _add_chunk(self, X: Any, sample_weight: Any) -> Any:
+        """Add rows to the stream."""
+        request, stream = self._request(), vars(self).get("_stream")
+        if stream is None and "_model" in vars(self):
+            warn(
+                "this model comes from fit, which keeps no moments: partial_fit starts over and "
+                "forgets the rows that fit saw. Give all rows to partial_fit to keep them.",
+                StreamWarning,
+            )
+        with showing(self.verbose), named_columns(self):
+            if stream is None:
+                self._choose_device(X)
+            rows = self._chunk(X, reset=stream is None)
+            table = self._placed_table(rows, check_weights(sample_weight, rows))
+            stream, seen = self._grown(stream, table, request)
+        self._forget()
+        self._stream, self.n_samples_seen_ = stream, seen
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return True after a fit, or once a chunk was seen."""
+        return "_model" in vars(self) or "_stream" in vars(self)
+
+    @property
+    def _fitted(self) -> Any:
+        """The model, on the host; that of a stream is solved for when it is first read."""
+        if "_model" not in vars(self) and self.__sklearn_is_fitted__():
+            with showing(self.verbose), named_columns(self):
+                self._keep(self._solved(self._stream, self._request()))
+        return super()._fitted
 
 
 # --- Linear Gaussian models ----------------------------------------------------------------------
@@ -787,7 +803,7 @@ def chunkwise(
 STATISTICS = ("t2", "spe")
 
 
-class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
+class LinearEstimator(Transformer):
     """Base of the linear Gaussian models: densities, samples, T² and SPE with control limits.
 
     The model has `log_density`, `covariance`, `precision`, `sample` and `monitor`.
@@ -795,15 +811,14 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
 
     _reference = attribute("reference")  # as format 1 names it
 
+    components_ = attribute("components")
+    mean_ = attribute("mean")
+    noise_variance_ = attribute("noise")
+    n_samples_ = attribute("n_rows")
+
     @property
     def _n_features_out(self) -> int:
         return int(self.components_.shape[0])
-
-    def __sklearn_tags__(self) -> Any:
-        """Return what scikit-learn wants to know of inputs and outputs."""
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
 
     def _monitor(self, rows: Array | None = None) -> Monitor:
         """Return what judges rows by T² and SPE."""
@@ -816,14 +831,13 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         Y = backend.working(Z)
         with np.errstate(over="ignore", invalid="ignore"):
             rows = self._working.lifted(Y if scales is None else Y * scales)
-        return self._home(_finished(rows, Z, cast=True, nan=False), X)
+        return self._home(backend.cast_like(check_finite_result(rows, Z), Z), X)
 
     def _judged(self, rows: Array) -> tuple[Monitor, Statistics]:
         monitor = self._monitor(rows)
         found = monitor.statistics(rows)
         for statistic in (found.t2, found.spe):
-            if not backend.all_finite(statistic):
-                check_finite_result(statistic, observed_part(rows) if self._accepts_nan else rows)
+            check_finite_result(statistic, rows, missing=self._accepts_nan)
         return monitor, found
 
     @on_rows(cast=False)
@@ -856,13 +870,7 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         -------
         float
         """
-        chunks = chunked_table(X, fitting=False)
-        if chunks is not None:
-            return average(self, chunks, sample_weight)
-        density = self.score_samples(X)
-        w = check_weights(sample_weight, density[:, None])
-        xp = backend.namespace(density)
-        return float(xp.mean(density) if w is None else w @ density / xp.sum(w))
+        return average_density(self, X, sample_weight)
 
     def get_covariance(self) -> Array:
         """Return the covariance C of the fitted Gaussian, (d, d), in the units of X."""
@@ -1007,7 +1015,7 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         return roots * (backend.namespace(roots).abs(roots) if signed else roots)
 
     def outliers(self, X: Any, level: float = 0.95) -> Outliers:
-        """Say which rows are unusual: T² or SPE above the limit for what the row observed.
+        """Return which rows are unusual: T² or SPE above the limit for what the row observed.
 
         Parameters
         ----------
@@ -1028,22 +1036,21 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         return outliers
 
 
-class StreamingEstimator(LinearEstimator, ABC):
+class StreamingEstimator(Streaming, LinearEstimator):
     """Base of the linear models that also learn from chunks, by moments that add.
 
-    Subclasses define `_request`, `_fit`, and what a stream is: `_absorb` and `_fit_stream`.
+    Subclasses define `_request`, `_fit`, `_fit_stream` and, if moments are not all, `_absorb`.
     """
 
     _stream: tuple[Moments | Stream, int, Annotated[Array, "0 d"]]  # state, rows counted, no rows
-    n_samples_seen_: int | float
-
-    @abstractmethod
-    def _request(self) -> Any:
-        """Check the parameters and return them for the fit."""
 
     @abstractmethod
     def _fit(self, table: Table, request: Any) -> Any:
         """Return the model of a table."""
+
+    @abstractmethod
+    def _fit_stream(self, state: Any, count: int, like: Array, request: Any) -> Any:
+        """Return the model of a stream."""
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fit the model.
@@ -1072,7 +1079,7 @@ class StreamingEstimator(LinearEstimator, ABC):
 
         The moments of the rows, (d, d), are kept; the model is solved for when it is next read, so
         a stream costs one eigendecomposition, not one per chunk. A model that comes from `fit`
-        keeps no moments: it starts anew, with a warning.
+        keeps no moments: it starts over, with a warning.
 
         Parameters
         ----------
@@ -1084,25 +1091,20 @@ class StreamingEstimator(LinearEstimator, ABC):
         -------
         self
         """
-        request = self._request()
-        stream = self.__dict__.get("_stream")
-        if stream is None and "_model" in self.__dict__:
-            warn(
-                "this model comes from fit, which keeps no moments: partial_fit starts anew and "
-                "forgets the rows that fit saw. Give all rows to partial_fit to keep them.",
-                StreamWarning,
-            )
-        if stream is None:
-            self._choose_device(X, None)
-        rows = check_rows(self, X, reset=stream is None, accept_sparse=self._accepts_sparse)
-        check_request(self.n_components, sys.maxsize, int(rows.shape[1]), "auto")
-        table = self._placed_table(rows, check_weights(sample_weight, rows))
-        state, count = self._absorb(None if stream is None else stream[0], table, request)
-        self._forget()
-        count += 0 if stream is None else stream[1]
-        self._stream = (state, count, table.like)
-        self.n_samples_seen_ = state.n if table.weights is not None else round(state.n)
-        return self
+        return self._add_chunk(X, sample_weight)
+
+    def _grown(self, stream: Any, table: InMemoryTable, request: Any) -> tuple[Any, int | float]:
+        check_request(self.n_components, sys.maxsize, table.d, "auto")
+        old, counted = (None, 0) if stream is None else stream[:2]
+        state, count = self._absorb(old, table, request)
+        seen = state.n if table.weights is not None else round(state.n)
+        return (state, counted + count, table.like), seen
+
+    def _solved(self, stream: Any, request: Any) -> Any:
+        state, count, like = stream
+        if count < 2:
+            raise NotFittedError(f"partial_fit has seen {count} row; at least 2 are required.")
+        return self._fit_stream(state, count, like, request)
 
     def _absorb(self, state: Any, table: InMemoryTable, request: Any) -> tuple[Any, int]:
         """Return the state of a stream after one more chunk, and the rows it counts."""
@@ -1110,60 +1112,11 @@ class StreamingEstimator(LinearEstimator, ABC):
         merged = chunk if state is None else state.merge(chunk)
         return merged, used_rows(table.rows, table.weights)
 
-    @abstractmethod
-    def _fit_stream(self, state: Any, count: int, like: Array, request: Any) -> Any:
-        """Return the model of a stream."""
 
-    def __sklearn_is_fitted__(self) -> bool:
-        """Return True after a fit, or once a chunk was seen."""
-        return "_model" in self.__dict__ or "_stream" in self.__dict__
-
-    @property
-    def _fitted(self) -> Any:
-        """The model, on the host; that of a stream is solved for when it is first read."""
-        if "_model" not in self.__dict__ and "_stream" in self.__dict__:
-            state, count, like = self._stream
-            if count < 2:
-                raise NotFittedError(f"partial_fit has seen {count} row; at least 2 are required.")
-            with named_columns(self):
-                self._keep(self._fit_stream(state, count, like, self._request()))
-        return super()._fitted
-
-    def _model_of(self, state: dict[str, Any]) -> SpikedModel:
-        """Return the model of attributes as format 1 names them."""
-        return SpikedModel(
-            state["mean_"],
-            state["components_"],
-            state["explained_variance_"],
-            state["explained_variance_ratio_"],
-            state["noise_variance_"],
-            state["n_samples_"],
-            state.get("_reference"),
-            state.get("scale_"),
-            state.get("var_"),
-            history_of(state),
-            state.get("selection_"),
-        )
-
-    def _forget(self) -> None:
-        """Drop what an earlier fit left behind."""
-        for name in ("_model", "_placed", "_stream", "n_samples_seen_"):
-            self.__dict__.pop(name, None)
-
-    def __getstate__(self) -> Any:
-        """Leave the copy on a GPU behind: other processes may have none."""
-        return {k: to_host(v) if k == "_stream" else v for k, v in super().__getstate__().items()}
-
-
-class IncompleteMethods:
+class IncompleteMethods(LinearEstimator):
     """What models x = Wz + μ + ε can do for rows with missing values. Their model has `factors`."""
 
     _accepts_nan = True
-    _fitted: Any
-    _working: Any
-    _asked: Callable[..., Array]
-    _home: Callable[..., Any]
-    _lifted: Callable[..., Array]
 
     @on_rows("n_features_in_", framed=True)
     def impute(self, X: Any, return_std: bool = False) -> Any:
@@ -1187,8 +1140,7 @@ class IncompleteMethods:
         E[x_m | x_o] = μ_m + W_m z̄ (theory 4). A row with nothing observed gets the mean and the
         standard deviation of the model.
         """
-        filled, spread = imputed(self._working.factors, X, return_std)
-        return (filled, spread) if return_std else filled
+        return imputed(self._working.factors, X, return_std)
 
     def sample_imputations(self, X: Any, n_draws: int = 5, random_state: Any = None) -> Array:
         """Draw completed tables: each NaN replaced by a draw from its distribution.
@@ -1239,11 +1191,26 @@ class IncompleteMethods:
         >>> mean.round(1), covariance.shape
         (array([[3.]]), (1, 1, 1))
         """
-        return conditional(self._working.factors, X, check_features(features, int(X.shape[1])))
+        d = int(X.shape[1])
+        index = np.arange(d) if features is None else np.asarray(features)
+        if index.ndim != 1 or index.dtype.kind not in "iu" or index.size == 0:
+            raise ValueError(expected("features", "a sequence of feature numbers", features))
+        if index.min() < 0 or index.max() >= d:
+            raise ValueError(expected("features", f"numbers from 0 to {d - 1}", features))
+        return conditional(self._working.factors, X, index)
 
 
 class LatentMethods(IncompleteMethods, StreamingEstimator):
     """What PPCA and Bayesian PCA say of the latents. Their model is a `SpikedModel`."""
+
+    explained_variance_ = attribute("variances")
+    explained_variance_ratio_ = attribute("ratios")
+    loadings_ = attribute("loadings")
+    n_components_ = attribute("n_components")
+    loglikelihood_ = attribute("history.loglikelihood")
+    loglikelihoods_ = attribute("history.loglikelihoods")
+    n_iter_ = attribute("history.n_iter")
+    converged_ = attribute("history.converged")
 
     @on_rows("n_components_")
     def transform(self, X: Any) -> Array:
@@ -1275,7 +1242,14 @@ class LatentMethods(IncompleteMethods, StreamingEstimator):
             σ²M⁻¹ = diag(σ²/ℓ), the same for every row if all are complete (then a view of one
             matrix). Rows with NaN have covariances of their own; the prior's, if empty.
         """
-        return posterior_of(self._working, X)
+        model: SpikedModel = self._working
+        mean, own = model.posterior(X)
+        if own is not None:
+            return mean, own
+        variance = model.gaussian.posterior_variance
+        one = variance[:, None] * backend.asarray(np.eye(variance.shape[0]), variance)
+        shape = (X.shape[0], *one.shape)
+        return mean, backend.namespace(X).broadcast_to(backend.cast_like(one, X), shape)
 
     def inverse_transform(self, X: Any) -> Array:
         """Return the mean of the rows given latents, Wz + μ.
@@ -1305,8 +1279,7 @@ class LatentMethods(IncompleteMethods, StreamingEstimator):
         -------
         array of shape (n, d), or a pair of them
         """
-        signal, spread = self._working.signal(X, return_std)
-        return (signal, spread) if return_std else signal
+        return self._working.signal(X, return_std)
 
     def posterior_predictive(self, X: Any) -> tuple[Array, Array]:
         """Return mean and covariance of a new measurement of what each row measured.
@@ -1328,43 +1301,42 @@ class LatentMethods(IncompleteMethods, StreamingEstimator):
         return mean, model.dense(model.gaussian.signal_variance, model.noise, power=1)
 
 
-def posterior_of(model: Any, X: Array) -> tuple[Array, Array]:
-    """Return mean and covariance of the latents; complete rows share one covariance, as a view."""
-    xp = backend.namespace(X)
-    mean, own = model.posterior(X)
-    if own is not None:
-        return mean, own
-    variance = model.gaussian.posterior_variance
-    one = variance[:, None] * backend.asarray(np.eye(variance.shape[0]), variance)
-    return mean, xp.broadcast_to(backend.cast_like(one, X), (X.shape[0], *one.shape))
-
-
 # --- Kernel models -------------------------------------------------------------------------------
 
 ASYMMETRY = 1e-8
 """Largest |K − Kᵀ| that counts as rounding, relative to the largest entry."""
+
+T = TypeVar("T")
 
 LEAST_LEARNED = 500
 """Points that a learned pre-image map may always use: 2 MB."""
 
 
 def check_points(
-    estimator: Any, X: Any, *, reset: bool, min_rows: int = 2, allow_nan: bool = False
+    estimator: Estimator, X: Any, *, reset: bool, min_rows: int = 2, allow_nan: bool = False
 ) -> Array:
     """Return the points as a kernel can see them; never modified, checked to be finite.
 
     NaN is let through where `allow_nan` says so and the kernel has an expectation.
     """
-    if not reset:
-        _require_same_kind(estimator, X)
-    if _are_items(estimator.kernel, X):
+    items = _are_items(estimator.kernel, X)
+    if not reset and items == ("n_features_in_" in vars(estimator)):
+        what = "a list of items, as in fit" if not items else "rows of numbers, as in fit"
+        raise ValueError(expected("X", what, type(X)))
+    min_rows = min_rows if reset else 1
+    if items:
         if reset:
-            vars(estimator).pop("n_features_in_", None)
-            vars(estimator).pop("feature_names_in_", None)
-        return _items(X, min_rows if reset else 1)
+            estimator.__dict__.pop("n_features_in_", None)
+            estimator.__dict__.pop("feature_names_in_", None)
+        if len(X) < min_rows:
+            raise ValueError(expected("X", f"at least {min_rows} items", X))
+        found = np.empty(len(X), dtype=object)
+        for i, item in enumerate(X):
+            found[i] = item
+        return found
     if is_precomputed(estimator.kernel) and backend.is_sparse(X):
         raise ValueError(expected("X", "a dense kernel matrix", type(X), "Give X.toarray()."))
-    X = check_rows(estimator, X, reset=reset, min_rows=min_rows if reset else 1, accept_sparse=True)
+    X = check_rows(estimator, X, reset=reset, min_rows=min_rows, accept_sparse=True)
     X = X.tocsr() if backend.is_sparse(X) else X
     if not (allow_nan and accepts_nan(estimator.kernel) and is_incomplete(X)):
         refuse_nonfinite(X)
@@ -1373,38 +1345,16 @@ def check_points(
 
 def _are_items(kernel: Any, X: Any) -> bool:
     """Return True if X holds strings, graphs or the like, for a function of two of them."""
-    if not _is_function(kernel) or backend.is_foreign(X) or backend.is_sparse(X):
+    named = isinstance(kernel, Kernel) or is_gaussian_process_kernel(kernel)
+    if not (isinstance(kernel, Function) if named else callable(kernel)):
+        return False
+    if backend.is_foreign(X) or backend.is_sparse(X):
         return False
     if hasattr(X, "shape"):  # an array, a table or a column of one
         return len(X.shape) == 1 and np.asarray(X).dtype.kind in "OUST"
     if not hasattr(X, "__getitem__") or isinstance(X, str | bytes | Mapping) or len(X) == 0:
         return False
     return not isinstance(X[0], list | tuple | np.ndarray | Real)
-
-
-def _is_function(kernel: Any) -> bool:
-    """Return True if a kernel is a function of two items."""
-    if isinstance(kernel, Kernel) or is_gaussian_process_kernel(kernel):
-        return isinstance(kernel, Function)
-    return callable(kernel)
-
-
-def _require_same_kind(estimator: Any, X: Any) -> None:
-    """Refuse items after a fit on rows, and rows after a fit on items."""
-    if _are_items(estimator.kernel, X) and "n_features_in_" in vars(estimator):
-        raise ValueError(expected("X", "rows of numbers, as in fit", type(X)))
-    if not _are_items(estimator.kernel, X) and "n_features_in_" not in vars(estimator):
-        raise ValueError(expected("X", "a list of items, as in fit", type(X)))
-
-
-def _items(X: Any, least: int) -> Array:
-    """Return items as a one-dimensional array of objects."""
-    if len(X) < least:
-        raise ValueError(expected("X", f"at least {least} items", X))
-    found = np.empty(len(X), dtype=object)
-    for i, item in enumerate(X):
-        found[i] = item
-    return found
 
 
 def check_kernel_matrix(K: Array, *, center: bool) -> Array:
@@ -1417,7 +1367,11 @@ def check_kernel_matrix(K: Array, *, center: bool) -> Array:
     if K.shape[1] != n:
         what = "a square kernel matrix, (n, n), with kernel='precomputed'"
         raise ValueError(expected("X", what, tuple(K.shape)))
-    size, worst = _asymmetry(K)
+    size, worst = 0.0, 0.0
+    for rows in backend.slices(n, backend.block_rows(n, K)):
+        block = K[rows, :]
+        size = max(size, float(xp.max(xp.abs(block))))
+        worst = max(worst, float(xp.max(xp.abs(block - K[:, rows].T))))
     if worst <= ASYMMETRY * size:
         return K
     gap = K - K.T
@@ -1431,16 +1385,6 @@ def check_kernel_matrix(K: Array, *, center: bool) -> Array:
             "If they should be equal, give (X + X.T) / 2."
         )
     return K + means[:, None]
-
-
-def _asymmetry(K: Array) -> tuple[float, float]:
-    """Return the largest |K_ij| and the largest |K_ij − K_ji|, a block of rows at a time."""
-    xp, size, worst = backend.namespace(K), 0.0, 0.0
-    for rows in backend.slices(int(K.shape[0]), backend.block_rows(int(K.shape[0]), K)):
-        block = K[rows, :]
-        size = max(size, float(xp.max(xp.abs(block))))
-        worst = max(worst, float(xp.max(xp.abs(block - K[:, rows].T))))
-    return size, worst
 
 
 def cluster_centres(X: Array, m: int, seed: int) -> Array:
@@ -1468,8 +1412,8 @@ class nested(attribute):
         super().__init__(path)
         self.shell = shell
 
-    def __get__(self, estimator: Any, owner: type | None = None) -> Any:
-        """Return the estimator, or say in Python's own words that there is none."""
+    def __get__(self, estimator: Estimator | None, owner: type | None = None) -> Any:
+        """Return the estimator; if there is no model, raise Python's usual AttributeError."""
         model = super().__get__(estimator, owner)
         if estimator is None:
             return model
@@ -1481,19 +1425,18 @@ class nested(attribute):
 class KernelEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Base of the kernel models: rows, sparse rows, items of any kind, or a kernel matrix.
 
-    Their model has `points`, what new points are compared with.
+    Their model has `points`, what new points are compared with, and `n_components`.
     """
 
-    kernel: Any
-    gamma: float | str | None
-    degree: float
-    coef0: float
-    kernel_params: Any
-    center: bool
+    _allow_nan = False  # where the kernel has expectations
+
+    kernel_ = attribute("kernel")
+    X_fit_ = attribute("points")
+    n_samples_ = attribute("n_rows")
 
     @property
     def _n_features_out(self) -> int:
-        return int(self.eigenvalues_.shape[0])
+        return int(self._fitted.n_components)
 
     def __sklearn_tags__(self) -> Any:
         """Return what scikit-learn wants to know of inputs and outputs."""
@@ -1502,7 +1445,7 @@ class KernelEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         if isinstance(kernel, str):
             kernel = ALIASES.get(kernel) or KERNELS.get(kernel)
         tags.input_tags.sparse = bool(getattr(kernel, "sparse", False))
-        tags.input_tags.allow_nan = accepts_nan(self.kernel)
+        tags.input_tags.allow_nan = self._allow_nan and accepts_nan(self.kernel)
         tags.input_tags.pairwise = is_precomputed(self.kernel)
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
@@ -1512,45 +1455,62 @@ class KernelEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         """The kernel that the parameters ask for."""
         return KernelChoice(self.kernel, self.gamma, self.degree, self.coef0, self.kernel_params)
 
+    @property
+    def _seed(self) -> Any:
+        """A seed, the same in every call, or a generator."""
+        seed = self.random_state
+        return 0 if seed is None else int(seed) if isinstance(seed, Integral) else generator(seed)
+
+    def _asked_for(self, request: type[T], **given: Any) -> T:
+        """Return a request; fields that are not given are the parameters of the same name."""
+        given = {"kernel": self._kernel_choice, "seed": self._seed, **given}
+        names = [field.name for field in fields(request)]  # type: ignore[arg-type]
+        return request(**{n: given[n] if n in given else getattr(self, n) for n in names})
+
     def _checked(self, X: Any, *, reset: bool, min_rows: int = 1) -> Array:
         """Return points: items, dense or sparse rows (as in the fit), or a kernel matrix."""
-        points = check_points(self, X, reset=reset, min_rows=min_rows, allow_nan=True)
+        allow_nan = self._allow_nan
+        points = check_points(self, X, reset=reset, min_rows=min_rows, allow_nan=allow_nan)
         if reset:
-            matrix = is_precomputed(self.kernel)
-            return check_kernel_matrix(points, center=self.center) if matrix else points
+            matrix, center = is_precomputed(self.kernel), getattr(self, "center", False)
+            return check_kernel_matrix(points, center=center) if matrix else points
         fitted = self._fitted.points
         if backend.is_sparse(fitted) == backend.is_sparse(points) or points.ndim == 1:
             return points
         return type(fitted)(points) if backend.is_sparse(fitted) else points.toarray()
 
+    def _fit_items(self, fit: Callable[[InMemoryTable, Any], Any], X: Any) -> Any:
+        """Fit a model of three items or more to all of them at once."""
+        request = self._request()
+        with showing(self.verbose):
+            self._choose_device(X, None)
+            table = self._placed_table(self._checked(X, reset=True, min_rows=3), None)
+            return self._keep(fit(table, request))
+
 
 class PreImageEstimator(KernelEstimator):
     """Base of the kernel models whose `subspace` expands over points: the way back to inputs.
 
-    Also what they share beyond that: solvers, and rows with missing values.
+    Also what else they share: solvers, and rows with missing values. Subclasses define
+    `input_model_`.
     """
 
-    eigen_solver: str
-    tol: float
-    memory_limit: float
-    n_landmarks: int
-    landmarks: str
-    random_state: Any
-    dtype: str | None
-    preimage: Any
-    _placed: Any
-    transform: Callable[..., Array]
-    input_model_: Any  # `nested`, in every subclass
+    _allow_nan = True
 
     eigenvalues_ = attribute("eigenvalues")
     explained_variance_ = attribute("variances")
     explained_variance_ratio_ = attribute("ratios")
-    kernel_ = attribute("kernel")
-    X_fit_ = attribute("points")
     n_components_ = attribute("n_components")
-    n_samples_ = attribute("n_rows")
     approximation_error_ = attribute("error")
     solver_ = attribute("solver")
+    _subspace = attribute("subspace")  # as format 1 names it
+
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn wants to know of inputs and outputs."""
+        tags = super().__sklearn_tags__()
+        solver = KERNEL_SOLVERS.get(self.eigen_solver)
+        tags.input_tags.allow_nan &= solver is None or not solver.approximate
+        return tags
 
     def _options(self, **others: Any) -> KernelOptions:
         """Check the parameters of solvers and return them."""
@@ -1563,23 +1523,11 @@ class PreImageEstimator(KernelEstimator):
         check_flag("center", self.center)
         if self.dtype not in (None, "float64", "float32"):
             raise ValueError(expected("dtype", "None, 'float64' or 'float32'", self.dtype))
-        seed = self.random_state
-        seed = 0 if seed is None else int(seed) if isinstance(seed, Integral) else generator(seed)
-        named: dict[str, Any] = {
-            "solver": self.eigen_solver,
-            "tol": float(self.tol),
-            "seed": seed,
-            "center": bool(self.center),
-            "dtype": self.dtype,
-            "memory_limit": float(self.memory_limit),
-            "n_landmarks": int(self.n_landmarks),
-            "landmarks": self.landmarks,
-            "cluster": cluster_centres,
-        }
-        return KernelOptions(**(named | others))
+        given = {"solver": self.eigen_solver, "max_passes": None, "cluster": cluster_centres}
+        return self._asked_for(KernelOptions, **(given | others))
 
     def _know_inputs(self, rows: Array) -> None:
-        """Fit a model of the inputs when rows with missing values are first met."""
+        """Fit a model of the inputs when rows with missing values first come in."""
         if not is_incomplete(rows) or self._fitted.inputs is not None:
             return
         inputs = fit_inputs(self._working.points)
@@ -1593,12 +1541,12 @@ class PreImageEstimator(KernelEstimator):
         if inputs is not None and inputs.history is not None:
             type(self).input_model_.shell()._warn_unless_converged(inputs.history)
 
-    def _keep(self, model: Any) -> Any:
-        self._judge_inputs(model.inputs)
+    def _keep(self, model: Model) -> Any:
+        self._judge_inputs(getattr(model, "inputs", None))
         return super()._keep(model)
 
     def _refuse_missing(self, rows: Array) -> None:
-        """Refuse missing values where there are no expectations of them."""
+        """Refuse missing values in methods that have no expectations of them."""
         if is_incomplete(rows):
             refuse_nonfinite(rows)
 
@@ -1618,13 +1566,10 @@ class PreImageEstimator(KernelEstimator):
     # --- pre-images ------------------------------------------------------------------------
 
     def _span(self) -> Span:
-        """Return the directions as pre-image methods take them; kept from the first use."""
-        found = vars(self).get("_span_")
-        if found is None:
-            found = self._span_ = self._made_span()
-        return found
-
-    def _made_span(self) -> Span:
+        """Return the directions as pre-image methods need them; cached from the first use."""
+        found: Span | None = vars(self).get("_span_")
+        if found is not None:
+            return found
         subspace = self._working.subspace
         points = getattr(subspace, "points", None)
         if points is None:
@@ -1639,10 +1584,11 @@ class PreImageEstimator(KernelEstimator):
             )
         from dualpca.preimages import Span
 
-        return Span(points, subspace.kernel, subspace.coefficients, subspace.base)
+        self._span_ = Span(points, subspace.kernel, subspace.coefficients, subspace.base)
+        return self._span_
 
     def _method(self, name: Any = None) -> Method:
-        """Return a pre-image method, prepared; kept from the first use."""
+        """Return a pre-image method, prepared; cached from the first use."""
         from dualpca.preimages import Learned
 
         method = method_of(self.preimage if name is None else name)

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from dualpca.arrays import Array, backend
-from dualpca.data import Table
-from dualpca.estimators._base import (
-    LatentMethods,
-    StreamingEstimator,
-    attribute,
-    check_checkpoint,
-    check_choice,
-    check_number,
-    generator,
-    watch_of,
-)
-from dualpca.gaussian import check_noise
+from dualpca.estimators._base import LatentMethods, attribute, check_choice, check_number, generator
+from dualpca.estimators.ppca import spiked_parameters
 from dualpca.models.bayesian import (
     BayesianModel,
     BayesianRequest,
@@ -24,10 +16,9 @@ from dualpca.models.bayesian import (
     fit_bayesian,
 )
 from dualpca.operators import Scatter
-from dualpca.solvers import SOLVERS
 
 
-class BayesianPCA(LatentMethods, StreamingEstimator):
+class BayesianPCA(LatentMethods):
     """Bayesian PCA: x = Wz + μ + ε, every column of W with a prior N(0, α⁻¹I) of its own.
 
     Columns that the data do not ask for are switched off (α → ∞), so the number of components
@@ -94,8 +85,8 @@ class BayesianPCA(LatentMethods, StreamingEstimator):
     Bishop (1999), "Bayesian PCA" and "Variational principal components". Priors of α, τ and μ are
     vague and in the units of the data. Complete rows: the solver's cost for q eigenpairs, then
     O(q) per Newton step ('ard') or O(ndq) per step ('variational'); with NaN O(ndq²) per step and
-    O(q³) per pattern of missing values. Nothing d×d is formed but by `get_covariance` and
-    `get_precision`.
+    O(q³) per pattern of missing values. Nothing d×d is formed, except by
+    `get_covariance` and `get_precision`.
 
     Examples
     --------
@@ -109,23 +100,11 @@ class BayesianPCA(LatentMethods, StreamingEstimator):
 
     _model: BayesianModel
 
-    components_ = attribute("components")
-    explained_variance_ = attribute("variances")
-    explained_variance_ratio_ = attribute("ratios")
-    mean_ = attribute("mean")
-    noise_variance_ = attribute("noise")
-    loadings_ = attribute("loadings")
     loadings_std_ = attribute("loadings_std")
     relevance_ = attribute("relevance")
-    n_components_ = attribute("n_components")
     n_effective_ = attribute("n_effective")
-    n_samples_ = attribute("n_rows")
-    loglikelihood_ = attribute("history.loglikelihood")
-    loglikelihoods_ = attribute("history.loglikelihoods")
     bound_ = attribute("bound")
     bounds_ = attribute("bounds")
-    n_iter_ = attribute("history.n_iter")
-    converged_ = attribute("history.converged")
     _loading_posterior = attribute("loading_posterior")  # as format 1 names it
 
     def __init__(
@@ -156,38 +135,14 @@ class BayesianPCA(LatentMethods, StreamingEstimator):
     def _request(self) -> BayesianRequest:
         """Check the parameters and return them for the fit."""
         check_choice("method", self.method, ("ard", "variational"))
-        check_choice("solver", self.solver, ("auto", *SOLVERS))
-        check_number("tol", self.tol, 0)
-        check_number("max_iter", self.max_iter, 1, integer=True)
-        check_checkpoint(self)
-        if self.noise_variance is not None:
-            check_noise(self.noise_variance)
-        return BayesianRequest(
-            self.n_components,
-            method=self.method,
-            noise=self.noise_variance,
-            solver=self.solver,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            rng=0 if self.random_state is None else generator(self.random_state),
-            watch=watch_of(self),
-        )
+        return BayesianRequest(self.n_components, method=self.method, **spiked_parameters(self))
 
-    def _fit(self, table: Table, request: BayesianRequest) -> BayesianModel:
-        return fit_bayesian(table, request)
+    _fit = staticmethod(fit_bayesian)
 
     def _fit_stream(
         self, state: Any, count: int, like: Array, request: BayesianRequest
     ) -> BayesianModel:
         return bayesian_of_operator(Scatter(state), count, like, request)
-
-    def _model_of(self, state: dict[str, Any]) -> BayesianModel:
-        return BayesianModel(
-            **vars(super()._model_of(state)),
-            relevance=state["relevance_"],
-            loading_posterior=state["_loading_posterior"],
-            bounds=tuple(float(v) for v in state.get("bounds_", ())),
-        )
 
     def sample_loadings(self, n_draws: int = 100, random_state: Any = None) -> Array:
         """Draw loadings from their posterior, so that they carry error bars.
@@ -241,12 +196,11 @@ class BayesianPCA(LatentMethods, StreamingEstimator):
                 3           -           0  off
         noise 0.9806; 2 of 3 directions are relevant
         """
-        relevance = backend.to_numpy(self.relevance_)
-        variance = iter(backend.to_numpy(self.explained_variance_))
+        relevance = np.sort(backend.to_numpy(self.relevance_))[::-1]
+        variances = [f"{v:.4g}" for v in backend.to_numpy(self.explained_variance_)]
         lines = [f"{'direction':>9} {'variance':>11} {'relevance':>11}  state"]
-        for k, value in enumerate(sorted(relevance, reverse=True), start=1):
-            shown = f"{next(variance):.4g}" if value > 0 else "-"
-            state = "kept" if value > 0 else "off"
-            lines.append(f"{k:>9} {shown:>11} {value:>11.4g}  {state}")
+        for k, value in enumerate(relevance):
+            shown, state = (variances[k], "kept") if value > 0 else ("-", "off")
+            lines.append(f"{k + 1:>9} {shown:>11} {value:>11.4g}  {state}")
         count = f"{self.n_effective_} of {relevance.size} directions are relevant"
         return "\n".join([*lines, f"noise {self.noise_variance_:.4g}; {count}"])

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, MultiOutputMixin, TransformerMixin
+from sklearn.base import MultiOutputMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from dualpca.arrays import Array, backend
+from dualpca.arrays import Array, backend, sent
 from dualpca.data import (
     InMemoryTable,
-    Table,
     chunked_table,
     observed_part,
     refuse_nonfinite,
@@ -20,27 +20,27 @@ from dualpca.data import (
 )
 from dualpca.errors import expected
 from dualpca.estimators._base import (
-    Estimator,
+    FLOATS,
+    Transformer,
     as_frame,
     attribute,
     check_finite_result,
     check_matrix,
     check_number,
-    check_weights,
     generator,
     on_rows,
     refuse_weights,
+    weighted_mean,
 )
 from dualpca.models.canonical import CanonicalModel, CanonicalRequest, fit_canonical
-from dualpca.models.driver import History
 
 
-class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMixin, Estimator):
+class CCA(MultiOutputMixin, Transformer):
     """Canonical correlation as a model: x = W_x z + μ_x + ε_x, y = W_y z + μ_y + ε_y.
 
     Two views X and Y of the same rows share a latent z ~ N(0, I_q); the noise of each view has
-    any covariance. NaN is welcome in either view, in `fit` and afterwards, whole views included:
-    rows count with what they observed (missing at random).
+    any covariance. NaN is accepted in either view, in `fit` and afterwards, also for a view that
+    is wholly missing in a row: rows count with what they observed (missing at random).
 
     Parameters
     ----------
@@ -54,10 +54,10 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMixin, E
     max_iter : int
         With NaN: largest number of EM steps.
     verbose : bool
-        Say on standard error where and how the fit works.
+        Print to standard error where and how the fit runs.
     device : None, 'auto', 'cpu' or 'cuda'
-        Where to work: where the rows are; on a GPU if they are worth it; there. Host arrays go
-        there and results come home, so the fitted model is one of the host.
+        Where to fit. None: where the rows are; 'auto': on a GPU if it is worth it. Host arrays are
+        moved there and results are returned to the host, and so is the fitted model.
 
     Attributes
     ----------
@@ -154,7 +154,6 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMixin, E
     def __sklearn_tags__(self) -> Any:
         """Return what scikit-learn wants to know of inputs and outputs."""
         tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         tags.target_tags.required = True
         return tags
 
@@ -182,26 +181,17 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMixin, E
         """
         request = self._request()
         with self._training(X, sample_weight) as table:
-            second, vector = self._second_view(y, table)
-            if not isinstance(table, InMemoryTable):
+            rows = table.rows if isinstance(table, InMemoryTable) else None
+            chunks = None if rows is not None or y is None else chunked_table(y)
+            Y, vector = check_second(y, rows, self._where) if chunks is None else (None, False)
+            if rows is None:
                 refuse_weights(sample_weight)
-            model = fit_canonical(table, second, request)
+            else:
+                refuse_infinite_view(rows, "X")
+                refuse_infinite_view(Y, "y")
+            model = fit_canonical(table, chunks or self._placed_table(Y, None), request)
         self._keep(replace(model, vector=vector))
         return self
-
-    def _second_view(self, y: Any, first: Table) -> tuple[Table, bool]:
-        """Return the second view of a fit, checked, and whether it came as a vector."""
-        chunks = None if isinstance(first, InMemoryTable) or y is None else chunked_table(y)
-        if chunks is not None:
-            return chunks, False
-        Y, vector = check_second(y)
-        if isinstance(first, InMemoryTable):
-            check_pair(first.rows, Y)
-            refuse_infinite_view(first.rows, "X")
-            refuse_infinite_view(Y, "y")
-            # on the device of the fit, or in the library of the first view, as scikit-learn does
-            Y = self._placed_table(Y, None).rows if self._where else like_first(Y, first.rows)
-        return InMemoryTable(Y), vector
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fit, then return the canonical variates of both views.
@@ -219,6 +209,16 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMixin, E
         """
         return self.fit(X, y, sample_weight).transform(X, y)
 
+    def _asked_second(self, y: Any, rows: Array | None, method: str) -> Array:
+        """Return the second view that the model is asked about, checked, where it works."""
+        Y = check_second(y, rows, self._where if "_placed" in vars(self) else None)[0]
+        Y = self._beside_model(Y, method) if rows is None else Y
+        width = int(self._fitted.canonical.y.mu.shape[0])
+        if Y.shape[1] != width:
+            raise ValueError(f"y has {Y.shape[1]} columns, but CCA was fitted with {width} in y.")
+        refuse_infinite_view(Y, "y")
+        return Y
+
     def _views(self, X: Any, y: Any, method: str) -> tuple[Array | None, Array | None]:
         """Return the views that the fitted model is asked about, checked, where it works."""
         check_is_fitted(self)
@@ -229,20 +229,17 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMixin, E
             refuse_infinite_view(rows, "X")
         return rows, None if y is None else self._asked_second(y, rows, method)
 
-    def _asked_second(self, y: Any, rows: Array | None, method: str) -> Array:
-        """Return the second view that the model is asked about, checked, where it works."""
-        Y = check_second(y)[0]
-        if rows is not None:
-            check_pair(rows, Y)
-        if rows is None or "_placed" in vars(self):
-            Y = self._beside_model(Y, method)
-        else:
-            Y = like_first(Y, rows)
-        width = int(self._fitted.canonical.y.mu.shape[0])
-        if Y.shape[1] != width:
-            raise ValueError(f"y has {Y.shape[1]} columns, but CCA was fitted with {width} in y.")
-        refuse_infinite_view(Y, "y")
-        return Y
+    def _answer(
+        self, X: Any, y: Any, method: str, ask: Callable[..., Iterable[Array | None]], cast: bool
+    ) -> list[Array]:
+        """Return what `ask` finds of the views, in the dtype and the place of the first given."""
+        rows, other = self._views(X, y, method)
+        like, origin = (other, y) if rows is None else (rows, X)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = [part for part in ask(rows, other) if part is not None]
+        check_finite_result(found[0], like, missing=True)
+        found = [backend.cast_like(part, like) for part in found] if cast else found
+        return [self._home(part, origin) for part in found]
 
     @on_rows("n_components_", cast=False)
     def transform(self, X: Any, y: Any = None) -> Any:
@@ -261,8 +258,13 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMixin, E
         """
         refuse_infinite_view(X, "X")
         Y = None if y is None else self._asked_second(y, X, "transform")
-        u = finished(self._working.canonical.x.variates(X), X)
-        return u if Y is None else (u, finished(self._working.canonical.y.variates(Y), Y))
+        model = self._working.canonical
+        views = [(model.x, X)] if Y is None else [(model.x, X), (model.y, Y)]
+        found = []
+        for view, rows in views:
+            variates = check_finite_result(view.variates(rows), rows, missing=True)
+            found.append(backend.cast_like(variates, rows))
+        return found[0] if Y is None else tuple(found)
 
     def posterior(self, X: Any = None, y: Any = None) -> tuple[Array, Array]:
         """Return mean (n, q) and covariance (n, q, q) of the shared latent.
@@ -280,13 +282,9 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMixin, E
         covariance : array of shape (n, q, q)
             The same for all complete rows (then a view of one matrix).
         """
-        rows, other = self._views(X, y, "posterior")
-        like = other if rows is None else rows
-        with np.errstate(over="ignore", invalid="ignore"):
-            mean, covariance = self._working.canonical.latent(rows, other)
-        found = finished(mean, like), backend.cast_like(covariance, like)
-        home: tuple[Array, Array] = self._home(found, y if X is None else X)
-        return home
+        latent = self._working.canonical.latent
+        mean, covariance = self._answer(X, y, "posterior", latent, cast=True)
+        return mean, covariance
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
         """Return Y expected given X, a vector if Y was one.
@@ -338,16 +336,14 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMixin, E
                 f"CCA.{method} predicts the view that is not given, got both. Give X or y; impute "
                 "fills missing entries of two given views."
             )
-        rows, other = self._views(X, y, method)
-        like, origin = (other, y) if rows is None else (rows, X)
         kind = "variance" if return_std else "covariance" if return_cov else None
-        with np.errstate(over="ignore", invalid="ignore"):
+
+        def ask(rows: Array | None, other: Array | None) -> tuple[Array, Array | None]:
             mean, spread = self._working.canonical.predicted(rows, other, kind)
-        mean = self._home(finished(mean, like), origin)
-        if spread is None:
-            return mean
-        spread = backend.namespace(spread).sqrt(spread) if return_std else spread
-        return mean, self._home(backend.cast_like(spread, like), origin)
+            return mean, backend.namespace(mean).sqrt(spread) if return_std else spread
+
+        found = self._answer(X, y, method, ask, cast=True)
+        return tuple(found) if kind else found[0]
 
     def impute(self, X: Any, y: Any, return_std: bool = False) -> Any:
         """Fill every NaN of both views with its expectation given what the row observed.
@@ -392,12 +388,11 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMixin, E
         array of shape (n,)
             ln p(x, y), or ln p(x), or ln p(y); 0 for a row with nothing observed.
         """
-        rows, other = self._views(X, y, "score_samples")
-        with np.errstate(over="ignore", invalid="ignore"):
-            density = self._working.canonical.log_density(rows, other)
-        check_finite_result(density, observed_part(other if rows is None else rows))
-        found: Array = self._home(density, y if X is None else X)
-        return found
+
+        def ask(*views: Array | None) -> tuple[Array]:
+            return (self._working.canonical.log_density(*views),)
+
+        return self._answer(X, y, "score_samples", ask, cast=False)[0]
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the average log-density of the rows (scikit-learn's `CCA` returns R²).
@@ -412,10 +407,7 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMixin, E
         -------
         float
         """
-        density = self.score_samples(X, y)
-        w = check_weights(sample_weight, density[:, None])
-        xp = backend.namespace(density)
-        return float(xp.mean(density) if w is None else w @ density / xp.sum(w))
+        return weighted_mean(self.score_samples(X, y), sample_weight)
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Array, Array]:
         """Draw new rows of both views, (n_samples, d_x) and (n_samples, d_y).
@@ -440,61 +432,49 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMixin, E
 
     def _model_of(self, state: dict[str, Any]) -> CanonicalModel:
         """Return the model of attributes as format 1 names them."""
-        value = state["loglikelihood_"]
-        values = tuple(float(v) for v in state.get("loglikelihoods_", (value,)))
-        return CanonicalModel(
-            state["_model"],
-            (str(state["x_mean_"].dtype), str(state["y_mean_"].dtype)),
-            state["n_samples_"],
-            state["p_values_"],
-            value,
-            History(values, state.get("n_iter_", 1), state.get("converged_", True)),
-            state["_vector"],
+        model: CanonicalModel = self._published(
+            {"loglikelihoods_": (state["loglikelihood_"],), **state},
+            canonical=state["_model"],
+            dtypes=(str(state["x_mean_"].dtype), str(state["y_mean_"].dtype)),
+            p_values=state["p_values_"],
         )
+        return model
 
 
 # --- Two views of the same rows: either may hold NaN, the second may be a vector -----------------
 
 
-def check_second(Y: Any) -> tuple[Array, bool]:
-    """Return the second view as a matrix, and whether it came as a vector."""
+def check_second(Y: Any, X: Array | None, device: Any = None) -> tuple[Array, bool]:
+    """Return the second view as a matrix beside the first, and whether it came as a vector.
+
+    `device` is torch's, if the first view was moved there.
+    """
     if Y is None:
         raise ValueError(
             "CCA requires y to be passed, but the target y is None: give the second view as y."
         )
     require_in_memory(Y, "y")
     if not backend.is_foreign(Y):
-        kinds = [np.float64, np.float32]
-        Y = check_array(Y, dtype=kinds, ensure_2d=False, ensure_all_finite=False, input_name="y")
+        Y = check_array(Y, dtype=FLOATS, ensure_2d=False, ensure_all_finite=False, input_name="y")
     vector = Y.ndim == 1
     Y = check_matrix(backend.namespace(Y).reshape(Y, (-1, 1)) if vector else Y, "y")
     if Y.shape[1] == 0:
         raise ValueError(expected("y", "a table of at least one column", tuple(Y.shape)))
-    return Y, vector
-
-
-def like_first(Y: Array, X: Array) -> Array:
-    """Return the second view in the library and on the device of the first."""
-    same = backend.describe(X) == backend.describe(Y)
-    return Y if same else backend.asarray(backend.to_numpy(Y), X)
-
-
-def check_pair(X: Array, Y: Array) -> None:
-    """Refuse views of different numbers of rows."""
+    if X is None:
+        return Y, vector
     if X.shape[0] != Y.shape[0]:
         raise ValueError(
             "Found input variables with inconsistent numbers of samples: "
             f"{[int(X.shape[0]), int(Y.shape[0])]}. X and y are two views of the same rows; "
             "mark a view that was not observed by NaN."
         )
+    if device is not None:
+        return sent(Y, device), vector
+    same = backend.describe(X) == backend.describe(Y)
+    return Y if same else backend.asarray(backend.to_numpy(Y), X), vector
 
 
 def refuse_infinite_view(A: Array, name: str) -> None:
     """Refuse infinity by the name of its view."""
     if bool(backend.namespace(A).any(backend.namespace(A).isinf(A))):
         refuse_nonfinite(observed_part(A), name)
-
-
-def finished(result: Array, rows: Array) -> Array:
-    """Return a result that is finite, in the dtype of the rows."""
-    return backend.cast_like(check_finite_result(result, observed_part(rows)), rows)

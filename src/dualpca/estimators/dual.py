@@ -25,17 +25,8 @@ from dualpca.estimators._base import (
 from dualpca.estimators.ppca import PPCA
 from dualpca.gaussian import check_noise
 from dualpca.kernels import Linear
-from dualpca.models.driver import History
-from dualpca.models.dual import (
-    DualModel,
-    DualRequest,
-    check_components,
-    draw,
-    draw_given,
-    fit_dual,
-    signal,
-    to_primal,
-)
+from dualpca.models.dual import RULES, DualModel, DualRequest, fit_dual, to_primal
+from dualpca.models.kernel import check_components
 from dualpca.operators import Subspace
 
 
@@ -52,14 +43,14 @@ class DualPPCA(PreImageEstimator):
         'parallel' or 'gavish-donoho'; 'ard' for kernel Bayesian PCA, which starts from every
         direction and switches off those that are not relevant beside the noise. None is the
         number of variances above `noise_variance` where that is given, otherwise 'evidence'.
-        A smooth kernel in few dimensions has no floor of noise: its spectrum falls to 0, 'ard'
-        then keeps most of it, and `noise_variance` says better what matters.
+        A smooth kernel in few dimensions has no noise floor: its spectrum falls to 0, and 'ard'
+        keeps most of it; give `noise_variance` then.
     kernel, gamma, degree, coef0, kernel_params
         As in `KernelPCA`.
     noise_variance : float, optional
         σ². None for maximum likelihood, σ² = (tr − Σ_{p≤q} λ_p)/(n (r − q)).
     center : bool
-        Centre in feature space. False takes φ̄ = 0 (De Plaen & Suykens 2023, 'Uncentered Features').
+        Centre in feature space. False sets φ̄ = 0 (De Plaen & Suykens 2023, 'Uncentered Features').
     noise_dim : int, optional
         r, the dimension of the noise. None is n, as published (with whole weights their sum), or
         the dimension of the feature map with 'nystrom', 'cholesky' and 'fourier'. n − 1 is the
@@ -79,10 +70,10 @@ class DualPPCA(PreImageEstimator):
     preimage, n_landmarks, landmarks, dtype, memory_limit
         As in `KernelPCA`.
     verbose : bool
-        Say on standard error where and how the fit works.
+        Print on standard error how and where the model is fitted.
     device : None, 'auto', 'cpu' or 'cuda'
-        Where to work: where the rows are; on a card if they are worth it; there. Host arrays go
-        there and results come home, so the fitted model is one of the host.
+        Where to fit: None is where the rows are, 'auto' a GPU if there are enough rows. Host
+        arrays are copied there and results back, so that the fitted model is on the host.
 
     Attributes
     ----------
@@ -116,8 +107,8 @@ class DualPPCA(PreImageEstimator):
     by the training means. Likelihoods of different r or of different kernels do not compare.
 
     Cost and memory are `KernelPCA`'s: one n×n array at most, none beyond `memory_limit`, and
-    O(n(d + q)) a row afterwards. The spectrum beyond q is never formed, for samples of kernel
-    values either: they take a few dozen products with the kernel (Lanczos).
+    O(n(d + q)) per row afterwards. The spectrum beyond q is never formed, for samples of kernel
+    values either: they need a few dozen products with the kernel (Lanczos).
 
     Examples
     --------
@@ -195,7 +186,7 @@ class DualPPCA(PreImageEstimator):
 
     def _request(self) -> DualRequest:
         """Check the parameters and return them for the fit."""
-        check_components(self.n_components)
+        check_components(self.n_components, RULES)
         check_choice("method", self.method, ("closed", "em"))
         by_em = self.method == "em"
         if self.n_components == "ard" and by_em:
@@ -205,18 +196,10 @@ class DualPPCA(PreImageEstimator):
         for name in ("max_iter", "noise_dim"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), 1, integer=True)
-        how = self._options()
-        if by_em and self.dtype is None:  # EM's tol says nothing of the precision of kernel values
-            how = self._options(dtype="float64")
-        return DualRequest(
-            self.n_components,
-            self._kernel_choice,
-            how,
-            self.noise_variance,
-            self.noise_dim,
-            self.method,
-            1000 if self.max_iter is None else int(self.max_iter),
-        )
+        # with EM, tol does not bound the error of kernel values
+        how = self._options(**({"dtype": "float64"} if by_em and self.dtype is None else {}))
+        most = 1000 if self.max_iter is None else int(self.max_iter)
+        return self._asked_for(DualRequest, how=how, max_iter=most)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> DualPPCA:
         """Fit the model.
@@ -225,8 +208,8 @@ class DualPPCA(PreImageEstimator):
         ----------
         X : array or sparse matrix of shape (n, d), list of items, or kernel matrix (n, n)
             Two rows or more. Never modified. NaN is accepted with RBF, linear and polynomial
-            kernels (their sums and multiples): a PPCA of the inputs says what may have been there,
-            and inner products are expectations under it.
+            kernels (their sums and multiples): inner products are then expectations under a PPCA
+            of the inputs.
         y : ignored
         sample_weight : array of shape (n,), optional
             Non-negative. A weight of 2 counts as the row twice, 0 as no row.
@@ -241,12 +224,6 @@ class DualPPCA(PreImageEstimator):
         self._forget()
         self._keep(model)
         return self
-
-    def __sklearn_tags__(self) -> Any:
-        """Return what scikit-learn wants to know of inputs and outputs."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
     # --- latents and densities -------------------------------------------------------------
 
@@ -363,10 +340,8 @@ class DualPPCA(PreImageEstimator):
             One column per row of `X_fit_` (De Plaen & Suykens 2023, Eq. 17).
         """
         self._know_inputs(X)
-        model = self._working
-        return signal(
-            model.space, model.posterior_mean(X) * model.gaussian.spread, centered=centered
-        )
+        Y = self._working.posterior_mean(X) * self._latent_scale()
+        return self._working.kernel_values(Y, centered=centered)
 
     def sample_kernel(
         self, n_samples: int = 1, random_state: Any = None, tol: float = 2e-2
@@ -396,7 +371,8 @@ class DualPPCA(PreImageEstimator):
         check_number("n_samples", n_samples, 1, integer=True)
         check_tolerance(tol)
         model, rng = self._working, generator(random_state)
-        found = draw(model.space, model.gaussian, int(n_samples), rng, float(tol))
+        Y = model.sample_coordinates(int(n_samples), rng, noise=True)
+        found = model.draw_kernel(Y, rng, float(tol), inside=False)
         return self._home(backend.cast_like(found, model.eigenvalues), None)
 
     def sample_kernel_given(self, X: Any, random_state: Any = None, tol: float = 2e-2) -> Array:
@@ -416,17 +392,16 @@ class DualPPCA(PreImageEstimator):
         -------
         array of shape (m, n)
         """
-        Z = self._asked_latents(X, "sample_kernel_given", self._n_features_out)
-        latents = check_finite_result(backend.working(Z), Z)
+        Z, Y = self._latent_coordinates(X, "sample_kernel_given")
         check_tolerance(tol)
-        model, rng = self._working, generator(random_state)
-        found = draw_given(model.space, model.gaussian, latents, rng, float(tol))
+        rng = generator(random_state)
+        found = self._working.draw_kernel(Y, rng, float(tol), inside=True)
         return self._home(backend.cast_like(found, Z), X)
 
     # --- back to inputs --------------------------------------------------------------------
 
     def _latent_scale(self) -> Any:
-        """Return √(ℓ − σ²): latents h stand for φ̄ + Wh."""
+        """Return √(ℓ − σ²): latents h are the point φ̄ + Wh."""
         return self._working.gaussian.spread
 
     def sample(
@@ -436,14 +411,14 @@ class DualPPCA(PreImageEstimator):
         return_distance: bool = False,
         noise: bool = False,
     ) -> Any:
-        """Draw latents from their prior and come back to inputs through the pre-image.
+        """Draw latents from their prior and return inputs through the pre-image.
 
         Parameters
         ----------
         n_samples : int
         random_state : None, int, Generator or RandomState
         return_distance : bool
-            Also return how far the features of each input are from the point that it stands for.
+            Also return the distance of each input's features from the point that was drawn.
         noise : bool
             Add the noise along the components, so that coordinates have variance ℓ in place of
             ℓ − σ². Noise off the components has no pre-image, and `sample_kernel` draws it; only
@@ -492,33 +467,15 @@ class DualPPCA(PreImageEstimator):
     _gaussian = attribute("gaussian")
     _space = attribute("space")
     _projector = attribute("projector")
-    _subspace = attribute("subspace")
     _n = attribute("n")
 
     def _model_of(self, state: dict[str, Any]) -> DualModel:
-        inputs, subspace = state.get("input_model_"), state["_subspace"]
-        values = tuple(float(v) for v in state["loglikelihoods_"])
-        return DualModel(
-            state["eigenvalues_"],
-            state["explained_variance_"],
-            state["explained_variance_ratio_"],
-            state["_gaussian"],
-            state["_n"],
-            state["kernel_"],
-            state["X_fit_"],
-            state["_projector"],
-            subspace if "coefficients_" in state else None,
-            state["_space"],
-            state["approximation_error_"],
-            state["solver_"],
-            History(values, state["n_iter_"], state["converged_"]),
-            state.get("relevance_"),
-            None if inputs is None else inputs._fitted,
-        )
+        expansion = state["_subspace"] if "coefficients_" in state else None
+        return self._published(state, expansion=expansion)  # type: ignore[no-any-return]
 
 
 def check_tolerance(tol: Any) -> None:
-    """Refuse a tolerance that Lanczos cannot reach or that means nothing."""
+    """Refuse a tolerance that Lanczos cannot reach, or that is as large as the noise."""
     check_number("tol", tol, 1e-12)
     if tol >= 1:
         raise ValueError(expected("tol", "below 1, the size of the noise itself", tol))

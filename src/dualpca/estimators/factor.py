@@ -9,14 +9,11 @@ from dualpca.estimators._base import (
     IncompleteMethods,
     LinearEstimator,
     attribute,
-    check_checkpoint,
     check_choice,
-    check_number,
     generator,
-    history_of,
     on_rows,
-    watch_of,
 )
+from dualpca.estimators.ppca import iteration_limits
 from dualpca.gaussian import SHARES
 from dualpca.models.factor import FactorModel, FactorRequest, fit_factor
 
@@ -86,11 +83,7 @@ class FactorAnalysis(IncompleteMethods, LinearEstimator):
 
     _model: FactorModel
 
-    components_ = attribute("components")
-    mean_ = attribute("mean")
-    noise_variance_ = attribute("noise")
     heywood_ = attribute("heywood")
-    n_samples_ = attribute("n_rows")
     loglike_ = attribute("history.loglikelihoods")
     loglikelihood_ = attribute("history.loglikelihood")
     loglikelihoods_ = attribute("history.loglikelihoods")
@@ -147,32 +140,15 @@ class FactorAnalysis(IncompleteMethods, LinearEstimator):
 
     def _request(self) -> FactorRequest:
         """Check the parameters and return them for the fit."""
-        check_number("tol", self.tol, 0)
-        check_number("max_iter", self.max_iter, 1, integer=True)
-        check_checkpoint(self)
         check_choice("svd_method", self.svd_method, ("randomized", "lapack"))
         if self.rotation is not None:
             check_choice("rotation", self.rotation, tuple(SHARES))
         return FactorRequest(
             self.n_components,
             noise_start=self.noise_variance_init,
-            tol=self.tol,
-            max_iter=self.max_iter,
             rotation=self.rotation,
             rng=generator(self.random_state),
-            watch=watch_of(self),
-        )
-
-    def _model_of(self, state: dict[str, Any]) -> FactorModel:
-        """Return the model of attributes as format 1 names them."""
-        return FactorModel(
-            state["mean_"],
-            state["components_"],
-            state["noise_variance_"],
-            state["n_samples_"],
-            tuple(int(j) for j in state["heywood_"]),
-            state.get("_reference"),
-            history_of(state),
+            **iteration_limits(self),
         )
 
     @on_rows("_n_features_out")

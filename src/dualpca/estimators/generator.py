@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,11 @@ from dualpca.estimators._base import (
     generator,
 )
 from dualpca.generation import (
-    Chain,
-    DensityFit,
+    Density,
     Gaussian,
     GeneratorModel,
-    Mixture,
+    LangevinChains,
+    MixtureDensity,
     Nearest,
     Quality,
     fit_gaussian,
@@ -37,14 +38,13 @@ from dualpca.generation import (
 
 SAMPLERS = ("direct", "langevin", "mala")
 DENSITIES = ("kde", "gaussian", "mixture", "subspaces")
-NEEDS = ("value_and_gradient", "log_density", "gradient", "sample", "factor")
 
 MOST_DIRECTIONS = 10
 """Most directions of a component of 'subspaces'; the rest of the latents is its noise."""
 
 
 class Generator(MetaEstimatorMixin, Estimator):
-    """Draw new points: a density over the latents of a model, and the model's way back to inputs.
+    """Draw new points: a density over the latents of a model, and the model's inverse transform.
 
     x = decode(z) with z ~ π, and π a density over the latents of the training rows.
 
@@ -52,18 +52,18 @@ class Generator(MetaEstimatorMixin, Estimator):
     ----------
     estimator : estimator
         With `transform` and `inverse_transform`: `PCA`, `PPCA`, `KernelPCA`, `DualPPCA`, a
-        pipeline of them. A clone of it is fitted; scikit-learn's `FrozenEstimator(model)` takes
+        pipeline of them. A clone of it is fitted; scikit-learn's `FrozenEstimator(model)` uses
         a fitted model as it is.
     density : {'kde', 'gaussian', 'mixture', 'subspaces'} or Density
         π: kernel density estimate, shrunk to the latents' mean and covariance; a Gaussian of that
         mean and covariance; a mixture of `n_mixtures` Gaussians, or of as many subspaces of at
-        most 10 directions (`MixturePPCA`), which need fewer rows and bear more latents; or a
-        density of your own.
+        most 10 directions (`MixturePPCA`), which need fewer rows and allow more latents; or a
+        custom density.
     sampler : {'direct', 'langevin', 'mala'}
-        Independent draws; Langevin chains from training latents, one a sample, whose bias goes to
+        Independent draws; Langevin chains from training latents, one per sample, whose bias goes to
         0 with `step`; or Metropolis-adjusted ones, which have none once they have mixed. In many
-        dimensions a chain hardly leaves the bumps around its start (`chains` tells, by R̂ well above
-        1): then it is the starts that spread samples as the density does.
+        dimensions a chain hardly leaves the bumps around its start (`chains` shows R̂ well above
+        1): then only the starts spread samples as the density does.
     bandwidth : float, optional
         h of 'kde', in standard deviations of the latents; None for the largest leave-one-out
         likelihood.
@@ -72,12 +72,12 @@ class Generator(MetaEstimatorMixin, Estimator):
     by_class : bool
         One density for each class of y, weighted by its share of the rows; needs y in `fit`. One
         density for all classes reaches into the gaps between them, where samples are half one
-        and half another. Few latents of each class may want 'subspaces'.
+        and half another. With few rows per class use 'subspaces'.
     temperature : float
-        T: the covariance of every Gaussian in π times T. Below 1, samples keep nearer to the
-        middle of what was seen: more of them look right, and they are less varied.
+        T: the covariance of every Gaussian in π times T. Below 1, samples stay closer to the
+        training latents: more of them look right, and they are less varied.
     n_steps : int
-        Steps of a chain; 'mala' takes as many before, to tune its step.
+        Steps of a chain; 'mala' makes as many before, to tune its step.
     step : float
         τ, in units of the bumps' variance (`density_.factor`): 0.1 leaves the variance of a bump
         5 % too large with 'langevin'; 'mala' only starts from it.
@@ -103,7 +103,7 @@ class Generator(MetaEstimatorMixin, Estimator):
     fresh ξ at every step (theory 12.1, 12.2 and 14). A prior of the model's own is what its
     `sample` draws from.
 
-    A kernel density costs O(nq) a row and step of a chain, `nearest` O(nd) a row, both in blocks:
+    A kernel density costs O(nq) per row and step of a chain, `nearest` O(nd) per row, in blocks:
     all distances are never formed at once. Memory: the training rows and latents, O(n(d + q)).
 
     Examples
@@ -127,9 +127,6 @@ class Generator(MetaEstimatorMixin, Estimator):
     classes_ = attribute("classes")
     latents_ = attribute("latents")
     X_fit_ = attribute("points")
-    _mean = attribute("mean")
-    _factor = attribute("factor")
-    _codes = attribute("codes")
 
     def __init__(
         self,
@@ -164,10 +161,9 @@ class Generator(MetaEstimatorMixin, Estimator):
         back = "inverse_transform" if self.decoder is None else "preimages"
         for name in ("fit", "transform", back):
             if isinstance(self.estimator, type) or not hasattr(self.estimator, name):
-                what = f"an estimator with {name}"
-                raise ValueError(expected("estimator", what, self.estimator))
+                raise ValueError(expected("estimator", f"an estimator with {name}", self.estimator))
         named = isinstance(self.density, str) and self.density in DENSITIES
-        able = not isinstance(self.density, type) and all(hasattr(self.density, n) for n in NEEDS)
+        able = isinstance(self.density, Density) and not isinstance(self.density, type)
         if not (named or able):
             what = f"one of {list(DENSITIES)} or a density (of dualpca.generation)"
             raise ValueError(expected("density", what, self.density))
@@ -180,11 +176,10 @@ class Generator(MetaEstimatorMixin, Estimator):
             raise ValueError(expected("density", what, self.density))
         for name in ("bandwidth", "step", "temperature"):
             value = getattr(self, name)
-            if value is None and name == "bandwidth":
-                continue
-            check_number(name, value, 0)
-            if not 0 < value < math.inf:
-                raise ValueError(expected(name, "positive and finite", value))
+            if name != "bandwidth" or value is not None:
+                check_number(name, value, 0)
+                if not 0 < value < math.inf:
+                    raise ValueError(expected(name, "positive and finite", value))
 
     def fit(self, X: Any, y: Any = None) -> Generator:
         """Fit the model, then the density over its latents.
@@ -205,45 +200,34 @@ class Generator(MetaEstimatorMixin, Estimator):
         estimator = clone(self.estimator).fit(rows, y)
         latents = as_matrix(estimator.transform(rows))
         classes = class_codes(y, int(rows.shape[0])) if self.by_class else None
-        points, heat = backend.copied(rows), float(self.temperature)
-        model = fit_generator(points, latents, self._density_fit(), classes, heat)
+        rng = generator(0 if self.random_state is None else self.random_state)
+        fit, points = partial(self._fit_density, rng=rng), backend.copied(rows)
+        model = fit_generator(points, latents, fit, classes, float(self.temperature))
         self.estimator_ = estimator
         self._keep(model)
         return self
 
-    def _density_fit(self) -> DensityFit:
-        """Return what fits the density that was asked for."""
-        rng = generator(0 if self.random_state is None else self.random_state)
-        count = int(self.n_mixtures)
-
-        def own(Z: Array) -> Any:
-            self.density.log_density(Z[:1, :])  # one of another width says so here
-            return self.density
-
-        if not isinstance(self.density, str):
-            return own
-        fits: dict[str, DensityFit] = {
-            "gaussian": fit_gaussian,
-            "kde": lambda Z: fit_kernel_density(Z, self.bandwidth),
-            "mixture": lambda Z: fit_mixture(Z, count, rng),
-            "subspaces": lambda Z: fit_subspaces(Z, count, rng),
-        }
-        return fits[self.density]
+    def _fit_density(self, Z: Array, rng: np.random.Generator) -> Density:
+        """Return the density over latents that the parameters ask for."""
+        if self.density == "gaussian":
+            return fit_gaussian(Z)
+        if self.density == "kde":
+            return fit_kernel_density(Z, self.bandwidth)
+        if isinstance(self.density, str):
+            subspaces = self.density == "subspaces"
+            return fit_mixture(Z, int(self.n_mixtures), rng, subspaces=subspaces)
+        own: Density = self.density
+        own.log_density(Z[:1, :])  # one of another width says so here
+        return own
 
     def _unpack(self, state: dict[str, Any]) -> None:
         self.estimator_ = state["estimator_"]
         super()._unpack(state)
 
     def _model_of(self, state: dict[str, Any]) -> GeneratorModel:
-        return GeneratorModel(
-            state["X_fit_"],
-            state["latents_"],
-            state["density_"],
-            state["_mean"],
-            state["_factor"],
-            state.get("classes_"),
-            state.get("_codes"),
-        )
+        names = ("X_fit_", "latents_", "density_", "_mean", "_factor")
+        found = [*(state[name] for name in names), state.get("classes_"), state.get("_codes")]
+        return GeneratorModel(*found)
 
     # --- new points ------------------------------------------------------------------------
 
@@ -296,7 +280,7 @@ class Generator(MetaEstimatorMixin, Estimator):
         code: int = names.index(label)
         return code
 
-    def chains(self, n_chains: int = 4, random_state: Any = None) -> Chain:
+    def chains(self, n_chains: int = 4, random_state: Any = None) -> LangevinChains:
         """Return whole chains of `n_steps` draws, with acceptance, effective sample size and R̂.
 
         Parameters
@@ -306,7 +290,7 @@ class Generator(MetaEstimatorMixin, Estimator):
 
         Returns
         -------
-        Chain
+        LangevinChains
             `draws` (n_steps, n_chains, q), `acceptance`, `step`, `effective_sample_size()`,
             `r_hat()`. Chains start at training latents that were drawn at random.
         """
@@ -317,11 +301,11 @@ class Generator(MetaEstimatorMixin, Estimator):
             raise ValueError(expected("sampler", what, self.sampler))
         return self._run(None, int(n_chains), generator(random_state), thin=1)
 
-    def _run(self, code: int | None, m: int, rng: np.random.Generator, thin: int) -> Chain:
+    def _run(self, code: int | None, m: int, rng: np.random.Generator, thin: int) -> LangevinChains:
+        model: GeneratorModel = self._fitted
         n, adjusted = int(self.n_steps), self.sampler == "mala"
         options = {"n_steps": n, "adjusted": adjusted, "warm_up": n if adjusted else 0}
-        chain: Chain = self._fitted.chains(code, m, rng, float(self.step), thin=thin, **options)
-        return chain
+        return model.chains(code, m, rng, float(self.step), thin=thin, **options)
 
     def decode(self, Z: Any) -> Array:
         """Return the inputs that latents stand for, (m, d), by `decoder` or `inverse_transform`.
@@ -354,7 +338,7 @@ class Generator(MetaEstimatorMixin, Estimator):
         Returns
         -------
         array of shape (n, d)
-            The ends are what the model makes of a and b: their reconstructions.
+            The ends are the reconstructions of a and b.
         """
         check_choice("path", path, ("straight", "density"))
         check_number("n", n, 2, integer=True)
@@ -462,7 +446,7 @@ def as_matrix(X: Any) -> Array:
 
 
 def class_codes(y: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the classes of y, and for every row the index of its own."""
+    """Return the classes of y, and for every row the index of its class."""
     if y is None:
         raise ValueError(expected("y", f"{n} classes, as by_class is True", y))
     given = backend.to_numpy(y) if backend.is_foreign(y) else np.asarray(y)
@@ -474,41 +458,29 @@ def class_codes(y: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
     return classes, codes
 
 
-def fit_mixture(Z: Array, n_mixtures: int, rng: np.random.Generator) -> Mixture:
-    """Return scikit-learn's Gaussian mixture with full covariances as a density."""
-    from sklearn.mixture import GaussianMixture  # here, because it brings half of scikit-learn
+def fit_mixture(
+    Z: Array, n_mixtures: int, rng: np.random.Generator, *, subspaces: bool
+) -> MixtureDensity:
+    """Return a mixture of Gaussians: scikit-learn's with full covariances, or one of PPCA.
 
-    check_mixtures(n_mixtures, Z)
-    rows = backend.to_numpy(Z)
-    unit = rows.std(axis=0) + np.finfo(float).tiny  # its floor on variances is absolute
-    fitted = GaussianMixture(n_mixtures, random_state=int(rng.integers(2**31))).fit(rows / unit)
-    factors = unit[:, None] * np.linalg.cholesky(fitted.covariances_)
-    return _of_gaussians(fitted.weights_, fitted.means_ * unit, factors, Z)
-
-
-def fit_subspaces(Z: Array, n_mixtures: int, rng: np.random.Generator) -> Mixture:
-    """Return a mixture of PPCA as a density: few numbers per component, so few rows will do."""
-    from dualpca.estimators.mixture import MixturePPCA  # here, for users of other densities
-
-    check_mixtures(n_mixtures, Z)
-    if Z.shape[1] == 1:  # a line has no subspaces
-        return fit_mixture(Z, n_mixtures, rng)
-    rows = backend.to_numpy(Z)
-    directions = min(MOST_DIRECTIONS, rows.shape[1] - 1)
-    fitted = MixturePPCA(n_mixtures, directions, random_state=int(rng.integers(2**31))).fit(rows)
-    return _of_gaussians(fitted.weights_, fitted.means_, np.linalg.cholesky(fitted.covariances_), Z)
-
-
-def check_mixtures(n_mixtures: int, Z: Array) -> None:
-    """Refuse more components than rows."""
+    The latter, `subspaces`, has few parameters per component, so few rows will do.
+    """
     if n_mixtures > Z.shape[0]:
         raise ValueError(expected("n_mixtures", f"at most {int(Z.shape[0])}, the rows", n_mixtures))
+    rows, unit, seed = backend.to_numpy(Z), np.ones(int(Z.shape[1])), int(rng.integers(2**31))
+    fitted: Any
+    # imported here: users of other densities need neither
+    if subspaces and unit.size > 1:  # a line has no subspaces
+        from dualpca.estimators.mixture import MixturePPCA
 
+        directions = min(MOST_DIRECTIONS, unit.size - 1)
+        fitted = MixturePPCA(n_mixtures, directions, random_state=seed).fit(rows)
+    else:
+        from sklearn.mixture import GaussianMixture
 
-def _of_gaussians(weights: Any, means: Any, factors: Any, like: Array) -> Mixture:
-    """Return the mixture of the components that have any weight, as arrays like Z."""
-    used = np.flatnonzero(weights > 0)
-    parts = tuple(
-        Gaussian(backend.asarray(means[k], like), backend.asarray(factors[k], like)) for k in used
-    )
-    return Mixture(backend.asarray(weights[used], like), parts)
+        unit = rows.std(axis=0) + np.finfo(float).tiny  # its floor on variances is absolute
+        fitted = GaussianMixture(n_mixtures, random_state=seed).fit(rows / unit)
+    means, factors = fitted.means_ * unit, unit[:, None] * np.linalg.cholesky(fitted.covariances_)
+    used = np.flatnonzero(fitted.weights_ > 0)
+    parts = tuple(Gaussian(*(backend.asarray(A[k], Z) for A in (means, factors))) for k in used)
+    return MixtureDensity(backend.asarray(fitted.weights_[used], Z), parts)

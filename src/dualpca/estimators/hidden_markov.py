@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import fields
 from numbers import Integral
 from typing import Any
 
@@ -16,15 +14,13 @@ from dualpca.errors import CollapseWarning, StateWarning, expected, warn
 from dualpca.estimators._base import (
     Estimator,
     attribute,
-    check_checkpoint,
     check_choice,
-    check_flag,
     check_number,
     generator,
+    history_of,
     method_of,
-    watch_of,
 )
-from dualpca.models.driver import History
+from dualpca.estimators.mixture import inputs_of, request_of, whole_numbers
 from dualpca.models.hidden_markov import (
     HiddenMarkovModel,
     HiddenMarkovRequest,
@@ -32,7 +28,6 @@ from dualpca.models.hidden_markov import (
     fit_hidden_markov,
 )
 from dualpca.models.kernel_space import KernelSpace
-from dualpca.preimages import Span
 
 TOPOLOGIES = ("ergodic", "left-to-right")
 
@@ -62,13 +57,13 @@ class HiddenMarkovPCA(Estimator):
     n_landmarks : int
         Rows that span it where there are more than a thousand.
     topology : {'ergodic', 'left-to-right'}
-        Any state after any other; or each state may only stay or go on to the next, and sequences
+        Any state after any other; or each state may only stay or move to the next, and sequences
         start in the first.
     stickiness : float
         Pseudo-count of stays in every state: a Dirichlet prior, which EM maximises with the
         likelihood. 0 for none.
     prior_rows : float
-        Rows that every component has seen before any other: spread evenly around its mean with
+        Pseudo-rows counted in for every component: spread evenly around its mean with
         the average variance of the features (an inverse Wishart prior with a round scale, which
         EM maximises with the likelihood). Helps where states have few rows per feature; scale
         the features alike then. 0 for none.
@@ -90,7 +85,7 @@ class HiddenMarkovPCA(Estimator):
         A file that a killed fit resumes from, see docs/scale.md; `n_init` must be 1.
     device : None, 'auto', 'cpu' or 'cuda'
         Where to work: where the rows are; on a GPU if they are worth it; there. Host arrays go
-        there and results come home, so the fitted model is one of the host.
+        there and results are returned to the host, where the fitted model is kept.
 
     Attributes
     ----------
@@ -120,7 +115,7 @@ class HiddenMarkovPCA(Estimator):
 
     Notes
     -----
-    NaN is welcome in the input space: rows count with what they observed. With a kernel a row with
+    NaN is accepted in the input space: rows count with what they observed. With a kernel a row with
     NaN has no place in feature space and counts as not observed at all; the chain leads across it.
 
     From hmmlearn: its `n_components` are `n_states`, `startprob_` and `transmat_` are
@@ -223,21 +218,13 @@ class HiddenMarkovPCA(Estimator):
 
     def _request(self) -> HiddenMarkovRequest:
         """Check the parameters and return them for the fit."""
-        for name in ("n_states", "n_mixtures", "n_directions", "n_landmarks", "max_iter", "n_init"):
-            check_number(name, getattr(self, name), 1, integer=True)
-        for name in ("stickiness", "prior_rows", "noise_floor", "tol"):
-            check_number(name, getattr(self, name), 0)
         check_choice("topology", self.topology, TOPOLOGIES)
-        check_flag("tied_noise", self.tied_noise)
-        check_checkpoint(self)
         method_of(self.preimage)
-        if not isinstance(self.kernel_params, Mapping | None):
-            raise ValueError(expected("kernel_params", "a dictionary or None", self.kernel_params))
-        names = {field.name for field in fields(HiddenMarkovRequest)}
-        params = {k: v for k, v in self.get_params(deep=False).items() if k in names}
+        counts = ("n_states", "n_mixtures", "n_directions", "n_landmarks", "max_iter", "n_init")
+        numbers = ("stickiness", "prior_rows", "noise_floor", "tol")
         seed = 0 if self.random_state is None else self.random_state
         seed = int(seed) if isinstance(seed, Integral) else generator(seed)
-        return HiddenMarkovRequest(**params, seed=seed, watch=watch_of(self))
+        return request_of(self, HiddenMarkovRequest, counts, numbers, seed=seed)
 
     def fit(self, X: Any, y: Any = None, *, lengths: Any = None) -> HiddenMarkovPCA:
         """Fit by Baum–Welch.
@@ -263,13 +250,13 @@ class HiddenMarkovPCA(Estimator):
         self._keep(model)
         return self
 
-    def _keep(self, model: HiddenMarkovModel) -> Any:
-        """Take over a fitted model; warn of states that say nothing."""
+    def _keep(self, model: HiddenMarkovModel) -> Any:  # type: ignore[override]
+        """Keep a fitted model; warn of states without meaning."""
         empty, held = model.unvisited(), model.collapsed()
         if empty:
             warn(
                 f"states {empty} are never visited: they explain no rows, and their parameters "
-                "say nothing. Use fewer states, or another random_state.",
+                "are meaningless. Use fewer states, or another random_state.",
                 StateWarning,
             )
         if held:
@@ -382,11 +369,9 @@ class HiddenMarkovPCA(Estimator):
         check_number("n_steps", n_steps, 1, integer=True)
         rows, _, X = self._sequences(X, None, "forecast")
         mean, variance = self._working.forecast(rows, int(n_steps), self._states(previous))
-        mean = self._home(backend.cast_like(mean, rows), X)
-        if not return_std:
-            return mean
-        std = backend.namespace(variance).sqrt(variance)
-        return mean, self._home(backend.cast_like(std, rows), X)
+        both = (mean, backend.namespace(variance).sqrt(variance))
+        found = tuple(self._home(backend.cast_like(values, rows), X) for values in both)
+        return found if return_std else found[0]
 
     def score_sequences(self, X: Any, lengths: Any = None) -> Array:
         """Return the log-likelihood of every sequence, (m,).
@@ -435,9 +420,8 @@ class HiddenMarkovPCA(Estimator):
         lengths : sequence of int, optional
             As in `fit`.
         """
-        return -2 * self._total(X, lengths, "aic")[0] + 2.0 * int(
-            self._fitted.density.n_parameters()
-        )
+        total, _ = self._total(X, lengths, "aic")
+        return -2 * total + 2 * int(self._fitted.density.n_parameters())
 
     def _total(self, X: Any, lengths: Any, method: str) -> tuple[float, int]:
         """Return the log-likelihood of all sequences together, and the number of rows."""
@@ -455,32 +439,20 @@ class HiddenMarkovPCA(Estimator):
         """
         model = self._fitted
         check_number("n_samples", n_samples, 1, integer=True)
-        rows, path = model.sample(int(n_samples), generator(random_state))
-        if model.space is not None:
-            s = model.space.subspace
-            span = Span(s.points, s.kernel, s.coefficients, s.base)
-            rows = method_of(self.preimage).find(span, rows).points
-        return backend.cast_like(rows, model.state_means), whole_numbers(path, model.state_means)
+        points, path = model.density.sample(int(n_samples), generator(random_state))
+        rows = inputs_of(points, model.space, method_of(self.preimage))
+        return backend.cast_like(rows, model.state_means), whole_numbers(path, rows)
 
     def _model_of(self, state: dict[str, Any]) -> HiddenMarkovModel:
         """Return the model of attributes as format 1 names them."""
-        history = None
-        if "loglikelihoods_" in state:
-            values = tuple(float(v) for v in state["loglikelihoods_"])
-            history = History(values, state.get("n_iter_", 1), state.get("converged_", True))
         known = {name: state[f"{name}_"] for name in ("state_means", "state_variances", "visits")}
-        density, space = state["_model"], state["kernel_space_"]
-        return HiddenMarkovModel(**known, density=density, space=space, history=history)
+        known |= {"density": state["_model"], "space": state["kernel_space_"]}
+        return HiddenMarkovModel(**known, history=history_of(state))
 
 
 def beside(values: np.ndarray[Any, Any], rows: Array) -> Array:
     """Return host values in the library, device and dtype of the rows."""
     return backend.cast_like(backend.asarray(np.ascontiguousarray(values), rows), rows)
-
-
-def whole_numbers(values: np.ndarray[Any, Any], rows: Array) -> Array:
-    """Return whole numbers of the host in the library and on the device of the rows."""
-    return backend.namespace(rows).asarray(values, device=backend.device_of(rows))
 
 
 # --- Sequences as they come in: rows with lengths, lists of tables, blocks of equal lengths ------
@@ -508,20 +480,16 @@ def joined(X: Any, lengths: Any) -> tuple[Any, Any]:
         return backend.namespace(X).reshape(X, (-1, shape[2])), steps
     if isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1:
         X = list(X)
-    if isinstance(X, list | tuple) and X and _is_table(X[0]):
-        tables = [x if hasattr(x, "shape") else np.asarray(x) for x in X]
-        return _one_below_the_other(tables), [int(x.shape[0]) for x in tables]
-    return X, lengths
-
-
-def _one_below_the_other(tables: list[Array]) -> Array:
-    """Return all tables as one, or say which does not fit."""
+    if not isinstance(X, list | tuple) or not X or not _is_table(X[0]):
+        return X, lengths
+    tables = [x if hasattr(x, "shape") else np.asarray(x) for x in X]
     width = tables[0].shape[-1]
     for i, table in enumerate(tables):
         if table.ndim != 2 or table.shape[1] != width or table.shape[0] < 1:
             what = f"a table of at least one row and {width} columns, as the first"
             raise ValueError(expected(f"sequence {i}", what, tuple(table.shape)))
-    return backend.namespace(tables[0]).concat(tables, axis=0)
+    rows = backend.namespace(tables[0]).concat(tables, axis=0)
+    return rows, [int(x.shape[0]) for x in tables]
 
 
 def _is_table(x: Any) -> bool:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Annotated, Any
 
 import numpy as np
-from sklearn.base import TransformerMixin
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 
 from dualpca.arrays import Array, backend
 from dualpca.data import InMemoryTable, Table, is_elsewhere
@@ -33,7 +33,7 @@ MODELS: dict[str, Any] = {"ppca": PPCA, "bayesian": BayesianPCA}
 
 @dataclass(frozen=True)
 class ImputerModel:
-    """What fills missing values, and the features that missed some in the fit."""
+    """The model that fills missing values, and the features with missing values in `fit`."""
 
     model: SpikedModel | BayesianModel
     indicated: Annotated[Array, "whole k"] | None = None  # numbers of features
@@ -44,18 +44,18 @@ class ImputerModel:
         return self.model.history
 
 
-class Imputer(TransformerMixin, Estimator):
+class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
     """Fill NaN with the expectations of a probabilistic PCA, as a scikit-learn imputer.
 
     Parameters
     ----------
     n_components : int, 'cv' or None
-        Number of latents of the model; 'cv' takes the one that best predicts hidden entries. With
+        Number of latents of the model; 'cv' chooses the one that best predicts hidden entries. With
         model='bayesian' the number to start from, and None for `BayesianPCA`'s own choice.
     model : {'ppca', 'bayesian'}
         `PPCA`, or `BayesianPCA`, which finds the number of latents itself.
     add_indicator : bool
-        Append one column of zeros and ones for every feature that missed values in `fit`.
+        Append one column of zeros and ones for every feature with missing values in `fit`.
     tol, max_iter, random_state, n_init, verbose
         As in `PPCA`.
     device : None, 'auto', 'cpu' or 'cuda'
@@ -143,7 +143,7 @@ class Imputer(TransformerMixin, Estimator):
         return kind(self.n_components, **{name: getattr(self, name) for name in names})
 
     def _indicated(self, table: Table) -> Array | None:
-        """Return the features that miss values, if indicators are asked for."""
+        """Return the features with missing values, if `add_indicator`."""
         if not self.add_indicator or not isinstance(table, InMemoryTable):
             return None
         xp = backend.namespace(table.rows)
@@ -164,7 +164,7 @@ class Imputer(TransformerMixin, Estimator):
 
     @property
     def indicator_(self) -> Any:
-        """scikit-learn's indicator, fitted to a row that misses its features; None without one."""
+        """scikit-learn's indicator of missing values; None without `add_indicator`."""
         features = self._fitted.indicated
         if features is None:
             return None
@@ -178,7 +178,7 @@ class Imputer(TransformerMixin, Estimator):
         return found
 
     def transform(self, X: Any) -> Array:
-        """Return the completed table, with the indicators appended if they were asked for.
+        """Return the completed table, with the indicators appended if `add_indicator`.
 
         Parameters
         ----------
@@ -220,18 +220,7 @@ class Imputer(TransformerMixin, Estimator):
         -------
         array of str
         """
-        indicator = self.indicator_
-        default = [f"x{j}" for j in range(self.n_features_in_)]
-        names = np.asarray(getattr(self, "feature_names_in_", default), dtype=object)
-        if input_features is not None:
-            given = np.asarray(input_features, dtype=object)
-            named = hasattr(self, "feature_names_in_")
-            if given.shape != names.shape or (named and not np.array_equal(given, names)):
-                raise ValueError(
-                    f"input_features is not equal to feature_names_in_ {list(names)}, got "
-                    f"{list(given)}."
-                )
-            names = given
+        names, indicator = super().get_feature_names_out(input_features), self.indicator_
         if indicator is None:
             return names
         return np.concatenate([names, indicator.get_feature_names_out(names)])

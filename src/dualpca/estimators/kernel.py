@@ -8,21 +8,21 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 
-from dualpca.arrays import Array, backend, showing, to_host
-from dualpca.data import ChunkedTable
+from dualpca.arrays import Array, backend, to_host
+from dualpca.data import ChunkedTable, InMemoryTable
 from dualpca.errors import expected
 from dualpca.estimators._base import (
     PreImageEstimator,
+    Streaming,
     attribute,
     check_finite_result,
     check_flag,
     check_number,
     check_points,
-    check_weights,
+    check_share,
     nested,
     on_rows,
     refuse_weights,
-    used_rows,
 )
 from dualpca.estimators.ppca import PPCA
 from dualpca.models.kernel import (
@@ -33,15 +33,15 @@ from dualpca.models.kernel import (
     fit_kernel,
     is_precomputed,
 )
+from dualpca.operators import used_rows
 from dualpca.preimages import Learned, LearnedMap
-from dualpca.solvers import KERNEL_SOLVERS
 
 
-class KernelPCA(PreImageEstimator):
+class KernelPCA(Streaming, PreImageEstimator):
     """Principal components in the feature space of a kernel.
 
-    A drop-in for `sklearn.decomposition.KernelPCA` that takes any number of rows, keeps the mean
-    when it comes back, and says how exact it is.
+    A drop-in for `sklearn.decomposition.KernelPCA` that accepts any number of rows, keeps the mean
+    in `inverse_transform`, and reports how exact it is.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class KernelPCA(PreImageEstimator):
         Learn `inverse_transform` by ridge regression on the latents (Bakir et al. 2004), as
         scikit-learn does. Otherwise it is found by the method `preimage`.
     eigen_solver : str
-        'auto' takes the cheapest exact one; with a `tol` of 1e-2 or more and a kernel too large
+        'auto' is the cheapest exact one; with a `tol` of 1e-2 or more and a kernel too large
         to store, 'cholesky' where that reaches it. 'dense': eigendecomposition, n×n. 'krylov' (or
         'arpack', 'randomized'): block Krylov on the kernel, stored if it fits, evaluated at every
         pass if not. 'nystrom': landmarks. 'cholesky': landmarks by pivoted Cholesky until `tol`
@@ -76,25 +76,26 @@ class KernelPCA(PreImageEstimator):
     random_state : None, int, Generator or RandomState
         Start of block Krylov and draw of landmarks. None is a fixed seed.
     center : bool
-        Centre in feature space. False keeps the kernel as it is (De Plaen & Suykens 2023,
+        Centre in feature space. False leaves the kernel as it is (De Plaen & Suykens 2023,
         'Uncentered Features').
     preimage : str or Method
-        How to come back: 'auto', 'smoother', 'fixed-point', 'gradient', 'distance', 'learned'.
+        How inputs are found from latents: 'auto', 'smoother', 'fixed-point', 'gradient',
+        'distance' or 'learned'.
     n_landmarks : int
         Landmarks of 'nystrom' and 'cholesky', features of 'fourier', budget of `partial_fit`.
     landmarks : {'kmeans', 'leverage', 'uniform'}
         How 'nystrom' chooses them: centres of clusters, the closest in most cases; points drawn
-        by leverage, which sees rare kinds; points drawn evenly, the cheapest.
+        by leverage, which finds rare kinds; points drawn uniformly, the cheapest.
     dtype : {'float64', 'float32'}, optional
         Precision of kernel values in `fit`; eigenvalues come from float64 products either way.
         None is float32 where `tol` is 1e-6 or more.
     memory_limit : float
         Bytes that a stored kernel may take.
     verbose : bool
-        Say on standard error where and how the fit works.
+        Print on standard error how and where the model is fitted.
     device : None, 'auto', 'cpu' or 'cuda'
-        Where to work: where the rows are; on a card if they are worth it; there. Host arrays go
-        there and results come home, so the fitted model is one of the host.
+        Where to fit: None is where the rows are, 'auto' a GPU if there are enough rows. Host
+        arrays are copied there and results back, so that the fitted model is on the host.
 
     Attributes
     ----------
@@ -119,7 +120,7 @@ class KernelPCA(PreImageEstimator):
 
     Notes
     -----
-    Schölkopf, Smola & Müller (1998); theory 7.1. 'dense' costs O(n³), block Krylov O(n²(d + q)) a
+    Schölkopf, Smola & Müller (1998); theory 7.1. 'dense' costs O(n³), block Krylov O(n²(d + q)) per
     pass (O(n²q) where the kernel is stored), m landmarks or features O(nm(d + m)). The centred
     kernel is never formed: centring is implicit. One n×n array at most, none beyond `memory_limit`;
     `transform` holds a block of rows, O(n(d + q)) each. Directions without variance have
@@ -209,15 +210,10 @@ class KernelPCA(PreImageEstimator):
         if self.fit_inverse_transform and is_precomputed(self.kernel):
             raise ValueError(
                 "Cannot fit_inverse_transform with a precomputed kernel: there are no inputs to "
-                "come back to. preimage_weights gives weights over the training items."
+                "return to. preimage_weights gives weights over the training items."
             )
-        return KernelRequest(
-            self.n_components,
-            self._kernel_choice,
-            self._options(max_passes=self.max_iter),
-            bool(self.remove_zero_eig),
-            bool(self.copy_X),
-        )
+        how = self._options(max_passes=self.max_iter)
+        return self._asked_for(KernelRequest, how=how, copy=self.copy_X)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> KernelPCA:
         """Fit the model.
@@ -226,8 +222,8 @@ class KernelPCA(PreImageEstimator):
         ----------
         X : array or sparse matrix of shape (n, d), list of items, or kernel matrix (n, n)
             Two rows or more. Never modified. NaN is accepted with RBF, linear and polynomial
-            kernels (their sums and multiples): a PPCA of the inputs says what may have been there,
-            and inner products are expectations under it.
+            kernels (their sums and multiples): inner products are then expectations under a PPCA
+            of the inputs.
         y : ignored
         sample_weight : array of shape (n,), optional
             Non-negative. A weight of 2 counts as the row twice, 0 as no row.
@@ -267,48 +263,29 @@ class KernelPCA(PreImageEstimator):
         -------
         self
         """
-        how, stream = self._request().how, self.__dict__.get("_stream")
-        with showing(self.verbose):
-            if stream is None:
-                self._choose_device(X, None)
-            points = check_points(self, X, reset=stream is None, min_rows=1)
-            if points.ndim == 1 or backend.is_sparse(points):
-                what = "dense rows: a stream keeps some of them as landmarks"
-                raise ValueError(expected("X", what, type(X).__name__))
-            table = self._placed_table(points, check_weights(sample_weight, points))
-            if stream is None:
-                stream = KernelStream(self._kernel_choice.resolved(table.rows))
-            seen = self.__dict__.get("n_samples_seen_", 0) + used_rows(table.rows, table.weights)
-            stream = stream.add(table.rows, table.weights, how)
-        self._forget()
-        self._stream, self.n_samples_seen_ = stream, seen
-        return self
+        return self._add_chunk(X, sample_weight)
 
-    def __sklearn_is_fitted__(self) -> bool:
-        """Return True after a fit, or once a chunk was seen."""
-        return "_model" in self.__dict__ or "_stream" in self.__dict__
+    def _chunk(self, X: Any, *, reset: bool) -> Array:
+        points = check_points(self, X, reset=reset, min_rows=1)
+        if points.ndim == 1 or backend.is_sparse(points):
+            what = "dense rows: a stream keeps some of them as landmarks"
+            raise ValueError(expected("X", what, type(X).__name__))
+        return points
 
-    @property
-    def _fitted(self) -> Any:
-        """The model, on the host; that of a stream is solved for when it is first read."""
-        if "_model" not in self.__dict__ and "_stream" in self.__dict__:
-            if self.n_samples_seen_ < 2:
-                raise NotFittedError("partial_fit has seen 1 row; at least 2 are required.")
-            self._keep(self._stream.model(self._request()))
-        return super()._fitted
+    def _grown(
+        self, stream: KernelStream | None, table: InMemoryTable, request: KernelRequest
+    ) -> tuple[KernelStream, int]:
+        if stream is None:
+            stream = KernelStream(request.kernel.resolved(table.rows))
+        seen = vars(self).get("n_samples_seen_", 0) + used_rows(table.rows, table.weights)
+        return stream.add(table.rows, table.weights, request.how), seen
 
-    def __getstate__(self) -> Any:
-        """Bring a stream on a GPU to the host: other processes may have none."""
-        return {k: to_host(v) if k == "_stream" else v for k, v in super().__getstate__().items()}
+    def _solved(self, stream: KernelStream, request: KernelRequest) -> KernelModel:
+        if self.n_samples_seen_ < 2:
+            raise NotFittedError("partial_fit has seen 1 row; at least 2 are required.")
+        return stream.model(request)
 
-    def __sklearn_tags__(self) -> Any:
-        """Return what scikit-learn wants to know of inputs and outputs."""
-        tags = super().__sklearn_tags__()
-        solver = KERNEL_SOLVERS.get(self.eigen_solver)
-        tags.input_tags.allow_nan &= solver is None or not solver.approximate
-        return tags
-
-    # --- what it says of points ------------------------------------------------------------
+    # --- points ----------------------------------------------------------------------------
 
     @on_rows("n_components_")
     def transform(self, X: Any) -> Array:
@@ -330,8 +307,8 @@ class KernelPCA(PreImageEstimator):
     def transform_std(self, X: Any) -> Array:
         """Return the standard deviation of the coordinates of rows with NaN, (m, q).
 
-        What is missing is uncertain, and so are the coordinates: Aᵀ Cov[k(x, ·)] A in closed
-        form. 0 for complete rows.
+        Missing values make the coordinates uncertain: their covariance is Aᵀ Cov[k(x, ·)] A, in
+        closed form. 0 for complete rows.
 
         Parameters
         ----------
@@ -349,8 +326,7 @@ class KernelPCA(PreImageEstimator):
             Share of the training points at or below the threshold.
         """
         model = self._working
-        if not 0 < level < 1:
-            raise ValueError(expected("level", "between 0 and 1", level))
+        check_share("level", level)
         return float(model.novelty_threshold(level))
 
     @on_rows(cast=False, dtype=np.bool_, options=("level",))
@@ -370,8 +346,8 @@ class KernelPCA(PreImageEstimator):
     def squared_eigenvalue_ratio(self) -> Array:
         """Return λ_p² / Σλ², (q,), with Σλ² = ‖Kc‖²_F: not a share of the variance.
 
-        It is larger than `explained_variance_ratio_`, and flatters. One pass over the kernel of
-        the training points; for exact fits.
+        It is larger than `explained_variance_ratio_`, and overstates the fit. One pass over the
+        kernel of the training points; for exact fits.
         """
         return self._home(self._working.squared_ratios(self._options()), None)
 
@@ -403,31 +379,12 @@ class KernelPCA(PreImageEstimator):
     @property
     def gamma_(self) -> Any:
         """The rate of the kernel; None if it has none."""
-        return self._fitted.gamma
+        return getattr(self.kernel_, "gamma", None)
 
     # --- names of format 1 -----------------------------------------------------------------
 
-    _subspace = attribute("subspace")
     _residual = attribute("residual")
     _novelty = attribute("novelty")
 
     def _unpack(self, state: dict[str, Any]) -> None:
         super()._unpack({k: v for k, v in state.items() if k != "_like"})
-
-    def _model_of(self, state: dict[str, Any]) -> KernelModel:
-        inputs = state.get("input_model_")
-        return KernelModel(
-            state["eigenvalues_"],
-            state["explained_variance_"],
-            state["explained_variance_ratio_"],
-            state["kernel_"],
-            state["_subspace"],
-            state["X_fit_"],
-            state["n_samples_"],
-            state["approximation_error_"],
-            state["solver_"],
-            state.get("eigenvectors_"),
-            state.get("_residual"),
-            state.get("_novelty"),
-            None if inputs is None else inputs._fitted,
-        )

@@ -7,11 +7,10 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from numbers import Integral
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -49,18 +48,18 @@ from dualpca.search import (
     Space,
     TrialRecord,
     agreement,
-    best_of,
+    best_trial,
     importances,
     normalised_likelihood,
     q2,
     run,
 )
 
-MOST_COMPONENTS = 50
-"""Default of the largest number of components that a search tries."""
+DEFAULT_LARGEST = 50
+"""Largest number of components that a search tries by default."""
 
 NOISE_TO_REMOVE = 0.5
-"""Standard deviation of the noise to be taken away, where the number of components is searched."""
+"""Standard deviation of the noise to be removed, where the number of components is searched."""
 
 FOLDS_OF_OTHER_ROWS = 5
 """Of other rows, where `cv` lists rows of the training part."""
@@ -97,35 +96,18 @@ class Task:
 
     def mark(self, space: Space) -> str:
         """Return what is searched as a short text: the same for the same rows, space and folds."""
-        parts = [
-            self.objective,
-            repr(self.noise),
-            repr(self.seed),
-            repr((space.labels, space.compositions, space.components)),
-            _described(self.estimator),
-            _described(self.final),
-            _without_addresses(repr(self.scorer)),
+        options = (self.noise, self.seed, (space.labels, space.compositions, space.components))
+        described = [
+            "" if e is None else f"{type(e).__name__}{sorted(e.get_params().items())!r}"
+            for e in (self.estimator, self.final)
         ]
-        digest = hashlib.sha256("\n".join(parts).encode())
-        arrays = [self.X, *(part for fold in self.folds for part in fold)]
-        if self.y is not None:
-            arrays.append(np.asarray(self.y, dtype=str))
-        for array in arrays:
+        text = "\n".join([self.objective, *map(repr, options), *described, repr(self.scorer)])
+        digest = hashlib.sha256(re.sub(r" at 0x[0-9a-f]+", "", text).encode())  # no addresses
+        labels = [] if self.y is None else [np.asarray(self.y, dtype=str)]
+        for array in [self.X, *(part for fold in self.folds for part in fold), *labels]:
             digest.update(repr((array.shape, array.dtype.str)).encode())
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
-
-
-def _described(estimator: Any) -> str:
-    """Return class and parameters."""
-    if estimator is None:
-        return ""
-    params = sorted(estimator.get_params().items())
-    return _without_addresses(f"{type(estimator).__name__}{params!r}")
-
-
-def _without_addresses(text: str) -> str:
-    return re.sub(r" at 0x[0-9a-f]+", "", text)
 
 
 def judged(task: Task, candidate: Candidate, fold: int) -> Outcome:
@@ -145,7 +127,17 @@ def spread_of(X: Array) -> float:
     return float(np.sqrt(np.mean(np.var(X, axis=0))))
 
 
-def rebuilt_share(model: Any, rows: Array, mean: Array, noise: float, seed: int) -> float:
+class Invertible(Protocol):
+    """A model with a way back from its coordinates."""
+
+    def transform(self, X: Any) -> Any:
+        """Return the coordinates of rows."""
+
+    def inverse_transform(self, X: Any) -> Any:
+        """Return the rows of coordinates."""
+
+
+def rebuilt_share(model: Invertible, rows: Array, mean: Array, noise: float, seed: int) -> float:
     """Return the share of the variance about a mean that comes back from noisy rows.
 
     The noise is white, of this standard deviation; the same draw for everyone.
@@ -181,15 +173,11 @@ def _stability(task: Task, candidate: Candidate, fold: int) -> float:
     return agreement(*latents)
 
 
-def _likelihood(task: Task, candidate: Candidate, fold: int) -> float:
-    return normalised_likelihood(task.X, candidate.kernel, candidate.n_components)
-
-
 OBJECTIVES: dict[str, Callable[[Task, Candidate, int], float]] = {
     "reconstruction": _reconstruction,
     "score": _downstream,
     "stability": _stability,
-    "likelihood": _likelihood,
+    "likelihood": lambda task, candidate, _: normalised_likelihood(task.X, *candidate),
 }
 
 
@@ -215,13 +203,8 @@ class SearchModel:
         return {"kernel": self.best.kernel, "n_components": self.best.n_components}
 
 
-def _predicts(model: Any) -> bool:
-    return bool(model.objective == "score")
-
-
-def _inverts(model: Any) -> bool:
-    estimator = KernelPCA() if model.estimator is None else model.estimator
-    return hasattr(estimator, "inverse_transform")
+def _inverts(model: KernelSearch) -> bool:
+    return model.estimator is None or hasattr(model.estimator, "inverse_transform")
 
 
 class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
@@ -229,7 +212,7 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
 
     Trials are drawn by a tree-structured Parzen estimator (Bergstra et al. 2011) over families of
     kernels, sums and products of two of them, and parameters on a logarithmic scale around the
-    median heuristic, which is the first trial. Each is judged fold by fold on rows it has not seen.
+    median heuristic, which is the first trial. Each is judged fold by fold on held-out rows.
 
     Parameters
     ----------
@@ -238,7 +221,7 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         `KernelPCA(preimage='learned')`.
     kernels : 'auto', str, Kernel, or list of them
         Families by name (`dualpca.search.families()`), whose parameters are searched, and kernels
-        to be taken as they are. 'auto': rbf, laplacian, matern, rational_quadratic, polynomial,
+        to be used as they are. 'auto': rbf, laplacian, matern, rational_quadratic, polynomial,
         cosine, linear, and periodic where X has one column.
     compositions : tuple of {'sum', 'product'}
         Ways to join two kernels; () for single ones.
@@ -251,7 +234,7 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         models fitted to halves of the other rows. 'likelihood': of probabilistic kernel PCA, with
         tr Kc = n; compares parameters of one family, not families (see `docs/kernel-search.md`).
     noise : 'auto' or float
-        Standard deviation of the noise on held-out rows that reconstruction has to take away, in
+        Standard deviation of the noise on held-out rows that reconstruction has to remove, in
         root mean variances of the columns. 'auto' is 0 for a fixed number of components and 0.5
         for a searched one: without noise, more components always win.
     final_estimator : estimator, optional
@@ -262,16 +245,16 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
     n_trials : int
         In all, those of an earlier run in `storage` included.
     timeout : float, optional
-        Seconds after which no trial is begun.
+        Seconds after which no trial is started.
     cv : int, splitter or iterable
         Folds; an integer shuffles, and keeps the classes' shares with 'score'.
     storage : None, path, URL or Optuna storage
         An SQLite file (or 'sqlite:///…') to which every finished trial is written: a search that
-        was stopped goes on there. One search at a time.
+        was stopped resumes from it. One search at a time.
     study_name : str, optional
         None for a name made from rows, space, objective and folds.
     sampler : {'tpe', 'random', 'gp'} or Optuna sampler
-        'gp' needs torch. An object keeps a state of its own, so it draws on after a stop.
+        'gp' needs torch. An object keeps its own state, so a resumed search differs.
     pruner : 'median', None or Optuna pruner
         'median' drops a trial whose mean so far is below the median of earlier trials there.
     n_jobs : int, optional
@@ -307,8 +290,8 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
     not a number, is kept with its reason and never wins. Rows should be on comparable scales and
     near the origin (StandardScaler): polynomial and cosine kernels see the origin.
 
-    A trial costs a fit and a transform a fold, O(n²(d + q)) a pass of block Krylov; memory is that
-    of `n_jobs` fits. Models of past trials are never kept.
+    A trial costs a fit and a transform per fold, O(n²(d + q)) per pass of block Krylov; memory is
+    that of `n_jobs` fits. Models of past trials are never kept.
 
     Examples
     --------
@@ -397,16 +380,22 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         rows = self._checked(X, reset=True, min_rows=2)
         task, space = self._prepared(rows, self._labels(y, len(rows)))
         ledger = Ledger.open(self.storage, self.study_name, task.mark(space))
-        jobs = effective_n_jobs(self.n_jobs) if self.batch_size is None else self.batch_size
-        limits = (self.n_trials, len(task.folds), task.seed, jobs, self.timeout)
+        size = effective_n_jobs(self.n_jobs) if self.batch_size is None else self.batch_size
+        limits = (self.n_trials, len(task.folds), task.seed, size, self.timeout)
 
-        def judge(jobs: Any) -> Any:
+        def judge(jobs: Sequence[tuple[Candidate, int]]) -> Sequence[Outcome]:
             work = (delayed(judged)(task, candidate, fold) for candidate, fold in jobs)
-            return Parallel(n_jobs=self.n_jobs)(work)
+            found: Sequence[Outcome] = Parallel(n_jobs=self.n_jobs)(work)
+            return found
 
         with showing(self.verbose):
             trials = run(space, judge, Plan(*limits, self.sampler, self.pruner), ledger)
-        self._keep(_fitted_to_all(task, trials))
+        best, final = best_trial(trials), task.final
+        model = task.model(Candidate(best.kernel, best.n_components)).fit(rows)
+        if final is not None:
+            final = clone(final).fit(model.transform(rows), task.y)
+        about = (task.noise, spread_of(rows), task.seed)
+        self._keep(SearchModel(rows.mean(axis=0), tuple(trials), best, model, final, *about))
         return self
 
     def _check_parameters(self) -> None:
@@ -437,23 +426,21 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         fewest = min(len(train) for train, _ in folds)
         fewest //= 2 if self.objective == "stability" else 1
         components = components_of(self.n_components, fewest)
-        noise, (final, scorer) = self._noise(components), self._final(y)
-        task = Task(estimator, X, y, folds, self.objective, noise, seed, final, scorer)
+        noise = self._noise(searched=components[0] < components[1])
+        task = Task(estimator, X, y, folds, self.objective, noise, seed, *self._final(y))
         return task, Space.of(X, self.kernels, self.compositions, components)
 
-    def _noise(self, components: tuple[int, int]) -> float:
+    def _noise(self, *, searched: bool) -> float:
         """Return the noise of held-out rows; refuse a comparison that the largest must win."""
-        searched = components[0] < components[1]
-        if self.noise == "auto":
-            noise = NOISE_TO_REMOVE if searched and self.objective == "reconstruction" else 0.0
-        else:
-            noise = float(self.noise)
+        noise = self.noise
+        if noise == "auto":
+            noise = NOISE_TO_REMOVE if searched and self.objective == "reconstruction" else 0
         if searched and not noise and self.objective in COMPARE_ONLY_EQUAL:
             why = COMPARE_ONLY_EQUAL[self.objective]
             remedy = "Fix it, or let held-out rows be denoised (noise) or used (objective='score')."
             what = f"one integer with objective={self.objective!r} ({why})"
             raise ValueError(expected("n_components", what, self.n_components, remedy))
-        return noise
+        return float(noise)
 
     def _folds(self, X: Array, y: Any, seed: int, cv: Any) -> list[Any]:
         """Return training and held-out rows of every fold; the likelihood holds out none."""
@@ -490,10 +477,8 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         if self.objective != "score":
             return None
         if y is None:
-            name = type(self).__name__
-            raise ValueError(
-                f"{name}(objective='score') requires y to be passed, but the target y is None."
-            )
+            what = "(objective='score') requires y to be passed, but the target y is None."
+            raise ValueError(type(self).__name__ + what)
         labels = np.asarray(y)
         labels = labels if labels.ndim == 2 and labels.shape[1] > 1 else column_or_1d(y, warn=True)
         assert_all_finite(labels, input_name="y")
@@ -534,9 +519,9 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         """
         return self.best_estimator_.inverse_transform(self.transform(X))
 
-    @available_if(_predicts)  # type: ignore[untyped-decorator]
+    @available_if(lambda model: model.objective == "score")  # type: ignore[untyped-decorator]
     def predict(self, X: Any) -> Any:
-        """Return what the final estimator makes of the latents; with objective='score'.
+        """Return predictions of the final estimator; with objective='score'.
 
         Parameters
         ----------
@@ -573,8 +558,8 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         known = isinstance(self.cv, Integral) or hasattr(self.cv, "split")
         folds = self._folds(rows, None, found.seed, self.cv if known else FOLDS_OF_OTHER_ROWS)
         task = Task(model, rows, None, folds, self.objective, seed=found.seed)
-        of = partial(OBJECTIVES[self.objective], task, Candidate(**found.best_params))
-        return float(np.mean([of(fold) for fold in range(len(folds))]))
+        objective, best = OBJECTIVES[self.objective], Candidate(**found.best_params)
+        return float(np.mean([objective(task, best, fold) for fold in range(len(folds))]))
 
     def importances(self) -> dict[str, float]:
         """Return the share of the scores' variance that each parameter explains alone.
@@ -603,24 +588,13 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         return tags
 
 
-def _fitted_to_all(task: Task, trials: list[TrialRecord]) -> SearchModel:
-    """Return the trials with the best of them, fitted to all rows."""
-    best = best_of(trials)
-    model = task.model(Candidate(best.kernel, best.n_components)).fit(task.X)
-    final = None
-    if task.final is not None:
-        final = clone(task.final).fit(model.transform(task.X), task.y)
-    mean, spread = task.X.mean(axis=0), spread_of(task.X)
-    return SearchModel(mean, tuple(trials), best, model, final, task.noise, spread, task.seed)
-
-
 def check_estimator(estimator: Any, objective: str) -> None:
-    """Refuse what has no kernel, no number of components or no way back."""
+    """Refuse what has no kernel, no number of components or no inverse transform."""
     needed = ["fit", "transform", "get_params"]
     needed += ["inverse_transform"] if objective == "reconstruction" else []
     params: Any = {} if isinstance(estimator, type) else getattr(estimator, "get_params", dict)()
-    good = {"kernel", "n_components"} <= set(params)
-    if not good or not all(hasattr(estimator, name) for name in needed):
+    able = all(hasattr(estimator, name) for name in needed)
+    if not able or not {"kernel", "n_components"} <= set(params):
         what = f"an estimator with kernel, n_components and {', '.join(needed)}"
         raise ValueError(expected("estimator", what, estimator))
 
@@ -628,7 +602,7 @@ def check_estimator(estimator: Any, objective: str) -> None:
 def components_of(request: Any, n: int) -> tuple[int, int]:
     """Return the smallest and the largest number of components; n is the rows of a fit."""
     if request is None:
-        return 1, max(1, min(MOST_COMPONENTS, n - 1))
+        return 1, max(1, min(DEFAULT_LARGEST, n - 1))
     pair = request if isinstance(request, tuple | list) else (request, request)
     whole = all(isinstance(q, Integral) and not isinstance(q, bool) for q in pair)
     if len(pair) != 2 or not whole or not 1 <= pair[0] <= pair[1]:

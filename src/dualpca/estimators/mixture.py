@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
+from sklearn.base import DensityMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 
-from dualpca.arrays import Array, backend, showing, to_host
+from dualpca.arrays import Array, backend
 from dualpca.data import (
+    InMemoryTable,
     chunked_table,
     observed_part,
     refuse_infinite,
     refuse_nonfinite,
     require_in_memory,
 )
-from dualpca.errors import DegenerateError, StreamWarning, expected, warn
+from dualpca.errors import DegenerateError, expected
 from dualpca.estimators._base import (
     Estimator,
+    Streaming,
+    Transformer,
     attribute,
-    average,
+    average_density,
     check_checkpoint,
     check_choice,
     check_finite_result,
     check_flag,
     check_number,
-    check_rows,
-    check_weights,
     generator,
-    named_columns,
     on_rows,
     refuse_weights,
     watch_of,
@@ -49,18 +50,22 @@ from dualpca.models.mixture import (
     Mixture,
     MixtureModel,
     MixtureRequest,
+    MixtureStream,
     fit_mixture,
+    grown,
+    model_of_stream,
 )
-from dualpca.models.mixture_stream import MixtureStream, grown, model_of_stream
-from dualpca.preimages import Auto, Span
+from dualpca.preimages import Auto, Method, Span
+
+Request = TypeVar("Request")
 
 
-class MixturePPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, Estimator):
+class MixturePPCA(DensityMixin, Streaming, Transformer):
     """Mixture of probabilistic PCA: p(x) = Σ_k π_k N(x; μ_k, W_kW_kᵀ + σ_k²I).
 
     Every component is a subspace of its own, so curved data become a few flat pieces. NaN is
-    welcome anywhere, in `fit` and afterwards: rows count with what they observed. With a kernel
-    the mixture lives in its feature space (mixture of probabilistic kernel PCA).
+    accepted anywhere, in `fit` and afterwards: rows count with what they observed. With a kernel
+    the mixture is one of its feature space (mixture of probabilistic kernel PCA).
 
     Parameters
     ----------
@@ -85,7 +90,7 @@ class MixturePPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         it grows beyond all bounds as a component shrinks on a point.
     on_collapse : {'floor', 'reseed', 'drop'}
         What to do with a component that reaches the floor or loses all its rows: hold it there,
-        sow it again where rows are explained worst, or drop it. All with a warning.
+        start it again where rows are explained worst, or drop it. All with a warning.
     n_init : int
         Number of starts, of which the likeliest end is kept. Each is the best of four k-means++
         starts after ten steps of EM.
@@ -102,13 +107,13 @@ class MixturePPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
     random_state : None, int, Generator or RandomState
         Starts. None is a fixed seed.
     verbose : bool
-        Show on standard error how far the fit has come.
+        Show the progress of the fit on standard error.
     checkpoint : path or Checkpoint, optional
         File that EM writes every 30 seconds (or as a `dualpca.Checkpoint` says) and resumes
         from when the same fit of the same data is started again; removed at the end.
     device : None, 'auto', 'cpu' or 'cuda'
         Where to work: where the rows are; on a GPU if they are worth it; there. Host arrays go
-        there and results come home, so the fitted model is one of the host.
+        there and results are returned to the host, where the fitted model is kept.
 
     Attributes
     ----------
@@ -145,8 +150,8 @@ class MixturePPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
     Jordan 2006) and takes the components' parameters by Laplace's approximation, (p/2) ln n_k.
 
     A step costs O(ndΣq_k) for densities and O(nd²) for scatters where components are apart, K times
-    that where they overlap; O(ndq²) a component with NaN. Memory O(nK + Kd²); densities never form
-    anything d×d.
+    that where they overlap; O(ndq²) per component with NaN. Memory O(nK + Kd²); for
+    densities nothing d×d is formed.
 
     Examples
     --------
@@ -171,8 +176,8 @@ class MixturePPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
     components_ = attribute("components")
     explained_variance_ = attribute("variances")
     covariances_ = attribute("covariances")
-    n_mixtures_ = attribute("n_mixtures")
-    n_components_ = attribute("n_components")
+    n_mixtures_ = attribute("mixture.emissions.K")
+    n_components_ = attribute("mixture.emissions.ranks")
     loglikelihood_ = attribute("loglikelihood")
     lower_bound_ = attribute("lower_bound")
     loglikelihoods_ = attribute("history.loglikelihoods")
@@ -236,35 +241,13 @@ class MixturePPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         """Check the parameters and return them for the fit."""
         self._check_sizes()
         check_choice("on_collapse", self.on_collapse, COLLAPSE_RULES)
-        check_flag("tied_noise", self.tied_noise)
-        for name in ("noise_floor", "tol", "concentration"):
-            check_number(name, getattr(self, name), 0)
-        check_checkpoint(self)
-        for name in ("max_iter", "n_init", "max_mixtures", "n_directions"):
-            check_number(name, getattr(self, name), 1, integer=True)
+        counts = ("max_iter", "n_init", "max_mixtures", "n_directions")
+        start = partial(generator, 0 if self.random_state is None else self.random_state)
+        numbers = ("noise_floor", "tol", "concentration")
+        request = request_of(self, MixtureRequest, counts, numbers, generator=start)
         if not (self.noise_floor > 0 and self.concentration > 0):
             raise ValueError("noise_floor and concentration must be positive, got 0.")
-        if not isinstance(self.kernel_params, Mapping | None):
-            raise ValueError(expected("kernel_params", "a dictionary or None", self.kernel_params))
-        q: Any = self.n_components
-        return MixtureRequest(
-            self.n_mixtures if isinstance(self.n_mixtures, str) else int(self.n_mixtures),
-            q if isinstance(q, str) else int(q) if is_count(q) else tuple(int(one) for one in q),
-            noise_floor=float(self.noise_floor),
-            tied=bool(self.tied_noise),
-            on_collapse=self.on_collapse,
-            tol=float(self.tol),
-            max_iter=int(self.max_iter),
-            max_mixtures=int(self.max_mixtures),
-            concentration=float(self.concentration),
-            n_init=int(self.n_init),
-            n_jobs=self.n_jobs,
-            generator=partial(generator, 0 if self.random_state is None else self.random_state),
-            watch=watch_of(self),
-            kernel=self.kernel,
-            kernel_params=self.kernel_params,
-            n_directions=int(self.n_directions),
-        )
+        return request
 
     def _check_sizes(self) -> None:
         """Refuse numbers of components and directions that no data could satisfy."""
@@ -331,22 +314,20 @@ class MixturePPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         -------
         self
         """
-        request, stream = self._request(), vars(self).get("_stream")
-        if stream is None and "_model" in vars(self):
-            warn(
-                "this model comes from fit, which keeps no moments: partial_fit starts anew and "
-                "forgets the rows that fit saw. Give all rows to partial_fit to keep them.",
-                StreamWarning,
-            )
-        with showing(self.verbose), named_columns(self):
-            if stream is None:
-                self._choose_device(X, None)
-            rows = check_rows(self, X, reset=stream is None)
-            table = self._placed_table(rows, check_weights(sample_weight, rows))
-            stream = grown(stream, table, request)
-        self._forget()
-        self._stream, self.n_samples_seen_ = stream, round(stream.n)
+        self._add_chunk(X, sample_weight)
         return self
+
+    def _grown(
+        self, stream: MixtureStream | None, table: InMemoryTable, request: MixtureRequest
+    ) -> tuple[MixtureStream, int]:
+        stream = grown(stream, table, request)
+        return stream, round(stream.n)
+
+    def _solved(self, stream: MixtureStream, request: MixtureRequest) -> MixtureModel:
+        try:
+            return model_of_stream(stream, request)
+        except DegenerateError as error:  # all rows are one so far, say
+            raise NotFittedError(f"the stream has no model yet: {error}") from error
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
         """Fit, then return the most probable component of every row, (n,).
@@ -364,37 +345,11 @@ class MixturePPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         stream = vars(self).get("_stream")
         return "_model" in vars(self) or (stream is not None and stream.enough)
 
-    @property
-    def _fitted(self) -> Any:
-        """The model, on the host; that of a stream is made when it is first read."""
-        if "_model" not in vars(self) and self.__sklearn_is_fitted__():
-            with showing(self.verbose), named_columns(self):
-                try:
-                    self._keep(model_of_stream(self._stream, self._request()))
-                except DegenerateError as error:  # all rows are one so far, say
-                    raise NotFittedError(f"the stream has no model yet: {error}") from error
-        return super()._fitted
-
-    def _forget(self) -> None:
-        """Drop what an earlier fit left behind."""
-        for name in ("_model", "_placed", "_stream", "n_samples_seen_"):
-            self.__dict__.pop(name, None)
-
-    def __getstate__(self) -> Any:
-        """Leave the copy on a GPU behind: other processes may have none."""
-        return {k: to_host(v) if k == "_stream" else v for k, v in super().__getstate__().items()}
-
-    def __sklearn_tags__(self) -> Any:
-        """Return what scikit-learn wants to know of inputs and outputs."""
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
     def _goes_together(self) -> bool:
         """Return True if model and inputs, as read from a file, fit each other."""
-        model: MixtureModel | None = self.__dict__.get("_model")
+        model: Any = vars(self).get("_model")
         plain = model is not None and model.space is None
-        d = model.mixture.emissions.dim if model is not None and plain else self.n_features_in_
+        d = model.mixture.emissions.dim if plain else self.n_features_in_
         return super()._goes_together() and d == self.n_features_in_
 
     def _model_of(self, state: dict[str, Any]) -> MixtureModel:
@@ -460,13 +415,7 @@ class MixturePPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         y : ignored
         sample_weight : array of shape (n,), optional
         """
-        chunks = chunked_table(X, fitting=False)
-        if chunks is not None:
-            return average(self, chunks, sample_weight)
-        density = self.score_samples(X)
-        w = check_weights(sample_weight, density[:, None])
-        xp = backend.namespace(density)
-        return float(xp.mean(density) if w is None else w @ density / xp.sum(w))
+        return average_density(self, X, sample_weight)
 
     def bic(self, X: Any) -> float:
         """Return −2 ln L + p ln n of the rows; lower is better.
@@ -475,9 +424,7 @@ class MixturePPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         ----------
         X : array of shape (n, d)
         """
-        require_in_memory(X)
-        density = self.score_samples(X)
-        return self._criterion(density, math.log(int(density.shape[0])))
+        return self._criterion(X, math.log)
 
     def aic(self, X: Any) -> float:
         """Return −2 ln L + 2p of the rows; lower is better.
@@ -486,12 +433,13 @@ class MixturePPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         ----------
         X : array of shape (n, d)
         """
-        require_in_memory(X)
-        return self._criterion(self.score_samples(X), 2.0)
+        return self._criterion(X, lambda n: 2.0)
 
-    def _criterion(self, density: Array, price: float) -> float:
-        total = float(backend.namespace(density).sum(density))
-        return -2 * total + price * int(self._fitted.mixture.n_parameters())
+    def _criterion(self, X: Any, price: Callable[[int], float]) -> float:
+        require_in_memory(X)
+        density = self.score_samples(X)
+        total, n = float(backend.namespace(density).sum(density)), int(density.shape[0])
+        return -2 * total + price(n) * int(self._fitted.mixture.n_parameters())
 
     @on_rows("_n_features_out")
     def transform(self, X: Any) -> Array:
@@ -541,7 +489,7 @@ class MixturePPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         array of shape (n, d)
         """
         model = self._working
-        return _inputs(model.signal(X)[0], model.space)
+        return inputs_of(model.signal(X)[0], model.space, Auto())
 
     @available_if(lambda self: self.kernel is None)  # type: ignore[untyped-decorator]
     @on_rows("n_features_in_", framed=True)
@@ -584,15 +532,40 @@ class MixturePPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         model = self._fitted
         check_number("n_samples", n_samples, 1, integer=True)
         points, labels = model.working.sample(int(n_samples), generator(random_state))
-        xp, device = backend.namespace(points), backend.device_of(points)
-        rows = backend.cast_like(_inputs(points, model.space), model.mixture.weights)
-        return rows, xp.asarray(labels, device=device)
+        rows = inputs_of(points, model.space, Auto())
+        return backend.cast_like(rows, model.mixture.weights), whole_numbers(labels, points)
 
 
-def _inputs(points: Array, space: KernelSpace | None) -> Array:
+def request_of(
+    estimator: Estimator,
+    kind: Callable[..., Request],
+    counts: tuple[str, ...],
+    numbers: tuple[str, ...],
+    **others: Any,
+) -> Request:
+    """Check the parameters that mixtures and chains share; return those that the fit needs."""
+    params = estimator.get_params(deep=False)
+    for name in counts:
+        check_number(name, params[name], 1, integer=True)
+    for name in numbers:
+        check_number(name, params[name], 0)
+    check_flag("tied_noise", params["tied_noise"])
+    check_checkpoint(estimator)
+    if not isinstance(params["kernel_params"], Mapping | None):
+        raise ValueError(expected("kernel_params", "a dictionary or None", params["kernel_params"]))
+    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    needed = {k: v for k, v in params.items() if k in names}
+    return kind(**needed, **others, watch=watch_of(estimator))
+
+
+def inputs_of(points: Array, space: KernelSpace | None, method: Method) -> Array:
     """Return points as rows of the input space: pre-images, where there is a kernel."""
     if space is None:
         return points
-    subspace = space.subspace
-    span = Span(subspace.points, subspace.kernel, subspace.coefficients, subspace.base)
-    return Auto().find(span, points).points
+    s = space.subspace
+    return method.find(Span(s.points, s.kernel, s.coefficients, s.base), points).points
+
+
+def whole_numbers(values: np.ndarray[Any, Any], rows: Array) -> Array:
+    """Return whole numbers of the host in the library and on the device of the rows."""
+    return backend.namespace(rows).asarray(values, device=backend.device_of(rows))

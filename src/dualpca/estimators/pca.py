@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from dualpca.arrays import Array, backend
-from dualpca.data import Table
 from dualpca.estimators._base import (
     StreamingEstimator,
     attribute,
@@ -46,7 +45,7 @@ class PCA(StreamingEstimator):
         Divide each coordinate by its standard deviation in `transform`. Densities and
         covariances do not depend on it.
     svd_solver : str
-        'auto' takes the cheapest. 'full' or 'qr': QR of the rows, the most accurate.
+        'auto' is the cheapest. 'full' or 'qr': QR of the rows, the most accurate.
         'covariance_eigh' or 'dense': the (d, d) scatter. 'gram': the (n, n) Gram matrix.
         'arpack', 'randomized' or 'krylov': block Krylov, matrix-free.
     tol : float
@@ -61,10 +60,10 @@ class PCA(StreamingEstimator):
         then those of the correlation matrix; `inverse_transform`, densities and covariances are
         in the units of X.
     verbose : bool
-        Say on standard error how data in parts are read.
+        Say on standard error how chunked data are read.
     device : None, 'auto', 'cpu' or 'cuda'
-        Where to work: where the rows are; on a card if they are worth it; there. Host arrays go
-        there and results come home, so the fitted model is one of the host.
+        Where to work: where the rows are; on a GPU if they are worth it; there. Host arrays go
+        there and results come back, so the fitted model is one of the host.
 
     Attributes
     ----------
@@ -84,7 +83,7 @@ class PCA(StreamingEstimator):
 
     Notes
     -----
-    O(nd·min(n, d)) at most; O(ndq) a pass by block Krylov. The centred matrix is never formed,
+    O(nd·min(n, d)) at most; O(ndq) per pass by block Krylov. The centred matrix is never formed,
     and sums run in float64 for float32 rows too.
 
     Examples
@@ -102,16 +101,12 @@ class PCA(StreamingEstimator):
     _model: SpikedModel
     _accepts_sparse = True
 
-    components_ = attribute("components")
     explained_variance_ = attribute("variances")
     explained_variance_ratio_ = attribute("ratios")
     singular_values_ = attribute("singular_values")
-    mean_ = attribute("mean")
     var_ = attribute("column_variances")
     scale_ = attribute("scale")
-    noise_variance_ = attribute("noise")
     n_components_ = attribute("n_components")
-    n_samples_ = attribute("n_rows")
 
     def __init__(
         self,
@@ -162,8 +157,7 @@ class PCA(StreamingEstimator):
             self.svd_solver,
         )
 
-    def _fit(self, table: Table, request: PCARequest) -> SpikedModel:
-        return fit_pca(table, request)
+    _fit = staticmethod(fit_pca)
 
     def _fit_stream(self, state: Any, count: int, like: Array, request: PCARequest) -> SpikedModel:
         operator = Scatter(state, standardize=request.standardize)

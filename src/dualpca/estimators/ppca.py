@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dualpca.arrays import Array, backend
-from dualpca.data import InMemoryTable, Table, has_missing, observed_weights
+from dualpca.arrays import backend
+from dualpca.data import InMemoryTable, has_missing, observed_weights
 from dualpca.estimators._base import (
     LatentMethods,
     attribute,
@@ -24,12 +24,35 @@ from dualpca.models.streaming import Stream
 from dualpca.operators import used_rows
 from dualpca.solvers import SOLVERS
 
+if TYPE_CHECKING:
+    from dualpca.estimators.bayesian import BayesianPCA
+
+
+def iteration_limits(estimator: Any) -> dict[str, Any]:
+    """Check when an iterative fit is to stop, and its checkpoint; return them for its request."""
+    check_number("tol", estimator.tol, 0)
+    check_number("max_iter", estimator.max_iter, 1, integer=True)
+    check_checkpoint(estimator)
+    watch = watch_of(estimator)
+    return {"tol": estimator.tol, "max_iter": estimator.max_iter, "watch": watch}
+
+
+def spiked_parameters(estimator: PPCA | BayesianPCA) -> dict[str, Any]:
+    """Check the parameters that PPCA and BayesianPCA share; return them for their requests."""
+    check_choice("solver", estimator.solver, ("auto", *SOLVERS))
+    noise, state = estimator.noise_variance, estimator.random_state
+    if noise is not None:
+        check_noise(noise)
+    limits = iteration_limits(estimator)
+    rng = 0 if state is None else generator(state)
+    return {"noise": noise, "solver": estimator.solver, "rng": rng, **limits}
+
 
 class PPCA(LatentMethods):
     """Probabilistic PCA: x = Wz + μ + ε with z ~ N(0, I_q) and ε ~ N(0, σ²I_d).
 
-    NaN is welcome anywhere, in `fit` and afterwards: rows count with what they observed (missing
-    at random), by the exact likelihood of that, never by filling in.
+    NaN is accepted anywhere, in `fit` and afterwards: the likelihood is exactly that of the
+    observed entries (missing at random); nothing is filled in.
 
     Parameters
     ----------
@@ -57,13 +80,13 @@ class PPCA(LatentMethods):
         `fit` with NaN: number of starts of EM, of which the most likely end is kept. Small tables
         with several latents can have more than one maximum.
     verbose : bool
-        Show on standard error how far EM and cross-validation have come.
+        Show the progress of EM and cross-validation on standard error.
     checkpoint : path or Checkpoint, optional
-        File that EM writes every 30 seconds (or as a `dualpca.Checkpoint` says) and goes on
-        from when the same fit of the same data is started again; removed at the end.
+        File that EM writes every 30 seconds (or as a `dualpca.Checkpoint` says) and resumes from
+        when the same fit of the same data is started again; removed at the end.
     device : None, 'auto', 'cpu' or 'cuda'
-        Where to work: where the rows are; on a card if they are worth it; there. Host arrays go
-        there and results come home, so the fitted model is one of the host.
+        Where to work: where the rows are; on a GPU if they are worth it; there. Host arrays go
+        there and results come back, so the fitted model is one of the host.
 
     Attributes
     ----------
@@ -93,13 +116,13 @@ class PPCA(LatentMethods):
     would, with all complete ones; from then on every incomplete chunk is seen once, by online EM
     (Cappé & Moulines 2009), which tends to the fit of all rows if they come in random order; late
     ones count more, so a sorted stream ends far from it: shuffle it first. `converged_` is then
-    False, and `loglikelihood_` an estimate from what is remembered. Memory is O(dq²), with fewer
+    False, and `loglikelihood_` an estimate from the statistics kept. Memory is O(dq²), with fewer
     than max(100, 10(q + 1)) rows that wait, and O(d²) for complete chunks. A feature that no chunk
     has observed yet is an error when the model is read, not before.
 
-    Tipping & Bishop (1999). Costs are those of the solver, or O(ndq) a step of EM; densities,
-    posteriors and samples cost O(dq) a row. Nothing d×d is formed but by `get_covariance`,
-    `get_precision` and `posterior_predictive`.
+    Tipping & Bishop (1999). Costs are those of the solver, or O(ndq) per step of EM; densities,
+    posteriors and samples cost O(dq) per row. Nothing d×d is formed, except by
+    `get_covariance`, `get_precision` and `posterior_predictive`.
 
     Examples
     --------
@@ -116,18 +139,6 @@ class PPCA(LatentMethods):
 
     _model: SpikedModel
 
-    components_ = attribute("components")
-    explained_variance_ = attribute("variances")
-    explained_variance_ratio_ = attribute("ratios")
-    mean_ = attribute("mean")
-    noise_variance_ = attribute("noise")
-    loadings_ = attribute("loadings")
-    n_components_ = attribute("n_components")
-    n_samples_ = attribute("n_rows")
-    loglikelihood_ = attribute("history.loglikelihood")
-    loglikelihoods_ = attribute("history.loglikelihoods")
-    n_iter_ = attribute("history.n_iter")
-    converged_ = attribute("history.converged")
     selection_ = attribute("selection")
 
     def __init__(
@@ -160,28 +171,12 @@ class PPCA(LatentMethods):
     def _request(self) -> PPCARequest:
         """Check the parameters and return them for the fit."""
         check_choice("method", self.method, ("closed", "em"))
-        check_choice("solver", self.solver, ("auto", *SOLVERS))
-        check_number("tol", self.tol, 0)
-        check_number("max_iter", self.max_iter, 1, integer=True)
         check_number("n_init", self.n_init, 1, integer=True)
-        check_checkpoint(self)
-        if self.noise_variance is not None:
-            check_noise(self.noise_variance)
-        start = 0 if self.random_state is None else generator(self.random_state)
-        return PPCARequest(
-            self.n_components,
-            noise=self.noise_variance,
-            method=self.method,
-            solver=self.solver,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            rng=start,
-            n_init=self.n_init,
-            watch=watch_of(self),
-        )
+        shared = spiked_parameters(self)
+        return PPCARequest(self.n_components, method=self.method, n_init=self.n_init, **shared)
 
-    def _fit(self, table: Table, request: PPCARequest) -> SpikedModel:
-        return fit_ppca(table, request)
+    _fit = staticmethod(fit_ppca)
+    _fit_stream = staticmethod(ppca_of_stream)
 
     def _absorb(self, state: Any, table: InMemoryTable, request: PPCARequest) -> tuple[Any, int]:
         X, weights = table.rows, table.weights
@@ -189,9 +184,6 @@ class PPCA(LatentMethods):
             return super()._absorb(state, table, request)
         stream = open_stream(state, request).add(X, weights, request.start)
         return stream, used_rows(X, observed_weights(X, weights))
-
-    def _fit_stream(self, state: Any, count: int, like: Array, request: PPCARequest) -> SpikedModel:
-        return ppca_of_stream(state, count, like, request)
 
     def to_dual(self, X: Any = None) -> Any:
         """Return the same model in kernels: `DualPPCA`, linear kernel, noise of dimension d.
@@ -207,7 +199,6 @@ class PPCA(LatentMethods):
         DualPPCA
             Fitted, with the same likelihood, posterior and distribution of samples.
         """
-        self._require_fitted()
         g = self._fitted.gaussian
         points = None if X is None else backend.working(check_matrix(X, "X"))
         # by its public name: `estimators.dual` imports this module for the way back

@@ -2,145 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from numbers import Integral
 from typing import Any
 
 import numpy as np
-from scipy.spatial.distance import cdist
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from dualpca.arrays import Array, backend, showing
-from dualpca.data import chunked_table, refuse_nonfinite
+from dualpca.arrays import Array, backend
+from dualpca.data import refuse_nonfinite
 from dualpca.errors import expected
 from dualpca.estimators._base import (
-    Estimator,
+    KernelEstimator,
     attribute,
     check_choice,
     check_flag,
     check_kernel_matrix,
     check_matrix,
     check_number,
-    check_points,
     check_rows,
     generator,
     on_rows,
 )
 from dualpca.gaussian import check_noise
-from dualpca.kernels import Precomputed
-from dualpca.models.driver import History
 from dualpca.models.kernel import KernelChoice, is_precomputed
 from dualpca.models.probabilistic_kernel import (
-    Correction,
     FeatureScatter,
     ProbabilisticKernelModel,
     ProbabilisticKernelRequest,
-    TrainingItems,
-    check_distances,
     check_new_distances,
+    distances,
     fit_probabilistic_kernel,
 )
-
-
-class ItemEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
-    """Base of the models of whole kernels: rows, kernel values, distances or items of any kind."""
-
-    kernel: Any
-    metric: Any = None
-    correction: str | None = None
-    memory_limit: float = np.inf
-    feature_dim: float | None
-    random_state: Any
-
-    @property
-    def _seed(self) -> Any:
-        """A seed that gives the same numbers every time, or a generator that goes on."""
-        if self.random_state is None:
-            return 0
-        found = generator(self.random_state)
-        return int(self.random_state) if isinstance(self.random_state, Integral) else found
-
-    @property
-    def _pairwise(self) -> bool:
-        """Whether X holds kernel values or distances."""
-        if self.metric is not None:
-            return isinstance(self.metric, str) and self.metric == "precomputed"
-        return is_precomputed(self.kernel)
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.coordinates_.shape[1])
-
-    def __sklearn_tags__(self) -> Any:
-        """Return what scikit-learn wants to know of inputs and outputs."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = self.metric is None and not self._pairwise
-        tags.input_tags.positive_only = self.metric is not None and self._pairwise
-        tags.input_tags.pairwise = self._pairwise
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
-    def _checked(self, X: Any, *, reset: bool, min_rows: int = 1) -> Array:
-        """Return items as they are; matrices of kernel values or distances are dense."""
-        if self.metric is None and not self._pairwise:
-            return check_points(self, X, reset=reset, min_rows=min_rows)
-        rows = check_rows(self, X, reset=reset, min_rows=min_rows, finite=self._pairwise)
-        refuse_nonfinite(rows)
-        return rows
-
-    @contextmanager
-    def _training_items(self, X: Any) -> Iterator[TrainingItems]:
-        """Give the checked items to fit, on the device that was asked for; show progress."""
-        with showing(self.verbose):
-            self._choose_device(X, None if self.device is None else chunked_table(X))
-            points = self._checked(X, reset=True, min_rows=3)
-            points = points if self._pairwise else backend.copied(points)
-            if self._where is not None:
-                points = self._placed_table(points, None).rows
-            yield self._items(points)
-
-    def _items(self, points: Array, kernel: Any = None) -> TrainingItems:
-        """Return training items with what their kernel is evaluated on.
-
-        Distances become the kernel −½d² and k(x, x) = 0; centring does the rest.
-        """
-        if self.metric is not None:
-            D = check_distances(self._distances(points, points))
-            correction = Correction.of(D, self.correction)
-            values = correction.training_kernel(D)
-            zero = Precomputed(diagonal=0.0)
-            return TrainingItems(points, values, zero, correction, self._pairwise)
-        if kernel is None:
-            named = (self.kernel, self.gamma, self.degree, self.coef0, self.kernel_params)
-            kernel = KernelChoice(*named).resolved(points)
-        if isinstance(kernel, Precomputed):
-            points = check_kernel_matrix(points, center=False)
-        return TrainingItems(points, points, kernel, pairwise=self._pairwise)
-
-    def _values(self, rows: Array) -> Array:
-        """Return what the fitted kernel is evaluated on: rows, or kernel values of distances."""
-        if self.metric is None:
-            return rows
-        D = self._distances(rows, self._working.points)
-        check_new_distances(D)
-        values: Array = self._working.correction.kernel(D)
-        return values
-
-    def _distances(self, X: Array, Y: Array) -> Array:
-        """Return distances of rows from rows, (m, n), found on the host; X if it holds them."""
-        if self._pairwise:
-            return X
-        try:
-            D = cdist(backend.to_numpy(X), backend.to_numpy(Y), self.metric)
-        except ValueError as error:
-            if "nknown" not in str(error):
-                raise
-            what = "None, 'precomputed', or a name that scipy's cdist accepts"
-            raise ValueError(expected("metric", what, self.metric)) from error
-        if X is Y:
-            np.fill_diagonal(D, 0.0)
-        return backend.asarray(D, X)
 
 
 def check_rho(rho: Any) -> None:
@@ -152,7 +42,7 @@ def check_rho(rho: Any) -> None:
         raise ValueError(expected("feature_dim", "finite, or None where it is not known", rho))
 
 
-class ProbabilisticKernelPCA(ItemEstimator):
+class ProbabilisticKernelPCA(KernelEstimator):
     """Probabilistic kernel PCA, or probabilistic principal coordinates (Zhang et al. 2004).
 
     The ρ dimensions of feature space are the observations: each is a vector over the n points,
@@ -170,7 +60,7 @@ class ProbabilisticKernelPCA(ItemEstimator):
         Parameters of the kernel, as in `KernelPCA`.
     metric : str or callable, optional
         Work with distances in place of a kernel: 'precomputed' where X holds them, or a name or
-        function that `scipy.spatial.distance.cdist` takes. Leave `kernel` as it is then.
+        function that `scipy.spatial.distance.cdist` accepts. Leave `kernel` at its default then.
     correction : {None, 'lingoes', 'cailliez'}
         What to do with distances that are not Euclidean. None warns, and leaves their negative
         eigenvalues out; the others add the least constant that leaves none.
@@ -201,10 +91,10 @@ class ProbabilisticKernelPCA(ItemEstimator):
     memory_limit : float
         Bytes that a stored kernel may take; beyond, it is evaluated at every pass.
     verbose : bool
-        Say on standard error where and how the fit works.
+        Print on standard error how and where the model is fitted.
     device : None, 'auto', 'cpu' or 'cuda'
-        Where to work: where the rows are; on a card if they are worth it; there. Host arrays go
-        there and results come home, so the fitted model is one of the host.
+        Where to fit: None is where the rows are, 'auto' a GPU if there are enough rows. Host
+        arrays are copied there and results back, so that the fitted model is on the host.
 
     Attributes
     ----------
@@ -236,15 +126,15 @@ class ProbabilisticKernelPCA(ItemEstimator):
     -----
     Zhang, Wang, Yeung & Kwok (2004); theory 9. Likelihoods under different kernels do not
     compare: they are densities in different spaces. Points are the dimensions of this model, not
-    its observations, so it has no density for a new point: what it says of one is `posterior`,
-    and how badly the coordinates explain it is `point_noise`. After EM that stopped early,
+    its observations, so it has no density for a new point. `posterior` gives its coordinates,
+    and `point_noise` how badly they explain it. After EM that stopped early,
     `transform` gives training points the coordinates of the next step. With diagonal noise the
     means u stay those of the isotropic model.
 
-    Cost: the solver's for q eigenpairs, or O(n²(d + q)) a step of EM; O(n(d + q)) a new point. One
-    n×n array at most, none beyond `memory_limit` where the kernel is a function of points; the
+    Cost: the solver's for q eigenpairs, or O(n²(d + q)) per step of EM; O(n(d + q)) per new point.
+    One n×n array at most, none beyond `memory_limit` where the kernel is a function of points; the
     centred kernel and the features are never formed. Kernels and distances that are given, or may
-    be indefinite, take O(n³) and an n×n array.
+    be indefinite, need O(n³) and an n×n array.
 
     Examples
     --------
@@ -272,10 +162,7 @@ class ProbabilisticKernelPCA(ItemEstimator):
     converged_ = attribute("history.converged")
     correction_ = attribute("correction")
     heywood_ = attribute("heywood")
-    kernel_ = attribute("kernel")
-    X_fit_ = attribute("points")
     n_components_ = attribute("n_components")
-    n_samples_ = attribute("n_rows")
     _placement = attribute("placement")
     _psi = attribute("psi")
     _subspace = attribute("subspace")
@@ -345,20 +232,7 @@ class ProbabilisticKernelPCA(ItemEstimator):
             if self.noise == "diagonal":
                 what = "None with noise='diagonal', which finds one for every point"
                 raise ValueError(expected("noise_variance", what, self.noise_variance))
-        return ProbabilisticKernelRequest(
-            self.n_components,
-            noise=self.noise_variance,
-            diagonal=self.noise == "diagonal",
-            em=self.method == "em",
-            rho=self.feature_dim,
-            init=self.init,
-            accelerate=bool(self.accelerate),
-            tol=self.tol,
-            max_iter=self.max_iter,
-            solver=self.eigen_solver,
-            seed=self._seed,
-            memory_limit=self.memory_limit,
-        )
+        return self._asked_for(ProbabilisticKernelRequest)
 
     def _check_metric(self) -> None:
         """Refuse parameters of distances that contradict one another."""
@@ -388,11 +262,33 @@ class ProbabilisticKernelPCA(ItemEstimator):
         -------
         self
         """
-        request = self._request()
-        with self._training_items(X) as items:
-            model = fit_probabilistic_kernel(items, request)
-        self._keep(model)
-        return self
+        return self._fit_items(fit_probabilistic_kernel, X)  # type: ignore[no-any-return]
+
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn wants to know of inputs and outputs."""
+        tags = super().__sklearn_tags__()
+        if self.metric is not None:
+            tags.input_tags.sparse = False
+            tags.input_tags.pairwise = is_precomputed(self.metric)
+            tags.input_tags.positive_only = is_precomputed(self.metric)
+        return tags
+
+    def _checked(self, X: Any, *, reset: bool, min_rows: int = 1) -> Array:
+        pairwise = is_precomputed(self.metric) or is_precomputed(self.kernel)
+        if self.metric is None and not pairwise:
+            return super()._checked(X, reset=reset, min_rows=min_rows)
+        rows = check_rows(self, X, reset=reset, min_rows=min_rows, finite=pairwise)
+        refuse_nonfinite(rows)
+        return check_kernel_matrix(rows, center=False) if reset and self.metric is None else rows
+
+    def _values(self, rows: Array) -> Array:
+        """Return what the fitted kernel is evaluated on: rows, or kernel values of distances."""
+        if self.metric is None:
+            return rows
+        D = distances(rows, self._working.points, self.metric)
+        check_new_distances(D)
+        values: Array = self._working.correction.kernel(D)
+        return values
 
     @on_rows("n_components_", chunked=False)
     def transform(self, X: Any) -> Array:
@@ -411,13 +307,12 @@ class ProbabilisticKernelPCA(ItemEstimator):
 
     @on_rows(chunked=False)
     def posterior(self, X: Any, diagonal: Any = None) -> tuple[Array, Array]:
-        """Return where points are, and how certain that is.
+        """Return the coordinates of points, and how certain they are.
 
         Given the training points' latents, a point's features are a regression on them with
-        coefficients b: under a flat prior b ~ N(b(x), ψ(x)/ρ · G⁻¹), see
-        `Placement` for the derivation. G = ⟨WWᵀ⟩/n is the identity at the maximum, and ψ(x), the
-        point's own noise, is `point_noise`. ρ is `feature_dim`, n where
-        that is not given: the dimension of what n points span. The more features, the more certain.
+        coefficients b: under a flat prior b ~ N(b(x), ψ(x)/ρ · G⁻¹). G = ⟨WWᵀ⟩/n is the identity
+        at the maximum, and ψ(x), the point's own noise, is `point_noise`. ρ is `feature_dim`, by
+        default n, the dimension of the span of n points. More features make it more certain.
 
         Parameters
         ----------
@@ -440,7 +335,7 @@ class ProbabilisticKernelPCA(ItemEstimator):
 
         Large for points that the coordinates explain badly. The training points' have the mean σ²
         (isotropic noise), or are ψ_i themselves (diagonal noise). Where distances are not Euclidean
-        it can come out negative; the average over the training points stands for it then.
+        it can be negative; the average over the training points replaces it then.
 
         Parameters
         ----------
@@ -448,7 +343,7 @@ class ProbabilisticKernelPCA(ItemEstimator):
         diagonal : array of shape (m,), optional
             k(x, x), where X are kernel values of new items.
         """
-        return self._working.placed(self._values(X), _checked_diagonal(diagonal, X)).noise
+        return self._working.placed(self._values(X), _checked_diagonal(diagonal, X))[1]
 
     def get_covariance(self) -> Array:
         """Return C = BBᵀ + diag ψ, (n, n); a feature dimension has covariance n/ρ C."""
@@ -472,9 +367,9 @@ class ProbabilisticKernelPCA(ItemEstimator):
         model = self._working if K is None else self._fitted
         rho, n = self._rho(feature_dim), model.n_rows
         if K is None:
-            items = self._items(model.points, model.kernel)
-            source = FeatureScatter.of(items, self.memory_limit)
-            K = source.definite_part(model.coordinates, self._seed)[0].dense()
+            about = (KernelChoice(model.kernel), self.metric, self.correction, self.memory_limit)
+            source = FeatureScatter.of(model.points, *about)
+            K = source.definite_part(self._seed)[0].dense()
         else:
             K = check_kernel_matrix(check_matrix(K, "K"), center=False)
         if K.shape[0] != n:
@@ -506,30 +401,6 @@ class ProbabilisticKernelPCA(ItemEstimator):
             raise ValueError(expected("feature_dim", what, None))
         check_rho(rho)
         return float(rho)
-
-    def _model_of(self, state: dict[str, Any]) -> ProbabilisticKernelModel:
-        heywood = state.get("heywood_")
-        return ProbabilisticKernelModel(
-            state["coordinates_"],
-            state["explained_variance_"],
-            state["explained_variance_ratio_"],
-            state["_psi"],
-            state["_placement"],
-            state["_subspace"],
-            state["kernel_"],
-            state["X_fit_"],
-            state["correction_"],
-            None if heywood is None else tuple(heywood),
-            history_of(state),
-        )
-
-
-def history_of(state: dict[str, Any]) -> History | None:
-    """Return how a fit went, as format 1 stores it."""
-    if "loglikelihoods_" not in state:
-        return None
-    values = tuple(float(v) for v in state["loglikelihoods_"])
-    return History(values, state["n_iter_"], state["converged_"])
 
 
 def _checked_diagonal(diagonal: Any, rows: Array) -> Array | None:

@@ -1,20 +1,48 @@
-"""`save` and `load`: estimators to files and back, with the few of scikit-learn's around them."""
+"""Estimators to files and back: `save` and `load`, and `to_onnx`.
+
+A model file holds parameters, what scikit-learn keeps of the inputs, and the fitted model by its
+fields. Arrays are in safetensors layout, the rest is JSON; there is no pickle anywhere. A file can
+only make objects of the types that the annotations of its model allow, with parameters that its
+class has, and everything is checked before anything is made (`files.fields`). A file that one
+version wrote can be read by the next: parameters and fields that are new there get their defaults,
+and `MODEL_FORMAT` grows where that is not enough. Files of format 1 held attributes in place of the
+model; an estimator makes its model of them.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
+import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from dualpca.arrays import Array
+from dualpca.arrays import Array, backend, to_host
+from dualpca.data import Host, replacing
 from dualpca.errors import ModelFileError, expected
-from dualpca.files import persistence
-from dualpca.files.fields import allowed, fits
-from dualpca.files.persistence import Contents, Kind
+from dualpca.files import metadata as beside
+from dualpca.files.container import parse, read_container, write_container
+from dualpca.files.fields import Decoder, Encoder, allowed, fits
+
+if TYPE_CHECKING:
+    from dualpca.estimators._base import Estimator
+    from dualpca.files.onnx_export import AffineProjection, KernelProjection
+
+MODEL_FORMAT = 2
+"""Of the text; files of a larger one come from a newer version."""
+
+VERSION = re.compile(r"\d[\w.+!-]{0,40}", re.ASCII)
+"""Shown to people, so it may be nothing else."""
+
+PARTS = ("inputs", "model", "stream")
 
 INPUTS: dict[str, Any] = {
     "n_features_in_": int,
@@ -27,7 +55,7 @@ INPUTS: dict[str, Any] = {
 
 
 def save(
-    model: Any, path: str | os.PathLike[str], *, metadata: dict[str, Any] | None = None
+    model: BaseEstimator, path: str | os.PathLike[str], *, metadata: dict[str, Any] | None = None
 ) -> None:
     """Write a fitted model to one file, and beside it what else should be known of it.
 
@@ -61,8 +89,13 @@ def save(
     if not hasattr(type(model), "get_params"):
         raise TypeError(expected("model", "an estimator of dualpca, or a pipeline of them", model))
     check_is_fitted(model)
+    encoder = EstimatorEncoder()
     version = str(sys.modules["dualpca"].__version__)
-    persistence.save(model, path, kind_of, version, metadata)
+    text = {"format": MODEL_FORMAT, "version": version, "model": encoder.encode(model, "")}
+    if metadata is not None:
+        beside.check(metadata, _n_features(model))
+        text["metadata"] = encoder.encode(metadata, "metadata")
+    write_container(path, encoder.arrays, json.dumps(text, separators=(",", ":"), allow_nan=False))
 
 
 def load(path: str | os.PathLike[str], return_metadata: bool = False) -> Any:
@@ -100,25 +133,175 @@ def load(path: str | os.PathLike[str], return_metadata: bool = False) -> Any:
     >>> again, again.score(X) == model.score(X)
     (PPCA(n_components=2), True)
     """
-    found = read(path)
+    found = contents_of(path)
     return (found.model, found.metadata) if return_metadata else found.model
 
 
-def read(path: str | os.PathLike[str]) -> Contents:
-    """Return all that a model file holds."""
-    return persistence.read(path, kind_of)
+class Contents(NamedTuple):
+    """What a model file holds."""
+
+    model: BaseEstimator
+    version: str  # of the library that wrote it
+    metadata: dict[str, Any]
+
+
+def contents_of(path: str | os.PathLike[str]) -> Contents:
+    """Return everything that a model file holds."""
+    arrays, text = read_container(path)
+    found = parse(text)
+    if not isinstance(found, dict) or set(found) - {"metadata"} != {"format", "version", "model"}:
+        raise ModelFileError("the file has no model in it: expected one written by save(path).")
+    number, version, tree = found["format"], found["version"], found["model"]
+    if type(number) is not int or not 1 <= number <= MODEL_FORMAT:
+        what = f"1 to {MODEL_FORMAT}, which this version reads"
+        remedy = "Install the version of dualpca that wrote the file, or a newer one."
+        raise ModelFileError(expected("the format of the file", what, number, remedy))
+    if not isinstance(version, str) or not VERSION.fullmatch(version):
+        raise ModelFileError(expected("the version in the file", "such as 0.1.0", version))
+    if not isinstance(tree, dict) or not {"model", "estimator"} & set(tree):
+        raise ModelFileError(expected("the file", "a model", tree))
+    decoder, plain = EstimatorDecoder({}, arrays), Decoder({}, arrays)
+    model = decoder.decode(tree)
+    metadata = plain.decode(found["metadata"]) if "metadata" in found else {}
+    if not _is_fitted(model):
+        raise ModelFileError("the model in the file was never fitted: save it after fit.")
+    unused = decoder.unused & plain.unused
+    if unused:
+        raise ModelFileError(expected("arrays in the file", "all used", sorted(unused)))
+    return Contents(model, version, beside.check(metadata, _n_features(model)))
+
+
+def _n_features(model: BaseEstimator) -> int | None:
+    """Return the number of features a model accepts; of two views, unknown."""
+    return None if hasattr(model, "y_mean_") else getattr(model, "n_features_in_", None)
+
+
+def _is_fitted(value: Any) -> bool:
+    """Return True if all estimators in a value are fitted; of pipelines, their steps."""
+    if isinstance(value, list | tuple):
+        return all(_is_fitted(part) for part in value)
+    kind = kind_of(type(value).__name__)
+    if kind is None:
+        return True
+    if "model" not in kind.hints:
+        return _is_fitted([*value.get_params(deep=False).values()])
+    return bool(set(kind.take_apart(value)) & {"model", "stream"})
+
+
+# --- Estimators as JSON: parameters apart from what was fitted -----------------------------------
+
+
+@cache
+def parameter_types() -> dict[str, type]:
+    """Return the types that parameters may have: kernels, pre-image methods, densities."""
+    from dualpca.files.checkpoints import Checkpoint
+    from dualpca.generation import Gaussian, KernelDensity, MixtureDensity
+    from dualpca.kernels import Kernel
+    from dualpca.preimages import Method
+
+    known = allowed(Kernel | Method | Checkpoint | Gaussian | KernelDensity | MixtureDensity)
+    return known | {"Checkpoint": Checkpoint}  # its name in format 1
+
+
+class EstimatorEncoder(Encoder):
+    """Encode estimators too."""
+
+    def encode(self, value: Any, where: str) -> Any:
+        """Return an estimator, or any other value, as JSON."""
+        kind = kind_of(type(value).__name__)
+        if kind is None or kind.cls is not type(value):
+            return super().encode(value, where)
+        prefix, params = f"{where}." if where else "", value.get_params(deep=False)
+        tree: dict[str, Any] = {"estimator": type(value).__name__}
+        tree["params"] = {k: self.encode(v, f"{prefix}{k}") for k, v in params.items()}
+        fitted = kind.take_apart(value)
+        return tree | {part: self.encode(v, f"{prefix}{part}") for part, v in fitted.items()}
+
+
+class EstimatorDecoder(Decoder):
+    """Decode estimators too."""
+
+    def _object(self, tree: dict[str, Any], depth: int) -> Any:
+        if "estimator" in tree:
+            kind, estimator = self._unfitted(tree, "estimator", PARTS, depth)
+            hints = kind.hints
+            known = {name: cls for hint in hints.values() for name, cls in allowed(hint).items()}
+            found = self._with(known, {k: tree[k] for k in PARTS if k in tree}, depth)
+            for part, value in found.items():
+                if part not in hints or not fits(value, hints[part], {}):
+                    what = f"the {part} of {kind.cls.__name__} in the file"
+                    raise ModelFileError(f"{what} is not one of its kind.")
+            if found:
+                kind.put_together(estimator, found)
+            return estimator
+        if "model" not in tree:
+            return super()._object(tree, depth)
+        kind, estimator = self._unfitted(tree, "model", ("state",), depth)
+        state = self._with({**parameter_types(), **kind.old_types}, tree.get("state"), depth)
+        if set(state) - {"_sklearn_output_config"} or "model" not in kind.hints:
+            try:
+                kind.from_format_1(estimator, state)
+            except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+                what = f"attributes of {kind.cls.__name__} in the file do not go together"
+                raise ModelFileError(f"{what} ({type(error).__name__}: {error}).") from None
+        return estimator
+
+    def _with(self, known: Mapping[str, type], tree: Any, depth: int) -> dict[str, Any]:
+        """Decode a dictionary in which these types may be."""
+        before, self.known = self.known, known
+        try:
+            return self._items(tree, depth)
+        finally:
+            self.known = before
+
+    def _unfitted(
+        self, tree: dict[str, Any], key: str, parts: tuple[str, ...], depth: int
+    ) -> tuple[Kind, Any]:
+        """Return the kind of estimator in the file, and one with the parameters there."""
+        kind = kind_of(tree[key]) if isinstance(tree[key], str) else None
+        if kind is None or not {"params"} <= set(tree) <= {key, "params", *parts}:
+            what = "one of dualpca's estimators with parameters and fitted model"
+            raise ModelFileError(expected("the model in the file", what, str(tree[key])[:80]))
+        params, name = self._with(parameter_types(), tree["params"], depth), kind.cls.__name__
+        unknown = set(params) - set(kind.cls._get_param_names())
+        if unknown:
+            some = str(sorted(unknown))[:80]
+            raise ModelFileError(f"{name} has no parameters {some}: the file is newer.")
+        for param, hint in kind.params.items():
+            if param in params and not fits(params[param], hint, {}):
+                what = f"{param} of {name} in the file"
+                raise ModelFileError(expected(what, "of its kind", str(params[param])[:80]))
+        try:
+            return kind, kind.cls(**params)
+        except TypeError:
+            what = f"all parameters of {name}"
+            raise ModelFileError(expected("the file", what, sorted(params))) from None
 
 
 # --- Kinds of estimators -------------------------------------------------------------------------
 
 
-def kind_of(name: str) -> Kind | None:
-    """Return how an estimator of this name is taken apart for a file, None if it is not one."""
-    return _around().get(name) or _own_kind(name)
+class Kind(NamedTuple):
+    """A kind of estimator that files may hold: how it is taken apart and put together again."""
+
+    cls: Any
+    hints: Mapping[str, Any]  # annotations of its `PARTS`
+    take_apart: Callable[[Any], dict[str, Any]]  # to `PARTS`; empty before a fit
+    put_together: Callable[[Any, dict[str, Any]], None]
+    from_format_1: Callable[[Any, dict[str, Any]], None]
+    params: Mapping[str, Any] = {}  # annotations of parameters that cannot wait for a fit
+    old_types: Mapping[str, type] = {}  # names of types in format 1
 
 
 KINDS: dict[str, Any] = {}
 """Estimators beside the public ones that files may hold, by name."""
+
+
+def kind_of(name: str) -> Kind | None:
+    """Return how an estimator of this name is taken apart for a file, None if it is not one."""
+    cls = KINDS.get(name) or _public(name)
+    own = cls is not None and cls._can_be_saved
+    return _around().get(name) or (_own_kind(cls) if own else None)
 
 
 @cache
@@ -129,13 +312,8 @@ def _public(name: str) -> Any:
     return found if hasattr(found, "_goes_together") else None
 
 
-def _own_kind(name: str) -> Kind | None:
-    cls = KINDS.get(name) or _public(name)
-    return None if cls is None or not cls._can_be_saved else _kind(cls)
-
-
 @cache
-def _kind(cls: Any) -> Kind:
+def _own_kind(cls: Any) -> Kind:
     hints = get_type_hints(cls, include_extras=True)
     parts = {"inputs": dict[str, Any], "model": hints["_model"]}
     if "_stream" in hints:
@@ -145,7 +323,16 @@ def _kind(cls: Any) -> Kind:
     return Kind(cls, parts, _taken_apart, _put_together, _of_format_1, {}, old)
 
 
-def _taken_apart(estimator: Any) -> dict[str, Any]:
+def _set_inputs(estimator: BaseEstimator, inputs: dict[str, Any]) -> None:
+    sizes = {"d": inputs.get("n_features_in_", 0)}
+    for name, value in inputs.items():
+        if name not in INPUTS or not fits(value, INPUTS[name], sizes):
+            what = f"{name} of {type(estimator).__name__} in the file"
+            raise ModelFileError(expected(what, "what the estimator keeps", str(value)[:80]))
+    estimator.__dict__.update(inputs)
+
+
+def _taken_apart(estimator: Estimator) -> dict[str, Any]:
     """Return inputs, model and stream of an estimator; nothing before a fit."""
     own = estimator.__getstate__()
     found = {part: own[f"_{part}"] for part in ("model", "stream") if f"_{part}" in own}
@@ -153,29 +340,24 @@ def _taken_apart(estimator: Any) -> dict[str, Any]:
     return {"inputs": inputs, **found} if found else {}
 
 
-def _put_together(estimator: Any, found: dict[str, Any]) -> None:
+def _put_together(estimator: Estimator, found: dict[str, Any]) -> None:
     """Give an estimator its inputs, model and stream."""
-    inputs, sizes = found.get("inputs", {}), {"d": found.get("inputs", {}).get("n_features_in_", 0)}
-    for name, value in inputs.items():
-        if name not in INPUTS or not fits(value, INPUTS[name], sizes):
-            what = f"{name} of {type(estimator).__name__} in the file"
-            raise ModelFileError(expected(what, "what the estimator keeps", str(value)[:80]))
+    inputs = found.pop("inputs", {})
+    _set_inputs(estimator, inputs)
     if "n_features_in_" not in inputs:
         raise ModelFileError(expected("inputs in the file", "n_features_in_", sorted(inputs)))
-    estimator.__dict__.update(inputs)
-    estimator.__dict__.update({f"_{part}": found[part] for part in found if part != "inputs"})
+    estimator.__dict__.update({f"_{part}": value for part, value in found.items()})
     if not estimator._goes_together():
         name = type(estimator).__name__
         raise ModelFileError(f"the model of {name} in the file does not fit its inputs.")
 
 
-def _of_format_1(estimator: Any, state: dict[str, Any]) -> None:
+def _of_format_1(estimator: Estimator, state: dict[str, Any]) -> None:
     """Give an estimator the attributes that a file of format 1 holds."""
     estimator._unpack(state)
-    model = estimator.__dict__.get("_model")
-    cls: Any = type(estimator)
-    hint = _kind(cls).hints["model"]
-    if model is not None and not fits(model, hint, {}):
+    cls: type = type(estimator)
+    model = vars(estimator).get("_model")
+    if model is not None and not fits(model, _own_kind(cls).hints["model"], {}):
         raise ValueError("a model of another kind")
     if not estimator._goes_together():
         raise ValueError("sizes differ")
@@ -194,43 +376,29 @@ class Standardisation:
     n_samples_seen: int | float | Annotated[Array, "d"]
 
 
-def _scaler_apart(scaler: Any) -> dict[str, Any]:
-    own = vars(scaler)
+def _scaler_parts(own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return inputs and model from the attributes of a StandardScaler; nothing before a fit."""
+    names = [f"{name}_" for name in Standardisation.__dataclass_fields__]
     if "n_samples_seen_" not in own:
         return {}
-    model = Standardisation(*(own[k] for k in ("mean_", "var_", "scale_", "n_samples_seen_")))
-    inputs = {k: own[k] for k in INPUTS if k in own and k != "n_samples_seen_"}
-    return {"inputs": inputs, "model": model}
+    inputs = {name: own[name] for name in INPUTS if name in own and name not in names}
+    return {"inputs": inputs, "model": Standardisation(*(own[name] for name in names))}
 
 
-def _scaler_together(scaler: Any, found: dict[str, Any]) -> None:
-    sizes = {"d": found["inputs"].get("n_features_in_", 0)}
-    if not all(k in INPUTS and fits(v, INPUTS[k], sizes) for k, v in found["inputs"].items()):
-        raise ModelFileError("the inputs of StandardScaler in the file are not of their kind.")
-    vars(scaler).update(found["inputs"])
+def _put_scaler_together(scaler: BaseEstimator, found: dict[str, Any]) -> None:
+    _set_inputs(scaler, found["inputs"])
     vars(scaler).update({f"{name}_": value for name, value in vars(found["model"]).items()})
 
 
-def _old_scaler(scaler: Any, state: dict[str, Any]) -> None:
-    names = ("mean_", "var_", "scale_", "n_samples_seen_")
-    vars(scaler).update({k: state[k] for k in (*names, "n_features_in_")})
-    vars(scaler).update({k: v for k, v in state.items() if k in INPUTS})
-
-
-def _output_apart(estimator: Any) -> dict[str, Any]:
+def _output_of(estimator: BaseEstimator) -> dict[str, Any]:
     name = "_sklearn_output_config"
     return {"inputs": {name: vars(estimator)[name]}} if name in vars(estimator) else {}
 
 
-def _output_together(estimator: Any, found: dict[str, Any]) -> None:
-    _old_output(estimator, found["inputs"])
-
-
-def _old_output(estimator: Any, state: dict[str, Any]) -> None:
-    name = "_sklearn_output_config"
-    if set(state) - {name} or not fits(state.get(name, {}), INPUTS[name], {}):
-        raise ModelFileError(expected("the file", "no attributes of a pipeline", sorted(state)))
-    vars(estimator).update(state)
+def _set_output(estimator: BaseEstimator, inputs: dict[str, Any]) -> None:
+    if set(inputs) - {"_sklearn_output_config"}:
+        raise ModelFileError(expected("the file", "no attributes of a pipeline", sorted(inputs)))
+    _set_inputs(estimator, inputs)
 
 
 @cache
@@ -242,11 +410,164 @@ def _around() -> dict[str, Kind]:
 
     inputs = {"inputs": dict[str, Any]}
     steps = {"memory": None, "steps": list[tuple[str, Any]]}  # a memory is a folder of pickles
-    scaler = (_scaler_apart, _scaler_together, _old_scaler)
+    output = (_output_of, lambda outer, found: _set_output(outer, found["inputs"]), _set_output)
     return {
-        "StandardScaler": Kind(StandardScaler, inputs | {"model": Standardisation}, *scaler),
-        "Pipeline": Kind(Pipeline, inputs, _output_apart, _output_together, _old_output, steps),
-        "FrozenEstimator": Kind(
-            FrozenEstimator, inputs, _output_apart, _output_together, _old_output
+        "StandardScaler": Kind(
+            StandardScaler,
+            inputs | {"model": Standardisation},
+            lambda scaler: _scaler_parts(vars(scaler)),
+            _put_scaler_together,
+            lambda scaler, state: _put_scaler_together(scaler, _scaler_parts(state)),
         ),
+        "Pipeline": Kind(Pipeline, inputs, *output, steps),
+        "FrozenEstimator": Kind(FrozenEstimator, inputs, *output),
     }
+
+
+# --- ONNX ----------------------------------------------------------------------------------------
+
+LINEAR = ("PCA", "PPCA", "FactorAnalysis", "BayesianPCA", "CCA")
+ON_KERNELS = ("KernelPCA", "DualPPCA", "ProbabilisticKernelPCA")
+SUPPORTED = (
+    f"{', '.join(LINEAR)}, or {', '.join(ON_KERNELS)} with an RBF kernel (or sums, "
+    "products and multiples of such) on complete rows, alone or as the last step of a pipeline "
+    "after StandardScaler"
+)
+
+UNIT_ROWS = 1024
+"""Of the identity matrix, whose images are P, at once."""
+
+
+def to_onnx(
+    model: BaseEstimator,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    dtype: str = "float64",
+    metadata: dict[str, Any] | None = None,
+) -> bytes:
+    """Return a model's `transform` as an ONNX file; the same model gives the same bytes.
+
+    The graph maps X (rows, d) to Y (rows, q), for any number of rows, all without missing values.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted: PCA, PPCA, FactorAnalysis, BayesianPCA, CCA (variates of the first view); KernelPCA,
+        DualPPCA or ProbabilisticKernelPCA with an RBF kernel, or sums, products and multiples
+        of such; a pipeline of StandardScaler and one of them.
+    path : path, optional
+        File to write, whole or not at all.
+    dtype : {'float64', 'float32'}
+        Of X and Y.
+    metadata : dict, optional
+        As `dualpca.load` returns it; means and scales of its `table` are applied first.
+
+    Returns
+    -------
+    bytes
+
+    Notes
+    -----
+    Needs the extra: pip install 'dualpca[onnx]'. Operators of ONNX's opset 17. A kernel model takes
+    8·m·n bytes for m rows and n training points (or landmarks): run many rows in batches.
+
+    Examples
+    --------
+    >>> import onnxruntime
+    >>> import dualpca
+    >>> from sklearn.datasets import load_iris
+    >>> X = load_iris().data
+    >>> model = dualpca.PPCA(2).fit(X)
+    >>> session = onnxruntime.InferenceSession(dualpca.to_onnx(model))
+    >>> [Y] = session.run(None, {"X": X[:5]})
+    >>> bool(abs(Y - model.transform(X[:5])).max() < 1e-12)
+    True
+    """
+    from dualpca.files.onnx_export import TYPES, transform_graph
+
+    if dtype not in TYPES:
+        raise ValueError(expected("dtype", f"one of {list(TYPES)}", dtype))
+    *before, last = steps = list(_steps(model))
+    good = _known_name(last) in (*LINEAR, *ON_KERNELS)
+    if not good or any(_known_name(step) != "StandardScaler" for step in before):
+        raise ValueError(expected("model", SUPPORTED, last if not good else before[0]))
+    for step in steps:
+        check_is_fitted(step)
+    d = int(steps[0].n_features_in_)
+    table = beside.check(metadata or {}, d).get("table", {})
+    scalings = [(table.get("means"), table.get("scales"))]
+    scalings += [(step.mean_ if step.with_mean else None, step.scale_) for step in before]
+    projection = (_affine if _known_name(last) in LINEAR else _expansion)(last)
+    props = {"model": type(last).__name__}
+    if hasattr(steps[0], "feature_names_in_"):
+        props["columns"] = json.dumps([str(name) for name in steps[0].feature_names_in_])
+    data = transform_graph(d, dtype, scalings, projection, props)
+    if data is None:
+        raise ValueError(expected("model", SUPPORTED, last))
+    if path is not None:
+        with replacing(path) as file:
+            file.write(data)
+    return data
+
+
+def _known_name(estimator: BaseEstimator) -> str:
+    """Return the name of a class of this library or of scikit-learn, '' for any other."""
+    cls = type(estimator)
+    return cls.__name__ if cls.__module__.split(".")[0] in ("dualpca", "sklearn") else ""
+
+
+def _steps(model: BaseEstimator) -> Iterator[BaseEstimator]:
+    """Yield the steps of a pipeline without those that do nothing, or the model alone."""
+    if _known_name(model) == "FrozenEstimator":
+        yield from _steps(model.estimator)
+        return
+    steps = model.steps if _known_name(model) == "Pipeline" else []
+    parts = [part for _, part in steps if part is not None and not isinstance(part, str)]
+    for part in parts:
+        yield from _steps(part)
+    if not parts:
+        yield model
+
+
+def _affine(estimator: Estimator) -> AffineProjection:
+    """Return (x − μ)P; P is the image of the identity matrix once the mean is moved to 0."""
+    from dualpca.files.onnx_export import AffineProjection
+
+    probe, model = copy(estimator), to_host(estimator._fitted)
+    for name in ("feature_names_in_", "_sklearn_output_config", "_stream", "_placed"):
+        probe.__dict__.pop(name, None)
+    if _known_name(estimator) == "CCA":
+        mean, x = model.x_mean, replace(model.canonical.x, mu=0 * model.canonical.x.mu)
+        probe._model = replace(model, canonical=replace(model.canonical, x=x))
+    else:
+        mean = model.mean
+        probe._model = replace(model, mean=0 * mean)
+    d = mean.shape[0]
+    starts = range(0, d, UNIT_ROWS)
+    blocks = [probe.transform(np.eye(min(UNIT_ROWS, d - i), d, i)) for i in starts]
+    return AffineProjection(np.asarray(mean, dtype=float), np.concatenate(blocks).astype(float))
+
+
+def _expansion(estimator: Estimator) -> KernelProjection:
+    """Return k(x, ·)A − t."""
+    from dualpca.files.onnx_export import KernelProjection
+    from dualpca.operators import Landmarks, MappedSubspace, Subspace
+
+    def host(values: Any) -> Host:
+        return np.asarray(values.toarray() if backend.is_sparse(values) else values, dtype=float)
+
+    model, dual = to_host(estimator._fitted), _known_name(estimator) == "DualPPCA"
+    space = model.projector if dual else model.subspace
+    if isinstance(space, MappedSubspace) and isinstance(space.map, Landmarks):
+        points, kernel = space.map.points, space.map.kernel
+        A = host(space.map.whitening) @ host(space.axes)
+        tilt = host(space.mean) @ host(space.axes)
+    elif isinstance(space, Subspace):
+        points, kernel = space.points, space.kernel
+        A, tilt = host(space.coefficients), host(space.tilt)
+    else:
+        raise ValueError(expected("model", SUPPORTED, estimator))
+    if points.ndim != 2 or getattr(estimator, "metric", None) is not None:
+        raise ValueError(expected("model", SUPPORTED, estimator))
+    scale = host(model.gaussian.posterior_mean(model.gaussian.values * 0 + 1)) if dual else 1.0
+    return KernelProjection(host(points), kernel, A * scale, tilt * scale)

@@ -15,7 +15,6 @@ from dualpca.errors import expected
 from dualpca.estimators._base import Estimator, attribute
 from dualpca.estimators.hidden_markov import HiddenMarkovPCA, joined
 from dualpca.models.hidden_markov import (
-    HiddenMarkovModel,
     SequenceClassesModel,
     check_lengths,
     fit_sequence_classes,
@@ -95,14 +94,11 @@ class SequenceClassifier(ClassifierMixin, Estimator):
     @property
     def models_(self) -> list[HiddenMarkovPCA]:
         """The models of all classes."""
-        return [self._of_class(model) for model in self._fitted.models]
-
-    def _of_class(self, model: HiddenMarkovModel) -> HiddenMarkovPCA:
-        """Return the model of one class as an estimator of its own."""
-        shell: HiddenMarkovPCA = clone(self._base).set_params(kernel=None, device=None)
-        shell.n_features_in_ = int(model.state_means.shape[1])
-        shell._model = model
-        return shell
+        shells: list[HiddenMarkovPCA] = []
+        for model in self._fitted.models:
+            shells.append(clone(self._base).set_params(kernel=None, device=None))
+            shells[-1].n_features_in_, shells[-1]._model = int(model.state_means.shape[1]), model
+        return shells
 
     @property
     def _base(self) -> HiddenMarkovPCA:
@@ -128,7 +124,7 @@ class SequenceClassifier(ClassifierMixin, Estimator):
         if not isinstance(base, HiddenMarkovPCA):
             raise ValueError(expected("model", "a HiddenMarkovPCA or None", base))
         if base.checkpoint is not None:
-            what = "None: one file cannot be that of a model a class"
+            what = "None: one file cannot hold one model per class"
             raise ValueError(expected("checkpoint of the model", what, base.checkpoint))
         request = base._request()
         X, lengths = joined(X, lengths)

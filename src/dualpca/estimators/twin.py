@@ -6,14 +6,19 @@ from typing import Any
 
 from dualpca.arrays import Array
 from dualpca.errors import expected
-from dualpca.estimators._base import attribute, check_choice, check_number, on_rows
-from dualpca.estimators.probabilistic_kernel import ItemEstimator, check_rho, history_of
-from dualpca.gaussian import is_count
+from dualpca.estimators._base import (
+    KernelEstimator,
+    attribute,
+    check_choice,
+    check_number,
+    on_rows,
+)
+from dualpca.estimators.probabilistic_kernel import check_rho
 from dualpca.kernels import RBF, Precomputed, make_kernel
 from dualpca.models.twin import TwinModel, TwinRequest, fit_twin
 
 
-class TwinKernelPCA(ItemEstimator):
+class TwinKernelPCA(KernelEstimator):
     """Twin kernel PCA, which is the Gaussian process latent variable model seen from its kernel.
 
     The centred kernel of the points is a Wishart matrix, Kc ~ W_n(ρ, Σ/ρ), whose Σ is a kernel
@@ -33,7 +38,7 @@ class TwinKernelPCA(ItemEstimator):
         Its parameters, as in `KernelPCA`.
     latent_kernel : str, Kernel or callable, optional
         Of the latent coordinates; by default an RBF of length scale 1. Its parameters stay as
-        they are: the coordinates take its scale, and its gain a is found.
+        they are: the coordinates adapt to its scale, and its gain a is found.
     latent_params : dict, optional
         Parameters of a named latent kernel.
     feature_dim : float, optional
@@ -48,10 +53,10 @@ class TwinKernelPCA(ItemEstimator):
     random_state : None, int, Generator or RandomState
         For a random start. None is a fixed seed.
     verbose : bool
-        Say on standard error where and how the fit works.
+        Print on standard error how and where the model is fitted.
     device : None, 'auto', 'cpu' or 'cuda'
-        Where to work: where the rows are; on a card if they are worth it; there. Host arrays go
-        there and results come home, so the fitted model is one of the host.
+        Where to fit: None is where the rows are, 'auto' a GPU if there are enough rows. Host
+        arrays are copied there and results back, so that the fitted model is on the host.
 
     Attributes
     ----------
@@ -72,10 +77,10 @@ class TwinKernelPCA(ItemEstimator):
 
     Notes
     -----
-    Lawrence (2004, 2005); Zhang et al. 2004, section 5.2, Eq. 22. O(n³) a step, O(n²) memory: a
-    few n×n arrays; features of the kernel are never formed. `transform` places
-    a point anew by its features given the training points', so a training point comes near its
-    coordinate, not on it; `coordinates_` are the fitted ones.
+    Lawrence (2004, 2005); Zhang et al. 2004, section 5.2, Eq. 22. O(n³) per step, O(n²) memory: a
+    few n×n arrays; features of the kernel are never formed. `transform` places a point by its
+    features given those of the training points, so that a training point comes near its fitted
+    coordinate in `coordinates_`, not on it.
 
     Examples
     --------
@@ -97,9 +102,6 @@ class TwinKernelPCA(ItemEstimator):
     loglikelihoods_ = attribute("history.loglikelihoods")
     n_iter_ = attribute("history.n_iter")
     converged_ = attribute("history.converged")
-    kernel_ = attribute("kernel")
-    X_fit_ = attribute("points")
-    n_samples_ = attribute("n_rows")
     _placement = attribute("placement")
     _means = attribute("means")
     _grand_mean = attribute("grand_mean")
@@ -143,8 +145,7 @@ class TwinKernelPCA(ItemEstimator):
         """Check the parameters and return them for the fit."""
         check_number("tol", self.tol, 0)
         check_number("max_iter", self.max_iter, 1, integer=True)
-        if not is_count(self.n_components) or self.n_components < 1:
-            raise ValueError(expected("n_components", "an integer from 1", self.n_components))
+        check_number("n_components", self.n_components, 1, integer=True)
         if isinstance(self.init, str):
             check_choice("init", self.init, ("spectral", "random"))
         check_rho(self.feature_dim)
@@ -153,15 +154,7 @@ class TwinKernelPCA(ItemEstimator):
         if isinstance(kernel, Precomputed):
             what = "a kernel with a gradient, since coordinates move"
             raise ValueError(expected("latent_kernel", what, self.latent_kernel))
-        return TwinRequest(
-            int(self.n_components),
-            kernel,
-            rho=self.feature_dim,
-            init=self.init,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            seed=self._seed,
-        )
+        return self._asked_for(TwinRequest, latent_kernel=kernel)
 
     def fit(self, X: Any, y: Any = None) -> TwinKernelPCA:
         """Fit the model.
@@ -176,11 +169,7 @@ class TwinKernelPCA(ItemEstimator):
         -------
         self
         """
-        request = self._request()
-        with self._training_items(X) as items:
-            model = fit_twin(items, request)
-        self._keep(model)
-        return self
+        return self._fit_items(fit_twin, X)  # type: ignore[no-any-return]
 
     @on_rows(chunked=False)
     def transform(self, X: Any) -> Array:
@@ -193,19 +182,10 @@ class TwinKernelPCA(ItemEstimator):
         Returns
         -------
         array of shape (m, q)
-            One small L-BFGS a point, from the coordinate of its nearest training point; O(n²) a
+            By L-BFGS for each point, from the coordinate of its nearest training point; O(n²) per
             step.
         """
         return self._working.placed(X)
 
     def _model_of(self, state: dict[str, Any]) -> TwinModel:
-        return TwinModel(
-            state["coordinates_"],
-            state["_placement"],
-            state["kernel_"],
-            state["X_fit_"],
-            state["_means"],
-            state["_grand_mean"],
-            self.feature_dim,
-            history_of(state),
-        )
+        return self._published(state, rho=self.feature_dim)  # type: ignore[no-any-return]

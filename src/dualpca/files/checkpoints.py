@@ -1,7 +1,7 @@
-"""Checkpoints of long fits: a file that a killed fit goes on from.
+"""Checkpoints of long fits: a file from which a killed fit resumes.
 
 It is written whole or not at all, in the container of model files (nothing in it is ever run),
-and says which fit of which data it is of: with anything else it is refused.
+and names the fit and the data it belongs to: with any other it is refused.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualpca.arrays import Array, backend
-from dualpca.data import atomic
+from dualpca.data import Host, atomic
 from dualpca.errors import CheckpointError, CheckpointWarning, ModelFileError, expected, warn
-from dualpca.files import container
-from dualpca.models.driver import State
+from dualpca.files.container import read_container, write_container
+from dualpca.models.driver import Keeper, State
 
-Host = np.ndarray[Any, Any]
-SAME, SUMMED = 1e-8, 1e-11
+SAME_SPREAD, SAME_MEAN = 1e-8, 1e-11
 """Differences that rounding may cause: relative to the variance (its root), and to the mean."""
 
-FORMAT = 1
-"""Of the states; another one is refused."""
+STATE_FORMAT = 1
+"""Another one is refused."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Checkpoint:
         if not isinstance(self.path, str | os.PathLike):
             raise ValueError(expected("path", "the name of a file", self.path))
         seconds: Any = self.seconds
-        if isinstance(seconds, bool) or not (isinstance(seconds, Real) and float(seconds) >= 0):
+        if isinstance(seconds, bool) or not isinstance(seconds, Real) or not float(seconds) >= 0:
             raise ValueError(expected("seconds", "a number of at least 0", self.seconds))
         object.__setattr__(self, "path", os.fspath(self.path))
 
@@ -78,92 +77,87 @@ class CheckpointWatch(NamedTuple):
     checkpoint: Checkpoint
     of: Mapping[str, str]
 
-    def over(self, n: float, mean: Array, variance: Array, **told: str) -> CheckpointKeeper:
+    def over(self, n: float, mean: Array, variance: Array, **data: str) -> CheckpointKeeper:
         """Return the keeper of a fit to n rows of these means and variances.
 
-        `told` is what else belongs to the data, in words, such as where sequences end.
+        `data` is what else belongs to the data, in words, such as where sequences end.
         """
-        data = {"mean": backend.to_numpy(mean), "variance": backend.to_numpy(variance)}
-        return CheckpointKeeper(self._replace(of={**self.of, **told}), float(n), data)
+        columns = {"mean": backend.to_numpy(mean), "variance": backend.to_numpy(variance)}
+        return CheckpointKeeper(self.checkpoint, {**self.of, **data}, float(n), columns)
 
 
-class CheckpointKeeper:
-    """Writes the state of one fit now and then; `state` is what an earlier one left, or None.
+class CheckpointKeeper(Keeper):
+    """Writes the state of one fit at intervals; `state` is the one an earlier run left, or None.
 
     `also` gives numbers to write with every state, for a fit in several stages.
     """
 
-    def __init__(self, watch: CheckpointWatch, n: float, data: Mapping[str, Host]) -> None:
-        self.watch, self.n, self.data = watch, n, data
-        self.path = Path(watch.checkpoint.path)
+    def __init__(
+        self, checkpoint: Checkpoint, of: dict[str, str], n: float, data: Mapping[str, Host]
+    ) -> None:
+        self.checkpoint, self.of, self.n, self.data = checkpoint, of, n, data
+        self.path = Path(checkpoint.path)
         self.last = time.monotonic()
         self.also: Callable[[], dict[str, Any]] = dict
-        folder = atomic.target_of(self.path).parent
-        if not os.access(folder, os.W_OK):
+        if not os.access(atomic.target_of(self.path).parent, os.W_OK):
             what = "cannot be written: give a checkpoint another path"
             raise PermissionError(f"the folder of {self.path} {what}.")
         self.state: State | None = self._load() if self.path.exists() else None
 
     def offer(self, state: Callable[[], State], *, now: bool = False) -> None:
         """Write the state if the last one is old enough."""
-        if not now and time.monotonic() - self.last < self.watch.checkpoint.seconds:
+        if not now and time.monotonic() - self.last < self.checkpoint.seconds:
             return
         arrays, numbers = state()
         every = {f"data.{k}": np.asarray(v, dtype=np.float64) for k, v in self.data.items()}
         every |= {f"state.{k}": v for k, v in arrays.items()}
-        text = {
-            "format": FORMAT,
-            "of": dict(self.watch.of),
-            "n": self.n,
-            "numbers": numbers | self.also(),
-        }
+        numbers = numbers | self.also()
+        text = {"format": STATE_FORMAT, "of": self.of, "n": self.n, "numbers": numbers}
         try:
-            container.write(self.path, every, json.dumps(text))
+            write_container(self.path, every, json.dumps(text))
         except OSError as error:  # hours of work are worth more than the file
             what = f"{self.path} could not be written ({error.strerror or error})"
-            warn(f"{what}: the fit goes on without. Make room.", CheckpointWarning)
+            warn(f"{what}: the fit goes on without it. Make room.", CheckpointWarning)
         self.last = time.monotonic()
 
     def done(self) -> None:
         """Remove the file, unless it is to be kept."""
-        if not self.watch.checkpoint.keep:
+        if not self.checkpoint.keep:
             self.path.unlink(missing_ok=True)
 
     def _load(self) -> State:
-        """Return the state in the file, or say why it is none of this fit."""
+        """Return the state in the file; refuse one of another fit."""
         try:
-            arrays, text = container.read(self.path)
+            arrays, text = read_container(self.path)
         except ModelFileError as error:
             raise ModelFileError(self._refusal(error.why)) from None
         try:
-            told = json.loads(text)
-            of, n, numbers = told["of"], told["n"], told["numbers"]
+            found = json.loads(text)
+            of, n, numbers = found["of"], found["n"], found["numbers"]
         except (ValueError, KeyError, TypeError):
             raise CheckpointError(self._refusal("it is no checkpoint")) from None
-        if told.get("format") != FORMAT:
+        if found.get("format") != STATE_FORMAT:
             raise CheckpointError(self._refusal("another version of dualpca wrote it"))
-        mine = dict(self.watch.of)
-        other = sorted(k for k in {*of, *mine} if of.get(k) != mine.get(k))
-        other = ["model"] if "model" in other else other
+        other = sorted(k for k in {*of, *self.of} if of.get(k) != self.of.get(k))
         if other:
-            told_of = ", ".join(f"{k}={of.get(k)} there, {mine.get(k)} here" for k in other[:5])
-            raise CheckpointError(self._refusal(f"its fit has other parameters: {told_of}"))
+            some = ["model"] if "model" in other else other[:5]
+            differ = ", ".join(f"{k}={of.get(k)} there, {self.of.get(k)} here" for k in some)
+            raise CheckpointError(self._refusal(f"its fit has other parameters: {differ}"))
         theirs = arrays.get("data.mean"), arrays.get("data.variance")
         if n != self.n or not _same(theirs, (self.data["mean"], self.data["variance"])):
             raise CheckpointError(self._refusal("it is of other data"))
         return {k[6:]: v for k, v in arrays.items() if k.startswith("state.")}, numbers
 
     def _refusal(self, why: str) -> str:
-        return f"{self.path} cannot be gone on from: {why}. Remove it, or give another path."
+        return f"{self.path} cannot be resumed: {why}. Remove it, or give another path."
 
 
 def _same(a: tuple[Host | None, Host | None], b: tuple[Host, Host]) -> bool:
     """Return True if means and variances differ by rounding only, feature by feature."""
-    (mean, variance), (other_mean, other_variance) = a, b
-    if mean is None or variance is None or mean.shape != other_mean.shape:
+    (mean, variance), (mu, v) = a, b
+    if mean is None or variance is None or mean.shape != mu.shape:
         return False
-    far = np.abs(other_mean)
-    close = np.abs(mean - other_mean) <= SAME * np.sqrt(other_variance) + SUMMED * far
-    # what is far from zero has a variance with the rounding of its mean in it
-    alike = np.abs(variance - other_variance) <= SAME * other_variance + (SAME * far) ** 2
-    return bool(np.all(close) and np.all(alike))
+    close = np.abs(mean - mu) <= SAME_SPREAD * np.sqrt(v) + SAME_MEAN * np.abs(mu)
+    # features far from zero have the rounding of their mean in their variance
+    alike = np.abs(variance - v) <= SAME_SPREAD * v + (SAME_SPREAD * np.abs(mu)) ** 2
+    return bool(np.all(close & alike))

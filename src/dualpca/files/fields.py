@@ -31,8 +31,9 @@ Arrays keep their order in memory: products then take the same path and give the
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
@@ -42,22 +43,30 @@ from scipy import sparse
 from dualpca.arrays import backend
 from dualpca.errors import ModelFileError, expected
 
-DEEPEST = 40
-"""Values inside values: kernels of kernels, methods of models of models."""
+MOST_NESTED_VALUES = 40
+"""Depth of values inside values: kernels of kernels, methods of models of models."""
 
 REPEATS = 16
 """Times that a file may use its arrays, on average, and a megabyte more."""
 
-LONG = 64
+LONG_LIST = 64
 """Floats in a list that is kept as an array, so that headers stay short."""
 
 CSR = ("data", "indices", "indptr")
+
+FORMER_NAMES = {
+    "densities.Gaussian": "generation.Gaussian",
+    "densities.KernelDensity": "generation.KernelDensity",
+    "densities.Mixture": "generation.MixtureDensity",
+    "generation.Mixture": "generation.MixtureDensity",
+}
+"""Names of types in older files, of any format, and what they are called now."""
 
 # --- What annotations allow ----------------------------------------------------------------------
 
 
 def name_of(cls: type) -> str:
-    """Return the name of a class in files: its room and its own.
+    """Return the name of a class in files: its package within the library and its own name.
 
     Examples
     --------
@@ -73,69 +82,38 @@ def is_record(cls: Any) -> bool:
     return isinstance(cls, type) and (dataclasses.is_dataclass(cls) or hasattr(cls, "_fields"))
 
 
+def _is_own(cls: type) -> bool:
+    return cls.__module__.startswith("dualpca.")
+
+
 @cache
 def hints_of(cls: type) -> dict[str, Any]:
-    """Return the annotations of a dataclass or NamedTuple by field."""
+    """Return the annotations of the fields that a dataclass or NamedTuple is made from."""
     hints = get_type_hints(cls, include_extras=True)
-    return {name: hints[name] for name in field_names(cls)}
-
-
-def field_names(cls: type) -> list[str]:
-    """Return the fields that a class is made from, in their order."""
-    if dataclasses.is_dataclass(cls):
-        return [field.name for field in dataclasses.fields(cls) if field.init]
-    return list(cls._fields)  # type: ignore[attr-defined]
-
-
-def optional_names(cls: type) -> set[str]:
-    """Return the fields with a default: a file may lack them."""
-    if not dataclasses.is_dataclass(cls):
-        return set(cls._field_defaults)  # type: ignore[attr-defined]
-    missing = dataclasses.MISSING
-    return {
-        f.name
-        for f in dataclasses.fields(cls)
-        if f.default is not missing or f.default_factory is not missing
-    }
+    return {name: hints[name] for name in inspect.signature(cls).parameters}
 
 
 def allowed(hint: Any) -> dict[str, type]:
-    """Return every type that an annotation allows a file to hold, by its name there."""
+    """Return every type that an annotation allows a file to hold, by its name there.
+
+    Subclasses that this library defines, such as all kernels, are allowed with their base.
+    """
     found: dict[str, type] = {}
-    _collect(hint, found)
+    waiting, seen = [hint], set()
+    while waiting:
+        hint = waiting.pop()
+        waiting += get_args(hint)
+        if not isinstance(hint, type) or hint in seen or not _is_own(hint):
+            continue
+        seen.add(hint)
+        waiting += hint.__subclasses__()
+        if is_record(hint):
+            found[name_of(hint)] = hint
+            waiting += hints_of(hint).values()
     return found
 
 
-def _collect(hint: Any, found: dict[str, type]) -> None:
-    for cls in _classes(hint):
-        for own in (cls, *_below(cls)):
-            if is_record(own) and own.__module__.startswith("dualpca."):
-                name = name_of(own)
-                if name not in found:
-                    found[name] = own
-                    for part in hints_of(own).values():
-                        _collect(part, found)
-
-
-def _classes(hint: Any) -> Iterator[type]:
-    """Yield the classes that an annotation mentions."""
-    if isinstance(hint, type) and get_origin(hint) is None:
-        yield hint
-    for part in get_args(hint):
-        yield from _classes(part)
-
-
-def _below(cls: type) -> Iterator[type]:
-    """Yield the subclasses that this library defines, such as all kernels."""
-    if cls is object or not cls.__module__.startswith("dualpca."):
-        return
-    below: list[type] = cls.__subclasses__()
-    for sub in below:
-        yield sub
-        yield from _below(sub)
-
-
-# --- Whether a value is what its annotation asks for ---------------------------------------------
+# --- Values against annotations ------------------------------------------------------------------
 
 Sizes = dict[str, int]
 
@@ -162,29 +140,28 @@ def fits(value: Any, hint: Any, sizes: Sizes) -> bool:
         return type(value) in (float, int)
     if hint in (int, bool, str):
         return type(value) is hint
-    if origin in (tuple, list, dict):
-        return type(value) is origin and _items_fit(value, origin, args, sizes)
+    if origin is dict:
+        return type(value) is dict and all(
+            type(k) is str and fits(v, args[1], sizes) for k, v in value.items()
+        )
+    if origin is list or args[1:] == (Ellipsis,):
+        return type(value) is origin and all(fits(item, args[0], dict(sizes)) for item in value)
+    if origin is tuple:
+        same = type(value) is tuple and len(value) == len(args)
+        return same and all(map(fits, value, args, [sizes] * len(args)))
     return not isinstance(hint, type) or hint in type(value).__mro__
 
 
-def _items_fit(value: Any, origin: Any, args: tuple[Any, ...], sizes: Sizes) -> bool:
-    if origin is dict:
-        return all(type(k) is str and fits(v, args[1], sizes) for k, v in value.items())
-    if origin is list or args[1:] == (Ellipsis,):
-        return all(fits(item, args[0], dict(sizes)) for item in value)
-    same = len(value) == len(args)
-    return same and all(fits(item, one, sizes) for item, one in zip(value, args, strict=True))
-
-
-KINDS = {"": "f", "whole": "iu", "names": "OU", "labels": "OUfiub", "points": "fOU"}
+ENTRY_KINDS = {"": "f", "whole": "iu", "names": "OU", "labels": "OUfiub", "points": "fOU"}
+"""First word of an annotation to the kinds of NumPy's dtypes."""
 
 
 def _is_array(value: Any, words: str, sizes: Sizes) -> bool:
-    """Compare an array with its annotation; letters that are new get their meaning."""
-    first, *rest = words.split() or [""]
-    kind, letters = (first, rest) if first in KINDS else ("", words.split())
+    """Compare an array with its annotation; new letters are added to the sizes."""
+    first, *letters = words.split() or [""]
+    kind, letters = (first, letters) if first in ENTRY_KINDS else ("", words.split())
     stored = isinstance(value, np.ndarray) or (kind == "points" and backend.is_sparse(value))
-    if not stored or value.dtype.kind not in KINDS[kind]:
+    if not stored or value.dtype.kind not in ENTRY_KINDS[kind]:
         return False
     if kind == "points" and value.dtype.kind in "OU":  # items
         letters = letters[:1]
@@ -199,10 +176,10 @@ def _is_array(value: Any, words: str, sizes: Sizes) -> bool:
     return True
 
 
-def sizes_of(record: Any) -> Sizes:
+def sizes_of(record: object) -> Sizes:
     """Return what the letters in the annotations of a dataclass stand for."""
     sizes: Sizes = {}
-    cls: Any = type(record)
+    cls: type = type(record)
     for name, hint in hints_of(cls).items():
         fits(getattr(record, name), hint, sizes)
     return sizes
@@ -211,44 +188,36 @@ def sizes_of(record: Any) -> Sizes:
 def checked(cls: type, found: Mapping[str, Any]) -> Any:
     """Return an object of a class, once its fields are as the annotations ask."""
     name, hints = cls.__name__, hints_of(cls)
-    unknown_fields = sorted(set(found) - set(hints))
-    missing = sorted(set(hints) - set(found) - optional_names(cls))
-    if unknown_fields or missing:
+    fields = inspect.signature(cls).parameters.values()
+    required = {field.name for field in fields if field.default is field.empty}
+    if not required <= set(found) <= set(hints):
         what = f"the fields {sorted(hints)} of {name}"
         raise ModelFileError(expected("fields in the file", what, sorted(found)))
     sizes: Sizes = {}
     for field, value in found.items():
         if not fits(value, hints[field], sizes):
-            what = _told(hints[field])
-            raise ModelFileError(expected(f"{field} of {name} in the file", what, _Words(value)))
+            shown = repr(value)[:80]
+            if isinstance(value, np.ndarray):
+                kinds = {"f": "floats", "i": "integers"}
+                shown = f"{kinds.get(value.dtype.kind, str(value.dtype))} {value.shape}"
+            what = f"{field} of {name} in the file must be {_in_words(hints[field])}"
+            raise ModelFileError(f"{what}, got {shown}.")
     try:
         return cls(**found)
     except (ValueError, TypeError, OverflowError) as error:
         raise ModelFileError(f"the file holds an impossible {name}: {str(error)[:300]}") from None
 
 
-def _told(hint: Any) -> str:
+def _in_words(hint: Any) -> str:
     """Return an annotation in words."""
-    if get_origin(hint) is Annotated and type(get_args(hint)[1]) is not str:
-        return _told(get_args(hint)[1])
-    if get_origin(hint) is Annotated:
-        return f"an array ({', '.join(str(get_args(hint)[1]).split())})"
-    if get_origin(hint) in (Union, types.UnionType):
-        return " or ".join(_told(one) for one in get_args(hint))
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated and type(args[1]) is str:
+        return f"an array ({', '.join(args[1].split())})"
+    if origin is Annotated:
+        return _in_words(args[1])
+    if origin in (Union, types.UnionType):
+        return " or ".join(_in_words(one) for one in args)
     return getattr(hint, "__name__", str(hint)).replace("NoneType", "None")
-
-
-class _Words:
-    """What a value is, for an error: arrays by kind and shape, the rest shortened."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __repr__(self) -> str:
-        if not isinstance(self.value, np.ndarray):
-            return repr(self.value)[:80]
-        kind = {"f": "floats", "i": "integers"}.get(self.value.dtype.kind, str(self.value.dtype))
-        return f"{kind} {self.value.shape}"
 
 
 # --- To JSON -------------------------------------------------------------------------------------
@@ -271,69 +240,45 @@ class Encoder:
             return int(value)
         if isinstance(value, float):
             return value if np.isfinite(value) else {"float": repr(value)}
-        if is_record(type(value)):
-            return self._record(value, where)
-        if isinstance(value, list | tuple | dict):
-            return self._collection(value, where)
-        return self._table(value, where)
-
-    def _record(self, value: Any, where: str) -> Any:
-        cls = type(value)
-        if not cls.__module__.startswith("dualpca."):
-            raise unsavable(value, where)
-        prefix = f"{where}." if where else ""
-        names = field_names(cls)
-        found = {k: self.encode(getattr(value, k), f"{prefix}{k}") for k in names}
-        return {"type": name_of(cls), "fields": found}
-
-    def _collection(self, value: Any, where: str) -> Any:
+        cls: type = type(value)
+        if is_record(cls) and _is_own(cls):
+            prefix = f"{where}." if where else ""
+            found = {k: self.encode(getattr(value, k), f"{prefix}{k}") for k in hints_of(cls)}
+            return {"type": name_of(cls), "fields": found}
         if type(value) is dict and all(type(k) is str for k in value):
             return {"dict": {k: self.encode(v, f"{where}.{k}") for k, v in value.items()}}
-        if type(value) not in (list, tuple):
-            raise unsavable(value, where)
-        if len(value) > LONG and all(type(v) is float for v in value):
-            found: Any = {"floats": self._array(np.asarray(value), where)}
-        else:
-            found = [self.encode(v, f"{where}.{i}") for i, v in enumerate(value)]
-        return found if type(value) is list else {"tuple": found}
-
-    def _table(self, value: Any, where: str) -> Any:
-        if backend.is_sparse(value):
-            return {"csr": self._sparse(value, where)}
-        if not (isinstance(value, np.ndarray) or backend.is_foreign(value)):
-            raise unsavable(value, where)
+        if type(value) in (list, tuple):
+            if len(value) > LONG_LIST and all(type(v) is float for v in value):
+                items: Any = {"floats": self._array(np.asarray(value), where)}
+            else:
+                items = [self.encode(v, f"{where}.{i}") for i, v in enumerate(value)]
+            return items if type(value) is list else {"tuple": items}
         if isinstance(value, np.ndarray) and value.dtype.kind in "OU":
+            if value.ndim != 1 or not all(isinstance(v, str) for v in value):
+                raise unsavable(value, where)
             width = {"width": value.dtype.itemsize // 4} if value.dtype.kind == "U" else {}
-            return {"names": _names(value, where), **width}
-        return self._array(value, where)
-
-    def _sparse(self, value: Any, where: str) -> Any:
-        if value.format != "csr":
+            return {"names": [str(v) for v in value], **width}
+        if isinstance(value, np.ndarray) or backend.is_foreign(value):
+            return self._array(value, where)
+        if not backend.is_sparse(value) or value.format != "csr":
             raise unsavable(value, where)
         parts = {k: self._array(getattr(value, k), f"{where}.{k}") for k in CSR}
         kind = "matrix" if isinstance(value, sparse.spmatrix) else "array"
-        return {"shape": list(value.shape), "kind": kind, **parts}
+        return {"csr": {"shape": list(value.shape), "kind": kind, **parts}}
 
-    def _array(self, value: Any, where: str) -> Any:
-        """Return the name under which an array is kept; views that are alike share it."""
-        if id(value) in self._seen:
-            return self._seen[id(value)][1]
-        host = np.asarray(backend.to_numpy(value))
-        by_columns = host.flags.f_contiguous and not host.flags.c_contiguous
-        self.arrays[where] = host.T if by_columns else host
-        found = {"array": where} | ({"order": "F"} if by_columns else {})
-        self._seen[id(value)] = (value, found)  # held, so that its id is not used again
-        return found
-
-
-def _names(value: Any, where: str) -> list[str]:
-    if value.ndim != 1 or not all(isinstance(v, str) for v in value):
-        raise unsavable(value, where)
-    return [str(v) for v in value]
+    def _array(self, value: Any, where: str) -> dict[str, str]:
+        """Return the name under which an array is kept; an array met again shares it."""
+        if id(value) not in self._seen:
+            host = np.asarray(backend.to_numpy(value))
+            by_columns = host.flags.f_contiguous and not host.flags.c_contiguous
+            self.arrays[where] = host.T if by_columns else host
+            found = {"array": where} | ({"order": "F"} if by_columns else {})
+            self._seen[id(value)] = (value, found)  # held, so that its id is not used again
+        return self._seen[id(value)][1]
 
 
 def unsavable(value: Any, where: str) -> ModelFileError:
-    """Return the error that says what cannot be saved, and what to do."""
+    """Return the error that names what cannot be saved, and what to do."""
     remedy = "Files hold numbers, text, arrays and the library's own objects."
     if where.endswith("random_state"):
         remedy = "Set it to None or an integer: model.set_params(random_state=0)."
@@ -371,47 +316,50 @@ class Decoder:
 
     def decode(self, tree: Any, depth: int = 0) -> Any:
         """Return the value that the tree describes."""
-        if depth > DEEPEST:
-            raise ModelFileError(f"the file nests values more than {DEEPEST} deep: refused.")
+        if depth > MOST_NESTED_VALUES:
+            what = f"the file nests values more than {MOST_NESTED_VALUES} deep"
+            raise ModelFileError(f"{what}: refused.")
         if isinstance(tree, list):
             return [self.decode(part, depth + 1) for part in tree]
-        if not isinstance(tree, dict):
-            return tree
-        for kind, handler in self._handlers().items():
-            if kind in tree:
-                return handler(tree, depth + 1)
-        raise ModelFileError(expected("a value in the file", "of a known kind", sorted(tree)))
+        return self._object(tree, depth + 1) if isinstance(tree, dict) else tree
 
-    def _handlers(self) -> dict[str, Callable[[Any, int], Any]]:
-        return {
-            "type": self._record,
-            "array": lambda tree, depth: self._array(tree),
-            "tuple": lambda tree, depth: self._tuple(tree["tuple"], depth),
-            "dict": lambda tree, depth: self._items(tree["dict"], depth),
-            "float": lambda tree, depth: _number(tree["float"]),
-            "floats": lambda tree, depth: self._floats(tree["floats"]),
-            "names": lambda tree, depth: self._names(tree["names"], tree.get("width")),
-            "csr": lambda tree, depth: self._sparse(tree["csr"]),
-        }
+    def _object(self, tree: dict[str, Any], depth: int) -> Any:
+        match tree:
+            case {"type": name}:
+                cls = (
+                    self.known.get(FORMER_NAMES.get(name, name)) if isinstance(name, str) else None
+                )
+                if cls is None:
+                    raise ModelFileError(expected("a type in the file", "one that is known", name))
+                return checked(cls, self._items(tree.get("fields"), depth))
+            case {"array": _}:
+                return self._array(tree)
+            case {"tuple": {"floats": array, **others}} if not others:
+                return tuple(self._floats(array))
+            case {"tuple": items}:
+                return tuple(self.decode(_listed(items), depth))
+            case {"dict": items}:
+                return self._items(items, depth)
+            case {"float": word}:
+                if word not in ("nan", "inf", "-inf"):
+                    what = "'nan', 'inf' or '-inf'"
+                    raise ModelFileError(expected("a float in the file", what, word))
+                return float(word)
+            case {"floats": array}:
+                return self._floats(array)
+            case {"names": names}:
+                return self._names(names, tree.get("width"))
+            case {"csr": parts}:
+                return self._sparse(parts)
+        raise ModelFileError(expected("a value in the file", "of a known kind", sorted(tree)))
 
     def _items(self, tree: Any, depth: int) -> dict[str, Any]:
         if not isinstance(tree, dict):
             raise ModelFileError(expected("a dictionary in the file", "a JSON object", tree))
         return {k: self.decode(v, depth) for k, v in tree.items()}
 
-    def _tuple(self, tree: Any, depth: int) -> tuple[Any, ...]:
-        long = isinstance(tree, dict) and set(tree) == {"floats"}
-        return tuple(self._floats(tree["floats"]) if long else self.decode(listed(tree), depth))
-
-    def _record(self, tree: Any, depth: int) -> Any:
-        name = tree["type"]
-        cls = self.known.get(name) if isinstance(name, str) else None
-        if cls is None:
-            raise ModelFileError(expected("a type in the file", "one that is known", name))
-        return checked(cls, self._items(tree.get("fields"), depth))
-
     def _array(self, tree: Any) -> Any:
-        key, order = tree["array"], tree.get("order")
+        key, order = tree.get("array"), tree.get("order")
         if not isinstance(key, str) or key not in self.arrays or order not in (None, "F"):
             raise ModelFileError(expected("an array's name", "that of an array in the file", key))
         if key not in self._made:
@@ -433,7 +381,7 @@ class Decoder:
 
     def _names(self, tree: Any, width: Any) -> Any:
         """Return an array of strings: of objects, as feature names are kept, or of a dtype <U."""
-        if not all(isinstance(name, str) for name in listed(tree)):
+        if not all(isinstance(name, str) for name in _listed(tree)):
             raise ModelFileError(expected("names in the file", "strings", tree))
         if width is None:
             return np.asarray(tree, dtype=object)
@@ -448,21 +396,15 @@ class Decoder:
         make: Any = sparse.csr_matrix if tree["kind"] == "matrix" else sparse.csr_array
         parts = tuple(self._array(tree[k]) if isinstance(tree[k], dict) else None for k in CSR)
         try:
-            found = make(parts, shape=tuple(listed(tree["shape"])))
+            found = make(parts, shape=tuple(_listed(tree["shape"])))
             found.check_format(full_check=True)
         except (ValueError, TypeError, IndexError, OverflowError) as error:
             raise ModelFileError(f"the file holds an impossible sparse matrix: {error}") from None
         return found
 
 
-def listed(tree: Any) -> list[Any]:
+def _listed(tree: Any) -> list[Any]:
     """Return a JSON list."""
     if not isinstance(tree, list):
         raise ModelFileError(expected("a sequence in the file", "a JSON list", tree))
     return tree
-
-
-def _number(word: Any) -> float:
-    if word not in ("nan", "inf", "-inf"):
-        raise ModelFileError(expected("a float in the file", "'nan', 'inf' or '-inf'", word))
-    return float(word)

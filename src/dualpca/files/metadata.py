@@ -17,19 +17,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from dualpca.errors import ModelFileError, expected
+from dualpca.files.fields import fits
 
-LONGEST = 8 * 2**20
-"""Characters that metadata may take as JSON."""
+MOST_CHARACTERS = 8 * 2**20
+"""Of JSON that metadata may take."""
 
-DEEPEST = 20
-"""Lists in lists."""
+MOST_NESTED_LISTS = 20
 
-LARGEST = 2**63
-"""Whole numbers are smaller."""
+INTEGER_BOUND = 2**63
+"""Integers are smaller."""
 
 
 def check(metadata: Any, n_features: int | None = None) -> dict[str, Any]:
@@ -59,8 +59,9 @@ def check(metadata: Any, n_features: int | None = None) -> dict[str, Any]:
         raise ModelFileError(expected("metadata", "a dictionary", metadata))
     _check_plain(metadata, "metadata", 0)
     length = len(json.dumps(metadata))
-    if length > LONGEST:
-        raise ModelFileError(expected("metadata", f"at most {LONGEST} characters of JSON", length))
+    if length > MOST_CHARACTERS:
+        what = f"at most {MOST_CHARACTERS} characters of JSON"
+        raise ModelFileError(expected("metadata", what, length))
     if "table" in metadata:
         _check_table(metadata["table"], n_features)
     return metadata
@@ -68,18 +69,14 @@ def check(metadata: Any, n_features: int | None = None) -> dict[str, Any]:
 
 def _check_plain(value: Any, where: str, depth: int) -> None:
     """Refuse what JSON would not give back as it was."""
-    if depth > DEEPEST:
-        raise ModelFileError(
-            f"{where[:80]} nests values more than {DEEPEST} deep: make it flatter."
-        )
-    if type(value) is dict:
-        for key, part in value.items():
-            if type(key) is not str:
+    if depth > MOST_NESTED_LISTS:
+        what = f"{where[:80]} nests values more than {MOST_NESTED_LISTS} deep"
+        raise ModelFileError(f"{what}: make it flatter.")
+    if type(value) in (dict, list):
+        for key, part in value.items() if type(value) is dict else enumerate(value):
+            if type(value) is dict and type(key) is not str:
                 raise ModelFileError(expected(f"keys of {where}", "text", key))
             _check_plain(part, f"{where}.{key}", depth + 1)
-    elif type(value) is list:
-        for i, part in enumerate(value):
-            _check_plain(part, f"{where}.{i}", depth + 1)
     elif not _is_plain(value):
         what = "text, a finite number, true, false, None, a list or a dictionary"
         remedy = "Arrays have .tolist(), tuples become list(…)."
@@ -91,72 +88,63 @@ def _is_plain(value: Any) -> bool:
     if type(value) is float:
         return math.isfinite(value)
     if type(value) is int:
-        return abs(value) < LARGEST
+        return abs(value) < INTEGER_BOUND
     if type(value) is str:
         return not any("\ud800" <= letter <= "\udfff" for letter in value)  # halves of letters
     return value is None or type(value) is bool
 
 
+def _distinct(names: list[str]) -> bool:
+    return len(set(names)) == len(names)
+
+
+def _positive(numbers: list[float]) -> bool:
+    return all(number > 0 for number in numbers)
+
+
+TABLE: dict[str, tuple[Any, Callable[[Any], bool], str]] = {
+    "columns": (list[str], _distinct, "a list of different names"),
+    "levels": (
+        dict[str, list[str]],
+        lambda levels: all(map(_distinct, levels.values())),
+        "a dictionary of lists of different names",
+    ),
+    "means": (list[float], lambda _: True, "a list of numbers"),
+    "scales": (list[float], _positive, "a list of positive numbers"),
+    "image_shape": (
+        list[int],
+        lambda shape: len(shape) in (2, 3) and _positive(shape),
+        "[height, width] or [height, width, channels]",
+    ),
+    "identifier": (str, lambda _: True, "a name"),
+}
+"""Parts of `table`: annotation, further condition, and both in words."""
+
+
 def _check_table(table: Any, n_features: int | None) -> None:
-    if type(table) is not dict or not set(table) <= set(PARTS):
+    def require(good: bool, name: str, what: str, got: Any) -> None:
+        if not good:
+            raise ModelFileError(expected(f"{name} of metadata's table", what, got))
+
+    if type(table) is not dict or not set(table) <= set(TABLE):
         found = sorted(table) if type(table) is dict else table
         remedy = "Other things may stand beside it."
-        raise ModelFileError(expected("metadata's table", f"of {list(PARTS)}", found, remedy))
+        raise ModelFileError(expected("metadata's table", f"of {list(TABLE)}", found, remedy))
     for name, value in table.items():
-        test, what = PARTS[name]
-        if not test(value):
-            raise _wrong(name, what, value)
-    levels = table.get("levels", {})
-    if "columns" in table:
-        _check_columns(table["columns"], levels, n_features)
+        hint, condition, what = TABLE[name]
+        require(fits(value, hint, {}) and condition(value), name, what, value)
+    levels, columns = table.get("levels", {}), table.get("columns")
+    if columns is not None:
+        strange = sorted(set(levels) - set(columns))
+        require(not strange, "levels", "of the columns", strange)
+    if n_features is None:
+        return
+    if columns is not None:
+        count = sum(len(levels.get(name, [name])) for name in columns)
+        what = f"{n_features} features with their levels"
+        require(count == n_features, "columns", what, count)
     for name in ("means", "scales"):
-        if n_features is not None and len(table.get(name, range(n_features))) != n_features:
-            raise _wrong(name, f"a list of {n_features}", table[name])
-    shape = table.get("image_shape")
-    if shape and n_features is not None and math.prod(shape) != n_features:
-        raise _wrong("image_shape", f"{n_features} numbers in all", shape)
-
-
-def _check_columns(columns: list[str], levels: Mapping[str, Any], n_features: int | None) -> None:
-    """Compare the columns with the features they become."""
-    strange = sorted(set(levels) - set(columns))
-    if strange:
-        raise _wrong("levels", "of the columns", strange)
-    count = sum(len(levels[name]) if name in levels else 1 for name in columns)
-    if n_features is not None and count != n_features:
-        raise _wrong("columns", f"{n_features} features with their levels", count)
-
-
-def _wrong(name: str, what: str, got: Any) -> ModelFileError:
-    return ModelFileError(expected(f"{name} of metadata's table", what, got))
-
-
-def _names(value: Any) -> bool:
-    good = type(value) is list and all(type(name) is str for name in value)
-    return good and len(set(value)) == len(value)
-
-
-def _levels(value: Any) -> bool:
-    return type(value) is dict and all(_names(part) for part in value.values())
-
-
-def _numbers(value: Any) -> bool:
-    return type(value) is list and all(type(v) in (float, int) for v in value)
-
-
-def _shape(value: Any) -> bool:
-    good = type(value) is list and len(value) in (2, 3)
-    return good and all(type(v) is int and v > 0 for v in value)
-
-
-PARTS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "columns": (_names, "a list of different names"),
-    "levels": (_levels, "a dictionary of lists of different names"),
-    "means": (_numbers, "a list of numbers"),
-    "scales": (
-        lambda value: _numbers(value) and all(v > 0 for v in value),
-        "a list of positive numbers",
-    ),
-    "image_shape": (_shape, "[height, width] or [height, width, channels]"),
-    "identifier": (lambda value: type(value) is str, "a name"),
-}
+        given = table.get(name, range(n_features))
+        require(len(given) == n_features, name, f"a list of {n_features}", given)
+    shape = table.get("image_shape", [n_features])
+    require(math.prod(shape) == n_features, "image_shape", f"{n_features} numbers in all", shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -9,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dualpca.arrays import Array, backend, outer, pack, unpack
-from dualpca.gaussian.observed import Block, Factors, readable
+from dualpca.arrays import EPS, Array, backend, outer, pack, unpack
+from dualpca.gaussian.observed import Factors, joined, readable
 from dualpca.gaussian.spiked import SpikedGaussian
 from dualpca.operators import Frame, Spectrum
 
-# --- Limits for new rows, frozen at fit: what T² and SPE may be if a row is like the others ------
+# --- Limits for new rows, frozen at fit: what T² and SPE may be for ordinary rows ---------
 
 Floats = NDArray[np.float64]
 
@@ -25,7 +26,7 @@ Eight find Σℓ² within 8 % for spectra from flat to k^(-1/2), within 25 % for
 about a fifth of that.
 """
 
-LOST = 1e-12
+LOST_DIGITS = 1e-12
 """Share of a sum below which a difference of two such sums has lost most of its digits."""
 
 
@@ -63,65 +64,32 @@ class Law(NamedTuple):
         0 where there is nothing to measure, infinity where the training rows leave nothing to
         judge by (as many components as rows).
         """
-        usual = self.scale * special.fdtri(*self._degrees, level)
-        return np.where(self.dfn <= 0, 0.0, np.where(self.dfd <= 0, np.inf, usual))
+        judged, dfn, dfd = self._judged
+        nothing = np.where(self.dfn <= 0, 0.0, np.inf)
+        return np.where(judged, self.scale * special.fdtri(dfn, dfd, level), nothing)
 
     def pvalue(self, statistic: Floats) -> Floats:
         """Return the share of ordinary rows with a larger statistic, (n,)."""
+        judged, dfn, dfd = self._judged
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(statistic > 0, statistic / self.scale, 0.0)
-        tail = np.where(
-            np.isinf(ratio), 0.0, special.fdtrc(*self._degrees, np.minimum(ratio, 1e300))
-        )
-        return np.where((self.dfn > 0) & (self.dfd > 0), tail, 1.0)
+        tail = np.where(np.isinf(ratio), 0.0, special.fdtrc(dfn, dfd, np.minimum(ratio, 1e300)))
+        return np.where(judged, tail, 1.0)
 
     @property
-    def _degrees(self) -> tuple[Floats, Floats]:
-        """Degrees of freedom, with 1 where there are none: those rows are not judged by F."""
+    def _judged(self) -> tuple[NDArray[np.bool_], Floats, Floats]:
+        """Rows that F judges, and degrees of freedom, with 1 for the others."""
         judged = (self.dfn > 0) & (self.dfd > 0)
-        return np.where(judged, self.dfn, 1.0), np.where(judged, self.dfd, 1.0)
-
-
-def t2_law(reference: Reference, k: Floats) -> Law:
-    """Return the law of T² in k latent dimensions for a row that was not fitted to.
-
-    T² ~ k (n² − 1)/(n (n − k)) F_{k, n−k} for variances with divisor n − 1 (Hotelling 1931;
-    Jackson 1991), and n/(n − 1) times that for divisor n. Axes count as known.
-    """
-    n, left = reference.n, reference.n - k
-    scale = reference.divisor * k * (n + 1) / (n * np.maximum(left, 1e-300))
-    return Law(scale, k, left)
-
-
-def spe_law(reference: Reference, mean: Floats, dof: Floats, k: Floats) -> Law:
-    """Return the law of SPE for a row that was not fitted to.
-
-    SPE ~ mean/dof χ²_dof (Box 1954), with an F in place of χ² since the mean is estimated from
-    (n − 1 − k)·dof squares. The axes fit their own rows too well and new ones too little: training
-    residuals are smaller by (n − 1 − k)/divisor, new ones larger by (1 + 1/n)(1 + k/n).
-
-    Parameters
-    ----------
-    reference : Reference
-    mean : array of shape (n,)
-        Expected SPE, as the fit says.
-    dof : array of shape (n,)
-        Effective number of residual directions.
-    k : array of shape (n,)
-        Number of directions that were fitted.
-    """
-    n, left = reference.n, reference.n - 1 - k
-    grown = reference.divisor / np.maximum(left, 1e-300) * (1 + 1 / n) * (1 + k / n)
-    return Law(mean * grown, dof, dof * left)
+        return judged, np.where(judged, self.dfn, 1.0), np.where(judged, self.dfd, 1.0)
 
 
 def residual_dof(operator: Any, spectrum: Spectrum, n: float) -> float:
     """Return (Σℓ)²/Σℓ² over the discarded variances, without computing them.
 
     Σλ² of all is ‖A‖²_F, which direct solvers know and block Krylov extrapolates if a product
-    with A is dear; that of the discarded ones is the difference, or else (or where the difference
-    is lost) a mean over random probes. An excess of θ₁²/ν that sampling adds to Σℓ² is taken off
-    (Srivastava 2005), ν = n − 1 − q.
+    with A is expensive; that of the discarded ones is the difference, or else (or where the
+    difference is lost) a mean over random probes. An excess of θ₁²/ν that sampling adds to Σℓ² is
+    subtracted (Srivastava 2005), ν = n − 1 − q.
 
     Parameters
     ----------
@@ -147,20 +115,15 @@ def residual_dof(operator: Any, spectrum: Spectrum, n: float) -> float:
         return float(rest)
     p = spectrum.values / spectrum.trace  # shares of the variance: their squares cannot overflow
     first = 1 - float(backend.namespace(p).sum(p))
-    if not first > LOST:
+    if not first > LOST_DIGITS:
         return float(rest)
-    second = _residual_squares(operator, spectrum, p, first)
+    everything, kept = spectrum.concentration, float(backend.namespace(p).sum(p * p))
+    if everything is not None and everything - kept > LOST_DIGITS * everything:
+        second = everything - kept
+    else:
+        second = _probed_squares(operator, spectrum, first)
     second = (second - first * first / nu) * nu * nu / ((nu - 1) * (nu + 2))
     return float(np.clip(first * first / max(second, 1e-300), 1.0, rest))
-
-
-def _residual_squares(operator: Any, spectrum: Spectrum, p: Array, first: float) -> float:
-    """Return Σp² over the discarded shares."""
-    everything = spectrum.concentration
-    kept = float(backend.namespace(p).sum(p * p))
-    if everything is not None and everything - kept > LOST * everything:
-        return everything - kept
-    return _probed_squares(operator, spectrum, first)
 
 
 def _probed_squares(operator: Any, spectrum: Spectrum, first: float) -> float:
@@ -178,7 +141,7 @@ def _probed_squares(operator: Any, spectrum: Spectrum, first: float) -> float:
     return first * float(xp.sum(R * R)) / float(xp.sum(G * R))
 
 
-# --- T² and SPE: how far a row lies from the mean within the model's span, and how far off it ----
+# --- T² and SPE: how far a row is from the mean within the model's span, and how far off it ----
 #
 # T² = yᵀ Var(y)⁻¹ y of a row's coordinates (Hotelling 1931), SPE = the squared residual (Jackson &
 # Mudholkar 1979). Under the model the two are independent, T² ~ χ²_q and SPE/σ² ~ χ²_{d−q}, and
@@ -204,13 +167,6 @@ class Statistics(NamedTuple):
     degrees: Degrees
 
 
-class Roots(NamedTuple):
-    """Signed roots of the contributions: their squares sum to T² and to SPE."""
-
-    t2: Array  # (n, d)
-    spe: Array  # (n, d)
-
-
 class Outliers(NamedTuple):
     """Which rows are unusual, and why.
 
@@ -222,7 +178,7 @@ class Outliers(NamedTuple):
     t2_limit, spe_limit : arrays of shape (n,)
         Each row's own: a row with NaN has fewer directions, and lower limits.
     t2_pvalue, spe_pvalue : arrays of shape (n,)
-        Share of ordinary rows that lie further out: comparable between rows, whatever they miss.
+        Share of ordinary rows further out: comparable between rows with different missing values.
     """
 
     flagged: Array
@@ -247,7 +203,7 @@ class SpikedMonitor:
     V : array of shape (d, q)
     reference : Reference
     floor : float
-        Rounding of V: what is smaller beside a row is not a residual.
+        Rounding error of V: a residual below this share of its row counts as zero.
     """
 
     gaussian: SpikedGaussian
@@ -263,7 +219,7 @@ class SpikedMonitor:
         if not self.gaussian.rank:
             return ell
         # as in PCA's whitening: below this there is only rounding error
-        least = float(np.finfo(np.float64).eps) * float(xp.max(ell)) * max(self.V.shape)
+        least = EPS * float(xp.max(ell)) * max(self.V.shape)
         varies = ell > least
         return xp.where(varies, 1 / xp.where(varies, ell, xp.ones_like(ell)), xp.zeros_like(ell))
 
@@ -285,18 +241,21 @@ class SpikedMonitor:
         residual = xp.where(seen | ~xp.isfinite(residual), residual, xp.zeros_like(residual))
         return Statistics(squares @ self._inverse, residual, self.degrees(int(X.shape[0])))
 
-    def roots(self, X: Array) -> Roots:
-        """Return the roots of the contributions: V L^{-1/2} Vᵀ(x − μ), and the residual."""
+    def roots(self, X: Array) -> tuple[Array, Array]:
+        """Return the signed roots of the contributions to T² and SPE, (n, d) each.
+
+        V L^{-1/2} Vᵀ(x − μ), and the residual: their squares sum to T² and to SPE.
+        """
         C = self.frame.center(backend.row_block(backend.rowwise(X), slice(None)))
         Y = C @ self.V
         inside = (Y * backend.namespace(Y).sqrt(self._inverse)) @ self.V.T
         outside = C - Y @ self.V.T
-        return Roots(inside, outside if self.gaussian.rank < self.gaussian.dim else 0 * outside)
+        return inside, outside if self.gaussian.rank < self.gaussian.dim else 0 * outside
 
 
 @dataclass(frozen=True)
 class FactorMonitor:
-    """Rows with missing values, or a noise of its own in every feature: x = Wz + μ + ε.
+    """Rows with missing values, or a separate noise for every feature: x = Wz + μ + ε.
 
     With r = Ψ_o^{-1/2}(x_o − μ_o) and Ψ_o^{-1/2}W_o = U S Qᵀ over the observed entries,
     T² = Σ (u_pᵀr)²/(1 + s_p²) and SPE = unit·‖r − UUᵀr‖²: z̄ᵀ Var(z̄)⁻¹ z̄ of the posterior mean, and
@@ -316,14 +275,13 @@ class FactorMonitor:
     reference: Reference
     unit: float = 1.0
 
-    def degrees(self, n: int = 1) -> Degrees:
+    def degrees(self) -> Degrees:
         """Return those of complete rows."""
         ones = backend.asarray(np.ones((1, int(self.factors.W.shape[0]))), self.factors.W)
-        one = self._degrees(ones, self._directions(ones)[0] > 0)
-        return Degrees(*(np.repeat(part, n) for part in one))
+        return self._degrees(ones, self._directions(ones)[0])
 
-    def _degrees(self, mask: Array, found: Array) -> Degrees:
-        k = backend.to_numpy(found).sum(axis=1).astype(np.float64)
+    def _degrees(self, mask: Array, a: Array) -> Degrees:
+        k = backend.to_numpy(a > 0).sum(axis=1).astype(np.float64)
         dof = backend.to_numpy(mask).sum(axis=1) - k
         return Degrees(k, dof, self.unit * dof)
 
@@ -339,58 +297,62 @@ class FactorMonitor:
         real = a > NO_INFORMATION * xp.sum(xp.abs(a), axis=1)[:, None]
         return xp.where(real, a, xp.zeros_like(a)), Q
 
-    def _parts(self, block: Block) -> tuple[Roots, Degrees]:
-        """Return the roots of a block's contributions, and what its rows can be judged by."""
-        xp, B = backend.namespace(block.R), self._loadings
-        a, Q = self._directions_of_rows(block)
-        found = a > 0
-        r = block.R / xp.sqrt(self.factors.psi)
-        # z = S⁻² Qᵀ Bᵀ r, so that U Uᵀ r = B Q z
-        z = ((r @ B)[:, None, :] @ Q)[:, 0, :] / xp.where(found, a, xp.ones_like(a))
-        z = xp.where(found, z, xp.zeros_like(z))
-        inside, fitted = (
-            block.mask * ((Q @ part[:, :, None])[:, :, 0] @ B.T) for part in (z / xp.sqrt(1 + a), z)
-        )
-        degrees = self._degrees(block.mask, found)
-        some = backend.asarray(degrees.dof > 0, B)[:, None]
-        return Roots(inside, self.unit**0.5 * some * (r - fitted)), degrees
-
-    def _directions_of_rows(self, block: Block) -> tuple[Array, Array]:
-        """Return s² (b, q) and Q (b, q, q): found once for rows that miss the same features."""
-        if block.first is None or block.pattern is None:
-            return self._directions(block.mask)
-        a, Q = self._directions(backend.take(block.mask, block.first))
-        return backend.take(a, block.pattern), backend.take(Q, block.pattern)
+    def _parts(self, X: Array) -> Iterator[tuple[Array, Array, Degrees]]:
+        """Yield the roots of each block's contributions, and what its rows can be judged by."""
+        xp, B = backend.namespace(X), self._loadings
+        for block in readable(self.factors, X).blocks(self.factors.mu):
+            masks = block.mask if block.first is None else backend.take(block.mask, block.first)
+            a, Q = self._directions(masks)
+            if block.pattern is not None:  # found once for rows that miss the same features
+                a, Q = backend.take(a, block.pattern), backend.take(Q, block.pattern)
+            r = block.R / xp.sqrt(self.factors.psi)
+            # z = S⁻² Qᵀ Bᵀ r, so that U Uᵀ r = B Q z
+            z = ((r @ B)[:, None, :] @ Q)[:, 0, :] / xp.where(a > 0, a, xp.ones_like(a))
+            z = xp.where(a > 0, z, xp.zeros_like(z))
+            inside, fitted = (
+                block.mask * ((Q @ part[:, :, None])[:, :, 0] @ B.T)
+                for part in (z / xp.sqrt(1 + a), z)
+            )
+            degrees = self._degrees(block.mask, a)
+            some = backend.asarray(degrees.dof > 0, B)[:, None]
+            yield inside, self.unit**0.5 * some * (r - fitted), degrees
 
     def statistics(self, X: Array) -> Statistics:
-        """Return T² and SPE of what each row observed.
+        """Return T² and SPE of each row's observed entries.
 
         O(dq + q²) per row, O(dq² + q³) per pattern of missing values.
         """
-        xp, found = backend.namespace(X), []
-        for block in readable(self.factors, X).blocks(self.factors.mu):
-            roots, degrees = self._parts(block)
-            t2, spe = (xp.sum(part * part, axis=1) for part in roots)
-            found.append((t2, spe, *degrees))
-        t2, spe, *rest = zip(*found, strict=True)
-        degrees = Degrees(*(np.concatenate(part) for part in rest))
-        return Statistics(xp.concat(list(t2)), xp.concat(list(spe)), degrees)
+        xp, found, degrees = backend.namespace(X), [], []
+        for *roots, one in self._parts(X):
+            found.append([xp.sum(part * part, axis=1) for part in roots])
+            degrees.append(one)
+        t2, spe = joined(found)
+        return Statistics(t2, spe, Degrees(*joined(degrees)))
 
-    def roots(self, X: Array) -> Roots:
-        """Return the roots of the contributions; 0 where nothing was observed."""
-        blocks = readable(self.factors, X).blocks(self.factors.mu)
-        parts = [self._parts(block)[0] for block in blocks]
-        xp = backend.namespace(X)
-        return Roots(*(xp.concat(list(part), axis=0) for part in zip(*parts, strict=True)))
+    def roots(self, X: Array) -> tuple[Array, Array]:
+        """Return the roots of the contributions, (n, d) each; 0 where nothing was observed."""
+        inside, outside = joined([part[:2] for part in self._parts(X)])
+        return inside, outside
 
 
 Monitor = SpikedMonitor | FactorMonitor
 
 
 def laws(reference: Reference, degrees: Degrees) -> tuple[Law, Law]:
-    """Return the laws of T² and SPE, row by row."""
-    k, dof, mean = degrees
-    return t2_law(reference, k), spe_law(reference, mean, dof, k)
+    """Return the laws of T² and SPE for rows that were not fitted to.
+
+    T² ~ k (n² − 1)/(n (n − k)) F_{k, n−k} for variances with divisor n − 1 (Hotelling 1931;
+    Jackson 1991), and n/(n − 1) times that for divisor n. Axes count as known.
+
+    SPE ~ mean/dof χ²_dof (Box 1954), with an F in place of χ² since the mean is estimated from
+    (n − 1 − k)·dof squares. The axes fit their own rows too well and new ones too little: training
+    residuals are smaller by (n − 1 − k)/divisor, new ones larger by (1 + 1/n)(1 + k/n).
+    """
+    (k, dof, mean), n, divisor = degrees, reference.n, reference.divisor
+    left = n - 1 - k
+    scale = divisor * k * (n + 1) / (n * np.maximum(n - k, 1e-300))
+    grown = divisor / np.maximum(left, 1e-300) * (1 + 1 / n) * (1 + k / n)
+    return Law(scale, k, n - k), Law(mean * grown, dof, dof * left)
 
 
 def judge(reference: Reference, found: Statistics, level: float) -> Outliers:

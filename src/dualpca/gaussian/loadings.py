@@ -1,16 +1,17 @@
-"""How sure the loadings are, and rotations that make them easier to read."""
+"""Uncertainty of loadings, and rotations that make them easier to read."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import reduce
 from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from dualpca.arrays import Array, algebra, backend, outer, pack, unpack
 from dualpca.data import Table, observed_weights
-from dualpca.gaussian.observed import Factors, latents, readable
+from dualpca.gaussian.observed import Block, Factors, latents, readable
 from dualpca.gaussian.spiked import SpikedGaussian
 
 # --- Orthogonal rotations that make loadings easier to read --------------------------------------
@@ -58,17 +59,17 @@ def rotate(W: Array, method: str, tol: float = 1e-8, max_iter: int = 1000) -> Ar
     return W @ R
 
 
-# --- How sure the loadings are: standard deviations and draws of W -------------------------------
+# --- Uncertainty of loadings: standard deviations and draws of W ---------------------------------
 
 LARGEST_ANGLE = math.pi / math.sqrt(12)
-"""Standard deviation of an angle of which nothing is known but that it lies within ±π/2."""
+"""Standard deviation of an angle that is uniform within ±π/2."""
 
 
 @dataclass(frozen=True)
 class LoadingPosterior:
     """A Gaussian approximation of the posterior of W around loadings on principal axes.
 
-    W moves in three independent ways: every row by noise of its own, off the span of W; columns
+    W moves in three independent ways: every row by independent noise, off the span of W; columns
     turn into each other by angles; columns grow or shrink.
     """
 
@@ -100,13 +101,15 @@ class LoadingPosterior:
         xp = backend.namespace(self.W)
         V, length = self._axes
         d, q = self.W.shape
-        root = _root(self.rows)
+        values, vectors = xp.linalg.eigh(self.rows)  # a square root of (semi-definite) covariances
+        values = xp.where(values > 0, values, 0 * values)
+        root = (vectors * xp.sqrt(values)[:, None, :]) @ xp.matrix_transpose(vectors)
         noise = (root @ backend.normal(rng, (n_draws, d, q, 1), V))[..., 0]
         if self.tangent:
             noise = noise - V @ (V.T @ noise)
         upper = backend.asarray(np.triu(np.ones((q, q)), 1), V)
         half = 0.5 * upper * self.angle * backend.normal(rng, (n_draws, q, q), V)
-        skew = half - xp.permute_dims(half, (0, 2, 1))
+        skew = half - xp.matrix_transpose(half)
         eye = backend.asarray(np.eye(q), V)
         turn = xp.linalg.solve(eye - skew, eye + skew)
         grown = length * xp.exp(self.growth * backend.normal(rng, (n_draws, q), V))
@@ -128,25 +131,11 @@ def laplace(factors: Factors, gaussian: SpikedGaussian, n: float) -> LoadingPost
 
 
 class Information(NamedTuple):
-    """What rows with missing values tell of the loadings, packed; that of two sets of rows adds."""
+    """Information of rows with missing values on the loadings, packed; it adds over rows."""
 
     products: Array  # (d, q(q+1)/2), Σ w z̄z̄ᵀ over the rows that observe a feature
     total: Array  # (1, q(q+1)/2), over all rows
     n: Array  # (), Σ w
-
-    @classmethod
-    def of(cls, factors: Factors, X: Array, weights: Array | None) -> Information:
-        """Gather it in one pass over the rows."""
-        xp, data = backend.namespace(X), readable(factors, X).weighing(weights)
-        found = None
-        for block in data.blocks(factors.mu):
-            w = data.weight(block)
-            second = pack(outer(latents(factors, block).mean)) * w[:, None]
-            one = cls(block.mask.T @ second, xp.sum(second, axis=0)[None, :], xp.sum(w))
-            found = one if found is None else found.plus(one)
-        if found is None:
-            raise ValueError("Found array with 0 sample(s): rows are needed.")
-        return found
 
     def plus(self, other: Information) -> Information:
         """Return the information of both sets of rows."""
@@ -154,10 +143,18 @@ class Information(NamedTuple):
 
 
 def information(factors: Factors, table: Table) -> Information:
-    """Return what rows with missing values tell of the loadings."""
+    """Return the information of rows with missing values on the loadings, in one pass."""
 
-    def of(rows: Array, weights: Array | None = None) -> Information:
-        return Information.of(factors, rows, observed_weights(rows, weights))
+    def of(X: Array, weights: Array | None = None) -> Information:
+        xp, data = backend.namespace(X), readable(factors, X).weighing(observed_weights(X, weights))
+
+        def part(block: Block) -> Information:
+            w = data.weight(block)
+            second = pack(outer(latents(factors, block).mean)) * w[:, None]
+            total = xp.sum(second, axis=0)[None, :]
+            return Information(block.mask.T @ second, total, xp.sum(w))
+
+        return reduce(Information.plus, map(part, data.blocks(factors.mu)))
 
     return table.reduce(of, Information.plus)
 
@@ -167,7 +164,7 @@ def incomplete_laplace(
 ) -> LoadingPosterior:
     """Approximate the posterior of W from rows with missing values.
 
-    As `laplace`, with what was observed in place of n: row j moves with covariance
+    As `laplace`, with the observed entries in place of n: row j moves with covariance
     σ²(Σ z̄z̄ᵀ)⁻¹ over the rows that observe feature j (the information that is left once the
     latents are unknown), and u/ℓ becomes the average of z̄².
     """
@@ -187,21 +184,11 @@ def _assembled(
 ) -> LoadingPosterior:
     """Return the three kinds of movement, from the share of each latent that the rows reveal."""
     xp = backend.namespace(values)
-    gap = xp.abs(values[:, None] - values[None, :])
-    root = xp.sqrt(values)
+    gap, root = xp.abs(values[:, None] - values[None, :]), xp.sqrt(values)
     product = root[:, None] * root[None, :] / math.sqrt(n)
-    widest = LARGEST_ANGLE * xp.ones_like(gap)
-    wide = gap * LARGEST_ANGLE <= product
-    angle = xp.where(wide, widest, product / xp.where(wide, xp.ones_like(gap), gap))
+    wide, one = gap * LARGEST_ANGLE <= product, xp.ones_like(gap)
+    angle = xp.where(wide, LARGEST_ANGLE * one, product / xp.where(wide, one, gap))
     angle = angle * (1 - backend.asarray(np.eye(int(values.shape[0])), values))
     alive = xp.astype(xp.sum(factors.W * factors.W, axis=0) > 0, xp.float64)
     rows = rows * alive[None, :, None] * alive[None, None, :]
     return LoadingPosterior(factors.W, rows, angle, alive / (seen * math.sqrt(2 * n)), True)
-
-
-def _root(A: Array) -> Array:
-    """Return symmetric square roots of positive semi-definite matrices (k, q, q)."""
-    xp = backend.namespace(A)
-    values, vectors = xp.linalg.eigh(A)
-    values = xp.where(values > 0, values, 0 * values)
-    return (vectors * xp.sqrt(values)[:, None, :]) @ xp.permute_dims(vectors, (0, 2, 1))

@@ -1,10 +1,11 @@
-"""Gaussians given what each row observed: posteriors, densities, the E step over missing values."""
+"""Gaussians given observed entries: posteriors, densities, the E step over missing values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import reduce
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from dualpca.data import block_weights, patterns, refuse_infinite
 from dualpca.errors import DegenerateError
 from dualpca.gaussian.spiked import LOG_2PI
 
-# --- Incomplete rows: posterior and density of what was observed, and the E step over them -------
+# --- Incomplete rows: posterior and density of observed entries, and the E step over them --------
 
 BLOCKS = 8
 """Blocks that even a small table is cut into, so that threads can share them."""
@@ -40,7 +41,7 @@ class Block(NamedTuple):
 
 
 class Latents(NamedTuple):
-    """The posterior of z given what each row of a block observed."""
+    """The posterior of z given the observed entries of each row of a block."""
 
     mean: Array  # (b, q)
     covariance: Array  # (b, q, q)
@@ -83,11 +84,9 @@ class Incomplete:
     """
 
     def __init__(self, X: Array, weights: Array | None, q: int) -> None:
-        self.X, self.weights = X, weights
-        width = max(int(X.shape[1]), q * q)
-        n = int(X.shape[0])
+        self.X, self.weights, (n, d) = X, weights, map(int, X.shape)
         blocks = 1 if backend.on_cuda(X) else BLOCKS
-        step = max(64, min(backend.block_rows(width, X), -(-n // blocks)))
+        step = max(64, min(backend.block_rows(max(d, q * q), X), -(-n // blocks)))
         self.cut = list(backend.slices(n, step))
         self.patterns = {rows.start: _shared_patterns(X[rows, :]) for rows in self.cut}
 
@@ -104,9 +103,8 @@ class Incomplete:
         for rows in self.cut if cut is None else cut:
             C = backend.row_block(self.X, rows)
             observed = ~xp.isnan(C)
-            mask = xp.astype(observed, xp.float64)
             R = xp.where(observed, C - mu, xp.zeros_like(C))
-            yield Block(rows, R, mask, *self.patterns[rows.start])
+            yield Block(rows, R, xp.astype(observed, xp.float64), *self.patterns[rows.start])
 
     def weighing(self, weights: Array | None) -> Incomplete:
         """Return the same rows under other weights; patterns are shared, not found again."""
@@ -122,27 +120,18 @@ class Incomplete:
 
     def filled_product(self, mu: Array, V: Array) -> Array:
         """Return RᵀR V for the rows around μ, filled with it where nothing was observed."""
-        S = 0.0 * V
-        for block in self.blocks(mu):
-            S = S + block.R.T @ (self.weight(block)[:, None] * (block.R @ V))
-        return S
+        parts = (b.R.T @ (self.weight(b)[:, None] * (b.R @ V)) for b in self.blocks(mu))
+        return sum(parts, 0.0 * V)
 
     def sums(self, factors: Factors, unsure: Array | None = None) -> Sums:
         """Take the E step over all rows."""
 
-        def part(cut: list[slice]) -> Sums | None:
-            total: Sums | None = None
-            for block in self.blocks(factors.mu, cut):
-                found = latents(factors, block, unsure)
-                one = block_sums(block, found, self.weight(block))
-                total = one if total is None else total.plus(one)
-            return total
+        def part(cut: list[slice]) -> Sums:
+            blocks = self.blocks(factors.mu, cut)
+            found = (block_sums(b, latents(factors, b, unsure), self.weight(b)) for b in blocks)
+            return reduce(Sums.plus, found)
 
-        parts = [p for p in backend.spread(part, iter(self.cut), self.X) if p is not None]
-        total = parts[0]
-        for p in parts[1:]:
-            total = total.plus(p)
-        return total
+        return reduce(Sums.plus, backend.spread(part, self.cut, self.X))
 
 
 def _shared_patterns(X: Array) -> tuple[Array | None, Array | None]:
@@ -179,7 +168,7 @@ def latents(factors: Factors, block: Block, unsure: Array | None = None) -> Late
     mean = (covariance @ rhs[:, :, None])[:, :, 0]
     # (x − Wz)ᵀΨ⁻¹(x − Wz) + zᵀz at the posterior mean is xᵀC⁻¹x without its cancellation
     off = block.R - block.mask * (mean @ W.T)
-    with np.errstate(over="ignore"):  # the density of a row too far is 0; it has a posterior still
+    with np.errstate(over="ignore"):  # a row too far has density 0, but a posterior
         quadratic = (off * off) @ (1 / psi) + xp.sum(mean * mean, axis=1)
     if unsure is not None:
         spread = unpack(block.mask @ pack(unsure / psi[:, None, None]), q)
@@ -216,7 +205,7 @@ def each(factors: Factors, X: Array) -> Iterator[tuple[Block, Latents]]:
 
 
 def readable(factors: Factors, X: Array) -> Incomplete:
-    """Return rows in blocks, once it is sure that the model has a posterior for them."""
+    """Return rows in blocks; raise if the model has no posterior for them."""
     if not bool(backend.namespace(X).all(factors.psi > 0)):
         raise DegenerateError(
             "the model has no noise, so rows with missing values have no posterior under it. "
@@ -226,29 +215,32 @@ def readable(factors: Factors, X: Array) -> Incomplete:
     return Incomplete(X, None, int(factors.W.shape[1]))
 
 
+def joined(blocks: Sequence[Sequence[Array]]) -> list[Array]:
+    """Return the arrays that every block has, each joined over the blocks."""
+    xp = backend.namespace(blocks[0][0])
+    return [xp.concat(list(parts), axis=0) for parts in zip(*blocks, strict=True)]
+
+
 def all_latents(factors: Factors, X: Array) -> Latents:
     """Return posterior and observed-data density of every row."""
-    xp = backend.namespace(X)
-    found = [latents for _, latents in each(factors, X)]
-    return Latents(*(xp.concat(list(part), axis=0) for part in zip(*found, strict=True)))
+    return Latents(*joined([found for _, found in each(factors, X)]))
 
 
 def imputed(factors: Factors, X: Array, spread: bool = False) -> tuple[Array, Array | None]:
-    """Fill every NaN with its expectation given what the row observed.
+    """Replace every NaN by its expectation given the observed entries of its row.
 
-    E[x_m | x_o] = μ_m + W_m z̄, with the standard deviation √(wᵀCw + ψ) if `spread`: 0 for what was
-    observed, which is kept to the last bit.
+    E[x_m | x_o] = μ_m + W_m z̄, with the standard deviation √(wᵀCw + ψ) if `spread`: 0 for observed
+    entries, which are kept to the last bit.
     """
-    xp = backend.namespace(X)
-    filled, spreads = [], []
+    xp, parts = backend.namespace(X), []
     for block, found in each(factors, X):
-        missing = block.mask == 0
-        mean = found.mean @ factors.W.T + factors.mu
-        filled.append(xp.where(missing, mean, backend.row_block(X, block.rows)))
+        missing, mean = block.mask == 0, found.mean @ factors.W.T + factors.mu
+        parts.append([xp.where(missing, mean, backend.row_block(X, block.rows))])
         if spread:
             variance = quadratic(found.covariance, factors.W) + factors.psi
-            spreads.append(xp.where(missing, xp.sqrt(variance), xp.zeros_like(variance)))
-    return xp.concat(filled, axis=0), xp.concat(spreads, axis=0) if spread else None
+            parts[-1].append(xp.where(missing, xp.sqrt(variance), xp.zeros_like(variance)))
+    filled, *deviation = joined(parts)
+    return filled, deviation[0] if spread else None
 
 
 def drawn_imputations(factors: Factors, X: Array, n_draws: int, rng: np.random.Generator) -> Array:
@@ -265,23 +257,20 @@ def drawn_imputations(factors: Factors, X: Array, n_draws: int, rng: np.random.G
 
 
 def conditional(factors: Factors, X: Array, features: Any) -> tuple[Array, Array]:
-    """Return mean (n, k) and covariance (n, k, k) of k features given what each row observed."""
-    xp = backend.namespace(X)
-    take = xp.asarray(features, device=backend.device_of(X))
-    W, mu = xp.take(factors.W, take, axis=0), xp.take(factors.mu, take, axis=0)
-    same = backend.asarray(np.equal.outer(features, features), X)
-    noise = xp.take(factors.psi, take, axis=0) * same
-    means, covariances = [], []
+    """Return mean (n, k) and covariance (n, k, k) of k features given observed entries."""
+    xp, parts = backend.namespace(X), []
+    W, mu, psi = (backend.take(A, features) for A in (factors.W, factors.mu, factors.psi))
+    noise = psi * backend.asarray(np.equal.outer(features, features), X)
     for block, found in each(factors, X):
-        unknown = 1 - xp.take(block.mask, take, axis=1)
-        known = xp.take(backend.row_block(X, block.rows), take, axis=1)
-        means.append(xp.where(unknown == 0, known, found.mean @ W.T + mu))
-        full = W @ found.covariance @ W.T + noise
-        covariances.append(full * unknown[:, :, None] * unknown[:, None, :])
-    return xp.concat(means, axis=0), xp.concat(covariances, axis=0)
+        unknown = 1 - backend.take(block.mask, features, axis=1)
+        known = backend.take(backend.row_block(X, block.rows), features, axis=1)
+        covariance = (W @ found.covariance @ W.T + noise) * outer(unknown)
+        parts.append([xp.where(unknown == 0, known, found.mean @ W.T + mu), covariance])
+    mean, covariance = joined(parts)
+    return mean, covariance
 
 
-# --- Any Gaussian, given what each row observed of it: no structure, so O(d³) per pattern ---------
+# --- Any Gaussian given observed entries: no structure, so O(d³) per pattern ----------------------
 
 NO_DENSITY = (
     "the observed features have no density: some combination of them has variance zero, or a "
@@ -304,12 +293,12 @@ class Group(NamedTuple):
 
 
 class Conditional(NamedTuple):
-    """A quantity t given what each row observed, and the log-density of that."""
+    """A quantity t given the observed entries of each row, and their log-density."""
 
     mean: Array  # (n, k), E[t | x_o]
     log_density: Array  # (n,)
-    variance: Array | None  # (n, k)
-    covariance: Array | None  # (n, k, k)
+    variance: Array | None = None  # (n, k)
+    covariance: Array | None = None  # (n, k, k)
 
 
 def groups(X: Array, weights: Array | None = None) -> list[Group]:
@@ -328,10 +317,9 @@ def groups(X: Array, weights: Array | None = None) -> list[Group]:
     >>> [g.rows.tolist() for g in groups(X)]
     [[[1]], [[0, 2]]]
     """
-    xp = backend.namespace(X)
+    xp, found = backend.namespace(X), []
     w = block_weights(weights, slice(None), X)
-    found = []
-    for index in _batches(backend.to_numpy(xp.isnan(X)), int(X.shape[1])):
+    for index in _batches(backend.to_numpy(xp.isnan(X))):
         flat = index.ravel()
         rows = backend.working(backend.take(X, flat))
         seen = xp.reshape(~xp.isnan(rows), (*index.shape, -1))
@@ -341,12 +329,11 @@ def groups(X: Array, weights: Array | None = None) -> list[Group]:
     return found
 
 
-def _batches(missing: np.ndarray[Any, Any], d: int) -> Iterator[np.ndarray[Any, Any]]:
+def _batches(missing: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
     """Yield row numbers (c, k) of c patterns (or pieces of long ones) with k rows each."""
-    _, pattern = patterns(missing)
+    (_, pattern), d = patterns(missing), missing.shape[1]
     order = np.argsort(pattern, kind="stable")
-    first = np.searchsorted(pattern[order], pattern[order])
-    place = np.arange(order.size) - first
+    place = np.arange(order.size) - np.searchsorted(pattern[order], pattern[order])
     starts = np.flatnonzero(place % backend.BLOCK_ROWS == 0)
     counts = np.diff(starts, append=order.size)
     for k in np.unique(counts):
@@ -359,7 +346,7 @@ def whiteners(C: Array, mask: Array) -> tuple[Array, Array]:
     """Return J with JᵀJ = C_oo⁻¹ among zeros, (c, d, d), and ln|C_oo|, (c,), for every pattern.
 
     J is the inverse of the Cholesky factor: squares of Jr lose less than products with C_oo⁻¹.
-    Unobserved features are given variance 1 and no company, so that all patterns have one size.
+    Unobserved features get variance 1 and no correlations, so that all patterns have one size.
     """
     xp, eye = backend.namespace(C), backend.asarray(np.eye(C.shape[0]), C)
     A = C * mask[:, :, None] * mask[:, None, :] + (1 - mask)[:, :, None] * eye
@@ -383,7 +370,7 @@ def densities(white: Array, mask: Array, logdet: Array) -> Array:
 def condition(
     mu: Array, C: Array, B: Array, T: Array, X: Array, spread: str | None = None
 ) -> Conditional:
-    """Return t given what each row of X observed, for (x, t) jointly Gaussian.
+    """Return t given the observed entries of each row of X, for (x, t) jointly Gaussian.
 
     E[t | x_o] = B_oᵀ C_oo⁻¹ (x_o − μ_o) and cov[t | x_o] = T − B_oᵀ C_oo⁻¹ B_o, for t of mean 0.
 
@@ -400,8 +387,8 @@ def condition(
 
     Notes
     -----
-    O(d³) per pattern and O(d²) per row. Works in units of standard deviations, so that features of
-    very different size do no harm.
+    O(d³) per pattern and O(d²) per row. Works in units of standard deviations, so features may
+    differ in scale.
 
     Examples
     --------
@@ -418,39 +405,19 @@ def condition(
     C, B = C / unit[:, None] / unit[None, :], B / unit[:, None]
     parts, index = [], []
     for group in groups(X):
-        R = group.centred(mu) / unit
         J, logdet = whiteners(C, group.mask)
-        white, K = R @ xp.matrix_transpose(J), J @ B
-        shift = xp.sum(group.mask * xp.log(unit), axis=1)
-        density = densities(white, group.mask, logdet + 2 * shift)
+        white, K = (group.centred(mu) / unit) @ xp.matrix_transpose(J), J @ B
+        logdet = logdet + 2 * xp.sum(group.mask * xp.log(unit), axis=1)
+        found = [white @ K, densities(white, group.mask, logdet)]
+        if spread == "variance":
+            one = xp.linalg.diagonal(T) - xp.sum(K * K, axis=1)
+            one = xp.where(one > 0, one, xp.zeros_like(one))
+        elif spread == "covariance":
+            one = T - xp.matrix_transpose(K) @ K
+        if spread is not None:
+            found.append(xp.broadcast_to(one[:, None, ...], (*group.rows.shape, *one.shape[1:])))
+        parts.append([xp.reshape(A, (group.rows.size, *A.shape[2:])) for A in found])
         index.append(group.rows.ravel())
-        parts.append([_flat(white @ K), _flat(density[:, :, None])[:, 0]])
-        parts[-1] += _spread(K, T, group, spread)
     order = np.argsort(np.concatenate(index))
-    joined = [backend.take(xp.concat(list(p), axis=0), order) for p in zip(*parts, strict=True)]
-    last = joined[2] if spread else None
-    return Conditional(
-        joined[0],
-        joined[1],
-        last if spread == "variance" else None,
-        last if spread == "covariance" else None,
-    )
-
-
-def _spread(K: Array, T: Array, group: Group, spread: str | None) -> list[Array]:
-    """Return the uncertainty T − KᵀK of every row of a group, or nothing."""
-    xp, (c, k) = backend.namespace(K), group.rows.shape
-    if spread is None:
-        return []
-    if spread == "variance":
-        one = xp.linalg.diagonal(T) - xp.sum(K * K, axis=1)
-        one = xp.where(one > 0, one, xp.zeros_like(one))
-    else:
-        one = T - xp.matrix_transpose(K) @ K
-    every = xp.broadcast_to(one[:, None, ...], (c, k, *one.shape[1:]))
-    return [xp.reshape(every, (c * k, *one.shape[1:]))]
-
-
-def _flat(A: Array) -> Array:
-    """Return (c, k, m) as (ck, m)."""
-    return backend.namespace(A).reshape(A, (A.shape[0] * A.shape[1], A.shape[2]))
+    mean, density, *rest = (backend.take(A, order) for A in joined(parts))
+    return Conditional(mean, density, **({spread: rest[0]} if spread else {}))

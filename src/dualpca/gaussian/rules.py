@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualpca.arrays import Array, backend
+from dualpca.arrays import EPS, Array, backend
 from dualpca.errors import DegenerateError, expected
 from dualpca.gaussian.spiked import LOG_2PI, SpikedGaussian
 from dualpca.operators import Spectrum
 
 # --- From a spectrum to a Gaussian: how much noise -----------------------------------------------
 
-ROUNDING = 64 * float(np.finfo(np.float64).eps)
+VARIANCE_ROUNDING = 64 * EPS
 """Share of the trace below which left-over variance is rounding error, not noise."""
 
 NEGLIGIBLE_EXCESS = 1e-6
@@ -25,14 +25,14 @@ NO_NOISE = 1e-15
 """Smallest noise of complete rows, as a share of the average variance: below is rounding error."""
 
 LEAST_NOISE = 1e-11
-"""The same where values are missing: below it the posterior of a row is lost."""
+"""The same where values are missing: below it posteriors lose their digits."""
 
 HEYWOOD = 1e-4
-"""Smallest noise of a feature of its own, as a share of its variance."""
+"""Smallest noise of a single feature, as a share of its variance (Heywood cases)."""
 
 
 def has_vanished(noise: float, unit: float, least: float = LEAST_NOISE) -> bool:
-    """Return True if an estimated noise came so near its floor that it cannot be told from none.
+    """Return True if an estimated noise is so close to its floor that it may be zero.
 
     `unit` is the average variance, `least` the floor as a share of it.
     """
@@ -42,7 +42,7 @@ def has_vanished(noise: float, unit: float, least: float = LEAST_NOISE) -> bool:
 def left_over(trace: float, explained: float) -> float:
     """Return the variance that is not explained; 0 where only rounding error is left."""
     rest = trace - explained
-    return rest if rest > ROUNDING * trace else 0.0
+    return rest if rest > VARIANCE_ROUNDING * trace else 0.0
 
 
 def spiked_gaussian(
@@ -79,34 +79,27 @@ def maximum_likelihood(spectrum: Spectrum, n: float, q: int) -> SpikedGaussian:
     >>> maximum_likelihood(s, n=2, q=1).noise
     1.0
     """
-    check_rank(q, spectrum)
-    head = spectrum.head(q)
-    explained = float(backend.namespace(head.values).sum(head.values))
-    rest = spectrum.dim - q
+    most = min(spectrum.rank, spectrum.dim)
+    if not 0 <= q <= most:
+        raise ValueError(expected("the number of components", f"between 0 and {most}", q))
+    values, rest = spectrum.values[:q], spectrum.dim - q
+    explained = float(backend.namespace(values).sum(values))
     noise = left_over(spectrum.trace, explained) / (n * rest) if rest else 0.0
-    if q and noise > float(head.values[-1]) / n:
-        noise = _rounded_down(noise, float(head.values[-1]) / n, spectrum, n)
-    return SpikedGaussian(head.values / n, noise, spectrum.dim)
-
-
-def _rounded_down(noise: float, smallest: float, spectrum: Spectrum, n: float) -> float:
-    """Return ℓ_q in place of a noise that exceeds it by error; refuse what is no error.
-
-    The error is the solver's, or rounding: a centred kernel has lost digits of its own, since
-    centring subtracts squared norms. Only an excess that is a real share of the variance says
-    that the space is too small for the operator.
-    """
-    error = spectrum.error + NEGLIGIBLE_EXCESS
-    if noise - smallest > 1e-3 * smallest + error * spectrum.trace / n:
+    smallest = float(values[-1]) / n if q else math.inf
+    # Noise above ℓ_q is an error of the solver, or rounding: a centred kernel has lost digits,
+    # since centring subtracts squared norms. Only an excess that is a real share of the variance
+    # says that the space is too small for the operator.
+    slack = 1e-3 * smallest + (spectrum.error + NEGLIGIBLE_EXCESS) * spectrum.trace / n
+    if noise - smallest > slack:
         raise ValueError(
             f"the noise of maximum likelihood, {noise:.6g}, exceeds the smallest variance kept, "
             f"{smallest:.6g}: dim={spectrum.dim} is below the rank of the operator. Raise dim."
         )
-    return smallest
+    return SpikedGaussian(values / n, min(noise, smallest), spectrum.dim)
 
 
 def given_noise(spectrum: Spectrum, n: float, noise: float, q: int | None = None) -> SpikedGaussian:
-    """Return the model of noise σ²; q is the number of ℓ_p > σ² unless it is given.
+    """Return the model of noise σ²; by default q is the number of ℓ_p > σ².
 
     De Plaen & Suykens 2023, Eq. 6.
 
@@ -120,11 +113,10 @@ def given_noise(spectrum: Spectrum, n: float, noise: float, q: int | None = None
     check_noise(noise)
     values = spectrum.values / n
     above = int(backend.to_numpy(values > noise).sum())
-    largest = float(values[0]) if spectrum.rank else 0.0
     if above == 0:
-        raise ValueError(
-            expected("noise_variance", f"below the largest variance {largest:.6g}", noise)
-        )
+        largest = float(values[0]) if spectrum.rank else 0.0
+        what = f"below the largest variance {largest:.6g}"
+        raise ValueError(expected("noise_variance", what, noise))
     if q is not None and q > above:
         raise ValueError(
             f"only {above} directions have a variance above noise_variance={noise:.6g}, but "
@@ -140,16 +132,9 @@ def check_noise(noise: Any) -> None:
         raise ValueError(expected("noise_variance", "a positive number or None", noise))
 
 
-def check_rank(q: int, spectrum: Spectrum) -> None:
-    """Refuse more directions than the spectrum holds or the space has."""
-    if not 0 <= q <= min(spectrum.rank, spectrum.dim):
-        limit = min(spectrum.rank, spectrum.dim)
-        raise ValueError(expected("the number of components", f"between 0 and {limit}", q))
-
-
 # --- Automatic relevance determination from the spectrum: PCA that finds its own dimension -------
 #
-# Every column of W has a prior of its own, w_i ~ N(0, α_i⁻¹ I_r), and α_i = r/w_iᵀw_i is
+# Every column of W has its own prior, w_i ~ N(0, α_i⁻¹ I_r), and α_i = r/w_iᵀw_i is
 # re-estimated between EM steps (Bishop 1999). From a start on the eigenvectors a step never leaves
 # them, so EM is a map on the squared lengths u_i = w_iᵀw_i and on σ². With ρ = r/n its fixed points
 # solve
@@ -161,7 +146,7 @@ def check_rank(q: int, spectrum: Spectrum) -> None:
 Host = np.ndarray[Any, np.dtype[np.float64]]
 
 NEWTON_STEPS = 100
-"""Largest number of Newton steps between two switches; quadratic convergence takes a handful."""
+"""Largest number of Newton steps between two switches; quadratic convergence needs a handful."""
 
 
 class SquaredLengths(NamedTuple):
@@ -182,15 +167,15 @@ class SquaredLengths(NamedTuple):
         return SpikedGaussian(values, self.sigma2, dim)
 
 
-def threshold(n: float, dim: int) -> float:
+def threshold(rho: float) -> float:
     """Return (√ρ + √(1 + ρ))², ρ = r/n: the ℓ/σ² below which a direction is switched off.
 
     Examples
     --------
-    >>> round(threshold(300, 10), 4)
+    >>> round(threshold(10 / 300), 4)
     1.4379
     """
-    return _threshold(dim / n)
+    return (math.sqrt(rho) + math.sqrt(1 + rho)) ** 2
 
 
 def fit_relevance(spectrum: Spectrum, n: float, noise: float | None = None) -> SquaredLengths:
@@ -198,8 +183,8 @@ def fit_relevance(spectrum: Spectrum, n: float, noise: float | None = None) -> S
 
     From there σ² only rises and lengths only fall (the map is monotone), so the limit is the
     smallest σ² that reproduces itself. Between two switches that equation is convex in σ²: Newton
-    climbs to its first root from the left and never leaps over it; where there is none, the
-    weakest direction is switched off and the climb goes on.
+    climbs to its first root from the left and never passes it; where there is none, the
+    weakest direction is switched off and the climb continues.
 
     Parameters
     ----------
@@ -249,7 +234,7 @@ def refuse_no_noise(q: int) -> None:
 
 def _least_fixed_point(ell: Host, sigma2: float, rho: float, dim: int) -> tuple[float, int]:
     """Climb to the smallest σ² that reproduces itself, in units of tr/n; count the steps."""
-    k, kept, steps = _threshold(rho), ell, 0
+    k, kept, steps = threshold(rho), ell, 0
     while True:
         kept = kept[kept > k * sigma2]
         edge = float(kept.min()) / k if kept.size else math.inf
@@ -282,15 +267,11 @@ def _discriminant(ell: Host, sigma2: float, rho: float) -> Host:
 def lengths(ell: Host, sigma2: float, rho: float) -> Host:
     """Return the stable squared lengths u given σ², (q,): the larger root; 0 where there is none.
 
-    The smaller root is the watershed: from below it EM switches the direction off.
+    From below the smaller root EM switches the direction off.
     """
     root = np.sqrt(_discriminant(ell, sigma2, rho))
     u = (ell - (1 + 2 * rho) * sigma2 + root) / (2 * (1 + rho))
-    return np.where(ell > _threshold(rho) * sigma2, u, 0.0)
-
-
-def _threshold(rho: float) -> float:
-    return (math.sqrt(rho) + math.sqrt(1 + rho)) ** 2
+    return np.where(ell > threshold(rho) * sigma2, u, 0.0)
 
 
 def loglikelihood(spectrum: Spectrum, n: float, at: SquaredLengths) -> float:

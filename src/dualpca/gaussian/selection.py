@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Annotated, Any, NamedTuple
@@ -11,17 +11,19 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from scipy import integrate, linalg, optimize, special
 
-from dualpca.arrays import Array, backend
+from dualpca.arrays import EPS, Array, backend
 from dualpca.errors import InterruptWarning, SelectionWarning, expected, warn
-from dualpca.gaussian.rules import ROUNDING, left_over
+from dualpca.gaussian.rules import VARIANCE_ROUNDING
 from dualpca.gaussian.spiked import LOG_2PI, free_parameters
 from dualpca.operators import Frame, Projection, Spectrum
 from dualpca.solvers import solve
 
-# --- What a choice by cross-validation saw: the curve of every candidate q, and how sure it is ---
+# --- The curve behind a choice by cross-validation: every candidate q, with standard errors ------
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
-PATIENCE = 3
+
+WORSE_IN_A_ROW = 3
+"""Candidates that may be worse than an earlier one before larger ones are left out."""
 
 
 class Score(NamedTuple):
@@ -66,15 +68,13 @@ def summary(scores: list[list[Score]], first: int, chosen: int, unit: str) -> Se
     with np.errstate(divide="ignore", invalid="ignore"):  # constant rows have nothing to predict
         q2 = 1 - press[usable] / squares[usable]
     mean = value[usable] / size[usable]
-    root = math.sqrt(table.shape[1] - 1) if table.shape[1] > 1 else 0.0
-    errors = [x.std(axis=1) / root if root else np.full(len(x), math.nan) for x in (q2, mean)]
-    candidates = np.flatnonzero(usable) + first
-    return Selection(
-        candidates, q2.mean(axis=1), errors[0], mean.mean(axis=1), errors[1], chosen, unit
-    )
+    root = math.sqrt(table.shape[1] - 1) or math.nan  # one fold says nothing of the error
+    errors = [x.std(axis=1) / root for x in (q2, mean)]
+    means, which = [x.mean(axis=1) for x in (q2, mean)], np.flatnonzero(usable) + first
+    return Selection(which, means[0], errors[0], means[1], errors[1], chosen, unit)
 
 
-def most_likely(scores: list[list[Score]]) -> int:
+def best_candidate(scores: list[list[Score]]) -> int:
     """Return the row of largest log-likelihood over all folds."""
     return int(np.argmax([sum(score.loglikelihood for score in row) for row in scores]))
 
@@ -85,14 +85,14 @@ def simplest(scores: list[list[Score]]) -> int:
     As good: within one standard error of the difference over the folds (Breiman et al. 1984).
     """
     table = np.array([[score.loglikelihood for score in row] for row in scores])
-    loss = table[most_likely(scores)] - table
+    loss = table[best_candidate(scores)] - table
     error = loss.std(axis=1, ddof=1) / math.sqrt(table.shape[1])
     return int(np.argmax(loss.mean(axis=1) <= error))
 
 
 def given_up(scores: list[list[Score]]) -> bool:
     """Return True if the last candidates were all worse than an earlier one."""
-    return len(scores) - 1 - most_likely(scores) >= PATIENCE
+    return len(scores) - 1 - best_candidate(scores) >= WORSE_IN_A_ROW
 
 
 # --- How many components: rules that read a spectrum ---------------------------------------------
@@ -102,7 +102,8 @@ Rule = Callable[..., int]
 RULES: dict[str, Rule] = {}
 """Name to rule: (eigenvalues λ, trace, dim, n, rng) ↦ q. Registered by definition."""
 
-QUANTILE, DRAWS = 0.95, 200
+NOISE_QUANTILE, NOISE_DRAWS = 0.95, 200
+"""Of the largest share of variance that noise gives, and from how many draws it is taken."""
 
 
 def rule(name: str) -> Callable[[Rule], Rule]:
@@ -115,7 +116,7 @@ def rule(name: str) -> Callable[[Rule], Rule]:
     return register
 
 
-def choose(name: str, values: Array, trace: float, dim: int, n: float, seed: int = 0) -> int:
+def apply_rule(name: str, values: Array, trace: float, dim: int, n: float, seed: int = 0) -> int:
     """Return the number of components that a rule finds in a spectrum.
 
     Parameters
@@ -138,59 +139,43 @@ def choose(name: str, values: Array, trace: float, dim: int, n: float, seed: int
     >>> X = np.random.default_rng(0).normal(size=(100, 20))
     >>> X[:, :2] *= [7.0, 5.0]
     >>> lam = np.linalg.svd(X - X.mean(axis=0), compute_uv=False) ** 2
-    >>> [choose(name, lam, lam.sum(), 20, 100) for name in sorted(RULES)[:4]]
+    >>> [apply_rule(name, lam, lam.sum(), 20, 100) for name in sorted(RULES)[:4]]
     [2, 2, 2, 2]
     """
     if name not in RULES:
         raise ValueError(expected("the rule", f"one of {[*sorted(RULES), 'cv']}", name))
     lam = np.asarray(backend.to_numpy(values), dtype=np.float64)
-    lam = lam[lam > ROUNDING * max(trace, 0.0)]
+    lam = lam[lam > VARIANCE_ROUNDING * max(trace, 0.0)]
     if lam.size < 2:
         return int(lam.size)
     return RULES[name](lam, trace, dim, n, np.random.default_rng(seed))
 
 
-def candidates(lam: Vector, trace: float, dim: int) -> range:
-    """Return the q ≥ 0 that leave a positive noise variance."""
-    explained = np.cumsum(lam)
-    most = next(
-        (q for q in range(lam.size, 0, -1) if q < dim and left_over(trace, explained[q - 1]) > 0), 0
-    )
-    return range(most + 1)
-
-
-def profile(lam: Vector, trace: float, dim: int, n: float) -> Vector:
-    """Return the maximal log-likelihood of every candidate q = 0, 1, … at once (theory 2.3)."""
-    q = np.array(candidates(lam, trace, dim))
-    explained = np.concatenate([[0.0], np.cumsum(lam)])[q]
-    logs = np.concatenate([[0.0], np.cumsum(np.log(lam / n))])[q]
-    sigma2 = (trace - explained) / (n * (dim - q))
-    return np.asarray(-0.5 * n * (dim * LOG_2PI + logs + (dim - q) * np.log(sigma2) + dim))
+def noises(lam: Vector, trace: float, dim: int, n: float) -> Vector:
+    """Return σ² of maximum likelihood for q = 0, 1, …, as long as any noise is left."""
+    q = np.arange(min(lam.size, dim - 1) + 1)
+    rest = trace - np.concatenate([[0.0], np.cumsum(lam)])[q]
+    return np.asarray((rest / (n * (dim - q)))[: np.sum(rest > VARIANCE_ROUNDING * trace)])
 
 
 @rule("evidence")
 def evidence(lam: Vector, trace: float, dim: int, n: float, rng: np.random.Generator) -> int:
-    """Return the q of largest Laplace evidence (Minka 2000, Eq. 30); never 0."""
-    scores = log_evidence(lam, trace, dim, n)
-    return 1 + int(np.argmax(scores)) if scores.size else 1
-
-
-def log_evidence(lam: Vector, trace: float, dim: int, n: float) -> Vector:
-    """Return Minka's Laplace approximation of ln p(X | q) for q = 1, 2, …, in O(d²).
+    """Return the q of largest Laplace approximation of ln p(X | q) (Minka 2000, Eq. 30); never 0.
 
     The discarded eigenvalues enter twice: as themselves in the Hessian, and through their mean v
-    everywhere else. Eigenvalues that are not listed are zero.
+    everywhere else. Eigenvalues that are not listed are zero. O(d²) for all q.
     """
-    q = np.array(candidates(lam, trace, dim)[1:])
+    v = noises(lam, trace, dim, n)[1:]
+    if not v.size:
+        return 1
+    q = np.arange(1, v.size + 1)
     ell = np.concatenate([lam / n, np.zeros(dim - lam.size)])
-    v = (trace - np.cumsum(lam)[q - 1]) / (n * (dim - q))
     half = (dim - np.arange(q.size)) / 2
     prior = np.cumsum(special.gammaln(half) - half * math.log(math.pi) - math.log(2))
     m = dim * q - q * (q + 1) / 2
     fit = np.cumsum(np.log(ell[: q.size])) + (dim - q) * np.log(v) + q * math.log(n) / n
-    return np.asarray(
-        prior - 0.5 * n * fit + 0.5 * (m + q) * LOG_2PI - 0.5 * (_hessian(ell, v) + m * math.log(n))
-    )
+    score = prior - 0.5 * n * fit + 0.5 * (m + q) * LOG_2PI
+    return 1 + int(np.argmax(score - 0.5 * (_hessian(ell, v) + m * math.log(n))))
 
 
 def _hessian(ell: Vector, v: Vector) -> Vector:
@@ -198,21 +183,28 @@ def _hessian(ell: Vector, v: Vector) -> Vector:
 
     Differences of repeated eigenvalues count as rounding error, where Laplace's method fails.
     """
-    eps, out, gaps, pairs = float(np.finfo(np.float64).eps), np.empty(v.size), 0.0, 0.0
+    out, gaps, pairs = np.empty(v.size), 0.0, 0.0
     inverse = 1 / ell[: v.size]
     for k in range(v.size):  # q = k + 1
-        gaps += float(np.log(np.maximum(ell[k] - ell[k + 1 :], eps * ell[k])).sum())
-        pairs += float(np.log(np.maximum(inverse[k] - inverse[:k], eps * inverse[k])).sum())
-        rest = np.log(np.maximum(1 / v[k] - inverse[: k + 1], eps / v[k])).sum()
+        gaps += float(np.log(np.maximum(ell[k] - ell[k + 1 :], EPS * ell[k])).sum())
+        pairs += float(np.log(np.maximum(inverse[k] - inverse[:k], EPS * inverse[k])).sum())
+        rest = np.log(np.maximum(1 / v[k] - inverse[: k + 1], EPS / v[k])).sum()
         out[k] = gaps + pairs + (ell.size - k - 1) * float(rest)
     return out
 
 
 @rule("bic")
 def bic(lam: Vector, trace: float, dim: int, n: float, rng: np.random.Generator) -> int:
-    """Return the q of least information criterion, theory 5.2; 0 if noise alone explains X."""
-    free = np.array([free_parameters(q, dim) + dim for q in candidates(lam, trace, dim)])
-    return int(np.argmin(free * math.log(n) - 2 * profile(lam, trace, dim, n)))
+    """Return the q of least information criterion, theory 5.2; 0 if noise alone explains X.
+
+    The likelihood is the largest of every q (theory 2.3).
+    """
+    sigma2 = noises(lam, trace, dim, n)
+    q = np.arange(sigma2.size)
+    logs = np.concatenate([[0.0], np.cumsum(np.log(lam / n))])[q]
+    value = -0.5 * n * (dim * LOG_2PI + logs + (dim - q) * np.log(sigma2) + dim)
+    free = np.array([free_parameters(k, dim) + dim for k in range(q.size)])
+    return int(np.argmin(free * math.log(n) - 2 * value))
 
 
 @rule("parallel")
@@ -223,12 +215,12 @@ def parallel(lam: Vector, trace: float, dim: int, n: float, rng: np.random.Gener
     of variance is simulated: the eigenvalues of a white Wishart matrix are those of a bidiagonal
     one with χ entries (Dumitriu & Edelman 2002), so a draw costs O(min(n, d)).
     """
-    left = trace
-    for q in candidates(lam, trace, dim):
+    left, most = trace, noises(lam, trace, dim, n).size - 1
+    for q in range(most + 1):
         if q == lam.size or not _stands_out(lam[q] / left, n - 1 - q, dim - q, rng):
             return q
         left -= lam[q]
-    return len(candidates(lam, trace, dim)) - 1
+    return most
 
 
 def _stands_out(share: float, n: float, dim: int, rng: np.random.Generator) -> bool:
@@ -244,23 +236,18 @@ def _stands_out(share: float, n: float, dim: int, rng: np.random.Generator) -> b
     width = across * (1 / math.sqrt(n) + 1 / math.sqrt(dim)) ** (1 / 3) / (n * dim)
     if abs(share - edge) > 6 * width:
         return share > edge
-    return share > _noise_share(n, dim, rng)
-
-
-def _noise_share(n: float, dim: int, rng: np.random.Generator) -> float:
-    """Return a high quantile of λ₁ / Σλ for white noise of n rows and dim columns."""
     m, large = int(min(n, dim)), max(n, dim)
     order = np.arange(m)
-    diagonal = np.sqrt(rng.chisquare(large - order, (DRAWS, m)))
-    below = np.sqrt(rng.chisquare(m - 1 - order[:-1], (DRAWS, m - 1)))
+    diagonal = np.sqrt(rng.chisquare(large - order, (NOISE_DRAWS, m)))
+    below = np.sqrt(rng.chisquare(m - 1 - order[:-1], (NOISE_DRAWS, m - 1)))
     squares = diagonal**2
     squares[:, 1:] += below**2
-    across = diagonal[:, :-1] * below
+    beside = diagonal[:, :-1] * below
     shares = [
         linalg.eigvalsh_tridiagonal(a, b, select="i", select_range=(m - 1, m - 1))[0] / a.sum()
-        for a, b in zip(squares, across, strict=True)
+        for a, b in zip(squares, beside, strict=True)
     ]
-    return float(np.quantile(shares, QUANTILE))
+    return share > float(np.quantile(shares, NOISE_QUANTILE))
 
 
 @rule("gavish-donoho")
@@ -269,29 +256,24 @@ def gavish_donoho(lam: Vector, trace: float, dim: int, n: float, rng: np.random.
     small, large = max(int(min(n - 1, dim)), 1), max(n - 1, dim)
     singular = np.sqrt(np.concatenate([lam, np.zeros(max(small - lam.size, 0))]))
     beta = small / large
-    threshold = _optimal_shrinkage(beta) * float(np.median(singular)) / math.sqrt(_median_mp(beta))
-    return min(int(np.sum(singular > threshold)), len(candidates(lam, trace, dim)) - 1)
-
-
-def _optimal_shrinkage(beta: float) -> float:
-    """Return λ*(β), the optimal threshold in units of √n σ (Gavish & Donoho 2014, Eq. 11)."""
-    return math.sqrt(2 * (beta + 1) + 8 * beta / (beta + 1 + math.sqrt(beta**2 + 14 * beta + 1)))
+    # λ*(β), the optimal threshold in units of √n σ (Gavish & Donoho 2014, Eq. 11)
+    best = math.sqrt(2 * (beta + 1) + 8 * beta / (beta + 1 + math.sqrt(beta**2 + 14 * beta + 1)))
+    threshold = best * float(np.median(singular)) / math.sqrt(_median_mp(beta))
+    return min(int(np.sum(singular > threshold)), noises(lam, trace, dim, n).size - 1)
 
 
 def _median_mp(beta: float) -> float:
     """Return the median of the Marchenko–Pastur law of ratio β ≤ 1."""
-    low, high = (1 - math.sqrt(beta)) ** 2, (1 + math.sqrt(beta)) ** 2
+    middle, reach = 1 + beta, 2 * math.sqrt(beta)
 
-    def density(angle: float) -> float:  # x = middle − half·cos(angle) removes both square roots
-        x = (low + high) / 2 - (high - low) / 2 * math.cos(angle)
-        half = (high - low) / 2 * math.sin(angle)
-        return half * half / (2 * math.pi * beta * x) if x > 0 else 0.0
+    def density(angle: float) -> float:  # x = middle − reach·cos(angle) removes both square roots
+        x = middle - reach * math.cos(angle)
+        return (reach * math.sin(angle)) ** 2 / (2 * math.pi * beta * x) if x > 0 else 0.0
 
     def excess(angle: float) -> float:
         return float(integrate.quad(density, 0.0, angle, epsabs=1e-10)[0]) - 0.5
 
-    angle = float(optimize.brentq(excess, 0.0, math.pi))
-    return (low + high) / 2 - (high - low) / 2 * math.cos(angle)
+    return middle - reach * math.cos(float(optimize.brentq(excess, 0.0, math.pi)))
 
 
 # --- How a spectrum predicts held-out rows: the scores of every q at once ------------------------
@@ -301,10 +283,7 @@ def warn_interrupted(done: str, enough: bool) -> None:
     """Say that a choice rests on what is done; pass the interruption on where nothing is."""
     if not enough:
         raise KeyboardInterrupt
-    warn(
-        f"the choice of n_components was interrupted: it rests on {done}.",
-        InterruptWarning,
-    )
+    warn(f"the choice of n_components was interrupted: it rests on {done}.", InterruptWarning)
 
 
 class Trained(NamedTuple):
@@ -323,48 +302,31 @@ class Trained(NamedTuple):
         return cls(Frame(backend.to_numpy(frame.mean)), lam, V, spectrum.trace, n)
 
     def scores(self, rows: Vector, projection: Projection, w: Vector, most: int) -> list[Score]:
-        """Return how held rows are predicted, for q = 0, …, most; sums over rows."""
-        (Y, residual), d, lam = projection, len(self.V), self.lam
+        """Return how held rows are predicted, for q = 0, …, most; sums over rows.
+
+        An entry predicted from the others of its row has the error
+        x_j − E[x_j | others] = (C⁻¹r)_j / (C⁻¹)_jj. Off the axes C⁻¹ is 1/σ², along them 1/ℓ: both
+        parts grow by one direction per q, so all q cost as much as one.
+        """
+        (Y, residual), d, ell = projection, len(self.V), self.lam / self.n
         R = rows - self.frame.mean
         squares, size = float(w @ (R * R).sum(axis=1)), float(w.sum())
         scores = [Score(-math.inf, math.inf, squares, size)] * (most + 1)
-        noises = dict(_noises(lam, self.trace, d, self.n))
-        for q, off in _left_out(R, Y, self.V, lam / self.n, noises):
-            ell, noise = lam[:q] / self.n, noises[q]
-            inside = (Y[:, :q] ** 2 / ell).sum(axis=1)
+        off, along = R.copy(), np.zeros_like(R)
+        free, bound = np.ones(d), np.zeros(d)
+        for q, noise in enumerate(noises(self.lam, self.trace, d, self.n)):
+            if q:
+                y, v = Y[:, q - 1 : q], self.V[:, q - 1]
+                off -= y * v
+                along += y * (v / ell[q - 1])
+                free, bound = free - v * v, bound + v * v / ell[q - 1]
+            inside = (Y[:, :q] ** 2 / ell[:q]).sum(axis=1)
             outside = (residual + (Y[:, q:] ** 2).sum(axis=1)) / noise
-            logdet = np.log(ell).sum() + (d - q) * math.log(noise)
+            logdet = np.log(ell[:q]).sum() + (d - q) * math.log(noise)
             value = -0.5 * float(w @ (d * LOG_2PI + logdet + inside + outside))
-            scores[q] = Score(value, float(w @ (off * off).sum(axis=1)), squares, size)
+            press = ((off / noise + along) / (free / noise + bound)) ** 2
+            scores[q] = Score(value, float(w @ press.sum(axis=1)), squares, size)
         return scores
-
-
-def _left_out(
-    R: Vector, Y: Vector, V: Vector, ell: Vector, noises: dict[int, float]
-) -> Iterator[tuple[int, Vector]]:
-    """Yield q and the error of each entry when it is predicted from the others of its row.
-
-    x_j − E[x_j | others] = (C⁻¹r)_j / (C⁻¹)_jj. Off the axes C⁻¹ is 1/σ², along them 1/ℓ: both
-    parts grow by one direction per q, so all q cost as much as one.
-    """
-    off, inside = R.copy(), np.zeros_like(R)
-    free, bound = np.ones(len(V)), np.zeros(len(V))
-    for q in range(max(noises, default=-1) + 1):
-        if q:
-            y, v = Y[:, q - 1 : q], V[:, q - 1]
-            off -= y * v
-            inside += y * (v / ell[q - 1])
-            free, bound = free - v * v, bound + v * v / ell[q - 1]
-        if q in noises:
-            yield q, (off / noises[q] + inside) / (free / noises[q] + bound)
-
-
-def _noises(lam: Vector, trace: float, dim: int, n: float) -> Iterator[tuple[int, float]]:
-    """Yield every q that leaves noise, with its variance of maximum likelihood."""
-    for q in candidates(lam, trace, dim):
-        rest = left_over(trace, float(lam[:q].sum()))
-        if rest > 0:
-            yield q, rest / (n * (dim - q))
 
 
 # --- How many components a user asked for: a count, a share of the variance, or a rule -----------
@@ -393,24 +355,20 @@ def leading(
     solver, tol, seed
         As in `dualpca.solvers.solve`.
     """
-    most = min(count, operator.dim)
-    rank = max(int(request), 1) if is_count(request) else most
+    rank = max(int(request), 1) if is_count(request) else min(count, operator.dim)
     spectrum = solve(operator, rank, solver, tol, seed)
-    return spectrum.head(_count(request, spectrum, operator.n))
-
-
-def _count(request: Any, spectrum: Spectrum, n: float) -> int:
     if request is None:
-        return spectrum.rank
+        return spectrum
     if is_count(request):
-        return int(request)
+        return spectrum.head(int(request))
     if is_share(request):
-        return share_count(float(request), spectrum)
-    positive = int((backend.to_numpy(spectrum.values) > ROUNDING * spectrum.trace).sum())
+        return spectrum.head(share_count(float(request), spectrum))
+    positive = int((backend.to_numpy(spectrum.values) > VARIANCE_ROUNDING * spectrum.trace).sum())
     if request == "mle" and positive < spectrum.dim:
-        return max(positive, 1)  # no noise at all: the evidence of the exact rank is infinite
+        return spectrum.head(max(positive, 1))  # no noise: the evidence of the rank is infinite
     name = "evidence" if request == "mle" else request
-    return at_least_one(name, choose(name, spectrum.values, spectrum.trace, spectrum.dim, n))
+    about = (spectrum.values, spectrum.trace, spectrum.dim, operator.n)
+    return spectrum.head(at_least_one(name, apply_rule(name, *about)))
 
 
 def check_request(request: Any, count: int, d: int, solver: str) -> None:
@@ -452,8 +410,6 @@ def share_count(share: float, spectrum: Spectrum) -> int:
 def at_least_one(name: str, q: int) -> int:
     """Return q, or 1 with a warning where a rule finds nothing above the noise."""
     if q < 1:
-        warn(
-            f"the rule {name!r} finds no component above the noise; one is kept.",
-            SelectionWarning,
-        )
+        what = f"the rule {name!r} finds no component above the noise; one is kept."
+        warn(what, SelectionWarning)
     return max(q, 1)

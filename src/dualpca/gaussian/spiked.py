@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import numpy as np
 
@@ -65,21 +65,19 @@ class SpikedGaussian:
 
     def require_density(self) -> None:
         """Raise unless every direction has positive variance."""
-        if (self.noise > 0 or self.rank == self.dim) and bool(
-            backend.namespace(self.values).all(self.values > 0)
-        ):
-            return
-        raise DegenerateError(
-            f"the model has no density: {self.rank} components leave no variance for the other "
-            f"{self.dim - self.rank} directions, or some component has variance 0. "
-            "Use fewer components (below the rank of the data), or give noise_variance > 0."
-        )
+        varies = bool(backend.namespace(self.values).all(self.values > 0))
+        if not varies or (self.rank < self.dim and not self.noise > 0):
+            raise DegenerateError(
+                f"the model has no density: {self.rank} components leave no variance for the other "
+                f"{self.dim - self.rank} directions, or some component has variance 0. "
+                "Use fewer components (below the rank of the data), or give noise_variance > 0."
+            )
 
     def log_determinant(self) -> float:
         """Return ln|C|."""
         self.require_density()
-        head = float(backend.namespace(self.values).sum(_log(self.values)))
-        rest = self.dim - self.rank
+        xp, rest = backend.namespace(self.values), self.dim - self.rank
+        head = float(xp.sum(xp.log(self.values)))
         return head + (rest * math.log(self.noise) if rest else 0.0)
 
     def log_density(self, coordinates: Array, residual: Array) -> Array:
@@ -119,36 +117,16 @@ class SpikedGaussian:
         """Posterior variance of the noise-free signal along each direction, (ℓ − σ²)σ²/ℓ, (q,)."""
         return self.spread * self.spread * self.posterior_variance
 
-    def n_parameters(self, mean: bool = True) -> int:
-        """Return the number of free parameters, r q + 1 − q(q−1)/2, plus r for the mean."""
-        return free_parameters(self.rank, self.dim) + (self.dim if mean else 0)
-
 
 def free_parameters(q: int, r: int) -> int:
     """Return the number of free parameters of C: r q + 1 − q(q−1)/2, less the noise if q = r."""
     return r * q - q * (q - 1) // 2 + (1 if q < r else 0)
 
 
-def _log(values: Array) -> Array:
-    return backend.namespace(values).log(values)
-
-
 # --- Log-densities of complete rows under many spiked Gaussians, in one pass over the rows -------
 
 TRUSTED = 1e5
 """Largest ‖x − c‖²/σ² for which a difference of squared norms keeps ten digits of the exponent."""
-
-
-class Stack(NamedTuple):
-    """All components side by side, around a common centre c."""
-
-    centre: Array  # (d,)
-    means: Array  # (K, d), μ_k − c
-    B: Array  # (d, Q), W_k L_k^{-T} with L_kL_kᵀ = M_k, one beside the other
-    offset: Array  # (Q,), (μ_k − c)ᵀB_k
-    member: Array  # (Q, K), 1 where a column of B belongs to k
-    constant: Array  # (K,), d ln 2π + ln|C_k|
-    noises: Array  # (K,)
 
 
 def log_densities(means: Array, loadings: Sequence[Array], noises: Array, X: Array) -> Array:
@@ -166,59 +144,51 @@ def log_densities(means: Array, loadings: Sequence[Array], noises: Array, X: Arr
     >>> log_densities(np.zeros((1, 2)), [np.ones((2, 1))], np.ones(1), np.zeros((1, 2))).round(4)
     array([[-2.3872]])
     """
-    xp, stack = backend.namespace(means), _stacked(means, loadings, noises)
-
-    def part(cut: list[slice]) -> list[Array]:
-        return [_block(stack, loadings, backend.row_block(X, rows) - stack.centre) for rows in cut]
-
-    width = max(int(X.shape[1]), int(stack.B.shape[1]))
-    cut = backend.slices(int(X.shape[0]), backend.block_rows(4 * width, X))  # four arrays at a time
-    return xp.concat([block for run in backend.spread(part, cut, X) for block in run], axis=0)
-
-
-def _stacked(means: Array, loadings: Sequence[Array], noises: Array) -> Stack:
-    xp = backend.namespace(means)
-    d, centre = int(means.shape[1]), xp.mean(means, axis=0)
-    shifted, sides, constant = means - centre, [], []
+    xp, d = backend.namespace(means), int(means.shape[1])
+    centre = xp.mean(means, axis=0)
+    shifted, sides, logdets = means - centre, [], []
     for k, W in enumerate(loadings):
-        q, sigma2 = int(W.shape[1]), float(noises[k])
-        L = xp.linalg.cholesky(W.T @ W + sigma2 * backend.asarray(np.eye(q), W))
+        L = xp.linalg.cholesky(_precision(W, float(noises[k])))
         sides.append(xp.linalg.solve(L, W.T).T)
-        logdet = 2 * float(xp.sum(xp.log(xp.linalg.diagonal(L)))) + (d - q) * np.log(sigma2)
-        constant.append(d * LOG_2PI + logdet)
+        logdet = 2 * float(xp.sum(xp.log(xp.linalg.diagonal(L))))
+        logdets.append(logdet + (d - int(W.shape[1])) * np.log(float(noises[k])))
+    constant = backend.asarray(d * LOG_2PI + np.array(logdets), means)
     owner = np.repeat(np.arange(len(sides)), [int(B.shape[1]) for B in sides])
-    offset = xp.concat([shifted[k, :] @ B for k, B in enumerate(sides)])
-    member = np.equal.outer(owner, np.arange(len(sides))).astype(float)
-    B = xp.concat(sides, axis=1)
-    beside = backend.asarray(member, means), backend.asarray(np.array(constant), means)
-    return Stack(centre, shifted, B, offset, *beside, noises)
+    member = backend.asarray(np.equal.outer(owner, np.arange(len(sides))), means)  # (Q, K)
+    offset = xp.concat([shifted[k, :] @ B for k, B in enumerate(sides)])  # (Q,), (μ_k − c)ᵀB_k
+    stacked, lengths = xp.concat(sides, axis=1), xp.sum(shifted * shifted, axis=1)
+
+    @np.errstate(over="ignore", invalid="ignore")  # set in the worker; callers check
+    def block(rows: slice) -> Array:
+        C = backend.row_block(X, rows) - centre
+        far, P = xp.sum(C * C, axis=1), C @ stacked - offset
+        distance = far[:, None] - 2 * (C @ shifted.T) + lengths
+        exponent = (distance - (P * P) @ member) / noises
+        reach = backend.to_numpy((xp.max(far) + lengths) / noises)
+        if np.any(reach > TRUSTED):
+            careful = [
+                _exponent(C - shifted[k, :], W, float(noises[k]))
+                if reach[k] > TRUSTED
+                else exponent[:, k]
+                for k, W in enumerate(loadings)
+            ]
+            exponent = xp.stack(careful, axis=1)
+        return -0.5 * (constant + exponent)
+
+    width = max(d, int(stacked.shape[1]))
+    cut = backend.slices(int(X.shape[0]), backend.block_rows(4 * width, X))  # four arrays at a time
+    runs = backend.spread(lambda run: [block(rows) for rows in run], cut, X)
+    return xp.concat([found for run in runs for found in run], axis=0)
 
 
-@np.errstate(over="ignore", invalid="ignore")  # in the thread that works; whoever asks checks
-def _block(stack: Stack, loadings: Sequence[Array], C: Array) -> Array:
-    """Return the log-densities of a block of rows around the centre."""
-    xp = backend.namespace(C)
-    far = xp.sum(C * C, axis=1)
-    lengths = xp.sum(stack.means * stack.means, axis=1)
-    P = C @ stack.B - stack.offset
-    distance = far[:, None] - 2 * (C @ stack.means.T) + lengths
-    exponent = (distance - (P * P) @ stack.member) / stack.noises
-    reach = backend.to_numpy((xp.max(far) + lengths) / stack.noises)
-    careful = [
-        _exponent(C - stack.means[k, :], W, float(stack.noises[k]))
-        if reach[k] > TRUSTED
-        else exponent[:, k]
-        for k, W in enumerate(loadings)
-    ]
-    if np.any(reach > TRUSTED):
-        exponent = xp.stack(careful, axis=1)
-    return -0.5 * (stack.constant + exponent)
+def _precision(W: Array, sigma2: float) -> Array:
+    """Return M = WᵀW + σ²I."""
+    return W.T @ W + sigma2 * backend.asarray(np.eye(W.shape[1]), W)
 
 
 def _exponent(R: Array, W: Array, sigma2: float) -> Array:
     """Return xᵀC⁻¹x of centred rows without cancellation, (b,)."""
     xp = backend.namespace(R)
-    M = W.T @ W + sigma2 * backend.asarray(np.eye(W.shape[1]), W)
-    z = xp.linalg.solve(M, (R @ W).T).T
+    z = xp.linalg.solve(_precision(W, sigma2), (R @ W).T).T
     off = R - z @ W.T
     return xp.sum(off * off, axis=1) / sigma2 + xp.sum(z * z, axis=1)

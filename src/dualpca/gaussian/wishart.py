@@ -11,11 +11,13 @@ import math
 from numbers import Real
 from typing import Any
 
+from scipy import special
+
 from dualpca.arrays import Array, backend
 from dualpca.errors import DegenerateError, expected
 
-RANK = 1e-12
-"""Eigenvalues below this share of the largest are zero."""
+ZERO_EIGENVALUE = 1e-12
+"""Share of the largest eigenvalue below which one is zero."""
 
 
 def log_wishart(K: Array, scale: Array, rho: float) -> float:
@@ -31,8 +33,8 @@ def log_wishart(K: Array, scale: Array, rho: float) -> float:
     K : array of shape (n, n)
         Positive definite; of rank ρ where ρ < n.
     scale : array of shape (n, n)
-        Σ, positive definite. The model K ~ W_n(ρ, Σ/ρ) of Zhang et al. (2004), whose mean is Σ,
-        takes Σ/ρ.
+        Σ, positive definite. For the model K ~ W_n(ρ, Σ/ρ) of Zhang et al. (2004), whose mean is
+        Σ, pass Σ/ρ.
     rho : float
         ρ, the degrees of freedom: more than n − 1, or an integer from 1.
 
@@ -55,7 +57,16 @@ def log_wishart(K: Array, scale: Array, rho: float) -> float:
     >>> round(log_wishart(np.diag([1.0, 0.0]), np.eye(2), 1), 4)  # −½ − ln(2π)
     -2.3379
     """
-    n = _check(K, scale, rho)
+    n = int(K.shape[0])
+    if K.ndim != 2 or K.shape[1] != n:
+        raise ValueError(expected("K", "a square matrix", tuple(K.shape)))
+    if tuple(scale.shape) != (n, n):
+        raise ValueError(expected("scale", f"of the shape of K, ({n}, {n})", tuple(scale.shape)))
+    given: Any = rho
+    if isinstance(given, bool) or not isinstance(given, Real) or not math.isfinite(given):
+        raise ValueError(expected("rho", "a finite number", rho))
+    if rho <= n - 1 and (rho < 1 or rho % 1 != 0):
+        raise ValueError(expected("rho", f"an integer from 1, or more than {n - 1}", rho))
     rank = n if rho > n - 1 else int(rho)
     xp = backend.namespace(K)
     sign, logdet = xp.linalg.slogdet(scale)
@@ -64,44 +75,20 @@ def log_wishart(K: Array, scale: Array, rho: float) -> float:
     fit = float(xp.linalg.trace(xp.linalg.solve(scale, K)))
     constant = rho * n * math.log(2) + rank * (n - rank) * math.log(math.pi)
     spread = (rho - n - 1) * _log_pseudo_determinant(K, rank)
-    return -0.5 * (rho * float(logdet) + fit - spread + constant) - log_gamma(rank, rho / 2)
-
-
-def log_gamma(p: int, a: float) -> float:
-    """Return ln Γ_p(a) = p(p−1)/4 · ln π + Σ_{j=1}^p ln Γ(a − (j−1)/2).
-
-    Examples
-    --------
-    >>> round(log_gamma(2, 1.5), 4)  # ln π/2
-    0.4516
-    """
-    return p * (p - 1) / 4 * math.log(math.pi) + sum(math.lgamma(a - j / 2) for j in range(p))
+    whole = rho * float(logdet) + fit - spread + constant
+    return -0.5 * whole - float(special.multigammaln(rho / 2, rank))
 
 
 def _log_pseudo_determinant(K: Array, rank: int) -> float:
     """Return Σ ln of the `rank` largest eigenvalues; the others have to be zero."""
     xp, n = backend.namespace(K), int(K.shape[0])
     values = xp.linalg.eigvalsh((K + K.T) / 2)
-    floor = RANK * float(values[-1])
-    held = int(xp.sum(xp.astype(values > floor, xp.int64)))
-    if held != rank or float(values[0]) < -100 * n * RANK * abs(float(values[-1])):
+    largest = float(values[-1])
+    held = int(xp.sum(xp.astype(values > ZERO_EIGENVALUE * largest, xp.int64)))
+    if held != rank or float(values[0]) < -100 * n * ZERO_EIGENVALUE * abs(largest):
         raise DegenerateError(
             f"K must be positive semi-definite of rank {rank} to have this Wishart density, got "
-            f"{held} eigenvalues above zero, the smallest {float(values[0]):.3g}. Take rho={held} "
+            f"{held} eigenvalues above zero, the smallest {float(values[0]):.3g}. Use rho={held} "
             "if the rank is right; add a little to the diagonal if rounding made it so."
         )
     return float(xp.sum(xp.log(values[n - rank :])))
-
-
-def _check(K: Array, scale: Array, rho: Any) -> int:
-    """Refuse matrices that do not fit together and degrees of freedom without a density."""
-    n = int(K.shape[0])
-    if K.ndim != 2 or K.shape[1] != n:
-        raise ValueError(expected("K", "a square matrix", tuple(K.shape)))
-    if tuple(scale.shape) != (n, n):
-        raise ValueError(expected("scale", f"of the shape of K, ({n}, {n})", tuple(scale.shape)))
-    if isinstance(rho, bool) or not isinstance(rho, Real) or not math.isfinite(rho):
-        raise ValueError(expected("rho", "a finite number", rho))
-    if rho <= n - 1 and (rho < 1 or rho % 1 != 0):
-        raise ValueError(expected("rho", f"an integer from 1, or more than {n - 1}", rho))
-    return n

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ from dualpca.generation.densities import Density
 # --- How far chains can be trusted: effective sample size and split R̂ (Vehtari et al. 2021) -----
 
 LEAST_DRAWS = 4
-"""Draws a chain below which neither number means anything."""
+"""Draws per chain below which neither number means anything."""
 
 
 def effective_sample_size(draws: np.ndarray) -> np.ndarray:
@@ -44,7 +43,16 @@ def effective_sample_size(draws: np.ndarray) -> np.ndarray:
     >>> bool(3000 < effective_sample_size(x) < 5000)
     True
     """
-    return _by_coordinate(draws, _effective)
+    x, within, pooled = _half_chains(draws)
+    n, m = x.shape[:2]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rho = 1 - (within - n / (n - 1) * _autocovariance(x).mean(axis=1)) / pooled
+    rho[0] = 1.0
+    pairs = rho[: n - n % 2].reshape(n // 2, 2, *rho.shape[1:]).sum(axis=1)
+    positive = np.logical_and.accumulate(pairs > 0, axis=0)
+    total = np.where(positive, np.minimum.accumulate(pairs, axis=0), 0.0).sum(axis=0)
+    tau = np.maximum(2 * total - 1, 1 / math.log10(n * m))
+    return np.where(pooled > 0, n * m / tau, math.nan)
 
 
 def r_hat(draws: np.ndarray) -> np.ndarray:
@@ -73,48 +81,21 @@ def r_hat(draws: np.ndarray) -> np.ndarray:
     >>> bool(r_hat(x) < 1.01), bool(r_hat(x + [0, 0, 0, 3]) > 1.5)
     (True, True)
     """
-    return _by_coordinate(draws, _shrinking)
+    _, within, pooled = _half_chains(draws)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(within > 0, np.sqrt(pooled / within), math.nan)
 
 
-def _by_coordinate(draws: np.ndarray, measure: Callable[[np.ndarray], float]) -> np.ndarray:
-    """Apply a measure of (n, m) half chains to each coordinate."""
+def _half_chains(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return chains split in halves, (n, 2m, …), and W and var⁺ of every coordinate."""
     x = np.asarray(draws, dtype=np.float64)
     if x.ndim not in (2, 3) or x.shape[0] < LEAST_DRAWS:
-        what = f"of shape (n, m) or (n, m, q) with {LEAST_DRAWS} draws a chain or more"
+        what = f"of shape (n, m) or (n, m, q) with at least {LEAST_DRAWS} draws per chain"
         raise ValueError(expected("draws", what, x.shape))
     half = x.shape[0] // 2
     x = np.concatenate([x[:half], x[x.shape[0] - half :]], axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):  # a coordinate that never moved is NaN
-        if x.ndim == 2:
-            return np.asarray(measure(x))
-        return np.array([measure(x[:, :, p]) for p in range(x.shape[2])])
-
-
-def _shrinking(x: np.ndarray) -> float:
-    within = _within(x)
-    return math.sqrt(_pooled(x) / within) if within > 0 else math.nan
-
-
-def _within(x: np.ndarray) -> float:
-    return float(x.var(axis=0, ddof=1).mean())
-
-
-def _pooled(x: np.ndarray) -> float:
-    """Return var⁺, the variance with the means of the chains counted in."""
-    n = len(x)
-    return (n - 1) / n * _within(x) + float(x.mean(axis=0).var(ddof=1))
-
-
-def _effective(x: np.ndarray) -> float:
-    n, m = x.shape
-    pooled = _pooled(x)
-    rho = 1 - (_within(x) - n / (n - 1) * _autocovariance(x).mean(axis=1)) / pooled
-    rho[0] = 1.0
-    pairs = rho[: n - n % 2].reshape(-1, 2).sum(axis=1)
-    ends = np.flatnonzero(~(pairs > 0))
-    pairs = np.minimum.accumulate(pairs[: ends[0] if ends.size else None])
-    tau = max(2 * float(pairs.sum()) - 1, 1 / math.log10(n * m))
-    return float(n * m / tau) if pooled > 0 else math.nan
+    within, n = x.var(axis=0, ddof=1).mean(axis=0), half
+    return x, within, (n - 1) / n * within + x.mean(axis=0).var(axis=0, ddof=1)
 
 
 def _autocovariance(x: np.ndarray) -> np.ndarray:
@@ -126,18 +107,18 @@ def _autocovariance(x: np.ndarray) -> np.ndarray:
 
 # --- Langevin chains, plain and Metropolis-adjusted ----------------------------------------------
 
-TARGET = 0.574
+TARGET_ACCEPTANCE = 0.574
 """Acceptance at which the adjusted chain moves furthest (Roberts & Rosenthal 1998)."""
 
 DECAY = 0.6
 """Power of t at which the tuning of the step fades: below 1, so that it can still arrive."""
 
 
-class Chain(NamedTuple):
+class LangevinChains(NamedTuple):
     """Draws of m chains side by side, and how they went."""
 
     draws: Array  # (n_steps / thin, m, q)
-    acceptance: float  # mean share of proposals taken after warm-up; 1 unadjusted
+    acceptance: float  # mean share of accepted proposals after warm-up; 1 unadjusted
     step: float  # τ, after tuning
 
     def effective_sample_size(self) -> np.ndarray:
@@ -147,12 +128,6 @@ class Chain(NamedTuple):
     def r_hat(self) -> np.ndarray:
         """Return for every coordinate the split R̂ of the chains, (q,); 1 is agreement."""
         return r_hat(backend.to_numpy(self.draws))
-
-
-class _State(NamedTuple):
-    Z: Array  # (m, q)
-    value: Array  # (m,), ln π
-    pull: Array  # (m, q), Fᵀ∇ ln π
 
 
 def langevin(
@@ -166,11 +141,11 @@ def langevin(
     warm_up: int = 0,
     thin: int = 1,
     factor: Array | None = None,
-) -> Chain:
+) -> LangevinChains:
     """Run z ← z + τ A∇ln π(z) + √(2τ) A^{1/2} ξ from every row of Z0, a fresh ξ at every step.
 
-    The plain chain has a bias that goes to 0 with τ; the adjusted one takes a proposal with the
-    probability that leaves π exactly as it is. O(m) evaluations of the density a step.
+    The plain chain has a bias that goes to 0 with τ; the adjusted one accepts a proposal with the
+    probability that leaves π exactly as it is. O(m) evaluations of the density per step.
 
     Parameters
     ----------
@@ -198,74 +173,66 @@ def langevin(
     Examples
     --------
     >>> import numpy as np
-    >>> from dualpca.generation import Gaussian, langevin
+    >>> from dualpca.generation import Gaussian
+    >>> from dualpca.generation.chains import langevin
     >>> density, rng = Gaussian(np.zeros(1), np.eye(1)), np.random.default_rng(0)
     >>> chain = langevin(density, np.zeros((50, 1)), 0.5, 200, rng, warm_up=50)
     >>> chain.draws.shape, bool(abs(chain.draws.var() - 1) < 0.1)
     ((200, 50, 1), True)
     """
-    _check(step, n_steps, warm_up, thin)
-    Z, xp = backend.working(Z0), backend.namespace(Z0)
-    F = backend.identity(int(Z.shape[1]), Z) if factor is None else factor
-    state, tau = _evaluate(density, Z, F), float(step)
-    kept, taken = [], 0.0
-    with task("Langevin", warm_up + n_steps) as tick:
-        for t in range(1, warm_up + n_steps + 1):
-            state, rate = _advance(density, state, F, tau, rng, adjusted)
-            tick()
-            if t <= warm_up:
-                tau *= math.exp((rate - TARGET) / t**DECAY) if adjusted else 1.0
-                continue
-            taken += rate
-            if (t - warm_up) % thin == 0:
-                kept.append(state.Z)
-    return Chain(_finite(xp.stack(kept, axis=0), tau), taken / n_steps, tau)
-
-
-def _finite(draws: Array, tau: float) -> Array:
-    """Return the draws unless the chains ran away, as plain ones do with too long a step."""
-    xp = backend.namespace(draws)
-    if not bool(xp.all(xp.isfinite(draws))):
-        remedy = "Take a shorter one, or adjusted=True."
-        raise ValueError(expected("step", "short enough for the chain to stay finite", tau, remedy))
-    return draws
-
-
-def _check(step: float, n_steps: int, warm_up: int, thin: int) -> None:
-    """Refuse steps that lead nowhere."""
     if not 0 < step < math.inf:
         raise ValueError(expected("step", "a positive number", step))
     if warm_up < 0:
         raise ValueError(expected("warm_up", "0 or more", warm_up))
     if not 1 <= thin <= n_steps:
         raise ValueError(expected("thin", f"between 1 and n_steps={n_steps}", thin))
+    xp, Z = backend.namespace(Z0), backend.working(Z0)
+    F = backend.identity(int(Z.shape[1]), Z) if factor is None else factor
+
+    def evaluated(Z: Array) -> State:
+        value, gradient = density.value_and_gradient(Z)
+        return Z, value, gradient @ F
+
+    state, tau, kept, accepted = evaluated(Z), float(step), [], 0.0
+    with task("Langevin", warm_up + n_steps) as tick:
+        for t in range(1, warm_up + n_steps + 1):
+            Z, _, pull = state
+            xi = backend.normal(rng, tuple(map(int, Z.shape)), Z)
+            move = tau * pull + math.sqrt(2 * tau) * xi
+            proposal, rate = evaluated(Z + move @ F.T), 1.0
+            if adjusted:
+                state, rate = _accepted(state, proposal, xi, move, tau, rng)
+            else:
+                state = proposal
+            tick()
+            if t <= warm_up:
+                tau *= math.exp((rate - TARGET_ACCEPTANCE) / t**DECAY) if adjusted else 1.0
+                continue
+            accepted += rate
+            if (t - warm_up) % thin == 0:
+                kept.append(state[0])
+    draws = xp.stack(kept, axis=0)
+    if not backend.all_finite(draws):  # plain chains run away where the step is too long
+        remedy = "Use a shorter one, or adjusted=True."
+        raise ValueError(expected("step", "short enough for the chain to stay finite", tau, remedy))
+    return LangevinChains(draws, accepted / n_steps, tau)
 
 
-def _evaluate(density: Density, Z: Array, F: Array) -> _State:
-    value, gradient = density.value_and_gradient(Z)
-    return _State(Z, value, gradient @ F)
+State = tuple[Array, Array, Array]
+"""z (m, q), ln π (m,) and Fᵀ∇ ln π (m, q) of every chain."""
 
 
-def _advance(
-    density: Density, now: _State, F: Array, tau: float, rng: np.random.Generator, adjusted: bool
-) -> tuple[_State, float]:
-    """Return the next state of every chain, and the mean probability of taking a proposal."""
-    xi = backend.normal(rng, tuple(map(int, now.Z.shape)), now.Z)
-    move = tau * now.pull + math.sqrt(2 * tau) * xi
-    there = _evaluate(density, now.Z + move @ F.T, F)
-    if not adjusted:
-        return there, 1.0
+def _accepted(
+    now: State, there: State, xi: Array, move: Array, tau: float, rng: np.random.Generator
+) -> tuple[State, float]:
+    """Return the next state of every chain, and the mean probability of accepting a proposal."""
     # The way back starts at `there` and needs the noise −(move + τ pull')/√(2τ).
-    back = (move + tau * there.pull) / math.sqrt(2 * tau)
-    log_ratio = there.value - now.value
+    back = (move + tau * there[2]) / math.sqrt(2 * tau)
+    log_ratio = there[1] - now[1]
     log_ratio = log_ratio + 0.5 * (algebra.squared_norms(xi) - algebra.squared_norms(back))
-    xp = backend.namespace(now.Z)
+    xp = backend.namespace(xi)
     odds = algebra.exp(algebra.at_most_zero(log_ratio))
-    odds = xp.where(xp.isnan(odds), xp.zeros_like(odds), odds)  # far out, ∞ − ∞: never taken
-    take = backend.asarray(rng.random(int(now.Z.shape[0])), now.Z) < odds
-    state = _State(
-        xp.where(take[:, None], there.Z, now.Z),
-        xp.where(take, there.value, now.value),
-        xp.where(take[:, None], there.pull, now.pull),
-    )
-    return state, float(xp.mean(odds))
+    odds = xp.where(xp.isnan(odds), xp.zeros_like(odds), odds)  # far out, ∞ − ∞: never accepted
+    accept = backend.asarray(rng.random(int(xi.shape[0])), xi) < odds
+    Z, pull = (xp.where(accept[:, None], there[k], now[k]) for k in (0, 2))
+    return (Z, xp.where(accept, there[1], now[1]), pull), float(xp.mean(odds))

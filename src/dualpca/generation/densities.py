@@ -5,20 +5,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from dualpca.arrays import Array, algebra, backend
+from dualpca.arrays import Array, algebra, backend, log_sum_exp
 from dualpca.errors import DegenerateError, expected
 from dualpca.gaussian import LOG_2PI
 
 # --- Densities over latents: a Gaussian, a kernel density estimate, a mixture --------------------
 
-FLAT = 1e-10
+NO_VARIANCE = 1e-10
 """Share of the largest variance below which a direction counts as having none."""
 
 
+@runtime_checkable
 class Density(Protocol):
     """A density π over R^q with all that Langevin needs of it."""
 
@@ -33,7 +34,7 @@ class Density(Protocol):
         """Return ∇ ln π at every row, (m, q)."""
 
     def value_and_gradient(self, Z: Array) -> tuple[Array, Array]:
-        """Return both for about the price of one."""
+        """Return both at about the cost of one."""
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         """Draw n independent points, (n, q)."""
@@ -83,13 +84,9 @@ class Gaussian(_Both):
     def value_and_gradient(self, Z: Array) -> tuple[Array, Array]:
         """Return ln π (m,) and ∇ ln π (m, q)."""
         check_latents(Z, self.factor)
-        U = solve_lower(self.factor, (Z - self.mean).T).T
+        U = solved_rows(self.factor, Z - self.mean)
         value = -0.5 * algebra.squared_norms(U) - log_constant(self.factor)
-        return value, -solve_upper(self.factor, U.T).T
-
-    def tempered(self, temperature: float) -> Gaussian:
-        """Return the density with its covariance times T."""
-        return replace(self, factor=math.sqrt(temperature) * self.factor)
+        return value, -solved_rows(self.factor.T, U)
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         """Draw n independent points, (n, q)."""
@@ -102,7 +99,7 @@ class KernelDensity(_Both):
     """π(z) = 1/n Σ_i N(z; z_i, FFᵀ), a bump of one shape on every centre (theory 12.1).
 
     With u = F⁻¹z and weights r_i ∝ exp(−½‖u − u_i‖²), ∇ ln π = F⁻ᵀ(Σ_i r_i u_i − u): it points to
-    the weighted mean of the centres. O(nq) a row, in blocks.
+    the weighted mean of the centres. O(nq) per row, in blocks.
 
     Parameters
     ----------
@@ -131,26 +128,20 @@ class KernelDensity(_Both):
         check_latents(Z, self.factor)
         n, xp = int(self.centres.shape[0]), backend.namespace(Z)
         middle, C = self._white
-        U = solve_lower(self.factor, (Z - middle).T).T
-        values, pulls = [], []
+        U = solved_rows(self.factor, Z - middle)
+        values, pulls = [U[:0, 0]], [U[:0, :]]
         for rows in backend.slices(int(Z.shape[0]), backend.block_rows(n, Z)):
             total, weights = log_sum_exp(-0.5 * squared_distances(U[rows, :], C))
             values.append(total)
             pulls.append(weights @ C - U[rows, :])
-        constant = log_constant(self.factor) + math.log(n)
-        pull = xp.concat(pulls, axis=0) if pulls else U
-        value = xp.concat(values, axis=0) - constant if values else U[:, 0]
-        return value, solve_upper(self.factor, pull.T).T
+        value = xp.concat(values, axis=0) - (log_constant(self.factor) + math.log(n))
+        return value, solved_rows(self.factor.T, xp.concat(pulls, axis=0))
 
     @cached_property
     def _white(self) -> tuple[Array, Array]:
         """Their mean, near which distances keep their digits, and F⁻¹ of the centres from it."""
         middle = backend.namespace(self.centres).mean(self.centres, axis=0)
-        return middle, solve_lower(self.factor, (self.centres - middle).T).T
-
-    def tempered(self, temperature: float) -> KernelDensity:
-        """Return the density with the covariance of its bumps times T."""
-        return replace(self, factor=math.sqrt(temperature) * self.factor)
+        return middle, solved_rows(self.factor, self.centres - middle)
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         """Draw n independent points, (n, q): a centre, then its bump."""
@@ -160,7 +151,7 @@ class KernelDensity(_Both):
 
 
 @dataclass(frozen=True)
-class Mixture(_Both):
+class MixtureDensity(_Both):
     """π = Σ_k w_k π_k; ∇ ln π is the mean of the parts', by responsibility.
 
     Parameters
@@ -168,27 +159,28 @@ class Mixture(_Both):
     weights : array of shape (k,)
         Positive, sum 1.
     parts : tuple of k densities
-        Gaussians, or kernel density estimates or mixtures in their turn.
+        Gaussians, kernel density estimates, or mixtures of these.
 
     Examples
     --------
     >>> import numpy as np
     >>> at = lambda x: Gaussian(np.array([x]), np.eye(1))
-    >>> Mixture(np.array([0.5, 0.5]), (at(-1.0), at(1.0))).gradient(np.array([[0.5]])).round(4)
+    >>> MixtureDensity(np.array([0.5, 0.5]), (at(-1.0), at(1.0))).gradient(np.array([[0.5]])).round(
+    ...     4
+    ... )
     array([[-0.0379]])
     """
 
     weights: Annotated[Array, "k"]
-    parts: tuple[Gaussian | KernelDensity | Mixture, ...]
+    parts: tuple[Gaussian | KernelDensity | MixtureDensity, ...]
 
     def __post_init__(self) -> None:
         """Refuse weights that are no shares of the parts."""
         given = backend.to_numpy(self.weights)
-        what = f"{len(self.parts)} positive numbers of sum 1, one a part"
-        if given.shape != (len(self.parts),) or not np.all(given > 0):
+        positive = given.shape == (len(self.parts),) and np.all(given > 0)
+        if not positive or abs(float(given.sum()) - 1) > 1e-6:
+            what = f"{len(self.parts)} positive numbers of sum 1, one per part"
             raise ValueError(expected("weights", what, given))
-        if abs(float(given.sum()) - 1) > 1e-6:
-            raise ValueError(expected("weights", what, float(given.sum())))
 
     @property
     def factor(self) -> Array:
@@ -205,19 +197,13 @@ class Mixture(_Both):
         found = [part.value_and_gradient(Z) for part in self.parts]
         values = xp.stack([value for value, _ in found], axis=1) + xp.log(self.weights)
         total, shares = log_sum_exp(values)
-        return total, sum(shares[:, k : k + 1] * found[k][1] for k in range(len(found)))
-
-    def tempered(self, temperature: float) -> Mixture:
-        """Return the density with the covariance of every part times T."""
-        return replace(self, parts=tuple(tempered(part, temperature) for part in self.parts))
+        return total, sum(shares[:, k : k + 1] * gradient for k, (_, gradient) in enumerate(found))
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
-        """Draw n independent points, (n, q), in an order that tells nothing."""
+        """Draw n independent points, (n, q), in random order."""
         shares = backend.to_numpy(self.weights)
-        counts = rng.multinomial(n, shares / shares.sum())
-        drawn = [
-            part.sample(int(count), rng) for part, count in zip(self.parts, counts, strict=True)
-        ]
+        counts = rng.multinomial(n, shares / shares.sum()).tolist()
+        drawn = [part.sample(k, rng) for part, k in zip(self.parts, counts, strict=True)]
         together = backend.namespace(self.weights).concat(drawn, axis=0)
         return backend.take(together, rng.permutation(n))
 
@@ -245,10 +231,10 @@ def covariance_factor(Zc: Array) -> Array:
     xp, n = backend.namespace(Zc), int(Zc.shape[0])
     S = Zc.T @ Zc / n
     values = backend.to_numpy(xp.linalg.eigvalsh(S))
-    if not np.all(np.isfinite(values)) or not values[0] > FLAT * values[-1]:
+    if not np.all(np.isfinite(values)) or not values[0] > NO_VARIANCE * values[-1]:
+        varying = int(np.sum(values > NO_VARIANCE * max(values[-1], 0)))
         raise DegenerateError(
-            f"the latents have no density: {n} rows vary in "
-            f"{int(np.sum(values > FLAT * max(values[-1], 0)))} of {values.size} directions. "
+            f"the latents have no density: {n} rows vary in {varying} of {values.size} directions. "
             "Use fewer components, or more rows."
         )
     return xp.linalg.cholesky(S)
@@ -266,10 +252,9 @@ def check_factor(factor: Array, q: int) -> None:
 
 def check_latents(Z: Array, factor: Array) -> None:
     """Refuse rows of another width than the density's."""
-    if Z.ndim != 2 or Z.shape[1] != factor.shape[1]:
-        raise ValueError(
-            expected("Z", f"a matrix of {int(factor.shape[1])} columns", tuple(Z.shape))
-        )
+    q = int(factor.shape[1])
+    if Z.ndim != 2 or Z.shape[1] != q:
+        raise ValueError(expected("Z", f"a matrix of {q} columns", tuple(Z.shape)))
 
 
 def log_constant(factor: Array) -> float:
@@ -278,29 +263,15 @@ def log_constant(factor: Array) -> float:
     return 0.5 * int(factor.shape[0]) * LOG_2PI + float(xp.sum(xp.log(xp.linalg.diagonal(factor))))
 
 
-def log_sum_exp(E: Array) -> tuple[Array, Array]:
-    """Return ln Σ_j exp(e_ij), (m,), and the shares exp(e_ij) / Σ_j exp(e_ij), (m, n)."""
-    xp = backend.namespace(E)
-    top = xp.max(E, axis=1, keepdims=True)
-    P = algebra.exp(E - top)
-    total = xp.sum(P, axis=1, keepdims=True)
-    return (top + xp.log(total))[:, 0], P / total
-
-
 def squared_distances(A: Array, B: Array) -> Array:
     """Return ‖a_i − b_j‖², (m, n), never below 0."""
     D = 2 * A @ B.T - algebra.squared_norms(A)[:, None] - algebra.squared_norms(B)[None, :]
     return -algebra.at_most_zero(D)
 
 
-def solve_lower(F: Array, B: Array) -> Array:
-    """Return F⁻¹B; q is small, so a plain solver will do in every library."""
-    return backend.namespace(F).linalg.solve(F, B)
-
-
-def solve_upper(F: Array, B: Array) -> Array:
-    """Return F⁻ᵀB."""
-    return backend.namespace(F).linalg.solve(F.T, B)
+def solved_rows(F: Array, Z: Array) -> Array:
+    """Return F⁻¹z of every row, (m, q); q is small, so a plain solver will do in every library."""
+    return backend.namespace(F).linalg.solve(F, Z.T).T
 
 
 # --- The bandwidth of a kernel density estimate by leave-one-out likelihood ----------------------
@@ -308,11 +279,11 @@ def solve_upper(F: Array, B: Array) -> Array:
 LEFT_OUT = 2000
 """Rows that are left out in turn, evenly spaced; all others remain centres."""
 
-COARSE, FINE, ROUNDS = 17, 7, 3
-"""Bandwidths tried in the first round and in each of the finer ones, and their number."""
+GRIDS = (17, 7, 7, 7)
+"""Bandwidths tried in each round, every one around the best of the round before."""
 
-SMALLEST, LARGEST = 1e-3, 8.0
-"""Of Silverman's rule of thumb, and of the standard deviation."""
+NARROWEST, WIDEST = 1e-3, 8.0
+"""Bandwidths of the first round: shares of Silverman's rule of thumb and of the deviation."""
 
 
 def fit_kernel_density(Z: Array, width: float | None = None, shrink: bool = True) -> KernelDensity:
@@ -347,10 +318,10 @@ def fit_kernel_density(Z: Array, width: float | None = None, shrink: bool = True
     mean = backend.namespace(Z).mean(Z, axis=0)
     F = covariance_factor(Z - mean)
     if width is None:
-        width = bandwidth(solve_lower(F, (Z - mean).T).T, shrink)
+        width = bandwidth(solved_rows(F, Z - mean), shrink)
     elif not 0 < width < math.inf:
         raise ValueError(expected("bandwidth", "a positive number", width))
-    c = _shrinkage(width) if shrink else 1.0
+    c = 1 / math.sqrt(1 + width * width) if shrink else 1.0
     return KernelDensity(mean + c * (Z - mean), c * float(width) * F)
 
 
@@ -376,8 +347,8 @@ def bandwidth(U: Array, shrink: bool = True) -> float:
     """
     n, q = map(int, U.shape)
     thumb = (4 / (n * (q + 2))) ** (1 / (q + 4))
-    low, high, count = math.log(SMALLEST * thumb), math.log(LARGEST), COARSE
-    for turn in range(1 + ROUNDS):
+    low, high = math.log(NARROWEST * thumb), math.log(WIDEST)
+    for turn, count in enumerate(GRIDS):
         tried = np.exp(np.linspace(low, high, count))
         best = int(np.argmax(leave_one_out(U, tried, shrink)))
         if turn == 0 and best == 0:
@@ -386,7 +357,6 @@ def bandwidth(U: Array, shrink: bool = True) -> float:
                 "as the bandwidth shrinks. Give a bandwidth, or leave out repeated rows."
             )
         low, high = np.log(tried[max(best - 1, 0)]), np.log(tried[min(best + 1, count - 1)])
-        count = FINE
     return float(tried[best])
 
 
@@ -410,34 +380,20 @@ def leave_one_out(U: Array, widths: np.ndarray, shrink: bool = True) -> np.ndarr
     >>> leave_one_out(np.array([[0.0], [1.0]]), np.array([1.0, 2.0]), shrink=False).round(4)
     array([-1.4189, -1.7371])
     """
-    n, q = map(int, U.shape)
+    xp, (n, q) = backend.namespace(U), map(int, U.shape)
     held, norms = np.arange(0, n, -(-n // LEFT_OUT)), algebra.squared_norms(U)
-    c = np.array([_shrinkage(h) if shrink else 1.0 for h in widths])
+    c = 1 / np.sqrt(1 + widths**2) if shrink else np.ones(len(widths))
     totals = np.zeros(len(widths))
     for rows in backend.slices(len(held), backend.block_rows(n, U)):
-        P = _without(backend.take(U, held[rows]) @ U.T, held[rows])
+        P = backend.take(U, held[rows]) @ U.T
+        same = xp.asarray(held[rows, None] == np.arange(n), device=backend.device_of(U))
+        P = xp.where(same, xp.full_like(P, -math.inf), P)  # a row is infinitely far from itself
         own = backend.take(norms, held[rows])[:, None]
         for k, (a, b) in enumerate(zip(c.tolist(), (c * widths).tolist(), strict=True)):
             E = (2 * a * P - own - a * a * norms) / (2 * b * b)
-            totals[k] += float(_sum(log_sum_exp(E)[0]))
+            totals[k] += float(xp.sum(log_sum_exp(E)[0]))
     constant = math.log(n - 1) + 0.5 * q * LOG_2PI
     return np.asarray(totals / len(held) - constant - q * np.log(c * widths))
-
-
-def _shrinkage(h: float) -> float:
-    """Return 1/√(1 + h²)."""
-    return 1 / math.sqrt(1 + h * h)
-
-
-def _without(P: Array, own: np.ndarray) -> Array:
-    """Return products with −∞ where a row meets itself: it is infinitely far."""
-    xp = backend.namespace(P)
-    same = xp.asarray(own[:, None] == np.arange(int(P.shape[1])), device=backend.device_of(P))
-    return xp.where(same, xp.full_like(P, -math.inf), P)
-
-
-def _sum(values: Array) -> Array:
-    return backend.namespace(values).sum(values)
 
 
 # --- Narrower and wider densities, by a temperature ----------------------------------------------
@@ -451,7 +407,7 @@ def tempered(density: Any, temperature: float) -> Any:
 
     Parameters
     ----------
-    density : Gaussian, KernelDensity or Mixture
+    density : Gaussian, KernelDensity or MixtureDensity
     temperature : float
         T > 0.
 
@@ -463,6 +419,8 @@ def tempered(density: Any, temperature: float) -> Any:
     """
     if not 0 < temperature < math.inf:
         raise ValueError(expected("temperature", "a positive number", temperature))
-    if not hasattr(density, "tempered"):
-        raise ValueError(expected("density", "Gaussian, KernelDensity or Mixture", density))
-    return density.tempered(temperature)
+    if isinstance(density, MixtureDensity):
+        return replace(density, parts=tuple(tempered(part, temperature) for part in density.parts))
+    if isinstance(density, Gaussian | KernelDensity):
+        return replace(density, factor=math.sqrt(temperature) * density.factor)
+    raise ValueError(expected("density", "Gaussian, KernelDensity or MixtureDensity", density))

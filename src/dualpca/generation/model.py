@@ -10,12 +10,12 @@ import numpy as np
 
 from dualpca.arrays import Array, backend
 from dualpca.errors import DegenerateError, expected
-from dualpca.generation.chains import Chain, langevin
+from dualpca.generation.chains import LangevinChains, langevin
 from dualpca.generation.densities import (
     Density,
     Gaussian,
     KernelDensity,
-    Mixture,
+    MixtureDensity,
     covariance_factor,
     tempered,
 )
@@ -31,7 +31,9 @@ class GeneratorModel:
 
     points: Annotated[Array, "n d"]  # the training rows
     latents: Annotated[Array, "n q"]
-    density: Gaussian | KernelDensity | Mixture  # another Density serves, and cannot be saved
+    density: (
+        Gaussian | KernelDensity | MixtureDensity
+    )  # another Density serves, and cannot be saved
     mean: Annotated[Array, "q"]  # of the latents
     factor: Annotated[Array, "q q"]  # of their covariance
     classes: Annotated[np.ndarray, "labels c"] | None = None
@@ -39,13 +41,13 @@ class GeneratorModel:
 
     def part(self, code: int | None) -> tuple[Density, np.ndarray]:
         """Return the density of a class and its rows; that of all rows without a class."""
-        if code is None or not isinstance(self.density, Mixture):
+        if code is None or not isinstance(self.density, MixtureDensity):
             return self.density, np.arange(int(self.latents.shape[0]))
         return self.density.parts[code], np.flatnonzero(self.codes == code)
 
     def chains(
         self, code: int | None, m: int, rng: np.random.Generator, step: float, **options: Any
-    ) -> Chain:
+    ) -> LangevinChains:
         """Run m Langevin chains from training latents that are drawn at random."""
         density, rows = self.part(code)
         chosen = rows[rng.integers(len(rows), size=m)]
@@ -83,7 +85,7 @@ def fit_generator(
     latents : array of shape (n, q)
     fit : callable
     classes : (array of shape (k,), array of shape (n,)), optional
-        The classes, and for every row the index of its own.
+        The classes, and for every row the index of its class.
     temperature : float
         As in `tempered`.
     """
@@ -95,7 +97,9 @@ def fit_generator(
     return GeneratorModel(points, latents, density, mean, factor, *(classes or (None, None)))
 
 
-def fit_by_class(Z: Array, classes: np.ndarray, codes: np.ndarray, fit: DensityFit) -> Mixture:
+def fit_by_class(
+    Z: Array, classes: np.ndarray, codes: np.ndarray, fit: DensityFit
+) -> MixtureDensity:
     """Return a mixture of one density per class, each with the class's share of the rows."""
     counts, parts = np.bincount(codes), []
     for code, name in enumerate(classes):
@@ -107,4 +111,4 @@ def fit_by_class(Z: Array, classes: np.ndarray, codes: np.ndarray, fit: DensityF
         except DegenerateError as error:
             remedy = "density='subspaces' needs fewer rows."
             raise DegenerateError(f"in class {name} {error} {remedy}") from error
-    return Mixture(backend.asarray(counts / len(codes), Z), tuple(parts))
+    return MixtureDensity(backend.asarray(counts / len(codes), Z), tuple(parts))

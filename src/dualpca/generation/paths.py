@@ -9,7 +9,7 @@ import scipy.optimize
 
 from dualpca.arrays import Array, backend
 from dualpca.errors import expected
-from dualpca.generation.densities import Density, solve_lower
+from dualpca.generation.densities import Density, solved_rows
 
 
 def straight(a: Array, b: Array, n: int) -> Array:
@@ -89,7 +89,7 @@ def along_density(
     if n == 2:
         return start
     steps, F = n - 1, backend.to_numpy(factor)
-    ends = backend.to_numpy(solve_lower(factor, start.T).T)
+    ends = backend.to_numpy(solved_rows(factor, start))
 
     def energy(flat: Any) -> tuple[float, Any]:
         U = np.concatenate([ends[:1], flat.reshape(n - 2, -1), ends[-1:]])

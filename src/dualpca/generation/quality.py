@@ -104,22 +104,17 @@ def _centred(A: Array, B: Array) -> tuple[Array, Array]:
 
 def _reached(A: Array, B: Array, k: int) -> float:
     """Return the share of rows of A within the reach of some row of B."""
-    reach, hits = _reaches(B, k), 0
-    xp = backend.namespace(B)
-    for rows in backend.slices(int(A.shape[0]), backend.block_rows(int(B.shape[0]), A)):
+    xp, m, n = backend.namespace(B), int(A.shape[0]), int(B.shape[0])
+    step = backend.block_rows(n, B)
+    # column 0 of the sorted distances is the row itself
+    reaches = [
+        xp.sort(squared_distances(B[rows, :], B), axis=1)[:, k] for rows in backend.slices(n, step)
+    ]
+    reach, hits = xp.concat(reaches, axis=0), 0
+    for rows in backend.slices(m, step):
         inside = squared_distances(A[rows, :], B) <= reach
         hits += int(xp.sum(xp.astype(xp.any(inside, axis=1), xp.int64)))
-    return hits / int(A.shape[0])
-
-
-def _reaches(B: Array, k: int) -> Array:
-    """Return the squared distance of every row to its k-th neighbour, (n,)."""
-    xp = backend.namespace(B)
-    found = []
-    for rows in backend.slices(int(B.shape[0]), backend.block_rows(int(B.shape[0]), B)):
-        D = xp.sort(squared_distances(B[rows, :], B), axis=1)
-        found.append(D[:, k])  # column 0 is the row itself
-    return xp.concat(found, axis=0)
+    return hits / m
 
 
 # --- Whether two sets of points come from one distribution: the kernel two-sample test -----------
@@ -168,46 +163,32 @@ def mmd_test(
     check_together(A, B, 2)
     if n_permutations < 1:
         raise ValueError(expected("n_permutations", "1 or more", n_permutations))
-    xp, m = backend.namespace(A), int(A.shape[0])
+    xp, m, n = backend.namespace(A), int(A.shape[0]), int(B.shape[0])
     rows = xp.concat([backend.working(A), backend.working(B)], axis=0)
     kernel = (RBF(gamma="median") if kernel is None else kernel).resolve(rows)
-    K, diagonal = kernel(rows, rows), kernel.diag(rows)
-    first = _splits(rng, int(rows.shape[0]), m, n_permutations)
-    values = _discrepancies(K, diagonal, backend.asarray(first, rows))
-    reached = int(np.sum(values[1:] >= values[0]))
-    return TwoSample(float(values[0]), (1 + reached) / (1 + n_permutations))
-
-
-def _splits(rng: np.random.Generator, size: int, m: int, count: int) -> np.ndarray:
-    """Return indicators of the first sample, (m + n, 1 + count): as given, then at random."""
-    first = np.zeros((size, 1 + count))
-    first[:m, 0] = 1
-    for j in range(count):
-        first[rng.permutation(size)[:m], 1 + j] = 1
-    return first
-
-
-def _discrepancies(K: Array, diagonal: Array, first: Array) -> np.ndarray:
-    """Return MMD² of every split, from wᵀKw with indicators w and 1 − w."""
-    xp = backend.namespace(K)
-    m = float(xp.sum(first[:, 0]))
-    n = float(K.shape[0]) - m
+    K, diagonal = kernel(rows, rows), kernel.diag(rows)[:, None]
+    members = np.zeros((m + n, 1 + n_permutations))  # 1 for rows of the first sample
+    members[:m, 0] = 1  # as given, then at random
+    for j in range(n_permutations):
+        members[rng.permutation(m + n)[:m], 1 + j] = 1
+    first = backend.asarray(members, rows)
     second = 1 - first
     KA, KB = K @ first, K @ second
-    aa = xp.sum(first * (KA - diagonal[:, None] * first), axis=0) / (m * (m - 1))
-    bb = xp.sum(second * (KB - diagonal[:, None] * second), axis=0) / (n * (n - 1))
-    ab = xp.sum(first * KB, axis=0) / (m * n)
-    return backend.to_numpy(aa + bb - 2 * ab)
+    aa = xp.sum(first * (KA - diagonal * first), axis=0) / (m * (m - 1))
+    bb = xp.sum(second * (KB - diagonal * second), axis=0) / (n * (n - 1))
+    values = backend.to_numpy(aa + bb - 2 * xp.sum(first * KB, axis=0) / (m * n))
+    reached = int(np.sum(values[1:] >= values[0]))
+    return TwoSample(float(values[0]), (1 + reached) / (1 + n_permutations))
 
 
 # --- All of it at once ---------------------------------------------------------------------------
 
 
 class Quality(NamedTuple):
-    """How samples compare with rows that no fit has seen."""
+    """How samples compare with rows that were not used to fit."""
 
-    precision: float  # share of samples that lie among the rows
-    recall: float  # share of rows that lie among the samples
+    precision: float  # share of samples that are among the rows
+    recall: float  # share of rows that are among the samples
     mmd: float  # squared maximum mean discrepancy, unbiased: about 0 if they are alike
     p_value: float  # of the hypothesis that they are
     novelty: float  # median distance to the nearest training point, in units of that of the rows
@@ -236,6 +217,6 @@ def sample_quality(
         for points in (samples, rows)
     )
     if scale == 0:
-        raise ValueError(expected("X", "rows that fit has not seen", "mostly training rows"))
+        raise ValueError(expected("X", "rows that were not used to fit", "mostly training rows"))
     test = mmd_test(samples, rows, rng, n_permutations)
     return Quality(*coverage(rows, samples, k), *test, new / scale)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from math import sqrt
 from numbers import Real
+from operator import add, mul
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -25,59 +26,16 @@ Host = np.ndarray[Any, Any]
 # --- Parameters: numbers, words that are replaced by numbers found in the rows, one per column ---
 
 
-def is_number(value: Any) -> bool:
+def is_finite_number(value: Any) -> bool:
     """Return True if a value is a finite real number."""
     return type(value) is not bool and isinstance(value, Real) and bool(np.isfinite(float(value)))
-
-
-def check_positive(kernel: Kernel, *names: str) -> None:
-    """Refuse parameters that are not positive, None, or a word that `rules` knows."""
-    for name in names:
-        value = getattr(kernel, name)
-        for one in value if isinstance(value, tuple) else (value,):
-            if not (one is None or isinstance(one, str) or (is_number(one) and one > 0)):
-                raise ValueError(expected(f"{name} of {type(kernel).__name__}", "positive", value))
-
-
-def as_lengths(length_scale: Any) -> Any:
-    """Return a length scale as it is, or one per column as a tuple: kernels can be hashed."""
-    if length_scale is None or isinstance(length_scale, str | Real):
-        return length_scale
-    lengths = np.asarray(length_scale)
-    if lengths.ndim == 0:
-        return lengths.item()
-    if lengths.ndim != 1 or not lengths.size or lengths.dtype.kind not in "fiu":
-        what = "a positive number, or one for every column"
-        raise ValueError(expected("length_scale", what, length_scale))
-    return tuple(float(v) for v in lengths)
-
-
-def number(kernel: Kernel, value: Any) -> float:
-    """Return a parameter that must be a single number by now."""
-    if isinstance(value, str):
-        raise ValueError(
-            f"{kernel!r} finds {value!r} from the rows: call resolve(X) first, or fit a model."
-        )
-    if isinstance(value, tuple):
-        what = "one number where a single width is needed"
-        raise ValueError(expected(f"length_scale of {type(kernel).__name__}", what, value))
-    return float(value)
-
-
-def column_numbers(on: Any) -> tuple[int, ...]:
-    """Return column numbers as a tuple."""
-    columns = np.asarray(on)
-    good = columns.ndim == 1 and columns.size > 0 and columns.dtype.kind in "iu"
-    if not good or columns.min() < 0 or np.unique(columns).size < columns.size:
-        raise ValueError(expected("on", "different column numbers, from 0", on))
-    return tuple(int(c) for c in columns)
 
 
 Rule = Callable[[Array], float]
 """A parameter found from the rows, (n, d)."""
 
-ENOUGH = 1000
-"""Rows, evenly spaced, whose distances stand for those of all rows."""
+SAMPLED_ROWS = 1000
+"""Rows, evenly spaced, whose distances represent those of all rows."""
 
 
 def scale_rate(X: Array) -> float:
@@ -90,16 +48,14 @@ def scale_rate(X: Array) -> float:
     return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
 
 
-def column_rate(X: Array) -> float:
-    """Return 1 / d, scikit-learn's gamma='auto'."""
-    return 1.0 / int(X.shape[1])
-
+GAMMA_RULES: dict[str, Rule] = {"scale": scale_rate, "auto": lambda X: 1.0 / int(X.shape[1])}
+"""Words for gamma, as in scikit-learn: 'scale' is 1 / (d · variance), 'auto' is 1 / d."""
 
 Metric = Literal["sqeuclidean", "cityblock", "chi2"]
 
 
 def median_distance(X: Array, metric: Metric) -> float:
-    """Return the median of a distance over pairs of rows, of at most `ENOUGH`; 1 instead of 0.
+    """Return the median distance over pairs of at most `SAMPLED_ROWS` rows; 1 instead of 0.
 
     Parameters
     ----------
@@ -115,22 +71,16 @@ def median_distance(X: Array, metric: Metric) -> float:
     >>> median_distance(np.array([[0.0, 1.0], [4.0, 1.0]]), "chi2")
     4.0
     """
-    step = max(1, -(-int(X.shape[0]) // ENOUGH))
+    step = max(1, -(-int(X.shape[0]) // SAMPLED_ROWS))
     rows = backend.to_numpy(X[::step, :]).astype(np.float64)
     if rows.shape[0] < 2:
         return 1.0
-    found = float(np.median(_chi2(rows) if metric == "chi2" else pdist(rows, metric)))
+    if metric == "chi2":
+        pairs = -KERNELS["additive_chi2"]()(rows, rows)[np.triu_indices(rows.shape[0], 1)]
+    else:
+        pairs = pdist(rows, metric)
+    found = float(np.median(pairs))
     return found if found > 0 else 1.0
-
-
-def _chi2(rows: Host) -> Host:
-    """Return the χ² distances of pairs i < j, one column at a time."""
-    i, j = np.triu_indices(rows.shape[0], 1)
-    found = np.zeros(i.size)
-    for x in rows.T:
-        total = x[i] + x[j]
-        found += (x[i] - x[j]) ** 2 / np.where(total > 0, total, 1.0)
-    return found
 
 
 def median_rate(metric: Metric) -> Rule:
@@ -177,21 +127,22 @@ class Term:
     rates: Host  # (d,), 0 for columns that are not seen
     polys: tuple[Poly, ...] = ()
 
+    @property
+    def is_gaussian(self) -> bool:
+        """Whether some column decays."""
+        return bool(self.rates.any())
+
     def __mul__(self, other: Term) -> Term:
-        """Return the product; that of two Gaussian factors is one, on whatever columns."""
+        """Return the product; two Gaussian factors make one, on any columns."""
         rates, polys = self.rates + other.rates, self.polys + other.polys
         return Term(self.factor * other.factor, rates, polys)
 
     def among(self, columns: Sequence[int], d: int) -> Term:
         """Return this term as one of d columns, of which it sees these."""
-
-        def spread(values: Host) -> Host:
-            full = np.zeros(d)
-            full[list(columns)] = values
-            return full
-
-        polys = tuple(replace(p, weights=spread(p.weights)) for p in self.polys)
-        return Term(self.factor, spread(self.rates), polys)
+        full = np.zeros((1 + len(self.polys), d))
+        full[:, list(columns)] = [self.rates, *(p.weights for p in self.polys)]
+        polys = zip(self.polys, full[1:], strict=True)
+        return Term(self.factor, full[0], tuple(replace(p, weights=w) for p, w in polys))
 
 
 KNOWN_EXPECTATIONS = (
@@ -223,13 +174,9 @@ class Scales(NamedTuple):
         (5.0, 7.0, 41.666666666666664)
         """
         norm = float(np.mean(np.sum(X * X, axis=1)))
-        return cls(
-            median_length(X),
-            median_distance(X, "cityblock"),
-            norm if norm > 0 else 1.0,
-            median_distance(X, "chi2") if np.min(X) >= 0 else 0.0,
-            int(X.shape[1]),
-        )
+        lengths = median_length(X), median_distance(X, "cityblock"), norm if norm > 0 else 1.0
+        chi2 = median_distance(X, "chi2") if np.min(X) >= 0 else 0.0
+        return cls(*lengths, chi2, int(X.shape[1]))
 
 
 class Parameter(NamedTuple):
@@ -242,13 +189,13 @@ class Parameter(NamedTuple):
     choices: tuple[Any, ...] = ()
 
 
-WIDTH = Parameter("width", 1.0)
+WIDTH_PARAMETER = Parameter("width", 1.0)
 
 
 class Family(NamedTuple):
     """What a search varies in a kernel: parameters without units, centred at a heuristic.
 
-    `arguments` makes the kernel's own arguments of the scales of the rows and the parameters;
+    `arguments` turns the scales of the rows and the parameters into the kernel's own arguments;
     `unfit` says why a table has no such kernel.
     """
 
@@ -283,9 +230,11 @@ class Kernel:
     invariant: ClassVar[bool] = False
     """Whether k(x + c, y + c) = k(x, y)."""
     nonnegative: ClassVar[bool] = False
-    """Whether entries below 0 are refused, as for histograms."""
+    """Whether negative entries raise an error, as for histograms."""
     rules: ClassVar[dict[str, dict[str, Rule]]] = {}
     """For each parameter, the words that it accepts in place of a number, and what they mean."""
+    _positive: ClassVar[tuple[str, ...]] = ()
+    """Parameters that must be positive; None passes where it is the default."""
     on: Sequence[int] | None = field(default=None, kw_only=True)
 
     def __init_subclass__(cls) -> None:
@@ -296,15 +245,36 @@ class Kernel:
     def __post_init__(self) -> None:
         """Check the parameters once, and keep `on` as a tuple so that kernels can be hashed."""
         if self.on is not None:
-            object.__setattr__(self, "on", column_numbers(self.on))
+            columns = np.asarray(self.on)
+            good = columns.ndim == 1 and columns.size > 0 and columns.dtype.kind in "iu"
+            if not good or columns.min() < 0 or np.unique(columns).size < columns.size:
+                raise ValueError(expected("on", "different column numbers, from 0", self.on))
+            object.__setattr__(self, "on", tuple(columns.tolist()))
         for name, words in self.rules.items():
             value = getattr(self, name)
             if isinstance(value, str) and value not in words:
                 raise ValueError(expected(name, f"a number or one of {sorted(words)}", value))
+        for name in self._positive:
+            value, default = getattr(self, name), getattr(type(self), name, None)
+            for one in value if isinstance(value, tuple) else (value,):
+                given = not (isinstance(one, str) or (one is None and default is None))
+                if given and not (is_finite_number(one) and one > 0):
+                    what = f"{name} of {type(self).__name__}"
+                    raise ValueError(expected(what, "positive", value))
         self._check()
 
+    def _number(self, value: Any, default: float = 1.0) -> float:
+        """Return a parameter that must be a single number by now; the default for None."""
+        if isinstance(value, str):
+            remedy = "Call resolve(X) first, or fit a model."
+            raise ValueError(f"{self!r} finds {value!r} from the rows. {remedy}")
+        if isinstance(value, tuple):
+            what = "one number where a single width is needed"
+            raise ValueError(expected(f"length_scale of {type(self).__name__}", what, value))
+        return default if value is None else float(value)
+
     def _check(self) -> None:
-        """Refuse parameters that define no kernel; words such as 'median' pass."""
+        """Raise for parameters that define no kernel; words such as 'median' pass."""
 
     def _against(self, Y: Array) -> Callable[[Array], Array]:
         """Return x ↦ k(x, Y), with what depends on Y alone done once. The result is fresh."""
@@ -318,10 +288,11 @@ class Kernel:
 
     def _diag_gradient(self, Z: Array) -> Array:
         """Return ∂k(z, z)/∂z; by symmetry twice the gradient in the first argument at y = z."""
-        xp = backend.namespace(Z)
-        one = backend.ones((1, 1), Z)
-        rows = [2 * self._pull(Z[i : i + 1, :], Z[i : i + 1, :], one) for i in range(Z.shape[0])]
-        return xp.concat(rows, axis=0) if rows else xp.zeros_like(Z)
+        xp, one = backend.namespace(Z), backend.ones((1, 1), Z)
+        if self.invariant or not Z.shape[0]:
+            return xp.zeros_like(Z)
+        rows = (Z[i : i + 1, :] for i in range(Z.shape[0]))
+        return xp.concat([2 * self._pull(z, z, one) for z in rows], axis=0)
 
     # what a class may declare; these defaults say that it cannot
 
@@ -368,7 +339,7 @@ class Kernel:
         return None
 
     def _nonnegative_columns(self, d: int) -> set[int]:
-        """Return the columns in which entries below 0 are refused."""
+        """Return the columns that must not be negative."""
         return set(range(d)) if self.nonnegative else set()
 
     # what all kernels have: batches, columns, parameters, + and *
@@ -390,10 +361,8 @@ class Kernel:
 
     def gradient(self, x: Array, Y: Array) -> Array:
         """Return ∂k(x, y_j)/∂x, (m, d), for one point x of shape (d,)."""
-        xp = backend.namespace(x)
-        m = int(Y.shape[0])
-        Z = xp.broadcast_to(x[None, :], (m, x.shape[0]))
-        return self.pull(Z, Y, backend.identity(m, x))
+        Z = backend.namespace(x).broadcast_to(x[None, :], Y.shape)
+        return self.pull(Z, Y, backend.identity(int(Y.shape[0]), x))
 
     def pull(self, Z: Array, Y: Array, C: Array) -> Array:
         """Return Σ_j C_ij ∂k(z_i, y_j)/∂z_i, (n, d): what gradient descent over points needs.
@@ -412,10 +381,12 @@ class Kernel:
 
     def resolve(self, X: Array) -> Kernel:
         """Return this kernel with numbers in place of words such as 'scale' or 'median'."""
-        words = {name: getattr(self, name) for name in self.rules}
-        found: dict[str, Any] = {
-            k: self.rules[k][v](self._seen(X)) for k, v in words.items() if isinstance(v, str)
-        }
+        found: dict[str, Any] = {}
+        for name, value in ((f.name, getattr(self, f.name)) for f in fields(self)):
+            if isinstance(value, Kernel):
+                found[name] = value.resolve(self._seen(X))
+            elif isinstance(value, str) and name in self.rules:
+                found[name] = self.rules[name][value](self._seen(X))
         return replace(self, **found) if found else self
 
     def _seen(self, X: Array) -> Array:
@@ -436,10 +407,8 @@ class Kernel:
         """Return gradients with zeros in the columns that this kernel does not see."""
         if self.on is None:
             return G
-        xp, columns = backend.namespace(Z), {c: i for i, c in enumerate(self.on)}
-        zero = xp.zeros_like(Z[:, 0])
-        parts = [G[:, columns[c]] if c in columns else zero for c in range(Z.shape[1])]
-        return xp.stack(parts, axis=1)
+        zeros = backend.namespace(Z).zeros_like(Z).T
+        return backend.replaced(zeros, np.asarray(self.on), G.T).T
 
     def __add__(self, other: Kernel) -> Kernel:
         """Return k + l."""
@@ -449,82 +418,83 @@ class Kernel:
         """Return k · l, or a scaled kernel."""
         return Product(self, other) if isinstance(other, Kernel) else Scaled(float(other), self)
 
-    def __rmul__(self, other: float) -> Kernel:
-        """Return a scaled kernel."""
-        return self * other
+    __rmul__ = __mul__
+
+
+class Profiled(Kernel):
+    """A function f of one number t(x, y), such as an inner product or a squared distance.
+
+    Subclasses define `_argument` (Y ↦ x ↦ t), `_profile` (f, which may overwrite t) and `_slope`
+    (f').
+    """
+
+    _argument: Callable[[Array], Callable[[Array], Array]]
+    _profile: Callable[[Array], Array]
+    _slope: Callable[[Array], Array]
+
+    def _against(self, Y: Array) -> Callable[[Array], Array]:
+        of = self._argument(Y)
+        return lambda X: self._profile(of(X))
 
 
 # --- Kernels made of kernels: sums, products and positive multiples ------------------------------
 
 
+def _all_parts(name: str) -> Any:
+    """Return a property: whether an attribute is true of all parts of a kernel."""
+    return property(lambda self: all(getattr(part, name) for part in self._parts))
+
+
 class Composed(Kernel):
     """A kernel made of others; it can do what all its parts can, where the mathematics allows."""
 
-    @property
-    def _parts(self) -> dict[str, Kernel]:
-        """The kernels, by the name of their field."""
-        found = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {name: value for name, value in found.items() if isinstance(value, Kernel)}
-
-    def _all(self, what: str) -> bool:
-        return all(getattr(part, what) for part in self._parts.values())
+    definite = _all_parts("definite")
+    invariant = _all_parts("invariant")
+    sparse = _all_parts("sparse")
+    _differentiable = _all_parts("_differentiable")
 
     @property
-    def definite(self) -> bool:  # type: ignore[override]
-        """Whether all parts are."""
-        return self._all("definite")
-
-    @property
-    def invariant(self) -> bool:  # type: ignore[override]
-        """Whether all parts are."""
-        return self._all("invariant")
-
-    @property
-    def sparse(self) -> bool:  # type: ignore[override]
-        """Whether all parts accept sparse rows."""
-        return self._all("sparse")
-
-    @property
-    def _differentiable(self) -> bool:
-        return self._all("_differentiable")
+    def _parts(self) -> list[Kernel]:
+        found = (getattr(self, f.name) for f in fields(self))
+        return [value for value in found if isinstance(value, Kernel)]
 
     def _nonnegative_columns(self, d: int) -> set[int]:
-        return set().union(*(nonnegative_columns(part, d) for part in self._parts.values()))
-
-    def resolve(self, X: Array) -> Kernel:
-        """Resolve all parts."""
-        X = self._seen(X)
-        found: dict[str, Any] = {name: part.resolve(X) for name, part in self._parts.items()}
-        return replace(self, **found)
+        return set().union(*(nonnegative_columns(part, d) for part in self._parts))
 
 
 @dataclass(frozen=True)
 class Pair(Composed):
-    """Two kernels, joined."""
+    """Two kernels, added or multiplied."""
 
     left: Kernel
     right: Kernel
+    _join: ClassVar[Any]
+    """The operator, and its name in ONNX."""
+    _node: ClassVar[str]
 
     def _check(self) -> None:
         for part in (self.left, self.right):
             if not isinstance(part, Kernel):
                 raise TypeError(expected("a part of a kernel", "a Kernel", part))
 
-    def _onnx_both(self, node: str, graph: Any, rows: str, points: Host) -> str | None:
-        values = [onnx_values(part, graph, rows, points) for part in (self.left, self.right)]
-        return None if None in values else str(graph.add(node, *values))
+    def _against(self, Y: Array) -> Callable[[Array], Array]:
+        k, m = self.left.against(Y), self.right.against(Y)
+        return lambda X: self._join(k(X), m(X))
+
+    def _diag(self, X: Array) -> Array:
+        return self._join(self.left.diag(X), self.right.diag(X))
+
+    def _onnx(self, graph: Any, rows: str, points: Host) -> str | None:
+        values = [onnx_values(part, graph, rows, points) for part in self._parts]
+        return None if None in values else str(graph.add(self._node, *values))
 
 
 @dataclass(frozen=True)
 class Sum(Pair):
     """k + l."""
 
-    def _against(self, Y: Array) -> Callable[[Array], Array]:
-        k, m = self.left.against(Y), self.right.against(Y)
-        return lambda X: k(X) + m(X)
-
-    def _diag(self, X: Array) -> Array:
-        return self.left.diag(X) + self.right.diag(X)
+    _join = add
+    _node = "Add"
 
     def _pull(self, Z: Array, Y: Array, C: Array) -> Array:
         return self.left.pull(Z, Y, C) + self.right.pull(Z, Y, C)
@@ -536,23 +506,16 @@ class Sum(Pair):
         return expectation_terms(self.left, d) + expectation_terms(self.right, d)
 
     def _features(self, X: Array) -> Array:
-        parts = [feature_map(self.left, X), feature_map(self.right, X)]
+        parts = [feature_map(part, X) for part in self._parts]
         return backend.namespace(X).concat(parts, axis=1)
-
-    def _onnx(self, graph: Any, rows: str, points: Host) -> str | None:
-        return self._onnx_both("Add", graph, rows, points)
 
 
 @dataclass(frozen=True)
 class Product(Pair):
     """k · l."""
 
-    def _against(self, Y: Array) -> Callable[[Array], Array]:
-        k, m = self.left.against(Y), self.right.against(Y)
-        return lambda X: k(X) * m(X)
-
-    def _diag(self, X: Array) -> Array:
-        return self.left.diag(X) * self.right.diag(X)
+    _join = mul
+    _node = "Mul"
 
     def _pull(self, Z: Array, Y: Array, C: Array) -> Array:
         """Return k'l + kl'."""
@@ -570,9 +533,6 @@ class Product(Pair):
     def _frequencies(self, d: int, m: int, rng: np.random.Generator) -> Host:
         """Add draws: the spectral density of a product is the convolution of the two."""
         return frequencies(self.left, d, m, rng) + frequencies(self.right, d, m, rng)
-
-    def _onnx(self, graph: Any, rows: str, points: Host) -> str | None:
-        return self._onnx_both("Mul", graph, rows, points)
 
 
 @dataclass(frozen=True)
@@ -621,7 +581,7 @@ class Scaled(Composed):
         return values and str(graph.add("Mul", values, graph.constant(np.asarray(self.factor))))
 
 
-# --- How the library asks a kernel: these see to `on` --------------------------------------------
+# --- How the rest of the library asks a kernel, whatever `on` is ---------------------------------
 
 
 def fused_form(kernel: Kernel, X: Array) -> Form | None:
@@ -651,15 +611,14 @@ def expectation_terms(kernel: Kernel, d: int) -> list[Term]:
 
 
 def feature_map(kernel: Kernel, X: Array) -> Array:
-    """Return f(x) of every row, (n, r), with f(x)ᵀf(y) = k(x, y); refuse kernels without one."""
+    """Return f(x) of every row, (n, r), with f(x)ᵀf(y) = k(x, y); raise if there is none."""
     return kernel._features(kernel._seen(X))
 
 
 def frequencies(kernel: Kernel, d: int, m: int, rng: np.random.Generator) -> Host:
-    """Draw frequencies of random Fourier features, (d, m); refuse kernels without them."""
-    if kernel.on is not None:
-        return Kernel._frequencies(kernel, d, m, rng)  # which refuses
-    return kernel._frequencies(d, m, rng)
+    """Draw frequencies of random Fourier features, (d, m); raise if there are none."""
+    kind = type(kernel) if kernel.on is None else Kernel  # whose method raises
+    return kind._frequencies(kernel, d, m, rng)
 
 
 def inverse_distances(kernel: Kernel, d: int) -> Distances | None:
@@ -668,7 +627,7 @@ def inverse_distances(kernel: Kernel, d: int) -> Distances | None:
 
 
 def nonnegative_columns(kernel: Kernel, d: int) -> set[int]:
-    """Return those of d columns in which some part of a kernel refuses entries below 0."""
+    """Return those of d columns that must not be negative for some part of a kernel."""
     columns = kernel._within(d)
     return {columns[c] for c in kernel._nonnegative_columns(len(columns))}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from functools import reduce
 from math import isinf
@@ -13,14 +13,14 @@ import numpy as np
 
 from dualpca.arrays import Array, backend
 from dualpca.errors import expected
-from dualpca.kernels.base import KERNELS, Host, Kernel, Scaled, is_number
+from dualpca.kernels.base import KERNELS, Host, Kernel, is_finite_number
 from dualpca.kernels.dot import Constant, Polynomial
 from dualpca.kernels.stationary import RBF, Matern, Periodic, RationalQuadratic
 
 # --- Kernels known only through their values: gradients by central differences -------------------
 
-STEP = 6e-6
-"""Cube root of the rounding error of float64: the step that errs least, beside entries of 1."""
+DIFFERENCE_STEP = 6e-6
+"""Step of central differences for entries of 1: the cube root of float64's rounding error."""
 
 
 def central_differences(of: Callable[[Array], Array], Z: Array) -> Array:
@@ -34,15 +34,13 @@ def central_differences(of: Callable[[Array], Array], Z: Array) -> Array:
     >>> central_differences(lambda Z: Z[:, 0] ** 2, np.array([[3.0, 1.0]])).round(6)
     array([[6., 0.]])
     """
-    xp = backend.namespace(Z)
-    W = backend.working(Z)
-    columns = []
+    xp, W, eye = backend.namespace(Z), backend.working(Z), backend.identity(int(Z.shape[1]), Z)
+    size, columns = xp.abs(W), []
+    steps = DIFFERENCE_STEP * xp.where(size > 1, size, xp.ones_like(size))
     for c in range(W.shape[1]):
-        unit = backend.identity(int(W.shape[1]), W)[c, :][None, :]
-        size = xp.abs(W[:, c])
-        h = STEP * xp.where(size > 1, size, xp.ones_like(size))
-        above, below = W + h[:, None] * unit, W - h[:, None] * unit
-        # what was added after rounding, not what was asked for
+        step = steps * backend.working(eye[c : c + 1, :])
+        above, below = W + step, W - step
+        # the step after rounding
         width = above[:, c] - below[:, c]
         columns.append(backend.working(of(above) - of(below)) / width)
     return xp.astype(xp.stack(columns, axis=1), Z.dtype)
@@ -52,26 +50,26 @@ class Opaque(Kernel):
     """A kernel known only through its values. Subclasses define `_against` and `_diag`."""
 
     def _pull(self, Z: Array, Y: Array, C: Array) -> Array:
-        _require_vectors(Z)
-        _require_vectors(Y)
+        _require_gradients(Z, Y)
         xp, of, C = backend.namespace(Z), self._against(backend.working(Y)), backend.working(C)
         return central_differences(lambda X: xp.sum(C * backend.working(of(X)), axis=1), Z)
 
     def _diag_gradient(self, Z: Array) -> Array:
-        _require_vectors(Z)
+        _require_gradients(Z)
         return central_differences(self._diag, Z)
 
 
-def _require_vectors(Z: Any) -> None:
-    """Refuse items that have no derivative."""
-    kind = getattr(getattr(Z, "dtype", None), "kind", "f")
-    if getattr(Z, "ndim", 1) != 2 or kind != "f":
-        what = "rows of real numbers, to have a gradient"
-        remedy = "Items such as strings or graphs have none: use what needs kernel values only."
-        raise TypeError(expected("items", what, type(Z).__name__, remedy))
+def _require_gradients(*tables: Any) -> None:
+    """Raise for items that have no derivative."""
+    for Z in tables:
+        kind = getattr(getattr(Z, "dtype", None), "kind", "f")
+        if getattr(Z, "ndim", 1) != 2 or kind != "f":
+            what = "rows of real numbers, to have a gradient"
+            remedy = "Items such as strings or graphs have none: use what needs kernel values only."
+            raise TypeError(expected("items", what, type(Z).__name__, remedy))
 
 
-# --- Kernels of anything: a function of two items, or a matrix of values already there -----------
+# --- Kernels of anything: a function of two items, or a matrix of values -------------------------
 #
 # Neither is in `KERNELS`: one needs a function, the other's rows are not points.
 
@@ -80,7 +78,7 @@ def _require_vectors(Z: Any) -> None:
 class Function(Opaque):
     """`k(x, y) = f(x, y, **params)` for any function of two items: rows, strings, graphs.
 
-    Items come as the rows of a two-dimensional array, or as a list, tuple or one-dimensional
+    Items are the rows of a two-dimensional array, or a list, tuple or one-dimensional
     array of objects. f must be symmetric; where both sides are the same object, only one half is
     evaluated. Models check whether the kernel is positive semi-definite.
     Gradients are central differences, for rows of numbers only. O(nm) calls of f.
@@ -108,9 +106,7 @@ class Function(Opaque):
         """Keep the keyword arguments as pairs, so that kernels can be hashed."""
         if not callable(self.function):
             raise TypeError(expected("function", "callable", self.function))
-        given: Any = {} if self.params is None else self.params
-        pairs = given.items() if isinstance(given, Mapping) else given
-        object.__setattr__(self, "params", tuple(sorted(dict(pairs).items())))
+        object.__setattr__(self, "params", tuple(sorted(dict(self.params or ()).items())))
         super().__post_init__()
 
     def _seen(self, X: Any) -> Any:
@@ -122,7 +118,7 @@ class Function(Opaque):
     def _value(self, x: Any, y: Any) -> float:
         value = self.function(x, y, **dict(self.params))
         one = value.item() if getattr(value, "shape", None) in ((), (1,), (1, 1)) else value
-        if not is_number(one) and not isinstance(one, bool):
+        if not is_finite_number(one) and not isinstance(one, bool):
             raise ValueError(expected("the kernel's function", "returning a finite number", value))
         return float(one)
 
@@ -130,14 +126,12 @@ class Function(Opaque):
         right = items(Y)
 
         def of(X: Any) -> Array:
-            left = right if X is Y else items(X)
-            K = np.empty((len(left), len(right)))
+            left, same = right if X is Y else items(X), X is Y
+            K = np.zeros((len(left), len(right)))
             for i, x in enumerate(left):
-                for j, y in enumerate(right[: i + 1] if X is Y else right):
-                    K[i, j] = self._value(x, y)
-                    if X is Y:
-                        K[j, i] = K[i, j]
-            return _result(K, X)
+                row = [self._value(x, y) for y in (right[: i + 1] if same else right)]
+                K[i, : len(row)] = row
+            return _result(K + np.tril(K, -1).T if same else K, X)
 
         return of
 
@@ -147,7 +141,7 @@ class Function(Opaque):
 
 @dataclass(frozen=True)
 class Precomputed(Kernel):
-    """Values that are already there: X holds k(x_i, training item j), and k(X, Y) is X.
+    """Precomputed values: X holds k(x_i, training item j), and k(X, Y) is X.
 
     Fit on the square, symmetric matrix of the training items; afterwards give the rows of new
     items against them. The diagonal k(x_i, x_i) is that of a symmetric matrix; for new items it
@@ -172,8 +166,9 @@ class Precomputed(Kernel):
     def _check(self) -> None:
         if self.on is not None:
             raise ValueError(expected("on", "None: the columns are training items", self.on))
-        if self.diagonal is not None and not (is_number(self.diagonal) and self.diagonal >= 0):
-            raise ValueError(expected("diagonal", "a number from 0, or None", self.diagonal))
+        own = self.diagonal
+        if own is not None and not (is_finite_number(own) and own >= 0):
+            raise ValueError(expected("diagonal", "a number from 0, or None", own))
 
     def _against(self, Y: Array) -> Callable[[Array], Array]:
         m = int(Y.shape[0])
@@ -187,10 +182,11 @@ class Precomputed(Kernel):
         return of
 
     def _diag(self, X: Array) -> Array:
-        xp = backend.namespace(X)
+        xp, n = backend.namespace(X), int(X.shape[0])
         if self.diagonal is not None:
-            return float(self.diagonal) * backend.ones((int(X.shape[0]),), X)
-        if X.shape[0] != X.shape[1] or not _is_symmetric(X):
+            return float(self.diagonal) * backend.ones((n,), X)
+        limit = 1e3 * float(xp.finfo(X.dtype).eps) * float(xp.max(xp.abs(X))) if n else 0.0
+        if n != X.shape[1] or not bool(xp.all(xp.abs(X - X.T) <= limit)):
             what = "the symmetric kernel matrix of the training items, to have their k(x, x)"
             remedy = "Give Precomputed(diagonal=...) if it is the same for all items."
             raise ValueError(expected("X", what, tuple(X.shape), remedy))
@@ -200,12 +196,10 @@ class Precomputed(Kernel):
 def items(X: Any) -> list[Any]:
     """Return the rows of a table, or the items of a list or one-dimensional array."""
     if isinstance(X, str) or not (isinstance(X, Iterable) or hasattr(X, "shape")):
-        raise TypeError(expected("items", "a list, or an array with one item a row", X))
+        raise TypeError(expected("items", "a list, or an array with one item per row", X))
     if getattr(X, "ndim", 1) not in (1, 2):
         raise ValueError(expected("items", "a list, or an array of rows", tuple(X.shape)))
-    if backend.is_foreign(X):
-        return [X[i, ...] for i in range(X.shape[0])]
-    return list(X)
+    return [X[i, ...] for i in range(X.shape[0])] if backend.is_foreign(X) else list(X)
 
 
 def _result(K: Host, X: Any) -> Array:
@@ -214,16 +208,9 @@ def _result(K: Host, X: Any) -> Array:
     return backend.constants(K, X) if numeric else K
 
 
-def _is_symmetric(K: Array) -> bool:
-    xp = backend.namespace(K)
-    gap = float(xp.max(xp.abs(K - K.T))) if K.shape[0] else 0.0
-    size = float(xp.max(xp.abs(K))) if K.shape[0] else 0.0
-    return gap <= 1e3 * float(xp.finfo(K.dtype).eps) * size
-
-
 # --- scikit-learn's Gaussian-process kernels: translated where known, wrapped where not ----------
 
-HOME = "sklearn.gaussian_process.kernels"
+SKLEARN_MODULE = "sklearn.gaussian_process.kernels"
 MOST_FACTORS = 8
 """Whole powers up to this one are written out as products."""
 
@@ -254,10 +241,9 @@ class FromSklearn(Opaque):
     def _check(self) -> None:
         if not is_gaussian_process_kernel(self.kernel):
             raise TypeError(expected("kernel", "a Gaussian-process kernel", self.kernel))
-        if _kind(self.kernel) == "CompoundKernel":
-            raise ValueError(
-                expected("kernel", "one kernel, not several side by side", self.kernel)
-            )
+        if sklearn_class(self.kernel) == "CompoundKernel":
+            what = "one kernel, not several side by side"
+            raise ValueError(expected("kernel", what, self.kernel))
 
     def __hash__(self) -> int:
         """Hash what it says: scikit-learn's kernels can be compared, not hashed."""
@@ -300,86 +286,54 @@ def is_gaussian_process_kernel(kernel: Any) -> bool:
     return not isinstance(kernel, type) and all(hasattr(kernel, name) for name in wanted)
 
 
-def _kind(kernel: Any) -> str:
-    """Return the name of one of scikit-learn's own classes; nothing for classes made from them."""
-    return type(kernel).__name__ if type(kernel).__module__ == HOME else ""
+def sklearn_class(kernel: Any) -> str:
+    """Return the name of one of scikit-learn's own classes; empty for classes derived from them."""
+    return type(kernel).__name__ if type(kernel).__module__ == SKLEARN_MODULE else ""
 
 
 def _known(kernel: Any) -> Kernel | None:
     """Return the translation, or None where some part has none."""
-    rule = _RULES.get(_kind(kernel))
-    return rule(kernel) if rule else None
-
-
-def _lengths(kernel: Any) -> Any:
-    """Return the length scale: a list of one is one for all columns."""
-    return np.squeeze(kernel.length_scale)
-
-
-def _matern(kernel: Any) -> Kernel | None:
-    if isinf(kernel.nu):
-        return RBF(length_scale=_lengths(kernel))
-    known = kernel.nu in (0.5, 1.5, 2.5)
-    return Matern(nu=kernel.nu, length_scale=_lengths(kernel)) if known else None
-
-
-def _constant(kernel: Any) -> Kernel | None:
-    return Constant(kernel.constant_value) if kernel.constant_value > 0 else None
-
-
-def _joined(join: Callable[[Any, Any], Kernel], parts: list[Any]) -> Kernel | None:
-    """Return the parts, added or multiplied, if all are known."""
-    known = [_known(part) for part in parts]
-    return None if not known or None in known else reduce(join, known)
-
-
-def _sum(kernel: Any) -> Kernel | None:
-    """Add the parts that are not white noise."""
-    return _joined(add, [k for k in (kernel.k1, kernel.k2) if _kind(k) != "WhiteKernel"])
-
-
-def _product(kernel: Any) -> Kernel | None:
-    """Multiply; a constant factor scales."""
-    for k, other in ((kernel.k1, kernel.k2), (kernel.k2, kernel.k1)):
-        if _kind(k) == "ConstantKernel" and k.constant_value > 0:
-            known = _known(other)
-            return None if known is None else Scaled(k.constant_value, known)
-    return _joined(mul, [kernel.k1, kernel.k2])
-
-
-def _power(kernel: Any) -> Kernel | None:
-    """Multiply a kernel by itself, where the power is whole."""
-    p = kernel.exponent
-    whole = p in range(1, MOST_FACTORS + 1)
-    return _joined(mul, [kernel.kernel] * int(p)) if whole else None
-
-
-_RULES: dict[str, Callable[[Any], Kernel | None]] = {
-    "RBF": lambda k: RBF(length_scale=_lengths(k)),
-    "Matern": _matern,
-    "RationalQuadratic": lambda k: RationalQuadratic(alpha=k.alpha, length_scale=k.length_scale),
-    "ExpSineSquared": lambda k: Periodic(periodicity=k.periodicity, length_scale=k.length_scale),
-    "DotProduct": lambda k: Polynomial(degree=1, gamma=1.0, coef0=float(k.sigma_0) ** 2),
-    "ConstantKernel": _constant,
-    "Sum": _sum,
-    "Product": _product,
-    "Exponentiation": _power,
-}
+    match sklearn_class(kernel):
+        case "Matern" if kernel.nu in (0.5, 1.5, 2.5):
+            return Matern(kernel.nu, np.squeeze(kernel.length_scale))
+        case "RBF" | "Matern" if isinf(getattr(kernel, "nu", np.inf)):
+            return RBF(length_scale=np.squeeze(kernel.length_scale))  # a list of one is a number
+        case "RationalQuadratic":
+            return RationalQuadratic(kernel.alpha, kernel.length_scale)
+        case "ExpSineSquared":
+            return Periodic(kernel.periodicity, kernel.length_scale)
+        case "DotProduct":
+            return Polynomial(degree=1, gamma=1.0, coef0=float(kernel.sigma_0) ** 2)
+        case "ConstantKernel" if kernel.constant_value > 0:
+            return Constant(kernel.constant_value)
+        case "Sum":
+            both = (k for k in (kernel.k1, kernel.k2) if sklearn_class(k) != "WhiteKernel")
+            parts = [_known(k) for k in both]
+            return reduce(add, parts) if parts and None not in parts else None
+        case "Product":
+            left, right = _known(kernel.k1), _known(kernel.k2)
+            if left is None or right is None:
+                return None
+            if isinstance(left, Constant):
+                return right * left.value
+            return left * (right.value if isinstance(right, Constant) else right)
+        case "Exponentiation" if kernel.exponent in range(1, MOST_FACTORS + 1):
+            part = _known(kernel.kernel)
+            return part and reduce(mul, [part] * int(kernel.exponent))
+    return None
 
 
 def _has_white(kernel: Any) -> bool:
     """Return True if white noise is a part, anywhere."""
-    names = ("k1", "k2", "kernel")
-    parts = [getattr(kernel, name) for name in names if hasattr(kernel, name)]
-    return _kind(kernel) == "WhiteKernel" or any(_has_white(part) for part in parts)
+    parts = [getattr(kernel, n) for n in ("k1", "k2", "kernel") if hasattr(kernel, n)]
+    return sklearn_class(kernel) == "WhiteKernel" or any(_has_white(part) for part in parts)
 
 
 def _require_numpy(X: Any) -> None:
     if backend.is_foreign(X):
         remedy = "Move them to NumPy, or use a kernel of dualpca."
-        raise TypeError(
-            expected("rows", "NumPy's for scikit-learn's kernels", backend.describe(X), remedy)
-        )
+        what = "NumPy's for scikit-learn's kernels"
+        raise TypeError(expected("rows", what, backend.describe(X), remedy))
 
 
 # --- From what a user gives (a name, an object, a function) to a kernel --------------------------
@@ -387,7 +341,7 @@ def _require_numpy(X: Any) -> None:
 ALIASES: dict[str, type[Kernel]] = {"poly": KERNELS["polynomial"], "precomputed": Precomputed}
 """Names beside those that kernels register themselves."""
 
-SHARED = frozenset({"gamma", "degree", "coef0"})
+SKLEARN_PARAMETERS = frozenset({"gamma", "degree", "coef0"})
 """Parameters that scikit-learn gives to every named kernel, which ignores those not its own."""
 
 
@@ -410,45 +364,32 @@ def make_kernel(kernel: Any, **params: Any) -> Kernel:
     Polynomial(on=None, degree=2, gamma=None, coef0=1.0)
     """
     if isinstance(kernel, str):
-        return _named(kernel, params)
+        cls = by_name().get(kernel)
+        if cls is None:
+            raise ValueError(expected("kernel", f"one of {sorted(by_name())}", kernel))
+        accepted = {f.name for f in fields(cls)}
+        unknown = sorted(set(params) - accepted - SKLEARN_PARAMETERS)
+        if unknown:
+            what = f"among {sorted(accepted)} for the kernel {kernel!r}"
+            raise ValueError(expected("parameters", what, unknown))
+        return cls(**{k: v for k, v in params.items() if k in accepted and v is not None})
     if isinstance(kernel, Kernel) or is_gaussian_process_kernel(kernel):
         if params:
             remedy = f"Set them on the kernel itself: {kernel!r}."
             raise ValueError(expected("parameters", "absent beside a kernel", params, remedy))
         return kernel if isinstance(kernel, Kernel) else translate(kernel)
     if isinstance(kernel, type) or not callable(kernel):
-        what = f"one of {names()}, a Kernel, a Gaussian-process kernel or a function of two items"
-        raise ValueError(expected("kernel", what, kernel))
+        others = "a Kernel, a Gaussian-process kernel or a function of two items"
+        raise ValueError(expected("kernel", f"one of {sorted(by_name())}, {others}", kernel))
     return Function(kernel, params)
 
 
-def kernel_class(kernel: Any) -> type[Kernel] | None:
-    """Return the class that a name or a kernel means; None for anything else."""
-    if isinstance(kernel, str):
-        return ALIASES.get(kernel) or KERNELS.get(kernel)
-    return type(kernel) if isinstance(kernel, Kernel) else None
+def by_name() -> dict[str, type[Kernel]]:
+    """Return the classes of all kernels that `make_kernel` knows by name."""
+    return KERNELS | ALIASES
 
 
 def accepts_nan(kernel: Any) -> bool:
     """Return True if a kernel, or the one of that name, may have an expectation."""
-    cls = kernel_class(kernel)
-    return cls is not None and cls._terms is not Kernel._terms
-
-
-def names() -> list[str]:
-    """Return every name that `make_kernel` accepts."""
-    return sorted({*KERNELS, *ALIASES})
-
-
-def _named(name: str, params: dict[str, Any]) -> Kernel:
-    """Return a kernel by name, with those of the parameters that it has."""
-    cls = kernel_class(name)
-    if cls is None:
-        raise ValueError(expected("kernel", f"one of {names()}", name))
-    accepted = {f.name for f in fields(cls)}
-    unknown = sorted(set(params) - accepted - SHARED)
-    if unknown:
-        what = f"among {sorted(accepted)} for the kernel {name!r}"
-        raise ValueError(expected("parameters", what, unknown))
-    given = {k: v for k, v in params.items() if k in accepted and v is not None}
-    return cls(**given)
+    cls = by_name().get(kernel) if isinstance(kernel, str) else type(kernel)
+    return cls is not None and issubclass(cls, Kernel) and cls._terms is not Kernel._terms

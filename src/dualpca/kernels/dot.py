@@ -13,6 +13,7 @@ import numpy as np
 from dualpca.arrays import Array, algebra, backend
 from dualpca.errors import DualPCAError, expected
 from dualpca.kernels.base import (
+    GAMMA_RULES,
     KNOWN_EXPECTATIONS,
     Distances,
     Family,
@@ -20,17 +21,12 @@ from dualpca.kernels.base import (
     Kernel,
     Parameter,
     Poly,
+    Profiled,
     Term,
-    check_positive,
-    column_rate,
-    is_number,
-    number,
-    scale_rate,
+    is_finite_number,
 )
 
 # --- Kernels of the inner product ----------------------------------------------------------------
-
-GAMMA = {"scale": scale_rate, "auto": column_rate}
 
 
 @dataclass(frozen=True)
@@ -85,10 +81,8 @@ class Constant(Kernel):
     """
 
     name: ClassVar[str] = "constant"
+    _positive = ("value",)
     value: float = 1.0
-
-    def _check(self) -> None:
-        check_positive(self, "value")
 
     def _against(self, Y: Array) -> Callable[[Array], Array]:
         m = int(Y.shape[0])
@@ -107,33 +101,29 @@ class Constant(Kernel):
         return [Term(float(self.value), np.zeros(d))]
 
 
-class Affine(Kernel):
+class Affine(Profiled):
     """A function f(t) of t = γ xᵀy + c.
 
     Subclasses define `gamma`, `coef0`, `_profile` (f, which may overwrite t) and `_slope` (f').
     """
 
     sparse: ClassVar[bool] = True
+    rules: ClassVar[dict[str, Any]] = {"gamma": GAMMA_RULES}
+    _positive = ("gamma",)
     gamma: float | str | None
     coef0: float
-    _profile: Callable[[Array], Array]
-    _slope: Callable[[Array], Array]
 
     def _check(self) -> None:
-        check_positive(self, "gamma")
-        if not is_number(self.coef0):
+        if not is_finite_number(self.coef0):
             name = f"coef0 of {type(self).__name__}"
             raise ValueError(expected(name, "a finite number", self.coef0))
 
     def rate_for(self, X: Array) -> float:
-        """Return γ; one over the number of columns of X where none is given."""
-        return 1.0 / X.shape[1] if self.gamma is None else number(self, self.gamma)
+        """Return γ; by default one over the number of columns of X."""
+        return self._number(self.gamma, 1.0 / X.shape[1])
 
-    def _affine(self, X: Array, Y: Array) -> Array:
-        return algebra.inner(self.rate_for(Y) * X, Y) + float(self.coef0)
-
-    def _against(self, Y: Array) -> Callable[[Array], Array]:
-        return lambda X: self._profile(self._affine(X, Y))
+    def _argument(self, Y: Array) -> Callable[[Array], Array]:
+        return lambda X: algebra.inner(self.rate_for(Y) * X, Y) + float(self.coef0)
 
     def _own(self, X: Array) -> Array:
         return self.rate_for(X) * algebra.squared_norms(X) + float(self.coef0)
@@ -143,7 +133,7 @@ class Affine(Kernel):
 
     def _pull(self, Z: Array, Y: Array, C: Array) -> Array:
         """Return Σ_j C_ij f'(t_ij) γ y_j."""
-        return self.rate_for(Y) * ((C * self._slope(self._affine(Z, Y))) @ Y)
+        return self.rate_for(Y) * ((C * self._slope(self._argument(Y)(Z))) @ Y)
 
     def _diag_gradient(self, Z: Array) -> Array:
         return 2 * self.rate_for(Z) * self._slope(self._own(Z))[:, None] * Z
@@ -177,7 +167,6 @@ class Polynomial(Affine):
     """
 
     name: ClassVar[str] = "polynomial"
-    rules: ClassVar[dict[str, Any]] = {"gamma": GAMMA}
     _search = Family(
         (Parameter("degree", 2, choices=(2, 3, 4)), Parameter("coef0", 1.0, 0.01, 100.0)),
         lambda s, p: {**p, "gamma": 1 / s.norm},
@@ -189,7 +178,7 @@ class Polynomial(Affine):
     def _check(self) -> None:
         super()._check()
         p = self.degree
-        if not is_number(p) or p < 1 or p != int(p):
+        if not is_finite_number(p) or p < 1 or p != int(p):
             raise ValueError(expected("degree of Polynomial", "a whole number from 1", p))
         object.__setattr__(self, "degree", int(p))
 
@@ -211,8 +200,7 @@ class Polynomial(Affine):
 
     def _terms(self, d: int) -> list[Term]:
         if self.degree > 3:
-            what = "1, 2 or 3 where rows are uncertain"
-            name = "degree of Polynomial"
+            name, what = "degree of Polynomial", "1, 2 or 3 where rows are uncertain"
             raise ValueError(expected(name, what, self.degree, KNOWN_EXPECTATIONS))
         weights = np.full(d, self.rate_for(np.empty((0, d))))
         return [Term(1.0, np.zeros(d), (Poly(weights, float(self.coef0), self.degree),))]
@@ -223,13 +211,11 @@ class Polynomial(Affine):
         if p % 2 == 0 or isinstance(gamma, str):
             return None
 
-        def product(K: Array) -> Array:
-            xp = backend.namespace(K)
-            return (xp.sign(K) * xp.abs(K) ** (1 / p) - c) / gamma
-
         def distances(norms: Array, overlap: Array, P2: Array, x2: Array) -> Array:
-            D2 = product(P2) + x2 - 2 * product(overlap)
-            return backend.namespace(D2).where(D2 > 0, D2, 0 * D2)
+            xp = backend.namespace(P2)
+            own, both = ((xp.sign(K) * xp.abs(K) ** (1 / p) - c) / gamma for K in (P2, overlap))
+            D2 = own + x2 - 2 * both
+            return xp.where(D2 > 0, D2, 0 * D2)
 
         return distances
 
@@ -249,10 +235,8 @@ class Polynomial(Affine):
             for columns in combinations_with_replacement(range(d), k):
                 counts = prod(factorial(columns.count(j)) for j in set(columns))
                 ways = factorial(p) / (counts * factorial(p - k))
-                feature = sqrt(ways * gamma**k * c ** (p - k)) * one
-                for j in columns:
-                    feature = feature * X[:, j]
-                found.append(feature)
+                constant = sqrt(ways * gamma**k * c ** (p - k)) * one
+                found.append(prod((X[:, j] for j in columns), start=constant))
         return backend.namespace(X).stack(found, axis=1)
 
 
@@ -276,7 +260,6 @@ class Sigmoid(Affine):
 
     name: ClassVar[str] = "sigmoid"
     definite: ClassVar[bool] = False
-    rules: ClassVar[dict[str, Any]] = {"gamma": GAMMA}
     gamma: float | str | None = None
     coef0: float = 1.0
 
@@ -290,7 +273,7 @@ class Sigmoid(Affine):
 # --- Kernels of the angle: k(x, y) = (‖x‖‖y‖)ᵖ F(cos θ) ------------------------------------------
 
 
-class Angular(Kernel):
+class Angular(Profiled):
     """A function F of the cosine c of the angle, times (‖x‖‖y‖)ᵖ.
 
     Subclasses define `power` (p), `_profile` (F) and `_slope` (F'). The cosine with a row of
@@ -299,8 +282,6 @@ class Angular(Kernel):
     """
 
     power: ClassVar[int] = 0
-    _profile: Callable[[Array], Array]
-    _slope: Callable[[Array], Array]
 
     def _against(self, Y: Array) -> Callable[[Array], Array]:
         B, b = unit_rows(Y)
@@ -313,9 +294,8 @@ class Angular(Kernel):
         return of
 
     def _diag(self, X: Array) -> Array:
-        xp = backend.namespace(X)
-        _, a = unit_rows(X)
-        c = xp.where(a > 0, xp.ones_like(a), xp.zeros_like(a))
+        a = unit_rows(X)[1]
+        c = backend.namespace(X).astype(a > 0, a.dtype)
         return self._profile(c) * a ** (2 * self.power)
 
     def _pull(self, Z: Array, Y: Array, C: Array) -> Array:
@@ -326,8 +306,8 @@ class Angular(Kernel):
         C = C * (b**p)[None, :]
         S = C * self._slope(c)
         along = xp.sum(p * C * self._profile(c) - S * c, axis=1)
-        safe = xp.where(a > 0, a, xp.ones_like(a))
-        size = safe ** (p - 1) if p == 1 else xp.where(a > 0, safe ** (p - 1), xp.zeros_like(a))
+        size = algebra.safe_divisor(a) ** (p - 1)
+        size = size if p == 1 else xp.where(a > 0, size, xp.zeros_like(a))
         return size[:, None] * (along[:, None] * A + S @ B)
 
     def _diag_gradient(self, Z: Array) -> Array:
@@ -402,38 +382,31 @@ class ArcCosine(Angular):
         if self.order == 0:
             return rest / pi
         s = xp.sqrt((1 - c) * (1 + c))
-        J = s + rest * c if self.order == 1 else 3 * s * c + rest * (1 + 2 * c * c)
-        return J / pi
+        return (s + rest * c if self.order == 1 else 3 * s * c + rest * (1 + 2 * c * c)) / pi
 
     def _slope(self, c: Array) -> Array:
         """Return F'(c): 1/sin θ, π − θ and 4 sin θ + 4 (π − θ) cos θ, over π.
 
-        Where θ is 0 or π the first has no derivative, and 0 stands for it.
+        Where θ is 0 or π the first has no derivative, and 0 is returned.
         """
         xp = backend.namespace(c)
         s = xp.sqrt((1 - c) * (1 + c))
         if self.order == 0:
-            return xp.where(s > 0, 1 / (pi * xp.where(s > 0, s, xp.ones_like(s))), s)
+            return xp.where(s > 0, 1 / (pi * algebra.safe_divisor(s)), s)
         rest = pi - xp.acos(c)
         return (rest if self.order == 1 else 4 * (s + rest * c)) / pi
 
 
 def unit_rows(X: Array) -> tuple[Array, Array]:
     """Return the rows divided by their norms, and the norms; rows of zeros stay."""
-    xp = backend.namespace(X)
-    largest = xp.max(xp.abs(X), axis=1)
-    usual = (largest > 0) & xp.isfinite(largest)
-    # squares of large or small entries are no numbers; a power of two scales without rounding
-    scale = 2.0 ** xp.floor(xp.log2(xp.where(usual, largest, xp.ones_like(largest))))
+    scale = algebra.row_magnitudes(X)
     X = X / scale[:, None]
-    norms = xp.sqrt(xp.sum(X * X, axis=1))
-    return X / xp.where(norms > 0, norms, xp.ones_like(norms))[:, None], scale * norms
+    norms = backend.namespace(X).sqrt(algebra.squared_norms(X))
+    return X / algebra.safe_divisor(norms)[:, None], scale * norms
 
 
 def cosines(A: Array, B: Array) -> Array:
     """Return AᵀB of unit rows, (n, m), within [−1, 1] and exact where rounding hides the ends."""
-    xp = backend.namespace(A)
-    c = A @ B.T
+    xp, c = backend.namespace(A), A @ B.T
     close = 1 - 8 * float(xp.finfo(c.dtype).eps)
-    one = xp.ones_like(c)
-    return xp.where(c > close, one, xp.where(c < -close, -one, c))
+    return xp.where(xp.abs(c) > close, xp.sign(c), c)

@@ -1,6 +1,6 @@
 """Kernels of rows with missing values: their expectations in closed form.
 
-A row x ~ N(m, S), where S is zero in the rows and columns of what was observed, has E k(x, y) and
+A row x ~ N(m, S), where S is zero in the rows and columns of observed entries, has E k(x, y) and
 Cov[k(x, y_i), k(x, y_j)] in closed form for kernels whose class declares `_terms`.
 """
 
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import comb, factorial, perm
+from math import comb, factorial, perm, prod
 from typing import Annotated
 
 import numpy as np
 
-from dualpca.arrays import Array, backend
+from dualpca.arrays import Array, algebra, backend
 from dualpca.errors import expected
 from dualpca.kernels.base import KNOWN_EXPECTATIONS, Host, Kernel, Poly, Term, expectation_terms
 
@@ -44,12 +44,9 @@ class Uncertain:
 
     def __post_init__(self) -> None:
         """Check the shapes."""
-        if len(self.mean.shape) != 2:
-            raise ValueError(expected("mean", "of shape (n, d)", tuple(self.mean.shape)))
+        algebra.require_shape("mean", self.mean, "n", "d")
         n, d = self.mean.shape
-        if tuple(self.covariance.shape) != (n, d, d):
-            shape = tuple(self.covariance.shape)
-            raise ValueError(expected("covariance", f"of shape {(n, d, d)}", shape))
+        algebra.require_shape("covariance", self.covariance, n, d, d)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -61,19 +58,16 @@ class Uncertain:
         return Uncertain(backend.working(self.mean), backend.working(self.covariance))
 
     @property
-    def certain(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def certain(self) -> Host:
         """Whether a row is complete, (n,), on the host."""
-        xp = backend.namespace(self.mean)
-        known: np.ndarray[tuple[int], np.dtype[np.bool_]] = backend.to_numpy(
-            ~xp.any(self.covariance != 0, axis=(1, 2))
-        )
-        return known
+        hidden = backend.namespace(self.mean).any(self.covariance != 0, axis=(1, 2))
+        return ~backend.to_numpy(hidden)
 
     def block(self, rows: slice) -> Uncertain:
         """Return consecutive rows."""
         return Uncertain(self.mean[rows, :], self.covariance[rows, :, :])
 
-    def take(self, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Uncertain:
+    def take(self, rows: Host) -> Uncertain:
         """Return the rows of these numbers."""
         return Uncertain(backend.take(self.mean, rows), backend.take(self.covariance, rows))
 
@@ -82,10 +76,10 @@ class Uncertain:
 
 
 def terms_of(kernel: Kernel, *rows: Uncertain) -> list[Term]:
-    """Return the terms of a kernel; refuse factors of one that are not independent."""
+    """Return the terms of a kernel; raise if the factors of one are not independent."""
     found = expectation_terms(kernel, int(rows[0].mean.shape[1]))
     for term in found:
-        seen = [p.weights > 0 for p in term.polys] + [term.rates > 0] * is_gaussian(term)
+        seen = [p.weights > 0 for p in term.polys] + [term.rates > 0] * term.is_gaussian
         pairs = [(a, b) for i, a in enumerate(seen) for b in seen[:i]]
         if any((a & b).any() or _correlated(x, a, b) for a, b in pairs for x in rows if len(x)):
             raise ValueError(
@@ -93,11 +87,6 @@ def terms_of(kernel: Kernel, *rows: Uncertain) -> list[Term]:
                 "columns, or columns whose missing entries are correlated. " + KNOWN_EXPECTATIONS
             )
     return found
-
-
-def is_gaussian(term: Term) -> bool:
-    """Return True if some column decays."""
-    return bool(term.rates.any())
 
 
 def _correlated(x: Uncertain, a: Host, b: Host) -> bool:
@@ -119,8 +108,7 @@ def whiten(covariance: Array, rates: Host) -> tuple[Array, Array]:
     eye = backend.identity(int(covariance.shape[1]), covariance)
     L = xp.linalg.cholesky(eye + 2 * root[:, None] * covariance * root[None, :])
     R = xp.broadcast_to((root[:, None] * eye)[None, :, :], L.shape)
-    logs = xp.log(xp.linalg.diagonal(L))
-    return xp.linalg.solve(L, R), xp.sum(logs, axis=1)
+    return xp.linalg.solve(L, R), xp.sum(xp.log(xp.linalg.diagonal(L)), axis=1)
 
 
 def gaussian_against(x: Uncertain, Y: Array, rates: Host) -> Array:
@@ -130,8 +118,7 @@ def gaussian_against(x: Uncertain, Y: Array, rates: Host) -> Array:
     """
     xp = backend.namespace(x.mean)
     B, half_log_det = whiten(x.covariance, rates)
-    D = Y[None, :, :] - x.mean[:, None, :]
-    W = D @ xp.matrix_transpose(B)
+    W = (Y[None, :, :] - x.mean[:, None, :]) @ xp.matrix_transpose(B)
     return xp.exp(-xp.sum(W * W, axis=2) - half_log_det[:, None])
 
 
@@ -150,10 +137,8 @@ def gaussian_between(x: Uncertain, other: Uncertain, rates: Host) -> Array:
 
 def moment(mean: Array, variance: Array, p: int) -> Array:
     """Return E tᵖ for t ~ N(mean, variance): 1, μ, μ² + v, μ³ + 3μv."""
-    if p == 0:
-        return backend.namespace(mean).ones_like(mean)
-    if p == 1:
-        return mean
+    if p < 2:
+        return mean**p
     return mean**2 + variance if p == 2 else mean**3 + 3 * mean * variance
 
 
@@ -207,10 +192,8 @@ def polynomial_diagonal(x: Uncertain, poly: Poly) -> Array:
 def shifted(moments: tuple[Array, Array, Array], poly: Poly) -> Array:
     """Return E (s + c)ᵖ from the first three moments of s."""
     p, c = poly.degree, poly.constant
-    total = moments[p - 1] + c**p
-    for k in range(1, p):
-        total = total + comb(p, k) * c ** (p - k) * moments[k - 1]
-    return total
+    lower = (comb(p, k) * c ** (p - k) * moments[k - 1] for k in range(1, p))
+    return sum(lower, start=moments[p - 1] + c**p)
 
 
 # --- E k(x, y), E k(x, x') and E k(x, x) of uncertain rows ---------------------------------------
@@ -240,10 +223,9 @@ def expected_kernel(kernel: Kernel, x: Uncertain, Y: Array) -> Array:
     >>> expected_kernel(RBF(gamma=1.0), x, np.array([[0.0]]))  # 1/√(1 + 2·4)
     array([[0.3333]])
     """
-    _require_columns(x, Y)
+    algebra.require_shape("Y", Y, "m", x.mean.shape[1])
     w = x.working
-    found = terms_of(kernel, w)
-    return backend.cast_like(_summed(found, w, backend.working(Y)), x.mean)
+    return backend.cast_like(_summed(terms_of(kernel, w), w, backend.working(Y)), x.mean)
 
 
 def expected_between(kernel: Kernel, x: Uncertain, other: Uncertain) -> Array:
@@ -254,14 +236,13 @@ def expected_between(kernel: Kernel, x: Uncertain, other: Uncertain) -> Array:
     O(n m d³) for the RBF over pairs that are both uncertain; pairs of which one is known cost
     what `expected_kernel` costs.
     """
-    _require_columns(x, other.mean)
-    left, right = x.working, other.working
-    (a, ka), (b, kb) = _known_first(left), _known_first(right)
-    sure, unsure = left.take(a[:ka]), left.take(a[ka:])
-    sure_right, unsure_right = right.take(b[:kb]), right.take(b[kb:])
+    algebra.require_shape("the other rows", other.mean, "m", x.mean.shape[1])
+    a, sure, unsure = _known_first(x.working)
+    b, sure_right, unsure_right = _known_first(other.working)
     found = terms_of(kernel, unsure, unsure_right)
     xp = backend.namespace(x.mean)
-    known = kernel(sure.mean, sure_right.mean) if ka and kb else sure.mean @ sure_right.mean.T
+    both = len(sure) and len(sure_right)
+    known = kernel(sure.mean, sure_right.mean) if both else sure.mean @ sure_right.mean.T
     top = [known, _summed(found, unsure_right, sure.mean).T]
     bottom = [_summed(found, unsure, sure_right.mean), _summed(found, unsure, unsure_right)]
     K = xp.concat([xp.concat(top, axis=1), xp.concat(bottom, axis=1)], axis=0)
@@ -274,10 +255,8 @@ def expected_diag(kernel: Kernel, x: Uncertain) -> Array:
     xp, w = backend.namespace(x.mean), x.working
     total = xp.zeros_like(w.mean[:, 0])
     for term in terms_of(kernel, w):
-        value = xp.full_like(total, term.factor)
-        for poly in term.polys:
-            value = value * polynomial_diagonal(w, poly)
-        total = total + value
+        factors = (polynomial_diagonal(w, poly) for poly in term.polys)
+        total = total + prod(factors, start=term.factor)
     return backend.cast_like(total, x.mean)
 
 
@@ -293,17 +272,10 @@ def expected_gram(kernel: Kernel, x: Uncertain) -> Array:
     return xp.where(eye > 0, expected_diag(kernel, x)[:, None] * eye, (K + K.T) / 2)
 
 
-def _require_columns(x: Uncertain, Y: Array) -> None:
-    """Refuse rows of another width."""
-    if len(Y.shape) != 2 or Y.shape[1] != x.mean.shape[1]:
-        what = f"of shape (m, {x.mean.shape[1]}), as wide as the uncertain rows"
-        raise ValueError(expected("Y", what, tuple(Y.shape)))
-
-
 def _summed(found: list[Term], x: Uncertain, other: Array | Uncertain) -> Array:
     """Return the expectations of all terms, (n, m), against known rows or over uncertain pairs.
 
-    Rows x come in blocks that meet all others in a few megabytes.
+    Rows x are taken in blocks of a few megabytes.
     """
     pair = isinstance(other, Uncertain)
     gaussian: Callable[..., Array] = gaussian_between if pair else gaussian_against
@@ -316,18 +288,17 @@ def _summed(found: list[Term], x: Uncertain, other: Array | Uncertain) -> Array:
         part = x.block(rows)
         total = xp.zeros_like(part.mean @ Y.T)
         for term in found:
-            value = gaussian(part, other, term.rates) if is_gaussian(term) else 1.0
-            for poly in term.polys:
-                value = value * polynomial(part, other, poly)
-            total = total + term.factor * value
+            value = gaussian(part, other, term.rates) if term.is_gaussian else 1.0
+            factors = (polynomial(part, other, poly) for poly in term.polys)
+            total = total + term.factor * prod(factors, start=value)
         blocks.append(total)
     return xp.concat(blocks, axis=0) if m else x.mean @ Y.T
 
 
-def _known_first(x: Uncertain) -> tuple[np.ndarray[tuple[int], np.dtype[np.intp]], int]:
-    """Return an order of the rows with the known ones first, and how many they are."""
-    known = x.certain
-    return np.argsort(~known, kind="stable"), int(known.sum())
+def _known_first(x: Uncertain) -> tuple[Host, Uncertain, Uncertain]:
+    """Return an order of the rows with the known ones first, the known rows and the others."""
+    order, known = np.argsort(~x.certain, kind="stable"), int(x.certain.sum())
+    return order, x.take(order[:known]), x.take(order[known:])
 
 
 # --- Cov[k(x, y_i), k(x, y_j)] of one uncertain row with many known ones -------------------------
@@ -359,9 +330,9 @@ def projected_covariance(kernel: Kernel, x: Uncertain, Y: Array, A: Array) -> Ar
     >>> projected_covariance(Linear(), x, np.array([[1.0, 0.0], [1.0, 1.0]]), np.eye(2))
     array([[[1., 1.], [1., 5.]]])
     """
-    _require_columns(x, Y)
+    algebra.require_shape("Y", Y, "m", x.mean.shape[1])
     found, w = expectation_terms(kernel, int(Y.shape[1])), x.working
-    if any(len(term.polys) + is_gaussian(term) > 1 for term in found):
+    if any(len(term.polys) + term.is_gaussian > 1 for term in found):
         what = "without products other than of RBFs"
         raise ValueError(expected("kernel", what, kernel, KNOWN_EXPECTATIONS))
     xp, V, A = backend.namespace(Y), backend.working(Y), backend.working(A)
@@ -369,32 +340,26 @@ def projected_covariance(kernel: Kernel, x: Uncertain, Y: Array, A: Array) -> Ar
     rows = [zero[:0, :, :]]
     for i, known in enumerate(x.certain):
         one = w.block(slice(i, i + 1))
-        rows.append(zero if known else (A.T @ _row(found, one, V) @ A)[None, :, :])
+        rows.append(zero if known else (A.T @ _covariance(found, one, V) @ A)[None, :, :])
     return backend.cast_like(xp.concat(rows, axis=0), x.mean)
 
 
-def _row(found: list[Term], x: Uncertain, Y: Array) -> Array:
-    """Return Cov[k(x, y_j), k(x, y_l)], (m, m), summed over pairs of terms."""
-    xp = backend.namespace(Y)
-    total = xp.zeros_like(Y @ Y.T)
-    for s in range(len(found)):
-        for t in range(s + 1):
-            C = found[s].factor * found[t].factor * _cross(found[s], found[t], x, Y)
-            total = total + (C if s == t else C + C.T)
+def _covariance(found: list[Term], x: Uncertain, Y: Array) -> Array:
+    """Return Cov[k(x, y_j), k(x, y_l)] of one row x, (m, m), summed over pairs of terms."""
+    total = backend.namespace(Y).zeros_like(Y @ Y.T)
+    found = sorted(found, key=lambda term: term.is_gaussian)
+    for i, s in enumerate(found):
+        for t in found[: i + 1]:  # t is Gaussian only if s is
+            if t.is_gaussian:
+                C = two_gaussians(x, Y, s.rates, t.rates)
+            elif s.is_gaussian and t.polys:
+                C = gaussian_and_polynomial(x, Y, s.rates, t.polys[0])
+            elif s.polys and t.polys:
+                C = two_polynomials(x, Y, s.polys[0], t.polys[0])
+            else:
+                continue  # a constant
+            total = total + (1 if s is t else 2) * s.factor * t.factor * C
     return (total + total.T) / 2
-
-
-def _cross(s: Term, t: Term, x: Uncertain, Y: Array) -> Array:
-    """Return Cov[s(x, y_j), t(x, y_l)], (m, m)."""
-    if is_gaussian(s) and is_gaussian(t):
-        return two_gaussians(x, Y, s.rates, t.rates)
-    if is_gaussian(s) and t.polys:
-        return gaussian_and_polynomial(x, Y, s.rates, t.polys[0])
-    if is_gaussian(t) and s.polys:
-        return gaussian_and_polynomial(x, Y, t.rates, s.polys[0]).T
-    if s.polys and t.polys:
-        return two_polynomials(x, Y, s.polys[0], t.polys[0])
-    return backend.namespace(Y).zeros_like(Y @ Y.T)  # a constant
 
 
 def two_gaussians(x: Uncertain, Y: Array, rates: Host, others: Host) -> Array:

@@ -2,7 +2,7 @@
 
 A float16 number carries the 11 bits of a TF32 one, and the GPU multiplies it twice as fast; what
 float16 lacks is range, which scaling by powers of two mends where kernel values are at most 1. So
-'half' stands for TF32 and 'halfx3', the sum of three products of high and low parts, for 3×TF32
+'half' replaces TF32 and 'halfx3', the sum of three products of high and low parts, for 3×TF32
 (float32 accuracy). Kernels without a bound use 'tf32' and 'tf32x3'.
 
 In the coarse modes points are rounded first and distances are those of the rounded points: what
@@ -16,20 +16,21 @@ from typing import Any, NamedTuple
 import torch
 from triton.runtime.errors import OutOfResources
 
+from dualpca.arrays import backend
 from dualpca.errors import BackendError
 from dualpca.kernels import fused_passes as passes
 from dualpca.kernels.base import Form
 
-TILE = 128
-"""Sizes are padded to multiples of this."""
+PADDED_TO = 128
+"""Numbers of points are padded to multiples of this."""
 INNER = {"half": 64, "halfx3": 8, "tf32": 64, "tf32x3": 8}
-"""Tiles summed in float32 before float64 takes over: tensor cores cut off, and it adds up."""
+"""Tiles summed in float32 before float64 takes over: tensor cores truncate, which adds up."""
 CHUNKS = (64, 32, 16)
 WIDTHS = (16, 32, 64)
 ROWS_AT_ONCE = 2**17
 LIFT = 10.0
 """The power of two in values of 16 bits, so that small ones are not lost."""
-WIDEST = 512.0
+LARGEST_EXPONENT = 512.0
 """The largest exponent −log k between a point and the middle: float32 is wrong by 6e-5 there."""
 
 LAUNCH: dict[str, list[tuple[int, int, int, int]]] = {
@@ -63,29 +64,28 @@ def too_wide(X: Any, form: Form, origin: Any) -> bool:
     if not form.bounded:
         return False
     largest = 0.0
-    for start in range(0, X.shape[0], ROWS_AT_ONCE):
-        A = (X[start : start + ROWS_AT_ONCE].to(torch.float64) - origin) * form.factor
+    for rows in backend.slices(X.shape[0], ROWS_AT_ONCE):
+        A = (X[rows].to(torch.float64) - origin) * form.factor
         size = A.abs().sum(1) if form.shape == "taxicab" else 0.5 * (A * A).sum(1)
         largest = max(largest, float(size.max()))
-    return not largest < WIDEST
+    return not largest < LARGEST_EXPONENT
 
 
 def prepare(X: Any, form: Form, mode: str, origin: Any) -> Operand:
     """Return the points, multiplied by the factor of the form, in the precision of the mode."""
     n, d = X.shape
     if form.shape == "taxicab":
-        flat = torch.zeros((d, padded(n, TILE)), dtype=torch.float32, device=X.device)
+        flat = torch.zeros((d, padded(n, PADDED_TO)), dtype=torch.float32, device=X.device)
         flat[:, :n] = ((X - origin).to(torch.float64) * form.factor).T
         return Operand(flat, flat, flat[0], n, mode)
     kind = torch.float16 if mode.startswith("half") else torch.float32
-    shape = (padded(n, TILE), padded(d, chunk_of(d)))
+    shape = (padded(n, PADDED_TO), padded(d, chunk_of(d)))
     high = torch.zeros(shape, dtype=kind, device=X.device)
     low = torch.zeros_like(high) if mode == "halfx3" else high
     norms = torch.zeros(shape[0], dtype=torch.float32, device=X.device)
-    for start in range(0, n, ROWS_AT_ONCE):
-        rows = slice(start, min(start + ROWS_AT_ONCE, n))
+    for rows in backend.slices(n, ROWS_AT_ONCE):
         A = (X[rows].to(torch.float64) - origin) * form.factor
-        coarse = _rounded(A, mode)
+        coarse = rounded_points(A, mode)
         high[rows, :d] = coarse
         if mode == "halfx3":
             low[rows, :d] = (A - coarse.to(torch.float64)).to(kind)
@@ -94,7 +94,7 @@ def prepare(X: Any, form: Form, mode: str, origin: Any) -> Operand:
     return Operand(high, low, norms, n, mode)
 
 
-def _rounded(A: Any, mode: str) -> Any:
+def rounded_points(A: Any, mode: str) -> Any:
     """Return coordinates in the precision that the products of a mode see."""
     if mode.startswith("half"):
         return A.to(torch.float16)
@@ -121,14 +121,12 @@ def _block(V: Any, columns: Operand, mode: str) -> tuple[Any, Any, Any]:
     """Return Vᵀ in high and low parts, padded, and the power of two in every row."""
     b, m = V.shape[1], columns.half_norms.shape[0]
     width = next(w for w in WIDTHS if w >= b)
-    if not mode.startswith("half"):
-        flat = torch.zeros((width, m), dtype=torch.float32, device=V.device)
-        flat[:b, : columns.n] = V.T
-        return flat, flat, torch.ones(b, dtype=torch.float64, device=V.device)
-    largest = V.abs().amax(0).to(torch.float64)
-    exponent = torch.floor(torch.log2(torch.where(largest > 0, largest, 1.0)))
-    scale = torch.exp2(10.0 - exponent)
-    high = torch.zeros((width, m), dtype=torch.float16, device=V.device)
+    half, scale = mode.startswith("half"), torch.ones(b, dtype=torch.float64, device=V.device)
+    if half:
+        largest = V.abs().amax(0).to(torch.float64)
+        scale = torch.exp2(LIFT - torch.floor(torch.log2(torch.where(largest > 0, largest, 1.0))))
+    kind = torch.float16 if half else torch.float32
+    high = torch.zeros((width, m), dtype=kind, device=V.device)
     scaled = (V * scale).T
     high[:b, : columns.n] = scaled
     low = high

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import log2, pi, sqrt
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,21 +13,17 @@ import numpy as np
 from dualpca.arrays import Array, algebra, backend
 from dualpca.errors import expected
 from dualpca.kernels.base import (
-    WIDTH,
+    GAMMA_RULES,
+    WIDTH_PARAMETER,
     Distances,
     Family,
     Form,
     Host,
-    Kernel,
     Parameter,
+    Profiled,
     Term,
-    as_lengths,
-    check_positive,
-    column_rate,
     median_length,
     median_rate,
-    number,
-    scale_rate,
 )
 
 # --- Squared distances from one product of matrices, with the digits that this could lose --------
@@ -35,7 +32,7 @@ NEIGHBOURS = 1e-6
 """Share of their squared norms below which a squared distance has lost too many digits."""
 
 
-def _rounded(E: Array, size: Array) -> Array:
+def zero_within_rounding(E: Array, size: Array) -> Array:
     """Return −u with 0 for what is within rounding errors of it; `size` is −½(‖a‖² + ‖b‖²)."""
     xp = backend.namespace(E)
     close = xp.astype(8 * float(xp.finfo(E.dtype).eps) * size, E.dtype)
@@ -45,25 +42,24 @@ def _rounded(E: Array, size: Array) -> Array:
 def lifted(A: Array, dtype: Any, *, flip: bool) -> tuple[Array, Array]:
     """Return rows [a, −½‖a‖², 1], or [a, 1, −½‖a‖²], and −½‖a‖² in float64, (n, 1).
 
-    A comes in float64 whatever the dtype: a factor that float32 rounds would scale all distances
+    A is float64 for every dtype: a factor that float32 rounds would scale all distances
     alike, and show in eigenvalues.
     """
     xp = backend.namespace(A)
-    A = A if dtype == xp.float64 else xp.astype(A, dtype)
-    double = backend.working(A)
-    half = -0.5 * xp.sum(double * double, axis=1)[:, None]
+    A = xp.astype(A, dtype, copy=False)
+    half = -0.5 * algebra.squared_norms(backend.working(A))[:, None]
     high = xp.astype(half, dtype)
     last = [xp.ones_like(high), high] if flip else [high, xp.ones_like(high)]
     return xp.concat([A, *last], axis=1), half
 
 
 def near_zero(E: Array, A: Array, B: Array, size: Array) -> Array:
-    """Return −u where rounding errors beside its own size would be felt: for pairs of neighbours.
+    """Return −u, corrected for pairs of neighbours, where rounding errors exceed u itself.
 
-    NumPy computes their differences anew; other libraries count what is within rounding of 0 as 0.
+    For NumPy from their differences; in other libraries values within rounding of 0 become 0.
     """
     if backend.is_foreign(E):
-        return _rounded(E, size)
+        return zero_within_rounding(E, size)
     i, j = np.nonzero(E > NEIGHBOURS * size)
     for part in backend.slices(len(i), 4096):
         gap = A[i[part]] - B[j[part]]
@@ -83,7 +79,7 @@ def sparse_minus_u(Y: Array, factor: Any, *, rough: bool) -> Callable[[Array], A
         A = X.multiply(factor).tocsr() if backend.is_sparse(X) else X * factor
         a = 0.5 * algebra.squared_norms(A)[:, None]
         E = algebra.inner(A, B) - a - b
-        return _rounded(E, -a - b) if rough else algebra.at_most_zero(E)
+        return zero_within_rounding(E, -a - b) if rough else algebra.at_most_zero(E)
 
     return of
 
@@ -92,25 +88,21 @@ def sparse_minus_u(Y: Array, factor: Any, *, rough: bool) -> Callable[[Array], A
 
 LOG2_E = log2(2.718281828459045)
 
-FLOOR = 1e-12
+SMALLEST_INVERTED = 1e-12
 """Smallest kernel value that is turned into a distance, where f(0) = 1."""
 
 
-class Stationary(Kernel):
+class Stationary(Profiled):
     """A function of u = rate · ‖x − y‖², which one product gives for a whole block.
 
     Subclasses define `rate`, `_profile` (f at u, given −u ≤ 0, which it may overwrite) and
     `_slope` (df/du, likewise). `rough` says that f is not smooth at 0, where rounding errors of
-    u would be felt: what is within them of 0 then counts as 0.
+    u would matter: values within them of 0 then count as 0.
     """
 
     invariant: ClassVar[bool] = True
     sparse: ClassVar[bool] = True
     rough: ClassVar[bool] = False
-    _monotone: ClassVar[bool] = True
-    """Whether f falls all the way, so that a distance can be read off a kernel value."""
-    _profile: Callable[[Array], Array]
-    _slope: Callable[[Array], Array]
 
     @property
     def rate(self) -> float:
@@ -127,7 +119,7 @@ class Stationary(Kernel):
 
     def slopes(self, X: Array, Y: Array) -> Array:
         """Return df/du at u(x_i, y_j), (n, m)."""
-        return self._slope(self._minus_u(self._seen(Y))(self._seen(X)))
+        return self._slope(self._argument(self._seen(Y))(self._seen(X)))
 
     def _root(self, like: Array, times: float) -> Any:
         """Return the factor of rows a with ½‖a − b‖² = times/2 · u: a number, or one per column."""
@@ -136,7 +128,7 @@ class Stationary(Kernel):
             return sqrt(times * rates)
         return backend.namespace(like).sqrt(times * backend.working(rates))
 
-    def _minus_u(self, Y: Array) -> Callable[[Array], Array]:
+    def _argument(self, Y: Array) -> Callable[[Array], Array]:
         """Return x ↦ −u(x, y_j), from one product of rows [a, −½‖a‖², 1] and [b, 1, −½‖b‖²].
 
         Rows are measured from the mean of Y, so that far-away data lose no digits, and clipped
@@ -147,44 +139,32 @@ class Stationary(Kernel):
             return sparse_minus_u(Y, factor, rough=self.rough)
         origin = backend.namespace(Y).mean(backend.working(Y), axis=0)
         B, b = lifted((backend.working(Y) - origin) * factor, Y.dtype, flip=True)
-        d = int(Y.shape[1])
 
         def of(X: Array) -> Array:
             A, a = lifted((backend.working(X) - origin) * factor, X.dtype, flip=False)
             E = A @ B.T
-            if not self.rough:
-                return algebra.at_most_zero(E)
-            return near_zero(E, A[:, :d], B[:, :d], a + b.T)
+            near = (A[:, :-2], B[:, :-2], a + b.T)
+            return near_zero(E, *near) if self.rough else algebra.at_most_zero(E)
 
         return of
-
-    def _against(self, Y: Array) -> Callable[[Array], Array]:
-        of = self._minus_u(Y)
-        return lambda X: self._profile(of(X))
 
     def _diag(self, X: Array) -> Array:
         return backend.ones((int(X.shape[0]),), X)
 
     def _pull(self, Z: Array, Y: Array, C: Array) -> Array:
         """Return Σ_j C_ij f'(u_ij) 2 rate (z_i − y_j), both measured from the mean of Y."""
-        xp = backend.namespace(Z)
-        S = C * self._slope(self._minus_u(Y)(Z))
-        origin = xp.mean(Y, axis=0)
-        total = xp.sum(S, axis=1)[:, None]
+        xp, S = backend.namespace(Z), C * self._slope(self._argument(Y)(Z))
+        origin, total = xp.mean(Y, axis=0), xp.sum(S, axis=1)[:, None]
         return 2 * self.rates(Y) * (total * (Z - origin) - S @ (Y - origin))
 
-    def _diag_gradient(self, Z: Array) -> Array:
-        return backend.namespace(Z).zeros_like(Z)
-
     def _distances(self, d: int) -> Distances | None:
-        """Invert f(u) = 1 − ½‖φ(x) − P‖², if f falls all the way."""
-        if not self._monotone:
-            return None
+        """Invert f(u) = 1 − ½‖φ(x) − P‖²."""
         return lambda k, o, p, x: self._inverse_profile(o + 0.5 * (1 - p)) / self.rate
 
     def _inverse_profile(self, K: Array) -> Array:
         """Return u with f(u) = K, for K clipped to [1e-12, 1], by bisection over log u."""
-        xp, K = backend.namespace(K), _clipped(K)
+        xp = backend.namespace(K)
+        K = xp.clip(K, SMALLEST_INVERTED, 1.0)
         low, high = -80.0 + 0 * K, 80.0 + 0 * K
         for _ in range(60):
             middle = 0.5 * (low + high)
@@ -196,33 +176,33 @@ class Stationary(Kernel):
         return self.slopes
 
 
-def _clipped(K: Array) -> Array:
-    """Return kernel values between `FLOOR` and 1."""
-    xp = backend.namespace(K)
-    return xp.where(K > 1, xp.ones_like(K), xp.where(K > FLOOR, K, FLOOR + 0 * K))
-
-
 class Lengths(Stationary):
     """Widths given by `length_scale`: u = gain · Σ_c ((x_c − y_c)/length_scale_c)².
 
     Subclasses define `gain`.
     """
 
+    rules: ClassVar[dict[str, Any]] = {"length_scale": {"median": median_length}}
+    _positive: ClassVar[tuple[str, ...]] = ("length_scale",)
     length_scale: Any
     gain: float
 
     def __post_init__(self) -> None:
         """Keep a length scale for every column as a tuple, so that kernels can be hashed."""
-        object.__setattr__(self, "length_scale", as_lengths(self.length_scale))
+        given = self.length_scale
+        if given is not None and not isinstance(given, str | Real):
+            lengths = np.asarray(given)
+            if lengths.ndim > 1 or not lengths.size or lengths.dtype.kind not in "fiu":
+                what = "a positive number, or one for every column"
+                raise ValueError(expected("length_scale", what, given))
+            widths = tuple(lengths.astype(float).tolist()) if lengths.ndim else lengths.item()
+            object.__setattr__(self, "length_scale", widths)
         super().__post_init__()
-
-    def _check(self) -> None:
-        check_positive(self, "length_scale")
 
     @property
     def rate(self) -> float:
         """Gain over length_scale²; an error where every column has its own."""
-        return self.gain / number(self, self.length_scale) ** 2
+        return self.gain / self._number(self.length_scale) ** 2
 
     def rates(self, like: Array) -> float | Array:
         """Return gain / length_scale²: one number, or one for every column, (d,)."""
@@ -263,29 +243,23 @@ class RBF(Lengths):
 
     name: ClassVar[str] = "rbf"
     rules: ClassVar[dict[str, Any]] = {
-        "gamma": {
-            "scale": scale_rate,
-            "median": median_rate("sqeuclidean"),
-            "auto": column_rate,
-        },
+        "gamma": {**GAMMA_RULES, "median": median_rate("sqeuclidean")},
         "length_scale": {"median": median_length},
     }
+    _positive = ("gamma", "length_scale")
     gain: ClassVar[float] = 0.5  # type: ignore[misc]
-    _search = Family((WIDTH,), lambda s, p: {"gamma": (p["width"] * s.distance) ** -2.0})
+    _search = Family((WIDTH_PARAMETER,), lambda s, p: {"gamma": (p["width"] * s.distance) ** -2.0})
     gamma: float | str | None = None
     length_scale: Any = None
 
     def _check(self) -> None:
         if self.gamma is not None and self.length_scale is not None:
             raise ValueError(expected("RBF", "given gamma or length_scale, not both", self))
-        check_positive(self, "gamma", "length_scale")
 
     @property
     def rate(self) -> float:
         """γ."""
-        if self.length_scale is not None:
-            return super().rate
-        return 1.0 if self.gamma is None else number(self, self.gamma)
+        return self._number(self.gamma) if self.length_scale is None else super().rate
 
     def _profile(self, E: Array) -> Array:
         return algebra.exp(E)
@@ -294,7 +268,8 @@ class RBF(Lengths):
         return -algebra.exp(E)
 
     def _inverse_profile(self, K: Array) -> Array:
-        return -backend.namespace(K).log(_clipped(K))
+        xp = backend.namespace(K)
+        return -xp.log(xp.clip(K, SMALLEST_INVERTED, 1.0))
 
     def _fused_form(self, X: Array) -> Form | None:
         return Form("exp", self._root(X, 2 * LOG2_E))  # 2^(−u log₂e)
@@ -303,8 +278,8 @@ class RBF(Lengths):
         return [Term(1.0, self._column_rates(d))]
 
     def _frequencies(self, d: int, m: int, rng: np.random.Generator) -> Host:
-        root = np.sqrt(2 * self._column_rates(d))[:, None]
-        return np.asarray(root * rng.standard_normal((d, m)))
+        draws: Host = np.sqrt(2 * self._column_rates(d))[:, None] * rng.standard_normal((d, m))
+        return draws
 
     def _onnx(self, graph: Any, rows: str, points: Host) -> str | None:
         widths = np.sqrt(self._column_rates(points.shape[1]))
@@ -317,7 +292,7 @@ class Matern(Lengths):
     """Matérn's kernels e^(−t), (1 + t)e^(−t), (1 + t + t²/3)e^(−t), t = √(2ν)‖x − y‖/length_scale.
 
     The larger ν the smoother; as ν → ∞ they become the RBF. At y = x the gradient of ν = 1/2
-    does not exist, and 0 stands for it. Equal to scikit-learn's Matern for Gaussian processes.
+    does not exist, and 0 is returned. Equal to scikit-learn's Matern for Gaussian processes.
 
     Parameters
     ----------
@@ -337,9 +312,8 @@ class Matern(Lengths):
     """
 
     name: ClassVar[str] = "matern"
-    rules: ClassVar[dict[str, Any]] = {"length_scale": {"median": median_length}}
     _search = Family(
-        (WIDTH, Parameter("nu", 1.5, choices=(0.5, 1.5, 2.5))),
+        (WIDTH_PARAMETER, Parameter("nu", 1.5, choices=(0.5, 1.5, 2.5))),
         lambda s, p: {"nu": p["nu"], "length_scale": p["width"] * s.distance},
     )
     nu: float = 1.5
@@ -348,7 +322,6 @@ class Matern(Lengths):
     def _check(self) -> None:
         if self.nu not in (0.5, 1.5, 2.5):
             raise ValueError(expected("nu of Matern", "0.5, 1.5 or 2.5", self.nu))
-        super()._check()
 
     @property
     def gain(self) -> float:  # type: ignore[override]
@@ -372,8 +345,7 @@ class Matern(Lengths):
         xp = backend.namespace(E)
         t = xp.sqrt(-E)
         if self.nu == 0.5:
-            safe = xp.where(t > 0, t, xp.ones_like(t))
-            return xp.where(t > 0, -xp.exp(-t) / (2 * safe), xp.zeros_like(t))
+            return xp.where(t > 0, -xp.exp(-t) / (2 * algebra.safe_divisor(t)), xp.zeros_like(t))
         return -xp.exp(-t) / 2 if self.nu == 1.5 else -(1 + t) * xp.exp(-t) / 6
 
     def _fused_form(self, X: Array) -> Form | None:
@@ -410,16 +382,13 @@ class RationalQuadratic(Lengths):
     """
 
     name: ClassVar[str] = "rational_quadratic"
-    rules: ClassVar[dict[str, Any]] = {"length_scale": {"median": median_length}}
     _search = Family(
-        (WIDTH, Parameter("alpha", 1.0)),
+        (WIDTH_PARAMETER, Parameter("alpha", 1.0)),
         lambda s, p: {"alpha": p["alpha"], "length_scale": p["width"] * s.distance},
     )
+    _positive = ("alpha", "length_scale")
     alpha: float = 1.0
     length_scale: Any = 1.0
-
-    def _check(self) -> None:
-        check_positive(self, "alpha", "length_scale")
 
     @property
     def gain(self) -> float:  # type: ignore[override]
@@ -427,20 +396,16 @@ class RationalQuadratic(Lengths):
         return 0.5 / self.alpha
 
     def _profile(self, E: Array) -> Array:
-        return self._power(E, -float(self.alpha))
+        """Return (1 + u)^(−α); for a large α, u is small and 1 + u would have lost it."""
+        return algebra.exp(-float(self.alpha) * backend.namespace(E).log1p(-E))
 
     def _slope(self, E: Array) -> Array:
-        return -float(self.alpha) * self._power(E, -float(self.alpha) - 1)
-
-    @staticmethod
-    def _power(E: Array, p: float) -> Array:
-        """Return (1 + u)ᵖ; for a large α, u is small and 1 + u would have lost it."""
-        return algebra.exp(p * backend.namespace(E).log1p(-E))
+        alpha, logs = float(self.alpha), backend.namespace(E).log1p(-E)
+        return -alpha * algebra.exp(-(alpha + 1) * logs)
 
     def _fused_form(self, X: Array) -> Form | None:
-        if self.alpha > MOST_ALPHA:
-            return None
-        return Form("rational", self._root(X, 2.0), float(self.alpha))
+        form = Form("rational", self._root(X, 2.0), float(self.alpha))
+        return form if self.alpha <= MOST_ALPHA else None
 
 
 @dataclass(frozen=True)
@@ -470,21 +435,14 @@ class Periodic(Stationary):
     """
 
     name: ClassVar[str] = "periodic"
-    _monotone: ClassVar[bool] = False
     _search = Family(
         (Parameter("period", 1.0), Parameter("wave", 1.0)),
-        lambda s, p: {
-            "periodicity": p["period"] * s.distance,
-            "length_scale": p["wave"],
-            "on": (0,),
-        },
+        lambda s, p: dict(periodicity=p["period"] * s.distance, length_scale=p["wave"], on=(0,)),
         lambda s: "" if s.columns == 1 else "it needs a single column",
     )
+    _positive = ("periodicity", "length_scale")
     periodicity: float = 1.0
     length_scale: float = 1.0
-
-    def _check(self) -> None:
-        check_positive(self, "periodicity", "length_scale")
 
     @property
     def definite(self) -> bool:  # type: ignore[override]
@@ -496,6 +454,9 @@ class Periodic(Stationary):
         """(π/periodicity)²."""
         return (pi / self.periodicity) ** 2
 
+    def _distances(self, d: int) -> Distances | None:
+        return None  # many distances have the same value
+
     def _profile(self, E: Array) -> Array:
         xp = backend.namespace(E)
         return xp.exp(-2 * (xp.sin(xp.sqrt(-E)) / float(self.length_scale)) ** 2)
@@ -504,68 +465,60 @@ class Periodic(Stationary):
         """Return df/du = −f sin(2t)/(t length_scale²), t = √u; at t = 0 the fraction is 2."""
         xp = backend.namespace(E)
         t = xp.sqrt(-E)
-        safe = xp.where(t > 0, t, xp.ones_like(t))
-        ratio = xp.where(t > 0, xp.sin(2 * t) / safe, 2 * xp.ones_like(t))
+        ratio = xp.where(t > 0, xp.sin(2 * t) / algebra.safe_divisor(t), 2 * xp.ones_like(t))
         return -self._profile(E) * ratio / float(self.length_scale) ** 2
 
 
 # --- Kernels of a sum over columns, k(x, y) = F(Σ_c g(x_c, y_c)); no third axis is ever formed ---
 
 
-class Columnwise(Kernel):
-    """A function F(D) of D = Σ_c g(x_c, y_c), summed one column after the other.
+class Columnwise(Profiled):
+    """A function F of −γD, D = Σ_c g(x_c, y_c), summed one column after the other; exp by default.
 
-    Subclasses define `_term` (g), `_term_slope` (∂g/∂x), and `_rate`, or else `_profile` (F, given
-    D and d) and `_slope` (F'). Memory is O(nm).
+    Subclasses define `_term` (g), `_term_slope` (∂g/∂x) and `_rate` (γ for rows of d columns).
+    Memory is O(nm).
     """
 
     _term: Callable[[Array, Array], Array]
     _term_slope: Callable[[Array, Array], Array]
+    _rate: Callable[[int], float]
 
-    def _rate(self, d: int) -> float:
-        """Return γ of F(D) = exp(−γD), for rows of d columns."""
-        raise TypeError(expected("kernel", "a subclass that defines _rate", type(self).__name__))
+    def _profile(self, E: Array) -> Array:
+        return algebra.exp(E)
 
-    def _profile(self, D: Array, d: int) -> Array:
-        return algebra.exp(-self._rate(d) * D)
+    _slope = _profile
 
-    def _slope(self, D: Array, d: int) -> Array:
-        return -self._rate(d) * self._profile(D, d)
+    def _require_entries(self, X: Array) -> None:
+        """Raise for negative entries where the kernel is one of histograms."""
+        xp = backend.namespace(X)
+        if self.nonnegative and bool(xp.any(X < 0)):
+            what = f"non-negative for the {type(self).__name__} kernel"
+            remedy = "Use it for counts or histograms, or choose another kernel."
+            raise ValueError(expected("X", what, float(xp.min(X)), remedy))
 
-    def _refuse(self, X: Array) -> None:
-        """Refuse rows for which the kernel is not defined."""
-
-    def _sum(self, X: Array, Y: Array) -> Array:
+    def _total(self, X: Array, Y: Array) -> Array:
+        """Return D, (n, m)."""
+        self._require_entries(X)
+        self._require_entries(Y)
         D = backend.namespace(X).zeros_like(X[:, :1] + Y[:, 0][None, :])
         for c in range(X.shape[1]):
             D += self._term(X[:, c][:, None], Y[:, c][None, :])
         return D
 
-    def _against(self, Y: Array) -> Callable[[Array], Array]:
-        self._refuse(Y)
-
-        def of(X: Array) -> Array:
-            self._refuse(X)
-            return self._profile(self._sum(X, Y), int(Y.shape[1]))
-
-        return of
+    def _argument(self, Y: Array) -> Callable[[Array], Array]:
+        return lambda X: -self._rate(int(Y.shape[1])) * self._total(X, Y)
 
     def _diag(self, X: Array) -> Array:
         """Return F(0): g(x, x) = 0 for all kernels here."""
-        self._refuse(X)
-        return self._profile(backend.namespace(X).zeros_like(X[:, 0]), int(X.shape[1]))
+        self._require_entries(X)
+        return self._profile(backend.namespace(X).zeros_like(X[:, 0]))
 
     def _pull(self, Z: Array, Y: Array, C: Array) -> Array:
-        """Return Σ_j C_ij F'(D_ij) ∂g(z_ic, y_jc)/∂z_ic."""
-        self._refuse(Z)
-        self._refuse(Y)
+        """Return −γ Σ_j C_ij F'(−γD_ij) ∂g(z_ic, y_jc)/∂z_ic."""
         xp, d = backend.namespace(Z), int(Y.shape[1])
-        S = C * self._slope(self._sum(Z, Y), d)
-        columns = [
-            xp.sum(S * self._term_slope(Z[:, c][:, None], Y[:, c][None, :]), axis=1)
-            for c in range(d)
-        ]
-        return xp.stack(columns, axis=1)
+        S = C * (-self._rate(d) * self._slope(self._argument(Y)(Z)))
+        slopes = (self._term_slope(Z[:, c][:, None], Y[:, c][None, :]) for c in range(d))
+        return xp.stack([xp.sum(S * slope, axis=1) for slope in slopes], axis=1)
 
     def _diag_gradient(self, Z: Array) -> Array:
         return backend.namespace(Z).zeros_like(Z)
@@ -575,7 +528,7 @@ class Columnwise(Kernel):
 class Laplacian(Columnwise):
     """k(x, y) = exp(−γ ‖x − y‖₁), as scikit-learn's laplacian_kernel.
 
-    Where x_c = y_c the gradient does not exist, and 0 stands for it.
+    Where x_c = y_c the gradient does not exist, and 0 is returned.
 
     Parameters
     ----------
@@ -592,22 +545,18 @@ class Laplacian(Columnwise):
 
     name: ClassVar[str] = "laplacian"
     invariant: ClassVar[bool] = True
-    rules: ClassVar[dict[str, Any]] = {
-        "gamma": {"scale": scale_rate, "median": median_rate("cityblock"), "auto": column_rate}
-    }
-    _search = Family((WIDTH,), lambda s, p: {"gamma": 1 / (p["width"] * s.taxicab)})
+    rules: ClassVar[dict[str, Any]] = {"gamma": {**GAMMA_RULES, "median": median_rate("cityblock")}}
+    _positive = ("gamma",)
+    _search = Family((WIDTH_PARAMETER,), lambda s, p: {"gamma": 1 / (p["width"] * s.taxicab)})
     gamma: float | str | None = None
-
-    def _check(self) -> None:
-        check_positive(self, "gamma")
 
     def rate_of(self, d: int) -> float:
         """Return γ for rows of d columns."""
-        return 1.0 / d if self.gamma is None else number(self, self.gamma)
+        return self._number(self.gamma, 1.0 / d)
 
     _rate = rate_of
 
-    def _sum(self, X: Array, Y: Array) -> Array:
+    def _total(self, X: Array, Y: Array) -> Array:
         return algebra.taxicab(X, Y)
 
     def _term_slope(self, x: Array, y: Array) -> Array:
@@ -625,18 +574,11 @@ class Histograms(Columnwise):
 
     nonnegative: ClassVar[bool] = True
 
-    def _refuse(self, X: Array) -> None:
-        xp = backend.namespace(X)
-        if bool(xp.any(X < 0)):
-            what = f"non-negative for the {type(self).__name__} kernel"
-            remedy = "Use it for counts or histograms, or choose another kernel."
-            raise ValueError(expected("X", what, float(xp.min(X)), remedy))
-
     def _term(self, x: Array, y: Array) -> Array:
-        return (x - y) ** 2 / _nonzero(x + y)
+        return (x - y) ** 2 / algebra.safe_divisor(x + y)
 
     def _term_slope(self, x: Array, y: Array) -> Array:
-        return (x - y) * (x + 3 * y) / _nonzero(x + y) ** 2
+        return (x - y) * (x + 3 * y) / algebra.safe_divisor(x + y) ** 2
 
 
 @dataclass(frozen=True)
@@ -658,19 +600,15 @@ class Chi2(Histograms):
     name: ClassVar[str] = "chi2"
     rules: ClassVar[dict[str, Any]] = {"gamma": {"median": median_rate("chi2")}}
     _search = Family(
-        (WIDTH,),
+        (WIDTH_PARAMETER,),
         lambda s, p: {"gamma": 1 / (p["width"] * s.chi2)},
         lambda s: "" if s.chi2 else "it needs entries of 0 and above",
     )
+    _positive = ("gamma",)
     gamma: float | str = 1.0
 
-    def _check(self) -> None:
-        if self.gamma is None:
-            raise ValueError(expected("gamma of Chi2", "positive, or 'median'", self.gamma))
-        check_positive(self, "gamma")
-
     def _rate(self, d: int) -> float:
-        return number(self, self.gamma)
+        return self._number(self.gamma)
 
 
 @dataclass(frozen=True)
@@ -690,14 +628,11 @@ class AdditiveChi2(Histograms):
     name: ClassVar[str] = "additive_chi2"
     definite: ClassVar[bool] = False
 
-    def _profile(self, D: Array, d: int) -> Array:
-        return 0.0 - D
+    def _rate(self, d: int) -> float:
+        return 1.0
 
-    def _slope(self, D: Array, d: int) -> Array:
-        return -backend.namespace(D).ones_like(D)
+    def _profile(self, E: Array) -> Array:
+        return E + 0.0  # so that −0 becomes 0
 
-
-def _nonzero(total: Array) -> Array:
-    """Return the sums, with 1 in place of 0: what is divided by them is 0 there."""
-    xp = backend.namespace(total)
-    return xp.where(total > 0, total, xp.ones_like(total))
+    def _slope(self, E: Array) -> Array:
+        return backend.namespace(E).ones_like(E)

@@ -7,8 +7,10 @@ closed form where rows are complete, by EM where values are missing.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 from scipy import stats
@@ -39,8 +41,8 @@ from dualpca.models.driver import History, maximize
 from dualpca.models.incomplete import check_unit
 from dualpca.operators import WIDEST, Primal, deterministic_signs, survey, used_rows
 
-ONE = 1e-12
-"""How far below 1 a correlation must lie for the two views to have a joint density."""
+LEAST_UNSHARED = 1e-12
+"""Least 1 − ρ for which the two views have a joint density."""
 
 
 # --- The model -----------------------------------------------------------------------------------
@@ -128,15 +130,21 @@ class Canonical:
         root = view.root_without(self.rho)
         return root @ root.T
 
+    @property
+    def mu(self) -> Array:
+        """The joint mean, (d_x + d_y,)."""
+        return backend.namespace(self.rho).concat([self.x.mu, self.y.mu])
+
     def covariance(self) -> Array:
         """Return the joint covariance, (d_x + d_y, d_x + d_y); its off-diagonal has rank q."""
-        cross = self.loadings(self.x) @ self.loadings(self.y).T
-        return in_blocks(self.x.covariance, cross, self.y.covariance)
+        xp, cross = backend.namespace(self.rho), self.loadings(self.x) @ self.loadings(self.y).T
+        top = xp.concat([self.x.covariance, cross], axis=1)
+        return xp.concat([top, xp.concat([cross.T, self.y.covariance], axis=1)], axis=0)
 
     def has_density(self) -> bool:
         """Return True if both views together have a density."""
         whole = all(view.F.shape[0] == view.F.shape[1] for view in (self.x, self.y))
-        return whole and not bool(backend.namespace(self.rho).any(self.rho > 1 - ONE))
+        return whole and not bool(backend.namespace(self.rho).any(self.rho > 1 - LEAST_UNSHARED))
 
     def require_density(self) -> None:
         """Raise where a view is singular, or a correlation is 1: one view then fixes the other."""
@@ -241,7 +249,7 @@ class Canonical:
         xp = backend.namespace(X)
         W = xp.concat([self.loadings(self.x), self.loadings(self.y)], axis=0)
         rows = xp.concat([backend.working(X), backend.working(Y)], axis=1)
-        return xp.concat([self.x.mu, self.y.mu]), self.covariance(), W, rows
+        return self.mu, self.covariance(), W, rows
 
     def leading(self, q: int) -> Canonical:
         """Return the q leading correlations, signed so that x's largest weights are positive."""
@@ -259,13 +267,21 @@ class Canonical:
 
     def in_units(self, origin: Array, unit: Array) -> Canonical:
         """Return the model of origin + unit·x, for a model of x; both views one after the other."""
-        d = int(self.x.mu.shape[0])
+        d, views = int(self.x.mu.shape[0]), []
+        for view, part in ((self.x, slice(d)), (self.y, slice(d, None))):
+            m, s = origin[part], unit[part]
+            views.append(View(m + s * view.mu, view.F * s[:, None], view.H / s[:, None], view.Q))
+        return Canonical(views[0], views[1], self.rho)
 
-        def view(part: View, m: Array, s: Array) -> View:
-            return View(m + s * part.mu, part.F * s[:, None], part.H / s[:, None], part.Q)
 
-        x, y = view(self.x, origin[:d], unit[:d]), view(self.y, origin[d:], unit[d:])
-        return Canonical(x, y, self.rho)
+def _of_view(name: str, value: Callable[[Canonical, View], Array]) -> Any:
+    """Return a property of one view of a `CanonicalModel`, in the dtype of its rows."""
+
+    def get(model: CanonicalModel) -> Array:
+        canonical = model.canonical
+        return _cast(value(canonical, getattr(canonical, name)), model.dtypes["xy".index(name)])
+
+    return property(get)
 
 
 @dataclass(frozen=True)
@@ -280,55 +296,20 @@ class CanonicalModel:
     history: History | None = None
     vector: bool = False  # y came as a vector
 
+    x_mean = _of_view("x", lambda _, view: view.mu)
+    y_mean = _of_view("y", lambda _, view: view.mu)
+    x_weights = _of_view("x", lambda _, view: view.directions)
+    y_weights = _of_view("y", lambda _, view: view.directions)
+    x_loadings = _of_view("x", Canonical.loadings)
+    y_loadings = _of_view("y", Canonical.loadings)
+    x_noise_covariance = _of_view("x", Canonical.noise)
+    y_noise_covariance = _of_view("y", Canonical.noise)
+    correlations = _of_view("x", lambda canonical, _: canonical.rho)
+
     @property
     def n_components(self) -> int:
         """Q."""
         return int(self.canonical.rho.shape[0])
-
-    @property
-    def correlations(self) -> Array:
-        """ρ, (q,)."""
-        return _cast(self.canonical.rho, self.dtypes[0])
-
-    @property
-    def x_mean(self) -> Array:
-        """μ_x, (d_x,)."""
-        return _cast(self.canonical.x.mu, self.dtypes[0])
-
-    @property
-    def y_mean(self) -> Array:
-        """μ_y, (d_y,)."""
-        return _cast(self.canonical.y.mu, self.dtypes[1])
-
-    @property
-    def x_weights(self) -> Array:
-        """U_x, (d_x, q)."""
-        return _cast(self.canonical.x.directions, self.dtypes[0])
-
-    @property
-    def y_weights(self) -> Array:
-        """U_y, (d_y, q)."""
-        return _cast(self.canonical.y.directions, self.dtypes[1])
-
-    @property
-    def x_loadings(self) -> Array:
-        """W_x, (d_x, q)."""
-        return _cast(self.canonical.loadings(self.canonical.x), self.dtypes[0])
-
-    @property
-    def y_loadings(self) -> Array:
-        """W_y, (d_y, q)."""
-        return _cast(self.canonical.loadings(self.canonical.y), self.dtypes[1])
-
-    @property
-    def x_noise_covariance(self) -> Array:
-        """Ψ_x, (d_x, d_x)."""
-        return _cast(self.canonical.noise(self.canonical.x), self.dtypes[0])
-
-    @property
-    def y_noise_covariance(self) -> Array:
-        """Ψ_y, (d_y, d_y)."""
-        return _cast(self.canonical.noise(self.canonical.y), self.dtypes[1])
 
     def covariance(self) -> Array:
         """Return the joint covariance, (d_x + d_y, d_x + d_y)."""
@@ -347,13 +328,6 @@ def _cast(values: Array, dtype: str) -> Array:
 
 def _any_missing(X: Array | None, Y: Array | None) -> bool:
     return any(has_missing(A) for A in (X, Y) if A is not None)
-
-
-def in_blocks(A: Array, B: Array, D: Array) -> Array:
-    """Return the symmetric matrix [[A, B], [Bᵀ, D]]."""
-    xp = backend.namespace(A)
-    top = xp.concat([A, B], axis=1)
-    return xp.concat([top, xp.concat([B.T, D], axis=1)], axis=0)
 
 
 # --- Fitting: closed form, or EM -----------------------------------------------------------------
@@ -375,7 +349,7 @@ def fit_canonical(x: Table, y: Table, request: CanonicalRequest) -> CanonicalMod
     Parameters
     ----------
     x, y : Table
-        Both in memory, or the first in chunks; weights are those of `x`. Chunks are complete: they
+        Both in memory, or the first chunked; weights are those of `x`. Chunks are complete: they
         are read once, for their moments.
     request : CanonicalRequest
 
@@ -395,48 +369,39 @@ def fit_canonical(x: Table, y: Table, request: CanonicalRequest) -> CanonicalMod
         n_rows = used_rows(rows, weights)
     else:
         rows, weights, n_rows = _condensed(both)
-    dtypes = _name(x.dtype), _name(y.dtype)
+    # names such as 'float32', of dtypes of any array library
+    dtypes = str(x.dtype).rpartition(".")[2], str(y.dtype).rpartition(".")[2]
     fit = by_em if has_missing(rows) else in_closed_form
     model = replace(fit(rows, weights, dtypes, x.d, request), n_rows=n_rows)
-    history = model.history
+    history, canonical = model.history, model.canonical
     if history is None and request.ridge == 0:
         _warn_of_few_rows(model)
-    if history is not None and request.ridge == 0:
+    if history is not None and request.ridge == 0:  # otherwise EM climbs a penalised likelihood
         value = history.loglikelihood
-    else:  # EM climbs a penalised likelihood
-        value = _loglikelihood(model.canonical, rows[:, : x.d], rows[:, x.d :], weights)
+    elif canonical.has_density():
+        density = canonical.log_density(rows[:, : x.d], rows[:, x.d :])
+        value = float(backend.namespace(rows).sum(density * (1 if weights is None else weights)))
+    else:
+        value = math.inf
     model = replace(model, loglikelihood=value, history=history or History((value,), 1, True))
     for name in ("mean", "weights", "loadings", "noise_covariance"):
         getattr(model, f"x_{name}"), getattr(model, f"y_{name}")  # raise what float32 cannot hold
     return model
 
 
-def _name(dtype: Any) -> str:
-    """Return the name of a dtype of any array library, such as 'float32'."""
-    return str(dtype).rpartition(".")[2]
-
-
 def _condensed(both: Table) -> tuple[Array, Array, int]:
     """Return few rows and their weights with the moments of a chunked table, and its size."""
     if both.d > WIDEST:
-        what = f"at most {WIDEST} features in both views for data in chunks"
+        what = f"at most {WIDEST} features in both views for chunked data"
         raise ValueError(expected("X and y", what, both.d))
     note(f"{both.route} on the CPU: moments, ({both.d}, {both.d}) added up")
     found = survey(both, wide=False, nan=True)
     if found.moments is None:
         remedy = "Fill it with PPCA or Imputer first, or give rows in memory."
-        raise ValueError(expected("X and y", "complete for data in chunks", "NaN", remedy))
+        raise ValueError(expected("X and y", "complete for chunked data", "NaN", remedy))
     if found.used < 2:
         raise ValueError("Found array with 1 sample(s) while a minimum of 2 is required by CCA.")
     return *condensed(found.moments), found.used
-
-
-def _loglikelihood(model: Canonical, X: Array, Y: Array, weights: Array | None) -> float:
-    """Return the log-likelihood of all rows; infinity where there is no density."""
-    if not model.has_density():
-        return math.inf
-    density = model.log_density(X, Y)
-    return float(backend.namespace(density).sum(density if weights is None else weights * density))
 
 
 def _warn_of_few_rows(model: CanonicalModel) -> None:
@@ -456,11 +421,7 @@ def _warn_of_few_rows(model: CanonicalModel) -> None:
 
 
 def in_closed_form(
-    rows: Array,
-    weights: Array | None,
-    dtypes: tuple[str, str],
-    dx: int,
-    request: CanonicalRequest,
+    rows: Array, weights: Array | None, dtypes: tuple[str, str], dx: int, request: CanonicalRequest
 ) -> CanonicalModel:
     """Fit by the singular values of one orthonormal basis of each view times the other's.
 
@@ -487,9 +448,17 @@ def in_closed_form(
     offset, n = mean / unit, int(rows.shape[0])
     bases, views = [], []
     for name, part, dtype in zip("Xy", (slice(dx), slice(dx, None)), dtypes, strict=True):
-        basis, F, H = _whitened(R[:, part], _rounding(R[:, part], offset[part], dtype, n), name)
-        bases.append(basis)
-        views.append((0 * mean[part], F, H))
+        least = _rounding(R[:, part], offset[part], dtype, n)
+        basis, s, Vt = algebra.svd(R[:, part])
+        rank = int(xp.sum(xp.astype(s > least * s[0], s.dtype)))
+        if rank == 0:
+            raise DegenerateError(
+                f"every feature of {name} is constant: there is nothing to correlate. "
+                f"Give rows in which {name} varies."
+            )
+        s, V = s[:rank], Vt[:rank, :].T
+        bases.append(basis[:, :rank])
+        views.append((0 * mean[part], V * s, V / s))
     left, rho, right = algebra.svd(bases[0].T @ bases[1])
     rho = xp.where(rho > 1, xp.ones_like(rho), rho)
     every = Canonical(View(*views[0], left), View(*views[1], right.T), rho)
@@ -510,20 +479,6 @@ def _rounding(R: Array, offset: Array, dtype: str, n: int) -> float:
     far = float(xp.max(xp.where(varies, xp.abs(offset), xp.zeros_like(offset))))
     own = float(np.finfo(dtype).eps) * (1 + far)
     return own + 10 * math.sqrt(max(n, int(R.shape[1]))) * float(np.finfo(np.float64).eps)
-
-
-def _whitened(R: Array, least: float, name: str) -> tuple[Array, Array, Array]:
-    """Return an orthonormal basis of R's columns with F and H: R = basis Fᵀ."""
-    xp = backend.namespace(R)
-    basis, s, Vt = algebra.svd(R)
-    rank = int(xp.sum(xp.astype(s > least * s[0], s.dtype)))
-    if rank == 0:
-        raise DegenerateError(
-            f"every feature of {name} is constant: there is nothing to correlate. "
-            f"Give rows in which {name} varies."
-        )
-    basis, s, V = basis[:, :rank], s[:rank], Vt[:rank, :].T
-    return basis, V * s, V / s
 
 
 def bartlett(rho: Array, n: float, ranks: tuple[int, int]) -> np.ndarray[tuple[int], np.dtype]:
@@ -553,24 +508,21 @@ def bartlett(rho: Array, n: float, ranks: tuple[int, int]) -> np.ndarray[tuple[i
 # the E step a conditional Gaussian: with nothing missing EM ends where it starts.
 
 
-class JointGaussian(NamedTuple):
-    """Both views as one Gaussian, each by its Cholesky factor: Σ_xy = L_x K L_yᵀ, K of rank q."""
-
-    mu: Array  # (d_x + d_y,)
-    L_x: Array  # (d_x, d_x)
-    L_y: Array  # (d_y, d_y)
-    Q_x: Array  # (d_x, q)
-    Q_y: Array  # (d_y, q)
-    rho: Array  # (q,); K = Q_x diag(ρ) Q_yᵀ
-
-    def covariance(self) -> Array:
-        """Return the joint covariance."""
-        cross = (self.L_x @ (self.Q_x * self.rho)) @ (self.L_y @ self.Q_y).T
-        return in_blocks(self.L_x @ self.L_x.T, cross, self.L_y @ self.L_y.T)
+@contextmanager
+def _singular_refused() -> Iterator[None]:
+    """Raise the error of a Gaussian without density where a matrix is singular."""
+    try:
+        yield
+    except Exception as error:
+        if not backend.is_linalg_error(error):
+            raise
+        raise DegenerateError(NO_DENSITY) from error
 
 
 class CanonicalFit:
     """The EM map on vectors θ = (μ, L_x, L_y, K), features in units of standard deviations.
+
+    L are Cholesky factors of the views' covariances, and Σ_xy = L_x K L_yᵀ with K of rank q.
 
     Parameters
     ----------
@@ -596,101 +548,96 @@ class CanonicalFit:
             self._refuse_columns(variance == 0, "is constant where it was observed")
         self.unit = xp.sqrt(xp.where(variance > 0, variance, xp.ones_like(variance)))
         self.d, self.like = int(X.shape[1]), self.origin
+        self.eye = backend.asarray(np.eye(self.d), self.like)
         self.groups = groups((backend.working(X) - self.origin) / self.unit, weights)
         self.n = sum(float(xp.sum(g.w)) for g in self.groups)
         self.offset = float(seen @ xp.log(self.unit))
-        self._refuse_unpaired()
+        known = ~xp.isnan(X)
+        paired = xp.any(known[:, :dx], axis=1) & xp.any(known[:, dx:], axis=1)
+        if not bool(xp.any(paired if weights is None else paired & (weights > 0))):
+            raise DegenerateError(
+                "no row observes something of both views: their correlation cannot be known. "
+                "Give rows in which X and y were observed together."
+            )
 
     def _refuse_columns(self, bad: Array, why: str) -> None:
         found = np.flatnonzero(backend.to_numpy(bad))
-        for name, columns in (("X", found[found < self.dx]), ("y", found[found >= self.dx])):
-            if columns.size:
-                first = int(columns[0]) - (self.dx if name == "y" else 0)
-                raise DegenerateError(
-                    f"column {first} of {name} {why}: nothing can be said of it. Drop the column, "
-                    "give rows that vary in it, or (if it is constant) regularization > 0."
-                )
+        if found.size:
+            first = int(found[0])
+            name, first = ("X", first) if first < self.dx else ("y", first - self.dx)
+            raise DegenerateError(
+                f"column {first} of {name} {why}: nothing can be said of it. Drop the column, "
+                "give rows that vary in it, or (if it is constant) regularization > 0."
+            )
 
-    def _refuse_unpaired(self) -> None:
-        xp, d = backend.namespace(self.like), self.dx
-        for g in self.groups:
-            paired = xp.any(g.mask[:, :d] > 0, axis=1) & xp.any(g.mask[:, d:] > 0, axis=1)
-            if bool(xp.any(paired & (xp.sum(g.w, axis=1) > 0))):
-                return
-        raise DegenerateError(
-            "no row observes something of both views: their correlation cannot be known. "
-            "Give rows in which X and y were observed together."
-        )
-
-    def begin(self) -> JointGaussian:
+    def begin(self) -> Canonical:
         """Start from rows filled with the mean, variances restored; nothing missing: the end."""
-        S, eye = self._filled(), backend.asarray(np.eye(self.d), self.like)
-        xp = backend.namespace(S)
-        short = 1 - xp.linalg.diagonal(S)
-        S = S + xp.where(short > 1e-12, short, 0 * short) * eye + self.ridge * eye
-        return self._joint(0 * self.like, S)
-
-    def _filled(self) -> Array:
         xp, S = backend.namespace(self.like), 0.0
         for g in self.groups:
             rows = xp.reshape(g.X, (-1, self.d))
             S = S + (rows * xp.reshape(g.w, (-1, 1))).T @ rows
-        return S / self.n
+        S = S / self.n
+        short = 1 - xp.linalg.diagonal(S)
+        S = S + xp.where(short > 1e-12, short, 0 * short) * self.eye + self.ridge * self.eye
+        return self._maximized(0 * self.like, S)
 
-    def _joint(self, mu: Array, S: Array) -> JointGaussian:
+    def _maximized(self, mu: Array, S: Array) -> Canonical:
         """Take the M step: the closed form for an expected covariance S."""
         xp, d = backend.namespace(S), self.dx
-        try:
+        with _singular_refused():
             L_x, L_y = xp.linalg.cholesky(S[:d, :d]), xp.linalg.cholesky(S[d:, d:])
-        except Exception as error:
-            if not backend.is_linalg_error(error):
-                raise
-            raise DegenerateError(NO_DENSITY) from error
         half = xp.linalg.solve(L_x, S[:d, d:])
         return self._truncated(mu, L_x, L_y, xp.linalg.solve(L_y, half.T).T)
 
-    def _truncated(self, mu: Array, L_x: Array, L_y: Array, K: Array) -> JointGaussian:
-        left, rho, right = algebra.svd(K)
-        q, rho = self.q, rho[: self.q]
-        if not bool(backend.namespace(rho).all(rho < 1 - ONE)):
+    def _truncated(self, mu: Array, L_x: Array, L_y: Array, K: Array) -> Canonical:
+        """Return the model with the q largest correlations of K."""
+        xp, (left, rho, right), q = backend.namespace(K), algebra.svd(K), self.q
+        if not bool(xp.all(rho[:q] < 1 - LEAST_UNSHARED)):
             raise DegenerateError(NO_DENSITY)
-        return JointGaussian(mu, L_x, L_y, left[:, :q], right[:q, :].T, rho)
+        with _singular_refused():
+            H_x, H_y = xp.linalg.inv(L_x).T, xp.linalg.inv(L_y).T
+        x = View(mu[: self.dx], L_x, H_x, left[:, :q])
+        y = View(mu[self.dx :], L_y, H_y, right[:q, :].T)
+        return Canonical(x, y, rho[:q])
 
-    def pack(self, joint: JointGaussian) -> Array:
+    def pack(self, model: Canonical) -> Array:
         """Return θ; diagonals of the Cholesky factors by their logarithms."""
-        xp = backend.namespace(joint.mu)
-        K = (joint.Q_x * joint.rho) @ joint.Q_y.T
-        parts = [joint.mu, _logs(joint.L_x), _logs(joint.L_y), K]
+        xp, x, y = backend.namespace(model.rho), model.x, model.y
+        logs = [_with_diagonal(view.F, xp.log(xp.linalg.diagonal(view.F))) for view in (x, y)]
+        parts = [x.mu, y.mu, *logs, (x.Q * model.rho) @ y.Q.T]
         return xp.concat([xp.reshape(p, (-1,)) for p in parts])
 
-    def unpack(self, theta: Array) -> JointGaussian:
-        """Return the Gaussian of θ; K is cut to rank q, so every θ is a model or none."""
-        xp, d, dx = backend.namespace(theta), self.d, self.dx
-        dy = d - dx
-        ends = np.cumsum([d, dx * dx, dy * dy])
-        L_x = _unlogs(xp.reshape(theta[ends[0] : ends[1]], (dx, dx)))
-        L_y = _unlogs(xp.reshape(theta[ends[1] : ends[2]], (dy, dy)))
-        return self._truncated(theta[:d], L_x, L_y, xp.reshape(theta[ends[2] :], (dx, dy)))
+    def unpack(self, theta: Array) -> Canonical:
+        """Return the model of θ; K is cut to rank q, so every θ is a model or none."""
+        xp, dx, dy = backend.namespace(theta), self.dx, self.d - self.dx
+        parts, end = [], self.d
+        for shape in ((dx, dx), (dy, dy), (dx, dy)):
+            begin, end = end, end + shape[0] * shape[1]
+            parts.append(xp.reshape(theta[begin:end], shape))
+        for i in (0, 1):
+            logs = xp.linalg.diagonal(parts[i])
+            logs = xp.where(logs > 50.0, 0 * logs + 50.0, logs)
+            parts[i] = _with_diagonal(parts[i], xp.exp(logs))
+        return self._truncated(theta[: self.d], *parts)
 
     def step(self, theta: Array) -> tuple[Array, float]:
         """Take one EM step; return it with the (penalised) log-likelihood of θ."""
-        joint = self.unpack(theta)
-        mu, S, value = self._expect(joint)
-        return self.pack(self._joint(mu, S)), value
+        mu, S, value = self._expect(self.unpack(theta))
+        return self.pack(self._maximized(mu, S)), value
 
-    def _expect(self, joint: JointGaussian) -> tuple[Array, Array, float]:
+    def _expect(self, model: Canonical) -> tuple[Array, Array, float]:
         """Take the E step: the mean and covariance expected of complete rows, and ln L."""
-        xp, C = backend.namespace(self.like), joint.covariance()
+        xp, mu, C = backend.namespace(self.like), model.mu, model.covariance()
         total, scatter, value = 0 * self.like, 0 * C, -self.offset
         for group in self.groups:
-            one = self._group(group, joint.mu, C)
+            one = self._group(group, mu, C)
             total, scatter, value = total + one[0], scatter + one[1], value + one[2]
         shift = total / self.n
         S = scatter / self.n - shift[:, None] * shift[None, :]
-        S = (S + S.T) / 2 + self.ridge * backend.asarray(np.eye(self.d), C)
+        S = (S + S.T) / 2 + self.ridge * self.eye
         if self.ridge > 0:
             value -= 0.5 * self.n * self.ridge * float(xp.linalg.trace(xp.linalg.inv(C)))
-        return joint.mu + shift, S, value
+        return mu + shift, S, value
 
     def _group(self, group: Group, mu: Array, C: Array) -> tuple[Array, Array, float]:
         """Return Σ E[r], Σ E[rrᵀ] and Σ ln p of a group's rows, r around μ."""
@@ -707,34 +654,17 @@ class CanonicalFit:
 
     def model(self, theta: Array) -> Canonical:
         """Return the model of θ in the units of X."""
-        xp, joint = backend.namespace(theta), self.unpack(theta)
-        d = self.dx
-        x = View(joint.mu[:d], joint.L_x, xp.linalg.inv(joint.L_x).T, joint.Q_x)
-        y = View(joint.mu[d:], joint.L_y, xp.linalg.inv(joint.L_y).T, joint.Q_y)
-        return Canonical(x, y, joint.rho).leading(self.q).in_units(self.origin, self.unit)
+        return self.unpack(theta).leading(self.q).in_units(self.origin, self.unit)
 
 
-def _logs(L: Array) -> Array:
-    """Return L with the logarithms of its diagonal."""
-    xp = backend.namespace(L)
-    eye = backend.asarray(np.eye(L.shape[0]), L)
-    return L * (1 - eye) + xp.log(xp.linalg.diagonal(L)) * eye
-
-
-def _unlogs(A: Array) -> Array:
-    """Return the Cholesky factor of `_logs`."""
-    xp = backend.namespace(A)
+def _with_diagonal(A: Array, diagonal: Array) -> Array:
+    """Return a square matrix with another diagonal."""
     eye = backend.asarray(np.eye(A.shape[0]), A)
-    logs = xp.linalg.diagonal(A)
-    return A * (1 - eye) + xp.exp(xp.where(logs > 50.0, 0 * logs + 50.0, logs)) * eye
+    return A * (1 - eye) + diagonal * eye
 
 
 def by_em(
-    rows: Array,
-    weights: Array | None,
-    dtypes: tuple[str, str],
-    dx: int,
-    request: CanonicalRequest,
+    rows: Array, weights: Array | None, dtypes: tuple[str, str], dx: int, request: CanonicalRequest
 ) -> CanonicalModel:
     """Fit rows with missing values by the exact likelihood of what was observed.
 
@@ -742,7 +672,7 @@ def by_em(
     pattern of NaN and O((d_x + d_y)²) per row. Parameters are those of `in_closed_form`.
     """
     fit = CanonicalFit(rows, dx, int(request.n_components), weights, request.ridge)
-    options: dict[str, Any] = {"tol": request.tol, "max_iter": request.max_iter}
-    theta, record = maximize(fit.step, fit.pack(fit.begin()), **options)
+    start = fit.pack(fit.begin())
+    theta, record = maximize(fit.step, start, tol=request.tol, max_iter=request.max_iter)
     record.add(fit.step(theta)[1])
     return CanonicalModel(fit.model(theta), dtypes, history=History.of(record))

@@ -28,18 +28,16 @@ class Filled(NamedTuple):
         squares = xp.sum(C * C, axis=1)
         if not bool(xp.any(xp.isnan(squares))):
             return cls(C, None, xp.ones_like(squares), squares)
-        seen = ~xp.isnan(C)
-        mask = xp.astype(seen, xp.float64)
+        mask = xp.astype(~xp.isnan(C), xp.float64)
         count = xp.sum(mask, axis=1)
         share = xp.where(count > 0, X.shape[1] / xp.where(count > 0, count, 1 + 0 * count), count)
-        R = xp.where(seen, C, xp.zeros_like(C))
+        R = xp.where(mask > 0, C, xp.zeros_like(C))
         return cls(R, mask, share, xp.sum(R * R, axis=1))
 
     def distances(self, centres: Array) -> Array:
         """Return squared distances over observed features, scaled to all of them, (n, K)."""
-        xp = backend.namespace(self.R)
-        lengths = xp.sum(centres * centres, axis=1)
-        lengths = lengths if self.mask is None else self.mask @ (centres * centres).T
+        xp, squares = backend.namespace(self.R), centres * centres
+        lengths = xp.sum(squares, axis=1) if self.mask is None else self.mask @ squares.T
         D = self.squares[:, None] - 2 * (self.R @ centres.T) + lengths
         return xp.where(D > 0, D, xp.zeros_like(D)) * self.share[:, None]
 
@@ -50,7 +48,7 @@ def kmeans(
     """Return the cluster of every row, (n,), on the host; none of the K is empty.
 
     Lloyd's iteration from k-means++ (Arthur & Vassilvitskii 2007), the best of a few candidates
-    at every step. Distances are taken over what a row observed. O(ndK) an iteration.
+    at every step. Distances are taken over what a row observed. O(ndK) per iteration.
 
     Examples
     --------
@@ -62,11 +60,9 @@ def kmeans(
     """
     rows = Filled.of(X, weights)
     w = np.ones(X.shape[0]) if weights is None else backend.to_numpy(weights)
-    D = rows.distances(seeds(rows, K, rng, w))
-    labels = assigned(D, w)
+    labels = assigned(rows.distances(seeds(rows, K, rng, w)), w)
     for _ in range(max_iter):
-        D = rows.distances(centroids(rows, labels, K, w))
-        before, labels = labels, assigned(D, w)
+        before, labels = labels, assigned(rows.distances(centroids(rows, labels, K, w)), w)
         if np.array_equal(before, labels):
             break
     return labels
@@ -74,7 +70,7 @@ def kmeans(
 
 def seeds(rows: Filled, K: int, rng: np.random.Generator, w: Array) -> Array:
     """Return K rows far apart, (K, d): each drawn by its squared distance to those before it."""
-    xp, trials = backend.namespace(rows.R), 2 + int(np.log(K))
+    trials = 2 + int(np.log(K))
     chosen = [int(rng.choice(len(w), p=w / np.sum(w)))]
     nearest = backend.to_numpy(rows.distances(rows.R[chosen[0] : chosen[0] + 1, :]))[:, 0]
     while len(chosen) < K:
@@ -86,7 +82,7 @@ def seeds(rows: Filled, K: int, rng: np.random.Generator, w: Array) -> Array:
         best = int(np.argmin(w @ D))
         chosen.append(int(tried[best]))
         nearest = D[:, best]
-    return xp.stack([rows.R[i, :] for i in chosen])
+    return backend.take(rows.R, np.array(chosen))
 
 
 def centroids(rows: Filled, labels: Labels, K: int, w: Array) -> Array:
@@ -99,7 +95,7 @@ def centroids(rows: Filled, labels: Labels, K: int, w: Array) -> Array:
 
 
 def assigned(D: Array, w: Array) -> Labels:
-    """Return the nearest cluster of every row; an empty one takes the row farthest from its own."""
+    """Return the nearest cluster of every row; an empty one gets the row farthest from its own."""
     D = backend.to_numpy(D)
     labels: Labels = np.argmin(D, axis=1).astype(np.int64)
     count = np.bincount(labels[w > 0], minlength=D.shape[1])

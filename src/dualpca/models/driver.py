@@ -1,38 +1,42 @@
 """One iteration driver: EM with acceleration, quasi-Newton, records, progress, checkpoints, Ctrl-C.
 
-Any EM is a map θ ↦ θ' that also reports the log-likelihood of θ. The loop accelerates the map
+Any EM is a map θ ↦ θ' that also reports the log-likelihood of θ. `maximize` accelerates the map
 with SQUAREM (Varadhan & Roland 2008), keeps an extrapolation only if the likelihood did not fall,
-and stops on an estimate of the distance that is left, not on the size of the last step.
+and stops on an estimate of the distance that is left, not on the size of the last step. `iterate`
+repeats a step on any state, and `descend` is quasi-Newton; all three share records and checkpoints.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from scipy import optimize
 
 from dualpca.arrays import Array, Tick, backend, task
+from dualpca.data import Host
 from dualpca.errors import DegenerateError
 
-# --- Long fits that can be stopped: what the driver asks of a checkpoint, whoever writes it ------
+# --- Checkpoints: what the driver needs of them --------------------------------------------------
 
-Host = np.ndarray[Any, Any]
 State = tuple[dict[str, Host], dict[str, Any]]
 """Arrays, and numbers that JSON can hold."""
 
 
-class Keeper(Protocol):
-    """Keeps the state of one fit now and then; `state` is what an earlier one left, or None.
+class Keeper:
+    """Keeps the state of one fit now and then; this one keeps nothing, for fits without checkpoint.
 
-    `also` gives numbers to keep with every state, for a fit in several stages.
+    `state` is what an earlier fit left, or None. `also` gives numbers to keep with every state, for
+    a fit in several stages.
     """
 
-    state: State | None
-    also: Callable[[], dict[str, Any]]
+    state: State | None = None
+    also: Callable[[], dict[str, Any]] = dict
 
     def offer(self, state: Callable[[], State], *, now: bool = False) -> None:
         """Keep the state if the last one is old enough."""
@@ -42,13 +46,33 @@ class Keeper(Protocol):
 
 
 class Watch(Protocol):
-    """A checkpoint that was asked for, before the data are known."""
+    """A checkpoint that was requested, before the data are known."""
 
     def over(self, n: float, mean: Array, variance: Array, **told: str) -> Keeper:
-        """Return the keeper of a fit to n rows of these means and variances, and what else is told.
+        """Return the keeper of a fit to n rows of these means and variances.
 
-        What is told belongs to the data, such as where sequences end.
+        `told` is what else identifies the data, such as where sequences end.
         """
+
+
+@dataclass(frozen=True, kw_only=True)
+class IterativeRequest:
+    """What every request for an iterative fit holds: where to start, when to stop."""
+
+    tol: float = 1e-6
+    max_iter: int = 1000
+    rng: Any = 0  # seed or generator, for the start
+    watch: Watch | None = None
+
+    @property
+    def start(self) -> np.random.Generator:
+        """The generator that starts the iterations."""
+        return np.random.default_rng(self.rng)
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """When to stop, and the checkpoint."""
+        return {"tol": self.tol, "max_iter": self.max_iter, "watch": self.watch}
 
 
 Cost = Callable[[Host], tuple[float, Host]]
@@ -56,10 +80,10 @@ Cost = Callable[[Host], tuple[float, Host]]
 
 
 class Tape:
-    """A cost that remembers what it said, so that a minimiser can be led back to where it was.
+    """A cost that remembers its values, so that a minimiser can be led back to where it was.
 
-    Quasi-Newton keeps a memory that nobody can save; but it is deterministic: told the same values
-    and slopes again, which takes no look at any row, it takes the same steps.
+    The memory of quasi-Newton cannot be saved; but it is deterministic: given the same values and
+    slopes again, which needs no pass over the rows, it takes the same steps.
 
     Parameters
     ----------
@@ -71,7 +95,7 @@ class Tape:
 
     Notes
     -----
-    A tape holds p + 1 numbers a call, for p parameters.
+    A tape holds p + 1 numbers per call, for p parameters.
     """
 
     def __init__(self, cost: Cost, keeper: Keeper, before: State = ({}, {})) -> None:
@@ -84,49 +108,28 @@ class Tape:
         """Return value and slope: played, or computed and taped."""
         k, self.played = self.played, self.played + 1
         if k == len(self.values):
-            value, slope = self._computed(x)
+            try:
+                value, slope = self.cost(x)
+            except KeyboardInterrupt:
+                if self.values:
+                    self.keeper.offer(self.state, now=True)
+                raise
             self.values.append(float(value))
             self.slopes.append(np.array(slope))
             self.keeper.offer(self.state)
         return self.values[k], np.array(self.slopes[k])
 
-    def _computed(self, x: Host) -> tuple[float, Host]:
-        """Ask the cost; whoever interrupts it finds all that was said before in the file."""
-        try:
-            return self.cost(x)
-        except KeyboardInterrupt:
-            if self.values:
-                self.keeper.offer(self.state, now=True)
-            raise
-
     def state(self) -> State:
-        """Return all that has been said."""
+        """Return all values and slopes so far."""
         arrays, numbers = self.before
         taped = {"values": np.array(self.values), "slopes": np.stack(self.slopes)}
         return arrays | taped, dict(numbers)
 
 
-# --- One EM loop with one convergence record, and quasi-Newton with the same manners -------------
-#
-# Any EM is a map θ ↦ θ' that also reports the log-likelihood of θ. The loop accelerates the map
-# with SQUAREM (Varadhan & Roland 2008), keeps an extrapolation only if the likelihood did not fall,
-# and stops on an estimate of the distance that is left, not on the size of the last step.
+# --- Records -------------------------------------------------------------------------------------
 
-Step = Callable[[Array], tuple[Array, float]]
-"""θ ↦ (θ', log-likelihood of θ), for a vector θ."""
-
-Vector = np.ndarray[Any, np.dtype[np.float64]]
-
-SLOWEST = 1 - 1e-4
-LONGEST_LEAP, SHORTEST_LEAP = 1e6, 2.0
-"""Bounds of an extrapolation: it grows while it serves and shrinks when it does not."""
-
-
-ROUNDING = 1e-12
-"""Relative fall of a log-likelihood that is rounding error."""
-
-NO_GAIN, SLOWEST_GAIN = 1e-13, 0.99
-"""Relative gain that is rounding error, and the slowest shrinking of gains that is believed."""
+NEGLIGIBLE_FALL, NEGLIGIBLE_GAIN = 1e-12, 1e-13
+"""Relative changes of a log-likelihood that are rounding error."""
 
 
 @dataclass
@@ -138,22 +141,30 @@ class Record:
     converged: bool = False
     interrupted: bool = False
 
+    @classmethod
+    def of(cls, state: State) -> Record:
+        """Return the record in a state of a checkpoint."""
+        arrays, numbers = state
+        values = [float(v) for v in arrays["loglikelihoods"]]
+        return cls(values, int(numbers["n_iter"]), bool(numbers.get("converged", False)))
+
+    def with_state(self, arrays: dict[str, Host], numbers: dict[str, Any]) -> State:
+        """Return a state for a checkpoint, with the record in it."""
+        arrays = arrays | {"loglikelihoods": np.array(self.loglikelihoods)}
+        return arrays, numbers | {"n_iter": self.n_iter, "converged": self.converged}
+
     def accepts(self, value: float) -> bool:
         """Return True if a log-likelihood is no worse than the last one."""
         last = self.loglikelihoods[-1] if self.loglikelihoods else -math.inf
-        return value >= last - ROUNDING * abs(last) if math.isfinite(last) else value >= last
+        return value >= last - NEGLIGIBLE_FALL * abs(last) if math.isfinite(last) else value >= last
 
     @property
     def ended(self) -> bool:
-        """Whether there is no step to come, whatever their number."""
+        """True if no step is to come, whatever their number."""
         return self.converged or self.interrupted
 
-    def copy(self) -> Record:
-        """Return a record that later steps do not change."""
-        return replace(self, loglikelihoods=list(self.loglikelihoods))
-
     def add(self, value: float) -> None:
-        """Note the log-likelihood of a point that is kept."""
+        """Append the log-likelihood of a point that is kept."""
         self.loglikelihoods.append(value)
 
 
@@ -169,7 +180,7 @@ class History:
 
     @classmethod
     def of(cls, record: Record, *, endless: bool = False) -> History:
-        """Return what a record says at the end of a fit."""
+        """Return the history of a fit from its record."""
         values = tuple(record.loglikelihoods)
         return cls(values, record.n_iter, record.converged, record.interrupted, endless)
 
@@ -177,6 +188,18 @@ class History:
     def loglikelihood(self) -> float:
         """The last one."""
         return self.loglikelihoods[-1]
+
+
+# --- EM on a vector, accelerated -----------------------------------------------------------------
+
+Step = Callable[[Array], tuple[Array, float]]
+"""θ ↦ (θ', log-likelihood of θ), for a vector θ."""
+
+SLOWEST_RATE = 1 - 1e-4
+"""Slowest linear convergence that an estimate of the distance left assumes."""
+
+LONGEST_LEAP, SHORTEST_LEAP = 1e6, 2.0
+"""Bounds of an extrapolation: it grows while it helps and shrinks when it does not."""
 
 
 def maximize(
@@ -204,13 +227,13 @@ def maximize(
     accelerate : bool
         Extrapolate; otherwise plain EM.
     keeper : Keeper, optional
-        Of a checkpoint; where it holds a state the iteration goes on from there.
+        Of a checkpoint; where it holds a state the iteration resumes from it.
 
     Returns
     -------
     theta : array of shape (p,)
     record : Record
-        An interruption by the keyboard ends the iteration as `max_iter` does: nothing is lost.
+        Ctrl-C ends the iteration as `max_iter` does: nothing is lost.
 
     Examples
     --------
@@ -220,21 +243,17 @@ def maximize(
     >>> theta.round(6), record.n_iter < 20
     (array([1.]), True)
     """
-    record = Record()
+    record, keeper = Record(), keeper or Keeper()
     with task("EM step", max_iter) as tick:
-        state = None if keeper is None else keeper.state
-        climb = _Climb(step, theta, record, tick, accelerate, state)
-        whole: list[State] = []  # as the last whole cycle left it: half of one leads elsewhere
+        climb = _Climb(step, theta, record, tick, accelerate, keeper.state)
         try:
             while record.n_iter < max_iter and not record.converged:
-                whole[:] = [] if keeper is None else [climb.state()]
+                whole = climb.snapshot()  # half of a cycle leads elsewhere
                 climb.cycle(tol, max_iter)
-                if keeper is not None:
-                    keeper.offer(climb.state)
+                keeper.offer(climb.state)
         except KeyboardInterrupt:
             record.interrupted = True
-        if keeper is not None and whole and record.interrupted:
-            keeper.offer(whole.pop, now=True)
+            keeper.offer(whole.state, now=True)
     return climb.first, record
 
 
@@ -252,28 +271,25 @@ class _Climb:
     ) -> None:
         self.step, self.theta, self.record, self.tick = step, theta, record, tick
         self.close, self.reach, self.accelerate = 0, LONGEST_LEAP, accelerate
-        if state is not None:
-            self.restore(*state)
+        if state is None:
+            self.first, value = self.evaluate(theta)
+            record.add(value)
             return
-        self.first, value = self.evaluate(theta)
-        record.add(value)
+        arrays, numbers = state
+        self.theta, self.first = (backend.asarray(arrays[k], theta) for k in ("theta", "first"))
+        self.close, self.reach = int(numbers["close"]), float(numbers["reach"])
+        vars(record).update(vars(Record.of(state)))
 
     def state(self) -> State:
         """Return all that the next cycle depends on."""
         arrays = {"theta": backend.to_numpy(self.theta), "first": backend.to_numpy(self.first)}
-        arrays["loglikelihoods"] = np.array(self.record.loglikelihoods)
-        numbers = {"close": self.close, "reach": self.reach, "n_iter": self.record.n_iter}
-        return arrays, numbers | {"converged": self.record.converged}
+        return self.record.with_state(arrays, {"close": self.close, "reach": self.reach})
 
-    def restore(self, arrays: dict[str, Any], numbers: dict[str, Any]) -> None:
-        """Go back to a state."""
-        like = self.theta
-        self.theta = backend.asarray(arrays["theta"], like)
-        self.first = backend.asarray(arrays["first"], like)
-        self.record.loglikelihoods[:] = [float(v) for v in arrays["loglikelihoods"]]
-        self.record.n_iter = int(numbers["n_iter"])
-        self.record.converged = bool(numbers["converged"])
-        self.close, self.reach = int(numbers["close"]), float(numbers["reach"])
+    def snapshot(self) -> _Climb:
+        """Return a copy that later steps do not change."""
+        other = copy(self)
+        other.record = replace(self.record, loglikelihoods=[*self.record.loglikelihoods])
+        return other
 
     def evaluate(self, at: Array) -> tuple[Array, float]:
         """Take one EM step."""
@@ -282,26 +298,29 @@ class _Climb:
         self.tick(f"log-likelihood {value:.6g}")
         return there, value
 
-    def attempt(self, at: Array) -> tuple[Array, float]:
-        """Take one EM step from where there may be no density."""
-        try:
-            return self.evaluate(at)
-        except DegenerateError:
-            return at, -math.inf
-
     def cycle(self, tol: float, max_iter: int) -> None:
         """Take two EM steps; leap where they point if the likelihood allows it."""
         theta, first, record = self.theta, self.first, self.record
         second, value = self.evaluate(first)
         record.add(value)
         self.theta, self.first = first, second
-        self.close = self.close + 1 if _distance(theta, first, second) <= tol else 0
+        r = first - theta
+        bend = second - first - r
+        before, after, bent, size = (_norm(x) for x in (r, second - first, bend, second))
+        # the relative distance from `second` to the limit of a linear sequence
+        rate = min(after / before, SLOWEST_RATE) if before > 0 else 0.0
+        left = after / (1 - rate) / max(size, float(np.finfo(np.float64).tiny))
+        self.close = self.close + 1 if left <= tol else 0
         record.converged = self.close == 2
-        length = min(_length(theta, first, second), self.reach) if self.accelerate else 0.0
+        # SQUAREM's step length S3; 0 where the sequence does not bend
+        length = min(before / bent, self.reach) if self.accelerate and bent > 0 else 0.0
         if record.converged or length <= 1 or record.n_iter >= max_iter:
             return
-        leap = _leap(theta, first, second, length)
-        landed, value = self.attempt(leap)
+        leap = theta + 2 * length * r + length * length * bend
+        try:
+            landed, value = self.evaluate(leap)
+        except DegenerateError:  # no density there
+            landed, value = leap, -math.inf
         if record.accepts(value):
             record.add(value)
             self.theta, self.first = leap, landed
@@ -309,6 +328,54 @@ class _Climb:
         else:
             self.reach = max(length / 4, SHORTEST_LEAP)
 
+
+def _norm(x: Array) -> float:
+    return float(backend.namespace(x).linalg.vector_norm(x))
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How loadings W (d, q) and noise ψ (k,) become one vector, θ = (W/root, …, ln ψ/square).
+
+    In these units steps in all of them are comparable. Every extrapolation has a density: ψ/square
+    stays between `floor` and e^`ceiling`.
+    """
+
+    d: int
+    root: Array | float  # (d, 1)
+    square: Array  # (k,)
+    floor: Array  # (k,)
+    ceiling: float = 50.0
+
+    def pack(self, W: Array, psi: Array, *others: Array) -> Array:
+        """Return θ, with other vectors in between."""
+        xp = backend.namespace(W)
+        share = xp.maximum(psi / self.square, self.floor)
+        return xp.concat([xp.reshape(W / self.root, (-1,)), *others, xp.log(share)])
+
+    def unpack(self, theta: Array, q: int) -> tuple[Array, Array, Array]:
+        """Return W, ψ, and the vectors between them."""
+        xp, size, k = backend.namespace(theta), self.d * q, int(self.square.shape[0])
+        W = xp.reshape(theta[:size], (self.d, q)) * self.root
+        psi = xp.exp(xp.clip(theta[-k:], xp.log(self.floor), self.ceiling)) * self.square
+        return W, psi, theta[size:-k]
+
+
+@contextmanager
+def if_singular(message: str) -> Iterator[None]:
+    """Raise a DegenerateError with this message if a matrix factorisation fails."""
+    try:
+        yield
+    except Exception as error:
+        if not backend.is_linalg_error(error):
+            raise
+        raise DegenerateError(message) from error
+
+
+# --- Steps on any state --------------------------------------------------------------------------
+
+SLOWEST_GAIN = 0.99
+"""Slowest shrinking of gains that an estimate of those to come assumes."""
 
 Point = TypeVar("Point")
 """State of an iteration, of any kind: a model, or a model with what its last pass found."""
@@ -325,7 +392,7 @@ def left_to_gain(values: Sequence[float]) -> float:
     if len(values) < 2:
         return math.inf
     gain = max(values[-1] - values[-2], 0.0)
-    if gain <= NO_GAIN * abs(values[-1]):
+    if gain <= NEGLIGIBLE_GAIN * abs(values[-1]):
         return 0.0
     if len(values) < 3:
         return math.inf
@@ -365,12 +432,12 @@ def iterate(
     anew : callable, optional
         state ↦ True if its value cannot be compared with those before, which are then forgotten.
     label : str
-        What a step is called where progress is shown.
+        Name of a step where progress is shown.
     keeper : Keeper, optional
-        Of a checkpoint. Where it holds a state the iteration resumes from there; it is told of
-        every step, and that the fit is done unless it was interrupted.
+        Of a checkpoint. Where it holds a state the iteration resumes from it; every step is
+        offered to it, and it is done at the end unless the fit was interrupted.
     pack : callable, optional
-        state ↦ (arrays, numbers), for the keeper. The record is stored beside them, under the
+        state ↦ (arrays, numbers), for the keeper. The record is stored with them, under the
         names 'loglikelihoods', 'n_iter' and 'converged'.
     unpack : callable, optional
         (arrays, numbers) ↦ state.
@@ -391,8 +458,9 @@ def iterate(
     >>> round(root, 6), record.converged
     (1.414214, True)
     """
-    if keeper is not None and keeper.state is not None and unpack is not None:
-        state, record = unpack(keeper.state), _record_of(keeper.state)
+    keeper = keeper or Keeper()
+    if keeper.state is not None and unpack is not None:
+        state, record = unpack(keeper.state), Record.of(keeper.state)
     else:
         state, record = begin()
     if record.interrupted:  # not where this fit would have started: nothing to resume from
@@ -400,69 +468,58 @@ def iterate(
     done = stop or (lambda record: left_to_gain(record.loglikelihoods) <= tol)
 
     def packed() -> State:
-        arrays, numbers = ({}, {}) if pack is None else pack(state)
-        arrays = arrays | {"loglikelihoods": np.array(record.loglikelihoods)}
-        return arrays, numbers | {"n_iter": record.n_iter, "converged": record.converged}
+        return record.with_state(*(({}, {}) if pack is None else pack(state)))
 
     with task(label, max_iter) as tick:
         try:
             while record.n_iter < max_iter and not record.ended:
                 after, value = step(state)
-                noted = [] if anew is not None and anew(after) else record.loglikelihoods
-                fresh = Record([*noted, value], record.n_iter + 1)
+                kept = [] if anew is not None and anew(after) else record.loglikelihoods
+                fresh = Record([*kept, value], record.n_iter + 1)
                 fresh.converged = done(fresh)
                 state, record = after, fresh
                 tick(f"log-likelihood {value:.6g}")
-                if keeper is not None:
-                    keeper.offer(packed)
+                keeper.offer(packed)
         except KeyboardInterrupt:
             if not record.loglikelihoods:
                 raise
             record.interrupted = True
-    if keeper is not None and record.interrupted:
+    if record.interrupted:
         keeper.offer(packed, now=True)
-    elif keeper is not None:
+    else:
         keeper.done()
     return state, record
 
 
-def _record_of(state: State) -> Record:
-    """Return the record that `iterate` stored in a state."""
-    arrays, numbers = state
-    values = [float(v) for v in arrays["loglikelihoods"]]
-    return Record(values, int(numbers["n_iter"]), bool(numbers["converged"]))
-
-
-class Descent(NamedTuple):
-    """Where quasi-Newton ended."""
-
-    x: Vector
-    value: float
-    n_iter: int
-    converged: bool
-    interrupted: bool
+# --- Quasi-Newton --------------------------------------------------------------------------------
 
 
 def descend(
-    cost: Callable[[Vector], tuple[float, Vector]],
-    x: Vector,
+    cost: Cost,
+    x: Host,
     bounds: list[tuple[float | None, float | None]],
-    note: Callable[[float], None],
+    record: Record,
+    loglikelihood: Callable[[float], float],
     tol: float,
     max_iter: int,
+    keeper: Keeper | None = None,
     **others: Any,
-) -> Descent:
-    """Minimise a smooth cost within bounds by L-BFGS; the keyboard may interrupt it without loss.
+) -> Host:
+    """Minimise a smooth cost within bounds by L-BFGS and return where it ends; Ctrl-C is safe.
 
-    `note` is told the cost at every step that is kept; `others` are further options of SciPy's.
+    The record gets every step that is kept, with the log-likelihood of its cost. `others` are
+    further options of SciPy's minimiser.
     """
-    kept: list[tuple[Vector, float, int]] = []
+    begun = record.n_iter
+    if keeper is not None and type(keeper) is not Keeper:  # without a checkpoint, no tape
+        cost = Tape(cost, keeper, record.with_state({"theta": x}, {}))
     with task("quasi-Newton step", max_iter) as tick:
 
         def keep(intermediate_result: Any) -> None:
-            value = float(intermediate_result.fun)
-            kept[:] = [(np.array(intermediate_result.x), value, kept[0][2] + 1 if kept else 1)]
-            note(value)
+            nonlocal x
+            x, value = np.array(intermediate_result.x), float(intermediate_result.fun)
+            record.n_iter += 1
+            record.add(loglikelihood(value))
             tick(f"cost {value:.6g}")
 
         limits = {"maxiter": max_iter, "gtol": tol, "ftol": 1e-15, "maxcor": 20} | others
@@ -470,31 +527,11 @@ def descend(
         try:
             found = optimize.minimize(cost, x, jac=True, method="L-BFGS-B", **options)
         except KeyboardInterrupt:
-            if not kept:
+            if record.n_iter == begun:
                 raise
-            return Descent(*kept[0], False, True)
-    return Descent(found.x, float(found.fun), int(found.nit), bool(found.success), False)
-
-
-def _norm(x: Array) -> float:
-    return float(backend.namespace(x).linalg.vector_norm(x))
-
-
-def _distance(theta: Array, first: Array, second: Array) -> float:
-    """Estimate the relative distance from `second` to the limit of a linear sequence."""
-    before, after = _norm(first - theta), _norm(second - first)
-    rate = min(after / before, SLOWEST) if before > 0 else 0.0
-    return after / (1 - rate) / max(_norm(second), float(np.finfo(np.float64).tiny))
-
-
-def _length(theta: Array, first: Array, second: Array) -> float:
-    """Return SQUAREM's step length S3, ‖r‖/‖v‖; 0 where the sequence does not bend."""
-    r = first - theta
-    bend = _norm(second - first - r)
-    return _norm(r) / bend if bend > 0 else 0.0
-
-
-def _leap(theta: Array, first: Array, second: Array, length: float) -> Array:
-    """Return SQUAREM's extrapolation of three iterates."""
-    r = first - theta
-    return theta + 2 * length * r + length * length * (second - first - r)
+            record.interrupted = True
+            return x
+    record.converged = bool(found.success)
+    if not record.loglikelihoods:  # the start was the minimum
+        record.add(loglikelihood(float(found.fun)))
+    return np.asarray(found.x)

@@ -1,18 +1,17 @@
 """Dual probabilistic PCA: a Gaussian over feature space, known through kernel values.
 
-`DualModel` is the fitted model, `fit_dual` makes one of a table, `to_primal` and `to_dual` lead to
-the same model over explicit features (`SpikedModel`) and back.
+`DualModel` is the fitted model, and `fit_dual` fits it to a table. `to_primal` converts it to the
+same model over explicit features (`SpikedModel`), and `to_dual` back.
 
-A point φ of feature space shows itself through kc_i = ⟨φ(x_i) − φ̄, φ − φ̄⟩ for anchors x_i, the
-training points. A space knows the anchors' coordinates on the model's directions and draws noise
-ε ~ N(0, I) as its kernel values; `draw` and `draw_given` make samples of the model of these
-(theory 8).
+A point φ of feature space is known by kc_i = ⟨φ(x_i) − φ̄, φ − φ̄⟩ for anchors x_i, the training
+points. A `Space` holds the anchors' coordinates on the model's directions and draws the kernel
+values of noise ε ~ N(0, I) (theory 8).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, NamedTuple
 
@@ -20,9 +19,8 @@ import numpy as np
 
 from dualpca.arrays import Array, algebra, backend
 from dualpca.data import InMemoryTable, Table
-from dualpca.errors import DegenerateError, DualPCAError, ScaleError, expected
+from dualpca.errors import DegenerateError, DualPCAError, expected
 from dualpca.gaussian import (
-    ROUNDING,
     SpikedGaussian,
     at_least_one,
     fit_relevance,
@@ -33,7 +31,7 @@ from dualpca.gaussian import (
     share_count,
     spiked_gaussian,
 )
-from dualpca.kernels import Kernel, Linear, Precomputed
+from dualpca.kernels import Kernel, Linear
 from dualpca.models.driver import History, Record
 from dualpca.models.kernel import (
     NEGLIGIBLE_EIGENVALUE,
@@ -41,41 +39,44 @@ from dualpca.models.kernel import (
     Directions,
     KernelChoice,
     Source,
+    check_variance,
     coordinates_on,
+    em_of_kernel,
+    in_dtype_of,
     is_incomplete,
+    is_precomputed,
     uncertain_part,
 )
-from dualpca.models.spiked import NO_NOISE, SpikedModel, em_of_operator, ppca_step
+from dualpca.models.spiked import SpikedModel
 from dualpca.operators import (
     Dual,
     Explicit,
     FeatureMap,
-    Given,
-    Gram,
     MappedScatter,
     MappedSubspace,
     Spectrum,
     Subspace,
     UncertainSubspace,
-    make_gram,
-    stored_bytes,
-    warn_of_cancellation,
 )
 from dualpca.solvers import (
     KernelOptions,
+    dual_operator,
     root_times,
     solve_kernel,
     without_negatives,
 )
 
 DENSE_ORDER, DENSE_MOST = 512, 4096
-"""Up to these orders the whole spectrum is cheap: always, and for as many draws as points."""
+"""Orders up to which all eigenpairs are cheap: always, and for at least as many draws as points."""
 
-SINGLE_TOL = 1e-3
-"""The smallest error of the noise at which kernel values in float32 do."""
+SINGLE_NOISE_TOL = 1e-3
+"""Smallest error of drawn noise at which kernel values in float32 are accurate enough."""
 
 EM_TOL = 1e-6
-"""The `tol` of EM where 0, machine precision, was asked for: it would never stop."""
+"""The `tol` of EM where 0 was asked for: at machine precision it would never stop."""
+
+RULES = ("ard", *sorted(selection.RULES))
+"""Names that `n_components` may have."""
 
 
 # --- Feature space as the training points see it -------------------------------------------------
@@ -98,55 +99,38 @@ class PointSpace:
     tilt: Annotated[Array, "q"]
     memory_limit: float
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave the anchors to be computed again: they repeat the spectrum."""
-        return {k: v for k, v in self.__dict__.items() if k != "anchors"}
-
-    @cached_property
+    @property
     def anchors(self) -> Array:
         """D^{-1/2} E Λ^{1/2}, (n, q)."""
-        root = backend.namespace(self.weights).sqrt(self.spectrum.values)
-        return self.spectrum.vectors * root / self._root[:, None]
-
-    @property
-    def _root(self) -> Array:
-        return backend.namespace(self.weights).sqrt(self.weights)
+        xp, spectrum = backend.namespace(self.weights), self.spectrum
+        return spectrum.vectors * xp.sqrt(spectrum.values) / xp.sqrt(self.weights)[:, None]
 
     def operator(self, *, single: bool) -> Dual:
         """Return Kc as an operator, stored where the memory limit allows it."""
-        if isinstance(self.kernel, Precomputed):
-            gram: Gram = Given(self.points, self.kernel)
-        else:
-            n = int(self.points.shape[0])
-            stored = stored_bytes(n, single=single) <= self.memory_limit
-            gram = make_gram(self.points, self.kernel, single=single, stored=stored)
-        return Dual(gram, weights=self.weights, center=self.centered)
+        dtype = "float32" if single else "float64"
+        how = KernelOptions(center=self.centered, dtype=dtype, memory_limit=self.memory_limit)
+        return dual_operator(self.points, self.kernel, self.weights, how)
 
     def noise(self, rng: np.random.Generator, m: int, tol: float, *, inside: bool) -> Array:
-        """Draw kernel values of ε ~ N(0, I) on the span, (m, n)."""
-        n, E = int(self.weights.shape[0]), self.spectrum.vectors
+        """Draw kernel values of ε ~ N(0, I) on the span, (m, n).
+
+        Kc^{1/2} is applied through all eigenpairs where that is cheap, otherwise by Lanczos.
+        """
+        E, xp = self.spectrum.vectors, backend.namespace(self.weights)
+        n = int(E.shape[0])
         xi = backend.normal(rng, (m, n), E).T
         along = E.T @ xi
-        off = self._off(self._root_times(xi - E @ along, tol))
-        if inside:
-            root = backend.namespace(E).sqrt(self.spectrum.values)
-            off = off + E @ (root[:, None] * along)
-        return (off / self._root[:, None]).T
-
-    def _off(self, V: Array) -> Array:
-        """Return (I − EEᵀ) V."""
-        E = self.spectrum.vectors
-        return V - E @ (E.T @ V)
-
-    def _root_times(self, V: Array, tol: float) -> Array:
-        """Return Kc^{1/2} V: from all eigenpairs where that is cheap, else by Lanczos."""
-        n, m = int(V.shape[0]), int(V.shape[1])
+        off = xi - E @ along
         if n <= DENSE_ORDER or (n <= DENSE_MOST and n <= m):
             values, vectors = algebra.top_eigh(self.operator(single=False).dense(), n)
-            xp = backend.namespace(values)
-            root = xp.sqrt(xp.where(values < 0, xp.zeros_like(values), values))
-            return vectors @ (root[:, None] * (vectors.T @ V))
-        return root_times(self.operator(single=tol >= SINGLE_TOL), V, tol=tol).product
+            root = xp.sqrt(xp.where(values < 0, 0 * values, values))
+            drawn = vectors @ (root[:, None] * (vectors.T @ off))
+        else:
+            drawn = root_times(self.operator(single=tol >= SINGLE_NOISE_TOL), off, tol=tol).product
+        drawn = drawn - E @ (E.T @ drawn)
+        if inside:
+            drawn = drawn + E @ (xp.sqrt(self.spectrum.values)[:, None] * along)
+        return (drawn / xp.sqrt(self.weights)[:, None]).T
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,42 +167,6 @@ class MapSpace:
 Space = PointSpace | MapSpace
 
 
-def signal(space: Space, Y: Array, *, centered: bool = True) -> Array:
-    """Return kernel values of φ̄ + Σ y_p v_p, (m, n).
-
-    Centred, kc_i = ⟨φ(x_i) − φ̄, Σ y_p v_p⟩ (k̂c = Kc A h of De Plaen & Suykens 2023, Eq. 17);
-    otherwise k_i = ⟨φ(x_i), φ̄ + Σ y_p v_p⟩, the values that a kernel smoother takes.
-    """
-    kc = Y @ space.anchors.T
-    return kc if centered else kc + space.means + (Y @ space.tilt)[:, None]
-
-
-def draw(
-    space: Space, gaussian: SpikedGaussian, m: int, rng: np.random.Generator, tol: float
-) -> Array:
-    """Draw m times from kc ~ N(0, Kc A Aᵀ Kc + σ²Kc), (m, n); theory 8.2.
-
-    kc = Σ_{p≤q} λ_p n^{-1/2} e_p a_p + σ (I − EEᵀ) Kc^{1/2} ξ with a, ξ standard normal: the
-    spectrum beyond q is never computed.
-    """
-    xp = backend.namespace(gaussian.values)
-    a = backend.normal(rng, (m, gaussian.rank), gaussian.values)
-    found = signal(space, a * xp.sqrt(gaussian.values))
-    if gaussian.noise > 0:
-        found = found + gaussian.noise**0.5 * space.noise(rng, m, tol, inside=False)
-    return found
-
-
-def draw_given(
-    space: Space, gaussian: SpikedGaussian, Z: Array, rng: np.random.Generator, tol: float
-) -> Array:
-    """Draw from kc | h ~ N(Kc A h, σ²Kc) for every row h of Z, (m, n)."""
-    found = signal(space, Z * gaussian.spread)
-    if gaussian.noise > 0:
-        found = found + gaussian.noise**0.5 * space.noise(rng, int(Z.shape[0]), tol, inside=True)
-    return found
-
-
 # --- The model -----------------------------------------------------------------------------------
 
 
@@ -244,7 +192,7 @@ class DualModel:
 
     @property
     def n_components(self) -> int:
-        """Q."""
+        """Number of components, q."""
         return self.gaussian.rank
 
     @property
@@ -295,6 +243,28 @@ class DualModel:
         """Return the squared distance of features off the directions, (m,)."""
         return self.projector.project(rows).residual
 
+    def kernel_values(self, Y: Array, *, centered: bool = True) -> Array:
+        """Return kernel values of φ̄ + Σ y_p v_p, (m, n).
+
+        Centred, kc_i = ⟨φ(x_i) − φ̄, Σ y_p v_p⟩ (k̂c = Kc A h of De Plaen & Suykens 2023, Eq. 17);
+        otherwise k_i = ⟨φ(x_i), φ̄ + Σ y_p v_p⟩, the values that a kernel smoother uses.
+        """
+        kc = Y @ self.space.anchors.T
+        return kc if centered else kc + self.space.means + (Y @ self.space.tilt)[:, None]
+
+    def draw_kernel(self, Y: Array, rng: np.random.Generator, tol: float, *, inside: bool) -> Array:
+        """Draw centred kernel values of points at coordinates Y, with their noise, (m, n).
+
+        Noise off the directions is always added, along them only if `inside`. With Y of variance ℓ
+        and the former alone kc ~ N(0, Kc A Aᵀ Kc + σ²Kc) (theory 8.2), with Y = h(ℓ − σ²)^{1/2} and
+        both kc | h ~ N(Kc A h, σ²Kc): the spectrum beyond q is never computed.
+        """
+        drawn, noise = self.kernel_values(Y), self.gaussian.noise
+        if noise > 0:
+            more = self.space.noise(rng, int(Y.shape[0]), tol, inside=inside)
+            drawn = drawn + noise**0.5 * more
+        return drawn
+
     def sample_coordinates(self, m: int, rng: np.random.Generator, *, noise: bool) -> Array:
         """Draw coordinates on the directions, (m, q), of variance ℓ with noise, ℓ − σ² without."""
         values = self.gaussian.values
@@ -312,29 +282,20 @@ class DualRequest:
     n_components: int | float | str | None
     kernel: KernelChoice
     how: KernelOptions
-    noise: float | None = None  # σ², None for maximum likelihood
+    noise_variance: float | None = None  # σ², None for maximum likelihood
     noise_dim: int | None = None  # r
     method: str = "closed"  # or 'em'
     max_iter: int = 1000
 
 
 class Parameters(NamedTuple):
-    """The model on its operator, whatever that is."""
+    """The model on its operator, over points or over features."""
 
     spectrum: Spectrum
     gaussian: SpikedGaussian
     record: Record
     solver: str
     relevance: Array | None = None
-
-
-def check_components(request: Any) -> None:
-    """Refuse what is neither a number of components nor the name of a rule."""
-    names = ["ard", *sorted(selection.RULES)]
-    named = isinstance(request, str) and request in names
-    if not (request is None or named or is_share(request) or (is_count(request) and request >= 1)):
-        what = f"None, an integer of at least 1, a share between 0 and 1, or one of {names}"
-        raise ValueError(expected("n_components", what, request))
 
 
 def fit_dual(table: Table, request: DualRequest) -> DualModel:
@@ -344,21 +305,46 @@ def fit_dual(table: Table, request: DualRequest) -> DualModel:
             f"X must be rows in memory here, got {type(table).__name__}. Load them, or use "
             "KernelPCA with landmarks or random features, which reads chunked data."
         )
-    table, how = _with_weight(table, request.kernel.is_precomputed), request.how
-    source = Source.of(table, request.kernel, how)
-    operator = source.operator
+    choice, how = request.kernel, request.how
+    table = _with_weight(table, is_precomputed(choice.kernel))
+    source = Source.of(table, choice, how)
+    operator, points = source.operator, table.rows
     if isinstance(operator, MappedScatter):
-        return _fit_mapped(operator, table.rows, request)
-    operator.dim = request.noise_dim or noise_dimension(operator.shape[0], table.weights)
-    gram, weights = operator.gram, operator.weights
-    with without_negatives(operator, gram.kernel, how):
-        found = _fit_operator(operator, request)
-    span: Any = source.expansion(found.spectrum)
-    means = operator.means if how.center else 0 * weights
-    about = (how.center, found.spectrum, means, span.tilt, how.memory_limit)
-    space = PointSpace(gram.points, gram.kernel, weights, *about)
-    model = _model(found, operator.n, table.rows, source.kernel, span, span, space)
-    return replace(model, inputs=source.inputs)
+        operator.dim = request.noise_dim or operator.dim
+        found = _fit_operator(operator, request)._replace(solver=how.solver)
+        projector: Any = operator.subspace(found.spectrum)
+        expansion: Any = source.expansion(found.spectrum)
+        points = points if operator.points is None else operator.points
+        features = operator.map(backend.points(points)) - projector.mean
+        space: Space = MapSpace(features, projector.axes, projector.mean)
+        error = Approximation(operator.left_out, 0.0)
+    else:  # r = n, the number of points; whole weights are repetitions (De Plaen & Suykens 2023)
+        gram, weights = operator.gram, operator.weights
+        operator.dim = request.noise_dim or max(operator.shape[0], round(operator.n))
+        with without_negatives(operator, gram.kernel, how):
+            found = _fit_operator(operator, request)
+        projector = expansion = source.expansion(found.spectrum)
+        means = operator.means if how.center else 0 * weights
+        about = (found.spectrum, means, projector.tilt, float(how.memory_limit))
+        space = PointSpace(gram.points, gram.kernel, weights, bool(how.center), *about)
+        error = Approximation(0.0, found.spectrum.error)
+    shown = in_dtype_of(points, found.spectrum, found.gaussian.values)
+    relevance = found.relevance
+    return DualModel(
+        *shown,
+        found.gaussian,
+        operator.n,
+        source.kernel,
+        points,
+        projector,
+        expansion,
+        space,
+        error,
+        found.solver,
+        History.of(found.record),
+        None if relevance is None else backend.cast_like(relevance, shown[0]),
+        source.inputs,
+    )
 
 
 def _with_weight(table: InMemoryTable, precomputed: bool) -> InMemoryTable:
@@ -377,63 +363,10 @@ def _with_weight(table: InMemoryTable, precomputed: bool) -> InMemoryTable:
     return InMemoryTable(backend.take(points, used), backend.take(weights, used))
 
 
-def noise_dimension(count: int, weights: Array | None) -> int:
-    """Return r = n: the number of points, repetitions counted; whole weights are such.
-
-    De Plaen & Suykens 2023.
-    """
-    if weights is None:
-        return count
-    return max(count, round(float(backend.namespace(weights).sum(weights))))
-
-
-def _fit_mapped(operator: MappedScatter, rows: Array, request: DualRequest) -> DualModel:
-    """Fit in the space of a finite feature map; r is its dimension by default."""
-    operator.dim = request.noise_dim or operator.dim
-    found = _fit_operator(operator, request)._replace(solver=request.how.solver)
-    points = rows if operator.points is None else operator.points
-    projector, expansion = operator.subspace(found.spectrum), operator.expansion(found.spectrum)
-    mean, error = projector.mean, Approximation(operator.left_out, 0.0)
-    space = MapSpace(operator.map(backend.points(points)) - mean, projector.axes, mean)
-    kernel = operator.map.kernel
-    return _model(found, operator.n, points, kernel, projector, expansion, space, error)
-
-
-def _model(
-    found: Parameters,
-    n: float,
-    points: Array,
-    kernel: Kernel,
-    projector: Directions,
-    expansion: Subspace | UncertainSubspace | None,
-    space: Space,
-    error: Approximation | None = None,
-) -> DualModel:
-    """Return the model of what was found on an operator, in the dtype of the points."""
-    spectrum, gaussian, like = found.spectrum, found.gaussian, backend.vector_like(points)
-    relevance = found.relevance
-    return DualModel(
-        backend.cast_like(1 * spectrum.values, like),
-        backend.cast_like(gaussian.values, like),
-        backend.cast_like(spectrum.values / spectrum.trace, like),
-        gaussian,
-        n,
-        kernel,
-        points,
-        projector,
-        expansion,
-        space,
-        Approximation(0.0, spectrum.error) if error is None else error,
-        found.solver,
-        History.of(found.record),
-        None if relevance is None else backend.cast_like(relevance, like),
-    )
-
-
 def _fit_operator(operator: Dual | MappedScatter, request: DualRequest) -> Parameters:
     """Fit the model on its operator, by its spectrum or by EM."""
     check_variance(operator)
-    wanted, noise, n = request.n_components, request.noise, operator.n
+    wanted, noise, n = request.n_components, request.noise_variance, operator.n
     by_em = request.method == "em"
     if by_em and is_count(wanted):
         return _fit_em(operator, int(wanted), request)  # type: ignore[arg-type]
@@ -444,40 +377,19 @@ def _fit_operator(operator: Dual | MappedScatter, request: DualRequest) -> Param
     gaussian = spiked_gaussian(spectrum, n, noise=noise, q=q)
     if by_em:
         return _fit_em(operator, gaussian.rank, request)
-    vanished = gaussian.noise == 0 and gaussian.rank < gaussian.dim  # the limit σ² → 0
-    value = math.inf if vanished else gaussian.loglikelihood(n, operator.trace)
-    return Parameters(spectrum.head(gaussian.rank), gaussian, Record([value], 1, True), name)
+    record = Record([_loglikelihood(gaussian, n, operator.trace)], 1, True)
+    return Parameters(spectrum.head(gaussian.rank), gaussian, record, name)
 
 
-def check_variance(operator: Dual | MappedScatter) -> None:
-    """Refuse points without variance in feature space, or with more than numbers can hold."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        trace = float(operator.trace)
-        size = trace + offset(operator)
-    if not math.isfinite(size):
-        raise ScaleError("the kernel overflows: X is too large. Divide it by a constant first.")
-    if not trace > ROUNDING * size:
-        raise DegenerateError(
-            "the points have no variance in feature space: their kernel is constant. "
-            "Give points that differ, or a kernel (or gamma) that tells them apart. If X lies far "
-            "from the origin, subtract its mean first."
-        )
-    if isinstance(operator, Dual):
-        warn_of_cancellation(operator.gram.points, size, trace)
-
-
-def offset(operator: Dual | MappedScatter) -> float:
-    """Return n‖φ̄‖², beside which a trace may be nothing but rounding error."""
-    if isinstance(operator, Dual):
-        return operator.n * operator.grand_mean if operator.centered else 0.0
-    mean = operator.moments.mean
-    return float(operator.n * (mean @ mean))
+def _loglikelihood(gaussian: SpikedGaussian, n: float, trace: float) -> float:
+    """Return the log-likelihood of n points; infinite in the limit σ² → 0."""
+    vanished = gaussian.noise == 0 and gaussian.rank < gaussian.dim
+    return math.inf if vanished else gaussian.loglikelihood(n, trace)
 
 
 def _leading(operator: Dual | MappedScatter, request: DualRequest) -> tuple[Spectrum, str]:
     """Return the eigenpairs asked for, or that a rule finds, none of them zero."""
-    wanted, noise, rank = request.n_components, request.noise, operator.shape[0]
-    given = wanted is None and noise is not None
+    wanted, noise, rank = request.n_components, request.noise_variance, operator.shape[0]
     if is_count(wanted):
         rank = min(int(wanted), rank)  # type: ignore[arg-type]
     elif wanted is None and noise is not None:  # at most tr/(nσ²) variances can exceed σ²
@@ -492,25 +404,23 @@ def _leading(operator: Dual | MappedScatter, request: DualRequest) -> tuple[Spec
             raise ValueError(expected("n_components", what, wanted))
     elif is_share(wanted):
         q = min(share_count(float(wanted), spectrum), positive)  # type: ignore[arg-type]
-    elif wanted == "ard" or given:
+    elif wanted == "ard" or (wanted is None and noise is not None):
         q = positive
     else:
         rule = "evidence" if wanted is None else str(wanted)
         about = (spectrum.values, spectrum.trace, spectrum.dim, operator.n)
-        q = at_least_one(rule, selection.choose(rule, *about))
+        q = at_least_one(rule, selection.apply_rule(rule, *about))
     return spectrum.head(q), name
 
 
 def _fit_em(operator: Dual | MappedScatter, q: int, request: DualRequest) -> Parameters:
     """Fit by EM on the operator, then rotate to its principal axes."""
-    n, r, noise, how = operator.n, operator.dim, request.noise, request.how
-    limits = (how.tol or EM_TOL, request.max_iter)
-    W, sigma2, record = em_of_operator(operator, q, n, how.rng, noise, *limits)
-    record.add(ppca_step(operator, W, sigma2, n)[2])
-    vanished = noise is None and sigma2 <= 10 * NO_NOISE * operator.trace / n / r
+    how, r = request.how, operator.dim
+    limits = {"tol": how.tol or EM_TOL, "max_iter": request.max_iter}
+    W, sigma2, record = em_of_kernel(operator, q, how.rng, request.noise_variance, **limits)
     U, s, _ = algebra.svd(W)
-    gaussian = SpikedGaussian(s**2 + sigma2, 0.0 if vanished else sigma2, r)
-    spectrum = Spectrum.of(n * gaussian.values, U, operator.trace, r)
+    gaussian = SpikedGaussian(s**2 + sigma2, sigma2, r)
+    spectrum = Spectrum.of(operator.n * gaussian.values, U, operator.trace, r)
     return Parameters(spectrum, gaussian, record, "em")
 
 
@@ -518,7 +428,7 @@ def _fit_relevance(spectrum: Spectrum, n: float, noise: float | None, name: str)
     """Fit kernel Bayesian PCA: the directions that are relevant beside the noise (theory 5).
 
     Variances are u + σ², a little below ℓ: the prior on W shrinks them. Without a given noise one
-    direction of variance is left for it: what lies beyond is rounding error.
+    direction of variance is left for it: the rest is rounding error.
     """
     most = max(min(spectrum.rank, spectrum.dim) - 1, 1)
     start = spectrum.head(most if noise is None else spectrum.rank)
@@ -542,7 +452,7 @@ def to_primal(model: DualModel) -> tuple[FeatureMap, SpikedModel]:
     """Return explicit features, and the model over them; those are the rows if k is linear."""
     subspace = model.projector
     if isinstance(subspace, UncertainSubspace):
-        what = "a model of complete rows: expected features are no features of any row"
+        what = "a model of complete rows: expected features are not the features of any row"
         raise DualPCAError(expected("to_primal", what, "rows with NaN"))
     if isinstance(subspace, MappedSubspace):
         feature_map, V, mean = subspace.map, subspace.axes, subspace.mean
@@ -552,9 +462,7 @@ def to_primal(model: DualModel) -> tuple[FeatureMap, SpikedModel]:
         V, mean = F.T @ subspace.coefficients, F.T @ subspace.base
     xp, like, gaussian = backend.namespace(V), model.eigenvalues, model.gaussian
     own = SpikedGaussian(gaussian.values, gaussian.noise, int(V.shape[0]))
-    trace = float(model.eigenvalues[0] / model.ratios[0])
-    vanished = gaussian.noise == 0 and own.rank < own.dim
-    value = math.inf if vanished else own.loglikelihood(model.n, trace)
+    value = _loglikelihood(own, model.n, float(model.eigenvalues[0] / model.ratios[0]))
     return feature_map, SpikedModel(
         backend.cast_like(mean, like),
         backend.cast_like(xp.asarray(V.T, copy=True), like),
@@ -578,12 +486,19 @@ def to_dual(model: SpikedModel, points: Array | None = None) -> DualModel:
         points = mean + xp.concat([0 * mean[None, :], steps], axis=0)
     trace = n * float(gaussian.values[0] / backend.working(model.ratios)[0])
     spectrum = Spectrum(n * gaussian.values, V, trace, gaussian.dim)
-    history = model.history
-    value = math.nan if history is None else history.loglikelihood
-    record = Record([value], 1 if history is None else history.n_iter, True)
-    found = Parameters(spectrum, gaussian, record, "primal")
-    projector, space = MappedSubspace(Explicit(kernel), V, mean), MapSpace(points - mean, V, mean)
+    old = model.history or History((math.nan,), 1, True)
     own = xp.concat([V.T, mean[None, :]], axis=0)  # axes and mean, as points of the expansion
     eye, q = backend.identity(int(own.shape[0]), V), int(V.shape[1])
-    expansion = Subspace(own, kernel, eye[:, :q], eye[:, q], V.T @ mean, float(mean @ mean))
-    return _model(found, n, points, kernel, projector, expansion, space)
+    return DualModel(
+        *in_dtype_of(points, spectrum, gaussian.values),
+        gaussian,
+        n,
+        kernel,
+        points,
+        MappedSubspace(Explicit(kernel), V, mean),
+        Subspace(own, kernel, eye[:, :q], eye[:, q], V.T @ mean, float(mean @ mean)),
+        MapSpace(points - mean, V, mean),
+        Approximation(0.0, spectrum.error),
+        "primal",
+        History((old.loglikelihood,), old.n_iter, True),
+    )

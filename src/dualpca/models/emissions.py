@@ -1,15 +1,30 @@
-"""K Gaussians with a few stretched directions each, which mixtures and chains emit (theory 6.1)."""
+"""K Gaussians with a few stretched directions each, which mixtures and chains emit (theory 6.1).
+
+First the M step for one component (`Unsettled`), then all of them (`Emissions`), then what EM keeps
+of the rows (`EmissionSums`, `WeightedRows`) and knows of them before it starts (`Surveyed`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from dualpca.arrays import Array, algebra, backend
-from dualpca.data import HEAD, Host, Moments, column_starts, has_missing
+from dualpca.data import (
+    HEAD,
+    Columns,
+    Host,
+    InMemoryTable,
+    Moments,
+    Table,
+    column_starts,
+    has_missing,
+    join,
+    observed_weights,
+)
 from dualpca.errors import ScaleError
 from dualpca.gaussian import (
     Factors,
@@ -22,21 +37,23 @@ from dualpca.gaussian import (
     log_densities,
 )
 from dualpca.models.clusters import kmeans
-from dualpca.models.incomplete import m_step, start
+from dualpca.models.incomplete import check_unit, m_step, refuse_empty_columns, start
 from dualpca.models.streaming import moment_sums
 from dualpca.operators import Primal, Scatter
 from dualpca.solvers import choose, solve
 
-# --- Weighted maximum likelihood of several spiked Gaussians at once (theory 6.1): the M step
-# ------
+# --- The M step: weighted maximum likelihood of spiked Gaussians, noise to be settled ------------
 
 NEGLIGIBLE_SHARE = 1e-20
 """Responsibility, relative to the largest, below which a row is left out of a component."""
 
+NO_WEIGHT = 1e-200
+"""Weight of a chunk's rows in a component below which they are left out of it."""
+
 EMPTY = 1e-12
 """Share of all weight below which a component has no rows and stays as it is."""
 
-FEW, TALL = 32, 10
+FEW_FEATURES, ROWS_PER_FEATURE = 32, 10
 """Features up to which second moments are tried first, for at least so many rows per feature."""
 
 WELL_SPREAD = 1e-6
@@ -44,7 +61,7 @@ WELL_SPREAD = 1e-6
 
 
 class Prior(NamedTuple):
-    """What every component has seen before any row: n rows spread evenly around its mean.
+    """n rows counted in for every component, spread evenly around its mean.
 
     ln p(C) = −(n/2)(ln|C| + v tr C⁻¹) up to a constant, an inverse Wishart density with a round
     scale. Eigenvectors stay, and a variance ℓ becomes (n_k ℓ + n v)/(n_k + n).
@@ -53,14 +70,11 @@ class Prior(NamedTuple):
     n: float
     variance: float  # v
 
-    def moments(self, mu: Array) -> Moments:
-        """Return the moments of those rows."""
-        eye = backend.asarray(np.eye(mu.shape[0]), mu)
-        return Moments(self.n, mu, self.n * self.variance * eye)
-
-    def log_density(self, factors: Factors) -> float:
-        """Return ln p(C) up to a constant."""
-        return float(moment_sums(self.moments(factors.mu), factors).loglikelihood)
+    def sums(self, factors: Factors) -> Sums:
+        """Return the sums of the E step over those rows."""
+        mu = factors.mu
+        scatter = self.n * self.variance * backend.asarray(np.eye(mu.shape[0]), mu)
+        return moment_sums(Moments(self.n, mu, scatter), factors)
 
 
 class Unsettled(NamedTuple):
@@ -105,38 +119,27 @@ def pooled_noise(parts: Sequence[Unsettled]) -> float:
     1.0
     """
     left, dims = sum(p.left for p in parts), sum(p.dims for p in parts)
-    kept = sorted(
-        (float(ell), p.n)
-        for p in parts
-        if p.values is not None
-        for ell in backend.to_numpy(p.values)
-    )
-    for ell, n in kept:
-        if dims > 0 and ell * dims > left:
+    if not dims > 0:
+        return 0.0
+    with_values = ((p.n, backend.to_numpy(p.values)) for p in parts if p.values is not None)
+    for ell, n in sorted((float(ell), n) for n, values in with_values for ell in values):
+        if ell * dims > left:
             break
-        if dims > 0:
-            left, dims = left + n * ell, dims + n
-    return left / dims if dims > 0 else 0.0
+        left, dims = left + n * ell, dims + n
+    return left / dims
 
 
-def closed_parts(X: Array, resp: Array, ranks: Sequence[int]) -> list[Unsettled | None]:
-    """Return the maximum of Σ_n ρ_nk ln p(x_n | k) for every k: the spectrum of weighted rows.
+def weighted_part(X: Array, w: Host, q: int) -> Unsettled:
+    """Return the maximum of Σ w ln p(x): the spectrum of weighted rows.
 
-    Rows that hardly belong to k are left out, so separate components cost O(nd²) together.
+    Rows that hardly belong to the component are left out, so separate components cost O(nd²)
+    together.
     """
-    weights = backend.to_numpy(resp)
-    total, found = float(np.sum(weights)), list[Unsettled | None]()
-    for k, q in enumerate(ranks):
-        w, n = weights[:, k], float(np.sum(weights[:, k]))
-        if not n > EMPTY * total:
-            found.append(None)
-            continue
-        member = np.flatnonzero(w > NEGLIGIBLE_SHARE * np.max(w))
-        # n scales out of means and variances; weights of size 1 keep sums off underflow
-        own = backend.asarray(w[member] / np.max(w), X)
-        whole = member.size == w.size
-        found.append(closed_part(Primal(X if whole else backend.take(X, member), own), q, n))
-    return found
+    member = np.flatnonzero(w > NEGLIGIBLE_SHARE * np.max(w))
+    # n scales out of means and variances; weights of size 1 keep sums off underflow
+    own = backend.asarray(w[member] / np.max(w), X)
+    rows = X if member.size == w.size else backend.take(X, member)
+    return closed_part(Primal(rows, own), q, float(np.sum(w)))
 
 
 def closed_part(operator: Primal | Scatter, q: int, n: float) -> Unsettled:
@@ -145,8 +148,8 @@ def closed_part(operator: Primal | Scatter, q: int, n: float) -> Unsettled:
     Few features and many rows: from their second moments, which is faster than QR, unless the
     smallest variance would lose digits to the largest.
     """
-    if isinstance(operator, Primal) and 0 < q and operator.dim <= FEW:
-        if TALL * operator.dim <= operator.X.shape[0]:
+    if isinstance(operator, Primal) and 0 < q and operator.dim <= FEW_FEATURES:
+        if ROWS_PER_FEATURE * operator.dim <= operator.X.shape[0]:
             part = _leading_part(operator, q, n, "dense")
             if _keeps_digits(part, operator):
                 return part
@@ -167,11 +170,11 @@ def _keeps_digits(part: Unsettled, operator: Primal) -> bool:
 def _leading_part(operator: Primal | Scatter, q: int, n: float, solver: str = "auto") -> Unsettled:
     """Return the component by one solver."""
     d = operator.dim
-    count = int(operator.X.shape[0]) if isinstance(operator, Primal) else d
-    solver = choose(operator, min(q, count, d)) if solver == "auto" else solver
+    rank = min(q, d, int(operator.X.shape[0]) if isinstance(operator, Primal) else d)
+    solver = choose(operator, rank) if solver == "auto" else solver
     if solver == "dense" and isinstance(operator, Primal):
         _ = operator.moments  # all that follows can be read off them: one pass instead of two
-    spectrum = solve(operator, min(q, count, d), solver)
+    spectrum = solve(operator, rank, solver)
     xp, short = backend.namespace(spectrum.values), q - spectrum.rank
     values, V = spectrum.values / operator.n, spectrum.vectors
     if short:  # fewer rows than directions: the others have no variance
@@ -181,35 +184,16 @@ def _leading_part(operator: Primal | Scatter, q: int, n: float, solver: str = "a
     return Unsettled(operator.frame.mean, V, values, n * left, n * (d - q), n)
 
 
-def moment_parts(moments: Sequence[Moments], ranks: Sequence[int]) -> list[Unsettled | None]:
-    """Return the components of weighted moments that are already there."""
-    total = sum(m.n for m in moments)
-    return [
-        closed_part(Scatter(m), q, m.n) if m.n > EMPTY * total else None
-        for m, q in zip(moments, ranks, strict=True)
-    ]
+def summed_part(sums: Sums, n: float, old: Factors, prior: Prior | None) -> Unsettled:
+    """Take one parameter-expanded EM step on sums of rows with NaN (theory 4).
 
-
-def summed_parts(
-    every: Sequence[Sums | None], mass: Host, factors: Sequence[Factors], prior: Prior | None
-) -> list[Unsettled | None]:
-    """Take one parameter-expanded EM step per component on sums of rows with NaN (theory 4).
-
-    `mass` (K,) is the weight of each. The rows of a prior lie around the old mean, so it holds the
-    mean back but never lowers the objective, in which they lie around the new one.
+    The rows of a prior lie around the old mean, so it holds the mean back but never lowers the
+    objective, in which they lie around the new one.
     """
-    found: list[Unsettled | None] = []
-    for k, (old, sums) in enumerate(zip(factors, every, strict=True)):
-        if sums is None or not mass[k] > EMPTY * np.sum(mass):
-            found.append(None)
-            continue
-        xp = backend.namespace(old.mu)
-        if prior is not None:
-            sums = sums.plus(moment_sums(prior.moments(old.mu), old))
-        W, mu, left = m_step(_anchored(sums, old), old)
-        dims = float(xp.sum(sums.n))
-        found.append(Unsettled(mu, W, None, float(xp.sum(left)), dims, float(mass[k])))
-    return found
+    xp = backend.namespace(old.mu)
+    sums = sums if prior is None else sums.plus(prior.sums(old))
+    W, mu, left = m_step(_anchored(sums, old), old)
+    return Unsettled(mu, W, None, float(xp.sum(left)), float(xp.sum(sums.n)), n)
 
 
 def _anchored(sums: Sums, old: Factors) -> Sums:
@@ -233,34 +217,26 @@ def _anchored(sums: Sums, old: Factors) -> Sums:
     )
 
 
-def first_parts(
-    X: Array, resp: Array, ranks: Sequence[int], rng: np.random.Generator
-) -> list[Unsettled | None]:
-    """Return components to start EM from on rows with NaN: the span of each cluster, filled."""
-    xp = backend.namespace(X)
-    weights = backend.to_numpy(resp)
-    _, mean, variance = column_starts(X, backend.asarray(np.sum(weights, axis=1), X))
-    found: list[Unsettled | None] = []
-    for k, q in enumerate(ranks):
-        member = np.flatnonzero(weights[:, k] > 0)
-        if not member.size:
-            found.append(None)
-            continue
-        rows, w = backend.take(X, member), backend.asarray(weights[member, k], X)
-        seen, mu, own = column_starts(rows, w)
-        # a feature observed once or never in the cluster is as in all rows
-        mu, own = xp.where(seen > 0, mu, mean), xp.where(own > 0, own, variance)
-        W = start(Incomplete(rows, w, q), q, mu, own, rng)
-        left = float(xp.mean(own)) - float(xp.sum(W * W)) / int(X.shape[1])
-        noise, n = max(left, 0.05 * float(xp.mean(own))), float(np.sum(weights[member, k]))
-        found.append(Unsettled(mu, W, None, noise * n, n, n))
-    return found
+def first_part(
+    X: Array, w: Host, q: int, everywhere: tuple[Array, Array], rng: np.random.Generator
+) -> Unsettled:
+    """Return a component to start EM from on rows with NaN: the span of a cluster, filled.
+
+    `everywhere` is mean and variance of all rows: a feature observed once or never in the cluster
+    has them.
+    """
+    xp, member = backend.namespace(X), np.flatnonzero(w > 0)
+    rows, own = backend.take(X, member), backend.asarray(w[member], X)
+    seen, mu, variance = column_starts(rows, own)
+    mu = xp.where(seen > 0, mu, everywhere[0])
+    variance = xp.where(variance > 0, variance, everywhere[1])
+    W = start(Incomplete(rows, own, q), q, mu, variance, rng)
+    unit, n = float(xp.mean(variance)), float(np.sum(w))
+    noise = max(unit - float(xp.sum(W * W)) / int(X.shape[1]), 0.05 * unit)
+    return Unsettled(mu, W, None, noise * n, n, n)
 
 
-# --- K Gaussians with a few stretched directions each: what mixtures and hidden chains emit ------
-#
-# Densities and weighted maximum likelihood; who weighs the rows (a mixture, a chain) is not known
-# here. Rows with NaN count with what they observed.
+# --- All components: densities, and weighted maximum likelihood ----------------------------------
 
 Observations = Array | Incomplete
 """Rows as they are, or cut into blocks once so that patterns of NaN are not found again."""
@@ -310,7 +286,7 @@ class Emissions:
     @classmethod
     def start(
         cls,
-        X: Observations,
+        X: Array,
         K: int,
         q: int | Sequence[int],
         rng: np.random.Generator,
@@ -324,7 +300,7 @@ class Emissions:
 
         Parameters
         ----------
-        X : array of shape (n, d) or Incomplete
+        X : array of shape (n, d)
         K : int
         q : int or sequence of K ints
         rng : Generator
@@ -334,26 +310,39 @@ class Emissions:
             On the host, from 0 to K − 1.
         sample_weight : array of shape (n,), optional
         """
-        rows = X.X if isinstance(X, Incomplete) else X
         if labels is None:
-            labels = kmeans(rows, K, rng, sample_weight)
-        members = backend.asarray(np.equal.outer(labels, np.arange(K)).astype(float), rows)
-        resp = members if sample_weight is None else members * sample_weight[:, None]
-        counts = [q] * K if isinstance(q, int) else [int(one) for one in q]
-        if isinstance(X, Incomplete) or has_missing(X):
-            parts = first_parts(rows, resp, counts, rng)
-        else:
-            parts = closed_parts(rows, resp, counts)
-        return cls._blank(counts, rows, floor, tied)._with(parts)
+            labels = kmeans(X, K, rng, sample_weight)
+        weights = np.equal.outer(labels, np.arange(K)).astype(float)
+        if sample_weight is not None:
+            weights *= backend.to_numpy(sample_weight)[:, None]
+        ranks, d = [q] * K if isinstance(q, int) else [int(one) for one in q], int(X.shape[1])
+        loadings = tuple(backend.asarray(np.zeros((d, q)), X) for q in ranks)
+        zeros = (np.zeros((K, d)), np.full(K, max(floor, 1e-300)))
+        means, noises = (backend.asarray(a, X) for a in zeros)
+        nowhere = cls(means, loadings, noises, floor, bool(tied))  # where no row belongs to k
+        if not has_missing(X):
+            return nowhere._with_rows(X, weights)
+        everywhere = column_starts(X, backend.asarray(np.sum(weights, axis=1), X))[1:]
+        return nowhere._with(
+            np.sum(weights, axis=0),
+            lambda k: first_part(X, weights[:, k], ranks[k], everywhere, rng),
+        )
 
     @classmethod
-    def _blank(cls, ranks: Sequence[int], like: Array, floor: float, tied: bool) -> Emissions:
-        """Return components at 0 without directions, for those that no row belongs to."""
-        K, d = len(ranks), int(like.shape[1])
-        means = backend.asarray(np.zeros((K, d)), like)
-        loadings = tuple(backend.asarray(np.zeros((d, q)), like) for q in ranks)
-        noises = backend.asarray(np.full(K, max(floor, 1e-300)), like)
-        return cls(means, loadings, noises, floor, tied)
+    def restored(
+        cls, arrays: Mapping[str, Host], like: Array, floor: float, tied: bool, prior: Prior | None
+    ) -> Emissions:
+        """Return the components of a checkpoint, as `arrays` gave them."""
+        K = len(arrays["means"])
+        names = ("means", "noises", *(f"W{k}" for k in range(K)))
+        means, noises, *W = (backend.asarray(arrays[name], like) for name in names)
+        return cls(means, tuple(W), noises, floor, bool(tied), prior)
+
+    def arrays(self) -> dict[str, Host]:
+        """Return means, noises and loadings by name, for a checkpoint."""
+        named = {"means": self.means, "noises": self.noises}
+        named |= {f"W{k}": W for k, W in enumerate(self.loadings)}
+        return {name: backend.to_numpy(values) for name, values in named.items()}
 
     @property
     def K(self) -> int:
@@ -370,34 +359,34 @@ class Emissions:
         """q_k."""
         return tuple(int(W.shape[1]) for W in self.loadings)
 
+    @property
+    def covariances(self) -> Array:
+        """W_kW_kᵀ + σ_k²I, (K, d, d)."""
+        eye, pairs = backend.asarray(np.eye(self.dim), self.means), enumerate(self.loadings)
+        dense = [W @ W.T + self.noises[k] * eye for k, W in pairs]
+        return backend.namespace(self.means).stack(dense)
+
     def factors(self, k: int) -> Factors:
         """Return component k as (W, μ, ψ)."""
-        xp = backend.namespace(self.means)
-        return Factors(
-            self.loadings[k], self.means[k, :], xp.broadcast_to(self.noises[k], (self.dim,))
-        )
+        psi = backend.namespace(self.means).broadcast_to(self.noises[k], (self.dim,))
+        return Factors(self.loadings[k], self.means[k, :], psi)
 
     def log_density(self, X: Observations) -> Array:
         """Return ln p(x_i | k) of what each row observed, (n, K); −∞ for no row under every k."""
+        xp = backend.namespace(self.means)
         with np.errstate(over="ignore", invalid="ignore"):
-            found = self._log_density(X)
+            if isinstance(X, Incomplete) or has_missing(X):
+                table, every = self.table(X), range(self.K)
+                columns = [[one.log_density for one in self._latents(table, k)] for k in every]
+                found = xp.stack([xp.concat(parts) for parts in columns], axis=1)
+            else:
+                found = log_densities(self.means, self.loadings, self.noises, X)
         refuse_nowhere(found)
         return found
 
-    def _log_density(self, X: Observations) -> Array:
-        xp = backend.namespace(self.means)
-        if not isinstance(X, Incomplete):
-            if not has_missing(X):
-                return log_densities(self.means, self.loadings, self.noises, X)
-            X = self.table(X)
-        columns = [
-            xp.concat([found.log_density for found in self._latents(X, k)]) for k in range(self.K)
-        ]
-        return xp.stack(columns, axis=1)
-
-    def table(self, X: Array) -> Incomplete:
+    def table(self, X: Observations) -> Incomplete:
         """Return rows with NaN cut into blocks, their patterns found once for all calls."""
-        return Incomplete(X, None, max(self.ranks))
+        return X if isinstance(X, Incomplete) else Incomplete(X, None, max(self.ranks))
 
     def _latents(self, X: Incomplete, k: int) -> list[Latents]:
         factors = self.factors(k)
@@ -405,8 +394,7 @@ class Emissions:
 
     def posterior(self, X: Observations, k: int) -> Latents:
         """Return the posterior of z under component k: means, covariances and log-densities."""
-        X = X if isinstance(X, Incomplete) else self.table(X)
-        xp, found = backend.namespace(self.means), self._latents(X, k)
+        xp, found = backend.namespace(self.means), self._latents(self.table(X), k)
         return Latents(*(xp.concat(list(part), axis=0) for part in zip(*found, strict=True)))
 
     def update(self, X: Observations, resp: Array, sample_weight: Array | None = None) -> Emissions:
@@ -429,63 +417,67 @@ class Emissions:
         """
         resp = resp if sample_weight is None else resp * sample_weight[:, None]
         if isinstance(X, Incomplete) or has_missing(X):
-            return EmissionSums.of(self, X, resp, holes=True).maximise(self)
-        return self._with(closed_parts(X, resp, self.ranks))
+            return EmissionSums.of(self, self.table(X), resp).maximise(self)
+        return self._with_rows(X, backend.to_numpy(resp))
+
+    def sums(self, X: Observations, resp: Any, *, in_memory: bool) -> WeightedRows | EmissionSums:
+        """Return what the M step needs of rows with shares, times weights, (n, K)."""
+        if in_memory:
+            return WeightedRows(X, backend.asarray(resp, self.means))
+        return EmissionSums.of(self, X, resp)
 
     def of_moments(self, moments: Sequence[Moments]) -> Emissions:
         """Return the components that maximise the likelihood of moments, one for each k."""
-        return self._with(moment_parts(moments, self.ranks))
+        mass = np.array([m.n for m in moments])
+        return EmissionSums(mass, tuple(moments)).maximise(self)
 
-    def _with(self, parts: list[Unsettled | None]) -> Emissions:
-        """Return the components that the parts found, old ones where a part found nothing.
+    def _with_rows(self, X: Array, weights: Host) -> Emissions:
+        """Return the components of complete rows with weights (n, K)."""
+        total, ranks = np.sum(weights, axis=0), self.ranks
+        return self._with(total, lambda k: weighted_part(X, weights[:, k], ranks[k]))
+
+    def _with(self, mass: Host, part: Callable[[int], Unsettled]) -> Emissions:
+        """Return the components that `part(k)` finds; old ones where k has no mass.
 
         Their noise is left/dims, or one for all, never below the floor.
         """
-        counted = [p if p is None else p.under(self.prior) for p in parts]
-        some = [p for p in counted if p is not None]
-        common = max(pooled_noise(some), self.floor) if self.tied and some else None
+        some = np.flatnonzero(mass > EMPTY * np.sum(mass)).tolist()
+        found = {k: part(k).under(self.prior) for k in some}
+        common = pooled_noise(list(found.values())) if self.tied and found else None
         new = [self.factors(k) for k in range(self.K)]
-        for k, part in enumerate(counted):
-            if part is not None:
-                own = part.left / part.dims if part.dims > 0 else 0.0
-                new[k] = part.factors(max(own, self.floor) if common is None else common)
+        for k, one in found.items():
+            own = one.left / one.dims if one.dims > 0 else 0.0
+            new[k] = one.factors(max(own if common is None else common, self.floor))
         xp = backend.namespace(self.means)
         noises = xp.stack([f.psi[0] for f in new])
         return replace(
             self,
             means=xp.stack([f.mu for f in new]),
             loadings=tuple(f.W for f in new),
-            noises=noises if common is None else noises * 0 + common,
+            noises=noises if common is None else noises * 0 + max(common, self.floor),
         )
 
     def log_prior(self) -> float:
         """Return the log-density of the components under the prior, up to a constant."""
         if self.prior is None:
             return 0.0
-        return sum(self.prior.log_density(self.factors(k)) for k in range(self.K))
+        return sum(float(self.prior.sums(self.factors(k)).loglikelihood) for k in range(self.K))
 
     def take(self, index: Sequence[int]) -> Emissions:
         """Return some of the components."""
-        return replace(
-            self,
-            means=backend.take(self.means, np.asarray(index)),
-            loadings=tuple(self.loadings[k] for k in index),
-            noises=backend.take(self.noises, np.asarray(index)),
-        )
+        means, noises = (backend.take(a, np.asarray(index)) for a in (self.means, self.noises))
+        W = tuple(self.loadings[k] for k in index)
+        return replace(self, means=means, loadings=W, noises=noises)
 
-    def sample(self, which: np.ndarray[Any, Any], rng: np.random.Generator) -> Array:
+    def sample(self, which: Host, rng: np.random.Generator) -> Array:
         """Draw a row of each of these components, (n, d)."""
-        counts = np.bincount(which, minlength=self.K)
-        drawn = [self._sample(k, int(count), rng) for k, count in enumerate(counts)]
+        drawn = []
+        for k, n in enumerate(np.bincount(which, minlength=self.K).tolist()):
+            W = self.loadings[k]
+            z, noise = (backend.normal(rng, (n, m), W) for m in (self.ranks[k], self.dim))
+            drawn.append(z @ W.T + self.means[k, :] + float(self.noises[k]) ** 0.5 * noise)
         place = np.argsort(np.argsort(which, kind="stable"), kind="stable")
         return backend.take(backend.namespace(self.means).concat(drawn, axis=0), place)
-
-    def _sample(self, k: int, n: int, rng: np.random.Generator) -> Array:
-        """Draw n rows of component k, (n, d)."""
-        W = self.loadings[k]
-        z = backend.normal(rng, (n, int(W.shape[1])), W)
-        noise = backend.normal(rng, (n, self.dim), W)
-        return z @ W.T + self.means[k, :] + float(self.noises[k]) ** 0.5 * noise
 
     def at_floor(self) -> list[int]:
         """Return the components whose smallest variance is held at the floor.
@@ -494,7 +486,7 @@ class Emissions:
         """
         smallest = backend.to_numpy(self.noises).copy()
         for k, W in enumerate(self.loadings):
-            if int(W.shape[1]) == self.dim:
+            if self.ranks[k] == self.dim:
                 smallest[k] += float(algebra.svd(W)[1][-1]) ** 2
         return [int(k) for k in np.flatnonzero(smallest <= self.floor * (1 + 1e-9))]
 
@@ -508,7 +500,7 @@ class Emissions:
 
 
 def refuse_nowhere(logs: Array) -> None:
-    """Raise if a row's density is 0 in float64 under every component: no one could be told."""
+    """Raise if a row's density is 0 in float64 under every component: it has no posterior."""
     xp = backend.namespace(logs)
     held = xp.isfinite(xp.max(logs, axis=1))
     if not bool(xp.all(held)):
@@ -519,10 +511,10 @@ def refuse_nowhere(logs: Array) -> None:
         )
 
 
-# --- What the M step of mixtures and hidden chains needs of rows ---------------------------------
+# --- What EM of mixtures and hidden chains keeps of rows, and knows of them before ---------------
 
-FAINT = 1e-200
-"""Weight below which a component has no share in a chunk."""
+START_ROWS = 20_000
+"""Rows of a chunked table on which EM starts."""
 
 
 class EmissionSums(NamedTuple):
@@ -535,35 +527,39 @@ class EmissionSums(NamedTuple):
     each: tuple[Moments | Sums | None, ...]  # K of them
 
     @classmethod
-    def of(cls, emissions: Emissions, rows: Observations, resp: Array, holes: bool) -> EmissionSums:
+    def of(cls, emissions: Emissions, rows: Observations, resp: Array) -> EmissionSums:
         """Gather one chunk; `resp` (b, K) are the rows' shares in the components, times weights."""
         mass = backend.namespace(resp).sum(resp, axis=0)
-        found: list[Moments | Sums | None]
-        if holes:
-            table = rows if isinstance(rows, Incomplete) else emissions.table(rows)
-            found = [
-                table.weighing(resp[:, k]).sums(emissions.factors(k)) if mass[k] > FAINT else None
-                for k in range(emissions.K)
-            ]
-        else:
-            found = [_moments(rows, resp[:, k]) for k in range(emissions.K)]
-        return cls(mass, tuple(found))
+
+        def of(k: int) -> Moments | Sums | None:
+            if not isinstance(rows, Incomplete):
+                return _moments(rows, resp[:, k])
+            if not mass[k] > NO_WEIGHT:
+                return None
+            return rows.weighing(resp[:, k]).sums(emissions.factors(k))
+
+        return cls(mass, tuple(of(k) for k in range(emissions.K)))
 
     def plus(self, other: EmissionSums) -> EmissionSums:
         """Join two disjoint sets of rows."""
-        pairs = zip(self.each, other.each, strict=True)
-        return EmissionSums(self.mass + other.mass, tuple(_join(a, b) for a, b in pairs))
+
+        def add(a: Any, b: Any) -> Any:
+            return a.merge(b) if isinstance(a, Moments) else a.plus(b)
+
+        each: Any = (join(add, a, b) for a, b in zip(self.each, other.each, strict=True))
+        return EmissionSums(self.mass + other.mass, tuple(each))
 
     def maximise(self, emissions: Emissions) -> Emissions:
         """Return the components of largest expected log-likelihood, as `Emissions.update`."""
-        if any(isinstance(one, Sums) for one in self.each):
-            old, mass = [emissions.factors(k) for k in range(emissions.K)], self.mass
-            sums: Any = self.each
-            return emissions._with(summed_parts(sums, backend.to_numpy(mass), old, emissions.prior))
-        d = emissions.dim
-        nothing = Moments(0.0, np.zeros(d), np.zeros((d, d)))
-        found = [one if isinstance(one, Moments) else nothing for one in self.each]
-        return emissions.of_moments(found)
+        mass = np.where([one is None for one in self.each], 0.0, backend.to_numpy(self.mass))
+
+        def part(k: int) -> Unsettled:
+            found: Any = self.each[k]
+            if isinstance(found, Moments):
+                return closed_part(Scatter(found), emissions.ranks[k], found.n)
+            return summed_part(found, float(mass[k]), emissions.factors(k), emissions.prior)
+
+        return emissions._with(mass, part)
 
 
 class WeightedRows(NamedTuple):
@@ -574,36 +570,64 @@ class WeightedRows(NamedTuple):
     """
 
     rows: Observations
-    resp: Array  # (n, K)
-    weights: Array | None = None  # (n,)
+    resp: Array  # (n, K), times weights
 
     @property
     def mass(self) -> Array:
         """Weight of every component, (K,)."""
-        if self.weights is None:
-            return backend.namespace(self.resp).sum(self.resp, axis=0)
-        return self.weights @ self.resp
+        return backend.namespace(self.resp).sum(self.resp, axis=0)
 
     def maximise(self, emissions: Emissions) -> Emissions:
         """Return the components of largest expected log-likelihood."""
-        return emissions.update(self.rows, self.resp, self.weights)
+        return emissions.update(self.rows, self.resp)
 
 
 def _moments(rows: Any, w: Array) -> Moments | None:
     """Return weighted moments; weights of size 1 keep sums off underflow on the way."""
     top = float(np.max(w, initial=0.0))
-    if not top > FAINT:
+    if not top > NO_WEIGHT:
         return None
     member = np.flatnonzero(w > NEGLIGIBLE_SHARE * top)
     found = Moments.of(rows if member.size == len(rows) else rows[member], w[member] / top)
     return Moments(top * found.n, found.mean, top * found.scatter)
 
 
-def _join(a: Moments | Sums | None, b: Moments | Sums | None) -> Moments | Sums | None:
-    if a is None or b is None:
-        return b if a is None else a
-    if isinstance(a, Moments) and isinstance(b, Moments):
-        return a.merge(b)
-    if isinstance(a, Sums) and isinstance(b, Sums):
-        return a.plus(b)
-    raise TypeError(f"sums of {type(a).__name__} and {type(b).__name__} do not add.")
+class Surveyed(NamedTuple):
+    """A table and what is known of it before EM."""
+
+    table: Table
+    columns: Columns  # number, mean and variance of what each feature observed
+    missing: bool
+
+    @classmethod
+    def of(cls, table: Table) -> Surveyed:
+        """Read a table once; infinity is refused."""
+        columns = table.reduce(Columns.of, Columns.merge)
+        if not isinstance(table, InMemoryTable):
+            return cls(table, columns, bool((columns.n < columns.rows).any()))
+        w = observed_weights(table.rows, table.weights)
+        return cls(InMemoryTable(table.rows, w, table.names), columns, has_missing(table.rows))
+
+    @property
+    def in_memory(self) -> bool:
+        """True if all rows are there at once."""
+        return isinstance(self.table, InMemoryTable)
+
+    @property
+    def unit(self) -> float:
+        """Average variance of the features."""
+        return float(backend.namespace(self.columns.mean).mean(self.columns.variance))
+
+    @staticmethod
+    def require_two(count: int) -> None:
+        """Refuse fewer than two rows."""
+        if count < 2:
+            raise ValueError(
+                f"Found array with {count} sample(s) while a minimum of 2 is required for a fit."
+            )
+
+    def checked(self) -> Surveyed:
+        """Refuse features that no row observes, and rows that do not vary."""
+        refuse_empty_columns(self.columns.n)
+        check_unit(self.unit, self.table, self.columns.mean)
+        return self

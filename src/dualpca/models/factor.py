@@ -1,10 +1,10 @@
 """Factor analysis: x = Wz + μ + ε with a noise of its own in every feature.
 
-`FactorModel` is the fitted model, `fit_factor` makes one of a table.
+`FactorModel` is the fitted model, `fit_factor` fits one to a table.
 
 Complete rows: given the noise ψ the best loadings are the leading eigenvectors of
 Ψ^{-1/2}SΨ^{-1/2}, so the likelihood is a function of d numbers: quasi-Newton on that (Jöreskog
-1967) takes tens of steps where EM takes thousands, and bounds keep Heywood cases off. Where (d, d)
+1967) takes tens of steps where EM takes thousands, and bounds prevent Heywood cases. Where (d, d)
 is too large, EM on the operator does it (Rubin & Thayer 1982). Rows with missing values are fitted
 by `incomplete`.
 """
@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 
 from dualpca.arrays import Array, algebra, backend
-from dualpca.data import Columns, Table
+from dualpca.data import Columns, Host, Table
 from dualpca.errors import DegenerateError, HeywoodWarning, expected, warn
 from dualpca.gaussian import (
     HEYWOOD,
@@ -32,9 +32,17 @@ from dualpca.gaussian import (
     is_count,
     rotate,
 )
-from dualpca.models.driver import History, Keeper, Record, Tape, Watch, descend, maximize
-from dualpca.models.incomplete import fit_incomplete
-from dualpca.models.spiked import LinearOperator, variances_like
+from dualpca.models.driver import (
+    History,
+    IterativeRequest,
+    Packing,
+    Record,
+    Watch,
+    descend,
+    maximize,
+)
+from dualpca.models.incomplete import Fit, fit_incomplete
+from dualpca.models.spiked import LinearOperator, keeper_of, variances_like
 from dualpca.operators import deterministic_signs, linear
 from dualpca.solvers import solve
 
@@ -45,8 +53,8 @@ from dualpca.solvers import solve
 class FactorModel:
     """N(μ, WWᵀ + diag ψ) over the features.
 
-    Arrays have the dtype of the rows that were fitted; everything is computed in float64. Nothing
-    d×d is formed but by `covariance` and `precision`.
+    Arrays have the dtype of the training rows; everything is computed in float64. Only
+    `covariance` and `precision` form a d×d matrix.
     """
 
     mean: Annotated[Array, "d"]
@@ -54,14 +62,13 @@ class FactorModel:
     noise: Annotated[Array, "d"]  # ψ
     n_rows: int
     heywood: tuple[int, ...] = ()  # features whose noise is held at its bound
-    reference: Reference | None = None  # what control limits need to know of the training rows
+    reference: Reference | None = None  # of the training rows, for control limits
     history: History | None = None
 
     @property
     def factors(self) -> Factors:
         """The density in float64."""
-        parts = (self.components.T, self.mean, self.noise)
-        return Factors(*(backend.working(part) for part in parts))
+        return Factors(*map(backend.working, (self.components.T, self.mean, self.noise)))
 
     def posterior(self, rows: Array) -> tuple[Array, Array]:
         """Return mean (n, q) and covariance (n, q, q) of the factors given each row."""
@@ -78,63 +85,50 @@ class FactorModel:
         return all_latents(self.factors, rows).log_density
 
     def monitor(self, rows: Array | None = None) -> Monitor:
-        """Return what judges rows by T² and SPE."""
+        """Return the monitor of T² and SPE."""
         return FactorMonitor(self.factors, self.reference or Reference(self.n_rows, self.n_rows))
 
     def covariance(self) -> Array:
         """Return WWᵀ + diag ψ, (d, d)."""
         W, psi = self.factors.W, self.factors.psi
-        eye = backend.asarray(np.eye(W.shape[0]), W)
-        return backend.cast_like(W @ W.T + psi * eye, self.components)
+        return backend.cast_like(W @ W.T + psi * backend.identity(W.shape[0], W), self.components)
 
     def precision(self) -> Array:
         """Return the inverse covariance, (d, d), by Woodbury in q."""
         W, psi = self.factors.W, self.factors.psi
         B = W / psi[:, None]
-        M = W.T @ B + backend.asarray(np.eye(W.shape[1]), W)
-        eye = backend.asarray(np.eye(W.shape[0]), W)
-        inverse = eye / psi - B @ backend.namespace(W).linalg.solve(M, B.T)
-        return backend.cast_like(inverse, self.components)
+        M = W.T @ B + backend.identity(W.shape[1], W)
+        inverse = -B @ backend.namespace(W).linalg.solve(M, B.T)
+        return backend.cast_like(inverse + backend.identity(W.shape[0], W) / psi, self.components)
 
     def sample(self, n_samples: int, rng: np.random.Generator) -> Array:
         """Draw rows x = Wz + μ + ε, (n_samples, d)."""
-        factors = self.factors
-        W, mu, psi = factors.W, factors.mu, factors.psi
-        z = backend.normal(rng, (n_samples, W.shape[1]), W)
-        noise = backend.normal(rng, (n_samples, W.shape[0]), W)
-        rows = z @ W.T + mu + backend.namespace(W).sqrt(psi) * noise
+        W, psi = self.factors.W, self.factors.psi
+        z, noise = (backend.normal(rng, (n_samples, k), W) for k in (W.shape[1], W.shape[0]))
+        rows = self.lifted(z) + backend.namespace(W).sqrt(psi) * noise
         return backend.cast_like(rows, self.components)
 
 
 @dataclass(frozen=True)
-class FactorRequest:
-    """What `fit_factor` needs to know, checked."""
+class FactorRequest(IterativeRequest):
+    """Checked parameters of `fit_factor`."""
 
     n_components: int | None = None  # None for the number of features
     noise_start: Any = None  # (d,), ψ to start from
-    tol: float = 1e-4
-    max_iter: int = 1000
     rotation: str | None = None
-    rng: Any = 0  # seed or generator, for the start of EM where values are missing
-    watch: Watch | None = None
 
 
 def fit_factor(table: Table, request: FactorRequest) -> FactorModel:
     """Fit factor analysis by maximum likelihood, with missing values or without."""
     q, psi = _count(request.n_components, table.d), _noise_to_start(request, table)
-    limits: dict[str, Any] = {
-        "tol": request.tol,
-        "max_iter": request.max_iter,
-        "watch": request.watch,
-    }
     found = linear(table, missing=True)
     if isinstance(found, Columns):
-        rng, count, n = np.random.default_rng(request.rng), found.used, found.effective_rows
-        options: dict[str, Any] = {"diagonal": True, "floor": HEYWOOD, "psi": psi, "columns": found}
-        factors, record = fit_incomplete(table, q, rng, **options, **limits)
+        count, n = found.used, found.effective_rows
+        fit = Fit(table, q, diagonal=True, columns=found)
+        factors, record = fit_incomplete(fit, request.start, psi, **request.limits)
     else:
         operator, count = found
-        n, (factors, record) = operator.n, fit_factors(operator, q, HEYWOOD, psi, **limits)
+        n, (factors, record) = operator.n, fit_factors(operator, q, HEYWOOD, psi, **request.limits)
     factors, like = canonical(factors, request.rotation), table.like
     return FactorModel(
         backend.cast_like(factors.mu, like),
@@ -158,7 +152,7 @@ def _count(wanted: Any, d: int) -> int:
 
 
 def _noise_to_start(request: FactorRequest, table: Table) -> Array | None:
-    """Return the noise to start from, beside the rows."""
+    """Return the noise to start from, on the device of the rows."""
     if request.noise_start is None:
         return None
     psi = np.asarray(backend.to_numpy(request.noise_start), dtype=np.float64)
@@ -224,9 +218,8 @@ def factor_step(
         Of the parameters given.
     """
     xp = backend.namespace(W)
-    diagonal, d = operator.diag() / n, int(W.shape[0])
-    B = W / psi[:, None]
-    M = W.T @ B + backend.asarray(np.eye(W.shape[1]), W)
+    diagonal, B = operator.diag() / n, W / psi[:, None]
+    M = W.T @ B + backend.identity(W.shape[1], W)
     inverse = xp.linalg.inv(M)
     SB = (operator @ B) / n
     cross = SB @ inverse
@@ -235,15 +228,10 @@ def factor_step(
     second = (second + second.T) / 2
     logdet = float(xp.sum(xp.log(psi))) + float(xp.linalg.slogdet(M).logabsdet)
     fitted = float(xp.sum(diagonal / psi)) - float(xp.linalg.trace(inner))
-    value = -0.5 * n * (d * LOG_2PI + logdet + fitted)
+    value = -0.5 * n * (W.shape[0] * LOG_2PI + logdet + fitted)
     W_new = xp.linalg.solve(second, cross.T).T
     psi_new = diagonal - xp.sum(W_new * cross, axis=1)
     return (W_new @ xp.linalg.cholesky(second) if expand else W_new), psi_new, value
-
-
-class _Limits(NamedTuple):
-    tol: float
-    max_iter: int
 
 
 def fit_factors(
@@ -264,7 +252,7 @@ def fit_factors(
     operator : Primal, Scatter or PartScatter
     q : int
     floor : float
-        Smallest noise, as a share of a feature's variance: keeps Heywood cases off.
+        Smallest noise, as a share of a feature's variance: prevents Heywood cases.
     psi : array of shape (d,), optional
         Noise to start from.
     tol : float
@@ -276,12 +264,10 @@ def fit_factors(
     watch : Watch, optional
         For a checkpoint.
     """
-    profile = operator.dim <= DENSE_LIMIT and not em
-    route, n, keeper = (_fit_profile if profile else _fit_em), operator.n, None
-    if watch is not None:
-        keeper = watch.over(n, operator.frame.mean, operator.diag() / n)
-    found = route(operator, q, floor, psi, _Limits(tol, max_iter), keeper)
-    if keeper is not None and not found[1].interrupted:
+    route = _fit_profile if operator.dim <= DENSE_LIMIT and not em else _fit_em
+    keeper = keeper_of(watch, operator)
+    found = route(operator, q, floor, psi, tol=tol, max_iter=max_iter, keeper=keeper)
+    if not found[1].interrupted:
         keeper.done()
     return found
 
@@ -303,21 +289,18 @@ class Profile:
 
     def __init__(self, operator: LinearOperator, q: int) -> None:
         self.q, self.variance = q, _variances(operator)
-        unit = backend.namespace(operator.like).sqrt(self.variance)
-        self.R = operator.dense() / operator.n / unit[:, None] / unit[None, :]
-        self.unit = unit
+        self.unit = backend.namespace(operator.like).sqrt(self.variance)
+        self.R = operator.dense() / operator.n / self.unit[:, None] / self.unit[None, :]
 
     def loadings(self, share: Array) -> tuple[Array, Array]:
         """Return the best W for noise ψ/variance, and the leading eigenvalues θ, largest first."""
-        xp, root = backend.namespace(share), backend.namespace(share).sqrt(share)
-        if self.q == 0:
-            return backend.asarray(np.zeros((share.shape[0], 0)), share), share[:0]
+        xp = backend.namespace(share)
+        root = xp.sqrt(share)
         theta, U = algebra.top_eigh(self.R / root[:, None] / root[None, :], self.q)
         theta, U = xp.flip(theta, axis=0), xp.flip(U, axis=1)
-        excess = xp.where(theta > 1, theta - 1, xp.zeros_like(theta))
-        return root[:, None] * U * xp.sqrt(excess), theta
+        return root[:, None] * U * xp.sqrt(xp.maximum(theta - 1, 0.0)), theta
 
-    def __call__(self, logs: np.ndarray[Any, Any]) -> tuple[float, np.ndarray[Any, Any]]:
+    def __call__(self, logs: Host) -> tuple[float, Host]:
         """Return value and gradient, (C_jj − R_jj)/ψ_j, on the host."""
         share = backend.asarray(np.exp(logs), self.R)
         xp, (W, theta) = backend.namespace(share), self.loadings(share)
@@ -330,92 +313,45 @@ class Profile:
 
 
 def _fit_profile(
-    operator: LinearOperator,
-    q: int,
-    floor: float,
-    psi: Array | None,
-    limits: _Limits,
-    keeper: Keeper | None,
+    operator: LinearOperator, q: int, floor: float, psi: Array | None, **limits: Any
 ) -> tuple[Factors, Record]:
     """Fit by quasi-Newton on the profile likelihood."""
     profile, record, n, d = Profile(operator, q), Record(), operator.n, operator.dim
     xp = backend.namespace(profile.unit)
     constant = d * LOG_2PI + 2 * float(xp.sum(xp.log(profile.unit)))
-
-    def note(value: float) -> None:
-        record.add(-0.5 * n * (constant + value))
-
     share = np.full(d, 0.5) if psi is None else backend.to_numpy(psi / profile.variance)
+
+    def loglikelihood(value: float) -> float:
+        return -0.5 * n * (constant + value)
+
     bounds: list[Any] = [(math.log(floor), 0.0)] * d
     start = np.log(np.clip(share, floor, 1.0))
-    cost = profile if keeper is None else Tape(profile, keeper)
-    found = descend(cost, start, bounds, note, *limits)
-    record.n_iter, record.converged = found.n_iter, found.converged
-    record.interrupted = found.interrupted
-    if not record.loglikelihoods:  # the start was the maximum
-        note(found.value)
-    best = backend.asarray(np.exp(found.x), profile.R)
+    found = descend(profile, start, bounds, record, loglikelihood, **limits)
+    best = backend.asarray(np.exp(found), profile.R)
     W = profile.loadings(best)[0] * profile.unit[:, None]
     return Factors(W, operator.frame.mean, best * profile.variance), record
 
 
-class _Map:
-    """The EM map on vectors θ = (W, ln ψ/variance), W in units of standard deviations."""
-
-    def __init__(self, operator: LinearOperator, q: int, floor: float) -> None:
-        self.operator, self.q, self.floor, self.d = operator, q, floor, operator.dim
-        self.variance = _variances(operator)
-        self.unit = backend.namespace(self.variance).sqrt(self.variance)
-
-    def pack(self, W: Array, psi: Array) -> Array:
-        """Return θ."""
-        xp, share = backend.namespace(W), psi / self.variance
-        share = xp.where(share > self.floor, share, 0 * share + self.floor)
-        return xp.concat([xp.reshape(W / self.unit[:, None], (-1,)), xp.log(share)])
-
-    def unpack(self, theta: Array) -> tuple[Array, Array]:
-        """Return W (d, q) and ψ (d,), within bounds wherever an extrapolation has landed."""
-        xp, size, low = backend.namespace(theta), self.d * self.q, math.log(self.floor)
-        logs = theta[size:]
-        logs = xp.where(logs < low, 0 * logs + low, xp.where(logs > 5.0, 0 * logs + 5.0, logs))
-        W = xp.reshape(theta[:size], (self.d, self.q)) * self.unit[:, None]
-        return W, xp.exp(logs) * self.variance
-
-    def step(self, theta: Array) -> tuple[Array, float]:
-        """Take one EM step; return it with the log-likelihood of θ."""
-        W, psi, value = factor_step(self.operator, *self.unpack(theta), self.operator.n)
-        return self.pack(W, psi), value
-
-
 def _fit_em(
-    operator: LinearOperator,
-    q: int,
-    floor: float,
-    psi: Array | None,
-    limits: _Limits,
-    keeper: Keeper | None,
+    operator: LinearOperator, q: int, floor: float, psi: Array | None, **limits: Any
 ) -> tuple[Factors, Record]:
-    """Fit by accelerated EM on the operator."""
-    fit = _Map(operator, q, floor)
-    fresh = keeper is None or keeper.state is None
-    theta = fit.pack(*_begin(operator, q, fit.variance, psi)) if fresh else fit.variance
-    theta, record = maximize(
-        fit.step, theta, tol=limits.tol, max_iter=limits.max_iter, keeper=keeper
-    )
-    W, psi = fit.unpack(theta)
-    record.add(factor_step(operator, W, psi, operator.n)[2])
-    return Factors(W, operator.frame.mean, psi), record
-
-
-def _begin(
-    operator: LinearOperator, q: int, variance: Array, psi: Array | None
-) -> tuple[Array, Array]:
-    """Start from the principal axes."""
+    """Fit by accelerated EM on the operator, from the principal axes."""
+    variance, n = _variances(operator), operator.n
     xp = backend.namespace(variance)
-    if q == 0:
-        return backend.asarray(np.zeros((operator.dim, 0)), variance), variance
-    spectrum = solve(operator, q, tol=1e-3)
-    W = spectrum.vectors * xp.sqrt(spectrum.values / operator.n) * 0.7
-    left = variance - xp.sum(W * W, axis=1)
-    left = xp.where(left > 0.1 * variance, left, 0.1 * variance)
-    return W, left if psi is None else psi
+    unit, least = xp.sqrt(variance)[:, None], xp.full_like(variance, floor)
+    packing, theta = Packing(operator.dim, unit, variance, least, ceiling=5.0), variance
+
+    def step(theta: Array) -> tuple[Array, float]:
+        W, psi, _ = packing.unpack(theta, q)
+        W, psi, value = factor_step(operator, W, psi, n)
+        return packing.pack(W, psi), value
+
+    if limits["keeper"].state is None:
+        spectrum = solve(operator, max(q, 1), tol=1e-3).head(q)
+        W = spectrum.vectors * xp.sqrt(spectrum.values / n) * 0.7
+        left = xp.maximum(variance - xp.sum(W * W, axis=1), 0.1 * variance)
+        theta = packing.pack(W, left if psi is None else psi)
+    theta, record = maximize(step, theta, **limits)
+    W, psi, _ = packing.unpack(theta, q)
+    record.add(factor_step(operator, W, psi, n)[2])
+    return Factors(W, operator.frame.mean, psi), record

@@ -1,7 +1,7 @@
 """Hidden Markov models whose states emit spiked Gaussians, or mixtures of them.
 
 `HiddenMarkov` is the density of sequences, `HiddenMarkovModel` a fitted one with all that is known
-of its states, in the input space or in a kernel space. `fit_hidden_markov` makes one of a table of
+of its states, in the input space or in a kernel space. `fit_hidden_markov` fits one to a table of
 sequences by Baum–Welch: one sum over the table per step. `fit_sequence_classes` fits one per class.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Any, NamedTuple
 from zlib import crc32
 
@@ -18,39 +18,25 @@ import numpy as np
 
 from dualpca.arrays import Array, backend, note
 from dualpca.data import (
-    Columns,
     Host,
     InMemoryTable,
     Table,
     column_starts,
     has_missing,
+    numbered,
     refuse_infinite,
 )
 from dualpca.errors import DegenerateError, expected
 from dualpca.gaussian import Incomplete, is_count
-from dualpca.kernels import Precomputed, make_kernel
-from dualpca.models.chain import (
-    Chain,
-    Smoothed,
-    Vector,
-    filtered,
-    log,
-    log_prior,
-    log_sum,
-    smooth,
-    update,
-    viterbi,
-)
-from dualpca.models.clusters import kmeans
+from dualpca.models.chain import Chain, Smoothed, Vector, log, log_sum
+from dualpca.models.clusters import Labels, kmeans
 from dualpca.models.driver import History, Keeper, Record, State, Watch, iterate
-from dualpca.models.emissions import Emissions, EmissionSums, Observations, Prior, WeightedRows
-from dualpca.models.incomplete import check_unit, refuse_empty_columns
+from dualpca.models.emissions import START_ROWS, Emissions, Observations, Prior, Surveyed
+from dualpca.models.kernel import KernelChoice, is_precomputed
 from dualpca.models.kernel_space import KernelSpace
 
-Labels = np.ndarray[Any, np.dtype[np.int64]]
-
 UNVISITED = 0.5
-"""ExpectedCounts number of rows below which a state is said to explain none."""
+"""Expected number of rows below which a state is said to explain none."""
 
 
 # --- The density, and the fitted model -----------------------------------------------------------
@@ -75,7 +61,7 @@ class HiddenMarkov:
     emissions: Emissions
 
     def __post_init__(self) -> None:
-        """Refuse parts that do not belong together."""
+        """Refuse a chain, shares and emissions of different sizes."""
         K, parts = self.shares.size, (self.emissions.K, len(self.emissions.loadings))
         if self.shares.shape[0] != self.chain.n_states or parts != (K, K):
             what = f"of {self.chain.n_states} states with {self.emissions.K} components in all"
@@ -99,13 +85,10 @@ class HiddenMarkov:
 
     def state_moments(self) -> tuple[Array, Array]:
         """Return mean and variance of every feature in every state, both (S, d)."""
-        xp, (S, M) = backend.namespace(self.emissions.means), self.shares.shape
-        means = xp.reshape(self.emissions.means, (S, M, -1))
-        own = [
-            xp.sum(W * W, axis=1) + s2
-            for W, s2 in zip(self.emissions.loadings, self.emissions.noises, strict=True)
-        ]
-        own = xp.reshape(xp.stack(own), (S, M, -1))
+        e, shape = self.emissions, (*self.shares.shape, -1)
+        xp, pairs = backend.namespace(e.means), zip(e.loadings, e.noises, strict=True)
+        means = xp.reshape(e.means, shape)
+        own = xp.reshape(xp.stack([xp.sum(W * W, axis=1) + s2 for W, s2 in pairs]), shape)
         c = backend.asarray(self.shares, means)[:, :, None]
         mean = xp.sum(c * means, axis=1)
         gap = means - mean[:, None, :]
@@ -113,13 +96,12 @@ class HiddenMarkov:
 
     def log_prior(self, prior: Vector | None) -> float:
         """Return the log-density of chain and components under their priors, up to a constant."""
-        return log_prior(self.chain, prior) + self.emissions.log_prior()
+        return self.chain.log_prior(prior) + self.emissions.log_prior()
 
     def n_parameters(self) -> int:
         """Return the number of free parameters; transitions that are zero are none."""
-        free = int((self.chain.start > 0).sum()) - 1
-        free += int((self.chain.transitions > 0).sum()) - self.chain.n_states
-        free += self.shares.size - self.chain.n_states
+        used = sum(int((p > 0).sum()) for p in (self.chain.start, self.chain.transitions))
+        free = used + self.shares.size - 1 - 2 * self.chain.n_states
         return free + sum(self.emissions.n_parameters())
 
 
@@ -173,11 +155,15 @@ class HiddenMarkovModel:
         """c, (S, M)."""
         return self._published(self.density.shares)
 
+    def _by_state(self, values: Array) -> Array:
+        """Return values of the components, (SM, …), as (S, M, …)."""
+        own, shape = self._published(values), (*self.density.shares.shape, *values.shape[1:])
+        return backend.namespace(own).reshape(own, shape)
+
     @property
     def means(self) -> Array:
         """μ, (S, M, d), where states emit: of inputs, or in kernel space."""
-        means = self._published(self.density.emissions.means)
-        return backend.namespace(means).reshape(means, (*self.density.shares.shape, -1))
+        return self._by_state(self.density.emissions.means)
 
     @property
     def loadings(self) -> list[list[Array]]:
@@ -189,17 +175,12 @@ class HiddenMarkovModel:
     @property
     def noises(self) -> Array:
         """σ², (S, M)."""
-        noises = self._published(self.density.emissions.noises)
-        return backend.namespace(noises).reshape(noises, self.density.shares.shape)
+        return self._by_state(self.density.emissions.noises)
 
     @property
     def covariances(self) -> Array:
         """WWᵀ + σ²I, (S, M, d, d)."""
-        e = self.density.emissions
-        xp, eye = backend.namespace(e.means), backend.asarray(np.eye(e.dim), e.means)
-        every = [W @ W.T + s2 * eye for W, s2 in zip(e.loadings, e.noises, strict=True)]
-        shape = (*self.density.shares.shape, e.dim, e.dim)
-        return self._published(xp.reshape(xp.stack(every), shape))
+        return self._by_state(self.density.emissions.covariances)
 
     def unvisited(self) -> list[int]:
         """Return the states that explain no rows."""
@@ -207,9 +188,9 @@ class HiddenMarkovModel:
 
     def collapsed(self) -> list[int]:
         """Return the states that explain rows, with a component whose noise is at the floor."""
-        M, empty = self.density.shares.shape[1], self.unvisited()
+        M = self.density.shares.shape[1]
         held = {k // M for k in self.density.emissions.at_floor()}
-        return sorted(held.difference(empty))
+        return sorted(held.difference(self.unvisited()))
 
     def log_emissions(self, rows: Array) -> Vector:
         """Return ln p(x_t | s), (T, S), on the host."""
@@ -217,19 +198,19 @@ class HiddenMarkovModel:
 
     def loglikelihoods(self, rows: Array, lengths: Any) -> Vector:
         """Return ln p of every sequence, (m,)."""
-        return filtered(self.density.chain, self.log_emissions(rows), lengths)[1]
+        return self.density.chain.filtered(self.log_emissions(rows), lengths)[1]
 
     def filter(self, rows: Array, lengths: Any, before: Vector | None = None) -> Vector:
-        """Return P(s_t | rows up to t), (T, S), going on from the states one step `before`."""
-        return filtered(self.density.chain, self.log_emissions(rows), lengths, before)[0]
+        """Return P(s_t | rows up to t), (T, S), resumed from the states one step `before`."""
+        return self.density.chain.filtered(self.log_emissions(rows), lengths, before)[0]
 
     def smooth(self, rows: Array, lengths: Any) -> Smoothed:
         """Return the posterior of the states given whole sequences."""
-        return smooth(self.density.chain, self.log_emissions(rows), lengths)
+        return self.density.chain.smooth(self.log_emissions(rows), lengths)
 
     def decode(self, rows: Array, lengths: Any) -> tuple[Vector, Labels]:
         """Return the log-probability of every best path, (m,), and the paths, (T,)."""
-        return viterbi(self.density.chain, self.log_emissions(rows), lengths)
+        return self.density.chain.viterbi(self.log_emissions(rows), lengths)
 
     def forecast(self, rows: Array, steps: int, before: Vector | None) -> tuple[Array, Array]:
         """Return mean and variance of the next rows of one sequence, (steps, d) each."""
@@ -241,10 +222,6 @@ class HiddenMarkovModel:
         gap = means - centre
         second = ahead @ (variances + gap * gap) - (mean - centre) ** 2
         return mean, xp.where(second > 0, second, 0 * second)
-
-    def sample(self, steps: int, rng: np.random.Generator) -> tuple[Array, Labels]:
-        """Draw a sequence where states emit, (steps, d), and its states, (steps,)."""
-        return self.density.sample(steps, rng)
 
 
 def emitted(space: KernelSpace | None, rows: Array) -> Array:
@@ -268,9 +245,6 @@ def _complete(rows: Array) -> Labels:
 
 
 # --- What is asked for, and the fit --------------------------------------------------------------
-
-START_ROWS = 20_000
-"""Rows of the leading chunks on which states are found to start from."""
 
 LEAST_FLOOR = 1e-12
 """Smallest floor of the noise, as a share of the average variance."""
@@ -306,11 +280,6 @@ class HiddenMarkovRequest:
         return np.random.default_rng(self.seed)
 
     @property
-    def forward(self) -> bool:
-        """Whether states only stay or go on to the next."""
-        return self.topology == "left-to-right"
-
-    @property
     def pseudo_counts(self) -> Vector | None:
         """Of transitions, (S, S), under the prior."""
         return self.stickiness * np.eye(self.n_states) if self.stickiness > 0 else None
@@ -321,8 +290,8 @@ class HiddenMarkovRequest:
         return max(self.noise_floor, LEAST_FLOOR) * float(self.unit or 0.0)
 
     @property
-    def seen_before(self) -> Prior | None:
-        """Rows that every component has seen before any other."""
+    def prior(self) -> Prior | None:
+        """Rows that are counted in for every component."""
         return Prior(self.prior_rows, float(self.unit or 0.0)) if self.prior_rows > 0 else None
 
     def ranks(self, d: int) -> list[int]:
@@ -352,81 +321,55 @@ def fit_hidden_markov(
         Rows of every sequence, which may not cross chunks; None is one sequence per chunk.
     request : HiddenMarkovRequest
     """
-    rows, columns, space = where_states_emit(table, request)
-    if request.n_states * request.n_mixtures > columns.rows:
-        what = f"no more in all than the {columns.rows} rows (n_samples)"
-        sizes = (request.n_states, request.n_mixtures)
+    data, space = where_states_emit(table, request)
+    n, sizes = data.columns.rows, (request.n_states, request.n_mixtures)
+    if request.n_states * request.n_mixtures > n:
+        what = f"no more in all than the {n} rows (n_samples)"
         raise ValueError(expected("n_states times n_mixtures", what, sizes))
-    if request.unit is None:
-        request = replace(request, unit=average(columns.variance))
-    missing = bool((backend.to_numpy(columns.n) < columns.rows).any())
-    sequences = Sequences(rows, lengths_by_chunk(rows, lengths), request.ranks(rows.d), missing)
-    best, record = most_likely(sequences, request, sequences.keeper(request.watch, columns))
+    request = request if request.unit is not None else replace(request, unit=data.unit)
+    steps = BaumWelch(data, lengths_by_chunk(data.table, lengths), request)
+    (density, found), record = steps.most_likely()
     if not np.isfinite(record.loglikelihoods[-1]):
         raise DegenerateError(
             "the likelihood is not finite: a state has no density. Raise noise_floor, or use "
             "fewer components."
         )
-    return fitted_model(best, record, table, space)
-
-
-def fitted_model(
-    best: Reached, record: Record, table: Table, space: KernelSpace | None
-) -> HiddenMarkovModel:
-    """Return where Baum–Welch ended, with what is known of every state."""
-    density, found, like = best.density, best.found, table.like
     moments = density.state_moments()
-    if isinstance(table, InMemoryTable) and isinstance(found.sums, WeightedRows) and space:
-        moments = input_moments(table.rows, found.sums.resp, found.mass.shape)
-    known = (*moments, backend.asarray(found.mass.sum(axis=1), like))
-    means, variances, visits = (backend.cast_like(values, like) for values in known)
+    if space is not None and isinstance(table, InMemoryTable):
+        resp = backend.to_numpy(found.sums.resp).reshape(-1, *sizes).sum(axis=2)
+        moments = input_moments(table.rows, resp)
+    known = (*moments, backend.asarray(found.mass.sum(axis=1), table.like))
+    means, variances, visits = (backend.cast_like(values, table.like) for values in known)
     return HiddenMarkovModel(means, variances, visits, density, space, History.of(record))
 
 
-def input_moments(rows: Array, resp: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
-    """Return mean and variance of every feature over the rows of every state, both (S, d)."""
-    xp, states = backend.namespace(rows), backend.to_numpy(resp).reshape(-1, *shape).sum(axis=2)
+def input_moments(rows: Array, states: Host) -> tuple[Array, Array]:
+    """Return mean and variance of every feature over rows with shares in states (T, S), (S, d)."""
     found = [column_starts(rows, backend.asarray(p, rows))[1:] for p in states.T]
-    return xp.stack([mean for mean, _ in found]), xp.stack([variance for _, variance in found])
+    mean, variance = (
+        backend.namespace(rows).stack(list(part)) for part in zip(*found, strict=True)
+    )
+    return mean, variance
 
 
 def where_states_emit(
     table: Table, request: HiddenMarkovRequest
-) -> tuple[Table, Columns, KernelSpace | None]:
-    """Return the table of what states emit, what is known of its columns, and its kernel space."""
+) -> tuple[Surveyed, KernelSpace | None]:
+    """Return the table of what states emit, with what is known of it, and its kernel space."""
     if not isinstance(table, InMemoryTable):
         if request.kernel is not None:
             remedy = "Fit KernelPCA(eigen_solver='nystrom') first, then a chain of its transform."
             raise ValueError(expected("kernel", "None for chunked data", request.kernel, remedy))
-        return table, surveyed(table), None
-    columns = surveyed(table)
+        note(f"{table.route} on the CPU: Baum–Welch, one pass per step")
+    data = Surveyed.of(table)
+    data.require_two(data.columns.rows)
+    data.checked()
+    if not isinstance(table, InMemoryTable):
+        return data, None
     space = None if request.kernel is None else fit_space(table.rows, request)
     rows = InMemoryTable(emitted(space, table.rows))
-    return rows, columns if space is None else surveyed(rows), space
-
-
-def surveyed(table: Table) -> Columns:
-    """Return what is known of every feature; refuse empty columns and what does not vary."""
-    if isinstance(table, InMemoryTable):
-        refuse_infinite(table.rows)
-        n = int(table.rows.shape[0])
-        columns = Columns(*column_starts(table.rows, None), n, n, float(n))
-    else:
-        note(f"{table.route} on the CPU: Baum–Welch, a pass a step")
-        columns = table.reduce(Columns.of, Columns.merge)
-        if columns.rows < 2:
-            raise ValueError(
-                f"Found array with {columns.rows} sample(s) while a minimum of 2 is required for "
-                "a fit."
-            )
-    refuse_empty_columns(columns.n)
-    check_unit(average(columns.variance), table, columns.mean)
-    return columns
-
-
-def average(variance: Array) -> float:
-    """Return the average variance of the features."""
-    return float(backend.namespace(variance).mean(variance))
+    data = data if space is None else Surveyed.of(rows).checked()
+    return data._replace(table=rows), space  # without weights: a blank row is a step in time too
 
 
 def fit_space(rows: Array, request: HiddenMarkovRequest) -> KernelSpace:
@@ -436,18 +379,12 @@ def fit_space(rows: Array, request: HiddenMarkovRequest) -> KernelSpace:
         remedy = "Without a kernel rows may be incomplete; or impute them first."
         raise ValueError(expected("X with a kernel", "complete in two rows at least", rows, remedy))
     rows = rows if complete.size == rows.shape[0] else backend.take(rows, complete)
-    params = dict(request.kernel_params or {})
-    if isinstance(request.kernel, str):
-        gamma = request.gamma
-        if gamma is None and "length_scale" not in params:
-            gamma = 1.0 / int(rows.shape[1])
-        params = {"gamma": gamma, **params}
-    kernel = make_kernel(request.kernel, **params)
-    if isinstance(kernel, Precomputed):
-        what = "one of rows: a chain meets new rows, which a matrix does not know"
+    if is_precomputed(request.kernel):
+        what = "a kernel of rows: a precomputed matrix has no values for new rows"
         raise ValueError(expected("kernel", what, request.kernel))
+    choice = KernelChoice(request.kernel, request.gamma, params=request.kernel_params)
     m, most = request.n_directions, request.n_landmarks
-    return KernelSpace.fit(rows, kernel.resolve(rows), m, request.rng, n_landmarks=most)
+    return KernelSpace.fit(rows, choice.resolved(rows), m, request.rng, n_landmarks=most)
 
 
 # --- Sequences in a table ------------------------------------------------------------------------
@@ -461,7 +398,7 @@ def check_lengths(lengths: Any, n: int) -> Lengths:
         return np.array([n], dtype=np.int64)
     found = np.asarray(backend.to_numpy(lengths))
     if found.ndim != 1 or found.size == 0 or found.dtype.kind not in "iu":
-        raise ValueError(expected("lengths", "a list of whole numbers, one a sequence", lengths))
+        raise ValueError(expected("lengths", "a list of whole numbers, one per sequence", lengths))
     found = found.astype(np.int64)
     if np.any(found < 1):
         i = int(np.flatnonzero(found < 1)[0])
@@ -487,11 +424,14 @@ def lengths_by_chunk(table: Table, lengths: Any) -> dict[int, Lengths]:
     crossed = np.flatnonzero(~np.isin(borders, ends))
     if crossed.size:
         number, end = list(sizes)[crossed[0]], int(borders[crossed[0]])
-        what = f"such that a sequence ends with part {number}, after row {end - 1}"
-        remedy = "Sequences may not cross parts: cut the table between sequences."
+        what = f"such that a sequence ends with chunk {number}, after row {end - 1}"
+        remedy = "Sequences may not cross chunks: cut the table between sequences."
         got = f"ends {ends[ends < end][-3:].tolist()}"
         raise ValueError(expected("lengths", what, got, remedy))
     return dict(zip(sizes, np.split(steps, np.searchsorted(ends, borders)[:-1] + 1), strict=True))
+
+
+# --- Baum–Welch ----------------------------------------------------------------------------------
 
 
 class ExpectedCounts(NamedTuple):
@@ -501,99 +441,12 @@ class ExpectedCounts(NamedTuple):
     transitions: Vector  # (S, S)
     loglikelihood: float
     mass: Vector  # (S, M), expected number of rows
-    sums: WeightedRows | EmissionSums
+    sums: Any  # WeightedRows of rows in memory, EmissionSums of chunks
 
     def plus(self, other: ExpectedCounts) -> ExpectedCounts:
         """Join the sequences of two chunks; rows in memory are one, and never added."""
-        return ExpectedCounts(
-            self.starts + other.starts,
-            self.transitions + other.transitions,
-            self.loglikelihood + other.loglikelihood,
-            self.mass + other.mass,
-            self.sums.plus(other.sums),  # type: ignore[union-attr, arg-type]
-        )
-
-
-@dataclass(frozen=True)
-class Expect:
-    """The E step over the sequences of one chunk: forward–backward, then the components.
-
-    A class, because it is sent to other processes. Rows in memory were made ready before.
-    """
-
-    numbered = True
-    density: HiddenMarkov
-    lengths: dict[int, Lengths]
-    missing: bool
-    ready: Observations | None
-
-    def __call__(self, rows: Host, number: int) -> ExpectedCounts:
-        """Return the sums of one chunk."""
-        density, shape = self.density, self.density.shares.shape
-        X: Any = backend.working(rows) if self.ready is None else self.ready
-        joint = density.joint(X)
-        log_b = over_components(joint)
-        found = smooth(density.chain, log_b, self.lengths[number])
-        resp = found.states
-        if shape[1] > 1:
-            within = found.states[:, :, None] * np.exp(joint - log_b[:, :, None])
-            resp = within.reshape(len(log_b), -1)
-        total, mass = float(found.loglikelihoods.sum()), resp.sum(axis=0).reshape(shape)
-        sums: WeightedRows | EmissionSums
-        if self.ready is None:
-            sums = EmissionSums.of(density.emissions, X, resp, self.missing)
-        else:
-            sums = WeightedRows(X, backend.asarray(resp, density.emissions.means), None)
-        return ExpectedCounts(found.starts, found.transitions, total, mass, sums)
-
-
-@dataclass(frozen=True)
-class Sequences:
-    """A table of what states emit, as Baum–Welch reads it: one sum over the chunks per step."""
-
-    table: Table
-    lengths: dict[int, Lengths]  # of the sequences of every chunk
-    ranks: list[int]  # q of every component
-    missing: bool  # whether some value is missing in the table
-
-    @cached_property
-    def ready(self) -> Observations | None:
-        """Rows in memory, patterns of NaN found once for all steps; None for chunks."""
-        if not isinstance(self.table, InMemoryTable):
-            return None
-        rows = self.table.rows
-        return Incomplete(rows, None, max(self.ranks)) if self.missing else rows
-
-    @property
-    def n(self) -> int:
-        """Number of rows."""
-        return sum(int(steps.sum()) for steps in self.lengths.values())
-
-    def expect(self, density: HiddenMarkov) -> ExpectedCounts:
-        """Take the E step."""
-        step = Expect(density, self.lengths, self.missing, self.ready)
-        return self.table.reduce(step, ExpectedCounts.plus)
-
-    @cached_property
-    def first(self) -> tuple[Array, Lengths]:
-        """Rows to find a start in, and the lengths of their sequences."""
-        table: Any = self.table
-        if isinstance(table, InMemoryTable):
-            return table.rows, self.lengths[0]
-        head = table.head(START_ROWS)
-        rows = backend.working(np.concatenate([chunk.rows for chunk in head]))
-        return rows, np.concatenate([self.lengths[chunk.number] for chunk in head])
-
-    def keeper(self, watch: Watch | None, columns: Columns) -> Keeper | None:
-        """Return what keeps a fit: where sequences end belongs to its data."""
-        if watch is None:
-            return None
-        steps = np.concatenate([self.lengths[number] for number in sorted(self.lengths)])
-        told = f"{len(steps)} sequences ({crc32(steps.astype('<i8').tobytes()):08x})"
-        return watch.over(columns.rows, columns.mean, columns.variance, lengths=told)
-
-
-# --- Baum–Welch ----------------------------------------------------------------------------------
+        added = {name: getattr(self, name) + getattr(other, name) for name in self._fields[:-1]}
+        return ExpectedCounts(**added, sums=self.sums.plus(other.sums))
 
 
 class Reached(NamedTuple):
@@ -603,90 +456,137 @@ class Reached(NamedTuple):
     found: ExpectedCounts
 
 
-def most_likely(
-    sequences: Sequences, request: HiddenMarkovRequest, keeper: Keeper | None
-) -> tuple[Reached, Record]:
-    """Return the end of several starts that is most likely; with a keeper there is one start."""
-    runs, rng = list[tuple[Reached, Record]](), request.rng
-    for turn in range(request.n_init):
-        runs.append(baum_welch(sequences, request, rng, turn, keeper))
-        if runs[-1][1].interrupted:
-            break
-    return max(runs, key=lambda run: run[1].loglikelihoods[-1])
+def expected_counts(
+    density: HiddenMarkov, X: Observations, lengths: Lengths, *, in_memory: bool
+) -> ExpectedCounts:
+    """Take the E step over the sequences of one chunk: forward–backward, then the components."""
+    joint = density.joint(X)
+    log_b = over_components(joint)
+    found = density.chain.smooth(log_b, lengths)
+    resp: Any = found.states
+    if density.shares.shape[1] > 1:
+        within = found.states[:, :, None] * np.exp(joint - log_b[:, :, None])
+        resp = within.reshape(len(log_b), -1)
+    total, mass = float(found.loglikelihoods.sum()), resp.sum(axis=0).reshape(density.shares.shape)
+    sums = density.emissions.sums(X, resp, in_memory=in_memory)
+    return ExpectedCounts(found.starts, found.transitions, total, mass, sums)
 
 
-def baum_welch(
-    sequences: Sequences,
-    request: HiddenMarkovRequest,
-    rng: np.random.Generator,
-    turn: int = 0,
-    keeper: Keeper | None = None,
-) -> tuple[Reached, Record]:
-    """Iterate Baum–Welch from one start until a step gains less than `tol` per row.
+class BaumWelch:
+    """Baum–Welch on a table of what states emit, as `iterate` wants it: a sum over it per step.
 
+    Parameters
+    ----------
+    data : Surveyed
+    lengths : dict of arrays
+        Lengths of the sequences of every chunk, under its number.
+    request : HiddenMarkovRequest
+
+    Notes
+    -----
     The record holds the log-likelihood, plus the log-density of the prior, at every step; it never
     falls.
     """
-    prior, least = request.pseudo_counts, request.tol * sequences.n
 
-    def begin() -> tuple[Reached, Record]:
-        density = first_density(*sequences.first, sequences.ranks, request, rng, turn)
-        found = sequences.expect(density)
-        return Reached(density, found), Record([found.loglikelihood + density.log_prior(prior)])
+    def __init__(
+        self, data: Surveyed, lengths: dict[int, Lengths], request: HiddenMarkovRequest
+    ) -> None:
+        self.data, self.lengths, self.request = data, lengths, request
+        self.ranks = request.ranks(data.table.d)
+        missing, q, table = data.missing, max(self.ranks), data.table
 
-    def unpack(state: State) -> Reached:
-        density = restored(state, request, sequences.table.like)
-        return Reached(density, sequences.expect(density))
+        def prepare(rows: Array) -> Observations:
+            rows = backend.working(rows)
+            return Incomplete(rows, None, q) if missing else rows
 
-    return iterate(
-        lambda at: step(at, sequences, prior),
-        begin,
-        max_iter=request.max_iter,
-        stop=lambda record: record.loglikelihoods[-1] - record.loglikelihoods[-2] <= least,
-        label="Baum–Welch step",
-        keeper=keeper,
-        pack=packed,
-        unpack=unpack,
-    )
+        self.prepare = prepare
+        # rows in memory: patterns of missing values are found once for all steps
+        self.ready = prepare(table.rows) if isinstance(table, InMemoryTable) else None
 
+    def expect(self, density: HiddenMarkov) -> tuple[Reached, float]:
+        """Take the E step; return what it found, and the likelihood."""
+        # not `self`: the function may be sent to other processes
+        lengths, prepare, ready = self.lengths, self.prepare, self.ready
 
-def step(at: Reached, sequences: Sequences, prior: Vector | None = None) -> tuple[Reached, float]:
-    """Take one step of Baum–Welch; return it with its log-likelihood and that of the prior.
+        @numbered
+        def of(rows: Array, number: int) -> ExpectedCounts:
+            X = prepare(rows) if ready is None else ready
+            return expected_counts(density, X, lengths[number], in_memory=ready is not None)
 
-    M: counts for the chain, theory 2 with posteriors as weights for the emissions. E:
-    forward–backward, then the posterior of the components within states.
-    """
-    old, found = at.density, at.found
-    chain = update(old.chain, found.starts, found.transitions, prior)
-    shares = mixed_shares(found.mass, old.shares)
-    density = HiddenMarkov(chain, shares, found.sums.maximise(old.emissions))
-    found = sequences.expect(density)
-    return Reached(density, found), found.loglikelihood + density.log_prior(prior)
+        found = self.data.table.reduce(of, ExpectedCounts.plus)
+        value = found.loglikelihood + density.log_prior(self.request.pseudo_counts)
+        return Reached(density, found), value
 
+    def step(self, at: Reached) -> tuple[Reached, float]:
+        """Take one step of Baum–Welch.
 
-def mixed_shares(mass: Vector, old: Vector) -> Vector:
-    """Return the shares of components within states; a state that is never visited keeps its."""
-    total = mass.sum(axis=1, keepdims=True)
-    return np.where(total > 0, mass / np.where(total > 0, total, 1.0), old)
+        M: counts for the chain, theory 2 with posteriors as weights for the emissions. E:
+        forward–backward, then the posterior of the components within states.
+        """
+        old, found = at
+        chain = old.chain.update(found.starts, found.transitions, self.request.pseudo_counts)
+        total = found.mass.sum(axis=1, keepdims=True)
+        # a state that is never visited keeps its shares
+        shares = np.where(total > 0, found.mass / np.where(total > 0, total, 1.0), old.shares)
+        return self.expect(HiddenMarkov(chain, shares, found.sums.maximise(old.emissions)))
 
+    def most_likely(self) -> tuple[Reached, Record]:
+        """Return the end of several starts that is most likely; with a keeper there is one."""
+        request, least = self.request, self.request.tol * self.data.columns.rows
+        runs, rng, keeper = list[tuple[Reached, Record]](), request.rng, self.keeper()
+        for turn in range(request.n_init):
+            run = iterate(
+                self.step,
+                partial(self.begin, rng, turn),
+                max_iter=request.max_iter,
+                stop=lambda run: run.loglikelihoods[-1] - run.loglikelihoods[-2] <= least,
+                label="Baum–Welch step",
+                keeper=keeper,
+                pack=self.pack,
+                unpack=self.unpack,
+            )
+            runs.append(run)
+            if run[1].interrupted:
+                break
+        return max(runs, key=lambda run: run[1].loglikelihoods[-1])
 
-def packed(at: Reached) -> State:
-    """Return the parameters as a checkpoint holds them."""
-    density, e = at.density, at.density.emissions
-    arrays = {f"W{k}": backend.to_numpy(W) for k, W in enumerate(e.loadings)}
-    arrays |= {"means": backend.to_numpy(e.means), "noises": backend.to_numpy(e.noises)}
-    arrays |= {"start": density.chain.start, "transitions": density.chain.transitions}
-    return arrays | {"shares": density.shares}, {}
+    @cached_property
+    def first(self) -> tuple[Array, Lengths]:
+        """Rows to find a start in, and the lengths of their sequences."""
+        table: Any = self.data.table
+        if self.data.in_memory:
+            return table.rows, self.lengths[0]
+        head = table.head(START_ROWS)
+        rows = backend.working(np.concatenate([chunk.rows for chunk in head]))
+        return rows, np.concatenate([self.lengths[chunk.number] for chunk in head])
 
+    def begin(self, rng: np.random.Generator, turn: int) -> tuple[Reached, Record]:
+        """Return a start, with its likelihood on record."""
+        at, value = self.expect(first_density(*self.first, self.ranks, self.request, rng, turn))
+        return at, Record([value])
 
-def restored(state: State, request: HiddenMarkovRequest, like: Array) -> HiddenMarkov:
-    """Return the parameters of a checkpoint."""
-    arrays, _ = state
-    means, noises = (backend.asarray(arrays[name], like) for name in ("means", "noises"))
-    W = tuple(backend.asarray(arrays[f"W{k}"], like) for k in range(int(means.shape[0])))
-    options = (request.floor, request.tied_noise, request.seen_before)
-    chain = Chain(arrays["start"], arrays["transitions"])
-    return HiddenMarkov(chain, arrays["shares"], Emissions(means, W, noises, *options))
+    def keeper(self) -> Keeper | None:
+        """Return what keeps a fit: where sequences end belongs to its data."""
+        watch, columns = self.request.watch, self.data.columns
+        if watch is None:
+            return None
+        steps = np.concatenate([self.lengths[number] for number in sorted(self.lengths)])
+        told = f"{len(steps)} sequences ({crc32(steps.astype('<i8').tobytes()):08x})"
+        return watch.over(columns.rows, columns.mean, columns.variance, lengths=told)
+
+    def pack(self, at: Reached) -> State:
+        """Return the parameters as a checkpoint holds them."""
+        chain, shares = at.density.chain, at.density.shares
+        arrays = {"start": chain.start, "transitions": chain.transitions, "shares": shares}
+        return at.density.emissions.arrays() | arrays, {}
+
+    def unpack(self, state: State) -> Reached:
+        """Return where the parameters of a checkpoint are."""
+        arrays, request = state[0], self.request
+        options = (request.floor, request.tied_noise, request.prior)
+        emissions = Emissions.restored(arrays, self.data.table.like, *options)
+        chain = Chain(arrays["start"], arrays["transitions"])
+        return self.expect(HiddenMarkov(chain, arrays["shares"], emissions))[0]
 
 
 # --- Where Baum–Welch begins: a state for every row ----------------------------------------------
@@ -694,7 +594,7 @@ def restored(state: State, request: HiddenMarkovRequest, like: Array) -> HiddenM
 FIRST_COUNT = 1.0
 """Pseudo-count of every allowed transition at the start: none may be ruled out by the start."""
 
-LONGEST = 100
+LONGEST_STRETCH = 100
 """Rows of the longest stretch."""
 
 
@@ -713,13 +613,13 @@ def stretch_clusters(X: Array, lengths: Any, S: int, rng: np.random.Generator) -
     >>> len(set(labels[20:180])), len(set(labels[220:380]))
     (1, 1)
     """
-    most = max(2, min(LONGEST, int(np.sum(lengths)) // (5 * S)))
+    most = max(2, min(LONGEST_STRETCH, int(np.sum(lengths)) // (5 * S)))
     length = int(np.exp(rng.uniform(np.log(2), np.log(most + 1))))
     stretch = stretches(lengths, length)
     count = int(stretch[-1]) + 1
     if count < S:
         return kmeans(X, S, rng)
-    features = backend.asarray(_mean_and_spread(backend.to_numpy(X), stretch, count), X)
+    features = backend.asarray(_mean_and_spread(backend.to_numpy(X), stretch), X)
     return np.asarray(kmeans(features, S, rng)[stretch])
 
 
@@ -733,14 +633,13 @@ def stretches(lengths: Any, length: int) -> Labels:
     return np.concatenate(parts)
 
 
-def _mean_and_spread(X: Any, stretch: Labels, count: int) -> Any:
-    """Return mean and standard deviation of what each stretch observed, (count, 2d)."""
+def _mean_and_spread(X: Host, stretch: Labels) -> Host:
+    """Return mean and standard deviation of what each stretch observed, (stretches, 2d)."""
     seen = ~np.isnan(X)
     centre = np.nanmean(X, axis=0)
     R = np.where(seen, X - centre, 0.0)
-    n, total, squares = (np.zeros((count, X.shape[1])) for _ in range(3))
-    for sums, values in ((n, seen), (total, R), (squares, R * R)):
-        np.add.at(sums, stretch, values)
+    starts = np.flatnonzero(np.diff(stretch, prepend=-1))
+    n, total, squares = (np.add.reduceat(v, starts, axis=0) for v in (1.0 * seen, R, R * R))
     n = np.maximum(n, 1)
     mean = total / n
     return np.hstack([mean, np.sqrt(np.maximum(squares / n - mean * mean, 0.0))])
@@ -767,7 +666,7 @@ def first_density(
     ranks: list[int],
     request: HiddenMarkovRequest,
     rng: np.random.Generator,
-    turn: int = 0,
+    turn: int,
 ) -> HiddenMarkov:
     """Return a density to start from; every `turn` has another.
 
@@ -775,14 +674,14 @@ def first_density(
     right they are parts of every sequence, equal ones in the first turn. The chain has the
     frequencies of those labels.
     """
-    S, M = request.n_states, request.n_mixtures
-    if request.forward:
+    S, M, forward = request.n_states, request.n_mixtures, request.topology == "left-to-right"
+    if forward:
         equal = np.arange(1, S) / S
         borders = [np.sort(rng.random(S - 1)) if turn else equal for _ in lengths]
         states = cut_sequences(lengths, borders)
     else:
         states = stretch_clusters(rows, lengths, S, rng) if turn % 2 else kmeans(rows, S, rng)
-    chain = counted_chain(states, lengths, S, request.forward)
+    chain = counted_chain(states, lengths, S, forward)
     labels = states * M
     for s in range(S if M > 1 else 0):
         own = np.flatnonzero(states == s)
@@ -790,7 +689,7 @@ def first_density(
             labels[own] += kmeans(backend.take(rows, own), M, rng)
     options: dict[str, Any] = {"floor": request.floor, "tied": request.tied_noise}
     emissions = Emissions.start(rows, S * M, ranks, rng, labels=labels, **options)
-    emissions = replace(emissions, prior=request.seen_before)
+    emissions = replace(emissions, prior=request.prior)
     sizes = np.maximum(np.bincount(labels, minlength=S * M).reshape(S, M), 1)
     return HiddenMarkov(chain, sizes / sizes.sum(axis=1, keepdims=True), emissions)
 
@@ -841,11 +740,7 @@ class SequenceClassesModel:
 
 
 def fit_sequence_classes(
-    table: Table,
-    lengths: Lengths,
-    labels: Host,
-    priors: Any,
-    request: HiddenMarkovRequest,
+    table: Table, lengths: Lengths, labels: Host, priors: Any, request: HiddenMarkovRequest
 ) -> SequenceClassesModel:
     """Fit one hidden Markov model to the sequences of each class.
 
@@ -873,11 +768,10 @@ def fit_sequence_classes(
             what = f"at least {needed}, as many as n_states times n_mixtures"
             remedy = "Use fewer states, or leave the class out."
             raise ValueError(expected(f"the rows of class {name!r}", what, n, remedy))
-    Z: Any
-    Z, columns, space = where_states_emit(table, request)
-    models, unit = [], average(columns.variance)
+    data, space = where_states_emit(table, request)
+    models, Z, unit = [], data.table, data.unit
     for c, name in enumerate(classes.tolist()):
-        rows = backend.take(Z.rows, np.flatnonzero(of_rows == c))
+        rows = backend.take(Z.rows, np.flatnonzero(of_rows == c))  # type: ignore[attr-defined]
         if space is not None and not _complete(rows).size:
             what = "complete in one at least, with a kernel"
             raise ValueError(expected(f"the rows of class {name!r}", what, "NaN in every row"))
@@ -892,10 +786,8 @@ def check_priors(priors: Any, counts: Host) -> Vector:
     if isinstance(priors, str) and priors in ("frequencies", "equal"):
         weights = counts if priors == "frequencies" else np.ones(len(counts))
         return np.asarray(weights / weights.sum())
-    what = f"'frequencies', 'equal' or {len(counts)} probabilities that sum to 1"
-    if isinstance(priors, str) or np.shape(priors) != counts.shape:
-        raise ValueError(expected("priors", what, priors))
-    p = np.asarray(priors, dtype=np.float64)
-    if not np.all(p >= 0) or abs(p.sum() - 1) > 1e-6:
+    p = np.asarray(priors, dtype=np.float64) if np.shape(priors) == counts.shape else None
+    if p is None or not np.all(p >= 0) or abs(p.sum() - 1) > 1e-6:
+        what = f"'frequencies', 'equal' or {len(counts)} probabilities that sum to 1"
         raise ValueError(expected("priors", what, priors))
     return p

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from dualpca.arrays import Array, algebra, backend
-from dualpca.data import SMALLEST_TRACE, Columns, Table, observed_weights
+from dualpca.data import SMALLEST_TRACE, Columns, Host, Moments, Table, observed_weights
 from dualpca.errors import DegenerateError, EmptyColumnError, ScaleError
-from dualpca.gaussian import LEAST_NOISE, Factors, Incomplete, Sums, has_vanished
-from dualpca.models.driver import Keeper, Record, State, Tape, Watch, descend, maximize
+from dualpca.gaussian import HEYWOOD, LEAST_NOISE, LOG_2PI, Factors, Incomplete, Sums, has_vanished
+from dualpca.models.driver import Keeper, Packing, Record, Watch, descend, if_singular, maximize
 from dualpca.operators import deterministic_signs
 
 # --- The rows, as EM sees them: sums over a table ------------------------------------------------
-
-
-class Observed(Protocol):
-    """Rows with missing values that EM can start from: `Incomplete`, or an `IncompleteTable`."""
-
-    @property
-    def n(self) -> float:
-        """Effective number of rows, the sum of the weights."""
-
-    def filled_product(self, mu: Array, V: Array) -> Array:
-        """Return RᵀR V for the rows around μ, filled with it where nothing was observed."""
 
 
 class IncompleteTable:
@@ -38,19 +27,22 @@ class IncompleteTable:
         Number of latents, for the size of the blocks within a chunk.
     columns : Columns, optional
         Of the table, where they are known; otherwise they are read in one pass.
+    moments : Moments, optional
+        Of complete rows that count too, but are not in the table.
     """
 
-    def __init__(self, table: Table, q: int, columns: Columns | None = None) -> None:
+    def __init__(
+        self, table: Table, q: int, columns: Columns | None = None, moments: Moments | None = None
+    ) -> None:
         def prepare(rows: Array, weights: Array | None) -> Incomplete:
             return Incomplete(rows, observed_weights(rows, weights), q)
 
         self.columns = table.reduce(Columns.of, Columns.merge) if columns is None else columns
-        self.rows = table.prepared(prepare)
-
-    @property
-    def n(self) -> float:
-        """Effective number of rows, the sum of the weights of those that observe something."""
-        return self.columns.weight
+        self.rows, self.moments, self.n = table.prepared(prepare), moments, self.columns.weight
+        if moments is not None:
+            xp, n = backend.namespace(moments.mean), moments.n
+            weight, variance = 0 * moments.mean + n, xp.linalg.diagonal(moments.scatter) / n
+            self.columns = self.columns.merge(Columns(weight, moments.mean, variance, 0, 0, n))
 
     def filled_product(self, mu: Array, V: Array) -> Array:
         """Return RᵀR V for the rows around μ, filled with it where nothing was observed."""
@@ -58,17 +50,50 @@ class IncompleteTable:
 
     def sums(self, factors: Factors, unsure: Array | None = None) -> Sums:
         """Take the E step; O(dq²) numbers are all that leaves a chunk."""
-        return self.rows.reduce(lambda chunk: chunk.sums(factors, unsure), Sums.plus)
+        sums = self.rows.reduce(lambda chunk: chunk.sums(factors, unsure), Sums.plus)
+        return sums if self.moments is None else sums.plus(moment_sums(self.moments, factors))
 
 
-# --- EM, but for the E step: where it starts, and the M step -------------------------------------
+def moment_sums(moments: Moments, factors: Factors) -> Sums:
+    """Return the sums of complete rows from their moments alone, O(d²q): exact at any parameters.
 
-RIDGE = 1e-14
+    With A = Σ w(x − μ)(x − μ)ᵀ and E[z] = B(x − μ), B = P⁻¹WᵀΨ⁻¹: Σ (x − μ)E[z]ᵀ = ABᵀ and
+    Σ E[zzᵀ] = nP⁻¹ + BABᵀ.
+    """
+    xp, W, psi = backend.namespace(factors.W), factors.W, factors.psi
+    n, delta = moments.n, moments.mean - factors.mu
+    A = moments.scatter + n * delta[:, None] * delta[None, :]
+    scaled = W / psi[:, None]
+    P = backend.identity(W.shape[1], W) + W.T @ scaled
+    covariance = xp.linalg.inv(P)
+    B = covariance @ scaled.T
+    xz, z = A @ B.T, n * (B @ delta)
+    zz, xx = n * covariance + B @ xz, xp.linalg.diagonal(A)
+    ones = xp.ones_like(psi)
+    distance = xp.sum(xx / psi) - xp.sum(xz * scaled)
+    logdet = xp.linalg.slogdet(P).logabsdet + xp.sum(xp.log(psi) + LOG_2PI)
+    return Sums(
+        zz=ones[:, None, None] * zz,
+        z=ones[:, None] * z,
+        n=n * ones,
+        xz=xz,
+        x=n * delta,
+        xx=xx,
+        all_zz=zz,
+        all_z=z,
+        all_n=n * ones[0],
+        loglikelihood=-0.5 * (n * logdet + distance),
+    )
+
+
+# --- EM without its E step: where it starts, and the M step --------------------------------------
+
+ROUNDING_RIDGE = 1e-14
 """Share of a matrix's trace that is added to its diagonal before it is factored."""
 
 
 def start(
-    data: Observed,
+    data: Incomplete | IncompleteTable,
     q: int,
     mu: Array,
     variance: Array,
@@ -80,35 +105,32 @@ def start(
     With `units` (d,) that span is found among features measured in them.
     """
     xp = backend.namespace(mu)
-    d = int(mu.shape[0])
     V, ell = filled_axes(data, q, mu, rng, units)
     unit = float(xp.mean(variance if units is None else variance / units / units))
-    spread = xp.sqrt(xp.where(ell > 0.05 * unit, ell, 0 * ell + 0.05 * unit))
+    spread = xp.sqrt(xp.maximum(ell, 0.05 * unit))
     # features with no loading at all would keep none: zero is a saddle of the likelihood
-    W = V * spread + 0.1 * unit**0.5 * backend.normal(rng, (d, q), mu)
+    W = V * spread + 0.1 * unit**0.5 * backend.normal(rng, (int(mu.shape[0]), q), mu)
     return W if units is None else W * units[:, None]
 
 
 def filled_axes(
-    data: Observed, q: int, mu: Array, rng: np.random.Generator, units: Array | None = None
+    data: Incomplete | IncompleteTable,
+    q: int,
+    mu: Array,
+    rng: np.random.Generator,
+    units: Array | None = None,
 ) -> tuple[Array, Array]:
     """Return axes (d, q) and variances (q,) of the rows filled with the mean, in `units`.
 
     A few subspace iterations. Missing entries count as the mean, which shrinks the variances but
     leads to the right span.
     """
-    d, n = int(mu.shape[0]), float(data.n)
-
-    def product(V: Array) -> Array:
-        if units is None:
-            return data.filled_product(mu, V)
-        return data.filled_product(mu, V / units[:, None]) / units[:, None]
-
+    d, scale = int(mu.shape[0]), 1.0 if units is None else units[:, None]
     V = algebra.orthonormal(backend.normal(rng, (d, min(d, q + 4)), mu))
     for _ in range(3):
-        V, s, _ = algebra.svd(product(V))
+        V, s, _ = algebra.svd(data.filled_product(mu, V / scale) / scale)
     # rounding decides the signs that a singular value decomposition gives
-    return deterministic_signs(V[:, :q]), s[:q] / n
+    return deterministic_signs(V[:, :q]), s[:q] / float(data.n)
 
 
 def m_step(sums: Sums, factors: Factors, prior: Array | None = None) -> tuple[Array, Array, Array]:
@@ -129,12 +151,12 @@ def m_step(sums: Sums, factors: Factors, prior: Array | None = None) -> tuple[Ar
     if prior is not None:
         share = n / (n + d)
         pull = xp.concat([prior, 0 * prior[:1]])[None, :]
-    G = G + pull[:, :, None] * backend.asarray(np.eye(G.shape[-1]), G)
+    G = G + pull[:, :, None] * backend.identity(G.shape[-1], G)
     both = xp.linalg.solve(_ridged(G), rhs[:, :, None])[:, :, 0]
     left = sums.xx - xp.sum((rhs + pull * both) * both, axis=1)
     W, mu = both[:, :-1], factors.mu + both[:, -1]
     nu, root = latent_frame(sums)
-    return share**0.5 * (W @ root), mu + W @ nu, xp.where(left > 0, left, 0 * left)
+    return share**0.5 * (W @ root), mu + W @ nu, xp.maximum(left, 0.0)
 
 
 def latent_frame(sums: Sums) -> tuple[Array, Array]:
@@ -149,13 +171,13 @@ def _ridged(A: Array) -> Array:
     """Return positive semi-definite matrices (n, k, k) lifted off singularity by rounding size."""
     xp = backend.namespace(A)
     size = xp.sum(xp.linalg.diagonal(A), axis=1)[:, None, None]
-    return A + RIDGE * size * backend.asarray(np.eye(A.shape[-1]), A)
+    return A + ROUNDING_RIDGE * size * backend.identity(A.shape[-1], A)
 
 
 # --- Maximum likelihood: accelerated, parameter-expanded EM --------------------------------------
 
 EM_FIRST = 30
-"""Steps of EM before quasi-Newton takes over, in factor analysis."""
+"""Steps of EM before quasi-Newton, in factor analysis."""
 
 
 class Fit:
@@ -168,11 +190,12 @@ class Fit:
     noise : float, optional
         Fixed noise variance σ².
     diagonal : bool
-        One ψ_j per feature (factor analysis) instead of a common σ² (PPCA).
-    floor : float
-        Smallest ψ_j, as a share of the feature's variance; of the average one, if it is constant.
+        One ψ_j per feature (factor analysis) instead of a common σ² (PPCA). None is less than
+        `HEYWOOD` of the feature's variance; of the average one, if it is constant.
     columns : Columns, optional
         Of the table, where they are known.
+    moments : Moments, optional
+        Of complete rows that count too.
     """
 
     def __init__(
@@ -182,12 +205,12 @@ class Fit:
         noise: float | None = None,
         *,
         diagonal: bool = False,
-        floor: float = 0.0,
         columns: Columns | None = None,
+        moments: Moments | None = None,
     ) -> None:
-        self.data = IncompleteTable(table, q, columns)
+        self.data = IncompleteTable(table, q, columns, moments)
         self.q, self.noise, self.diagonal = q, noise, diagonal
-        self.seen, self.origin, self.variance = self.starts()
+        self.seen, self.origin, self.variance = self.data.columns[:3]
         xp, self.d = backend.namespace(self.origin), int(self.origin.shape[0])
         refuse_empty_columns(self.seen)
         self.unit = float(xp.mean(self.variance))
@@ -195,36 +218,20 @@ class Fit:
         # factor analysis does not depend on the features' units: nor do its path and its bounds
         own = xp.where(self.variance > 0, self.variance, 0 * self.variance + self.unit)
         self.root = xp.sqrt(own if diagonal else 0 * own + self.unit)
-        self.square = own if diagonal else 0 * own[:1] + self.unit
-        smallest = own * floor if diagonal else 0 * own[:1]
-        least = LEAST_NOISE * self.square
-        self.smallest = xp.where(smallest > least, smallest, least)
-
-    def starts(self) -> tuple[Array, Array, Array]:
-        """Return each feature's observed weight, mean and variance."""
-        return self.data.columns[:3]
-
-    def sums(self, factors: Factors) -> Sums:
-        """Take the E step."""
-        return self.data.sums(factors)
+        square = own if diagonal else 0 * own[:1] + self.unit
+        least = xp.full_like(square, HEYWOOD if diagonal else LEAST_NOISE)
+        self.packing = Packing(self.d, self.root[:, None], square, least)
 
     def pack(self, factors: Factors) -> Array:
         """Return θ."""
-        xp = backend.namespace(factors.W)
         psi = factors.psi if self.diagonal else factors.psi[:1]
-        psi = xp.where(psi > self.smallest, psi, self.smallest)
-        W = xp.reshape(factors.W / self.root[:, None], (-1,))
-        return xp.concat([W, (factors.mu - self.origin) / self.root, xp.log(psi / self.square)])
+        return self.packing.pack(factors.W, psi, (factors.mu - self.origin) / self.root)
 
     def unpack(self, theta: Array) -> Factors:
         """Return the density of θ."""
-        xp, size = backend.namespace(theta), self.d * self.q
-        W = xp.reshape(theta[:size], (self.d, self.q)) * self.root[:, None]
-        mu = self.origin + theta[size : size + self.d] * self.root
-        logs = theta[size + self.d :]
-        low, high = xp.log(self.smallest / self.square), 50.0
-        logs = xp.where(logs < low, low, xp.where(logs > high, 0 * logs + high, logs))
-        psi = xp.exp(logs) * self.square if self.noise is None else xp.full_like(logs, self.noise)
+        W, psi, offset = self.packing.unpack(theta, self.q)
+        xp, mu = backend.namespace(theta), self.origin + offset * self.root
+        psi = psi if self.noise is None else xp.full_like(psi, self.noise)
         return Factors(W, mu, psi if self.diagonal else xp.broadcast_to(psi, (self.d,)))
 
     def step(self, theta: Array) -> tuple[Array, float]:
@@ -236,20 +243,16 @@ class Fit:
 
     def expectations(self, factors: Factors) -> Sums:
         """Take the E step, or say why it cannot be taken."""
-        try:
-            return self.sums(factors)
-        except Exception as error:
-            if not backend.is_linalg_error(error):
-                raise
-            raise DegenerateError(
-                "a posterior cannot be computed in floating point: the noise is too small beside "
-                "the loadings. Use fewer components (the data may have a lower rank)."
-            ) from error
+        with if_singular(
+            "a posterior cannot be computed in floating point: the noise is too small for "
+            "the loadings. Use fewer components (the data may have a lower rank)."
+        ):
+            return self.data.sums(factors)
 
     def slope(self, theta: Array) -> tuple[float, Array]:
         """Return the log-likelihood of θ and its gradient, by Fisher's identity from the E step."""
         xp, factors = backend.namespace(theta), self.unpack(theta)
-        sums = self.sums(factors)
+        sums = self.data.sums(factors)
         W, psi = factors.W, factors.psi
         Wzz = (sums.zz @ W[:, :, None])[:, :, 0]
         to_W = (sums.xz - Wzz) / psi[:, None]
@@ -260,81 +263,69 @@ class Fit:
         return float(sums.loglikelihood), xp.concat(parts)
 
     def polish(
-        self,
-        theta: Array,
-        record: Record,
-        tol: float,
-        max_iter: int,
-        keeper: Keeper | None = None,
+        self, theta: Array, record: Record, tol: float, max_iter: int, keeper: Keeper
     ) -> Array:
-        """Climb on by quasi-Newton within the bounds of ψ: EM crawls near a Heywood case.
+        """Continue by quasi-Newton within the bounds of ψ: EM is slow near a Heywood case.
 
         Stops when no component of the gradient of the log-likelihood per row exceeds `tol`.
         """
-        n, size = self.data.n, self.d * (self.q + 1)
-        low = backend.to_numpy(backend.namespace(theta).log(self.smallest / self.square))
+        n, low = self.data.n, np.log(backend.to_numpy(self.packing.floor))
 
-        def objective(x: np.ndarray[Any, Any]) -> tuple[float, np.ndarray[Any, Any]]:
+        def objective(x: Host) -> tuple[float, Host]:
             value, slope = self.slope(backend.asarray(x, theta))
             return -value / n, -backend.to_numpy(slope) / n
 
-        def note(value: float) -> None:
-            record.add(-n * value)
-
-        bounds: list[Any] = [(None, None)] * size + [(b, 50.0) for b in low]
-        cost = objective if keeper is None else Tape(objective, keeper, _before(theta, record))
-        found = descend(cost, backend.to_numpy(theta), bounds, note, tol, max_iter)
-        record.n_iter += found.n_iter
-        record.converged, record.interrupted = found.converged, found.interrupted
-        return backend.asarray(found.x, theta)
+        bounds: list[Any] = [(None, None)] * (self.d * (self.q + 1))
+        bounds += [(b, self.packing.ceiling) for b in low]
+        start = backend.to_numpy(theta)
+        found = descend(
+            objective, start, bounds, record, lambda value: -n * value, tol, max_iter, keeper
+        )
+        return backend.asarray(found, theta)
 
     def _noise(self, left: Array, n: Array) -> Array:
+        """Return the noise of sums of squares left over by n rows, one of each per feature."""
         xp = backend.namespace(left)
-        if self.noise is not None:
-            return xp.full_like(left, self.noise)
-        return left / n if self.diagonal else xp.full_like(left, float(xp.sum(left) / xp.sum(n)))
+        if self.diagonal and self.noise is None:
+            return left / n
+        sigma2 = float(xp.sum(left) / xp.sum(n)) if self.noise is None else self.noise
+        return xp.full_like(left, sigma2)
 
     def begin(self, rng: np.random.Generator, psi: Array | None = None) -> Array:
         """Return θ to start from: the span of the rows filled with means, and noise ψ."""
-        xp = backend.namespace(self.origin)
-        units = self.root if self.diagonal else None
+        xp, units = backend.namespace(self.origin), self.root if self.diagonal else None
         W = start(self.data, self.q, self.origin, self.variance, rng, units)
-        left = self.variance - xp.sum(W * W, axis=1)
-        floor = 0.05 * self.square
-        left = xp.where(left > floor, left, 0 * left + floor)
-        if psi is None:
-            psi = left if self.diagonal else xp.full_like(left, float(xp.mean(left)))
-        psi = psi if self.noise is None else xp.full_like(left, self.noise)
+        left = xp.maximum(self.variance - xp.sum(W * W, axis=1), 0.05 * self.packing.square)
+        psi = self._noise(left, xp.ones_like(left)) if psi is None else psi
         return self.pack(Factors(W, self.origin, psi))
 
     def begin_anywhere(self, rng: np.random.Generator) -> Array:
         """Return a random θ to start from."""
         W = 0.5 * self.root[:, None] * backend.normal(rng, (self.d, self.q), self.origin)
-        psi = 0 * self.root + self.square if self.noise is None else 0 * self.root + self.noise
-        return self.pack(Factors(W, self.origin, psi))
+        square = 0 * self.root + self.packing.square
+        return self.pack(Factors(W, self.origin, self._noise(square, 0 * square + 1)))
+
+    def keeper(self, watch: Watch | None) -> Keeper:
+        """Return what keeps the state of this fit."""
+        return Keeper() if watch is None else watch.over(self.data.n, self.origin, self.variance)
 
     def merit(self, run: tuple[Factors, Record]) -> tuple[bool, float]:
         """Return what to compare runs by: a noise that did not vanish, then the likelihood."""
-        smallest = float(backend.namespace(run[0].psi).min(run[0].psi / self.square))
+        smallest = float(backend.namespace(run[0].psi).min(run[0].psi / self.packing.square))
         return not has_vanished(smallest, 1.0), run[1].loglikelihoods[-1]
 
 
 def fit_incomplete(
-    table: Table,
-    q: int,
+    fit: Fit,
     rng: np.random.Generator,
-    *,
-    noise: float | None = None,
-    diagonal: bool = False,
-    floor: float = 0.0,
     psi: Array | None = None,
+    *,
     tol: float = 1e-4,
     max_iter: int = 1000,
     n_init: int = 1,
     watch: Watch | None = None,
-    columns: Columns | None = None,
 ) -> tuple[Factors, Record]:
-    """Fit x = Wz + μ + ε to rows with missing values by the exact likelihood of what was observed.
+    """Fit x = Wz + μ + ε to rows with missing values by the likelihood of the observed entries.
 
     With a ψ of its own for every feature, EM is followed by quasi-Newton on the same likelihood;
     `psi` is the noise to start from. Of `n_init` starts, the first from the span of the rows
@@ -344,19 +335,16 @@ def fit_incomplete(
     Cost of a step: O(|X| q²/2) for the products with the mask and O(q³) per pattern; memory one
     block of rows beyond X.
     """
-    fit = Fit(table, q, noise, diagonal=diagonal, floor=floor, columns=columns)
-    keeper = None if watch is None else watch.over(fit.data.n, fit.origin, fit.variance)
-    fresh = keeper is None or keeper.state is None
-    best = _run(fit, fit.begin(rng, psi) if fresh else fit.origin, tol, max_iter, keeper)
-    if keeper is not None:
-        if not best[1].interrupted:
-            keeper.done()
-        return best
+    keeper = fit.keeper(watch)
+    theta = fit.begin(rng, psi) if keeper.state is None else fit.origin
+    best = _run(fit, theta, tol, max_iter, keeper)
+    if not best[1].interrupted:
+        keeper.done()
     for _ in range(n_init - 1):
         if best[1].interrupted:
             break
         try:
-            other = _run(fit, fit.begin_anywhere(rng), tol, max_iter)
+            other = _run(fit, fit.begin_anywhere(rng), tol, max_iter, Keeper())
         except DegenerateError:
             continue
         best = max(best, other, key=fit.merit)
@@ -364,40 +352,25 @@ def fit_incomplete(
 
 
 def _run(
-    fit: Fit, theta: Array, tol: float, max_iter: int, keeper: Keeper | None = None
+    fit: Fit, theta: Array, tol: float, max_iter: int, keeper: Keeper
 ) -> tuple[Factors, Record]:
     """Climb from one start."""
     steps = min(max_iter, EM_FIRST) if fit.diagonal else max_iter
-    if keeper is not None and keeper.state is not None and "values" in keeper.state[0]:
-        theta, record = _after_em(keeper.state, theta)
+    if keeper.state is not None and "values" in keeper.state[0]:  # quasi-Newton had begun
+        theta = backend.asarray(keeper.state[0]["theta"], theta)
+        record = Record.of(keeper.state)
     else:
         theta, record = maximize(fit.step, theta, tol=tol, max_iter=steps, keeper=keeper)
-    if steps < max_iter and not (record.converged or record.interrupted):
+    if steps < max_iter and not record.ended:
         theta = fit.polish(theta, record, tol, max_iter - steps, keeper)
     factors = fit.unpack(theta)
-    record.add(float(fit.sums(factors).loglikelihood))
+    record.add(float(fit.data.sums(factors).loglikelihood))
     return factors, record
-
-
-def _before(theta: Array, record: Record) -> State:
-    """Return where EM left off and quasi-Newton begins."""
-    values = np.array(record.loglikelihoods)
-    return {"theta": backend.to_numpy(theta), "loglikelihoods": values}, {"n_iter": record.n_iter}
-
-
-def _after_em(state: State, like: Array) -> tuple[Array, Record]:
-    """Return where EM had left off in a fit that was killed later."""
-    arrays, numbers = state
-    values = [float(v) for v in arrays["loglikelihoods"]]
-    return backend.asarray(arrays["theta"], like), Record(values, int(numbers["n_iter"]))
 
 
 def check_unit(unit: float, X: Array | Table, origin: Array) -> None:
     """Raise where the average variance is no usable number, saying why."""
-    if not math.isfinite(unit):
-        raise ScaleError(
-            "X is too large: its variance overflows float64. Divide X by a constant first."
-        )
+    refuse_overflow(unit)
     if unit < SMALLEST_TRACE:
         if _largest_offset(X, origin) > 0:
             raise ScaleError(
@@ -408,8 +381,16 @@ def check_unit(unit: float, X: Array | Table, origin: Array) -> None:
         )
 
 
+def refuse_overflow(variance: float) -> None:
+    """Raise if a variance is beyond floating point."""
+    if not math.isfinite(variance):
+        raise ScaleError(
+            "X is too large: its variance overflows float64. Divide X by a constant first."
+        )
+
+
 def _largest_offset(X: Array | Table, origin: Array) -> float:
-    """Return the largest |x − origin| of what was observed."""
+    """Return the largest |x − origin| of the observed entries."""
     if isinstance(X, Table):
         return X.reduce(lambda rows, weights=None: _largest_offset(rows, origin), max)
     xp = backend.namespace(X)

@@ -1,31 +1,43 @@
-"""Kernel PCA: the principal directions of feature space, and the ways to find them.
+"""Kernel PCA: the principal directions of feature space, and how they are fitted.
 
-`KernelModel` is the fitted model. `fit_kernel` makes one of a table: from the centred kernel over
+`KernelModel` is the fitted model. `fit_kernel` fits one to a table: from the centred kernel over
 all points, or from the moments of a finite feature map, which add over chunks and streams
 (`KernelStream`). Rows with missing values enter through expected inner products, under a
-probabilistic PCA of the inputs.
+probabilistic PCA of the inputs. The other kernel models share what is here: `KernelChoice`,
+`Source`, `check_components`, `check_variance`, `em_of_kernel` and `in_dtype_of`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from dualpca.arrays import Array, backend, note
+from dualpca.arrays import EPS, Array, backend, note
 from dualpca.data import InMemoryTable, Table, has_missing, observed_part, refuse_nonfinite
-from dualpca.errors import expected
-from dualpca.gaussian import conditional, is_count, is_share, share_count
-from dualpca.kernels import (
-    Kernel,
-    Precomputed,
-    Uncertain,
-    expected_gram,
-    make_kernel,
+from dualpca.errors import DegenerateError, ScaleError, expected
+from dualpca.gaussian import (
+    NO_NOISE,
+    VARIANCE_ROUNDING,
+    conditional,
+    has_vanished,
+    is_count,
+    is_share,
+    share_count,
 )
-from dualpca.models.spiked import PPCARequest, SpikedModel, fit_ppca
+from dualpca.kernels import Kernel, Precomputed, Uncertain, expected_gram, make_kernel
+from dualpca.models.driver import Record
+from dualpca.models.spiked import (
+    PPCARequest,
+    SpikedModel,
+    breakdowns_told,
+    em_of_operator,
+    fit_ppca,
+    ppca_step,
+)
 from dualpca.operators import (
     Dual,
     Explicit,
@@ -59,36 +71,31 @@ NEGLIGIBLE_EIGENVALUE = 1e-12
 """Eigenvalues below this share of the largest are zero."""
 
 NOVELTY_ROWS = 2000
-"""Training rows, evenly spaced, whose novelty stands for all with an approximate solver."""
+"""Training rows, evenly spaced, whose novelty represents all with an approximate solver."""
 
 SAMPLE_ROWS = 10_000
-"""Rows drawn from a chunked table, at least, to choose landmarks and find widths in."""
+"""Rows drawn from a chunked table, at least, to choose landmarks and kernel widths from."""
 
-PATIENCE = 4
-"""Rows awaited before landmarks are chosen among them, in budgets."""
+ROWS_PER_LANDMARK = 4
+"""Rows of a stream or a sample, per landmark, before landmarks are chosen among them."""
 
-EPS = float(np.finfo(np.float64).eps)
+SINGLE_EPS = float(np.finfo(np.float32).eps)
 
 Directions = Subspace | MappedSubspace | UncertainSubspace
 
 
-# --- The kernel that was asked for ---------------------------------------------------------------
+# --- The kernel and the number of components that were asked for ---------------------------------
 
 
 @dataclass(frozen=True)
 class KernelChoice:
-    """A kernel as it was asked for: words such as 'median' become numbers once rows are known."""
+    """A kernel as parameters name it: words such as 'median' become numbers once rows are known."""
 
     kernel: Any  # a name, a `Kernel`, a Gaussian-process kernel of scikit-learn, or a function
     gamma: float | str | None = None
     degree: float = 3
     coef0: float = 1
     params: Any = None  # other parameters of a named kernel, or arguments of a function
-
-    @property
-    def is_precomputed(self) -> bool:
-        """Whether X is to be a kernel matrix."""
-        return is_precomputed(self.kernel)
 
     def resolved(self, X: Array) -> Kernel:
         """Return the kernel with numbers found from X in place of words."""
@@ -101,10 +108,12 @@ class KernelChoice:
                 gamma = 1.0 / int(X.shape[1])
             params = {"gamma": gamma, "degree": self.degree, "coef0": self.coef0, **params}
         found = make_kernel(self.kernel, **params)
-        if backend.is_sparse(X) and not found.sparse and not isinstance(found, Precomputed):
-            what = "one that takes sparse rows (linear, polynomial, sigmoid, rbf, matern)"
+        if isinstance(found, Precomputed) or X.ndim == 1:
+            return found
+        if backend.is_sparse(X) and not found.sparse:
+            what = "one that accepts sparse rows (linear, polynomial, sigmoid, rbf, matern)"
             raise ValueError(expected("kernel", what, found, "Or give X.toarray()."))
-        return found if X.ndim == 1 or isinstance(found, Precomputed) else found.resolve(X)
+        return found.resolve(X)
 
 
 def is_precomputed(kernel: Any) -> bool:
@@ -112,7 +121,17 @@ def is_precomputed(kernel: Any) -> bool:
     return isinstance(kernel, Precomputed) or (isinstance(kernel, str) and kernel == "precomputed")
 
 
-# --- Rows with missing values: a model of the inputs says what they may have been ----------------
+def check_components(wanted: Any, rules: Sequence[str] = ()) -> None:
+    """Refuse what is neither a number of components, a share of the variance, nor a rule."""
+    named, counted = isinstance(wanted, str) and wanted in rules, is_count(wanted) and wanted >= 1
+    if wanted is None or named or counted or is_share(wanted):
+        return
+    what = "None, an integer of at least 1 or a share of the variance between 0 and 1"
+    what += f", or one of {list(rules)}" if rules else ""
+    raise ValueError(expected("n_components", what, wanted))
+
+
+# --- Rows with missing values: expectations under a model of the inputs --------------------------
 
 
 def is_incomplete(X: Array) -> bool:
@@ -121,23 +140,24 @@ def is_incomplete(X: Array) -> bool:
 
 
 def fit_inputs(X: Array, weights: Array | None = None) -> SpikedModel:
-    """Fit a PPCA of the inputs; how many components, by predicting entries that it hid."""
+    """Fit a PPCA of the inputs, with the number of components cross-validated on hidden entries."""
     d = int(X.shape[1])
     if d < 2:
-        what = "complete, or of two columns at least, so that one can tell of the other"
+        what = "complete, or of at least two columns, so that one can predict the other"
         raise ValueError(expected("X with NaN", what, tuple(X.shape), "Drop the rows with NaN."))
-    several: int | str = "cv" if d > 2 else 1
-    q = several if has_missing(X) else "evidence"
+    q: int | str = "evidence"
+    if has_missing(X):
+        q = "cv" if d > 2 else 1
     return fit_ppca(InMemoryTable(X, weights), PPCARequest(q))
 
 
 def as_uncertain(inputs: SpikedModel, X: Array) -> Uncertain:
-    """Return rows as Gaussians: certain in what they observed."""
+    """Return rows as Gaussians, certain where they are observed."""
     return Uncertain(*conditional(inputs.factors, X, np.arange(int(X.shape[1])))).working
 
 
 def uncertain_part(inputs: SpikedModel | None, rows: Array) -> tuple[Any, Uncertain]:
-    """Return the numbers of the rows with missing values, on the host, and those as Gaussians."""
+    """Return the indices of the rows with missing values, on the host, and these as Gaussians."""
     if inputs is None:
         raise ValueError(expected("inputs", "a model of the inputs for rows with NaN", None))
     xp = backend.namespace(rows)
@@ -158,7 +178,7 @@ def coordinates_on(subspace: Directions, inputs: SpikedModel | None, rows: Array
 
 
 class Source(NamedTuple):
-    """The operator of a table under a kernel, and what it was made of."""
+    """The operator of a table under a kernel, and what it was made from."""
 
     operator: Dual | MappedScatter
     kernel: Kernel
@@ -220,12 +240,6 @@ class Novelty(NamedTuple):
     residual: Annotated[Array, "m"]
     weights: Annotated[Array, "m"]
 
-    def quantile(self, level: float) -> float:
-        """Return the smallest value with a share of `level` of the weight at or below it."""
-        residual, weights = backend.to_numpy(self.residual), backend.to_numpy(self.weights)
-        found = np.quantile(residual, level, weights=weights, method="inverted_cdf")
-        return float(found)
-
 
 @dataclass(frozen=True)
 class KernelModel:
@@ -247,13 +261,8 @@ class KernelModel:
 
     @property
     def n_components(self) -> int:
-        """Q."""
+        """Number of components, q."""
         return int(self.eigenvalues.shape[0])
-
-    @property
-    def gamma(self) -> Any:
-        """The rate of the kernel, if it has one."""
-        return getattr(self.kernel, "gamma", None)
 
     def coordinates(self, rows: Array) -> Array:
         """Return projections on the directions, (m, q); expected ones where values are missing."""
@@ -261,13 +270,13 @@ class KernelModel:
 
     def coordinate_std(self, rows: Array) -> Array:
         """Return the standard deviation of the coordinates, (m, q): 0 for complete rows."""
-        xp, shape = backend.namespace(self.eigenvalues), (rows.shape[0], self.n_components)
-        std = backend.asarray(np.zeros(shape), self.eigenvalues)
+        std = backend.asarray(np.zeros((rows.shape[0], self.n_components)), self.eigenvalues)
         if not is_incomplete(rows):
             return std
+        xp = backend.namespace(std)
         which, x = uncertain_part(self.inputs, rows)
         variances = xp.linalg.diagonal(self.subspace.coordinate_covariance(x))
-        positive = xp.where(variances > 0, variances, xp.zeros_like(variances))
+        positive = xp.where(variances > 0, variances, 0 * variances)
         return backend.replaced(std, which, xp.sqrt(positive))
 
     def off_span(self, rows: Array) -> Array:
@@ -275,10 +284,11 @@ class KernelModel:
         return self.subspace.project(rows).residual
 
     def novelty_threshold(self, level: float) -> float:
-        """Return the quantile of the training points' squared distance."""
-        if self.novelty is not None:
-            return self.novelty.quantile(level)
-        return float(np.quantile(backend.to_numpy(self.off_span(self.points)), level))
+        """Return the quantile of the training points' squared distance, by weight."""
+        if self.novelty is None:
+            return float(np.quantile(backend.to_numpy(self.off_span(self.points)), level))
+        residual, weights = (backend.to_numpy(part) for part in self.novelty)
+        return float(np.quantile(residual, level, weights=weights, method="inverted_cdf"))
 
     def squared_ratios(self, how: KernelOptions) -> Array:
         """Return λ_p² / ‖Kc‖²_F, (q,), in one pass over the kernel of the training points."""
@@ -291,7 +301,59 @@ class KernelModel:
         return backend.cast_like(values * values / total, self.eigenvalues)
 
 
-# --- Fitting -------------------------------------------------------------------------------------
+# --- What all fits on operators share ------------------------------------------------------------
+
+
+def in_dtype_of(points: Array, spectrum: Spectrum, variances: Array) -> tuple[Array, Array, Array]:
+    """Return eigenvalues, variances and shares of the trace, (q,) each, in the points' dtype."""
+    values, like = spectrum.values, backend.vector_like(points)
+    ratios = values / spectrum.trace if spectrum.trace > 0 else 0 * values
+    return (
+        backend.cast_like(1 * values, like),
+        backend.cast_like(variances, like),
+        backend.cast_like(ratios, like),
+    )
+
+
+def check_variance(operator: Dual | MappedScatter) -> None:
+    """Refuse points without variance in feature space, or with more than numbers can hold."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        trace = float(operator.trace)
+        if isinstance(operator, MappedScatter):
+            offset = operator.n * float(operator.moments.mean @ operator.moments.mean)
+        else:  # n‖φ̄‖², beside which a trace may be nothing but rounding error
+            offset = operator.n * operator.grand_mean if operator.centered else 0.0
+        size = abs(trace) + abs(offset)
+    if not math.isfinite(size):
+        raise ScaleError("the kernel overflows: X is too large. Divide it by a constant first.")
+    if not trace > VARIANCE_ROUNDING * size:
+        raise DegenerateError(
+            f"the points have no variance in feature space: the trace of their centred kernel is "
+            f"{trace:.3g}. The kernel is constant, or negative. Give points that differ, or a "
+            "kernel (or gamma) that tells them apart. If X lies far from the origin, subtract its "
+            "mean first."
+        )
+    if isinstance(operator, Dual):
+        warn_of_cancellation(operator.gram.points, size, trace)
+
+
+def em_of_kernel(
+    operator: Dual | MappedScatter,
+    q: int,
+    rng: np.random.Generator,
+    noise: float | None,
+    **options: Any,
+) -> tuple[Array, float, Record]:
+    """Fit loadings W, (m, q), and the noise σ² by EM; a noise that vanished is 0."""
+    n = operator.n
+    with breakdowns_told(q):
+        W, sigma2, record = em_of_operator(operator, q, n, rng, noise, **options)
+        record.add(ppca_step(operator, W, sigma2, n)[2])
+    vanished = noise is None and has_vanished(sigma2, operator.trace / n / operator.dim, NO_NOISE)
+    return W, 0.0 if vanished else sigma2, record
+
+
+# --- Fitting kernel PCA --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -309,16 +371,13 @@ class KernelRequest:
         return min(int(self.n_components), most) if is_count(self.n_components) else most  # type: ignore[arg-type]
 
     def kept(self, spectrum: Spectrum, rounding: float) -> Spectrum:
-        """Return the eigenpairs asked for: zeros are zeros, dropped where nobody counts them.
+        """Return the eigenpairs asked for, with zeros in place of what is negligible.
 
-        `rounding` is ε·Σwk(x, x): what centring takes from it leaves errors of that size behind.
+        `rounding` is ε·Σwk(x, x): centring subtracts numbers of that size, and leaves their errors.
         """
         values = backend.to_numpy(spectrum.values)
-        largest = max(float(values[0]) if values.size else 0.0, 0.0)
-        zero = values <= max(NEGLIGIBLE_EIGENVALUE * largest, 2 * rounding)
-        xp = backend.namespace(spectrum.values)
-        flags = xp.asarray(~zero, device=backend.device_of(spectrum.values))
-        cleaned = xp.where(flags, spectrum.values, xp.zeros_like(spectrum.values))
+        zero = values <= max(NEGLIGIBLE_EIGENVALUE * values.max(initial=0.0), 2 * rounding)
+        cleaned = backend.asarray(np.where(zero, 0.0, values), spectrum.values)
         spectrum = replace(spectrum, values=cleaned, concentration=None)
         if is_share(self.n_components):
             return spectrum.head(share_count(float(self.n_components), spectrum))  # type: ignore[arg-type]
@@ -327,111 +386,78 @@ class KernelRequest:
         return spectrum
 
 
-def check_components(request: Any) -> None:
-    """Refuse what is no number of components."""
-    if request is None or is_share(request) or (is_count(request) and request >= 1):
-        return
-    what = "None, an integer of at least 1, or a share of the variance between 0 and 1"
-    raise ValueError(expected("n_components", what, request))
-
-
 def fit_kernel(table: Table, request: KernelRequest) -> KernelModel:
     """Fit kernel PCA: from the kernel over all points, or from the moments of a feature map."""
     if not isinstance(table, InMemoryTable):
         return _fit_chunks(table, request)
-    how = request.how
-    if request.copy and not request.kernel.is_precomputed:
+    choice, how = request.kernel, request.how
+    if request.copy and not is_precomputed(choice.kernel):
         table = InMemoryTable(backend.copied(table.rows), table.weights)
+    about = (table.rows, table.weights, request)
     if how.entry is None and not is_incomplete(table.rows):
-        found = affordable_operator(table, request.kernel.resolved(table.rows), how)
+        found = affordable_operator(table, choice.resolved(table.rows), how)
         if found is not None:
-            return _fit_mapped(*found, table.rows, table.weights, request, whole=True)
-    source = Source.of(table, request.kernel, how)
+            return _fit_mapped(*found, *about, whole=True)
+    source = Source.of(table, choice, how)
     if isinstance(source.operator, MappedScatter):
-        _warn_if_far(source.operator, how)
-        whole = (source.operator, how.solver, table.rows, table.weights, request)
-        return _fit_mapped(*whole, whole=True)
-    return _fit_exact(source, table, request)
+        return _fit_mapped(source.operator, how.solver, *about, whole=True)
+    return _fit_exact(source, *about)
 
 
-def _fit_exact(source: Source, table: InMemoryTable, request: KernelRequest) -> KernelModel:
+def _fit_exact(
+    source: Source, X: Array, weights: Array | None, request: KernelRequest
+) -> KernelModel:
     """Fit from eigenpairs of the centred kernel over all points."""
-    X, how, kernel = table.rows, request.how, source.kernel
+    how = request.how
     operator: Any = source.operator
-    spectrum, name = _solved(operator, kernel, request)
-    if how.dtype is None and _too_coarse(operator, spectrum, how.tol):
-        operator = dual_operator(X, kernel, table.weights, how, double=True)
-        source = source._replace(operator=operator)
-        spectrum, name = _solved(operator, kernel, request)
+    spectrum, name = _solved(source, request)
+    if how.dtype is None and operator.single and spectrum.rank > 0:
+        rounding = SINGLE_EPS * float(backend.to_numpy(operator.gram.diag()).max())
+        if spectrum.error > how.tol or rounding > how.tol * float(spectrum.values[-1]):
+            operator = dual_operator(X, source.kernel, weights, how, double=True)
+            source = source._replace(operator=operator)
+            spectrum, name = _solved(source, request)
     if source.rows is None:
         warn_of_cancellation(X, operator.total, operator.trace)
     subspace: Any = source.expansion(spectrum)
     residual = operator.off_span(spectrum)
-    return _model(
-        spectrum,
-        operator.n,
-        X,
-        kernel=kernel,
-        subspace=subspace,
-        points=subspace.points,
-        n_rows=used_rows(X, table.weights),
-        error=Approximation(0.0, spectrum.error),
-        solver=name,
-        eigenvectors=backend.cast_like(spectrum.vectors, backend.vector_like(X)),
-        residual=residual,
-        novelty=Novelty(residual, operator.weights),
-        inputs=source.inputs,
+    return KernelModel(
+        *in_dtype_of(X, spectrum, spectrum.values / operator.n),
+        source.kernel,
+        subspace,
+        subspace.points,
+        used_rows(X, weights),
+        Approximation(0.0, spectrum.error),
+        name,
+        backend.cast_like(spectrum.vectors, backend.vector_like(X)),
+        residual,
+        Novelty(residual, operator.weights),
+        source.inputs,
     )
 
 
-def _solved(operator: Dual, kernel: Kernel, request: KernelRequest) -> tuple[Spectrum, str]:
+def _solved(source: Source, request: KernelRequest) -> tuple[Spectrum, str]:
     """Return the eigenpairs asked for, and the solver that found them."""
-    with without_negatives(operator, kernel, request.how):
+    operator: Any = source.operator
+    with without_negatives(operator, source.kernel, request.how):
         spectrum, name = solve_kernel(operator, request.rank(operator.shape[0]), request.how)
     return request.kept(operator.oriented(spectrum), operator.eps * operator.total), name
 
 
-def _too_coarse(operator: Dual, spectrum: Spectrum, tol: float) -> bool:
-    """Return True if float32 kernel values leave a larger error of the eigenvalues than `tol`."""
-    if not operator.single or spectrum.rank == 0 or spectrum.error > tol:
-        return operator.single and spectrum.rank > 0
-    largest = float(backend.to_numpy(operator.gram.diag()).max())
-    return bool(np.finfo(np.float32).eps * largest > tol * float(spectrum.values[-1]))
-
-
-def _model(spectrum: Spectrum, n: float, like: Array, **others: Any) -> KernelModel:
-    """Return the model of eigenpairs, in the dtype of `like`."""
-    xp, like = backend.namespace(spectrum.values), backend.vector_like(like)
-    ratio = spectrum.values / spectrum.trace if spectrum.trace > 0 else 0 * spectrum.values
-    return KernelModel(
-        backend.cast_like(xp.asarray(spectrum.values, copy=True), like),
-        backend.cast_like(spectrum.values / n, like),
-        backend.cast_like(ratio, like),
-        **others,
-    )
-
-
 def _fit_chunks(table: Any, request: KernelRequest) -> KernelModel:
-    """Fit a chunked table from the moments of a map that a sample of its rows gives."""
+    """Fit a chunked table from the moments of a feature map chosen from a sample of its rows."""
     how = request.how
-    if how.features is None or request.kernel.is_precomputed:
-        names = [repr(entry.name) for entry in _feature_solvers()]
-        choices = f"{', '.join(names[:-1])} or {names[-1]}"
-        what = f"{choices} with a kernel of rows, for chunked data"
+    if how.features is None or is_precomputed(request.kernel.kernel):
+        *names, last = (repr(entry.name) for entry in _feature_solvers())
+        what = f"{', '.join(names)} or {last} with a kernel of rows, for chunked data"
         raise ValueError(expected("eigen_solver", what, how.solver))
     sizes = f"{how.n_landmarks} landmarks or features"
     note(f"{table.route} on the CPU: moments of a map by {how.solver!r}, {sizes}, two passes")
-    sample = table.sample(max(SAMPLE_ROWS, PATIENCE * how.n_landmarks), seed=0)
+    sample = table.sample(max(SAMPLE_ROWS, ROWS_PER_LANDMARK * how.n_landmarks), seed=0)
     refuse_nonfinite(sample)
     kernel = request.kernel.resolved(sample)
     operator = mapped_operator(table, sample, kernel, how.features, how)
-    _warn_if_far(operator, how)
     return _fit_mapped(operator, how.solver, sample, None, request)
-
-
-def _warn_if_far(operator: MappedScatter, how: KernelOptions) -> None:
-    if how.features is not None:
-        how.features.warn_if_far(operator.left_out, how)
 
 
 def _fit_mapped(
@@ -444,50 +470,49 @@ def _fit_mapped(
     whole: bool = False,
 ) -> KernelModel:
     """Fit PCA of mapped rows, with the variance of the kernel; `rows` are some, or the `whole`."""
-    spectrum, _ = solve_kernel(operator, request.rank(operator.shape[0]), request.how)
-    total = operator.mapped.total
+    how, total = request.how, operator.mapped.total
+    if how.features is not None:
+        how.features.warn_if_far(operator.left_out, how)
+    spectrum, _ = solve_kernel(operator, request.rank(operator.shape[0]), how)
     spectrum = request.kept(replace(spectrum, trace=operator.kernel_trace), EPS * total)
     warn_of_cancellation(rows, total, spectrum.trace)
-    xp = backend.namespace(spectrum.values)
-    exists = xp.where(spectrum.values > 0, 1 + 0 * spectrum.values, 0 * spectrum.values)
+    exists = backend.namespace(spectrum.values).astype(spectrum.values > 0, spectrum.vectors.dtype)
     directed = replace(spectrum, vectors=spectrum.vectors * exists)
     subspace = operator.expansion(directed) or operator.subspace(directed)
-    return _model(
-        spectrum,
-        operator.n,
-        rows,
-        kernel=operator.map.kernel,
-        subspace=subspace,
-        points=operator.points if operator.points is not None else rows if whole else rows[:0, :],
-        n_rows=used_rows(rows, weights) if whole else round(operator.n),
-        error=Approximation(operator.left_out, operator.gap(spectrum)),
-        solver=name,
+    some = rows if whole else rows[:0, :]
+    return KernelModel(
+        *in_dtype_of(rows, spectrum, spectrum.values / operator.n),
+        operator.map.kernel,
+        subspace,
+        some if operator.points is None else operator.points,
+        used_rows(rows, weights) if whole else round(operator.n),
+        Approximation(operator.left_out, operator.gap(spectrum)),
+        name,
         novelty=_some_novelty(subspace, rows, weights),
     )
 
 
 def _some_novelty(subspace: Directions, X: Array, weights: Array | None) -> Novelty | None:
-    """Return the novelty of some training points: landmarks are no sample of them."""
+    """Return the novelty of some training points: landmarks are not a sample of them."""
     index = np.arange(0, int(X.shape[0]), -(-int(X.shape[0]) // NOVELTY_ROWS))
     residual = subspace.project(backend.take(X, index)).residual
     w = backend.ones(residual.shape, residual) if weights is None else backend.take(weights, index)
     return Novelty(residual, w) if bool(backend.to_numpy(w).any()) else None
 
 
-# --- Streams: landmarks from the beginning, exact moments of all rows on them --------------------
+# --- Streams: landmarks from the first rows, exact moments of all rows on them -------------------
 
 
 class KernelStream(NamedTuple):
-    """What is kept of a stream: rows until there are enough of them, then moments alone."""
+    """The state of a stream: rows until there are enough of them, then moments only."""
 
     kernel: Kernel
     waiting: Annotated[Array, "m d"] | None = None
     weights: Annotated[Array, "m"] | None = None
     map: Annotated[FeatureMap, Landmarks | Fourier | Explicit] | None = None
     mapped: Mapped | None = None
-    first: tuple[Annotated[Array, "f d"], Annotated[Array, "f"] | None] | None = (
-        None  # rows and weights, to judge novelty by
-    )
+    # rows and weights to judge novelty by
+    first: tuple[Annotated[Array, "f d"], Annotated[Array, "f"] | None] | None = None
 
     def add(self, X: Array, weights: Array | None, how: KernelOptions) -> KernelStream:
         """Return the stream with one more chunk."""
@@ -499,26 +524,24 @@ class KernelStream(NamedTuple):
         if self.waiting is not None and self.weights is not None:
             X, w = xp.concat([self.waiting, X], axis=0), xp.concat([self.weights, w], axis=0)
         grown = self._replace(waiting=X, weights=w)
-        return grown.settled(how) if X.shape[0] >= PATIENCE * how.n_landmarks else grown
+        return grown.settled(how) if X.shape[0] >= ROWS_PER_LANDMARK * how.n_landmarks else grown
 
     def settled(self, how: KernelOptions) -> KernelStream:
-        """Return the stream with a map chosen from the rows that wait."""
+        """Return the stream with a feature map chosen from the waiting rows."""
         X, entry = self.waiting, how.features
         if entry is None or not entry.on_streams:
             entry = next(one for one in _feature_solvers() if one.on_streams)
         feature_map = entry.feature_map(X, self.kernel, None, replace(how, tol=0.0))
         mapped = map_rows(feature_map, X, self.weights, center=how.center)
-        first = (X, self.weights)  # landmarks lie on the span, and are no sample of the rows
+        first = (X, self.weights)  # landmarks have no novelty, and are not a sample of the rows
         return KernelStream(self.kernel, map=feature_map, mapped=mapped, first=first)
 
     def model(self, request: KernelRequest) -> KernelModel:
         """Return the model of all rows so far."""
-        how = request.how
-        ready = self if self.map is not None else self.settled(how)
+        ready = self if self.map is not None else self.settled(request.how)
         if ready.map is None or ready.mapped is None or ready.first is None:
             raise ValueError(expected("a stream", "of at least one chunk", self))
         operator = MappedScatter(ready.map, ready.mapped)
-        _warn_if_far(operator, how)
         return _fit_mapped(operator, "stream", *ready.first, request)
 
 

@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
-from dualpca.arrays import Array, backend
-from dualpca.errors import DegenerateError, ScaleError
+from dualpca.arrays import EPS, Array, backend
+from dualpca.data import InMemoryTable
+from dualpca.errors import DegenerateError
 from dualpca.kernels import Kernel
-from dualpca.operators import (
-    Dual,
-    Landmarks,
-    Scatter,
-    Spectrum,
-    Subspace,
-    landmark_subspace,
-    map_rows,
-    pivoted_cholesky,
-)
-from dualpca.solvers import solve
+from dualpca.models.kernel import Source
+from dualpca.operators import Subspace
+from dualpca.solvers import KernelOptions, dual_operator, mapped_operator, solve
 
 EXACT = 1000
-"""Rows up to which the kernel over all of them is decomposed; beyond, landmarks stand for them."""
+"""Rows up to which the kernel over all of them is decomposed; beyond, landmarks are used."""
 
 NEGLIGIBLE_DIRECTION = 1e-10
-"""Directions with less than this share of the largest variance are none."""
+"""Directions with less than this share of the largest variance are left out."""
 
 
 @dataclass(frozen=True)
 class KernelSpace:
     """ψ(x) = Λ_m^{-1/2}U_mᵀ kc(x) ∈ R^m: coordinates on the m leading directions of feature space.
 
-    A density needs one space for all states, classes and new rows; this is it. Inner products are
-    kept on the span, ψ(x)ᵀψ(y) = (φ(x) − φ̄)ᵀ(φ(y) − φ̄), and outside it is nothing.
+    A density needs one space for all states, classes and new rows. Inner products are preserved on
+    the span, ψ(x)ᵀψ(y) = (φ(x) − φ̄)ᵀ(φ(y) − φ̄); what is off it is dropped.
 
     Parameters
     ----------
@@ -92,46 +85,25 @@ class KernelSpace:
         """
         rng = np.random.default_rng(0) if rng is None else rng
         if int(X.shape[0]) <= max(EXACT, n_landmarks):
-            return cls._exact(X, kernel, m, weights, solver, rng)
-        return cls._nystrom(X, kernel, m, weights, n_landmarks, rng)
-
-    @classmethod
-    def _exact(
-        cls,
-        X: Array,
-        kernel: Kernel,
-        m: int,
-        weights: Array | None,
-        solver: str,
-        rng: np.random.Generator,
-    ) -> KernelSpace:
-        operator = Dual(X, kernel, weights)
-        refuse_overflow(operator.total)
-        found = solve(operator, min(m, operator.shape[0]), solver, 1e-10, rng)
-        spectrum = _held(operator.oriented(found), operator.total)
-        variances = spectrum.values / operator.n
-        return cls(operator.subspace(spectrum), variances, operator.trace / operator.n)
-
-    @classmethod
-    def _nystrom(
-        cls,
-        X: Array,
-        kernel: Kernel,
-        m: int,
-        weights: Array | None,
-        n_landmarks: int,
-        rng: np.random.Generator,
-    ) -> KernelSpace:
-        with np.errstate(over="ignore", invalid="ignore"):
-            refuse_overflow(float(backend.to_numpy(kernel.diag(backend.points(X))).sum()))
-        chosen = pivoted_cholesky(X, kernel, n_landmarks, 0.0, rng, weights)
-        f = Landmarks.of(backend.take(X, chosen.index), kernel)
-        mapped = map_rows(f, X, weights)
-        operator, n, mean = Scatter(mapped.moments), mapped.moments.n, mapped.moments.mean
-        spectrum = _held(solve(operator, min(m, operator.shape[0]), "dense"), mapped.total)
-        total = mapped.total / n - float(mean @ mean)
-        subspace = landmark_subspace(f, spectrum.vectors, mean)
-        return cls(subspace, spectrum.values / n, max(total, operator.trace / n))
+            how = KernelOptions(memory_limit=0)
+            operator: Any = dual_operator(X, kernel, weights, how)
+            found = solve(operator, min(m, operator.shape[0]), solver, 1e-10, rng)
+            found, total, trace = operator.oriented(found), operator.total, operator.trace
+        else:
+            how = KernelOptions("cholesky", seed=rng, n_landmarks=n_landmarks)
+            operator = mapped_operator(InMemoryTable(X, weights), X, kernel, how.features, how)  # type: ignore[arg-type]
+            found = solve(operator, min(m, operator.shape[0]), "dense")
+            total, trace = operator.mapped.total, operator.kernel_trace
+        values = backend.to_numpy(found.values)
+        floor = max(NEGLIGIBLE_DIRECTION * float(values[0]), 10 * EPS * total)
+        if not values[0] > floor:
+            raise DegenerateError(
+                "all rows are the same point of feature space: there is nothing to model. Give "
+                "rows that differ, or another kernel."
+            )
+        spectrum = found.head(int((values > floor).sum()))
+        subspace: Any = Source(operator, kernel).expansion(spectrum)
+        return cls(subspace, spectrum.values / operator.n, trace / operator.n)
 
     @property
     def m(self) -> int:
@@ -145,28 +117,9 @@ class KernelSpace:
 
     @property
     def explained(self) -> float:
-        """Share of the variance in feature space that the directions hold."""
+        """Share of the variance in feature space along the directions."""
         return float(backend.namespace(self.variances).sum(self.variances)) / self.total
 
     def __call__(self, X: Array) -> Array:
         """Return ψ(x) of every row, (n, m), in float64."""
         return self.subspace.coordinates(X)
-
-
-def _held(spectrum: Spectrum, total: float) -> Spectrum:
-    """Return the eigenpairs that are more than rounding error."""
-    values = backend.to_numpy(spectrum.values)
-    eps = float(np.finfo(np.float64).eps)
-    held = int((values > max(NEGLIGIBLE_DIRECTION * float(values[0]), 10 * eps * total)).sum())
-    if held == 0:
-        raise DegenerateError(
-            "all rows are the same point of feature space: there is nothing to model. Give rows "
-            "that differ, or another kernel."
-        )
-    return spectrum.head(held)
-
-
-def refuse_overflow(total: float) -> None:
-    """Refuse a kernel whose trace float64 cannot hold."""
-    if not np.isfinite(total):
-        raise ScaleError("kernel values overflow: X is too large. Divide it by a constant first.")

@@ -1,45 +1,45 @@
 """Mixtures of PPCA: p(x) = Σ_k π_k N(x; μ_k, W_kW_kᵀ + σ_k²I), in the input space or a kernel's.
 
-`MixtureModel` is the fitted model, and `fit_mixture` makes one of a table: EM from the best of a
+`MixtureModel` is the fitted model, and `fit_mixture` fits one to a table: EM from the best of a
 few short starts (`fit_sizes`), each step one pass over the rows (`MixtureSteps`), with sizes given
-or found by BIC, held-out rows or a Dirichlet process.
+or found by BIC, held-out rows or a Dirichlet process. `MixtureStream` sees every chunk once.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import add
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
 from scipy.special import betaln, digamma
 
-from dualpca.arrays import Array, algebra, backend, moved, note, quadratic, task
+from dualpca.arrays import Array, algebra, backend, log_sum_exp, moved, note, quadratic, task
 from dualpca.data import (
     FOLDS,
-    Columns,
     InMemoryTable,
+    Moments,
     Table,
     block_weights,
-    column_starts,
     has_missing,
     observed_weights,
     refuse_infinite,
     refuse_nonfinite,
 )
 from dualpca.errors import CollapseWarning, expected, warn
-from dualpca.gaussian import Incomplete, Latents, is_count
+from dualpca.gaussian import Factors, Incomplete, Latents, is_count, latents
 from dualpca.models.clusters import kmeans
 from dualpca.models.driver import History, Keeper, Record, State, Watch, iterate
-from dualpca.models.emissions import Emissions, EmissionSums, Observations, Prior, WeightedRows
-from dualpca.models.incomplete import check_unit, refuse_empty_columns
+from dualpca.models.emissions import START_ROWS, Emissions, Observations, Prior, Surveyed
 from dualpca.models.kernel import KernelChoice
 from dualpca.models.kernel_space import KernelSpace
 from dualpca.models.spiked import variances_like
-from dualpca.operators import used_rows
+from dualpca.models.streaming import FORGET
 
 # --- How much of the data each component gets: maximum likelihood or broken sticks ---------------
 
@@ -59,9 +59,8 @@ def proportions(mass: Array) -> Shares:
     """Return the weights of maximum likelihood, n_k/n."""
     xp = backend.namespace(mass)
     weights = mass / xp.sum(mass)
-    return Shares(
-        weights, xp.log(xp.where(weights > LEAST_WEIGHT, weights, 0 * weights + LEAST_WEIGHT))
-    )
+    least = 0 * weights + LEAST_WEIGHT
+    return Shares(weights, xp.log(xp.where(weights > least, weights, least)))
 
 
 def broken_sticks(mass: Array, alpha: float, free: Sequence[int]) -> Shares:
@@ -133,34 +132,21 @@ class Mixture:
 
     def log_density(self, X: Observations) -> Array:
         """Return ln p(x_i), (n,)."""
-        return log_sum_exp(self.joint(X))
+        return log_sum_exp(self.joint(X))[0]
 
     def responsibilities(self, X: Observations) -> Array:
         """Return p(k | x_i), (n, K)."""
-        joint = self.joint(X)
-        return backend.namespace(joint).exp(joint - log_sum_exp(joint)[:, None])
+        return log_sum_exp(self.joint(X))[1]
 
     def n_parameters(self) -> int:
         """Return the number of free parameters."""
         return sum(self.emissions.n_parameters()) + self.emissions.K - 1
-
-    def latents(self, X: Array) -> list[Latents]:
-        """Return the posterior of z under every component."""
-        table = self.emissions.table(X)
-        return [self.emissions.posterior(table, k) for k in range(self.emissions.K)]
 
     def sample(self, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
         """Draw n rows, in random order, and the components they come from."""
         pi = np.asarray(backend.to_numpy(self.weights), dtype=np.float64)
         labels = rng.choice(self.emissions.K, size=n, p=pi / np.sum(pi))
         return self.emissions.sample(labels, rng), labels
-
-
-def log_sum_exp(A: Array) -> Array:
-    """Return ln Σ_k exp(A_ik) without overflow, (n,)."""
-    xp = backend.namespace(A)
-    top = xp.max(A, axis=1)
-    return top + xp.log(xp.sum(xp.exp(A - top[:, None]), axis=1))
 
 
 class MixtureSelection(NamedTuple):
@@ -204,26 +190,12 @@ class MixtureModel:
         return moved(self.mixture, backend.working)
 
     @property
-    def n_mixtures(self) -> int:
-        """K."""
-        return self.mixture.emissions.K
-
-    @property
-    def n_components(self) -> tuple[int, ...]:
-        """q_k."""
-        return self.mixture.emissions.ranks
-
-    @property
     def covariances(self) -> Array:
         """W_kW_kᵀ + σ_k²I, (K, m, m)."""
-        emissions = self.working.emissions
-        eye = backend.asarray(np.eye(emissions.dim), emissions.means)
-        dense = [W @ W.T + emissions.noises[k] * eye for k, W in enumerate(emissions.loadings)]
-        stacked = backend.namespace(emissions.means).stack(dense)
-        return backend.cast_like(stacked, self.mixture.weights)
+        return backend.cast_like(self.working.emissions.covariances, self.mixture.weights)
 
     def points(self, rows: Array) -> Array:
-        """Return rows where the mixture lives: as they are, or ψ(x) in the space of the kernel."""
+        """Return what the mixture is a density of: the rows, or ψ(x) in the space of the kernel."""
         return rows if self.space is None else self.space(rows)
 
     def joint(self, rows: Array) -> Array:
@@ -242,31 +214,32 @@ class MixtureModel:
         """Return the posterior of the latents under component k."""
         return self.working.emissions.posterior(self.points(rows), k)
 
+    def _latents(self, rows: Array) -> tuple[Array, list[Latents]]:
+        """Return p(k | x), (n, K), and the posterior of z under every component."""
+        points, mixture = self.points(rows), self.working
+        table = mixture.emissions.table(points)
+        found = [mixture.emissions.posterior(table, k) for k in range(mixture.emissions.K)]
+        return mixture.responsibilities(points), found
+
     def coordinates(self, rows: Array) -> Array:
         """Return p(k | x) E[z | x, k] of all components side by side, (n, Σq_k)."""
-        points, mixture = self.points(rows), self.working
-        resp = mixture.responsibilities(points)
-        found = [one.mean * resp[:, k : k + 1] for k, one in enumerate(mixture.latents(points))]
-        return backend.namespace(resp).concat(found, axis=1)
+        resp, found = self._latents(rows)
+        weighted = [one.mean * resp[:, k : k + 1] for k, one in enumerate(found)]
+        return backend.namespace(resp).concat(weighted, axis=1)
 
     def signal(self, rows: Array, spread: bool = False) -> tuple[Array, Array | None]:
         """Return Σ_k p(k | x)(μ_k + W_k E[z | x, k]), (n, m), and the deviation of a measurement.
 
         That counts the spread within components and between them.
         """
-        points, mixture = self.points(rows), self.working
-        emissions, found = mixture.emissions, mixture.latents(points)
-        resp = mixture.responsibilities(points)
-        means = [
-            one.mean @ W.T + emissions.means[k, :]
-            for k, (one, W) in enumerate(zip(found, emissions.loadings, strict=True))
-        ]
+        (resp, found), e = self._latents(rows), self.working.emissions
+        means = [one.mean @ e.loadings[k].T + e.means[k, :] for k, one in enumerate(found)]
         mean = sum(resp[:, k : k + 1] * each for k, each in enumerate(means))
         if not spread:
             return mean, None
         variance = 0 * mean
         for k, one in enumerate(found):
-            within = quadratic(one.covariance, emissions.loadings[k]) + emissions.noises[k]
+            within = quadratic(one.covariance, e.loadings[k]) + e.noises[k]
             variance = variance + resp[:, k : k + 1] * (within + (means[k] - mean) ** 2)
         return mean, backend.namespace(rows).sqrt(variance)
 
@@ -275,109 +248,76 @@ def model_of(
     mixture: Mixture, like: Array, loglikelihood: float, lower_bound: float, **others: Any
 ) -> MixtureModel:
     """Return a mixture as a model, in the dtype of `like`, with the axes of its components."""
-    emissions = mixture.emissions
-    axes = [algebra.svd(W) for W in emissions.loadings]
-    variances = [s * s + emissions.noises[k] for k, (_, s, _) in enumerate(axes)]
-    cast = moved(mixture, lambda a: backend.cast_like(a, like))
-    settled = {"noises": variances_like(emissions.noises, like), "floor": 0.0, "prior": None}
-    return MixtureModel(
-        replace(cast, emissions=replace(cast.emissions, **settled)),
-        tuple(backend.cast_like(U.T, like) for U, _, _ in axes),
-        tuple(backend.cast_like(v, like) for v in variances),
-        loglikelihood,
-        lower_bound,
-        **others,
-    )
+    e, cast = mixture.emissions, partial(backend.cast_like, X=like)
+    axes = [algebra.svd(W) for W in e.loadings]
+    components = tuple(cast(U.T) for U, _, _ in axes)
+    variances = tuple(cast(s * s + e.noises[k]) for k, (_, s, _) in enumerate(axes))
+    settled = {"noises": variances_like(e.noises, like), "floor": 0.0, "prior": None}
+    kept = moved(mixture, cast)
+    kept = replace(kept, emissions=replace(kept.emissions, **settled))
+    return MixtureModel(kept, components, variances, loglikelihood, lower_bound, **others)
+
+
+# --- What is asked for ---------------------------------------------------------------------------
+
+CRITERIA = ("bic", "cv")
+"""Ways to choose a size by trying candidates."""
+
+BOUND = "dirichlet"
+
+COLLAPSE_RULES = ("floor", "reseed", "drop")
+
+SAME_SEED = partial(np.random.default_rng, 0)
+
+
+@dataclass(frozen=True)
+class MixtureRequest:
+    """What `fit_mixture` needs to know, checked."""
+
+    n_mixtures: int | str
+    n_components: int | Sequence[int] | str
+    noise_floor: float = 1e-6  # as a share of `unit`
+    tied_noise: bool = False
+    on_collapse: str = "floor"
+    tol: float = 1e-6  # estimated gain that is left when EM stops, in log-likelihood per row
+    max_iter: int = 500
+    max_mixtures: int = 10
+    concentration: float = 1.0
+    n_init: int = 1
+    n_jobs: int | None = None
+    generator: Callable[[], np.random.Generator] = SAME_SEED
+    watch: Watch | None = None
+    kernel: Any = None
+    kernel_params: Mapping[str, Any] | None = None
+    n_directions: int = 50
+    unit: float = 0.0  # average variance of the features of all rows, once known
+
+    @property
+    def floor(self) -> float:
+        """Smallest noise variance."""
+        return float(self.noise_floor * self.unit)
+
+    @property
+    def alpha(self) -> float | None:
+        """Concentration of a Dirichlet process; None for likelihood."""
+        return self.concentration if self.n_mixtures == BOUND else None
+
+    @property
+    def criterion(self) -> str | None:
+        """By what sizes are chosen; None if they are given."""
+        words = (self.n_mixtures, self.n_components)
+        return next((w for w in words if isinstance(w, str) and w in CRITERIA), None)
 
 
 # --- EM: steps over a table, and components that collapse on the way -----------------------------
-
-COLLAPSE_RULES = ("floor", "reseed", "drop")
 
 DEAD = 1e-8
 """Share of all rows below which a component is dead."""
 
 
-class Surveyed(NamedTuple):
-    """A table and what is known of it before EM."""
-
-    table: Table
-    columns: Columns  # number, mean and variance of what each feature observed
-    missing: bool
-
-    @classmethod
-    def of(cls, table: Table) -> Surveyed:
-        """Read a table once; infinity is refused."""
-        if not isinstance(table, InMemoryTable):
-            columns = table.reduce(Columns.of, Columns.merge)
-            return cls(table, columns, bool((columns.n < columns.rows).any()))
-        X = table.rows
-        refuse_infinite(X)
-        w = observed_weights(X, table.weights)
-        total = float(X.shape[0] if w is None else backend.namespace(X).sum(w))
-        columns = Columns(*column_starts(X, w), int(X.shape[0]), used_rows(X, w), total)
-        return cls(InMemoryTable(X, w, table.names), columns, has_missing(X))
-
-    @property
-    def in_memory(self) -> bool:
-        """True if all rows are there at once."""
-        return isinstance(self.table, InMemoryTable)
-
-    @property
-    def unit(self) -> float:
-        """Average variance of the features."""
-        return float(backend.namespace(self.columns.mean).mean(self.columns.variance))
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How a mixture of given sizes is fitted: what all starts and candidates share."""
-
-    floor: float  # smallest noise variance
-    tied: bool = False
-    tol: float = 1e-6  # estimated gain that is left when EM stops, in log-likelihood per row
-    max_iter: int = 500
-    on_collapse: str = "floor"
-    alpha: float | None = None  # concentration of a Dirichlet process; None for likelihood
-
-    def shares(self, emissions: Emissions, mass: Array) -> Shares:
-        """Return the weights of components of these masses."""
-        if self.alpha is None:
-            return proportions(mass)
-        return broken_sticks(mass, self.alpha, emissions.n_parameters())
-
-
-class Ready(NamedTuple):
-    """A chunk of rows, with the patterns of its missing values found and its weights."""
-
-    rows: Observations
-    weights: Array  # (b,), 0 for rows that observe nothing
-
-
-class Expected(NamedTuple):
-    """One pass of the E step: the likelihood, and what the M step needs."""
-
-    loglikelihood: float
-    sums: Any  # EmissionSums of chunks, WeightedRows of rows in memory
-
-    def plus(self, other: Expected) -> Expected:
-        """Join two disjoint sets of rows."""
-        return Expected(self.loglikelihood + other.loglikelihood, self.sums.plus(other.sums))
-
-
-def expectation(
-    ready: Ready, emissions: Emissions, log_weights: Array, in_memory: bool
-) -> Expected:
-    """Take the E step over one chunk."""
-    rows, w = ready
-    joint = emissions.log_density(rows) + log_weights
-    density = log_sum_exp(joint)
-    resp = backend.namespace(joint).exp(joint - density[:, None])
-    value = float(w @ density)
-    if in_memory:
-        return Expected(value, WeightedRows(rows, resp, w))
-    missing = isinstance(rows, Incomplete)
-    return Expected(value, EmissionSums.of(emissions, rows, resp * w[:, None], missing))
+def row_weights(rows: Array, weights: Array | None) -> Array:
+    """Return a weight for every row, 0 for those that observe nothing."""
+    return block_weights(observed_weights(rows, weights), slice(None), rows)
 
 
 @dataclass(frozen=True)
@@ -387,7 +327,7 @@ class EMState:
     emissions: Emissions
     mass: Array  # (K,)
     shares: Shares
-    sums: EmissionSums | WeightedRows
+    sums: Any  # EmissionSums of chunks, WeightedRows of rows in memory
     reseeded: int = 0
     dropped: int = 0
     rescued: bool = False  # by the last step: likelihoods before it do not compare
@@ -400,26 +340,27 @@ class MixtureSteps:
     Parameters
     ----------
     data : Surveyed
-    recipe : Recipe
+    request : MixtureRequest
     q : int
         Largest number of directions, for the size of blocks.
     rng : Generator
-        For components that are sown again.
+        For components that are started again.
 
     Notes
     -----
-    The likelihood (or bound) never falls; its record starts anew where a component was dropped or
-    sown again. A step is one pass. On complete rows in memory it costs O(ndΣq_k) for densities, and
-    weighted scatters, O(nd²) where components are apart and K times that where they all overlap.
+    The likelihood (or bound) never falls; its record begins again where a component was dropped or
+    started again. A step is one pass. On complete rows in memory it costs O(ndΣq_k) for densities
+    and O(nd²) for weighted scatters where components are apart, K times that where they overlap.
     """
 
-    def __init__(self, data: Surveyed, recipe: Recipe, q: int, rng: np.random.Generator) -> None:
-        self.data, self.recipe, self.rng, self.n = data, recipe, rng, data.columns.weight
+    def __init__(
+        self, data: Surveyed, request: MixtureRequest, q: int, rng: np.random.Generator
+    ) -> None:
+        self.data, self.request, self.rng, self.n = data, request, rng, data.columns.weight
         missing = data.missing
 
-        def prepare(rows: Array, weights: Array | None) -> Ready:
-            w = block_weights(observed_weights(rows, weights), slice(None), rows)
-            return Ready(Incomplete(rows, None, q) if missing else rows, w)
+        def prepare(rows: Array, weights: Array | None) -> tuple[Observations, Array]:
+            return Incomplete(rows, None, q) if missing else rows, row_weights(rows, weights)
 
         self.rows = data.table.prepared(prepare)
 
@@ -434,7 +375,7 @@ class MixtureSteps:
             self.step,
             begin,
             max_iter=max_iter,
-            tol=self.recipe.tol * self.n,
+            tol=self.request.tol * self.n,
             anew=lambda state: state.rescued,
             keeper=keeper,
             pack=self.pack,
@@ -448,21 +389,31 @@ class MixtureSteps:
 
     def expect(self, emissions: Emissions, mass: Array, **story: Any) -> tuple[EMState, float]:
         """Take the E step; return what it found and the likelihood."""
-        shares = self.recipe.shares(emissions, mass)
-        rest = (emissions, shares.log_weights, self.data.in_memory)
-        found = self.rows.reduce(lambda ready: expectation(ready, *rest), Expected.plus)
-        value = found.loglikelihood + shares.constant + emissions.log_prior()
+        alpha, in_memory = self.request.alpha, self.data.in_memory
+        free = emissions.n_parameters()
+        shares = proportions(mass) if alpha is None else broken_sticks(mass, alpha, free)
+        log_weights = shares.log_weights
+
+        def of(chunk: tuple[Observations, Array]) -> tuple[float, Any]:
+            rows, w = chunk
+            density, resp = log_sum_exp(emissions.log_density(rows) + log_weights)
+            sums = emissions.sums(rows, resp * w[:, None], in_memory=in_memory)
+            return float(w @ density), sums
+
+        value, sums = self.rows.reduce(of, lambda a, b: (a[0] + b[0], a[1].plus(b[1])))
         story["rng"] = self.rng.bit_generator.state
-        return EMState(emissions, mass, shares, found.sums, **story), value
+        value += shares.constant + emissions.log_prior()
+        return EMState(emissions, mass, shares, sums, **story), value
 
     def step(self, state: EMState) -> tuple[EMState, float]:
         """Take one M step and one E step."""
         emissions, mass = state.sums.maximise(state.emissions), state.sums.mass
         story = {"reseeded": state.reseeded, "dropped": state.dropped}
-        bad = [] if self.recipe.on_collapse == "floor" else self.collapsed(emissions, mass)
+        rule = self.request.on_collapse
+        bad = [] if rule == "floor" else self.collapsed(emissions, mass)
         if bad and len(bad) < emissions.K:  # as long as something else is left
             story["rescued"] = True
-            if self.recipe.on_collapse == "reseed" and state.reseeded < 2 * emissions.K:
+            if rule == "reseed" and state.reseeded < 2 * emissions.K:
                 emissions, mass = self.reseed(state, emissions, mass, bad)
                 story["reseeded"] += len(bad)
             else:
@@ -473,20 +424,19 @@ class MixtureSteps:
 
     def collapsed(self, emissions: Emissions, mass: Array) -> list[int]:
         """Return components whose noise is at the floor, or that no row belongs to."""
-        dead = [int(k) for k in np.flatnonzero(backend.to_numpy(mass) < DEAD * self.n)]
-        if self.recipe.alpha is not None:  # components are meant to die
-            dead = []
-        return sorted({*dead, *emissions.at_floor()})
+        dead = np.flatnonzero(backend.to_numpy(mass) < DEAD * self.n).tolist()
+        # under a Dirichlet process components are meant to die
+        return sorted({*(dead if self.request.alpha is None else ()), *emissions.at_floor()})
 
     def reseed(
         self, state: EMState, model: Emissions, mass: Array, bad: list[int]
     ) -> tuple[Emissions, Array]:
-        """Sow components again, round and wide, at rows that the others explained worst."""
+        """Start components again, round and wide, at rows that the others explained worst."""
         table: Any = self.data.table
         ready: Any = self.rows.ready
-        X, w, xp = table.rows, ready.weights, backend.namespace(table.rows)
-        joint = state.emissions.log_density(ready.rows) + state.shares.log_weights
-        density = backend.to_numpy(log_sum_exp(joint))
+        (rows, w), X, xp = ready, table.rows, backend.namespace(table.rows)
+        joint = state.emissions.log_density(rows) + state.shares.log_weights
+        density = backend.to_numpy(log_sum_exp(joint)[0])
         order = np.argsort(np.where(backend.to_numpy(w) > 0, density, np.inf))
         worst = order[: max(2 * len(bad), len(order) // 20)]
         mean, unit = self.data.columns.mean, self.data.unit
@@ -497,30 +447,49 @@ class MixtureSteps:
             loadings[k] = 0.1 * unit**0.5 * backend.normal(self.rng, model.loadings[k].shape, mean)
         mask = backend.asarray(np.isin(np.arange(model.K), bad).astype(float), mass)
         noises = model.noises * (1 - mask) + unit * mask
-        sown = replace(model, means=xp.stack(means), loadings=tuple(loadings), noises=noises)
-        return sown, mass * (1 - mask) + mask * self.n / model.K
+        fresh = replace(model, means=xp.stack(means), loadings=tuple(loadings), noises=noises)
+        return fresh, mass * (1 - mask) + mask * self.n / model.K
 
     def pack(self, state: EMState) -> State:
         """Return all that the next step depends on."""
-        model, prior = state.emissions, state.emissions.prior
-        arrays = {f"W{k}": W for k, W in enumerate(model.loadings)}
-        arrays |= {"means": model.means, "noises": model.noises, "mass": state.mass}
-        numbers: dict[str, Any] = {"K": model.K, "rng": state.rng}
-        numbers |= {"reseeded": state.reseeded, "dropped": state.dropped}
-        numbers |= {"prior": None if prior is None else list(prior)}
-        return {name: backend.to_numpy(one) for name, one in arrays.items()}, numbers
+        prior = state.emissions.prior
+        numbers = {name: getattr(state, name) for name in ("rng", "reseeded", "dropped")}
+        numbers["prior"] = None if prior is None else list(prior)
+        return state.emissions.arrays() | {"mass": backend.to_numpy(state.mass)}, numbers
 
     def unpack(self, stored: State) -> EMState:
         """Return the state that was packed."""
-        numbers, recipe, like = stored[1], self.recipe, self.data.table.like
-        arrays = {name: backend.asarray(one, like) for name, one in stored[0].items()}
-        W = tuple(arrays[f"W{k}"] for k in range(int(numbers["K"])))
+        (arrays, numbers), request, like = stored, self.request, self.data.table.like
         prior = None if numbers["prior"] is None else Prior(*numbers["prior"])
+        options = (request.floor, request.tied_noise, prior)
         self.rng.bit_generator.state = numbers["rng"]
-        parts = (arrays["means"], W, arrays["noises"])
-        emissions = Emissions(*parts, recipe.floor, recipe.tied, prior)
         story = {name: int(numbers[name]) for name in ("reseeded", "dropped")}
-        return self.expect(emissions, arrays["mass"], **story)[0]
+        emissions = Emissions.restored(arrays, like, *options)
+        return self.expect(emissions, backend.asarray(arrays["mass"], like), **story)[0]
+
+    def start(self, sizes: Sizes) -> tuple[EMState, Record]:
+        """Return the best of a few short runs from k-means, to be carried on; rows in memory."""
+        (K, q), request, rng = sizes, self.request, self.rng
+        table: Any = self.data.table
+        X, weights = table.rows, table.weights
+
+        def at(labels: Array) -> tuple[EMState, Record]:
+            options: dict[str, Any] = {"floor": request.floor, "tied": request.tied_noise}
+            start = Emissions.start(X, K, q, rng, sample_weight=weights, labels=labels, **options)
+            if request.alpha is not None:
+                start = replace(start, prior=Prior(PRIOR_ROWS, PRIOR_VARIANCE * self.data.unit))
+            w = None if weights is None else backend.to_numpy(weights)
+            return self.begin(start, backend.asarray(np.bincount(labels, w, minlength=K), X))
+
+        runs: list[tuple[EMState, Record]] = []
+        for _ in range(START_TRIES if K > 1 else 1):
+            clusters = kmeans(X, K, rng, weights, KMEANS_STEPS)
+            run = self.run(partial(at, clusters), min(START_STEPS, request.max_iter))
+            runs = [max([*runs, run], key=lambda one: merit(one[0].emissions, one[1]))]
+            if run[1].interrupted:
+                runs[0][1].interrupted = True
+                break
+        return runs[0]
 
 
 # --- Given sizes: the best of a few short starts, carried on to the end --------------------------
@@ -528,32 +497,24 @@ class MixtureSteps:
 PRIOR_ROWS, PRIOR_VARIANCE = 2.0, 0.1
 """Of a component under a Dirichlet process: without a prior the smallest would be the likeliest."""
 
-TRIES, SHORT, LLOYD = 4, 10, 30
+START_TRIES, START_STEPS, KMEANS_STEPS = 4, 10, 30
 """A start is the best of so many, each of so many steps of EM after so many of k-means.
 
 k-means often puts two centres into one group and one into two; ten steps show it, and a hundred
 would not mend it (Biernacki, Celeux & Govaert 2003).
 """
 
-START_ROWS = 20_000
-"""Rows of the sample on which EM of a chunked table starts."""
-
-Sizes = tuple[int, int | list[int]]
+Sizes = tuple[int, int | Sequence[int]]
 """K, and q or one for every component."""
 
 
 class Found(NamedTuple):
-    """A mixture, how EM came to it, and which components had to be helped on the way."""
+    """A mixture, how EM came to it, and how many components were started again or dropped."""
 
     mixture: Mixture
     record: Record
     reseeded: int
     dropped: int
-
-    @property
-    def merit(self) -> tuple[int, float]:
-        """What to compare runs by."""
-        return merit(self.mixture.emissions, self.record)
 
 
 def merit(emissions: Emissions, record: Record) -> tuple[int, float]:
@@ -561,15 +522,19 @@ def merit(emissions: Emissions, record: Record) -> tuple[int, float]:
     return -len(emissions.at_floor()), record.loglikelihoods[-1]
 
 
+def best_of(runs: Iterable[Found]) -> Found:
+    """Return the run of fewest collapses, then the likeliest."""
+    return max(runs, key=lambda one: merit(one.mixture.emissions, one.record))
+
+
 def fit_sizes(
     data: Surveyed,
-    recipe: Recipe,
+    request: MixtureRequest,
     sizes: Sizes,
     rng: np.random.Generator,
-    labels: Array | None = None,
     keeper: Keeper | None = None,
 ) -> Found:
-    """Fit K components of q directions, from labels or the best of a few k-means starts.
+    """Fit K components of q directions from the best of a few k-means starts.
 
     EM of a chunked table starts on a sample of its rows and ends on all of them; if there are fewer
     rows than the sample has room for, it is the fit in memory.
@@ -579,61 +544,32 @@ def fit_sizes(
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> X = np.concatenate([rng.normal(size=(90, 3)), rng.normal(size=(10, 3)) + 9])
-    >>> found = fit_sizes(Surveyed.of(InMemoryTable(X)), Recipe(floor=1e-6), (2, 1), rng)
+    >>> found = fit_sizes(Surveyed.of(InMemoryTable(X)), MixtureRequest(2, 1), (2, 1), rng)
     >>> sorted(found.mixture.weights.round(2).tolist())
     [0.1, 0.9]
     """
-    steps = MixtureSteps(data, recipe, int(np.max(sizes[1])), rng)
+    q = int(np.max(sizes[1]))
+    steps = MixtureSteps(data, request, q, rng)
 
     def begin() -> tuple[EMState, Record]:
         if data.in_memory:
-            return start_from(steps, sizes, labels)
+            return steps.start(sizes)
         table: Any = data.table
         sample = table.sample(START_ROWS, seed=0)
-        first = MixtureSteps(Surveyed.of(InMemoryTable(sample)), recipe, int(np.max(sizes[1])), rng)
-        state, record = start_from(first, sizes, labels)
-        mass = state.mass * (steps.n / first.n)
-        found, value = steps.expect(state.emissions, mass)
+        first = MixtureSteps(Surveyed.of(InMemoryTable(sample)), request, q, rng)
+        state, record = first.start(sizes)
+        found, value = steps.expect(state.emissions, state.mass * (steps.n / first.n))
         if len(sample) < START_ROWS:  # these were all rows: EM has begun already
             return replace(found, reseeded=state.reseeded, dropped=state.dropped), record
         return found, Record([value], interrupted=record.interrupted)
 
-    return found_at(*steps.run(begin, recipe.max_iter, keeper), recipe)
+    return found_at(*steps.run(begin, request.max_iter, keeper), request)
 
 
-def start_from(
-    steps: MixtureSteps, sizes: Sizes, labels: Array | None = None
-) -> tuple[EMState, Record]:
-    """Return EM at the components of labels, or the best of a few short runs to be carried on."""
-    (K, q), recipe, rng = sizes, steps.recipe, steps.rng
-    table: Any = steps.data.table
-    X, weights = table.rows, table.weights
-
-    def at(labels: Array) -> tuple[EMState, Record]:
-        options: dict[str, Any] = {"floor": recipe.floor, "tied": recipe.tied, "labels": labels}
-        start = Emissions.start(X, K, q, rng, sample_weight=weights, **options)
-        if recipe.alpha is not None:
-            start = replace(start, prior=Prior(PRIOR_ROWS, PRIOR_VARIANCE * steps.data.unit))
-        w = None if weights is None else backend.to_numpy(weights)
-        return steps.begin(start, backend.asarray(np.bincount(labels, w, minlength=K), X))
-
-    if labels is not None:
-        return at(labels)
-    runs: list[tuple[EMState, Record]] = []
-    for _ in range(TRIES if K > 1 else 1):
-        clusters = kmeans(X, K, rng, weights, LLOYD)
-        run = steps.run(partial(at, clusters), min(SHORT, recipe.max_iter))
-        runs = [max([*runs, run], key=lambda one: merit(one[0].emissions, one[1]))]
-        if run[1].interrupted:
-            runs[0][1].interrupted = True
-            break
-    return runs[0]
-
-
-def found_at(state: EMState, record: Record, recipe: Recipe) -> Found:
+def found_at(state: EMState, record: Record, request: MixtureRequest) -> Found:
     """Return the mixture; one under a Dirichlet process without its empty components."""
     weights, emissions = state.shares.weights, state.emissions
-    if recipe.alpha is not None:
+    if request.alpha is not None:
         mass = np.asarray(backend.to_numpy(state.mass))
         keep = [int(k) for k in np.argsort(-mass, kind="stable") if mass[k] >= 1] or [0]
         weights, emissions = backend.take(weights, np.array(keep)), emissions.take(keep)
@@ -643,53 +579,6 @@ def found_at(state: EMState, record: Record, recipe: Recipe) -> Found:
 
 # --- From a table to a model ---------------------------------------------------------------------
 
-CRITERIA = ("bic", "cv")
-"""Ways to choose a size by trying candidates."""
-
-BOUND = "dirichlet"
-
-MOST_COMPONENTS = 10
-"""Largest number of directions that is tried."""
-
-
-def _fixed() -> np.random.Generator:
-    return np.random.default_rng(0)
-
-
-@dataclass(frozen=True)
-class MixtureRequest:
-    """What `fit_mixture` needs to know, checked."""
-
-    n_mixtures: int | str
-    n_components: int | tuple[int, ...] | str
-    noise_floor: float = 1e-6  # as a share of the average variance
-    tied: bool = False
-    on_collapse: str = "floor"
-    tol: float = 1e-6
-    max_iter: int = 500
-    max_mixtures: int = 10
-    concentration: float = 1.0
-    n_init: int = 1
-    n_jobs: int | None = None
-    generator: Callable[[], np.random.Generator] = _fixed  # of starts, and of landmarks
-    watch: Watch | None = None
-    kernel: Any = None
-    kernel_params: Mapping[str, Any] | None = None
-    n_directions: int = 50
-
-    @property
-    def criterion(self) -> str | None:
-        """By what sizes are chosen; None if they are given."""
-        words = (self.n_mixtures, self.n_components)
-        return next((w for w in words if isinstance(w, str) and w in CRITERIA), None)
-
-    @property
-    def sizes(self) -> tuple[int, Any]:
-        """K, or the largest that is tried; and q as given, one or several or a criterion."""
-        K = self.max_mixtures if isinstance(self.n_mixtures, str) else self.n_mixtures
-        q = self.n_components
-        return int(K), list(q) if isinstance(q, tuple) else q
-
 
 def fit_mixture(table: Table, request: MixtureRequest) -> MixtureModel:
     """Fit a mixture of PPCA by EM (Tipping & Bishop 1999b), NaN or not, in a kernel's space or not.
@@ -697,29 +586,28 @@ def fit_mixture(table: Table, request: MixtureRequest) -> MixtureModel:
     Chunked tables are read once per step. They have neither kernels nor sizes to be chosen, which
     need all rows in memory.
     """
-    like, space = table.like, None
+    like, space, among = table.like, None, "features"
     if not isinstance(table, InMemoryTable):
         refuse_chunks(request)
-        note(f"{table.route} on the CPU: EM of a mixture, a pass a step")
+        note(f"{table.route} on the CPU: EM of a mixture, one pass per step")
     if request.kernel is not None:
-        space, table = open_space(table, request)
+        (space, table), among = open_space(table, request), "directions of feature space"
     data = Surveyed.of(table)
-    count = data.columns.used
-    if count < 2:
-        raise ValueError(
-            f"Found array with {count} sample(s) while a minimum of 2 is required for a fit."
-        )
-    among = "features" if space is None else "directions of feature space"
-    check_sizes(request, count, table.d, among)
+    data.require_two(data.columns.used)
+    check_sizes(request, data.columns.used, table.d, among)
     found, selection = best_mixture(data, request)
     warn_of_collapse(found)
-    history, n = History.of(found.record), data.columns.weight
+    history, mixture = History.of(found.record), found.mixture
     value = history.loglikelihood
-    if request.n_mixtures == BOUND:  # that was of the bound
-        value = total_density(data, found.mixture)
-    bound = history.loglikelihood / n
+    if request.alpha is not None:  # that was of the bound
+
+        def density(rows: Array, weights: Array | None = None) -> float:
+            return float(row_weights(rows, weights) @ mixture.log_density(rows))
+
+        value = data.table.reduce(density, add)
+    bound = history.loglikelihood / data.columns.weight
     others: dict[str, Any] = {"history": history, "selection": selection, "space": space}
-    return model_of(found.mixture, like, value, bound, **others)
+    return model_of(mixture, like, value, bound, **others)
 
 
 def refuse_chunks(request: MixtureRequest) -> None:
@@ -732,7 +620,7 @@ def refuse_chunks(request: MixtureRequest) -> None:
         got = (request.n_mixtures, request.n_components)
         raise ValueError(expected("n_mixtures and n_components", what, got))
     if request.on_collapse == "reseed":
-        remedy = "Sowing again looks for the rows explained worst."
+        remedy = "A restarted component looks for the rows explained worst."
         what = "'floor' or 'drop' for chunked data"
         raise ValueError(expected("on_collapse", what, "reseed", remedy))
 
@@ -742,20 +630,19 @@ def open_space(table: Any, request: MixtureRequest) -> tuple[KernelSpace, InMemo
 
     The width of a named kernel is that of `KernelPCA`: gamma is 1/d by default.
     """
-    X, m = table.rows, int(request.n_directions)
+    X, m, w = table.rows, int(request.n_directions), table.weights
     refuse_nonfinite(X)
-    weights = observed_weights(X, table.weights)
     kernel = KernelChoice(request.kernel, params=request.kernel_params).resolved(X)
-    options: dict[str, Any] = {"n_landmarks": max(500, m), "weights": weights}
-    space = KernelSpace.fit(X, kernel, m, request.generator(), **options)
-    return space, InMemoryTable(space(X), weights)
+    rng, most = request.generator(), max(500, m)
+    space = KernelSpace.fit(X, kernel, m, rng, n_landmarks=most, weights=w)
+    return space, InMemoryTable(space(X), w)
 
 
-def check_sizes(request: MixtureRequest, count: int, d: int, among: str = "features") -> None:
+def check_sizes(request: MixtureRequest, count: int, d: int, among: str) -> None:
     """Refuse sizes that `count` rows of d features cannot satisfy."""
     K, q = request.n_mixtures, request.n_components
     if is_count(K) and int(K) > count:
-        remedy = "A component needs a row to sit on: give fewer, or more rows."
+        remedy = "Every component needs a row: ask for fewer components, or give more rows."
         raise ValueError(expected("n_mixtures", f"at most the number of rows, {count}", K, remedy))
     if not isinstance(q, str) and int(np.max(q)) > d:
         what = f"at most {d}, the number of {among}"
@@ -764,137 +651,94 @@ def check_sizes(request: MixtureRequest, count: int, d: int, among: str = "featu
 
 def best_mixture(data: Surveyed, request: MixtureRequest) -> tuple[Found, MixtureSelection | None]:
     """Fit a table: sizes first, then all starts, of which the best is kept."""
-    columns = data.columns
-    refuse_empty_columns(columns.n)
-    table = data.table
-    check_unit(data.unit, table.rows if isinstance(table, InMemoryTable) else table, columns.mean)
-    recipe = Recipe(
-        request.noise_floor * data.unit,
-        request.tied,
-        request.tol,
-        request.max_iter,
-        request.on_collapse,
-        request.concentration if request.n_mixtures == BOUND else None,
-    )
-    (K, q), selection = request.sizes, None
-    K = min(K, columns.rows) if isinstance(request.n_mixtures, str) else K
-    if request.criterion is not None:
-        selection = _chosen(data, recipe, request, K, q)
-        K, q = selection.chosen
-    return best_start(data, recipe, (K, q), request, request.watch), selection
+    request = replace(request, unit=data.checked().unit)
+    given, q, criterion = request.n_mixtures, request.n_components, request.criterion
+    K = min(request.max_mixtures, data.columns.rows) if isinstance(given, str) else given
+    sizes: Any = (int(K), int(q) if is_count(q) else q)  # type: ignore[arg-type]
+    selection = None
+    if criterion is not None:
+        score = partial(by_bic if criterion == "bic" else by_held_out, data, request)
+        most = max(1, min(data.table.d - 1, MOST_DIRECTIONS_TRIED))
+        mixtures = range(1, sizes[0] + 1) if given == criterion else sizes[:1]
+        components = range(1, most + 1) if q == criterion else sizes[1:]
+        selection = choose(criterion, score, mixtures, components)
+        sizes = selection.chosen
+    return best_start(data, sizes, request, request.watch), selection
 
 
 def best_start(
-    data: Surveyed,
-    recipe: Recipe,
-    sizes: Sizes,
-    request: MixtureRequest,
-    watch: Watch | None = None,
+    data: Surveyed, sizes: Sizes, request: MixtureRequest, watch: Watch | None = None
 ) -> Found:
-    """Run EM from `n_init` starts; keep the one of fewest collapses, then the likeliest."""
-    seeds = request.generator().integers(2**63 - 1, size=int(request.n_init))
+    """Run EM from `n_init` starts; keep the best."""
+    seeds = request.generator().integers(2**63 - 1, size=int(request.n_init)).tolist()
     columns, keeper = data.columns, None
     if watch is not None and len(seeds) == 1:
         keeper = watch.over(columns.rows, columns.mean, columns.variance)
 
     def run(seed: int) -> Found:
-        return fit_sizes(data, recipe, sizes, np.random.default_rng(seed), keeper=keeper)
+        return fit_sizes(data, request, sizes, np.random.default_rng(seed), keeper)
 
     if len(seeds) == 1 or not data.in_memory:
-        found = [run(int(seed)) for seed in seeds]
-    else:
-        work = (delayed(run)(int(seed)) for seed in seeds)
-        found = Parallel(n_jobs=request.n_jobs, prefer="threads")(work)
-    return max(found, key=lambda one: one.merit)
-
-
-def total_density(data: Surveyed, mixture: Mixture) -> float:
-    """Return the log-likelihood of all rows."""
-
-    def of(rows: Array, weights: Array | None = None) -> float:
-        w = block_weights(observed_weights(rows, weights), slice(None), rows)
-        return float(w @ mixture.log_density(rows))
-
-    return float(data.table.reduce(of, lambda a, b: a + b))
+        return best_of(map(run, seeds))
+    work = (delayed(run)(seed) for seed in seeds)
+    return best_of(Parallel(n_jobs=request.n_jobs, prefer="threads")(work))
 
 
 def warn_of_collapse(found: Found) -> None:
-    """Say which components are held at the floor, and how many were sown again or dropped."""
+    """Say which components are held at the floor, and how many were started again or dropped."""
     held = found.mixture.emissions.at_floor()
-    story = []
-    if found.reseeded:
-        story.append(f"{found.reseeded} times a component was sown again")
-    if found.dropped:
-        story.append(f"{found.dropped} components were dropped")
-    if held:
-        story.append(f"the noise of components {held[:10]} is held at noise_floor")
-    if story:
+    story = {
+        f"{found.reseeded} times a component was started again": found.reseeded,
+        f"{found.dropped} components were dropped": found.dropped,
+        f"the noise of components {held[:10]} is held at noise_floor": held,
+    }
+    if any(story.values()):
         warn(
-            f"components collapsed on too few rows: {', '.join(story)}. Use fewer mixtures or "
-            "components, tied_noise=True, a larger noise_floor, or more starts (n_init).",
+            f"components collapsed on too few rows: {', '.join(k for k, v in story.items() if v)}. "
+            "Use fewer mixtures or components, tied_noise=True, a larger noise_floor, or more "
+            "starts (n_init).",
             CollapseWarning,
         )
 
 
 # --- How many components of how many directions: BIC or the likelihood of held-out rows ----------
 
-PATIENCE = 2
+MOST_DIRECTIONS_TRIED = 10
+"""Largest q that 'bic' and 'cv' try."""
+
+MOST_WORSE_SIZES = 2
 """Sizes in a row that may be worse than the best before larger ones are left alone."""
 
-Fit = Callable[[int, int], float]
-"""K, q ↦ how good the mixture is; larger is better."""
+
+def by_bic(data: Surveyed, request: MixtureRequest, K: int, q: int) -> float:
+    """Return −BIC/2 (Schwarz 1978)."""
+    found, price = best_start(data, (K, q), request), 0.5 * math.log(data.columns.weight)
+    return found.record.loglikelihoods[-1] - price * found.mixture.n_parameters()
 
 
-def _chosen(
-    data: Surveyed, recipe: Recipe, request: MixtureRequest, K: int, q: Any
-) -> MixtureSelection:
-    """Return the best of the sizes that are to be tried."""
-    criterion = str(request.criterion)
-    score = (by_bic if criterion == "bic" else by_held_out)(data, recipe, request)
-    mixtures = range(1, K + 1) if request.n_mixtures == criterion else [K]
-    most = max(1, min(data.table.d - 1, MOST_COMPONENTS))
-    components = list(range(1, most + 1)) if q == criterion else [int(q)]
-    return choose(criterion, score, mixtures, components)
-
-
-def by_bic(data: Surveyed, recipe: Recipe, request: MixtureRequest) -> Fit:
-    """Return −BIC/2 as a function of K and q (Schwarz 1978)."""
-    price = 0.5 * math.log(data.columns.weight)
-
-    def score(K: int, q: int) -> float:
-        found = best_start(data, recipe, (K, q), request)
-        return found.record.loglikelihoods[-1] - price * found.mixture.n_parameters()
-
-    return score
-
-
-def by_held_out(data: Surveyed, recipe: Recipe, request: MixtureRequest, seed: int = 0) -> Fit:
-    """Return the log-density per row of held-out rows, in five folds, as a function of K and q."""
+def by_held_out(data: Surveyed, request: MixtureRequest, K: int, q: int) -> float:
+    """Return the log-density per row of held-out rows, in five folds."""
     table: Any = data.table
-    X, n = table.rows, int(table.rows.shape[0])
-    order = np.random.default_rng(seed).permutation(n)
-    cut = np.array_split(order, min(FOLDS, n))
+    X, n, total = table.rows, int(table.rows.shape[0]), 0.0
+    order = np.random.default_rng(0).permutation(n)
     w = np.ones(n) if table.weights is None else np.asarray(backend.to_numpy(table.weights))
-
-    def score(K: int, q: int) -> float:
-        total = 0.0
-        for held in cut:
-            kept = np.setdiff1d(order, held)
-            if kept.size < K:
-                return -math.inf
-            rows = InMemoryTable(backend.take(X, kept), backend.asarray(w[kept], X))
-            fold, rng = Surveyed.of(rows), np.random.default_rng([seed, K, q])
-            runs = [fit_sizes(fold, recipe, (K, q), rng) for _ in range(request.n_init)]
-            best = max(runs, key=lambda found: found.merit)
-            density = best.mixture.log_density(backend.take(X, held))
-            total += float(w[held] @ backend.to_numpy(density))
-        return total / float(np.sum(w))
-
-    return score
+    for held in np.array_split(order, min(FOLDS, n)):
+        kept = np.setdiff1d(order, held)
+        if kept.size < K:
+            return -math.inf
+        rows = InMemoryTable(backend.take(X, kept), backend.asarray(w[kept], X))
+        fold, rng = Surveyed.of(rows), np.random.default_rng([0, K, q])
+        best = best_of(fit_sizes(fold, request, (K, q), rng) for _ in range(request.n_init))
+        density = best.mixture.log_density(backend.take(X, held))
+        total += float(w[held] @ backend.to_numpy(density))
+    return total / float(np.sum(w))
 
 
 def choose(
-    criterion: str, score: Fit, mixtures: Iterable[int], components: Sequence[int]
+    criterion: str,
+    score: Callable[[int, int], float],
+    mixtures: Sequence[int],
+    components: Sequence[int],
 ) -> MixtureSelection:
     """Score K = 1, 2, … and for each q = 1, 2, …, until two in a row are worse than the best.
 
@@ -904,25 +748,185 @@ def choose(
     >>> found.chosen, len(found.candidates)
     ((3, 2), 20)
     """
-    sizes, tried, scores = list(mixtures), list[tuple[int, int]](), list[float]()
-    best_of: list[float] = []
-    with task("candidate", len(sizes) * len(components)) as tick:
-        for K in sizes:
+
+    def given_up(values: list[float]) -> bool:
+        return len(values) - 1 - int(np.argmax(values)) >= MOST_WORSE_SIZES
+
+    scores: dict[tuple[int, int], float] = {}
+    best_per_K: list[float] = []
+    with task("candidate", len(mixtures) * len(components)) as tick:
+        for K in mixtures:
             row: list[float] = []
             for q in components:
-                row.append(score(K, q))
+                scores[K, q] = score(K, q)
+                row.append(scores[K, q])
                 tick(f"K = {K}, q = {q}")
-                tried.append((K, q))
-                if _given_up(row):
+                if given_up(row):
                     break
-            scores.extend(row)
-            best_of.append(max(row))
-            if _given_up(best_of):
+            best_per_K.append(max(row))
+            if given_up(best_per_K):
                 break
-    chosen = tried[int(np.argmax(scores))]
-    return MixtureSelection(criterion, tried, scores, chosen)
+    chosen = max(scores, key=scores.__getitem__)
+    return MixtureSelection(criterion, list(scores), list(scores.values()), chosen)
 
 
-def _given_up(scores: list[float]) -> bool:
-    """Return True if the last few are all worse than the best."""
-    return len(scores) - 1 - int(np.argmax(scores)) >= PATIENCE
+# --- A mixture from chunks, each seen once: stepwise EM (Cappé & Moulines 2009) ------------------
+#
+# Of the rows only expected moments are kept, one weighted mean and scatter per component. They fade
+# as the parameters they were taken at grow old, s ← (1 − γ)s + γ s̄(chunk), where γ is the chunk's
+# share of all rows to the power `FORGET`, and the components are the closed form of what is kept
+# (theory 2). A missing value enters through its conditional mean and covariance, so chunks with and
+# without NaN are treated alike.
+
+FIRST_ROWS, FIRST_ROWS_PER_COMPONENT = 100, 20
+"""Rows wait until there are so many: the start is a fit of those, and all depends on it."""
+
+
+@dataclass(frozen=True)
+class MixtureStream:
+    """What a stream remembers. Adding a chunk returns a new one.
+
+    Parameters
+    ----------
+    K : int
+        Number of components, for how many rows wait.
+
+    Notes
+    -----
+    Memory O(Kd²) and fewer than max(100, 20K) rows that wait.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng, request, stream = np.random.default_rng(0), MixtureRequest(2, 1), MixtureStream(2)
+    >>> for _ in range(20):
+    ...     X = rng.normal(size=(100, 3)) + 4 * rng.choice([-1, 1], size=(100, 1))
+    ...     stream = stream.add(X, None, request)
+    >>> np.abs(stream.kept.emissions.means.round(0)[:, 0])
+    array([4., 4.])
+    """
+
+    K: int
+    rows: Annotated[Array, "b d"] | None = None  # waiting
+    weights: Annotated[Array, "b"] | None = None
+    kept: Mixture | None = None
+    moments: tuple[Moments, ...] = ()  # a unit of weight in all
+    n: float = 0.0  # weight of all rows, waiting ones included
+    density: float = 0.0  # running average of ln p per row, as the rows came
+    like: Annotated[Array, "0 d"] | None = None  # no rows, of the last chunk's kind
+
+    def add(self, X: Array, weights: Array | None, request: MixtureRequest) -> MixtureStream:
+        """Return the stream with one more chunk; the rows that it starts from are fitted."""
+        refuse_infinite(X)
+        xp, w, like = backend.namespace(X), row_weights(X, weights), X[:0, :]
+        X = backend.working(X)
+        if self.kept is not None:
+            return replace(self, like=like)._absorb(self.kept, X, w)
+        if self.rows is not None:
+            X, w = xp.concat([self.rows, X], axis=0), xp.concat([self.weights, w], axis=0)
+        waiting = replace(self, rows=X, weights=w, n=float(xp.sum(w)), like=like)
+        enough = int(X.shape[0]) >= max(FIRST_ROWS, FIRST_ROWS_PER_COMPONENT * self.K)
+        return waiting.settle(request) if enough else waiting
+
+    def settle(self, request: MixtureRequest) -> MixtureStream:
+        """Return the stream after the fit of the rows that wait, if any do."""
+        if self.rows is None or self.weights is None:
+            return self
+        data = Surveyed.of(InMemoryTable(self.rows, self.weights))
+        kept = best_mixture(data, request)[0].mixture
+        found, density = expected_moments(kept, self.rows, self.weights)
+        moments, density = tuple(_times(m, 1 / self.n) for m in found), density / self.n
+        return replace(self, rows=None, weights=None, kept=kept, moments=moments, density=density)
+
+    @property
+    def enough(self) -> bool:
+        """True if there are rows for a mixture, even if they still wait."""
+        return self.rows is None or int(self.rows.shape[0]) >= max(2, self.K)
+
+    def _absorb(self, old: Mixture, X: Array, w: Array) -> MixtureStream:
+        """Take one step of EM on what is remembered and on a chunk."""
+        mass = float(backend.namespace(w).sum(w))
+        if mass == 0:
+            return self
+        n = self.n + mass
+        gamma = (mass / n) ** FORGET
+        chunk, density = expected_moments(old, X, w)
+        moments = tuple(
+            _times(kept, 1 - gamma).merge(_times(new, gamma / mass)) if new.n > 0 else kept
+            for kept, new in zip(self.moments, chunk, strict=True)
+        )
+        weights = backend.asarray(np.array([m.n for m in moments]), old.weights)
+        weights = weights / backend.namespace(weights).sum(weights)
+        mixture = Mixture(weights, old.emissions.of_moments(moments))
+        running = self.density + gamma * (density / mass - self.density)
+        return replace(self, kept=mixture, moments=moments, n=n, density=running)
+
+
+def grown(
+    stream: MixtureStream | None, table: InMemoryTable, request: MixtureRequest
+) -> MixtureStream:
+    """Return a stream with one more chunk."""
+    K = request.n_mixtures
+    if isinstance(K, str) or isinstance(request.n_components, str):
+        what = "ints where partial_fit is used: rows are not kept for a choice"
+        got = (K, request.n_components)
+        raise ValueError(expected("n_mixtures and n_components", what, got))
+    check_sizes(request, sys.maxsize, table.d, "features")
+    old = MixtureStream(int(K)) if stream is None else stream
+    if old.K != K:
+        what, remedy = f"{old.K}, as when the stream began", "Give all chunks to a new model."
+        raise ValueError(expected("n_mixtures", what, K, remedy))
+    return old.add(table.rows, table.weights, request)
+
+
+def model_of_stream(stream: MixtureStream, request: MixtureRequest) -> MixtureModel:
+    """Return the model of a stream; waiting rows are included, and the stream is as before."""
+    settled = stream.settle(request)
+    if settled.kept is None:
+        raise ValueError("the stream has no rows yet: give it some.")
+    like = settled.kept.weights if stream.like is None else stream.like
+    value = settled.density * stream.n
+    history = History((value,), 1, converged=False, endless=True)
+    return model_of(settled.kept, like, value, settled.density, history=history)
+
+
+def _times(m: Moments, factor: float) -> Moments:
+    return Moments(m.n * factor, m.mean, m.scatter * factor)
+
+
+def expected_moments(model: Mixture, X: Array, w: Array) -> tuple[list[Moments], float]:
+    """Return the moments of every component's share of the rows, and Σ w ln p.
+
+    A row with NaN counts as its distribution given what it observed: conditional means for missing
+    values, and their conditional covariance added to the scatter. O(nd²) per component, and q times
+    that for rows with NaN.
+    """
+    emissions, rows = model.emissions, model.emissions.table(X) if has_missing(X) else X
+    density, resp = log_sum_exp(model.joint(rows))
+    every = [(emissions.factors(k), resp[:, k] * w) for k in range(emissions.K)]
+    return [_component_moments(rows, *each) for each in every], float(w @ density)
+
+
+def _component_moments(rows: Observations, factors: Factors, w: Array) -> Moments:
+    xp, mu = backend.namespace(w), factors.mu
+    n = float(xp.sum(w))
+    if not n > 0:
+        return Moments(0.0, mu, 0 * mu[:, None] * mu[None, :])
+    R, extra = _filled(rows, factors, w) if isinstance(rows, Incomplete) else (rows - mu, 0.0)
+    shift = w @ R / n
+    scatter = algebra.gram(R * xp.sqrt(w)[:, None]) - n * shift[:, None] * shift[None, :]
+    return Moments(n, mu + shift, scatter + extra)
+
+
+def _filled(table: Incomplete, factors: Factors, w: Array) -> tuple[Array, Array]:
+    """Return rows around μ with expectations for missing values, and their summed covariances."""
+    xp, W, rows, d = backend.namespace(w), factors.W, [], int(factors.mu.shape[0])
+    extra = backend.asarray(np.zeros((d, d)), w)
+    for block in table.blocks(factors.mu):
+        found, own, missing = latents(factors, block), w[block.rows], 1 - block.mask
+        rows.append(block.R + missing * (found.mean @ W.T))
+        F = missing[:, :, None] * (W @ xp.linalg.cholesky(found.covariance))
+        F = xp.permute_dims(F * xp.sqrt(own)[:, None, None], (0, 2, 1))
+        extra = extra + algebra.gram(xp.reshape(F, (-1, d)))
+        extra = extra + backend.asarray(np.eye(d), w) * (own @ missing) * factors.psi[0]
+    return xp.concat(rows, axis=0), extra

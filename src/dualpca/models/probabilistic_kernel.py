@@ -2,10 +2,10 @@
 
 Column j of the (n, ρ) matrix of features is one observation of an n-vector, g = Bw + u1 + ε with
 w ~ N(0, n/ρ I) and ε ~ N(0, n/ρ diag ψ) (Zhang et al. 2004; theory 9). Their scatter is the centred
-kernel, so ρ cancels: what is fitted is C = BBᵀ + diag ψ to Kc/n, and row i of B is the coordinate
-of point i.
+kernel, so ρ cancels: C = BBᵀ + diag ψ is fitted to Kc/n, and row i of B is the coordinate of
+point i.
 
-Read `Correction` (distances as kernels), `TrainingItems` and `FeatureScatter` (what is fitted),
+Read `Correction` (distances as kernels), `FeatureScatter` (the centred kernel that is fitted),
 `Placement` (where new points go), `ProbabilisticKernelModel` and `fit_probabilistic_kernel`.
 """
 
@@ -13,20 +13,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 from scipy.linalg import helmert
+from scipy.spatial.distance import cdist
 
-from dualpca.arrays import Array, algebra, backend
-from dualpca.errors import (
-    DegenerateError,
-    HeywoodWarning,
-    NonFiniteError,
-    SpectrumWarning,
-    expected,
-    warn,
-)
+from dualpca.arrays import EPS, Array, algebra, backend
+from dualpca.data import InMemoryTable
+from dualpca.errors import HeywoodWarning, NonFiniteError, SpectrumWarning, expected, warn
 from dualpca.gaussian import (
     LOG_2PI,
     SpikedGaussian,
@@ -39,7 +34,7 @@ from dualpca.gaussian import (
 from dualpca.kernels import Kernel, Precomputed
 from dualpca.models.driver import History, Record
 from dualpca.models.factor import fit_factors
-from dualpca.models.spiked import NO_NOISE, breakdowns_told, em_of_operator, ppca_step
+from dualpca.models.kernel import KernelChoice, check_variance, em_of_kernel, is_precomputed
 from dualpca.operators import (
     Dual,
     Frame,
@@ -50,10 +45,8 @@ from dualpca.operators import (
     Subspace,
     deterministic_signs,
     negative_mass,
-    stored_bytes,
-    warn_of_cancellation,
 )
-from dualpca.solvers import solve
+from dualpca.solvers import KernelOptions, gram_of, solve
 
 # --- From distances to kernels: principal coordinates, and what to do if they are not Euclidean --
 
@@ -61,9 +54,7 @@ DISTANCE_ASYMMETRY = 1e-8
 """Largest |D − Dᵀ|, and diagonal, that counts as rounding, relative to the largest entry."""
 
 SAME_ITEM = 1e-12
-"""Share of the largest distance of an item below which another is the same item."""
-
-CORRECTIONS = ("lingoes", "cailliez")
+"""Share of an item's largest distance below which another item is the same."""
 
 
 @dataclass(frozen=True)
@@ -93,41 +84,34 @@ class Correction:
         """Return the smallest constant of this kind that makes D Euclidean; O(n³)."""
         if kind is None:
             return cls()
-        if kind not in CORRECTIONS:
-            raise ValueError(expected("correction", f"None or one of {list(CORRECTIONS)}", kind))
-        host = backend.to_numpy(backend.working(D))
-        found = lingoes_constant(host) if kind == "lingoes" else cailliez_constant(host)
-        return cls(kind, found)
+        if kind not in CONSTANTS:
+            raise ValueError(expected("correction", f"None or one of {list(CONSTANTS)}", kind))
+        return cls(kind, CONSTANTS[kind](backend.to_numpy(backend.working(D))))
 
-    def kernel(self, D: Array) -> Array:
+    def kernel(self, D: Array, *, training: bool = False) -> Array:
         """Return −½d'² with d' the corrected distances, (m, n): a kernel, once it is centred.
 
         Parameters
         ----------
         D : array of shape (m, n)
             Distances of m items from the n training items. An item at distance 0 is that training
-            item, which keeps it; of k such training items it is each with probability 1/k.
-            Zero is what is below 1e-12 of the largest.
+            item, and keeps the distance; of k such training items it is each with probability 1/k.
+            Distances below 1e-12 of the largest are 0.
+        training : bool
+            The m items are the training items, in order: all but the diagonal is corrected.
         """
         D = backend.working(D)
         if self.constant == 0:
             return -0.5 * D * D
-        xp = backend.namespace(D)
-        same = xp.astype(D <= SAME_ITEM * xp.max(D, axis=1)[:, None], xp.float64)
-        ties = xp.sum(same, axis=1)[:, None]
-        share = same / xp.where(ties > 0, ties, xp.ones_like(ties))
-        return -0.5 * self._squares(D) * (1 - share)
-
-    def training_kernel(self, D: Array) -> Array:
-        """Return −½d'² between the training items, (n, n): all but the diagonal is corrected."""
-        D = backend.working(D)
-        if self.constant == 0:
-            return -0.5 * D * D
-        return -0.5 * self._squares(D) * (1 - backend.identity(int(D.shape[0]), D))
-
-    def _squares(self, D: Array) -> Array:
-        """Return d'² of different items."""
-        return D * D + 2 * self.constant if self.kind == "lingoes" else (D + self.constant) ** 2
+        xp, c = backend.namespace(D), self.constant
+        if training:
+            share = backend.identity(int(D.shape[0]), D)
+        else:
+            same = xp.astype(D <= SAME_ITEM * xp.max(D, axis=1)[:, None], xp.float64)
+            ties = xp.sum(same, axis=1)[:, None]
+            share = same / xp.where(ties > 0, ties, xp.ones_like(ties))
+        squares = D * D + 2 * c if self.kind == "lingoes" else (D + c) ** 2
+        return -0.5 * squares * (1 - share)
 
 
 def lingoes_constant(D: np.ndarray[Any, Any]) -> float:
@@ -135,7 +119,9 @@ def lingoes_constant(D: np.ndarray[Any, Any]) -> float:
 
     Lingoes (1971), Some boundary conditions for a monotone analysis of symmetric matrices.
     """
-    return _beyond_rounding(-np.linalg.eigvalsh(_centred(-0.5 * D * D))[0], D * D)
+    excess = float(-np.linalg.eigvalsh(_centred(-0.5 * D * D))[0])
+    rounding = 10 * len(D) * EPS * float((D * D).max(initial=0.0))
+    return excess if excess > rounding else 0.0
 
 
 def cailliez_constant(D: np.ndarray[Any, Any]) -> float:
@@ -144,9 +130,9 @@ def cailliez_constant(D: np.ndarray[Any, Any]) -> float:
     The largest real eigenvalue of [[0, 2A], [−I, −4B]] with A = −½ H D² H and B = −½ H D H
     (Cailliez 1983, The analytical solution of the additive constant problem). O((2n)³).
     """
-    A, B = _centred(-0.5 * D * D), _centred(-0.5 * D)
-    if _beyond_rounding(-np.linalg.eigvalsh(A)[0], D * D) == 0:
+    if lingoes_constant(D) == 0:
         return 0.0
+    A, B = _centred(-0.5 * D * D), _centred(-0.5 * D)
     zero, one = np.zeros_like(A), np.eye(len(A))
     values = np.linalg.eigvals(np.block([[zero, 2 * A], [-one, -4 * B]]))
     real = values.real[np.abs(values.imag) <= 1e-8 * np.abs(values).max()]
@@ -158,11 +144,23 @@ def _centred(A: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.asarray(A - means[None, :] - means[:, None] + means.mean())
 
 
-def _beyond_rounding(excess: float, squares: np.ndarray[Any, Any]) -> float:
-    """Return a negative eigenvalue's size, 0 where it is a rounding error."""
-    n = len(squares)
-    rounding = 10 * n * float(np.finfo(np.float64).eps) * float(squares.max(initial=0.0))
-    return float(excess) if excess > rounding else 0.0
+CONSTANTS = {"lingoes": lingoes_constant, "cailliez": cailliez_constant}
+
+
+def distances(X: Array, Y: Array, metric: Any) -> Array:
+    """Return distances of rows from rows, (m, n), found on the host; X if it holds them."""
+    if is_precomputed(metric):
+        return X
+    try:
+        D = cdist(backend.to_numpy(X), backend.to_numpy(Y), metric)
+    except ValueError as error:
+        if "nknown" not in str(error):
+            raise
+        what = "None, 'precomputed', or a name that scipy's cdist accepts"
+        raise ValueError(expected("metric", what, metric)) from error
+    if X is Y:
+        np.fill_diagonal(D, 0.0)
+    return backend.asarray(D, X)
 
 
 def check_distances(D: Array) -> Array:
@@ -208,109 +206,105 @@ def _largest(A: Array) -> tuple[int, int]:
 
 # --- What is fitted: items, compared by a kernel or by distances ---------------------------------
 
-NO_VARIANCE = 1e-13
-"""Share of the kernel's size below which its centred trace is rounding error."""
-
 NEGATIVE_SHARE = 1e-10
 """Share of negative eigenvalues, in magnitude, that is more than rounding error."""
 
-
-@dataclass(frozen=True)
-class TrainingItems:
-    """Training items as they were given, and what their kernel is evaluated on."""
-
-    points: Array  # (n, d), (n,): points, other items; (n, n): kernel values, distances
-    values: Array  # the points, or −½d² of distances (n, n)
-    kernel: Kernel
-    correction: Correction | None = None  # what was done to distances, where they compare items
-    pairwise: bool = False  # the points are kernel values or distances, not inputs
-
-    @property
-    def like(self) -> Array:
-        """An array of the library, device and floating dtype of the items."""
-        return backend.vector_like(self.points)
+INDEFINITE = "kernel is indefinite", "Use a positive semi-definite kernel if they matter."
+NOT_EUCLIDEAN = (
+    "distances are not Euclidean",
+    "correction='lingoes' or 'cailliez' adds the least constant that leaves none.",
+)
 
 
 class FeatureScatter(Dual):
-    """The centred kernel as the scatter of feature dimensions, whose means u are taken out."""
+    """The centred kernel as the scatter of feature dimensions, whose means u are taken out.
+
+    Parameters
+    ----------
+    gram : Gram
+    points : array
+        Training items as given: points (n, d), other items (n,), kernel values or distances (n, n).
+    correction : Correction or None
+        Of distances, where these compare the items.
+    pairwise : bool
+        The points are kernel values or distances, not inputs.
+    """
+
+    def __init__(
+        self, gram: Gram, points: Array, correction: Correction | None, pairwise: bool
+    ) -> None:
+        super().__init__(gram)
+        self.points, self.correction, self.pairwise = points, correction, pairwise
 
     @classmethod
-    def of(cls, items: TrainingItems, memory_limit: float = math.inf) -> FeatureScatter:
-        """Return the centred kernel of items, stored where the memory limit (bytes) allows it."""
-        if isinstance(items.kernel, Precomputed):
-            return cls(Given(items.values, items.kernel))
-        stored = stored_bytes(int(items.values.shape[0])) <= memory_limit
-        return cls(Gram(items.values, items.kernel, stored=stored))
+    def of(
+        cls,
+        rows: Array,
+        choice: KernelChoice,
+        metric: Any = None,
+        correction: str | None = None,
+        memory_limit: float = math.inf,
+    ) -> FeatureScatter:
+        """Return the centred kernel of a copy of the rows, or that of their distances.
+
+        Distances become the kernel −½d² with k(x, x) = 0; centring does the rest. The kernel is
+        stored where the memory limit (bytes) allows it.
+        """
+        pairwise = is_precomputed(choice.kernel) or is_precomputed(metric)
+        points = values = rows if pairwise else backend.copied(rows)
+        if metric is None:
+            kernel, found = choice.resolved(points), None
+        else:
+            D = check_distances(distances(points, points, metric))
+            kernel, found = Precomputed(diagonal=0.0), Correction.of(D, correction)
+            values = found.kernel(D, training=True)
+        how = KernelOptions(dtype="float64", memory_limit=memory_limit)
+        return cls(gram_of(values, kernel, how), points, found, pairwise)
 
     @property
     def frame(self) -> Frame:
         """The origin: 0."""
         return Frame(backend.asarray(np.zeros(self.shape[0]), self.like))
 
-    @property
-    def size(self) -> float:
-        """Sum of the sizes of the kernel's values on the diagonal, before and after centring."""
-        total = float(backend.namespace(self.like).sum(abs(self.gram.diag())))
-        return total + self.n * abs(self.grand_mean)
-
-    def definite_part(self, like: Array, seed: Any) -> tuple[FeatureScatter, float]:
+    def definite_part(self, seed: Any) -> tuple[FeatureScatter, float]:
         """Return the kernel without its negative eigenvalues, and what share of all they were.
 
         O(n³) and an n×n array, for kernels that are not known to be positive semi-definite. What
-        the rounding of values in the dtype of `like` may have caused counts as none.
+        the rounding of values in the dtype of the points may have caused counts as none.
         """
         if self.gram.kernel.definite:
             return self, 0.0
-        eps = float(backend.namespace(like).finfo(like.dtype).eps)
-        rounding = eps * math.sqrt(self.shape[0]) * self.size / self.trace
+        xp, like = backend.namespace(self.like), backend.vector_like(self.points)
+        size = float(xp.sum(abs(self.gram.diag()))) + self.n * abs(self.grand_mean)
+        rounding = float(xp.finfo(like.dtype).eps) * math.sqrt(self.shape[0]) * size / self.trace
         negative, total = negative_mass(self, np.random.default_rng(seed))
         if negative <= max(NEGATIVE_SHARE, rounding) * total:
             return self, 0.0
         values, vectors = algebra.top_eigh(self.dense(), self.shape[0])
-        kept = backend.namespace(values).where(values < 0, 0 * values, values)
-        definite = FeatureScatter(Given((vectors * kept) @ vectors.T, Precomputed()))
-        return definite, negative / total
+        kept = xp.where(values < 0, 0 * values, values)
+        gram = Given((vectors * kept) @ vectors.T, Precomputed())
+        found = FeatureScatter(gram, self.points, self.correction, self.pairwise)
+        return found, negative / total
 
+    def fitted_part(self, seed: Any) -> FeatureScatter:
+        """Return the part that models are fitted to.
 
-def fitted_scatter(
-    items: TrainingItems, seed: Any, memory_limit: float = math.inf
-) -> tuple[FeatureScatter, FeatureScatter]:
-    """Return the centred kernel, and the part of it that models are fitted to.
-
-    Items that are all alike are refused; where they hardly differ, and where negative eigenvalues
-    are left out, there is a warning.
-    """
-    source = FeatureScatter.of(items, memory_limit)
-    if source.trace <= NO_VARIANCE * source.size:
-        raise DegenerateError(
-            f"X has no variance in feature space: the trace of its centred kernel is "
-            f"{source.trace:.3g}. All points are alike to the kernel, or it is negative. Give "
-            "points that differ, or another kernel. If X lies far from the origin, subtract its "
-            "mean first."
-        )
-    warn_of_cancellation(source.gram.points, source.size, source.trace)
-    operator, share = source.definite_part(items.like, seed)
-    if share > 0:
-        what, remedy = "kernel is indefinite", "Use a positive semi-definite kernel if they matter."
-        if items.correction is not None:
-            what = "distances are not Euclidean"
-            remedy = "correction='lingoes' or 'cailliez' adds the least constant that leaves none."
-        text = f"the {what}: negative eigenvalues are {share:.2%} of all in magnitude. They are "
-        warn(f"{text}left out. {remedy}", SpectrumWarning)
-    return source, operator
+        Items that are all alike are refused. There is a warning where they hardly differ, and where
+        negative eigenvalues are left out.
+        """
+        check_variance(self)
+        operator, share = self.definite_part(seed)
+        if share > 0:
+            what, remedy = INDEFINITE if self.correction is None else NOT_EUCLIDEAN
+            text = f"the {what}: negative eigenvalues are {share:.2%} of all in magnitude. "
+            warn(f"{text}They are left out. {remedy}", SpectrumWarning)
+        return operator
 
 
 # --- Where a new point goes ----------------------------------------------------------------------
 
 ROUNDED_NOISE = 1e-9
-"""Of the numbers that a noise is the difference of: one less negative than this is 0."""
-
-
-class Placed(NamedTuple):
-    """Where points are, and what is left of them."""
-
-    coordinates: Array  # (m, q)
-    noise: Array  # (m,)
+"""Share of the numbers that a noise is the difference of, below which a negative one is 0."""
 
 
 @dataclass(frozen=True)
@@ -318,9 +312,8 @@ class Placement:
     """How a point gets its coordinate: b(x) = Pᵀkc(x).
 
     The M step of EM is a regression of every row of features on the latents w (Zhang et al. 2004,
-    Eq. 16). A new
-    point is one more row: b(x) = ⟨WWᵀ⟩⁻¹⟨W⟩(f(x) − f̄), with ⟨W⟩ and ⟨WWᵀ⟩ = nG as the training
-    points left them. Under a flat prior for b this regression has the posterior
+    Eq. 16). A new point is one more row: b(x) = ⟨WWᵀ⟩⁻¹⟨W⟩(f(x) − f̄), with ⟨W⟩ and ⟨WWᵀ⟩ = nG of
+    the training points. Under a flat prior for b this regression has the posterior
     N(b(x), ψ(x)/ρ · G⁻¹), where nψ(x) = ‖f(x) − f̄‖² − n b(x)ᵀG b(x), the noise that is the point's
     own, is what the M step would give it (Eq. 17). At the maximum G = I, and the noises of the
     training points have the mean σ².
@@ -335,12 +328,6 @@ class Placement:
 
     weights: Annotated[Array, "n q"]
     moment: Annotated[Array, "q q"]
-
-    @classmethod
-    def of_spectrum(cls, spectrum: Spectrum, gaussian: SpikedGaussian, n: float) -> Placement:
-        """Return b(x) = (Λ − σ²)^{1/2}(nΛ)⁻¹Uᵀkc(x): the maximum in closed form (theory 9.1)."""
-        weights = spectrum.vectors * (gaussian.spread / (n * gaussian.values))
-        return cls(weights, backend.identity(gaussian.rank, weights))
 
     @classmethod
     def of_factors(cls, operator: Dual, B: Array, psi: Array) -> Placement:
@@ -391,7 +378,7 @@ class ProbabilisticKernelModel:
 
     @property
     def n_components(self) -> int:
-        """Q."""
+        """Number of coordinates, q."""
         return int(self.coordinates.shape[1])
 
     @property
@@ -406,11 +393,11 @@ class ProbabilisticKernelModel:
         """The variances where they are eigenvalues of Kc/n: where all points share one noise."""
         return self.variances if self.heywood is None else None
 
-    def placed(self, values: Array, diagonal: Array | None = None) -> Placed:
-        """Return b(x) and the noise ψ(x) that is a point's own, never negative.
+    def placed(self, values: Array, diagonal: Array | None = None) -> tuple[Array, Array]:
+        """Return b(x), (m, q), and the noise ψ(x) that is a point's own, (m,), never negative.
 
-        Beyond rounding it can come out negative where distances are not Euclidean, and would claim
-        to know a place exactly: the average over the training points stands for it then.
+        Where distances are not Euclidean it can be negative beyond rounding, as if the place were
+        known exactly: the average over the training points replaces it then.
         `diagonal` is k(x, x), (m,), for kernels that cannot tell.
         """
         over, n, xp = self.subspace, self.n_rows, backend.namespace(self.psi)
@@ -422,7 +409,7 @@ class ProbabilisticKernelModel:
         noise = (diagonal - 2 * both[:, -1] + over.offset) / n - known
         size = (xp.abs(diagonal) + xp.abs(over.offset + 0 * diagonal)) / n + known
         instead = xp.where(noise < -ROUNDED_NOISE * size, xp.mean(self.psi) + 0 * noise, 0 * noise)
-        return Placed(b, xp.where(noise < 0, instead, noise))
+        return b, xp.where(noise < 0, instead, noise)
 
     def posterior(
         self, values: Array, rho: float, diagonal: Array | None = None
@@ -467,78 +454,87 @@ class ProbabilisticKernelRequest:
     """What `fit_probabilistic_kernel` needs to know, checked."""
 
     n_components: int | float | None
-    noise: float | None = None  # σ², None for maximum likelihood
-    diagonal: bool = False  # a noise for every point
-    em: bool = False  # by EM, where there is another way
-    rho: float | None = None  # feature dimensions, where their number is known
+    kernel: KernelChoice
+    metric: Any = None  # distances in place of a kernel: a name or function of scipy's cdist
+    correction: str | None = None  # of distances
+    noise: str = "isotropic"  # or 'diagonal', one for every point
+    noise_variance: float | None = None  # σ², None for maximum likelihood
+    method: str = "ml"  # or 'em'
+    feature_dim: float | None = None  # ρ, where it is known
     init: Any = "auto"  # 'auto', 'pca', 'random' or coordinates, for EM
     accelerate: bool = True
     tol: float = 1e-6
     max_iter: int = 1000
-    solver: str = "auto"
+    eigen_solver: str = "auto"
     seed: Any = 0  # or a generator
     memory_limit: float = math.inf  # bytes, for a stored kernel
 
-    def check_count(self, n: int) -> None:
-        """Refuse a number of components that n points cannot have."""
-        wanted, given = self.n_components, self.noise is not None
-        if wanted is None and given and not self.diagonal:
-            return
-        most = n - 1 if given else n - 2  # centring takes one direction, noise needs another
-        if is_share(wanted) or (is_count(wanted) and 1 <= wanted <= most):  # type: ignore[operator]
-            return
-        what = f"an integer from 1 to {most} for {n} points, a share of the variance, "
-        what += "or None where noise_variance is given"
-        raise ValueError(expected("n_components", what, wanted))
-
-
-class _Found(NamedTuple):
-    """Coordinates and noise, how to place new points, and how they were found."""
-
-    B: Array  # (n, q)
-    psi: Array  # (n,)
-    variances: Array  # (q,)
-    placement: Placement
-    record: Record
-
 
 def fit_probabilistic_kernel(
-    items: TrainingItems, request: ProbabilisticKernelRequest
+    table: InMemoryTable, request: ProbabilisticKernelRequest
 ) -> ProbabilisticKernelModel:
-    """Fit probabilistic kernel PCA by maximum likelihood."""
-    request.check_count(int(items.points.shape[0]))
-    source, operator = fitted_scatter(items, request.seed, request.memory_limit)
-    if request.diagonal:
-        found = _with_own_noises(operator, request)
-    elif request.em:
-        found = _by_em(operator, items, request)
-    else:
-        found = _in_closed_form(operator, request)
-    like, n, order = items.like, source.n, source.shape[0]
-    record = found.record
-    record.loglikelihoods = [per_dimension(v, n, order, request.rho) for v in record.loglikelihoods]
+    """Fit probabilistic kernel PCA by maximum likelihood.
+
+    In closed form (theory 9.1), by EM (theory 9.2; Zhang et al. 2004, Eqs. 18 and 19), or with a
+    noise for every point, which is kernel factor analysis.
+    """
+    _check_count(request, int(table.rows.shape[0]))
+    about = (request.kernel, request.metric, request.correction, request.memory_limit)
+    source = FeatureScatter.of(table.rows, *about)
+    operator = source.fitted_part(request.seed)
+    n, order, rho = operator.n, operator.shape[0], request.feature_dim
+    like = backend.vector_like(source.points)
+    limits: dict[str, Any] = {"tol": request.tol, "max_iter": request.max_iter}
+    placement = heywood = None
+    if request.noise == "diagonal":
+        q, em = _count(operator, request), request.method == "em"
+        factors, record = fit_factors(operator, q, LEAST_POINT_NOISE, em=em, **limits)  # type: ignore[arg-type]
+        B, psi = principal(factors.W, factors.psi)[0], factors.psi
+        variances, heywood = backend.namespace(B).sum(B * B, axis=0), _heywood_cases(B, psi)
+    elif request.method == "em":
+        q, rng = _count(operator, request), np.random.default_rng(request.seed)
+        limits |= {"start": _start(operator, request, q), "accelerate": request.accelerate}
+        W, sigma2, record = em_of_kernel(operator, q, rng, request.noise_variance, **limits)
+        B, squares = principal(W)
+        psi, variances = sigma2 + 0 * B[:, 0], squares + sigma2
+        SpikedGaussian(variances, sigma2, operator.dim).require_density()
+    else:  # σ² = (tr Kc/n − Σℓ)/(n − q), B = U(Λ − σ²)^{1/2}
+        spectrum, gaussian = _eigenpairs(operator, request)
+        B, variances = spectrum.vectors * gaussian.spread, gaussian.values
+        psi = gaussian.noise + 0 * B[:, 0]
+        record = Record([gaussian.loglikelihood(n, operator.trace)], 1, True)
+        weights = spectrum.vectors * (gaussian.spread / (n * variances))
+        placement = Placement(weights, backend.identity(gaussian.rank, weights))
+    placement = placement or Placement.of_factors(operator, B, psi)
+    # per feature dimension −½{ln|C| + tr(C⁻¹Kc)/n}; −(n/2) ln(2πn/ρ) where ρ is known (theory 9)
+    constant = 0.5 * order * (LOG_2PI if rho is None else -math.log(n / rho))
+    record.loglikelihoods = [value / n + constant for value in record.loglikelihoods]
     return ProbabilisticKernelModel(
-        backend.cast_like(found.B, like),
-        backend.cast_like(found.variances, like),
-        backend.cast_like(found.variances / (operator.trace / operator.n), like),
-        found.psi,
-        found.placement,
-        found.placement.subspace(source),
+        backend.cast_like(B, like),
+        backend.cast_like(variances, like),
+        backend.cast_like(variances / (operator.trace / n), like),
+        psi,
+        placement,
+        placement.subspace(source),
         source.gram.kernel,
-        items.points,
-        items.correction or Correction(),
-        _heywood_cases(found) if request.diagonal else None,
+        source.points,
+        source.correction or Correction(),
+        heywood,
         History.of(record),
     )
 
 
-def _in_closed_form(operator: FeatureScatter, request: ProbabilisticKernelRequest) -> _Found:
-    """Fit from the leading eigenpairs of Kc: σ² = (tr Kc/n − Σℓ)/(n − q), B = U(Λ − σ²)^{1/2}."""
-    spectrum, gaussian = _eigenpairs(operator, request)
-    B = spectrum.vectors * gaussian.spread
-    placement = Placement.of_spectrum(spectrum, gaussian, operator.n)
-    record = Record([gaussian.loglikelihood(operator.n, operator.trace)], 1, True)
-    return _Found(B, _same_noise(gaussian.noise, B), gaussian.values, placement, record)
+def _check_count(request: ProbabilisticKernelRequest, n: int) -> None:
+    """Refuse a number of components that n points cannot have."""
+    wanted, given = request.n_components, request.noise_variance is not None
+    if wanted is None and given:
+        return
+    most = n - 1 if given else n - 2  # centring takes one direction, noise needs another
+    if is_share(wanted) or (is_count(wanted) and 1 <= wanted <= most):  # type: ignore[operator]
+        return
+    what = f"an integer from 1 to {most} for {n} points, a share of the variance, "
+    what += "or None where noise_variance is given"
+    raise ValueError(expected("n_components", what, wanted))
 
 
 def _eigenpairs(
@@ -546,9 +542,9 @@ def _eigenpairs(
 ) -> tuple[Spectrum, SpikedGaussian]:
     """Return the eigenpairs asked for, and the Gaussian that they give."""
     wanted, most = request.n_components, operator.shape[0] - 1
-    spectrum = leading(wanted, operator, most, solver=request.solver, seed=request.seed)
+    spectrum = leading(wanted, operator, most, solver=request.eigen_solver, seed=request.seed)
     q = None if wanted is None else spectrum.rank
-    gaussian = spiked_gaussian(spectrum, operator.n, noise=request.noise, q=q)
+    gaussian = spiked_gaussian(spectrum, operator.n, noise=request.noise_variance, q=q)
     gaussian.require_density()
     return spectrum.head(gaussian.rank), gaussian
 
@@ -559,35 +555,14 @@ def _count(operator: FeatureScatter, request: ProbabilisticKernelRequest) -> int
     return int(wanted) if is_count(wanted) else _eigenpairs(operator, request)[1].rank  # type: ignore[arg-type]
 
 
-def _by_em(
-    operator: FeatureScatter, items: TrainingItems, request: ProbabilisticKernelRequest
-) -> _Found:
-    """Fit by EM (theory 9.2; Zhang et al. 2004, Eqs. 18 and 19), accelerated by default."""
-    n, q, noise = operator.n, _count(operator, request), request.noise
-    limits: dict[str, Any] = {"tol": request.tol, "max_iter": request.max_iter}
-    limits["accelerate"] = request.accelerate
-    start, rng = _start(operator, items, request, q), np.random.default_rng(request.seed)
-    with breakdowns_told(q):
-        B, sigma2, record = em_of_operator(operator, q, n, rng, noise, start=start, **limits)
-        record.add(ppca_step(operator, B, sigma2, n)[2])
-    if noise is None and sigma2 <= 10 * NO_NOISE * operator.trace / n / operator.dim:
-        sigma2 = 0.0
-    turned, squares = principal(B)
-    gaussian = SpikedGaussian(squares + sigma2, sigma2, operator.dim)
-    gaussian.require_density()
-    psi = _same_noise(sigma2, B)
-    placement = Placement.of_factors(operator, turned, psi)
-    return _Found(turned, psi, gaussian.values, placement, record)
-
-
 def _start(
-    operator: FeatureScatter, items: TrainingItems, request: ProbabilisticKernelRequest, q: int
+    operator: FeatureScatter, request: ProbabilisticKernelRequest, q: int
 ) -> tuple[Array, float] | None:
     """Return where EM starts: given coordinates, PCA scores of the inputs, or None for random."""
-    unit, X = operator.trace / operator.n / operator.dim, items.points
+    unit, X = operator.trace / operator.n / operator.dim, operator.points
     if not isinstance(request.init, str):
         return check_start(request.init, operator, q), unit
-    enough = X.ndim == 2 and not items.pairwise and q <= min(X.shape[0] - 1, X.shape[1])
+    enough = X.ndim == 2 and not operator.pairwise and q <= min(X.shape[0] - 1, X.shape[1])
     if request.init == "random" or (request.init == "auto" and not enough):
         return None
     if not enough:
@@ -609,21 +584,10 @@ def check_start(init: Any, operator: FeatureScatter, q: int) -> Array:
     return backend.asarray(B, operator.like)
 
 
-def _with_own_noises(operator: FeatureScatter, request: ProbabilisticKernelRequest) -> _Found:
-    """Fit kernel factor analysis: every point has its own noise."""
-    limits: dict[str, Any] = {"tol": request.tol, "max_iter": request.max_iter, "em": request.em}
-    q = _count(operator, request)
-    factors, record = fit_factors(operator, q, LEAST_POINT_NOISE, **limits)  # type: ignore[arg-type]
-    B, _ = principal(factors.W, factors.psi)
-    placement = Placement.of_factors(operator, B, factors.psi)
-    variances = backend.namespace(B).sum(B * B, axis=0)
-    return _Found(B, factors.psi, variances, placement, record)
-
-
-def _heywood_cases(found: _Found) -> tuple[int, ...]:
+def _heywood_cases(B: Array, psi: Array) -> tuple[int, ...]:
     """Return the points whose noise is at its bound; warn if there are any."""
-    variance = backend.namespace(found.B).sum(found.B * found.B, axis=1) + found.psi
-    held = np.flatnonzero(backend.to_numpy(found.psi <= 2 * LEAST_POINT_NOISE * variance)).tolist()
+    variance = backend.namespace(B).sum(B * B, axis=1) + psi
+    held = np.flatnonzero(backend.to_numpy(psi <= 2 * LEAST_POINT_NOISE * variance)).tolist()
     if held:
         warn(
             f"Heywood case: the coordinates explain {len(held)} points wholly, such as "
@@ -634,11 +598,6 @@ def _heywood_cases(found: _Found) -> tuple[int, ...]:
     return tuple(held)
 
 
-def _same_noise(sigma2: float, like: Array) -> Array:
-    """Return the same noise for every point, (n,)."""
-    return backend.asarray(np.full(int(like.shape[0]), sigma2), like)
-
-
 def principal(B: Array, psi: Array | None = None) -> tuple[Array, Array]:
     """Rotate coordinates to principal axes; return them and their squared lengths, largest first.
 
@@ -647,29 +606,4 @@ def principal(B: Array, psi: Array | None = None) -> tuple[Array, Array]:
     xp = backend.namespace(B)
     root = 1.0 if psi is None else xp.sqrt(psi)[:, None]
     U, s, _ = algebra.svd(B / root)
-    turned = deterministic_signs((U * s) * root)
-    return turned, s * s
-
-
-def per_dimension(value: float, n: float, order: int, rho: float | None) -> float:
-    """Return the log-likelihood per feature dimension, −½{ln|C| + tr(C⁻¹Kc)/n} (theory 9).
-
-    With a feature dimension ρ the constant −(n/2) ln(2πn/ρ) is added: then ρ times the result is
-    the log-density of all features.
-
-    Parameters
-    ----------
-    value : float
-        −n/2 {n ln 2π + ln|C| + tr(C⁻¹Kc)/n}, as EM and `SpikedGaussian` count it.
-    n : float
-    order : int
-        Number of points.
-    rho : float, optional
-
-    Examples
-    --------
-    >>> round(per_dimension(-4 * 1.8378770664093453, 4, 2, None), 12)  # C = 0·Kc = I₂: only ln 2π
-    0.0
-    """
-    constant = 0.0 if rho is None else -0.5 * order * (LOG_2PI + math.log(n / rho))
-    return value / n + 0.5 * order * LOG_2PI + constant
+    return deterministic_signs((U * s) * root), s * s

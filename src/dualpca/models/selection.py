@@ -22,6 +22,7 @@ from dualpca.data import (
     InMemoryTable,
     Moments,
     Table,
+    block_weights,
     changed,
     fold_rows,
     join,
@@ -33,34 +34,35 @@ from dualpca.data import (
 from dualpca.errors import DegenerateError, expected
 from dualpca.gaussian import (
     LOG_2PI,
-    PATIENCE,
+    WORSE_IN_A_ROW,
     Factors,
     Score,
     Selection,
     Trained,
+    best_candidate,
     each,
     free_parameters,
     given_up,
     has_vanished,
-    most_likely,
     simplest,
     summary,
     warn_interrupted,
 )
-from dualpca.models.incomplete import check_unit, fit_incomplete, refuse_empty_columns
+from dualpca.models.incomplete import Fit, check_unit, fit_incomplete, refuse_empty_columns
 from dualpca.operators import WIDEST, Primal, Scatter, weighed
 from dualpca.solvers import solve
 
-Fold = Callable[[int], Score]
-"""q ↦ how a model of q components predicts what the fold hides."""
+Fold = tuple[Table, Columns | None, Callable[[Factors], Score]]
+"""Rows to fit, their columns if known, and how well a model predicts what the fold hides."""
 
-ROUGH: dict[str, Any] = {"tol": 1e-3, "max_iter": 300}
+FOLD_LIMITS: dict[str, Any] = {"tol": 1e-3, "max_iter": 300}
 """How far EM goes in a fold."""
 
+SEED = 0
+"""Of the folds, and of the start of EM in them."""
 
-def cross_validated(
-    name: str, table: Table, most: int, *, missing: bool, seed: int = 0
-) -> Selection:
+
+def cross_validated(name: str, table: Table, most: int, *, missing: bool) -> Selection:
     """Return the choice of q by held-out rows or by hidden entries.
 
     Parameters
@@ -68,13 +70,11 @@ def cross_validated(
     name : {'cv', 'cv-rows', 'cv-entries'}
         'cv' is 'cv-rows' where rows are complete, and 'cv-entries' where values are missing.
     table : Table
-        In memory or in chunks: folds are the same.
+        In memory or chunked: folds are the same.
     most : int
         Largest q.
     missing : bool
         Whether there is NaN.
-    seed : int
-        Of the folds.
 
     Examples
     --------
@@ -93,20 +93,20 @@ def cross_validated(
             "Use a rule that reads the spectrum: 'evidence', 'bic', 'parallel'."
         )
     if name == "cv-entries" or (name == "cv" and missing):
-        return by_entries(table, most, seed)
-    return by_rows(table, most, seed) if missing else by_complete_rows(table, most, seed)
+        return by_entries(table, most)
+    return by_rows(table, most) if missing else by_complete_rows(table, most)
 
 
 # --- Held-out rows, all complete: a fold is solved once, and every q scored from its spectrum ----
 
 
-def by_complete_rows(table: Table, most: int, seed: int = 0) -> Selection:
+def by_complete_rows(table: Table, most: int) -> Selection:
     """Choose among q = 0, 1, …, most by the likelihood of held-out rows, in five folds.
 
     O(ndq) in all. Chunks take three passes: sizes, the moments of every fold, and the scores of
-    all folds and all q. An interruption by the keyboard keeps the folds that are done.
+    all folds and all q. Ctrl-C keeps the folds that are done.
     """
-    folds = row_folds(table, seed)
+    folds = row_folds(table, SEED)
     sizes = np.bincount(np.concatenate([*folds.values()]))
     found: list[list[Score]] = []
     with task("cross-validation: fold", sizes.size) as tick:
@@ -117,11 +117,11 @@ def by_complete_rows(table: Table, most: int, seed: int = 0) -> Selection:
                     models[k] = _trained(operator, min(most, int(sizes.sum() - sizes[k]) - 1))
                     tick()
                 scores = table.reduce(_score_rows(folds, models, most), np.add)
-                found += [[Score(*map(float, cell)) for cell in fold] for fold in scores]
+                found += [[Score(*cell) for cell in fold] for fold in scores.tolist()]
         except KeyboardInterrupt:
             warn_interrupted(f"{len(found)} of {sizes.size} folds", bool(found))
     curve = [list(row) for row in zip(*found, strict=True)]
-    return summary(curve, 0, most_likely(curve), "row")
+    return summary(curve, 0, best_candidate(curve), "row")
 
 
 def _without_folds(
@@ -153,7 +153,7 @@ def _without_folds(
     for k in range(count):
         others = [one for i, one in enumerate(found) if i != k and one is not None]
         if not others:
-            raise DegenerateError("one fold holds all rows that weigh anything. Give n_components.")
+            raise DegenerateError("one fold holds all rows of positive weight. Give n_components.")
         operators[k] = Scatter(fold_left(Moments.merge, others))
     yield operators
 
@@ -185,7 +185,7 @@ def _score_rows(
 # --- Held-out rows or hidden entries, with missing values: a fit of EM for each q and fold -------
 
 
-def by_rows(table: Table, most: int, seed: int = 0) -> Selection:
+def by_rows(table: Table, most: int) -> Selection:
     """Choose among q = 1, 2, … by the likelihood of what held-out rows observed, in five folds.
 
     Takes the smallest q that is as good as the best.
@@ -193,12 +193,12 @@ def by_rows(table: Table, most: int, seed: int = 0) -> Selection:
     refuse_empty_columns(_columns(table).n)
     # rows that observe nothing weigh nothing
     table = changed(table, lambda rows, _, weights: (rows, observed_weights(rows, weights)))
-    folds = row_folds(table, seed)
+    folds = row_folds(table, SEED)
     count = 1 + max(int(fold.max()) for fold in folds.values())
-    return best_of([_row_fold(table, folds, k, seed) for k in range(count)], most, "row")
+    return best_of([_row_fold(table, folds, k) for k in range(count)], most, "row")
 
 
-def _row_fold(table: Table, folds: dict[int, Host], k: int, seed: int) -> Fold:
+def _row_fold(table: Table, folds: dict[int, Host], k: int) -> Fold:
     """Return the fold that holds out some rows."""
     train, test = (fold_rows(table, folds, k, held=held) for held in (False, True))
     columns = _columns(train)
@@ -206,27 +206,23 @@ def _row_fold(table: Table, folds: dict[int, Host], k: int, seed: int) -> Fold:
     train, test = subset_columns(train, seen), subset_columns(test, seen)
     centre = backend.take(columns.mean, seen)
 
-    def fold(q: int) -> Score:
-        if seen.size <= q:
-            raise DegenerateError(f"a fold observes {seen.size} features, too few for {q}.")
-        factors, _ = fit_incomplete(train, q, np.random.default_rng(seed), **ROUGH)
-
+    def score(factors: Factors) -> Score:
         def of(rows: Array, weights: Array | None = None) -> Host:
             return row_score(factors, rows, centre, weights)
 
         return Score(*test.reduce(of, np.add).tolist())
 
-    return fold
+    return train, None, score
 
 
-def by_entries(table: Table, most: int, seed: int = 0) -> Selection:
+def by_entries(table: Table, most: int) -> Selection:
     """Choose among q = 1, 2, … by hidden entries: each is predicted from what its row still shows.
 
-    Takes the smallest q that is as good as the best. Complete rows may be chosen for likewise.
+    Takes the smallest q that is as good as the best. It works for complete rows too.
     """
     columns = _columns(table)
     refuse_empty_columns(columns.n)
-    folds = EntryFolds(table, seed)
+    folds = EntryFolds(table, SEED)
 
     @numbered
     def count(rows: Array, number: int, weights: Array | None = None) -> Host:
@@ -236,22 +232,19 @@ def by_entries(table: Table, most: int, seed: int = 0) -> Selection:
     kept = [int(k) for k in np.flatnonzero(table.reduce(count, np.logical_or))]
     if len(kept) < 2:
         raise DegenerateError(
-            f"no column has the {2 * FOLDS} values that hiding some of them takes. "
+            f"no column has the {2 * FOLDS} values needed to hide some of them. "
             "Give n_components as an int, or 'cv-rows'."
         )
     most = min(most, columns.rows - 1, table.d - 1)
-    return best_of([_entry_fold(table, folds, k, seed) for k in kept], most, "entry")
+    return best_of([_entry_fold(table, folds, k) for k in kept], most, "entry")
 
 
-def _entry_fold(table: Table, folds: EntryFolds, k: int, seed: int) -> Fold:
+def _entry_fold(table: Table, folds: EntryFolds, k: int) -> Fold:
     """Return the fold that hides some entries from every row."""
     train = folds.hide(table, k)
     columns = _columns(train)
 
-    def fold(q: int) -> Score:
-        rng = np.random.default_rng(seed)
-        factors, _ = fit_incomplete(train, q, rng, columns=columns, **ROUGH)
-
+    def score(factors: Factors) -> Score:
         @numbered
         def of(rows: Array, number: int, weights: Array | None = None) -> Host:
             hidden = folds.hidden(rows, number, k)
@@ -259,7 +252,7 @@ def _entry_fold(table: Table, folds: EntryFolds, k: int, seed: int) -> Fold:
 
         return Score(*table.reduce(of, np.add).tolist())
 
-    return fold
+    return train, columns, score
 
 
 def best_of(folds: list[Fold], most: int, unit: str) -> Selection:
@@ -271,8 +264,13 @@ def best_of(folds: list[Fold], most: int, unit: str) -> Selection:
         try:
             while len(scores) < most and not (scores and given_up(scores)):
                 q, row = len(scores) + 1, []
-                for fold in folds:
-                    row.append(fold(q))
+                for train, columns, score in folds:
+                    if train.d <= q:
+                        what = f"a fold observes {train.d} features, too few for {q} components."
+                        raise DegenerateError(what)
+                    rng = np.random.default_rng(SEED)
+                    fit = Fit(train, q, columns=columns)
+                    row.append(score(fit_incomplete(fit, rng, **FOLD_LIMITS)[0]))
                     tick(f"{q} components")
                 scores.append(row)
         except DegenerateError:
@@ -288,7 +286,7 @@ def hidden_score(
 ) -> Host:
     """Return how hidden entries are predicted from the others of their rows: a `Score`, (4,).
 
-    Beside it stands a guess by the mean alone, `centre`.
+    Its `squares` are those of a guess by the mean alone, `centre`.
     """
     xp, total = backend.namespace(rows), np.zeros(4)
     shown = xp.where(hidden, xp.full_like(rows, math.nan), rows)
@@ -296,7 +294,7 @@ def hidden_score(
         mean = found.mean @ factors.W.T + factors.mu
         variance = quadratic(found.covariance, factors.W) + factors.psi
         truth, here = backend.row_block(rows, block.rows), hidden[block.rows, :]
-        w = xp.astype(here, xp.float64) * _column(weights, block.rows, rows)
+        w = xp.astype(here, xp.float64) * block_weights(weights, block.rows, truth)[:, None]
         off, around = (xp.where(here, truth - guess, 0 * mean) for guess in (mean, centre))
         density = -0.5 * (LOG_2PI + xp.log(variance) + off * off / variance)
         parts = (density, off * off, around * around, xp.ones_like(density))
@@ -312,23 +310,14 @@ def row_score(factors: Factors, X: Array, centre: Array, weights: Array | None =
     """
     xp, total = backend.namespace(X), np.zeros(4)
     for block, found in each(factors, X):
-        w = _column(weights, block.rows, X)
+        w = block_weights(weights, block.rows, block.R)[:, None]
         pull = (block.R - found.mean @ factors.W.T) / factors.psi
         hold = (1 - quadratic(found.covariance, factors.W) / factors.psi) / factors.psi
         around = block.R + (factors.mu - centre)
-        press, squares = (
-            float(xp.sum(w * block.mask * part * part)) for part in (pull / hold, around)
-        )
-        value = float(xp.sum(w[:, 0] * found.log_density))
-        total += [value, press, squares, float(xp.sum(w * xp.ones_like(block.R[:, :1])))]
+        press, squares = (block.mask * part * part for part in (pull / hold, around))
+        parts = (found.log_density[:, None], press, squares, xp.ones_like(w))
+        total += [float(xp.sum(w * part)) for part in parts]
     return total
-
-
-def _column(weights: Array | None, rows: slice, like: Array) -> Array:
-    """Return the weights of some rows as a column; ones where there are none."""
-    if weights is not None:
-        return weights[rows][:, None]
-    return backend.asarray(np.ones((rows.stop - rows.start, 1)), like)
 
 
 def _columns(table: Table) -> Columns:
@@ -338,7 +327,7 @@ def _columns(table: Table) -> Columns:
 # --- The Bayesian information criterion, where values are missing --------------------------------
 
 
-def choose_bic(table: Table, most: int, seed: int = 0) -> int:
+def choose_bic(table: Table, most: int) -> int:
     """Return the q of smallest Bayesian information criterion, from the observed-data likelihood.
 
     −2 ln L + k ln n with k free parameters and n rows that observed something; 0 if noise alone
@@ -346,25 +335,26 @@ def choose_bic(table: Table, most: int, seed: int = 0) -> int:
     """
     columns = _columns(table)
     refuse_empty_columns(columns.n)
-    n, mean, variance = (backend.to_numpy(part) for part in columns[:3])
-    check_unit(float(variance.mean()), table, columns.mean)
-    size = columns.weight
-    sigma2 = float(n @ variance / n.sum())
-    white = -0.5 * float(n.sum()) * (LOG_2PI + math.log(sigma2) + 1)
-    criteria = [(free_parameters(0, mean.size) + mean.size) * math.log(size) - 2 * white]
+    n, variance = backend.to_numpy(columns.n), backend.to_numpy(columns.variance)
+    unit, entries, d = float(variance.mean()), float(n.sum()), table.d
+    check_unit(unit, table, columns.mean)
+    white = -0.5 * entries * (LOG_2PI + math.log(float(n @ variance) / entries) + 1)
+
+    def criterion(q: int, loglikelihood: float) -> float:
+        return (free_parameters(q, d) + d) * math.log(columns.weight) - 2 * loglikelihood
+
+    criteria = [criterion(0, white)]
     with task("BIC: fit", most) as tick:
         for q in range(1, most + 1):
+            rng = np.random.default_rng(SEED)
             try:
-                factors, record = fit_incomplete(
-                    table, q, np.random.default_rng(seed), columns=columns
-                )
+                factors, record = fit_incomplete(Fit(table, q, columns=columns), rng)
             except DegenerateError:
                 break
-            if has_vanished(float(factors.psi[0]), float(variance.mean())):
+            if has_vanished(float(factors.psi[0]), unit):
                 break  # a likelihood without bound
-            free = free_parameters(q, mean.size) + mean.size
-            criteria.append(free * math.log(size) - 2 * record.loglikelihoods[-1])
+            criteria.append(criterion(q, record.loglikelihoods[-1]))
             tick(f"{q} components")
-            if q - int(np.argmin(criteria)) >= PATIENCE:
+            if q - int(np.argmin(criteria)) >= WORSE_IN_A_ROW:
                 break
     return int(np.argmin(criteria))

@@ -1,6 +1,6 @@
 """PCA and probabilistic PCA: the spiked Gaussian over the features, and the ways to fit it.
 
-`SpikedModel` is the fitted model. `fit_pca` and `fit_ppca` make one of a table: in closed form from
+`SpikedModel` is the fitted model. `fit_pca` and `fit_ppca` fit one to a table: in closed form from
 the spectrum of its scatter, by EM on the same operator, or, where values are missing, by the EM
 of `incomplete`.
 """
@@ -8,15 +8,14 @@ of `incomplete`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
 from dualpca.arrays import Array, algebra, backend, quadratic
-from dualpca.data import Columns, InMemoryTable, Table, has_missing
+from dualpca.data import Columns, InMemoryTable, Moments, Table, has_missing
 from dualpca.errors import DegenerateError, ScaleError, expected
 from dualpca.gaussian import (
     CROSS_VALIDATED,
@@ -39,19 +38,20 @@ from dualpca.gaussian import (
     spiked_gaussian,
 )
 from dualpca.gaussian import NO_NOISE as NO_NOISE
-from dualpca.models.driver import History, Record, Watch, maximize
-from dualpca.models.incomplete import fit_incomplete
+from dualpca.models.driver import (
+    History,
+    IterativeRequest,
+    Keeper,
+    Packing,
+    Record,
+    Watch,
+    if_singular,
+    maximize,
+)
+from dualpca.models.incomplete import Fit, fit_incomplete
 from dualpca.models.selection import choose_bic, cross_validated
 from dualpca.models.streaming import Stream
-from dualpca.operators import (
-    Frame,
-    PartScatter,
-    Primal,
-    Scatter,
-    Spectrum,
-    complete,
-    linear,
-)
+from dualpca.operators import Frame, PartScatter, Primal, Scatter, Spectrum, complete, linear
 from dualpca.operators.base import Operator
 
 LinearOperator = Primal | Scatter | PartScatter
@@ -59,11 +59,11 @@ LinearOperator = Primal | Scatter | PartScatter
 NEGLIGIBLE_VARIANCE = 1e-10
 """Share of the largest variance below which another may be rounding error."""
 
-ROUGH = 1e-3
-"""Relative error that a variance may have in the dtype of the rows."""
+LARGEST_CAST_ERROR = 1e-3
+"""Largest relative error that a variance may have in the dtype of the rows."""
 
-ROUNDINGS = 64
-"""Of the axes' dtype: a residual is seen where it is more than this many beside the row."""
+RESIDUAL_ROUNDINGS = 64
+"""A residual below this many machine epsilons of the row, in the axes' dtype, counts as zero."""
 
 
 # --- The model -----------------------------------------------------------------------------------
@@ -73,8 +73,8 @@ ROUNDINGS = 64
 class SpikedModel:
     """N(μ, Σ (ℓ − σ²) v vᵀ + σ²I) over the features, on its principal axes.
 
-    Arrays have the dtype of the rows that were fitted; everything is computed in float64. Nothing
-    d×d is formed but by `covariance` and `precision`.
+    Arrays have the dtype of the training rows; everything is computed in float64. Only
+    `covariance` and `precision` form a d×d matrix.
     """
 
     mean: Annotated[Array, "d"]
@@ -83,7 +83,7 @@ class SpikedModel:
     ratios: Annotated[Array, "q"]  # shares of the variance
     noise: float  # σ²
     n_rows: int
-    reference: Reference | None = None  # what control limits need to know of the training rows
+    reference: Reference | None = None  # of the training rows, for control limits
     scale: Annotated[Array, "d"] | None = None  # of standardised features
     column_variances: Annotated[Array, "d"] | None = None
     history: History | None = None
@@ -109,9 +109,9 @@ class SpikedModel:
     @property
     def factors(self) -> Factors:
         """The same density as x = Wz + μ + ε, for rows with missing values."""
-        gaussian, mean = self.gaussian, backend.working(self.mean)
-        psi = backend.asarray(np.full(gaussian.dim, gaussian.noise), mean)
-        return Factors(self.axes * gaussian.spread, mean, psi)
+        mean = backend.working(self.mean)
+        psi = backend.namespace(mean).full_like(mean, float(self.noise))
+        return Factors(self.axes * self.gaussian.spread, mean, psi)
 
     @property
     def loadings(self) -> Array:
@@ -120,7 +120,7 @@ class SpikedModel:
 
     @property
     def n_components(self) -> int:
-        """Q."""
+        """The number of axes, q."""
         return int(self.components.shape[0])
 
     @property
@@ -136,8 +136,8 @@ class SpikedModel:
         xp, values = backend.namespace(self.components), backend.working(self.variances)
         if values.shape[0] == 0:
             return values
-        eps = float(np.finfo(np.float64).eps)
-        floor = eps * float(xp.max(values)) * max(self.components.shape)
+        share = float(np.finfo(np.float64).eps) * max(self.components.shape)
+        floor = share * float(xp.max(values))
         return xp.sqrt(xp.where(values > floor, values, xp.zeros_like(values)))
 
     def coordinates(self, rows: Array) -> Array:
@@ -145,20 +145,19 @@ class SpikedModel:
         return self.frame.coordinates(self.axes, rows)
 
     def whitened(self, rows: Array) -> Array:
-        """Return coordinates over their standard deviations; 0 along what does not vary."""
+        """Return coordinates over their standard deviations; 0 along axes that do not vary."""
         xp, deviations = backend.namespace(self.components), self.deviations
-        positive = xp.where(deviations > 0, deviations, xp.ones_like(deviations))
-        inverse = xp.where(deviations > 0, 1 / positive, xp.zeros_like(deviations))
-        return self.coordinates(rows) * inverse
+        endless = xp.full_like(deviations, math.inf)
+        return self.coordinates(rows) / xp.where(deviations > 0, deviations, endless)
 
     def lifted(self, coordinates: Array) -> Array:
         """Return the rows on the span of the axes with these coordinates, (n, d)."""
         return self.frame.lift(self.axes, coordinates)
 
     def posterior(self, rows: Array) -> tuple[Array, Array | None]:
-        """Return E[z | x], (n, q), and covariances (n, q, q) where rows have their own.
+        """Return E[z | x], (n, q), and covariances (n, q, q) if some row has missing values.
 
-        Rows without missing values share σ²/ℓ, and None is returned for theirs.
+        Complete rows share σ²/ℓ, and None is returned for theirs.
         """
         Y = self.coordinates(rows)
         if not backend.all_finite(Y) and has_missing(rows):
@@ -169,8 +168,7 @@ class SpikedModel:
     def signal(self, rows: Array, spread: bool = False) -> tuple[Array, Array | None]:
         """Return the posterior mean of the noise-free signal, (n, d), and its deviation."""
         xp, factors = backend.namespace(rows), self.factors
-        mean, own = self.posterior(rows)
-        W = factors.W
+        (mean, own), W = self.posterior(rows), factors.W
         found = mean @ W.T + factors.mu
         if not spread:
             return found, None
@@ -180,23 +178,21 @@ class SpikedModel:
         return found, xp.broadcast_to(std, tuple(found.shape))
 
     def log_density(self, rows: Array, *, missing: bool = True) -> Array:
-        """Return ln p of every row, of what it observed where values are missing; O(dq) per row."""
+        """Return ln p of what every row observed; O(dq) per row."""
         density = self.gaussian.log_density(*self.frame.project(self.axes, rows))
         if missing and not backend.all_finite(density) and has_missing(rows):
             return all_latents(self.factors, rows).log_density
-        scale = self.frame.scale
-        if scale is None:
-            return density
-        xp = backend.namespace(density)
-        return density - xp.sum(xp.log(scale))
+        xp, scale = backend.namespace(density), self.frame.scale
+        return density if scale is None else density - xp.sum(xp.log(scale))
 
     def monitor(self, rows: Array | None = None) -> Monitor:
-        """Return what judges rows by T² and SPE; complete ones by default."""
+        """Return the monitor of T² and SPE for these rows; for complete ones by default."""
         reference = self.reference or Reference(self.n_rows, self.n_rows)
         if rows is not None and has_missing(rows):
             return FactorMonitor(self.factors, reference, float(self.noise))
         eps = float(backend.namespace(self.components).finfo(self.components.dtype).eps)
-        return SpikedMonitor(self.gaussian, self.frame, self.axes, reference, ROUNDINGS * eps)
+        rounding = RESIDUAL_ROUNDINGS * eps
+        return SpikedMonitor(self.gaussian, self.frame, self.axes, reference, rounding)
 
     def covariance(self) -> Array:
         """Return C = Σ (ℓ − σ²) v vᵀ + σ²I, (d, d)."""
@@ -213,7 +209,7 @@ class SpikedModel:
     def dense(self, spikes: Array, floor: float, power: int) -> Array:
         """Return Σ spike·v vᵀ + floor·I, (d, d), with the features' units to the given power."""
         V, scale = self.axes, self.frame.scale
-        A = (V * spikes) @ V.T + floor * backend.asarray(np.eye(V.shape[0]), V)
+        A = (V * spikes) @ V.T + floor * backend.identity(V.shape[0], V)
         if scale is not None:
             unit = scale**power
             A = A * unit[:, None] * unit[None, :]
@@ -222,8 +218,7 @@ class SpikedModel:
     def sample(self, n_samples: int, rng: np.random.Generator) -> Array:
         """Draw rows x = μ + V√(ℓ − σ²) z + σε, (n_samples, d)."""
         V, gaussian = self.axes, self.gaussian
-        z = backend.normal(rng, (n_samples, gaussian.rank), V)
-        noise = backend.normal(rng, (n_samples, gaussian.dim), V)
+        z, noise = (backend.normal(rng, (n_samples, k), V) for k in (gaussian.rank, gaussian.dim))
         centred = (z * gaussian.spread) @ V.T + gaussian.noise**0.5 * noise
         return backend.cast_like(self.frame.restore(centred), self.components)
 
@@ -266,7 +261,7 @@ def variances_like(values: Array, like: Array, negligible: float = 0.0) -> Array
     if found.dtype == values.dtype or values.shape[0] == 0:
         return found
     limits = xp.finfo(found.dtype)
-    rough = float(limits.smallest_normal) * float(limits.eps) / ROUGH
+    rough = float(limits.smallest_normal) * float(limits.eps) / LARGEST_CAST_ERROR
     if bool(xp.any((values > negligible * xp.max(values)) & (values < rough))):
         raise ScaleError(
             f"a variance is below the range of {found.dtype}, the dtype of X. Multiply X by a "
@@ -280,21 +275,21 @@ def variances_like(values: Array, like: Array, negligible: float = 0.0) -> Array
 
 @dataclass(frozen=True)
 class PCARequest:
-    """What `fit_pca` needs to know, checked."""
+    """Checked parameters of `fit_pca`."""
 
     n_components: int | float | str | None
     solver: str = "auto"  # 'auto', or the name of an entry of `solvers.SOLVERS`
     tol: float = 0.0
     seed: Any = 0
     standardize: bool = False
-    told_solver: str = "auto"  # the name that the user gave, for messages
+    solver_given: str = "auto"  # as the user called it, for messages
 
 
 CHUNKED_SOLVERS = ("auto", "dense", "krylov", "covariance_eigh", "arpack", "randomized")
 
 
 def check_solver(table: Table, name: str) -> None:
-    """Refuse a solver that needs all rows at once for a table in chunks."""
+    """Refuse a solver that needs all rows at once for a chunked table."""
     if not isinstance(table, InMemoryTable) and name not in CHUNKED_SOLVERS:
         remedy = "The others need all rows in memory."
         raise ValueError(expected("the solver", f"one of {list(CHUNKED_SOLVERS)}", name, remedy))
@@ -302,26 +297,20 @@ def check_solver(table: Table, name: str) -> None:
 
 def fit_pca(table: Table, request: PCARequest) -> SpikedModel:
     """Fit PCA to complete rows: the leading eigenpairs of their scatter."""
-    check_solver(table, request.told_solver)
+    check_solver(table, request.solver_given)
     operator, count = complete(table, standardize=request.standardize)
-    check_request(request.n_components, count, table.d, request.told_solver)
-    if request.n_components in CROSS_VALIDATED:
-        name, most = str(request.n_components), min(count, table.d)
-        chosen = cross_validated(name, table, most, missing=False).chosen
-        request = replace(request, n_components=at_least_one(name, chosen))
+    check_request(request.n_components, count, table.d, request.solver_given)
+    request, _ = _with_chosen_count(table, request, min(count, table.d), missing=False)
     return pca_of_operator(operator, count, table.like, request)
 
 
 def pca_of_operator(
     operator: LinearOperator, count: int, like: Array, request: PCARequest, **others: Any
 ) -> SpikedModel:
-    """Fit PCA to an operator over the features, which stands for `count` rows."""
-    wanted = request.n_components
-    check_request(wanted, count, operator.dim, request.told_solver)
-    refuse_cross_validation(wanted)
-    options: dict[str, Any] = {"solver": request.solver, "tol": request.tol}
-    options["seed"] = request.seed
-    spectrum = leading(wanted, operator, count, **options)
+    """Fit PCA to an operator over the features that sums over `count` rows."""
+    wanted, seed = request.n_components, request.seed
+    _check_count(wanted, count, operator.dim, request.solver_given)
+    spectrum = leading(wanted, operator, count, solver=request.solver, tol=request.tol, seed=seed)
     divisor = operator.n - 1
     if not divisor > 0:
         raise ValueError(
@@ -334,36 +323,42 @@ def pca_of_operator(
     return spiked_model(operator.frame.mean, spectrum, gaussian, like, count, reference, **others)
 
 
-def refuse_cross_validation(request: Any) -> None:
-    """Refuse cross-validation where there are no rows to hold out."""
-    if isinstance(request, str) and request in CROSS_VALIDATED:
+def _check_count(wanted: Any, count: int, d: int, solver: str) -> None:
+    """Refuse a request that `count` rows of d features, which are not at hand, cannot satisfy."""
+    check_request(wanted, count, d, solver)
+    if wanted in CROSS_VALIDATED:
         raise ValueError(
-            f"n_components={request!r} needs dense rows, and partial_fit keeps none. "
+            f"n_components={wanted!r} needs dense rows, and partial_fit keeps none. "
             "Use a rule that reads the spectrum: 'evidence', 'bic', 'parallel'."
         )
+
+
+Request = TypeVar("Request", "PCARequest", "PPCARequest")
+
+
+def _with_chosen_count(
+    table: Table, request: Request, most: int, *, missing: bool
+) -> tuple[Request, Selection | None]:
+    """Return the request with a number of components, if it asks for cross-validation."""
+    if request.n_components not in CROSS_VALIDATED:
+        return request, None
+    name = str(request.n_components)
+    selection = cross_validated(name, table, most, missing=missing)
+    return replace(request, n_components=at_least_one(name, selection.chosen)), selection
 
 
 # --- Probabilistic PCA ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class PPCARequest:
-    """What `fit_ppca` needs to know, checked."""
+class PPCARequest(IterativeRequest):
+    """Checked parameters of `fit_ppca`. `rng` also starts block Krylov."""
 
     n_components: int | float | str | None
     noise: float | None = None  # σ², None for maximum likelihood
     method: str = "closed"  # or 'em'
     solver: str = "auto"
-    tol: float = 1e-6
-    max_iter: int = 1000
-    rng: Any = 0  # seed or generator, for the start of EM and of block Krylov
     n_init: int = 1
-    watch: Watch | None = None
-
-    @property
-    def start(self) -> np.random.Generator:
-        """The generator that starts EM."""
-        return np.random.default_rng(self.rng)
 
 
 def fit_ppca(table: Table, request: PPCARequest) -> SpikedModel:
@@ -371,66 +366,54 @@ def fit_ppca(table: Table, request: PPCARequest) -> SpikedModel:
     check_solver(table, request.solver)
     found = linear(table, missing=True)
     if isinstance(found, Columns):
-        return fit_incomplete_ppca(table, found, request)
-    selection = None
-    if request.n_components in CROSS_VALIDATED:
+        most = min(found.rows, table.d) - 1
+        request, selection = _with_chosen_count(table, request, most, missing=True)
+        model = _fit_incomplete_ppca(table, found, request)
+    else:
         most = min(found.n_rows, table.d)
-        q, selection = _cross_validated_count(table, request, most, missing=False)
-        request = replace(request, n_components=q)
-    model = ppca_of_operator(found.operator, found.n_rows, table.like, request)
-    return model if selection is None else replace(model, selection=selection)
+        request, selection = _with_chosen_count(table, request, most, missing=False)
+        model = ppca_of_operator(found.operator, found.n_rows, table.like, request)
+    return replace(model, selection=selection)
 
 
 def ppca_of_operator(
     operator: LinearOperator, count: int, like: Array, request: PPCARequest
 ) -> SpikedModel:
-    """Fit probabilistic PCA to an operator over the features, which stands for `count` rows."""
-    if request.method == "em":
-        spectrum, gaussian, record = _by_em(operator, count, request)
-    else:
-        spectrum, gaussian = _in_closed_form(operator, count, request)
-        gaussian.require_density()
-        value = gaussian.loglikelihood(operator.n, spectrum.trace)
-        spectrum, record = spectrum.head(gaussian.rank), Record([value], 1, True)
-    reference, history = Reference(operator.n, operator.n), History.of(record)
-    mean = operator.frame.mean
-    return spiked_model(mean, spectrum, gaussian, like, count, reference, history=history)
-
-
-def _in_closed_form(
-    operator: LinearOperator, count: int, request: PPCARequest
-) -> tuple[Spectrum, SpikedGaussian]:
-    """Return the leading eigenpairs, all that can matter, and the Gaussian that they give."""
+    """Fit probabilistic PCA to an operator over the features that sums over `count` rows."""
     wanted, noise, n = request.n_components, request.noise, operator.n
     if wanted is None and noise is None:
         wanted = "evidence"
-    check_request(wanted, count, operator.dim, request.solver)
-    refuse_cross_validation(wanted)
-    bounded = wanted
+    _check_count(wanted, count, operator.dim, request.solver)
+    by_em = request.method == "em"
+    if by_em and is_count(wanted):
+        q = at_least_one_factor(wanted)
+    else:
+        spectrum, gaussian = _closed_form(operator, count, wanted, request)
+        q = gaussian.rank
+    if by_em:
+        W, sigma2, record = em_of_operator(operator, q, n, request.start, noise, **request.limits)
+        record.add(ppca_step(operator, W, sigma2, n)[2])
+        unit = operator.trace / n / operator.dim
+        vanished = noise is None and has_vanished(sigma2, unit, NO_NOISE)
+        spectrum, gaussian = principal_axes(W, sigma2, operator.trace / n, vanished)
+    else:
+        gaussian.require_density()
+        record = Record([gaussian.loglikelihood(n, spectrum.trace)], 1, True)
+        spectrum = spectrum.head(q)
+    mean, history = operator.frame.mean, History.of(record)
+    return spiked_model(mean, spectrum, gaussian, like, count, Reference(n, n), history=history)
+
+
+def _closed_form(
+    operator: LinearOperator, count: int, wanted: Any, request: PPCARequest
+) -> tuple[Spectrum, SpikedGaussian]:
+    """Return the leading eigenpairs, all that can matter, and the Gaussian that they give."""
+    bounded, noise, n = wanted, request.noise, operator.n
     if wanted is None and noise is not None:  # at most tr/(nσ²) variances can exceed σ²
         bounded = int(min(count, operator.dim, max(operator.trace / (n * float(noise)), 1.0)))
     spectrum = leading(bounded, operator, count, solver=request.solver, seed=request.rng)
     q = None if wanted is None else spectrum.rank
     return spectrum, spiked_gaussian(spectrum, n, noise=noise, q=q)
-
-
-def _by_em(
-    operator: LinearOperator, count: int, request: PPCARequest
-) -> tuple[Spectrum, SpikedGaussian, Record]:
-    """Fit by EM on the operator, then rotate to principal axes."""
-    check_request(request.n_components, count, operator.dim, request.solver)
-    n, noise = operator.n, request.noise
-    if is_count(request.n_components):
-        q = at_least_one_factor(request.n_components)
-    else:
-        q = _in_closed_form(operator, count, request)[1].rank
-    options: dict[str, Any] = {"tol": request.tol, "max_iter": request.max_iter}
-    options["watch"] = request.watch
-    W, sigma2, record = em_of_operator(operator, q, n, request.start, noise, **options)
-    record.add(ppca_step(operator, W, sigma2, n)[2])
-    unit = operator.trace / n / operator.dim
-    vanished = noise is None and has_vanished(sigma2, unit, NO_NOISE)
-    return *principal_axes(W, sigma2, operator.trace / n, vanished), record
 
 
 def principal_axes(
@@ -455,18 +438,25 @@ def at_least_one_factor(q: Any) -> int:
 # --- Missing values, and streams -----------------------------------------------------------------
 
 
-def fit_incomplete_ppca(table: Table, columns: Columns, request: PPCARequest) -> SpikedModel:
-    """Fit rows with missing values by the exact likelihood of what was observed."""
-    q, selection = _count_with_missing(table, columns.rows, request)
-    options: dict[str, Any] = {"tol": request.tol, "max_iter": request.max_iter}
-    options |= {"noise": request.noise, "n_init": request.n_init, "watch": request.watch}
-    factors, record = fit_incomplete(table, q, request.start, columns=columns, **options)
-    history, n = History.of(record), columns.effective_rows
-    model = model_of_factors(factors, columns.used, n, request.noise, table.like, history)
-    return model if selection is None else replace(model, selection=selection)
+def _fit_incomplete_ppca(table: Table, columns: Columns, request: PPCARequest) -> SpikedModel:
+    """Fit rows with missing values by the exact likelihood of the observed entries."""
+    wanted, noise = request.n_components, request.noise
+    if is_count(wanted):
+        check_request(wanted, columns.rows, table.d, request.solver)
+        q = at_least_one_factor(wanted)
+    elif wanted == "bic":
+        q = at_least_one("bic", choose_bic(table, min(columns.rows, table.d) - 1))
+    else:
+        what = f"an int, 'bic' or one of {list(CROSS_VALIDATED)} where values are missing"
+        remedy = "Other rules read the spectrum of complete rows."
+        raise ValueError(expected("n_components", what, wanted, remedy))
+    fit, limits = Fit(table, q, noise, columns=columns), request.limits
+    factors, record = fit_incomplete(fit, request.start, n_init=request.n_init, **limits)
+    n, history = columns.effective_rows, History.of(record)
+    return _model_of_factors(factors, columns.used, n, noise, table.like, history)
 
 
-def model_of_factors(
+def _model_of_factors(
     factors: Factors, count: int, n: float, noise: float | None, like: Array, history: History
 ) -> SpikedModel:
     """Return factors of equal noise as a model on their principal axes.
@@ -478,41 +468,15 @@ def model_of_factors(
     if noise is None and has_vanished(sigma2, total / d):
         raise DegenerateError(
             f"the noise of {factors.W.shape[1]} components fell below {10 * LEAST_NOISE:g} of the "
-            "average variance: where values are missing, that cannot be told from no noise at all. "
+            "average variance: where values are missing, that is indistinguishable from no noise. "
             "Use fewer components, or give noise_variance."
         )
-    spectrum, gaussian = principal_axes(factors.W, sigma2, total)
-    reference = Reference(n, n)
-    return spiked_model(factors.mu, spectrum, gaussian, like, count, reference, history=history)
+    axes = principal_axes(factors.W, sigma2, total)
+    return spiked_model(factors.mu, *axes, like, count, Reference(n, n), history=history)
 
 
-def _count_with_missing(
-    table: Table, rows: int, request: PPCARequest
-) -> tuple[int, Selection | None]:
-    """Return q: given, by BIC, or the one that best predicts what was hidden."""
-    wanted, most = request.n_components, min(rows, table.d) - 1
-    if wanted in CROSS_VALIDATED:
-        return _cross_validated_count(table, request, most, missing=True)
-    if is_count(wanted):
-        check_request(wanted, rows, table.d, request.solver)
-        return at_least_one_factor(wanted), None
-    if wanted == "bic":
-        return at_least_one("bic", choose_bic(table, most)), None
-    what = f"an int, 'bic' or one of {list(CROSS_VALIDATED)} where values are missing"
-    remedy = "Other rules read the spectrum of complete rows."
-    raise ValueError(expected("n_components", what, wanted, remedy))
-
-
-def _cross_validated_count(
-    table: Table, request: PPCARequest, most: int, *, missing: bool
-) -> tuple[int, Selection]:
-    name = str(request.n_components)
-    selection = cross_validated(name, table, most, missing=missing)
-    return at_least_one(name, selection.chosen), selection
-
-
-def open_stream(state: Any, request: PPCARequest) -> Stream:
-    """Return the stream that accepts incomplete chunks, with the moments of complete ones in it."""
+def open_stream(state: Moments | Stream | None, request: PPCARequest) -> Stream:
+    """Return a stream that accepts incomplete chunks and holds the moments of complete ones."""
     if not is_count(request.n_components):
         what = "an int where partial_fit meets missing values: rows are not kept for a rule"
         raise ValueError(expected("n_components", what, request.n_components))
@@ -525,16 +489,18 @@ def open_stream(state: Any, request: PPCARequest) -> Stream:
     return state
 
 
-def ppca_of_stream(state: Any, count: int, like: Array, request: PPCARequest) -> SpikedModel:
-    """Fit what a stream remembers; rows that still wait are counted in, the stream is as before."""
+def ppca_of_stream(
+    state: Moments | Stream, count: int, like: Array, request: PPCARequest
+) -> SpikedModel:
+    """Fit the statistics of a stream and the rows that still wait; the stream does not change."""
     if isinstance(state, Stream) and state.running is None and state.rows is None:
-        state = state.moments
-    if not isinstance(state, Stream):
+        state = state.moments or state  # all chunks were complete
+    if isinstance(state, Moments):
         return ppca_of_operator(Scatter(state), count, like, request)
     check_request(request.n_components, count, int(like.shape[1]), request.solver)
     factors, record = state.settle(request.start).model()
     history = History.of(record, endless=True)
-    return model_of_factors(factors, count, float(count), request.noise, like, history)
+    return _model_of_factors(factors, count, float(count), request.noise, like, history)
 
 
 # --- EM on an operator, whose matrix is never formed ---------------------------------------------
@@ -567,96 +533,40 @@ def ppca_step(
     loglikelihood : float
         Of the parameters given, not of the ones returned.
     """
-    unit = operator.trace / n / operator.dim  # WᵀSW is of fourth order, and would overflow
-    W, sigma2, value = _unit_step(operator, W / math.sqrt(unit), sigma2 / unit, n, unit, expand)
-    return math.sqrt(unit) * W, unit * sigma2, value
-
-
-def _unit_step(
-    operator: Operator, W: Array, sigma2: float, n: float, unit: float, expand: bool
-) -> tuple[Array, float, float]:
-    """Take the step in units of the average variance, in which tr S = r."""
+    # in units of the average variance, where tr S = r: WᵀSW is of fourth order, and would overflow
     xp, q, r = backend.namespace(W), W.shape[1], operator.dim
+    unit = operator.trace / n / r
+    root, eye = math.sqrt(unit), backend.identity(q, W)
+    W, sigma2 = W / root, sigma2 / unit
     SW = (operator @ W) / n / unit
-    eye = backend.asarray(np.eye(q), W)
     M, B = W.T @ W + sigma2 * eye, W.T @ SW
     MB = xp.linalg.solve(M, B)
-    value = _loglikelihood(M, float(xp.linalg.trace(MB)), sigma2, n, r, unit)
+    # ln|C| and tr(C⁻¹S) by Woodbury, from q×q matrices
+    logdet = float(xp.linalg.slogdet(M).logabsdet) + (r - q) * math.log(sigma2)
+    fitted = (r - float(xp.linalg.trace(MB))) / sigma2
+    value = -0.5 * n * (r * (LOG_2PI + math.log(unit)) + logdet + fitted)
     # W' = SW G⁻¹ with G = σ²I + M⁻¹B; transposed, since solve wants the matrix on the left.
     W_new = xp.linalg.solve((sigma2 * eye + MB).T, SW.T).T
     sigma2_new = (r - float(xp.sum(SW * xp.linalg.solve(M, W_new.T).T))) / r
     if expand:
         gamma = sigma2 * xp.linalg.inv(M) + xp.linalg.solve(M, MB.T).T
         W_new = W_new @ xp.linalg.cholesky((gamma + gamma.T) / 2)
-    return W_new, sigma2_new, value
+    return root * W_new, unit * sigma2_new, value
 
 
-def _loglikelihood(M: Array, fitted: float, sigma2: float, n: float, r: int, unit: float) -> float:
-    """Return the log-likelihood of n points by Woodbury: ln|C| and tr(C⁻¹S) from q×q matrices."""
-    xp = backend.namespace(M)
-    logdet = float(xp.linalg.slogdet(M).logabsdet) + (r - M.shape[0]) * math.log(sigma2)
-    constant = r * (LOG_2PI + math.log(unit))
-    return float(-0.5 * n * (constant + logdet + (r - fitted) / sigma2))
-
-
-@contextmanager
-def breakdowns_told(q: int) -> Iterator[None]:
+def breakdowns_told(q: int) -> AbstractContextManager[None]:
     """Say what a factorisation that fails in EM means."""
-    try:
-        yield
-    except Exception as error:
-        if not backend.is_linalg_error(error):
-            raise
-        raise DegenerateError(
-            f"EM broke down: {q} components are more than the data have directions, and the noise "
-            "vanished. Use fewer components, or give noise_variance > 0."
-        ) from error
+    return if_singular(
+        f"EM broke down: {q} components are more than the data have directions, and the noise "
+        "vanished. Use fewer components, or give noise_variance > 0."
+    )
 
 
-class _Map:
-    """The EM map on vectors θ = (W, ln σ²), W in units of the average standard deviation.
-
-    In these units steps in both compare. A given `noise` stays fixed.
-    """
-
-    def __init__(
-        self, operator: Operator, q: int, n: float, noise: float | None, expand: bool
-    ) -> None:
-        self.operator, self.q, self.n, self.noise, self.expand = operator, q, n, noise, expand
-        self.m, self.unit = operator.shape[0], operator.trace / n / operator.dim
-        if not self.unit > 0:
-            raise DegenerateError(
-                "the points have no variance, all of them are the same: there is nothing to model. "
-                "Give points that differ."
-            )
-
-    def pack(self, W: Array, sigma2: float) -> Array:
-        """Return θ of loadings and noise in these units; the noise never vanishes."""
-        xp = backend.namespace(W)
-        tail = backend.asarray(np.array([math.log(max(sigma2, NO_NOISE))]), self.operator.like)
-        return xp.concat([xp.reshape(W, (-1,)), tail])
-
-    def unpack(self, theta: Array) -> tuple[Array, float]:
-        """Return W and σ² in the units of the data."""
-        W = backend.namespace(theta).reshape(theta[:-1], (self.m, self.q))
-        sigma2 = max(math.exp(min(float(theta[-1]), 50.0)), NO_NOISE)
-        return math.sqrt(self.unit) * W, sigma2 * self.unit
-
-    def begin(self, start: tuple[Array, float] | None, rng: np.random.Generator) -> Array:
-        """Return θ to start from: random loadings and all variance as noise by default."""
-        if start is None:
-            W, sigma2 = backend.normal(rng, (self.m, self.q), self.operator.like), self.unit
-        else:
-            W, sigma2 = start[0] / math.sqrt(self.unit), start[1]
-        return self.pack(W, (sigma2 if self.noise is None else self.noise) / self.unit)
-
-    def step(self, theta: Array) -> tuple[Array, float]:
-        """Take one EM step; return it with the log-likelihood of θ."""
-        W, sigma2 = self.unpack(theta)
-        with breakdowns_told(self.q):
-            W, moved, value = ppca_step(self.operator, W, sigma2, self.n, expand=self.expand)
-        moved = moved if self.noise is None else sigma2
-        return self.pack(W / math.sqrt(self.unit), moved / self.unit), value
+def keeper_of(watch: Watch | None, operator: LinearOperator) -> Keeper:
+    """Return what keeps the state of a fit to an operator over the features."""
+    if watch is None:
+        return Keeper()
+    return watch.over(operator.n, operator.frame.mean, operator.diag() / operator.n)
 
 
 def em_of_operator(
@@ -674,14 +584,35 @@ def em_of_operator(
 ) -> tuple[Array, float, Record]:
     """Fit PPCA by accelerated EM: loadings W (m, q) up to rotation, noise σ², and the record.
 
-    A given `noise` stays fixed. `start` is (W, σ²), random by default; without `accelerate` the
-    steps are those of plain EM, neither expanded nor extrapolated.
+    A given `noise` stays fixed. `start` is (W, σ²); by default random loadings, and all variance
+    as noise. Without `accelerate` the steps are those of plain EM, neither expanded nor
+    extrapolated. Only an operator over the features can have a `watch`.
     """
-    fit, keeper = _Map(operator, q, n, noise, accelerate), None
-    if watch is not None:
-        keeper = watch.over(n, operator.frame.mean, operator.diag() / n)  # type: ignore[attr-defined]
+    unit, like = operator.trace / n / operator.dim, operator.like
+    if not unit > 0:
+        raise DegenerateError(
+            "the points have no variance, all of them are the same: there is nothing to model. "
+            "Give points that differ."
+        )
+    square, least = (backend.asarray(np.array([value]), like) for value in (unit, NO_NOISE))
+    packing = Packing(operator.shape[0], math.sqrt(unit), square, least)
+
+    def pack(W: Array, sigma2: float) -> Array:
+        fixed = sigma2 if noise is None else noise
+        return packing.pack(W, backend.asarray(np.array([fixed]), like))
+
+    def step(theta: Array) -> tuple[Array, float]:
+        W, psi, _ = packing.unpack(theta, q)
+        with breakdowns_told(q):
+            W, sigma2, value = ppca_step(operator, W, float(psi[0]), n, expand=accelerate)
+        return pack(W, sigma2), value
+
+    if start is None:
+        start = math.sqrt(unit) * backend.normal(rng, (packing.d, q), like), unit
+    keeper = keeper_of(watch, operator)  # type: ignore[arg-type]
     limits: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "accelerate": accelerate}
-    theta, record = maximize(fit.step, fit.begin(start, rng), keeper=keeper, **limits)
-    if keeper is not None and not record.interrupted:
+    theta, record = maximize(step, pack(*start), keeper=keeper, **limits)
+    if not record.interrupted:
         keeper.done()
-    return *fit.unpack(theta), record
+    W, psi, _ = packing.unpack(theta, q)
+    return W, float(psi[0]), record

@@ -1,9 +1,8 @@
 """Twin kernel PCA: a kernel over the points, explained by a kernel over latent coordinates.
 
 K ~ W_n(ρ, Σ/ρ) with Σ = a k(Z, Z) + σ²I, maximised over Z, a and σ² (Zhang et al. 2004, section
-5.2). This is the
-objective of the Gaussian process latent variable model (Lawrence 2004): its ρ outputs are the
-feature dimensions and K = YYᵀ, so nothing but the kernel is needed of them.
+5.2). This is the objective of the Gaussian process latent variable model (Lawrence 2004): its ρ
+outputs are the feature dimensions and K = YYᵀ, so that the kernel is all that is needed.
 """
 
 from __future__ import annotations
@@ -17,16 +16,13 @@ import numpy as np
 from scipy import optimize
 
 from dualpca.arrays import Array, backend
+from dualpca.data import InMemoryTable
 from dualpca.errors import expected
 from dualpca.gaussian import LOG_2PI
 from dualpca.kernels import Kernel
 from dualpca.models.driver import History, Record, descend
-from dualpca.models.probabilistic_kernel import (
-    FeatureScatter,
-    TrainingItems,
-    check_start,
-    fitted_scatter,
-)
+from dualpca.models.kernel import KernelChoice
+from dualpca.models.probabilistic_kernel import FeatureScatter, check_start
 from dualpca.operators import Spectrum
 from dualpca.solvers import solve
 
@@ -35,6 +31,8 @@ FAINT_START = 1e-2
 
 LEAST_TWIN_NOISE, MOST_GAIN = 1e-6, 1e4
 """Bounds of σ² and a, as shares of the average variance: a flexible Σ could lose all noise."""
+
+Vector = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ class Twin:
     def derivatives(self, S: Array) -> tuple[float, Array, float, float]:
         """Return the log-likelihood and its derivatives by Z (n, q), ln a and ln σ²; O(n³).
 
-        ∂/∂Σ = −½(Σ⁻¹ − Σ⁻¹SΣ⁻¹), led to the coordinates by the kernel's own gradient.
+        ∂/∂Σ = −½(Σ⁻¹ − Σ⁻¹SΣ⁻¹), and by the coordinates through the kernel's gradient.
 
         Parameters
         ----------
@@ -106,7 +104,7 @@ def maximize_twin(
     ----------
     S : array of shape (n, n)
     kernel : Kernel
-        Of the latent coordinates, with its parameters fixed: Z takes its scale.
+        Of the latent coordinates, with its parameters fixed: Z adapts to its scale.
     Z : array of shape (n, q)
         Start; signal and noise begin with half of the average variance each.
     tol : float
@@ -116,45 +114,33 @@ def maximize_twin(
 
     Notes
     -----
-    O(n³) a step. The likelihood has many maxima: this is the one that the start leads to. It never
-    falls. σ² stays above 1e-6 of the average variance, where a flexible Σ would lose it all.
+    O(n³) per step. The likelihood has many maxima: this is the one that the start leads to. It
+    never falls. σ² stays above 1e-6 of the average variance: a flexible Σ could lose all noise.
     """
-    cost, record, n = TwinCost(S, kernel, tuple(Z.shape)), Record(), int(S.shape[0])
+    record, n = Record(), int(S.shape[0])
+
+    def twin(theta: Vector) -> Twin:
+        Zt = backend.asarray(theta[:-2].reshape(Z.shape), S)
+        return Twin(Zt, kernel, math.exp(theta[-2]), math.exp(theta[-1]))
+
+    def cost(theta: Vector) -> tuple[float, Vector]:
+        """Return −1/n times the log-likelihood of θ = (Z, ln a, ln σ²), and its gradient."""
+        value, by_Z, by_gain, by_noise = twin(theta).derivatives(S)
+        slope = np.concatenate([backend.to_numpy(by_Z).reshape(-1), [by_gain, by_noise]])
+        return -value / n, -slope / n
+
     average = float(backend.namespace(S).linalg.trace(S)) / n
     first = backend.to_numpy(Z).reshape(-1)
     theta = np.concatenate([first, [math.log(average / 2)] * 2])
     limits = (math.log(LEAST_TWIN_NOISE * average), math.log(MOST_GAIN * average))
     bounds: list[Any] = [(None, None)] * first.size + [limits] * 2
-
-    def note(value: float) -> None:
-        record.add(-n * value)
-
-    note(cost(theta)[0])
-    options = {"maxfun": 2 * max_iter, "ftol": 0.0, "maxcor": 10}
-    found = descend(cost, theta, bounds, note, tol, max_iter, **options)
-    record.n_iter, record.interrupted = found.n_iter, found.interrupted
+    record.add(-n * cost(theta)[0])
+    options: dict[str, Any] = {"maxfun": 2 * max_iter, "ftol": 0.0, "maxcor": 10}
+    x = descend(cost, theta, bounds, record, lambda value: -n * value, tol, max_iter, **options)
     low, high = np.array(bounds, dtype=np.float64).T  # None is NaN, which bounds nothing
-    inside = np.fmin(np.fmax(found.x - cost(found.x)[1], low), high)
-    record.converged = bool(np.max(np.abs(found.x - inside)) <= tol)
-    return cost.model(found.x), record
-
-
-class TwinCost:
-    """−1/n times the log-likelihood as a function of (Z, ln a, ln σ²), one vector on the host."""
-
-    def __init__(self, S: Array, kernel: Kernel, shape: tuple[int, int]) -> None:
-        self.S, self.kernel, self.shape = S, kernel, shape
-
-    def model(self, theta: np.ndarray[Any, Any]) -> Twin:
-        """Return the model of these parameters."""
-        Z = backend.asarray(theta[:-2].reshape(self.shape), self.S)
-        return Twin(Z, self.kernel, math.exp(theta[-2]), math.exp(theta[-1]))
-
-    def __call__(self, theta: np.ndarray[Any, Any]) -> tuple[float, np.ndarray[Any, Any]]:
-        """Return value and gradient."""
-        value, by_Z, by_gain, by_noise = self.model(theta).derivatives(self.S)
-        slope = np.concatenate([backend.to_numpy(by_Z).reshape(-1), [by_gain, by_noise]])
-        return -value / self.shape[0], -slope / self.shape[0]
+    inside = np.fmin(np.fmax(x - cost(x)[1], low), high)
+    record.converged = bool(np.max(np.abs(x - inside)) <= tol)
+    return twin(x), record
 
 
 @dataclass(frozen=True)
@@ -196,7 +182,7 @@ class TwinPlacement:
         xp = backend.namespace(k)
         nearest = int(xp.argmin(xp.linalg.diagonal(self.S) - 2 * k))
 
-        def both(z: np.ndarray[Any, Any]) -> tuple[float, np.ndarray[Any, Any]]:
+        def both(z: Vector) -> tuple[float, Vector]:
             value, slope = self.cost(backend.asarray(z, k), k, s)
             return value, backend.to_numpy(slope)
 
@@ -231,21 +217,25 @@ class TwinModel:
         """Number of training items."""
         return int(self.coordinates.shape[0])
 
+    @property
+    def n_components(self) -> int:
+        """Number of coordinates, q."""
+        return int(self.coordinates.shape[1])
+
     def placed(self, values: Array) -> Array:
-        """Return the coordinates of items, (m, q), by what the kernel is evaluated on."""
-        k, squares = self._centred(values)
-        xp, rho = backend.namespace(k), 1.0 if self.rho is None else float(self.rho)
+        """Return the coordinates of items, (m, q), from what the kernel is evaluated on.
+
+        Kernel values and squared norms are centred with the training means.
+        """
+        rows, rho = backend.points(values), 1.0 if self.rho is None else float(self.rho)
+        k = backend.working(self.kernel(rows, backend.points(self.points)))
+        xp = backend.namespace(k)
+        means = xp.mean(k, axis=1)
+        squares = backend.working(self.kernel.diag(rows)) - 2 * means + self.grand_mean
+        k = k - self.means[None, :] - means[:, None] + self.grand_mean
         place = self.placement.place
         found = [place(k[i, :] / rho, float(squares[i]) / rho) for i in range(k.shape[0])]
         return xp.stack(found, axis=0)
-
-    def _centred(self, rows: Array) -> tuple[Array, Array]:
-        """Return kernel values (m, n) and squared norms (m,), centred with the training means."""
-        k = backend.working(self.kernel(backend.points(rows), backend.points(self.points)))
-        means = backend.namespace(k).mean(k, axis=1)
-        diagonal = backend.working(self.kernel.diag(backend.points(rows)))
-        squares = diagonal - 2 * means + self.grand_mean
-        return k - self.means[None, :] - means[:, None] + self.grand_mean, squares
 
 
 @dataclass(frozen=True)
@@ -253,8 +243,9 @@ class TwinRequest:
     """What `fit_twin` needs to know, checked."""
 
     n_components: int
+    kernel: KernelChoice
     latent_kernel: Kernel
-    rho: float | None = None  # feature dimensions, where their number is known
+    feature_dim: float | None = None  # ρ, where it is known
     init: Any = "spectral"  # 'spectral', 'random' or coordinates
     tol: float = 1e-5
     max_iter: int = 2000
@@ -273,20 +264,21 @@ class TwinRequest:
         return start_coordinates(solve(operator, q, random_state=0), rng)
 
 
-def fit_twin(items: TrainingItems, request: TwinRequest) -> TwinModel:
-    """Fit twin kernel PCA by maximum likelihood, from where the request says."""
-    source, operator = fitted_scatter(items, request.seed)
-    Z, rho = request.start(operator), request.rho
+def fit_twin(table: InMemoryTable, request: TwinRequest) -> TwinModel:
+    """Fit twin kernel PCA by maximum likelihood, from the start in the request."""
+    source = FeatureScatter.of(table.rows, request.kernel)
+    operator = source.fitted_part(request.seed)
+    Z, rho = request.start(operator), request.feature_dim
     S = operator.dense() / (1.0 if rho is None else float(rho))
     kernel = request.latent_kernel.resolve(Z)
     found, record = maximize_twin(S, kernel, Z, request.tol, request.max_iter)
     constant = 0.0 if rho is None else -0.5 * operator.n * LOG_2PI
     record.loglikelihoods = [value + constant for value in record.loglikelihoods]
     return TwinModel(
-        backend.cast_like(found.Z, items.like),
+        backend.cast_like(found.Z, backend.vector_like(source.points)),
         TwinPlacement(found, S),
         source.gram.kernel,
-        items.points,
+        source.points,
         source.means,
         source.grand_mean,
         rho,

@@ -2,56 +2,87 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
 
-from dualpca.arrays import Array
+from dualpca.arrays import EPS, Array
 
 
-class Operator(Protocol):
+class Operator(ABC):
     """A symmetric positive semi-definite operator that need not be stored.
 
-    Its `trace` is known without eigenvalues and `dim` is the dimension r of the space in which
-    the isotropic noise lives (theory 1). Costs are in multiply-adds and let solvers be compared.
+    Its `trace` is known without eigenvalues. Costs are in multiply-adds, so that solvers can be
+    compared.
+
+    Parameters
+    ----------
+    order : int
+        m, the number of rows and columns.
+    like : array
+        Any array of the operator's library and device, to make others like it.
+    dim : int, optional
+        r, the dimension of the space in which the isotropic noise lives (theory 1); default: m.
     """
 
-    dim: int
+    pass_cost: float
+    """Multiply-adds of `operator @ v` for one vector v."""
+    dense_cost: float
+    """Multiply-adds of `dense()`."""
+    eps = EPS
+    """Relative rounding error of its entries."""
+    single = False
+    """Whether products carry the rounding errors of float32, except `times_in_double`."""
+    coarse = False
+    """Whether `sharper` has products that are rounded less."""
+    width_free = False
+    """Whether a product with a wide block costs little more than one with a thin one."""
+    threads_outside = False
+    """Whether products distribute work to threads of their own: BLAS should use one."""
+
+    def __init__(self, order: int, like: Array, dim: int | None = None) -> None:
+        self.shape, self.like, self.dim = (order, order), like, order if dim is None else dim
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Order of the operator, twice."""
-
-    @property
+    @abstractmethod
     def trace(self) -> float:
         """Sum of all eigenvalues."""
 
-    @property
-    def like(self) -> Array:
-        """Any array of the operator's library and device, to make others like it."""
-
-    @property
-    def pass_cost(self) -> float:
-        """Multiply-adds of `operator @ v` for one vector v."""
-
-    @property
-    def dense_cost(self) -> float:
-        """Multiply-adds of `dense()`."""
-
+    @abstractmethod
     def __matmul__(self, V: Array) -> Array:
         """Product with a block of vectors, (m, b)."""
 
+    @abstractmethod
     def dense(self) -> Array:
         """Return the operator as a fresh (m, m) array that the caller may overwrite."""
 
+    def times_in_double(self, V: Array) -> Array:
+        """Return the product in float64 throughout."""
+        return self @ V
 
-class Factored(Operator, Protocol):
+    def sharper(self) -> Operator:
+        """Return the same operator with products that are rounded less, if it is coarse."""
+        return self
+
+    def guess(self, block: Array) -> Array | None:
+        """Return a block nearer to the leading eigenvectors than a random one, (m, b), or None."""
+        return None
+
+    def sketch(self, step: int) -> Operator | None:
+        """Return an operator near this one with products `step` times cheaper, or None."""
+        return None
+
+
+class Factored(Operator):
     """An operator FᵀF whose mirror image FFᵀ has the same non-zero eigenvalues."""
 
     @property
+    @abstractmethod
     def mirror(self) -> Factored:
         """The operator FFᵀ."""
 
+    @abstractmethod
     def unmirror(self, vectors: Array) -> Array:
         """Turn eigenvectors of the mirror into orthonormal eigenvectors of this operator."""
 
+    @abstractmethod
     def triangle(self) -> Array:
         """Return R with RᵀR = FᵀF, from orthogonal transformations of F alone."""

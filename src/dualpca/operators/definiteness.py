@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from dualpca.arrays import Array, backend
+from dualpca.arrays import EPS, Array, backend
 from dualpca.errors import SolverWarning, SpectrumWarning, warn
 from dualpca.operators.base import Operator
+from dualpca.operators.dual import Dual
 
 # --- What centring takes away: the digits of a kernel whose values hardly differ -----------------
-
-EPS = float(np.finfo(np.float64).eps)
 
 SMALLEST_SHARE = 5e-11
 """Of the size of a kernel, that centring may leave: five digits for exact solvers. Landmarks lose
@@ -24,12 +23,12 @@ def warn_of_cancellation(X: Array, total: float, trace: float) -> None:
     """Warn where centring leaves little but rounding errors, although rows differ.
 
     Kernel values carry errors of ε·Σk(x, x), and tr Kc is all that is left of them: xᵀy of rows
-    far from the origin, or an RBF far wider than the data, loses digits that nothing brings back.
+    far from the origin, or an RBF far wider than the data, loses digits for good.
     Rows that are all the same have nothing to lose.
 
     Parameters
     ----------
-    X : array of shape (n, d), or (n,) for items, of which nothing is said
+    X : array of shape (n, d), or (n,) for items, which are not checked
     total : float
         Σk(x, x).
     trace : float
@@ -52,7 +51,7 @@ def warn_of_cancellation(X: Array, total: float, trace: float) -> None:
     warn(
         f"centring leaves {max(share, 0.0):.1g} of the size of the kernel, and {left} of its 16 "
         "digits: coordinates and variances are no more accurate than that. Subtract the mean of X "
-        "first, or take a kernel that tells these rows apart (a larger gamma).",
+        "first, or use a kernel that tells these rows apart (a larger gamma).",
         SolverWarning,
     )
 
@@ -65,12 +64,13 @@ def _rows_differ(X: Array) -> bool:
 
 # --- How indefinite an operator is: the sum of its negative eigenvalues --------------------------
 
-DENSE = 1500
+ALL_EIGENVALUES_ORDER = 1500
 """Order up to which all eigenvalues are computed."""
 
-PROBES, STEPS = 8, 10
+QUADRATURE_PROBES, QUADRATURE_STEPS = 8, 10
+"""Of the quadrature: random vectors, and products with them."""
 
-NOTHING = 1e-10
+ROUNDING_SHARE = 1e-10
 """Share of Σ|λ| below which negative eigenvalues are rounding errors."""
 
 
@@ -81,12 +81,11 @@ def negative_mass(A: Operator, rng: np.random.Generator) -> tuple[float, float]:
     Saad 2017) from 8 probes and 10 products with them.
     """
     m = A.shape[0]
-    if m <= DENSE:
-        values = np.linalg.eigvalsh(backend.to_numpy(A.dense()))
-        weights = np.ones(m)
+    if m <= ALL_EIGENVALUES_ORDER:
+        values, weights = np.linalg.eigvalsh(backend.to_numpy(A.dense())), np.ones(m)
     else:
         values, weights = quadrature(A, rng)
-    rounding = m * getattr(A, "eps", EPS) * np.abs(values).max(initial=0.0)
+    rounding = m * A.eps * np.abs(values).max(initial=0.0)
     negative = np.where(values < -rounding, -values, 0.0)
     return float(weights @ negative), float(weights @ np.abs(values))
 
@@ -94,9 +93,12 @@ def negative_mass(A: Operator, rng: np.random.Generator) -> tuple[float, float]:
 def quadrature(A: Operator, rng: np.random.Generator) -> tuple[Any, Any]:
     """Return nodes and weights with Σ weight·f(node) near tr f(A), from random probes."""
     m = A.shape[0]
-    Q = [rng.choice([-1.0, 1.0], size=(m, PROBES)) / np.sqrt(m)]
-    alphas, betas = np.zeros((STEPS, PROBES)), np.zeros((STEPS, PROBES))
-    for k in range(STEPS):
+    Q = [rng.choice([-1.0, 1.0], size=(m, QUADRATURE_PROBES)) / np.sqrt(m)]
+    alphas, betas = (
+        np.zeros((QUADRATURE_STEPS, QUADRATURE_PROBES)),
+        np.zeros((QUADRATURE_STEPS, QUADRATURE_PROBES)),
+    )
+    for k in range(QUADRATURE_STEPS):
         R = backend.to_numpy(A @ backend.asarray(Q[k], A.like)).copy()
         alphas[k] = np.sum(Q[k] * R, axis=0)
         for _ in range(2):
@@ -104,28 +106,21 @@ def quadrature(A: Operator, rng: np.random.Generator) -> tuple[Any, Any]:
                 R -= other * np.sum(other * R, axis=0)
         betas[k] = np.linalg.norm(R, axis=0)
         Q.append(R / np.where(betas[k] > 0, betas[k], 1.0))
-    return _gauss(alphas, betas, m)
-
-
-def _gauss(alphas: Any, betas: Any, m: int) -> tuple[Any, Any]:
-    """Return the Gauss rule of every probe's tridiagonal matrix, all together."""
-    nodes, weights = [], []
-    for p in range(alphas.shape[1]):
-        off = betas[:-1, p]
-        T = np.diag(alphas[:, p]) + np.diag(off, 1) + np.diag(off, -1)
-        values, vectors = np.linalg.eigh(T)
-        nodes.append(values)
-        weights.append(m / alphas.shape[1] * vectors[0] ** 2)
+    rules = []  # the Gauss rule of every probe's tridiagonal matrix
+    for alpha, beta in zip(alphas.T, betas[:-1].T, strict=True):
+        values, vectors = np.linalg.eigh(np.diag(alpha) + np.diag(beta, 1) + np.diag(beta, -1))
+        rules.append((values, m / QUADRATURE_PROBES * vectors[0] ** 2))
+    nodes, weights = zip(*rules, strict=True)
     return np.concatenate(nodes), np.concatenate(weights)
 
 
-def leave_out_negatives(A: Any, rng: np.random.Generator) -> None:
-    """Warn where an operator has negative eigenvalues, and take them out of its trace.
+def leave_out_negatives(A: Dual, rng: np.random.Generator) -> None:
+    """Warn where an operator has negative eigenvalues, and leave them out of its trace.
 
     No variance is negative: shares of the trace are those of its positive part.
     """
     negative, total = negative_mass(A, rng)
-    if not negative > NOTHING * total:
+    if not negative > ROUNDING_SHARE * total:
         return
     A.trace = total - negative
     warn(

@@ -5,27 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, reduce
 from importlib.util import find_spec
+from itertools import chain
+from operator import iadd
 from typing import Any
 
 import numpy as np
 
-from dualpca.arrays import Array, algebra, backend
-from dualpca.errors import DualPCAError
+from dualpca.arrays import EPS, Array, algebra, backend
 from dualpca.kernels import Kernel, Linear, fused_form
-from dualpca.operators.rows import Projection
+from dualpca.operators.base import Operator
 from dualpca.operators.spectrum import Spectrum, signs
 from dualpca.operators.subspace import Subspace
 
 # --- The kernel over the points as an operator: tiles that are evaluated at every product, or kept
 
-TILE, SMALL_TILE, CARD_TILE = 1024, 256, 4096
+TILE_POINTS, SMALL_TILE_POINTS, GPU_TILE_POINTS = 1024, 256, 4096
 """Points on either side of a tile: its kernel values fit into the cache. Small kernels have small
-tiles, so that all threads have some; GPUs like large ones."""
+tiles, so that all threads have some; on GPUs large ones are faster."""
 
-TRANSCENDENTAL, BLOCK = 60.0, 28.0
-"""Multiply-adds that take the time of one exponential; columns of a usual block, twice."""
+EXPONENTIAL_COST, COLUMNS_TWICE = 60.0, 28.0
+"""Multiply-adds that last as long as one exponential; columns of a usual block, twice."""
 
 Tile = tuple[slice, slice]
 
@@ -49,25 +50,31 @@ class Gram:
     twice.
     """
 
-    eps = float(np.finfo(np.float64).eps)
+    eps = EPS
     """Relative rounding error of the values that come in."""
     coarse = False
     """Whether products are rounded so much that an iteration may not get below it."""
+    fill_cost: float
+    """Multiply-adds of evaluating K once."""
+    pass_cost: float
+    """Multiply-adds of a product with one vector, a share of one with a block."""
 
     def __init__(
         self, X: Array, kernel: Kernel, *, single: bool = False, stored: bool = False
     ) -> None:
-        self.kernel, self.keep = kernel, stored
+        self.points, self.kernel, self.keep, self.n = X, kernel, stored, int(X.shape[0])
         self.single = single and X.ndim == 2 and not backend.is_sparse(X)
-        self.points = X
-        self.n = int(X.shape[0])
-        self.tile = max(SMALL_TILE, min(CARD_TILE if backend.on_cuda(X) else TILE, self.n // 3))
+        largest = GPU_TILE_POINTS if backend.on_cuda(X) else TILE_POINTS
+        self.tile = max(SMALL_TILE_POINTS, min(largest, self.n // 3))
         self.like = backend.asarray(np.zeros(1), backend.vector_like(X))
+        width = 1 if X.ndim == 1 else X.shape[1]
+        self.fill_cost = 0.5 * self.n**2 * (width + EXPONENTIAL_COST)
+        self.pass_cost = self.n**2 + (0.0 if stored else self.fill_cost / COLUMNS_TWICE)
 
     @cached_property
     def origin(self) -> Array | None:
         """Where float32 points are measured from, if the kernel does not mind."""
-        if not (self.single and self.kernel.invariant) or backend.is_sparse(self.points):
+        if not (self.single and self.kernel.invariant):
             return None
         return backend.namespace(self.points).mean(backend.working(self.points), axis=0)
 
@@ -98,75 +105,59 @@ class Gram:
     @cached_property
     def _kept(self) -> dict[tuple[int, int], Array]:
         """The tiles, evaluated."""
-        _ = self._prepared
-
-        def work(tiles: list[Tile]) -> dict[tuple[int, int], Array]:
-            return {(t[0].start, t[1].start): self._evaluated(t) for t in tiles}
-
-        found: dict[tuple[int, int], Array] = {}
-        for part in backend.spread(work, self._tiles, self.like):
-            found |= part
-        return found
+        found = backend.spread(lambda run: [*map(self._evaluated, run)], self._tiles, self.like)
+        places = [(rows.start, columns.start) for rows, columns in self._tiles]
+        return dict(zip(places, chain.from_iterable(found), strict=True))
 
     def _source(self) -> Callable[[Tile], Array]:
-        """Return the way to a tile, with what all tiles need done."""
+        """Return the function that finds a tile, with what all tiles need done."""
+        _ = self._prepared
         if not self.keep:
-            _ = self._prepared
             return self._evaluated
         kept = self._kept
         return lambda tile: kept[tile[0].start, tile[1].start]
 
-    def each_tile(self) -> Iterator[tuple[slice, slice, Array]]:
+    def tiles(self) -> Iterator[tuple[slice, slice, Array]]:
         """Yield the tiles on and above the diagonal, with their rows and columns."""
         tile = self._source()
-        for rows, columns in self._tiles:
-            yield rows, columns, tile((rows, columns))
+        return ((*place, tile(place)) for place in self._tiles)
 
     def fill(self, K: Array) -> None:
         """Write K into an array."""
         tile = self._source()
 
-        def work(tiles: list[Tile]) -> None:
-            for rows, columns in tiles:
-                part = tile((rows, columns))
+        def work(run: list[Tile]) -> None:
+            for rows, columns, part in _both_halves(run, tile):
                 K[rows, columns] = part
-                if rows != columns:
-                    K[columns, rows] = part.T
 
         backend.spread(work, self._tiles, self.like)
 
     def times(self, V: Array) -> Array:
         """Return K V, (n, b); in the precision of the kernel values, summed in float64."""
-        if self.single:
-            return self._half_times(self._source(), backend.in_single(V))
-        return self._half_times_transposed(self._source(), V)
+        tile = self._source()
+        if not self.single:
+            return self._half_times_transposed(tile, V)
+        V = backend.in_single(V)
 
-    def _half_times(self, tile: Callable[[Tile], Array], V: Array) -> Array:
-        def work(tiles: list[Tile]) -> Array:
+        def work(run: list[Tile]) -> Array:
             Y = backend.asarray(np.zeros(V.shape), self.like)
-            for rows, columns in tiles:
-                part = tile((rows, columns))
+            for rows, columns, part in _both_halves(run, tile):
                 Y[rows, :] += part @ V[columns, :]
-                if rows != columns:
-                    Y[columns, :] += part.T @ V[rows, :]
             return Y
 
-        return _total(backend.spread(work, self._tiles, self.like))
+        return reduce(iadd, backend.spread(work, self._tiles, self.like))
 
     def _half_times_transposed(self, tile: Callable[[Tile], Array], V: Array) -> Array:
         """Return the same from Vᵀ: in float64 OpenBLAS is a third faster that way."""
         Vt = backend.contiguous(V.T)
 
-        def work(tiles: list[Tile]) -> Array:
+        def work(run: list[Tile]) -> Array:
             Y = backend.asarray(np.zeros(Vt.shape), self.like)
-            for rows, columns in tiles:
-                part = tile((rows, columns))
+            for rows, columns, part in _both_halves(run, tile):
                 Y[:, columns] += Vt[:, rows] @ part
-                if rows != columns:
-                    Y[:, rows] += Vt[:, columns] @ part.T
             return Y
 
-        return _total(backend.spread(work, self._tiles, self.like)).T
+        return reduce(iadd, backend.spread(work, self._tiles, self.like)).T
 
     def times_in_double(self, V: Array) -> Array:
         """Return K V with float32 values of K where those are kept, but products in float64."""
@@ -176,6 +167,10 @@ class Gram:
             return self.in_double().times(V)
         tile = self._source()
         return self._half_times_transposed(lambda which: backend.working(tile(which)), V)
+
+    def sharper(self) -> Gram:
+        """Return the same kernel with products that are rounded less, if they are coarse."""
+        return self
 
     def in_double(self) -> Gram:
         """Return the kernel with values in float64."""
@@ -193,37 +188,28 @@ class Gram:
     def led(self, step: int, V: Array) -> Array:
         """Return K[:, ::step] V, (n, b), in float64: from a few points to all of them."""
         few = self.kernel.against(backend.some_rows(self._seen, slice(None, None, step)))
-        small, xp = backend.in_single(V) if self.single else V, backend.namespace(self.like)
+        V = backend.in_single(V) if self.single else V
 
-        def work(cut: list[slice]) -> list[Array]:
-            parts = [few(backend.some_rows(self._seen, rows)) @ small for rows in cut]
-            return [backend.working(part) for part in parts]
+        def part(rows: slice) -> Array:
+            return backend.working(few(backend.some_rows(self._seen, rows)) @ V)
 
-        found = backend.spread(work, list(backend.slices(self.n, self.tile // 2)), self.like)
-        return xp.concat([part for run in found for part in run], axis=0)
-
-    @property
-    def fill_cost(self) -> float:
-        """Multiply-adds of evaluating K once."""
-        width = 1 if self.points.ndim == 1 else self.points.shape[1]
-        return 0.5 * self.n**2 * (width + TRANSCENDENTAL)
-
-    @property
-    def pass_cost(self) -> float:
-        """Multiply-adds of a product with one vector, a share of one with a block."""
-        return float(self.n**2) + (0.0 if self.keep else self.fill_cost / BLOCK)
+        return backend.stacked(part, backend.slices(self.n, self.tile // 2), self.like)
 
 
 def stored_bytes(n: int, *, single: bool = False) -> float:
-    """Return what the kept tiles of n points take: half a matrix, and the diagonal's other half."""
-    return 0.5 * n * (n + min(n, TILE)) * (4 if single else 8)
+    """Return the bytes of the kept tiles of n points: half a matrix and the diagonal tiles."""
+    return 0.5 * n * (n + min(n, TILE_POINTS)) * (4 if single else 8)
 
 
-def _total(parts: list[Array]) -> Array:
-    """Return the sum, in the first of the parts."""
-    for other in parts[1:]:
-        parts[0] += other
-    return parts[0]
+def _both_halves(
+    run: list[Tile], tile: Callable[[Tile], Array]
+) -> Iterator[tuple[slice, slice, Array]]:
+    """Yield tiles with their rows and columns and, off the diagonal, their mirror images."""
+    for rows, columns in run:
+        part = tile((rows, columns))
+        yield rows, columns, part
+        if rows != columns:
+            yield columns, rows, part.T
 
 
 class Given(Gram):
@@ -231,25 +217,23 @@ class Given(Gram):
 
     def __init__(self, K: Array, kernel: Kernel) -> None:
         super().__init__(K, kernel, stored=True)
-        self.matrix = K
+        self.fill_cost = 0.0
         self.eps = float(backend.namespace(K).finfo(K.dtype).eps)
 
     def _source(self) -> Callable[[Tile], Array]:
-        return lambda tile: backend.working(self.matrix[tile[0], tile[1]])
+        return lambda tile: backend.working(self.points[tile[0], tile[1]])
 
     def diag(self) -> Array:
         """Return the diagonal, (n,), in float64."""
-        return backend.working(backend.namespace(self.like).linalg.diagonal(self.matrix))
+        return backend.working(backend.namespace(self.like).linalg.diagonal(self.points))
 
     def corner(self, step: int) -> Array:
         """Return K among every `step`-th point, (m, m)."""
-        return backend.working(self.matrix[::step, ::step])
+        return backend.working(self.points[::step, ::step])
 
     def led(self, step: int, V: Array) -> Array:
         """Return K[:, ::step] V, (n, b)."""
-        return backend.working(self.matrix[::step, :]).T @ V
-
-    fill_cost = 0.0
+        return backend.working(self.points[::step, :]).T @ V
 
 
 # --- The kernel over points on a GPU: products fused, nothing of size n × n anywhere ------------
@@ -298,9 +282,7 @@ class Fused(Gram):
     @cached_property
     def _middle(self) -> Array:
         """Where points are measured from: their mean, unless the kernel minds."""
-        if self.origin is None:
-            return backend.asarray(0.0, self.like)
-        return self.origin
+        return backend.asarray(0.0, self.like) if self.origin is None else self.origin
 
     @property
     def _product(self) -> Any:
@@ -309,42 +291,33 @@ class Fused(Gram):
 
         return fused_product
 
-    @cached_property
-    def _modes(self) -> tuple[str, str]:
-        return self._product.modes(self.form)  # type: ignore[no-any-return]
-
     def too_wide(self) -> bool:
         """Return True if float32 has no digits left for the distances."""
         return bool(self._product.too_wide(self.points, self.form, self._middle))
 
     @cached_property
-    def _coarse(self) -> Any:
-        return self._operand(self.points, self._modes[0])
+    def _operands(self) -> list[Any]:
+        """The points prepared for products of 11 bits, and for those of float32 accuracy."""
+        return [self._operand(self.points, k) for k in range(2)]
 
-    @cached_property
-    def _accurate(self) -> Any:
-        return self._operand(self.points, self._modes[1])
-
-    def _operand(self, X: Array, mode: str) -> Any:
+    def _operand(self, X: Array, k: int) -> Any:
+        mode = self._product.modes(self.form)[k]
         return self._product.prepare(X, self.form, mode, self._middle)
-
-    def _multiply(self, rows: Any, columns: Any, V: Array) -> Array:
-        return self._product.multiply(self.form, rows, columns, V)
 
     def times(self, V: Array) -> Array:
         """Return K V, (n, b), with the kernel and V rounded to 11 bits while that is enough."""
-        if not self.coarse:
-            return self.times_in_double(V)
-        return self._multiply(self._coarse, self._coarse, V)
+        part = self._operands[0 if self.coarse else 1]
+        return self._product.multiply(self.form, part, part, V)
 
     def times_in_double(self, V: Array) -> Array:
         """Return K V, (n, b), with float32 accuracy."""
-        return self._multiply(self._accurate, self._accurate, V)
+        part = self._operands[1]
+        return self._product.multiply(self.form, part, part, V)
 
     def led(self, step: int, V: Array) -> Array:
         """Return K[:, ::step] V, (n, b)."""
-        few = self._operand(self.points[::step, :], self._modes[0])
-        return self._multiply(self._coarse, few, V)
+        few = self._operand(self.points[::step, :], 0)
+        return self._product.multiply(self.form, self._operands[0], few, V)
 
 
 # --- The dual: a centred kernel over the points --------------------------------------------------
@@ -354,10 +327,10 @@ GUESS_STEP, GUESS_LEAST, GUESS_MOST, GUESS_STEPS = 16, 256, 1500, 3
 many steps."""
 
 
-class Dual:
+class Dual(Operator):
     """The centred (weighted) kernel over the points, (n, n), known through its products.
 
-    Theory 7.1.
+    Theory 7.1. Products distribute tiles to threads of their own.
 
     Parameters
     ----------
@@ -375,6 +348,8 @@ class Dual:
     `Gram`, O(n) a column unless it stores K.
     """
 
+    threads_outside = True
+
     def __init__(
         self,
         X: Array | Gram,
@@ -384,22 +359,13 @@ class Dual:
         center: bool = True,
         dim: int | None = None,
     ) -> None:
-        self.gram = X if isinstance(X, Gram) else Gram(X, kernel or Linear())
-        self.centered = center
-        m, self.like = self.gram.n, self.gram.like
-        self.dim = m if dim is None else dim
-        self.weights = backend.asarray(np.ones(m), self.like) if weights is None else weights
+        self.gram = gram = X if isinstance(X, Gram) else Gram(X, kernel or Linear())
+        super().__init__(gram.n, gram.like, dim)
+        self.eps, self.single, self.coarse = gram.eps, gram.single, gram.coarse
+        self.width_free, self.centered = not gram.keep, center
+        self.pass_cost, self.dense_cost = gram.pass_cost, gram.fill_cost
+        self.weights = backend.asarray(np.ones(gram.n), self.like) if weights is None else weights
         self.n = float(backend.namespace(self.like).sum(self.weights))
-
-    @property
-    def eps(self) -> float:
-        """Relative rounding error of the kernel values."""
-        return self.gram.eps
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(n, n)."""
-        return (self.gram.n, self.gram.n)
 
     @cached_property
     def means(self) -> Array:
@@ -433,20 +399,10 @@ class Dual:
         """Sum of all eigenvalues; Σwk(x, x) − Σw‖φ̄‖² where it is centred."""
         return self.total - self.n * self.grand_mean if self.centered else self.total
 
-    @property
-    def pass_cost(self) -> float:
-        """A product with the stored matrix, or an evaluation of half the kernel."""
-        return self.gram.pass_cost
-
-    @property
-    def dense_cost(self) -> float:
-        """One evaluation of the kernel."""
-        return self.gram.fill_cost
-
     def squared_norm(self) -> float:
         """Return ‖A‖²_F = Σλ², a tile at a time; O(n²)."""
         total, xp = 0.0, backend.namespace(self.like)
-        for rows, columns, part in self.gram.each_tile():
+        for rows, columns, part in self.gram.tiles():
             part = backend.working(part)
             if self.centered:
                 part = part - self.means[rows][:, None] - self.means[columns] + self.grand_mean
@@ -470,46 +426,26 @@ class Dual:
 
     def __matmul__(self, V: Array) -> Array:
         """Return A V."""
-        inner = self._center(V)
-        product = self.gram.times(inner) if self.single else self._times_in_double(inner)
-        return self._outer_center(product)
+        if not self.single:
+            return self.times_in_double(V)
+        return self._outer_center(self.gram.times(self._center(V)))
 
-    def _times_in_double(self, V: Array) -> Array:
-        """Return K V; the means of the rows of K, if they are not known yet, come with it."""
+    def times_in_double(self, V: Array) -> Array:
+        """Return A V in float64 throughout, whatever the precision of the kernel values."""
+        V = self._center(V)
         if not self.centered or "means" in self.__dict__:
-            return self.gram.times_in_double(V)
+            return self._outer_center(self.gram.times_in_double(V))
+        # the means of the rows of K are not known yet: they come with the product
         both = backend.namespace(V).concat([V, self.weights[:, None]], axis=1)
         both = self.gram.times_in_double(both)
         self.means = both[:, -1] / self.n
-        return both[:, :-1]
-
-    @property
-    def single(self) -> bool:
-        """Whether products carry the rounding errors of float32."""
-        return self.gram.single
-
-    @property
-    def coarse(self) -> bool:
-        """Whether `sharper` gives products that are rounded less."""
-        return self.gram.coarse
+        return self._outer_center(both[:, :-1])
 
     def sharper(self) -> Dual:
         """Return the same operator with products that are rounded less."""
         other = copy(self)
-        other.gram = self.gram.sharper()  # type: ignore[attr-defined]
+        other.gram, other.coarse = self.gram.sharper(), False
         return other
-
-    def times_in_double(self, V: Array) -> Array:
-        """Return A V in float64 throughout, whatever the precision of the kernel values."""
-        return self._outer_center(self._times_in_double(self._center(V)))
-
-    @property
-    def width_free(self) -> bool:
-        """Whether a product with a wide block costs little more than one with a thin one."""
-        return not self.gram.keep
-
-    threads_outside = True
-    """Products share tiles out to threads of their own: BLAS is to use one."""
 
     def guess(self, block: Array) -> Array:
         """Return a block nearer to the leading eigenvectors than a random one, (n, b).
@@ -579,19 +515,3 @@ class Dual:
         rest = self.diag() - (spectrum.vectors**2) @ spectrum.values
         rest = rest / xp.where(w > 0, w, xp.ones_like(w))
         return xp.where(rest < 0, xp.zeros_like(rest), rest)
-
-    def project(self, spectrum: Spectrum, X: Array) -> Projection:
-        """Return y = kc(x)ᵀ D^{1/2} E Λ^{-1/2} and ‖φ(x) − φ̄‖² − Σy² (never negative)."""
-        return self.subspace(spectrum).project(X)
-
-    def lift(self, spectrum: Spectrum, Y: Array) -> Array:
-        """Return the rows of coordinates Y: exact for the linear kernel, whose map is known."""
-        kernel = self.gram.kernel
-        if not kernel._linear:
-            raise DualPCAError(
-                f"the feature map of {kernel!r} has no exact inverse; expected the Linear "
-                "kernel. Use a pre-image method."
-            )
-        span = self.subspace(spectrum)
-        X = backend.working(self.gram.points)
-        return Y @ (span.coefficients.T @ X) + span.base @ X

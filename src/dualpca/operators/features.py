@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import pi, sqrt
+from operator import add
 from typing import Annotated, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -24,10 +25,10 @@ from dualpca.operators.subspace import Subspace, no_expectations
 PIVOTS = 32
 """Pivots tried at once."""
 
-RIDGE = 1e-10
+FIRST_DRAW_RIDGE = 1e-10
 """Share of its norm added to the kernel of a first draw, which may be singular."""
 
-ROUNDING = 1e-13
+NEGLIGIBLE_TRACE = 1e-13
 """Share of the trace below which nothing but rounding error is left."""
 
 
@@ -55,37 +56,27 @@ def leverage(X: Array, kernel: Kernel, m: int, rng: np.random.Generator) -> Any:
     if m >= n:
         return np.arange(n)
     first = uniform(n, max(m // 2, 1), rng)
-    left = _left_out(X, kernel, _ridge_features(X, kernel, first))
-    p = _probabilities(left, first)
+    left = _unexplained(X, kernel, first)
+    left = left + 0.01 * left.mean() + np.finfo(float).tiny  # a little for every point
+    left[first] = 0.0
+    p = left / left.sum()
     return np.sort(np.append(first, rng.choice(n, size=m - first.size, replace=False, p=p)))
 
 
-def _ridge_features(X: Array, kernel: Kernel, index: Any) -> Callable[[Array], Array]:
-    """Return x ↦ k(x, S) (K_SS + λI)^{-1/2}, for the points S."""
-    sketch = backend.points(backend.take(X, index))
-    values, vectors = np.linalg.eigh(backend.to_numpy(kernel(sketch, sketch)))
-    values = np.clip(values, 0, None) + RIDGE * np.abs(values).max() + np.finfo(float).tiny
-    root = backend.asarray(vectors / np.sqrt(values), backend.vector_like(X))
-    of = kernel.against(sketch)
-    return lambda rows: of(rows) @ root
+def _unexplained(X: Array, kernel: Kernel, index: Any) -> Any:
+    """Return k_ii − k_iS (K_SS + λI)⁻¹ k_Si of every point (never negative), on the host."""
+    chosen = backend.points(backend.take(X, index))
+    values, vectors = np.linalg.eigh(backend.to_numpy(kernel(chosen, chosen)))
+    ridge = FIRST_DRAW_RIDGE * np.abs(values).max() + np.finfo(float).tiny
+    root = vectors / np.sqrt(np.clip(values, 0, None) + ridge)
+    of, root = kernel.against(chosen), backend.asarray(root, backend.vector_like(X))
 
-
-def _probabilities(left: Any, taken: Any) -> Any:
-    """Return draws in proportion to what is left out, with a little for every point not taken."""
-    left = np.clip(left, 0, None)
-    left = left + 0.01 * left.mean() + np.finfo(float).tiny
-    left[taken] = 0.0
-    return left / left.sum()
-
-
-def _left_out(X: Array, kernel: Kernel, features: Callable[[Array], Array]) -> Any:
-    """Return k(x, x) − ‖f(x)‖² of every point, on the host."""
-    xp, found = backend.namespace(X), []
-    for rows in backend.slices(X.shape[0], backend.BLOCK_ROWS):
+    def left(rows: slice) -> Any:
         block = backend.points(backend.some_rows(X, rows))
-        F = features(block)
-        found.append(backend.to_numpy(kernel.diag(block) - xp.sum(F * F, axis=1)))
-    return np.concatenate(found)
+        return backend.to_numpy(kernel.diag(block) - algebra.squared_norms(of(block) @ root))
+
+    cut = backend.slices(X.shape[0], backend.BLOCK_ROWS)
+    return np.clip(np.concatenate([left(rows) for rows in cut]), 0, None)
 
 
 def pivoted_cholesky(
@@ -108,7 +99,7 @@ def pivoted_cholesky(
     w = np.ones(n) if weights is None else backend.to_numpy(weights)
     total, most, count = float(w @ left), min(m, n), 0
     L, index = np.empty((most, n)), np.empty(most, dtype=np.int64)
-    while count < most and w @ left > max(tol, ROUNDING) * total:
+    while count < most and w @ left > max(tol, NEGLIGIBLE_TRACE) * total:
         draws = rng.choice(n, size=min(PIVOTS, most - count), p=w * left / (w @ left))
         chosen, rows = _block_of_pivots(X, kernel, L[:count], left, draws, rng)
         if not len(chosen):
@@ -153,17 +144,17 @@ def _accepted(S: Any, left: Any, rng: np.random.Generator) -> list[int]:
 
 # --- Finite feature maps that stand for a kernel: landmarks (Nyström) and random Fourier features
 
-CUT = 1e-12
-"""Eigenvalues of the landmarks' kernel below this share of the largest are left out."""
+SMALLEST_EIGENVALUE = 1e-12
+"""Share of the largest below which eigenvalues of the landmarks' kernel are left out."""
 
-BLOCK = 2048
+MAPPED_ROWS = 2048
 """Rows mapped at once."""
 
-TAME = 1e-6
+WHITEN_LAST = 1e-6
 """Smallest ratio of the landmarks' eigenvalues at which whitening may wait until the end."""
 
-SAMPLE = 500
-"""Rows on which the error of random features is seen."""
+GAP_ROWS = 500
+"""Rows on which the error of random features is measured."""
 
 
 class FeatureMap(Protocol):
@@ -196,7 +187,7 @@ class Landmarks:
         xp = backend.namespace(Z)
         K = kernel(Z, Z)
         values, vectors = xp.linalg.eigh((K + K.T) / 2)
-        held = int(backend.to_numpy(values > CUT * float(xp.max(values))).sum())
+        held = int(backend.to_numpy(values > SMALLEST_EIGENVALUE * float(xp.max(values))).sum())
         m = int(values.shape[0])
         return cls(kernel, Z, vectors[:, m - held :] / xp.sqrt(values[m - held :]))
 
@@ -205,7 +196,9 @@ class Landmarks:
         """Whether moments of k(Z, x) can be whitened afterwards without losing digits."""
         lengths = backend.to_numpy(algebra.squared_norms(self.whitening.T))
         low, high = lengths.min(initial=1.0), lengths.max(initial=1.0)
-        return bool(low > max(TAME * high, 1e-100) and high < 1e100)  # squares must not overflow
+        return bool(
+            low > max(WHITEN_LAST * high, 1e-100) and high < 1e100
+        )  # squares must not overflow
 
     def raw(self, X: Array) -> Array:
         """Return k(x, Z) of every row, (n, m): f(x) before it is whitened."""
@@ -213,7 +206,7 @@ class Landmarks:
 
     def __call__(self, X: Array) -> Array:
         """Return f(x) of every row, (n, r)."""
-        return self.kernel.against(self.points)(backend.points(X)) @ self.whitening
+        return self.raw(X) @ self.whitening
 
 
 @dataclass(frozen=True)
@@ -245,7 +238,7 @@ class Fourier:
 
 def kernel_gap(f: FeatureMap, X: Array) -> float:
     """Return ‖H(K − FFᵀ)H‖₂ a point, from some of the rows: n times it bounds |λ − λ̃| (Weyl)."""
-    rows = backend.points(X[:: max(1, int(X.shape[0]) // SAMPLE), ...])
+    rows = backend.points(X[:: max(1, int(X.shape[0]) // GAP_ROWS), ...])
     F = backend.to_numpy(f(rows))
     E = backend.to_numpy(f.kernel(rows, rows)) - F @ F.T
     E = E - E.mean(axis=0) - E.mean(axis=1)[:, None] + E.mean()
@@ -272,72 +265,43 @@ class Mapped(NamedTuple):
 
 def map_rows(f: FeatureMap, X: Array, weights: Array | None, *, center: bool = True) -> Mapped:
     """Gather the moments of f(x), a block of rows at a time: f(X) is never held, O(nm²)."""
-    if isinstance(f, Landmarks) and f.is_tame:
-        return _whitened(f, _map_all(f.raw, f.kernel, X, weights, center))
-    return _map_all(f, f.kernel, X, weights, center)
+    raw = f if isinstance(f, Landmarks) and f.is_tame else None
+    moments, total = _gathered(f if raw is None else raw.raw, f.kernel, X, weights, center)
+    if raw is not None:  # whitening moments is half the work of whitening every row
+        N = raw.whitening
+        moments = Moments(moments.n, moments.mean @ N, N.T @ moments.scatter @ N)
+    trace = float(backend.namespace(moments.mean).linalg.trace(moments.scatter))
+    return Mapped(moments, total, trace + moments.n * float(moments.mean @ moments.mean))
 
 
-def _whitened(f: Landmarks, raw: Mapped) -> Mapped:
-    """Return the moments of f(x) from those of k(x, Z): half the work of whitening every row."""
-    N, moments = f.whitening, raw.moments
-    mean, scatter = moments.mean @ N, N.T @ moments.scatter @ N
-    held = float(backend.namespace(N).linalg.trace(scatter)) + moments.n * float(mean @ mean)
-    return Mapped(Moments(moments.n, mean, scatter), raw.total, held)
-
-
-def _map_all(
+def _gathered(
     f: Callable[[Array], Array], kernel: Kernel, X: Array, weights: Array | None, center: bool
-) -> Mapped:
-    n = int(X.shape[0])
-    first = f(backend.some_rows(X, slice(0, min(BLOCK, n))))
-    shift = backend.namespace(first).mean(first, axis=0)
+) -> tuple[Moments, float]:
+    """Return the moments of f(x), from sums around the mean of the first rows, and Σwk(x, x)."""
+    first = f(backend.some_rows(X, slice(0, min(MAPPED_ROWS, int(X.shape[0])))))
+    xp = backend.namespace(first)
+    shift = xp.mean(first, axis=0) if center else xp.zeros_like(first[0, :])
 
-    def part(cut: list[slice]) -> Mapped:
-        origin = shift if center else 0 * shift
-        return reduce(_plus, (_map_block(f, kernel, X, weights, rows, origin) for rows in cut))
+    def sums(rows: slice) -> tuple[Any, ...]:
+        """Return Σw, Σw(f − shift), Σw(f − shift)(f − shift)ᵀ and Σwk(x, x)."""
+        block = backend.points(backend.some_rows(X, rows))
+        F = f(block) - shift
+        w = block_weights(weights, rows, F)
+        around, total = w @ F, float(w @ backend.working(kernel.diag(block)))
+        if weights is not None:
+            F = F * xp.sqrt(w)[:, None]
+        return float(xp.sum(w)), around, algebra.gram(F), total
 
-    total = reduce(_plus, backend.spread(part, list(backend.slices(n, BLOCK)), X))
-    return _centred(total, shift) if center else total._replace(moments=_at_zero(total.moments))
+    def plus(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(map(add, a, b))
 
-
-def _map_block(
-    f: Callable[[Array], Array],
-    kernel: Kernel,
-    X: Array,
-    weights: Array | None,
-    rows: slice,
-    shift: Array,
-) -> Mapped:
-    """Return sums around `shift`: `mean` and `scatter` are not yet divided or centred."""
-    xp, block = backend.namespace(shift), backend.points(backend.some_rows(X, rows))
-    F = f(block)
-    w = block_weights(weights, rows, F)
-    held = float(w @ xp.sum(F * F, axis=1))
-    total = float(w @ backend.working(kernel.diag(block)))
-    F = F - shift
-    sums = w @ F
-    if weights is not None:
-        F = F * xp.sqrt(w)[:, None]
-    return Mapped(Moments(float(xp.sum(w)), sums, algebra.gram(F)), total, held)
-
-
-def _plus(a: Mapped, b: Mapped) -> Mapped:
-    """Add the sums of two sets of rows."""
-    one, two = a.moments, b.moments
-    sums = Moments(one.n + two.n, one.mean + two.mean, one.scatter + two.scatter)
-    return Mapped(sums, a.total + b.total, a.held + b.held)
-
-
-def _centred(sums: Mapped, shift: Array) -> Mapped:
-    """Make moments of sums around `shift`."""
-    n, total, scatter = sums.moments.n, sums.moments.mean, sums.moments.scatter
-    scatter = scatter - total[:, None] * (total / n)[None, :]
-    return sums._replace(moments=Moments(n, shift + total / n, scatter))
-
-
-def _at_zero(sums: Moments) -> Moments:
-    """Make moments around zero of sums around zero."""
-    return Moments(sums.n, 0 * sums.mean, sums.scatter)
+    cut = backend.slices(int(X.shape[0]), MAPPED_ROWS)
+    runs = backend.spread(lambda run: reduce(plus, map(sums, run)), cut, X)
+    n, around, scatter, total = reduce(plus, runs)
+    if not center:
+        return Moments(n, shift, scatter), total
+    scatter = scatter - around[:, None] * (around / n)[None, :]
+    return Moments(n, shift + around / n, scatter), total
 
 
 @dataclass(frozen=True)
@@ -355,7 +319,7 @@ class MappedSubspace:
     def project(self, X: Array) -> Projection:
         """Return coordinates and the squared distance off the span, in the space of the map."""
         xp, frame = backend.namespace(self.mean), Frame(self.mean)
-        cut = backend.slices(X.shape[0], BLOCK)
+        cut = backend.slices(X.shape[0], MAPPED_ROWS)
         parts = [frame.project(self.axes, self.map(backend.some_rows(X, rows))) for rows in cut]
         return Projection(*(xp.concat(list(part), axis=0) for part in zip(*parts, strict=True)))
 
@@ -367,26 +331,18 @@ class MappedSubspace:
 
 
 class MappedScatter(Scatter):
-    """The scatter of mapped points; its noise may live in more dimensions than the map has.
+    """The scatter of mapped points.
 
     Parameters
     ----------
     feature_map : FeatureMap
     mapped : Mapped
         Moments of all points.
-    dim : int, optional
-        r, the dimension of the isotropic noise; that of the map by default.
     """
 
-    def __init__(self, feature_map: FeatureMap, mapped: Mapped, dim: int | None = None) -> None:
+    def __init__(self, feature_map: FeatureMap, mapped: Mapped) -> None:
         super().__init__(mapped.moments)
-        self.map, self.mapped, self.order = feature_map, mapped, self.dim
-        self.dim = self.order if dim is None else dim
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(m, m)."""
-        return (self.order, self.order)
+        self.map, self.mapped = feature_map, mapped
 
     @property
     def left_out(self) -> float:

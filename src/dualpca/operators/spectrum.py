@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-import numpy as np
-
-from dualpca.arrays import Array, backend
+from dualpca.arrays import EPS, Array, backend
 from dualpca.errors import SpectrumWarning, warn
 
 
@@ -65,7 +63,14 @@ class Spectrum:
         xp = backend.namespace(values)
         order = xp.argsort(values, descending=True, stable=True)
         values, vectors = xp.take(values, order, axis=0), xp.take(vectors, order, axis=1)
-        warn_if_indefinite(values, vectors.shape[0])
+        low, high = (float(values[k]) if values.shape[0] else 0.0 for k in (-1, 0))
+        if low < -100 * vectors.shape[0] * EPS * max(high, -low):
+            warn(
+                f"the operator is indefinite: its smallest eigenvalue is {low:.3g} (largest "
+                f"{high:.3g}). Negative eigenvalues are set to zero; use a positive "
+                "semi-definite kernel if they matter.",
+                SpectrumWarning,
+            )
         values = xp.where(values < 0, xp.zeros_like(values), values)
         return cls(values, deterministic_signs(vectors), trace, dim, error, concentration)
 
@@ -77,20 +82,6 @@ class Spectrum:
     def head(self, q: int) -> Spectrum:
         """Return the q leading eigenpairs."""
         return replace(self, values=self.values[:q], vectors=self.vectors[:, :q])
-
-
-def warn_if_indefinite(values: Array, order: int) -> None:
-    """Warn of negative eigenvalues too large to be rounding errors."""
-    if values.shape[0] == 0:
-        return
-    smallest, largest = float(values[-1]), float(values[0])
-    if smallest < -100 * order * np.finfo(np.float64).eps * max(largest, -smallest):
-        warn(
-            f"the operator is indefinite: its smallest eigenvalue is {smallest:.3g} (largest "
-            f"{largest:.3g}). Negative eigenvalues are set to zero; use a positive "
-            "semi-definite kernel if they matter.",
-            SpectrumWarning,
-        )
 
 
 def deterministic_signs(vectors: Array) -> Array:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -21,8 +22,8 @@ from dualpca.operators.rows import Projection
 
 # --- A subspace of feature space, as expansions over points --------------------------------------
 
-BLOCK = 256
-"""New points whose kernel values are held at once, a thread."""
+POINTS_AT_ONCE = 256
+"""New points whose kernel values are held at once, per thread."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +53,15 @@ class Subspace:
 
     def kernel_times(self, X: Array, V: Array) -> Array:
         """Return k(X, points) V, (m, b), a block of new points at a time; O(block · n) memory."""
-        xp, of = backend.namespace(V), self.kernel.against(backend.points(self.points))
+        if X.shape[0] == 0:
+            return backend.empty((0, V.shape[1]), V)
+        of = self.kernel.against(backend.points(self.points))
 
-        def work(cut: list[slice]) -> list[Array]:
+        def part(rows: slice) -> Array:
             with np.errstate(over="ignore", invalid="ignore"):  # callers test what is finite
-                return [of(backend.points(backend.some_rows(X, rows))) @ V for rows in cut]
+                return of(backend.points(backend.some_rows(X, rows))) @ V
 
-        found = backend.spread(work, list(backend.slices(X.shape[0], BLOCK)), V)
-        parts = [part for run in found for part in run]
-        return xp.concat(parts, axis=0) if parts else backend.empty((0, V.shape[1]), V)
+        return backend.stacked(part, backend.slices(X.shape[0], POINTS_AT_ONCE), V)
 
     def coordinates(self, X: Array) -> Array:
         """Return y_p = v_pᵀ(φ(x) − φ̄), (m, q)."""
@@ -69,27 +70,32 @@ class Subspace:
     @np.errstate(over="ignore", invalid="ignore")
     def project(self, X: Array) -> Projection:
         """Return coordinates and the squared distance off the span (never negative)."""
-        xp = backend.namespace(self.base)
-        both = self.kernel_times(X, xp.concat([self.coefficients, self.base[:, None]], axis=1))
-        Y = both[:, :-1] - self.tilt
-        squares = backend.working(self.kernel.diag(backend.points(X)))
-        squares = squares - 2 * both[:, -1] + self.offset
-        residual = squares - xp.sum(Y * Y, axis=1)
-        return Projection(Y, xp.where(residual < 0, xp.zeros_like(residual), residual))
+        return _projected(self, X, self.kernel_times, self.kernel.diag(backend.points(X)))
+
+    def _dense_points(self) -> Array:
+        if backend.is_sparse(self.points):
+            raise no_expectations(self)
+        return backend.working(self.points)
 
     def expected_coordinates(self, rows: Uncertain) -> Array:
         """Return the expected coordinates of uncertain rows, (m, q)."""
-        if backend.is_sparse(self.points):
-            raise no_expectations(self)
-        K = expected_kernel(self.kernel, rows, backend.working(self.points))
+        K = expected_kernel(self.kernel, rows, self._dense_points())
         return K @ self.coefficients - self.tilt
 
     def coordinate_covariance(self, rows: Uncertain) -> Array:
         """Return the covariance of the coordinates of uncertain rows, (m, q, q)."""
-        if backend.is_sparse(self.points):
-            raise no_expectations(self)
-        points = backend.working(self.points)
-        return projected_covariance(self.kernel, rows, points, self.coefficients)
+        return projected_covariance(self.kernel, rows, self._dense_points(), self.coefficients)
+
+
+def _projected(
+    span: Subspace | UncertainSubspace, X: Any, times: Callable[[Any, Array], Array], own: Array
+) -> Projection:
+    """Return coordinates and squared distances, from products with the kernel and from k(x, x)."""
+    xp = backend.namespace(span.base)
+    both = times(X, xp.concat([span.coefficients, span.base[:, None]], axis=1))
+    Y = both[:, :-1] - span.tilt
+    residual = backend.working(own) - 2 * both[:, -1] + span.offset - xp.sum(Y * Y, axis=1)
+    return Projection(Y, xp.where(residual < 0, xp.zeros_like(residual), residual))
 
 
 def no_expectations(subspace: object) -> ValueError:
@@ -98,14 +104,14 @@ def no_expectations(subspace: object) -> ValueError:
     return ValueError(expected("rows with NaN", what, type(subspace).__name__))
 
 
-# --- Kernel components of rows that are known only in part ---------------------------------------
+# --- Kernel components of rows with missing values ----------------------------------------------
 
 
 @dataclass(frozen=True)
 class UncertainSubspace:
     """Directions v_p = Σ_i A_ip E φ(x_i) through the mean Σ_i b_i E φ(x_i), x_i ~ N(m_i, S_i).
 
-    The expectation takes the place of the feature of a row: inner products between different
+    The expectation stands for the feature of a row: inner products between different
     rows are then E k(x_i, x_j), in closed form. See `Subspace` for the other fields.
     """
 
@@ -127,12 +133,8 @@ class UncertainSubspace:
 
     def project(self, X: Array | Uncertain) -> Projection:
         """Return expected coordinates, and the squared distance off the span (never negative)."""
-        xp = backend.namespace(self.base)
-        both = self._against(X, xp.concat([self.coefficients, self.base[:, None]], axis=1))
-        Y = both[:, :-1] - self.tilt
         own = expected_diag(self.kernel, X) if isinstance(X, Uncertain) else self.kernel.diag(X)
-        residual = backend.working(own) - 2 * both[:, -1] + self.offset - xp.sum(Y * Y, axis=1)
-        return Projection(Y, xp.where(residual < 0, xp.zeros_like(residual), residual))
+        return _projected(self, X, self._against, own)
 
     def _against(self, X: Array | Uncertain, V: Array) -> Array:
         if isinstance(X, Uncertain):

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dualpca.arrays import Array, backend
+from dualpca.arrays import Array, algebra, backend
 from dualpca.errors import expected
 from dualpca.kernels import Kernel, nonnegative_columns
 
@@ -33,13 +33,10 @@ class Expansion:
 
     def __post_init__(self) -> None:
         """Work in float64, and check the shapes once."""
-        C, b = backend.working(self.coefficients), backend.working(self.base)
-        if len(C.shape) != 2:
-            raise ValueError(expected("coefficients", "of shape (n, q)", tuple(C.shape)))
-        if tuple(b.shape) != (C.shape[0],):
-            raise ValueError(expected("base", f"of shape ({C.shape[0]},)", tuple(b.shape)))
-        object.__setattr__(self, "coefficients", C)
-        object.__setattr__(self, "base", b)
+        algebra.require_shape("coefficients", self.coefficients, "n", "q")
+        algebra.require_shape("base", self.base, self.coefficients.shape[0])
+        for name in ("coefficients", "base"):
+            object.__setattr__(self, name, backend.working(getattr(self, name)))
 
     @cached_property
     def generators(self) -> Array:
@@ -90,16 +87,26 @@ class Expansion:
         G = self.norms - 2 * self.overlaps(Y) + self.sqnorm(Y)[:, None]
         return backend.namespace(G).where(G > 0, G, 0 * G)
 
-    def nearest(self, Y: Array) -> tuple[Array, Array]:
+    def nearest(self, Y: Array) -> tuple[Array, ...]:
         """Return for every row of Y the item most similar to P(y) and its distance, both (m,)."""
         xp, Y = backend.namespace(self.base), self.checked(Y)
-        empty = self.base[:0]
-        items, distances = [xp.astype(empty, xp.int64)], [empty]
-        for rows in backend.slices(int(Y.shape[0]), backend.block_rows(self.size, Y)):
+
+        def of(rows: slice) -> tuple[Array, ...]:
             G = self.gaps(Y[rows, :])
-            items.append(xp.astype(xp.argmin(G, axis=1), xp.int64))
-            distances.append(xp.sqrt(xp.min(G, axis=1)))
-        return xp.concat(items, axis=0), xp.concat(distances, axis=0)
+            return xp.astype(xp.argmin(G, axis=1), xp.int64), xp.sqrt(xp.min(G, axis=1))
+
+        return self._in_blocks(of, int(Y.shape[0]))
+
+    def _in_blocks(self, of: Callable[[slice], tuple[Array, ...]], m: int) -> tuple[Array, ...]:
+        """Return what `of` makes of blocks of m rows, joined; threads share out many blocks.
+
+        A row needs O(n) numbers, of which a block holds a few megabytes.
+        """
+        xp, step = backend.namespace(self.base), backend.block_rows(self.size, self.base)
+        cut = list(backend.slices(m, step)) or [slice(0, 0)]
+        runs = backend.spread(lambda part: [of(rows) for rows in part], cut, self.base)
+        blocks = zip(*(found for run in runs for found in run), strict=True)
+        return tuple(xp.concat(list(arrays), axis=0) for arrays in blocks)
 
     @property
     def size(self) -> int:
@@ -108,10 +115,8 @@ class Expansion:
 
     def checked(self, Y: Array) -> Array:
         """Return latent rows in float64, of the right shape and finite."""
-        q = int(self.coefficients.shape[1])
-        if len(Y.shape) != 2 or Y.shape[1] != q:
-            raise ValueError(expected("latent coordinates", f"of shape (m, {q})", tuple(Y.shape)))
-        return _finite("latent coordinates", Y)
+        algebra.require_shape("latent coordinates", Y, "m", self.coefficients.shape[1])
+        return _require_finite("latent coordinates", Y)
 
     def _lifted(self, Y: Array) -> Array:
         """Return rows (y, 1)."""
@@ -119,12 +124,11 @@ class Expansion:
         return backend.namespace(Y).concat([Y, backend.ones((int(Y.shape[0]), 1), Y)], axis=1)
 
 
-def _finite(name: str, A: Array) -> Array:
-    """Return an array in float64; refuse NaN and infinity."""
-    A, xp = backend.working(A), backend.namespace(A)
-    if not bool(xp.all(xp.isfinite(A))):
+def _require_finite(name: str, A: Array) -> Array:
+    """Return an array in float64; raise for NaN and infinity."""
+    if not backend.all_finite(A):
         raise ValueError(expected(name, "finite", "NaN or infinity"))
-    return A
+    return backend.working(A)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,9 +154,7 @@ class Items(Expansion):
     def __post_init__(self) -> None:
         """Check the shape of the Gram matrix too."""
         super().__post_init__()
-        if tuple(self.K.shape) != (self.size, self.size):
-            what = f"of shape ({self.size}, {self.size})"
-            raise ValueError(expected("the Gram matrix", what, tuple(self.K.shape)))
+        algebra.require_shape("the Gram matrix", self.K, self.size, self.size)
 
     @cached_property
     def images(self) -> Array:
@@ -201,10 +203,8 @@ class Span(Expansion):
     def __post_init__(self) -> None:
         """Check the points too."""
         super().__post_init__()
-        X = backend.working(self.points)
-        if len(X.shape) != 2 or int(X.shape[0]) != self.size:
-            raise ValueError(expected("points", f"of shape ({self.size}, d)", tuple(X.shape)))
-        object.__setattr__(self, "points", X)
+        algebra.require_shape("points", self.points, self.size, "d")
+        object.__setattr__(self, "points", backend.working(self.points))
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the one cached value that cannot be pickled."""
@@ -218,14 +218,8 @@ class Span(Expansion):
     @cached_property
     def images(self) -> Array:
         """⟨φ(x_i), v_p⟩ and ⟨φ(x_i), mean⟩, from one pass over the kernel."""
-        xp = backend.namespace(self.points)
         of, A = self.against, self.generators
-
-        def work(cut: list[slice]) -> list[Array]:
-            return [of(self.points[rows, :]) @ A for rows in cut]
-
-        cut = backend.slices(self.size, backend.block_rows(self.size, A))
-        return xp.concat([a for part in backend.spread(work, cut, A) for a in part], axis=0)
+        return self._in_blocks(lambda rows: (of(self.points[rows, :]) @ A,), self.size)[0]
 
     @cached_property
     def norms(self) -> Array:
@@ -259,20 +253,17 @@ class Span(Expansion):
 
     def overlap(self, Z: Array, Y: Array) -> Array:
         """Return ⟨φ(z), P(y)⟩ row by row, (m,)."""
-        return self._rowwise(Z, Y, lambda target, rows: target.overlap(Z[rows, :]))
+        return self._rowwise(Z, Y, Target.overlap)
 
     def distance(self, Z: Array, Y: Array) -> Array:
         """Return ‖φ(z) − P(y)‖ row by row, (m,), from its definition."""
-        return self._rowwise(Z, Y, lambda target, rows: target.distance(Z[rows, :]))
+        return self._rowwise(Z, Y, Target.distance)
 
-    def _rowwise(self, Z: Array, Y: Array, of: Callable[[Target, slice], Array]) -> Array:
+    def _rowwise(self, Z: Array, Y: Array, of: Callable[[Target, Array], Array]) -> Array:
         Y, m = self.checked(Y), int(Y.shape[0])
-        shape = (m, int(self.points.shape[1]))
-        if tuple(Z.shape) != shape:
-            raise ValueError(expected("points", f"of shape {shape}", tuple(Z.shape)))
-        cut = backend.slices(m, backend.block_rows(self.size, Y))
-        parts = [of(Target.of(self, Y[rows, :]), rows) for rows in cut]
-        return backend.namespace(Y).concat([self.base[:0], *parts], axis=0)
+        algebra.require_shape("points", Z, m, self.points.shape[1])
+        blocks = self._in_blocks(lambda rows: (of(Target.of(self, Y[rows, :]), Z[rows, :]),), m)
+        return blocks[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,7 +295,7 @@ class Target:
         return kernel.diag_gradient(Z) - 2 * kernel.pull(Z, self.span.points, self.weights)
 
     def distance(self, Z: Array) -> Array:
-        """Return ‖φ(z) − P‖, (b,); what rounding takes below 0 counts as 0."""
+        """Return ‖φ(z) − P‖, (b,); 0 where rounding makes its square negative."""
         D = self.value(Z) + self.sqnorm
         return backend.namespace(D).sqrt(backend.namespace(D).where(D > 0, D, 0 * D))
 
@@ -316,16 +307,16 @@ class Target:
         return Target(self.span, *parts)
 
 
-# --- What every pre-image method is: `prepare` once, `find` for many rows, an honest distance ----
+# --- What every pre-image method is: `prepare` once, `find` for many rows ------------------------
 
 PREIMAGES: dict[str, type[Method]] = {}
 
-REACH = 2.0
-"""How far from the centre a pre-image may lie, in distances of the furthest training point."""
+LARGEST_DISTANCE = 2.0
+"""How far from the centre a pre-image may be, in distances of the furthest training point."""
 
 
 class PreImage(NamedTuple):
-    """Points z, how far φ(z) is from what it stands for, and the iterations that took."""
+    """Pre-images z, the distance of φ(z) from the target P, and the number of iterations."""
 
     points: Array  # (m, d)
     distance: Array  # (m,), ‖φ(z) − P‖
@@ -369,15 +360,21 @@ class Method:
         """
         Y = span.checked(Y)
         if start is not None:
-            shape = (int(Y.shape[0]), int(span.points.shape[1]))
-            if tuple(start.shape) != shape:
-                raise ValueError(expected("start", f"of shape {shape}", tuple(start.shape)))
-            start = span.inside(_finite("start", start))
+            algebra.require_shape("start", start, Y.shape[0], span.points.shape[1])
+            start = span.inside(_require_finite("start", start))
         if not (span.kernel._linear or self.suits(span.kernel)):
             name = f"the kernel for pre-images by {self.name!r}"
             remedy = "preimage='auto' uses the methods that suit it."
             raise ValueError(expected(name, self.needs, span.kernel, remedy))
-        return _in_blocks(self.prepare(span), span, Y, start)
+        method = self.prepare(span)
+        for name in ("gram", "against", "norms", "spread", "centre", "floor"):
+            getattr(span, name)  # computed once, before threads share it
+
+        def of(rows: slice) -> PreImage:
+            near = None if start is None else start[rows, :]
+            return method.block(Target.of(span, Y[rows, :]), near)
+
+        return PreImage(*span._in_blocks(of, int(Y.shape[0])))
 
     def block(self, target: Target, start: Array | None) -> PreImage:
         """Return the pre-images of one block of rows."""
@@ -385,30 +382,30 @@ class Method:
             Z, iterations = target.weights @ target.span.points, None
         else:
             Z, iterations = self._find(target, start)
-            Z = _within_reach(target, Z)
-            Z = target.span.inside(Z)
-        counts = np.zeros(int(Z.shape[0]), dtype=np.int64) if iterations is None else iterations
-        xp, device = backend.namespace(Z), backend.device_of(Z)
-        return PreImage(Z, target.distance(Z), xp.asarray(counts, device=device))
+        Z = target.span.inside(_within_reach(target, Z))
+        if iterations is None:
+            iterations = np.zeros(int(Z.shape[0]), dtype=np.int64)
+        counts = backend.namespace(Z).asarray(iterations, device=backend.device_of(Z))
+        return PreImage(Z, target.distance(Z), counts)
 
-    def _find(self, target: Target, start: Array | None) -> tuple[Array, np.ndarray | None]:
+    def _find(self, target: Target, start: Array | None) -> tuple[Array, Array | None]:
         """Return the points (b, d) and the iterations of each; None for closed forms."""
         raise TypeError(expected("method", "a subclass that defines _find", type(self).__name__))
 
 
 def _within_reach(target: Target, Z: Array) -> Array:
-    """Return points, with the nearest training point for those that ran away.
+    """Return points, with the nearest training point in place of those too far from the data.
 
     A kernel of the distance vanishes far from all points. Where P has no positive overlap with
-    any of them, nothing is closer to it than that nowhere, which is no answer.
+    any of them, points at infinity are the closest to it, which is no answer.
     """
     span = target.span
     if not span.kernel.invariant:
         return Z
     xp = backend.namespace(Z)
-    reach = REACH * float(xp.max(xp.linalg.vector_norm(span.points - span.centre, axis=1)))
-    far = backend.to_numpy(xp.linalg.vector_norm(Z - span.centre, axis=1) > reach)
-    rows = np.flatnonzero(far)
+    away, known = (xp.linalg.vector_norm(A - span.centre, axis=1) for A in (Z, span.points))
+    far = away > LARGEST_DISTANCE * xp.max(known)
+    rows = np.flatnonzero(backend.to_numpy(far))
     if rows.size == 0:
         return Z
     nearest = xp.argmin(span.gaps(backend.take(target.Y, rows)), axis=1)
@@ -417,28 +414,7 @@ def _within_reach(target: Target, Z: Array) -> Array:
 
 def better(one: PreImage, other: PreImage) -> PreImage:
     """Return row by row the pre-image with the smaller distance; the first where they tie."""
-    xp = backend.namespace(one.points)
-    wins = other.distance < one.distance
-    return PreImage(
-        xp.where(wins[:, None], other.points, one.points),
-        xp.where(wins, other.distance, one.distance),
-        xp.where(wins, other.iterations, one.iterations),
-    )
-
-
-def _in_blocks(method: Method, span: Span, Y: Array, start: Array | None) -> PreImage:
-    """Apply a method to blocks of rows, side by side where there are many."""
-    for name in ("gram", "against", "norms", "spread", "centre", "floor"):
-        getattr(span, name)  # computed once, before threads share it
-
-    def work(cut: list[slice]) -> list[PreImage]:
-        return [
-            method.block(Target.of(span, Y[rows, :]), None if start is None else start[rows, :])
-            for rows in cut
-        ]
-
-    cut = backend.slices(int(Y.shape[0]), backend.block_rows(span.size, Y))
-    xp = backend.namespace(Y)
-    none = PreImage(span.points[:0, :], span.base[:0], xp.astype(span.base[:0], xp.int64))
-    parts = [none, *(p for run in backend.spread(work, cut, Y) for p in run)]
-    return PreImage(*(xp.concat(list(c), axis=0) for c in zip(*parts, strict=True)))
+    xp, wins = backend.namespace(one.points), other.distance < one.distance
+    points = xp.where(wins[:, None], other.points, one.points)
+    rest = zip(other[1:], one[1:], strict=True)
+    return PreImage(points, *(xp.where(wins, new, old) for new, old in rest))

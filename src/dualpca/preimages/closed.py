@@ -27,7 +27,7 @@ class Smoother(Method):
     (all k̂ alike) do not draw every answer to the mean of the data.
 
     With `neighbors=None`, w_i = max(k̂_i, 0), the formula as published. Where all weights vanish,
-    the mean of the items nearest to P. The answer always lies among the points.
+    the mean of the items nearest to P. The answer is always a convex combination of the points.
 
     Parameters
     ----------
@@ -47,11 +47,11 @@ class Smoother(Method):
     neighbors: int | None = 20
 
     def __post_init__(self) -> None:
-        """Refuse a number of neighbours below 1."""
+        """Check the parameters."""
         if self.neighbors is not None and self.neighbors < 1:
             raise ValueError(expected("neighbors", "at least 1, or None", self.neighbors))
 
-    def _find(self, target: Target, start: Array | None) -> tuple[Array, np.ndarray | None]:
+    def _find(self, target: Target, start: Array | None) -> tuple[Array, Array | None]:
         xp, span = backend.namespace(target.Y), target.span
         G = span.gaps(target.Y)
         if self.neighbors is None:
@@ -70,7 +70,7 @@ class Smoother(Method):
 
 # --- Kwok & Tsang's closed form: from distances in feature space to distances among inputs -------
 
-RANK = 1e-8
+RANK_TOLERANCE = 1e-8
 """Singular values of the neighbours below this share of the largest count as 0."""
 
 
@@ -105,7 +105,7 @@ class Distance(Method):
     neighbors: int = 10
 
     def __post_init__(self) -> None:
-        """Refuse a number of neighbours below 1."""
+        """Check the parameters."""
         if self.neighbors < 1:
             raise ValueError(expected("neighbors", "at least 1", self.neighbors))
 
@@ -113,16 +113,16 @@ class Distance(Method):
         """Return True if the kernel can be inverted."""
         return inverse_distances(kernel, 1) is not None
 
-    def _find(self, target: Target, start: Array | None) -> tuple[Array, np.ndarray | None]:
+    def _find(self, target: Target, start: Array | None) -> tuple[Array, Array | None]:
         xp, span = backend.namespace(target.Y), target.span
         G, k = span.gaps(target.Y), min(self.neighbors, span.size)
         near = xp.argsort(G, axis=1)[:, :k]
-        b, flat = int(near.shape[0]), xp.reshape(near, (-1,))
-        N = xp.reshape(backend.take(span.points, flat), (b, k, -1))
-        norms = xp.reshape(backend.take(span.norms, flat), (b, k))
+        d, flat = int(span.points.shape[1]), xp.reshape(near, (-1,))
+        N = xp.reshape(backend.take(span.points, flat), (*near.shape, d))
+        norms = xp.reshape(backend.take(span.norms, flat), near.shape)
         P2 = target.sqnorm[:, None] + 0 * norms
-        gaps = xp.reshape(backend.take(xp.reshape(G, (-1,)), _flat(near, span.size)), (b, k))
-        invert = inverse_distances(span.kernel, int(span.points.shape[1]))
+        gaps = xp.sort(G, axis=1)[:, :k]
+        invert = inverse_distances(span.kernel, d)
         assert invert is not None  # find() has asked suits()
         D2 = invert(norms, 0.5 * (norms + P2 - gaps), P2, xp.sum(N * N, axis=2))
         return trilaterate(N, D2), None
@@ -136,24 +136,14 @@ def trilaterate(N: Array, D2: Array) -> Array:
     xp = backend.namespace(N)
     middle = xp.mean(N, axis=1)
     C = N - middle[:, None, :]
-    A, s, Bt = algebra.svd(C)
-    rhs = 0.5 * (xp.sum(C * C, axis=2) - D2)
-    large = s > RANK * s[:, :1]
-    inverse = xp.where(large, 1 / xp.where(large, s, xp.ones_like(s)), 0 * s)
-    # A's columns for s > 0 sum to 0, which centres rhs
-    zhat = inverse * xp.sum(A * rhs[:, :, None], axis=1)
-    return middle + xp.sum(zhat[:, :, None] * Bt, axis=1)
-
-
-def _flat(columns: Array, width: int) -> Array:
-    """Return positions in a flattened (b, width) array of the columns (b, k) of each row."""
-    host = backend.to_numpy(columns)
-    return (host + width * np.arange(host.shape[0])[:, None]).ravel()
+    # the columns of a pseudo-inverse of centred points sum to 0, which centres the right side
+    half = 0.5 * (xp.sum(C * C, axis=2) - D2)
+    return middle + (xp.linalg.pinv(C, rtol=RANK_TOLERANCE) @ half[:, :, None])[:, :, 0]
 
 
 # --- A map from latents back to inputs, learned from the training points (Bakir et al. 2004) -----
 
-JITTER = 1e-12
+GRAM_JITTER = 1e-12
 """Share of its trace added to a Gram matrix of inducing points, which may be singular."""
 
 
@@ -195,7 +185,7 @@ class Learned(Method):
     limit: int = 5000
 
     def __post_init__(self) -> None:
-        """Refuse a ridge that is not positive."""
+        """Check the parameters."""
         if not 0 < self.alpha < np.inf:
             raise ValueError(expected("alpha", "positive", self.alpha))
         if self.limit < 1:
@@ -224,7 +214,7 @@ class LearnedMap(Method):
     centres: Array  # (u, q), latents of all points or of some
     A: Array  # (u, d)
 
-    def _find(self, target: Target, start: Array | None) -> tuple[Array, np.ndarray | None]:
+    def _find(self, target: Target, start: Array | None) -> tuple[Array, Array | None]:
         return self.mean + self.kernel(target.Y, self.centres) @ self.A, None
 
 
@@ -242,11 +232,10 @@ def _ridged_gram(kernel: Kernel, Y: Array, alpha: float) -> Array:
 
 def _subset(kernel: Kernel, Y: Array, U: Array, targets: Array, alpha: float) -> Array:
     """Return the coefficients of the regression spanned by the centres U."""
-    of, size = kernel.against(U), int(U.shape[0])
-    Kuu = kernel(U, U)
-    left, right = alpha * Kuu, 0.0
+    xp, of, size = backend.namespace(Y), kernel.against(U), int(U.shape[0])
+    left, right = alpha * of(U), 0.0
     for rows in backend.slices(int(Y.shape[0]), backend.block_rows(size, Y)):
         K = of(Y[rows, :])
         left, right = left + K.T @ K, right + K.T @ targets[rows, :]
-    size_of = float(backend.namespace(Y).sum(backend.namespace(Y).linalg.diagonal(left)))
-    return algebra.solve_positive(left + JITTER * size_of * backend.identity(size, Y), right)
+    jitter = GRAM_JITTER * float(xp.linalg.trace(left))
+    return algebra.solve_positive(left + jitter * backend.identity(size, Y), right)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import ClassVar, Protocol
+from functools import reduce
+from typing import ClassVar
 
 import numpy as np
 
-from dualpca.arrays import Array, backend
+from dualpca.arrays import Array, algebra, backend
 from dualpca.errors import expected
 from dualpca.kernels import Kernel
 from dualpca.preimages.base import Method, PreImage, Span, Target, better
@@ -17,50 +17,48 @@ from dualpca.preimages.closed import Distance, Learned, Smoother
 
 # --- Descent over many points at once: one backtracking loop, directions from elsewhere ----------
 
-ENOUGH = 1e-4
+SUFFICIENT_DECREASE = 1e-4
 """Share of the promised decrease that a step must achieve (Armijo)."""
 
 HALVINGS = 40
 
-ROUNDING = 4 * float(np.finfo(np.float64).eps)
+VALUE_ROUNDING = 4 * float(np.finfo(np.float64).eps)
+"""Rounding error of the objective, as a share of its size."""
+
+Direction = Callable[[Target, Array, np.ndarray | None], tuple[Array, Array]]
+"""From points Z to steps (b, d) and the slope of the objective along each, (b,), at most 0.
+
+The last argument says which rows of the call before are left; None where all are.
+"""
 
 
-class Steps(Protocol):
-    """Where to go next; keeps what it needs of the rows' past."""
-
-    def direction(self, target: Target, Z: Array) -> tuple[Array, Array]:
-        """Return steps (b, d) and the slope of the objective along each, (b,), at most 0."""
-
-    def take(self, rows: np.ndarray) -> None:
-        """Forget all rows but these."""
-
-
-def descend(
-    target: Target, Z: Array, steps: Steps, max_iter: int, tol: float
+def descend_rows(
+    target: Target, Z: Array, direction: Direction, max_iter: int, tol: float
 ) -> tuple[Array, np.ndarray]:
     """Return points at which no step lowers J, and the iterations of each row; J never rises.
 
     A row stops where it moves by less than `tol` times the spread of the data, or where J falls
     by no more than its rounding errors.
     """
+    xp, span = backend.namespace(Z), target.span
     found, counts = Z, np.zeros(int(Z.shape[0]), dtype=np.int64)
-    rows, value = np.arange(counts.size), target.value(Z)
-    small = tol * target.span.spread
-    for _ in range(max_iter):
-        if rows.size == 0:
-            break
-        D, slope = steps.direction(target, Z)
-        new, lower = _backtrack(target, Z, value, _capped(D, Z, target), slope)
+    rows, value, left = np.arange(counts.size), target.value(Z), None
+    while rows.size and counts[rows[0]] < max_iter:
+        D, slope = direction(target, Z, left)
+        away = Z - span.centre  # no step is longer than the way to the centre and across the data
+        ratio = (span.spread + _dot(away, away) ** 0.5) / algebra.safe_divisor(_dot(D, D) ** 0.5)
+        D = D * xp.where(ratio < 1, ratio, xp.ones_like(ratio))[:, None]
+        new, lower = _backtrack(target, Z, value, D, slope)
         moved = np.linalg.norm(backend.to_numpy(new - Z), axis=1)
         fallen = backend.to_numpy(value - lower)
-        noise = ROUNDING * backend.to_numpy(backend.namespace(Z).abs(value) + target.sqnorm)
+        size = backend.to_numpy(xp.abs(value) + target.sqnorm)
         found, Z, value = backend.replaced(found, rows, new), new, lower
         counts[rows] += 1
-        keep = np.flatnonzero((moved > small) & (fallen > noise))
-        if keep.size < rows.size:
-            rows, target = rows[keep], target.take(keep)
-            Z, value = backend.take(Z, keep), backend.take(value, keep)
-            steps.take(keep)
+        going = (moved > tol * span.spread) & (fallen > VALUE_ROUNDING * size)
+        left = None if going.all() else np.flatnonzero(going)
+        if left is not None:
+            rows, target = rows[left], target.take(left)
+            Z, value = backend.take(Z, left), backend.take(value, left)
     return found, counts
 
 
@@ -70,34 +68,22 @@ def _backtrack(
     """Halve each row's step until J falls enough; rows for which it never does stay."""
     new, lower = Z, value
     pending, t = np.arange(int(Z.shape[0])), 1.0
-    for _ in range(HALVINGS):
-        trial = target.span.inside(backend.take(Z, pending) + t * backend.take(D, pending))
-        J = target.take(pending).value(trial)
-        bound = backend.take(value, pending) + ENOUGH * t * backend.take(slope, pending)
-        good = backend.to_numpy(J <= bound)
+    while pending.size and t > 0.5**HALVINGS:
+        z, step, J, fall = (backend.take(A, pending) for A in (Z, D, value, slope))
+        trial = target.span.inside(z + t * step)
+        found = target.take(pending).value(trial)
+        good = backend.to_numpy(found <= J + SUFFICIENT_DECREASE * t * fall)
         here = np.flatnonzero(good)
         new = backend.replaced(new, pending[here], backend.take(trial, here))
-        lower = backend.replaced(lower, pending[here], backend.take(J, here))
+        lower = backend.replaced(lower, pending[here], backend.take(found, here))
         pending, t = pending[~good], t / 2
-        if pending.size == 0:
-            break
     return new, lower
-
-
-def _capped(D: Array, Z: Array, target: Target) -> Array:
-    """Return steps no longer than the way to the middle of the data and across it."""
-    xp = backend.namespace(Z)
-    away = Z - target.span.centre
-    longest = target.span.spread + xp.sqrt(xp.sum(away * away, axis=1))
-    length = xp.sqrt(xp.sum(D * D, axis=1))
-    ratio = longest / xp.where(length > 0, length, length + 1)
-    return D * xp.where(ratio < 1, ratio, xp.ones_like(ratio))[:, None]
 
 
 # --- Limited-memory BFGS directions for many independent rows (Nocedal & Wright 2006, Alg. 7.4) --
 
-FIRST = 0.1
-"""Length of the first step as a share of the spread of the data; curvature takes over then."""
+FIRST_STEP = 0.1
+"""Length of the first step, as a share of the spread of the data."""
 
 
 class LBFGSSteps:
@@ -109,34 +95,28 @@ class LBFGSSteps:
 
     def __init__(self, memory: int) -> None:
         self.memory = memory
-        self.pairs: list[tuple[Array, Array, Array]] = []  # s (b, d), y (b, d), ρ (b,)
-        self.last: tuple[Array, Array] | None = None  # z, g
-        self.scale: Array | None = None  # (b,), H₀ = scale · I
-        self.gain: Array | None = None  # (b,), brings J to a size whose squares are numbers
+        self.pairs: list[list[Array]] = []  # s (b, d), y (b, d), ρ (b,)
+        self.state: list[Array] = []
+        """z, g, the scale of H₀ = scale · I, and what brings J to a size whose squares are held."""
 
-    def direction(self, target: Target, Z: Array) -> tuple[Array, Array]:
+    def direction(
+        self, target: Target, Z: Array, left: np.ndarray | None = None
+    ) -> tuple[Array, Array]:
         """Return −Hg, and its slope gᵀ(−Hg) ≤ 0."""
-        xp, g = backend.namespace(Z), target.gradient(Z)
-        if self.gain is None:
-            self.gain = _gain(g)
-        g = self.gain[:, None] * g
-        if self.last is None or self.scale is None:
-            size = _dot(g, g) ** 0.5
-            unit = target.span.spread if target.span.spread > 0 else 1.0
-            self.scale = FIRST * unit / xp.where(size > 0, size, xp.ones_like(size))
+        if left is not None:
+            self.pairs = [[backend.take(A, left) for A in pair] for pair in self.pairs]
+            self.state = [backend.take(A, left) for A in self.state]
+        g = target.gradient(Z)
+        gain = self.state[3] if self.state else 1 / algebra.row_magnitudes(g)
+        g = gain[:, None] * g
+        if self.state:
+            scale = self._learn(Z - self.state[0], g - self.state[1], self.state[2])
         else:
-            self.scale = self._learn(Z - self.last[0], g - self.last[1], self.scale)
-        self.last = (Z, g)
-        D = -self._two_loops(g, self.scale)
-        return D, _dot(g, D) / self.gain
-
-    def take(self, rows: np.ndarray) -> None:
-        """Forget all rows but these."""
-        some = partial(backend.take, index=rows)
-        self.pairs = [(some(s), some(y), some(r)) for s, y, r in self.pairs]
-        if self.gain is not None and self.last is not None and self.scale is not None:
-            z, g = self.last
-            self.last, self.gain, self.scale = (some(z), some(g)), some(self.gain), some(self.scale)
+            unit = target.span.spread if target.span.spread > 0 else 1.0
+            scale = FIRST_STEP * unit / algebra.safe_divisor(_dot(g, g) ** 0.5)
+        self.state = [Z, g, scale, gain]
+        D = -self._two_loops(g, scale)
+        return D, _dot(g, D) / gain
 
     def _learn(self, s: Array, y: Array, scale: Array) -> Array:
         """Remember a step and the change of the gradient along it; return the new scale."""
@@ -145,7 +125,7 @@ class LBFGSSteps:
         curved = sy > 1e-10 * (ss * yy) ** 0.5
         one = xp.ones_like(sy)
         rho = xp.where(curved, one / xp.where(curved, sy, one), 0 * one)
-        self.pairs = [*self.pairs, (s, y, rho)][-self.memory :]
+        self.pairs = [*self.pairs, [s, y, rho]][-self.memory :]
         # where J curves downwards, longer steps are worth trying
         return xp.where(curved, sy / xp.where(curved, yy, one), 2 * scale)
 
@@ -163,14 +143,6 @@ class LBFGSSteps:
 def _dot(A: Array, B: Array) -> Array:
     """Return the inner product of every row of A with that of B, (b,)."""
     return backend.namespace(A).sum(A * B, axis=1)
-
-
-def _gain(g: Array) -> Array:
-    """Return the power of two that brings the largest entry of every row near 1, (b,)."""
-    xp = backend.namespace(g)
-    top = xp.max(xp.abs(g), axis=1)
-    usual = (top > 0) & xp.isfinite(top)
-    return 2.0 ** -xp.floor(xp.log2(xp.where(usual, top, xp.ones_like(top))))
 
 
 # --- Pre-images by descent: Mika's fixed point and L-BFGS, from several starts -------------------
@@ -194,29 +166,28 @@ class Iterative(Method):
     tol: float = 1e-7
 
     def __post_init__(self) -> None:
-        """Refuse limits that stop nothing."""
+        """Check the parameters."""
         if self.max_iter < 1:
             raise ValueError(expected("max_iter", "at least 1", self.max_iter))
         if not self.tol >= 0:
             raise ValueError(expected("tol", "non-negative", self.tol))
 
-    def _steps(self, target: Target) -> Steps:
-        raise TypeError(expected("method", "a subclass that defines _steps", type(self).__name__))
+    def _direction(self) -> Direction:
+        """Return the direction of every step, of one run."""
+        raise NotImplementedError
 
     def run(self, target: Target, Z: Array) -> PreImage:
         """Descend from one start per row."""
-        end, counts = descend(target, Z, self._steps(target), self.max_iter, self.tol)
-        xp, device = backend.namespace(Z), backend.device_of(Z)
-        return PreImage(end, target.distance(end), xp.asarray(counts, device=device))
+        end, counts = descend_rows(target, Z, self._direction(), self.max_iter, self.tol)
+        iterations = backend.namespace(Z).asarray(counts, device=backend.device_of(Z))
+        return PreImage(end, target.distance(end), iterations)
 
-    def _find(self, target: Target, start: Array | None) -> tuple[Array, np.ndarray | None]:
+    def _find(self, target: Target, start: Array | None) -> tuple[Array, Array | None]:
         span = target.span
         closest = backend.namespace(target.Y).argmin(span.gaps(target.Y), axis=1)
-        starts = [Smoother()._find(target, None)[0], backend.take(span.points, closest)]
-        best = self.run(target, starts[0])
-        for Z in starts[1:] if start is None else [*starts[1:], start]:
-            best = better(best, self.run(target, Z))
-        return best.points, backend.to_numpy(best.iterations)
+        starts = [Smoother()._find(target, None)[0], backend.take(span.points, closest), start]
+        best = reduce(better, (self.run(target, Z) for Z in starts if Z is not None))
+        return best.points, best.iterations
 
 
 @dataclass(frozen=True)
@@ -226,7 +197,7 @@ class FixedPoint(Iterative):
     Where the gradient of ‖φ(z) − P‖² vanishes, z is this mean. For the RBF kernel s is the kernel
     itself and this is theory 11.1, of Mika et al. (1999, Eq. 10), here with the centred γ. Steps
     are halved towards the last z until the distance does not rise; where Σ γ s is negative the
-    step is turned round, for it would climb.
+    step is reversed, because it would increase the distance.
 
     Cost O(n(d + q)) per row and iteration.
 
@@ -247,30 +218,19 @@ class FixedPoint(Iterative):
         """Return True if the kernel is stationary up to a factor."""
         return kernel._radial_slopes() is not None
 
-    def _steps(self, target: Target) -> Steps:
-        slopes = target.span.kernel._radial_slopes()
-        assert slopes is not None  # find() has asked suits()
-        return FixedPointSteps(slopes)
+    def _direction(self) -> Direction:
+        return fixed_point_direction
 
 
-class FixedPointSteps:
-    """From z to the weighted mean; no memory."""
-
-    def __init__(self, slopes: Callable[[Array, Array], Array]) -> None:
-        self.slopes = slopes
-
-    def direction(self, target: Target, Z: Array) -> tuple[Array, Array]:
-        """Return Σ γ s (x − z) / |Σ γ s|; the loop only asks that J does not rise."""
-        xp = backend.namespace(Z)
-        S = -target.weights * self.slopes(Z, target.span.points)
-        S = xp.where(xp.isfinite(S), S, 0 * target.weights)
-        total = xp.sum(S, axis=1)[:, None]
-        size = xp.abs(total)
-        D = (S @ target.span.points - total * Z) / xp.where(size > 0, size, xp.ones_like(size))
-        return D, xp.zeros_like(total[:, 0])
-
-    def take(self, rows: np.ndarray) -> None:
-        """Nothing to forget."""
+def fixed_point_direction(target: Target, Z: Array, left: np.ndarray | None) -> tuple[Array, Array]:
+    """Return Σ γ s (x − z) / |Σ γ s|, and slopes of 0: the loop only asks that J does not rise."""
+    xp, slopes = backend.namespace(Z), target.span.kernel._radial_slopes()
+    assert slopes is not None  # find() has asked suits()
+    S = -target.weights * slopes(Z, target.span.points)
+    S = xp.where(xp.isfinite(S), S, 0 * target.weights)
+    total = xp.sum(S, axis=1)[:, None]
+    D = (S @ target.span.points - total * Z) / algebra.safe_divisor(xp.abs(total))
+    return D, xp.zeros_like(total[:, 0])
 
 
 @dataclass(frozen=True)
@@ -304,8 +264,8 @@ class Gradient(Iterative):
         """Return True if all parts of the kernel have a gradient."""
         return kernel._differentiable
 
-    def _steps(self, target: Target) -> Steps:
-        return LBFGSSteps(self.memory)
+    def _direction(self) -> Direction:
+        return LBFGSSteps(self.memory).direction
 
 
 # --- All methods that suit the kernel; each row keeps its best -----------------------------------
@@ -344,12 +304,8 @@ class Auto(Method):
         """Return True if any part suits the kernel."""
         return any(p.suits(kernel) for p in self.parts)
 
-    def _find(self, target: Target, start: Array | None) -> tuple[Array, np.ndarray | None]:
-        best: PreImage | None = None
-        for part in self.parts:
-            found = part.block(target, start)
-            best = found if best is None else better(best, found)
-        assert best is not None  # find() has asked suits()
+    def _find(self, target: Target, start: Array | None) -> tuple[Array, Array | None]:
+        best = reduce(better, (part.block(target, start) for part in self.parts))
         if Gradient().suits(target.span.kernel):
             best = better(best, Gradient().run(target, best.points))
-        return best.points, backend.to_numpy(best.iterations)
+        return best.points, best.iterations

@@ -2,20 +2,4 @@
 
 from dualpca.search.judging import agreement, normalised_likelihood, q2
 from dualpca.search.spaces import Candidate, Space, families
-from dualpca.search.trials import Ledger, Outcome, Plan, TrialRecord, best_of, importances, run
-
-__all__ = [
-    "Candidate",
-    "Ledger",
-    "Outcome",
-    "Plan",
-    "Space",
-    "TrialRecord",
-    "agreement",
-    "best_of",
-    "families",
-    "importances",
-    "normalised_likelihood",
-    "q2",
-    "run",
-]
+from dualpca.search.trials import Ledger, Outcome, Plan, TrialRecord, best_trial, importances, run

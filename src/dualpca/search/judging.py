@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy.linalg import orth
 
 from dualpca.arrays import Array, backend
 from dualpca.errors import DegenerateError, expected
@@ -15,7 +16,7 @@ from dualpca.solvers import solve
 
 
 def q2(X: Array, back: Array, mean: Array) -> float:
-    """Return 1 − Σ‖x − x̂‖²/Σ‖x − μ‖², the share of the variance that came back.
+    """Return 1 − Σ‖x − x̂‖²/Σ‖x − μ‖², the share of the variance that is reconstructed.
 
     1 for all, 0 for what the training mean alone gives, below 0 for worse than that.
 
@@ -24,7 +25,7 @@ def q2(X: Array, back: Array, mean: Array) -> float:
     X : array of shape (m, d)
         Held-out rows.
     back : array of shape (m, d)
-        What a model makes of them.
+        Their reconstructions.
     mean : array of shape (d,)
         Of the training rows.
 
@@ -36,7 +37,7 @@ def q2(X: Array, back: Array, mean: Array) -> float:
     """
     left, total = float(np.sum((X - back) ** 2)), float(np.sum((X - mean) ** 2))
     if total == 0:
-        raise DegenerateError("held-out rows equal the training mean: nothing is to be explained.")
+        raise DegenerateError("held-out rows equal the training mean: there is nothing to explain.")
     return 1 - left / total
 
 
@@ -73,8 +74,7 @@ def _basis(Z: Array) -> Array:
     """Return an orthonormal basis of the centred columns, (m, rank)."""
     Z = Z - Z.mean(axis=0)
     size = np.linalg.norm(Z, axis=0)
-    U, s, _ = np.linalg.svd(Z / np.where(size > 0, size, 1.0), full_matrices=False)
-    return U[:, s > 1e-10 * max(float(s[0]), 1e-300)]
+    return orth(Z / np.where(size > 0, size, 1.0), rcond=1e-10)
 
 
 def normalised_likelihood(X: Array, kernel: Kernel, q: int) -> float:

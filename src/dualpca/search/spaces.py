@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dualpca.arrays import Array
 from dualpca.errors import expected
 from dualpca.kernels import KERNELS, Family, Kernel, Parameter, Scales
+
+if TYPE_CHECKING:
+    from optuna.trial import BaseTrial
 
 # --- Families: the kernels that declare what a search varies -------------------------------------
 
@@ -28,36 +31,22 @@ USUAL = ("rbf", "laplacian", "matern", "rational_quadratic", "polynomial", "cosi
 
 COMPOSITIONS = ("sum", "product")
 WEIGHT = Parameter("weight", 1.0)
-ROWS = 300
-"""Rows, evenly spaced, that say how large a kernel is."""
+SCALE_ROWS = 300
+"""Rows, evenly spaced, over which the variance of a kernel is taken."""
 
 SINGLE = "single"
 
 
-class Trial(Protocol):
-    """What Optuna's trials can do, as far as a space needs it."""
-
-    def suggest_categorical(self, name: str, choices: Any) -> Any:
-        """Return one of the choices."""
-
-    def suggest_float(self, name: str, low: float, high: float, *, log: bool) -> float:
-        """Return a number of a range."""
-
-    def suggest_int(self, name: str, low: int, high: int, *, log: bool) -> int:
-        """Return a whole number of a range."""
-
-
-@dataclass(frozen=True)
-class Replay:
-    """A trial whose answers are known."""
-
-    params: dict[str, Any]
-
-    def suggest_categorical(self, name: str, *_: Any, **__: Any) -> Any:
-        """Return the known answer."""
-        return self.params[name]
-
-    suggest_float = suggest_int = suggest_categorical
+def optuna() -> Any:
+    """Import Optuna, or say which extra brings it."""
+    try:
+        import optuna as module
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != "optuna":
+            raise
+        message = "KernelSearch needs Optuna: pip install 'dualpca[search]'"
+        raise ModuleNotFoundError(message, name="optuna") from error
+    return module
 
 
 class Candidate(NamedTuple):
@@ -104,25 +93,23 @@ class Space:
     @classmethod
     def of(cls, X: Array, kernels: Any, compositions: Any, components: tuple[int, int]) -> Space:
         """Return the space over rows X, checked."""
-        scales = Scales.of(X)
+        scales, joins = Scales.of(X), tuple(compositions)
         if isinstance(kernels, str) and kernels == "auto":
             kernels = (*USUAL, "periodic") if scales.columns == 1 else USUAL
         chosen = _checked(kernels, scales)
-        joins = tuple(compositions)
-        unknown = [join for join in joins if join not in COMPOSITIONS]
-        if unknown or len(set(joins)) < len(joins):
+        if not set(joins) <= set(COMPOSITIONS) or len(set(joins)) < len(joins):
             what = f"among {list(COMPOSITIONS)}, each once"
             raise ValueError(expected("compositions", what, compositions))
-        rows = X[:: -(-int(X.shape[0]) // ROWS), :]
-        known = [k if isinstance(k, str) else k.resolve(X) for k in chosen]
-        return cls(tuple(known), joins, components, rows, scales)
+        rows = X[:: -(-int(X.shape[0]) // SCALE_ROWS), :]
+        known = tuple(k if isinstance(k, str) else k.resolve(X) for k in chosen)
+        return cls(known, joins, components, rows, scales)
 
     @property
     def labels(self) -> tuple[str, ...]:
         """What the kernels are called in a record."""
         return tuple(k if isinstance(k, str) else repr(k) for k in self.kernels)
 
-    def draw(self, trial: Trial) -> Candidate:
+    def draw(self, trial: BaseTrial) -> Candidate:
         """Return what a trial suggests; which parameters there are depends on its answers."""
         low, high = self.components
         q = low if low == high else trial.suggest_int("n_components", low, high, log=True)
@@ -140,7 +127,7 @@ class Space:
 
     def replay(self, params: dict[str, Any]) -> Candidate:
         """Return what a finished trial tried."""
-        return self.draw(Replay(params))
+        return self.draw(optuna().trial.FixedTrial(params))
 
     def first(self) -> dict[str, Any]:
         """Return the heuristic: an RBF, or else the first kernel, as wide as the median distance.
@@ -148,17 +135,15 @@ class Space:
         The number of components is in the geometric middle.
         """
         label = "rbf" if "rbf" in self.labels else self.labels[0]
-        family = families().get(label)
-        params = {} if family is None else {p.name: p.centre for p in family.parameters}
-        low, high = self.components
+        family, (low, high) = families().get(label), self.components
         chosen: dict[str, Any] = {} if low == high else {"n_components": round(sqrt(low * high))}
         if self.compositions:
             chosen["composition"] = SINGLE
         if len(self.kernels) > 1:
             chosen["kernel"] = label
-        return chosen | params
+        return chosen | {p.name: p.centre for p in (family.parameters if family else ())}
 
-    def _kernel(self, trial: Trial, suffix: str) -> Kernel:
+    def _kernel(self, trial: BaseTrial, suffix: str) -> Kernel:
         labels, which = self.labels, 0
         if len(labels) > 1:
             which = labels.index(trial.suggest_categorical("kernel" + suffix, labels))
@@ -176,7 +161,7 @@ class Space:
         return size if np.isfinite(size) and size > 0 else 1.0
 
 
-def _suggest(trial: Trial, parameter: Parameter, suffix: str) -> Any:
+def _suggest(trial: BaseTrial, parameter: Parameter, suffix: str) -> Any:
     name = parameter.name + suffix
     if parameter.choices:
         return trial.suggest_categorical(name, parameter.choices)
@@ -188,10 +173,10 @@ def _checked(kernels: Any, scales: Scales) -> tuple[str | Kernel, ...]:
     given = (kernels,) if isinstance(kernels, str | Kernel) else tuple(kernels)
     if not given:
         raise ValueError(expected("kernels", "at least one kernel", kernels))
+    known = families()
     for kernel in given:
         if isinstance(kernel, Kernel):
             continue
-        known = families()
         if not isinstance(kernel, str) or kernel not in known:
             what = f"'auto', or among {sorted(known)} and objects of dualpca.kernels"
             raise ValueError(expected("kernels", what, kernel))

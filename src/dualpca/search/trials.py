@@ -1,4 +1,4 @@
-"""The search itself: draw trials, judge them fold by fold, drop the hopeless, keep a record.
+"""The search itself: draw trials, judge them fold by fold, prune poor ones, keep a record.
 
 A trial is drawn from nothing but the seed, its number and the trials of earlier batches. So the
 answer does not depend on how many processes judge a batch, and a search that was stopped resumes
@@ -13,18 +13,19 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from math import inf, isfinite
 from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import rankdata
 
 from dualpca.arrays import task
 from dualpca.errors import InterruptWarning, SearchError, expected, warn
 from dualpca.kernels import Kernel
-from dualpca.search.spaces import Candidate, Space
+from dualpca.search.spaces import Candidate, Space, optuna
 
 # --- What is known of a trial --------------------------------------------------------------------
 
@@ -62,7 +63,7 @@ class TrialRecord:
     reason: str = ""
 
 
-def best_of(records: Sequence[TrialRecord]) -> TrialRecord:
+def best_trial(records: Sequence[TrialRecord]) -> TrialRecord:
     """Return the complete trial of largest score; of equal ones the smallest, then the earliest.
 
     Examples
@@ -71,7 +72,7 @@ def best_of(records: Sequence[TrialRecord]) -> TrialRecord:
     >>> a = TrialRecord(0, "complete", 0.5, (0.5,), {}, Linear(), 3)
     >>> b = TrialRecord(1, "complete", 0.5, (0.5,), {}, Linear(), 2)
     >>> c = TrialRecord(2, "pruned", 0.9, (0.9,), {}, Linear(), 2)
-    >>> best_of([a, b, c]).number
+    >>> best_trial([a, b, c]).number
     1
     """
     done = [r for r in records if r.state == "complete" and r.score is not None]
@@ -85,18 +86,6 @@ def best_of(records: Sequence[TrialRecord]) -> TrialRecord:
 # --- Where trials are kept: in memory, or in an SQLite file from which a search resumes -----
 
 MARK = "dualpca_search"
-
-
-def optuna() -> Any:
-    """Import Optuna, or say which extra brings it."""
-    try:
-        import optuna as module
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] != "optuna":
-            raise
-        message = "KernelSearch needs Optuna: pip install 'dualpca[search]'"
-        raise ModuleNotFoundError(message, name="optuna") from error
-    return module
 
 
 @contextmanager
@@ -143,8 +132,10 @@ class Ledger:
         """
         if storage is None:
             return cls()
+        if isinstance(storage, os.PathLike) or (isinstance(storage, str) and "://" not in storage):
+            storage = "sqlite:///" + os.fspath(storage)
         study = optuna().create_study(
-            storage=_url(storage),
+            storage=storage,
             study_name=f"dualpca-{mark[:16]}" if name is None else name,
             direction="maximize",
             load_if_exists=True,
@@ -154,7 +145,7 @@ class Ledger:
             study.set_user_attr(MARK, mark)
         elif known != mark:
             what = "the study of the same rows, space, objective and folds"
-            remedy = "Give another study_name, or None for a name of its own."
+            remedy = "Give another study_name, or None for a separate study."
             raise ValueError(expected("study_name", what, study.study_name, remedy))
         return cls(study, list(study.get_trials(deepcopy=False)))
 
@@ -163,13 +154,6 @@ class Ledger:
         if self.kept is not None:
             self.kept.add_trial(trial)
         self.trials.append(trial)
-
-
-def _url(storage: Any) -> Any:
-    """Return a path as the address of an SQLite file."""
-    if isinstance(storage, os.PathLike) or (isinstance(storage, str) and "://" not in storage):
-        return "sqlite:///" + os.fspath(storage)
-    return storage
 
 
 def make_sampler(sampler: Any, seed: int) -> Any:
@@ -211,7 +195,7 @@ class Outcome(NamedTuple):
 
 
 Judge = Callable[[Sequence[tuple[Candidate, int]]], Sequence[Outcome]]
-"""From candidates and folds to outcomes, side by side if it likes."""
+"""From candidates and folds to outcomes, possibly in parallel."""
 
 
 @dataclass(frozen=True)
@@ -234,7 +218,7 @@ class Plan:
 
 @dataclass
 class _Runner:
-    """A trial on its way."""
+    """A trial that is being judged."""
 
     trial: Any
     candidate: Candidate
@@ -243,9 +227,32 @@ class _Runner:
     reason: str = ""
     pruned: bool = False
 
-    @property
-    def alive(self) -> bool:
-        return not self.reason and not self.pruned
+    def judged(self, outcome: Outcome, fold: int, *, last: bool) -> None:
+        """Record the score of a fold, and decide whether to continue."""
+        self.seconds += outcome.seconds
+        score = outcome.score
+        if score is None or not isfinite(score):
+            self.reason = outcome.reason or f"the score is {score}"
+            return
+        self.scores.append(float(score))
+        self.trial.report(float(np.mean(self.scores)), fold)
+        self.pruned = not last and self.trial.should_prune()
+
+    def close(self, study: Any) -> None:
+        """Tell the study how the trial ended."""
+        for name in RECORDED:
+            self.trial.set_user_attr(name, getattr(self, name))
+        states = optuna().trial.TrialState
+        if self.reason:
+            study.tell(self.trial, state=states.FAIL)
+        elif self.pruned:
+            study.tell(self.trial, state=states.PRUNED)
+        else:
+            study.tell(self.trial, float(np.mean(self.scores)))
+
+
+RECORDED = ("scores", "seconds", "reason")
+"""What a study keeps of a trial beside Optuna's own attributes."""
 
 
 def run(space: Space, judge: Judge, plan: Plan, ledger: Ledger) -> list[TrialRecord]:
@@ -279,8 +286,10 @@ def run(space: Space, judge: Judge, plan: Plan, ledger: Ledger) -> list[TrialRec
                     break  # the first trial is always made
                 else:
                     _batch(study, space, judge, plan, ledger, range(start, start + size))
+                trials = study.get_trials(deepcopy=False)
+                scores = [t.value for t in trials if t.state.name == "COMPLETE"]
                 for _ in range(size):
-                    tick(_note(study))
+                    tick(f"best score {max(scores):.4g}" if scores else "")
         except KeyboardInterrupt:
             if not any(t.state.name == "COMPLETE" for t in ledger.trials):
                 raise
@@ -294,99 +303,44 @@ def _batch(
 ) -> None:
     """Draw, judge and record one batch.
 
-    Of a batch that was stopped half-way the trials that are on record are not judged again.
+    The trials of a batch that was interrupted are not judged again if they are on record.
     """
-    known = ledger.trials[numbers.start :]
-    runners = [_drawn(study, space, plan, number) for number in numbers]
+    known, runners = ledger.trials[numbers.start :], []
+    for number in numbers:
+        seed = int(np.random.SeedSequence([plan.seed, number]).generate_state(1)[0])
+        study.sampler = make_sampler(plan.sampler, seed)
+        if number == 0:
+            study.enqueue_trial(space.first())
+        trial = study.ask()
+        runners.append(_Runner(trial, space.draw(trial)))
     fresh = runners[len(known) :]
     for fold in range(plan.n_folds):
-        alive = [r for r in fresh if r.alive]
+        alive = [r for r in fresh if not r.reason and not r.pruned]
         outcomes = judge([(r.candidate, fold) for r in alive]) if alive else []
         for runner, outcome in zip(alive, outcomes, strict=True):
-            _note_outcome(runner, outcome, fold, last=fold == plan.n_folds - 1)
-    for runner, old in zip(runners, known, strict=False):
-        _repeat(study, runner, old)
+            runner.judged(outcome, fold, last=fold == plan.n_folds - 1)
+    for runner, old in zip(runners, known, strict=False):  # as the record says that it went
+        for fold, value in sorted(old.intermediate_values.items()):
+            runner.trial.report(value, fold)
+        found = {name: old.user_attrs[name] for name in RECORDED}
+        replace(runner, **found, pruned=old.state.name == "PRUNED").close(study)
     for runner in fresh:
-        _tell(study, runner)
+        runner.close(study)
         ledger.add(study.get_trials(deepcopy=False)[runner.trial.number])
-
-
-def _drawn(study: Any, space: Space, plan: Plan, number: int) -> _Runner:
-    """Draw a trial; the first is the heuristic."""
-    seed = int(np.random.SeedSequence([plan.seed, number]).generate_state(1)[0])
-    study.sampler = make_sampler(plan.sampler, seed)
-    if number == 0:
-        study.enqueue_trial(space.first())
-    trial = study.ask()
-    return _Runner(trial, space.draw(trial))
-
-
-def _note_outcome(runner: _Runner, outcome: Outcome, fold: int, *, last: bool) -> None:
-    """TrialRecord the score of a fold, and ask whether to continue."""
-    runner.seconds += outcome.seconds
-    score = outcome.score
-    if score is None or not isfinite(score):
-        runner.reason = outcome.reason or f"the score is {score}"
-        return
-    runner.scores.append(float(score))
-    runner.trial.report(float(np.mean(runner.scores)), fold)
-    runner.pruned = not last and runner.trial.should_prune()
-
-
-def _tell(study: Any, runner: _Runner) -> None:
-    """Close a trial."""
-    states = optuna().trial.TrialState
-    attributes = {"scores": runner.scores, "seconds": runner.seconds, "reason": runner.reason}
-    for name, value in attributes.items():
-        runner.trial.set_user_attr(name, value)
-    if runner.reason:
-        study.tell(runner.trial, state=states.FAIL)
-    elif runner.pruned:
-        study.tell(runner.trial, state=states.PRUNED)
-    else:
-        study.tell(runner.trial, float(np.mean(runner.scores)))
-
-
-def _repeat(study: Any, runner: _Runner, old: Any) -> None:
-    """Close a trial as the record says that it went."""
-    for fold, value in sorted(old.intermediate_values.items()):
-        runner.trial.report(value, fold)
-    runner.scores = list(old.user_attrs["scores"])
-    runner.seconds, runner.reason = old.user_attrs["seconds"], old.user_attrs["reason"]
-    runner.pruned = old.state.name == "PRUNED"
-    _tell(study, runner)
-
-
-def _note(study: Any) -> str:
-    """Return the best score so far, in words."""
-    scores = [t.value for t in study.get_trials(deepcopy=False) if t.state.name == "COMPLETE"]
-    return f"best score {max(scores):.4g}" if scores else ""
-
-
-STATES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
 
 
 def record_of(trial: Any, space: Space) -> TrialRecord:
     """Return what is known of a finished trial of Optuna's."""
-    kernel, q = space.replay(trial.params)
-    scores = tuple(trial.user_attrs["scores"])
-    state = STATES[trial.state.name]
-    return TrialRecord(
-        trial.number,
-        state,
-        None if state == "failed" else float(np.mean(scores)),
-        scores,
-        dict(trial.params),
-        kernel,
-        q,
-        float(trial.user_attrs["seconds"]),
-        trial.user_attrs["reason"],
-    )
+    scores, seconds, reason = (trial.user_attrs[name] for name in RECORDED)
+    state = {"FAIL": "failed"}.get(trial.state.name, trial.state.name.lower())
+    score = None if state == "failed" else float(np.mean(scores))
+    known = (trial.number, state, score, tuple(scores), dict(trial.params))
+    return TrialRecord(*known, *space.replay(trial.params), float(seconds), reason)
 
 
 # --- How much of the scores each parameter explains ----------------------------------------------
 
-BINS, LEAST = 4, 8
+BINS, LEAST_TRIALS = 4, 8
 """Numbers are cut into quarters of the trials; with fewer trials nothing is said."""
 
 
@@ -395,7 +349,7 @@ def importances(records: Sequence[TrialRecord]) -> dict[str, float]:
 
     ω² = (SS_b − (g − 1) MS_w)/(SS + MS_w) of a one-way analysis of variance over the g choices (or
     quarters of a range), 0 where chance explains as much (Hays 1963). Only the trials that have a
-    parameter count for it. Scores are replaced by their ranks, so that one dreadful trial does not
+    parameter count for it. Scores are replaced by their ranks, so that one very bad trial does not
     decide; trials that were pruned count with what they had reached. A search draws good regions
     more often: this says what mattered there, not over the whole space. (Optuna's default, fANOVA,
     leaves out parameters that only some trials have, such as the width of one family.)
@@ -413,20 +367,13 @@ def importances(records: Sequence[TrialRecord]) -> dict[str, float]:
     >>> found["a"] > 0.7, found["b"] < 0.3
     (True, True)
     """
-    judged = [r for r in records if r.score is not None]
-    names = list(dict.fromkeys(name for r in judged for name in r.params))
-    found = {}
-    for name in names:
+    judged, found = [r for r in records if r.score is not None], {}
+    for name in dict.fromkeys(name for r in judged for name in r.params):
         mine = [r for r in judged if name in r.params]
-        if len(mine) >= LEAST:
-            scores = np.array([r.score for r in mine], dtype=np.float64)
-            found[name] = _share(_groups([r.params[name] for r in mine]), _ranks(scores))
+        if len(mine) >= LEAST_TRIALS:
+            ranks = rankdata([r.score for r in mine])
+            found[name] = _explained(_groups([r.params[name] for r in mine]), ranks)
     return dict(sorted(found.items(), key=lambda pair: -pair[1]))
-
-
-def _ranks(values: Any) -> Any:
-    """Return ranks, equal ones shared."""
-    return (values[:, None] > values).sum(axis=1) + 0.5 * (values[:, None] == values).sum(axis=1)
 
 
 def _groups(values: list[Any]) -> Any:
@@ -439,7 +386,7 @@ def _groups(values: list[Any]) -> Any:
     return np.searchsorted(np.quantile(x, np.arange(1, BINS) / BINS), x, side="right")
 
 
-def _share(groups: Any, y: Any) -> float:
+def _explained(groups: Any, y: Any) -> float:
     """Return ω², at least 0."""
     total = float(np.sum((y - y.mean()) ** 2))
     parts = [y[groups == g] for g in np.unique(groups)]

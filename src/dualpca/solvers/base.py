@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -20,7 +21,7 @@ KERNEL_SOLVERS: dict[str, type[Solver]] = {}
 
 
 @dataclass(frozen=True)
-class Solver:
+class Solver(ABC):
     """Find the leading eigenpairs of an operator.
 
     Parameters
@@ -46,28 +47,21 @@ class Solver:
             KERNEL_SOLVERS.update(dict.fromkeys((cls.name, *cls.aliases), cls))
 
     @staticmethod
-    def cost(operator: Any, rank: int) -> float:
+    def cost(operator: Operator, rank: int) -> float:
         """Return the cost in multiply-adds of a large matrix product; infinite if unsuitable."""
         return float("inf")
 
+    @abstractmethod
     def solve(self, operator: Any, rank: int, rng: np.random.Generator) -> Spectrum:
         """Return the `rank` leading eigenpairs."""
-        raise TypeError(f"{type(self).__name__} must define solve")
 
 
-def threads_for(operator: Any) -> AbstractContextManager[None]:
+def threads_for(operator: Operator) -> AbstractContextManager[None]:
     """Return a context for work that alternates products with `operator` and small algebra.
 
-    Where products share themselves out to threads, BLAS is to use one: see `_threads.outside`.
+    Where products distribute work to threads, BLAS should use one: see `arrays.threads.outside`.
     """
-    if getattr(operator, "threads_outside", False):
-        return backend.threads_outside(operator.like)
-    return nullcontext()
-
-
-def is_factored(operator: Operator) -> bool:
-    """Return True if the operator is FᵀF with a mirror image FFᵀ."""
-    return hasattr(operator, "mirror")
+    return backend.threads_outside(operator.like) if operator.threads_outside else nullcontext()
 
 
 # --- The cheapest solver, or the one asked for ----------------------------------------------------
@@ -90,7 +84,7 @@ def choose(operator: Operator, rank: int) -> str:
 
 
 def tell(name: str, operator: Operator, rank: int) -> None:
-    """Say which solver is at work, at what cost and where, if somebody is to be told."""
+    """Report which solver is used, at what cost and where, if progress is shown."""
     if not heard():
         return
     where, cost = backend.describe(operator.like), SOLVERS[name].cost(operator, rank)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from dualpca.arrays import Array, algebra, backend
 from dualpca.operators import Factored, Operator, Spectrum
-from dualpca.solvers.base import Solver, is_factored
+from dualpca.solvers.base import Solver
 
 EIGH_SUBSET, EIGH_FULL, FACTORISE = 5.0, 12.0, 6.0
-"""Multiply-adds of a large product that take the time of one step of these, per m³."""
-
-
-def eigh_cost(m: int, rank: int) -> float:
-    """Return the cost of the leading eigenpairs of a dense matrix of order m."""
-    return (EIGH_FULL if 3 * rank > m else EIGH_SUBSET) * float(m) ** 3
+"""Multiply-adds of a large product that last as long as one step of these, per m³."""
 
 
 def concentration(A: Array, trace: float) -> float | None:
@@ -24,7 +19,7 @@ def concentration(A: Array, trace: float) -> float | None:
     if not trace > 0:
         return None
     total = 0.0
-    for rows in backend.slices(int(A.shape[0]), backend.block_rows(int(A.shape[1]), A)):
+    for rows in backend.row_slices(A):
         flat = backend.namespace(A).reshape(A[rows, :] / trace, (-1,))
         total += float(flat @ flat)
     return total
@@ -39,22 +34,18 @@ class QR(Solver):
     name: ClassVar[str] = "qr"
 
     @staticmethod
-    def cost(operator: Any, rank: int) -> float:
+    def cost(operator: Operator, rank: int) -> float:
         """Return the cost of QR on the smaller side."""
-        if not is_factored(operator):
+        if not isinstance(operator, Factored):
             return float("inf")
         m = float(min(operator.shape[0], operator.mirror.shape[0]))
-        return FACTORISE * float(operator.pass_cost) * m + 2 * EIGH_FULL * m**3
+        return FACTORISE * operator.pass_cost * m + 2 * EIGH_FULL * m**3
 
     def solve(self, operator: Factored, rank: int, rng: np.random.Generator) -> Spectrum:
         """Return the leading eigenpairs."""
-        mirrored = operator.mirror.shape[0] < operator.shape[0]
-        side = operator.mirror if mirrored else operator
+        side, trace = min(operator, operator.mirror, key=lambda A: A.shape[0]), operator.trace
         _, s, Vt = algebra.svd(side.triangle())
-        vectors = Vt[:rank, :].T
-        if mirrored:
-            vectors = operator.unmirror(vectors)
-        trace = operator.trace
+        vectors = Vt[:rank, :].T if side is operator else operator.unmirror(Vt[:rank, :].T)
         share = concentration((s * s)[:, None], trace)
         return Spectrum.of(s[:rank] ** 2, vectors, trace, operator.dim, concentration=share)
 
@@ -69,39 +60,33 @@ class Dense(Solver):
     on_kernels: ClassVar[bool] = True
 
     @staticmethod
-    def cost(operator: Any, rank: int) -> float:
+    def cost(operator: Operator, rank: int) -> float:
         """Return the cost of forming and decomposing the matrix."""
-        return float(operator.dense_cost) + eigh_cost(operator.shape[0], rank)
+        m = operator.shape[0]
+        return operator.dense_cost + (EIGH_FULL if 3 * rank > m else EIGH_SUBSET) * float(m) ** 3
 
     def solve(self, operator: Operator, rank: int, rng: np.random.Generator) -> Spectrum:
         """Return the leading eigenpairs."""
-        A = operator.dense()
-        trace = operator.trace
+        A, trace = operator.dense(), operator.trace
         share = concentration(A, trace)  # before A is overwritten
         values, vectors = algebra.top_eigh(A, rank)
         return Spectrum.of(values, vectors, trace, operator.dim, concentration=share)
 
 
-class Gram(Solver):
+class MirrorGram(Solver):
     """Eigendecomposition of the mirror image FFᵀ: the (n, n) Gram matrix of wide data."""
 
     name: ClassVar[str] = "gram"
 
     @staticmethod
-    def cost(operator: Any, rank: int) -> float:
+    def cost(operator: Operator, rank: int) -> float:
         """Return the cost of the mirror image and of leading its eigenvectors back."""
-        if not is_factored(operator):
+        if not isinstance(operator, Factored):
             return float("inf")
-        return Dense.cost(operator.mirror, rank) + float(operator.pass_cost) * rank
+        return Dense.cost(operator.mirror, rank) + operator.pass_cost * rank
 
     def solve(self, operator: Factored, rank: int, rng: np.random.Generator) -> Spectrum:
         """Return the leading eigenpairs, no more than the mirror image has."""
-        held = min(rank, operator.mirror.shape[0])
-        mirrored = Dense().solve(operator.mirror, held, rng)
-        return Spectrum.of(
-            mirrored.values,
-            operator.unmirror(mirrored.vectors),
-            operator.trace,
-            operator.dim,
-            concentration=mirrored.concentration,
-        )
+        found = Dense().solve(operator.mirror, min(rank, operator.mirror.shape[0]), rng)
+        values, vectors, share = found.values, operator.unmirror(found.vectors), found.concentration
+        return Spectrum.of(values, vectors, operator.trace, operator.dim, concentration=share)

@@ -45,7 +45,7 @@ from dualpca.solvers.krylov import Krylov
 LOOSE = 1e-2
 """The smallest `tol` at which 'auto' may leave a part of the trace out."""
 
-SINGLE_TOL = 1e-6
+SINGLE_EIGENVALUE_TOL = 1e-6
 """The smallest `tol` at which float32 kernel values are used without being asked for."""
 
 Weights = Array | None  # (n,)
@@ -101,7 +101,7 @@ def dual_operator(
 ) -> Dual:
     """Return the centred kernel over the points; refuse one that float64 cannot hold."""
     operator = Dual(gram_of(X, kernel, how, double=double), None, w, center=how.center)
-    refuse_overflow(operator.total)
+    refuse_kernel_overflow(operator.total)
     return operator
 
 
@@ -114,7 +114,7 @@ def gram_of(X: Array, kernel: Kernel, how: KernelOptions, *, double: bool = Fals
     if isinstance(kernel, Precomputed):
         return Given(X, kernel)
     n = int(X.shape[0])
-    loose = how.dtype is None and how.tol >= SINGLE_TOL and kernel.invariant
+    loose = how.dtype is None and how.tol >= SINGLE_EIGENVALUE_TOL and kernel.invariant
     single = not double and (how.dtype == "float32" or loose)
     size = stored_bytes(n, single=single)
     gram = make_gram(X, kernel, single=single, stored=size <= how.memory_limit)
@@ -124,7 +124,7 @@ def gram_of(X: Array, kernel: Kernel, how: KernelOptions, *, double: bool = Fals
     return gram
 
 
-def refuse_overflow(total: float) -> None:
+def refuse_kernel_overflow(total: float) -> None:
     """Refuse a kernel whose trace float64 cannot hold: no value is larger than on the diagonal."""
     if not np.isfinite(total):
         raise ScaleError("kernel values overflow: X is too large. Divide it by a constant first.")
@@ -136,7 +136,7 @@ def without_negatives(operator: Dual, kernel: Kernel, how: KernelOptions) -> Ite
     with warnings.catch_warnings():
         if not kernel.definite:
             leave_out_negatives(operator, how.rng)
-        warnings.simplefilter("ignore", SpectrumWarning)  # said already, or rounding error
+        warnings.simplefilter("ignore", SpectrumWarning)  # reported already, or rounding error
         yield
 
 
@@ -165,13 +165,9 @@ class FeatureSolver(Solver):
     def warn_if_far(left_out: float, how: KernelOptions) -> None:
         """Warn where the map leaves more out than was asked for."""
 
-    def solve(self, operator: MappedScatter, rank: int, rng: np.random.Generator) -> Spectrum:
-        """Return the leading eigenpairs of the scatter."""
-        return Dense(self.tol).solve(operator, rank, rng)
-
 
 class Nystrom(FeatureSolver):
-    """Landmarks, chosen as `landmarks` says."""
+    """Landmarks, chosen by the method `landmarks`."""
 
     name: ClassVar[str] = "nystrom"
 
@@ -247,10 +243,10 @@ def mapped_operator(
         return map_rows(feature_map, chunk, weights, center=center)
 
     with np.errstate(over="ignore", invalid="ignore"):
-        refuse_overflow(float(backend.to_numpy(kernel.diag(backend.points(rows))).sum()))
+        refuse_kernel_overflow(float(backend.to_numpy(kernel.diag(backend.points(rows))).sum()))
         feature_map = entry.feature_map(rows, kernel, getattr(table, "weights", None), how)
         mapped = table.reduce(of, Mapped.merge)
-        refuse_overflow(mapped.total)
+        refuse_kernel_overflow(mapped.total)
     return MappedScatter(feature_map, mapped)
 
 

@@ -1,29 +1,33 @@
-"""The Krylov space that eigenpairs and square roots of an operator are looked for in."""
+"""Block Krylov: the space that eigenpairs and square roots are found in, and the solver."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
 
-from dualpca.arrays import Array, algebra, backend
+from dualpca.arrays import EPS, Array, algebra, backend
 from dualpca.errors import SolverWarning, warn
-from dualpca.operators import Operator, Spectrum
-from dualpca.solvers.base import Solver, is_factored, threads_for
+from dualpca.operators import Factored, Operator, Spectrum
+from dualpca.solvers.base import Solver, threads_for
 
 # --- The Krylov space that eigenpairs and square roots of an operator are looked for in ----------
-
-EPS = float(np.finfo(np.float64).eps)
 
 
 def norms(A: Any, axis: int) -> Any:
     """Return lengths along an axis; no square leaves the range of float64 on the way."""
     scale = float(np.abs(A).max(initial=0.0))
-    return (
-        scale * np.linalg.norm(A / scale, axis=axis) if scale > 0 else np.zeros(A.shape[1 - axis])
-    )
+    return scale * np.linalg.norm(A / (scale or 1.0), axis=axis)
+
+
+def descending_eigh(T: Array) -> tuple[Array, Array]:
+    """Return the eigenpairs of a nearly symmetric matrix, largest first."""
+    xp = backend.namespace(T)
+    values, vectors = xp.linalg.eigh((T + T.T) / 2)
+    return xp.flip(values, axis=0), xp.flip(vectors, axis=1)
 
 
 class Basis:
@@ -59,10 +63,7 @@ class Basis:
 
     def ritz(self) -> tuple[Array, Array]:
         """Return the eigenpairs of T, largest first."""
-        T = self.T[: self.size, : self.size]
-        xp = backend.namespace(T)
-        values, weights = xp.linalg.eigh((T + T.T) / 2)
-        return xp.flip(values, axis=0), xp.flip(weights, axis=1)
+        return descending_eigh(self.T[: self.size, : self.size])
 
     def advance(self, rest: Array, values: Array, weights: Array, keep: int) -> bool:
         """Append the next block, restarting from `keep` Ritz vectors if there is no room."""
@@ -72,17 +73,15 @@ class Basis:
         if kept == 0:
             return False
         if self.size + kept > self.capacity:
-            self._restart(values, weights, min(keep, self.capacity - kept))
+            keep = min(keep, self.capacity - kept)
+            self.Qt[:keep, :] = self.combine(weights[:, :keep]).T
+            self.T *= 0.0
+            for p in range(keep):
+                self.T[p, p] = values[p]
+            self.size = keep
         self.Qt[self.size : self.size + kept, :] = self.next[:, :kept].T
         self.size, self.fresh = self.size + kept, kept
         return True
-
-    def _restart(self, values: Array, weights: Array, keep: int) -> None:
-        self.Qt[:keep, :] = self.combine(weights[:, :keep]).T
-        self.T *= 0.0
-        for p in range(keep):
-            self.T[p, p] = values[p]
-        self.size = keep
 
 
 # --- Matrix-free block Krylov iteration with a stop on the error that is left --------------------
@@ -118,11 +117,6 @@ def block_size(rank: int, order: int, *, width_free: bool = False) -> int:
     return min(order, -(-width // 8) * 8)
 
 
-def basis_blocks(order: int, width: int) -> int:
-    """Return how many blocks to keep: 12, fewer where they would take more than a gigabyte."""
-    return max(FEWEST_BLOCKS, min(BASIS_BLOCKS, BASIS_BYTES // (8 * order * width)))
-
-
 @dataclass(frozen=True)
 class Krylov(Solver):
     """Block Lanczos with full reorthogonalisation and thick restarts.
@@ -148,61 +142,60 @@ class Krylov(Solver):
     max_passes: int = 300
 
     @staticmethod
-    def cost(operator: Any, rank: int) -> float:
+    def cost(operator: Operator, rank: int) -> float:
         """Return the cost of a usual run; infinite where the blocks would fill the space."""
         m = smaller_side(operator).shape[0]
         b = block_size(rank, m)
         if 4 * b > m:
             return float("inf")
-        return (
-            TYPICAL_PASSES * b * float(SKINNY * operator.pass_cost + 4.0 * m * TYPICAL_PASSES * b)
-        )
+        work = SKINNY * operator.pass_cost + 4.0 * m * TYPICAL_PASSES * b
+        return TYPICAL_PASSES * b * float(work)
 
     def solve(self, operator: Operator, rank: int, rng: np.random.Generator) -> Spectrum:
         """Return the `rank` leading eigenpairs."""
         side = smaller_side(operator)
-        with threads_for(side):
-            return self._solve(operator, side, rank, rng)
-
-    def _solve(
-        self, operator: Operator, side: Operator, rank: int, rng: np.random.Generator
-    ) -> Spectrum:
         rank = min(rank, side.shape[0])
-        ritz, found, error, beyond = self._iterate(side, rank, rng)
-        values, vectors = ritz[:rank], found[:, :rank]
-        if is_single(side):
-            values, vectors, error = rayleigh_ritz(side, found, rank, beyond)
-        if error > self.tol and getattr(side, "coarse", False):
-            sharp = side.sharper()  # type: ignore[attr-defined]
-            ritz, found, error, seen = self._iterate(sharp, rank, rng, found)
-            values, vectors, error = rayleigh_ritz(sharp, found, rank, max(seen, beyond))
-        share = None  # left to random probes, unless a product more would be felt
-        if operator.pass_cost > EXPENSIVE:
-            share = concentration(ritz, operator.trace, side.shape[0], rank)
-        if side is not operator:
-            vectors = operator.unmirror(vectors)  # type: ignore[attr-defined]
-        return Spectrum.of(values, vectors, operator.trace, operator.dim, error, share)
+        with threads_for(side):
+            ritz, found, error, beyond = self._iterate(side, rank, rng)
+            values, vectors = ritz[:rank], found[:, :rank]
+            if side.single:
+                values, vectors, error = rayleigh_ritz(side, found, rank, beyond)
+            if error > self.tol and side.coarse:
+                sharp = side.sharper()
+                ritz, found, error, seen = self._iterate(sharp, rank, rng, found)
+                values, vectors, error = rayleigh_ritz(sharp, found, rank, max(seen, beyond))
+            share = None  # left to random probes, unless a product more would be felt
+            if operator.pass_cost > EXPENSIVE:
+                share = extrapolated_concentration(ritz, operator.trace, side.shape[0], rank)
+            if isinstance(operator, Factored) and side is not operator:
+                vectors = operator.unmirror(vectors)
+            return Spectrum.of(values, vectors, operator.trace, operator.dim, error, share)
 
     def _iterate(
         self, A: Operator, rank: int, rng: np.random.Generator, start: Array | None = None
     ) -> tuple[Array, Array, float, float]:
         """Return Ritz values, vectors, their relative error, and what may be left outside."""
         m = A.shape[0]
-        b = block_size(rank, m, width_free=getattr(A, "width_free", False))
-        least = SINGLE_LEAST if is_single(A) else 0.0
+        b = block_size(rank, m, width_free=A.width_free)
+        least = SINGLE_LEAST if A.single else 0.0
         start = start_block(A, b, rng) if start is None else algebra.orthonormal(start)
-        basis = Basis(start, min(m, basis_blocks(m, b) * b))
+        blocks = max(FEWEST_BLOCKS, min(BASIS_BLOCKS, BASIS_BYTES // (8 * m * b)))
+        basis = Basis(start, min(m, blocks * b))
         for left in reversed(range(self.max_passes)):
             rest = basis.expand(A)
             values, weights = basis.ritz()
             part = rest @ weights[-rest.shape[1] :, :]
             errors, beyond, done = self._errors(values, part, rank, least)
             if not (done or left):
-                self._warn(errors)
+                warn(
+                    f"block Krylov stopped after {self.max_passes} passes with a relative "
+                    f"eigenvalue error near {np.max(errors):.1e}; {self.tol:.1e} was asked for. "
+                    "Raise tol, ask for fewer components, or use solver='dense'.",
+                    SolverWarning,
+                )
             if done or not left or not basis.advance(rest, values, weights, rank + b):
                 break
-        wide = is_single(A) and getattr(A, "width_free", False)
-        vectors = basis.combine(weights[:, : max(rank, b) if wide else rank])
+        vectors = basis.combine(weights[:, : max(rank, b) if A.single and A.width_free else rank])
         return values, vectors, float(np.max(errors, initial=0.0)), beyond
 
     def _errors(
@@ -219,14 +212,6 @@ class Krylov(Solver):
             errors = np.where(rho[:rank] <= floor, 0.0, errors)
         return errors, beyond, bool(np.all(errors <= max(SAFETY * self.tol, least)))
 
-    def _warn(self, errors: Any) -> None:
-        warn(
-            f"block Krylov stopped after {self.max_passes} passes with a relative eigenvalue "
-            f"error near {np.max(errors):.1e}; {self.tol:.1e} was asked for. Raise tol, ask for "
-            "fewer components, or use solver='dense'.",
-            SolverWarning,
-        )
-
 
 def unexplored(theta: Any, rho: Any, rank: int) -> float:
     """Return the largest value that the operator may still hold outside of the basis.
@@ -240,30 +225,26 @@ def unexplored(theta: Any, rho: Any, rank: int) -> float:
     return float(theta[rank + unsettled[0]]) if unsettled.size else 0.0
 
 
-def start_block(A: Any, b: int, rng: np.random.Generator) -> Array:
+def start_block(A: Operator, b: int, rng: np.random.Generator) -> Array:
     """Return an orthonormal block, (m, b): random, then led towards the answer by a sketch.
 
     Three products with a sixteenth of the data cost a fifth of a pass and save two. A little of
     the random block stays in, for directions that the sketch does not see.
     """
     random = algebra.orthonormal(backend.normal(rng, (A.shape[0], b), A.like))
-    if hasattr(A, "guess") and A.shape[0] >= WORTH_A_GUESS * b:
-        return algebra.orthonormal(algebra.orthonormal(A.guess(random)) + RANDOM_SHARE * random)
-    if A.pass_cost * b < WORTH_A_SKETCH or not can_sketch(A):
+    led = A.guess(random) if A.shape[0] >= WORTH_A_GUESS * b else None
+    if led is not None:
+        return algebra.orthonormal(algebra.orthonormal(led) + RANDOM_SHARE * random)
+    small = A.sketch(SKETCH_STEP) if A.pass_cost * b >= WORTH_A_SKETCH else None
+    if small is None:
         return random
-    small, block = A.sketch(SKETCH_STEP), random
+    block = random
     for _ in range(SKETCH_PASSES):
         block = algebra.orthonormal(small @ block)
     return algebra.orthonormal(block + RANDOM_SHARE * random)
 
 
-def can_sketch(A: Any) -> bool:
-    """Return True if a part of the data stands for the operator: dense rows, and enough of them."""
-    rows = getattr(A, "X", getattr(getattr(A, "mirror", None), "X", None))
-    return hasattr(A, "sketch") and rows is not None and not backend.is_sparse(rows)
-
-
-def concentration(ritz: Array, trace: float, order: int, rank: int) -> float | None:
+def extrapolated_concentration(ritz: Array, trace: float, order: int, rank: int) -> float | None:
     """Return an estimate of Σλ²/(Σλ)² over all eigenvalues.
 
     Those wanted and a few more are known; the others are taken to fall as a power of their
@@ -282,34 +263,131 @@ def concentration(ritz: Array, trace: float, order: int, rank: int) -> float | N
     return float(p @ p) + float(p[-1] ** 2 * np.sum(number ** (-2 * power)))
 
 
-def is_single(A: Any) -> bool:
-    """Return True if products with A carry the rounding errors of float32."""
-    return bool(getattr(A, "single", False))
-
-
-def rayleigh_ritz(A: Any, vectors: Array, rank: int, beyond: float) -> tuple[Array, Array, float]:
+def rayleigh_ritz(
+    A: Operator, vectors: Array, rank: int, beyond: float
+) -> tuple[Array, Array, float]:
     """Return `rank` eigenpairs from one accurate product, and the largest relative error left.
 
-    Errors of the vectors enter the values squared, over the gap to what lies `beyond` all that
+    Errors of the vectors enter the values squared, over the gap to what is `beyond` all that
     was explored, so rounding errors of float32 in the basis leave no trace there. More vectors
     than wanted, where their products cost nothing, take up what rounding mixed into the last.
     """
     Q = algebra.orthonormal(vectors)
     Z = A.times_in_double(Q)
-    T, xp = Q.T @ Z, backend.namespace(Q)
-    values, weights = xp.linalg.eigh((T + T.T) / 2)
-    values, weights = xp.flip(values, axis=0), xp.flip(weights, axis=1)
+    values, weights = descending_eigh(Q.T @ Z)
     values, weights = values[:rank], weights[:, :rank]
     vectors = Q @ weights
     theta = np.maximum(backend.to_numpy(values), np.finfo(np.float64).tiny)
     R = (Z @ weights - vectors * values) / float(theta[0])  # so that squares stay within range
-    rest = float(theta[0]) * np.sqrt(backend.to_numpy(xp.sum(R * R, axis=0)))
+    rest = float(theta[0]) * np.sqrt(backend.to_numpy(backend.namespace(R).sum(R * R, axis=0)))
     gap = np.maximum(theta - beyond, rest)
     return values, vectors, float(np.max(rest / theta * np.minimum(rest / gap, 1.0), initial=0.0))
 
 
 def smaller_side(operator: Operator) -> Operator:
     """Return FFᵀ in place of FᵀF where it is smaller."""
-    if is_factored(operator) and operator.mirror.shape[0] < operator.shape[0]:  # type: ignore[attr-defined]
-        return operator.mirror  # type: ignore[attr-defined,no-any-return]
-    return operator
+    sides = [operator, operator.mirror] if isinstance(operator, Factored) else [operator]
+    return min(sides, key=lambda side: side.shape[0])
+
+
+# --- Square roots: A^{1/2} times vectors, with no spectrum and no matrix --------------------------
+
+COLUMNS_AT_ONCE = 16
+"""Vectors that share a Krylov space."""
+
+DEPENDENT = 100 * EPS
+"""Share of the largest singular value of a block below which others are rounding errors."""
+
+
+class Root(NamedTuple):
+    """A^{1/2}V, and what it took."""
+
+    product: Array  # (m, b)
+    passes: int
+    error: float  # estimate, relative to ‖A^{1/2}V‖
+
+
+def root_times(operator: Operator, V: Array, *, tol: float = 1e-8, max_passes: int = 100) -> Root:
+    """Return A^{1/2} V for a positive semi-definite operator A known through its products.
+
+    A^{1/2}V ≈ Q T^{1/2} QᵀV with Q an orthonormal basis of span{V, AV, …, A^kV} and T = QᵀAQ
+    (block Lanczos, fully reorthogonalised; Chow & Saad 2014). A pass costs one product with a
+    block; memory is the basis, one (m, b) block a pass.
+
+    Parameters
+    ----------
+    operator : Operator
+        A, (m, m).
+    V : array of shape (m, b)
+    tol : float
+        Estimated error, relative to ‖A^{1/2}V‖, at which to stop.
+    max_passes : int
+        Products with a block before giving up with a `SolverWarning`.
+
+    Returns
+    -------
+    Root
+
+    Notes
+    -----
+    The error left is estimated from the last two changes as that of a geometric sequence, whose
+    rate is held below 1 − 1/k: where A has no gap above 0 the error falls as 1/k only.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca.operators import Dual
+    >>> X = np.array([[0.0], [3.0], [6.0]])
+    >>> root_times(Dual(X, center=False), np.eye(3)).product.round(4)[1]
+    array([0.    , 1.3416, 2.6833])
+    """
+    xp = backend.namespace(V)
+    cuts = backend.slices(int(V.shape[1]), COLUMNS_AT_ONCE)
+    with threads_for(operator):
+        parts = [_block_root(operator, V[:, cut], tol, max_passes) for cut in cuts]
+    if not parts:
+        return Root(V, 0, 0.0)
+    error = max(part.error for part in parts)
+    if error > tol:
+        warn(
+            f"Lanczos stopped after {max_passes} passes with a relative error near {error:.1e} in "
+            f"the square root; {tol:.1e} was asked for. Raise tol.",
+            SolverWarning,
+        )
+    product = xp.concat([part.product for part in parts], axis=1)
+    return Root(product, sum(part.passes for part in parts), error)
+
+
+def _block_root(operator: Operator, V: Array, tol: float, max_passes: int) -> Root:
+    """Return A^{1/2}V of one block; exact where its Krylov space is invariant under A."""
+    xp = backend.namespace(V)
+    U, s, Vt = algebra.svd(V)
+    b = int((backend.to_numpy(s) > DEPENDENT * float(s[0])).sum()) if s.shape[0] else 0
+    if b == 0:
+        return Root(0 * V, 0, 0.0)
+    R = s[:b, None] * Vt[:b, :]  # V = U R, with the b columns of U that V spans
+    basis = Basis(U[:, :b], min(V.shape[0], (max_passes + 1) * b))
+    before, found = math.inf, 0 * R
+    for k in range(1, max_passes + 1):
+        rest = basis.expand(operator)
+        values, weights = basis.ritz()
+        # T^{1/2} times the coordinates of V in the basis; rounding below 0 counts as 0
+        root = xp.sqrt(xp.where(values < 0, xp.zeros_like(values), values))
+        last, found = found, (weights * root) @ (weights[:b, :].T @ R)
+        # of two nested bases, the smaller one has zeros where the larger one has more vectors
+        held = int(last.shape[0])
+        change = math.hypot(_norm(found[:held, :] - last), _norm(found[held:, :]))
+        rate = min(change / before, 1 - 1 / k) if before > 0 else 0.0
+        size = _norm(found)
+        error = change / (1 - rate) / size if size > 0 else 0.0
+        before = change
+        if error <= tol or k == max_passes:
+            break
+        if not basis.advance(rest, values, weights, basis.size):
+            error = 0.0
+            break
+    return Root(basis.combine(found), k, error)
+
+
+def _norm(A: Array) -> float:
+    return float(backend.namespace(A).linalg.vector_norm(A))

@@ -161,10 +161,10 @@ def inspect(model: Model, as_json: Json = False) -> None:
     """Show what is in a model file."""
 
     def work() -> dict[str, Any]:
-        from dualpca.estimators.saving import read
+        from dualpca.estimators.saving import contents_of
 
         try:
-            fitted, version, metadata = read(model)
+            fitted, version, metadata = contents_of(model)
         except OSError as error:
             raise ModelFileError(f"{model} cannot be read: {error.strerror or error}.") from error
         names = [k for k in dir(fitted) if k.endswith("_") and not k.startswith("_")]
