@@ -296,9 +296,14 @@ class Fused(Gram):
         return bool(self._product.too_wide(self.points, self.form, self._middle))
 
     @cached_property
-    def _operands(self) -> list[Any]:
-        """The points prepared for products of 11 bits, and for those of float32 accuracy."""
-        return [self._operand(self.points, k) for k in range(2)]
+    def _coarse(self) -> Any:
+        """The points prepared for products of 11 bits."""
+        return self._operand(self.points, 0)
+
+    @cached_property
+    def _accurate(self) -> Any:
+        """The points prepared for products of float32 accuracy: made when first needed."""
+        return self._operand(self.points, 1)
 
     def _operand(self, X: Array, k: int) -> Any:
         mode = self._product.modes(self.form)[k]
@@ -306,18 +311,17 @@ class Fused(Gram):
 
     def times(self, V: Array) -> Array:
         """Return K V, (n, b), with the kernel and V rounded to 11 bits while that is enough."""
-        part = self._operands[0 if self.coarse else 1]
+        part = self._coarse if self.coarse else self._accurate
         return self._product.multiply(self.form, part, part, V)
 
     def times_in_double(self, V: Array) -> Array:
         """Return K V, (n, b), with float32 accuracy."""
-        part = self._operands[1]
-        return self._product.multiply(self.form, part, part, V)
+        return self._product.multiply(self.form, self._accurate, self._accurate, V)
 
     def led(self, step: int, V: Array) -> Array:
         """Return K[:, ::step] V, (n, b)."""
         few = self._operand(self.points[::step, :], 0)
-        return self._product.multiply(self.form, self._operands[0], few, V)
+        return self._product.multiply(self.form, self._coarse, few, V)
 
 
 # --- The dual: a centred kernel over the points --------------------------------------------------
