@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from functools import reduce
+from functools import cache, reduce
 from typing import Any, TypeVar
 
 import array_api_compat as compat
@@ -33,6 +33,11 @@ GPU_BLOCKS = 64
 """How many times larger blocks are on a GPU."""
 
 
+@cache
+def _numpy() -> Namespace:
+    return compat.array_namespace(np.empty(0))
+
+
 def is_sparse(X: Any) -> bool:
     """Return True if X is a SciPy sparse matrix or array."""
     return bool(scipy.sparse.issparse(X))
@@ -40,7 +45,7 @@ def is_sparse(X: Any) -> bool:
 
 def is_foreign(X: Any) -> bool:
     """Return True if X is an array of a library other than NumPy (torch, CuPy, ...)."""
-    return bool(compat.is_array_api_obj(X)) and not isinstance(X, np.ndarray | np.generic)
+    return not isinstance(X, np.ndarray | np.generic) and bool(compat.is_array_api_obj(X))
 
 
 def on_cuda(X: Any) -> bool:
@@ -55,7 +60,7 @@ def detached(X: Array) -> Array:
 
 def namespace(X: Array) -> Namespace:
     """Return the array-API namespace that owns X; NumPy's for sparse matrices."""
-    return compat.array_namespace(X) if is_foreign(X) else compat.array_namespace(np.empty(0))
+    return compat.array_namespace(X) if is_foreign(X) else _numpy()
 
 
 def device_of(X: Array) -> Any:

@@ -58,12 +58,12 @@ def to_host(value: T) -> T:
 
 
 def arrays_of(value: Any) -> Iterator[Array]:
-    """Return the arrays of a model, in the order of its fields."""
-    found: list[Array] = []
-
-    def kept(a: Array) -> Array:
-        found.append(a)
-        return a
-
-    moved(value, kept)
-    return iter(found)
+    """Yield the arrays of a model, in the order of its fields."""
+    if isinstance(value, np.ndarray) or backend.is_foreign(value):
+        yield value
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from arrays_of(getattr(value, field.name))
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from arrays_of(part)
