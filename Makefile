@@ -29,6 +29,7 @@ test-slow: $(DEV)  ## Run the slow tests
 bench: $(DEV)  ## Compare speed and memory with other libraries
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.missing
+	$(BIN)/python -m benchmarks.imputation
 	$(BIN)/python -m benchmarks.draws
 	$(BIN)/python -m benchmarks.mixture
 	$(BIN)/python -m benchmarks.chains

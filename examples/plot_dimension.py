@@ -15,7 +15,7 @@ rng = np.random.default_rng(0)
 X = rng.normal(size=(300, 5)) * np.linspace(3, 1, 5) @ rng.normal(size=(5, 20)) / 2
 X += rng.normal(size=X.shape)
 
-rules = ("evidence", "bic", "parallel", "gavish-donoho", "cv-rows", "cv-entries")
+rules = ("evidence", "bic", "parallel", "white-noise", "gavish-donoho", "cv-rows", "cv-entries")
 chosen = {rule: PPCA(rule, random_state=0).fit(X).n_components_ for rule in rules}
 values = np.linalg.eigvalsh(np.cov(X.T, ddof=0))[::-1]
 

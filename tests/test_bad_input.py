@@ -144,7 +144,7 @@ def test_all_constant_is_an_error_or_finite(estimator):
 
 @pytest.mark.parametrize(
     "rule",
-    ["evidence", "bic", "parallel", "gavish-donoho", "cv", "cv-rows", 0.9, None],
+    ["evidence", "bic", "parallel", "white-noise", "gavish-donoho", "cv", "cv-rows", 0.9, None],
 )
 @pytest.mark.filterwarnings("ignore::dualpca.errors.SelectionWarning")  # that nothing was found
 def test_choosing_on_constant_data_is_an_error_or_finite(rule):
@@ -206,6 +206,7 @@ def test_float32_extreme_scale_is_an_error_or_right(estimator):
 
 
 @BOTH
+@pytest.mark.filterwarnings("ignore::dualpca.errors.ScaleWarning")
 def test_columns_of_very_different_scales_are_an_error_or_finite(estimator):
     # noise 1e-17 times the first variance: it may be called zero, not NaN
     X = table() * np.array([1e8, 1e4, 1.0, 1e-4, 1e-8])

@@ -37,6 +37,8 @@ if TYPE_CHECKING:  # what editors and type checkers see; `_HOMES` below says the
     from dualpca.estimators.sequence_classifier import SequenceClassifier as SequenceClassifier
     from dualpca.estimators.twin import TwinKernelPCA as TwinKernelPCA
     from dualpca.files.checkpoints import Checkpoint as Checkpoint
+    from dualpca.gaussian.pooling import Pooled as Pooled
+    from dualpca.gaussian.pooling import pool as pool
 
 __version__ = "0.1.0"
 
@@ -55,10 +57,12 @@ _HOMES = {
     "MixturePPCA": "estimators.mixture",
     "PCA": "estimators.pca",
     "PPCA": "estimators.ppca",
+    "Pooled": "gaussian.pooling",
     "ProbabilisticKernelPCA": "estimators.probabilistic_kernel",
     "SequenceClassifier": "estimators.sequence_classifier",
     "TwinKernelPCA": "estimators.twin",
     "load": "estimators.saving",
+    "pool": "gaussian.pooling",
     "save": "estimators.saving",
     "to_onnx": "estimators.saving",
 }

@@ -102,6 +102,10 @@ class SelectionWarning(UserWarning):
     """A rule for the number of components found nothing above the noise."""
 
 
+class ScaleWarning(UserWarning):
+    """Columns differ so much in variance that those in large units decide the model alone."""
+
+
 class StreamWarning(UserWarning):
     """`partial_fit` starts over and forgets the rows of an earlier `fit`."""
 

@@ -71,7 +71,7 @@ FITS = {
     "bpca with missing values": ("holes.csv", "-m", "bpca"),
     "ppca": ("full.csv",),
     "ppca by bic": ("full.csv", "-q", "bic"),
-    "standardized": ("full.csv", "--standardize"),
+    "in its own units": ("full.csv", "--no-standardize"),
     "parquet": ("full.parquet",),
     "npy": ("full.npy",),
 }
@@ -98,7 +98,8 @@ def test_fits_in_batches_are_fits(arguments, place, inside, monkeypatch, tmp_pat
 
 def test_batches_are_what_the_library_reads(place, inside, tiny, tmp_path):
     out = tmp_path / "m.dpca"
-    status, _, said = inside("fit", "holes.csv", "--id", "id", "-q", 2, "-o", out, cwd=place)
+    arguments = ("fit", "holes.csv", "--id", "id", "-q", 2, "--no-standardize", "-o", out)
+    status, _, said = inside(*arguments, cwd=place)
     assert (status, "batches" in said) == (0, True)
     X = rows(2000, 0.1).drop("id")
     wanted, found = dp.PPCA(2).fit(X), dp.load(out)
@@ -250,7 +251,8 @@ def test_two_gigabytes_in_three_hundred_megabytes(tmp_path):
             file.write(body)
             copies += 1
     limit = ("--memory-limit", "300MB", "--json")
-    found, peak = watched(tmp_path, "fit", "t.csv", "--id", "id", "-q", 2, "-o", "m.dpca", *limit)
+    given = ("--id", "id", "-q", 2, "--no-standardize", "-o", "m.dpca")
+    found, peak = watched(tmp_path, "fit", "t.csv", *given, *limit)
     assert (found["rows"], peak < 300e6) == (20_000 * copies, True), peak
     wanted = dp.PPCA(2).fit(pl.read_csv(io_of(header, body)).drop("id"))
     model = dp.load(tmp_path / "m.dpca")

@@ -94,7 +94,10 @@ def test_rows_are_shown_and_exported(client):
         "count": 2,
         "mean": pytest.approx(np.mean(found["errors"])),
         "largest": max(found["errors"]),
+        "columns": errors["columns"],
+        "by_column": sorted(errors["by_column"], reverse=True),
     }
+    assert sorted(errors["columns"]) == sorted(NAMES)
 
 
 def test_missing_values_become_null():
@@ -109,10 +112,11 @@ def test_samples_stand_beside_their_nearest_rows(client):
     assert found == client.good("/api/sample", {"count": 3, "seed": 5})
     assert found != client.good("/api/sample", {"count": 3, "seed": 6})
     X = iris().select(NAMES).to_numpy()
-    for values, near, beside in zip(
-        found["values"], found["nearest"], found["beside"], strict=True
+    for values, near, beside, name in zip(
+        *(found[key] for key in ("values", "nearest", "beside", "nearest_ids")), strict=True
     ):
-        assert near == np.argmin(np.mean((X - values) ** 2, axis=1))
+        assert near == np.argmin(np.mean(((X - values) / X.std(axis=0)) ** 2, axis=1))
+        assert name == f"iris-{near}"
         assert beside == X[near].tolist()
 
 

@@ -21,10 +21,13 @@ playwright = pytest.importorskip(
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 FLAGS = ["--no-sandbox", "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
 LONG = 60_000  # milliseconds: the machine may be busy
-pytestmark = pytest.mark.skipif(
-    not os.access(CHROMIUM, os.X_OK),
-    reason="chromium is not installed: tests/install_chromium.sh says how; the page is not tested",
-)
+pytestmark = [
+    pytest.mark.skipif(
+        not os.access(CHROMIUM, os.X_OK),
+        reason="chromium is not installed: see tests/install_chromium.sh; the page is not tested",
+    ),
+    pytest.mark.filterwarnings("ignore:the variance of column"),  # of pixels, and no matter here
+]
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +168,7 @@ def test_a_click_takes_the_latents_of_a_row_and_decodes_them(page, model, folder
     table = digits().drop("digit")[row]
     np.testing.assert_allclose(latent(page), model.transform(table)[0], atol=1e-5)
     decoded(page, model.reconstruct(table)[0])
-    until(page, "text('fact-nearest').includes('scan-')")
+    until(page, "text('fact-nearest').includes('scan-') && text('fact-nearest').endsWith(' sd')")
     page.screenshot(path=shots / "click.png")
 
 
@@ -247,13 +250,16 @@ def test_a_lasso_selects_rows_that_can_be_read_exported_and_undone(page, shots, 
     assert (table["digit"][rows] == 0).mean() > 0.7  # where zeros are
     first = page.locator(".table-box tbody tr").first.inner_text()
     assert f"scan-{rows[0]}" in first
+    assert page.locator("#selection-body .facts dd").first.inner_text().endswith(" sd")
     page.screenshot(path=shots / "lasso.png")
     with page.expect_download() as download:
         page.click("#export")
     exported = pl.read_csv(download.value.path())
     assert exported["row"].to_list() == [f"scan-{i}" for i in rows]
     X = table.select([f"p{j}" for j in range(64)])[rows]
-    errors = np.sqrt(np.mean((model.reconstruct(X) - X.to_numpy()) ** 2, axis=1))
+    pixels = table.select(X.columns).to_numpy()
+    spread = np.sqrt(np.mean(pixels.var(axis=0)))
+    errors = np.sqrt(np.mean((model.reconstruct(X) - X.to_numpy()) ** 2, axis=1)) / spread
     np.testing.assert_allclose(exported["reconstruction error"], errors)
     page.keyboard.press("Escape")
     assert page.evaluate("dualpcaExplorer.state.selection.length") == 0

@@ -7,6 +7,7 @@ import pytest
 import dualpca as dp
 from dualpca.app.explorer.lenses import lens_of
 from dualpca.app.explorer.session import (
+    Closest,
     Units,
     codes_of,
     columns_of,
@@ -19,7 +20,10 @@ from dualpca.app.explorer.session import (
 from dualpca.app.tables.text import TableError
 from tests.app.explorer_cases import NAMES, digits, fitted, iris, session_of
 
-pytestmark = pytest.mark.filterwarnings("ignore::dualpca.errors.HeywoodWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::dualpca.errors.HeywoodWarning"),
+    pytest.mark.filterwarnings("ignore:the variance of column"),  # of pixels, and no matter here
+]
 X = iris().select(NAMES).to_numpy()
 LINEAR = [dp.PCA(2), dp.PPCA(2), dp.BayesianPCA(2), dp.FactorAnalysis(1)]
 
@@ -132,20 +136,91 @@ def test_a_generator_shows_its_model():
 def test_the_nearest_row_is_the_nearest():
     session = session_of()
     found = session.decode([0.3, 0.4], 0, None)
-    distance = np.sqrt(np.mean((X - found["values"]) ** 2, axis=1))
+    distance = np.sqrt(np.mean(((X - found["values"]) / X.std(axis=0)) ** 2, axis=1))
     assert found["nearest"] == distance.argmin()
+    assert found["nearest_id"] == f"iris-{distance.argmin()}"
     np.testing.assert_allclose(found["distance"], distance.min())
 
 
-def test_the_nearest_row_is_judged_by_what_it_observed():
+def test_the_nearest_row_may_have_missing_entries():
     holes = iris().with_columns(
-        pl.when(pl.int_range(150) == 9).then(None).otherwise(pl.col(NAMES[3])).alias(NAMES[3])
+        pl.when(pl.int_range(150) == 41).then(None).otherwise(pl.col(NAMES[3])).alias(NAMES[3])
     )
-    session = open_session(fitted(dp.PPCA(2), holes), holes)
-    row = session.X[9].copy()
-    row[3] = 99.0
-    assert session.nearest(row[None, :])[0] == {"nearest": 9, "distance": 0.0}
-    assert shown(session, [9], 0)["values"][0][3] is not None  # NaN, which becomes null later
+    session = open_session(fitted(dp.PPCA(2), holes), holes, id_column="who")
+    row = X[41:42]  # far from others
+    assert session.nearest(row)[0] == {
+        "nearest": 41,
+        "nearest_id": "iris-41",
+        "distance": 0.0,
+    }
+    assert shown(session, [41], 0)["values"][0][3] is not None  # NaN, which becomes null later
+
+
+@pytest.mark.parametrize("model", [dp.PPCA(2), None], ids=["filled by the model", "by averages"])
+def test_rows_with_few_entries_are_not_closest_more_often_than_they_are(model):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(300, 2)) @ rng.normal(size=(2, 8)) + 0.3 * rng.normal(size=(300, 8))
+    partial, poor = rows.copy(), np.arange(300) % 3 == 0
+    for i in np.flatnonzero(poor):
+        partial[i, rng.choice(8, 5, replace=False)] = np.nan
+    filled = None if model is None else model.fit(partial).impute(partial, return_std=True)
+    spread = np.nanstd(partial, axis=0)
+    closest = Closest.of(partial, spread, filled)
+    asked = rows[rng.choice(300, 100, replace=False)] + 0.3 * rng.normal(size=(100, 8))
+    true = [int(np.argmin(np.sum(((rows - row) / spread) ** 2, axis=1))) for row in asked]
+    found = [closest.to(row)[0] for row in asked]
+    naive = np.nanmean(((partial - asked[:, None]) / spread) ** 2, axis=2).argmin(axis=1)
+    assert poor[naive].mean() > 1.5 * poor[true].mean()  # what the mean of the rest would give
+    assert poor[found].mean() < 1.2 * poor[true].mean()
+    if model is not None:
+        assert np.mean(np.equal(found, true)) > 0.5 > np.mean(naive == true)
+
+
+def test_rows_that_are_as_close_are_taken_by_their_names():
+    rows = np.array([[1.0, 2.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
+    for ids, first in ((["x", "c", "a", "b"], 2), (["x", "10", "9", "a"], 2), (None, 1)):
+        assert Closest.of(rows, np.ones(2), ids=ids).to(np.zeros(2)) == (first, 0.0)
+
+
+def test_a_row_without_entries_is_never_the_closest():
+    rows = np.array([[np.nan, np.nan], [5.0, 5.0], [-5.0, -5.0]])
+    assert Closest.of(rows, np.full(2, 5.0)).to(np.array([0.1, 0.1]))[0] == 1
+
+
+def test_units_of_columns_change_neither_errors_nor_the_closest_row():
+    factors = np.array([1.0, 1000.0, 0.01, 1.0])
+    other = iris().with_columns([pl.col(n) * f for n, f in zip(NAMES, factors, strict=True)])
+    table = {"means": [0.0] * 4, "scales": factors.tolist()}
+    model = fitted(dp.PPCA(2))
+    plain, scaled = session_of(model), open_session(model, other, {"table": table})
+    np.testing.assert_allclose(scaled.errors(range(150)), plain.errors(range(150)))
+    np.testing.assert_allclose(scaled.column_errors(range(9)), plain.column_errors(range(9)))
+    a, b = (one.decode([0.3, 0.4], 0, None) for one in (plain, scaled))
+    assert a["nearest"] == b["nearest"] and a["distance"] == pytest.approx(b["distance"])
+    assert b["log_density"] == pytest.approx(a["log_density"] - np.log(factors).sum())
+    raw = np.asarray(model.reconstruct(iris().select(NAMES))) - X
+    want = np.sqrt(np.mean((raw / X.std(axis=0)) ** 2, axis=0))
+    np.testing.assert_allclose(plain.column_errors(range(150)), want)
+    np.testing.assert_allclose(scaled.spread * scaled.units.scale, X.std(axis=0) * factors)
+
+
+def test_pixels_have_one_spread_and_constant_columns_one():
+    images = session_of(image="2x2")
+    np.testing.assert_allclose(images.spread, np.sqrt(np.mean(X.var(axis=0))))
+    flat = iris().with_columns(pl.lit(3.0).alias(NAMES[1]))
+    assert open_session(fitted(dp.PPCA(2), flat), flat).spread[1] == 1.0
+
+
+def test_a_model_that_standardises_has_noise_in_the_units_of_the_rows():
+    lens = lens_of(fitted(dp.PCA(2, standardize=True)))
+    noise = float(lens.model.noise_variance_)
+    np.testing.assert_allclose(lens.spread(np.zeros(2)), np.sqrt(noise) * X.std(axis=0))
+    mixture = dp.MixturePPCA(1, 2)
+    if "standardize" not in mixture.get_params():
+        pytest.skip("mixtures cannot standardise yet")
+    own = lens_of(fitted(mixture.set_params(standardize=True)))
+    alone = lens_of(fitted(dp.PPCA(2, standardize=True)))
+    np.testing.assert_allclose(own.spread(np.zeros(2)), alone.spread(np.zeros(2)), rtol=0.05)
 
 
 def test_rows_farther_out():
@@ -181,7 +256,7 @@ def test_units_of_the_table_come_from_the_model_file():
     noise = np.sqrt(np.diag(model.posterior_predictive(frame.select(NAMES)[:1])[1]))
     np.testing.assert_allclose(found["std"], noise * scales)
     np.testing.assert_allclose(session.impute(11, [1])["truth"], X[11])
-    error = np.sqrt(np.mean((found["values"] - X[11]) ** 2))
+    error = np.sqrt(np.mean(((found["values"] - X[11]) / scales) ** 2))
     np.testing.assert_allclose(session.errors([11]), error)
     assert session.identifier(11) == "iris-11"
     low, mean, high = session.scale()
@@ -200,6 +275,7 @@ def test_names_of_features_come_from_the_model_file():
     ]
 
 
+@pytest.mark.filterwarnings("ignore::dualpca.errors.ScaleWarning")  # pixels at the rim are dark
 def test_the_image_shape_comes_from_the_model_file_or_the_command_line():
     frame = digits()
     model = dp.PPCA(2).fit(frame.drop("digit"))
@@ -226,6 +302,12 @@ def test_rows_that_the_model_cannot_place_are_refused():
     endless = iris().with_columns(pl.lit(float("inf")).alias(NAMES[0]))
     with pytest.raises(TableError, match="infinite"):
         open_session(fitted(dp.PPCA(2)), endless)
+    spot = pl.when(pl.int_range(150) == 7).then(float("inf")).otherwise(pl.col(NAMES[1]))
+    with pytest.raises(TableError, match=r"'sepal width', row iris-7\)"):
+        open_session(fitted(dp.PPCA(2)), iris().with_columns(spot.alias(NAMES[1])), id_column="who")
+    gap = pl.when(pl.int_range(150) == 7).then(None).otherwise(pl.col(NAMES[1])).alias(NAMES[1])
+    with pytest.raises(TableError, match=r"1 row has .*\(row iris-7; first in 'sepal width'\)"):
+        open_session(fitted(dp.PCA(2)), iris().with_columns(gap), id_column="who")
     with pytest.raises(TableError, match="4 features, the table 3"):
         open_session(dp.PPCA(2).fit(X), iris().select(NAMES[:3]))
     with pytest.raises(TableError, match="--id nobody"):
@@ -278,11 +360,15 @@ def test_tables_and_summaries():
     assert found["ids"] == ["iris-4", "iris-2"]
     assert found["columns"][0] == "species"
     assert found["cells"][0][:2] == ["setosa", "5"]
-    errors = np.sqrt(np.mean((session.lens.reconstruct(X) - X) ** 2, axis=1))
+    gap = (session.lens.reconstruct(X) - X) / X.std(axis=0)
+    errors = np.sqrt(np.mean(gap**2, axis=1))
     np.testing.assert_allclose(found["errors"], errors[[4, 2]])
     all_of_them = summarized(session, range(150))
     np.testing.assert_allclose([all_of_them["mean"], all_of_them["largest"]],
                                [errors.mean(), errors.max()])  # fmt: skip
+    by_column = np.sqrt(np.mean(gap**2, axis=0))
+    assert all_of_them["columns"] == [NAMES[j] for j in np.argsort(-by_column)]
+    np.testing.assert_allclose(all_of_them["by_column"], -np.sort(-by_column))
     table = exported(session, [4, 2], 0)
     assert table.columns == [
         *("row", "latent 1", "latent 2", "reconstruction error", *NAMES, "species")

@@ -18,6 +18,9 @@ from dualpca.app.cli import main
 from dualpca.app.explorer.session import open_session
 from tests.app.explorer_cases import TOKEN, Client, digits, fitted, iris, served
 
+# of pixels, and no matter here
+pytestmark = pytest.mark.filterwarnings("ignore:the variance of column")
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

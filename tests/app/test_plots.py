@@ -63,7 +63,7 @@ def test_arrows_times_scores_are_the_features(model):
     ax = plots.biplot(model, X).axes[0]
     tips = np.array([text.xy for text in ax.texts])
     signal = model.inverse_transform(model.transform(X)) - model.mean_
-    if hasattr(model, "scale_"):
+    if model.scale_ is not None:
         signal = signal / model.scale_
     product = model.transform(X) @ tips.T
     factor = np.sum(product * signal) / np.sum(signal**2)
@@ -155,7 +155,8 @@ def test_outlier_map_shows_statistics_and_limits(model):
         ax.collections[0].get_offsets(), np.stack([found.t2, found.spe], axis=1), rtol=1e-9
     )
     x, y = ax.lines[0].get_xdata()[0], ax.lines[1].get_ydata()[0]
-    assert (x, y) == (model.t2_limit(0.9), model.spe_limit(0.9))
+    each = 0.9**0.5  # both limits together hold at 0.9
+    assert (x, y) == (model.t2_limit(each), model.spe_limit(each))
     colours = ax.collections[0].get_facecolors()[:, :3]
     flagged = np.isclose(colours, to_rgb(VERMILION)).all(axis=1)
     assert np.array_equal(flagged, found.flagged)
@@ -172,7 +173,8 @@ def test_outlier_map_draws_rows_with_holes_as_they_stand_to_their_own_limits():
     found = model.outliers(X)
     ax = plots.outlier_map(model, X).axes[0]
     points = np.asarray(ax.collections[0].get_offsets())
-    outside = (points[:, 0] > model.t2_limit()) | (points[:, 1] > model.spe_limit())
+    each = 0.95**0.5
+    outside = (points[:, 0] > model.t2_limit(each)) | (points[:, 1] > model.spe_limit(each))
     assert np.array_equal(outside, found.flagged) and found.flagged.any()
     assert points[5].tolist() == [0, 0]
 

@@ -1,14 +1,17 @@
 """Tables in batches: the same rows as at once, whatever the size of a batch."""
 
+import gzip
 import io
 import sys
+import zipfile
+from xml.sax.saxutils import escape
 
 import numpy as np
 import polars as pl
 import pytest
 
 import dualpca as dp
-from dualpca.app.tables import reading, text, writing
+from dualpca.app.tables import columns, reading, text, writing
 from dualpca.app.tables.reading import Reading
 from dualpca.app.tables.text import TableError
 from dualpca.arrays import memory
@@ -205,3 +208,205 @@ def test_a_stream_is_the_fit(frame, small, tmp_path):
         model.partial_fit(part)
     wanted = dp.PCA(2).fit(rows)
     np.testing.assert_allclose(model.components_, wanted.components_, atol=1e-10)
+
+
+# --- files as people have them ------------------------------------------------------------------
+
+
+def test_first_lines_of_numbers_are_rows(small, tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("1,2.5,NA\n" + "3,4,<5\n" * 9)
+    for piece in (None, 16):
+        if piece:
+            small(piece)
+        table = reading.opened(str(path))
+        assert (table.columns, table.height) == (["x1", "x2", "x3"], 10)
+        assert "read as a row" in table.notes[0] and "--header" in table.notes[0]
+        found = pl.concat(list(table.frames()))
+        assert found.row(0) == (1, 2.5, None)
+    named = reading.opened(str(path), Reading(header=True))
+    assert named.columns == ["1", "2.5", "NA"] and not named.notes
+
+
+NAMED = {
+    "words": ("a,b\n1,2\n3,4\n", None, ["a", "b"], 2),
+    "quoted": ('"2019","2020"\n1,2\n3,4\n', None, ["2019", "2020"], 2),
+    "some": ("2019,b\n1,2\n3,4\n", None, ["2019", "b"], 2),
+    "told": ("a,b\n1,2\n3,4\n", False, ["x1", "x2"], 3),
+    "commas": ("1,5;2,5;7\n3,5;4,5;8\n", None, ["x1", "x2", "x3"], 2),
+    "sep": ("sep=;\n1;2\n3;4\n", None, ["x1", "x2"], 2),
+    "row names": (",a\nr1,2\nr2,4\n", None, ["row", "a"], 2),
+}
+
+
+@pytest.mark.parametrize("text, header, names, height", NAMED.values(), ids=NAMED)
+def test_headers_are_told_from_rows(text, header, names, height, tmp_path):
+    (tmp_path / "t.csv").write_text(text)
+    found = reading.opened(str(tmp_path / "t.csv"), Reading(header=header))
+    assert (found.columns, found.height) == (names, height)
+
+
+def test_the_first_column_may_lack_a_name_and_it_is_said(tmp_path):
+    (tmp_path / "t.csv").write_text(",a,b\n0,1,2\n1,3,4\n")
+    table = reading.opened(str(tmp_path / "t.csv"))
+    assert table.columns == ["row", "a", "b"] and "is called 'row'" in table.notes[0]
+
+
+@pytest.mark.parametrize("piece", [None, 30])
+def test_codes_are_missing_but_not_in_identifiers(piece, small, tmp_path):
+    lines = ["id;a;b;c"] + [f"{i};{i},5;u;1" for i in range(20)]
+    lines += ["-999;-999;-999,0;unk", "-99; -99 ;v;-999"]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    if piece:
+        small(piece)
+    how = Reading(missing=("-999", "unk", "-99"))
+    table = reading.opened(str(tmp_path / "t.csv"), how, ("id",))
+    found = pl.concat(list(table.frames()))
+    assert table.missing == how.missing
+    assert found.schema["a"].is_numeric() and found.schema["c"].is_numeric()
+    assert found.rows()[-2:] == [("-999", None, None, None), ("-99", None, "v", None)]
+
+
+def test_codes_of_binary_files(tmp_path):
+    pl.DataFrame({"a": [1, -999], "k": ["u", "none given"]}).write_parquet(tmp_path / "t.parquet")
+    how = Reading(missing=("-999", "none given"))
+    found = reading.opened(str(tmp_path / "t.parquet"), how).frame()
+    assert found.rows() == [(1, "u"), (None, None)]
+
+
+@pytest.mark.parametrize("piece", [None, 12])
+def test_bounds_stay_as_they_are_until_a_model_can_use_them(piece, small, tmp_path):
+    lines = ["a;b", "1,5;2", "<2,5;3", "≥ 7,25;4", "3;5", "8,5;6"]
+    (tmp_path / "t.csv").write_text("\n".join(lines), "utf-8")
+    if piece:
+        small(piece)
+    found = pl.concat(list(reading.opened(str(tmp_path / "t.csv")).frames()))
+    assert found["a"].to_list() == ["1.5", "<2.5", "≥ 7.25", "3", "8.5"]
+    assert columns.number(found["a"]).to_list()[::3] == [1.5, 3]
+    assert columns.bounds(found["a"])[1].tolist() == [1.5, 2.5, np.inf, 3, 8.5]
+
+
+@pytest.mark.parametrize("ending", ["gz", "zst"])
+@pytest.mark.parametrize("kind", ["csv", "tsv"])
+def test_compressed_text_is_text(kind, ending, frame, small, tmp_path):
+    path = tmp_path / f"t.{kind}"
+    writing.write(frame, path)
+    packed = f"{path}.{ending}"
+    if ending == "gz":
+        with gzip.open(packed, "wb") as file:
+            file.write(path.read_bytes())
+    else:
+        pa = pytest.importorskip("pyarrow")
+        with pa.output_stream(packed, compression="zstd") as file:
+            file.write(path.read_bytes())
+    wanted = reading.read(path)
+    assert reading.read(packed).equals(wanted)
+    small(1000)
+    parts = reading.opened(packed)
+    assert parts.n_batches > 1
+    assert pl.concat(list(parts.frames())).equals(wanted)
+
+
+def test_logical_columns_keep_their_spelling(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\ntrue,TRUE\nfalse,\nNA,FALSE\n")
+    found = reading.read(tmp_path / "t.csv")
+    assert found["a"].to_list() == [True, False, None]
+    assert found["b"].to_list() == ["TRUE", None, "FALSE"]
+
+
+def test_arrays_are_chosen_by_name(tmp_path):
+    np.savez(tmp_path / "t.npz", a=np.eye(2), b=np.eye(3))
+    path = str(tmp_path / "t.npz")
+    with pytest.raises(TableError, match=r"\['a', 'b'\].*--array"):
+        reading.opened(path)
+    assert reading.opened(path, Reading(array="b")).height == 3
+    with pytest.raises(TableError, match="--array c: no such array"):
+        reading.opened(path, Reading(array="c"))
+    with pytest.raises(TableError, match="no named arrays"):
+        reading.opened(str(tmp_path / "t.csv"), Reading(array="c"))
+
+
+# --- spreadsheets ---------------------------------------------------------------------------------
+
+
+def book(path, **sheets):
+    """Write the smallest workbook that Excel opens: one list of rows per sheet."""
+
+    def cell(value):
+        if value is None:
+            return "<c/>"
+        if isinstance(value, str) and value.startswith("#"):
+            return f'<c t="e"><v>{escape(value)}</v></c>'
+        if isinstance(value, str):
+            return f'<c t="inlineStr"><is><t>{escape(value)}</t></is></c>'
+        return f"<c><v>{value!r}</v></c>"
+
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    package = "http://schemas.openxmlformats.org/package/2006"
+    links = f'<Relationships xmlns="{package}/relationships">%s</Relationships>'
+    link = '<Relationship Id="r%d" Type="' + office + '/%s" Target="%s"/>'
+    numbered = list(enumerate(sheets, start=1))
+    names = "".join(f'<sheet name="{n}" sheetId="{k}" r:id="r{k}"/>' for k, n in numbered)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(
+            "[Content_Types].xml",
+            f'<Types xmlns="{package}/content-types"><Default Extension="xml" '
+            'ContentType="application/xml"/><Default Extension="rels" ContentType="application/vnd.'
+            'openxmlformats-package.relationships+xml"/><Override PartName="/xl/workbook.xml" '
+            'ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml"'
+            "/></Types>",
+        )
+        archive.writestr("_rels/.rels", links % link % (1, "officeDocument", "xl/workbook.xml"))
+        archive.writestr(
+            "xl/workbook.xml",
+            f'<workbook xmlns="{main}" xmlns:r="{office}"><sheets>{names}</sheets></workbook>',
+        )
+        each = "".join(link % (k, "worksheet", f"worksheets/sheet{k}.xml") for k, _ in numbered)
+        archive.writestr("xl/_rels/workbook.xml.rels", links % each)
+        for k, name in numbered:
+            rows = "".join(f"<row>{''.join(map(cell, row))}</row>" for row in sheets[name])
+            sheet = f'<worksheet xmlns="{main}"><sheetData>{rows}</sheetData></worksheet>'
+            archive.writestr(f"xl/worksheets/sheet{k}.xml", sheet)
+
+
+@pytest.fixture
+def excel(tmp_path):
+    pytest.importorskip("fastexcel")
+    data = [["who", "dose", "crp", None], ["ä", 1, "<5", None], ["b", 2.5, 7.25, None]]
+    data += [["c", None, "NA", None], [None] * 4, ["d", "#N/A", 8, None], [None] * 4]
+    other = [[1, 2], [3, 4.5]]
+    book(tmp_path / "t.xlsx", Data=data, Other=other, Empty=[])
+    return str(tmp_path / "t.xlsx")
+
+
+def test_sheets_are_tables(excel):
+    table = reading.opened(excel)
+    assert table.columns == ["who", "dose", "crp"]
+    assert "sheet 'Data'" in table.notes[0] and "'Other', 'Empty'" in table.notes[0]
+    found = table.frame()
+    assert found["who"].to_list() == ["ä", "b", "c", None, "d"]
+    assert found["dose"].to_list() == [1, 2.5, None, None, None]
+    assert columns.number(found["crp"]).fill_nan(None).to_list() == [None, 7.25, None, None, 8]
+    assert columns.bounds(found["crp"])[1][0] == 5
+
+
+def test_sheets_are_chosen_by_name(excel):
+    for found in (reading.opened(f"{excel}::Other"), reading.opened(excel, Reading(sheet="Other"))):
+        assert found.columns == ["x1", "x2"] and "read as a row" in found.notes[0]
+        assert found.frame().rows() == [(1, 2), (3, 4.5)]
+        assert found.frame().dtypes == [pl.Int64, pl.Float64]
+    assert reading.opened(f"{excel}::Other", Reading(header=True)).columns == ["1", "2"]
+    with pytest.raises(TableError, match=r"no such sheet .* Data, Other, Empty"):
+        reading.opened(f"{excel}::Else")
+    with pytest.raises(TableError, match=r"'Empty' .* is empty"):
+        reading.opened(f"{excel}::Empty")
+    with pytest.raises(TableError, match="no spreadsheet"):
+        reading.opened(excel.replace("xlsx", "csv"), Reading(sheet="Other"))
+
+
+def test_spreadsheets_need_a_package_and_say_so(tmp_path, monkeypatch):
+    (tmp_path / "t.xlsx").write_bytes(b"PK")
+    monkeypatch.setattr(reading, "find_spec", lambda name: None)
+    with pytest.raises(TableError, match=r"dualpca\[xlsx\]"):
+        reading.read(tmp_path / "t.xlsx")

@@ -24,7 +24,10 @@ from dualpca.app.cli._pages import Asked, _subject
 from dualpca.app.report import data, directions, figures, places, rebuilt, trust
 from dualpca.app.report.subject import colour_of
 from dualpca.app.report.writing import SECTIONS
+from dualpca.app.tables.columns import Preparation
 
+# of pixels, and no matter here
+pytestmark = pytest.mark.filterwarnings("ignore:the variance of column")
 CHROMIUM = Path("/usr/bin/chromium")
 X, Y = load_iris(return_X_y=True)
 NAMES = ["sepal length", "sepal width", "petal length", "petal width"]
@@ -159,9 +162,10 @@ def test_model_file_says_how_rows_were_standardised_and_what_images_they_are(run
     frame.write_csv(tmp_path / "t.csv")
     assert run("report", "m.dpca", "t.csv")[0] == 0
     text = " ".join(document(tmp_path / "report.html").words)
-    assert "150 images of 2 × 2 pixels" in text and "in standard deviations" in text
+    assert "150 images of 2 × 2 pixels, from 0.1 (white) to 7.9 (black)" in text
     about = _subject(Asked("m.dpca", "t.csv", Path("r.html")))
-    np.testing.assert_allclose(about.X, scaled.to_numpy(), atol=1e-12)
+    np.testing.assert_allclose(about.X, X)
+    np.testing.assert_allclose(about.rows(about.X).to_numpy(), scaled.to_numpy(), atol=1e-12)
 
 
 # --- the page -------------------------------------------------------------------------
@@ -320,7 +324,7 @@ def test_loadings_have_the_error_bars_of_refits():
     rng = np.random.default_rng(0)
     W = np.array([[3.0], [2.0], [0.0], [1.0]])
     many = [rng.normal(size=(400, 1)) @ W.T + 0.5 * rng.normal(size=(400, 4)) for _ in range(60)]
-    true = np.std([np.abs(directions.matrix(dp.PPCA(1).fit(one))) for one in many[1:]], axis=0)
+    true = np.std([np.abs(directions.matrix(subject(dp.PPCA(1), one))) for one in many[1:]], axis=0)
     found = directions.loadings(subject(dp.PPCA(1), many[0]))
     big = [0, 1, 3]
     np.testing.assert_allclose(found.error[big], true[big], rtol=0.45)
@@ -373,7 +377,8 @@ def test_unusual_rows_are_named_with_their_columns():
 def test_calibration_of_the_right_model_is_right():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(900, 2)) @ rng.normal(size=(2, 6)) + 0.5 * rng.normal(size=(900, 6))
-    found, error, plain = trust.measured(subject(dp.PPCA(2), rows))
+    measured = trust.measured(subject(dp.PPCA(2), rows))
+    found, error, plain = measured.calibration, measured.error, measured.plain
     assert np.abs(found.coverage - found.levels).max() < 0.08
     assert error < 0.9 * plain
     assert trust.verdict(found) == "as confident as it should be"
@@ -420,6 +425,225 @@ def test_png_is_the_picture():
     assert zlib.decompress(code[start : code.index(b"IEND") - 8]) == b"\x00" + pixels.tobytes()
     low, middle, high = figures.signed(np.array([[-2.0, 0.0, 2.0]]), 2.0)[0].astype(int)
     assert low[2] > low[0] and high[0] > high[2] and min(middle) > 230
+
+
+# --- the table's units ----------------------------------------------------------------
+
+MIXED = np.where(np.isnan(HOLES), np.nan, HOLES * [1.0, 100.0, 0.01, 1.0] + [0.0, 0.0, 5.0, -40.0])
+WHOLE = X * [1.0, 100.0, 0.01, 1.0] + [0.0, 0.0, 5.0, -40.0]
+
+
+def prepared_subject(model, rows, **options):
+    """A report's subject, as from a file that says how rows were standardised before the fit."""
+    frame = pl.DataFrame(rows, schema=NAMES, orient="row")
+    prep = Preparation(tuple(NAMES)).standardized([frame])
+    model.fit(prep.rows(frame))
+    table = frame.with_columns(pl.Series("who", [f"flower {i}" for i in range(len(rows))]))
+    return report.subject_of(model, table, prepared=prep, **{"ids": "who", **options})
+
+
+def test_file_that_standardises_and_model_that_standardises_tell_the_same():
+    outside = prepared_subject(dp.PCA(2), WHOLE)
+    inside = subject(dp.PCA(2, standardize=True), pl.DataFrame(WHOLE, schema=NAMES, orient="row"))
+    assert not outside.own_scale and inside.own_scale
+    for about in (outside, inside):
+        np.testing.assert_array_equal(about.X, WHOLE)
+        np.testing.assert_allclose(about.scale, WHOLE.std(axis=0))
+        np.testing.assert_allclose(about.scaled(WHOLE).mean(axis=0), 0, atol=1e-10)
+    for make in (
+        lambda about: about.asked("reconstruct", about.X[:5]),
+        lambda about: np.abs(directions.matrix(about)),
+        lambda about: np.concatenate(directions.variances(about)),
+        lambda about: np.concatenate(trust.judged(about)),
+        lambda about: np.abs(directions._arrows_of(about)),
+        lambda about: np.sort(about.sampled(2000), axis=0).mean(axis=0),
+    ):
+        np.testing.assert_allclose(make(outside), make(inside), rtol=1e-7)
+    told = [[one.q for one in directions.choices(about)] for about in (outside, inside)]
+    assert told[0] == told[1]
+
+
+def test_ranges_unusual_rows_and_loadings_are_in_the_table_s_units():
+    rows = MIXED.copy()
+    rows[17] = [5.0, 900.0, 5.03, -38.0]
+    about = prepared_subject(dp.PPCA(2), rows)
+    ranges = data.overview(about).parts[1].rows
+    seen = np.sort(rows[~np.isnan(rows[:, 1]), 1])
+    assert ranges[1][3:] == [figures.said(v, 4) for v in np.quantile(seen, [0, 0.5, 1])]
+    section = trust.unusual(about)
+    first = section.parts[1].rows[0]
+    assert first[0] == "flower 17" and "sepal width" in first[3] and "900" in first[3]
+    expected = about.asked("reconstruct", rows[[17]])[0, 1]
+    assert 200 < expected < 900
+    words = directions.directions(about).parts[0].finding
+    W = directions.matrix(about) * about.scale[:, None]
+    j = int(np.argmax(np.abs(directions.matrix(about)[:, 0])))
+    assert f"{NAMES[j]} ({directions._signed(W[j, 0])})" in words
+    made = about.sampled(4000)
+    np.testing.assert_allclose(made.mean(axis=0), about.centre, atol=0.1 * about.spread.max())
+    assert "the columns were standardised" in data.overview(about).parts[0].finding
+
+
+def test_rows_that_differ_in_units_only_have_the_same_report():
+    plain, other = (prepared_subject(dp.PPCA(2), rows) for rows in (HOLES, MIXED))
+    for make in (
+        lambda about: np.concatenate(trust.judged(about)),
+        lambda about: np.concatenate(directions.variances(about)),
+        lambda about: trust.measured(about).inside,
+    ):
+        np.testing.assert_allclose(make(plain), make(other), rtol=1e-4)
+    a, b = (trust.measured(about).off for about in (plain, other))
+    np.testing.assert_allclose(a * [1.0, 100.0, 0.01, 1.0], b, rtol=1e-4)
+
+
+# --- missing values -------------------------------------------------------------------
+
+
+def test_patterns_of_missing_entries_are_counted_and_rows_named():
+    rows = X[:40].copy()
+    rows[3:9, [1, 2]] = np.nan
+    rows[[20, 30], 0] = np.nan
+    rows[39] = np.nan
+    found = data.patterns(np.isnan(rows))
+    assert [one.columns.tolist() for one in found] == [[], [1, 2], [0], [0, 1, 2, 3]]
+    assert [len(one.rows) for one in found] == [31, 6, 2, 1]
+    about = report.subject_of(dp.PPCA(2).fit(rows[:39]), rows, ids=[f"r{i}" for i in range(40)])
+    _, table, shares = data.missing(about).parts
+    assert table.rows[1] == ["x1, x2", "6", "15 %", "r3, r4, r5, r6, r7, …"]
+    assert table.rows[2] == ["x0", "2", "5 %", "r20, r30"]
+    assert table.rows[3][0] == "every column" and not table.folded
+    assert [row[0] for row in shares.rows] == ["x1", "x2", "x0", "x3"]
+    assert shares.rows[0] == ["x1", "7", "18 %"]
+
+
+def test_many_patterns_are_folded_but_for_the_first():
+    rng = np.random.default_rng(0)
+    rows = np.where(rng.random((200, 8)) < 0.3, np.nan, rng.normal(size=(200, 8)))
+    _, first, rest, _ = data.missing(subject(dp.PPCA(1), rows)).parts
+    assert len(first.rows) == data.FIRST and not first.folded and rest.folded
+    assert len(rest.rows) == data.PATTERNS - data.FIRST
+    counts = [int(row[1]) for row in (*first.rows, *rest.rows)]
+    assert counts == sorted(counts, reverse=True)
+
+
+def test_map_of_missing_entries_names_rows():
+    about = prepared_subject(dp.PPCA(2), MIXED)
+    figure = data.missing(about).parts[0]
+    assert (
+        figure.data[0]["text"][7][0] == "flower 7" and "%{text}" in figure.data[0]["hovertemplate"]
+    )
+    assert figure.layout["yaxis"]["ticktext"][0] == "flower 0"
+
+
+def test_spectrum_of_rows_with_missing_entries_has_every_direction():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(2000, 6)) * np.sqrt([9.0, 4.0, 1.0, 0.6, 0.4, 0.2])
+    partial = np.where(rng.random(rows.shape) < 0.15, np.nan, rows)
+    kept, rest = directions.variances(subject(dp.PPCA(2), partial))
+    want = np.sort(np.linalg.eigvalsh(np.cov(rows.T)))[::-1]
+    np.testing.assert_allclose(np.concatenate([kept, rest]), want, rtol=0.35)
+    section = directions.spectrum(subject(dp.PPCA(2), partial))
+    assert [trace["name"] for trace in section.parts[0].data] == ["kept", "left to the noise"]
+    assert "filled 5 times" in " ".join(section.text)
+
+
+def test_factors_with_missing_entries_have_a_spectrum():
+    kept, rest = directions.variances(subject(dp.FactorAnalysis(1), HOLES))
+    assert kept.size == 1 and rest.size == 3 and np.all(np.diff(np.append(kept, rest)) < 0)
+
+
+@pytest.mark.parametrize("rows", [X, HOLES], ids=["complete", "missing"])
+def test_third_latent_is_drawn(rows):
+    about = subject(dp.PPCA(3), rows)
+    _, third = places.places(about).parts
+    Z = about.asked("transform", rows)
+    np.testing.assert_allclose(third.data[0]["x"], Z[:, 0], rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(third.data[0]["y"], Z[:, 2], rtol=1e-3, atol=1e-6)
+    assert "latent 3" in third.layout["yaxis"]["title"]["text"] and "latent 3" in third.finding
+    assert len(places.places(subject(dp.PPCA(2), rows)).parts) == 1
+
+
+def test_coverage_is_counted_for_every_column():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(600, 2)) @ rng.normal(size=(2, 6)) + 0.5 * rng.normal(size=(600, 6))
+    rows *= [1.0, 10.0, 100.0, 1.0, 1.0, 1.0]
+    rows[:, 5] = rng.standard_t(2, size=600) ** 3  # no Gaussian
+    about = subject(dp.PPCA(2, noise_variance=None), rows / rows.std(axis=0))
+    found = trust.measured(about)
+    assert found.hidden.sum() == found.calibration.n_hidden and found.rounds == trust.ROUNDS
+    at = int(np.argmin(np.abs(found.calibration.levels - trust.TOLD)))
+    assert found.inside.sum() / found.hidden.sum() == pytest.approx(found.calibration.coverage[at])
+    table = trust.calibrated(about).parts[1]
+    assert table.header[2] == "inside 90 %" and len(table.rows) == 6
+    shares = [float(row[2].removesuffix(" %")) for row in table.rows]
+    assert shares == sorted(shares)
+    assert dict((row[0], row[4]) for row in table.rows)["x5"] == "too wide"
+    assert (found.inside[:5] / found.hidden[:5]).min() > 0.8
+
+
+# --- found beside expected ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", [0.95, 0.99])
+def test_expected_number_is_told_beside_the_found_one(level):
+    about = subject(dp.PPCA(2), X, level=level)
+    found = int(np.sum(np.maximum(*trust.judged(about)) > 1))
+    want = figures.said((1 - level) * 150, 2)
+    section = trust.unusual(about)
+    assert section.parts[0].finding.startswith(f"{found} of 150 rows")
+    assert f"about {want} are expected" in section.parts[0].finding
+    assert f"({want} rows) would lie beyond" in section.text[0]
+
+
+@pytest.mark.parametrize("model", [dp.KernelPCA(2, kernel="rbf"), dp.MixturePPCA(2, 1)], ids=repr)
+def test_expected_number_is_told_of_other_distances_too(model):
+    words = trust.unusual(subject(model.set_params(random_state=0))).parts[0].finding
+    assert "of 150 rows" in words and "about 7.5 are expected" in words
+
+
+# --- how it was made ------------------------------------------------------------------
+
+
+def facts(about):
+    made = report.build(about).sections[-1]
+    assert made.title == "How it was made"
+    return dict(made.parts[0].rows) | dict(made.parts[1].rows)
+
+
+def test_fit_command_of_the_file_is_shown(run, tmp_path):
+    frame = pl.DataFrame(X[::5], schema=NAMES, orient="row")
+    told = "dualpca fit 'my table.csv' -q 2"
+    dp.save(dp.PPCA(2).fit(frame), tmp_path / "m.dpca", metadata={"command": told})
+    frame.write_csv(tmp_path / "t.csv")
+    assert run("report", "m.dpca", "t.csv")[0] == 0
+    assert told in " ".join(document(tmp_path / "report.html").words)
+
+
+def test_fit_command_is_pieced_together_where_the_file_has_none():
+    found = facts(prepared_subject(dp.PPCA(2, max_iter=321), X[::5], color="who"))
+    assert found["fit command"].startswith(
+        "dualpca fit TABLE -o MODEL --model ppca -q 2 --standard"
+    )
+    assert "--exclude who" in found["fit command"] and "max_iter=321" in found["fit command"]
+    plain = facts(subject(dp.PPCA(2), X[::5]))
+    assert "fit command" not in plain and plain["standardised"].startswith("no:")
+
+
+def test_preparation_is_told():
+    table = pl.DataFrame(X[::5], schema=NAMES, orient="row").with_columns(
+        pl.Series("kind", ["u", "v", "w"] * 10), pl.Series("who", [f"f{i}" for i in range(30)])
+    )
+    prep = Preparation((*NAMES, "kind"), {"kind": ("u", "v", "w")}, identifier="who")
+    prep = prep.standardized([table])
+    model = dp.PPCA(2).fit(prep.rows(table))
+    table = table.with_columns(pl.Series("note", ["x"] * 30))
+    found = facts(report.subject_of(model, table, ids="who", prepared=prep))
+    assert found["columns"] == f"5: {', '.join(NAMES)}, kind"
+    assert found["levels of kind"] == "u, v, w" and found["names of rows"] == "who"
+    assert found["standardised"].startswith("yes, before the fit")
+    assert found["left out"] == "note (text, the same in every row)"
+    inside = facts(subject(dp.PCA(2, standardize=True), X[::5]))
+    assert inside["standardised"].startswith("yes, by the model itself")
 
 
 # --- much data ------------------------------------------------------------------------

@@ -61,13 +61,15 @@ BROKEN = {
     "short row": (b"a,b\n1,2\n3\n", "t.csv", "line 3 .* has 1 fields, the header 2"),
     "long row": (b"a,b\n1,2\n3,4,5\n", "t.csv", "line 3 .* has 3 fields"),
     "twice": (b"a,b,a\n1,2,3\n", "t.csv", r"repeats \['a'\]"),
-    "nameless": (b"a,\n1,2\n", "t.csv", "empty name"),
+    "nameless": (b"a,\n1,2\n", "t.csv", "empty name after 'a'"),
     "utf-16": ("a,b\n1,2\n".encode("utf-16"), "t.csv", "is not utf-8"),
     "not parquet": (b"a,b\n1,2\n", "t.parquet", "not a valid Parquet file"),
     "not arrow": (b"a,b\n1,2\n", "t.arrow", "not a valid Arrow file"),
     "not numpy": (b"a,b\n1,2\n", "t.npy", "not a valid NumPy file"),
     "cut numpy": (b"\x93NUMPY\x01\x00v\x00{", "t.npy", "not a valid NumPy file"),
-    "unknown": (b"a,b\n1,2\n", "t.xlsx", "does not tell the format"),
+    "unknown": (b"a,b\n1,2\n", "t.doc", "does not tell the format"),
+    "packed parquet": (b"PAR1", "t.parquet.gz", "only text is read compressed"),
+    "not packed": (b"a,b\n1,2\n", "t.csv.gz", "cannot be unpacked"),
 }
 
 

@@ -122,6 +122,7 @@ def test_a_small_feature_beside_a_large_one_tells_other_data():
     assert _same(far, (far[0], far[1] * 1.01))
 
 
+@pytest.mark.filterwarnings("ignore::dualpca.errors.ScaleWarning")
 def test_other_data_of_small_features_are_refused(tmp_path):
     X, path = table(n=200, holes=0.2), tmp_path / "c"
     X[:, 0] *= 1e9

@@ -29,6 +29,13 @@ def test_metadata_comes_back_as_it_was(tmp_path):
     assert np.array_equal(again.transform(saved_models.NEW), MODEL.transform(saved_models.NEW))
 
 
+def test_a_level_without_a_feature_and_codes_come_back(tmp_path):
+    levels = {"kind": ["", "x", "y", "1", "z"]}
+    table = TABLE | {"levels": levels, "dropped": {"kind": "y"}, "missing": ["-999", "unknown"]}
+    dp.save(MODEL, tmp_path / "m.dpca", metadata={"table": table})
+    assert dp.load(tmp_path / "m.dpca", return_metadata=True)[1]["table"] == table
+
+
 def test_a_file_without_metadata_has_none(tmp_path):
     MODEL.save(tmp_path / "m.dpca")
     assert dp.load(tmp_path / "m.dpca", return_metadata=True)[1] == {}
@@ -78,6 +85,10 @@ REFUSED = {
     "too few columns": ({"table": {"columns": ["a"]}}, "6 features"),
     "too many levels": ({"table": TABLE | {"levels": {"kind": [*"abcde"]}}}, "6 features"),
     "levels of nothing": ({"table": TABLE | {"levels": {"b": [*"abcd"]}}}, "of the columns"),
+    "a level too few": ({"table": TABLE | {"dropped": {"kind": "x"}}}, "6 features"),
+    "a level of nothing": ({"table": TABLE | {"dropped": {"kind": "z"}}}, "of the levels"),
+    "dropped of nothing": ({"table": TABLE | {"dropped": {"a": "x"}}}, "of the levels"),
+    "codes twice": ({"table": TABLE | {"missing": ["-9", "-9"]}}, "different codes"),
     "levels twice": ({"table": {"levels": {"b": ["x", "x"]}}}, "different names"),
     "means": ({"table": {"means": [1.0]}}, "a list of 6"),
     "means of text": ({"table": {"means": [*"abcdef"]}}, "numbers"),

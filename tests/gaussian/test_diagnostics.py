@@ -85,11 +85,13 @@ def test_statistics_of_rows_with_holes_are_the_dense_ones(model, q, missing):
     assert_close(found.t2, t2, "density")
     assert_close(found.spe, unit(model) * e2, "density")
     n = model._reference.n
-    limit = np.where(k > 0, k * (n + 1) / (n - k) * stats.f.ppf(0.95, np.maximum(k, 1), n - k), 0.0)
+    level = np.where((k > 0) & (dof > 0), np.sqrt(0.95), 0.95)  # both limits hold at 0.95
+    quantile = stats.f.ppf(level, np.maximum(k, 1), n - k)
+    limit = np.where(k > 0, k * (n + 1) / (n - k) * quantile, 0.0)
     assert_close(found.t2_limit, limit, "density")
     left = n - 1 - k
     grown = n / left * (1 + 1 / n) * (1 + k / n) * unit(model) * dof
-    f = stats.f.ppf(0.95, np.maximum(dof, 1), np.maximum(dof, 1) * left)
+    f = stats.f.ppf(level, np.maximum(dof, 1), np.maximum(dof, 1) * left)
     assert_close(found.spe_limit, np.where(dof > 0, grown * f, 0.0), "density")
 
 
@@ -219,8 +221,9 @@ def test_limits_are_frozen_at_fit(model):
     found = model.outliers(100 * world.rows(50))
     assert found.flagged.all()
     assert (model.t2_limit(), model.spe_limit()) == before
-    np.testing.assert_allclose(found.t2_limit, before[0], rtol=1e-14)
-    np.testing.assert_allclose(found.spe_limit, before[1], rtol=1e-14)
+    each = np.sqrt(0.95)
+    np.testing.assert_allclose(found.t2_limit, model.t2_limit(each), rtol=1e-14)
+    np.testing.assert_allclose(found.spe_limit, model.spe_limit(each), rtol=1e-14)
     again = pickle.loads(pickle.dumps(model))
     assert (again.t2_limit(), again.spe_limit()) == before
 
@@ -316,8 +319,43 @@ def test_one_ordinary_row_in_twenty_is_flagged(name, n, low, high):
         above = found.t2 > found.t2_limit, found.spe > found.spe_limit
         rates.append([*(flags.mean() for flags in above), found.flagged.mean()])
     t2, spe, either = np.mean(rates, axis=0)
-    assert low < t2 < high and low < spe < high
+    assert low < either < high
+    assert low / 2 < t2 < 0.55 * high and low / 2 < spe < 0.55 * high
     assert either == pytest.approx(1 - (1 - t2) * (1 - spe), abs=0.005)  # independent
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.99])
+@pytest.mark.parametrize("missing", [0.0, 0.4])
+def test_the_share_of_ordinary_rows_flagged_is_what_the_level_says(level, missing):
+    """By either limit; rows that observe so little that one statistic is left count too."""
+    world = World(d=4, seed=5)
+    model, n = PPCA(2).fit(world.rows(20_000, missing)), 20_000
+    found = model.outliers(world.rows(n, missing), level)
+    error = np.sqrt(level * (1 - level) / n)
+    judged = found.expected / (1 - level)
+    assert judged == n if not missing else 0.95 * n < judged < n  # 0.4⁴ of rows are empty
+    assert found.flagged.sum() / judged == pytest.approx(1 - level, abs=4 * error)
+
+
+def test_outliers_say_how_many_ordinary_rows_to_expect():
+    world = World()
+    model, new = PPCA(2).fit(world.rows(300)), world.rows(40)
+    new[3] = np.nan
+    found = model.outliers(new, level=0.9)
+    assert found.expected == pytest.approx(0.1 * 39)  # of an empty row nothing can be said
+    assert found.level == 0.9 and len(found) == 7
+    assert pickle.loads(pickle.dumps(found)).expected == found.expected
+    assert model.outliers(new[:2]).expected == pytest.approx(0.05 * 2)
+
+
+def test_a_statistic_that_judges_alone_is_held_to_the_whole_level():
+    world = World(d=4)
+    whole, none = (PPCA(q).fit(world.rows(5000)) for q in (4, 0))
+    new = world.rows(20_000)
+    found = whole.outliers(new)
+    assert found.flagged.mean() == pytest.approx(0.05, abs=0.008)
+    assert found.t2_limit[0] == pytest.approx(whole.t2_limit(0.95))
+    assert none.outliers(new).spe_limit[0] == pytest.approx(none.spe_limit(0.95))
 
 
 def test_pvalues_are_uniform_whatever_is_missing():
@@ -360,7 +398,7 @@ def test_all_components_leave_no_residual(model, dtype):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_as_many_factors_as_features_leave_no_residual():
     X = World(d=4).rows(60)
-    model = FactorAnalysis().fit(X)
+    model = FactorAnalysis(4).fit(X)
     found = model.outliers(X)
     assert np.all(found.spe == 0) and model.spe_limit() == 0
     C = model.get_covariance()

@@ -6,22 +6,32 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from scipy import sparse
 from scipy.stats import norm
+from sklearn.datasets import load_breast_cancer, load_wine
+from sklearn.preprocessing import scale
 
 from dualpca import PCA, PPCA
 from dualpca.data import InMemoryTable
+from dualpca.data.table import SlicedTable
 from dualpca.errors import SelectionWarning
 from dualpca.gaussian import selection
 from dualpca.gaussian.observed import Factors
 from dualpca.gaussian.selection import Score
-from dualpca.models.selection import cross_validated, hidden_score, row_score
+from dualpca.models.selection import (
+    cross_validated,
+    hidden_score,
+    parallel_analysis,
+    row_score,
+)
 from dualpca.operators.primal import Primal
 from dualpca.solvers import solve
 from tests import oracles
 from tests.oracles import missing as dense
 from tests.spectra import BENIGN, EXTREME, cases, harmonic, make_case, steep
 
-RULES = ("evidence", "bic", "parallel", "gavish-donoho", "cv")
+RULES = ("evidence", "bic", "white-noise", "gavish-donoho", "cv")
+EVERY = (*RULES, "parallel")
 
 
 def planted(n, d, q, seed, signal=6.0):
@@ -111,12 +121,16 @@ def test_default_and_named_rules_fit_the_model_of_that_size(rule):
     assert by_rule.loglikelihood_ == pytest.approx(by_number.loglikelihood_, rel=1e-12)
 
 
-def test_none_is_evidence():
-    X = planted(200, 8, 3, 0)
-    assert PPCA().fit(X).n_components_ == PPCA(n_components="evidence").fit(X).n_components_ == 3
+@pytest.mark.parametrize("share", [0.0, 0.2])
+def test_none_is_cross_validation(share):
+    X = holed(200, 8, 3, share=share)
+    model, named = PPCA().fit(X), PPCA(n_components="cv").fit(X)
+    assert model.n_components_ == named.n_components_ == model.selection_.chosen == 3
+    np.testing.assert_array_equal(model.selection_.q2, named.selection_.q2)
+    np.testing.assert_array_equal(model.components_, named.components_)
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", EVERY)
 def test_rules_do_not_depend_on_units_or_origin(rule):
     X = planted(200, 8, 3, 1)
     chosen = {
@@ -134,7 +148,7 @@ def test_integer_weights_choose_as_repeated_rows_do(rule):
     assert model.n_components_ == 3
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", EVERY)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.filterwarnings("ignore::dualpca.errors.SelectionWarning")  # that nothing was found
 def test_noise_alone_has_few_directions(rule, seed):
@@ -142,10 +156,108 @@ def test_noise_alone_has_few_directions(rule, seed):
     assert PPCA(n_components=rule, random_state=0).fit(X).n_components_ <= 1
 
 
+# --- Horn's parallel analysis ---------------------------------------------------------
+
+
+def by_permutation(X, draws=500, seed=0):
+    """Return Horn's count as his paper has it, and how close a call it was."""
+    rng = np.random.default_rng(seed)
+    permuted = []
+    for _ in range(draws):
+        Y = np.stack([rng.permutation(column) for column in X.T], axis=1)
+        permuted.append(eigenvalues(Y))
+    ratio = eigenvalues(X) / np.quantile(permuted, 0.95, axis=0)
+    found = int(np.argmin(np.append(ratio > 1, False)))
+    return found, float(np.abs(ratio[: found + 1] - 1).min())
+
+
+TABLES = {"wine": (load_wine, 3), "breast cancer": (load_breast_cancer, 5)}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_parallel_is_horns_on_known_tables(name):
+    load, expected = TABLES[name]
+    raw = load().data
+    X = scale(raw)
+    assert by_permutation(X, 100)[0] == expected
+    assert PPCA(n_components="parallel").fit(X).n_components_ == expected
+    assert PCA(n_components="parallel").fit(X).n_components_ == expected
+    assert PCA(n_components="parallel", standardize=True).fit(raw).n_components_ == expected
+    assert PPCA(n_components="white-noise").fit(X).n_components_ == X.shape[1] - 1
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_parallel_without_rows_to_permute_simulates_columns(name):
+    load, expected = TABLES[name]
+    X = scale(load().data)
+    ways = [
+        PPCA("parallel").fit(X, sample_weight=np.ones(len(X))),
+        PPCA("parallel").fit(SlicedTable(X, part_rows=100)),
+        PCA("parallel").fit(sparse.csr_array(X)),
+        PPCA("parallel").partial_fit(X[:90]).partial_fit(X[90:]),
+    ]
+    assert [model.n_components_ for model in ways] == [expected] * 4
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_parallel_accepts_missing_values(name):
+    load, expected = TABLES[name]
+    X = scale(load().data)
+    X[np.random.default_rng(0).random(X.shape) < 0.1] = np.nan
+    X[7] = np.nan  # a row that observes nothing
+    assert parallel_analysis(InMemoryTable(X), missing=True) == expected
+    chunks = SlicedTable(X, part_rows=100)
+    assert parallel_analysis(chunks, missing=True) == expected
+    twice = InMemoryTable(X, np.full(len(X), 2.0))
+    assert parallel_analysis(twice, missing=True) in (expected, expected + 1)  # more rows
+    assert PPCA("parallel").fit(X).n_components_ == expected
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_parallel_is_its_definition(seed):
+    rng = np.random.default_rng(seed)
+    W = 2 * rng.standard_normal((2, 7))
+    X = rng.standard_normal((80, 2)) @ W + rng.standard_normal((80, 7))
+    found = parallel_analysis(InMemoryTable(X), missing=False)
+    expected, margin = by_permutation(X)
+    assert found == expected or margin < 0.02  # a quantile of 100 draws is uncertain
+    assert parallel_analysis(InMemoryTable(X), missing=True) == found  # nothing is missing
+
+
+def test_parallel_compares_ranks_and_stops_at_the_first_that_fails():
+    lam, noise = np.array([5.0, 1.0, 3.0, 0.1]), np.tile([2.0, 1.5, 1.0, 0.5], (9, 1))
+    assert selection.horn(lambda k: lam[:k], lambda k: noise[:, :k], 10.0, 3) == 1
+    rising = np.array([5.0, 2.0, 1.2, 0.1])
+    assert selection.horn(lambda k: rising[:k], lambda k: noise[:, :k], 10.0, 3) == 3
+    assert selection.horn(lambda k: rising[:k], lambda k: noise[:, :k], 10.0, 2) == 2
+    assert selection.horn(lambda k: rising[:k], lambda k: noise[:, :k], 8.2, 3) == 2  # no noise
+
+
+def test_parallel_asks_for_more_eigenvalues_where_the_first_pass():
+    rng = np.random.default_rng(0)
+    W = np.kron(np.eye(12), np.ones((1, 4)))  # twelve groups of four columns
+    X = rng.standard_normal((400, 12)) @ W + 0.5 * rng.standard_normal((400, 48))
+    assert parallel_analysis(InMemoryTable(X), missing=False) == 12
+    assert PPCA("parallel").fit(X, sample_weight=np.ones(400)).n_components_ == 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("missing", [False, True])
+def test_parallel_seldom_finds_components_in_noise(missing):
+    found = []
+    for seed in range(200):
+        X = np.random.default_rng(seed).standard_normal((60, 8)) * np.arange(1, 9)
+        if missing:
+            X[np.random.default_rng(seed + 999).random(X.shape) < 0.2] = np.nan
+        found.append(parallel_analysis(InMemoryTable(X), missing=missing, standardize=True))
+    assert np.mean(np.array(found) > 0) == pytest.approx(0.05, abs=0.05)
+
+
 # --- bounds ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.filterwarnings("ignore::dualpca.errors.ScaleWarning")
+@pytest.mark.parametrize("rule", EVERY)
 @pytest.mark.filterwarnings("ignore::dualpca.errors.SelectionWarning")  # flat spectra are drawn too
 @given(case=cases(kinds=BENIGN + EXTREME))
 def test_rule_leaves_a_direction_for_the_noise(rule, case):

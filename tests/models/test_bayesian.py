@@ -167,7 +167,10 @@ def test_no_noise_left_is_an_error_with_a_remedy():
 def test_one_feature_has_no_noise_to_compare_with():
     for X in (draw(20, 1), remove(draw(20, 1), 0.2)):
         with pytest.raises(ValueError, match="n_features=1"):
-            BayesianPCA().fit(X)
+            BayesianPCA(1).fit(X)
+        with pytest.warns(SelectionWarning, match="no direction is relevant"):
+            model = BayesianPCA().fit(X)  # nothing was asked for: all is noise
+        assert model.noise_variance_ == pytest.approx(np.nanvar(X))
 
 
 # --- relevance from incomplete rows -----------------------------------------------------

@@ -200,7 +200,7 @@ def test_noise_and_components_say_the_same():
     assert both.loglikelihood_ == pytest.approx(total, rel=1e-8)
 
 
-@pytest.mark.parametrize("request_", [0.8, "evidence", "bic", "parallel", "gavish-donoho", None])
+@pytest.mark.parametrize("request_", [0.8, "evidence", "bic", "white-noise", "gavish-donoho", None])
 def test_the_number_of_components_can_be_found(request_):
     model = DualPPCA(request_, gamma=0.05).fit(rows(60))
     assert 1 <= model.n_components_ < 60 and model.noise_variance_ > 0

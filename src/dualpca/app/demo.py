@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-RULES = ("evidence", "bic", "parallel", "gavish-donoho", "cv")
+RULES = ("evidence", "bic", "white-noise", "gavish-donoho", "cv")
 REPORTED = "gavish-donoho"
 """The rule whose model the report shows: on these data it keeps the fewest components."""
 LEVELS = 16

@@ -6,6 +6,7 @@ implementation differs between them.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -204,6 +205,21 @@ def svd(A: Array) -> tuple[Array, Array, Array]:
     return tuple(namespace(A).linalg.svd(A, full_matrices=False))
 
 
+def covariance_root(C: Array) -> Array:
+    """Return F with FFᵀ = C, (..., q, q): Cholesky, or by eigenvectors where C is singular.
+
+    Posterior covariances of latents are, up to rounding, where there is hardly any noise.
+    """
+    xp = namespace(C)
+    try:
+        return xp.linalg.cholesky(C)
+    except Exception as error:
+        if not is_linalg_error(error):
+            raise
+    values, vectors = xp.linalg.eigh(C)
+    return vectors * xp.sqrt(xp.where(values > 0, values, 0 * values))[..., None, :]
+
+
 def solve_positive(A: Array, B: Array) -> Array:
     """Solve AX = B for a positive definite A. NumPy reads A's lower triangle and overwrites it."""
     if is_foreign(A):
@@ -217,20 +233,25 @@ def outer(W: Array) -> Array:
     return W[:, :, None] * W[:, None, :]
 
 
+@lru_cache(maxsize=64)
+def _triangle(q: int) -> tuple[Any, Any]:
+    """Return where a flat (q, q) matrix has its lower triangle, and where each entry came from."""
+    i, j = np.tril_indices(q)
+    where = np.zeros((q, q), dtype=np.int64)
+    where[i, j] = where[j, i] = np.arange(i.size)
+    return i * q + j, where.ravel()
+
+
 def pack(A: Array) -> Array:
     """Return the lower triangles of symmetric matrices as rows, (…, q(q+1)/2)."""
     q = A.shape[-1]
-    i, j = np.tril_indices(q)
     flat = namespace(A).reshape(A, (A.shape[0], q * q))
-    return take(flat, i * q + j, axis=1)
+    return take(flat, _triangle(int(q))[0], axis=1)
 
 
 def unpack(rows: Array, q: int) -> Array:
     """Return the symmetric matrices of packed rows, (n, q, q)."""
-    i, j = np.tril_indices(q)
-    where = np.zeros((q, q), dtype=np.int64)
-    where[i, j] = where[j, i] = np.arange(i.size)
-    flat = take(rows, where.ravel(), axis=1)
+    flat = take(rows, _triangle(q)[1], axis=1)
     return namespace(rows).reshape(flat, (rows.shape[0], q, q))
 
 

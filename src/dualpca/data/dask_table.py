@@ -131,6 +131,12 @@ class DaskTable(ChunkedTable):
             rows = compute(block)[0]  # type: ignore[no-untyped-call]
             yield Chunk(as_rows(rows, self.d, k), k, first[k])
 
+    def seen(self, of: Callable[[Host], Host]) -> ChunkedTable:
+        """Return the same table with `of(rows)` in place of rows, computed in every pass."""
+        other = copy(self)
+        other.array = self.map(of, self.d, self.dtype)
+        return other
+
     def map(self, of: Callable[[Host], Host], width: int | None, dtype: Any) -> Any:
         """Return a Dask array of the results, not computed yet."""
         rows, meta = self.array.chunks[0], np.empty((0,) if width is None else (0, 0), dtype=dtype)

@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, cycle
 from operator import or_
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,9 @@ from dualpca.data.frames import (
 )
 from dualpca.data.missing import observed_weights
 from dualpca.errors import NonFiniteError, expected
+
+if TYPE_CHECKING:
+    from dualpca.data.units import Units
 
 # --- Reading ahead: the next item is on its way while this one is used ---------------------------
 
@@ -98,6 +101,9 @@ class Table(ABC):
     route = "rows"
     """How it is read, in words, for `verbose`."""
 
+    units: Units | None = None
+    """Those of the columns, if the rows are standardised."""
+
     def __init__(
         self, d: int, dtype: Any, n: int | None = None, names: list[str] | None = None
     ) -> None:
@@ -141,6 +147,34 @@ class Table(ABC):
             return {number: int(rows.shape[0])}
 
         return dict(sorted(self.reduce(size, or_).items()))
+
+    def sample(self, rows: int, seed: int) -> Host:
+        """Return `rows` rows drawn without replacement, in their order; all if there are fewer.
+
+        One pass. Every row draws a number; those with the smallest are kept, so that the sample
+        of all rows is made of the samples of the chunks.
+
+        Examples
+        --------
+        >>> from dualpca.data.table import SlicedTable
+        >>> SlicedTable(np.arange(20.0).reshape(10, 2)).sample(3, seed=0).shape
+        (3, 2)
+        """
+
+        @numbered
+        def draw(table: Host, number: int, weights: Host | None = None) -> tuple[Host, ...]:
+            """Return rows, the numbers they drew, their chunk and their place in it."""
+            lot = np.random.default_rng([seed, number]).random(len(table))
+            kept = np.sort(np.argsort(lot, kind="stable")[:rows])
+            return np.array(table[kept]), lot[kept], np.full(len(kept), number), kept
+
+        def merge(a: tuple[Host, ...], b: tuple[Host, ...]) -> tuple[Host, ...]:
+            both = [np.concatenate(pair) for pair in zip(a, b, strict=True)]
+            kept = np.argsort(both[1], kind="stable")[:rows]
+            return tuple(column[kept] for column in both)
+
+        drawn, _, part, place = self.reduce(draw, merge)
+        return drawn[np.lexsort((place, part))]
 
 
 class InMemoryTable(Table):
@@ -209,6 +243,10 @@ class ChunkedTable(Table):
         """Return the same rows with weights, (n,), which are passed to every statistic."""
 
     @abstractmethod
+    def seen(self, of: Callable[[Host], Host]) -> ChunkedTable:
+        """Return the same table with `of(rows)`, of the same shape and dtype, in place of rows."""
+
+    @abstractmethod
     def map(self, of: Callable[[Host], Host], width: int | None, dtype: Any) -> Any:
         """Return `of(rows)` chunk by chunk, computed when it is read.
 
@@ -229,33 +267,9 @@ class ChunkedTable(Table):
                 break
         return [part for part in found if len(part.rows)]
 
-    def sample(self, rows: int, seed: int) -> Host:
-        """Return `rows` rows drawn without replacement, in their order; all if there are fewer.
-
-        One pass. Every row draws a number; those with the smallest are kept, so that the sample
-        of all rows is made of the samples of the chunks.
-
-        Examples
-        --------
-        >>> from dualpca.data.table import SlicedTable
-        >>> SlicedTable(np.arange(20.0).reshape(10, 2)).sample(3, seed=0).shape
-        (3, 2)
-        """
-
-        @numbered
-        def draw(table: Host, number: int, weights: Host | None = None) -> tuple[Host, ...]:
-            """Return rows, the numbers they drew, their chunk and their place in it."""
-            lot = np.random.default_rng([seed, number]).random(len(table))
-            kept = np.sort(np.argsort(lot, kind="stable")[:rows])
-            return np.array(table[kept]), lot[kept], np.full(len(kept), number), kept
-
-        def merge(a: tuple[Host, ...], b: tuple[Host, ...]) -> tuple[Host, ...]:
-            both = [np.concatenate(pair) for pair in zip(a, b, strict=True)]
-            kept = np.argsort(both[1], kind="stable")[:rows]
-            return tuple(column[kept] for column in both)
-
-        drawn, _, part, place = self.reduce(draw, merge)
-        return drawn[np.lexsort((place, part))]
+    def first(self) -> Chunk | None:
+        """Return the first chunk with rows in it, for a look; the next pass begins there too."""
+        return next(iter(self.head(1)), None)
 
 
 def apply(of: Callable[..., Statistic], part: Chunk) -> Statistic | None:
@@ -309,6 +323,10 @@ class LocalTable(ChunkedTable):
         """Return the same rows with weights, (n,)."""
         return Weighted(self, weights)
 
+    def seen(self, of: Callable[[Host], Host]) -> ChunkedTable:
+        """Return the same table with `of(rows)` in place of rows."""
+        return Seen(self, of)
+
     def map(self, of: Callable[[Host], Host], width: int | None, dtype: Any) -> Any:
         """Return the results as `dualpca.Batches`, computed when they are read."""
 
@@ -342,6 +360,11 @@ class Weighted(LocalTable):
         super().__init__(table.d, table.dtype, table.n, table.names)
         self.table, self.weights, self.route = table, weights, table.route
 
+    def first(self) -> Chunk | None:
+        """Return the first chunk with rows in it, and its weights."""
+        part = self.table.first()
+        return None if part is None else part._replace(weights=self.weights[: len(part.rows)])
+
     def parts(self, *, reuse: bool = False) -> Iterator[Chunk]:
         """Read all chunks with their weights, from the first."""
         w, row = self.weights, 0
@@ -352,6 +375,28 @@ class Weighted(LocalTable):
             yield part._replace(weights=w[part.first : row])
         if row != len(w):
             raise ValueError(expected("sample_weight", f"one per row, {row}", w.shape))
+
+
+class Seen(LocalTable):
+    """The rows of another table, seen through a function that keeps their shape and dtype.
+
+    Examples
+    --------
+    >>> from dualpca.data.table import SlicedTable
+    >>> seen = SlicedTable(np.ones((3, 1)), part_rows=2).seen(lambda rows: 2 * rows)
+    >>> float(seen.reduce(np.sum, lambda a, b: a + b))
+    6.0
+    """
+
+    def __init__(self, table: LocalTable, of: Callable[[Host], Host]) -> None:
+        super().__init__(table.d, table.dtype, table.n, table.names)
+        self.table, self.of, self.route = table, of, table.route
+        self.once = getattr(table, "once", False)
+
+    def parts(self, *, reuse: bool = False) -> Iterator[Chunk]:
+        """Read all chunks, from the first."""
+        for part in self.table.parts(reuse=reuse):
+            yield part._replace(rows=self.of(part.rows))
 
 
 def as_rows(rows: Any, d: int | None, number: int) -> Host:
@@ -554,7 +599,14 @@ class Batches(LocalTable):
         self._spent = True
         return iter(self._fresh())
 
-    def _look(self) -> None:
+    def first(self) -> Chunk | None:
+        """Return the first batch with rows in it; the next pass gets it back."""
+        n = self.__dict__.get("n")
+        rows = self._look()
+        self.n = n
+        return Chunk(rows, 0, 0)
+
+    def _look(self) -> Host:
         """Read the first batch, for width, dtype and names; the first pass gets it back.
 
         So nothing is lost where a callable returns the same iterator again and again.
@@ -569,6 +621,7 @@ class Batches(LocalTable):
         rows = as_rows(array_of(found[-1], self.columns), None, len(found) - 1)
         super().__init__(rows.shape[1], rows.dtype, None, names_of(found[-1], self.columns))
         self._started = chain(found, items)
+        return rows
 
     def __getattr__(self, name: str) -> Any:
         """Look at the first batch when its width, dtype or names are first asked for."""

@@ -41,8 +41,12 @@ from dualpca.data import (
     InMemoryTable,
     Moments,
     Table,
+    Units,
     chunked_table,
+    has_missing,
+    most_unequal,
     observed_part,
+    refuse_infinite,
     refuse_nonfinite,
     require_in_memory,
 )
@@ -50,6 +54,7 @@ from dualpca.errors import (
     BackendError,
     EmptyColumnError,
     InterruptWarning,
+    ScaleWarning,
     StreamWarning,
     expected,
     warn,
@@ -58,6 +63,7 @@ from dualpca.estimators import saving
 from dualpca.files.checkpoints import Checkpoint, CheckpointWatch
 from dualpca.files.fields import hints_of, is_record, sizes_of
 from dualpca.gaussian import (
+    Factors,
     Monitor,
     Outliers,
     Statistics,
@@ -77,6 +83,14 @@ from dualpca.kernels import (
     is_gaussian_process_kernel,
 )
 from dualpca.models.driver import History
+from dualpca.models.incomplete import (
+    RefitRequest,
+    imputed_unsurely,
+    least_rows,
+    needs_refits,
+    refits,
+    sampled_imputations,
+)
 from dualpca.models.kernel import KernelChoice, fit_inputs, is_incomplete, is_precomputed
 from dualpca.models.spiked import SpikedModel
 from dualpca.models.streaming import Stream
@@ -86,8 +100,12 @@ from dualpca.solvers import KERNEL_SOLVERS, LANDMARKS, KernelOptions
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance as Model
 
+    from dualpca.models.factor import FactorModel
+
     # only kernel models need them, and they take time to import
     from dualpca.preimages import Method, PreImage, Span
+
+T = TypeVar("T")
 
 # --- Input: rows of any kind, weights, counts. Nothing is changed, filled or cast silently -------
 
@@ -352,6 +370,14 @@ def watch_of(estimator: Estimator) -> CheckpointWatch | None:
     return CheckpointWatch(checkpoint, {"model": type(estimator).__name__, **compared})
 
 
+def watched(request: T, table: Table) -> T:
+    """Return the request; its checkpoint knows the table by the units it came in."""
+    watch: CheckpointWatch | None = getattr(request, "watch", None)
+    if watch is None or table.units is None:
+        return request
+    return replace(request, watch=watch._replace(units=table.units))  # type: ignore[type-var]
+
+
 def _comparable(value: Any) -> str:
     """Return a parameter as text that is the same in another process.
 
@@ -387,10 +413,16 @@ class attribute:
     ----------
     path : str
         Fields of the model, joined by points.
+    outward : callable, optional
+        Method of `Units` that brings the value to the units of X after `standardize=True`.
+    inputs : bool
+        The value is one of the inputs, also where the model is one of a kernel's space.
     """
 
-    def __init__(self, path: str) -> None:
-        self.path = path.split(".")
+    def __init__(
+        self, path: str, outward: Callable[[Units, Any], Any] | None = None, *, inputs: bool = False
+    ) -> None:
+        self.path, self.outward, self.inputs = path.split("."), outward, inputs
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -405,10 +437,21 @@ class attribute:
         if value is None:
             name = type(estimator).__name__
             raise AttributeError(f"{name!r} object has no attribute {self.name!r}")
+        if self.outward is not None and estimator._units is not None:
+            units = estimator._units if self.inputs else estimator._model_units
+            value = value if units is None else self._translated(units, value)
         return list(value) if type(value) is tuple else value
+
+    def _translated(self, units: Units, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return type(value)(self._translated(units, part) for part in value)
+        return self.outward(units, value)  # type: ignore[misc]
 
     def __set__(self, estimator: Estimator, value: Any) -> None:
         """Replace a field of the model, so that every method follows; refuse what it derives."""
+        if self.outward is not None and estimator._units is not None:
+            what = f"{self.name} of {type(estimator).__name__}"
+            raise AttributeError(f"{what} follows from standardised columns and cannot be set.")
         try:
             for i, name in reversed(list(enumerate(self.path))):
                 value = replace(reduce(getattr, self.path[:i], estimator._fitted), **{name: value})
@@ -417,6 +460,34 @@ class attribute:
             raise AttributeError(f"{what} follows from the model and cannot be set.") from None
         estimator._model = value
         estimator.__dict__.pop("_placed", None)
+
+
+class optional(attribute):
+    """A fitted attribute that is None where the model has none."""
+
+    def __get__(self, estimator: Estimator | None, owner: type | None = None) -> Any:
+        """Return the value, or None."""
+        if estimator is None:
+            return self
+        return reduce(getattr, self.path, estimator._fitted)
+
+
+class unit_of_columns(attribute):
+    """`scale_`, (d,): what every column was divided by; None without `standardize`."""
+
+    def __init__(self) -> None:
+        super().__init__("scale")
+
+    def __get__(self, estimator: Estimator | None, owner: type | None = None) -> Any:
+        """Return the scales in the dtype of the model."""
+        if estimator is None:
+            return self
+        model, units = estimator._fitted, estimator._units
+        return None if units is None else backend.cast_like(units.scale, next(arrays_of(model)))
+
+    def __set__(self, estimator: Estimator, value: Any) -> None:
+        """Refuse: all else would change with it."""
+        raise AttributeError(f"{self.name} of {type(estimator).__name__} cannot be set: fit again.")
 
 
 def history_of(state: dict[str, Any]) -> History | None:
@@ -442,6 +513,8 @@ class Estimator(BaseEstimator):
     verbose: bool = False
     _accepts_sparse = False
     _accepts_nan = False
+    _depends_on_units = False  # columns in large units decide the model
+    _units: Units | None = None  # of the columns, if the model is one of standardised rows
     _can_be_saved = True
     _where: Any = None  # torch's device, if the fit moves host arrays there
 
@@ -464,6 +537,11 @@ class Estimator(BaseEstimator):
     def _working(self) -> Any:
         """The model where it works: on its device, if it was fitted on one."""
         return vars(self).get("_placed") or self._fitted
+
+    @property
+    def _model_units(self) -> Units | None:
+        """The units of what the model describes; None where that is not the inputs."""
+        return self._units
 
     def _keep(self, model: Model) -> Any:
         """Take over a fitted model; of one on a GPU keep a copy there."""
@@ -507,12 +585,44 @@ class Estimator(BaseEstimator):
             if chunks is None:
                 rows = self._checked(X, reset=True, min_rows=min_rows)
                 weights = check_weights(sample_weight, backend.vector_like(rows))
-                yield self._placed_table(rows, weights)
-                return
-            if chunks.d < 1:
-                raise ValueError(f"Found array with 0 feature(s) (shape=({chunks.n}, {chunks.d})).")
-            check_columns(self, chunks.d, chunks.names, reset=True)
-            yield with_weights(chunks, sample_weight)
+                table: Table = self._placed_table(rows, weights)
+            else:
+                if chunks.d < 1:
+                    shape = f"(shape=({chunks.n}, {chunks.d}))"
+                    raise ValueError(f"Found array with 0 feature(s) {shape}.")
+                check_columns(self, chunks.d, chunks.names, reset=True)
+                table = with_weights(chunks, sample_weight)
+            units = self._units_of(table)
+            yield table if units is None else units.table(table)
+        self._set_units(units)
+
+    def _standardizes(self) -> bool:
+        """Return True if the parameter `standardize`, where there is one, asks for it."""
+        asked = getattr(self, "standardize", False)
+        check_flag("standardize", asked)
+        return bool(asked)
+
+    def _units_of(self, table: Table) -> Units | None:
+        """Return the units to fit in, None for those of X; warn where these hide columns."""
+        if self._standardizes():
+            return Units.of(table)
+        found = most_unequal(table) if self._depends_on_units else None
+        if found is not None:
+            names, (large, small, ratio) = getattr(self, "feature_names_in_", None), found
+            one, other = (j if names is None else repr(str(names[j])) for j in (large, small))
+            warn(
+                f"the variance of column {one} is {ratio:.2g} times that of column {other}: "
+                "columns in large units decide the model, and those in small ones hardly count. "
+                "Give standardize=True to weigh all columns alike.",
+                ScaleWarning,
+            )
+        return None
+
+    def _set_units(self, units: Units | None) -> None:
+        """Keep the units of a fit."""
+        self.__dict__.pop("_units", None)
+        if units is not None:
+            self._units = units if self._where is None else to_host(units)
 
     def _checked(self, X: Any, *, reset: bool, min_rows: int = 1) -> Array:
         """Return X as the estimator accepts it; `reset` where it is fitted."""
@@ -551,9 +661,22 @@ class Estimator(BaseEstimator):
             self._where = found.device
 
     def _asked(self, X: Any, method: str) -> Array:
+        """Return rows that the fitted model is asked about, where it works and in its units."""
+        rows = self._given(X, method)
+        return rows if self._units is None else self._units.inward(rows)
+
+    def _given(self, X: Any, method: str) -> Array:
         """Return rows that the fitted model is asked about, checked, where the model works."""
         check_is_fitted(self)
         return self._beside_model(self._checked(X, reset=False), method)
+
+    def _outward(self, how: str, result: Array, *given: Array) -> Array:
+        """Return what the model says of rows in the units of X; `how` is a method of `Units`."""
+        units = self._units
+        if units is None:
+            return result
+        translated: Array = getattr(units, how)(result, *given)
+        return translated
 
     def _asked_latents(self, Z: Any, method: str, width: int) -> Array:
         """Return rows in the space of the components, checked, where the model works."""
@@ -619,6 +742,7 @@ class Estimator(BaseEstimator):
         """Return True if model and inputs, as read from a file, fit each other."""
         n = self.n_features_in_
         sizes = [sizes_of(part) for part in self._parts_with_features()]
+        sizes += [] if self._units is None else [sizes_of(self._units)]
         return n >= 1 and all(found.get("d", found.get("p", n)) == n for found in sizes)
 
     def _parts_with_features(self) -> list[Any]:
@@ -668,6 +792,7 @@ def on_rows(
     dtype: Any = np.float64,
     options: tuple[str, ...] = (),
     chunked: bool = True,
+    outward: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Let a method that answers row by row accept whatever holds rows.
 
@@ -690,6 +815,9 @@ def on_rows(
         Further arguments that are allowed with chunked tables: they change no shape.
     chunked : bool
         Accept chunked tables; False for methods that return more than one row per row.
+    outward : tuple of str
+        Methods of `Units` that bring the parts of the result to the units of X. After 'filled',
+        entries of X that were observed are kept to the last bit.
     """
 
     def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -700,13 +828,17 @@ def on_rows(
             chunks = chunked_table(X, fitting=False) if chunked else None
             if chunks is not None:
                 return chunkwise(self, chunks, args, named)
-            rows = self._asked(X, name)
+            given, units = self._given(X, name), self._units
+            rows = given if units is None else units.inward(given)
             with np.errstate(over="ignore", invalid="ignore"):
                 result = method(self, rows, *args, **named)
             found, like = [], backend.vector_like(rows)
-            for part in result if isinstance(result, tuple) else (result,):
+            for k, part in enumerate(result if isinstance(result, tuple) else (result,)):
                 if part is not None:
-                    check_finite_result(part, rows, missing=self._accepts_nan)
+                    if units is not None and outward:
+                        kept = (given,) if outward[k] == "filled" else ()
+                        part = self._outward(outward[k], part, *kept)
+                    check_finite_result(part, given, missing=self._accepts_nan)
                     part = self._home(backend.cast_like(part, like) if cast else part, X)
                     found.append(as_frame(part, X) if framed else part)
             return tuple(found) if len(found) > 1 else found[0]
@@ -769,6 +901,7 @@ class Streaming(Estimator, ABC):
     def _add_chunk(self, X: Any, sample_weight: Any) -> Any:
         """Add rows to the stream."""
         request, stream = self._request(), vars(self).get("_stream")
+        units = self._units_of_stream(stream)
         if stream is None and "_model" in vars(self):
             warn(
                 "this model comes from fit, which keeps no moments: partial_fit starts over and "
@@ -779,11 +912,29 @@ class Streaming(Estimator, ABC):
             if stream is None:
                 self._choose_device(X)
             rows = self._chunk(X, reset=stream is None)
+            if units is not None:
+                units = units.seeing(rows, check_weights(sample_weight, rows))
+                rows = units.inward(rows)
             table = self._placed_table(rows, check_weights(sample_weight, rows))
             stream, seen = self._grown(stream, table, request)
         self._forget()
+        self._set_units(units)
         self._stream, self.n_samples_seen_ = stream, seen
         return self
+
+    def _units_of_stream(self, stream: Any) -> Units | None:
+        """Return the units of all chunks: those of an earlier fit, if columns are standardised."""
+        if not self._standardizes():
+            if stream is not None and self._units is not None:
+                raise ValueError(expected("standardize", "True, as for the chunks before", False))
+            return None
+        if self._units is None:
+            raise ValueError(
+                "partial_fit with standardize=True needs the mean and the scale of every column "
+                "before the first chunk: call fit on some rows first, whose units are then kept, "
+                "or scale the rows yourself and give standardize=False."
+            )
+        return self._units.reopened() if stream is None else self._units
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return True after a fit, or once a chunk was seen."""
@@ -812,7 +963,8 @@ class LinearEstimator(Transformer):
     _reference = attribute("reference")  # as format 1 names it
 
     components_ = attribute("components")
-    mean_ = attribute("mean")
+    mean_ = attribute("mean", Units.outward)
+    scale_: Any = unit_of_columns()
     noise_variance_ = attribute("noise")
     n_samples_ = attribute("n_rows")
 
@@ -831,6 +983,7 @@ class LinearEstimator(Transformer):
         Y = backend.working(Z)
         with np.errstate(over="ignore", invalid="ignore"):
             rows = self._working.lifted(Y if scales is None else Y * scales)
+        rows = self._outward("outward", rows)
         return self._home(backend.cast_like(check_finite_result(rows, Z), Z), X)
 
     def _judged(self, rows: Array) -> tuple[Monitor, Statistics]:
@@ -855,7 +1008,8 @@ class LinearEstimator(Transformer):
             ln N(x; μ, C) in the units of X, at O(dq) per row, with nothing d×d (theory 2). Of rows
             with NaN ln N(x_o; μ_o, C_oo), by Woodbury in q; 0 for a row with nothing observed.
         """
-        return self._working.log_density(X, missing=self._accepts_nan)
+        density = self._working.log_density(X, missing=self._accepts_nan)
+        return density if self._units is None else density - self._units.log_densities(X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the average log-density of the rows.
@@ -874,11 +1028,11 @@ class LinearEstimator(Transformer):
 
     def get_covariance(self) -> Array:
         """Return the covariance C of the fitted Gaussian, (d, d), in the units of X."""
-        return self._fitted.covariance()
+        return self._outward("covariance", self._fitted.covariance())
 
     def get_precision(self) -> Array:
         """Return the precision C⁻¹ of the fitted Gaussian, (d, d)."""
-        return self._fitted.precision()
+        return self._outward("precision", self._fitted.precision())
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
         """Draw new rows from the fitted Gaussian.
@@ -895,7 +1049,7 @@ class LinearEstimator(Transformer):
         """
         model = self._fitted
         check_number("n_samples", n_samples, 1, integer=True)
-        return model.sample(n_samples, generator(random_state))
+        return self._outward("outward", model.sample(n_samples, generator(random_state)))
 
     @on_rows(cast=False)
     def hotelling_t2(self, X: Any) -> Array:
@@ -926,15 +1080,17 @@ class LinearEstimator(Transformer):
         Returns
         -------
         array of shape (n,)
-            ‖x − μ‖² − Σ y², in the units of X squared (of standardised features where those were
-            fitted); for factor analysis Σ e²/ψ, without unit. For rows with NaN, that of the
-            observed entries given their best fit: 0 where no more are observed than components.
+            ‖x − μ‖² − Σ y², in the units of X squared (of standardised columns after
+            `standardize=True`); for factor analysis Σ e²/ψ, without unit. For rows with NaN, that
+            of the observed entries given their best fit: 0 where no more are observed than
+            components.
         """
         return self._judged(X)[1].spe
 
     def t2_limit(self, level: float = 0.95) -> float:
         """Return the T² that a share `level` of complete new rows stays below.
 
+        The limit of T² alone; `outliers` judges by two limits, and takes each at √level.
         q (n² − 1)/(n (n − q)) F_{q, n−q}, for variances with divisor n − 1: it depends on the fit
         alone, never on the rows judged.
 
@@ -950,6 +1106,8 @@ class LinearEstimator(Transformer):
 
     def spe_limit(self, level: float = 0.95) -> float:
         """Return the SPE that a share `level` of complete new rows stays below.
+
+        The limit of SPE alone; `outliers` judges by two limits, and takes each at √level.
 
         Parameters
         ----------
@@ -992,8 +1150,9 @@ class LinearEstimator(Transformer):
         Returns
         -------
         array of shape (n, d)
-            Not negative unless signed; a row's magnitudes sum to its statistic; 0 where nothing
-            was observed.
+            Not negative unless signed; a row's magnitudes sum to its statistic (so, after
+            `standardize=True`, features count in units of their spread); 0 where nothing was
+            observed.
 
         Notes
         -----
@@ -1021,19 +1180,21 @@ class LinearEstimator(Transformer):
         ----------
         X : array of shape (n, d)
         level : float
-            Of each limit: of ordinary rows about 1 − level² are flagged by one or the other.
+            Of both limits together: of ordinary new rows a share 1 − level is flagged, by one or
+            the other. Each limit alone is at √level, because T² and SPE are independent.
 
         Returns
         -------
         Outliers
-            `flagged` (n,) and beside it T², SPE, their limits and p-values, row by row.
+            `flagged` (n,) and beside it T², SPE, their limits and p-values, row by row;
+            `expected` is the number of rows that would be flagged if all were ordinary.
         """
         check_share("level", level)
         rows = self._asked(X, "outliers")
         with np.errstate(over="ignore", invalid="ignore"):
             monitor, found = self._judged(rows)
         outliers: Outliers = self._home(judge(monitor.reference, found, float(level)), X)
-        return outliers
+        return outliers.at(float(level))
 
 
 class StreamingEstimator(Streaming, LinearEstimator):
@@ -1070,7 +1231,7 @@ class StreamingEstimator(Streaming, LinearEstimator):
         """
         request = self._request()
         with self._training(X, sample_weight) as table:
-            model = self._fit(table, request)
+            model = self._fit(table, watched(request, table))
         self._forget()
         return self._keep(model)
 
@@ -1118,8 +1279,12 @@ class IncompleteMethods(LinearEstimator):
 
     _accepts_nan = True
 
-    @on_rows("n_features_in_", framed=True)
-    def impute(self, X: Any, return_std: bool = False) -> Any:
+    def _refit_request(self) -> RefitRequest:
+        """Return how the model is refitted to a bootstrap of rows."""
+        return RefitRequest()
+
+    @on_rows("n_features_in_", framed=True, outward=("filled", "spread"))
+    def impute(self, X: Any, return_std: bool = False, *, parameters: str = "auto") -> Any:
         """Fill every NaN with its expectation given what the row observed.
 
         Parameters
@@ -1127,8 +1292,13 @@ class IncompleteMethods(LinearEstimator):
         X : array or frame of shape (n, d)
             NaN (null) where nothing was observed. Never modified.
         return_std : bool
-            Also return the standard deviation of every entry: 0 where it was observed, and
-            √(wᵀCw + σ²), the uncertainty of a measurement, where it was not.
+            Also return the standard deviation of every entry: 0 where it was observed, and where
+            it was not the uncertainty of a measurement, √(wᵀCw + σ²), with that of the parameters.
+        parameters : {'auto', 'bootstrap', 'fixed'}
+            What the standard deviations count as known. 'fixed': the fitted parameters. 'bootstrap'
+            adds the variance of the expectation over 20 refits to bootstraps of X, which must be
+            the training table or one like it. 'auto' does so where it matters: X has as many rows
+            as were fitted, and fewer than 50 observed entries per free parameter.
 
         Returns
         -------
@@ -1138,31 +1308,112 @@ class IncompleteMethods(LinearEstimator):
         Notes
         -----
         E[x_m | x_o] = μ_m + W_m z̄ (theory 4). A row with nothing observed gets the mean and the
-        standard deviation of the model.
+        standard deviation of the model. With refits the noise is also divided by 1 − p/N, for p
+        parameters and N observed entries; 20 refits cost up to 400 EM steps. They are the same in
+        every call.
         """
-        return imputed(self._working.factors, X, return_std)
+        check_choice("parameters", parameters, ("auto", "bootstrap", "fixed"))
+        model = self._working
+        if not return_std or not self._refits(model, X, parameters):
+            return imputed(model.factors, X, return_std)
+        request = self._refit_request()
+        return imputed_unsurely(model.factors, X, np.random.default_rng(0), request)
 
-    def sample_imputations(self, X: Any, n_draws: int = 5, random_state: Any = None) -> Array:
+    def _refits(self, model: SpikedModel | FactorModel, rows: Array, parameters: str) -> bool:
+        """Return True if parameters are to be refitted to bootstraps of the rows."""
+        if parameters == "bootstrap":
+            self._refuse_bootstrap(model.factors.W.shape[1], rows)
+        if parameters != "auto":
+            return parameters == "bootstrap"
+        enough = int(rows.shape[0]) >= int(model.n_rows)
+        return enough and needs_refits(model.factors, rows, self._refit_request().diagonal)
+
+    def _refuse_bootstrap(self, q: int, rows: Array) -> None:
+        """Refuse to bootstrap too few rows, or a column without values."""
+        refuse_infinite(rows)
+        seen, least = ~np.isnan(backend.to_numpy(rows)), least_rows(q)
+        count = int(seen.any(axis=1).sum())
+        if count < least:
+            raise ValueError(
+                f"a bootstrap needs at least {least} rows with observed values, got {count}. Give "
+                "the training table, or parameters='fixed', which takes the fitted parameters as "
+                "known."
+            )
+        empty = [int(j) for j in np.flatnonzero(~seen.any(axis=0))]
+        if empty:
+            raise EmptyColumnError(empty, getattr(self, "feature_names_in_", None))
+
+    def sample_imputations(
+        self,
+        X: Any,
+        n_draws: int = 5,
+        random_state: Any = None,
+        *,
+        parameters: str = "bootstrap",
+        sample_weight: Any = None,
+    ) -> Array:
         """Draw completed tables: each NaN replaced by a draw from its distribution.
 
         Entries of one row are drawn together, so their correlations are right: fit any analysis
-        to every table and pool the results (Rubin 1987).
+        to every table and pool the results with `dualpca.pool` (Rubin 1987).
 
         Parameters
         ----------
         X : array of shape (n, d)
+            The training table, or one like it.
         n_draws : int
         random_state : None, int, Generator or RandomState
+            The same seed gives the same tables on every array library.
+        parameters : {'bootstrap', 'fixed'}
+            'bootstrap': every draw has parameters of its own, refitted to a bootstrap of X by up to
+            20 EM steps from the fitted ones, so that intervals pooled from the tables cover as they
+            promise. 'fixed': all draws at the fitted parameters; faster, and for any number of
+            rows, but too alike: pooled 95 % intervals of a column with 60 % missing among 40 rows
+            cover 88 %.
+        sample_weight : array of shape (n,), optional
+            As in `fit`: a row of weight 2 is drawn into bootstraps as two rows would be.
 
         Returns
         -------
         array of shape (n_draws, n, d)
+
+        Notes
+        -----
+        Theory 4; Honaker & King (2010). `BayesianPCA` refits with its prior, by the EM of 'ard'
+        after 'variational' too.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import dualpca
+        >>> X = np.random.default_rng(0).normal(size=(40, 1)) + np.zeros(3)
+        >>> X = X + 0.5 * np.random.default_rng(1).normal(size=X.shape)
+        >>> X[:20, 0] = np.nan
+        >>> tables = dualpca.PPCA(1).fit(X).sample_imputations(X, 20, random_state=0)
+        >>> means, n = tables[:, :, 0].mean(axis=1), 40
+        >>> found = dualpca.pool(means, tables[:, :, 0].var(axis=1, ddof=1) / n, dof=n - 1)
+        >>> 0 < found.missing_information < 1
+        True
         """
         check_number("n_draws", n_draws, 1, integer=True)
-        rng = generator(random_state)
-        rows = self._asked(X, "sample_imputations")
-        tables = drawn_imputations(self._working.factors, rows, n_draws, rng)
+        rng, rows = generator(random_state), self._asked(X, "sample_imputations")
+        found = self._drawn_parameters(rows, n_draws, rng, parameters, sample_weight)
+        if found is None:
+            tables = drawn_imputations(self._working.factors, rows, n_draws, rng)
+        else:
+            tables = sampled_imputations(found, rows, rng)
+        tables = self._outward("filled", tables, self._given(X, "sample_imputations"))
         return self._home(backend.cast_like(tables, rows), X)
+
+    def _drawn_parameters(
+        self, rows: Array, n_draws: int, rng: np.random.Generator, parameters: str, weights: Any
+    ) -> Iterator[Factors] | None:
+        """Return a density for every draw, refitted as it is read; None for the fitted one."""
+        check_choice("parameters", parameters, ("bootstrap", "fixed"))
+        model, weights = self._working, check_weights(weights, backend.vector_like(rows))
+        if not self._refits(model, rows, parameters) or not has_missing(rows):
+            return None
+        return refits(model.factors, rows, weights, n_draws, rng, self._refit_request())
 
     @on_rows(chunked=False)
     def conditional(self, X: Any, features: Any = None) -> tuple[Array, Array]:
@@ -1197,18 +1448,24 @@ class IncompleteMethods(LinearEstimator):
             raise ValueError(expected("features", "a sequence of feature numbers", features))
         if index.min() < 0 or index.max() >= d:
             raise ValueError(expected("features", f"numbers from 0 to {d - 1}", features))
-        return conditional(self._working.factors, X, index)
+        mean, covariance = conditional(self._working.factors, X, index)
+        if self._units is None:
+            return mean, covariance
+        units = self._units.of_columns(index)
+        return units.outward(mean), units.covariance(covariance)
 
 
 class LatentMethods(IncompleteMethods, StreamingEstimator):
     """What PPCA and Bayesian PCA say of the latents. Their model is a `SpikedModel`."""
 
+    _depends_on_units = True
+
     explained_variance_ = attribute("variances")
     explained_variance_ratio_ = attribute("ratios")
-    loadings_ = attribute("loadings")
+    loadings_ = attribute("loadings", Units.loadings)
     n_components_ = attribute("n_components")
-    loglikelihood_ = attribute("history.loglikelihood")
-    loglikelihoods_ = attribute("history.loglikelihoods")
+    loglikelihood_ = attribute("history.loglikelihood", Units.loglikelihood)
+    loglikelihoods_ = attribute("history.loglikelihoods", Units.loglikelihood)
     n_iter_ = attribute("history.n_iter")
     converged_ = attribute("history.converged")
 
@@ -1265,7 +1522,7 @@ class LatentMethods(IncompleteMethods, StreamingEstimator):
         """
         return self._lifted(X, self._working.gaussian.spread)
 
-    @on_rows("n_features_in_")
+    @on_rows("n_features_in_", outward=("outward", "spread"))
     def reconstruct(self, X: Any, return_std: bool = False) -> Any:
         """Return the posterior mean of the noise-free signal, Σ (1 − σ²/ℓ) y v + μ.
 
@@ -1298,15 +1555,14 @@ class LatentMethods(IncompleteMethods, StreamingEstimator):
         """
         refuse_nonfinite(self._asked(X, "posterior_predictive"))
         mean, model = self.reconstruct(X), self._fitted
-        return mean, model.dense(model.gaussian.signal_variance, model.noise, power=1)
+        covariance = model.dense(model.gaussian.signal_variance, model.noise, power=1)
+        return mean, self._outward("covariance", covariance)
 
 
 # --- Kernel models -------------------------------------------------------------------------------
 
 ASYMMETRY = 1e-8
 """Largest |K − Kᵀ| that counts as rounding, relative to the largest entry."""
-
-T = TypeVar("T")
 
 LEAST_LEARNED = 500
 """Points that a learned pre-image map may always use: 2 MB."""

@@ -7,14 +7,17 @@ from typing import Any
 import numpy as np
 
 from dualpca.arrays import Array, backend
+from dualpca.data import Units
 from dualpca.estimators._base import LatentMethods, attribute, check_choice, check_number, generator
 from dualpca.estimators.ppca import spiked_parameters
 from dualpca.models.bayesian import (
     BayesianModel,
     BayesianRequest,
+    RelevanceFit,
     bayesian_of_operator,
     fit_bayesian,
 )
+from dualpca.models.incomplete import RefitRequest
 from dualpca.operators import Scatter
 
 
@@ -44,6 +47,10 @@ class BayesianPCA(LatentMethods):
         Largest number of steps.
     random_state : None, int, Generator or RandomState
         Start of the iterations with NaN and of block Krylov. None is a fixed seed.
+    standardize : bool
+        Divide every column by its standard deviation (over observed entries, divisor n; a
+        constant one by 1) before the fit, so that no unit counts more than another. Rows,
+        loadings, densities and covariances are given in the units of X all the same.
     verbose : bool
         Say on standard error where and how the fit works, and how far it has come.
     checkpoint : path or Checkpoint, optional
@@ -56,8 +63,11 @@ class BayesianPCA(LatentMethods):
     Attributes
     ----------
     mean_ : array of shape (d,)
+    scale_ : array of shape (d,) or None
+        What every column was divided by; None without `standardize`.
     components_ : array of shape (q, d)
-        Principal axes of the directions kept, orthonormal, longest first.
+        Principal axes of the directions kept, orthonormal, longest first. With `standardize` those
+        of standardised columns; variances, noise and relevance are then theirs too.
     n_effective_ : int
         Number of directions with finite α. Where it is 0, one axis of length 0 is kept, with a
         warning: the model is then a sphere, and latents are 0.
@@ -65,7 +75,7 @@ class BayesianPCA(LatentMethods):
         1/α, the prior variance of a loading, for each direction the fit started from; 0 for those
         switched off.
     loadings_, loadings_std_ : arrays of shape (d, q)
-        W, and its posterior standard deviations (see `sample_loadings`).
+        W, and its posterior standard deviations (see `sample_loadings`), in the units of X.
     explained_variance_ : array of shape (q,)
         wᵀw + σ², the variances of the model; shrunk, so below those of the data.
     explained_variance_ratio_ : array of shape (q,)
@@ -100,11 +110,11 @@ class BayesianPCA(LatentMethods):
 
     _model: BayesianModel
 
-    loadings_std_ = attribute("loadings_std")
+    loadings_std_ = attribute("loadings_std", Units.loadings)
     relevance_ = attribute("relevance")
     n_effective_ = attribute("n_effective")
-    bound_ = attribute("bound")
-    bounds_ = attribute("bounds")
+    bound_ = attribute("bound", Units.loglikelihood)
+    bounds_ = attribute("bounds", Units.loglikelihood)
     _loading_posterior = attribute("loading_posterior")  # as format 1 names it
 
     def __init__(
@@ -117,6 +127,7 @@ class BayesianPCA(LatentMethods):
         tol: float = 1e-6,
         max_iter: int = 1000,
         random_state: Any = None,
+        standardize: bool = False,
         verbose: bool = False,
         checkpoint: Any = None,
         device: str | None = None,
@@ -128,6 +139,7 @@ class BayesianPCA(LatentMethods):
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
+        self.standardize = standardize
         self.verbose = verbose
         self.checkpoint = checkpoint
         self.device = device
@@ -136,6 +148,9 @@ class BayesianPCA(LatentMethods):
         """Check the parameters and return them for the fit."""
         check_choice("method", self.method, ("ard", "variational"))
         return BayesianRequest(self.n_components, method=self.method, **spiked_parameters(self))
+
+    def _refit_request(self) -> RefitRequest:
+        return RefitRequest(RelevanceFit, fixed_noise=self.noise_variance is not None)
 
     _fit = staticmethod(fit_bayesian)
 
@@ -179,7 +194,8 @@ class BayesianPCA(LatentMethods):
         """
         model = self._fitted
         check_number("n_draws", n_draws, 1, integer=True)
-        return model.sample_loadings(n_draws, generator(random_state))
+        draws = model.sample_loadings(n_draws, generator(random_state))
+        return self._outward("loadings", draws)
 
     def summary(self) -> str:
         """Return a table of the directions the fit started from, as text.

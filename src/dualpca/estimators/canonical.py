@@ -13,6 +13,8 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from dualpca.arrays import Array, backend, sent
 from dualpca.data import (
     InMemoryTable,
+    Table,
+    Units,
     chunked_table,
     observed_part,
     refuse_nonfinite,
@@ -29,6 +31,7 @@ from dualpca.estimators._base import (
     check_number,
     generator,
     on_rows,
+    optional,
     refuse_weights,
     weighted_mean,
 )
@@ -53,6 +56,11 @@ class CCA(MultiOutputMixin, Transformer):
         With NaN: estimated relative distance to the maximum at which EM stops.
     max_iter : int
         With NaN: largest number of EM steps.
+    standardize : bool
+        Give `x_weights_` and `y_weights_` for columns divided by their standard deviation (over
+        observed entries, divisor n; a constant one by 1), so that they can be compared from column
+        to column, as scikit-learn's CCA(scale=True) does. Nothing else depends on units: with or
+        without, correlations and variates are the same, and all else is in the units of the data.
     verbose : bool
         Print to standard error where and how the fit runs.
     device : None, 'auto', 'cpu' or 'cuda'
@@ -64,7 +72,10 @@ class CCA(MultiOutputMixin, Transformer):
     correlations_ : array of shape (q,)
         ρ, largest first.
     x_weights_, y_weights_ : arrays of shape (d_x, q) and (d_y, q)
-        Canonical directions U, in the units of the data: UᵀΣU = I, with divisor n.
+        Canonical directions U, in the units of the data (of standardised columns with
+        `standardize`): UᵀΣU = I, with divisor n.
+    x_scale_, y_scale_ : arrays of shape (d_x,) and (d_y,), or None
+        Standard deviations of the columns; None without `standardize`.
     x_loadings_, y_loadings_ : arrays of shape (d_x, q) and (d_y, q)
         W = ΣUP^{1/2}, P = diag ρ.
     x_mean_, y_mean_ : arrays of shape (d_x,) and (d_y,)
@@ -122,6 +133,8 @@ class CCA(MultiOutputMixin, Transformer):
     converged_ = attribute("history.converged")
     n_components_ = attribute("n_components")
     n_samples_ = attribute("n_rows")
+    x_scale_ = optional("x_scale")
+    y_scale_ = optional("y_scale")
     _vector = attribute("vector")
 
     def __init__(
@@ -131,6 +144,7 @@ class CCA(MultiOutputMixin, Transformer):
         regularization: float = 0.0,
         tol: float = 1e-6,
         max_iter: int = 1000,
+        standardize: bool = False,
         verbose: bool = False,
         device: str | None = None,
     ) -> None:
@@ -138,6 +152,7 @@ class CCA(MultiOutputMixin, Transformer):
         self.regularization = regularization
         self.tol = tol
         self.max_iter = max_iter
+        self.standardize = standardize
         self.verbose = verbose
         self.device = device
 
@@ -189,9 +204,22 @@ class CCA(MultiOutputMixin, Transformer):
             else:
                 refuse_infinite_view(rows, "X")
                 refuse_infinite_view(Y, "y")
-            model = fit_canonical(table, chunks or self._placed_table(Y, None), request)
-        self._keep(replace(model, vector=vector))
+            second = chunks or self._placed_table(Y, None)
+            model = fit_canonical(table, second, request)
+            scales = self._scales(table, second) if self._standardizes() else {}
+        self._keep(replace(model, vector=vector, **scales))
         return self
+
+    def _units_of(self, table: Table) -> None:
+        """Return None: the model does not depend on units, and the fit has its own."""
+        self._standardizes()
+
+    def _scales(self, table: Table, second: Table) -> dict[str, Array]:
+        """Return the standard deviations of the columns of both views."""
+        if isinstance(table, InMemoryTable) and isinstance(second, InMemoryTable):
+            second = InMemoryTable(second.rows, table.weights)
+        views = {"x_scale": table, "y_scale": second}
+        return {name: backend.cast_like(Units.of(t).scale, t.like) for name, t in views.items()}
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fit, then return the canonical variates of both views.

@@ -40,7 +40,7 @@ class DualPPCA(PreImageEstimator):
     ----------
     n_components : int, float, str or None
         q: a count; a share of the variance between 0 and 1; the name of a rule: 'evidence', 'bic',
-        'parallel' or 'gavish-donoho'; 'ard' for kernel Bayesian PCA, which starts from every
+        'white-noise' or 'gavish-donoho'; 'ard' for kernel Bayesian PCA, which starts from every
         direction and switches off those that are not relevant beside the noise. None is the
         number of variances above `noise_variance` where that is given, otherwise 'evidence'.
         A smooth kernel in few dimensions has no noise floor: its spectrum falls to 0, and 'ard'

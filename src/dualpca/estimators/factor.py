@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dualpca.arrays import Array
+from dualpca.data import Units
 from dualpca.estimators._base import (
     IncompleteMethods,
     LinearEstimator,
@@ -12,10 +13,12 @@ from dualpca.estimators._base import (
     check_choice,
     generator,
     on_rows,
+    watched,
 )
 from dualpca.estimators.ppca import iteration_limits
 from dualpca.gaussian import SHARES
 from dualpca.models.factor import FactorModel, FactorRequest, fit_factor
+from dualpca.models.incomplete import RefitRequest
 
 
 class FactorAnalysis(IncompleteMethods, LinearEstimator):
@@ -27,7 +30,10 @@ class FactorAnalysis(IncompleteMethods, LinearEstimator):
     Parameters
     ----------
     n_components : int or None
-        Number of factors; None for the number of features, as in scikit-learn.
+        Number of factors. None is Horn's parallel analysis: as many as the correlation matrix has
+        eigenvalues above those of permuted columns (the 95th percentile, rank by rank), and at
+        least one; `n_components_` is what was chosen. (scikit-learn takes as many factors as
+        features, which explain everything and nothing.)
     tol : float
         Estimated relative distance to the maximum at which EM stops.
     copy : bool
@@ -35,13 +41,17 @@ class FactorAnalysis(IncompleteMethods, LinearEstimator):
     max_iter : int
         Largest number of EM steps.
     noise_variance_init : array of shape (d,), optional
-        Noise to start from.
+        Noise to start from, in the units of `noise_variance_`.
     svd_method, iterated_power
         Accepted for compatibility: EM here needs no decomposition per step.
     rotation : {None, 'varimax', 'quartimax'}
         Rotate the loadings to be read more easily; densities do not change.
     random_state : None, int, Generator or RandomState
         Start of EM with NaN.
+    standardize : bool
+        Divide every column by its standard deviation (over observed entries, divisor n; a
+        constant one by 1) before the fit: loadings and noise are then those of the correlation
+        matrix. The density is the same, and rows are given in the units of X.
     verbose : bool
         Say on standard error where and how the fit works, and how far it has come.
     checkpoint : path or Checkpoint, optional
@@ -53,17 +63,22 @@ class FactorAnalysis(IncompleteMethods, LinearEstimator):
     Attributes
     ----------
     components_ : array of shape (q, d)
-        Loadings Wᵀ; without rotation WᵀΨ⁻¹W is diagonal, largest first.
+        Loadings Wᵀ; without rotation WᵀΨ⁻¹W is diagonal, largest first. With `standardize`
+        those of standardised columns: correlations of columns with factors.
+    loadings_ : array of shape (d, q)
+        W, in the units of X.
     noise_variance_ : array of shape (d,)
-        ψ.
+        ψ; of standardised columns with `standardize`, where it is 1 less the communality.
     mean_ : array of shape (d,)
+    scale_ : array of shape (d,) or None
+        What every column was divided by; None without `standardize`.
     heywood_ : list of int
         Features whose noise was held at 1/10,000 of their variance: the factors explain them
         wholly (a Heywood case), which usually means too many factors or too few rows.
     loglike_, loglikelihoods_ : list of float
         Log-likelihood at every step kept.
     loglikelihood_ : float
-    n_iter_ : int
+    n_components_, n_iter_ : int
     converged_ : bool
 
     Notes
@@ -79,14 +94,18 @@ class FactorAnalysis(IncompleteMethods, LinearEstimator):
     >>> model = FactorAnalysis(n_components=3, rotation="varimax").fit(load_wine().data)
     >>> model.components_.shape, model.converged_, round(model.loglikelihood_, 1)
     ((3, 13), True, -3414.1)
+    >>> FactorAnalysis().fit(load_wine().data).n_components_
+    3
     """
 
     _model: FactorModel
 
+    n_components_ = attribute("n_components")
     heywood_ = attribute("heywood")
-    loglike_ = attribute("history.loglikelihoods")
-    loglikelihood_ = attribute("history.loglikelihood")
-    loglikelihoods_ = attribute("history.loglikelihoods")
+    loglike_ = attribute("history.loglikelihoods", Units.loglikelihood)
+    loglikelihood_ = attribute("history.loglikelihood", Units.loglikelihood)
+    loglikelihoods_ = attribute("history.loglikelihoods", Units.loglikelihood)
+    loadings_ = attribute("loadings", Units.loadings)
     n_iter_ = attribute("history.n_iter")
     converged_ = attribute("history.converged")
 
@@ -102,6 +121,7 @@ class FactorAnalysis(IncompleteMethods, LinearEstimator):
         iterated_power: int = 3,
         rotation: str | None = None,
         random_state: Any = 0,
+        standardize: bool = False,
         verbose: bool = False,
         checkpoint: Any = None,
         device: str | None = None,
@@ -115,6 +135,7 @@ class FactorAnalysis(IncompleteMethods, LinearEstimator):
         self.iterated_power = iterated_power
         self.rotation = rotation
         self.random_state = random_state
+        self.standardize = standardize
         self.verbose = verbose
         self.checkpoint = checkpoint
         self.device = device
@@ -135,7 +156,7 @@ class FactorAnalysis(IncompleteMethods, LinearEstimator):
         """
         request = self._request()
         with self._training(X, sample_weight) as table:
-            model = fit_factor(table, request)
+            model = fit_factor(table, watched(request, table))
         return self._keep(model)
 
     def _request(self) -> FactorRequest:
@@ -150,6 +171,9 @@ class FactorAnalysis(IncompleteMethods, LinearEstimator):
             rng=generator(self.random_state),
             **iteration_limits(self),
         )
+
+    def _refit_request(self) -> RefitRequest:
+        return RefitRequest(diagonal=True)
 
     @on_rows("_n_features_out")
     def transform(self, X: Any) -> Array:
@@ -182,7 +206,7 @@ class FactorAnalysis(IncompleteMethods, LinearEstimator):
         """
         return self._lifted(X, None)
 
-    @on_rows("n_features_in_")
+    @on_rows("n_features_in_", outward=("outward",))
     def reconstruct(self, X: Any) -> Array:
         """Return the posterior mean of the noise-free signal, (n, d).
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dualpca.arrays import Array, backend
-from dualpca.data import is_elsewhere
+from dualpca.data import Units, is_elsewhere
 from dualpca.errors import CollapseWarning, StateWarning, expected, warn
 from dualpca.estimators._base import (
     Estimator,
@@ -19,6 +19,8 @@ from dualpca.estimators._base import (
     generator,
     history_of,
     method_of,
+    unit_of_columns,
+    watched,
 )
 from dualpca.estimators.mixture import inputs_of, request_of, whole_numbers
 from dualpca.models.hidden_markov import (
@@ -80,6 +82,12 @@ class HiddenMarkovPCA(Estimator):
         How `sample` comes back from kernel space.
     random_state : None, int, Generator or RandomState
         None is a fixed seed.
+    standardize : bool
+        Divide every column by its standard deviation (over observed entries, divisor n; a
+        constant one by 1) before the fit, so that no unit counts more than another. Rows, means,
+        loadings, densities and covariances are given in the units of X all the same; axes,
+        variances along them and noise are those of standardised columns. A kernel is one of
+        standardised rows.
     verbose : bool
     checkpoint : path or Checkpoint, optional
         A file that a killed fit resumes from, see docs/scale.md; `n_init` must be 1.
@@ -103,6 +111,8 @@ class HiddenMarkovPCA(Estimator):
         WWᵀ + σ²I, formed when asked for.
     state_means_, state_variances_ : array of shape (S, d)
         Of every input feature in every state; with a kernel, of the rows weighted by P(s | rows).
+    scale_ : array of shape (d,) or None
+        What every column was divided by; None without `standardize`.
     visits_ : array of shape (S,)
         Expected number of training rows in every state.
     loglikelihood_ : float
@@ -152,15 +162,16 @@ class HiddenMarkovPCA(Estimator):
     start_probabilities_ = attribute("start")
     transitions_ = attribute("transitions")
     weights_ = attribute("shares")
-    means_ = attribute("means")
-    loadings_ = attribute("loadings")
+    means_ = attribute("means", Units.outward)
+    loadings_ = attribute("loadings", Units.loadings)
     noise_variances_ = attribute("noises")
-    covariances_ = attribute("covariances")
-    state_means_ = attribute("state_means")
-    state_variances_ = attribute("state_variances")
+    covariances_ = attribute("covariances", Units.covariance)
+    state_means_ = attribute("state_means", Units.outward, inputs=True)
+    state_variances_ = attribute("state_variances", Units.variances, inputs=True)
     visits_ = attribute("visits")
-    loglikelihood_ = attribute("history.loglikelihood")
-    loglikelihoods_ = attribute("history.loglikelihoods")
+    loglikelihood_ = attribute("history.loglikelihood", Units.loglikelihood)
+    loglikelihoods_ = attribute("history.loglikelihoods", Units.loglikelihood)
+    scale_ = unit_of_columns()
     n_iter_ = attribute("history.n_iter")
     converged_ = attribute("history.converged")
 
@@ -185,6 +196,7 @@ class HiddenMarkovPCA(Estimator):
         n_init: int = 1,
         preimage: Any = "auto",
         random_state: Any = None,
+        standardize: bool = False,
         verbose: bool = False,
         checkpoint: Any = None,
         device: str | None = None,
@@ -207,6 +219,7 @@ class HiddenMarkovPCA(Estimator):
         self.n_init = n_init
         self.preimage = preimage
         self.random_state = random_state
+        self.standardize = standardize
         self.verbose = verbose
         self.checkpoint = checkpoint
         self.device = device
@@ -215,6 +228,15 @@ class HiddenMarkovPCA(Estimator):
     def kernel_space_(self) -> KernelSpace | None:
         """The space in which states emit; None for that of the inputs."""
         return self._fitted.space  # type: ignore[no-any-return]
+
+    @property
+    def _depends_on_units(self) -> bool:  # type: ignore[override]
+        return self.kernel is None
+
+    @property
+    def _model_units(self) -> Units | None:
+        """The units of what states emit: None for the space of a kernel."""
+        return self._units if self.kernel is None else None
 
     def _request(self) -> HiddenMarkovRequest:
         """Check the parameters and return them for the fit."""
@@ -246,7 +268,8 @@ class HiddenMarkovPCA(Estimator):
         X, lengths = joined(X, lengths)
         with self._training(X) as table:
             refuse_misplaced(y, table.n)
-            model = fit_hidden_markov(table, lengths, request)
+            known = request if self.kernel is not None else watched(request, table)
+            model = fit_hidden_markov(table, lengths, known)
         self._keep(model)
         return self
 
@@ -304,7 +327,16 @@ class HiddenMarkovPCA(Estimator):
     def _most_probable(self, X: Any, lengths: Any, method: str) -> tuple[float, Array]:
         rows, lengths, X = self._sequences(X, lengths, method)
         logs, path = self._working.decode(rows, lengths)
-        return float(logs.sum()), self._home(whole_numbers(path, rows), X)
+        total = float(logs.sum() - self._log_volumes(rows, lengths).sum())
+        return total, self._home(whole_numbers(path, rows), X)
+
+    def _log_volumes(self, rows: Array, lengths: Any) -> np.ndarray[Any, Any]:
+        """Return what the log-density of every sequence changes by in the units of X, (m,)."""
+        units = self._model_units
+        if units is None:
+            return np.zeros(len(lengths))
+        each, ends = backend.to_numpy(units.log_densities(rows)), np.cumsum(lengths)[:-1]
+        return np.array([float(part.sum()) for part in np.split(each, ends)])
 
     def predict_proba(self, X: Any, lengths: Any = None) -> Array:
         """Return P(s_t | whole sequence), (T, S): smoothing.
@@ -369,7 +401,8 @@ class HiddenMarkovPCA(Estimator):
         check_number("n_steps", n_steps, 1, integer=True)
         rows, _, X = self._sequences(X, None, "forecast")
         mean, variance = self._working.forecast(rows, int(n_steps), self._states(previous))
-        both = (mean, backend.namespace(variance).sqrt(variance))
+        deviation = backend.namespace(variance).sqrt(variance)
+        both = (self._outward("outward", mean), self._outward("spread", deviation))
         found = tuple(self._home(backend.cast_like(values, rows), X) for values in both)
         return found if return_std else found[0]
 
@@ -383,7 +416,7 @@ class HiddenMarkovPCA(Estimator):
             As in `fit`.
         """
         rows, lengths, X = self._sequences(X, lengths, "score_sequences")
-        logs = self._working.loglikelihoods(rows, lengths)
+        logs = self._working.loglikelihoods(rows, lengths) - self._log_volumes(rows, lengths)
         return self._home(backend.asarray(logs, rows), X)
 
     def score(self, X: Any, y: Any = None, *, lengths: Any = None) -> float:
@@ -426,7 +459,8 @@ class HiddenMarkovPCA(Estimator):
     def _total(self, X: Any, lengths: Any, method: str) -> tuple[float, int]:
         """Return the log-likelihood of all sequences together, and the number of rows."""
         rows, lengths, X = self._sequences(X, lengths, method)
-        return float(self._working.loglikelihoods(rows, lengths).sum()), int(rows.shape[0])
+        logs = self._working.loglikelihoods(rows, lengths) - self._log_volumes(rows, lengths)
+        return float(logs.sum()), int(rows.shape[0])
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Array, Array]:
         """Draw one sequence.
@@ -440,7 +474,7 @@ class HiddenMarkovPCA(Estimator):
         model = self._fitted
         check_number("n_samples", n_samples, 1, integer=True)
         points, path = model.density.sample(int(n_samples), generator(random_state))
-        rows = inputs_of(points, model.space, method_of(self.preimage))
+        rows = self._outward("outward", inputs_of(points, model.space, method_of(self.preimage)))
         return backend.cast_like(rows, model.state_means), whole_numbers(path, rows)
 
     def _model_of(self, state: dict[str, Any]) -> HiddenMarkovModel:

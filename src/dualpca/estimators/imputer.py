@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 from typing import Annotated, Any
 
 import numpy as np
@@ -18,13 +19,17 @@ from dualpca.estimators._base import (
     attribute,
     check_choice,
     check_flag,
+    check_number,
+    generator,
     on_rows,
     refuse_frames,
+    unit_of_columns,
 )
 from dualpca.estimators.bayesian import BayesianPCA
 from dualpca.estimators.ppca import PPCA
-from dualpca.gaussian import imputed
+from dualpca.gaussian import Factors, imputed, predicted
 from dualpca.models.bayesian import BayesianModel
+from dualpca.models.completing import Donors, bounds_of, kept_within, whole_columns
 from dualpca.models.driver import History
 from dualpca.models.spiked import SpikedModel
 
@@ -37,6 +42,8 @@ class ImputerModel:
 
     model: SpikedModel | BayesianModel
     indicated: Annotated[Array, "whole k"] | None = None  # numbers of features
+    whole: Annotated[Array, "whole w"] | None = None  # features whose values are rounded
+    donors: Donors | None = None
 
     @property
     def history(self) -> History | None:
@@ -49,15 +56,30 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
 
     Parameters
     ----------
-    n_components : int, 'cv' or None
-        Number of latents of the model; 'cv' chooses the one that best predicts hidden entries. With
-        model='bayesian' the number to start from, and None for `BayesianPCA`'s own choice.
+    n_components : int, str or None
+        Number of latents of the model, or a rule as in `PPCA`. None is 'cv': the number that best
+        predicts entries that were hidden (rows, if none is missing); `model_.n_components_` is
+        what was chosen, and `model_.selection_` the curve behind it. With model='bayesian' the
+        number to start from, and None for `BayesianPCA`'s own choice.
     model : {'ppca', 'bayesian'}
         `PPCA`, or `BayesianPCA`, which finds the number of latents itself.
     add_indicator : bool
         Append one column of zeros and ones for every feature with missing values in `fit`.
+    method : {'expectation', 'matching'}
+        What fills an entry: its expectation given the rest of the row, or a value that was observed
+        in its column, of one of the 5 training rows whose expectations are closest (predictive mean
+        matching; Little 1988). 'matching' keeps the training rows.
+    bounds : (low, high), one such pair per feature, or a dict from features to pairs, optional
+        Lowest and highest values of what is filled in; None in a pair is no bound. In the units of
+        X; observed entries stay as they are.
+    rounding : {None, 'auto'}
+        'auto' fills whole numbers into features whose observed values in `fit` are all whole.
     tol, max_iter, random_state, n_init, verbose
         As in `PPCA`.
+    standardize : bool
+        Divide every column by its standard deviation (over observed entries, divisor n; a
+        constant one by 1) before the fit, so that no unit counts more than another. Filled
+        values are in the units of X all the same.
     device : None, 'auto', 'cpu' or 'cuda'
         Where to work: where the rows are; on a GPU if they are worth it; there. Host arrays go
         there and results come back, so the fitted model is one of the host.
@@ -67,6 +89,8 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
     model_ : PPCA or BayesianPCA
         The fitted model; it has the uncertainty of every filled entry (`impute`, `conditional`).
     indicator_ : MissingIndicator or None
+    scale_ : array of shape (d,) or None
+        What every column was divided by; None without `standardize`.
     n_features_in_, n_iter_ : int
 
     Notes
@@ -87,29 +111,39 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
 
     _model: ImputerModel
     _accepts_nan = True
+    _depends_on_units = True
 
     n_iter_ = attribute("history.n_iter")
+    scale_ = unit_of_columns()
 
     def __init__(
         self,
-        n_components: int | str | None = 2,
+        n_components: int | str | None = None,
         *,
         model: str = "ppca",
         add_indicator: bool = False,
+        method: str = "expectation",
+        bounds: Any = None,
+        rounding: str | None = None,
         tol: float = 1e-6,
         max_iter: int = 1000,
         random_state: Any = None,
         n_init: int = 1,
+        standardize: bool = False,
         verbose: bool = False,
         device: str | None = None,
     ) -> None:
         self.n_components = n_components
         self.model = model
         self.add_indicator = add_indicator
+        self.method = method
+        self.bounds = bounds
+        self.rounding = rounding
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
         self.n_init = n_init
+        self.standardize = standardize
         self.verbose = verbose
         self.device = device
 
@@ -128,17 +162,40 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         """
         check_flag("add_indicator", self.add_indicator)
         check_choice("model", self.model, tuple(MODELS))
-        self._refuse_chunked_indicator(X)
+        check_choice("method", self.method, ("expectation", "matching"))
+        if self.rounding is not None:
+            check_choice("rounding", self.rounding, ("auto",))
+        self._refuse_chunked(X)
         inner = self._estimator(MODELS[self.model])
         request = inner._request()
         with self._training(X, sample_weight) as table:
-            model = ImputerModel(inner._fit(table, request), self._indicated(table))
+            self._bounds()
+            found = inner._fit(table, request)
+            model = ImputerModel(found, self._indicated(table), *self._finishing(X, table, found))
         self.__dict__.pop("model_", None)
         return self._keep(model)
 
+    def _finishing(
+        self, X: Any, table: Table, model: SpikedModel
+    ) -> tuple[Array | None, Donors | None]:
+        """Return the features to round, and the rows whose values are filled in."""
+        if not isinstance(table, InMemoryTable) or not (self.rounding or self.method == "matching"):
+            return None, None
+        rows = self._checked(X, reset=False)
+        whole = None if self.rounding is None else whole_columns(rows)
+        if self.method == "expectation":
+            return whole, None
+        predictions = backend.to_numpy(predicted(model.factors, table.rows))
+        return whole, Donors(np.array(backend.to_numpy(rows)), predictions)
+
+    def _bounds(self) -> Any:
+        """Return the lowest and highest values of each feature, (2, d), or None."""
+        names = getattr(self, "feature_names_in_", None)
+        return bounds_of(self.bounds, self.n_features_in_, names)
+
     def _estimator(self, kind: Any) -> Any:
         """Return the estimator that fits the model, with these parameters."""
-        names = ["tol", "max_iter", "random_state", "verbose", "device"]
+        names = ["tol", "max_iter", "random_state", "standardize", "verbose", "device"]
         names += ["n_init"] if kind is PPCA else []
         return kind(self.n_components, **{name: getattr(self, name) for name in names})
 
@@ -155,6 +212,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         model = self._fitted.model
         found = self._estimator(BayesianPCA if isinstance(model, BayesianModel) else PPCA)
         found._model = model
+        found._set_units(self._units)
         if "_placed" in vars(self):
             found._placed, found._where = self._working.model, self._where
         for name in ("n_features_in_", "feature_names_in_"):
@@ -189,25 +247,103 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         array of shape (n, d) or more
         """
         indicator = self.indicator_
-        self._refuse_chunked_indicator(X)
+        self._refuse_chunked(X)
         if is_elsewhere(X):
             refuse_frames(self, "transform")
+            return self._transform(X)
         filled = self._transform(X)
+        if self._fitted.donors is not None:
+            rng = generator(0 if self.random_state is None else self.random_state)
+            filled = self._matched(X, self._working.model.factors, filled, rng)
+        filled = self._kept_within(filled, X)
         if indicator is None:
-            return filled
+            return as_frame(filled, X)
         table = np.asarray(filled)
         table = np.hstack([table, indicator.transform(X).astype(table.dtype)])
         return as_frame(table, X, names=self.get_feature_names_out())
 
-    @on_rows("n_features_in_", framed=True)
+    @on_rows("n_features_in_", outward=("filled",))
     def _transform(self, X: Any) -> Array:
         return imputed(self._working.model.factors, X)[0]
 
-    def _refuse_chunked_indicator(self, X: Any) -> None:
-        """Refuse indicators of a chunked table."""
-        if is_elsewhere(X) and self.add_indicator:
-            what = "False for a chunked table"
-            raise ValueError(expected("add_indicator", what, self.add_indicator))
+    def _matched(self, X: Any, factors: Factors, filled: Array, rng: np.random.Generator) -> Array:
+        """Return a table whose missing entries have values of rows with like expectations."""
+        predictions = backend.to_numpy(predicted(factors, self._asked(X, "transform")))
+        rows = self._checked(X, reset=False)
+        missing = backend.namespace(rows).isnan(rows)
+        found = self._fitted.donors.matched(predictions, backend.to_numpy(missing), rng)
+        return backend.namespace(filled).where(missing, backend.constants(found, filled), filled)
+
+    def _kept_within(self, filled: Array, X: Any) -> Array:
+        """Return completed tables, (..., n, d), within bounds and rounded as asked for."""
+        ends, whole = self._bounds(), self._fitted.whole
+        if ends is None and whole is None:
+            return filled
+        rows = self._checked(X, reset=False)
+        return kept_within(filled, backend.namespace(rows).isnan(rows), ends, whole)
+
+    def sample_imputations(
+        self,
+        X: Any,
+        n_draws: int = 5,
+        random_state: Any = None,
+        *,
+        parameters: str = "bootstrap",
+        sample_weight: Any = None,
+    ) -> Any:
+        """Draw completed tables for multiple imputation; pool with `dualpca.pool`.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, d)
+            The training table, or one like it.
+        n_draws : int
+        random_state : None, int, Generator or RandomState
+        parameters : {'bootstrap', 'fixed'}
+            As in `PPCA.sample_imputations`: whether every draw has parameters of its own.
+        sample_weight : array of shape (n,), optional
+
+        Returns
+        -------
+        array of shape (n_draws, n, d), or a list of frames for a frame
+            With method='matching' the values are those of training rows; bounds and rounding hold
+            for every table.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import Imputer
+        >>> X = np.outer(np.arange(1.0, 31.0), [1.0, 2.0, 3.0])
+        >>> X += 0.5 * np.random.default_rng(0).normal(size=X.shape)
+        >>> X[2, 1] = np.nan
+        >>> imputer = Imputer(1, bounds=(0, None)).fit(X)
+        >>> imputer.sample_imputations(X, 3, random_state=0).shape
+        (3, 30, 3)
+        """
+        check_number("n_draws", n_draws, 1, integer=True)
+        rng, inner = generator(random_state), self.model_
+        if self._fitted.donors is None:
+            options = {"parameters": parameters, "sample_weight": sample_weight}
+            tables = inner.sample_imputations(X, n_draws, rng, **options)
+        else:
+            rows, base = inner._asked(X, "sample_imputations"), self._transform(X)
+            found = inner._drawn_parameters(rows, n_draws, rng, parameters, sample_weight)
+            found = repeat(inner._working.factors, n_draws) if found is None else found
+            tables = [self._matched(X, factors, base, rng) for factors in found]
+            tables = backend.namespace(base).stack(tables)
+        tables = self._kept_within(tables, X)
+        frames = [as_frame(tables[k, ...], X) for k in range(n_draws)]
+        return tables if type(frames[0]) is type(tables) else frames
+
+    def _refuse_chunked(self, X: Any) -> None:
+        """Refuse what needs all rows of a chunked table."""
+        if not is_elsewhere(X):
+            return
+        allowed = {"add_indicator": False, "method": "expectation", "bounds": None}
+        for name, only in (allowed | {"rounding": None}).items():
+            if getattr(self, name) != only:
+                what = f"{only!r} for a chunked table"
+                raise ValueError(expected(name, what, getattr(self, name)))
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Return the names of the columns: the features', then the indicators'.

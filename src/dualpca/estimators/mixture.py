@@ -16,6 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from dualpca.arrays import Array, backend
 from dualpca.data import (
     InMemoryTable,
+    Units,
     chunked_table,
     observed_part,
     refuse_infinite,
@@ -37,7 +38,9 @@ from dualpca.estimators._base import (
     generator,
     on_rows,
     refuse_weights,
+    unit_of_columns,
     watch_of,
+    watched,
 )
 from dualpca.gaussian import is_count
 from dualpca.models.driver import History
@@ -106,6 +109,12 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         'dirichlet': α of the process; the smaller, the fewer components.
     random_state : None, int, Generator or RandomState
         Starts. None is a fixed seed.
+    standardize : bool
+        Divide every column by its standard deviation (over observed entries, divisor n; a
+        constant one by 1) before the fit, so that no unit counts more than another. Rows, means,
+        loadings, densities and covariances are given in the units of X all the same; axes,
+        variances along them and noise are those of standardised columns. A kernel is one of
+        standardised rows.
     verbose : bool
         Show the progress of the fit on standard error.
     checkpoint : path or Checkpoint, optional
@@ -128,6 +137,8 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         σ_k².
     loadings_ : list of arrays of shape (d, q_k)
         W_k.
+    scale_ : array of shape (d,) or None
+        What every column was divided by; None without `standardize`.
     n_mixtures_, n_iter_ : int
     n_components_ : list of int
     loglikelihood_ : float
@@ -170,17 +181,18 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
     n_samples_seen_: int
 
     weights_ = attribute("mixture.weights")
-    means_ = attribute("mixture.emissions.means")
+    means_ = attribute("mixture.emissions.means", Units.outward)
     noise_variance_ = attribute("mixture.emissions.noises")
-    loadings_ = attribute("mixture.emissions.loadings")
+    loadings_ = attribute("mixture.emissions.loadings", Units.loadings)
     components_ = attribute("components")
     explained_variance_ = attribute("variances")
-    covariances_ = attribute("covariances")
+    covariances_ = attribute("covariances", Units.covariance)
     n_mixtures_ = attribute("mixture.emissions.K")
     n_components_ = attribute("mixture.emissions.ranks")
-    loglikelihood_ = attribute("loglikelihood")
-    lower_bound_ = attribute("lower_bound")
-    loglikelihoods_ = attribute("history.loglikelihoods")
+    loglikelihood_ = attribute("loglikelihood", Units.loglikelihood)
+    lower_bound_ = attribute("lower_bound", Units.loglikelihood_per_row)
+    loglikelihoods_ = attribute("history.loglikelihoods", Units.loglikelihood)
+    scale_ = unit_of_columns()
     n_iter_ = attribute("history.n_iter")
     converged_ = attribute("history.converged")
     selection_ = attribute("selection")
@@ -204,6 +216,7 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         max_mixtures: int = 10,
         concentration: float = 1.0,
         random_state: Any = None,
+        standardize: bool = False,
         verbose: bool = False,
         checkpoint: Any = None,
         device: str | None = None,
@@ -223,6 +236,7 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         self.max_mixtures = max_mixtures
         self.concentration = concentration
         self.random_state = random_state
+        self.standardize = standardize
         self.verbose = verbose
         self.checkpoint = checkpoint
         self.device = device
@@ -230,6 +244,15 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
     @property
     def _accepts_nan(self) -> bool:  # type: ignore[override]
         return self.kernel is None
+
+    @property
+    def _depends_on_units(self) -> bool:  # type: ignore[override]
+        return self.kernel is None
+
+    @property
+    def _model_units(self) -> Units | None:
+        """The units of what the mixture is over: None for the space of a kernel."""
+        return self._units if self.kernel is None else None
 
     @property
     def _n_features_out(self) -> int:
@@ -291,7 +314,8 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         if chunked_table(X) is not None:
             refuse_weights(sample_weight)
         with self._training(X, sample_weight) as table:
-            model = fit_mixture(table, request)
+            known = request if self.kernel is not None else watched(request, table)
+            model = fit_mixture(table, known)
         self._forget()
         self._keep(model)
         return self
@@ -369,9 +393,9 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
 
     # --- rows ------------------------------------------------------------------------------
 
-    def _asked(self, X: Any, method: str) -> Array:
+    def _given(self, X: Any, method: str) -> Array:
         """Return rows that the fitted model is asked about, checked, where the model works."""
-        rows = super()._asked(X, method)
+        rows = super()._given(X, method)
         (refuse_infinite if self.kernel is None else refuse_nonfinite)(rows)
         return rows
 
@@ -404,7 +428,8 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         ----------
         X : array of shape (n, d)
         """
-        return self._working.log_density(X)
+        density, units = self._working.log_density(X), self._model_units
+        return density if units is None else density - units.log_densities(X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the average log-density of the rows.
@@ -474,7 +499,7 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         found = self._working.posterior(X, int(component))
         return found.mean, found.covariance
 
-    @on_rows("n_features_in_")
+    @on_rows("n_features_in_", outward=("outward",))
     def reconstruct(self, X: Any) -> Array:
         """Return the posterior mean of the noise-free signal, Σ_k p(k | x)(μ_k + W_k E[z | x, k]).
 
@@ -492,7 +517,7 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         return inputs_of(model.signal(X)[0], model.space, Auto())
 
     @available_if(lambda self: self.kernel is None)  # type: ignore[untyped-decorator]
-    @on_rows("n_features_in_", framed=True)
+    @on_rows("n_features_in_", framed=True, outward=("filled", "spread"))
     def impute(self, X: Any, return_std: bool = False) -> Any:
         """Fill every NaN with its expectation given what the row observed.
 
@@ -532,7 +557,7 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         model = self._fitted
         check_number("n_samples", n_samples, 1, integer=True)
         points, labels = model.working.sample(int(n_samples), generator(random_state))
-        rows = inputs_of(points, model.space, Auto())
+        rows = self._outward("outward", inputs_of(points, model.space, Auto()))
         return backend.cast_like(rows, model.mixture.weights), whole_numbers(labels, points)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dualpca.arrays import Array, backend
+from dualpca.data import Table
 from dualpca.estimators._base import (
     StreamingEstimator,
     attribute,
@@ -13,6 +14,7 @@ from dualpca.estimators._base import (
     check_number,
     generator,
     on_rows,
+    optional,
 )
 from dualpca.models.spiked import PCARequest, SpikedModel, fit_pca, pca_of_operator
 from dualpca.operators import Scatter
@@ -37,8 +39,8 @@ class PCA(StreamingEstimator):
     ----------
     n_components : int, float, str or None
         A count; a share of the variance between 0 and 1; 'mle' (Minka's evidence, for n ≥ d) or
-        the name of another rule ('evidence', 'bic', 'parallel', 'gavish-donoho', 'cv'); None for
-        min(n, d).
+        the name of another rule ('evidence', 'bic', 'parallel', 'white-noise', 'gavish-donoho',
+        'cv'); None for min(n, d).
     copy : bool
         Accepted for compatibility. X is never modified, whatever it says.
     whiten : bool
@@ -73,7 +75,8 @@ class PCA(StreamingEstimator):
         Divisor n − 1, as in scikit-learn.
     explained_variance_ratio_, singular_values_ : arrays of shape (q,)
     mean_ : array of shape (d,)
-    scale_ : array of shape (d,), with `standardize`
+    scale_ : array of shape (d,) or None
+        What every feature was divided by; None without `standardize`.
     noise_variance_ : float
         Average variance of the d − q other directions. scikit-learn divides by min(n, d) − q,
         which makes the noise too large where n < d (Tipping & Bishop 1999, Eq. 8).
@@ -105,7 +108,7 @@ class PCA(StreamingEstimator):
     explained_variance_ratio_ = attribute("ratios")
     singular_values_ = attribute("singular_values")
     var_ = attribute("column_variances")
-    scale_ = attribute("scale")
+    scale_ = optional("scale")
     n_components_ = attribute("n_components")
 
     def __init__(
@@ -163,6 +166,12 @@ class PCA(StreamingEstimator):
         operator = Scatter(state, standardize=request.standardize)
         variances = backend.cast_like(operator.diag() / operator.n, like)
         return pca_of_operator(operator, count, like, request, column_variances=variances)
+
+    def _units_of(self, table: Table) -> None:
+        """Return None: the operator standardises, so that sparse rows and streams can, too."""
+
+    def _units_of_stream(self, stream: Any) -> None:
+        """Return None, as for tables."""
 
     @on_rows("n_components_")
     def transform(self, X: Any) -> Array:

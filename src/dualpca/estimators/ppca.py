@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dualpca.arrays import backend
 from dualpca.data import InMemoryTable, has_missing, observed_weights
+from dualpca.errors import expected
 from dualpca.estimators._base import (
     LatentMethods,
     attribute,
@@ -19,6 +20,7 @@ from dualpca.estimators._base import (
 )
 from dualpca.gaussian import check_noise
 from dualpca.models.dual import to_dual
+from dualpca.models.incomplete import RefitRequest
 from dualpca.models.spiked import PPCARequest, SpikedModel, fit_ppca, open_stream, ppca_of_stream
 from dualpca.models.streaming import Stream
 from dualpca.operators import used_rows
@@ -58,13 +60,13 @@ class PPCA(LatentMethods):
     ----------
     n_components : int, float, str or None
         A count; a share of the variance between 0 and 1; the name of a rule: 'evidence' (Minka),
-        'bic', 'parallel', 'gavish-donoho'; 'cv-rows', the likelihood of held-out rows;
-        'cv-entries', the prediction of hidden entries; 'cv', which is the latter where values are
-        missing and the former where none is. None is the number of variances above
-        `noise_variance` where that is given, otherwise 'evidence'. With NaN, a count, 'bic' or
-        one of the three.
+        'bic', 'parallel' (Horn's parallel analysis), 'white-noise', 'gavish-donoho'; 'cv-rows',
+        the likelihood of held-out rows; 'cv-entries', the prediction of hidden entries; 'cv',
+        which is the latter where values are missing and the former where none is. None is 'cv',
+        or, where `noise_variance` is given, the number of variances above it; `partial_fit`, which
+        keeps no rows, takes 'evidence'. With NaN, a count, 'bic', 'parallel' or one of the three.
     noise_variance : float, optional
-        σ². None for maximum likelihood.
+        σ², of standardised columns with `standardize`. None for maximum likelihood.
     method : {'closed', 'em'}
         Closed form from the spectrum, or EM, accelerated and monotone: the same model. Rows with
         NaN are always fitted by EM.
@@ -79,6 +81,10 @@ class PPCA(LatentMethods):
     n_init : int
         `fit` with NaN: number of starts of EM, of which the most likely end is kept. Small tables
         with several latents can have more than one maximum.
+    standardize : bool
+        Divide every column by its standard deviation (over observed entries, divisor n; a
+        constant one by 1) before the fit, so that no unit counts more than another. Rows,
+        loadings, densities and covariances are given in the units of X all the same.
     verbose : bool
         Show the progress of EM and cross-validation on standard error.
     checkpoint : path or Checkpoint, optional
@@ -91,15 +97,18 @@ class PPCA(LatentMethods):
     Attributes
     ----------
     mean_ : array of shape (d,)
+    scale_ : array of shape (d,) or None
+        What every column was divided by; None without `standardize`.
     components_ : array of shape (q, d)
-        Principal axes v, orthonormal, largest variance first.
+        Principal axes v, orthonormal, largest variance first. With `standardize` those of
+        standardised columns, as in R's prcomp(scale. = TRUE).
     loadings_ : array of shape (d, q)
-        W = V (L − σ²I)^{1/2}.
+        W = V (L − σ²I)^{1/2}, times `scale_`: in the units of X.
     explained_variance_ : array of shape (q,)
-        ℓ, with divisor n.
+        ℓ, with divisor n; of standardised columns with `standardize`.
     explained_variance_ratio_ : array of shape (q,)
     noise_variance_ : float
-        σ².
+        σ²; of standardised columns with `standardize`.
     loglikelihood_ : float
         Of all training rows together.
     loglikelihoods_ : list of float
@@ -152,6 +161,7 @@ class PPCA(LatentMethods):
         max_iter: int = 1000,
         random_state: Any = None,
         n_init: int = 1,
+        standardize: bool = False,
         verbose: bool = False,
         checkpoint: Any = None,
         device: str | None = None,
@@ -164,6 +174,7 @@ class PPCA(LatentMethods):
         self.max_iter = max_iter
         self.random_state = random_state
         self.n_init = n_init
+        self.standardize = standardize
         self.verbose = verbose
         self.checkpoint = checkpoint
         self.device = device
@@ -174,6 +185,9 @@ class PPCA(LatentMethods):
         check_number("n_init", self.n_init, 1, integer=True)
         shared = spiked_parameters(self)
         return PPCARequest(self.n_components, method=self.method, n_init=self.n_init, **shared)
+
+    def _refit_request(self) -> RefitRequest:
+        return RefitRequest(fixed_noise=self.noise_variance is not None)
 
     _fit = staticmethod(fit_ppca)
     _fit_stream = staticmethod(ppca_of_stream)
@@ -197,8 +211,12 @@ class PPCA(LatentMethods):
         Returns
         -------
         DualPPCA
-            Fitted, with the same likelihood, posterior and distribution of samples.
+            Fitted, with the same likelihood, posterior and distribution of samples. Not after
+            `standardize=True`: its kernel would be one of other rows.
         """
+        if self._units is not None:
+            remedy = "Standardise the rows yourself, fit PPCA to them, and ask that."
+            raise ValueError(expected("standardize", "False for to_dual", True, remedy))
         g = self._fitted.gaussian
         points = None if X is None else backend.working(check_matrix(X, "X"))
         # by its public name: `estimators.dual` imports this module for the way back

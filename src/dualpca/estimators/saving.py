@@ -42,7 +42,7 @@ MODEL_FORMAT = 2
 VERSION = re.compile(r"\d[\w.+!-]{0,40}", re.ASCII)
 """Shown to people, so it may be nothing else."""
 
-PARTS = ("inputs", "model", "stream")
+PARTS = ("inputs", "model", "stream", "units")
 
 INPUTS: dict[str, Any] = {
     "n_features_in_": int,
@@ -318,6 +318,8 @@ def _own_kind(cls: Any) -> Kind:
     parts = {"inputs": dict[str, Any], "model": hints["_model"]}
     if "_stream" in hints:
         parts["stream"] = hints["_stream"]
+    if "standardize" in cls._get_param_names():
+        parts["units"] = hints["_units"]
     known = {k: v for hint in parts.values() for k, v in allowed(hint).items()}
     old = known | {c.__name__: c for c in known.values()} | dict(cls._types_of_format_1())
     return Kind(cls, parts, _taken_apart, _put_together, _of_format_1, {}, old)
@@ -333,15 +335,18 @@ def _set_inputs(estimator: BaseEstimator, inputs: dict[str, Any]) -> None:
 
 
 def _taken_apart(estimator: Estimator) -> dict[str, Any]:
-    """Return inputs, model and stream of an estimator; nothing before a fit."""
+    """Return inputs, model, stream and units of an estimator; nothing before a fit."""
     own = estimator.__getstate__()
     found = {part: own[f"_{part}"] for part in ("model", "stream") if f"_{part}" in own}
-    inputs = {name: own[name] for name in INPUTS if name in own}
-    return {"inputs": inputs, **found} if found else {}
+    if not found:
+        return {}
+    if "_units" in own:
+        found["units"] = own["_units"]
+    return {"inputs": {name: own[name] for name in INPUTS if name in own}, **found}
 
 
 def _put_together(estimator: Estimator, found: dict[str, Any]) -> None:
-    """Give an estimator its inputs, model and stream."""
+    """Give an estimator its inputs, model, stream and units."""
     inputs = found.pop("inputs", {})
     _set_inputs(estimator, inputs)
     if "n_features_in_" not in inputs:
@@ -497,6 +502,9 @@ def to_onnx(
     table = beside.check(metadata or {}, d).get("table", {})
     scalings = [(table.get("means"), table.get("scales"))]
     scalings += [(step.mean_ if step.with_mean else None, step.scale_) for step in before]
+    units = getattr(last, "_units", None)
+    if units is not None:
+        scalings.append((backend.to_numpy(units.mean), backend.to_numpy(units.scale)))
     projection = (_affine if _known_name(last) in LINEAR else _expansion)(last)
     props = {"model": type(last).__name__}
     if hasattr(steps[0], "feature_names_in_"):
@@ -534,7 +542,7 @@ def _affine(estimator: Estimator) -> AffineProjection:
     from dualpca.files.onnx_export import AffineProjection
 
     probe, model = copy(estimator), to_host(estimator._fitted)
-    for name in ("feature_names_in_", "_sklearn_output_config", "_stream", "_placed"):
+    for name in ("feature_names_in_", "_sklearn_output_config", "_stream", "_placed", "_units"):
         probe.__dict__.pop(name, None)
     if _known_name(estimator) == "CCA":
         mean, x = model.x_mean, replace(model.canonical.x, mu=0 * model.canonical.x.mu)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualpca.arrays import Array, backend
-from dualpca.data import Host, atomic
+from dualpca.data import Host, Units, atomic
 from dualpca.errors import CheckpointError, CheckpointWarning, ModelFileError, expected, warn
 from dualpca.files.container import read_container, write_container
 from dualpca.models.driver import Keeper, State
@@ -76,6 +76,7 @@ class CheckpointWatch(NamedTuple):
 
     checkpoint: Checkpoint
     of: Mapping[str, str]
+    units: Units | None = None  # of the columns, if rows are standardised
 
     def over(self, n: float, mean: Array, variance: Array, **data: str) -> CheckpointKeeper:
         """Return the keeper of a fit to n rows of these means and variances.
@@ -83,6 +84,9 @@ class CheckpointWatch(NamedTuple):
         `data` is what else belongs to the data, in words, such as where sequences end.
         """
         columns = {"mean": backend.to_numpy(mean), "variance": backend.to_numpy(variance)}
+        if self.units is not None:  # standardised tables are all alike
+            columns["mean"] = self.units.outward(columns["mean"])
+            columns["variance"] = self.units.variances(columns["variance"])
         return CheckpointKeeper(self.checkpoint, {**self.of, **data}, float(n), columns)
 
 

@@ -5,6 +5,8 @@ a meaning that is checked, `table`, all of whose parts are optional:
 
     columns      names of the table's columns that the model uses, in order
     levels       {column: [text, …]}: one-hot columns, a feature a level, in place of the column
+    dropped      {column: text}: the level of a one-hot column that has no feature
+    missing      [text, …]: codes of missing entries, beside the usual
     means        of the features, subtracted first
     scales       of the features, divided by after
     image_shape  [height, width] or [height, width, channels] of a row
@@ -109,6 +111,8 @@ TABLE: dict[str, tuple[Any, Callable[[Any], bool], str]] = {
         lambda levels: all(map(_distinct, levels.values())),
         "a dictionary of lists of different names",
     ),
+    "dropped": (dict[str, str], lambda _: True, "a dictionary of names"),
+    "missing": (list[str], _distinct, "a list of different codes"),
     "means": (list[float], lambda _: True, "a list of numbers"),
     "scales": (list[float], _positive, "a list of positive numbers"),
     "image_shape": (
@@ -137,10 +141,13 @@ def _check_table(table: Any, n_features: int | None) -> None:
     if columns is not None:
         strange = sorted(set(levels) - set(columns))
         require(not strange, "levels", "of the columns", strange)
+    dropped = table.get("dropped", {})
+    strange = sorted(name for name, level in dropped.items() if level not in levels.get(name, []))
+    require(not strange, "dropped", "of the levels", strange)
     if n_features is None:
         return
     if columns is not None:
-        count = sum(len(levels.get(name, [name])) for name in columns)
+        count = sum(len(levels.get(name, [name])) for name in columns) - len(dropped)
         what = f"{n_features} features with their levels"
         require(count == n_features, "columns", what, count)
     for name in ("means", "scales"):

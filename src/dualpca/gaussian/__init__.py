@@ -1,7 +1,8 @@
 """From a `Spectrum` to a Gaussian: q and σ² are decided here, and nowhere else.
 
 Read `spiked` (the density), `rules` (σ², relevance), `selection` (q), `observed` (conditioning
-on what each row observed), `control_limits` (T², SPE), `loadings` and `wishart`.
+on what each row observed), `control_limits` (T², SPE), `loadings`, `pooling` (completed tables)
+and `wishart`.
 """
 
 from dualpca.gaussian.control_limits import (
@@ -39,6 +40,7 @@ from dualpca.gaussian.observed import (
     groups,
     imputed,
     latents,
+    predicted,
     whiteners,
 )
 from dualpca.gaussian.rules import (
@@ -58,6 +60,7 @@ from dualpca.gaussian.rules import (
 )
 from dualpca.gaussian.selection import (
     CROSS_VALIDATED,
+    PARALLEL,
     WORSE_IN_A_ROW,
     Score,
     Selection,
@@ -66,11 +69,16 @@ from dualpca.gaussian.selection import (
     best_candidate,
     check_request,
     given_up,
+    horn,
+    independent_streams,
     is_count,
     is_share,
+    largest_of,
+    largest_values,
     leading,
     share_count,
     simplest,
+    simulated_horn,
     summary,
     warn_interrupted,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -58,8 +59,8 @@ class Law(NamedTuple):
     dfn: Floats  # (n,)
     dfd: Floats  # (n,)
 
-    def limit(self, level: float) -> Floats:
-        """Return the values that a share `level` of rows stays below, (n,).
+    def limit(self, level: float | Floats) -> Floats:
+        """Return the values that a share `level` (of all rows, or row by row) stays below, (n,).
 
         0 where there is nothing to measure, infinity where the training rows leave nothing to
         judge by (as many components as rows).
@@ -77,9 +78,14 @@ class Law(NamedTuple):
         return np.where(judged, tail, 1.0)
 
     @property
+    def judges(self) -> NDArray[np.bool_]:
+        """Rows that F judges, (n,): there is something to measure, and something to judge by."""
+        return (self.dfn > 0) & (self.dfd > 0)
+
+    @property
     def _judged(self) -> tuple[NDArray[np.bool_], Floats, Floats]:
         """Rows that F judges, and degrees of freedom, with 1 for the others."""
-        judged = (self.dfn > 0) & (self.dfd > 0)
+        judged = self.judges
         return judged, np.where(judged, self.dfn, 1.0), np.where(judged, self.dfd, 1.0)
 
 
@@ -167,19 +173,8 @@ class Statistics(NamedTuple):
     degrees: Degrees
 
 
-class Outliers(NamedTuple):
-    """Which rows are unusual, and why.
-
-    Parameters
-    ----------
-    flagged : array of bool, shape (n,)
-        T² or SPE above its limit.
-    t2, spe : arrays of shape (n,)
-    t2_limit, spe_limit : arrays of shape (n,)
-        Each row's own: a row with NaN has fewer directions, and lower limits.
-    t2_pvalue, spe_pvalue : arrays of shape (n,)
-        Share of ordinary rows further out: comparable between rows with different missing values.
-    """
+class _Judged(NamedTuple):
+    """The fields of `Outliers`."""
 
     flagged: Array
     t2: Array
@@ -188,6 +183,55 @@ class Outliers(NamedTuple):
     spe_limit: Array
     t2_pvalue: Array
     spe_pvalue: Array
+
+
+class Outliers(_Judged):
+    """Which rows are unusual, and why.
+
+    Of ordinary rows a share 1 − `level` is flagged, by one statistic or the other: `expected` is
+    that number of rows, to be compared with the number found.
+
+    Parameters
+    ----------
+    flagged : array of bool, shape (n,)
+        T² or SPE above its limit.
+    t2, spe : arrays of shape (n,)
+    t2_limit, spe_limit : arrays of shape (n,)
+        Each row's own: a row with NaN has fewer directions, and lower limits. Each is at √level,
+        so that both together hold at `level`; at `level` itself where the other statistic has
+        nothing to measure.
+    t2_pvalue, spe_pvalue : arrays of shape (n,)
+        Share of ordinary rows further out: comparable between rows with different missing values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca import PPCA
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2000, 2)) @ rng.normal(size=(2, 6)) + rng.normal(size=(2000, 6))
+    >>> found = PPCA(2).fit(X[:1000]).outliers(X[1000:])
+    >>> int(found.flagged.sum()), round(found.expected)
+    (53, 50)
+    """
+
+    level: float = math.nan
+    """Share of ordinary rows that is not flagged."""
+
+    def at(self, level: float) -> Outliers:
+        """Return the same findings, with the level they were found at."""
+        found = Outliers(*self)
+        found.level = level
+        return found
+
+    @property
+    def expected(self) -> float:
+        """Number of flagged rows if all are ordinary: (1 − level)·n.
+
+        Rows that nothing can be said of (nothing observed) are not counted.
+        """
+        limits = np.stack([backend.to_numpy(part) for part in (self.t2_limit, self.spe_limit)])
+        judged = np.any((limits > 0) & np.isfinite(limits), axis=0)
+        return (1 - self.level) * int(np.count_nonzero(judged))
 
 
 @dataclass(frozen=True)
@@ -358,17 +402,22 @@ def laws(reference: Reference, degrees: Degrees) -> tuple[Law, Law]:
 def judge(reference: Reference, found: Statistics, level: float) -> Outliers:
     """Compare every row's statistics with its limits.
 
+    T² and SPE are independent for ordinary rows, so limits at √level flag a share 1 − level of
+    them, by either. A row with one statistic only has its limit at `level`.
+
     Examples
     --------
     >>> degrees = Degrees(np.array([2.0]), np.array([3.0]), np.array([3.0]))
     >>> found = Statistics(np.array([20.0]), np.array([3.0]), degrees)
     >>> one = judge(Reference(1000, 1000), found, 0.95)
     >>> one.flagged, one.t2_limit.round(2), one.spe_pvalue.round(2)
-    (array([ True]), array([6.03]), array([0.39]))
+    (array([ True]), array([7.4]), array([0.39]))
     """
-    limits, pvalues = [], []
-    for law, statistic in zip(laws(reference, found.degrees), found[:2], strict=True):
-        limits.append(backend.asarray(law.limit(level), statistic))
+    limits, pvalues, both = [], [], laws(reference, found.degrees)
+    judging = sum(law.judges.astype(np.float64) for law in both)
+    each = level ** (1 / np.maximum(judging, 1.0))
+    for law, statistic in zip(both, found[:2], strict=True):
+        limits.append(backend.asarray(law.limit(each), statistic))
         pvalues.append(backend.asarray(law.pvalue(backend.to_numpy(statistic)), statistic))
     flagged = (found.t2 > limits[0]) | (found.spe > limits[1])
-    return Outliers(flagged, found.t2, found.spe, *limits, *pvalues)
+    return Outliers(flagged, found.t2, found.spe, *limits, *pvalues).at(level)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from dualpca.arrays import Array, backend, outer, pack, quadratic, unpack
+from dualpca.arrays import Array, algebra, backend, outer, pack, quadratic, unpack
 from dualpca.data import block_weights, patterns, refuse_infinite
 from dualpca.errors import DegenerateError
 from dualpca.gaussian.spiked import LOG_2PI
@@ -243,11 +243,26 @@ def imputed(factors: Factors, X: Array, spread: bool = False) -> tuple[Array, Ar
     return filled, deviation[0] if spread else None
 
 
+def predicted(factors: Factors, X: Array) -> Array:
+    """Return the expectation of every entry given the other observed entries of its row, (n, d).
+
+    Of observed entries x_j − (x_j − μ_j − w_jᵀz̄)/(1 − w_jᵀCw_j/ψ_j): the posterior z̄, C without one
+    entry is a rank-one change of that with it (theory 4.4). O(q²) per entry.
+    """
+    xp, parts = backend.namespace(X), []
+    for block, found in each(factors, X):
+        off = block.R - found.mean @ factors.W.T
+        kept = 1 - quadratic(found.covariance, factors.W) / factors.psi
+        own = block.R - off / xp.where(block.mask == 0, xp.ones_like(kept), kept)
+        parts.append([factors.mu + xp.where(block.mask == 0, block.R - off, own)])
+    return joined(parts)[0]
+
+
 def drawn_imputations(factors: Factors, X: Array, n_draws: int, rng: np.random.Generator) -> Array:
     """Draw completed tables, (n_draws, n, d): the missing entries of a row are drawn together."""
     xp, tables = backend.namespace(X), []
     for block, found in each(factors, X):
-        root = xp.linalg.cholesky(found.covariance)
+        root = algebra.covariance_root(found.covariance)
         shape = (n_draws, *found.mean.shape)
         z = found.mean + (root @ backend.normal(rng, shape, X)[..., None])[..., 0]
         noise = backend.normal(rng, (n_draws, *block.R.shape), X)

@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from scipy import integrate, linalg, optimize, special
+from scipy.sparse.linalg import eigsh
 
 from dualpca.arrays import EPS, Array, backend
 from dualpca.errors import InterruptWarning, SelectionWarning, expected, warn
@@ -121,7 +122,7 @@ def apply_rule(name: str, values: Array, trace: float, dim: int, n: float, seed:
 
     Parameters
     ----------
-    name : {'evidence', 'bic', 'parallel', 'gavish-donoho'}
+    name : {'evidence', 'bic', 'white-noise', 'gavish-donoho'}
     values : array of shape (m,)
         All non-zero eigenvalues λ, largest first.
     trace : float
@@ -143,7 +144,7 @@ def apply_rule(name: str, values: Array, trace: float, dim: int, n: float, seed:
     [2, 2, 2, 2]
     """
     if name not in RULES:
-        raise ValueError(expected("the rule", f"one of {[*sorted(RULES), 'cv']}", name))
+        raise ValueError(expected("the rule", f"one of {[*sorted(RULES), 'parallel', 'cv']}", name))
     lam = np.asarray(backend.to_numpy(values), dtype=np.float64)
     lam = lam[lam > VARIANCE_ROUNDING * max(trace, 0.0)]
     if lam.size < 2:
@@ -207,13 +208,15 @@ def bic(lam: Vector, trace: float, dim: int, n: float, rng: np.random.Generator)
     return int(np.argmin(free * math.log(n) - 2 * value))
 
 
-@rule("parallel")
-def parallel(lam: Vector, trace: float, dim: int, n: float, rng: np.random.Generator) -> int:
-    """Return how many eigenvalues stand above those of noise (Horn 1965), deflated.
+@rule("white-noise")
+def white_noise(lam: Vector, trace: float, dim: int, n: float, rng: np.random.Generator) -> int:
+    """Return how many eigenvalues stand above those of white noise, deflated.
 
-    After each component the noise is what is left (Dobriban & Owen 2019), and its largest share
-    of variance is simulated: the eigenvalues of a white Wishart matrix are those of a bidiagonal
-    one with χ entries (Dumitriu & Edelman 2002), so a draw costs O(min(n, d)).
+    Not Horn's parallel analysis, which is `horn`: here the noise has the same variance in every
+    direction, so where columns have noise of their own it keeps nearly all of them. After each
+    component the noise is what is left (Dobriban & Owen 2019), and its largest share of variance
+    is simulated: the eigenvalues of a white Wishart matrix are those of a bidiagonal one with χ
+    entries (Dumitriu & Edelman 2002), so a draw costs O(min(n, d)).
     """
     left, most = trace, noises(lam, trace, dim, n).size - 1
     for q in range(most + 1):
@@ -276,6 +279,140 @@ def _median_mp(beta: float) -> float:
     return middle - reach * math.cos(float(optimize.brentq(excess, 0.0, math.pi)))
 
 
+# --- Horn's parallel analysis: eigenvalues beside those of independent columns -------------------
+
+INDEPENDENT_DRAWS, INDEPENDENT_QUANTILE = 100, 0.95
+"""How often columns are made independent, and the quantile of each eigenvalue that must be passed.
+
+A fifth as often, as `psych::fa.parallel` does, for tables of more than `LARGE` entries. Horn
+(1965) took the mean; 95 % is what Buja & Eyuboglu (1992) and Glorfeld (1995) advise.
+"""
+
+LARGE = 2**20
+"""Entries of a table, or of what is drawn in its place."""
+
+AT_FIRST = 8
+"""Eigenvalues that are compared at first; four times as many where all of them pass."""
+
+DIRECT_SIZE = 400
+"""Size up to which all eigenvalues of a matrix are computed, for a few of them."""
+
+LARGEST_DRAW = 2**25
+"""Numbers in one table of independent columns, 256 MB."""
+
+
+def horn(
+    values: Callable[[int], Vector], independent: Callable[[int], Vector], trace: float, most: int
+) -> int:
+    """Return how many eigenvalues are larger than independent columns give (Horn 1965).
+
+    Each is compared with the 95th percentile of the eigenvalue of its own rank; the first that
+    does not pass ends the count. At least one direction with variance is left for the noise.
+
+    Parameters
+    ----------
+    values : callable
+        k ↦ the k largest eigenvalues, (k,), or all if there are fewer.
+    independent : callable
+        k ↦ those of tables with the same columns made independent, (draws, k).
+    trace : float
+        Sum of all eigenvalues.
+    most : int
+        Largest answer.
+
+    Examples
+    --------
+    >>> noise = np.array([[1.3, 1.1, 0.6], [1.4, 1.0, 0.6]])
+    >>> lam = np.array([2.0, 0.9, 0.1])
+    >>> horn(lambda k: lam[:k], lambda k: noise[:, :k], 3.0, 2)
+    1
+    """
+    k = min(AT_FIRST, most)
+    while k > 0:
+        lam = values(k)
+        limits = np.quantile(independent(k), INDEPENDENT_QUANTILE, axis=0)
+        k = min(lam.size, limits.size)
+        passes = lam[:k] > limits[:k] * (1 + VARIANCE_ROUNDING)
+        left = trace - np.cumsum(lam[:k]) > VARIANCE_ROUNDING * trace
+        passed = int(np.argmin(np.append(passes & left, False)))
+        if passed < k or k >= most:
+            return passed
+        k = min(4 * k, most)
+    return 0
+
+
+def largest_values(F: Vector, k: int) -> Vector:
+    """Return the k largest eigenvalues of FᵀF, largest first; fewer if F has no more."""
+    k = min(k, *F.shape)
+    return largest_of(F.T @ F if F.shape[1] <= F.shape[0] else F @ F.T, k)
+
+
+def largest_of(A: Vector, k: int) -> Vector:
+    """Return the k largest eigenvalues of a symmetric matrix (m, m), largest first."""
+    m = len(A)
+    if m <= DIRECT_SIZE or 10 * k > m:
+        found = linalg.eigvalsh(A)[::-1][:k]
+    else:
+        found = eigsh(A, k, tol=1e-4, v0=np.ones(m), return_eigenvectors=False)[::-1]
+    return np.maximum(found, 0.0)
+
+
+def independent_streams(entries: int, seed: int) -> list[np.random.Generator]:
+    """Return one generator for every draw, the same at every call."""
+    draws = INDEPENDENT_DRAWS if entries <= LARGE else INDEPENDENT_DRAWS // 5
+    return np.random.default_rng(seed).spawn(draws)
+
+
+def simulated_horn(values: Array, diagonal: Array, n: float, seed: int = 0) -> int:
+    """Return Horn's count from a spectrum alone, beside normal columns of the same variances.
+
+    For rows that are not at hand, or are too many to permute. The scatter of n rows of
+    independent normal columns is AᵀA with Bartlett's triangular A, so a draw costs O(d³) whatever
+    n is; for n < d it is drawn row by row. Columns are scaled to the sums of squares given.
+
+    Parameters
+    ----------
+    values : array of shape (m,)
+        All non-zero eigenvalues of the scatter matrix, largest first.
+    diagonal : array of shape (d,)
+        Its diagonal: the columns' sums of squares.
+    n : float
+        Effective number of rows.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 6))
+    >>> X[:, :3] += 2 * X[:, :1]
+    >>> C = X - X.mean(axis=0)
+    >>> simulated_horn(np.linalg.svd(C, compute_uv=False) ** 2, (C * C).sum(axis=0), 200)
+    1
+    """
+    lam = np.asarray(backend.to_numpy(values), dtype=np.float64)
+    squares = np.maximum(backend.to_numpy(diagonal), 0.0).astype(np.float64)
+    squares = squares[squares > 0]  # a constant column is independent of all
+    d, nu = squares.size, max(round(n) - 1, 1)
+    if min(nu, d) * d > LARGEST_DRAW:
+        what = f"another rule for {nu + 1} rows of {d} features"
+        remedy = "It would simulate tables of that size. Use 'white-noise', 'evidence' or 'bic'."
+        raise ValueError(expected("n_components", what, "parallel", remedy))
+
+    def draw(rng: np.random.Generator) -> Vector:
+        if nu <= d:
+            A = rng.standard_normal((nu, d))
+        else:
+            A = np.triu(rng.standard_normal((d, d)), 1)
+            A[np.diag_indices(d)] = np.sqrt(rng.chisquare(nu - np.arange(d)))
+        # permuted columns keep their variances, and so do these
+        scale: Vector = np.sqrt(squares / (A * A).sum(axis=0))
+        return A * scale
+
+    def independent(k: int) -> Vector:
+        rngs = independent_streams(min(nu, d) * d, seed)
+        return np.stack([largest_values(draw(rng), k) for rng in rngs])
+
+    return horn(lambda k: lam[:k], independent, float(squares.sum()), min(nu, d) - 1)
+
+
 # --- How a spectrum predicts held-out rows: the scores of every q at once ------------------------
 
 
@@ -334,10 +471,13 @@ class Trained(NamedTuple):
 CROSS_VALIDATED = ("cv", "cv-rows", "cv-entries")
 """Requests that need the rows themselves; `models.selection` answers them."""
 
+PARALLEL = "parallel"
+"""Horn's parallel analysis: of the rows in `models.selection`, else from columns' variances."""
+
 
 def request_names() -> tuple[str, ...]:
     """Return every word that may stand for a number of components."""
-    return ("mle", *sorted(RULES), *CROSS_VALIDATED)
+    return ("mle", *sorted(RULES), PARALLEL, *CROSS_VALIDATED)
 
 
 def leading(
@@ -348,7 +488,8 @@ def leading(
     Parameters
     ----------
     request : int, float, str or None
-        None is all of them, min(n, d). What is cross-validated is a number by now.
+        None is all of them, min(n, d). What is cross-validated is a number by now, and so is
+        'parallel' where columns could be permuted.
     operator : Primal or Scatter
     count : int
         Number of rows.
@@ -366,6 +507,9 @@ def leading(
     positive = int((backend.to_numpy(spectrum.values) > VARIANCE_ROUNDING * spectrum.trace).sum())
     if request == "mle" and positive < spectrum.dim:
         return spectrum.head(max(positive, 1))  # no noise: the evidence of the rank is infinite
+    if request == PARALLEL:
+        found = simulated_horn(spectrum.values, operator.diag(), operator.n)
+        return spectrum.head(at_least_one(PARALLEL, found))
     name = "evidence" if request == "mle" else request
     about = (spectrum.values, spectrum.trace, spectrum.dim, operator.n)
     return spectrum.head(at_least_one(name, apply_rule(name, *about)))

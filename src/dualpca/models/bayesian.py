@@ -7,6 +7,8 @@ spectrum of complete rows or by EM where values are missing, or by raising a var
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, NamedTuple
 
@@ -49,12 +51,14 @@ from dualpca.models.driver import (
     iterate,
     maximize,
 )
-from dualpca.models.incomplete import Fit, filled_axes, m_step
+from dualpca.models.incomplete import Fit, few_steps, filled_axes, m_step
 from dualpca.models.spiked import (
     LinearOperator,
     SpikedModel,
+    average_variance,
     check_solver,
     keeper_of,
+    noise_held,
     ppca_step,
     spiked_model,
 )
@@ -109,8 +113,19 @@ def fit_bayesian(table: Table, request: BayesianRequest) -> BayesianModel:
     found = linear(table, missing=True)
     if not isinstance(found, Columns):
         return bayesian_of_operator(found.operator, found.n_rows, table.like, request)
-    q = start_count(request, found.weight, found.used, table.d)
-    fit, rng = RelevanceFit(table, q, request.noise, columns=found), request.start
+
+    def fit(request: BayesianRequest) -> BayesianModel:
+        return _fit_incomplete_bayesian(table, found, request)
+
+    return _with_some_noise(fit, request, average_variance(found), table.d)
+
+
+def _fit_incomplete_bayesian(
+    table: Table, columns: Columns, request: BayesianRequest
+) -> BayesianModel:
+    """Fit rows with missing values."""
+    q = start_count(request, columns.weight, columns.used, table.d)
+    fit, rng = RelevanceFit(table, q, request.noise, columns=columns), request.start
     if request.method == "variational":  # from the span of the rows filled with means
         first = fit.unpack(fit.begin(rng))
         axis, noise = filled_axes(fit.data, 1, fit.origin, rng)[0], float(first.psi[0])
@@ -118,13 +133,39 @@ def fit_bayesian(table: Table, request: BayesianRequest) -> BayesianModel:
         fitted = fit_variational(IncompleteRows(fit), first.W, noise, axis, request, keeper)
     else:
         fitted = _relevance_with_missing(table, fit, rng, request)
-    return _model(fitted, found.used, found.effective_rows, table.like)
+    return _model(fitted, columns.used, columns.effective_rows, table.like)
+
+
+def _with_some_noise(
+    fit: Callable[[BayesianRequest], BayesianModel], request: BayesianRequest, unit: float, d: int
+) -> BayesianModel:
+    """Fit; where neither noise nor a number of directions was given, any rows leave some noise.
+
+    One feature has no second direction to compare with: all its variance, `unit`, is noise.
+    """
+    if request.n_components is not None or request.noise is not None:
+        return fit(request)
+    if d == 1 and unit > 0:
+        return fit(replace(request, noise=unit))
+    return noise_held(fit, request, unit)
 
 
 def bayesian_of_operator(
     operator: LinearOperator, count: int, like: Array, request: BayesianRequest
 ) -> BayesianModel:
     """Fit Bayesian PCA to an operator over the features that sums over `count` rows."""
+
+    def fit(request: BayesianRequest) -> BayesianModel:
+        return _fit_complete_bayesian(operator, count, like, request)
+
+    unit = operator.trace / operator.n / operator.dim
+    return _with_some_noise(fit, request, unit, operator.dim)
+
+
+def _fit_complete_bayesian(
+    operator: LinearOperator, count: int, like: Array, request: BayesianRequest
+) -> BayesianModel:
+    """Fit complete rows."""
     n, q = operator.n, start_count(request, operator.n, count, operator.dim)
     spectrum = solve(operator, q, request.solver, 0.0, request.start)
     spectrum = _leaving_noise(spectrum, request)
@@ -148,7 +189,7 @@ def start_count(request: BayesianRequest, n: float, count: int, d: int) -> int:
     as many as rows (n, the sum of their weights; `count` of them are distinct) are enough.
     """
     wanted = request.n_components
-    if d == 1:
+    if d == 1 and (wanted is not None or request.noise is None):
         raise ValueError(
             "BayesianPCA tells signal from noise by comparing directions, so it needs two features "
             "or more, got n_features=1. Use the variance of the feature."
@@ -284,6 +325,26 @@ class RelevanceFit(Fit):
             raise SwitchOff(Factors(backend.take(W, kept, axis=1), mu, psi))
         return self.pack(Factors(W, mu, psi)), value
 
+    def climb(self, factors: Factors, steps: int) -> Factors:
+        """Return where a few steps lead from a density close to the maximum, with its prior."""
+        fit, left = copy(self), _relevant(factors)
+        fit.q = int(left.W.shape[1])
+        while fit.q:
+            try:
+                return fit.unpack(few_steps(fit.step, fit.pack(left), steps, accelerate=False))
+            except SwitchOff as event:
+                (left,) = event.args
+                fit.q = int(left.W.shape[1])
+        return fit.without_directions()
+
+    def without_directions(self) -> Factors:
+        """Return each feature's mean and one noise, with an axis of length 0."""
+        xp, none = backend.namespace(self.origin), 0 * self.origin[:, None]
+        psi = xp.full_like(self.origin, self.unit if self.noise is None else self.noise)
+        sums = self.data.sums(Factors(none, self.origin, psi))
+        offset = sums.x / sums.n
+        return Factors(none, self.origin + offset, self._noise(sums.xx - offset * sums.x, sums.n))
+
     def begin(self, rng: np.random.Generator, psi: Array | None = None) -> Array:
         """Return θ to start from: maximum likelihood of the rows filled with means, or noise ψ."""
         xp, q = backend.namespace(self.origin), self.q
@@ -296,6 +357,12 @@ class RelevanceFit(Fit):
         u = xp.maximum(ell - sigma2, 0.01 * sigma2)
         psi = xp.full_like(self.variance, sigma2) if psi is None else psi
         return self.pack(Factors(V * xp.sqrt(u), self.origin, psi))
+
+
+def _relevant(factors: Factors) -> Factors:
+    """Return the density without columns of W that are 0."""
+    kept = np.flatnonzero(backend.to_numpy(_squared_lengths(factors.W) > 0))
+    return Factors(backend.take(factors.W, kept, axis=1), factors.mu, factors.psi)
 
 
 def _squared_lengths(W: Array) -> Array:

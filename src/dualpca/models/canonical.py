@@ -295,16 +295,28 @@ class CanonicalModel:
     loglikelihood: float = math.nan  # of the rows that were fitted, without any penalty
     history: History | None = None
     vector: bool = False  # y came as a vector
+    x_scale: Annotated[Array, "*"] | None = None  # units of the weights, if not those of the rows
+    y_scale: Annotated[Array, "*"] | None = None
 
     x_mean = _of_view("x", lambda _, view: view.mu)
     y_mean = _of_view("y", lambda _, view: view.mu)
-    x_weights = _of_view("x", lambda _, view: view.directions)
-    y_weights = _of_view("y", lambda _, view: view.directions)
+    _x_directions = _of_view("x", lambda _, view: view.directions)
+    _y_directions = _of_view("y", lambda _, view: view.directions)
     x_loadings = _of_view("x", Canonical.loadings)
     y_loadings = _of_view("y", Canonical.loadings)
     x_noise_covariance = _of_view("x", Canonical.noise)
     y_noise_covariance = _of_view("y", Canonical.noise)
     correlations = _of_view("x", lambda canonical, _: canonical.rho)
+
+    @property
+    def x_weights(self) -> Array:
+        """U, (d_x, q), of columns in their own units or, with `x_scale`, in those."""
+        return _in_scales(self._x_directions, self.x_scale)
+
+    @property
+    def y_weights(self) -> Array:
+        """U, (d_y, q), likewise."""
+        return _in_scales(self._y_directions, self.y_scale)
 
     @property
     def n_components(self) -> int:
@@ -319,6 +331,10 @@ class CanonicalModel:
         """Draw new rows of both views."""
         X, Y = self.canonical.sample(n_samples, rng)
         return _cast(X, self.dtypes[0]), _cast(Y, self.dtypes[1])
+
+
+def _in_scales(directions: Array, scale: Array | None) -> Array:
+    return directions if scale is None else directions * scale[:, None]
 
 
 def _cast(values: Array, dtype: str) -> Array:

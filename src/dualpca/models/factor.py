@@ -23,14 +23,17 @@ from dualpca.errors import DegenerateError, HeywoodWarning, expected, warn
 from dualpca.gaussian import (
     HEYWOOD,
     LOG_2PI,
+    PARALLEL,
     FactorMonitor,
     Factors,
     Monitor,
     Reference,
     all_latents,
+    at_least_one,
     check_request,
     is_count,
     rotate,
+    simulated_horn,
 )
 from dualpca.models.driver import (
     History,
@@ -42,8 +45,9 @@ from dualpca.models.driver import (
     maximize,
 )
 from dualpca.models.incomplete import Fit, fit_incomplete
+from dualpca.models.selection import parallel_analysis
 from dualpca.models.spiked import LinearOperator, keeper_of, variances_like
-from dualpca.operators import deterministic_signs, linear
+from dualpca.operators import LinearTable, complete, deterministic_signs, linear
 from dualpca.solvers import solve
 
 # --- The model -----------------------------------------------------------------------------------
@@ -64,6 +68,16 @@ class FactorModel:
     heywood: tuple[int, ...] = ()  # features whose noise is held at its bound
     reference: Reference | None = None  # of the training rows, for control limits
     history: History | None = None
+
+    @property
+    def loadings(self) -> Array:
+        """W, (d, q)."""
+        return self.components.T
+
+    @property
+    def n_components(self) -> int:
+        """The number of factors, q."""
+        return int(self.components.shape[0])
 
     @property
     def factors(self) -> Factors:
@@ -113,15 +127,15 @@ class FactorModel:
 class FactorRequest(IterativeRequest):
     """Checked parameters of `fit_factor`."""
 
-    n_components: int | None = None  # None for the number of features
+    n_components: int | None = None  # None for Horn's parallel analysis
     noise_start: Any = None  # (d,), ψ to start from
     rotation: str | None = None
 
 
 def fit_factor(table: Table, request: FactorRequest) -> FactorModel:
     """Fit factor analysis by maximum likelihood, with missing values or without."""
-    q, psi = _count(request.n_components, table.d), _noise_to_start(request, table)
-    found = linear(table, missing=True)
+    psi, found = _noise_to_start(request, table), linear(table, missing=True)
+    q = _count(request.n_components, table, found)
     if isinstance(found, Columns):
         count, n = found.used, found.effective_rows
         fit = Fit(table, q, diagonal=True, columns=found)
@@ -141,14 +155,19 @@ def fit_factor(table: Table, request: FactorRequest) -> FactorModel:
     )
 
 
-def _count(wanted: Any, d: int) -> int:
-    """Return the number of factors."""
-    if wanted is None:
-        return d
-    if not is_count(wanted):
+def _count(wanted: Any, table: Table, found: LinearTable | Columns) -> int:
+    """Return the number of factors: given, or by parallel analysis of the correlations."""
+    if wanted is not None and not is_count(wanted):
         raise ValueError(expected("n_components", "an int or None", wanted))
-    check_request(wanted, d, d, "em")
-    return int(wanted)
+    if wanted is not None:
+        check_request(wanted, table.d, table.d, "em")
+        return int(wanted)
+    q = parallel_analysis(table, missing=isinstance(found, Columns), standardize=True)
+    if q is None:  # rows that cannot be permuted
+        operator, count = complete(table, standardize=True)
+        values = solve(operator, min(count, table.d)).values
+        q = simulated_horn(values, operator.diag(), operator.n)
+    return at_least_one(PARALLEL, q)
 
 
 def _noise_to_start(request: FactorRequest, table: Table) -> Array | None:

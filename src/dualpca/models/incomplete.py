@@ -3,15 +3,46 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dualpca.arrays import Array, algebra, backend
-from dualpca.data import SMALLEST_TRACE, Columns, Host, Moments, Table, observed_weights
+from dualpca.data import (
+    SMALLEST_TRACE,
+    Columns,
+    Host,
+    InMemoryTable,
+    Moments,
+    Table,
+    block_weights,
+    observed_weights,
+)
 from dualpca.errors import DegenerateError, EmptyColumnError, ScaleError
-from dualpca.gaussian import HEYWOOD, LEAST_NOISE, LOG_2PI, Factors, Incomplete, Sums, has_vanished
-from dualpca.models.driver import Keeper, Packing, Record, Watch, descend, if_singular, maximize
+from dualpca.gaussian import (
+    HEYWOOD,
+    LEAST_NOISE,
+    LOG_2PI,
+    Factors,
+    Incomplete,
+    Sums,
+    drawn_imputations,
+    has_vanished,
+    imputed,
+)
+from dualpca.models.driver import (
+    Keeper,
+    Packing,
+    Record,
+    Step,
+    Watch,
+    descend,
+    if_singular,
+    maximize,
+)
 from dualpca.operators import deterministic_signs
 
 # --- The rows, as EM sees them: sums over a table ------------------------------------------------
@@ -43,6 +74,13 @@ class IncompleteTable:
             xp, n = backend.namespace(moments.mean), moments.n
             weight, variance = 0 * moments.mean + n, xp.linalg.diagonal(moments.scatter) / n
             self.columns = self.columns.merge(Columns(weight, moments.mean, variance, 0, 0, n))
+
+    def weighing(self, weights: Array) -> IncompleteTable:
+        """Return the same rows, which are in memory, under other weights; patterns are shared."""
+        other = copy(self)
+        other.rows = copy(self.rows)
+        other.rows.ready = None if self.rows.ready is None else self.rows.ready.weighing(weights)
+        return other
 
     def filled_product(self, mu: Array, V: Array) -> Array:
         """Return RᵀR V for the rows around μ, filled with it where nothing was observed."""
@@ -283,6 +321,16 @@ class Fit:
         )
         return backend.asarray(found, theta)
 
+    def weighing(self, weights: Array) -> Fit:
+        """Return the fit of the same rows, which are in memory, under other weights."""
+        other = copy(self)
+        other.data = self.data.weighing(weights)
+        return other
+
+    def climb(self, factors: Factors, steps: int) -> Factors:
+        """Return where a few accelerated steps of EM lead from a density close to the maximum."""
+        return self.unpack(few_steps(self.step, self.pack(factors), steps))
+
     def _noise(self, left: Array, n: Array) -> Array:
         """Return the noise of sums of squares left over by n rows, one of each per feature."""
         xp = backend.namespace(left)
@@ -366,6 +414,147 @@ def _run(
     factors = fit.unpack(theta)
     record.add(float(fit.data.sums(factors).loglikelihood))
     return factors, record
+
+
+# --- Other parameters that the rows allow: refits to bootstraps of them --------------------------
+
+NEAR = 1e-3
+"""Relative distance to the maximum at which a refit stops: far below the spread of refits."""
+
+REFIT_STEPS = 20
+"""Largest number of EM steps of a refit; after 5 of them nine tenths of the variance is there."""
+
+REDRAWS = 100
+"""Times that a bootstrap without enough rows of some feature is drawn again."""
+
+
+def few_steps(step: Step, theta: Array, steps: int, *, accelerate: bool = True) -> Array:
+    """Return θ after a few EM steps, fewer if it is at the maximum; Ctrl-C ends all refits."""
+    found, record = maximize(step, theta, tol=NEAR, max_iter=steps, accelerate=accelerate)
+    if record.interrupted:
+        raise KeyboardInterrupt
+    return found
+
+
+@dataclass(frozen=True)
+class RefitRequest:
+    """How `refits` finds other parameters."""
+
+    kind: type[Fit] = Fit
+    diagonal: bool = False  # one noise per feature
+    fixed_noise: bool = False  # the noise was given, and stays
+    steps: int = REFIT_STEPS
+
+
+STD_REFITS = 20
+"""Refits behind the standard deviations of imputed entries."""
+
+ENOUGH_ENTRIES = 50
+"""Observed entries per free parameter from which fixed parameters lose less than a hundredth."""
+
+
+def least_rows(q: int) -> int:
+    """Return the smallest number of rows whose bootstrap says something of q latents."""
+    return max(20, 2 * (q + 1))
+
+
+def free_numbers(factors: Factors, diagonal: bool) -> int:
+    """Return the number of free parameters: loadings up to rotation, mean, noise."""
+    d, q = map(int, factors.W.shape)
+    return d * (q + 1) - q * (q - 1) // 2 + (d if diagonal else 1)
+
+
+def needs_refits(factors: Factors, rows: Array, diagonal: bool) -> bool:
+    """Return True if the uncertainty of the parameters shows in what the rows miss."""
+    seen = backend.to_numpy(~backend.namespace(rows).isnan(rows))
+    if seen.all() or not seen.any(axis=0).all():
+        return False
+    enough = int(seen.any(axis=1).sum()) >= least_rows(int(factors.W.shape[1]))
+    return enough and int(seen.sum()) < ENOUGH_ENTRIES * free_numbers(factors, diagonal)
+
+
+def refits(
+    factors: Factors,
+    rows: Array,
+    weights: Array | None,
+    n_draws: int,
+    rng: np.random.Generator,
+    request: RefitRequest | None = None,
+) -> Iterator[Factors]:
+    """Yield densities refitted to bootstraps of the rows, EM started at `factors` (theory 4).
+
+    Rows are drawn with replacement, in proportion to their weights: as many as the weights sum to,
+    so that a weight of 2 is a row that is there twice. Rows that observe nothing are not drawn.
+
+    Cost: up to `request.steps` EM steps per draw; patterns of missing values are found once.
+    """
+    request = request or RefitRequest()
+    if factors.W.shape[1] == 0:
+        factors = Factors(0 * factors.mu[:, None], factors.mu, factors.psi)
+    noise = float(factors.psi[0]) if request.fixed_noise else None
+    q, table = int(factors.W.shape[1]), InMemoryTable(rows, weights)
+    fit = request.kind(table, q, noise, diagonal=request.diagonal)
+    w = block_weights(observed_weights(rows, weights), slice(None), rows)
+    draw = _Bootstrap(backend.to_numpy(w), ~np.isnan(backend.to_numpy(rows)), q)
+    for _ in range(n_draws):
+        weights = backend.asarray(draw(rng), fit.origin)
+        yield fit.weighing(weights).climb(factors, request.steps)
+
+
+def sampled_imputations(
+    densities: Iterator[Factors], rows: Array, rng: np.random.Generator
+) -> Array:
+    """Draw a completed table under each density, (n_draws, n, d)."""
+    tables = [drawn_imputations(factors, rows, 1, rng) for factors in densities]
+    return backend.namespace(rows).concat(tables, axis=0)
+
+
+LARGEST_SHARE = 0.5
+"""Most that the parameters are taken to have absorbed of the noise."""
+
+
+def imputed_unsurely(
+    factors: Factors, rows: Array, rng: np.random.Generator, request: RefitRequest
+) -> tuple[Array, Array]:
+    """Return expectations at `factors` and deviations that count the parameters as estimated.
+
+    The variance is that of the expectation over refits, plus the conditional variance times
+    N/(N − p), for N observed entries and p parameters: noise at its maximum likelihood is too small
+    by that much.
+    """
+    xp, (filled, spread) = backend.namespace(rows), imputed(factors, rows, True)
+    assert spread is not None
+    mean = square = 0 * filled
+    for k, other in enumerate(refits(factors, rows, None, STD_REFITS, rng, request), 1):
+        off = imputed(other, rows)[0] - filled - mean  # around the maximum: no digits are lost
+        mean = mean + off / k
+        square = square + (1 - 1 / k) * off * off
+    between = square / (STD_REFITS - 1)
+    N = float(xp.sum(xp.astype(~xp.isnan(rows), xp.float64)))
+    share = min(free_numbers(factors, request.diagonal) / N, LARGEST_SHARE)
+    variance = spread * spread / (1 - share) + between
+    return filled, xp.where(xp.isnan(rows), xp.sqrt(variance), xp.zeros_like(variance))
+
+
+class _Bootstrap:
+    """Draws of rows with replacement, as the number of times that each row is drawn.
+
+    A draw in which some feature is observed by too few different rows is drawn again.
+    """
+
+    def __init__(self, weights: Host, seen: Host, q: int) -> None:
+        self.p, self.total = weights / weights.sum(), float(weights.sum())
+        self.seen = (seen & (weights > 0)[:, None]).astype(np.float64)
+        self.least = np.minimum(np.ceil(self.seen.sum(axis=0) / 2), q + 2)
+
+    def __call__(self, rng: np.random.Generator) -> Host:
+        """Return one draw, (n,)."""
+        count = max(round(self.total), 1)
+        for _ in range(REDRAWS):
+            drawn = rng.multinomial(count, self.p)
+            if np.all((drawn > 0) @ self.seen >= self.least):
+                break
+        return drawn * (self.total / count)
 
 
 def check_unit(unit: float, X: Array | Table, origin: Array) -> None:

@@ -925,7 +925,7 @@ def _filled(table: Incomplete, factors: Factors, w: Array) -> tuple[Array, Array
     for block in table.blocks(factors.mu):
         found, own, missing = latents(factors, block), w[block.rows], 1 - block.mask
         rows.append(block.R + missing * (found.mean @ W.T))
-        F = missing[:, :, None] * (W @ xp.linalg.cholesky(found.covariance))
+        F = missing[:, :, None] * (W @ algebra.covariance_root(found.covariance))
         F = xp.permute_dims(F * xp.sqrt(own)[:, None, None], (0, 2, 1))
         extra = extra + algebra.gram(xp.reshape(F, (-1, d)))
         extra = extra + backend.asarray(np.eye(d), w) * (own @ missing) * factors.psi[0]

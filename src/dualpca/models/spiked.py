@@ -8,6 +8,7 @@ of `incomplete`.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeVar
@@ -15,12 +16,14 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 
 from dualpca.arrays import Array, algebra, backend, quadratic
-from dualpca.data import Columns, InMemoryTable, Moments, Table, has_missing
-from dualpca.errors import DegenerateError, ScaleError, expected
+from dualpca.data import Columns, InMemoryTable, Moments, Table, Units, has_missing
+from dualpca.errors import DegenerateError, ScaleError, SelectionWarning, expected, warn
 from dualpca.gaussian import (
     CROSS_VALIDATED,
+    HEYWOOD,
     LEAST_NOISE,
     LOG_2PI,
+    PARALLEL,
     FactorMonitor,
     Factors,
     Monitor,
@@ -49,9 +52,19 @@ from dualpca.models.driver import (
     maximize,
 )
 from dualpca.models.incomplete import Fit, fit_incomplete
-from dualpca.models.selection import choose_bic, cross_validated
+from dualpca.models.selection import choose_bic, cross_validated, parallel_analysis, some_of
 from dualpca.models.streaming import Stream
-from dualpca.operators import Frame, PartScatter, Primal, Scatter, Spectrum, complete, linear
+from dualpca.operators import (
+    WIDEST,
+    Frame,
+    LinearTable,
+    PartScatter,
+    Primal,
+    Scatter,
+    Spectrum,
+    complete,
+    linear,
+)
 from dualpca.operators.base import Operator
 
 LinearOperator = Primal | Scatter | PartScatter
@@ -300,6 +313,9 @@ def fit_pca(table: Table, request: PCARequest) -> SpikedModel:
     check_solver(table, request.solver_given)
     operator, count = complete(table, standardize=request.standardize)
     check_request(request.n_components, count, table.d, request.solver_given)
+    scaled = request.standardize and request.n_components in CROSS_VALIDATED
+    if scaled and not backend.is_sparse(getattr(table, "rows", None)):  # what is fitted is judged
+        table = Units.of(table).table(table)
     request, _ = _with_chosen_count(table, request, min(count, table.d), missing=False)
     return pca_of_operator(operator, count, table.like, request)
 
@@ -329,7 +345,7 @@ def _check_count(wanted: Any, count: int, d: int, solver: str) -> None:
     if wanted in CROSS_VALIDATED:
         raise ValueError(
             f"n_components={wanted!r} needs dense rows, and partial_fit keeps none. "
-            "Use a rule that reads the spectrum: 'evidence', 'bic', 'parallel'."
+            "Use 'evidence', 'bic', 'parallel' or 'white-noise'."
         )
 
 
@@ -339,7 +355,12 @@ Request = TypeVar("Request", "PCARequest", "PPCARequest")
 def _with_chosen_count(
     table: Table, request: Request, most: int, *, missing: bool
 ) -> tuple[Request, Selection | None]:
-    """Return the request with a number of components, if it asks for cross-validation."""
+    """Return the request with a number of components, if it asks for a rule that needs rows."""
+    if request.n_components == PARALLEL:
+        scaled = isinstance(request, PCARequest) and request.standardize
+        found = parallel_analysis(table, missing=missing, standardize=scaled)
+        q = PARALLEL if found is None else at_least_one(PARALLEL, found)
+        return replace(request, n_components=q), None
     if request.n_components not in CROSS_VALIDATED:
         return request, None
     name = str(request.n_components)
@@ -365,15 +386,82 @@ def fit_ppca(table: Table, request: PPCARequest) -> SpikedModel:
     """Fit probabilistic PCA by maximum likelihood (Tipping & Bishop 1999), NaN or not."""
     check_solver(table, request.solver)
     found = linear(table, missing=True)
+    missing = isinstance(found, Columns)
     if isinstance(found, Columns):
         most = min(found.rows, table.d) - 1
-        request, selection = _with_chosen_count(table, request, most, missing=True)
-        model = _fit_incomplete_ppca(table, found, request)
     else:
         most = min(found.n_rows, table.d)
-        request, selection = _with_chosen_count(table, request, most, missing=False)
-        model = ppca_of_operator(found.operator, found.n_rows, table.like, request)
-    return replace(model, selection=selection)
+    by_default = request.n_components is None and request.noise is None
+    if by_default:
+        request, selection = _default_count(table, request, most, missing=missing)
+    else:
+        request, selection = _with_chosen_count(table, request, most, missing=missing)
+
+    def fit(request: PPCARequest) -> SpikedModel:
+        if isinstance(found, Columns):
+            return _fit_incomplete_ppca(table, found, request)
+        return ppca_of_operator(found.operator, found.n_rows, table.like, request)
+
+    if not by_default:
+        return replace(fit(request), selection=selection)
+    unit = average_variance(found)
+    if table.d == 1 and unit > 0:  # no direction is left for noise, and imputing needs some
+        request = replace(request, noise=HEYWOOD * unit)
+    return replace(noise_held(fit, request, unit), selection=selection)
+
+
+ENOUGH_ROWS = 2000
+"""Rows from which PPCA() chooses its number of components where values are missing."""
+
+
+def _default_count(
+    table: Table, request: PPCARequest, most: int, *, missing: bool
+) -> tuple[PPCARequest, Selection | None]:
+    """Return the request with what nobody asked for: 'cv', or 1 where there is no choice.
+
+    Where values are missing every candidate is fitted by EM, five times: to a sample of rows.
+    """
+    if not missing and not isinstance(table, InMemoryTable) and table.d > WIDEST:
+        return replace(request, n_components="evidence"), None  # five (d, d) moments are too many
+    if missing:
+        table = some_of(table, ENOUGH_ROWS)
+    try:
+        selection = cross_validated("cv", table, most, missing=missing)
+    except DegenerateError:  # too few values to hide some of them
+        return replace(request, n_components=1), None
+    compared = bool(np.any(np.asarray(selection.candidates) > 0))  # or none leaves any noise
+    q = at_least_one("cv", selection.chosen) if compared else 1
+    return replace(request, n_components=q), selection if compared else None
+
+
+Fitted = TypeVar("Fitted", bound=SpikedModel)
+
+
+def noise_held(fit: Callable[[Any], Fitted], request: Any, unit: float) -> Fitted:
+    """Fit a model that nobody asked a number of components for; hold the noise if none is left.
+
+    Rows on a line, or fewer than three, leave no noise, and a model without noise has no density.
+    It is then held at 1/10,000 of the average variance, `unit`, as that of a Heywood case is.
+    """
+    try:
+        return fit(request)
+    except DegenerateError:
+        if not unit > 0:
+            raise
+    model = fit(replace(request, noise=HEYWOOD * unit))
+    warn(
+        "the components explain the rows without noise: noise_variance is held at 1/10,000 of the "
+        "average variance. Densities and standard deviations are those of this choice.",
+        SelectionWarning,
+    )
+    return model
+
+
+def average_variance(found: LinearTable | Columns) -> float:
+    """Return the average variance of the features."""
+    if isinstance(found, Columns):
+        return float(np.mean(backend.to_numpy(found.variance)))
+    return found.operator.trace / found.operator.n / found.operator.dim
 
 
 def ppca_of_operator(
@@ -382,7 +470,7 @@ def ppca_of_operator(
     """Fit probabilistic PCA to an operator over the features that sums over `count` rows."""
     wanted, noise, n = request.n_components, request.noise, operator.n
     if wanted is None and noise is None:
-        wanted = "evidence"
+        wanted = "evidence"  # a stream, whose rows are not kept for 'cv'
     _check_count(wanted, count, operator.dim, request.solver)
     by_em = request.method == "em"
     if by_em and is_count(wanted):
@@ -447,7 +535,8 @@ def _fit_incomplete_ppca(table: Table, columns: Columns, request: PPCARequest) -
     elif wanted == "bic":
         q = at_least_one("bic", choose_bic(table, min(columns.rows, table.d) - 1))
     else:
-        what = f"an int, 'bic' or one of {list(CROSS_VALIDATED)} where values are missing"
+        named = ["bic", PARALLEL, *CROSS_VALIDATED]
+        what = f"an int or one of {named} where values are missing"
         remedy = "Other rules read the spectrum of complete rows."
         raise ValueError(expected("n_components", what, wanted, remedy))
     fit, limits = Fit(table, q, noise, columns=columns), request.limits

@@ -23,6 +23,7 @@ from dualpca.operators.features import (
 )
 from dualpca.operators.primal import (
     WIDEST,
+    LinearTable,
     PartScatter,
     Primal,
     Scatter,

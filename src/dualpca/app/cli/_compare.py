@@ -14,7 +14,7 @@ import numpy as np
 import typer
 
 import dualpca
-from dualpca.app.cli._fit import MODELS, make
+from dualpca.app.cli._fit import MODELS, STANDARDIZED, make, standardizes
 from dualpca.app.cli._running import (
     Choice,
     Data,
@@ -191,7 +191,7 @@ def compare(
     kernel_rows: Annotated[
         int, typer.Option("--kernel-rows", min=2, help="Largest number of rows for kernel models.")
     ] = 1000,
-    standardize: Standardize = False,
+    standardize: Standardize = None,
     choice: Choice,
     id_column: Identifier = None,
     sample_rows: SampleRows = None,
@@ -207,10 +207,11 @@ def compare(
         X = prepared(table, choice, id_column).rows(table.frame()).to_numpy()
         if X.shape[0] < 5:
             raise ValueError(f"{data} has {X.shape[0]} rows, but compare needs at least 5.")
-        parts = split(X, standardize, held_out, hidden, seed)
+        scaled = standardizes(standardize, data, source.kind)
+        parts = split(X, scaled, held_out, hidden, seed)
         q = components or _by_bic(parts, seed)
         found: dict[str, Any] = {"rows_fitted": len(parts.train), "rows_held_out": len(parts.test)}
-        found |= {"features": X.shape[1], "n_components": q, "standardized": standardize}
+        found |= {"features": X.shape[1], "n_components": q, "standardized": scaled}
         return found | _judged(chosen, parts, q, seed, kernel_rows)
 
     run("compare", as_json, work, _words)
@@ -322,6 +323,8 @@ def _remarks(found: dict[str, Any]) -> list[str]:
         "reconstruction, imputation: squared error on held-out rows and hidden entries, relative "
         "to column means; lower is better.",
     ]
+    if found["standardized"]:
+        lines.append(f"{STANDARDIZED[0].upper()}{STANDARDIZED[1:]}.")
     lines += [f"{m['model']} failed: {m['error']}" for m in found["models"] if "error" in m]
     if found["interrupted"]:
         lines.append("Interrupted: only these models were fitted.")

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
+import shlex
+import sys
 import time
 from collections.abc import Iterator
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -14,7 +19,9 @@ import typer
 import dualpca
 from dualpca.app.cli._running import (
     Choice,
+    Components,
     Data,
+    Force,
     Identifier,
     Json,
     Lengths,
@@ -27,12 +34,14 @@ from dualpca.app.cli._running import (
     note,
     run,
 )
-from dualpca.app.cli._session import at_once, lengths_of, open_table, prepared
+from dualpca.app.cli._session import at_once, keep_inputs, lengths_of, open_table, prepared
+from dualpca.app.tables import reading
 from dualpca.app.tables.columns import Preparation
 from dualpca.app.tables.reading import KeptRows, TableFile
 from dualpca.app.tables.text import TableError
 from dualpca.arrays import task
 from dualpca.data import target_of
+from dualpca.errors import DegenerateError
 
 # --- models by name ----------------------------------------------------------------------------
 
@@ -56,7 +65,7 @@ CCA and Imputer are not among them: one needs two tables, the other is `dualpca 
 IN_MEMORY = ("dual", "pkpca", "twin")
 """Models that need all rows at once."""
 
-DEFAULTS = {"mixture": {"n_mixtures": "bic"}}
+DEFAULTS = {"mixture": {"n_mixtures": "bic"}, "ppca": {"n_components": "cv"}}
 """Defaults that make more sense here: one component would not be a mixture."""
 
 
@@ -77,7 +86,8 @@ def make(name: str, options: dict[str, Any], settings: list[str], seed: int) -> 
         raise UsageError(f"{name} has no parameter {unknown[0]!r}; it has {', '.join(known)}.")
     if "random_state" in known:
         given.setdefault("random_state", seed)
-    return estimator(**(DEFAULTS.get(name, {}) | given))
+    defaults = {} if "noise_variance" in given else DEFAULTS.get(name, {})
+    return estimator(**(defaults | given))
 
 
 def value_of(word: Any) -> Any:
@@ -117,6 +127,80 @@ def summary_words(found: dict[str, Any]) -> dict[str, str]:
     }
 
 
+# --- what was decided, in words ----------------------------------------------------------------
+
+RULES = {
+    "cv-rows": "cross-validation (the likelihood of held-out rows)",
+    "cv-entries": "cross-validation (the prediction of hidden entries)",
+    "evidence": "Minka's evidence",
+    "bic": "BIC",
+    "parallel": "parallel analysis",
+    "white-noise": "a test against white noise",
+    "gavish-donoho": "the threshold of Gavish and Donoho",
+    "relevance": "the model itself (automatic relevance determination)",
+}
+"""What the rules that choose the number of components are."""
+
+
+def rule_of(model: Any) -> str | None:
+    """Return the rule that chose a fitted model's number of components; None if it was given."""
+    asked = model.get_params(deep=False).get("n_components", 0)
+    if asked in ("cv", None) and hasattr(getattr(model, "selection_", None), "unit"):
+        return "cv-rows" if model.selection_.unit == "row" else "cv-entries"
+    if isinstance(model, dualpca.FactorAnalysis) and asked is None:
+        chosen = getattr(model, "n_components_", model.n_features_in_)
+        return "parallel" if chosen < model.n_features_in_ else None
+    if isinstance(model, dualpca.BayesianPCA) and asked is None:
+        return "relevance"
+    return asked if isinstance(asked, str) else None
+
+
+def choice_words(rule: str, q: int, advice: bool = True) -> str:
+    """Return how the number of components was chosen, and how to choose another.
+
+    Examples
+    --------
+    >>> choice_words("bic", 1, advice=False)
+    '1 component, chosen by BIC'
+    """
+    count = f"{q} component{'' if q == 1 else 's'}"
+    words = f"{count}, chosen by {RULES.get(rule, rule)}"
+    if not advice or rule == "relevance":
+        return words
+    if rule == "parallel":
+        return f"{words}. -q NUMBER chooses otherwise"
+    return f"{words}. -q NUMBER or -q RULE chooses otherwise; dualpca select compares the rules"
+
+
+STANDARDIZED = "columns standardised (--no-standardize to keep their units)"
+
+
+def standardizes(asked: bool | None, data: str, kind: str | None) -> bool:
+    """Return whether to standardise: as asked, else any table but images and matrices.
+
+    The columns of a table are quantities with units of their own; pixels, and most matrices
+    without names, are all of one kind.
+    """
+    if asked is not None:
+        return asked
+    return kind_read(data, kind) not in (reading.IMAGES, "npy", "npz")
+
+
+kind_read = getattr(reading, "kind_read", reading.kind_of)
+"""Format of a table to be read, which may be one that is not written."""
+
+
+def in_own_units(model: Any, prep: Preparation, table: TableFile) -> Preparation:
+    """Standardise inside the model if it can, so that it speaks the units of the table.
+
+    Otherwise before the rows reach it: return the preparation that does so.
+    """
+    if "standardize" in model.get_params(deep=False):
+        model.set_params(standardize=True)
+        return prep
+    return prep.standardized(table.frames("means and deviations, batch"))
+
+
 # --- dualpca fit -------------------------------------------------------------------------------
 
 ModelName = Annotated[
@@ -132,15 +216,15 @@ ModelName = Annotated[
 
 def fit(
     data: Data,
-    output: Annotated[str, typer.Option("--output", "-o", help="Model file to write.")],
-    *,
-    model: ModelName = "ppca",
-    components: Annotated[
+    output: Annotated[
         str | None,
         typer.Option(
-            "--components", "-q", help="A number, a share of the variance, or the name of a rule."
+            "--output", "-o", help="Model file to write; by default the table's name with .dpca."
         ),
     ] = None,
+    *,
+    model: ModelName = "ppca",
+    components: Components = None,
     mixtures: Annotated[
         str | None,
         typer.Option(
@@ -155,7 +239,7 @@ def fit(
         str | None, typer.Option(help="Kernel parameter: a number, or median.")
     ] = None,
     noise: Annotated[float | None, typer.Option(help="Noise variance, if it is known.")] = None,
-    standardize: Standardize = False,
+    standardize: Standardize = None,
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="Any other parameter, as name=value.")
     ] = None,
@@ -166,14 +250,21 @@ def fit(
     sample_rows: SampleRows = None,
     source: Source,
     seed: Seed = 0,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Fit a model to a table and write it to a file."""
+    """Fit a model to a table and write it to a file.
+
+    Without options: probabilistic PCA of standardised columns, missing values or not, with the
+    number of components chosen by cross-validation.
+    """
+    target = output or f"{name_of(data)}.dpca"
     options = {"kernel": kernel, "gamma": gamma, "noise_variance": noise}
     options |= {"n_components": components, "n_mixtures": mixtures, "n_states": states}
 
     def work() -> dict[str, Any]:
-        target_of(output)  # a missing folder is better noticed before a long fit
+        target_of(target)  # a missing folder is better noticed before a long fit
+        keep_inputs([target], [data], force)
         if model != "hmm" and (sequence or lengths):
             raise UsageError("--sequence-column and --lengths are for --model hmm.")
         fresh = make(model, options, setting or [], seed)
@@ -185,17 +276,20 @@ def fit(
                 )
             note(f"fitted to {sample_rows} of {table.height} rows, drawn at random.")
             table = table.sampled(sample_rows, seed)
-        prep = prepared(table, choice, id_column, sequence, standardize)
+        prep = prepared(table, choice, id_column, sequence)
         sequences = lengths_of(table, sequence, lengths) if model == "hmm" else None
         start = time.perf_counter()
-        fit_table(fresh, model, table, prep, sequences)
-        found = {"output": output, **summary(fresh), "columns": prep.features}
-        found |= {"rows": table.height, "batches": table.n_batches, "standardized": standardize}
+        scaled = standardizes(standardize, data, source.kind)
+        prep = in_own_units(fresh, prep, table) if scaled else prep
+        rule = fit_chosen(fresh, model, table, prep, sequences)
+        found = {"output": target, **summary(fresh), "columns": prep.features}
+        found |= {"rows": table.height, "batches": table.n_batches, "standardized": scaled}
         found["seconds"] = time.perf_counter() - start
-        dualpca.save(fresh, output, metadata=_metadata(prep, sequence))
+        found |= {} if rule is None else {"rule": rule}
+        dualpca.save(fresh, target, metadata=metadata_of(prep, sequence))
         return found
 
-    run("fit", as_json, work, _fit_words)
+    run("fit", as_json, work, lambda found: _fit_words(found, components is None))
 
 
 def fit_table(
@@ -238,23 +332,190 @@ def fit_table(
     return found
 
 
-def _metadata(prep: Any, sequence: str | None) -> dict[str, Any]:
-    found = {"table": prep.table()}
+def fit_chosen(
+    model: Any, name: str, table: TableFile, prep: Preparation, lengths: list[int] | None = None
+) -> str | None:
+    """Fit a model to a table, and return the rule that chose its number of components.
+
+    A rule may choose so many that they explain everything, which the model refuses: then it is
+    fitted with fewer, and the user is told why.
+    """
+    asked = model.get_params(deep=False).get("n_components")
+    while True:
+        try:
+            fit_table(model, name, table, prep, lengths)
+            return rule_of(model)
+        except ValueError as error:
+            if table.whole and not isinstance(error, TableError):
+                _refuse_constant(table, prep)
+            if asked != "cv":
+                raise
+            _with_fewer(model, error, table, prep)
+
+
+def _with_fewer(model: Any, error: ValueError, table: TableFile, prep: Preparation) -> None:
+    """Set a smaller number of components than the one that failed, or raise the error again."""
+    count = re.search(r"noise of (\d+) components", str(error))
+    if isinstance(error, DegenerateError) and count is not None and int(count[1]) > 1:
+        fewer = int(count[1]) - 1
+        note(
+            f"{fewer} component{'' if fewer == 1 else 's'} instead of {count[1]}, which would "
+            "explain everything: some columns follow from others"
+            f"{_repeated(table, prep)}. Consider to --exclude them."
+        )
+    elif "n_components" in str(error) and model.n_components == "cv" and len(prep.features) > 1:
+        fewer = 1
+        note(
+            f"too few values for cross-validation, so 1 component is used (-q changes it): {error}"
+        )
+    else:
+        raise error
+    model.set_params(n_components=fewer)
+
+
+def _refuse_constant(table: TableFile, prep: Preparation) -> None:
+    """Refuse a table in which no column varies."""
+    X = prep.rows(table.frame()).to_numpy()
+    if all(np.unique(column[~np.isnan(column)]).size < 2 for column in X.T):
+        raise TableError(f"no column of {table.path} has two different values: nothing to model.")
+
+
+def _repeated(table: TableFile, prep: Preparation) -> str:
+    """Return which columns are the same, in words, if they are few enough to compare."""
+    X = prep.rows(table.frame()) if table.whole else pl.DataFrame()
+    if not 2 <= X.width <= MOST_COMPARED:
+        return ""
+    found = []
+    for i, j in itertools.combinations(range(X.width), 2):
+        a, b = (X[:, k].to_numpy() for k in (i, j))
+        both = ~np.isnan(a) & ~np.isnan(b)
+        a, b = (one[both] - one[both].mean() for one in (a, b)) if both.sum() > 2 else (a * 0, b)
+        if abs(a @ b) > (1 - 1e-10) * np.sqrt((a @ a) * (b @ b)) > 0:
+            found.append(f"{X.columns[i]!r} and {X.columns[j]!r}")
+    return f" ({', '.join(found[:5])} are the same but for their units)" if found else ""
+
+
+MOST_COMPARED = 100
+"""Largest number of columns that are compared in pairs."""
+
+
+def metadata_of(prep: Preparation, sequence: str | None = None) -> dict[str, Any]:
+    """Return what a model file says beside the model: the table, and the command."""
+    found = {"table": prep.table(), "command": shlex.join(["dualpca", *sys.argv[1:]])}
     return found if sequence is None else found | {"sequence_column": sequence}
 
 
-def _fit_words(found: dict[str, Any]) -> str:
+def _fit_words(found: dict[str, Any], advice: bool) -> str:
     left_out = ("batches", "standardized") if found["batches"] == 1 else ("standardized",)
     numbers = {k: v for k, v in found.items() if k not in left_out}
     shown = ", ".join(f"{k} {v}" for k, v in summary_words(numbers).items())
-    units = ", columns standardized" if found["standardized"] else ""
-    return f"Wrote {found['output']}: {found['model']}, {shown}{units}."
+    lines = [f"Wrote {found['output']}: {found['model']}, {shown}."]
+    if "rule" in found:
+        lines.append(choice_words(found["rule"], found["n_components"], advice) + ".")
+    if found["standardized"]:
+        lines.append(f"{STANDARDIZED[0].upper()}{STANDARDIZED[1:]}.")
+    return "\n".join(lines)
+
+
+def name_of(data: str) -> str:
+    """Return the name of a table without folder and endings, for files that are made of it.
+
+    Examples
+    --------
+    >>> name_of("data/sales.csv"), name_of("sales.csv.gz"), name_of("-")
+    ('sales', 'sales', 'table')
+    """
+    return Path(data).name.split(".")[0] or "table" if data != "-" else "table"
+
+
+# --- a model fitted on the way, for commands that are given a table alone -----------------------
+
+ModelOrTable = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL_OR_TABLE",
+        help="Model file written by `dualpca fit`; or a table, to which a model is fitted first.",
+    ),
+]
+TableOfModel = Annotated[
+    str | None,
+    typer.Argument(metavar="TABLE", help="Table for the model file.", show_default=False),
+]
+
+
+def model_and_table(first: str, second: str | None) -> tuple[str | None, str]:
+    """Return the model file, if there is one, and the table."""
+    return (None, first) if second is None else (first, second)
+
+
+def refuse_fitting(
+    model: str, choice: Choice, components: str | None, standardize: bool | None
+) -> None:
+    """Refuse options of a fit where a fitted model is given."""
+    given: dict[str, Any] = {"--components": components, "--columns": choice.include}
+    given |= {"--exclude": choice.exclude}
+    given |= {"--one-hot": choice.one_hot, "--numbers-only": choice.numbers_only or None}
+    given |= {"--standardize": standardize}
+    for option, value in given.items():
+        if value is not None:
+            raise UsageError(
+                f"{option} says how to fit a model, but {model} is fitted: leave out the option, "
+                "or the model file."
+            )
+
+
+def refuse_lonely(data: str) -> None:
+    """Refuse a model file in the place of a table."""
+    if data.endswith(".dpca"):
+        raise UsageError(f"{data} is a model file: give the table as well, after it.")
+
+
+class Made(NamedTuple):
+    """A model that was fitted on the way."""
+
+    model: Any
+    prep: Preparation
+    table: TableFile
+
+
+def fit_here(
+    data: str,
+    source: Source,
+    choice: Choice,
+    id_column: str | None,
+    components: str | None,
+    standardize: bool | None,
+    seed: int,
+) -> Made:
+    """Fit the default model to a table, and tell the user which one that is."""
+    refuse_lonely(data)
+    model = make("ppca", {"n_components": components}, [], seed)
+    table = open_table(data, source.reading(), id_column)
+    prep = prepared(table, choice, id_column)
+    scaled = standardizes(standardize, data, source.kind)
+    prep = in_own_units(model, prep, table) if scaled else prep
+    rule = fit_chosen(model, "ppca", table, prep)
+    q = int(model.n_components_)
+    count = choice_words(rule, q, components is None) if rule else f"{q} components"
+    note(f"no model file was given, so PPCA was fitted to {data}: {count}.")
+    if scaled:
+        note(f"{STANDARDIZED}.")
+    return Made(model, prep, table)
 
 
 # --- dualpca select ----------------------------------------------------------------------------
 
-COMPLETE = ("evidence", "bic", "parallel", "gavish-donoho", "cv-rows", "cv-entries", 0.95)
-INCOMPLETE = ("bic", "cv-rows", "cv-entries")
+COMPLETE = (
+    "evidence",
+    "bic",
+    "parallel",
+    "white-noise",
+    "gavish-donoho",
+    "cv-rows",
+    "cv-entries",
+    0.95,
+)
+INCOMPLETE = ("bic", "parallel", "cv-rows", "cv-entries")
 """Rules for tables without and with missing values."""
 
 
@@ -262,7 +523,7 @@ def select(
     data: Data,
     *,
     choice: Choice,
-    standardize: Standardize = False,
+    standardize: Standardize = None,
     id_column: Identifier = None,
     sample_rows: SampleRows = None,
     source: Source,
@@ -273,14 +534,21 @@ def select(
 
     def work() -> dict[str, Any]:
         table = at_once(open_table(data, source.reading(), id_column), sample_rows, seed)
-        X = prepared(table, choice, id_column, standardize=standardize).rows(table.frame())
-        rules = INCOMPLETE if np.isnan(X.to_numpy()).any() else COMPLETE
+        prep = prepared(table, choice, id_column)
+        scaled = standardizes(standardize, data, source.kind)
+        prep = prep.standardized(table.frames()) if scaled else prep
+        X = prep.rows(table.frame())
+        missing = bool(np.isnan(X.to_numpy()).any())
+        rules = INCOMPLETE if missing else COMPLETE
         found = []
         with task("rule", len(rules)) as tick:
             for rule in rules:
                 found.append(_rule(rule, X, seed))
                 tick(str(rule))
-        return {"rows": X.height, "features": X.width, "rules": found}
+        if all("error" in one for one in found):
+            raise ValueError(found[0]["error"])
+        size = {"rows": X.height, "features": X.width, "standardized": scaled}
+        return size | {"rules": found, "default": "cv-entries" if missing else "cv-rows"}
 
     run("select", as_json, work, _select_words)
 
@@ -294,6 +562,9 @@ def _select_words(found: dict[str, Any]) -> str:
             share = f"{100 * one['explained_variance_ratio']:.1f} %"
             noise = f"{one['noise_variance']:.4g}"
             lines.append(f"{one['rule']:<16}{one['n_components']:>11}{share:>11}{noise:>12}")
+    lines += ["", f"dualpca fit uses {found['default']} unless -q says otherwise."]
+    if found["standardized"]:
+        lines.append(f"{STANDARDIZED[0].upper()}{STANDARDIZED[1:]}.")
     return "\n".join(lines)
 
 

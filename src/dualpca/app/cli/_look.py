@@ -11,6 +11,7 @@ import typer
 from dualpca.app.cli._fit import summary
 from dualpca.app.cli._running import (
     Data,
+    Force,
     Identifier,
     Json,
     Lengths,
@@ -22,7 +23,7 @@ from dualpca.app.cli._running import (
     refuse_json_and_table,
     run,
 )
-from dualpca.app.cli._session import Job, check_output, names_of, start
+from dualpca.app.cli._session import Job, check_output, keep_inputs, names_of, start
 from dualpca.errors import ModelFileError
 
 SHOWN, KEPT = 10, 1000
@@ -41,6 +42,7 @@ def score(
     sequence: SequenceColumn = None,
     lengths: Lengths = None,
     source: Source,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Score rows: log-density, distances with their limits, and which rows are unusual.
@@ -51,6 +53,7 @@ def score(
 
     def work() -> dict[str, Any]:
         check_output(output)
+        keep_inputs([output], [model, data], force)
         job = start(model, data, id_column, source.reading(), sequence, output)
         scores = _Scores(job, level, lengths)
         if output is None:
@@ -118,6 +121,7 @@ class _Scores:
             result["mean_log_density"] = self.density / self.rows
         if self.n_odd is not None:
             result |= {"n_outliers": self.n_odd, "outliers": self.odd}
+            result["expected_outliers"] = (1 - self.level) * self.rows
         return result
 
 
@@ -151,7 +155,10 @@ def _score_words(found: dict[str, Any]) -> str:
         some = ", ".join(str(row) for row in found["outliers"][:SHOWN])
         more = ", …" if found["n_outliers"] > SHOWN else ""
         which = f": {some}{more}" if some else ""
-        lines.append(f"{found['n_outliers']} beyond the {found['level']:g} limits{which}")
+        lines.append(
+            f"{found['n_outliers']} beyond the {found['level']:g} limits, where "
+            f"{found['expected_outliers']:.3g} of {found['rows']} ordinary rows are expected{which}"
+        )
     if found["output"] is not None:
         lines.append(f"Wrote {found['output']}.")
     return "\n".join(lines)

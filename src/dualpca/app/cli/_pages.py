@@ -13,11 +13,21 @@ import polars as pl
 import typer
 
 import dualpca
+from dualpca.app.cli._fit import (
+    ModelOrTable,
+    TableOfModel,
+    fit_here,
+    metadata_of,
+    model_and_table,
+    refuse_fitting,
+)
 from dualpca.app.cli._running import (
     INTERRUPTED,
     WRITING,
-    Data,
+    Choice,
+    Components,
     Encoding,
+    Force,
     Format,
     Identifier,
     Json,
@@ -25,9 +35,17 @@ from dualpca.app.cli._running import (
     Model,
     Page,
     Seed,
+    Source,
+    Standardize,
     run,
 )
-from dualpca.app.cli._session import load_model, names_of, preparation_of
+from dualpca.app.cli._session import (
+    keep_inputs,
+    load_model,
+    names_of,
+    open_table,
+    preparation_of,
+)
 from dualpca.app.tables import reading
 from dualpca.app.tables.text import TableError
 from dualpca.arrays import progress
@@ -43,8 +61,8 @@ if TYPE_CHECKING:
 
 
 def report(
-    model: Model,
-    data: Data,
+    first: ModelOrTable,
+    data: TableOfModel = None,
     output: Page = Path("report.html"),
     color: Annotated[str | None, typer.Option("--color", help="Column to colour rows by.")] = None,
     image: Annotated[
@@ -56,15 +74,24 @@ def report(
     ] = False,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
     level: Level = 0.95,
+    components: Components = None,
+    standardize: Standardize = None,
+    *,
+    choice: Choice,
     id_column: Identifier = None,
-    kind: Format = None,
-    encoding: Encoding = "utf-8",
+    source: Source,
     seed: Seed = 0,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Write a report on a model and a table as one HTML page with figures."""
-    asked = Asked(model, data, output, color, image, curve, title, level)
-    asked = asked._replace(id_column=id_column, kind=kind, encoding=encoding, seed=seed)
+    """Write a report on a model and a table as one HTML page with figures.
+
+    With a table alone a model is fitted first, as `dualpca fit` does without options.
+    """
+    model, table = model_and_table(first, data)
+    asked = Asked(model, table, output, source, choice, color, image, curve, title, level)
+    asked = asked._replace(components=components, standardize=standardize)
+    asked = asked._replace(id_column=id_column, seed=seed, force=force)
 
     def work() -> dict[str, Any]:
         start = time.perf_counter()
@@ -82,28 +109,45 @@ def report(
 class Asked(NamedTuple):
     """The options of the command."""
 
-    model: str
+    model: str | None
     data: str
     output: Path
+    source: Source = Source()
+    choice: Choice = Choice()
     color: str | None = None
     image: str | None = None
     curve: bool = False
     title: str | None = None
     level: float = 0.95
+    components: str | None = None
+    standardize: bool | None = None
     id_column: str | None = None
-    kind: str | None = None
-    encoding: str = "utf-8"
     seed: int = 0
+    force: bool = False
 
     def command(self) -> str:
         """Return the command that makes the same page."""
-        words = ["dualpca", "report", self.model, self.data, "-o", str(self.output)]
-        for name, plain in self._field_defaults.items():
-            value = getattr(self, name)
-            if value != plain:
-                option = {"id_column": "--id", "kind": "--format"}.get(name, f"--{name}")
-                words += [option] if value is True else [option, str(value)]
+        files = [name for name in (self.model, self.data) if name is not None]
+        words = ["dualpca", "report", *files, "-o", str(self.output)]
+        for part in (self, self.source, self.choice):
+            for name, plain in part._field_defaults.items():
+                value = getattr(part, name)
+                if value != plain and not isinstance(value, tuple):
+                    words += _option(OPTIONS.get(name, name), value)
         return shlex.join(words)
+
+
+OPTIONS = {"id_column": "id", "kind": "format", "limit": "memory-limit", "include": "columns"}
+"""Options that are called otherwise here."""
+
+
+def _option(name: str, value: Any) -> list[str]:
+    """Return an option as words of a command."""
+    option = f"--{name.replace('_', '-')}"
+    if isinstance(value, bool):
+        return [option if value else f"--no-{option[2:]}"]
+    values = value if isinstance(value, list) else [value]
+    return [word for one in values for word in (option, str(one))]
 
 
 def written(asked: Asked) -> dict[str, Any]:
@@ -112,8 +156,10 @@ def written(asked: Asked) -> dict[str, Any]:
     from dualpca.app.report.writing import SECTIONS
 
     pages.check_target(asked.output)  # before any work
+    keep_inputs([str(asked.output)], [asked.model, asked.data], asked.force)
     subject = _subject(asked)
-    made = {"command": asked.command(), "data": asked.data, "model file": asked.model}
+    made = {"command": asked.command(), "data": asked.data}
+    made |= {} if asked.model is None else {"model file": asked.model}
     name = Path(asked.data).name if asked.data != "-" else "The table"
     title = asked.title or f"{name}, seen by {subject.kind}"
     with progress.task("section", len(SECTIONS)) as tick:
@@ -128,26 +174,39 @@ def _subject(asked: Asked) -> Any:
     """Read the model and the table, and return what the report is about."""
     from dualpca.app.report import subject_of
 
-    fitted, metadata = load_model(asked.model)
+    fitted, metadata, frame = _opened(asked)
     table = metadata.get("table", {})
-    frame = reading.read(asked.data, asked.kind, asked.encoding)
     ids = asked.id_column or _present(frame, table.get("identifier"))
     for option, name in (("--id", ids), ("--color", asked.color)):
         if name is not None and name not in frame.columns:
             raise TableError(f"{option} {name}: no such column; there are {frame.columns[:10]}.")
-    rows, units = _rows(fitted, frame, metadata, ids)
+    named = names_of(fitted) is not None
     shape = shape_of(asked.image, table)
     return subject_of(
         fitted,
-        rows,
+        frame,
         color=asked.color,
         ids=ids,
         image=shape,
         curve=asked.curve,
         level=asked.level,
         seed=asked.seed,
-        units=units,
+        prepared=preparation_of(fitted, metadata, frame.columns, ids) if named else None,
+        command=metadata.get("command"),
     )
+
+
+def _opened(asked: Asked) -> tuple[Any, dict[str, Any], pl.DataFrame]:
+    """Return the model with its metadata and the table; a model is fitted where none is given."""
+    if asked.model is None:
+        options = (asked.id_column, asked.components, asked.standardize, asked.seed)
+        made = fit_here(asked.data, asked.source, asked.choice, *options)
+        return made.model, metadata_of(made.prep), pl.concat(made.table.open())
+    refuse_fitting(asked.model, asked.choice, asked.components, asked.standardize)
+    fitted, metadata = load_model(asked.model)
+    ids = asked.id_column or metadata.get("table", {}).get("identifier")
+    opened = open_table(asked.data, asked.source.reading(), ids, must=False)
+    return fitted, metadata, pl.concat(opened.open())
 
 
 def _present(frame: pl.DataFrame, name: Any) -> str | None:
@@ -163,20 +222,6 @@ def shape_of(image: str | None, table: dict[str, Any]) -> tuple[int, int] | None
     if len(size) != 2:
         raise TableError(f"--image {image}: expected height and width, such as 8x8.")
     return size[0], size[1]
-
-
-def _rows(
-    model: Any, frame: pl.DataFrame, metadata: dict[str, Any], ids: str | None
-) -> tuple[pl.DataFrame, str]:
-    """Return the table with the columns of the model as it expects them, and their units."""
-    own = "in the table's own units"
-    if names_of(model) is None:
-        return frame, own
-    prep = preparation_of(model, metadata, frame.columns, ids)
-    found = prep.rows(frame)
-    rest = [frame[name] for name in frame.columns if name not in found.columns]
-    units = own if prep.means is None else "in standard deviations from their averages"
-    return found.with_columns(rest), units
 
 
 # --- explore -----------------------------------------------------------------------------------

@@ -160,7 +160,8 @@ def refuse_json_and_table(as_json: bool, *outputs: str | None) -> None:
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Format = Annotated[
-    str | None, typer.Option("--format", help="Table format: csv, tsv, parquet, arrow, npy or npz.")
+    str | None,
+    typer.Option("--format", help="Table format: csv, tsv, xlsx, parquet, arrow, npy or npz."),
 ]
 Encoding = Annotated[str, typer.Option("--encoding", help="Encoding of CSV and TSV.")]
 Separator = Annotated[
@@ -169,6 +170,22 @@ Separator = Annotated[
 Decimal = Annotated[
     str | None, typer.Option("--decimal", help="Decimal sign, . or , ; detected by default.")
 ]
+Missing = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--na", help="Codes of missing entries beside the usual, such as -999 or -99,unknown."
+    ),
+]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header", help="Whether the first line has names; looked at by default."
+    ),
+]
+Sheet = Annotated[
+    str | None, typer.Option("--sheet", help="Sheet of a spreadsheet; by default the first.")
+]
+Array = Annotated[str | None, typer.Option("--array", help="Array of an NPZ file.")]
 Limit = Annotated[
     str | None,
     typer.Option(
@@ -184,14 +201,30 @@ Exclude = Annotated[
 ]
 OneHot = Annotated[
     list[str] | None,
-    typer.Option("--one-hot", help="Column to encode as zeros and ones, one per value."),
+    typer.Option("--one-hot", help="Column to encode as zeros and ones, whatever it holds."),
 ]
 NumbersOnly = Annotated[
     bool, typer.Option("--numbers-only", help="Leave out columns that do not hold numbers.")
 ]
 Standardize = Annotated[
-    bool, typer.Option("--standardize", help="Scale every column to mean 0 and variance 1.")
+    bool | None,
+    typer.Option(
+        "--standardize/--no-standardize",
+        help="Scale every column to mean 0 and variance 1, or keep the units of the table. "
+        "The default is to scale, but not images and NumPy's matrices.",
+        show_default=False,
+    ),
 ]
+Components = Annotated[
+    str | None,
+    typer.Option(
+        "--components",
+        "-q",
+        help="A number, a share of the variance, or the name of a rule. Chosen by "
+        "cross-validation by default (ppca).",
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Let the output replace an input.")]
 SampleRows = Annotated[
     int | None, typer.Option("--sample-rows", min=2, help="Use this many rows, drawn at random.")
 ]
@@ -226,6 +259,10 @@ class Source(NamedTuple):
     separator: Separator = None
     decimal: Decimal = None
     limit: Limit = None
+    missing: Missing = None
+    header: Header = None
+    sheet: Sheet = None
+    array: Array = None
 
     def reading(self) -> Reading:
         """Return the options for the reader; refuse a limit that is not a size."""
@@ -234,7 +271,10 @@ class Source(NamedTuple):
         except ValueError as error:
             raise UsageError(f"--memory-limit: {error}") from None
         sign = {"\\t": "\t", "tab": "\t"}.get(self.separator or "", self.separator)
-        return Reading(self.kind, self.encoding, sign, self.decimal, most)
+        codes = (code.strip() for given in self.missing or [] for code in given.split(","))
+        missing = tuple(dict.fromkeys(code for code in codes if code))
+        found = Reading(self.kind, self.encoding, sign, self.decimal, most, missing)
+        return found._replace(header=self.header, sheet=self.sheet, array=self.array)
 
 
 class Choice(NamedTuple):
@@ -260,7 +300,7 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
     >>> def read(data: Data, source: Source) -> None:
     ...     print(data, source.kind, source.encoding)
     >>> list(signature(spread(read)).parameters)
-    ['data', 'kind', 'encoding', 'separator', 'decimal', 'limit']
+    ['data', 'kind', 'encoding', 'separator', ..., 'array']
     >>> spread(read)(data="rows", kind="csv")
     rows csv utf-8
     """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +12,7 @@ import polars as pl
 
 import dualpca
 from dualpca.app.cli._running import Choice, UsageError, note
-from dualpca.app.tables import columns, reading, writing
+from dualpca.app.tables import columns, profiles, reading, writing
 from dualpca.app.tables.columns import Preparation, guessed, of_table
 from dualpca.app.tables.reading import Reading, TableFile
 from dualpca.app.tables.text import TableError
@@ -33,6 +34,8 @@ def open_table(
         told = "" if data.endswith((".tsv", ".tab")) else table.dialect.described()
         if told:
             note(f"{data} is read with {told} (--separator and --decimal change it).")
+    for words in table.notes:
+        note(words)
     if must and id_column is not None and id_column not in table.columns:
         raise TableError(f"--id {id_column}: no such column; there are {table.columns[:10]}.")
     return table
@@ -52,38 +55,54 @@ def prepared(
     heads = pl.DataFrame(schema=[name for name in table.columns if name not in apart])
     names = columns.select(heads, choice.include or [], choice.exclude or [])
     one_hot = choice.one_hot or []
-    if choice.numbers_only:
-        names = _numeric(table, names, one_hot)
-    levels = _levels(table, names, one_hot)
-    shape = table.image_shape if len(names) == len(table.columns) - len(apart) else None
-    found = Preparation(tuple(names), levels, image_shape=shape, identifier=id_column)
-    if not standardize:
-        return found
-    return found.standardized(table.frames("means and deviations, batch"))
-
-
-def _numeric(table: TableFile, names: list[str], one_hot: list[str]) -> list[str]:
-    """Return the columns of numbers, and tell the user which others were left out."""
-    kept = names
-    for frame in table.frames("looking for numbers, batch"):
-        good = columns.numeric(frame, [name for name in kept if name not in one_hot])
-        kept = [name for name in kept if name in good or name in one_hot]
-    left = [repr(name) for name in names if name not in kept]
-    if not kept:
-        raise TableError("no column is left: none of them holds numbers.")
-    if left:
-        note(f"left out because they do not hold numbers: {', '.join(left)}.")
-    return kept
-
-
-def _levels(table: TableFile, names: list[str], one_hot: list[str]) -> dict[str, list[str]]:
-    if not one_hot:
-        return {}
     absent = [name for name in one_hot if name not in names]
     if absent:
         raise TableError(f"--one-hot {absent[0]}: no such column; there are {names[:10]}.")
-    parts = [frame.select(one_hot).unique() for frame in table.frames("values, batch")]
-    return columns.levels_of(pl.concat(parts), names, one_hot)
+    found = _chosen(table, names, choice, id_column)
+    shape = table.image_shape if len(found.names) == len(table.columns) - len(apart) else None
+    prep = Preparation(
+        tuple(found.names),
+        found.levels,
+        image_shape=shape,
+        identifier=found.identifier,
+        dropped=found.dropped,
+        missing=table.missing,
+    )
+    if not standardize:
+        return prep
+    return prep.standardized(table.frames("means and deviations, batch"))
+
+
+def _chosen(
+    table: TableFile, names: list[str], choice: Choice, id_column: str | None
+) -> profiles.Choices:
+    """Return which columns to use and how, and tell the user what was decided."""
+    one_hot = choice.one_hot or []
+    seen = profiles.profile(table.frames("looking at columns, batch"), names, one_hot)
+    asked = bool(choice.include) or table.image_shape is not None
+
+    found = profiles.choose(
+        seen,
+        one_hot,
+        numbers_only=choice.numbers_only,
+        asked=asked,
+        identifier=id_column,
+        label=lambda row, identifier: _label(table, row, identifier),
+    )
+    for words in found.notes:
+        note(words)
+    return found
+
+
+def _label(table: TableFile, row: int, id_column: str | None) -> str:
+    """Return what a row is called: by its identifier, else by its number."""
+    if id_column is not None:
+        start = 0
+        for frame in table.open():
+            if row < start + frame.height:
+                return f"row {columns.shown(frame[id_column][row - start])}"
+            start += frame.height
+    return f"row {row + 1}"
 
 
 def lengths_of(table: TableFile, column: str | None, lengths: str | None) -> list[int] | None:
@@ -171,7 +190,18 @@ class Job:
     def rows(self, frame: pl.DataFrame) -> Any:
         """Return rows of the table as the model expects them."""
         found = self.prep.rows(frame)
+        self._check_finite(found, frame)
         return found.to_numpy() if names_of(self.model) is None else found
+
+    def _check_finite(self, rows: pl.DataFrame, frame: pl.DataFrame) -> None:
+        """Refuse infinite entries, with their column and row."""
+        values = rows.to_numpy()
+        if np.isinf(values).any():
+            i, j = np.argwhere(np.isinf(values))[0].tolist()
+            row = "one row" if not self.table.whole else f"row {i + 1}"
+            if self.id_column is not None:
+                row = f"row {columns.shown(frame[self.id_column][i])}"
+            raise TableError(profiles.infinity(rows.columns[j], row))
 
     def framed(self, values: Any, names: list[str], frame: pl.DataFrame) -> pl.DataFrame:
         """Return a matrix as a table, with the row identifiers as first column."""
@@ -217,6 +247,8 @@ def start(
     """
     model, metadata = load_model(path)
     known = metadata.get("table", {}).get("identifier")
+    codes = metadata.get("table", {}).get("missing", [])
+    how = how._replace(missing=tuple(dict.fromkeys((*codes, *how.missing))))
     if output is not None and reading.kind_of(output) in ("npy", "npz"):
         known = None
     table = open_table(data, how, id_column or known, must=id_column is not None)
@@ -246,3 +278,18 @@ def check_output(*outputs: str | None) -> None:
     named = [output for output in outputs if output is not None]
     if len(set(named)) < len(named):
         raise UsageError("two tables cannot be written to the same file: give different names.")
+
+
+def keep_inputs(outputs: Sequence[str | None], inputs: Sequence[str | None], force: bool) -> None:
+    """Refuse to replace a file that the same command reads, unless it was asked for."""
+    if force:
+        return
+    read = [path for path in inputs if path is not None and os.path.exists(path)]
+    for output in outputs:
+        if output is None or not os.path.exists(output):
+            continue
+        if any(os.path.samefile(output, path) for path in read):
+            raise UsageError(
+                f"{output} is read by this command, and the output would replace it. Give another "
+                "name with --output, or --force to replace it."
+            )

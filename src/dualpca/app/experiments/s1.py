@@ -738,7 +738,7 @@ def _draw_outliers(ax: Axes, X: Floats, draw: Canvas) -> tuple[int, int, int]:
     wrong = draw.rng.choice(len(X), WRONG, replace=False)
     table[wrong, 3] = (table[wrong, 3] - 32) / 1.8
     Z = _standardised(table)
-    found = PPCA(2).fit(Z).outliers(Z, level=LEVEL)
+    found = PPCA(2).fit(Z).outliers(Z, level=LEVEL**2)  # each limit at LEVEL
     t2 = np.asarray(found.t2 / found.t2_limit)
     limit = np.asarray(found.spe_limit)  # 0 where so much is missing that components explain all
     spe = np.divide(np.asarray(found.spe), limit, out=np.zeros_like(limit), where=limit > 0)

@@ -270,6 +270,7 @@ def describe(session: Session, columns: list[Column], run: str) -> ModelAnswer:
         low=low,
         mean=mean,
         high=high,
+        spread=(session.spread * session.units.scale).tolist(),
         density=session.lens.density_of,
     )
 

@@ -5,6 +5,7 @@ What a model cannot do is a sentence in `reasons`, which the page shows next to 
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -104,11 +105,16 @@ class Lens:
         found = self.model.sample(count, random_state=seed)
         return np.asarray(found[0] if isinstance(found, tuple) else found, dtype=float)
 
-    def impute(self, X: Matrix) -> tuple[Matrix, Matrix]:
-        """Return rows with NaN filled, and the standard deviations of the filled entries."""
+    def impute(self, X: Matrix, fixed: bool = False) -> tuple[Matrix, Matrix]:
+        """Return rows with NaN filled, and the standard deviations of the filled entries.
+
+        `fixed` takes the model's parameters as known, which needs no refits.
+        """
         if "impute" in self.reasons:
             raise TableError(self.reasons["impute"])
-        filled, std = self.model.impute(self._named(X), return_std=True)
+        choice = "parameters" in inspect.signature(self.model.impute).parameters
+        options = {"parameters": "fixed"} if fixed and choice else {}
+        filled, std = self.model.impute(self._named(X), return_std=True, **options)
         return np.asarray(filled, dtype=float), np.asarray(std, dtype=float)
 
 
@@ -136,7 +142,8 @@ class LinearLens(Lens):
         origin = self.decode(np.zeros((1, q)))
         W = self.decode(np.eye(q)) - origin
         noise = np.asarray(model.noise_variance_, dtype=float)
-        noise = noise * np.asarray(getattr(model, "scale_", 1.0), dtype=float) ** 2
+        scale = getattr(model, "scale_", None)
+        noise = noise if scale is None else noise * np.asarray(scale, dtype=float) ** 2
         signal = np.zeros(origin.shape[1])
         if hasattr(model, "posterior"):
             own = np.asarray(model.posterior(self._named(start))[1][0])
@@ -276,7 +283,9 @@ class MixtureLens(Lens):
         W = np.asarray(self.model.loadings_[component], dtype=float)
         mean = np.asarray(self.model.means_[component], dtype=float)[None, :]
         own = np.asarray(self.model.posterior(self._named(mean), component)[1][0], dtype=float)
-        noise = float(self.model.noise_variance_[component])
+        noise = np.asarray(self.model.noise_variance_[component], dtype=float)
+        scale = getattr(self.model, "scale_", None)  # W is in the units of the rows, noise not
+        noise = noise if scale is None else noise * np.asarray(scale, dtype=float) ** 2
         return np.asarray(np.sqrt(np.sum((W @ own) * W, axis=1) + noise))
 
     def reconstruct(self, X: Matrix) -> Matrix:

@@ -149,6 +149,7 @@ class ModelAnswer(Answer):
     low: list[float]
     mean: list[float]
     high: list[float]
+    spread: list[float]
     density: str
 
 
@@ -160,6 +161,7 @@ class PointAnswer(Answer):
     log_density: float | None = None
     farther: float | None
     nearest: int | None
+    nearest_id: str | None
     distance: float | None
 
 
@@ -182,11 +184,16 @@ class RowsAnswer(Answer):
 
 
 class ErrorsAnswer(Answer):
-    """Reconstruction errors of rows: how many were used, their mean, the largest."""
+    """Reconstruction errors of rows: how many were used, their mean, the largest.
+
+    And the columns with the largest errors, each in its own standard deviations.
+    """
 
     count: int
     mean: float
     largest: float
+    columns: list[str]
+    by_column: list[float]
 
 
 class ImputeAnswer(Answer):
@@ -204,6 +211,7 @@ class SampleAnswer(Answer):
     values: list[list[float]]
     latents: list[list[float]]
     nearest: list[int | None]
+    nearest_ids: list[str | None]
     distance: list[float | None]
     beside: list[list[float | None] | None]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,54 +13,90 @@ import polars as pl
 
 from dualpca.app.explorer.lenses import Lens, Matrix, lens_of
 from dualpca.app.tables import columns
-from dualpca.app.tables.columns import Preparation
+from dualpca.app.tables.columns import of_table
 from dualpca.app.tables.reading import parse_shape
-from dualpca.app.tables.text import TableError
+from dualpca.app.tables.text import TableError, without
 
 # --- neighbours: how a point lies among rows ---------------------------------------------------
 
 
 class Closest(NamedTuple):
-    """Rows with missing entries, prepared to find the closest one to another row.
+    """Rows prepared to find the closest one to another row, missing entries or not.
 
-    The mean squared difference to the observed entries of row i is
-    (a_i − 2 x_i·r + m_i·r²) / |m_i| with x_i zero where an entry is missing, m_i its mask and
-    a_i = x_i·x_i. A query costs one product of a matrix and a vector, so that dragging stays fast
-    among 100,000 rows.
+    Columns are in units of their spread. What counts is the expected squared distance
+    ‖x_i − r‖² + v_i: a missing entry of x_i is filled, and v_i is the variance of what was filled.
+    The mean over the entries that were measured would favour rows with few of them: close in two
+    columns is easier than close in thirteen. A query costs one product of a matrix and a vector, so
+    that dragging stays fast among 100,000 rows.
     """
 
-    rows: Matrix  # (n, d), 0 where missing
+    rows: Matrix  # (n, d), in units of the spread, from the middle; filled where missing
     squares: Matrix  # (n,)
-    mask: Matrix | None  # (n, d), if entries are missing
-    counts: Matrix  # (n,)
-    middle: Matrix  # (d,), subtracted from all rows so that squares stay small
+    unsure: Matrix  # (n,), sum of the variances of filled entries; inf where nothing is known
+    known: Any  # (n, d), what was measured; None if everything was
+    middle: Matrix  # (d,)
+    spread: Matrix  # (d,)
+    ids: Sequence[str] | None
 
     @classmethod
-    def of(cls, X: Matrix) -> Closest:
-        """Prepare rows."""
+    def of(
+        cls,
+        X: Matrix,
+        spread: Matrix,
+        filled: tuple[Matrix, Matrix] | None = None,
+        ids: Sequence[str] | None = None,
+    ) -> Closest:
+        """Prepare rows.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            NaN where an entry is missing.
+        spread : array of shape (d,)
+        filled : pair of arrays of shape (n, d), optional
+            X with missing entries filled, and their standard deviations; by default averages of
+            the columns, with the columns' spread.
+        ids : sequence of str, optional
+            Names of rows: of rows at the same distance, the first by name is closest.
+        """
         known = np.isfinite(X)
         counts = known.sum(axis=0)
         middle = np.where(known, X, 0.0).sum(axis=0) / np.maximum(counts, 1)
-        rows = np.where(known, X - middle, 0.0)
-        mask = None if known.all() else known.astype(float)
+        values, std = (X, np.broadcast_to(spread, X.shape)) if filled is None else filled
+        rows = (np.where(known, X, middle if filled is None else values) - middle) / spread
         squares = np.einsum("ij,ij->i", rows, rows)
-        return cls(rows, squares, mask, known.sum(axis=1).astype(float), middle)
+        if known.all():
+            return cls(rows, squares, np.zeros(len(X)), None, middle, spread, ids)
+        unsure = np.sum(np.where(known, 0.0, std / spread) ** 2, axis=1)
+        unsure = np.where(known.any(axis=1), unsure, np.inf)
+        return cls(rows, squares, unsure, known, middle, spread, ids)
 
     def to(self, row: Matrix) -> tuple[int, float]:
-        """Return the closest row and its root mean squared difference.
+        """Return the closest row, and its root mean squared difference in what it measured.
 
         Examples
         --------
-        >>> Closest.of(np.array([[0.0, 0.0], [3.0, np.nan]])).to(np.array([3.0, 9.0]))
+        >>> X = np.array([[0.0, 0.0], [3.0, 8.0], [3.0, np.nan]])
+        >>> Closest.of(X, np.ones(2)).to(np.array([3.0, 8.0]))
         (1, 0.0)
         """
-        r = row - self.middle
-        other = r @ r if self.mask is None else self.mask @ (r * r)
-        gap = (self.squares - 2 * (self.rows @ r) + other) / np.maximum(self.counts, 1)
-        i = int(np.argmin(np.where(self.counts > 0, gap, np.inf)))
-        known = slice(None) if self.mask is None else self.mask[i] > 0
-        exact = (self.rows[i] - r)[known]  # the sum above loses digits where rows are equal
-        return i, float(np.sqrt(np.mean(exact**2))) if exact.size else 0.0
+        r = (row - self.middle) / self.spread
+        gap = self.squares - 2 * (self.rows @ r) + self.unsure
+        i = int(np.argmin(gap))
+        # the sum above loses digits: rows that are as close are compared again
+        slack = 1e-12 * (float(r @ r) + self.squares[i]) * len(r)
+        near = np.flatnonzero(gap <= gap[i] + slack)
+        exact = np.sum((self.rows[near] - r) ** 2, axis=1) + self.unsure[near]
+        ties = near[exact <= exact.min() * (1 + 1e-12)]
+        i = int(min(ties, key=self._order))
+        apart = self.rows[i] - r
+        known = apart if self.known is None else apart[self.known[i]]
+        return i, float(np.sqrt(np.mean(known**2))) if known.size else 0.0
+
+    def _order(self, i: int) -> tuple[int, int, str]:
+        """Return what rows are ordered by: their names, numbers by their value."""
+        name = str(i) if self.ids is None else self.ids[i]
+        return (0, int(name), "") if name.isdecimal() else (1, 0, name)
 
 
 class Places(NamedTuple):
@@ -95,6 +131,9 @@ class Places(NamedTuple):
 
 FAR = 1000.0
 """Multiple of the furthest row's distance up to which latents may be asked for."""
+
+MOST_FILLED = 50_000
+"""Most rows with missing entries that the model fills to find the closest row."""
 
 BLOCK = 2000
 """Rows that are reconstructed at a time."""
@@ -179,15 +218,47 @@ class Session:
         self._own = self._shares()
         self._reach = [self._furthest(k) for k in rows]
         self._places = [Places.of(Z) for Z in self.Z]
-        self._table = None if self.X is None else Closest.of(self.X)
+        self.spread = self._spread()
+        self._table = None
+        if self.X is not None:
+            self._table = Closest.of(self.X, self.spread, self._filled(self.X), self.ids)
+
+    def _spread(self) -> Matrix:
+        """Return the standard deviation of every column, (d,), in the units of the model.
+
+        It is 1 where a column does not vary. Pixels and points of a curve are measured in the same
+        units, and so have one spread together.
+        """
+        if self.X is None:
+            return np.ones(len(self.features))
+        known = np.isfinite(self.X)
+        count = np.maximum(known.sum(axis=0), 1)
+        middle = np.where(known, self.X, 0.0).sum(axis=0) / count
+        squares = np.where(known, self.X - middle, 0.0) ** 2
+        found = np.sqrt(squares.sum(axis=0) / count)
+        if self.shape.kind != "bars":
+            found = np.full(len(found), np.sqrt(np.mean((found * self.units.scale) ** 2)))
+            found = found / self.units.scale
+        return np.where(found > 0, found, 1.0)
+
+    def _filled(self, X: Matrix) -> tuple[Matrix, Matrix] | None:
+        """Return rows with missing entries filled by the model, and standard deviations."""
+        partial = np.isnan(X).any(axis=1)
+        if "impute" in self.lens.reasons or not 0 < partial.sum() <= MOST_FILLED:
+            return None
+        values, std = X.copy(), np.zeros(X.shape)
+        values[partial], std[partial] = self.lens.impute(X[partial], fixed=True)
+        return values, std
 
     def _place(self, component: int) -> Matrix:
         if self.X is None:
             return np.zeros((0, self.lens.sizes[component]))
         Z = self.lens.latents(self.X, component)
-        if not np.isfinite(Z).all():
+        odd = np.flatnonzero(~np.isfinite(Z).all(axis=1))
+        if odd.size:
             raise TableError(
-                "some rows have latents that are not finite: check the table for huge values."
+                f"the latents of {self._named(odd)} are not finite: check the table for huge "
+                "values there."
             )
         return Z
 
@@ -240,8 +311,15 @@ class Session:
                 std = self.units.scale * self.lens.spread(Z[0], component, way)
             found = {"values": self.units.out(rows)[0], "std": std}
             if "density" not in self.lens.reasons:
-                found["log_density"] = float(self.lens.density(rows, Z)[0])
+                density = float(self.lens.density(rows, Z)[0])
+                found["log_density"] = density - self._log_scale()
         return found | {"farther": self._farther(Z[0], component), **self.nearest(rows)[0]}
+
+    def _log_scale(self) -> float:
+        """Return what a log-density of rows loses in the units of the table: Σ log scale."""
+        if self.lens.density_of != "rows":
+            return 0.0
+        return float(np.sum(np.log(np.broadcast_to(self.units.scale, (len(self.features),)))))
 
     def _farther(self, z: Matrix, component: int) -> float | None:
         """Return the share of rows that are farther from the centre of the latents."""
@@ -249,11 +327,17 @@ class Session:
         return None if places is None else places.farther(z)
 
     def nearest(self, rows: Matrix) -> list[dict[str, Any]]:
-        """Return the closest row of the table to each row, by its observed entries."""
+        """Return the closest row of the table to each row, its name and its difference.
+
+        Differences are in standard deviations of the columns.
+        """
         if self._table is None:
-            return [{"nearest": None, "distance": None} for _ in rows]
+            return [{"nearest": None, "nearest_id": None, "distance": None} for _ in rows]
         found = [self._table.to(row) for row in rows]
-        return [{"nearest": i, "distance": distance} for i, distance in found]
+        return [
+            {"nearest": i, "nearest_id": self.identifier(i), "distance": distance}
+            for i, distance in found
+        ]
 
     def path(
         self, start: Sequence[float], end: Sequence[float], steps: int, component: int, way: Any
@@ -266,17 +350,33 @@ class Session:
         return {"latents": Z, "values": self.units.out(rows)}
 
     def errors(self, index: Sequence[int]) -> Matrix:
-        """Return the root mean squared difference of rows and reconstructions, (m,)."""
+        """Return the root mean squared difference of rows and reconstructions, (m,).
+
+        Each column is measured in its own standard deviation, so that none counts more because of
+        its unit.
+        """
+        parts = [self._mean(gap, 1) for gap in self._gaps(index)]
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    def column_errors(self, index: Sequence[int]) -> Matrix:
+        """Return the root mean squared difference in every column, in its own deviations, (d,)."""
+        parts = list(self._gaps(index))
+        return self._mean(np.concatenate(parts), 0) if parts else np.zeros(len(self.features))
+
+    @staticmethod
+    def _mean(gap: Matrix, axis: int) -> Matrix:
+        known = np.isfinite(gap)
+        total = np.sum(np.where(known, gap, 0.0) ** 2, axis=axis)
+        return np.asarray(np.sqrt(total / np.maximum(known.sum(axis=axis), 1)))
+
+    def _gaps(self, index: Sequence[int]) -> Iterator[Matrix]:
+        """Yield differences of rows and reconstructions in standard deviations, by blocks."""
         X = self.rows(index)
-        parts = []
         for start in range(0, len(X), BLOCK):
             block = X[start : start + BLOCK]
             with self.lock:
-                gap = (self.lens.reconstruct(block) - block) * self.units.scale
-            known = np.isfinite(gap)
-            total = np.sum(np.where(known, gap, 0.0) ** 2, axis=1)
-            parts.append(np.sqrt(total / np.maximum(known.sum(axis=1), 1)))
-        return np.concatenate(parts) if parts else np.zeros(0)
+                again = self.lens.reconstruct(block)
+            yield (again - block) / self.spread
 
     def rows(self, index: Sequence[int]) -> Matrix:
         """Return some rows, as the model expects them."""
@@ -286,7 +386,11 @@ class Session:
 
     def identifier(self, i: int) -> str:
         """Return the name of a row: its identifier, or its number from 1."""
-        return str(i + 1) if self.ids is None else str(self.ids[i])
+        return str(i + 1) if self.ids is None else str(self.ids[i]) or f"(no name, {i + 1})"
+
+    def _named(self, index: Any) -> str:
+        """Return some rows by their names, for messages."""
+        return named_rows_of(self.ids, index)
 
     def impute(self, row: int, hidden: Sequence[int]) -> dict[str, Any]:
         """Return a row with entries hidden and imputed, with standard deviations."""
@@ -313,6 +417,7 @@ class Session:
             "values": self.units.out(rows),
             "latents": Z,
             "nearest": [c["nearest"] for c in close],
+            "nearest_ids": [c["nearest_id"] for c in close],
             "distance": [c["distance"] for c in close],
             "beside": [None if x is None else self.units.out(x) for x in beside],
         }
@@ -421,6 +526,9 @@ WIDE = 12
 """Most columns of a table on the page; columns that are not features come first."""
 
 
+WORST = 5
+"""Columns whose errors are listed."""
+
 MANY = 5000
 """Most rows that a summary of errors uses."""
 
@@ -442,10 +550,20 @@ def shown(session: Session, index: Sequence[int], component: int) -> dict[str, A
 
 
 def summarized(session: Session, index: Sequence[int]) -> dict[str, Any]:
-    """Return mean and largest reconstruction error of rows, or of some if there are many."""
+    """Return mean and largest reconstruction error of rows, or of some if there are many.
+
+    And the columns with the largest errors; all in standard deviations of the columns.
+    """
     some = index[:: -(-len(index) // MANY)]
-    errors = session.errors(some)
-    return {"count": len(some), "mean": float(errors.mean()), "largest": float(errors.max())}
+    errors, by_column = session.errors(some), session.column_errors(some)
+    worst = np.argsort(-by_column, kind="stable")[:WORST]
+    return {
+        "count": len(some),
+        "mean": float(errors.mean()),
+        "largest": float(errors.max()),
+        "columns": [session.features[j] for j in worst],
+        "by_column": by_column[worst],
+    }
 
 
 def _names(session: Session) -> list[str]:
@@ -529,14 +647,17 @@ def open_session(
     units = Units(np.asarray(table.get("means", 0.0)), np.asarray(table.get("scales", 1.0)))
     if id_column is None and frame is not None and table.get("identifier") in frame.columns:
         id_column = table["identifier"]
+    if frame is not None:
+        keep = () if id_column is None else (id_column,)
+        frame = without(frame, table.get("missing", ()), keep)
     ids = None if frame is None or id_column is None else _identifiers(frame, id_column)
-    X, source = _rows(lens, frame, features, id_column, source)
+    X, source = _rows(lens, frame, features, id_column, source, table.get("dropped", {}))
     _check(lens, X)
     if X is not None and frame is not None:
         X = units.into(X)
     if image is None and not curve and "image_shape" in table:
         image = "x".join(str(side) for side in table["image_shape"])
-    _check_missing(lens, X)
+    _check_entries(lens, X, features, ids)
     shape = shape_of(len(features), image, curve)
     rest = None if frame is None or id_column is None else frame.drop(id_column)
     return Session(lens, X, frame if rest is None else rest, features, ids, shape, units, source)
@@ -549,7 +670,7 @@ def _features(lens: Lens, table: Mapping[str, Any]) -> Sequence[str]:
         return [str(name) for name in names]
     if "columns" not in table:
         return [f"x{j}" for j in range(int(lens.model.n_features_in_))]
-    return Preparation(tuple(table["columns"]), table.get("levels", {})).features
+    return of_table(table, ()).features
 
 
 def _identifiers(frame: pl.DataFrame, name: str) -> list[str]:
@@ -559,7 +680,12 @@ def _identifiers(frame: pl.DataFrame, name: str) -> list[str]:
 
 
 def _rows(
-    lens: Lens, frame: Any, features: Sequence[str], id_column: str | None, source: str
+    lens: Lens,
+    frame: Any,
+    features: Sequence[str],
+    id_column: str | None,
+    source: str,
+    dropped: Mapping[str, str],
 ) -> tuple[Matrix | None, str]:
     if frame is None:
         kept = getattr(lens.model, "X_fit_", None)
@@ -567,9 +693,26 @@ def _rows(
             return None, source
         return np.asarray(kept, dtype=float), "the model's training points"
     if hasattr(lens.model, "feature_names_in_") or set(features) <= set(frame.columns):
-        return columns.matching(frame, features).to_numpy(), source
+        return columns.matching(frame, features, dropped).to_numpy(), source
     rest = frame if id_column is None else frame.drop(id_column)
     return columns.numbers(rest, rest.columns).to_numpy(), source
+
+
+FEW = 3
+"""Rows and columns that a message names."""
+
+
+def named_rows_of(ids: Sequence[str] | None, index: Any) -> str:
+    """Return some rows by their names, for messages.
+
+    Examples
+    --------
+    >>> named_rows_of(["a", "b"], [1]), named_rows_of(None, range(9))
+    ('row b', 'rows 1, 2, 3 and 6 more')
+    """
+    names = [str(i + 1) if ids is None else str(ids[i]) for i in index[:FEW]]
+    more = f" and {len(index) - FEW} more" if len(index) > FEW else ""
+    return f"row{'s' if len(index) > 1 else ''} {', '.join(names)}{more}"
 
 
 def _check(lens: Lens, X: Matrix | None) -> None:
@@ -581,20 +724,32 @@ def _check(lens: Lens, X: Matrix | None) -> None:
     d = int(lens.model.n_features_in_)
     if X.shape[1] != d:
         raise TableError(f"the model has {d} features, the table {X.shape[1]} columns.")
-    if np.isinf(X).any():
-        raise TableError("the table contains infinite values: models need finite numbers.")
 
 
-def _check_missing(lens: Lens, X: Matrix | None) -> None:
-    """Refuse missing entries if the model does not accept them."""
+def _check_entries(
+    lens: Lens, X: Matrix | None, features: Sequence[str], ids: Sequence[str] | None
+) -> None:
+    """Refuse infinite entries, and missing ones if the model does not accept them."""
     if X is None:
         return
-    count = int(np.isnan(X).any(axis=1).sum())
-    if count:
+    infinite = np.isinf(X)
+    if infinite.any():
+        columns = [repr(features[j]) for j in np.flatnonzero(infinite.any(axis=0))[:FEW]]
+        rows = named_rows_of(ids, np.flatnonzero(infinite.any(axis=1)))
+        raise TableError(
+            f"the table contains infinite values ({', '.join(columns)}, {rows}): models need "
+            "finite numbers."
+        )
+    missing = np.isnan(X)
+    partial = np.flatnonzero(missing.any(axis=1))
+    if partial.size:
         try:
-            lens.latents(X[np.isnan(X).any(axis=1)][:1])
+            lens.latents(X[partial[:1]])
         except ValueError:
+            columns = [repr(features[j]) for j in np.flatnonzero(missing.any(axis=0))[:FEW]]
+            count = "1 row has" if partial.size == 1 else f"{partial.size} rows have"
             raise TableError(
-                f"{count} rows have missing entries, which {lens.name} does not accept. Drop them, "
-                "or explore a model that does (ppca, bpca, fa, mixture)."
+                f"{count} missing entries, which {lens.name} does not accept "
+                f"({named_rows_of(ids, partial)}; first in {', '.join(columns)}). Drop them, or "
+                "explore a model that does (ppca, bpca, fa, mixture)."
             ) from None

@@ -154,7 +154,7 @@ def outlier_map(model: Any, X: ArrayLike, *, level: float = 0.95, n_labels: int 
         A fitted model.
     X : array or frame of shape (n, d)
     level : float
-        Level of each limit.
+        Of both limits together, as in `outliers`.
     n_labels : int
         Number of flagged rows that are labelled, by number or by their index in a pandas frame.
 
@@ -173,7 +173,7 @@ def outlier_map(model: Any, X: ArrayLike, *, level: float = 0.95, n_labels: int 
     """
     found = model.outliers(X, level)
     found = type(found)(*map(backend.to_numpy, found))
-    limits = np.array([model.t2_limit(level), model.spe_limit(level)])
+    limits = _outlier_limits(model, level)
     places, ratios = _outlier_placed(found, limits)
     figure, ax = blank(height=4.6)
     colours = np.where(found.flagged, VERMILION, BLUE)
@@ -187,6 +187,14 @@ def outlier_map(model: Any, X: ArrayLike, *, level: float = 0.95, n_labels: int 
     away = np.broadcast_to([1.0, 1.0], (len(worst), 2))
     label_points(ax, places[worst], [words[i] for i in worst], away, places)
     return figure
+
+
+def _outlier_limits(model: Any, level: float) -> Floats:
+    """Return both limits of complete rows as `outliers` takes them, (2,)."""
+    limits = np.array([model.t2_limit(level), model.spe_limit(level)])
+    if not np.all(np.isfinite(limits) & (limits > 0)):
+        return limits  # one statistic judges alone
+    return np.array([model.t2_limit(level**0.5), model.spe_limit(level**0.5)])
 
 
 def _outlier_placed(found: Any, limits: Floats) -> tuple[Floats, Floats]:

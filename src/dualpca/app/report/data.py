@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,6 +34,15 @@ COLUMNS = 40
 """Columns listed in a table or a bar chart."""
 FOLD = 12
 """Rows above which a table is folded."""
+PATTERNS, FIRST = 30, 6
+"""Patterns of missing entries that are listed, and how many of a long list are not folded."""
+LONG = 20
+"""Columns above which a table of columns is folded."""
+EXAMPLES = 5
+"""Rows that are named as examples of a pattern."""
+TOGETHER = 5
+"""Columns of a pattern that are named."""
+TICKS = 8
 BLOCKS = (200, 60)
 """Cells of the map of missing entries, down and across."""
 UNEVEN = 10.0
@@ -174,9 +183,12 @@ def _spread_words(subject: Subject, spread: Floats) -> str:
         f"{subject.names[last]} least ({said(spread[last])})."
     )
     if spread[last] > 0 and spread[first] > UNEVEN * spread[last]:
+        words += f" That is {spread[first] / spread[last]:,.0f} times as much"
         words += (
-            f" That is {spread[first] / spread[last]:,.0f} times as much: unless the columns are "
-            "standardised, the model mostly follows those that vary most."
+            ": the model mostly follows those that vary most, because its columns were not "
+            "standardised."
+            if subject.scale is None
+            else ", but the columns were standardised before the fit, so that each counts the same."
         )
     return words + constant + cut
 
@@ -218,12 +230,90 @@ def missing(subject: Subject) -> Section:
     return Section(
         "What is missing",
         "Which entries of the table are empty: rows from top to bottom, columns across, an orange "
-        "mark where an entry is missing.",
+        "mark where an entry is missing. Below, which columns are missing together, and in which "
+        "rows.",
         "blocks and stripes. Entries missing at random do little harm; a column missing over long "
         "stretches of rows, or columns that are missing together, have a cause worth knowing.",
-        [_missing_map(subject)],
+        [_missing_map(subject), *_patterns(subject), _missing_columns(subject)],
         [_missing_text(subject)],
     )
+
+
+class Pattern(NamedTuple):
+    """Columns that are missing together, and the rows that lack exactly these."""
+
+    columns: Ints
+    rows: Ints
+
+
+def patterns(missing: Any) -> list[Pattern]:
+    """Return which columns are missing together, the most frequent pattern first.
+
+    Patterns with the same number of rows are in the order of their first rows.
+
+    Examples
+    --------
+    >>> found = patterns(np.array([[0, 1], [0, 0], [0, 1]], dtype=bool))
+    >>> [(one.columns.tolist(), one.rows.tolist()) for one in found]
+    [([1], [0, 2]), ([], [1])]
+    """
+    packed = np.ascontiguousarray(np.packbits(missing, axis=1))
+    keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
+    _, first, inverse, counts = np.unique(
+        keys, return_index=True, return_inverse=True, return_counts=True
+    )
+    groups = np.split(np.argsort(inverse, kind="stable"), np.cumsum(counts)[:-1])
+    order = np.lexsort((first, -counts))
+    return [Pattern(np.flatnonzero(missing[first[k]]), groups[k]) for k in order]
+
+
+def _patterns(subject: Subject) -> list[Table]:
+    """List which columns are missing together, and in which rows; a long list is folded."""
+    found = patterns(subject.missing)
+    rows = []
+    for one in found[:PATTERNS]:
+        few = ", ".join(subject.ids[i] for i in one.rows[:EXAMPLES])
+        more = ", …" if len(one.rows) > EXAMPLES else ""
+        share = percent(len(one.rows) / subject.n)
+        rows.append([_lacked(subject, one.columns), f"{len(one.rows):,}", share, few + more])
+    caption = "Columns that are missing together, and the rows that lack exactly these"
+    header = ("missing together", "rows", "share", "such as rows")
+    if len(rows) <= FOLD:
+        return [Table(header, rows, caption, words=True)]
+    first = f"{caption}: the {FIRST} most frequent of {len(found):,} patterns"
+    cut = f", up to the {PATTERNS}th" if len(found) > PATTERNS else ""
+    return [
+        Table(header, rows[:FIRST], first, words=True),
+        Table(header, rows[FIRST:], f"The other patterns{cut}", words=True, folded=True),
+    ]
+
+
+def _lacked(subject: Subject, columns: Ints) -> str:
+    """Return the columns of a pattern, in words."""
+    if columns.size == 0:
+        return "nothing"
+    if columns.size == subject.d:
+        return "every column"
+    names = ", ".join(subject.names[j] for j in columns[:TOGETHER])
+    rest = columns.size - TOGETHER
+    return names + (f" and {rest} more" if rest > 0 else "")
+
+
+def _missing_columns(subject: Subject) -> Table:
+    """List how much of each column is missing, the most first."""
+    counts = subject.missing.sum(axis=0)
+    order = np.argsort(-counts, kind="stable")
+    order = order[counts[order] > 0]
+    rows = [
+        [subject.names[j], f"{counts[j]:,}", percent(counts[j] / subject.n)]
+        for j in order[:COLUMNS]
+    ]
+    cut = f" (the first {COLUMNS} of {order.size:,})" if order.size > COLUMNS else ""
+    whole = subject.d - order.size
+    rest = f"; {'one column is' if whole == 1 else f'{whole:,} columns are'} complete"
+    caption = f"Share missing per column{cut}, the most first{rest if whole else ''}"
+    header = ("column", "missing", "share")
+    return Table(header, rows, caption, folded=len(rows) > LONG)
 
 
 def _blocks(missing: Any) -> tuple[Floats, Ints, Ints]:
@@ -249,7 +339,8 @@ def _missing_map(subject: Subject) -> Plot:
         "zmax": 1,
         "colorscale": [[0, CLEAR], [0.001, "rgba(210,90,15,0.25)"], [1, VERMILION]],
         "showscale": False,
-        "hovertemplate": "from row %{y}: %{z:.0%} missing<extra></extra>",
+        "text": [[short(subject.ids[i], 40)] * across for i in rows[:-1]],
+        "hovertemplate": "from row %{text}: %{z:.0%} missing<extra></extra>",
     }
     named = list(range(0, across, max(1, across // 20)))
     ticks = {"tickvals": named, "ticktext": [short(subject.names[columns[c]], 14) for c in named]}
@@ -262,7 +353,12 @@ def _missing_map(subject: Subject) -> Plot:
         )
     label = "Map of the table with a mark at every missing entry."
     across_axis = axis(tickangle=-45 if across > 4 else 0, showgrid=False) | ticks
-    return plot([cells], across_axis, axis("row", autorange="reversed"), label, finding, 440)
+    down_axis = axis("row", autorange="reversed")
+    if subject.identified:
+        at = np.unique(np.linspace(0, subject.n - 1, min(subject.n, TICKS)).astype(int))
+        named_rows = [short(subject.ids[i], 14) for i in at]
+        down_axis |= {"tickvals": numbers(at + 1, 7), "ticktext": named_rows}
+    return plot([cells], across_axis, down_axis, label, finding, 440)
 
 
 def _missing_words(subject: Subject) -> str:

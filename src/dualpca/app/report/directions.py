@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from typing import Any, NamedTuple
 
@@ -42,12 +43,13 @@ from dualpca.errors import SelectionWarning
 RULES = {
     "evidence": "which number makes the data most probable (Minka)",
     "bic": "which number is worth its parameters (BIC)",
-    "parallel": "which directions stand above pure noise (parallel analysis)",
+    "parallel": "which directions stand above those of shuffled columns (Horn)",
+    "white-noise": "which directions stand above pure noise, the same in every column",
     "gavish-donoho": "which directions help to rebuild the rows (Gavish and Donoho)",
     "cv-rows": "which number describes unseen rows best",
     "cv-entries": "which number fills hidden entries best",
 }
-INCOMPLETE = ("bic", "cv-rows", "cv-entries")
+INCOMPLETE = ("bic", "parallel", "cv-rows", "cv-entries")
 SLOW = ("cv-entries",)
 """Rules that fit every number of components by EM; with missing values all rules do."""
 SHARE = 0.95
@@ -70,9 +72,7 @@ class RuleChoice(NamedTuple):
 def choices(subject: Subject) -> list[RuleChoice]:
     """Return what every rule keeps of these rows."""
     names = list(RULES) if subject.complete else list(INCOMPLETE)
-    X = np.asarray(subject.X)
-    if getattr(subject.model, "standardize", False):
-        X = (X - subject.centre) / subject.spread
+    X = subject.scaled(subject.X)
     found = []
     for name in names:
         few = looked_at(subject, name)
@@ -91,7 +91,7 @@ def choices(subject: Subject) -> list[RuleChoice]:
 def looked_at(subject: Subject, name: str) -> int:
     """Return how many rows a rule uses; 0 if even a few would take too long."""
     if subject.complete and name not in SLOW:
-        return min(subject.n, CHECKED) if name in INCOMPLETE[1:] else subject.n
+        return min(subject.n, CHECKED) if name.startswith("cv") else subject.n
     most = min(subject.n, CHECKED, int(BUDGET / subject.d**3))
     return most if most >= min(subject.n, FEWEST) else 0
 
@@ -138,6 +138,8 @@ def rules_table(subject: Subject, found: list[RuleChoice]) -> Table:
 
 # --- how many directions matter ----------------------------------------------------------------
 
+FILLED = 5
+"""Draws of missing entries behind the variances of directions that are not kept."""
 LISTED = 100
 """Directions in the figure."""
 SMALLEST = 1e-9
@@ -155,7 +157,7 @@ def spectrum(subject: Subject) -> Section:
         raise LeftOut(f"{subject.kind} has no single list of variances.")
     kept, rest = variances(subject)
     if not (kept.size or rest.size):
-        raise LeftOut(_nothing(subject))
+        raise LeftOut("no column varies.")
     found = choices(subject)
     return Section(
         "How many directions matter",
@@ -166,14 +168,23 @@ def spectrum(subject: Subject) -> Section:
         "the rules agree, the number of directions is a safe choice; where they do not, they ask "
         "different questions.",
         [_figure(subject, kept, rest, found), rules_table(subject, found)],
-        [words for words in (rows_words(subject), _origin(subject, rest)) if words],
+        [
+            words
+            for words in (rows_words(subject), _origin(subject, rest), _filled_words(subject, rest))
+            if words
+        ],
     )
 
 
-def _nothing(subject: Subject) -> str:
-    if subject.complete or subject.kind != "FactorAnalysis":
-        return "no column varies."
-    return "with missing values, factor analysis has no variances of directions."
+def _filled_words(subject: Subject, rest: Floats) -> str:
+    """Return how variances were found where entries are missing."""
+    if subject.complete or not rest.size:
+        return ""
+    return (
+        f"Entries are missing: the variances of directions that the model does not keep are those "
+        f"of the table filled {FILLED} times with draws from the model, so that filled entries "
+        "vary as measured ones would."
+    )
 
 
 def _origin(subject: Subject, rest: Floats) -> str:
@@ -188,18 +199,36 @@ def _origin(subject: Subject, rest: Floats) -> str:
 
 
 def variances(subject: Subject) -> tuple[Floats, Floats]:
-    """Return the variances of kept and of other directions; the latter of complete rows only."""
-    model = subject.model
-    kept = np.asarray(getattr(model, "explained_variance_", []), dtype=np.float64)
-    if not subject.complete:
+    """Return the variances of kept and of other directions, in the units of the fit.
+
+    Where entries are missing, the others are those of rows filled with draws from the model;
+    there are none if it cannot draw.
+    """
+    kept = np.asarray(getattr(subject.model, "explained_variance_", []), dtype=np.float64)
+    rows = completed(subject)
+    if rows is None:
         return kept, np.zeros(0)
-    full = dualpca.PCA(standardize=getattr(model, "standardize", False)).fit(subject.X)
-    every = np.asarray(full.explained_variance_, dtype=np.float64)
+    every = np.asarray(dualpca.PCA().fit(rows).explained_variance_, dtype=np.float64)
     every = every[every > SMALLEST * every[:1]]
     if kept.size == 0:  # factor analysis explains columns, not directions
         q = min(subject.q, every.size)
         return every[:q], every[q:]
     return kept, every[kept.size :]
+
+
+def completed(subject: Subject) -> Floats | None:
+    """Return complete rows in the units of the fit, a few draws of each if entries are missing."""
+    if subject.complete:
+        return subject.scaled(subject.X)
+    draw = getattr(subject.model, "sample_imputations", None)
+    if draw is None:
+        return None
+    options: dict[str, Any] = {"n_draws": FILLED, "random_state": subject.seed}
+    if "parameters" in inspect.signature(draw).parameters:
+        options["parameters"] = "fixed"  # of this model, not of refits
+    few = subject.X[subject.some(CHECKED, salt=8)]
+    tables = subject.asked("sample_imputations", few, **options)
+    return subject.scaled(tables.reshape(-1, subject.d))
 
 
 def _figure(subject: Subject, kept: Floats, rest: Floats, found: list[RuleChoice]) -> Plot:
@@ -346,10 +375,10 @@ class Loadings(NamedTuple):
 
 def loadings(subject: Subject) -> Loadings:
     """Return the loadings, with standard errors from the model or from a bootstrap."""
-    W = matrix(subject.model)
+    W = matrix(subject)
     if hasattr(subject.model, "loadings_std_"):
         how = "The bars are two posterior standard deviations of the model on either side."
-        return Loadings(W, np.asarray(subject.model.loadings_std_), how)
+        return Loadings(W, _own(subject, np.asarray(subject.model.loadings_std_)), how)
     try:
         error, rows = _resampled(subject, W)
     except (ValueError, np.linalg.LinAlgError):
@@ -363,12 +392,23 @@ def loadings(subject: Subject) -> Loadings:
     return Loadings(W, error, how)
 
 
-def matrix(model: Any) -> Floats:
-    """Return W (d, q): loadings, or axes times their standard deviations."""
-    W = np.asarray(getattr(model, "loadings_", np.asarray(model.components_).T), dtype=np.float64)
-    if not hasattr(model, "loadings_") and hasattr(model, "explained_variance_"):
+def matrix(subject: Subject) -> Floats:
+    """Return W (d, q), loadings or axes times their standard deviations, in the units of the fit.
+
+    Those are standard deviations of the columns, if columns were standardised.
+    """
+    model = subject.model
+    if hasattr(model, "loadings_"):
+        return _own(subject, np.asarray(model.loadings_, dtype=np.float64))
+    W = np.asarray(model.components_, dtype=np.float64).T
+    if hasattr(model, "explained_variance_"):
         W = W * np.sqrt(np.asarray(model.explained_variance_))
     return W
+
+
+def _own(subject: Subject, W: Floats) -> Floats:
+    """Return loadings (d, q) in the units of the fit; a model that standardises returns others."""
+    return W / subject.scale[:, None] if subject.own_scale and subject.scale is not None else W
 
 
 def _resampled(subject: Subject, W: Floats) -> tuple[Floats, int]:
@@ -381,7 +421,7 @@ def _resampled(subject: Subject, W: Floats) -> tuple[Floats, int]:
     found = []
     for _ in range(DRAWS):
         part = subject.X[rng.integers(subject.n, size=m)]
-        again = matrix(subject.refitted(part, n_init=1, random_state=subject.seed).model)
+        again = matrix(subject.refitted(part, n_init=1, random_state=subject.seed))
         found.append(again * np.where(np.sum(again * W, axis=0) < 0, -1.0, 1.0))
     return np.std(found, axis=0) * np.sqrt(m / subject.n), m
 
@@ -422,6 +462,12 @@ def _columns(subject: Subject, found: Loadings) -> Plot:
         more: dict[str, Any] = {"name": f"direction {p + 1}", "text": shown_all(names, 60)}
         more["error_x"] = bars | {"thickness": 1.4, "width": 3}
         more["hovertemplate"] = "%{text}: %{x:.3~g}<extra>%{fullData.name}</extra>"
+        if subject.scale is not None:
+            more["customdata"] = numbers((found.W[:, p] * subject.scale)[order], 3)
+            more["hovertemplate"] = (
+                "%{text}: %{x:.3~g} standard deviations, %{customdata} in its own units"
+                "<extra>%{fullData.name}</extra>"
+            )
         more["marker"] = {"symbol": SYMBOLS[p], "size": 8, "opacity": 1}
         places = np.arange(order.size) + 0.22 * (p - (q - 1) / 2)
         traces.append(points(found.W[order, p], places, PALETTE[p], **more))
@@ -432,7 +478,12 @@ def _columns(subject: Subject, found: Loadings) -> Plot:
     height = 110 + (22 + 8 * q) * order.size
     zero = [rule(0, "x", dash="solid")]
     finding = _loading_words(subject, found) + cut
-    return plot(traces, axis("loading"), named_axis(names), label, finding, height, shapes=zero)
+    x = axis(_loading_axis(subject))
+    return plot(traces, x, named_axis(names), label, finding, height, shapes=zero)
+
+
+def _loading_axis(subject: Subject) -> str:
+    return "loading" if subject.scale is None else "loading, in standard deviations of the column"
 
 
 def _loading_words(subject: Subject, found: Loadings) -> str:
@@ -442,14 +493,24 @@ def _loading_words(subject: Subject, found: Loadings) -> str:
         w = found.W[:, p]
         order = np.argsort(-np.abs(w), kind="stable")
         order = order[np.abs(w[order]) > 0.3 * np.abs(w).max()][:3]
-        parts = ", ".join(f"{subject.names[j]} ({w[j]:+.2g})".replace("-", "−") for j in order)
+        own = w if subject.scale is None else w * subject.scale
+        parts = ", ".join(f"{subject.names[j]} ({_signed(own[j])})" for j in order)
         words.append(f"Direction {p + 1} is mostly {parts}.")
+    if subject.scale is not None and words:
+        words.append(
+            "In parentheses is what one standard deviation along the direction adds to the column, "
+            "in the column's own units."
+        )
     clear = np.abs(found.W) > 2 * found.error
     known = ~np.isnan(found.error)
     if known.any():
         of, total = int(np.sum(clear & known)), int(known.sum())
         words.append(f"Of all {total:,} loadings {of:,} are clearly different from zero.")
     return " ".join(words)
+
+
+def _signed(value: float) -> str:
+    return ("+" if value > 0 else "") + said(value, 2).replace("-", "−")
 
 
 def _curves(subject: Subject, found: Loadings) -> Plot:
@@ -463,7 +524,8 @@ def _curves(subject: Subject, found: Loadings) -> Plot:
         traces.append(line(at, w, PALETTE[p], **more))
     label = "Lines with bands: the loadings of the first directions along the columns."
     x = axis("column", range=[1, subject.d])
-    return plot(traces, x, axis("loading"), label, _loading_words(subject, found), 420)
+    y = axis(_loading_axis(subject))
+    return plot(traces, x, y, label, _loading_words(subject, found), 420)
 
 
 def _pictures(subject: Subject, found: Loadings) -> Tiles:
@@ -513,8 +575,8 @@ def biplot(subject: Subject) -> Section:
 def _biplot(subject: Subject) -> Plot:
     at = subject.some(DRAWN)
     Z = subject.asked("transform", subject.X[at])[:, :2]
-    own = getattr(subject.model, "standardize", False)
-    arrows = _arrows_of(subject.model)[:, :2] / (1.0 if own else subject.spread[:, None])
+    arrows = _arrows_of(subject)[:, :2]
+    arrows = arrows / subject.spread[:, None] if subject.scale is None else arrows
     length = np.linalg.norm(arrows, axis=1)
     first = np.argsort(-length, kind="stable")[:ARROWS]
     reach = REACH * float(np.abs(Z).max()) / (float(length.max()) or 1.0)
@@ -533,9 +595,12 @@ def _biplot(subject: Subject) -> Plot:
     return plot(dots, x, y, label, finding, 520, annotations=marks)
 
 
-def _arrows_of(model: Any) -> Floats:
-    """Return the matrix that maps scores to columns, (d, q)."""
-    W = np.asarray(getattr(model, "loadings_", np.asarray(model.components_).T), dtype=np.float64)
+def _arrows_of(subject: Subject) -> Floats:
+    """Return the matrix that maps scores to columns in the units of the fit, (d, q)."""
+    model = subject.model
+    if hasattr(model, "loadings_"):
+        return matrix(subject)
+    W = np.asarray(model.components_, dtype=np.float64).T
     whitened = getattr(model, "whiten", False)
     return W * np.sqrt(np.asarray(model.explained_variance_)) if whitened else W
 

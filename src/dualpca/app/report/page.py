@@ -256,4 +256,5 @@ def _row(row: Sequence[str], chosen: bool) -> str:
     first, *others = row
     cells = "".join(f"<td>{_words(cell)}</td>" for cell in others)
     mark = ' class="chosen"' if chosen else ""
-    return f'<tr{mark}><th scope="row">{_words(first)}</th>{cells}</tr>\n'
+    name = _words(first).replace("_", "_<wbr>")  # a long name may break there
+    return f'<tr{mark}><th scope="row">{name}</th>{cells}</tr>\n'

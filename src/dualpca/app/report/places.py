@@ -64,7 +64,7 @@ def places(subject: Subject) -> Section:
         "summarises it." + ellipses,
         "groups, gaps and strays. Rows that lie together are alike"
         + ("; wide rings mean that the place is uncertain." if sure else "."),
-        [draw(subject, at, Z, covariance)],
+        [draw(subject, at, Z, covariance), *_third(subject, at, Z, covariance)],
     )
 
 
@@ -108,16 +108,26 @@ def colour_at(k: int) -> str:
     return PALETTE[k % len(PALETTE)]
 
 
-def _plane(subject: Subject, at: Ints, Z: Floats, covariance: Floats | None) -> Plot:
-    traces = coloured(subject, at, Z)
-    finding = _colour_words(subject, at, Z)
+def _plane(
+    subject: Subject, at: Ints, Z: Floats, covariance: Floats | None, axes: tuple[int, int] = (0, 1)
+) -> Plot:
+    """Draw the rows by two of their latents."""
+    a, b = axes
+    traces = coloured(subject, at, Z[:, [a, b]])
+    finding = _colour_words(subject, at, Z, axes)
     if covariance is not None:
-        traces += _rings(subject, at, Z, covariance)
-        finding += _sure_words(subject, at, covariance)
-    x, y = (axis(latent_name(subject, a)) for a in (0, 1))
-    label = "Scatter plot of the rows by their first two latents."
+        part = covariance[:, [[a], [b]], [[a, b]]]
+        traces += _rings(subject, at, Z[:, [a, b]], part)
+        finding += _sure_words(subject, at, covariance, 0 if axes == (0, 1) else b)
+    x, y = (axis(latent_name(subject, k)) for k in axes)
+    label = f"Scatter plot of the rows by latents {a + 1} and {b + 1}."
     words = finding + thinned(len(at), subject.n)
-    return plot(traces, x, y, label, words.strip(), 520)
+    return plot(traces, x, y, label, words.strip(), 520 if axes == (0, 1) else 440)
+
+
+def _third(subject: Subject, at: Ints, Z: Floats, covariance: Floats | None) -> list[Plot]:
+    """Draw the third latent too, if there is one."""
+    return [_plane(subject, at, Z, covariance, (0, 2))] if Z.shape[1] > 2 else []
 
 
 def latent_name(subject: Subject, a: int) -> str:
@@ -186,40 +196,42 @@ def _strip(subject: Subject, at: Ints, Z: Floats, covariance: Floats | None) -> 
     return plot([found], axis(name), axis("rows"), label, finding, 380, bargap=0.04)
 
 
-def _sure_words(subject: Subject, at: Ints, covariance: Floats) -> str:
-    """Return how certain the places are, for rows with and without missing entries."""
-    deviation = np.sqrt(np.maximum(covariance[:, 0, 0], 0))
+def _sure_words(subject: Subject, at: Ints, covariance: Floats, a: int = 0) -> str:
+    """Return how certain places along one latent are, for rows with and without missing entries."""
+    deviation = np.sqrt(np.maximum(covariance[:, a, a], 0))
     partial = subject.missing[at].any(axis=1)
     words = " The place of a row"
     if partial.any() and not partial.all():
         whole, part = np.median(deviation[~partial]), np.median(deviation[partial])
         return (
-            f"{words} along latent 1 is known to ±{whole:.2g} (one standard deviation) where it is "
-            f"complete, and to ±{part:.2g} where entries are missing."
+            f"{words} along latent {a + 1} is known to ±{whole:.2g} (one standard deviation) where "
+            f"it is complete, and to ±{part:.2g} where entries are missing."
         )
     return (
-        f"{words} along latent 1 is known to ±{np.median(deviation):.2g} (one standard deviation)."
+        f"{words} along latent {a + 1} is known to ±{np.median(deviation):.2g} (one standard "
+        "deviation)."
     )
 
 
-def _colour_words(subject: Subject, at: Ints, Z: Floats) -> str:
+def _colour_words(subject: Subject, at: Ints, Z: Floats, axes: tuple[int, int]) -> str:
     """Return how the colours relate to the places, in words."""
     colour = subject.colour
     if colour is None:
-        return f"{len(at):,} rows by their first two latents."
+        which = "their first two latents" if axes == (0, 1) else f"latents 1 and {axes[1] + 1}"
+        return f"{len(at):,} rows by {which}."
     values = colour.values[at]
     known = ~np.isnan(values)
     if known.sum() < 3:
         return f"{colour.name} is almost always missing."
     if colour.labels:
         seen = "" if colour.name in subject.names else ", which the model has not seen"
-        return _class_words(colour.name, seen, values[known], Z[known, :2])
-    r = [float(stats.spearmanr(values[known], Z[known, a])[0]) for a in (0, 1)]
-    a = int(np.argmax(np.abs(r)))
-    if not abs(r[a]) >= 0.2:
+        return _class_words(colour.name, seen, values[known], Z[known][:, list(axes)])
+    r = [float(stats.spearmanr(values[known], Z[known, a])[0]) for a in axes]
+    k = int(np.argmax(np.abs(r)))
+    if not abs(r[k]) >= 0.2:
         return f"{colour.name} is hardly related to either latent."
-    way = "rises" if r[a] > 0 else "falls"
-    return f"{colour.name} {way} along latent {a + 1} (rank correlation {r[a]:.2f})."
+    way = "rises" if r[k] > 0 else "falls"
+    return f"{colour.name} {way} along latent {axes[k] + 1} (rank correlation {r[k]:.2f})."
 
 
 def _class_words(name: str, seen: str, values: Floats, Z: Floats) -> str:
@@ -315,11 +327,12 @@ def _typical(subject: Subject, mine: Ints) -> str:
 def plane_of(subject: Subject) -> Plot:
     """Draw the rows in the plane in which they vary most, coloured by group, with outlines."""
     at = subject.some(DRAWN)
-    plane = dualpca.PCA(min(2, subject.d)).fit(subject.filled)
+    rows = subject.scaled(subject.filled)
+    plane = dualpca.PCA(min(2, subject.d)).fit(rows)
     axes = np.asarray(plane.components_)
     if len(axes) < 2:
         raise LeftOut("the table has one column only.")
-    Z = np.asarray(plane.transform(subject.filled[at]))
+    Z = np.asarray(plane.transform(rows[at]))
     found = subject.asked("predict", subject.X)[at]
     traces = []
     for k in np.unique(found):
@@ -353,9 +366,13 @@ def _outlines(subject: Subject, axes: Floats, mean: Floats) -> list[dict[str, ob
     model = subject.model
     if getattr(model, "kernel", None) is not None or not hasattr(model, "covariances_"):
         return []
+    means, covariances = (np.asarray(part) for part in (model.means_, model.covariances_))
+    if subject.own_scale and subject.scale is not None:  # in the table's units: back to the fit's
+        means = subject.scaled(means)
+        covariances = covariances / (subject.scale[:, None] * subject.scale)
     rings = [
-        ring((np.asarray(centre) - mean) @ axes.T, axes @ np.asarray(C) @ axes.T, LEVEL)
-        for centre, C in zip(model.means_, model.covariances_, strict=True)
+        ring((centre - mean) @ axes.T, axes @ C @ axes.T, LEVEL)
+        for centre, C in zip(means, covariances, strict=True)
     ]
     return [line(one[:, 0], one[:, 1], colour_at(k)) for k, one in enumerate(rings)]
 
@@ -369,7 +386,8 @@ def _path(subject: Subject) -> Plot:
         "x": numbers(np.arange(1, len(drawn) + 1), 7),
         "y": numbers(drawn + 1),
         "line": {"color": BLUE, "width": 2, "shape": "hv"},
-        "hovertemplate": "row %{x}: state %{y}<extra></extra>",
+        "text": [shown(name, 40) for name in subject.ids[:STEPS]],
+        "hovertemplate": "row %{text}: state %{y}<extra></extra>",
     }
     moves = int(np.sum(np.diff(found) != 0))
     lasting = len(found) / (moves + 1)

@@ -87,7 +87,7 @@ def _shares(subject: Subject, at: Ints, again: Floats) -> list[Part]:
     if subject.image or known.size == 0:
         return []
     if subject.curve:
-        return [_along(subject, at, share, _whole(X, again))]
+        return [_along(subject, at, share, _whole(subject, X, again))]
     order = known[np.argsort(share[known], kind="stable")][:COLUMNS]
     names = [subject.names[j] for j in order]
     more: dict[str, Any] = {"orientation": "h", "textposition": "none"}
@@ -96,7 +96,7 @@ def _shares(subject: Subject, at: Ints, again: Floats) -> list[Part]:
     drawn = bars(at_least, range(order.size), "%{text}: %{x:.1%} rebuilt", **more)
     worst, best = order[0], known[np.argmax(share[known])]
     finding = (
-        f"{_whole(X, again)} {subject.names[worst]} is rebuilt worst "
+        f"{_whole(subject, X, again)} {subject.names[worst]} is rebuilt worst "
         f"({percent(max(share[worst], 0.0))} of its variance), {subject.names[best]} best "
         f"({percent(share[best])})."
     )
@@ -119,15 +119,23 @@ def _along(subject: Subject, at: Ints, share: Floats, words: str) -> Plot:
     return plot([trace], x, y, label, words + thinned(len(at), subject.n), 320)
 
 
-def _whole(X: Floats, again: Floats) -> str:
+def _whole(subject: Subject, X: Floats, again: Floats) -> str:
+    """Return how much is rebuilt, in the units of the fit, and how far off an entry is."""
     seen = ~np.isnan(X)
-    error = np.sqrt(np.mean(np.square((X - again)[seen])))
-    spread = np.sqrt(np.mean(np.square((X - np.nanmean(X, axis=0))[seen])))
+    scale = np.ones(subject.d) if subject.scale is None else subject.scale
+    away, off = (X - subject.centre) / scale, (X - again) / scale
+    error, spread = (float(np.sqrt(np.mean(np.square(part[seen])))) for part in (off, away))
     share = 1 - (error / spread) ** 2 if spread > 0 else 1.0
-    return (
+    words = (
         f"Overall {percent(max(share, 0.0))} of the variance is rebuilt; a rebuilt entry is off by "
-        f"{said(error)} (root mean square), while the entries themselves vary by {said(spread)}."
     )
+    if subject.image or subject.curve:
+        return words + (
+            f"{said(error)} (root mean square), while the entries themselves vary by "
+            f"{said(spread)}."
+        )
+    own = float(np.sqrt(np.mean(np.square(((X - again) / subject.spread)[seen]))))
+    return words + f"{said(own, 2)} standard deviations of its column (root mean square)."
 
 
 def _examples(subject: Subject, at: Ints, again: Floats) -> list[Part]:
@@ -160,9 +168,10 @@ def _bars(subject: Subject, i: int, again: Floats, what: str) -> Plot:
     ring = {"symbol": "circle-open", "size": 11, "opacity": 1, "line": {"width": 2}}
     rebuilt = points(z[order], place, VERMILION, name="rebuilt", marker={"size": 7, "opacity": 1})
     traces = [points(x[order], place, BLUE, name="measured", marker=ring), rebuilt | _error(bars)]
-    for trace in traces:
+    for trace, row in zip(traces, (subject.X[i], again), strict=True):
         trace["text"] = [shown(subject.names[j], 60) for j in order]
-        trace["hovertemplate"] = "%{text}: %{x:.2f}<extra>%{fullData.name}</extra>"
+        trace["customdata"] = numbers(row[order], 5)
+        trace["hovertemplate"] = "%{text}: %{customdata}<extra>%{fullData.name}</extra>"
     names = [subject.names[j] for j in order]
     title = f"Row {subject.ids[i]}, {what}"
     label = f"{title}: measured and rebuilt value of each column."
@@ -223,8 +232,8 @@ def _rebuilt_pictures(subject: Subject, at: Ints, again: Floats) -> Tiles:
                 Tile(figures.encode(pixels), f"{what}, {name}", name if row is rows[0] else "")
             )
     finding = (
-        f"{_whole(X, again)} In the last row red is too dark and blue too light, the full colour "
-        f"being {said(largest)}.{thinned(len(at), subject.n)}"
+        f"{_whole(subject, X, again)} In the last row red is too dark and blue too light, the full "
+        f"colour being {said(largest)}.{thinned(len(at), subject.n)}"
     )
     titles = ("original", f"rebuilt from {subject.q} numbers", "difference")
     return Tiles(list(zip(titles, rows, strict=True)), finding)
@@ -258,7 +267,7 @@ def invented(subject: Subject) -> Section:
     need(subject, "sample", "cannot sample rows")
     real = subject.filled[subject.some(INVENTED, salt=4)]
     count = INVENTED_SLOWLY if getattr(subject.model, "kernel", None) is not None else len(real)
-    made = _sampled(subject, min(count, INVENTED))
+    made = subject.sampled(min(count, INVENTED))
     if not np.isfinite(made).all():
         raise LeftOut("the model's samples are not finite.")
     real = real[: len(made)] if len(made) < len(real) else real
@@ -276,12 +285,6 @@ def invented(subject: Subject) -> Section:
         [part],
         [_impossible(subject, made)],
     )
-
-
-def _sampled(subject: Subject, count: int) -> Floats:
-    found = subject.model.sample(count, random_state=subject.seed)
-    rows = found[0] if isinstance(found, tuple) else found  # mixtures return the group too
-    return np.asarray(rows, dtype=np.float64)
 
 
 def alike(made: Floats, real: Floats) -> float:
@@ -332,6 +335,7 @@ def _plane(subject: Subject, made: Floats, real: Floats, words: str) -> Plot:
     """Draw both kinds in the plane in which the real rows vary most."""
     if subject.d == 1:
         raise LeftOut("the table has one column only.")
+    made, real = subject.scaled(made), subject.scaled(real)
     plane = dualpca.PCA(2).fit(real)
     ring = {"symbol": "circle-open", "opacity": 0.9, "size": 7}
     traces = []

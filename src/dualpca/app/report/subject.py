@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,8 +14,11 @@ import polars as pl
 
 from dualpca.app.report.figures import Floats, Ints
 from dualpca.app.tables import columns
+from dualpca.app.tables.columns import Preparation
 from dualpca.errors import DualPCAError, InterruptWarning, expected
 
+ROWS = ("impute", "reconstruct", "sample_imputations")
+"""Methods that return rows, which come back in the units of the table."""
 CLASSES = 10
 """Classes with a colour of their own; further values share the last."""
 
@@ -46,10 +49,14 @@ class Colour:
 
 @dataclass(frozen=True)
 class Subject:
-    """A model, rows for it, and what is known about them."""
+    """A model, rows for it, and what is known about them.
+
+    Rows are kept in the units of the table. What the model is given, and what it returns, is
+    converted here if its file says that the columns were standardised before the fit.
+    """
 
     model: Any
-    X: Floats  # (n, d), NaN where an entry is missing
+    X: Floats  # (n, d), in the units of the table, NaN where an entry is missing
     names: tuple[str, ...]  # of the d columns
     ids: tuple[str, ...]  # of the n rows
     colour: Colour | None = None
@@ -59,6 +66,10 @@ class Subject:
     seed: int = 0
     units: str = "in the table's own units"
     aside: tuple[str, ...] = ()  # columns of the table that the model does not use, in words
+    prepared: Preparation | None = None  # how the table became rows, if the model's file says so
+    others: tuple[str, ...] = ()  # names of the columns that the model does not use
+    command: str | None = None  # that fitted the model, if its file has it
+    identified: bool = False  # rows have names of their own
 
     @property
     def n(self) -> int:
@@ -113,16 +124,57 @@ class Subject:
             return np.asarray(self.asked("impute", self.X))
         return np.where(self.missing, self.centre, self.X)
 
+    @cached_property
+    def scale(self) -> Floats | None:
+        """Divisors of the columns before the fit, (d,): of the file or the model; None without."""
+        if self.prepared is not None and self.prepared.scales is not None:
+            return np.asarray(self.prepared.scales, dtype=np.float64)
+        own = getattr(self.model, "scale_", None)
+        return None if own is None else np.asarray(own, dtype=np.float64)
+
+    @property
+    def own_scale(self) -> bool:
+        """Whether the model itself standardises, and so returns rows in the table's units."""
+        outside = self.prepared is not None and self.prepared.scales is not None
+        return not outside and getattr(self.model, "scale_", None) is not None
+
+    def scaled(self, values: Floats) -> Floats:
+        """Return rows in the units of the fit: standardised if the model or its file says so."""
+        if self.scale is None:
+            return values
+        shift = self.centre if self.own_scale else self._shift
+        return np.asarray((values - shift) / self.scale)
+
+    @cached_property
+    def _shift(self) -> Any:
+        return 0.0 if self.prepared is None or self.scale is None else self.prepared.means
+
     def rows(self, values: Floats) -> Any:
-        """Return rows as the model expects them: with names if it was fitted with names."""
-        return columns.named_rows(self.model, values)
+        """Return rows as the model expects them: in its units, and with names if it has names."""
+        own = values if self.own_scale else self.scaled(values)
+        return columns.named_rows(self.model, own)
+
+    def undone(self, values: Floats) -> Floats:
+        """Return rows of the model in the units of the table."""
+        if self.scale is None or self.own_scale:
+            return values
+        return np.asarray(values * self.scale + self._shift)
 
     def asked(self, method: str, values: Floats, *more: Any, **options: Any) -> Any:
-        """Call a method of the model on rows, and return arrays."""
+        """Call a method of the model on rows, and return arrays; rows in the table's units."""
         found = getattr(self.model, method)(self.rows(values), *more, **options)
-        if isinstance(found, tuple):
-            return tuple(np.asarray(part) for part in found)
-        return np.asarray(found)
+        if not isinstance(found, tuple):
+            return self.undone(np.asarray(found)) if method in ROWS else np.asarray(found)
+        parts = tuple(np.asarray(part) for part in found)
+        if method not in ROWS or self.scale is None or self.own_scale:
+            return parts
+        return self.undone(parts[0]), *(part * self.scale for part in parts[1:])
+
+    def sampled(self, count: int) -> Floats:
+        """Return rows that the model invents, in the units of the table."""
+        found = self.model.sample(count, random_state=self.seed)
+        rows = found[0] if isinstance(found, tuple) else found  # mixtures return the group too
+        return self.undone(np.asarray(rows, dtype=np.float64))
 
     def refitted(self, values: Floats, **parameters: Any) -> Subject:
         """Return the same model with the same number of components, fitted to other rows."""
@@ -136,7 +188,7 @@ class Subject:
         fresh.set_params(**{k: v for k, v in parameters.items() if k in known})
         with quietly():
             fresh.fit(self.rows(values))
-        return Subject(fresh, values, self.names, self.ids, seed=self.seed)
+        return replace(self, model=fresh, X=values)
 
     def some(self, most: int, salt: int = 0) -> Ints:
         """Return at most `most` positions of rows, drawn at random, in order."""
@@ -247,13 +299,31 @@ def subject_of(
     level: float = 0.95,
     seed: int = 0,
     units: str = Subject.units,
+    prepared: Preparation | None = None,
+    command: str | None = None,
 ) -> Subject:
-    """Return what a report is about, checked."""
+    """Return what a report is about, checked.
+
+    Parameters
+    ----------
+    model, X, color, ids, image, curve, level, seed
+        As in `write`.
+    units : str
+        Units of the table, in words.
+    prepared : Preparation, optional
+        How the columns of X became rows of the model, from the model's file; X is the table as it
+        is. Without it X has the rows that the model was fitted to.
+    command : str, optional
+        The command that fitted the model, from its file.
+    """
     model = _reportable(model)
     frame = _frame(X)
-    values, names = _values(
-        model, X, frame, [name for name in (color, ids) if isinstance(name, str)]
-    )
+    if prepared is not None and frame is not None:
+        plain = replace(prepared, means=None, scales=None).rows(frame)
+        values, names = plain.to_numpy().astype(np.float64), tuple(plain.columns)
+    else:
+        apart = [name for name in (color, ids) if isinstance(name, str)]
+        values, names = _values(model, X, frame, apart)
     if values.shape[0] < 2:
         raise ReportError(expected("X", "at least two rows", values.shape[0]))
     if not 0 < level < 1:
@@ -266,10 +336,23 @@ def subject_of(
         name = color if isinstance(color, str) else str(getattr(color, "name", None) or "color")
         colour = colour_of(name, _column(frame, color, "color"), n)
     rows = identifiers(None if ids is None else _column(frame, ids, "ids"), n)
-    aside = _aside(frame, names)
-    image = None if image is None else (int(image[0]), int(image[1]))
+    others = _others(frame, names, () if prepared is None else prepared.names)
     return Subject(
-        model, values, names, rows, colour, image, curve, level, seed, units=units, aside=aside
+        model,
+        values,
+        names,
+        rows,
+        colour,
+        None if image is None else (int(image[0]), int(image[1])),
+        curve,
+        level,
+        seed,
+        units=units,
+        aside=_aside(frame, others),
+        others=others,
+        prepared=prepared,
+        command=command,
+        identified=ids is not None,
     )
 
 
@@ -328,14 +411,25 @@ def _column(frame: pl.DataFrame | None, column: Any, what: str) -> Any:
     return frame[column]
 
 
-def _aside(frame: pl.DataFrame | None, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the columns of a table that the model does not use, in words."""
+def _others(
+    frame: pl.DataFrame | None, names: tuple[str, ...], used: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the columns of a table that the model does not use."""
     if frame is None:
         return ()
-    stems = {name.partition("=")[0] for name in names} | set(names)
+    stems = {name.partition("=")[0] for name in names} | set(names) | set(used)
+    return tuple(name for name in frame.columns if name not in stems)
+
+
+def _aside(frame: pl.DataFrame | None, others: Sequence[str]) -> tuple[str, ...]:
+    """Return columns that the model does not use, in words."""
+    if frame is None:
+        return ()
     found = []
-    for name, kind in frame.schema.items():
-        if name not in stems:
-            what = "numbers" if kind.is_numeric() else "dates" if kind.is_temporal() else "text"
-            found.append(f"{name} ({what}, {frame[name].n_unique():,} different values)")
+    for name in others:
+        kind = frame[name].dtype
+        what = "numbers" if kind.is_numeric() else "dates" if kind.is_temporal() else "text"
+        n = frame[name].n_unique()
+        values = f"{n:,} different values" if n > 1 else "the same in every row"
+        found.append(f"{name} ({what}, {values})")
     return tuple(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import special, stats
 
 from dualpca.app.calibration import Calibration, calibrate, hide
 from dualpca.app.report.data import percent
@@ -87,7 +88,8 @@ def _by_distances(subject: Subject) -> Section:
         "Unusual rows",
         "Each row by two distances, each divided by its limit: across, how extreme it is in the "
         "directions that the model knows (T²); upwards, how much of it the model cannot explain "
-        f"(SPE). About {percent(1 - subject.level)} of ordinary rows lie beyond each dashed line.",
+        f"(SPE). About {percent(1 - subject.level)} of ordinary rows lie beyond one dashed line or "
+        "the other.",
         "rows far beyond a line. To the right: extreme, but built like the others. High up: built "
         "differently, often an error in the data or a new kind of case.",
         [_map(subject, found, worst), _table(subject, found, worst)],
@@ -101,8 +103,23 @@ def _worst(score: Floats) -> Ints:
     return order[score[order] > 1]
 
 
+def expected_words(count: int, n: int, rate: float) -> str:
+    """Return how many rows were found beside how many chance alone would give.
+
+    Examples
+    --------
+    >>> expected_words(12, 150, 0.05)
+    '12 of 150 rows lie beyond a limit, where about 7.5 are expected if all rows are ordinary.'
+    """
+    lie = "lies" if count == 1 else "lie"
+    return (
+        f"{count:,} of {n:,} rows {lie} beyond a limit, where about {said(rate * n, 2)} are "
+        "expected if all rows are ordinary."
+    )
+
+
 def _expected(subject: Subject, score: Floats) -> str:
-    flagged, chance = float(np.mean(score > 1)), 1 - subject.level**2
+    flagged, chance = float(np.mean(score > 1)), 1 - subject.level
     luck = 3 * float(np.sqrt(chance * (1 - chance) / subject.n))
     verdict = "about what chance alone explains"
     if flagged > FAR * chance:
@@ -113,8 +130,9 @@ def _expected(subject: Subject, score: Floats) -> str:
     elif abs(flagged - chance) > luck:
         verdict = f"{'more' if flagged > chance else 'fewer'} than chance alone explains"
     return (
-        f"Even if every row were ordinary, about {percent(chance)} would lie beyond one limit or "
-        f"the other. Here it is {percent(flagged)}: {verdict}."
+        f"Even if every row were ordinary, about {percent(chance)} ({said(chance * subject.n, 2)} "
+        f"rows) would lie beyond one limit or the other. Found are {percent(flagged)} "
+        f"({int(np.sum(score > 1)):,} rows): {verdict}."
     )
 
 
@@ -127,7 +145,7 @@ def _map(subject: Subject, found: Judged, worst: Ints) -> Plot:
     odd = {"name": "beyond a limit", "marker": {"symbol": "diamond"}}
     data += _dots(subject, found, at[out], VERMILION, **odd)
     count = int(np.sum(score > 1))
-    finding = f"{count:,} of {subject.n:,} rows lie beyond a limit."
+    finding = expected_words(count, subject.n, 1 - subject.level)
     if worst.size:
         times = said(score[worst[0]])
         finding += f" Furthest out is row {subject.ids[worst[0]]}, at {times} times its limit."
@@ -170,22 +188,33 @@ def _table(subject: Subject, found: Judged, worst: Ints) -> Table:
         times = [f"{part[i]:.2f}" for part in found]
         rows.append([subject.ids[i], *times, why])
     header = ("row", "T² / limit", "SPE / limit", "because of")
-    caption = f"The {len(rows)} most unusual rows, and the columns that make them so"
+    caption = (
+        f"The {len(rows)} most unusual rows, and the columns that make them so: the measured "
+        "value, what it is compared with, and the column's share of the distance"
+    )
     return Table(
         header, rows or [["none", "", "", "no row lies beyond a limit"]], caption, words=True
     )
 
 
 def _reasons(subject: Subject, i: int, to: str) -> str:
-    """Return the columns that contribute most to a row's distance, and in which direction."""
+    """Return the columns that contribute most to a row's distance, and in which direction.
+
+    Each with its measured value, what the model expected (SPE) or the average (T²), and its share
+    of the distance.
+    """
     parts = subject.asked("contributions", subject.X[[i]], to=to, signed=True)[0]
+    beside = subject.centre
+    if to == "spe" and hasattr(subject.model, "reconstruct"):
+        beside = subject.asked("reconstruct", subject.X[[i]])[0]
+    word = "expected" if to == "spe" else "average"
     total = float(np.abs(parts).sum()) or 1.0
     order = np.argsort(-np.abs(parts), kind="stable")[:REASONS]
     shares = [(j, abs(parts[j]) / total) for j in order if abs(parts[j]) > 0.1 * total]
     way = ("higher", "lower") if to == "spe" else ("high", "low")
     return ", ".join(
         f"{subject.names[j]} {way[0] if parts[j] > 0 else way[1]} "
-        f"({said(subject.X[i, j], 4)}; {100 * share:.0f} %)"
+        f"({said(subject.X[i, j], 4)}, {word} {said(beside[j], 3)}; {100 * share:.0f} %)"
         for j, share in shares
     )
 
@@ -199,7 +228,7 @@ def _by_novelty(subject: Subject) -> Section:
         f"novelty). {percent(subject.level)} of the rows it was fitted to lie below the "
         "dashed line."
     )
-    return _by_one(subject, at, score, limit, "novelty", words)
+    return _by_one(subject, at, score, limit, "novelty", words, 1 - subject.level)
 
 
 def _by_density(subject: Subject) -> Section:
@@ -207,24 +236,23 @@ def _by_density(subject: Subject) -> Section:
     if not subject.complete:
         raise LeftOut("densities of rows with different missing entries cannot be compared.")
     density = subject.asked("score_samples", subject.X[at])
-    made = subject.model.sample(SAMPLES, random_state=subject.seed)
-    rows = np.asarray(made[0] if isinstance(made, tuple) else made)
+    rows = subject.sampled(SAMPLES)
     limit = float(np.quantile(subject.asked("score_samples", rows), TAIL))
     words = (
         "How improbable each row is under the model (minus its log-density). Of the model's own "
         f"samples {percent(TAIL)} lie beyond the dashed line."
     )
-    return _by_one(subject, at, -density, -limit, "improbability", words)
+    return _by_one(subject, at, -density, -limit, "improbability", words, TAIL)
 
 
 def _by_one(
-    subject: Subject, at: Ints, score: Floats, limit: float, name: str, words: str
+    subject: Subject, at: Ints, score: Floats, limit: float, name: str, words: str, rate: float
 ) -> Section:
     """Show one distance with its limit: a histogram, and the most unusual rows."""
     order = np.argsort(-score, kind="stable")[:NAMED]
     order = order[score[order] > limit]
     beyond = int(np.sum(score > limit))
-    finding = f"{beyond:,} of {len(at):,} rows lie beyond the limit of {said(limit)}."
+    finding = expected_words(beyond, len(at), rate) + f" The limit is {said(limit)}."
     if order.size:
         finding += f" Furthest out is row {subject.ids[at[order[0]]]} at {said(score[order[0]])}."
     finding += thinned(len(at), subject.n)
@@ -241,10 +269,15 @@ def _by_one(
 
 
 def _away(subject: Subject, i: int) -> str:
-    """Return the columns in which a row is furthest from the average."""
+    """Return the columns in which a row is furthest from the average, with measured values."""
     away = np.nan_to_num((subject.X[i] - subject.centre) / subject.spread)
     order = np.argsort(-np.abs(away), kind="stable")[:REASONS]
-    return ", ".join(f"{subject.names[j]} ({away[j]:+.1f} sd)".replace("-", "−") for j in order)
+    return ", ".join(
+        f"{subject.names[j]} ({said(subject.X[i, j], 4)}, average {said(subject.centre[j])}; "
+        + f"{away[j]:+.1f} sd)".replace("-", "−")
+        for j in order
+        if away[j]
+    )
 
 
 # --- intervals ---------------------------------------------------------------------------------
@@ -254,6 +287,12 @@ SHARE = 0.1
 ROWS = 1000
 TOLD = 0.9
 """Level that is reported in words."""
+ROUNDS, SMALL = 3, 20_000
+"""Rounds of hiding in a table of at most so many entries; one in larger ones."""
+COLUMNS, FOLD = 40, 20
+"""Columns that are listed, and above how many the list is folded."""
+ENOUGH, SURE = 10, 0.99
+"""Fewest hidden entries of a column that are judged, and how sure a verdict is."""
 ODD = 0.3
 """Share of the levels that may leave the band, which is valid for one level at a time."""
 FEWEST = 30
@@ -265,40 +304,107 @@ def calibrated(subject: Subject) -> Section:
     need(subject, "impute", "has no intervals for missing entries")
     if subject.d < 2:
         raise LeftOut("with one column there is nothing to fill an entry from.")
-    found, error, plain = measured(subject)
+    found = measured(subject)
+    rounds = "" if found.rounds == 1 else f", {found.rounds} times over"
     return Section(
         "Can its intervals be trusted?",
-        f"{found.n_hidden:,} entries whose values are known (about {percent(SHARE)}) were hidden, "
-        "the model was fitted to the rest and asked to fill them, each with an interval. The dots "
-        "show how many true values lay inside the intervals, for intervals of every width.",
+        f"Entries whose values are known were hidden (about {percent(SHARE)}{rounds}: "
+        f"{found.calibration.n_hidden:,} in all), the model was fitted to the rest and asked to "
+        "fill them, each with an interval. The dots show how many true values lay inside the "
+        "intervals, for intervals of every width; the table counts them for each column.",
         "dots on the line: then a 90 % interval contains the true value in 90 % of cases. Below "
         "the line the model is overconfident, above it too cautious.",
-        [_figure(subject, found)],
-        [_error_words(error, plain)],
+        [_figure(subject, found.calibration), *_by_column(subject, found)],
+        [_error_words(found.error, found.plain)],
     )
 
 
-def measured(subject: Subject) -> tuple[Calibration, float, float]:
-    """Return the coverage, and the errors of the model and of column averages, standardised."""
+class Measured(NamedTuple):
+    """How well hidden entries were filled."""
+
+    calibration: Calibration
+    error: float  # of the model, root mean square in standard deviations of the columns
+    plain: float  # of column averages, likewise
+    hidden: Ints  # (d,), how many entries of each column were hidden
+    inside: Ints  # (d,), how many of them lay inside intervals of level TOLD
+    off: Floats  # (d,), root mean squared error of each column, in its own units; NaN if none
+    rounds: int
+
+
+def measured(subject: Subject) -> Measured:
+    """Hide known entries, in a few rounds if the table is small; refit, fill and compare."""
     at = subject.some(ROWS, salt=6)
     X = subject.X[at]
-    hidden = hide(X, SHARE, np.random.default_rng([subject.seed, 6]))
-    if hidden.sum() < FEWEST:
-        raise LeftOut(f"too few entries to hide: {int(hidden.sum())}.")
-    partial = np.where(hidden, np.nan, X)
-    again = subject.refitted(partial, n_init=1, random_state=subject.seed)
-
-    def impute(rows: Floats) -> tuple[Floats, Floats]:
-        mean, std = again.asked("impute", rows, return_std=True)
-        return mean, np.maximum(std, 1e-300)
-
-    found = calibrate(impute, X, hidden)
-    mean, average = impute(partial)[0], np.broadcast_to(np.nanmean(partial, axis=0), X.shape)
+    rng = np.random.default_rng([subject.seed, 6])
+    mean, std, average = (np.full(X.shape, np.nan) for _ in range(3))
+    hidden = np.zeros(X.shape, dtype=bool)
+    rounds = ROUNDS if X.size <= SMALL else 1
+    for _ in range(rounds):
+        now = hide(X, SHARE, rng) & ~hidden
+        if not hidden.any() and now.sum() < FEWEST:
+            raise LeftOut(f"too few entries to hide: {int(now.sum())}.")
+        partial = np.where(now, np.nan, X)
+        again = subject.refitted(partial, n_init=1, random_state=subject.seed)
+        found = again.asked("impute", partial, return_std=True)
+        mean[now], std[now] = found[0][now], np.maximum(found[1][now], 1e-300)
+        average[now] = np.broadcast_to(np.nanmean(partial, axis=0), X.shape)[now]
+        hidden |= now
+    found = calibrate(lambda rows: (mean, std), X, hidden)
+    gap = np.where(hidden, X - mean, np.nan)
     error, plain = (
         float(np.sqrt(np.mean(np.square(((X - guess) / subject.spread)[hidden]))))
         for guess in (mean, average)
     )
-    return found, error, plain
+    count = hidden.sum(axis=0)
+    reach = float(special.ndtri((1 + TOLD) / 2))
+    inside = np.sum(hidden & (np.abs(np.nan_to_num(gap)) <= reach * np.nan_to_num(std)), axis=0)
+    squares = np.nansum(np.square(gap), axis=0) / np.maximum(count, 1)
+    off = np.where(count > 0, np.sqrt(squares), np.nan)
+    return Measured(found, error, plain, count, inside, off, rounds)
+
+
+def _by_column(subject: Subject, found: Measured) -> list[Table]:
+    """Count for each column how many true values lay inside the intervals."""
+    if subject.image or subject.curve:
+        return []
+    share = np.where(found.hidden > 0, found.inside / np.maximum(found.hidden, 1), np.inf)
+    order = np.argsort(share, kind="stable")[:COLUMNS]
+    rows = [
+        [
+            subject.names[j],
+            f"{found.hidden[j]:,}",
+            percent(float(share[j])) if found.hidden[j] else "–",
+            f"{said(found.off[j])} ({found.off[j] / subject.spread[j]:.2f} sd)"
+            if found.hidden[j]
+            else "–",
+            judgement(int(found.inside[j]), int(found.hidden[j])),
+        ]
+        for j in order
+    ]
+    cut = f" (the {COLUMNS} lowest of {subject.d:,})" if subject.d > COLUMNS else ""
+    caption = (
+        f"Each column{cut}, the lowest share first: hidden entries, how many of them lay inside "
+        f"{percent(TOLD)} intervals, and how far off filled values are, in the column's own units "
+        "and in its standard deviations (sd)"
+    )
+    header = ("column", "hidden", f"inside {percent(TOLD)}", "typical error", "intervals")
+    return [Table(header, rows, caption, folded=len(rows) > FOLD)]
+
+
+def judgement(inside: int, hidden: int) -> str:
+    """Return whether a column's intervals contain as many values as they promise.
+
+    Examples
+    --------
+    >>> judgement(90, 100), judgement(70, 100), judgement(100, 100), judgement(3, 4)
+    ('within chance', 'too narrow', 'too wide', 'too few to tell')
+    """
+    if hidden < ENOUGH:
+        return "too few to tell"
+    rare = (1 - SURE) / 2
+    if stats.binom.cdf(inside, hidden, TOLD) < rare:
+        return "too narrow"
+    return "too wide" if stats.binom.sf(inside - 1, hidden, TOLD) < rare else "within chance"
 
 
 def _figure(subject: Subject, found: Calibration) -> Plot:

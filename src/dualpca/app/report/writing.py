@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
+import shlex
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -25,6 +27,8 @@ from dualpca.data import replacing, target_of
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "polars", "plotly")
 LONGEST = 200
+LISTED = 30
+"""Columns that are named."""
 
 
 def making(subject: Subject, seconds: float, made: Mapping[str, str]) -> Section:
@@ -32,6 +36,7 @@ def making(subject: Subject, seconds: float, made: Mapping[str, str]) -> Section
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in PACKAGES)
     rows = [
         *([name, value] for name, value in made.items()),
+        *_fitted_by(subject),
         ["model", _short(repr(subject.model))],
         *_facts(subject),
         ["seed", str(subject.seed)],
@@ -46,9 +51,94 @@ def making(subject: Subject, seconds: float, made: Mapping[str, str]) -> Section
         "",
         [
             Table((), rows, "Model, versions, seed and time"),
+            Table((), _preparation(subject), "From the table to rows of the model"),
             Table((), given, "Every parameter of the model", folded=True),
         ],
     )
+
+
+def _fitted_by(subject: Subject) -> list[list[str]]:
+    """Return the command that fitted the model: its file's, else one that does the same."""
+    if subject.command:
+        return [["fit command", subject.command]]
+    if subject.prepared is None:
+        return []
+    found = reconstructed(subject)
+    return (
+        [["fit command", f"{found} (from the model's parameters: its file has no command)"]]
+        if found
+        else []
+    )
+
+
+def reconstructed(subject: Subject) -> str | None:
+    """Return a command that fits a model like this one, by its parameters and preparation.
+
+    None for models that the command line does not fit. TABLE and MODEL stand for the files.
+    """
+    from dualpca.app.cli._fit import MODELS
+
+    name = {public: word for word, public in MODELS.items()}.get(subject.kind)
+    prepared = subject.prepared
+    if name is None or prepared is None:
+        return None
+    words = ["dualpca", "fit", "TABLE", "-o", "MODEL", "--model", name]
+    given = subject.model.get_params(deep=False)
+    plain = type(subject.model)().get_params(deep=False)
+    changed = {k: v for k, v in given.items() if _differs(v, plain[k])}
+    if "n_components" in plain and np.ndim(given["n_components"]) == 0 and subject.q:
+        words += ["-q", str(subject.q)]
+        changed.pop("n_components", None)
+    seed = changed.pop("random_state", None)
+    words += ["--no-standardize"] if subject.scale is None else ["--standardize"]
+    changed.pop("standardize", None)
+    for other in subject.others:
+        words += [] if other == prepared.identifier else ["--exclude", other]
+    for column in prepared.levels:
+        words += ["--one-hot", column]
+    words += ["--id", prepared.identifier] if prepared.identifier else []
+    for key, value in changed.items():
+        if isinstance(value, bool | int | float | str):
+            words += ["--set", f"{key}={json.dumps(value) if isinstance(value, bool) else value}"]
+    words += ["--seed", str(seed)] if isinstance(seed, int) and seed else []
+    return shlex.join(words)
+
+
+def _differs(value: Any, plain: Any) -> bool:
+    try:
+        return bool(value != plain)
+    except ValueError:  # arrays
+        return True
+
+
+def _preparation(subject: Subject) -> list[list[str]]:
+    """Return how the columns of the table became those of the model."""
+    prepared = subject.prepared
+    names = subject.names if prepared is None else prepared.names
+    rest = f" and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
+    found = [["columns", f"{len(names):,}: {', '.join(names[:LISTED])}{rest}"]]
+    for name, levels in () if prepared is None else prepared.levels.items():
+        words = ", ".join(map(str, levels))
+        zero = getattr(prepared, "dropped", {}).get(name)  # has no column: all others are 0
+        found.append([f"levels of {name}", words if zero is None else f"{words} (0 is {zero})"])
+    if codes := getattr(prepared, "missing", ()):
+        found.append(["codes of missing entries", ", ".join(map(str, codes))])
+    if subject.scale is None:
+        units = "no: the model was fitted in the units of the table"
+    else:
+        by = "by the model itself" if subject.own_scale else "before the fit"
+        units = (
+            f"yes, {by}: each column minus its average, divided by its standard deviation; values "
+            "on this page are in the units of the table"
+        )
+    found.append(["standardised", units])
+    if prepared is not None and prepared.identifier:
+        found.append(["names of rows", prepared.identifier])
+    known = None if prepared is None else prepared.identifier
+    both = zip(subject.others, subject.aside, strict=True)
+    left = [words for name, words in both if name != known]
+    found.append(["left out", "; ".join(left) or "no column"])
+    return found
 
 
 def _short(words: str) -> str:
@@ -222,7 +312,7 @@ def _odd(subject: Subject) -> str:
         score = np.maximum(*trust.judged(subject))
     except ValueError:
         return ""
-    count, chance = int(np.sum(score > 1)), (1 - subject.level**2) * subject.n
+    count, chance = int(np.sum(score > 1)), (1 - subject.level) * subject.n
     most = subject.ids[int(np.argmax(score))]
     return (
         f" {counted(count, 'row')} {'lies' if count == 1 else 'lie'} beyond the limits for "

@@ -1,8 +1,9 @@
 """From the columns of a table to the rows of a model, and back.
 
-Columns are chosen by name or pattern, never guessed: text, dates and categories are refused until
-the user says what they are. A missing entry is NaN. What a model file keeps of the preparation is
-the entry `table` of its metadata (docs/model-files.md).
+Columns of numbers stay as they are, columns of categories become zeros and ones (`profiles`
+decides which are which). A missing entry is NaN, and so is one of which only a bound is known, such
+as <50. What a model file keeps of the preparation is the entry `table` of its metadata
+(docs/model-files.md).
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from dualpca.app.tables.text import MISSING, TableError
+from dualpca.app.tables.text import MISSING, TEXTUAL, TableError, without
 
 # --- columns as numbers ------------------------------------------------------------------------
 
+Values = np.ndarray[Any, Any]
 Levels = Mapping[str, Sequence[str]]
 """The values of one-hot columns, by column."""
 
 MANY = 50
 """Number of values above which --one-hot is not suggested."""
+LONGEST = 40
+"""Characters of a cell that messages show."""
 DATE = re.compile(r"\d{1,4}([-./])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d{2}.*)?|\d{1,2}:\d{2}(:\d{2})?")
 
 
@@ -50,7 +54,19 @@ def select(frame: pl.DataFrame, include: Sequence[str], exclude: Sequence[str]) 
 
 
 def _some(names: Sequence[str]) -> str:
-    return ", ".join(repr(name) for name in names[:10]) + (", …" if len(names) > 10 else "")
+    return ", ".join(shown(name) for name in names[:10]) + (", …" if len(names) > 10 else "")
+
+
+def shown(cell: Any) -> str:
+    """Return a cell in quotes for a message, shortened if it is long.
+
+    Examples
+    --------
+    >>> shown("Köln"), len(shown("x" * 1000))
+    ("'Köln'", 43)
+    """
+    text = str(cell)
+    return repr(text if len(text) <= LONGEST else text[:LONGEST] + "…")
 
 
 def numbers(
@@ -58,6 +74,8 @@ def numbers(
     names: Sequence[str],
     one_hot: Sequence[str] = (),
     levels: Levels | None = None,
+    dropped: Mapping[str, str] | None = None,
+    missing: Sequence[str] = (),
 ) -> pl.DataFrame:
     """Return columns as float64, NaN where an entry is missing; true is 1 and false 0.
 
@@ -70,21 +88,30 @@ def numbers(
         called name=value.
     levels : mapping, optional
         The values; by default those of the column. Other values are refused if they are given.
+    dropped : mapping, optional
+        The value of a one-hot column that has no column of its own: all others are 0 there.
+    missing : sequence of str
+        Further codes of missing entries, text or numbers.
 
     Examples
     --------
     >>> frame = pl.DataFrame({"a": [1, None], "kind": ["x", "y"]})
     >>> numbers(frame, ["a", "kind"], ["kind"]).rows()
     [(1.0, 1.0, 0.0), (nan, 0.0, 1.0)]
+    >>> numbers(frame, ["kind"], ["kind"], dropped={"kind": "x"}).columns
+    ['kind=y']
     """
     _check_absent(frame, names)
+    frame = without(frame.select(names), missing)
+    left = dropped or {}
     known = levels_of(frame, names, one_hot) if levels is None else levels
     columns: list[pl.Series] = []
     refused: list[Refused] = []
     for name in names:
         if name in known:
             _check_levels(frame[name], known[name])
-            columns += [_indicator(frame[name], level) for level in known[name]]
+            kept = [level for level in known[name] if level != left.get(name)]
+            columns += [_indicator(frame[name], level) for level in kept]
             continue
         found = number(frame[name])
         if isinstance(found, Refused):
@@ -92,7 +119,7 @@ def numbers(
         else:
             columns.append(found)
     if refused:
-        raise TableError(_refusal(refused))
+        raise TableError(refusal(refused))
     return pl.DataFrame(columns)
 
 
@@ -103,19 +130,7 @@ def levels_of(
     absent = sorted(set(one_hot) - set(names))
     if absent:
         raise TableError(f"--one-hot {absent[0]}: no such column; there are {_some(list(names))}.")
-    values = {name: frame[name].drop_nulls().unique().sort() for name in one_hot}
-    return {name: [str(v) for v in found.cast(pl.String)] for name, found in values.items()}
-
-
-def numeric(frame: pl.DataFrame, names: Sequence[str]) -> list[str]:
-    """Return the columns that hold numbers.
-
-    Examples
-    --------
-    >>> numeric(pl.DataFrame({"a": [1], "b": ["x"], "c": ["2"]}), ["a", "b", "c"])
-    ['a', 'c']
-    """
-    return [name for name in names if not isinstance(number(frame[name]), Refused)]
+    return {name: texts(frame[name]).drop_nulls().unique().sort().to_list() for name in one_hot}
 
 
 class Refused(NamedTuple):
@@ -125,15 +140,21 @@ class Refused(NamedTuple):
     what: str
     example: str
     one_hot: bool  # one column per value would make sense
+    stray: str | None = None  # one entry among numbers
 
 
-def _refusal(refused: Sequence[Refused]) -> str:
+def refusal(refused: Sequence[Refused]) -> str:
     """Return what is wrong with columns, and the options that help."""
-    exclude = " ".join(f"--exclude {_quoted(one.name)}" for one in refused[:10])
+    exclude = " ".join(f"--exclude {quoted(one.name)}" for one in refused[:10])
     hot = [one.name for one in refused if one.one_hot]
-    advice = f", or use --one-hot {_quoted(hot[0])} for one column per value" if hot else ""
+    stray = [one.stray for one in refused if one.stray is not None and len(one.stray) <= LONGEST]
+    advice = f", or use --one-hot {quoted(hot[0])} for one column per value" if hot else ""
+    if stray:
+        advice += (
+            f". If {shown(stray[0])} means that a number is missing, say --na {quoted(stray[0])}"
+        )
     if len(refused) == 1:
-        name, what, example, _ = refused[0]
+        name, what, example, *_ = refused[0]
         return (
             f"column {name!r} holds {what} (such as {example}), but models need numbers. Leave it "
             f"out with {exclude}{advice}."
@@ -146,15 +167,41 @@ def _refusal(refused: Sequence[Refused]) -> str:
     )
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     """Return a name quoted for a shell."""
     return name if re.fullmatch(r"[\w.:=+-]+", name) else "'" + name.replace("'", "'\\''") + "'"
+
+
+BOUND = re.compile(r"(<=|>=|<|>|≤|≥)\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)")
+"""A cell of which only a bound is known: <50, or ≥ 1e3."""
+
+
+def texts(column: pl.Series) -> pl.Series:
+    """Return the cells of a column as text without spaces around it, null where missing.
+
+    Whole numbers have no decimal point, whatever their type.
+
+    Examples
+    --------
+    >>> texts(pl.Series([1.0, 2.5, None])).to_list(), texts(pl.Series([" u", "NA"])).to_list()
+    (['1', '2.5', None], ['u', None])
+    """
+    if column.dtype in TEXTUAL:
+        text = column.cast(pl.String).str.strip_chars()
+        return text.set(text.is_in(MISSING), None)
+    if column.dtype.is_float():
+        column = column.fill_nan(None)
+        whole = (column == column.round()) & (column.abs() < 2**53)
+        text, digits = column.cast(pl.String), column.cast(pl.Int64, strict=False).cast(pl.String)
+        return digits.zip_with(whole.fill_null(False), text)
+    return column.cast(pl.String)
 
 
 def number(column: pl.Series) -> pl.Series | Refused:
     """Return a column as float64, or why it does not hold numbers.
 
-    Text does if every entry is a number, with or without spaces around it.
+    Text does if every entry is a number, with or without spaces around it, or a bound (<50), which
+    is missing.
     """
     kind = column.dtype
     if kind.is_numeric() or kind in (pl.Boolean, pl.Null):
@@ -162,34 +209,69 @@ def number(column: pl.Series) -> pl.Series | Refused:
     if kind.is_temporal():
         values = column.drop_nulls()
         return Refused(column.name, "dates or times", _example(values), False)
-    if kind == pl.String:
-        text = column.str.strip_chars()
-        text = text.set(text.is_in(MISSING), None)
+    if kind in TEXTUAL:
+        text = texts(column)
         cast = text.cast(pl.Float64, strict=False)
         odd = text.filter(cast.is_null() & text.is_not_null())
+        odd = odd.filter(~is_bound(odd))
         if not len(odd):
             return cast.fill_null(float("nan"))
-        return _refused_text(odd, column.n_unique())
+        return refused_text(column.name, str(odd[0]), column.n_unique())
     return Refused(column.name, str(kind).lower(), _example(column.drop_nulls()), False)
 
 
-def _refused_text(odd: pl.Series, n_values: int) -> Refused:
-    first = str(odd[0])
+def is_bound(text: pl.Series) -> pl.Series:
+    """Return where text is a bound, such as <50."""
+    return text.str.contains(f"^(?:{BOUND.pattern})$")
+
+
+def bounds(column: pl.Series) -> tuple[Values, Values]:
+    """Return the least and the largest value that every entry may have, (n,) each.
+
+    Both are the value itself where it is known, and −∞ and ∞ where nothing is.
+
+    Examples
+    --------
+    >>> low, high = bounds(pl.Series(["2", "<50", "≥ 7", None]))
+    >>> low.tolist(), high.tolist()
+    ([2.0, -inf, 7.0, -inf], [2.0, 50.0, inf, inf])
+    """
+    found = number(column)
+    if isinstance(found, Refused):
+        raise TableError(refusal([found]))
+    known = found.to_numpy()
+    low, high = (np.where(np.isnan(known), end, known) for end in (-np.inf, np.inf))
+    if column.dtype in TEXTUAL:
+        text = texts(column)
+        for i in is_bound(text).fill_null(False).arg_true():
+            sign, value = BOUND.fullmatch(text[i]).groups()  # type: ignore[union-attr]
+            (high if sign in ("<", "<=", "≤") else low)[i] = float(value)
+    return low, high
+
+
+NOTATION = re.compile(r"[+-]?[\d.,\s'’]*\d")
+UNITS = re.compile(r"[$€£¥]\s*[+-]?\d[\d.,'’]*|[+-]?\d[\d.,'’]*(\s*[%‰$€£¥]|\s+[^\s\d]+)")
+
+
+def refused_text(name: str, first: str, n_values: int) -> Refused:
+    """Return why a column of text is refused, by one of its entries that is not a number."""
     if DATE.fullmatch(first):
-        return Refused(odd.name, "dates or times", repr(first), False)
-    what = "text"
-    if re.fullmatch(r"[+-]?[\d.,\s'’]*\d", first):
+        return Refused(name, "dates or times", shown(first), False)
+    if NOTATION.fullmatch(first):
         what = "numbers in another notation (see --decimal; no thousands separators)"
-    return Refused(odd.name, what, repr(first), what == "text" and n_values <= MANY)
+        return Refused(name, what, shown(first), False)
+    if UNITS.fullmatch(first):
+        return Refused(name, "numbers with units", shown(first), n_values <= MANY)
+    return Refused(name, "text", shown(first), n_values <= MANY)
 
 
 def _example(values: pl.Series) -> str:
-    return repr(str(values[0])) if len(values) else "nothing at all"
+    return shown(values[0]) if len(values) else "nothing at all"
 
 
 def _indicator(column: pl.Series, level: str) -> pl.Series:
     """Return 1 where a column has a value, 0 where it has another, NaN where it is missing."""
-    same = (column.cast(pl.String) == level).cast(pl.Float64)
+    same = (texts(column) == level).cast(pl.Float64)
     return same.fill_null(float("nan")).alias(f"{column.name}={level}")
 
 
@@ -201,10 +283,13 @@ def named_rows(model: Any, X: Any) -> Any:
     return pl.DataFrame(np.ascontiguousarray(X), schema=[str(n) for n in names], orient="row")
 
 
-def matching(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+def matching(
+    frame: pl.DataFrame, names: Sequence[str], dropped: Mapping[str, str] | None = None
+) -> pl.DataFrame:
     """Return the columns that a model was fitted to, in its order, as float64.
 
-    A name such as kind=x that is not itself a column is 1 where the column kind is x.
+    A name such as kind=x that is not itself a column is 1 where the column kind is x; `dropped`
+    has the value of such a column that no name stands for.
 
     Examples
     --------
@@ -213,7 +298,10 @@ def matching(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     [(1.0, 1.0, 0.0), (2.0, 0.0, 1.0)]
     """
     taken, levels = origins(names, frame.columns)
-    return numbers(frame, taken, levels=levels).select(names)
+    left = {name: level for name, level in (dropped or {}).items() if name in levels}
+    for name, level in left.items():
+        levels[name].append(level)
+    return numbers(frame, taken, levels=levels, dropped=left).select(names)
 
 
 def origins(names: Sequence[str], present: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
@@ -252,7 +340,7 @@ def _check_absent(frame: pl.DataFrame, names: Sequence[str]) -> None:
 
 def _check_levels(column: pl.Series, known: Sequence[str]) -> None:
     """Refuse values of a one-hot column that were not there in the fit."""
-    new = sorted(set(column.drop_nulls().cast(pl.String)) - set(known))
+    new = sorted(set(texts(column).drop_nulls()) - set(known))
     if new:
         raise TableError(
             f"column {column.name!r} has values that the model has not seen: {_some(new)}; it "
@@ -262,7 +350,12 @@ def _check_levels(column: pl.Series, known: Sequence[str]) -> None:
 
 # --- preparations: the columns and units of one model ------------------------------------------
 
-Values = np.ndarray[Any, Any]
+
+class Bounds(NamedTuple):
+    """The range in which every entry is known to lie; both ends are the value if it is known."""
+
+    lower: Values  # (n, d), −inf where there is none
+    upper: Values  # (n, d), inf where there is none
 
 
 @dataclass(frozen=True)
@@ -270,7 +363,8 @@ class Preparation:
     """The columns of a table that a model uses, and their units.
 
     A row of the model is (feature − mean) / scale; features are the columns, those with levels
-    replaced by one column of zeros and ones per level.
+    replaced by one column of zeros and ones per level, but for one level that was left out because
+    it follows from the others.
 
     Examples
     --------
@@ -280,6 +374,8 @@ class Preparation:
     [(-1.0, 1.0, -1.0), (1.0, -1.0, 1.0)]
     >>> prepared.undone(np.zeros((1, 3))).tolist()
     [[2.0, 0.5, 0.5]]
+    >>> Preparation(("a", "kind"), {"kind": ("u", "v")}, dropped={"kind": "u"}).features
+    ['a', 'kind=v']
     """
 
     names: tuple[str, ...]
@@ -288,23 +384,85 @@ class Preparation:
     scales: Values | None = None  # (d,)
     image_shape: tuple[int, ...] | None = None
     identifier: str | None = None
+    dropped: Mapping[str, str] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()  # codes of missing entries, beside the usual
 
     @property
     def features(self) -> list[str]:
         """Return the names of the model's features."""
         found: list[str] = []
         for name in self.names:
-            known = self.levels.get(name)
-            found += [name] if known is None else [f"{name}={level}" for level in known]
+            kept = self._kept(name)
+            found += [name] if kept is None else [f"{name}={level}" for level in kept]
         return found
+
+    def _kept(self, name: str) -> list[str] | None:
+        """Return the levels of a column that are features; None for a column of numbers."""
+        known = self.levels.get(name)
+        return None if known is None else [k for k in known if k != self.dropped.get(name)]
 
     def rows(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Return a table's rows as the model expects them, float64, NaN where missing."""
-        found = numbers(frame, self.names, levels=self.levels)
+        found = numbers(frame, self.names, (), self.levels, self.dropped, self.missing)
         if self.means is None or self.scales is None:
             return found
         values = (found.to_numpy() - self.means) / self.scales
         return pl.DataFrame(values, schema=self.features, orient="row")
+
+    def categories(self, values: Any) -> pl.DataFrame:
+        """Return the level of every row in every column that has levels, as text.
+
+        It is the level with the largest value; that of the level without a feature is 1 minus the
+        sum of the others. Of equals the first wins, and a row with NaN has none.
+
+        Parameters
+        ----------
+        values : array of shape (n, d)
+            Features in the units of the table, as `undone` returns them.
+
+        Examples
+        --------
+        >>> prep = Preparation(("a", "k"), {"k": ("u", "v", "w")}, dropped={"k": "v"})
+        >>> prep.categories([[7.0, 0.2, 0.3], [7.0, 0.1, 0.8]]).rows()
+        [('v',), ('w',)]
+        """
+        X, at, found = np.asarray(values, dtype=float), 0, []
+        for name in self.names:
+            kept = self._kept(name)
+            count = 1 if kept is None else len(kept)
+            part, at = X[:, at : at + count], at + count
+            if kept is None:
+                continue
+            known, rest = list(self.levels[name]), 1 - part.sum(axis=1)
+            amounts = np.stack(
+                [part[:, kept.index(k)] if k in kept else rest for k in known], axis=1
+            )
+            best = [known[k] for k in np.where(np.isnan(amounts), -np.inf, amounts).argmax(axis=1)]
+            lost = np.isnan(amounts).any(axis=1)
+            found.append(pl.Series(name, best, dtype=pl.String).set(pl.Series(lost), None))
+        return pl.DataFrame(found)
+
+    def bounds(self, frame: pl.DataFrame) -> Bounds:
+        """Return what is known of every entry of the model's rows: the value, or a range.
+
+        Models do not use the ranges of censored entries (<50) yet: for `rows` they are missing.
+
+        Examples
+        --------
+        >>> found = Preparation(("a",)).bounds(pl.DataFrame({"a": ["1.5", "<50", None]}))
+        >>> found.lower.T.tolist(), found.upper.T.tolist()
+        ([[1.5, -inf, -inf]], [[1.5, 50.0, inf]])
+        """
+        rows = replace(self, means=None, scales=None).rows(frame).to_numpy()
+        lower = np.where(np.isnan(rows), -np.inf, rows)
+        upper = np.where(np.isnan(rows), np.inf, rows)
+        frame = without(frame.select(self.names), self.missing)
+        for j, name in enumerate(self.features):
+            if name in self.names and name not in self.levels and frame[name].dtype in TEXTUAL:
+                lower[:, j], upper[:, j] = bounds(frame[name])
+        if self.means is not None and self.scales is not None:
+            lower, upper = ((part - self.means) / self.scales for part in (lower, upper))
+        return Bounds(lower, upper)
 
     def undone(self, values: Any) -> Values:
         """Return rows of the model (n, d) in the units of the table."""
@@ -353,6 +511,10 @@ class Preparation:
         found: dict[str, Any] = {"columns": list(self.names)}
         if self.levels:
             found["levels"] = {name: list(known) for name, known in self.levels.items()}
+        if self.dropped:
+            found["dropped"] = dict(self.dropped)
+        if self.missing:
+            found["missing"] = list(self.missing)
         if self.means is not None and self.scales is not None:
             found |= {"means": self.means.tolist(), "scales": self.scales.tolist()}
         if self.image_shape is not None:
@@ -383,6 +545,8 @@ def of_table(table: Mapping[str, Any], names: Sequence[str]) -> Preparation:
         np.array(scales if scales is not None else np.ones(d), dtype=float) if scaled else None,
         None if shape is None else tuple(shape),
         table.get("identifier"),
+        table.get("dropped", {}),
+        tuple(table.get("missing", ())),
     )
 
 

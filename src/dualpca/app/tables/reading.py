@@ -1,11 +1,12 @@
 """Tables read from files: whole where memory has room, in batches of rows otherwise.
 
-CSV, TSV, Parquet, Arrow, NPY, NPZ, folders of images, and standard input. Nothing is repaired
-silently: ragged rows, repeated names and wrong encodings are errors.
+CSV and TSV, also compressed, Excel, Parquet, Arrow, NPY, NPZ, folders of images, and standard
+input. Nothing is repaired silently: ragged rows, repeated names and wrong encodings are errors.
 """
 
 from __future__ import annotations
 
+import gzip
 import io
 import itertools
 import math
@@ -18,13 +19,24 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from dualpca.app.tables.text import Dialect, TableError, first_line, open_text
+from dualpca.app.tables.text import (
+    Dialect,
+    TableError,
+    TextTable,
+    first_line,
+    is_entry,
+    named,
+    open_text,
+    without,
+)
 from dualpca.arrays import memory, task
 
 TablePath = str | os.PathLike[str]
@@ -42,6 +54,11 @@ KINDS = {
     ".npy": "npy",
     ".npz": "npz",
 }
+"""Formats that are read and written, by the ending of a name."""
+BOOKS = {".xlsx": "xlsx", ".xlsm": "xlsx", ".xlsb": "xlsx", ".xls": "xlsx", ".ods": "xlsx"}
+"""Spreadsheets, which are only read."""
+PACKED = (".gz", ".zst")
+"""Compressed text, which is only read: table.csv.gz."""
 TEXT = ("csv", "tsv")
 IMAGES = "images"
 
@@ -67,6 +84,46 @@ def kind_of(path: TablePath, kind: str | None = None) -> str:
     return KINDS[ending]
 
 
+def kind_read(path: TablePath, kind: str | None = None) -> str:
+    """Return the format of a table to be read: as `kind_of`, a spreadsheet, or compressed text.
+
+    Examples
+    --------
+    >>> kind_read("t.csv.gz"), kind_read("t.xlsx::Sheet2")
+    ('csv', 'xlsx')
+    """
+    name = Path(sheet_of(str(path))[0])
+    if kind == "xlsx" or (kind is None and name.suffix.lower() in BOOKS):
+        return "xlsx"
+    if kind is None and name.suffix.lower() in PACKED:
+        found = kind_of(name.with_suffix(""))
+        if found not in TEXT:
+            raise TableError(f"{path}: only text is read compressed, such as table.csv.gz.")
+        return found
+    if kind is None and not os.path.isdir(path) and str(path) != "-":
+        known = sorted({*KINDS, *BOOKS, ".csv.gz", ".csv.zst"})
+        if name.suffix.lower() not in KINDS:
+            raise TableError(
+                f"{path}: the ending {name.suffix!r} does not tell the format. Use one of "
+                f"{', '.join(known)}, or --format."
+            )
+    return kind_of(path, kind)
+
+
+def sheet_of(path: str) -> tuple[str, str | None]:
+    """Return the file and the sheet that a path such as table.xlsx::Sheet2 names.
+
+    Examples
+    --------
+    >>> sheet_of("table.xlsx::Sheet 2"), sheet_of("a::b.csv")
+    (('table.xlsx', 'Sheet 2'), ('a::b.csv', None))
+    """
+    file, colons, sheet = path.rpartition("::")
+    if colons and Path(file).suffix.lower() in BOOKS and not os.path.exists(path):
+        return file, sheet
+    return path, None
+
+
 # --- tables ------------------------------------------------------------------------------------
 
 
@@ -78,6 +135,10 @@ class Reading(NamedTuple):
     separator: str | None = None
     decimal: str | None = None
     limit: int | None = None  # bytes of memory
+    missing: tuple[str, ...] = ()  # codes of missing entries, beside the usual
+    header: bool | None = None  # of text and spreadsheets: whether there is one; None: look
+    sheet: str | None = None  # of a spreadsheet
+    array: str | None = None  # of an NPZ file
 
 
 @dataclass(frozen=True)
@@ -90,7 +151,10 @@ class TableFile:
     n_batches: int
     open: Callable[[], Iterator[pl.DataFrame]]
     dialect: Dialect | None = None  # of text
+    text: tuple[TextTable, int] | None = None  # the file of text, and bytes of a batch (-1: all)
     image_shape: tuple[int, ...] | None = None
+    missing: tuple[str, ...] = ()  # codes of missing entries, beside the usual
+    notes: tuple[str, ...] = ()  # what the user should know
 
     @property
     def whole(self) -> bool:
@@ -242,9 +306,10 @@ def read(
     ----------
     path : path
         '-' is standard input; a folder is one of images.
-    kind : {'csv', 'tsv', 'parquet', 'arrow', 'npy', 'npz'}, optional
+    kind : {'csv', 'tsv', 'xlsx', 'parquet', 'arrow', 'npy', 'npz'}, optional
         By default the ending of the name tells. NPY and NPZ hold matrices of numbers (of NPZ the
         only array, or `X`); their columns are called x0, x1, …. Pickles in them are refused.
+        `table.xlsx::Sheet2` is a sheet of a spreadsheet; text may be compressed (`table.csv.gz`).
     encoding : str
         Of text.
     separator, decimal : str, optional
@@ -257,7 +322,7 @@ def read(
     TableError
         If the file is empty, broken or in another format.
     """
-    how = Reading(kind_of(path, kind), encoding, separator, decimal)
+    how = Reading(kind_read(path, kind), encoding, separator, decimal)
     return _opened(str(path), how, verbatim, None).frame()
 
 
@@ -277,23 +342,48 @@ def opened(path: str, how: Reading | None = None, verbatim: tuple[str, ...] = ()
 
 
 def _opened(path: str, how: Reading, verbatim: tuple[str, ...], room: int | None) -> TableFile:
-    kind = kind_of(path, how.kind)
-    source, size = bytes_of(path, kind, room)
+    kind = kind_read(path, how.kind)
+    file, sheet = sheet_of(path)
+    how = how._replace(kind=kind, sheet=how.sheet or sheet)
+    if how.sheet is not None and kind != "xlsx":
+        raise TableError(f"--sheet {how.sheet}: {path} is no spreadsheet, so it has no sheets.")
+    if how.array is not None and kind != "npz":
+        raise TableError(f"--array {how.array}: {path} is no NPZ file, so it has no named arrays.")
+    source, size = bytes_of(file, kind, room)
     piece = None if room is None or COPIES[kind] * size <= room else piece_of(kind, room)
     if kind in TEXT:
-        return _text(path, source, size, how._replace(kind=kind), verbatim, piece)
+        return _text(path, source, size, how, verbatim, piece)
+    return _coded(_binary(path, source, how, piece), how.missing, verbatim)
+
+
+def _binary(path: str, source: Opener, how: Reading, piece: int | None) -> TableFile:
+    kind = how.kind or ""
     if kind == IMAGES:
         return _images(path, piece)
     if kind in SCANS:
         return _scanned(path, source, kind, piece)
+    if kind == "xlsx":
+        return _sheet(path, source, how)
     if piece is None or kind == "npz":
-        return _in_memory(path, _loaded(path, source))
+        return _in_memory(path, _loaded(path, source, how.array))
     return _mapped(path, piece)
+
+
+def _coded(table: TableFile, codes: tuple[str, ...], keep: tuple[str, ...]) -> TableFile:
+    """Return a table in which cells with certain codes are missing."""
+    if not codes:
+        return table
+
+    def frames() -> Iterator[pl.DataFrame]:
+        return (without(frame, codes, keep) for frame in table.open())
+
+    return replace(table, open=frames, missing=codes)
 
 
 # --- memory and bytes --------------------------------------------------------------------------
 
 COPIES = {"csv": 12, "tsv": 12, "parquet": 10, "arrow": 10, "npy": 8, "npz": 8, IMAGES: 8}
+COPIES |= {"xlsx": 20}
 """How many times the bytes of a table may be in memory while it is read and used."""
 OVERHEAD = 40_000_000
 """Bytes that the program needs once it reads: threads, their buffers, modules loaded late."""
@@ -335,9 +425,39 @@ def bytes_of(path: str, kind: str, room: int | None) -> tuple[Opener, int]:
         if kind == "parquet" and room is not None:  # compressed: what counts is what comes out
             size = max(size, 8 * _cells(path))
         with open(path, "rb"):  # it may be read
-            return lambda: open(path, "rb"), size
+            pass
+        if kind in TEXT and path.lower().endswith(PACKED):
+            unpacked = _unpacked(path)
+            return unpacked, _counted(unpacked, path)
+        return lambda: open(path, "rb"), size
     except OSError as error:
         raise TableError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def _unpacked(path: str) -> Opener:
+    """Return how to open a compressed file."""
+    if path.lower().endswith(".gz"):
+        return lambda: gzip.open(path, "rb")  # type: ignore[return-value]
+    if find_spec("zstandard") is not None:
+        return lambda: import_module("zstandard").open(path, "rb")
+    if find_spec("pyarrow") is not None:
+        stream = import_module("pyarrow").input_stream
+        return lambda: io.BufferedReader(stream(path, compression="zstd"))
+    raise TableError(f"{path} needs the package zstandard: pip install zstandard, or unpack it.")
+
+
+def _counted(unpacked: Opener, path: str) -> int:
+    """Return how many bytes come out of a compressed file."""
+    size = 0
+    try:
+        with unpacked() as file:
+            while data := file.read(1 << 20):
+                size += len(data)
+    except Exception as error:  # every library raises its own
+        raise TableError(f"{path} cannot be unpacked: {first_line(error)}.") from error
+    if size == 0:
+        raise TableError(f"{path} is empty: expected a table with at least one row.")
+    return size
 
 
 def _cells(path: str) -> int:
@@ -409,9 +529,12 @@ def _text(
     piece: int | None,
 ) -> TableFile:
     kind = how.kind or "csv"
-    text = open_text(path, source, kind, how.encoding, how.separator, how.decimal, verbatim)
+    written = (kind, how.encoding, how.separator, how.decimal)
+    text = open_text(path, source, *written, verbatim, how.header, how.missing)
+    more: dict[str, Any] = {"dialect": text.dialect, "missing": how.missing, "notes": text.notes}
+    more["text"] = (text, -1 if piece is None else piece)
     if piece is None:
-        return _in_memory(path, text.whole(), dialect=text.dialect)
+        return _in_memory(path, text.whole(), **more)
     with task("reading, batch", math.ceil(size / piece)) as tick:
         scan = text.scanned(piece, tick)
     if scan.height == 0:
@@ -421,7 +544,7 @@ def _text(
         for part in text.checked(piece):
             yield text.parsed(part, scan.schema)
 
-    return TableFile(path, text.names, scan.height, scan.n_pieces, frames, text.dialect)
+    return TableFile(path, text.names, scan.height, scan.n_pieces, frames, **more)
 
 
 def _scanned(path: str, source: Opener, kind: str, piece: int | None) -> TableFile:
@@ -445,12 +568,82 @@ def _scanned(path: str, source: Opener, kind: str, piece: int | None) -> TableFi
     return TableFile(path, names, n, math.ceil(n / rows), frames)
 
 
-def _loaded(path: str, source: Opener) -> pl.DataFrame:
+def _sheet(path: str, source: Opener, how: Reading) -> TableFile:
+    """Return a sheet of a spreadsheet: the one that is named, or the first."""
+    if find_spec("fastexcel") is None:
+        raise TableError(
+            f"{path} is a spreadsheet, and reading it needs fastexcel: pip install "
+            "'dualpca[xlsx]', or save the sheet as CSV."
+        )
+    fastexcel = import_module("fastexcel")
+    try:
+        with source() as file:
+            book = fastexcel.read_excel(file.read())
+    except Exception as error:  # fastexcel raises its own kinds
+        raise TableError(f"{path} is not a valid spreadsheet: {first_line(error)}.") from error
+    names, sheet = list(book.sheet_names), how.sheet
+    if not names:
+        raise TableError(f"{path} has no sheets.")
+    if sheet is not None and sheet not in names:
+        raise TableError(f"--sheet {sheet}: no such sheet in {path}; there are {', '.join(names)}.")
+    notes: tuple[str, ...] = ()
+    if sheet is None and names[1:]:
+        others = ", ".join(map(repr, names[1:10])) + (", …" if names[10:] else "")
+        notes = (f"sheet {names[0]!r} of {path} is read; --sheet reads another: {others}.",)
+    try:
+        frame, more = _cells_of(book, sheet or names[0], path, how)
+    except TableError:
+        raise
+    except Exception as error:
+        raise TableError(f"{path} cannot be read: {first_line(error)}.") from error
+    return _in_memory(path, frame, notes=(*notes, *more))
+
+
+def _cells_of(book: Any, sheet: str, path: str, how: Reading) -> tuple[pl.DataFrame, Any]:
+    """Return the rows of a sheet, without the empty ones around them, and notes."""
+
+    def load(**more: Any) -> pl.DataFrame:
+        found = book.load_sheet(sheet, header_row=None, schema_sample_rows=None, **more)
+        return pl.DataFrame(found.to_polars())
+
+    head = load(n_rows=1, dtypes="string")
+    if head.is_empty():
+        raise TableError(f"sheet {sheet!r} of {path} is empty: expected at least one row.")
+    fields = ["" if cell is None else str(cell).strip() for cell in head.row(0)]
+    cells = [cell for cell in fields if cell]
+    header = how.header
+    notes: tuple[str, ...] = ()
+    if header is None and all(map(is_entry, cells)):
+        header = False
+        told = f"the first row of {path} holds numbers, so it is read as a row, and columns are "
+        notes = (told + "called x1, x2, … (--header if it has the names of columns).",)
+    body = load(skip_rows=0 if header is False else 1)
+    if header is False:
+        fields = [f"x{j}" for j in range(1, body.width + 1)]
+    body = body.rename(dict(zip(body.columns, map(str, range(body.width)), strict=True)))
+    filled = [c.null_count() < len(c) for c in body.iter_columns()]
+    keep = [j for j in range(body.width) if fields[j] or filled[j]]
+    names, more = named([fields[j] for j in keep], path)
+    body = body.select(str(j) for j in keep)
+    body.columns = names
+    body = body.with_columns([c.cast(pl.Int64) for c in body.iter_columns() if _is_whole(c)])
+    used = body.select(~pl.all_horizontal(pl.all().is_null())).to_series().arg_true()
+    return body[: int(used[-1]) + 1 if len(used) else 0], (*notes, *more)
+
+
+def _is_whole(column: pl.Series) -> bool:
+    """Return True for floats that are whole numbers: spreadsheets know no others."""
+    if not column.dtype.is_float():
+        return False
+    return bool(((column == column.round()) & (column.abs() < 2**53)).all())
+
+
+def _loaded(path: str, source: Opener, array: str | None = None) -> pl.DataFrame:
     """Return the matrix of an NPY or NPZ file."""
     try:
         with source() as file:
             found = np.load(io.BytesIO(file.read()), allow_pickle=False)
-        matrix = found if isinstance(found, np.ndarray) else _only(found, path)
+        matrix = found if isinstance(found, np.ndarray) else _only(found, path, array)
     except TableError:
         raise
     except Exception as error:  # zipfile and NumPy raise many kinds
@@ -459,11 +652,15 @@ def _loaded(path: str, source: Opener) -> pl.DataFrame:
     return pl.DataFrame(np.ascontiguousarray(matrix), schema=names, orient="row")
 
 
-def _only(archive: Any, path: str) -> Any:
+def _only(archive: Any, path: str, array: str | None) -> Any:
     names = list(archive.files)
-    if names != names[:1] and "X" not in names:
-        raise TableError(f"{path} holds {names}: expected one array, or one called X.")
-    return archive["X" if "X" in names else names[0]]
+    if array is None and names != names[:1] and "X" not in names:
+        raise TableError(
+            f"{path} holds {names}: expected one array, or one called X. Choose with --array."
+        )
+    if array is not None and array not in names:
+        raise TableError(f"--array {array}: no such array in {path}; there are {names}.")
+    return archive[array or ("X" if "X" in names else names[0])]
 
 
 def _check_matrix(matrix: np.ndarray[Any, Any], path: str) -> list[str]:

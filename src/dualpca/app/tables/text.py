@@ -62,10 +62,38 @@ def detect(head: str, separator: str | None = None, decimal: str | None = None) 
     if separator is None:
         outside = re.sub(r'"[^"]*"', "", header)
         separator = max(CANDIDATES, key=outside.count)  # the first of equals: a comma
+        split = [sign for sign in ";\t|" if sign in outside and _all_numbers(outside, sign)]
+        separator = split[0] if separator == "," and split else separator  # 1,5;2,5;3,5
     _check(separator, decimal)
     if decimal is None:
         decimal = "." if separator == "," else _decimal(head, separator)
     return Dialect(separator, decimal)
+
+
+def _all_numbers(line: str, separator: str) -> bool:
+    fields = [field.strip() for field in line.split(separator)]
+    commas = any(WITH_COMMA.fullmatch(field) for field in fields)
+    return commas and all(is_entry(field, ",") for field in fields)
+
+
+def is_entry(field: str, decimal: str = ".") -> bool:
+    """Return True if a field is a number, a bound such as <50, or a code of a missing entry.
+
+    Examples
+    --------
+    >>> [is_entry(field) for field in ("1.5", "NA", "<50", "age")]
+    [True, True, True, False]
+    """
+    field = field.strip()
+    plain = field.lstrip("<>=≤≥").strip()
+    return field in MISSING or _is_number(plain.replace(",", ".") if decimal == "," else plain)
+
+
+def _is_number(field: str) -> bool:
+    try:
+        return float(field) == float(field)  # nan is missing anyway
+    except ValueError:
+        return False
 
 
 def _check(separator: str, decimal: str | None) -> None:
@@ -157,12 +185,53 @@ class TextFile(NamedTuple):
 
 # --- records: a table whole, or in pieces that end where a record ends -------------------------
 
-MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None"]
-MISSING += ["#N/A", "#NV", "#DIV/0!", "#VALUE!", "#REF!", "#NUM!"]
-"""What marks a missing entry in text, in R, Python and Excel."""
+MISSING = ["", "NA", "N/A", "n/a", "na", "N.A.", "n.a.", "<NA>", "NaN", "nan", "NAN", "NaT"]
+MISSING += ["null", "NULL", "Null", "None", ".", "-", "--", "?"]
+MISSING += ["#N/A", "#NA", "#NV", "#DIV/0!", "#VALUE!", "#REF!", "#NUM!", "#NAME?", "#NULL!"]
+MISSING += ["#WERT!", "#BEZUG!", "#ZAHL!"]
+"""What marks a missing entry in text, in R, Python, SAS and Excel."""
+TEXTUAL: tuple[Any, ...] = (pl.String, pl.Categorical, pl.Enum)
+"""Types of text."""
+COMMA = r"^((?:<=|>=|<|>|≤|≥)?\s*[+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$"
+"""A number with a decimal comma, or a bound."""
 
 HEAD = 1 << 16
 """Bytes in which a dialect is detected."""
+
+
+def without(frame: pl.DataFrame, codes: Sequence[str], keep: Sequence[str] = ()) -> pl.DataFrame:
+    """Return a table in which cells with certain codes are missing.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+    codes : sequence of str
+        Text; one that is a number also stands for that number, however it is written.
+    keep : sequence of str
+        Columns that stay as they are.
+
+    Examples
+    --------
+    >>> frame = pl.DataFrame({"a": [1.5, -999.0], "b": ["unknown", "-999.0"]})
+    >>> without(frame, ["-999", "unknown"]).rows()
+    [(1.5, None), (None, None)]
+    """
+    if not codes:
+        return frame
+    values = [float(code) for code in codes if _is_number(code)]
+    changed = []
+    for column in frame.iter_columns():
+        kind, bad = column.dtype, None
+        if column.name in keep:
+            continue
+        if kind.is_numeric():
+            bad = column.cast(pl.Float64).is_in(values)
+        elif kind in TEXTUAL:
+            text = column.cast(pl.String).str.strip_chars()
+            bad = text.is_in(list(codes)) | text.cast(pl.Float64, strict=False).is_in(values)
+        if bad is not None and bad.any():
+            changed.append(column.set(bad.fill_null(False), None))
+    return frame.with_columns(changed)
 
 
 @dataclass(frozen=True)
@@ -175,6 +244,8 @@ class TextTable:
     start: int  # characters before the first record
     first_line: int
     verbatim: tuple[str, ...] = ()  # columns that stay text
+    codes: tuple[str, ...] = ()  # of missing entries, beside the usual
+    notes: tuple[str, ...] = ()  # what the user should know
 
     @property
     def path(self) -> str:
@@ -241,32 +312,54 @@ class TextTable:
         Numbers may have spaces around them, and a field of spaces is missing.
         """
         try:
+            found = self._read(piece, schema)
             if schema is not None:
-                return self._read(piece, schema)
-            found = self._read(piece)
+                return without(self._points(found), self.codes, self.verbatim)
         except pl.exceptions.PolarsError as error:
             if schema is None:
                 raise TableError(f"{self.path} cannot be read: {first_line(error)}.") from error
             found = self._read(piece, dict.fromkeys(self.names, pl.String))
+        wanted = {} if schema is None else schema
+        found = without(self._points(found), self.codes, self.verbatim)
         text = [c for c in found.iter_columns() if c.dtype == pl.String]
         text = [c for c in text if c.name not in self.verbatim]
-        wanted = {} if schema is None else schema
         numbers = (self._number(c) for c in text if wanted.get(c.name) != pl.String)
         found = found.with_columns([c for c in numbers if c is not None])
-        if any(
-            found.schema[name].is_numeric() != kind.is_numeric() for name, kind in wanted.items()
-        ):
+        numeric = {n: found.schema[n].is_numeric() == t.is_numeric() for n, t in wanted.items()}
+        if not all(good or found[n].null_count() == found.height for n, good in numeric.items()):
             raise TableError(f"{self.path} has columns of numbers with other entries among them.")
         return found.cast({n: t for n, t in wanted.items() if t != found.schema[n]})
 
     def _read(self, piece: str, schema: Mapping[str, Any] | None = None) -> pl.DataFrame:
-        return pl.read_csv(
-            io.BytesIO((self._header() + piece).encode()),
-            separator=self.dialect.separator,
-            decimal_comma=self.dialect.decimal == ",",
-            null_values=MISSING,
-            infer_schema_length=None if schema is None else 0,
-            schema_overrides=dict(schema or {}) | dict.fromkeys(self.verbatim, pl.String),
+        data = (self._header() + piece).encode()
+
+        def read(types: Mapping[str, Any], some: list[str] | None = None) -> pl.DataFrame:
+            return pl.read_csv(
+                io.BytesIO(data),
+                columns=some,
+                separator=self.dialect.separator,
+                decimal_comma=self.dialect.decimal == ",",
+                null_values=MISSING,
+                infer_schema_length=None if schema is None else 0,
+                schema_overrides=types,
+            )
+
+        found = read(dict(schema or {}) | dict.fromkeys(self.verbatim, pl.String))
+        logical = [c.name for c in found.iter_columns() if c.dtype == pl.Boolean]
+        if not logical:
+            return found
+        text = read(dict.fromkeys(logical, pl.String), logical)
+        other = [c for c in text.iter_columns() if not c.is_in(["true", "false", None]).all()]
+        return found.with_columns(other)  # TRUE and True are to be written as they were
+
+    def _points(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return a table with points in numbers that are text (among bounds, <2,5, or words)."""
+        if self.dialect.decimal != ",":
+            return frame
+        text = [c for c in frame.iter_columns() if c.dtype == pl.String]
+        text = [c for c in text if c.name not in self.verbatim]
+        return frame.with_columns(
+            [c.str.strip_chars().str.replace(COMMA, "${1}.${2}") for c in text]
         )
 
     def _number(self, text: pl.Series) -> pl.Series | None:
@@ -276,8 +369,6 @@ class TextTable:
             return None
         text = text.str.strip_chars()
         text = text.set(text.is_in(MISSING), None)
-        if self.dialect.decimal == ",":
-            text = text.str.replace(",", ".", literal=True)
         found = text.cast(pl.Float64, strict=False)
         return found if found.null_count() == text.null_count() < len(text) else None
 
@@ -337,8 +428,14 @@ def open_text(
     separator: str | None = None,
     decimal: str | None = None,
     verbatim: Sequence[str] = (),
+    header: bool | None = None,
+    codes: Sequence[str] = (),
 ) -> TextTable:
-    """Return the table of a text file, with what its first lines tell."""
+    """Return the table of a text file, with what its first lines tell.
+
+    Without `header`, a first line of nothing but numbers and missing entries is a row; columns are
+    then called x1, x2, ….
+    """
     file = TextFile(path, open_, encoding)
     marked, head = file.is_marked(), _head(file)
     lines = io.StringIO(head, newline="")
@@ -356,10 +453,41 @@ def open_text(
         names = next(rows, [])
     except csv.Error as error:
         raise TableError(f"the header of {path} cannot be read: {error}.") from None
-    _check_names(names, path)
+    at, line = lines.tell(), rows.line_num + (start > 0)
+    notes: tuple[str, ...] = ()
+    if header is False or (header is None and _is_row(names, head[start:at], dialect, codes)):
+        told = f"the first line of {path} holds numbers, so it is read as a row, and columns are "
+        told += "called x1, x2, … (--header if it has the names of columns)."
+        notes = () if header is False else (told,)
+        names = [f"x{j}" for j in range(1, len(names) + 1)]
+        at, line = start, int(start > 0)
+    names, more = named(names, path)
     stay = tuple(name for name in verbatim if name in names)
     dialect = dialect._replace(mark=marked)
-    return TextTable(file, dialect, names, lines.tell(), rows.line_num + (start > 0), stay)
+    return TextTable(file, dialect, names, at, line, stay, tuple(codes), (*notes, *more))
+
+
+def _is_row(fields: list[str], line: str, dialect: Dialect, codes: Sequence[str]) -> bool:
+    """Return True if the first line is a row: numbers (at least one) and missing entries only."""
+    found = [field for field in fields if field.strip() not in (*MISSING, *codes)]
+    numbers = all(is_entry(field, dialect.decimal) for field in found)
+    return bool(found) and numbers and '"' not in line  # numbers in quotes are names
+
+
+ROW = "row"
+"""Name of a first column without one: Python and R write row names so."""
+
+
+def named(names: list[str], path: str) -> tuple[list[str], tuple[str, ...]]:
+    """Return the names of columns and notes on them; refuse repeated and empty ones."""
+    first_only = len(names) > 1 and not names[0].strip() and all(map(str.strip, names[1:]))
+    if first_only and ROW not in names:
+        names = [ROW, *names[1:]]
+        notes: tuple[str, ...] = (f"the first column of {path} has no name and is called 'row'.",)
+    else:
+        notes = ()
+    _check_names(names, path)
+    return names, notes
 
 
 def _head(file: TextFile) -> str:
@@ -374,16 +502,17 @@ def _head(file: TextFile) -> str:
 
 def _check_names(names: list[str], path: str) -> None:
     repeated = sorted({name for name in names if names.count(name) > 1 and name.strip()})
-    nameless = [j for j, name in enumerate(names, start=1) if not name.strip()]
+    nameless = [j for j, name in enumerate(names) if not name.strip()]
     if repeated:
         raise TableError(
             f"the header of {path} repeats {repeated}: every column needs its own name."
         )
     if nameless:
-        which = ", ".join(map(str, nameless[:5]))
+        before = names[nameless[0] - 1] if nameless[0] else None
+        where = "at its beginning" if before is None else f"after {before!r}"
         raise TableError(
-            f"the header of {path} has an empty name (column {which}): every column needs its own "
-            "name. Delete empty columns."
+            f"the header of {path} has an empty name {where}: every column needs its own name. "
+            "Delete empty columns."
         )
 
 

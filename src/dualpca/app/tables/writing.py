@@ -1,12 +1,13 @@
-"""Tables written batch by batch, completely or not at all."""
+"""Tables written batch by batch, completely or not at all; text as it came, but for some cells."""
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 import sys
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
@@ -16,7 +17,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from dualpca.app.tables.reading import TEXT, TablePath, kind_of
-from dualpca.app.tables.text import Dialect, TableError
+from dualpca.app.tables.text import Dialect, TableError, TextTable
 from dualpca.data import replacing
 
 PIECE = 1 << 15
@@ -154,3 +155,173 @@ def _matrix(frame: pl.DataFrame) -> np.ndarray[Any, Any]:
             f"NumPy files hold numbers, and {text} are not: write a CSV or Parquet file."
         )
     return found
+
+
+# --- text as it came, but for some cells -------------------------------------------------------
+
+Changes = Mapping[int, tuple[np.ndarray[Any, Any], Sequence[str]]]
+"""By position of the column: which rows of a batch change, (n,), and their new cells in order."""
+
+LOOKED_AT = 1000
+"""Rows in which the digits of a column are counted."""
+FULL = 17
+"""Significant digits that tell all float64 apart."""
+NUMBER = re.compile(r"[+-]?(\d*)[.,]?(\d*)(?:[eE][+-]?\d+)?")
+
+
+class Rewritten:
+    """Writes the records of a text file again with some cells changed, all others byte for byte.
+
+    Parameters
+    ----------
+    file : binary file
+    text : TextTable
+    size : int
+        Bytes of a batch, as for `TextTable.checked`.
+    separator : str
+        Of the new file; if it is that of the old one, rows without changes are copied as they are.
+    """
+
+    def __init__(self, file: BinaryIO, text: TextTable, size: int, separator: str) -> None:
+        self.file, self.text, self.size, self.separator = file, text, size, separator
+        codec = text.file.codec
+        if codec == "utf-8-sig" and not text.dialect.mark:
+            codec = "utf-8"
+        self.encoder = codecs.getincrementalencoder(codec)()
+
+    def batches(self) -> Iterator[list[str]]:
+        """Yield the records of every batch, with their line ends."""
+        if self.size < 0:
+            yield records_of("".join(self.text.checked(-1)))
+            return
+        yield from map(records_of, self.text.checked(self.size))
+
+    def header(self, first: str | None = None) -> None:
+        """Write what comes before the first record, with one more column at the front."""
+        head = ""
+        for piece in self.text.file.pieces(1 << 16):
+            head += piece
+            if len(head) >= self.text.start:
+                break
+        lines = records_of(head[: self.text.start])
+        if lines and re.fullmatch("sep=.", lines[0].strip(), re.IGNORECASE):
+            self._say(lines.pop(0).replace(self.text.dialect.separator, self.separator))
+        if lines:
+            self.write(lines, {}, first)
+
+    def write(self, records: list[str], changes: Changes, first: str | None = None) -> None:
+        """Write the records of a batch, with changes, and one more cell at the front of each."""
+        old, new = self.text.dialect.separator, self.separator
+        found, before = list(records), "" if first is None else first + new
+        rows = range(len(found)) if old != new else _changed(changes)
+        cells = {j: iter(words) for j, (_, words) in changes.items()}
+        for i in rows:
+            body = body_of(found[i])
+            fields, end = fields_of(body, old), found[i][len(body) :]
+            if len(fields) != len(self.text.names):
+                raise TableError(f"{self.text.path} has quotes inside of cells: remove them.")
+            for j, (where, _) in changes.items():
+                if where[i]:
+                    fields[j] = quoted(next(cells[j]), new)
+            if old != new:
+                fields = [quoted(one, new) for one in fields]
+            found[i] = new.join(fields) + end
+        if first is not None:
+            found = [before + (one if one.endswith("\n") else one + "\n") for one in found]
+        self._say("".join(found))
+
+    def _say(self, words: str) -> None:
+        data = memoryview(self.encoder.encode(words))
+        for k in range(0, len(data), PIECE):  # a reader that has left is noticed between pieces
+            self.file.write(data[k : k + PIECE])
+
+
+def _changed(changes: Changes) -> list[int]:
+    """Return the rows with changes, in order."""
+    if not changes:
+        return []
+    return [int(i) for i in np.flatnonzero(np.any([w for w, _ in changes.values()], axis=0))]
+
+
+def records_of(piece: str) -> list[str]:
+    r"""Return the records of a text with their line ends; quoted cells may have several lines.
+
+    Examples
+    --------
+    >>> records_of('1,2\r\n"a\nb",3\n4,5')
+    ['1,2\r\n', '"a\nb",3\n', '4,5']
+    """
+    lines = [line + "\n" for line in piece.split("\n")]
+    last = lines.pop()[:-1]
+    lines += [last] if last else []
+    return lines if '"' not in piece else _rejoined(lines, "")
+
+
+def fields_of(record: str, separator: str) -> list[str]:
+    """Return the cells of a record as they are written, with their quotes.
+
+    Examples
+    --------
+    >>> fields_of('1,"a, ""b"" c", 2', ",")
+    ['1', '"a, ""b"" c"', ' 2']
+    """
+    fields = record.split(separator)
+    return fields if '"' not in record else _rejoined(fields, separator)
+
+
+def _rejoined(parts: list[str], separator: str) -> list[str]:
+    """Return parts with those put together again that were cut inside of quotes."""
+    found: list[str] = []
+    is_open = False
+    for part in parts:
+        if is_open:
+            found[-1] += separator + part
+        else:
+            found.append(part)
+        is_open ^= part.count('"') % 2 == 1
+    return found
+
+
+def body_of(record: str) -> str:
+    """Return a record without its line end."""
+    return record.removesuffix("\n").removesuffix("\r")
+
+
+def quoted(cell: str, separator: str) -> str:
+    """Return a cell with quotes if it needs them."""
+    if cell[:1] == '"' or not any(sign in cell for sign in (separator, '"', "\n", "\r")):
+        return cell
+    return '"' + cell.replace('"', '""') + '"'
+
+
+def digits_in(cells: Iterable[str]) -> int:
+    """Return the largest number of significant digits of cells that are numbers; 0 without any.
+
+    Examples
+    --------
+    >>> digits_in(["7394.8", "400", "", "0.012", '"1,50"', "1e-5", "NA"])
+    5
+    """
+    most = 0
+    for cell in cells:
+        found = NUMBER.fullmatch(cell.strip().strip('"').strip())
+        digits = "" if found is None else found[1] + found[2]
+        most = max(most, len(digits.lstrip("0")) or len(digits[:1]))
+    return most
+
+
+def number_text(value: float, digits: int, decimal: str = ".") -> str:
+    """Return a number with so many significant digits, without zeros at its end.
+
+    Examples
+    --------
+    >>> number_text(7394.79999, 7), number_text(0.5, 3, ","), number_text(1234567.8, 3)
+    ('7394.8', '0,5', '1234568')
+    """
+    if digits >= FULL or not 1e-5 <= abs(value) < 1e15:
+        text = repr(float(value)) if digits >= FULL else f"{value:.{digits}g}"
+    else:
+        places = max(digits - 1 - int(np.floor(np.log10(abs(value)))), 0)
+        text = f"{value:.{places}f}"
+        text = text.rstrip("0").rstrip(".") if "." in text else text
+    return text.replace(".", decimal)

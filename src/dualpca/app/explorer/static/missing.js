@@ -130,13 +130,14 @@ function fill() {
 function facts(all) {
   const known = [...all].filter((j) => found.truth[j] !== null);
   const inside = known.filter((j) => Math.abs(found.truth[j] - found.values[j]) <= WIDTH95 * found.std[j]).length;
-  const gap = Math.sqrt(known.reduce((sum, j) => sum + (found.truth[j] - found.values[j]) ** 2, 0) / (known.length || 1));
+  const { spread } = state.model;
+  const gap = Math.sqrt(known.reduce((sum, j) => sum + ((found.truth[j] - found.values[j]) / spread[j]) ** 2, 0) / (known.length || 1));
   const box = $("missing-facts");
   const add = (id, name, value, title) => box.append(el("div", { title }, el("dt", {}, name), el("dd", { id }, value)));
   box.replaceChildren();
   add("fact-hidden", "Hidden", `${all.size} of ${state.model.features.length}`);
   add("fact-inside", "Within 95 %", known.length ? `${inside} of ${known.length}` : "–", "Hidden entries that lie in their interval");
-  add("fact-gap", "Mean error", known.length ? short(gap, 3) : "–", "Root mean squared difference over hidden entries");
+  add("fact-gap", "Mean error", known.length ? `${short(gap, 2)} sd` : "–", "Root mean squared difference over hidden entries, each in the standard deviation of its column");
 }
 
 function entryAt(canvas, event) {

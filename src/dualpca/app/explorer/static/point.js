@@ -3,7 +3,7 @@
 import { latest, postJson } from "./api.js";
 import { $, el, fixed, short, toast } from "./dom.js";
 import { figures } from "./rows.js";
-import { can, latentsOf, nameOf, on, size, space, state, tell, why } from "./store.js";
+import { can, latentsOf, nameOf, names, on, size, space, state, tell, why } from "./store.js";
 
 let sliders = [];
 
@@ -25,7 +25,7 @@ function facts() {
   const add = (id, name, title) => box.append(el("div", { title }, el("dt", {}, name), el("dd", { id }, "–")));
   add("fact-density", can("density") ? words[state.model.density] : "Log density", can("density") ? "Of the decoded point itself" : why("density"));
   add("fact-farther", "Rows farther out", "Share of rows that lie farther from the centre");
-  add("fact-nearest", "Nearest row", "By root mean squared difference of features");
+  add("fact-nearest", "Closest row", "By the differences of its columns, each in its own standard deviation; missing entries count as the model fills them");
   return box;
 }
 
@@ -96,6 +96,7 @@ const decode = latest(async () => {
     const answer = await postJson("/api/decode", { latent, component: state.component, way: state.way });
     if (latent.length !== size()) return;
     state.point = answer;
+    if (answer.nearest !== null) names.set(answer.nearest, answer.nearest_id);
     show();
     tell("decoded");
   } catch (error) {
@@ -116,8 +117,8 @@ export function show() {
   const near = $("fact-nearest");
   near.replaceChildren("–");
   if (point.nearest !== null) {
-    near.replaceChildren(nameOf(point.nearest), el("small", {}, `differs by ${short(point.distance, 3)}`));
-    near.title = `${nameOf(point.nearest)} differs by ${short(point.distance, 4)} a feature`;
+    near.replaceChildren(nameOf(point.nearest), el("small", {}, `differs by ${short(point.distance, 2)} sd`));
+    near.title = `${nameOf(point.nearest)} differs by ${short(point.distance, 3)} standard deviations a column, in what it has`;
   }
   announce();
 }

@@ -78,6 +78,11 @@ function strip(canvas, model, values, width, height) {
     const share = within(values[j], model.low[j], model.high[j]);
     drawing.fillStyle = ink("--track");
     drawing.fillRect(j * each, 0, each - gap, height);
+    if (values[j] === null) { // missing: a dash, which no value looks like
+      drawing.fillStyle = ink("--warm");
+      drawing.fillRect((j + 0.3) * each, height / 2 - 1, 0.4 * each - gap, 2);
+      continue;
+    }
     drawing.fillStyle = ink("--accent");
     drawing.fillRect(j * each, height * (1 - share), each - gap, height * share);
   }

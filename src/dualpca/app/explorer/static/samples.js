@@ -4,7 +4,7 @@ import { postJson } from "./api.js";
 import { $, el, short, toast } from "./dom.js";
 import { move } from "./point.js";
 import { thumbnail } from "./rows.js";
-import { can, nameOf, on, state, tell, why } from "./store.js";
+import { can, nameOf, names, on, state, tell, why } from "./store.js";
 
 let seed = 0;
 let found = null;
@@ -32,6 +32,7 @@ async function draw() {
   seed += 1;
   try {
     found = await postJson("/api/sample", { count: 12, seed, component: state.component });
+    found.nearest.forEach((row, i) => { if (row !== null) names.set(row, found.nearest_ids[i]); });
     show();
   } catch (error) {
     toast(error.message);
@@ -54,7 +55,7 @@ function pair(values, i) {
   const near = found.nearest[i];
   const two = el("div", { class: "two" }, thumbnail(state.model, values));
   if (found.beside[i]) two.append(thumbnail(state.model, found.beside[i]));
-  const words = near === null ? `Sample ${i + 1}` : `${nameOf(near)}, by ${short(found.distance[i], 3)}`;
+  const words = near === null ? `Sample ${i + 1}` : `${nameOf(near)}, by ${short(found.distance[i], 2)} sd`;
   return el("button", {
     type: "button", class: "pair", "aria-label": near === null ? words : `Sample ${i + 1}; the closest row is ${words}`,
     onclick: () => move(found.latents[i]),

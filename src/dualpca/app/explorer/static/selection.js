@@ -63,7 +63,7 @@ async function fill(body) {
   if (turn !== asked) return;
   found.ids.forEach((id, i) => names.set(rows[i], id));
   const pages = Math.ceil(state.selection.length / PAGE);
-  body.replaceChildren(facts(errors), table(found, rows), pager(pages) ?? "",
+  body.replaceChildren(facts(errors), worst(errors) ?? "", table(found, rows), pager(pages) ?? "",
     el("div", { class: "buttons" }, el("button", { type: "button", class: "main", id: "export", onclick: save }, "Export CSV"),
       el("span", { class: "note" }, "All columns, latents and errors")));
   tell("named");
@@ -73,15 +73,23 @@ function facts(errors) {
   const box = el("dl", { class: "facts" });
   const add = (name, value, title) => box.append(el("div", { title }, el("dt", {}, name), el("dd", {}, value)));
   const some = errors && errors.count < state.selection.length ? `, of ${count(errors.count)} of the rows` : "";
-  const words = can("error") ? `Root mean squared difference of a row and its reconstruction${some}` : why("error");
-  add("Mean error", short(errors && errors.mean, 4), words);
-  add("Largest error", short(errors && errors.largest, 4), words);
+  const words = can("error") ? `Root mean squared difference of a row and its reconstruction, in standard deviations of the columns${some}` : why("error");
+  const told = (x) => (errors ? `${short(x, 3)} sd` : "–");
+  add("Mean error", told(errors && errors.mean), words);
+  add("Largest error", told(errors && errors.largest), words);
   add("Of all rows", `${((100 * state.selection.length) / state.model.rows).toFixed(1)} %`);
   return box;
 }
 
+/** The columns that are reconstructed worst, each in its own standard deviation. */
+function worst(errors) {
+  if (!errors || state.model.shape !== "bars" || errors.columns.length < 2) return null;
+  const each = errors.columns.map((name, k) => `${name} ${short(errors.by_column[k], 2)}`);
+  return el("p", { class: "note", id: "worst-columns" }, `Largest errors, in standard deviations of the column: ${each.join(", ")}.`);
+}
+
 function table(found, rows) {
-  const head = ["Row", ...(found.errors ? ["Error"] : []), ...found.columns, ...found.latents[0].map((_, k) => `latent ${k + 1}`)];
+  const head = ["Row", ...(found.errors ? ["Error, sd"] : []), ...found.columns, ...found.latents[0].map((_, k) => `latent ${k + 1}`)];
   const lines = rows.map((row, i) => el("tr", {},
     el("th", { scope: "row" }, el("button", { type: "button", title: "Show this row in the plot", onclick: () => moveToRow(row) }, found.ids[i])),
     ...(found.errors ? [el("td", {}, short(found.errors[i], 4))] : []),

@@ -30,7 +30,7 @@ export const latentsOf = (row) => Array.from(state.points.subarray(row * size(),
 
 /** The name of a row, if the page knows it. */
 export const names = new Map();
-export const nameOf = (row) => (state.model.identified && names.get(row)) || `row ${row + 1}`;
+export const nameOf = (row) => (state.model.identified ? names.get(row) || "…" : `row ${row + 1}`);
 
 export function select(rows) {
   state.history.push(state.selection);

@@ -1,0 +1,504 @@
+"""What the columns of a table hold: numbers, categories, identifiers; and what to make of each.
+
+One pass over the table, whole or in batches, with the same outcome: every rule is about all rows.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from dualpca.app.tables.columns import (
+    DATE,
+    NOTATION,
+    UNITS,
+    Refused,
+    is_bound,
+    number,
+    refusal,
+    refused_text,
+    shown,
+    texts,
+)
+from dualpca.app.tables.text import TEXTUAL, TableError
+
+# --- what is counted ---------------------------------------------------------------------------
+
+MOST_LEVELS = 20
+"""Levels of a column of text that becomes zeros and ones without being asked for."""
+MOST_COUNTED = 1000
+"""Different texts of a column that are counted, unless it is to be one-hot."""
+MOST_UNIQUE = 10**7
+"""Rows up to which entries are checked to be different."""
+CODES = tuple(sign * float(digit * n) for digit in "98" for n in range(2, 7) for sign in (1, -1))
+"""Numbers that often stand for a missing entry, such as -99, 999 and 8888."""
+IDENTIFIER = re.compile(
+    r"(?i:(.*[\s_.-])?"
+    r"(u?u?id|guid|nr|no|num|number|index|idx|key|barcode|row|rows|row[\s_.-]?names?|record|case"
+    r"|sample|specimen|patient|subject|participant|respondent|customer|client|kunde|unnamed: \d+)"
+    r"([\s_.-]?(id|nr|no|num|number|code|key))?)|.*[a-z](ID|Id|Nr|No)"
+)
+"""Names of columns that identify rows, where their entries are different whole numbers."""
+
+
+class Distinct:
+    """Finds out whether all entries of a column are different."""
+
+    def __init__(self) -> None:
+        self.parts: list[pl.Series] | None = []
+        self.n = 0
+
+    def add(self, column: pl.Series) -> None:
+        """Take some more entries, none of them missing."""
+        if self.parts is None:
+            return
+        hashes = column.hash()
+        self.n += len(column)
+        self.parts.append(hashes)
+        if self.n > MOST_UNIQUE or hashes.n_unique() < len(column):
+            self.parts = None
+
+    def all(self) -> bool:
+        """Return True if all are different; False beyond so many rows that it would cost much."""
+        if not self.parts:
+            return False
+        return len(self.parts) == 1 or pl.concat(self.parts).n_unique() == self.n
+
+
+class Ends(NamedTuple):
+    """The smallest and largest entry of a column, and how many there are."""
+
+    low: Any
+    high: Any
+    known: int
+
+
+@dataclass
+class Figures:
+    """What a column of numbers holds."""
+
+    low: float = math.inf  # of entries that are not one of the codes
+    high: float = -math.inf
+    codes: dict[float, int] = field(default_factory=dict)
+    run: float | None = None  # the first entry, while the others follow in steps of one
+    whole: bool = True
+    known: int = 0
+    infinite: int | None = None  # the first row with an infinite entry
+    distinct: Distinct = field(default_factory=Distinct)
+
+    def add(self, values: pl.Series, row: int, named: bool, ends: Ends | None = None) -> None:
+        """Take the entries (float64, no NaN) of rows from a certain one on.
+
+        `named` tells that the column is called like one of identifiers.
+        """
+        ends = ends or Ends(values.min(), values.max(), values.count())
+        self._follow(values, ends, row)
+        if ends.low is None or ends.high is None:
+            return
+        if math.isinf(ends.low) or math.isinf(ends.high):
+            at = int(values.is_infinite().fill_null(False).arg_true()[0])
+            self.infinite = row + at if self.infinite is None else self.infinite
+        if named and self.whole:
+            kept = values.drop_nulls()
+            self.whole = bool((kept == kept.round()).all())
+            self.distinct.add(kept)
+        self.known += ends.known
+        low, high = ends.low, ends.high
+        if low in CODES or high in CODES:
+            low, high = self._coded(values.drop_nulls())
+        self.low, self.high = min(self.low, low), max(self.high, high)
+
+    def _coded(self, values: pl.Series) -> tuple[float, float]:
+        """Count codes; return the range of all other entries."""
+        odd = values.is_in(CODES)
+        for code, count in values.filter(odd).value_counts().iter_rows():
+            self.codes[code] = self.codes.get(code, 0) + count
+        rest = values.filter(~odd)
+        return (math.inf, -math.inf) if rest.is_empty() else (rest.min(), rest.max())  # type: ignore[return-value]
+
+    def _follow(self, values: pl.Series, ends: Ends, row: int) -> None:
+        """Notice whether entries are 0, 1, 2, … or 1, 2, 3, …."""
+        if row == 0:
+            self.run = float(values[0]) if values[0] in (0, 1) else None
+        if self.run is None:
+            return
+        start, n = self.run + row, len(values)
+        if ends != (start, start + n - 1, n) or not np.array_equal(
+            values.to_numpy(), np.arange(start, start + n)
+        ):
+            self.run = None
+
+    def suspects(self) -> list[float]:
+        """Return codes that repeat and lie far outside of all other entries."""
+        if self.low > self.high:
+            return []
+        reach = self.high - self.low
+        far = (c for c in self.codes if c < self.low - reach or c > self.high + reach)
+        return sorted(c for c in far if self.codes[c] > 1)
+
+
+@dataclass
+class Words:
+    """What a column of text holds."""
+
+    counts: dict[str, int] | None = field(default_factory=dict)  # None: too many
+    numbers: int = 0
+    bounds: int = 0
+    words: int = 0  # neither numbers nor bounds
+    first: str | None = None  # of the words
+    row: int = 0  # of the first
+    distinct: Distinct = field(default_factory=Distinct)
+    figures: Figures = field(default_factory=Figures)
+
+    def add(self, column: pl.Series, row: int, named: bool, count: bool) -> None:
+        """Take the entries of rows from a certain one on; `count` all levels, however many."""
+        text = texts(column)
+        values = text.cast(pl.Float64, strict=False)
+        self.figures.add(values, row, named)
+        self.distinct.add(text.drop_nulls())
+        self.numbers += len(values) - values.null_count()
+        where = (values.is_null() & text.is_not_null()).arg_true()
+        odd = text[where]
+        bound = is_bound(odd)
+        self.bounds += int(bound.sum())
+        words = odd.filter(~bound)
+        self.words += len(words)
+        if len(words) and self.first is None:
+            self.first, self.row = str(words[0]), row + int(where.filter(~bound)[0])
+        if self.counts is None:
+            return
+        found = text.drop_nulls().value_counts()
+        if found.height <= MOST_COUNTED or count:
+            for level, n in found.iter_rows():
+                self.counts[level] = self.counts.get(level, 0) + n
+        if max(found.height, len(self.counts)) > MOST_COUNTED and not count:
+            self.counts = None
+
+    @property
+    def known(self) -> int:
+        """Return how many entries are not missing."""
+        return self.numbers + self.bounds + self.words
+
+    @property
+    def numeric(self) -> bool:
+        """Return True if the entries are numbers, but for some bounds."""
+        return not self.words and self.numbers > 0
+
+
+class Profile(NamedTuple):
+    """What a table holds."""
+
+    rows: int
+    columns: dict[str, Figures | Words | Refused]
+
+
+def profile(
+    frames: Iterable[pl.DataFrame], names: Sequence[str], one_hot: Sequence[str] = ()
+) -> Profile:
+    """Return what columns hold, after one pass over a table.
+
+    Examples
+    --------
+    >>> frame = pl.DataFrame({"a": [1.5, 2.5, None], "k": ["u", "v", "u"]})
+    >>> found = profile([frame], ["a", "k"]).columns
+    >>> found["a"].high, found["k"].counts["u"]
+    (2.5, 2)
+    """
+    found: dict[str, Figures | Words | Refused] = {}
+    row = 0
+    for frame in frames:
+        for name in names if not found else ():
+            found[name] = _fresh(frame[name], name in one_hot)
+        figures = [name for name in names if isinstance(found[name], Figures)]
+        values = frame.select(pl.col(figures).cast(pl.Float64).fill_nan(None))
+        ends = map(Ends, *(part.row(0) for part in (values.min(), values.max(), values.count())))
+        for name, end in zip(figures, ends, strict=True) if figures else ():
+            one = found[name]
+            if isinstance(one, Figures):
+                one.add(values[name], row, _is_name(name), end)
+        for name, one in found.items():
+            if isinstance(one, Words):
+                one.add(frame[name], row, _is_name(name), name in one_hot)
+        row += frame.height
+    return Profile(row, found)
+
+
+def _is_name(name: str) -> bool:
+    """Return True for names of identifiers.
+
+    Examples
+    --------
+    >>> [_is_name(name) for name in ("ID", "patient_id", "Sample Nr", "PatientNo", "age", "casino")]
+    [True, True, True, True, False, False]
+    """
+    return IDENTIFIER.fullmatch(name) is not None
+
+
+def _fresh(column: pl.Series, one_hot: bool) -> Figures | Words | Refused:
+    kind = column.dtype
+    if one_hot or kind in TEXTUAL or kind == pl.Boolean:
+        return Words()
+    if kind.is_numeric() or kind == pl.Null:
+        return Figures()
+    found = number(column)
+    assert isinstance(found, Refused)
+    return found
+
+
+# --- what to make of each column ---------------------------------------------------------------
+
+YES = ("yes", "true", "y", "t", "ja")
+"""Levels that are 1, whatever their place in the alphabet."""
+
+
+Label = Callable[[int, str | None], str]
+
+
+class Choices(NamedTuple):
+    """The columns to use, and how; and what the user should know of it."""
+
+    names: list[str]
+    levels: dict[str, list[str]]
+    dropped: dict[str, str]
+    identifier: str | None
+    notes: list[str]
+
+
+def choose(
+    found: Profile,
+    one_hot: Sequence[str] = (),
+    *,
+    numbers_only: bool = False,
+    asked: bool = False,
+    identifier: str | None = None,
+    label: Label = lambda row, identifier: f"row {row + 1}",
+) -> Choices:
+    """Return which columns to use, and which of them become zeros and ones.
+
+    - Identifiers are left out unless the columns were `asked` for: text that never repeats,
+      different whole numbers under a name such as id, numbers that count the rows.
+    - Text with two levels becomes one column of zeros and ones, with up to 20 levels one column
+      per level but the most frequent, which follows from the others.
+    - Columns without entries, and text that is always the same, are left out.
+
+    Parameters
+    ----------
+    found : Profile
+    one_hot : sequence of str
+        Columns that become zeros and ones, however many levels they have.
+    numbers_only : bool
+        Leave out what is not numbers, in place of all of this.
+    asked : bool
+    identifier : str, optional
+        The column that identifies rows, if it is known.
+    label : callable
+        Returns what a row is called in messages, given the column that identifies rows.
+
+    Raises
+    ------
+    TableError
+        If a column is neither numbers nor categories, or has an infinite entry.
+    """
+    made = Choices([], {}, {}, None, [])
+    refused: list[Refused] = []
+    left: dict[str, list[str]] = {"empty": [], "same": [], "text": []}
+    bounds: list[str] = []
+    verdicts = {
+        name: _verdict(name, one, found.rows, name in one_hot, numbers_only, asked)
+        for name, one in found.columns.items()
+    }
+    ids = [name for name, verdict in verdicts.items() if verdict == "id"]
+    complete = [name for name in ids if _known(found.columns[name]) == found.rows]
+    rows = identifier or (complete[0] if complete else None)
+    for name, one in found.columns.items():
+        verdict = verdicts[name]
+        if isinstance(verdict, Refused):
+            stray = isinstance(one, Words) and verdict.stray is not None
+            where = f" in {label(one.row, rows)}" if isinstance(one, Words) and stray else ""
+            refused.append(verdict._replace(example=verdict.example + where))
+        elif verdict == "id":
+            continue
+        elif verdict in left:
+            left[verdict].append(name)
+        else:
+            made.names.append(name)
+            if isinstance(one, Words) and verdict == "levels":
+                made.levels[name], made.dropped[name] = _levels(one.counts or {})
+            elif isinstance(one, Words) and one.bounds:
+                bounds.append(f"{one.bounds} in {name!r}")
+    made.notes.extend(_left_notes(found, ids, [rows] if rows in ids else [], left))
+    made.notes.extend(_level_notes(made, one_hot))
+    if bounds:
+        made.notes.append(
+            "entries of which only a bound is known, such as <50, are treated as missing: "
+            f"{_listed(bounds)}."
+        )
+    if refused:
+        raise TableError(refusal(refused))
+    if not made.names:
+        why = "" if ids else ": none of them holds numbers"
+        raise TableError(f"no column is left{why}. " + " ".join(made.notes))
+    for name in made.names:
+        made.notes.extend(_suspicions(name, found.columns[name]))
+        _check_finite(name, found.columns[name], lambda row: label(row, rows))
+    return made._replace(identifier=rows)
+
+
+def _known(one: Figures | Words | Refused) -> int:
+    return 0 if isinstance(one, Refused) else one.known
+
+
+def _verdict(
+    name: str,
+    one: Figures | Words | Refused,
+    rows: int,
+    one_hot: bool,
+    numbers_only: bool,
+    asked: bool,
+) -> Refused | str:
+    """Return what to make of a column: numbers, levels, id, empty, same, text; or why nothing."""
+    if isinstance(one, Refused):
+        return "text" if numbers_only else one
+    if one_hot:
+        return "levels" if one.known else "empty"
+    if one.known == 0 and not (isinstance(one, Figures) and one.infinite is not None):
+        return "empty"
+    figures = one if isinstance(one, Figures) else one.figures
+    if isinstance(one, Figures) or one.numeric:
+        named = _is_name(name) and figures.whole and figures.distinct.all()
+        counting = figures.run is not None and figures.known == rows
+        return "id" if not asked and rows > 2 and (named or counting) else "numbers"
+    return _text_verdict(name, one, numbers_only, asked)
+
+
+def _text_verdict(name: str, one: Words, numbers_only: bool, asked: bool) -> Refused | str:
+    n_levels = MOST_COUNTED + 1 if one.counts is None else len(one.counts)
+    first = one.first or "<"
+    if numbers_only:
+        logical = {level.lower() for level in one.counts or ()} == {"true", "false"}
+        return "levels" if logical else "text"
+    if one.numbers >= max(one.words, 1) and one.words:
+        others = "1 other entry" if one.words == 1 else f"{one.words} other entries"
+        what = f"{one.numbers} numbers and {others}"
+        return Refused(name, what, shown(first), n_levels <= MOST_LEVELS, first)
+    if n_levels == 1:
+        return "same"
+    measured = NOTATION.fullmatch(first) or UNITS.fullmatch(first)
+    if n_levels > 2 and measured and not DATE.fullmatch(first):
+        return refused_text(name, first, n_levels)
+    if n_levels > 2 and one.distinct.all() and not asked:
+        return "id"
+    if n_levels <= MOST_LEVELS and not DATE.fullmatch(first):
+        return "levels"
+    return refused_text(name, first, n_levels)
+
+
+def _levels(counts: dict[str, int]) -> tuple[list[str], str]:
+    """Return the levels in order, and the one without a column.
+
+    Examples
+    --------
+    >>> _levels({"no": 1, "yes": 5}), _levels({"b": 2, "c": 2, "a": 1})
+    ((['no', 'yes'], 'no'), (['a', 'b', 'c'], 'b'))
+    """
+    levels = sorted(counts)
+    if len(levels) == 2:
+        yes = [level for level in levels if level.lower() in YES]
+        return levels, levels[1] if yes == levels[:1] else levels[0]
+    return levels, max(levels, key=counts.__getitem__)  # the first of equals
+
+
+def _check_finite(name: str, one: Figures | Words | Refused, label: Callable[[int], str]) -> None:
+    figures = one.figures if isinstance(one, Words) else one
+    if isinstance(figures, Figures) and figures.infinite is not None:
+        raise TableError(infinity(name, label(figures.infinite)))
+
+
+def infinity(name: str, row: str) -> str:
+    """Return what to do about an infinite entry."""
+    return (
+        f"column {name!r} has an infinite value in {row}, but models need finite numbers. Correct "
+        "it, or treat it as missing with --na inf,-inf."
+    )
+
+
+# --- notes -------------------------------------------------------------------------------------
+
+
+def _listed(items: Sequence[str], most: int = 10) -> str:
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(items[:most]) + more
+
+
+def _left_notes(
+    found: Profile, ids: list[str], identifier: list[str], left: dict[str, list[str]]
+) -> list[str]:
+    notes = []
+    for name in identifier:
+        notes.append(
+            f"column {name!r} identifies rows ({_why(found.columns[name])}) and is not part of the "
+            f"model (--columns chooses columns)."
+        )
+    others = [f"{name!r} ({_why(found.columns[name])})" for name in ids if name not in identifier]
+    if others:
+        notes.append(f"left out because they look like identifiers: {_listed(others)}.")
+    words = {
+        "empty": "left out because they have no entries",
+        "same": "left out because all of their entries are the same text",
+        "text": "left out because they do not hold numbers",
+    }
+    for reason, names in left.items():
+        if names:
+            notes.append(f"{words[reason]}: {_listed([repr(name) for name in names])}.")
+    return notes
+
+
+def _why(one: Figures | Words | Refused) -> str:
+    figures = one.figures if isinstance(one, Words) else one
+    if isinstance(one, Words) and not one.numeric:
+        return f"text that never repeats, such as {shown(one.first)}"
+    if isinstance(figures, Figures) and figures.run is not None:
+        return "it counts the rows"
+    return "whole numbers that never repeat"
+
+
+def _level_notes(made: Choices, one_hot: Sequence[str]) -> list[str]:
+    own = {name: known for name, known in made.levels.items() if name not in one_hot}
+    two = {name: known for name, known in own.items() if len(known) == 2}
+    more = {name: known for name, known in own.items() if len(known) > 2}
+    notes = []
+    if two:
+        kept = {
+            name: next(k for k in known if k != made.dropped[name]) for name, known in two.items()
+        }
+        each = [
+            f"{name!r} (1 is {shown(kept[name])}, 0 {shown(made.dropped[name])})" for name in two
+        ]
+        notes.append(f"text of two values becomes 0 and 1: {_listed(each)}.")
+    if more:
+        each = [
+            f"{name!r} ({len(known)} values; all 0 is the most frequent, "
+            f"{shown(made.dropped[name])})"
+            for name, known in more.items()
+        ]
+        notes.append(f"text becomes a column of 0 and 1 per value: {_listed(each)}.")
+    return notes
+
+
+def _suspicions(name: str, one: Figures | Words | Refused) -> list[str]:
+    figures = one.figures if isinstance(one, Words) else one
+    if isinstance(figures, Refused):
+        return []
+    notes = []
+    for code in figures.suspects():
+        notes.append(
+            f"column {name!r} has {code:g} {figures.codes[code]} times, far from its other values "
+            f"({figures.low:g} to {figures.high:g}): if it means missing, say --na={code:g}."
+        )
+    return notes

@@ -1,0 +1,142 @@
+"""Completed tables as people want them: values of similar rows, bounds, whole numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+
+from dualpca.arrays import Array, backend
+from dualpca.data import Host
+from dualpca.errors import expected
+
+DONORS = 5
+"""Rows of which one gives its value to a missing entry."""
+
+
+@dataclass(frozen=True)
+class Donors:
+    """Rows whose values fill missing entries, and what the model expects of these values."""
+
+    values: Annotated[Array, "n d"]  # in the units of X, NaN where nothing was observed
+    predictions: Annotated[Array, "n d"]  # given the rest of the row, in the units of the model
+
+    def matched(self, predictions: Host, missing: Host, rng: np.random.Generator) -> Host:
+        """Return values for missing entries, (n, d), 0 elsewhere: predictive mean matching.
+
+        Of the 5 rows that observe the column and whose prediction is closest to that of the entry,
+        one is drawn (Little 1988). O(log n) per entry.
+        """
+        values, own = backend.to_numpy(self.values), backend.to_numpy(self.predictions)
+        found = np.zeros(missing.shape)
+        for j in np.flatnonzero(missing.any(axis=0)):
+            seen, rows = np.flatnonzero(~np.isnan(values[:, j])), missing[:, j]
+            order = seen[np.argsort(own[seen, j], kind="stable")]
+            near = _nearest(own[order, j], predictions[rows, j])
+            pick = rng.integers(0, near.shape[1], size=near.shape[0])
+            found[rows, j] = values[order[near[np.arange(near.shape[0]), pick]], j]
+        return found
+
+
+def _nearest(sorted_values: Host, wanted: Host) -> Host:
+    """Return the numbers of the values closest to each one wanted, (k, 5) or fewer.
+
+    Examples
+    --------
+    >>> _nearest(np.arange(10.0), np.array([0.1, 5.2])).tolist()
+    [[0, 1, 2, 3, 4], [5, 6, 4, 7, 3]]
+    """
+    count = sorted_values.size
+    around = np.searchsorted(sorted_values, wanted)[:, None] + np.arange(-DONORS, DONORS)
+    inside = (around >= 0) & (around < count)
+    around = np.clip(around, 0, count - 1)
+    distance = np.where(inside, np.abs(sorted_values[around] - wanted[:, None]), np.inf)
+    closest = np.argsort(distance, axis=1, kind="stable")[:, : min(DONORS, count)]
+    return np.take_along_axis(around, closest, axis=1)
+
+
+def whole_columns(rows: Array) -> Host:
+    """Return the numbers of the columns whose observed values are all whole.
+
+    Examples
+    --------
+    >>> whole_columns(np.array([[1.0, 2.5], [np.nan, 3.0]]))
+    array([0])
+    """
+    xp = backend.namespace(rows)
+    is_whole = xp.all(xp.isnan(rows) | (xp.round(rows) == rows), axis=0)
+    return np.flatnonzero(backend.to_numpy(is_whole))
+
+
+def kept_within(filled: Array, missing: Array, ends: Host | None, whole: Host | None) -> Array:
+    """Return a completed table with its missing entries within bounds, and whole where asked.
+
+    `ends` are the lowest and highest values of each column, (2, d); observed entries stay.
+    """
+    xp, d = backend.namespace(filled), int(filled.shape[-1])
+    low, high = (np.full(d, -np.inf), np.full(d, np.inf)) if ends is None else ends.copy()
+    result = filled
+    if whole is not None:
+        low[whole], high[whole] = np.ceil(low[whole]), np.floor(high[whole])
+        chosen = np.zeros(d, dtype=np.float64)
+        chosen[whole] = 1.0
+        result = xp.where(backend.constants(chosen, filled) > 0, xp.round(filled), filled)
+    least, most = (backend.constants(ends, filled) for ends in (low, high))
+    return xp.where(missing, xp.minimum(xp.maximum(result, least), most), filled)
+
+
+def bounds_of(given: Any, d: int, names: Any = None) -> Host | None:
+    """Return the lowest and highest values of each column, (2, d), of one pair or one per column.
+
+    Parameters
+    ----------
+    given : None, (low, high), d such pairs, or a mapping from columns to pairs
+        None in a pair is no bound.
+    d : int
+    names : sequence of str, optional
+        Of the columns.
+
+    Examples
+    --------
+    >>> bounds_of((0, None), 2)
+    array([[ 0.,  0.],
+           [inf, inf]])
+    """
+    if given is None:
+        return None
+    ends = np.repeat([[-np.inf], [np.inf]], d, axis=1)
+    if isinstance(given, Mapping):
+        known = {} if names is None else {str(name): j for j, name in enumerate(names)}
+        for column, pair in given.items():
+            j = known.get(column, column)
+            if isinstance(j, bool) or not isinstance(j, int | np.integer) or not 0 <= j < d:
+                what = f"for columns of X, {list(known)[:10] if known else f'0 to {d - 1}'}"
+                raise ValueError(expected("bounds", what, column))
+            ends[:, int(j)] = _pair(pair, column)
+        return ends
+    if not isinstance(given, Sequence | np.ndarray) or isinstance(given, str):
+        raise ValueError(expected("bounds", "(low, high), one such pair per column or None", given))
+    if len(given) == 2 and not any(isinstance(end, Sequence | np.ndarray) for end in given):
+        return np.repeat(np.array([_pair(given, None)]).T, d, axis=1)
+    if len(given) != d:
+        what = f"(low, high) or {d} such pairs, one per column"
+        raise ValueError(expected("bounds", what, f"{len(given)} of them"))
+    columns = range(d) if names is None else names
+    return np.array([_pair(pair, name) for pair, name in zip(given, columns, strict=True)]).T
+
+
+def _pair(pair: Any, column: Any) -> tuple[float, float]:
+    """Return the ends of one pair."""
+    where = "" if column is None else f" for column {column!r}"
+    if pair is None:
+        return -np.inf, np.inf
+    try:
+        low, high = pair
+        low, high = -np.inf if low is None else float(low), np.inf if high is None else float(high)
+    except (TypeError, ValueError):
+        raise ValueError(expected("bounds", f"(low, high){where}", pair)) from None
+    if not low <= high:
+        raise ValueError(expected("bounds", f"(low, high) with low <= high{where}", pair))
+    return low, high

@@ -1,0 +1,271 @@
+"""`Imputer` beyond expectations: draws, bounds, whole numbers, values of similar rows, frames."""
+
+import numpy as np
+import pytest
+
+import dualpca
+from dualpca import PPCA, BayesianPCA, FactorAnalysis, Imputer
+from dualpca.gaussian import Factors, predicted
+from dualpca.models.completing import Donors, bounds_of
+
+
+def table(n=60, d=5, q=2, missing=0.2, seed=0, shift=0.0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, q)) @ rng.normal(size=(q, d)) + 0.5 * rng.normal(size=(n, d)) + shift
+    X[rng.random(X.shape) < missing] = np.nan
+    return X
+
+
+MODELS = [PPCA(2), FactorAnalysis(2), BayesianPCA(3), BayesianPCA(3, method="variational")]
+pytestmark = pytest.mark.filterwarnings("ignore::dualpca.errors.HeywoodWarning")
+
+
+# --- draws with parameters of their own ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda m: f"{type(m).__name__}-{m.get_params()}"[:30])
+def test_draws_vary_with_the_parameters(model):
+    X = table(30, 4, missing=0.3)
+    hole, model = np.isnan(X), model.fit(X)
+    own = model.sample_imputations(X, 40, random_state=0)
+    fixed = model.sample_imputations(X, 40, random_state=0, parameters="fixed")
+    assert own.shape == fixed.shape == (40, 30, 4)
+    assert np.array_equal(own[:, ~hole], np.broadcast_to(X[~hole], (40, (~hole).sum())))
+    means = [np.mean(np.where(hole, t, 0).sum(axis=1) / hole.sum(), axis=1) for t in (own, fixed)]
+    assert means[0].var() > 1.2 * means[1].var()
+    assert np.array_equal(own, model.sample_imputations(X, 40, random_state=0))
+
+
+def test_parameters_are_the_fitted_ones_of_the_bootstrap():
+    X = table(50, 4, missing=0.25)
+    model, counts = PPCA(1, tol=1e-9).fit(X), np.random.default_rng(3)
+    from dualpca.models.incomplete import RefitRequest, refits
+
+    request = RefitRequest(steps=2000)
+    (found,) = refits(model._model.factors, X, None, 1, counts, request)
+    drawn = np.random.default_rng(3).multinomial(50, np.full(50, 0.02)).astype(float)
+    wanted = PPCA(1, tol=1e-9).fit(X, sample_weight=drawn)
+    C = found.W @ found.W.T + np.diag(found.psi)
+    np.testing.assert_allclose(C, wanted.get_covariance(), rtol=0.01, atol=0.01)
+    np.testing.assert_allclose(found.mu, wanted.mean_, atol=0.01)
+
+
+def test_weights_are_drawn_as_rows_are():
+    X, w = table(40, 4), np.repeat([0.0, 2.0], 20)
+    model = PPCA(1).fit(X, sample_weight=w)
+    tables = model.sample_imputations(X, 30, random_state=0, sample_weight=w)
+    changed = X.copy()
+    changed[:20][~np.isnan(X[:20])] += 100.0
+    others = model.sample_imputations(changed, 30, random_state=0, sample_weight=w)
+    np.testing.assert_allclose(tables[:, 20:], others[:, 20:], rtol=1e-8)
+
+
+def test_too_few_rows_are_refused_with_advice():
+    X = table()
+    model = PPCA(2).fit(X)
+    with pytest.raises(ValueError, match=r"at least 20 rows .* got 12.*parameters='fixed'"):
+        model.sample_imputations(X[:12], 2)
+    with pytest.raises(ValueError, match="at least 20 rows"):
+        model.impute(X[:12], True, parameters="bootstrap")
+    assert model.sample_imputations(X[:12], 2, parameters="fixed").shape == (2, 12, 5)
+    with pytest.raises(ValueError, match="parameters must be one of"):
+        model.sample_imputations(X, 2, parameters="posterior")
+
+
+def test_a_column_without_values_is_named():
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = pandas.DataFrame(table(), columns=list("abcde"))
+    model = PPCA(2).fit(frame)
+    with pytest.raises(dualpca.errors.EmptyColumnError, match="c"):
+        model.sample_imputations(frame.assign(c=np.nan), 2)
+
+
+def test_a_given_noise_stays():
+    from dualpca.models.incomplete import refits
+
+    X, model = table(), PPCA(2, noise_variance=0.3)
+    model.fit(X)
+    found = list(
+        refits(model._model.factors, X, None, 3, np.random.default_rng(0), model._refit_request())
+    )
+    assert all(np.allclose(one.psi, 0.3) for one in found)
+
+
+def test_complete_rows_have_one_imputation():
+    X = table(missing=0.0)
+    assert np.array_equal(PPCA(2).fit(X).sample_imputations(X, 2), np.stack([X, X]))
+
+
+def test_every_library_draws_the_same(backend):
+    X = table()
+    wanted = PPCA(2).fit(X).sample_imputations(X, 3, random_state=4)
+    rows = backend.asarray(X)
+    got = PPCA(2).fit(rows).sample_imputations(rows, 3, random_state=4)
+    assert backend.owns(got)
+    np.testing.assert_allclose(backend.numpy(got), wanted, atol=1e-4)
+
+
+# --- standard deviations -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda m: f"{type(m).__name__}-{m.get_params()}"[:30])
+def test_deviations_count_the_parameters_as_estimated(model):
+    X = table(40, 6, missing=0.3)
+    hole, model = np.isnan(X), model.fit(X)
+    filled, std = model.impute(X, return_std=True)
+    same, fixed = model.impute(X, return_std=True, parameters="fixed")
+    assert np.array_equal(filled, same)
+    assert np.all(std[~hole] == 0)
+    assert np.all(std[hole] > fixed[hole])
+    assert np.array_equal(std, model.impute(X, return_std=True, parameters="bootstrap")[1])
+
+
+def test_deviations_of_many_rows_and_of_other_rows_are_at_fixed_parameters():
+    X = table(600, 3, 1)
+    model = PPCA(1).fit(X)
+    for rows in (X, X[:50]):
+        auto, fixed = (model.impute(rows, True, parameters=p)[1] for p in ("auto", "fixed"))
+        assert np.array_equal(auto, fixed)
+
+
+# --- leave-one-out expectations ------------------------------------------------------------------
+
+
+def test_predictions_leave_the_entry_out():
+    X, rng = table(12, 4, missing=0.25), np.random.default_rng(1)
+    factors = Factors(rng.normal(size=(4, 2)), rng.normal(size=4), rng.uniform(0.2, 1, 4))
+    found = predicted(factors, X)
+    C = factors.W @ factors.W.T + np.diag(factors.psi)
+    for i, j in np.ndindex(*X.shape):
+        o = [k for k in range(4) if k != j and not np.isnan(X[i, k])]
+        wanted = factors.mu[j]
+        if o:
+            wanted += C[j, o] @ np.linalg.solve(C[np.ix_(o, o)], X[i, o] - factors.mu[o])
+        np.testing.assert_allclose(found[i, j], wanted, rtol=1e-9, atol=1e-9)
+
+
+# --- matching, bounds, whole numbers -------------------------------------------------------------
+
+
+def test_matching_fills_values_that_were_observed():
+    X = table(80, 4)
+    imputer = Imputer(2, method="matching", random_state=3).fit(X)
+    filled, hole = imputer.transform(X), np.isnan(X)
+    for j in range(4):
+        assert set(filled[hole[:, j], j]) <= set(X[~hole[:, j], j])
+    assert np.array_equal(filled[~hole], X[~hole])
+    assert np.array_equal(filled, imputer.transform(X))
+    expected = Imputer(2).fit_transform(X)
+    assert np.corrcoef(filled[hole], expected[hole])[0, 1] > 0.8
+    tables = imputer.sample_imputations(X, 4, random_state=0)
+    assert set(tables[:, hole[:, 0], 0].ravel()) <= set(X[~hole[:, 0], 0])
+    assert not np.array_equal(tables[0], tables[1])
+    fixed = imputer.sample_imputations(X, 2, random_state=0, parameters="fixed")
+    assert fixed.shape == (2, 80, 4) and np.all(np.isfinite(fixed))
+
+
+def test_donors_are_the_five_closest():
+    values = np.arange(100.0)[:, None]
+    donors, rng = Donors(values, values), np.random.default_rng(0)
+    drawn = {donors.matched(np.array([[50.2]]), np.array([[True]]), rng)[0, 0] for _ in range(200)}
+    assert drawn == {48.0, 49.0, 50.0, 51.0, 52.0}
+    few = Donors(values[:3], values[:3])
+    assert few.matched(np.array([[9.0]]), np.array([[True]]), rng)[0, 0] in (0.0, 1.0, 2.0)
+
+
+def test_bounds_hold_for_what_is_filled_in_only():
+    X = table(80, 3, missing=0.3)
+    hole = np.isnan(X)
+    imputer = Imputer(1, bounds=[(0, 1), None, (None, 0.5)]).fit(X)
+    for filled in (imputer.transform(X), *imputer.sample_imputations(X, 3, random_state=0)):
+        assert np.array_equal(filled[~hole], X[~hole])
+        assert filled[hole[:, 0], 0].min() == 0 and filled[hole[:, 0], 0].max() <= 1
+        assert filled[hole[:, 2], 2].max() <= 0.5
+    free = Imputer(1).fit_transform(X)
+    assert np.array_equal(imputer.transform(X)[:, 1], free[:, 1])
+    assert X[~hole[:, 0], 0].min() < 0
+
+
+def test_whole_columns_are_filled_with_whole_numbers():
+    X = 3 * table(80, 4, shift=2.0)
+    X[:, 1] = np.round(X[:, 1])
+    hole = np.isnan(X)
+    imputer = Imputer(2, rounding="auto", bounds=(0.5, None)).fit(X)
+    for filled in (imputer.transform(X), *imputer.sample_imputations(X, 2, random_state=1)):
+        own = filled[hole[:, 1], 1]
+        assert np.array_equal(own, np.round(own)) and own.min() >= 1
+        assert not np.array_equal(filled[hole[:, 0], 0], np.round(filled[hole[:, 0], 0]))
+    plain = Imputer(2).fit_transform(X)[hole[:, 1], 1]
+    assert not np.array_equal(plain, np.round(plain))
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ((1, 0), "low <= high"),
+        ([(0, 1)] * 3, "2 such pairs"),
+        ("positive", "one such pair per column"),
+        ([(0, 1), (0, 1, 2)], "column 1"),
+        ({"z": (0, 1)}, "for columns of X"),
+        (("a", "b"), r"\(low, high\)"),
+    ],
+)
+def test_bounds_that_make_no_sense_are_refused(given, words):
+    with pytest.raises(ValueError, match=words):
+        bounds_of(given, 2)
+
+
+def test_bounds_by_name():
+    ends = bounds_of({"b": (0, None)}, 2, ["a", "b"])
+    np.testing.assert_array_equal(ends, [[-np.inf, 0], [np.inf, np.inf]])
+    np.testing.assert_array_equal(bounds_of({1: (0, None)}, 2), ends)
+
+
+@pytest.mark.parametrize("name", ["method", "rounding"])
+def test_unknown_ways_are_refused(name):
+    with pytest.raises(ValueError, match=f"{name} must be one of"):
+        Imputer(1, **{name: "mode"}).fit(table())
+
+
+def test_chunked_tables_are_filled_by_expectations():
+    X = table(60, 3)
+    with pytest.raises(ValueError, match="'expectation' for a chunked table"):
+        Imputer(1, method="matching").fit(dualpca.Batches([X[:30], X[30:]]))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_names_and_frames_survive(library):
+    frames = pytest.importorskip(library, reason=f"{library} is not installed")
+    X = 3 * table(60, 3, shift=1.0)
+    X[:, 2] = np.round(X[:, 2])
+    if library == "pandas":
+        frame = frames.DataFrame(X, columns=list("abc"), index=range(100, 160))
+    else:
+        frame = frames.DataFrame(X, schema=list("abc"), orient="row").fill_nan(None)
+    options = {"bounds": {"a": (0, None)}, "rounding": "auto", "method": "matching"}
+    imputer = Imputer(1, **options).fit(frame)
+    got = [imputer.transform(frame), *imputer.sample_imputations(frame, 2, random_state=0)]
+    for one in got:
+        assert type(one) is type(frame) and list(one.columns) == list("abc")
+        assert library == "polars" or one.index.equals(frame.index)
+        assert np.all(np.isfinite(one.to_numpy()))
+    bare = Imputer(1, **options | {"bounds": {0: (0, None)}}).fit(X)
+    np.testing.assert_allclose(got[0].to_numpy(), bare.transform(X))
+
+
+def test_a_saved_imputer_fills_alike(tmp_path):
+    X = np.round(4 * table(60, 3))
+    imputer = Imputer(1, method="matching", bounds=(0, None), rounding="auto").fit(X)
+    imputer.save(tmp_path / "imputer.dpca")
+    again = dualpca.load(tmp_path / "imputer.dpca")
+    assert np.array_equal(imputer.transform(X), again.transform(X))
+    draws = [one.sample_imputations(X, 2, random_state=0) for one in (imputer, again)]
+    assert np.array_equal(*draws)
+
+
+def test_other_libraries_are_filled_too(backend):
+    X = table(60, 3)
+    options = {"method": "matching", "bounds": (-1, 1), "rounding": "auto"}
+    got = Imputer(1, **options).fit(backend.asarray(X)).transform(backend.asarray(X))
+    assert backend.owns(got)
+    np.testing.assert_allclose(backend.numpy(got), Imputer(1, **options).fit_transform(X))
