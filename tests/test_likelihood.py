@@ -231,6 +231,7 @@ def test_likelihood_never_falls_where_em_is_slow(name, seed):
     assert model.loglikelihood_ <= closed.loglikelihood_ + 1e-8 * abs(closed.loglikelihood_)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["one per cent", "almost flat", "far above the noise"])
 def test_em_reaches_the_maximum_where_it_is_slow(name):
     X = with_spectrum(50, 6, SLOW[name], mean=1.0)

@@ -401,3 +401,15 @@ def test_draws_from_few_rows_share_their_parameters_and_say_so(place, inside, tm
     assert reading.read(tmp_path / "d.csv").height == 36
     _, said = done(inside, "impute", place / "holes.csv", "--draws", 3, "-o", "e.csv", cwd=tmp_path)
     assert "too narrow" not in said
+
+
+def test_columns_in_unequal_units_are_named_with_the_option_that_helps(place, inside, tmp_path):
+    arguments = ("fit", place / "full.csv", "--no-standardize", "-q", 1, "-o", "m.dpca")
+    _, said = done(inside, *arguments, cwd=tmp_path)
+    assert "platelets" in said and "--standardize" in said and "standardize=True" not in said
+
+
+def test_two_rows_are_enough(inside, tmp_path):
+    (tmp_path / "two.csv").write_text("x,y\n1,2\n3,5\n")
+    found, said = done(inside, "fit", "two.csv", cwd=tmp_path)
+    assert found["n_components"] == 1 and "noise_variance is held" in said

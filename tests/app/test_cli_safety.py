@@ -74,6 +74,7 @@ def test_a_process_that_is_stopped_leaves_the_old_file(how, place, tmp_path):
         assert status == -signal.SIGKILL
 
 
+@pytest.mark.slow
 def test_a_file_that_may_not_grow_is_not_left_half(place, tmp_path):
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
@@ -92,6 +93,7 @@ def test_a_file_that_may_not_grow_is_not_left_half(place, tmp_path):
         assert json.loads(done.stdout)["status"] == 5
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_said(place, tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()

@@ -77,6 +77,7 @@ def test_demo_saves_the_model_and_the_rows_of_its_page(ran):
     assert f"{model.n_components_} numbers per image" in html
 
 
+@pytest.mark.slow
 def test_quiet_prints_nothing(tmp_path):
     result = call("demo", "--output", tmp_path / "page.html", "--seed", 1, "--quiet")
     assert (result.exit_code, result.output) == (0, "")

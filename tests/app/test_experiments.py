@@ -78,6 +78,7 @@ REPEATED = ("s0-figure-2", "s1-mixtures", "s3-figure-1", "s4-em-steps")
 """Experiments made twice in the ordinary tests; the others are made twice in the slow ones."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -135,6 +136,7 @@ def test_s0_figure_3_can_only_be_of_fifty_points():
     assert (1 - ours["explained"]) / ours["noise_variance"] + q == pytest.approx(20)
 
 
+@pytest.mark.slow
 def test_s0_figure_4_has_the_published_numbers():
     found = numbers_of("s0-figure-4")
     assert found["explained"] == pytest.approx(0.277, abs=0.007)
@@ -181,6 +183,7 @@ def test_s1_mixtures_reach_the_reference():
     assert found["spiral_nats_per_point"] > found["spiral_nats_per_point_one_line"] + 1
 
 
+@pytest.mark.slow
 def test_s1_em_climbs_to_the_closed_form():
     found = numbers_of("s1-kernel-em")
     for name, top in (("iris", 385.865091), ("oil", 438.436424)):

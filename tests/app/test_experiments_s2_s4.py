@@ -81,6 +81,7 @@ def test_explained_variance_is_not_that_of_squares(numbers):
     assert found["share of squared eigenvalues"] == pytest.approx(0.88, abs=0.02)
 
 
+@pytest.mark.slow
 def test_circle_is_denoised(numbers):
     """REFERENCE 'S2 denoising': from .0986 below .04 (a right one gets .028); linear .441."""
     found = numbers("s2-figure-6")
@@ -102,6 +103,7 @@ def test_decoder_beats_linear_pca(numbers):
     assert found["squared error per image, linear PCA"] == pytest.approx(22.9, abs=1)
 
 
+@pytest.mark.slow
 def test_langevin_latents_are_as_wide_as_the_data(numbers):
     """REFERENCE 'S2 generation': latent variance ratio .9–1.1."""
     found = numbers("s2-figure-8")

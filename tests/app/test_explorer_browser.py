@@ -195,6 +195,7 @@ def test_sliders_move_one_latent_with_pointer_and_keys(page, model):
     assert latent(page) == [0] * 10
 
 
+@pytest.mark.slow
 def test_another_theme_paints_the_points_anew(page):
     colours = "dualpcaExplorer.scatter().points.data.colours.slice(0, 3).join()"
     before = page.evaluate(colours)
@@ -242,6 +243,7 @@ def lasso(page):
     page.wait_for_selector(".table-box tbody tr")
 
 
+@pytest.mark.slow
 def test_a_lasso_selects_rows_that_can_be_read_exported_and_undone(page, shots, folder, model):
     lasso(page)
     rows = page.evaluate("dualpcaExplorer.state.selection")
@@ -269,6 +271,7 @@ def test_a_lasso_selects_rows_that_can_be_read_exported_and_undone(page, shots, 
     assert "No rows selected" in page.inner_text("#panel-selection")
 
 
+@pytest.mark.slow
 def test_a_path_between_two_clicks_is_played(page, shots, model):
     page.click("#tab-path")
     page.mouse.click(*place(page, 0.5, 0.8))
@@ -341,6 +344,7 @@ def test_zoom_pan_and_fit(page):
     assert page.evaluate(where) == whole
 
 
+@pytest.mark.slow
 def test_the_look_light_dark_and_on_a_phone(browser, link, shots):
     for name, width, height, scheme in (
         ("light", 1440, 900, "light"),
@@ -377,6 +381,7 @@ def test_every_control_has_a_name_and_can_be_reached(page):
     assert page.evaluate("document.activeElement.id") == "tab-path"
 
 
+@pytest.mark.slow
 def test_two_tabs_do_not_disturb_each_other(browser, link, model):
     one = opened(browser, link)
     two = one.context.new_page()
@@ -390,6 +395,7 @@ def test_two_tabs_do_not_disturb_each_other(browser, link, model):
     one.context.close()
 
 
+@pytest.mark.slow
 def test_a_mixture_shows_its_components_and_a_kernel_what_it_cannot_do(browser, folder, shots):
     with served("mixture.dpca", "iris.csv", cwd=folder) as (_, found):
         page = opened(browser, found["url"])
@@ -436,6 +442,7 @@ def test_a_page_outlives_its_server(browser, folder, shots, model):
     page.context.close()
 
 
+@pytest.mark.slow
 def test_no_rows_and_no_key_are_said_in_words(browser, folder, shots, link):
     context = browser.new_context()
     stranger = context.new_page()

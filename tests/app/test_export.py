@@ -38,6 +38,7 @@ def test_a_model_file_becomes_a_graph(tmp_path):
     assert np.abs(Y - model.transform((NEW - means) / scales)).max() < 1e-10
 
 
+@pytest.mark.slow
 def test_single_precision_and_words(tmp_path):
     model = dp.KernelPCA(2, kernel="rbf").fit(X)
     model.save(tmp_path / "m.dpca")
@@ -70,6 +71,7 @@ def test_what_cannot_be_exported_is_said_and_leaves_no_file(arguments, words, tm
     assert sorted(tmp_path.iterdir()) == before
 
 
+@pytest.mark.slow
 def test_the_extra_is_named_where_onnx_is_missing(tmp_path):
     dp.PPCA(1).fit(X).save(tmp_path / "m.dpca")
     hide = "import sys; sys.modules['onnx'] = None; "

@@ -742,6 +742,7 @@ def test_browser_draws_everything_without_network(place, browser, name, options)
     page.context.close()
 
 
+@pytest.mark.slow
 def test_browser_shows_text_of_figures_in_the_page_s_colours(place, browser):
     colours = {}
     for scheme in ("light", "dark"):

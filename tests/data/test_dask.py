@@ -197,6 +197,7 @@ def test_a_cluster_fits_as_memory_does(cluster):
     same(PPCA(2, tol=1e-9).fit(chunked(X)), PPCA(2, tol=1e-9).fit(X), BY_EM)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", ["moments", "em"])
 def test_a_killed_worker_changes_nothing(cluster, phase):
     X = table(n=400, holes=0.2 if phase == "em" else 0.0)

@@ -70,6 +70,7 @@ def test_links_to_this_machine_are_nobodys_business(checks):
     assert checks[0].malformed("http://127.0.0.1:43117/") == ""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
 def test_a_browser_sees_wide_pages_fetches_and_errors(checks, site):
     pytest.importorskip("playwright", reason="playwright is not installed")

@@ -29,6 +29,13 @@ from tests.files import mutations, saved_models, stored
 from tests.files.saved_models import MODELS, NEW, outputs, same
 from tests.tolerances import assert_close
 
+KINDS = (
+    *("pca stream", "ppca", "ppca stream nan", "factors", "bayesian", "cca nan", "imputer"),
+    *("kernel sparse", "dual auto", "probabilistic kernel", "twin", "mixture stream nan"),
+    *("chain kernel nan", "classes", "generator mixture", "pipeline"),
+)
+"""A file of every class, damaged and forged below."""
+
 STORED = Path(__file__).parent / "stored_models"
 
 pytestmark = [
@@ -41,7 +48,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", rest_slow(MODELS, KINDS))
 def test_a_loaded_model_gives_the_same_bits(name, tmp_path):
     model, rows = MODELS[name](), saved_models.inputs(name)
     dp.save(model, tmp_path / "m.dpca")
@@ -317,14 +324,6 @@ def test_the_file_is_a_safetensors_file(tmp_path):
         from safetensors.numpy import load_file
 
         assert np.array_equal(load_file(tmp_path / "m.dpca")["model.mean"], model.mean_)
-
-
-KINDS = (
-    *("pca stream", "ppca", "ppca stream nan", "factors", "bayesian", "cca nan", "imputer"),
-    *("kernel sparse", "dual auto", "probabilistic kernel", "twin", "mixture stream nan"),
-    *("chain kernel nan", "classes", "generator mixture", "pipeline"),
-)
-"""A file of every class, damaged and forged below."""
 
 
 @pytest.fixture(scope="module")

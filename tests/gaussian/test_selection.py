@@ -420,6 +420,7 @@ def test_weights_choose_as_repeated_rows_do_with_holes(rule):
     assert PPCA(rule).fit(X, sample_weight=counts).n_components_ == 2
 
 
+@pytest.mark.slow
 def test_curve_is_the_same_in_every_library(backend):
     for X in (planted(60, 5, 1, 0), holed(60, 5, 1)):
         for rule in ("cv-rows", "cv-entries"):

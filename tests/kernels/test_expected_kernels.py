@@ -187,6 +187,7 @@ def test_nothing_known_of_a_row_leaves_the_rbf_little():
 CURVED = [RBF(gamma=0.1), Polynomial(2), 0.01 * Linear() + RBF(gamma=0.1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", CURVED)
 def test_rows_with_holes_have_the_best_guess_of_their_kernel_and_know_its_error(kernel):
     """E k given what PPCA observed is nearer the truth than k at the imputed row."""

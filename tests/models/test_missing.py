@@ -378,6 +378,7 @@ def test_no_feature_gains_from_other_loadings(name):
             assert value <= best + 1e-9 * abs(best)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["10 %", "30 %", "60 %", "blocks", "monotone", "lonely value"])
 def test_plain_em_run_long_ends_at_the_same_likelihood(name):
     X, q, model = fitted(name)
@@ -1260,6 +1261,7 @@ def test_peer_gives_the_same_likelihood_to_the_same_parameters():
 # --- choosing the dimension -----------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.grid
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("q", [1, 3])

@@ -145,6 +145,7 @@ def test_rows_one_at_a_time_are_fitted_exactly_while_they_are_few():
 # --- on the way to the fit of all rows ------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.2, 0.5])
 def test_stream_comes_close_to_the_fit_of_all_rows(share):
     source = Source(share=share, seed=1)

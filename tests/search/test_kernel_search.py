@@ -183,6 +183,7 @@ def test_the_best_is_fitted_to_all_rows():
     np.testing.assert_array_equal(WINE, before)
 
 
+@pytest.mark.slow
 def test_processes_change_nothing():
     one, two = (quick(batch_size=3, n_jobs=n, n_trials=7).fit(WINE).trials_ for n in (1, 2))
     assert [(t.params, t.scores, t.state) for t in one] == [

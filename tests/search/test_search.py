@@ -419,6 +419,7 @@ search.fit(table(n=30))
 """
 
 
+@pytest.mark.slow
 def test_a_killed_search_resumes(tmp_path):
     from dualpca import KernelSearch
 

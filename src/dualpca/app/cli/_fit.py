@@ -368,6 +368,9 @@ def _with_fewer(model: Any, error: ValueError, table: TableFile, prep: Preparati
         note(
             f"too few values for cross-validation, so 1 component is used (-q changes it): {error}"
         )
+    elif isinstance(error, DegenerateError) and model.n_components == "cv":
+        model.set_params(n_components=None)  # which holds the noise where the rows leave none
+        return
     else:
         raise error
     model.set_params(n_components=fewer)

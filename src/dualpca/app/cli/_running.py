@@ -100,9 +100,10 @@ def _told_warnings() -> Iterator[None]:
         try:
             yield
         finally:
-            for one in dict.fromkeys((one.category, str(one.message)) for one in caught):
-                kind = "note" if one[0] is NoteWarning else "warning"
-                print(f"{kind}: {one[1]}", file=sys.stderr)
+            for category, words in dict.fromkeys((c.category, str(c.message)) for c in caught):
+                kind = "note" if category is NoteWarning else "warning"
+                words = words.replace("standardize=True", "--standardize")
+                print(f"{kind}: {words}", file=sys.stderr)
 
 
 @contextmanager
