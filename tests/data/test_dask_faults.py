@@ -39,8 +39,9 @@ def cluster(**options):
         yield client
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def workers():
+    """Two workers for each test: one that was killed does not always come back in a minute."""
     with cluster() as client:
         yield client
 
