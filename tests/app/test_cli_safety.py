@@ -61,6 +61,7 @@ def stopped(place, out, how):
     return work.returncode, printed, said
 
 
+@pytest.mark.slow
 @linux
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_process_that_is_stopped_leaves_the_old_file(how, place, tmp_path):

@@ -185,6 +185,7 @@ def test_a_drag_decodes_what_is_under_the_pointer(page, model, shots):
     decoded(page, model.inverse_transform([z])[0])
 
 
+@pytest.mark.slow
 def test_sliders_move_one_latent_with_pointer_and_keys(page, model):
     page.locator("#slider-3").fill("1.5")
     assert latent(page)[3] == 1.5
@@ -203,6 +204,7 @@ def test_another_theme_paints_the_points_anew(page):
     assert page.evaluate(colours) != before
 
 
+@pytest.mark.slow
 def test_arrows_move_the_point(page, model):
     page.focus("#plot")
     page.keyboard.press("ArrowRight")
@@ -219,6 +221,7 @@ def test_arrows_move_the_point(page, model):
     assert len(selected) == 50 and row in selected
 
 
+@pytest.mark.slow
 def test_any_two_axes(page):
     page.select_option("#axis-x", "4")
     page.select_option("#axis-y", "2")
@@ -316,6 +319,7 @@ def test_hidden_entries_are_filled_with_intervals(page, shots, model, folder):
     until(page, "parseInt(text('fact-hidden')) >= 2")
 
 
+@pytest.mark.slow
 def test_samples_stand_beside_rows(page, shots):
     page.click("#tab-samples")
     page.click("#draw")
@@ -326,6 +330,7 @@ def test_samples_stand_beside_rows(page, shots):
     assert latent(page) != [0] * 10
 
 
+@pytest.mark.slow
 def test_zoom_pan_and_fit(page):
     where = "JSON.stringify(dualpcaExplorer.scatter().view)"
     whole = page.evaluate(where)

@@ -79,6 +79,7 @@ def test_fit_shows_em_on_standard_error(holes, capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["cv", "cv-rows", "cv-entries", "bic"])
 def test_fit_shows_the_choice(rule, capsys):
     PPCA(rule, verbose=True).fit(table())

@@ -192,6 +192,7 @@ def kill_one(client, after):
     return thread
 
 
+@pytest.mark.slow
 def test_a_cluster_fits_as_memory_does(cluster):
     X = table(n=400, holes=0.2)
     same(PPCA(2, tol=1e-9).fit(chunked(X)), PPCA(2, tol=1e-9).fit(X), BY_EM)

@@ -158,6 +158,7 @@ except OSError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_place_that_becomes_full_keeps_the_old_file(tmp_path):
     path = tmp_path / "m.dpca"
     dp.PCA(1).fit(saved_models.X).save(path)

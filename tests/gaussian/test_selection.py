@@ -27,6 +27,7 @@ from dualpca.models.selection import (
 from dualpca.operators.primal import Primal
 from dualpca.solvers import solve
 from tests import oracles
+from tests.conftest import rest_slow
 from tests.oracles import missing as dense
 from tests.spectra import BENIGN, EXTREME, cases, harmonic, make_case, steep
 
@@ -257,7 +258,7 @@ def test_parallel_seldom_finds_components_in_noise(missing):
 
 
 @pytest.mark.filterwarnings("ignore::dualpca.errors.ScaleWarning")
-@pytest.mark.parametrize("rule", EVERY)
+@pytest.mark.parametrize("rule", rest_slow(EVERY, ["bic", "evidence", "gavish-donoho"]))
 @pytest.mark.filterwarnings("ignore::dualpca.errors.SelectionWarning")  # flat spectra are drawn too
 @given(case=cases(kinds=BENIGN + EXTREME))
 def test_rule_leaves_a_direction_for_the_noise(rule, case):

@@ -59,6 +59,7 @@ def test_density_of_rank_two_integrates_to_one(n):
     assert total * stiefel_volume(n, 2) == pytest.approx(1, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_density_on_the_circle_of_directions_integrates_to_one():
     # rank 1 in the plane, Σ no multiple of I: angle and eigenvalue, both by quadrature
     scale = np.array([[2.0, 0.6], [0.6, 0.5]])

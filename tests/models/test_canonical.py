@@ -202,6 +202,7 @@ def test_likelihood_never_falls(seed, share, ridge):
     assert np.diff(model.loglikelihoods_).min() >= -1e-10 * abs(model.loglikelihood_)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("q", [1, 2])
 def test_em_stops_where_the_dense_likelihood_is_flat(q):
     X, Y = with_holes(*two_views(n=60, dx=3, dy=2), share=0.2, unpaired=0.2)

@@ -389,6 +389,7 @@ def test_plain_em_run_long_ends_at_the_same_likelihood(name):
     np.testing.assert_allclose(covariance(model), C, atol=1e-3 * np.max(C))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["30 %", "monotone", "q = d - 1", "q = 1", "much noise", *RIDGES])
 def test_no_other_start_climbs_higher(name):
     X, q, model = fitted(name)

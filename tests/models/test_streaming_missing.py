@@ -116,6 +116,7 @@ def test_complete_chunks_stay_exact():
     assert model.converged_ and model.n_samples_seen_ == 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("q", [1, 3, 19])
 def test_one_chunk_is_the_fit_of_it(q):
     X = Source(q=2, share=0.1).rows(250)

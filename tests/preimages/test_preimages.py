@@ -321,6 +321,7 @@ def test_learned_map_of_many_points_is_spanned_by_some():
 # --- denoising -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_circle_is_denoised():
     """REFERENCE 'S2 denoising', as a mean over twenty draws: one draw alone varies by a third."""
     draws = [circle(seed) for seed in range(20)]

@@ -240,6 +240,7 @@ def test_halves_limit_the_number_of_components():
 # --- scikit-learn's ways --------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_in_pipelines_and_cross_validation(tmp_path):
     X, y = load_iris(return_X_y=True)
     X, y = X[::3], y[::3]
@@ -339,6 +340,7 @@ def test_progress_is_shown(capsys):
     assert "kernel search: trial 3 of 3, best score" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_optuna_is_optional(monkeypatch):
     code = "import sys, dualpca; dualpca.KernelSearch(); sys.exit('optuna' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
