@@ -100,7 +100,7 @@ def rubin(estimates: np.ndarray, variances: np.ndarray, *, dof: float) -> Pooled
 
 def pool(estimates: np.ndarray, variances: np.ndarray, dof: float) -> Any:
     """Return what `dualpca.pool` says; one table alone is analysed as if it were complete."""
-    ours = getattr(dualpca, "pool", rubin) if len(estimates) > 1 else rubin
+    ours = dualpca.pool if len(estimates) > 1 else rubin
     return ours(estimates, variances, dof=dof)
 
 

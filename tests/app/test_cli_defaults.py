@@ -10,7 +10,7 @@ import pytest
 import dualpca as dp
 from dualpca.app.cli import _fit
 from dualpca.app.tables import reading, writing
-from dualpca.app.tables.columns import Preparation, of_table
+from dualpca.app.tables.columns import of_table
 
 COLUMNS = ("age", "weight", "crp", "platelets", "chol", "bmi")
 
@@ -327,12 +327,6 @@ def yes_no(inside, tmp_path):
     return tmp_path / "t.csv"
 
 
-level_dropped = pytest.mark.skipif(
-    not hasattr(Preparation, "categories"), reason="needs one-hot columns without collinearity"
-)
-
-
-@level_dropped
 def test_select_is_not_misled_by_a_yes_no_column(yes_no, inside, tmp_path):
     plain, _ = done(inside, "select", yes_no, "-x", "smoker", cwd=tmp_path)
     found, _ = done(inside, "select", yes_no, "--one-hot", "smoker", cwd=tmp_path)
@@ -343,7 +337,6 @@ def test_select_is_not_misled_by_a_yes_no_column(yes_no, inside, tmp_path):
         assert one["noise_variance"] > 0.01  # collinear columns leave none
 
 
-@level_dropped
 def test_categories_come_back_as_categories(yes_no, inside, tmp_path):
     done(inside, "impute", yes_no, "--one-hot", "smoker", "-o", "o.csv", cwd=tmp_path)
     before, after = (path.read_text().splitlines() for path in (yes_no, tmp_path / "o.csv"))
@@ -353,7 +346,6 @@ def test_categories_come_back_as_categories(yes_no, inside, tmp_path):
     assert set(reading.read(tmp_path / "o.parquet")["smoker"]) == {"yes", "no"}
 
 
-@level_dropped
 def test_a_filled_cell_keeps_to_its_bound(inside, tmp_path):
     words = cells(missing=0.0)
     words[2][5] = "<0.5"

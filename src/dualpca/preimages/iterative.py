@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
@@ -149,7 +150,7 @@ def _dot(A: Array, B: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Iterative(Method):
+class Iterative(Method, ABC):
     """Minimise ‖φ(z) − P‖² from several starts; the best end of each row is kept.
 
     Starts: the smoother's answer, the nearest training point, and `start` where given (the noisy
@@ -172,9 +173,9 @@ class Iterative(Method):
         if not self.tol >= 0:
             raise ValueError(expected("tol", "non-negative", self.tol))
 
+    @abstractmethod
     def _direction(self) -> Direction:
         """Return the direction of every step, of one run."""
-        raise NotImplementedError
 
     def run(self, target: Target, Z: Array) -> PreImage:
         """Descend from one start per row."""

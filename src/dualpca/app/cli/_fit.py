@@ -183,11 +183,7 @@ def standardizes(asked: bool | None, data: str, kind: str | None) -> bool:
     """
     if asked is not None:
         return asked
-    return kind_read(data, kind) not in (reading.IMAGES, "npy", "npz")
-
-
-kind_read = getattr(reading, "kind_read", reading.kind_of)
-"""Format of a table to be read, which may be one that is not written."""
+    return reading.kind_read(data, kind) not in (reading.IMAGES, "npy", "npz")
 
 
 def in_own_units(model: Any, prep: Preparation, table: TableFile) -> Preparation:

@@ -16,7 +16,6 @@ from dualpca.app.cli._fit import (
     ModelOrTable,
     TableOfModel,
     fit_here,
-    kind_read,
     model_and_table,
     name_of,
     refuse_fitting,
@@ -205,7 +204,7 @@ def filled_name(data: str, kind: str | None) -> str:
     if data == "-":
         return "-"
     ending = Path(data).suffix.lower()
-    same = reading.KINDS.get(ending) == kind_read(data, kind)
+    same = reading.KINDS.get(ending) == reading.kind_read(data, kind)
     return f"{name_of(data)}-filled{ending if same else '.csv'}"
 
 
@@ -256,9 +255,8 @@ class _Filling:
         else:
             how = {"random_state": self.rng, "parameters": self._parameters()}
             found = [*np.asarray(model.sample_imputations(X, self.draws, **how))]
-        if hasattr(prep, "bounds"):  # of censored entries, such as <50
-            bounds = prep.bounds(frame)
-            found = [np.clip(one, bounds.lower, bounds.upper) for one in found]
+        bounds = prep.bounds(frame)  # of censored entries, such as <50
+        found = [np.clip(one, bounds.lower, bounds.upper) for one in found]
         return [prep.undone(one) for one in found]
 
     def _parameters(self) -> str:
@@ -299,10 +297,10 @@ class _Filling:
 
     def _categories(self, filled: Any) -> dict[str, pl.Series]:
         """Return the category of every row, in columns of categories."""
-        categories = getattr(self.job.prep, "categories", None)
-        if categories is None or not self.job.prep.levels:
+        if not self.job.prep.levels:
             return {}
-        return {column.name: column for column in categories(filled).iter_columns()}
+        found = self.job.prep.categories(filled)
+        return {column.name: column for column in found.iter_columns()}
 
     def _digits(self, copy: writing.Rewritten) -> dict[str, int]:
         """Return the significant digits to write in each column of numbers: two more than it has.

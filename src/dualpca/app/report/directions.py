@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from typing import Any, NamedTuple
 
@@ -223,9 +222,7 @@ def completed(subject: Subject) -> Floats | None:
     draw = getattr(subject.model, "sample_imputations", None)
     if draw is None:
         return None
-    options: dict[str, Any] = {"n_draws": FILLED, "random_state": subject.seed}
-    if "parameters" in inspect.signature(draw).parameters:
-        options["parameters"] = "fixed"  # of this model, not of refits
+    options = {"n_draws": FILLED, "random_state": subject.seed, "parameters": "fixed"}
     few = subject.X[subject.some(CHECKED, salt=8)]
     tables = subject.asked("sample_imputations", few, **options)
     return subject.scaled(tables.reshape(-1, subject.d))
