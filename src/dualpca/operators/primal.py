@@ -182,7 +182,7 @@ class Primal(FeatureOperator, Factored):
     @cached_property
     def n(self) -> float:  # type: ignore[override]
         """Effective number of points, the sum of the weights."""
-        return self._totals[0]
+        return float(self.X.shape[0] if self.weights is None else namespace_sum(self.weights))
 
     @property
     def trace(self) -> float:
