@@ -143,8 +143,8 @@ def depending_on(
 
 def mechanisms(table: Table) -> dict[str, Callable[[np.random.Generator], np.ndarray]]:
     X = table.X
-    if np.isnan(X).any():  # measured entries are removed beside the real holes
-        return {"real holes + 10 % at random": lambda rng: completely_at_random(X, 0.1, rng)}
+    if np.isnan(X).any():  # measured entries are removed beside the real gaps
+        return {"real gaps + 10 % at random": lambda rng: completely_at_random(X, 0.1, rng)}
     by = table.names[table.driver]
     return {
         "10 % at random": lambda rng: completely_at_random(X, 0.1, rng),
