@@ -337,7 +337,7 @@ def test_function_is_called_once_for_each_pair():
     assert len(calls) == 10
     Function(counted)(WORDS, list(WORDS))
     assert len(calls) == 10 + 16
-    Function(counted, on=[0])(X, X)  # 9 rows
+    Function(counted, vectorized=False, on=[0])(X, X)  # 9 rows
     assert len(calls) == 10 + 16 + 45
 
 

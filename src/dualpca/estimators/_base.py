@@ -81,6 +81,7 @@ from dualpca.kernels import (
     Kernel,
     accepts_nan,
     is_gaussian_process_kernel,
+    split_params,
 )
 from dualpca.models.driver import History
 from dualpca.models.incomplete import (
@@ -138,7 +139,7 @@ def check_rows(
             ensure_min_samples=min_rows,
             copy=False,
         )
-    X = check_matrix(X, "X")
+    X = check_matrix(X, "X", attached=not reset)
     if X.shape[0] < min_rows or X.shape[1] < 1:
         raise ValueError(
             f"Found array with shape={tuple(X.shape)}, while a minimum of {min_rows} sample(s) "
@@ -169,8 +170,11 @@ def check_columns(estimator: Estimator, d: int, names: list[str] | None, *, rese
         )
 
 
-def check_matrix(X: Any, name: str, *, min_columns: int = 1) -> Array:
-    """Return X as a two-dimensional real floating array."""
+def check_matrix(X: Any, name: str, *, min_columns: int = 1, attached: bool = False) -> Array:
+    """Return X as a two-dimensional real floating array.
+
+    `attached` where results are to be differentiable in X, a tensor that requires it.
+    """
     require_in_memory(X, name)
     if not backend.is_foreign(X):
         return check_array(
@@ -185,7 +189,7 @@ def check_matrix(X: Any, name: str, *, min_columns: int = 1) -> Array:
         raise ValueError(expected(name, "a 2-dimensional array", tuple(X.shape)))
     if xp.isdtype(X.dtype, "complex floating"):
         raise ValueError(f"Complex data not supported: {name} has dtype {X.dtype}.")
-    X = backend.detached(X)
+    X = X if attached else backend.detached(X)
     return X if X.dtype in (xp.float32, xp.float64) else xp.astype(X, xp.float64)
 
 
@@ -245,11 +249,16 @@ def check_flag(name: str, value: Any) -> None:
 
 
 def generator(random_state: Any) -> np.random.Generator:
-    """Return a NumPy Generator from None, a seed, a RandomState or a Generator."""
+    """Return a NumPy Generator from None, a seed, a RandomState or a Generator.
+
+    A generator of torch gives the seed, so its state advances; draws are NumPy's on every device.
+    """
     if isinstance(random_state, np.random.RandomState):
         random_state = random_state.randint(2**31 - 1)
+    elif backend.is_torch_generator(random_state):
+        random_state = backend.seed_of(random_state)
     if not isinstance(random_state, np.random.Generator | Integral | None):
-        what = "None, an int, a Generator or a RandomState"
+        what = "None, an int, a Generator (NumPy's or torch's) or a RandomState"
         raise ValueError(expected("random_state", what, random_state))
     seed = int(random_state) if isinstance(random_state, Integral) else random_state
     return np.random.default_rng(seed)
@@ -522,6 +531,35 @@ class Estimator(BaseEstimator):
         """Return True after a fit."""
         return "_model" in vars(self)
 
+    def set_params(self, **params: Any) -> Any:
+        """Set parameters, as in scikit-learn; `kernel__gamma` is gamma of a kernel object.
+
+        Kernels never change: the estimator gets another one.
+
+        Parameters
+        ----------
+        **params : object
+            Named as by `get_params`.
+
+        Returns
+        -------
+        self
+        """
+        deeper = split_params(params)[1]
+        kernels = {name: params.get(name, getattr(self, name, None)) for name in deeper}
+        found = {
+            name: kernel.with_params(**deeper[name])
+            for name, kernel in kernels.items()
+            if isinstance(kernel, Kernel)
+        }
+        named = [name for name, kernel in kernels.items() if isinstance(kernel, str)]
+        if named:
+            what = f"a kernel object, to set {sorted(deeper[named[0]])} of it"
+            remedy = f"Give make_kernel({kernels[named[0]]!r}), of dualpca.kernels, instead."
+            raise ValueError(expected(named[0], what, kernels[named[0]], remedy))
+        others = {k: v for k, v in params.items() if k.partition("__")[0] not in found}
+        return super().set_params(**others | found)
+
     @property
     def _fitted(self) -> Any:
         """The model, on the host; a NotFittedError, which is an AttributeError, before a fit."""
@@ -681,7 +719,8 @@ class Estimator(BaseEstimator):
     def _asked_latents(self, Z: Any, method: str, width: int) -> Array:
         """Return rows in the space of the components, checked, where the model works."""
         check_is_fitted(self)
-        Z = check_matrix(Z, "X", min_columns=0)  # a model of no components has none
+        # a model of no components has no columns
+        Z = check_matrix(Z, "X", min_columns=0, attached=True)
         if Z.shape[1] != width:
             what = f"a matrix of {width} columns (n_components)"
             raise ValueError(expected("X", what, tuple(Z.shape)))
@@ -721,7 +760,13 @@ class Estimator(BaseEstimator):
 
     # --- files -----------------------------------------------------------------------------
 
-    def save(self, path: str | os.PathLike[str], *, metadata: dict[str, Any] | None = None) -> None:
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        metadata: dict[str, Any] | None = None,
+        functions: bool = False,
+    ) -> None:
         """Write the fitted model to one file, whole or not at all; `dualpca.load` reads it.
 
         The file is a safetensors file with parameters, versions and a checksum in its header;
@@ -735,8 +780,10 @@ class Estimator(BaseEstimator):
         metadata : dict, optional
             Anything that JSON can hold, kept beside the model: how a table became rows, notes.
             See `dualpca.save`.
+        functions : bool
+            Keep the import paths of functions such as a kernel's; see `dualpca.save`.
         """
-        saving.save(self, path, metadata=metadata)
+        saving.save(self, path, metadata=metadata, functions=functions)
 
     def _goes_together(self) -> bool:
         """Return True if model and inputs, as read from a file, fit each other."""
@@ -1025,6 +1072,55 @@ class LinearEstimator(Transformer):
         float
         """
         return average_density(self, X, sample_weight)
+
+    def jacobian(self, X: Any) -> Array:
+        """Return the derivatives of `transform` with respect to the entries of each row.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            NaN where the model accepts it.
+
+        Returns
+        -------
+        array of shape (n, q, d)
+            The same matrix for all rows that observe the same features; 0 for missing entries.
+
+        Notes
+        -----
+        `transform` is affine in what was observed: the columns are its differences along the axes,
+        exact but for rounding. O(d) rows through `transform` for each pattern of missing values.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import PCA
+        >>> X = np.random.default_rng(0).normal(size=(50, 3))
+        >>> model = PCA(2).fit(X)
+        >>> bool(np.allclose(model.jacobian(X[:1])[0], model.components_))
+        True
+        """
+        rows = self._given(X, "jacobian")
+        if backend.is_sparse(rows):
+            what = "dense rows: the derivatives are the same for all"
+            raise TypeError(expected("X", what, type(X), "Give X[:1].toarray()."))
+        xp, d = backend.namespace(rows), int(rows.shape[1])
+        missing = xp.isnan(rows)
+        seen, which = np.unique(~backend.to_numpy(missing), axis=0, return_inverse=True)
+        around = backend.working(backend.constants(backend.to_numpy(self.mean_), rows))
+        steps = xp.maximum(xp.abs(around), xp.ones_like(around))
+        corners = around + xp.concat(
+            [0 * steps[None, :], backend.identity(d, around) * steps], axis=0
+        )
+        nothing = xp.full_like(corners, xp.nan)
+        found = []
+        for pattern in seen:
+            observed = xp.asarray(pattern, device=backend.device_of(rows))
+            Y = self.transform(corners if pattern.all() else xp.where(observed, corners, nothing))
+            found.append((Y[1:, :] - Y[0, :]).T / steps)
+        J = backend.take(xp.stack(found, axis=0), which.reshape(-1))
+        J = xp.where(missing[:, None, :], xp.zeros_like(J), J)
+        return backend.cast_like(check_finite_result(J, rows, missing=self._accepts_nan), rows)
 
     def get_covariance(self) -> Array:
         """Return the covariance C of the fitted Gaussian, (d, d), in the units of X."""
@@ -1818,6 +1914,37 @@ class PreImageEstimator(KernelEstimator):
         """
         self._refuse_missing(X)
         return self._working.off_span(X)
+
+    def jacobian(self, X: Any) -> Array:
+        """Return the derivatives of `transform` with respect to the entries of each row.
+
+        Parameters
+        ----------
+        X : array of shape (m, d)
+            Complete rows.
+
+        Returns
+        -------
+        array of shape (m, q, d)
+            Of a kernel known only through its values, by central differences. O(mnqd).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import KernelPCA
+        >>> X = np.random.default_rng(0).normal(size=(50, 3))
+        >>> KernelPCA(2, kernel="rbf", gamma=0.1).fit(X).jacobian(X[:5]).shape
+        (5, 2, 3)
+        """
+        rows = self._asked(X, "jacobian")
+        self._refuse_missing(rows)
+        self._span()  # says why there is none
+        found = self._working.subspace.jacobian(rows) * self._posterior_scale()
+        return self._home(backend.cast_like(check_finite_result(found, rows), rows), X)
+
+    def _posterior_scale(self) -> Any:
+        """Return what coordinates are multiplied by to be what `transform` returns, (q, 1)."""
+        return 1.0
 
     # --- pre-images ------------------------------------------------------------------------
 

@@ -400,6 +400,11 @@ class DualPPCA(PreImageEstimator):
 
     # --- back to inputs --------------------------------------------------------------------
 
+    def _posterior_scale(self) -> Any:
+        gaussian = self._working.gaussian
+        ones = backend.namespace(gaussian.values).ones_like(gaussian.values)
+        return gaussian.posterior_mean(ones[None, :]).T
+
     def _latent_scale(self) -> Any:
         """Return √(ℓ − σ²): latents h are the point φ̄ + Wh."""
         return self._working.gaussian.spread

@@ -568,12 +568,18 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         """
         return importances(self.trials_)
 
-    def save(self, path: str | os.PathLike[str], *, metadata: dict[str, Any] | None = None) -> None:
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        metadata: dict[str, Any] | None = None,
+        functions: bool = False,
+    ) -> None:
         """Write `best_estimator_` to a file: `dualpca.load` gives the model that was found.
 
         The search itself is not in it; its trials are kept by `storage`.
         """
-        save(self.best_estimator_, path, metadata=metadata)
+        save(self.best_estimator_, path, metadata=metadata, functions=functions)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Return the names of the latents."""

@@ -15,7 +15,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache
@@ -30,7 +30,7 @@ from dualpca.data import Host, replacing
 from dualpca.errors import ModelFileError, expected
 from dualpca.files import metadata as beside
 from dualpca.files.container import parse, read_container, write_container
-from dualpca.files.fields import Decoder, Encoder, allowed, fits
+from dualpca.files.fields import Decoder, Encoder, allowed, fits, function_name
 
 if TYPE_CHECKING:
     from dualpca.estimators._base import Estimator
@@ -55,7 +55,11 @@ INPUTS: dict[str, Any] = {
 
 
 def save(
-    model: BaseEstimator, path: str | os.PathLike[str], *, metadata: dict[str, Any] | None = None
+    model: BaseEstimator,
+    path: str | os.PathLike[str],
+    *,
+    metadata: dict[str, Any] | None = None,
+    functions: bool = False,
 ) -> None:
     """Write a fitted model to one file, and beside it what else should be known of it.
 
@@ -70,6 +74,9 @@ def save(
         JSON. `metadata["table"]` says how a table became rows and is checked: `columns`, `levels`,
         `means`, `scales`, `image_shape`, `identifier`. It belongs to the file: a model that is
         loaded and saved again has none unless it is given again.
+    functions : bool
+        Keep the import paths of functions that the model was given, such as a kernel's; `load`
+        must then be given the functions themselves. Without it such a model is not saved.
 
     Examples
     --------
@@ -89,7 +96,7 @@ def save(
     if not hasattr(type(model), "get_params"):
         raise TypeError(expected("model", "an estimator of dualpca, or a pipeline of them", model))
     check_is_fitted(model)
-    encoder = EstimatorEncoder()
+    encoder = EstimatorEncoder(functions)
     version = str(sys.modules["dualpca"].__version__)
     text = {"format": MODEL_FORMAT, "version": version, "model": encoder.encode(model, "")}
     if metadata is not None:
@@ -98,7 +105,12 @@ def save(
     write_container(path, encoder.arrays, json.dumps(text, separators=(",", ":"), allow_nan=False))
 
 
-def load(path: str | os.PathLike[str], return_metadata: bool = False) -> Any:
+def load(
+    path: str | os.PathLike[str],
+    return_metadata: bool = False,
+    *,
+    functions: Iterable[Callable[..., Any]] = (),
+) -> Any:
     """Return the model that a file holds, ready to use.
 
     Loading runs no code: a file can only hold numbers, text and objects of known types. Arrays
@@ -110,6 +122,9 @@ def load(path: str | os.PathLike[str], return_metadata: bool = False) -> Any:
         Written by the `save` of a model.
     return_metadata : bool
         Also return the dictionary that `save` was given beside the model, {} if none was.
+    functions : iterable of callables
+        Functions that the model needs, if it was saved with functions=True. A file names them by
+        their import paths; nothing is imported, and no other function is ever called.
 
     Returns
     -------
@@ -133,7 +148,7 @@ def load(path: str | os.PathLike[str], return_metadata: bool = False) -> Any:
     >>> again, again.score(X) == model.score(X)
     (PPCA(n_components=2), True)
     """
-    found = contents_of(path)
+    found = contents_of(path, functions)
     return (found.model, found.metadata) if return_metadata else found.model
 
 
@@ -145,8 +160,15 @@ class Contents(NamedTuple):
     metadata: dict[str, Any]
 
 
-def contents_of(path: str | os.PathLike[str]) -> Contents:
+def contents_of(
+    path: str | os.PathLike[str], functions: Iterable[Callable[..., Any]] = ()
+) -> Contents:
     """Return everything that a model file holds."""
+    functions = list(functions)
+    for one in functions:
+        if not function_name(one):
+            what = "functions that are defined in modules"
+            raise TypeError(expected("functions", what, one))
     arrays, text = read_container(path)
     found = parse(text)
     if not isinstance(found, dict) or set(found) - {"metadata"} != {"format", "version", "model"}:
@@ -160,7 +182,7 @@ def contents_of(path: str | os.PathLike[str]) -> Contents:
         raise ModelFileError(expected("the version in the file", "such as 0.1.0", version))
     if not isinstance(tree, dict) or not {"model", "estimator"} & set(tree):
         raise ModelFileError(expected("the file", "a model", tree))
-    decoder, plain = EstimatorDecoder({}, arrays), Decoder({}, arrays)
+    decoder, plain = EstimatorDecoder({}, arrays, functions), Decoder({}, arrays)
     model = decoder.decode(tree)
     metadata = plain.decode(found["metadata"]) if "metadata" in found else {}
     if not _is_fitted(model):

@@ -24,6 +24,7 @@ JSON is:
     {"names": [...], "width": 3}             the same, of dtype <U3
     {"csr": {...}}                           a sparse matrix
     {"type": name, "fields": {...}}          a dataclass or NamedTuple of this library
+    {"function": "module:name"}              a function, by name; whoever reads the file supplies it
 
 Arrays keep their order in memory: products then take the same path and give the same bits.
 """
@@ -224,10 +225,17 @@ def _in_words(hint: Any) -> str:
 
 
 class Encoder:
-    """Turn values into JSON; arrays are collected beside, each once however often it is met."""
+    """Turn values into JSON; arrays are collected beside, each once however often it is met.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    functions : bool
+        Keep the names of functions; without it they cannot be saved.
+    """
+
+    def __init__(self, functions: bool = False) -> None:
         self.arrays: dict[str, Any] = {}
+        self.functions = functions
         self._seen: dict[int, tuple[Any, dict[str, str]]] = {}
 
     def encode(self, value: Any, where: str) -> Any:
@@ -260,6 +268,8 @@ class Encoder:
             return {"names": [str(v) for v in value], **width}
         if isinstance(value, np.ndarray) or backend.is_foreign(value):
             return self._array(value, where)
+        if self.functions and function_name(value):
+            return {"function": function_name(value)}
         if not backend.is_sparse(value) or value.format != "csr":
             raise unsavable(value, where)
         parts = {k: self._array(getattr(value, k), f"{where}.{k}") for k in CSR}
@@ -277,14 +287,28 @@ class Encoder:
         return self._seen[id(value)][1]
 
 
+def function_name(value: Any) -> str:
+    """Return 'module:name' of a function that can be imported by it; empty for anything else.
+
+    Examples
+    --------
+    >>> function_name(np.dot), function_name(lambda x: x)
+    ('numpy:dot', '')
+    """
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
+    plain = callable(value) and not isinstance(value, type) and "<" not in name
+    return f"{module}:{name}" if plain and module and name else ""
+
+
 def unsavable(value: Any, where: str) -> ModelFileError:
     """Return the error that names what cannot be saved, and what to do."""
     remedy = "Files hold numbers, text, arrays and the library's own objects."
     if where.endswith("random_state"):
         remedy = "Set it to None or an integer: model.set_params(random_state=0)."
     elif (callable(value) and not hasattr(value, "diag")) or type(value).__name__ == "Function":
-        remedy = "A function is code, and files hold none: use a kernel or metric with a name, or "
-        remedy += "'precomputed'."
+        remedy = "A function is code, and files hold none: use a kernel or metric with a name, "
+        remedy += "'precomputed', or save(..., functions=True), which keeps the name of a function "
+        remedy += "that is defined in a module."
     elif "kernel" in where:
         remedy = "Use a kernel of dualpca.kernels (dualpca.kernels.translate knows scikit-learn's)."
     return ModelFileError(expected(where, "something that can be saved", value, remedy))
@@ -302,10 +326,15 @@ class Decoder:
         Name in the file to class.
     arrays : mapping
         Name to array.
+    functions : sequence of callables
+        Those that values may consist of.
     """
 
-    def __init__(self, known: Mapping[str, type], arrays: Mapping[str, Any]) -> None:
+    def __init__(
+        self, known: Mapping[str, type], arrays: Mapping[str, Any], functions: Any = ()
+    ) -> None:
         self.known, self.arrays = known, arrays
+        self.functions = {function_name(one): one for one in functions}
         self._made: dict[str, Any] = {}
         self._left = REPEATS * sum(array.nbytes for array in arrays.values()) + 2**20
 
@@ -351,6 +380,12 @@ class Decoder:
                 return self._names(names, tree.get("width"))
             case {"csr": parts}:
                 return self._sparse(parts)
+            case {"function": str(name)}:
+                if not name or name not in self.functions:
+                    shown = repr(name[:80])
+                    what = f"the model needs the function {shown}, and files hold no code"
+                    raise ModelFileError(f"{what}: import it and give load(..., functions=[it]).")
+                return self.functions[name]
         raise ModelFileError(expected("a value in the file", "of a known kind", sorted(tree)))
 
     def _items(self, tree: Any, depth: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ sums, products), `stationary` and `dot` (the kernels), `choose` (from what a use
 kernel), `expected` (kernels of rows with missing values) and `fused_product` (GPU passes).
 """
 
-from dualpca.kernels.base import KERNELS, Kernel, Product, Scaled, Sum
+from dualpca.kernels.base import KERNELS, Kernel, Power, Product, Scaled, Sum
 from dualpca.kernels.base import Family as Family
 from dualpca.kernels.base import Form as Form
 from dualpca.kernels.base import Parameter as Parameter
@@ -17,6 +17,7 @@ from dualpca.kernels.base import fused_form as fused_form
 from dualpca.kernels.base import inverse_distances as inverse_distances
 from dualpca.kernels.base import nonnegative_columns as nonnegative_columns
 from dualpca.kernels.base import onnx_values as onnx_values
+from dualpca.kernels.base import split_params as split_params
 from dualpca.kernels.choose import ALIASES as ALIASES
 from dualpca.kernels.choose import FromSklearn, Function, Precomputed, make_kernel, translate
 from dualpca.kernels.choose import accepts_nan as accepts_nan
@@ -66,6 +67,7 @@ __all__ = [
     "Matern",
     "Periodic",
     "Polynomial",
+    "Power",
     "Precomputed",
     "Product",
     "RationalQuadratic",

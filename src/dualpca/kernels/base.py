@@ -206,6 +206,26 @@ class Family(NamedTuple):
 
 # --- What a kernel is: values, diagonal, gradient in x, on all columns or on some ----------------
 
+
+def split_params(params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Return parameters without '__' in their names, and the others by what stands before it.
+
+    Examples
+    --------
+    >>> split_params({"gamma": 1.0, "left__gamma": 2.0, "left__on": None})
+    ({'gamma': 1.0}, {'left': {'gamma': 2.0, 'on': None}})
+    """
+    own: dict[str, Any] = {}
+    deeper: dict[str, dict[str, Any]] = {}
+    for key, value in params.items():
+        name, inside, rest = key.partition("__")
+        if inside:
+            deeper.setdefault(name, {})[rest] = value
+        else:
+            own[name] = value
+    return own, deeper
+
+
 KERNELS: dict[str, type[Kernel]] = {}
 
 
@@ -410,15 +430,72 @@ class Kernel:
         zeros = backend.namespace(Z).zeros_like(Z).T
         return backend.replaced(zeros, np.asarray(self.on), G.T).T
 
-    def __add__(self, other: Kernel) -> Kernel:
-        """Return k + l."""
-        return Sum(self, other)
+    def __add__(self, other: Kernel | float) -> Kernel:
+        """Return k + l, or k + c for a number c ≥ 0."""
+        if isinstance(other, Kernel):
+            return Sum(self, other)
+        if not is_finite_number(other):
+            return NotImplemented
+        constant: Any = KERNELS["constant"]  # whose module imports this one
+        return self if other == 0 else Sum(self, constant(float(other)))
+
+    __radd__ = __add__
 
     def __mul__(self, other: Kernel | float) -> Kernel:
         """Return k · l, or a scaled kernel."""
-        return Product(self, other) if isinstance(other, Kernel) else Scaled(float(other), self)
+        if isinstance(other, Kernel):
+            return Product(self, other)
+        return Scaled(float(other), self) if is_finite_number(other) else NotImplemented
 
     __rmul__ = __mul__
+
+    def __pow__(self, exponent: int) -> Kernel:
+        """Return k(x, y)^p for a whole number p ≥ 1."""
+        return self if exponent == 1 else Power(self, exponent)
+
+    # parameters as scikit-learn names them: `kernel__gamma` of a model is gamma of its kernel
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name, with those of the kernels it is made of if `deep`.
+
+        Examples
+        --------
+        >>> from dualpca.kernels import RBF
+        >>> (2.0 * RBF(gamma=0.5)).get_params()["kernel__gamma"]
+        0.5
+        """
+        found = {f.name: getattr(self, f.name) for f in fields(self)}
+        parts = {k: v for k, v in found.items() if deep and isinstance(v, Kernel)}
+        deeper = (
+            (f"{k}__{n}", v) for k, part in parts.items() for n, v in part.get_params().items()
+        )
+        return found | dict(deeper)
+
+    def with_params(self, **params: Any) -> Kernel:
+        """Return a kernel with other parameters, named as `get_params` does; this one stays.
+
+        Examples
+        --------
+        >>> from dualpca.kernels import RBF
+        >>> (2.0 * RBF(gamma=0.5)).with_params(factor=3.0, kernel__gamma=0.1)
+        Scaled(on=None, factor=3.0, kernel=RBF(on=None, gamma=0.1, length_scale=None))
+        """
+        own, deeper = split_params(params)
+        unknown = sorted({*own, *deeper} - {f.name for f in fields(self)})
+        if unknown:
+            what = f"among {sorted(self.get_params())} for {type(self).__name__}"
+            raise ValueError(expected("parameters", what, unknown))
+        for name, given in deeper.items():
+            part = own.get(name, getattr(self, name))
+            if not isinstance(part, Kernel):
+                what = f"a kernel, to set {sorted(given)} of it"
+                raise ValueError(expected(f"{name} of {type(self).__name__}", what, part))
+            own[name] = part.with_params(**given)
+        return replace(self, **own)
+
+    def __sklearn_clone__(self) -> Kernel:
+        """Return the kernel itself: it never changes."""
+        return self
 
 
 class Profiled(Kernel):
@@ -579,6 +656,65 @@ class Scaled(Composed):
     def _onnx(self, graph: Any, rows: str, points: Host) -> str | None:
         values = onnx_values(self.kernel, graph, rows, points)
         return values and str(graph.add("Mul", values, graph.constant(np.asarray(self.factor))))
+
+
+@dataclass(frozen=True)
+class Power(Composed):
+    """k(x, y)^p for a whole number p ≥ 1.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    exponent : int
+        p; powers that are not whole are in general not positive semi-definite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca.kernels import Linear
+    >>> ((Linear() + 1.0) ** 2)(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]]))
+    array([[144.]])
+    """
+
+    kernel: Kernel
+    exponent: int
+
+    def _check(self) -> None:
+        p = self.exponent
+        if not is_finite_number(p) or p < 1 or p != int(p):
+            raise ValueError(expected("the exponent of a kernel", "a whole number from 1", p))
+        object.__setattr__(self, "exponent", int(p))
+
+    def _against(self, Y: Array) -> Callable[[Array], Array]:
+        of = self.kernel.against(Y)
+        return lambda X: of(X) ** self.exponent
+
+    def _diag(self, X: Array) -> Array:
+        return self.kernel.diag(X) ** self.exponent
+
+    def _pull(self, Z: Array, Y: Array, C: Array) -> Array:
+        """Return p k^(p − 1) k'."""
+        p = self.exponent
+        return self.kernel.pull(Z, Y, p * C * self.kernel(Z, Y) ** (p - 1))
+
+    def _diag_gradient(self, Z: Array) -> Array:
+        p = self.exponent
+        return p * self.kernel.diag(Z)[:, None] ** (p - 1) * self.kernel.diag_gradient(Z)
+
+    def _terms(self, d: int) -> list[Term]:
+        one = expectation_terms(self.kernel, d)
+        found = one
+        for _ in range(self.exponent - 1):
+            found = [s * t for s in found for t in one]
+        return found
+
+    def _frequencies(self, d: int, m: int, rng: np.random.Generator) -> Host:
+        """Add p draws: the spectral density of a power is its p-fold convolution."""
+        return sum(frequencies(self.kernel, d, m, rng) for _ in range(self.exponent))  # type: ignore[return-value]
+
+    def _onnx(self, graph: Any, rows: str, points: Host) -> str | None:
+        values = onnx_values(self.kernel, graph, rows, points)
+        return values and str(graph.add("Pow", values, graph.constant(np.asarray(self.exponent))))
 
 
 # --- How the rest of the library asks a kernel, whatever `on` is ---------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from functools import reduce
 from math import isinf
-from operator import add, mul
+from operator import add
 from typing import Any, ClassVar
 
 import numpy as np
@@ -73,22 +73,32 @@ def _require_gradients(*tables: Any) -> None:
 #
 # Neither is in `KERNELS`: one needs a function, the other's rows are not points.
 
+TRIED = 2, 3
+"""Rows on which a function is tried, to see whether it is one of rows or of tables."""
+
+DIAGONAL_ROWS = 32
+"""Rows whose squares of values are computed at once for the diagonal."""
+
 
 @dataclass(frozen=True)
 class Function(Opaque):
     """`k(x, y) = f(x, y, **params)` for any function of two items: rows, strings, graphs.
 
     Items are the rows of a two-dimensional array, or a list, tuple or one-dimensional
-    array of objects. f must be symmetric; where both sides are the same object, only one half is
-    evaluated. Models check whether the kernel is positive semi-definite.
-    Gradients are central differences, for rows of numbers only. O(nm) calls of f.
+    array of objects. f must be symmetric. Models check whether the kernel is positive
+    semi-definite. Gradients are central differences, for rows of numbers only.
 
     Parameters
     ----------
     function : callable
-        f(x, y) -> float.
+        f(x, y) -> float, or f(X, Y) -> array of shape (n, m) for all pairs of rows at once.
     params : mapping, optional
         Keyword arguments for f, as scikit-learn's kernel_params.
+    vectorized : bool, optional
+        True for f(X, Y) -> array: one call for each block of rows. False for f(x, y) -> float:
+        O(nm) calls, half of them where both sides are the same object. None tries the former
+        on a few rows, and keeps it where the result is an array of that shape whose entries
+        agree with calls of f for single rows, or where f accepts no single rows.
 
     Examples
     --------
@@ -96,16 +106,22 @@ class Function(Opaque):
     ...     return len(set(a) & set(b))
     >>> Function(shared_letters)(["abc", "cd"], ["ab", "d", "cab"])
     array([[2., 0., 3.], [0., 1., 1.]])
+    >>> from sklearn.metrics.pairwise import rbf_kernel
+    >>> Function(rbf_kernel, {"gamma": 1.0})(np.array([[0.0]]), np.array([[0.0], [1.0]])).round(4)
+    array([[1.    , 0.3679]])
     """
 
     definite: ClassVar[bool] = False  # not known to be
     function: Callable[..., Any]
     params: Any = ()
+    vectorized: bool | None = None
 
     def __post_init__(self) -> None:
         """Keep the keyword arguments as pairs, so that kernels can be hashed."""
         if not callable(self.function):
             raise TypeError(expected("function", "callable", self.function))
+        if self.vectorized not in (None, True, False):
+            raise ValueError(expected("vectorized", "True, False or None", self.vectorized))
         object.__setattr__(self, "params", tuple(sorted(dict(self.params or ()).items())))
         super().__post_init__()
 
@@ -122,7 +138,37 @@ class Function(Opaque):
             raise ValueError(expected("the kernel's function", "returning a finite number", value))
         return float(one)
 
+    def _takes_rows(self, Y: Any) -> bool:
+        """Return True if the function is one of all pairs of rows at once."""
+        if self.vectorized is not None or getattr(Y, "ndim", 1) != 2:
+            return bool(self.vectorized)
+        X, Y, params = Y[: TRIED[0], :], Y[-TRIED[1] :, :], dict(self.params)
+        try:
+            block = np.asarray(backend.to_numpy(self.function(X, Y, **params)), dtype=float)
+        except Exception:  # whatever a function of two rows makes of two tables
+            return False
+        if block.shape != (X.shape[0], Y.shape[0]) or not block.size:
+            return False
+        try:
+            pairs = [[self._value(x, y) for y in items(Y)] for x in items(X)]
+        except Exception:  # it accepts tables only
+            return True
+        return bool(np.allclose(block, pairs, rtol=1e-6, atol=1e-9))
+
+    def _block(self, X: Any, Y: Any) -> Array:
+        """Return f(X, Y), checked."""
+        found = self.function(X, Y, **dict(self.params))
+        K = np.asarray(backend.to_numpy(found), dtype=float)
+        shape = int(X.shape[0]), int(Y.shape[0])
+        if K.shape != shape or not np.isfinite(K).all():
+            what = f"returning finite numbers of shape {shape}"
+            remedy = "Give Function(f, vectorized=False) for a function of two rows."
+            raise ValueError(expected("the kernel's function", what, K.shape, remedy))
+        return _result(K, X)
+
     def _against(self, Y: Any) -> Callable[[Any], Array]:
+        if self._takes_rows(Y):
+            return lambda X: self._block(X, Y)
         right = items(Y)
 
         def of(X: Any) -> Array:
@@ -136,7 +182,12 @@ class Function(Opaque):
         return of
 
     def _diag(self, X: Any) -> Array:
-        return _result(np.asarray([self._value(x, x) for x in items(X)], dtype=float), X)
+        if not self._takes_rows(X):
+            return _result(np.asarray([self._value(x, x) for x in items(X)], dtype=float), X)
+        xp, parts = backend.namespace(X), []
+        for rows in backend.slices(int(X.shape[0]), DIAGONAL_ROWS):
+            parts.append(xp.linalg.diagonal(self._block(X[rows, :], X[rows, :])))
+        return xp.concat(parts)
 
 
 @dataclass(frozen=True)
@@ -211,8 +262,6 @@ def _result(K: Host, X: Any) -> Array:
 # --- scikit-learn's Gaussian-process kernels: translated where known, wrapped where not ----------
 
 SKLEARN_MODULE = "sklearn.gaussian_process.kernels"
-MOST_FACTORS = 8
-"""Whole powers up to this one are written out as products."""
 
 
 @dataclass(frozen=True)
@@ -317,9 +366,9 @@ def _known(kernel: Any) -> Kernel | None:
             if isinstance(left, Constant):
                 return right * left.value
             return left * (right.value if isinstance(right, Constant) else right)
-        case "Exponentiation" if kernel.exponent in range(1, MOST_FACTORS + 1):
+        case "Exponentiation" if kernel.exponent >= 1 and kernel.exponent == int(kernel.exponent):
             part = _known(kernel.kernel)
-            return part and reduce(mul, [part] * int(kernel.exponent))
+            return part and part ** int(kernel.exponent)
     return None
 
 
@@ -352,7 +401,7 @@ def make_kernel(kernel: Any, **params: Any) -> Kernel:
     ----------
     kernel : str, Kernel, Gaussian-process kernel of scikit-learn, or callable
         A name is one of `KERNELS`, 'poly' or 'precomputed'; a callable is a function of two
-        items.
+        items, or of two tables for all pairs of rows at once (see `Function`).
     **params : object
         Of a named kernel: its parameters, where gamma, degree and coef0 are ignored by those
         that have none, as in scikit-learn, and None means the kernel's own default. Of a

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, NamedTuple
 
@@ -140,15 +141,21 @@ def is_incomplete(X: Array) -> bool:
 
 
 def fit_inputs(X: Array, weights: Array | None = None) -> SpikedModel:
-    """Fit a PPCA of the inputs, with the number of components cross-validated on hidden entries."""
+    """Fit a PPCA of the inputs, with the number of components cross-validated on hidden entries.
+
+    One component where too little was observed to hide some of it.
+    """
     d = int(X.shape[1])
     if d < 2:
         what = "complete, or of at least two columns, so that one can predict the other"
         raise ValueError(expected("X with NaN", what, tuple(X.shape), "Drop the rows with NaN."))
-    q: int | str = "evidence"
-    if has_missing(X):
-        q = "cv" if d > 2 else 1
-    return fit_ppca(InMemoryTable(X, weights), PPCARequest(q))
+    table = InMemoryTable(X, weights)
+    if not has_missing(X):
+        return fit_ppca(table, PPCARequest("evidence"))
+    if d > 2:
+        with suppress(DegenerateError):
+            return fit_ppca(table, PPCARequest("cv"))
+    return fit_ppca(table, PPCARequest(1))
 
 
 def as_uncertain(inputs: SpikedModel, X: Array) -> Uncertain:

@@ -57,8 +57,7 @@ class Frame(NamedTuple):
             C = self.center(backend.row_block(X, rows))
             Y = C @ V
             C -= Y @ V.T
-            C *= C
-            return xp.concat([Y, xp.sum(C, axis=1)[:, None]], axis=1)
+            return xp.concat([Y, algebra.squared_norms(C)[:, None]], axis=1)
 
         both = backend.stacked(part, backend.row_slices(X), X)
         return Projection(both[:, :-1], both[:, -1])

@@ -67,6 +67,13 @@ class Subspace:
         """Return y_p = v_pᵀ(φ(x) − φ̄), (m, q)."""
         return self.kernel_times(X, self.coefficients) - self.tilt
 
+    def jacobian(self, X: Array) -> Array:
+        """Return ∂y_p/∂x, (m, q, d), of every point; O(mnqd)."""
+        points, X = self._dense_points(), backend.working(X)
+        xp, m, A = backend.namespace(X), int(X.shape[0]), self.coefficients
+        weights = (xp.broadcast_to(A[:, p], (m, A.shape[0])) for p in range(A.shape[1]))
+        return xp.stack([self.kernel.pull(X, points, C) for C in weights], axis=1)
+
     @np.errstate(over="ignore", invalid="ignore")
     def project(self, X: Array) -> Projection:
         """Return coordinates and the squared distance off the span (never negative)."""
