@@ -30,17 +30,16 @@ bench: $(DEV)  ## Compare speed and memory with other libraries
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.missing
 	$(BIN)/python -m benchmarks.imputation
+	$(BIN)/python -m benchmarks.mixed
+	$(BIN)/python -m benchmarks.mixed --speed
+	$(BIN)/python -m benchmarks.robust
 	$(BIN)/python -m benchmarks.draws
 	$(BIN)/python -m benchmarks.mixture
 	$(BIN)/python -m benchmarks.chains
 	$(BIN)/python -m benchmarks.search
 
-# Reproduced figures in quick settings (`make docs QUICK=` takes minutes more); those whose data
-# are not here are left out of the gallery.
-QUICK ?= --quick
-
 docs: $(DOCS)  ## Build the documentation into site/; a warning is an error
-	$(BIN)/dualpca reproduce $(QUICK) -o docs/_extra/reproduced || test -f docs/_extra/reproduced/index.html
+	$(BIN)/dualpca reproduce -o docs/_extra/reproduced
 	MPLBACKEND=agg $(BIN)/sphinx-build -q -W --keep-going -b html docs site
 	$(BIN)/python docs/check_site.py site
 	$(BIN)/codespell docs README.md CONTRIBUTING.md CHANGELOG.md examples src

@@ -1,9 +1,11 @@
 """The pieces of benchmarks that decide what is measured."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from benchmarks import imputation
+from benchmarks import imputation, mixed, robust
+from benchmarks.mixed_data import cluster_table, copula_table
 
 
 @pytest.fixture
@@ -76,3 +78,93 @@ def test_our_draws_keep_what_was_measured_and_come_back_in_the_units_of_the_tabl
         )
         assert np.sqrt(imputation.score(filled, X, scaled, seconds).squares) < 1.5
     assert len(names) == len(set(names)) >= 3
+
+
+@pytest.mark.parametrize("kind", ["scattered", "clustered"])
+def test_replaced_rows_are_outliers_and_the_others_are_not(kind):
+    table = robust.drawn(200, 10, 2, 0.2, kind, 0)
+    good = np.setdiff1d(np.arange(200), table.bad)
+    assert len(table.bad) == 40
+    clean = robust.METHODS["dualpca PPCA"](table.X[good], 2)
+    found = robust.METHODS["dualpca RobustPPCA"](table.X, 2)
+    assert robust.angle(found.axes, table.axes) < 1.5 * robust.angle(clean.axes, table.axes) < 10
+    assert found.flagged[table.bad].all() and found.flagged[good].mean() < 0.1
+
+
+def test_angles_are_between_spans():
+    eye = np.eye(3)
+    assert robust.angle(eye[:, :2], eye[:, [1, 0]]) == pytest.approx(0, abs=1e-5)
+    assert robust.angle(eye[:, :1], (eye[:, :1] + eye[:, 1:2]) / 2**0.5) == pytest.approx(45)
+
+
+# --- numbers and categories ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def mixed_table():
+    return copula_table(300, 0).X
+
+
+def test_codes_of_a_mixed_table_lead_back_to_it(mixed_table):
+    hidden = mixed.split(mixed_table, 0)
+    codes = mixed.Codes(mixed_table)
+    A = mixed.Codes(hidden).matrix()
+    assert A.shape == (300, 12 + 4 + 3 + 5)
+    assert np.isnan(A).any()
+    back = codes.table(codes.matrix())
+    for name in mixed_table:
+        assert list(back[name]) == list(mixed_table[name])
+
+
+def test_a_tenth_is_hidden_and_nothing_else_changes(mixed_table):
+    hidden = mixed.split(mixed_table, 3)
+    gaps = hidden.isna().to_numpy()
+    assert abs(gaps.mean() - 0.1) < 0.02 and not gaps.all(axis=1).any()
+    pd.testing.assert_frame_equal(hidden, mixed.split(mixed_table, 3))
+    for name in mixed_table:
+        seen = hidden[name].notna()
+        assert list(hidden[name][seen]) == list(mixed_table[name][seen])
+
+
+def test_the_truth_has_no_error_and_the_median_an_error_of_one(mixed_table):
+    hidden = mixed.split(mixed_table, 0)
+    assert mixed.score(mixed_table, hidden, mixed_table) == (0, 0)
+    numbers, levels = mixed.score(mixed.middle(hidden, 0).X, hidden, mixed_table)
+    assert numbers == pytest.approx(1) and 0.3 < levels < 0.8
+
+
+@pytest.mark.parametrize("who", ["KNNImputer", "IterativeImputer"])
+def test_methods_for_numbers_keep_what_is_known_and_beat_the_mode(mixed_table, who):
+    hidden = mixed.split(mixed_table, 0)
+    filled = mixed.METHODS[who](hidden, 0).X
+    for name in hidden:
+        seen = hidden[name].notna().to_numpy()
+        if hidden[name].dtype == "category":
+            assert list(filled[name][seen]) == list(hidden[name][seen])
+            assert filled[name].notna().all()
+        else:
+            np.testing.assert_allclose(filled[name][seen], hidden[name][seen])
+    middle = mixed.score(mixed.middle(hidden, 0).X, hidden, mixed_table)
+    assert mixed.score(filled, hidden, mixed_table)[1] < middle[1]
+
+
+def test_forests_find_groups_that_a_median_misses(monkeypatch):
+    monkeypatch.setattr(mixed, "TREES", 10)
+    monkeypatch.setattr(mixed, "ROUNDS", 2)
+    X = cluster_table(200, 0)
+    hidden = mixed.split(X, 0)
+    filled = mixed.forests(hidden, 0).X
+    assert all(np.less(mixed.score(filled, hidden, X), (0.9, 0.6)))
+
+
+def test_whoever_is_within_one_standard_error_of_the_best_is_among_the_good():
+    cells = {
+        who: mixed.Cell(mean, error, np.zeros(5))
+        for who, mean, error in (("a", 0.30, 0.02), ("b", 0.319, 0.001), ("c", 0.33, 0.05))
+    }
+    assert mixed.good(cells) == {"a", "b"}
+
+
+def test_most_frequent_draws_are_counted_by_row():
+    draws = np.array([[0.0, 2, 2, 1], [1, 1, 0, 0]])
+    assert list(mixed.most_frequent(draws)) == [2, 0]

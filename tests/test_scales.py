@@ -56,7 +56,7 @@ def test_iterations_survive_any_unit(name, scale):
 @pytest.mark.parametrize("scale", [1e-130, 1e-100, 1e100, 1e150])
 def test_a_twin_places_points_in_any_unit(scale):
     X = table(20, 3)
-    a, b = (TwinKernelPCA(1, max_iter=500).fit(X * s) for s in (1.0, scale))
+    a, b = (TwinKernelPCA(1, max_iter=500, n_init=1).fit(X * s) for s in (1.0, scale))
     np.testing.assert_allclose(b.coordinates_, a.coordinates_, atol=1e-3)
     np.testing.assert_allclose(b.transform(X[:4] * scale), a.transform(X[:4]), atol=1e-3)
 

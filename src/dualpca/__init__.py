@@ -15,9 +15,11 @@ if TYPE_CHECKING:  # what editors and type checkers see; `_HOMES` below says the
     from dualpca import errors as errors
     from dualpca import kernels as kernels
     from dualpca import preimages as preimages
+    from dualpca.data.kinds import Censored as Censored
     from dualpca.data.table import Batches as Batches
     from dualpca.estimators.bayesian import BayesianPCA as BayesianPCA
     from dualpca.estimators.canonical import CCA as CCA
+    from dualpca.estimators.copula import CopulaPPCA as CopulaPPCA
     from dualpca.estimators.dual import DualPPCA as DualPPCA
     from dualpca.estimators.factor import FactorAnalysis as FactorAnalysis
     from dualpca.estimators.generator import Generator as Generator
@@ -31,14 +33,17 @@ if TYPE_CHECKING:  # what editors and type checkers see; `_HOMES` below says the
     from dualpca.estimators.probabilistic_kernel import (
         ProbabilisticKernelPCA as ProbabilisticKernelPCA,
     )
+    from dualpca.estimators.robust import RobustPPCA as RobustPPCA
     from dualpca.estimators.saving import load as load
     from dualpca.estimators.saving import save as save
     from dualpca.estimators.saving import to_onnx as to_onnx
     from dualpca.estimators.sequence_classifier import SequenceClassifier as SequenceClassifier
+    from dualpca.estimators.supplementary import supplementary as supplementary
     from dualpca.estimators.twin import TwinKernelPCA as TwinKernelPCA
     from dualpca.files.checkpoints import Checkpoint as Checkpoint
     from dualpca.gaussian.pooling import Pooled as Pooled
     from dualpca.gaussian.pooling import pool as pool
+    from dualpca.gaussian.supplementary import Supplementary as Supplementary
 
 __version__ = "0.1.0"
 
@@ -46,7 +51,9 @@ _HOMES = {
     "Batches": "data.table",
     "BayesianPCA": "estimators.bayesian",
     "CCA": "estimators.canonical",
+    "Censored": "data.kinds",
     "Checkpoint": "files.checkpoints",
+    "CopulaPPCA": "estimators.copula",
     "DualPPCA": "estimators.dual",
     "FactorAnalysis": "estimators.factor",
     "Generator": "estimators.generator",
@@ -59,11 +66,14 @@ _HOMES = {
     "PPCA": "estimators.ppca",
     "Pooled": "gaussian.pooling",
     "ProbabilisticKernelPCA": "estimators.probabilistic_kernel",
+    "RobustPPCA": "estimators.robust",
     "SequenceClassifier": "estimators.sequence_classifier",
+    "Supplementary": "gaussian.supplementary",
     "TwinKernelPCA": "estimators.twin",
     "load": "estimators.saving",
     "pool": "gaussian.pooling",
     "save": "estimators.saving",
+    "supplementary": "estimators.supplementary",
     "to_onnx": "estimators.saving",
 }
 """Public name to the module that defines it."""

@@ -185,7 +185,7 @@ def test_inspect_says_what_is_there(place, inside):
     assert "PPCA, written by dualpca" in words and "components_ (2, 5)" in words
 
 
-@pytest.mark.parametrize("name", ["pca", "fa", "bpca", "dual", "pkpca", "twin"])
+@pytest.mark.parametrize("name", ["pca", "fa", "bpca", "robust", "dual", "pkpca", "twin"])
 def test_every_model_can_be_fitted_and_used(name, place, tmp_path, inside):
     given = [] if name == "bpca" else ["-q", 2]
     given += ["--set", "max_iter=20"] if name == "twin" else []

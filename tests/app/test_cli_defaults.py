@@ -351,7 +351,7 @@ def test_a_filled_cell_keeps_to_its_bound(inside, tmp_path):
     words[2][5] = "<0.5"
     lines = [",".join(row) for row in zip(*words, strict=True)]
     (tmp_path / "t.csv").write_text("\n".join([",".join(COLUMNS), *lines, ""]))
-    done(inside, "impute", "t.csv", "-o", "o.csv", cwd=tmp_path)
+    done(inside, "impute", "t.csv", "-m", "ppca", "-o", "o.csv", cwd=tmp_path)
     assert reading.read(tmp_path / "o.csv")["crp"][5] <= 0.5
 
 

@@ -425,6 +425,30 @@ def test_a_mixture_shows_its_components_and_a_kernel_what_it_cannot_do(browser, 
 
 
 @pytest.mark.slow
+def test_categories_are_shown_as_words(browser, folder, shots):
+    dp.CopulaPPCA(2).fit(iris().drop("who")).save(folder / "copula.dpca")
+    with served("copula.dpca", "iris.csv", "--id", "who", cwd=folder) as (_, found):
+        page = opened(browser, found["url"])
+        page.mouse.click(*place(page, 0.3, 0.5))
+        levels = page.evaluate("dualpcaExplorer.state.model.levels")
+        assert levels == [[], [], [], [], ["setosa", "versicolor", "virginica"]]
+        assert page.inner_text("#panel-point").count("Log likelihood ratio") == 1
+        page.click("#tab-missing")
+        page.mouse.click(*place(page, 0.3, 0.5))
+        page.wait_for_selector("#hide-second")
+        page.click("#hide-second")
+        until(page, "text('fact-hidden') === '2 of 5'")
+        assert page.inner_text("#fact-right") in ("0 of 1", "1 of 1")
+        assert page.inner_text("#fact-inside").endswith("of 1")
+        page.screenshot(path=shots / "copula.png")
+        page.click("#tab-samples")
+        page.click("#draw")
+        page.wait_for_selector(".pair")
+        assert page.problems == []
+        page.context.close()
+
+
+@pytest.mark.slow
 def test_a_page_outlives_its_server(browser, folder, shots, model):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -10,7 +10,7 @@ from matplotlib.patches import FancyArrowPatch
 from matplotlib.text import Text
 from sklearn.datasets import load_iris, load_wine
 
-from dualpca import PCA, PPCA, FactorAnalysis, plots
+from dualpca import PCA, PPCA, FactorAnalysis, RobustPPCA, plots
 from dualpca.app.plots._canvas import BLUE, VERMILION, find_places
 
 IRIS = load_iris(as_frame=True)
@@ -20,6 +20,7 @@ MODELS = {
     "whitened": PCA(3, whiten=True),
     "PPCA": PPCA(3),
     "FactorAnalysis": FactorAnalysis(3),
+    "RobustPPCA": RobustPPCA(3),
 }
 pytestmark = pytest.mark.filterwarnings("ignore::dualpca.errors.HeywoodWarning")
 
@@ -155,8 +156,10 @@ def test_outlier_map_shows_statistics_and_limits(model):
         ax.collections[0].get_offsets(), np.stack([found.t2, found.spe], axis=1), rtol=1e-9
     )
     x, y = ax.lines[0].get_xdata()[0], ax.lines[1].get_ydata()[0]
-    each = 0.9**0.5  # both limits together hold at 0.9
-    assert (x, y) == (model.t2_limit(each), model.spe_limit(each))
+    assert (x, y) == (found.t2_limit[0], found.spe_limit[0])
+    if not isinstance(model, RobustPPCA):
+        each = 0.9**0.5  # both limits together hold at 0.9
+        assert (x, y) == (model.t2_limit(each), model.spe_limit(each))
     colours = ax.collections[0].get_facecolors()[:, :3]
     flagged = np.isclose(colours, to_rgb(VERMILION)).all(axis=1)
     assert np.array_equal(flagged, found.flagged)
@@ -268,3 +271,12 @@ def test_figures_leave_pyplot_alone(model):
     plots.biplot(model, X), plots.hinton(model), plots.outlier_map(model, X)
     plots.contribution_plot(model, X.iloc[[0]])
     assert pyplot.get_fignums() == []
+
+
+def test_arrows_of_a_standardised_model_do_not_depend_on_units():
+    X = load_iris().data
+    tips = []
+    for rows in (X, X * [1.0, 1000.0, 1.0, 0.01]):
+        figure = plots.biplot(PPCA(2, standardize=True).fit(rows), rows)
+        tips.append([label.xy for label in figure.axes[0].texts])
+    np.testing.assert_allclose(*tips, rtol=1e-6)

@@ -148,11 +148,63 @@ def test_an_unknown_split_is_refused():
         datasets.oil_flow("all")
 
 
+def test_the_package_ships_what_its_folder_has():
+    """Without a folder the same rows as with one, motions and vowels to three digits."""
+    names = ("oil_flow", "basic_motions", "japanese_vowels", "faithful", "airquality")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets, "folders", lambda: [datasets.SHIPPED])
+        shipped = {name: getattr(datasets, name)() for name in names}
+        patch.setattr(datasets, "folders", lambda: [beside])
+        beside = datasets.Path(datasets.__file__).resolve().parents[4] / "shared" / "data"
+        for name, mine in shipped.items():
+            try:
+                theirs = getattr(datasets, name)()
+            except MissingDataError as error:
+                pytest.skip(str(error))
+            tolerance = 6e-4 if isinstance(mine, datasets.Sequences) else 0
+            np.testing.assert_allclose(mine.X, theirs.X, atol=tolerance, rtol=0)
+            for key in set(mine._fields) - {"X"}:
+                np.testing.assert_array_equal(getattr(mine, key), getattr(theirs, key))
+
+
+def test_shipped_files_are_small_and_named_in_the_docs():
+    files = sorted(datasets.SHIPPED.iterdir())
+    page = datasets.Path(__file__).resolve().parents[2] / "docs" / "data.md"
+    words = page.read_text(encoding="utf-8")
+    assert sum(file.stat().st_size for file in files) < 450_000
+    beside = (datasets.SHIPPED / "README.md").read_text(encoding="utf-8")
+    named = [file.name for file in files if f"`{file.name}`" in words and file.name in beside]
+    assert named == [file.name for file in files if file.suffix != ".md"]
+
+
+def test_digits_stand_in_for_mnist(nowhere):
+    found = datasets.handwriting()
+    assert (found.side, found.X.shape, found.X.max(), found.is_mnist) == (8, (1797, 64), 1, False)
+    assert "not MNIST" in found.source
+
+
+def test_mnist_is_downloaded_only_if_asked_for(nowhere, monkeypatch):
+    rng = np.random.default_rng(0)
+    answer = rng.integers(0, 256, (12_000, 16)), np.array(["3", "7"] * 6000, dtype=object)
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", lambda *args, **kwargs: answer)
+    datasets._mnist_images.cache_clear()
+    with datasets.using("openml"):
+        found = datasets.handwriting()
+    datasets._mnist_images.cache_clear()
+    assert found.is_mnist and len(found.X) == 10_000 and found.X.max() <= 1
+    assert not datasets.handwriting().is_mnist
+
+
+def test_data_that_are_no_folder_are_refused(tmp_path):
+    with pytest.raises(MissingDataError, match="is not a folder"), datasets.using(tmp_path / "x"):
+        pass
+
+
 # --- registry -------------------------------------------------------------------------
 
 
 def test_an_unknown_name_says_which_there_are(tmp_path):
-    with pytest.raises(UnknownExperimentError, match=r"'s9-figure-9'. The names are s0-figure-2, "):
+    with pytest.raises(UnknownExperimentError, match=r"'s9-figure-9'. The names are s0-figure-1, "):
         reproduce(["s3-figure-1", "s9-figure-9"], tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
@@ -179,6 +231,34 @@ def test_every_document_and_every_name_is_as_on_the_command_line():
     assert all(re.fullmatch(r"(s\d|readme)-[a-z0-9-]+", name) for name in EXPERIMENTS)
     assert {name[:2] for name in EXPERIMENTS} == {"s0", "s1", "s2", "s3", "s4", "re"}
     assert list(EXPERIMENTS)[-1] == "readme-picture"
+
+
+ROOT = datasets.Path(__file__).resolve().parents[2]
+
+
+def test_every_experiment_names_a_test_that_exists():
+    for one in EXPERIMENTS.values():
+        file, _, name = one.test.partition("::")
+        text = (ROOT / "tests" / "app" / file).read_text(encoding="utf-8")
+        body = text.partition(f"def {name}(")[2].partition("\ndef ")[0]
+        assert f'"{one.name}"' in body, one.name
+
+
+def test_the_table_of_the_docs_is_that_of_the_registry():
+    """`python -m tests.app.test_reproduce` writes it."""
+    assert written(PAGE.read_text(encoding="utf-8")) == PAGE.read_text(encoding="utf-8")
+    rows = registry.table().splitlines()[2:]
+    assert len(rows) == len(EXPERIMENTS) >= 32
+    assert all(cell.strip() for row in rows for cell in row.split("|")[1:-1])
+
+
+PAGE = ROOT / "docs" / "figures.md"
+
+
+def written(page):
+    """Return the page with the table as the registry has it."""
+    head, _, rest = page.partition(registry.TABLE)
+    return head + registry.table() + rest[re.search(r"\n(?!\|)", rest).end() :]
 
 
 def test_numbers_are_what_json_can_hold():
@@ -336,9 +416,16 @@ def test_the_page_escapes_and_shows_both_sentences(only, tmp_path):
 
 def test_the_page_says_when_settings_were_small_and_times_vary():
     record = {"name": "a", "source": "S3", "title": "T", "caption": "", "agrees": "", "differs": ""}
-    record |= {"numbers": {"x": -1.5, "many": [1]}, "figures": [], "seconds": 1.0, "seed": 3}
+    record |= {
+        "data": "iris <3>",
+        "numbers": {"x": -1.5, "many": [1]},
+        "figures": [],
+        "seconds": 1.0,
+        "seed": 3,
+    }
     page = render([record | {"quick": True, "timed": True}])
     assert "A quick run" in page and "times differ" in page
+    assert "<dt>Data</dt><dd>iris &lt;3&gt;</dd>" in page
     assert "\N{MINUS SIGN}1.5" in page and "--seed 3" in page and "many" not in page
     assert "A quick run" not in render([record | {"quick": False, "timed": False}])
 
@@ -368,9 +455,19 @@ def test_the_command_makes_figures(only, tmp_path):
     assert [one["name"] for one in told["made"]] == ["a", "b"] and not told["interrupted"]
 
 
+def test_the_command_takes_a_folder_of_data(only, tmp_path):
+    only("a", lambda draw: asked.append(datasets.folders()[0]))
+    asked = []
+    assert command("a", "-o", tmp_path / "out", "--data", tmp_path).exit_code == 0
+    assert asked == [tmp_path]
+    assert datasets.folders()[0] != tmp_path
+    found = command("a", "-o", tmp_path / "out", "--data", tmp_path / "no")
+    assert found.exit_code != 0 and "is not a folder" in found.stderr
+
+
 def test_the_command_refuses_an_unknown_name(tmp_path):
     found = command("s9-figure-9", "-o", tmp_path)
-    assert found.exit_code == 1 and "The names are s0-figure-2" in found.stderr
+    assert found.exit_code == 1 and "The names are s0-figure-1" in found.stderr
     assert not list(tmp_path.iterdir())
 
 
@@ -393,3 +490,7 @@ def test_the_command_says_why_a_folder_cannot_be_used(only, tmp_path):
     (tmp_path / "file").write_text("")
     found = command("-o", tmp_path / "file")
     assert found.exit_code == 5 and "file" in found.stderr
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

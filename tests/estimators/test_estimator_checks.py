@@ -16,6 +16,8 @@ ESTIMATORS = [
     dualpca.BayesianPCA(),
     dualpca.BayesianPCA(1, method="variational"),
     dualpca.FactorAnalysis(1),
+    dualpca.RobustPPCA(1, tol=1e-9),
+    dualpca.RobustPPCA(1, tol=1e-9, standardize=True),
     dualpca.Imputer(1),
     dualpca.CCA(1),
     dualpca.CCA(1, regularization=0.1),
@@ -29,6 +31,8 @@ ESTIMATORS = [
     dualpca.KernelPCA(1, kernel="rbf", eigen_solver="fourier", n_landmarks=50),
     dualpca.KernelPCA(1, kernel="precomputed"),
     dualpca.Imputer(1, model="bayesian"),
+    dualpca.Imputer(1, model="copula"),
+    dualpca.CopulaPPCA(1),
     dualpca.ProbabilisticKernelPCA(),
     # given noise: with one feature one component would leave none
     dualpca.ProbabilisticKernelPCA(1, kernel="precomputed", noise_variance=0.01),

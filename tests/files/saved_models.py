@@ -17,6 +17,24 @@ Y = X[:, :2] + 0.1 * rng.normal(size=(60, 2))
 NEW = rng.normal(size=(7, 3)) @ rng.normal(size=(3, 6))
 NEW_HOLES = NEW.copy()
 NEW_HOLES[rng.random(NEW.shape) < 0.2] = np.nan
+
+
+def mixed(rows):
+    """Return columns of every kind: numbers, grades, yes/no, categories, limits and counts."""
+    columns = [
+        rows[:, 0],
+        np.array(["low", "middle", "high"])[np.digitize(rows[:, 1], [-0.5, 0.5])],
+        rows[:, 2] > 0,
+        np.array(["red", "green", "blue"])[np.argmax(rows[:, 3:6], axis=1)],
+        np.array(["<0" if value < 0 else f"{value:.2f}" for value in rows[:, 4]]),
+        np.round(np.exp(np.minimum(rows[:, 5], 3))),
+    ]
+    table = np.stack([column.astype(object) for column in columns], axis=1)
+    table[1::7, 3] = table[2::7, 0] = None
+    return table
+
+
+KINDS_ASKED = {1: ["low", "middle", "high"], 4: "censored", 5: "count"}
 GRAM, NEW_GRAM = X @ X.T, NEW @ X.T
 SPARSE = sp.csr_array(np.where(np.abs(X) > 1, X, 0))
 WIDE = rng.normal(size=(8, 20))
@@ -50,12 +68,23 @@ MODELS = {
     "ppca of dual": lambda: DUAL(2, kernel="linear").fit(X).to_primal(),
     "factors": lambda: dp.FactorAnalysis(2).fit(X),
     "factors nan": lambda: dp.FactorAnalysis(2, rotation="varimax").fit(HOLES),
+    "robust": lambda: dp.RobustPPCA(2).fit(X),
+    "robust nan": lambda: dp.RobustPPCA(2, degrees_of_freedom=4).fit(HOLES),
+    "robust standardised": lambda: dp.RobustPPCA(standardize=True).fit(X),
     "bayesian": lambda: dp.BayesianPCA().fit(X),
     "bayesian nan": lambda: dp.BayesianPCA().fit(HOLES),
     "bayesian variational": lambda: dp.BayesianPCA(method="variational").fit(HOLES),
     "cca": lambda: dp.CCA(1).fit(X[:, :3], Y),
     "cca nan": lambda: dp.CCA(1).fit(HOLES[:, :3], Y),
     "cca vector": lambda: dp.CCA(1).fit(X[:, :3], Y[:, 0]),
+    "copula": lambda: dp.CopulaPPCA(2, column_kinds={0: dp.Censored(below=-2.0)}).fit(X),
+    "copula nan": lambda: dp.CopulaPPCA(1, noise="isotropic").fit(HOLES),
+    "copula cv nan": lambda: dp.CopulaPPCA(column_kinds=["continuous"] * 6).fit(HOLES),
+    "copula mixed": lambda: dp.CopulaPPCA(2, column_kinds=KINDS_ASKED).fit(mixed(X)),
+    "imputer copula": lambda: dp.Imputer(2, model="copula", add_indicator=True).fit(HOLES),
+    "imputer copula mixed": lambda: dp.Imputer(2, model="copula", column_kinds=KINDS_ASKED).fit(
+        mixed(X)
+    ),
     "imputer": lambda: dp.Imputer(2).fit(HOLES),
     "imputer indicator": lambda: dp.Imputer(2, add_indicator=True).fit(HOLES),
     "imputer bayesian": lambda: dp.Imputer(2, model="bayesian").fit(HOLES),
@@ -192,6 +221,8 @@ def inputs(name):
     """Return new rows that the model of that name takes."""
     if name.startswith("classes"):
         return [NEW_HOLES[:3], NEW_HOLES[3:]] if "nan" in name else [NEW[:3], NEW[3:]]
+    if "mixed" in name:
+        return mixed(NEW)
     if "matrix" in name:
         return NEW_GRAM
     if "wide" in name:

@@ -30,9 +30,10 @@ from tests.files.saved_models import MODELS, NEW, outputs, same
 from tests.tolerances import assert_close
 
 KINDS = (
-    *("pca stream", "ppca", "ppca stream nan", "factors", "bayesian", "cca nan", "imputer"),
+    *("pca stream", "ppca", "ppca stream nan", "factors", "bayesian", "robust"),
+    *("cca nan", "imputer"),
     *("kernel sparse", "dual auto", "probabilistic kernel", "twin", "mixture stream nan"),
-    *("chain kernel nan", "classes", "generator mixture", "pipeline"),
+    *("chain kernel nan", "classes", "generator mixture", "pipeline", "copula mixed"),
 )
 """A file of every class, damaged and forged below."""
 

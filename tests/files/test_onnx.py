@@ -39,6 +39,7 @@ MODELS = {
     "ppca nan": lambda: dp.PPCA(2).fit(HOLES),
     "ppca stream": lambda: chunks(dp.PPCA(2)),
     "factors": lambda: dp.FactorAnalysis(2).fit(X),
+    "robust": lambda: dp.RobustPPCA(2, degrees_of_freedom=4).fit(X),
     "factors nan": lambda: dp.FactorAnalysis(2, rotation="varimax").fit(HOLES),
     "bayesian": lambda: dp.BayesianPCA().fit(X),
     "cca": lambda: dp.CCA(1).fit(X, Y),

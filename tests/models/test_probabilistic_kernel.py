@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 from scipy.spatial.distance import cdist, pdist, squareform
 from scipy.stats import wishart
 from sklearn.base import clone
+from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from dualpca import PPCA, KernelPCA, ProbabilisticKernelPCA
@@ -16,6 +17,7 @@ from dualpca.kernels import RBF, Linear
 from dualpca.models.probabilistic_kernel import Placement, principal
 from dualpca.operators.dual import Dual
 from tests.oracles import feature as oracles
+from tests.tolerances import assert_close
 
 LIMITED = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 HEYWOOD = pytest.mark.filterwarnings("ignore::dualpca.errors.HeywoodWarning")
@@ -862,3 +864,78 @@ def test_a_place_is_never_known_exactly_where_distances_are_not_euclidean():
     exact = ProbabilisticKernelPCA(2, kernel="linear").fit(P := rng.normal(size=(40, 3)))
     centre = P.mean(axis=0) + np.zeros((3, 3))  # rounding makes no noise of none
     assert exact.point_noise(centre).max() < 1e-12 < exact.noise_variance_
+
+
+# --- the posterior of the latents (Zhang et al. 2004, Eqs. 13 to 15) ---------------------
+
+
+def latents_by_conditioning(B, psi, F, rho):
+    """Return E[W | F] and the covariance of a column by conditioning the joint Gaussian, dense.
+
+    A column is (w, g) with w ~ N(0, n/rho I) and g = B w + u 1 + e, e ~ N(0, n/rho diag psi).
+    """
+    n, q = B.shape
+    unit = n / rho
+    joint = np.block([[np.eye(q), B.T], [B, B @ B.T + np.diag(psi)]]) * unit
+    gain = joint[:q, q:] @ np.linalg.inv(joint[q:, q:])
+    return gain @ (F - F.mean(axis=0)), joint[:q, :q] - gain @ joint[q:, :q]
+
+
+@pytest.mark.parametrize("noise", ["isotropic", "diagonal"])
+@pytest.mark.parametrize("method", ["ml", "em"])
+def test_posterior_of_the_latents_given_the_features(noise, method):
+    rng = np.random.default_rng(0)
+    F = rng.standard_normal((12, 2)) @ rng.standard_normal((2, 30)) + rng.standard_normal((12, 30))
+    options = {"kernel": "linear", "noise": noise, "method": method, "tol": 1e-7}
+    model = ProbabilisticKernelPCA(2, max_iter=5000, **options).fit(F)
+    B = model.coordinates_
+    psi = model.noise_variance_ * np.ones(12)
+    mean, covariance = latents_by_conditioning(B, psi, F, rho=30)
+    found = model.latent_posterior(F)
+    assert_close(found.mean, mean, "vector")
+    assert_close(found.covariance, covariance, "vector")
+    assert_close(found.weights @ (F - F.mean(axis=0)), mean, "vector")
+    # Eq. 15: the sum over all thirty columns
+    assert_close(found.second_moment, 30 * covariance + mean @ mean.T, "em", scale=12)
+    assert np.abs(found.second_moment - 12 * np.eye(2)).max() < 1e-3  # at the maximum
+    if noise == "isotropic":  # S1, 3.2.2, with the scaling of S3
+        M = B.T @ B + model.noise_variance_ * np.eye(2)
+        expected = np.linalg.solve(M, B.T @ (F[:, :1] - F[:, :1].mean()))
+        assert_close(model.latent_posterior(F[:, :1], feature_dim=30).mean, expected, "vector")
+
+
+def test_the_scale_of_the_latents_is_that_of_the_feature_dimension():
+    X = np.random.default_rng(0).standard_normal((15, 3))
+    model = ProbabilisticKernelPCA(2, gamma=0.3).fit(X)
+    alone = model.latent_posterior()
+    assert alone.mean is None and alone.weights.shape == (2, 15)
+    assert_close(model.latent_posterior(feature_dim=30).covariance, alone.covariance / 2, "exact")
+    known = ProbabilisticKernelPCA(2, gamma=0.3, feature_dim=5).fit(X)
+    assert_close(known.latent_posterior().covariance, 3 * alone.covariance, "vector")
+    # one EM step is a regression on them: B = (F - 1u') <W'> <WW'>^-1 (Eq. 16)
+    K = model.kernel_(X, X)
+    H = np.eye(15) - 1 / 15
+    again = H @ K @ H @ alone.weights.T @ np.linalg.inv(alone.second_moment)
+    assert_close(again, model.coordinates_, "vector")
+
+
+def test_features_of_other_points_are_refused():
+    model = ProbabilisticKernelPCA(1, gamma=0.3).fit(np.random.default_rng(0).normal(size=(9, 2)))
+    with pytest.raises(ValueError, match="a row for every training point"):
+        model.latent_posterior(np.ones((8, 3)))
+    with pytest.raises(ValueError, match="NaN"):
+        model.latent_posterior(np.full((9, 3), np.nan))
+    with pytest.raises(ValueError, match="feature_dim"):
+        model.latent_posterior(feature_dim=0)
+
+
+def test_the_warning_counts_the_steps_that_were_taken():
+    X = load_iris().data
+    model = ProbabilisticKernelPCA(2, noise="diagonal", tol=1e-12)
+    with pytest.warns(ConvergenceWarning) as found:
+        model.fit(X)
+    text = next(str(one.message) for one in found if "stopped" in str(one.message))
+    assert f"stopped after {model.n_iter_} steps" in text and model.n_iter_ < 1000
+    assert "rounding" in text and "max_iter" not in text
+    with pytest.warns(ConvergenceWarning, match="max_iter=2 steps"):
+        model.set_params(max_iter=2, tol=1e-6).fit(X)

@@ -302,3 +302,32 @@ def test_bad_data_are_refused():
 def test_a_fit_that_stops_early_says_so():
     with pytest.warns(ConvergenceWarning, match="max_iter=2"):
         TwinKernelPCA(1, max_iter=2).fit(curve())
+
+
+# --- restarts ---------------------------------------------------------------------------
+
+
+def test_of_several_starts_the_most_likely_end_is_kept():
+    X = np.random.default_rng(0).normal(size=(20, 4))
+    one = TwinKernelPCA(1, n_init=1).fit(X)
+    many = TwinKernelPCA(1, n_init=4).fit(X)
+    ends = [TwinKernelPCA(1, n_init=k).fit(X).loglikelihood_ for k in (1, 2, 3, 4)]
+    assert np.all(np.diff(ends) >= 0) and ends[-1] == many.loglikelihood_
+    assert many.loglikelihood_ > one.loglikelihood_ + 1e-3
+    given = TwinKernelPCA(1, init=many.coordinates_, n_init=4).fit(X)
+    assert given.loglikelihood_ >= many.loglikelihood_ - 1e-4
+    with pytest.raises(ValueError, match="n_init"):
+        TwinKernelPCA(1, n_init=0).fit(X)
+
+
+@pytest.mark.parametrize("q", [1, 2])
+def test_rounding_does_not_decide_the_model(backend, q):
+    """Every library, and every order of the points, ends at the same maximum."""
+    X = np.random.default_rng(0).standard_normal((40, 5))
+    here = TwinKernelPCA(q).fit(X)
+    there = TwinKernelPCA(q).fit(backend.asarray(X))
+    assert here.converged_
+    assert there.loglikelihood_ == pytest.approx(here.loglikelihood_, abs=1e-4)
+    # not the coordinates: a point too far to have any kernel values may be anywhere
+    kernels = [RBF(length_scale=1.0)(Z, Z) for Z in (here.coordinates_, there.coordinates_)]
+    assert np.abs(kernels[0] - backend.numpy(kernels[1])).max() < 1e-3

@@ -69,3 +69,22 @@ def squared_norms(K_new, diag, K, center=True):
         return np.array(diag)
     n = len(K)
     return diag - 2 * K_new.sum(axis=1) / n + K.sum() / n**2
+
+
+def sampling_matrix(K, q, center=True, sigma2=None):
+    """Return B of kc = B xi from all eigenpairs, and the noise (S0, section 4.4 and Table 4)."""
+    Kc, n = centre(K, center=center), len(K)
+    lam, E = oracles.eigh_descending(Kc)
+    lam = np.maximum(lam, 0)
+    sigma2 = (lam.sum() - lam[:q].sum()) / (n * (n - q)) if sigma2 is None else sigma2
+    head = np.where(np.arange(n) < q, lam / np.sqrt(n), np.sqrt(sigma2 * lam))
+    return (E * head) @ E.T, sigma2
+
+
+def element_of_values(k, K, base=None):
+    """Return weights over the points of the element with kernel values k; centred with a base."""
+    if base is None:
+        return np.linalg.pinv(K, rcond=1e-12, hermitian=True) @ k
+    H = np.eye(len(K)) - np.outer(np.ones(len(K)), base)
+    alpha = np.linalg.pinv(H @ K @ H.T, rcond=1e-12, hermitian=True) @ k
+    return H.T @ alpha + base

@@ -29,6 +29,7 @@ from tests.oracles.preimage import (
 from tests.tolerances import assert_close
 
 NAMES = sorted(PREIMAGES)
+SAFE = [name for name in NAMES if PREIMAGES[name].safeguarded]
 
 # --- degenerate inputs ---------------------------------------------------------------------------
 
@@ -63,7 +64,7 @@ def test_without_directions_it_is_the_mean_in_feature_space(name):
     assert np.linalg.norm(found.points[0] - span.centre) < span.spread
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SAFE)
 def test_uncentred_rows_far_from_all_data_have_no_overlap_and_stay_finite(name):
     span = kernel_pca(rows(), RBF(gamma=1.0), 3, centred=False)
     far = np.full((2, 3), 1e6)

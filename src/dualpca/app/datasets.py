@@ -1,15 +1,20 @@
-"""Data sets of the literature: from a folder of files, or from scikit-learn if it has them.
+"""Data sets of the literature: shipped with the package, from scikit-learn, or from a folder.
 
-Files are looked for in the folder that the environment variable ``DUALPCA_DATA`` names, then in
-``shared/data`` next to the project's checkout. Only MNIST is downloaded, from OpenML, if its file
-is in neither.
+Old Faithful, airquality, oil flow, motions and vowels are files of the package (`literature/`;
+``docs/data.md`` has their sources and licences). A folder that the environment variable
+``DUALPCA_DATA`` names comes before them, ``shared/data`` next to the project's checkout after them.
+Only MNIST is downloaded, from OpenML.
 """
 
 from __future__ import annotations
 
 import csv
+import gzip
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +28,14 @@ Labels = NDArray[np.int64]
 
 VARIABLE = "DUALPCA_DATA"
 """Environment variable that names the folder with the files."""
+
+OPENML = "openml"
+"""In place of a folder: download MNIST for figures, too."""
+
+SHIPPED = Path(__file__).with_name("literature")
+"""Files of the package."""
+
+MOTIONS = ("badminton", "running", "standing", "walking")
 
 FLOWS = ("flow 1", "flow 2", "flow 3")
 """Stratified, annular and homogeneous; the source does not say which is which."""
@@ -40,6 +53,20 @@ class Labelled(NamedTuple):
     y: Labels  # (n,)
     classes: tuple[str, ...]
     features: tuple[str, ...] = ()
+
+
+class Images(NamedTuple):
+    """Square images of handwritten digits, pixels from 0 to 1, and where they come from."""
+
+    X: Floats  # (n, side²)
+    y: Labels  # (n,)
+    side: int
+    source: str  # 'MNIST (…)', or what stands in for it
+
+    @property
+    def is_mnist(self) -> bool:
+        """Whether these are images of MNIST."""
+        return self.source.startswith("MNIST")
 
 
 class Table(NamedTuple):
@@ -70,14 +97,41 @@ def folders() -> list[Path]:
     named = os.environ.get(VARIABLE)
     checkout = Path(__file__).resolve().parents[3]
     beside = checkout.parent / "shared" / "data"
-    return ([Path(named)] if named else []) + (
-        [beside] if (checkout / "pyproject.toml").is_file() else []
+    return (
+        ([Path(named)] if named and named != OPENML else [])
+        + [SHIPPED]
+        + ([beside] if (checkout / "pyproject.toml").is_file() else [])
     )
 
 
-def find(name: str) -> Path | None:
-    """Return the path of a file, or None if no folder has it."""
-    return next((folder / name for folder in folders() if (folder / name).is_file()), None)
+@contextmanager
+def using(data: str | Path | None) -> Iterator[None]:
+    """Look for files in this folder first; 'openml' downloads MNIST; None changes nothing.
+
+    Examples
+    --------
+    >>> with using("."):
+    ...     folders()[0]
+    PosixPath('.')
+    """
+    if data is not None and data != OPENML and not Path(data).is_dir():
+        raise MissingDataError(f"{data} is not a folder: name one with mnist10k.npz, or 'openml'.")
+    before = os.environ.get(VARIABLE)
+    if data is not None:
+        os.environ[VARIABLE] = str(data)
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(VARIABLE, None)
+        else:
+            os.environ[VARIABLE] = before
+
+
+def find(*names: str) -> Path | None:
+    """Return the path of the first of these files in the first folder that has one, or None."""
+    places = (folder / name for folder in folders() for name in names)
+    return next((place for place in places if place.is_file()), None)
 
 
 def iris() -> Labelled:
@@ -125,16 +179,52 @@ def mnist() -> Labelled:
     return Labelled(_floats(images), np.asarray(labels, dtype=np.int64), tuple("0123456789"))
 
 
+def handwriting() -> Images:
+    """Return MNIST if a folder has it or `DUALPCA_DATA` is 'openml', else scikit-learn's digits.
+
+    Examples
+    --------
+    >>> found = handwriting()
+    >>> found.X.shape[1] == found.side**2
+    True
+    """
+    path = find("mnist10k.npz")
+    if path is None and os.environ.get(VARIABLE) != OPENML:
+        X, y, _, _ = digits()
+        return Images(X / 16, y, 8, "scikit-learn's digits (1797 images, 8 × 8), not MNIST")
+    return _mnist_images(path)
+
+
+@lru_cache(maxsize=1)
+def _mnist_images(path: Path | None) -> Images:
+    """Return 10,000 images of MNIST, kept for the next figure."""
+    X, y, _, _ = mnist()
+    if path is None:
+        rows = np.random.default_rng(0).permutation(len(X))[:10_000]
+        X, y = X[rows], y[rows]
+    return Images(X / 255, y, 28, f"MNIST ({len(X):,} images, 28 × 28)")
+
+
 def oil_flow(split: str = "train") -> Labelled:
     """Return oil flow: 1000 rows of 12 gamma densitometry readings, 3 configurations.
 
     Parameters
     ----------
     split : {'train', 'valid', 'test'}
+        The package has the training rows only; the others need ``oil_flow.npz`` in a folder.
+
+    Examples
+    --------
+    >>> oil_flow().X.shape
+    (1000, 12)
     """
     if split not in SPLITS:
         raise ValueError(expected("split", f"one of {sorted(SPLITS)}", split))
-    with np.load(_file("oil_flow.npz"), allow_pickle=False) as data:
+    path = _file("oil_flow.npz", *(["oil_flow.csv.gz"] if split == "train" else []))
+    if path.suffix == ".gz":
+        X, [y] = _zipped(path, 12)
+        return Labelled(_floats(np.float32(X)), y, FLOWS)  # the digits that others have
+    with np.load(path, allow_pickle=False) as data:
         X, y = data["X" + SPLITS[split]], data["y" + SPLITS[split]]
     return Labelled(_floats(X), np.asarray(y, dtype=np.int64), FLOWS)
 
@@ -151,20 +241,41 @@ def airquality() -> Table:
 
 def japanese_vowels() -> Sequences:
     """Return 640 utterances of nine speakers, 12 cepstrum coefficients per frame."""
-    with np.load(_file("japanese_vowels.npz"), allow_pickle=False) as data:
+    names = tuple(f"speaker {k}" for k in range(1, 10))
+    path = _file("japanese_vowels.npz", "japanese_vowels.csv.gz")
+    if path.suffix == ".gz":
+        return _sequences(path, 12, names)
+    with np.load(path, allow_pickle=False) as data:
         lengths, speaker = (np.asarray(data[k], dtype=np.int64) for k in ("lengths", "speaker"))
         frames, is_test = _floats(data["frames"]), np.asarray(data["is_test"], dtype=bool)
-    names = tuple(f"speaker {k}" for k in range(1, int(speaker.max()) + 1))
     return Sequences(frames, lengths, speaker - 1, is_test, names)
 
 
 def basic_motions() -> Sequences:
     """Return 80 recordings of 10 seconds, 6 channels of a watch, in 4 activities."""
-    with np.load(_file("basic_motions.npz"), allow_pickle=False) as data:
+    path = _file("basic_motions.npz", "basic_motions.csv.gz")
+    if path.suffix == ".gz":
+        return _sequences(path, 6, MOTIONS)
+    with np.load(path, allow_pickle=False) as data:
         X, y, is_test = _floats(data["X"]), np.asarray(data["y"], dtype=np.int64), data["is_test"]
-        names = tuple(str(name).lower() for name in data["classes"])
     lengths = np.full(len(X), X.shape[1], dtype=np.int64)
-    return Sequences(X.reshape(-1, X.shape[2]), lengths, y, np.asarray(is_test, dtype=bool), names)
+    return Sequences(
+        X.reshape(-1, X.shape[2]), lengths, y, np.asarray(is_test, dtype=bool), MOTIONS
+    )
+
+
+def _sequences(path: Path, columns: int, classes: tuple[str, ...]) -> Sequences:
+    """Return sequences from a file whose last columns are sequence, class and 1 for a test."""
+    X, (number, y, is_test) = _zipped(path, columns)
+    _, first, lengths = np.unique(number, return_index=True, return_counts=True)
+    return Sequences(X, lengths, y[first], is_test[first] == 1, classes)
+
+
+def _zipped(path: Path, columns: int) -> tuple[Floats, list[Labels]]:
+    """Return the first columns of a zipped CSV file, and the others as whole numbers."""
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        table = np.loadtxt(file, delimiter=",", skiprows=1)
+    return table[:, :columns], list(table[:, columns:].T.astype(np.int64))
 
 
 def _floats(x: Any) -> Floats:
@@ -179,11 +290,13 @@ def _csv(name: str, columns: tuple[str, ...] | None = None) -> Table:
     return Table(X, tuple(head) if columns is None else columns)
 
 
-def _file(name: str) -> Path:
+def _file(*names: str) -> Path:
     """Return the path of a file, or raise an error that says where it was looked for."""
-    path = find(name)
+    path = find(*names)
     if path is None:
-        raise MissingDataError(_looked_for(name) + "scikit-learn has no copy of it. " + _remedy())
+        raise MissingDataError(
+            _looked_for(names[0]) + "Neither scikit-learn nor the package has it. " + _remedy()
+        )
     return path
 
 

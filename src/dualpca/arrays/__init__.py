@@ -8,7 +8,16 @@ long work has come; `fields` walks over models.
 from dualpca.arrays import algebra, backend, memory, progress
 from dualpca.arrays.algebra import log_sum_exp, outer, pack, quadratic, unpack
 from dualpca.arrays.backend import EPS
-from dualpca.arrays.devices import Choice, Job, check_device, chosen, rows_of, sent
+from dualpca.arrays.devices import (
+    Choice,
+    Job,
+    check_device,
+    chosen,
+    is_torch_generator,
+    rows_of,
+    seed_of,
+    sent,
+)
 from dualpca.arrays.fields import arrays_of, moved, to_host
 from dualpca.arrays.memory import shown
 from dualpca.arrays.progress import Tick, heard, note, showing, task

@@ -144,19 +144,6 @@ def to_numpy(X: Array) -> np.ndarray[Any, Any]:
     return np.asarray(compat.to_device(X, host))
 
 
-def is_torch_generator(source: Any) -> bool:
-    """Return True if random numbers come from a generator of torch."""
-    return type(source).__name__ == "Generator" and type(source).__module__.startswith("torch")
-
-
-def seed_of(source: Any) -> int:
-    """Draw a seed from a generator of torch."""
-    import torch
-
-    drawn = torch.randint(2**62, (1,), generator=source, device=source.device)
-    return int(drawn.item())
-
-
 def normal(rng: np.random.Generator, shape: tuple[int, ...], like: Array) -> Array:
     """Draw standard normals on the host, then move them, so that every library agrees."""
     return asarray(rng.standard_normal(shape), like)

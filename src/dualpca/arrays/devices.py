@@ -115,6 +115,19 @@ def sent(X: Array, device: Any) -> Array:
     return torch.as_tensor(X, device=device)
 
 
+def is_torch_generator(source: Any) -> bool:
+    """Return True if random numbers come from a generator of torch."""
+    return type(source).__name__ == "Generator" and type(source).__module__.startswith("torch")
+
+
+def seed_of(source: Any) -> int:
+    """Draw a seed from a generator of torch."""
+    import torch
+
+    drawn = torch.randint(2**62, (1,), generator=source, device=source.device)
+    return int(drawn.item())
+
+
 def rows_of(X: Any) -> tuple[int, int]:
     """Return rows and columns of a table, or of several below each other.
 

@@ -2,8 +2,8 @@
 
 Read `opening` (what people have becomes a table), `table` (rows and the sums over them; two tables
 side by side), `dask_table`, `frames` (batches of any kind as arrays), `moments` (sums that merge
-exactly), `missing` (observed entries), `units` (standardised columns) and `folds` (rows and entries
-held out). `atomic` replaces files whole or not at all.
+exactly), `missing` (observed entries), `units` (standardised columns), `kinds` (columns of any
+kind) and `folds` (rows and entries held out). `atomic` replaces files whole or not at all.
 """
 
 from dualpca.data.atomic import replacing, target_of
@@ -31,4 +31,4 @@ from dualpca.data.moments import (
 )
 from dualpca.data.opening import chunked_table, is_elsewhere, require_in_memory
 from dualpca.data.table import ChunkedTable, InMemoryTable, Table, beside, join, numbered
-from dualpca.data.units import Units, most_unequal
+from dualpca.data.units import ENTRIES_COMPARED, LARGEST_RATIO, Units, most_unequal

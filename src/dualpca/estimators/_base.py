@@ -29,8 +29,10 @@ from dualpca.arrays import (
     backend,
     check_device,
     chosen,
+    is_torch_generator,
     note,
     rows_of,
+    seed_of,
     sent,
     showing,
     to_host,
@@ -255,8 +257,8 @@ def generator(random_state: Any) -> np.random.Generator:
     """
     if isinstance(random_state, np.random.RandomState):
         random_state = random_state.randint(2**31 - 1)
-    elif backend.is_torch_generator(random_state):
-        random_state = backend.seed_of(random_state)
+    elif is_torch_generator(random_state):
+        random_state = seed_of(random_state)
     if not isinstance(random_state, np.random.Generator | Integral | None):
         what = "None, an int, a Generator (NumPy's or torch's) or a RandomState"
         raise ValueError(expected("random_state", what, random_state))
@@ -481,6 +483,27 @@ class optional(attribute):
         return reduce(getattr, self.path, estimator._fitted)
 
 
+class parameter_count(attribute):
+    """`n_parameters_`: the number of free parameters of the model; a noise that was given is none.
+
+    Parameters
+    ----------
+    path : str
+        Method of the model that counts them.
+    """
+
+    def __init__(self, path: str = "n_parameters") -> None:
+        super().__init__(path)
+
+    def __get__(self, estimator: Estimator | None, owner: type | None = None) -> Any:
+        """Return the count."""
+        if estimator is None:
+            return self
+        count = reduce(getattr, self.path, estimator._fitted)
+        given = getattr(estimator, "noise_variance", None) is not None
+        return int(count(fixed_noise=True) if given else count())
+
+
 class unit_of_columns(attribute):
     """`scale_`, (d,): what every column was divided by; None without `standardize`."""
 
@@ -605,7 +628,16 @@ class Estimator(BaseEstimator):
                 "one found until then. Fit again to reach the maximum.",
                 InterruptWarning,
             )
-        elif not history.converged and not history.endless:
+        elif history.converged or history.endless:
+            return
+        elif self.max_iter is not None and history.n_iter < self.max_iter:
+            warn(
+                f"the fit stopped after {history.n_iter} steps, where none raised the likelihood "
+                f"any more, before it came within tol={self.tol:g} of the maximum: that is less "
+                "than rounding errors allow. Raise tol.",
+                ConvergenceWarning,
+            )
+        else:
             warn(
                 f"the fit stopped after max_iter={self.max_iter} steps before it came within "
                 f"tol={self.tol:g} of the maximum. Raise max_iter or tol.",
@@ -644,7 +676,7 @@ class Estimator(BaseEstimator):
         """Return the units to fit in, None for those of X; warn where these hide columns."""
         if self._standardizes():
             return Units.of(table)
-        found = most_unequal(table) if self._depends_on_units else None
+        found = self._most_unequal(table) if self._depends_on_units else None
         if found is not None:
             names, (large, small, ratio) = getattr(self, "feature_names_in_", None), found
             one, other = (j if names is None else repr(str(names[j])) for j in (large, small))
@@ -655,6 +687,10 @@ class Estimator(BaseEstimator):
                 ScaleWarning,
             )
         return None
+
+    def _most_unequal(self, table: Table) -> tuple[int, int, float] | None:
+        """Return the columns of largest and smallest variance, and the ratio, if it is large."""
+        return most_unequal(table)
 
     def _set_units(self, units: Units | None) -> None:
         """Keep the units of a fit."""
@@ -1014,6 +1050,7 @@ class LinearEstimator(Transformer):
     scale_: Any = unit_of_columns()
     noise_variance_ = attribute("noise")
     n_samples_ = attribute("n_rows")
+    n_parameters_ = parameter_count()
 
     @property
     def _n_features_out(self) -> int:
@@ -1379,6 +1416,10 @@ class IncompleteMethods(LinearEstimator):
         """Return how the model is refitted to a bootstrap of rows."""
         return RefitRequest()
 
+    def _bootstrap_weights(self, rows: Array, weights: Array | None) -> Array | None:
+        """Return the weights of rows that bootstraps are drawn from."""
+        return weights
+
     @on_rows("n_features_in_", framed=True, outward=("filled", "spread"))
     def impute(self, X: Any, return_std: bool = False, *, parameters: str = "auto") -> Any:
         """Fill every NaN with its expectation given what the row observed.
@@ -1412,8 +1453,8 @@ class IncompleteMethods(LinearEstimator):
         model = self._working
         if not return_std or not self._refits(model, X, parameters):
             return imputed(model.factors, X, return_std)
-        request = self._refit_request()
-        return imputed_unsurely(model.factors, X, np.random.default_rng(0), request)
+        request, rng = self._refit_request(), np.random.default_rng(0)
+        return imputed_unsurely(model.factors, X, rng, request, self._bootstrap_weights(X, None))
 
     def _refits(self, model: SpikedModel | FactorModel, rows: Array, parameters: str) -> bool:
         """Return True if parameters are to be refitted to bootstraps of the rows."""
@@ -1509,6 +1550,7 @@ class IncompleteMethods(LinearEstimator):
         model, weights = self._working, check_weights(weights, backend.vector_like(rows))
         if not self._refits(model, rows, parameters) or not has_missing(rows):
             return None
+        weights = self._bootstrap_weights(rows, weights)
         return refits(model.factors, rows, weights, n_draws, rng, self._refit_request())
 
     @on_rows(chunked=False)
@@ -1551,8 +1593,8 @@ class IncompleteMethods(LinearEstimator):
         return units.outward(mean), units.covariance(covariance)
 
 
-class LatentMethods(IncompleteMethods, StreamingEstimator):
-    """What PPCA and Bayesian PCA say of the latents. Their model is a `SpikedModel`."""
+class LatentMethods(IncompleteMethods):
+    """What PPCA, Bayesian and robust PCA say of the latents. Their model is a `SpikedModel`."""
 
     _depends_on_units = True
 
@@ -1707,6 +1749,17 @@ def _are_items(kernel: Any, X: Any) -> bool:
     if not hasattr(X, "__getitem__") or isinstance(X, str | bytes | Mapping) or len(X) == 0:
         return False
     return not isinstance(X[0], list | tuple | np.ndarray | Real)
+
+
+def check_diagonal(diagonal: Any, rows: Array) -> Array | None:
+    """Return k(x, x) of every new item, (m,), where it is given."""
+    if diagonal is None:
+        return None
+    values = np.asarray(backend.to_numpy(diagonal), dtype=np.float64)
+    if values.shape != (rows.shape[0],) or not np.isfinite(values).all():
+        what = f"{rows.shape[0]} finite numbers, k(x, x) of every row"
+        raise ValueError(expected("diagonal", what, values))
+    return backend.asarray(values, backend.vector_like(rows))
 
 
 def check_kernel_matrix(K: Array, *, center: bool) -> Array:
@@ -1903,17 +1956,19 @@ class PreImageEstimator(KernelEstimator):
             refuse_nonfinite(rows)
 
     @on_rows(cast=False)
-    def novelty(self, X: Any) -> Array:
+    def novelty(self, X: Any, diagonal: Any = None) -> Array:
         """Return the squared distance of features off the components (Hoffmann 2007), (m,).
 
         s(x) − Σy² with s(x) = ‖φ(x) − φ̄‖²: large for points unlike the training points.
 
         Parameters
         ----------
-        X : array of shape (m, d)
+        X : array of shape (m, d), items, or kernel values against the training points (m, n)
+        diagonal : array of shape (m,), optional
+            k(x, x) of every row, where X holds kernel values, which do not tell it.
         """
         self._refuse_missing(X)
-        return self._working.off_span(X)
+        return self._working.off_span(X, check_diagonal(diagonal, X))
 
     def jacobian(self, X: Any) -> Array:
         """Return the derivatives of `transform` with respect to the entries of each row.
@@ -2013,8 +2068,8 @@ class PreImageEstimator(KernelEstimator):
         X : array of shape (m, q)
             Latents, as `transform` returns them.
         method : str or Method, optional
-            'smoother', 'fixed-point', 'gradient', 'distance', 'learned' or 'auto' (the best of
-            all for each row); the parameter `preimage` by default.
+            'smoother', 'plain-smoother', 'fixed-point', 'gradient', 'distance', 'learned' or
+            'auto' (the best for each row); the parameter `preimage` by default.
         start : array of shape (m, d), optional
             Where iterations start, beside their own guesses.
 
@@ -2029,6 +2084,45 @@ class PreImageEstimator(KernelEstimator):
         found = self._method(method).find(self._span(), Y, start)
         points = backend.cast_like(found.points, Z)
         result: PreImage = self._home(found._replace(points=points), X)
+        return result
+
+    def preimage_of_kernel(
+        self, K: Any, method: Any = None, start: Any = None, *, centered: bool = False
+    ) -> PreImage:
+        """Return inputs whose features are close to the points with given kernel values.
+
+        Parameters
+        ----------
+        K : array of shape (m, n)
+            ⟨φ(x_i), P⟩ for the rows x_i of `X_fit_`, of any points P of feature space.
+        method : str or Method, optional
+            As in `preimages`, and `dualpca.preimages.PlainSmoother` ('plain-smoother'), the mean
+            of the training points weighted by K itself (De Plaen & Suykens 2023, Eq. 19).
+        start : array of shape (m, d), optional
+            Where iterations start, beside their own guesses.
+        centered : bool
+            K holds ⟨φ(x_i) − φ̄, P − φ̄⟩, as `DualPPCA.sample_kernel` and `reconstruct_kernel` give
+            them.
+
+        Returns
+        -------
+        PreImage
+            As `preimages`. P, which need not lie on the components, is the point on the span of
+            the training points that has these values; the closest one, if none has. To find it
+            costs O(n³) once. Beyond 5000 points only 'plain-smoother', 'smoother' and 'learned'
+            (which sees the projection of P) are there, and `distance` is NaN.
+        """
+        check_is_fitted(self)
+        check_flag("centered", centered)
+        span, values = self._span(), check_matrix(K, "K")
+        if values.shape[1] != span.size:
+            what = f"of shape (m, {span.size}), a column for every row of X_fit_"
+            raise ValueError(expected("K", what, tuple(values.shape)))
+        values = self._beside_model(values, "preimage_of_kernel")
+        start = None if start is None else self._asked(start, "preimage_of_kernel")
+        found = self._method(method).find_values(span, values, start, centered=centered)
+        points = backend.cast_like(found.points, values)
+        result: PreImage = self._home(found._replace(points=points), K)
         return result
 
     def inverse_transform(self, X: Any) -> Array:

@@ -8,7 +8,14 @@ import numpy as np
 
 from dualpca.arrays import Array, backend
 from dualpca.data import Units
-from dualpca.estimators._base import LatentMethods, attribute, check_choice, check_number, generator
+from dualpca.estimators._base import (
+    LatentMethods,
+    StreamingEstimator,
+    attribute,
+    check_choice,
+    check_number,
+    generator,
+)
 from dualpca.estimators.ppca import spiked_parameters
 from dualpca.models.bayesian import (
     BayesianModel,
@@ -21,7 +28,7 @@ from dualpca.models.incomplete import RefitRequest
 from dualpca.operators import Scatter
 
 
-class BayesianPCA(LatentMethods):
+class BayesianPCA(LatentMethods, StreamingEstimator):
     """Bayesian PCA: x = Wz + μ + ε, every column of W with a prior N(0, α⁻¹I) of its own.
 
     Columns that the data do not ask for are switched off (α → ∞), so the number of components
@@ -87,6 +94,8 @@ class BayesianPCA(LatentMethods):
         'variational': the lower bound on ln p(X), at every step. 'ard': the penalised
         log-likelihood Σ ln p(x) − ½Σ α wᵀw + (d/2) Σ ln α, since the last direction was switched
         off. Neither ever decreases.
+    n_parameters_ : int
+        Free parameters of a `PPCA` with the components kept.
     n_components_, n_iter_, n_samples_ : int
     converged_ : bool
 
@@ -108,6 +117,7 @@ class BayesianPCA(LatentMethods):
     (3, array([0.08, 0.08, 0.06, 0.  , 0.  , 0.  , 0.  , 0.  , 0.  ]))
     """
 
+    _zero_noise = False
     _model: BayesianModel
 
     loadings_std_ = attribute("loadings_std", Units.loadings)

@@ -32,6 +32,7 @@ from dualpca.estimators._base import (
     generator,
     on_rows,
     optional,
+    parameter_count,
     refuse_weights,
     weighted_mean,
 )
@@ -89,6 +90,8 @@ class CCA(MultiOutputMixin, Transformer):
     loglikelihoods_ : list of float
         At every step kept by EM (less the penalty, with regularization); one number for complete
         rows.
+    n_parameters_ : int
+        Free parameters: means and covariances of both views, q(d_x + d_y − q) between them.
     n_components_, n_iter_, n_samples_, n_features_in_ : int
     converged_ : bool
 
@@ -132,6 +135,7 @@ class CCA(MultiOutputMixin, Transformer):
     n_iter_ = attribute("history.n_iter")
     converged_ = attribute("history.converged")
     n_components_ = attribute("n_components")
+    n_parameters_ = parameter_count()
     n_samples_ = attribute("n_rows")
     x_scale_ = optional("x_scale")
     y_scale_ = optional("y_scale")

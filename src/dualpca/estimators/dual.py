@@ -9,11 +9,13 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.validation import check_is_fitted
 
 from dualpca.arrays import Array, backend
+from dualpca.data import refuse_nonfinite
 from dualpca.errors import expected
 from dualpca.estimators._base import (
     PreImageEstimator,
     attribute,
     check_choice,
+    check_diagonal,
     check_finite_result,
     check_matrix,
     check_number,
@@ -21,11 +23,19 @@ from dualpca.estimators._base import (
     generator,
     nested,
     on_rows,
+    parameter_count,
 )
 from dualpca.estimators.ppca import PPCA
 from dualpca.gaussian import check_noise
 from dualpca.kernels import Linear
-from dualpca.models.dual import RULES, DualModel, DualRequest, fit_dual, to_primal
+from dualpca.models.dual import (
+    RULES,
+    DualModel,
+    DualRequest,
+    fit_dual,
+    sampling_operator,
+    to_primal,
+)
 from dualpca.models.kernel import check_components
 from dualpca.operators import Subspace
 
@@ -48,7 +58,9 @@ class DualPPCA(PreImageEstimator):
     kernel, gamma, degree, coef0, kernel_params
         As in `KernelPCA`.
     noise_variance : float, optional
-        σ². None for maximum likelihood, σ² = (tr − Σ_{p≤q} λ_p)/(n (r − q)).
+        σ². None for maximum likelihood, σ² = (tr − Σ_{p≤q} λ_p)/(n (r − q)). 0 is kernel PCA as a
+        model (De Plaen & Suykens 2023, 'No Noise'): points have no density then (`score` says so);
+        everything else works.
     center : bool
         Centre in feature space. False sets φ̄ = 0 (De Plaen & Suykens 2023, 'Uncentered Features').
     noise_dim : int, optional
@@ -89,8 +101,12 @@ class DualPPCA(PreImageEstimator):
     relevance_ : array
         'ard': 1/α of every direction it started from; 0 for those switched off.
     loglikelihood_ : float
-        Of all points; infinite where q components explain everything.
+        Of all points; ∞ where q components explain everything, −∞ with `noise_variance=0` where
+        they do not.
     loglikelihoods_ : list of float
+    n_parameters_ : int
+        Free parameters of the Gaussian in r dimensions: rq − q(q − 1)/2 + 1, and r for the mean if
+        features are centred. A given `noise_variance` is none.
     n_components_, n_iter_, n_samples_, n_features_in_ : int
     converged_ : bool
     approximation_error_ : Approximation
@@ -129,6 +145,7 @@ class DualPPCA(PreImageEstimator):
     noise_dim_ = attribute("gaussian.dim")
     coefficients_ = attribute("coefficients")
     relevance_ = attribute("relevance")
+    n_parameters_ = parameter_count()
     loglikelihood_ = attribute("history.loglikelihood")
     loglikelihoods_ = attribute("history.loglikelihoods")
     n_iter_ = attribute("history.n_iter")
@@ -192,7 +209,7 @@ class DualPPCA(PreImageEstimator):
         if self.n_components == "ard" and by_em:
             raise ValueError(expected("method", "'closed' with n_components='ard'", self.method))
         if self.noise_variance is not None:
-            check_noise(self.noise_variance)
+            check_noise(self.noise_variance, zero=self.n_components != "ard")
         for name in ("max_iter", "noise_dim"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), 1, integer=True)
@@ -292,12 +309,14 @@ class DualPPCA(PreImageEstimator):
         return self._home(found, K)  # type: ignore[no-any-return]
 
     @on_rows(cast=False)
-    def score_samples(self, X: Any) -> Array:
+    def score_samples(self, X: Any, diagonal: Any = None) -> Array:
         """Return the log-density of every point's features, from projections and residual norm.
 
         Parameters
         ----------
-        X : array of shape (m, d)
+        X : array of shape (m, d), items, or kernel values against the training points (m, n)
+        diagonal : array of shape (m,), optional
+            k(x, x) of every row, where X holds kernel values, which do not tell it.
 
         Returns
         -------
@@ -305,7 +324,7 @@ class DualPPCA(PreImageEstimator):
             ln N(φ; φ̄, WWᵀ + σ²I_r), theory 2.
         """
         self._refuse_missing(X)
-        return self._working.log_density(X)
+        return self._working.log_density(X, check_diagonal(diagonal, X))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the average log-density of the points' features.
@@ -323,34 +342,88 @@ class DualPPCA(PreImageEstimator):
 
     # --- kernel values ---------------------------------------------------------------------
 
-    @on_rows()
-    def reconstruct_kernel(self, X: Any, centered: bool = True) -> Array:
-        """Return the kernel values of the posterior means of X, k̂c = Kc A h.
+    def reconstruct_kernel(
+        self, X: Any = None, centered: bool = True, *, latents: Any = None
+    ) -> Array:
+        """Return the kernel values of points that have no noise, k̂c = Kc A h.
 
         Parameters
         ----------
-        X : array of shape (m, d)
+        X : array of shape (m, d), optional
+            Points, whose latents are their posterior means.
         centered : bool
             True: ⟨φ(x_i) − φ̄, Wh⟩, centred with the training means on both sides. False:
             ⟨φ(x_i), φ̄ + Wh⟩, to compare with `k(X, X_fit_)`. The same where `center=False`.
+        latents : array of shape (m, q), optional
+            Latents h, in place of X.
 
         Returns
         -------
         array of shape (m, n)
-            One column per row of `X_fit_` (De Plaen & Suykens 2023, Eq. 17).
+            One column per row of `X_fit_` (De Plaen & Suykens 2023, Eqs. 17 and 22).
         """
+        if (X is None) == (latents is None):
+            what = "given, or latents in its place: one of the two"
+            raise ValueError(expected("X", what, "none" if X is None else "both"))
+        if latents is None:
+            return self._reconstruct_kernel(X, centered=centered)
+        Z, Y = self._latent_coordinates(latents, "reconstruct_kernel")
+        found = self._working.kernel_values(Y, centered=centered)
+        return self._home(backend.cast_like(found, Z), latents)
+
+    @on_rows()
+    def _reconstruct_kernel(self, X: Any, centered: bool = True) -> Array:
         self._know_inputs(X)
         Y = self._working.posterior_mean(X) * self._latent_scale()
         return self._working.kernel_values(Y, centered=centered)
 
+    def sampling_operator(self, tol: float = 2e-2) -> Any:
+        """Return B, with which kc = Bξ, ξ ~ N(0, I), are draws of centred kernel values.
+
+        B = Σ_{p≤q} λ_p n^{-1/2} e_p e_pᵀ + σ Σ_{p>q} λ_p^{1/2} e_p e_pᵀ is symmetric, and
+        BBᵀ = Kc A Aᵀ Kc + σ²Kc (De Plaen & Suykens 2023, section 4.4 and Eq. 24). It is never
+        formed: a product costs q products with vectors, and one with Kc^{1/2} (`sample_kernel`).
+        With σ² = 0 only the first term is left, the sampling of kernel PCA.
+
+        Parameters
+        ----------
+        tol : float
+            As in `sample_kernel`.
+
+        Returns
+        -------
+        scipy.sparse.linalg.LinearOperator of shape (n, n)
+            `B @ xi`, `B.T @ k`; `B @ np.eye(n)` is the matrix. With 'nystrom', 'cholesky' and
+            'fourier' (n, r): one column per feature of the map. With weights w the eigenpairs
+            are those of D^{1/2} Kc D^{1/2}, D = diag w, and B has D^{-1/2} on the left.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import DualPPCA
+        >>> X = np.random.default_rng(0).normal(size=(30, 2))
+        >>> model = DualPPCA(3, kernel="rbf", gamma=0.5).fit(X)
+        >>> B, xi = model.sampling_operator(), np.random.default_rng(1).normal(size=(4, 30))
+        >>> bool(np.allclose(B @ xi.T, model.sample_kernel(noise=xi).T))
+        True
+        """
+        check_is_fitted(self)
+        check_tolerance(tol)
+        return sampling_operator(self._working, float(tol))
+
     def sample_kernel(
-        self, n_samples: int = 1, random_state: Any = None, tol: float = 2e-2
+        self,
+        n_samples: int = 1,
+        random_state: Any = None,
+        tol: float = 2e-2,
+        *,
+        noise: Any = None,
     ) -> Array:
         """Draw centred kernel values, kc ~ N(0, Kc A Aᵀ Kc + σ²Kc).
 
         De Plaen & Suykens 2023, Eq. 18, as corrected.
 
-        kc = Σ_{p≤q} λ_p n^{-1/2} e_p a_p + σ (I − EEᵀ) Kc^{1/2} ξ, with Kc^{1/2} ξ by block
+        kc = Bξ = Σ_{p≤q} λ_p n^{-1/2} e_p e_pᵀξ + σ (I − EEᵀ) Kc^{1/2} ξ, with Kc^{1/2} ξ by block
         Lanczos on the operator: neither the whole spectrum nor, beyond `memory_limit`, the kernel
         matrix is needed. Up to 512 points the spectrum is cheaper, and exact.
 
@@ -361,19 +434,30 @@ class DualPPCA(PreImageEstimator):
         tol : float
             Relative error, in norm, that Lanczos may leave in the noise; the variance it leaves
             out is of the order of its square.
+        noise : array of shape (m, n), optional
+            ξ of your own, in place of draws; as many columns as `sampling_operator` has.
 
         Returns
         -------
         array of shape (n_samples, n)
             ⟨φ(x_i) − φ̄, φ − φ̄⟩ for the rows x_i of `X_fit_`, centred with the training means.
+            `preimage_of_kernel(kc, centered=True)` finds inputs that have them.
         """
         check_is_fitted(self)
         check_number("n_samples", n_samples, 1, integer=True)
         check_tolerance(tol)
-        model, rng = self._working, generator(random_state)
-        Y = model.sample_coordinates(int(n_samples), rng, noise=True)
-        found = model.draw_kernel(Y, rng, float(tol), inside=False)
-        return self._home(backend.cast_like(found, model.eigenvalues), None)
+        model = self._working
+        if noise is None:
+            xi = model.draw_noise(int(n_samples), generator(random_state))
+        else:
+            xi = backend.working(self._beside_model(check_matrix(noise, "noise"), "sample_kernel"))
+            width = int(model.space.directions.shape[0])
+            if xi.shape[1] != width:
+                what = f"of shape (m, {width}), a column for every one of sampling_operator()"
+                raise ValueError(expected("noise", what, tuple(xi.shape)))
+            refuse_nonfinite(xi)
+        found = model.shaped(xi, float(tol))
+        return self._home(backend.cast_like(found, model.eigenvalues), noise)
 
     def sample_kernel_given(self, X: Any, random_state: Any = None, tol: float = 2e-2) -> Array:
         """Draw centred kernel values given latents, kc | h ~ N(Kc A h, σ²Kc).
@@ -394,8 +478,53 @@ class DualPPCA(PreImageEstimator):
         """
         Z, Y = self._latent_coordinates(X, "sample_kernel_given")
         check_tolerance(tol)
-        rng = generator(random_state)
-        found = self._working.draw_kernel(Y, rng, float(tol), inside=True)
+        found = self._working.draw_kernel(Y, generator(random_state), float(tol))
+        return self._home(backend.cast_like(found, Z), X)
+
+    # --- points of feature space -----------------------------------------------------------
+
+    def sample_features(self, n_samples: int = 1, random_state: Any = None) -> Array:
+        """Draw points of feature space, φ ~ N(φ̄, WWᵀ + σ²I), as weights over the training points.
+
+        De Plaen & Suykens 2023, Eq. 3.
+
+        Parameters
+        ----------
+        n_samples : int
+        random_state : None, int, Generator or RandomState
+
+        Returns
+        -------
+        array of shape (n_samples, n)
+            γ with φ = Σ_i γ_i φ(x_i) over the rows x_i of `X_fit_`: inner products with any x are
+            `k(x, X_fit_) @ γ`; with the linear kernel `γ @ X_fit_` are rows. The noise is that on
+            the span of the training points. O(n³), up to 4096 of them.
+        """
+        check_is_fitted(self)
+        check_number("n_samples", n_samples, 1, integer=True)
+        model, rng = self._working, generator(random_state)
+        Y = model.sample_coordinates(int(n_samples), rng, noise=True)
+        found = model.draw_features(Y, rng, inside=False)
+        return self._home(backend.cast_like(found, model.eigenvalues), None)
+
+    def sample_features_given(self, X: Any, random_state: Any = None) -> Array:
+        """Draw points of feature space given latents, φ | h ~ N(Wh + φ̄, σ²I).
+
+        De Plaen & Suykens 2023, Eq. 2, as corrected.
+
+        Parameters
+        ----------
+        X : array of shape (m, q)
+            Latents h, one draw each.
+        random_state : None, int, Generator or RandomState
+
+        Returns
+        -------
+        array of shape (m, n)
+            Weights over the training points, as in `sample_features`.
+        """
+        Z, Y = self._latent_coordinates(X, "sample_features_given")
+        found = self._working.draw_features(Y, generator(random_state), inside=True)
         return self._home(backend.cast_like(found, Z), X)
 
     # --- back to inputs --------------------------------------------------------------------

@@ -78,6 +78,8 @@ class FactorAnalysis(IncompleteMethods, LinearEstimator):
     loglike_, loglikelihoods_ : list of float
         Log-likelihood at every step kept.
     loglikelihood_ : float
+    n_parameters_ : int
+        Free parameters: dq − q(q − 1)/2 loadings, d noises and d means.
     n_components_, n_iter_ : int
     converged_ : bool
 

@@ -19,6 +19,7 @@ from dualpca.estimators._base import (
     generator,
     history_of,
     method_of,
+    parameter_count,
     unit_of_columns,
     watched,
 )
@@ -119,6 +120,8 @@ class HiddenMarkovPCA(Estimator):
         Of all training sequences, plus the log-density of the prior where there is one.
     loglikelihoods_ : list of float
         At every step; never falls.
+    n_parameters_ : int
+        Free parameters: chain, shares, and those of every component with its mean.
     n_iter_ : int
     converged_ : bool
     kernel_space_ : KernelSpace or None
@@ -169,6 +172,7 @@ class HiddenMarkovPCA(Estimator):
     state_means_ = attribute("state_means", Units.outward, inputs=True)
     state_variances_ = attribute("state_variances", Units.variances, inputs=True)
     visits_ = attribute("visits")
+    n_parameters_ = parameter_count("density.n_parameters")
     loglikelihood_ = attribute("history.loglikelihood", Units.loglikelihood)
     loglikelihoods_ = attribute("history.loglikelihoods", Units.loglikelihood)
     scale_ = unit_of_columns()

@@ -12,6 +12,7 @@ from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 
 from dualpca.arrays import Array, backend
 from dualpca.data import InMemoryTable, Table, is_elsewhere
+from dualpca.data.kinds import library_of
 from dualpca.errors import expected
 from dualpca.estimators._base import (
     Estimator,
@@ -26,21 +27,36 @@ from dualpca.estimators._base import (
     unit_of_columns,
 )
 from dualpca.estimators.bayesian import BayesianPCA
+from dualpca.estimators.copula import CopulaPPCA
 from dualpca.estimators.ppca import PPCA
 from dualpca.gaussian import Factors, imputed, predicted
 from dualpca.models.bayesian import BayesianModel
 from dualpca.models.completing import Donors, bounds_of, kept_within, whole_columns
 from dualpca.models.driver import History
+from dualpca.models.mixed import MixedModel
 from dualpca.models.spiked import SpikedModel
 
-MODELS: dict[str, Any] = {"ppca": PPCA, "bayesian": BayesianPCA}
+MODELS: dict[str, Any] = {"ppca": PPCA, "bayesian": BayesianPCA, "copula": CopulaPPCA}
+
+COPULA_TOLERANCE = 1e-4
+"""Smallest `tol` of model='copula', whose likelihood is approximate."""
+
+OF_NUMBERS = {
+    "method": ("expectation", "which fills values of the column already"),
+    "bounds": (None, "which never leaves the range of the column"),
+    "rounding": (None, "which fills values of the column already"),
+    "standardize": (False, "which does not depend on units"),
+    "n_init": (1, "which has one start"),
+    "device": (None, "which works on the CPU"),
+}
+"""Parameters that mean nothing to model='copula': their defaults, and why."""
 
 
 @dataclass(frozen=True)
 class ImputerModel:
     """The model that fills missing values, and the features with missing values in `fit`."""
 
-    model: SpikedModel | BayesianModel
+    model: SpikedModel | BayesianModel | MixedModel
     indicated: Annotated[Array, "whole k"] | None = None  # numbers of features
     whole: Annotated[Array, "whole w"] | None = None  # features whose values are rounded
     donors: Donors | None = None
@@ -52,7 +68,10 @@ class ImputerModel:
 
 
 class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
-    """Fill NaN with the expectations of a probabilistic PCA, as a scikit-learn imputer.
+    """Fill missing values by a probabilistic PCA, as a scikit-learn imputer.
+
+    Expectations for tables of numbers; with model='copula' medians and most probable levels for
+    frames with columns of any kind, which come back as they came.
 
     Parameters
     ----------
@@ -61,8 +80,9 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         predicts entries that were hidden (rows, if none is missing); `model_.n_components_` is
         what was chosen, and `model_.selection_` the curve behind it. With model='bayesian' the
         number to start from, and None for `BayesianPCA`'s own choice.
-    model : {'ppca', 'bayesian'}
-        `PPCA`, or `BayesianPCA`, which finds the number of latents itself.
+    model : {'ppca', 'bayesian', 'copula'}
+        `PPCA`; `BayesianPCA`, which finds the number of latents itself; `CopulaPPCA`, for columns
+        of any kind: text, categories, yes/no, counts, numbers with long tails.
     add_indicator : bool
         Append one column of zeros and ones for every feature with missing values in `fit`.
     method : {'expectation', 'matching'}
@@ -80,13 +100,15 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         Divide every column by its standard deviation (over observed entries, divisor n; a
         constant one by 1) before the fit, so that no unit counts more than another. Filled
         values are in the units of X all the same.
+    column_kinds : dict or sequence, optional
+        With model='copula': what columns hold, as in `CopulaPPCA`, where it is not to be guessed.
     device : None, 'auto', 'cpu' or 'cuda'
         Where to work: where the rows are; on a GPU if they are worth it; there. Host arrays go
         there and results come back, so the fitted model is one of the host.
 
     Attributes
     ----------
-    model_ : PPCA or BayesianPCA
+    model_ : PPCA, BayesianPCA or CopulaPPCA
         The fitted model; it has the uncertainty of every filled entry (`impute`, `conditional`).
     indicator_ : MissingIndicator or None
     scale_ : array of shape (d,) or None
@@ -132,6 +154,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         standardize: bool = False,
         verbose: bool = False,
         device: str | None = None,
+        column_kinds: Any = None,
     ) -> None:
         self.n_components = n_components
         self.model = model
@@ -146,6 +169,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         self.standardize = standardize
         self.verbose = verbose
         self.device = device
+        self.column_kinds = column_kinds
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fit the model to the observed entries.
@@ -165,6 +189,11 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         check_choice("method", self.method, ("expectation", "matching"))
         if self.rounding is not None:
             check_choice("rounding", self.rounding, ("auto",))
+        if self.model == "copula":
+            return self._fit_table(X, sample_weight)
+        if self.column_kinds is not None:
+            what = "None, except with model='copula'"
+            raise ValueError(expected("column_kinds", what, self.column_kinds))
         self._refuse_chunked(X)
         inner = self._estimator(MODELS[self.model])
         request = inner._request()
@@ -174,6 +203,34 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
             model = ImputerModel(found, self._indicated(table), *self._finishing(X, table, found))
         self.__dict__.pop("model_", None)
         return self._keep(model)
+
+    def _fit_table(self, X: Any, sample_weight: Any) -> Any:
+        """Fit to a table of columns of any kind, as it came."""
+        for name, (only, why) in OF_NUMBERS.items():
+            if getattr(self, name) != only:
+                what = f"{only!r} with model='copula', {why}"
+                raise ValueError(expected(name, what, getattr(self, name)))
+        inner = self._estimator(CopulaPPCA).fit(X, sample_weight=sample_weight)
+        self.__dict__.pop("feature_names_in_", None)
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(inner, name):
+                setattr(self, name, getattr(inner, name))
+        self._set_units(None)
+        missing = inner._read(X)[2].missing if self.add_indicator else None
+        indicated = None if missing is None else np.flatnonzero(missing.any(axis=0))
+        self.__dict__.pop("model_", None)
+        self._model = ImputerModel(inner._model, indicated)
+        return self
+
+    def _completed(self, X: Any) -> Any:
+        """Return a table of columns of any kind, completed as it came."""
+        inner, features = self._shell(), self._fitted.indicated
+        if features is None:
+            return inner.impute(X)
+        refuse_chunks(X, "add_indicator", False, True)
+        filled, missing = inner.impute(X), inner._read(X)[2].missing[:, features]
+        names = self.get_feature_names_out()[self.n_features_in_ :]
+        return with_columns(filled, names, missing)
 
     def _finishing(
         self, X: Any, table: Table, model: SpikedModel
@@ -195,6 +252,11 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
 
     def _estimator(self, kind: Any) -> Any:
         """Return the estimator that fits the model, with these parameters."""
+        if kind is CopulaPPCA:
+            names = ["max_iter", "random_state", "verbose", "column_kinds"]
+            options = {name: getattr(self, name) for name in names}
+            check_number("tol", self.tol, 0)
+            return CopulaPPCA(self.n_components, tol=max(self.tol, COPULA_TOLERANCE), **options)
         names = ["tol", "max_iter", "random_state", "standardize", "verbose", "device"]
         names += ["n_init"] if kind is PPCA else []
         return kind(self.n_components, **{name: getattr(self, name) for name in names})
@@ -208,9 +270,14 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
 
     @cached_property
     def model_(self) -> Any:
-        """The fitted `PPCA` or `BayesianPCA`."""
+        """The fitted `PPCA`, `BayesianPCA` or `CopulaPPCA`."""
+        return self._shell()
+
+    def _shell(self) -> Any:
+        """Return an estimator around the model."""
         model = self._fitted.model
-        found = self._estimator(BayesianPCA if isinstance(model, BayesianModel) else PPCA)
+        kinds = {BayesianModel: BayesianPCA, MixedModel: CopulaPPCA}
+        found = self._estimator(kinds.get(type(model), PPCA))
         found._model = model
         found._set_units(self._units)
         if "_placed" in vars(self):
@@ -244,8 +311,10 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
 
         Returns
         -------
-        array of shape (n, d) or more
+        array of shape (n, d) or more, or a frame as X came
         """
+        if isinstance(self._fitted.model, MixedModel):
+            return self._completed(X)
         indicator = self.indicator_
         self._refuse_chunked(X)
         if is_elsewhere(X):
@@ -322,6 +391,10 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         """
         check_number("n_draws", n_draws, 1, integer=True)
         rng, inner = generator(random_state), self.model_
+        if isinstance(self._fitted.model, MixedModel):
+            options = {"parameters": parameters, "sample_weight": sample_weight}
+            tables = inner.sample_imputations(X, n_draws, rng, **options)
+            return np.stack(tables) if isinstance(tables[0], np.ndarray) else tables
         if self._fitted.donors is None:
             options = {"parameters": parameters, "sample_weight": sample_weight}
             tables = inner.sample_imputations(X, n_draws, rng, **options)
@@ -337,13 +410,9 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
 
     def _refuse_chunked(self, X: Any) -> None:
         """Refuse what needs all rows of a chunked table."""
-        if not is_elsewhere(X):
-            return
         allowed = {"add_indicator": False, "method": "expectation", "bounds": None}
         for name, only in (allowed | {"rounding": None}).items():
-            if getattr(self, name) != only:
-                what = f"{only!r} for a chunked table"
-                raise ValueError(expected(name, what, getattr(self, name)))
+            refuse_chunks(X, name, only, getattr(self, name))
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Return the names of the columns: the features', then the indicators'.
@@ -361,9 +430,43 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
             return names
         return np.concatenate([names, indicator.get_feature_names_out(names)])
 
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn wants to know of inputs and outputs."""
+        tags = super().__sklearn_tags__()
+        any_kind = self.model == "copula"
+        tags.array_api_support &= not any_kind
+        tags.input_tags.categorical = tags.input_tags.string = any_kind
+        return tags
+
+    def _goes_together(self) -> bool:
+        model = self._model.model
+        if isinstance(model, MixedModel):
+            return len(model.kinds.columns) == int(self.n_features_in_)
+        return super()._goes_together()
+
     def _parts_with_features(self) -> list[Any]:
         return [self._model.model]
 
     def _model_of(self, state: dict[str, Any]) -> ImputerModel:
         """Return the model of attributes as format 1 names them."""
         return ImputerModel(state["model_"]._fitted, state["indicator_"])
+
+
+def refuse_chunks(X: Any, name: str, only: Any, given: Any) -> None:
+    """Refuse a parameter that needs all rows of a chunked table."""
+    if is_elsewhere(X) and given != only:
+        raise ValueError(expected(name, f"{only!r} for a chunked table", given))
+
+
+def with_columns(table: Any, names: Any, indicators: Any) -> Any:
+    """Return a table with columns of zeros and ones appended."""
+    library = library_of(table)
+    if library == "pandas":
+        found = table.copy()
+        for k, name in enumerate(names):
+            found[name] = indicators[:, k].astype(np.float64)
+        return found
+    if library == "polars":
+        new = as_frame(indicators.astype(np.float64), table, names=list(names))
+        return table.hstack(new)
+    return np.hstack([table, indicators.astype(table.dtype)])

@@ -15,11 +15,13 @@ from dualpca.estimators._base import (
     PreImageEstimator,
     Streaming,
     attribute,
+    check_diagonal,
     check_finite_result,
     check_flag,
     check_number,
     check_points,
     check_share,
+    generator,
     nested,
     on_rows,
     refuse_weights,
@@ -79,8 +81,8 @@ class KernelPCA(Streaming, PreImageEstimator):
         Centre in feature space. False leaves the kernel as it is (De Plaen & Suykens 2023,
         'Uncentered Features').
     preimage : str or Method
-        How inputs are found from latents: 'auto', 'smoother', 'fixed-point', 'gradient',
-        'distance' or 'learned'.
+        How inputs are found from latents: 'auto', 'smoother', 'plain-smoother', 'fixed-point',
+        'gradient', 'distance' or 'learned'.
     n_landmarks : int
         Landmarks of 'nystrom' and 'cholesky', features of 'fourier', budget of `partial_fit`.
     landmarks : {'kmeans', 'leverage', 'uniform'}
@@ -330,7 +332,7 @@ class KernelPCA(Streaming, PreImageEstimator):
         return float(model.novelty_threshold(level))
 
     @on_rows(cast=False, dtype=np.bool_, options=("level",))
-    def is_novel(self, X: Any, level: float = 0.95) -> Array:
+    def is_novel(self, X: Any, level: float = 0.95, diagonal: Any = None) -> Array:
         """Return True for points further off the components than `level` of the training points.
 
         Parameters
@@ -338,9 +340,11 @@ class KernelPCA(Streaming, PreImageEstimator):
         X : array of shape (m, d), items, or kernel values against the training points (m, n)
         level : float
             Share of the training points that are not novel.
+        diagonal : array of shape (m,), optional
+            As in `novelty`.
         """
         self._refuse_missing(X)
-        novelty = self._working.off_span(X)
+        novelty = self._working.off_span(X, check_diagonal(diagonal, X))
         return check_finite_result(novelty, X) > self.novelty_threshold(level)
 
     def squared_eigenvalue_ratio(self) -> Array:
@@ -350,6 +354,40 @@ class KernelPCA(Streaming, PreImageEstimator):
         kernel of the training points; for exact fits.
         """
         return self._home(self._working.squared_ratios(self._options()), None)
+
+    def sample(
+        self, n_samples: int = 1, random_state: Any = None, return_distance: bool = False
+    ) -> Any:
+        """Draw coordinates from N(0, Λ/n) and return inputs through the pre-image.
+
+        The generation of kernel PCA (Schreurs & Suykens 2018): that of `DualPPCA` as σ² → 0.
+
+        Parameters
+        ----------
+        n_samples : int
+        random_state : None, int, Generator or RandomState
+        return_distance : bool
+            Also return the distance of each input's features from the point that was drawn.
+
+        Returns
+        -------
+        array of shape (n_samples, d), or a pair with (n_samples,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import KernelPCA
+        >>> X = np.random.default_rng(0).normal(size=(50, 2))
+        >>> KernelPCA(3, kernel="rbf", gamma=0.5).fit(X).sample(4, random_state=0).shape
+        (4, 2)
+        """
+        check_number("n_samples", n_samples, 1, integer=True)
+        model = self._working
+        Y = model.sample_coordinates(int(n_samples), generator(random_state))
+        found = self._method(self._inverse_method()).find(self._span(), Y, None)
+        points = backend.cast_like(found.points, model.eigenvalues)
+        points, distance = self._home((points, found.distance), None)
+        return (points, distance) if return_distance else points
 
     # --- the inverse that scikit-learn learns ----------------------------------------------
 

@@ -37,6 +37,7 @@ from dualpca.estimators._base import (
     check_number,
     generator,
     on_rows,
+    parameter_count,
     refuse_weights,
     unit_of_columns,
     watch_of,
@@ -139,6 +140,8 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         W_k.
     scale_ : array of shape (d,) or None
         What every column was divided by; None without `standardize`.
+    n_parameters_ : int
+        Free parameters: those of every component with its mean, and K − 1 weights.
     n_mixtures_, n_iter_ : int
     n_components_ : list of int
     loglikelihood_ : float
@@ -188,6 +191,7 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
     explained_variance_ = attribute("variances")
     covariances_ = attribute("covariances", Units.covariance)
     n_mixtures_ = attribute("mixture.emissions.K")
+    n_parameters_ = parameter_count("mixture.n_parameters")
     n_components_ = attribute("mixture.emissions.ranks")
     loglikelihood_ = attribute("loglikelihood", Units.loglikelihood)
     lower_bound_ = attribute("lower_bound", Units.loglikelihood_per_row)

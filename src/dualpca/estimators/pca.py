@@ -80,6 +80,8 @@ class PCA(StreamingEstimator):
     noise_variance_ : float
         Average variance of the d − q other directions. scikit-learn divides by min(n, d) − q,
         which makes the noise too large where n < d (Tipping & Bishop 1999, Eq. 8).
+    n_parameters_ : int
+        Free parameters of the Gaussian: dq − q(q − 1)/2 + 1, and d for the mean.
     n_components_, n_samples_, n_features_in_ : int
     n_samples_seen_ : int or float
         Rows (or weight) given to `partial_fit`.

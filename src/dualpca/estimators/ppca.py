@@ -10,6 +10,7 @@ from dualpca.data import InMemoryTable, has_missing, observed_weights
 from dualpca.errors import expected
 from dualpca.estimators._base import (
     LatentMethods,
+    StreamingEstimator,
     attribute,
     check_checkpoint,
     check_choice,
@@ -44,13 +45,13 @@ def spiked_parameters(estimator: PPCA | BayesianPCA) -> dict[str, Any]:
     check_choice("solver", estimator.solver, ("auto", *SOLVERS))
     noise, state = estimator.noise_variance, estimator.random_state
     if noise is not None:
-        check_noise(noise)
+        check_noise(noise, zero=estimator._zero_noise)
     limits = iteration_limits(estimator)
     rng = 0 if state is None else generator(state)
     return {"noise": noise, "solver": estimator.solver, "rng": rng, **limits}
 
 
-class PPCA(LatentMethods):
+class PPCA(LatentMethods, StreamingEstimator):
     """Probabilistic PCA: x = Wz + μ + ε with z ~ N(0, I_q) and ε ~ N(0, σ²I_d).
 
     NaN is accepted anywhere, in `fit` and afterwards: the likelihood is exactly that of the
@@ -66,7 +67,9 @@ class PPCA(LatentMethods):
         or, where `noise_variance` is given, the number of variances above it; `partial_fit`, which
         keeps no rows, takes 'evidence'. With NaN, a count, 'bic', 'parallel' or one of the three.
     noise_variance : float, optional
-        σ², of standardised columns with `standardize`. None for maximum likelihood.
+        σ², of standardised columns with `standardize`. None for maximum likelihood. 0 is the limit
+        σ² → 0, exactly: PCA as a model, by the closed form or by EM for PCA (Roweis 1998). Rows
+        have no density then (`score` says so, `loglikelihood_` is −∞); everything else works.
     method : {'closed', 'em'}
         Closed form from the spectrum, or EM, accelerated and monotone: the same model. Rows with
         NaN are always fitted by EM.
@@ -113,6 +116,8 @@ class PPCA(LatentMethods):
         Of all training rows together.
     loglikelihoods_ : list of float
         At every step kept by EM; one number for the closed form.
+    n_parameters_ : int
+        Free parameters: dq − q(q − 1)/2 + 1, and d for the mean; a given `noise_variance` is none.
     n_components_, n_iter_, n_samples_ : int
     converged_ : bool
     selection_ : Selection
@@ -147,6 +152,7 @@ class PPCA(LatentMethods):
     """
 
     _model: SpikedModel
+    _zero_noise = True  # the limit is a model too
 
     selection_ = attribute("selection")
 
@@ -221,6 +227,7 @@ class PPCA(LatentMethods):
         points = None if X is None else backend.working(check_matrix(X, "X"))
         # by its public name: `estimators.dual` imports this module for the way back
         DualPPCA: Any = sys.modules["dualpca"].DualPPCA
-        dual = DualPPCA(g.rank, kernel="linear", noise_variance=g.noise or None, noise_dim=g.dim)
+        noise = 0 if self.noise_variance == 0 else g.noise or None
+        dual = DualPPCA(g.rank, kernel="linear", noise_variance=noise, noise_dim=g.dim)
         dual._model, dual.n_features_in_ = to_dual(self._fitted, points), g.dim
         return dual

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from dualpca.arrays import Array, backend
 from dualpca.data import refuse_nonfinite
@@ -13,6 +14,7 @@ from dualpca.estimators._base import (
     KernelEstimator,
     attribute,
     check_choice,
+    check_diagonal,
     check_flag,
     check_kernel_matrix,
     check_matrix,
@@ -20,6 +22,7 @@ from dualpca.estimators._base import (
     check_rows,
     generator,
     on_rows,
+    parameter_count,
 )
 from dualpca.gaussian import check_noise
 from dualpca.models.kernel import KernelChoice, is_precomputed
@@ -40,6 +43,27 @@ def check_rho(rho: Any) -> None:
     check_number("feature_dim", rho, 1)
     if not np.isfinite(rho):
         raise ValueError(expected("feature_dim", "finite, or None where it is not known", rho))
+
+
+class LatentPosterior(NamedTuple):
+    """W | F of probabilistic kernel PCA: latents of every dimension of feature space.
+
+    Attributes
+    ----------
+    weights : array of shape (q, n)
+        E[W | F] = weights (F − 1uᵀ).
+    mean : array of shape (q, k) or None
+        E[W | F], of the dimensions given.
+    covariance : array of shape (q, q)
+        Of every column of W.
+    second_moment : array of shape (q, q)
+        E[WWᵀ | F], over all dimensions.
+    """
+
+    weights: Array
+    mean: Array | None
+    covariance: Array
+    second_moment: Array
 
 
 class ProbabilisticKernelPCA(KernelEstimator):
@@ -119,6 +143,9 @@ class ProbabilisticKernelPCA(KernelEstimator):
     kernel_ : Kernel
     X_fit_ : array
         The training points, kernel or distances.
+    n_parameters_ : int
+        Free parameters of C: nq − q(q − 1)/2 and the noise (1, or n). A given `noise_variance` is
+        none; the means u, one per feature dimension, are not counted.
     n_components_, n_samples_, n_iter_ : int
     converged_ : bool
 
@@ -163,6 +190,7 @@ class ProbabilisticKernelPCA(KernelEstimator):
     correction_ = attribute("correction")
     heywood_ = attribute("heywood")
     n_components_ = attribute("n_components")
+    n_parameters_ = parameter_count()
     _placement = attribute("placement")
     _psi = attribute("psi")
     _subspace = attribute("subspace")
@@ -327,7 +355,7 @@ class ProbabilisticKernelPCA(KernelEstimator):
         """
         model: ProbabilisticKernelModel = self._working
         rho = float(model.n_rows if self.feature_dim is None else self.feature_dim)
-        return model.posterior(self._values(X), rho, _checked_diagonal(diagonal, X))
+        return model.posterior(self._values(X), rho, check_diagonal(diagonal, X))
 
     @on_rows(chunked=False)
     def point_noise(self, X: Any, diagonal: Any = None) -> Array:
@@ -343,7 +371,51 @@ class ProbabilisticKernelPCA(KernelEstimator):
         diagonal : array of shape (m,), optional
             k(x, x), where X are kernel values of new items.
         """
-        return self._working.placed(self._values(X), _checked_diagonal(diagonal, X))[1]
+        return self._working.placed(self._values(X), check_diagonal(diagonal, X))[1]
+
+    def latent_posterior(self, F: Any = None, feature_dim: float | None = None) -> LatentPosterior:
+        """Return the posterior of the latents W given the features, W | F.
+
+        F = BW + 1uᵀ + E, with one column per dimension of feature space (Zhang et al. 2004,
+        Eqs. 12 to 15): E[W | F] = D⁻¹Bᵀ(F − 1uᵀ) with D = BᵀB + σ²I, and every column has the
+        covariance (n/ρ) σ²D⁻¹.
+
+        Parameters
+        ----------
+        F : array of shape (n, k), optional
+            Features of the training points, all or some dimensions: with the linear kernel the
+            rows themselves. Columns are centred here. Where features are not at hand,
+            `weights` says which sums of the points' features the latents are.
+        feature_dim : float, optional
+            ρ. By default that of the model, the number of columns of F, or n.
+
+        Returns
+        -------
+        LatentPosterior
+            `weights` (q, n) with E[W | F] = weights (F − 1uᵀ), `mean` (q, k) or None, `covariance`
+            (q, q) of every column of W, and `second_moment` (q, q), E[WWᵀ | F], for which the
+            kernel is all that is needed: nI at the maximum.
+        """
+        check_is_fitted(self)
+        check_rho(feature_dim)
+        model, mean, width = self._working, None, None
+        weights, shape = model.latents()
+        if F is not None:
+            rows = self._beside_model(check_matrix(F, "F"), "latent_posterior")
+            if rows.shape[0] != model.n_rows:
+                what = f"of shape ({model.n_rows}, k), a row for every training point"
+                raise ValueError(expected("F", what, tuple(rows.shape)))
+            refuse_nonfinite(rows)
+            G, width = backend.working(rows), int(rows.shape[1])
+            mean = weights @ (G - backend.namespace(G).mean(G, axis=0))
+        known = (feature_dim, self.feature_dim, width, model.n_rows)
+        rho = float(next(value for value in known if value is not None))
+        n = float(model.n_rows)
+        parts = (weights, mean, n / rho * shape, n * model.placement.moment)
+        like = model.coordinates
+        cast = [None if part is None else backend.cast_like(part, like) for part in parts]
+        found = LatentPosterior(*cast)
+        return self._home(found, F)  # type: ignore[no-any-return]
 
     def get_covariance(self) -> Array:
         """Return C = BBᵀ + diag ψ, (n, n); a feature dimension has covariance n/ρ C."""
@@ -401,14 +473,3 @@ class ProbabilisticKernelPCA(KernelEstimator):
             raise ValueError(expected("feature_dim", what, None))
         check_rho(rho)
         return float(rho)
-
-
-def _checked_diagonal(diagonal: Any, rows: Array) -> Array | None:
-    """Return k(x, x) of every new item, (m,), where it is given."""
-    if diagonal is None:
-        return None
-    values = np.asarray(backend.to_numpy(diagonal), dtype=np.float64)
-    if values.shape != (rows.shape[0],) or not np.isfinite(values).all():
-        what = f"{rows.shape[0]} finite numbers, k(x, x) of every row"
-        raise ValueError(expected("diagonal", what, values))
-    return backend.asarray(values, backend.vector_like(rows))

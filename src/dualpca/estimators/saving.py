@@ -215,13 +215,15 @@ def _is_fitted(value: Any) -> bool:
 
 @cache
 def parameter_types() -> dict[str, type]:
-    """Return the types that parameters may have: kernels, pre-image methods, densities."""
+    """Return the types that parameters may have: kernels, pre-image methods, densities, kinds."""
+    from dualpca.data.kinds import Censored
     from dualpca.files.checkpoints import Checkpoint
     from dualpca.generation import Gaussian, KernelDensity, MixtureDensity
     from dualpca.kernels import Kernel
     from dualpca.preimages import Method
 
-    known = allowed(Kernel | Method | Checkpoint | Gaussian | KernelDensity | MixtureDensity)
+    densities = Gaussian | KernelDensity | MixtureDensity
+    known = allowed(Kernel | Method | Checkpoint | Censored | densities)
     return known | {"Checkpoint": Checkpoint}  # its name in format 1
 
 
@@ -453,7 +455,7 @@ def _around() -> dict[str, Kind]:
 
 # --- ONNX ----------------------------------------------------------------------------------------
 
-LINEAR = ("PCA", "PPCA", "FactorAnalysis", "BayesianPCA", "CCA")
+LINEAR = ("PCA", "PPCA", "FactorAnalysis", "BayesianPCA", "RobustPPCA", "CCA")
 ON_KERNELS = ("KernelPCA", "DualPPCA", "ProbabilisticKernelPCA")
 SUPPORTED = (
     f"{', '.join(LINEAR)}, or {', '.join(ON_KERNELS)} with an RBF kernel (or sums, "
@@ -479,9 +481,9 @@ def to_onnx(
     Parameters
     ----------
     model : estimator
-        Fitted: PCA, PPCA, FactorAnalysis, BayesianPCA, CCA (variates of the first view); KernelPCA,
-        DualPPCA or ProbabilisticKernelPCA with an RBF kernel, or sums, products and multiples
-        of such; a pipeline of StandardScaler and one of them.
+        Fitted: PCA, PPCA, FactorAnalysis, BayesianPCA, RobustPPCA, CCA (variates of the first
+        view); KernelPCA, DualPPCA or ProbabilisticKernelPCA with an RBF kernel, or sums, products
+        and multiples of such; a pipeline of StandardScaler and one of them.
     path : path, optional
         File to write, whole or not at all.
     dtype : {'float64', 'float32'}

@@ -12,7 +12,7 @@ from sklearn.utils.validation import column_or_1d
 
 from dualpca.arrays import Array, backend
 from dualpca.errors import expected
-from dualpca.estimators._base import Estimator, attribute
+from dualpca.estimators._base import Estimator, attribute, parameter_count
 from dualpca.estimators.hidden_markov import HiddenMarkovPCA, joined
 from dualpca.models.hidden_markov import (
     SequenceClassesModel,
@@ -42,6 +42,8 @@ class SequenceClassifier(ClassifierMixin, Estimator):
     models_ : list of HiddenMarkovPCA
         Fitted to the rows or, with a kernel, to their places in `kernel_space_`.
     priors_ : array of shape (n_classes,)
+    n_parameters_ : int
+        Free parameters of the models of all classes.
     kernel_space_ : KernelSpace or None
 
     Notes
@@ -71,6 +73,7 @@ class SequenceClassifier(ClassifierMixin, Estimator):
 
     classes_ = attribute("classes")
     priors_ = attribute("priors")
+    n_parameters_ = parameter_count()
 
     def __init__(self, model: HiddenMarkovPCA | None = None, priors: Any = "frequencies") -> None:
         self.model = model

@@ -12,6 +12,7 @@ from dualpca.estimators._base import (
     check_choice,
     check_number,
     on_rows,
+    parameter_count,
 )
 from dualpca.estimators.probabilistic_kernel import check_rho
 from dualpca.kernels import RBF, Precomputed, make_kernel
@@ -51,7 +52,11 @@ class TwinKernelPCA(KernelEstimator):
     max_iter : int
         Largest number of L-BFGS steps.
     random_state : None, int, Generator or RandomState
-        For a random start. None is a fixed seed.
+        For random starts. None is a fixed seed.
+    n_init : int
+        Number of starts, of which the most likely end is kept; the first is `init`, the others are
+        random. One where coordinates are given. Ends that are maxima do not depend on rounding, so
+        that every array library finds the same.
     verbose : bool
         Print on standard error how and where the model is fitted.
     device : None, 'auto', 'cpu' or 'cuda'
@@ -72,6 +77,8 @@ class TwinKernelPCA(KernelEstimator):
     loglikelihoods_ : list of float
         At every step; they never fall.
     kernel_, latent_kernel_ : Kernel
+    n_parameters_ : int
+        Free parameters of Σ: coordinates up to what leaves it as it is, gain and noise.
     n_samples_, n_iter_ : int
     converged_ : bool
 
@@ -102,6 +109,7 @@ class TwinKernelPCA(KernelEstimator):
     loglikelihoods_ = attribute("history.loglikelihoods")
     n_iter_ = attribute("history.n_iter")
     converged_ = attribute("history.converged")
+    n_parameters_ = parameter_count()
     _placement = attribute("placement")
     _means = attribute("means")
     _grand_mean = attribute("grand_mean")
@@ -122,6 +130,7 @@ class TwinKernelPCA(KernelEstimator):
         tol: float = 1e-5,
         max_iter: int = 2000,
         random_state: Any = None,
+        n_init: int = 3,
         verbose: bool = False,
         device: str | None = None,
     ) -> None:
@@ -138,6 +147,7 @@ class TwinKernelPCA(KernelEstimator):
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
+        self.n_init = n_init
         self.verbose = verbose
         self.device = device
 
@@ -146,6 +156,7 @@ class TwinKernelPCA(KernelEstimator):
         check_number("tol", self.tol, 0)
         check_number("max_iter", self.max_iter, 1, integer=True)
         check_number("n_components", self.n_components, 1, integer=True)
+        check_number("n_init", self.n_init, 1, integer=True)
         if isinstance(self.init, str):
             check_choice("init", self.init, ("spectral", "random"))
         check_rho(self.feature_dim)

@@ -18,6 +18,7 @@ JSON is:
     null, true, 1, 1.5, "text", [...]        themselves
     {"float": "nan"}                         what JSON has no word for
     {"tuple": [...]}, {"dict": {...}}
+    {"pairs": [[key, value], ...]}           a dictionary with numbers among its keys
     {"array": name}, {"array": name, "order": "F"}   stored by columns: their transpose is there
     {"floats": {"array": name}}              a long list or tuple of floats
     {"names": [...]}                         an array of strings, as objects
@@ -255,6 +256,9 @@ class Encoder:
             return {"type": name_of(cls), "fields": found}
         if type(value) is dict and all(type(k) is str for k in value):
             return {"dict": {k: self.encode(v, f"{where}.{k}") for k, v in value.items()}}
+        if type(value) is dict and all(type(k) in (str, int) for k in value):
+            pairs = ([k, self.encode(v, f"{where}.{k}")] for k, v in value.items())
+            return {"pairs": list(pairs)}
         if type(value) in (list, tuple):
             if len(value) > LONG_LIST and all(type(v) is float for v in value):
                 items: Any = {"floats": self._array(np.asarray(value), where)}
@@ -369,6 +373,8 @@ class Decoder:
                 return tuple(self.decode(_listed(items), depth))
             case {"dict": items}:
                 return self._items(items, depth)
+            case {"pairs": items}:
+                return self._pairs(items, depth)
             case {"float": word}:
                 if word not in ("nan", "inf", "-inf"):
                     what = "'nan', 'inf' or '-inf'"
@@ -392,6 +398,12 @@ class Decoder:
         if not isinstance(tree, dict):
             raise ModelFileError(expected("a dictionary in the file", "a JSON object", tree))
         return {k: self.decode(v, depth) for k, v in tree.items()}
+
+    def _pairs(self, tree: Any, depth: int) -> dict[str | int, Any]:
+        pairs = [_listed(pair) for pair in _listed(tree)]
+        if not all(len(pair) == 2 and type(pair[0]) in (str, int) for pair in pairs):
+            raise ModelFileError(expected("pairs in the file", "of a key and a value", tree))
+        return {key: self.decode(value, depth) for key, value in pairs}
 
     def _array(self, tree: Any) -> Any:
         key, order = tree.get("array"), tree.get("order")

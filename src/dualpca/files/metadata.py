@@ -7,12 +7,14 @@ a meaning that is checked, `table`, all of whose parts are optional:
     levels       {column: [text, …]}: one-hot columns, a feature a level, in place of the column
     dropped      {column: text}: the level of a one-hot column that has no feature
     missing      [text, …]: codes of missing entries, beside the usual
+    kinds        {column: kind}: of a model of columns of any kind, which sees one feature a column
     means        of the features, subtracted first
     scales       of the features, divided by after
     image_shape  [height, width] or [height, width, channels] of a row
     identifier   name of the column that identifies rows
 
-Features are what the model sees: columns, with those in `levels` replaced by their indicators.
+Features are what the model sees: columns, with those in `levels` replaced by their indicators
+unless there are `kinds`.
 """
 
 from __future__ import annotations
@@ -113,6 +115,7 @@ TABLE: dict[str, tuple[Any, Callable[[Any], bool], str]] = {
     ),
     "dropped": (dict[str, str], lambda _: True, "a dictionary of names"),
     "missing": (list[str], _distinct, "a list of different codes"),
+    "kinds": (dict[str, str], lambda _: True, "a dictionary of names"),
     "means": (list[float], lambda _: True, "a list of numbers"),
     "scales": (list[float], _positive, "a list of positive numbers"),
     "image_shape": (
@@ -148,6 +151,7 @@ def _check_table(table: Any, n_features: int | None) -> None:
         return
     if columns is not None:
         count = sum(len(levels.get(name, [name])) for name in columns) - len(dropped)
+        count = len(columns) if "kinds" in table else count
         what = f"{n_features} features with their levels"
         require(count == n_features, "columns", what, count)
     for name in ("means", "scales"):

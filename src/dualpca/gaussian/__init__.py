@@ -1,8 +1,8 @@
 """From a `Spectrum` to a Gaussian: q and σ² are decided here, and nowhere else.
 
 Read `spiked` (the density), `rules` (σ², relevance), `selection` (q), `observed` (conditioning
-on what each row observed), `control_limits` (T², SPE), `loadings`, `pooling` (completed tables)
-and `wishart`.
+on what each row observed), `control_limits` (T², SPE), `loadings`, `supplementary` (columns and
+rows beside the model), `pooling` (completed tables) and `wishart`.
 """
 
 from dualpca.gaussian.control_limits import (
@@ -26,21 +26,28 @@ from dualpca.gaussian.loadings import (
 )
 from dualpca.gaussian.observed import (
     NO_DENSITY,
+    NO_SECOND_MOMENT,
+    Block,
     Factors,
     Group,
     Incomplete,
     Latents,
     Sums,
     all_latents,
+    block_sums,
     condition,
     conditional,
     densities,
     drawn_imputations,
     each,
+    expected_stretch,
     groups,
     imputed,
     latents,
     predicted,
+    t_constant,
+    t_density,
+    t_terms,
     whiteners,
 )
 from dualpca.gaussian.rules import (
@@ -82,5 +89,22 @@ from dualpca.gaussian.selection import (
     summary,
     warn_interrupted,
 )
-from dualpca.gaussian.spiked import LOG_2PI, SpikedGaussian, free_parameters, log_densities
+from dualpca.gaussian.spiked import (
+    LOG_2PI,
+    SpikedGaussian,
+    free_factors,
+    free_parameters,
+    log_densities,
+)
+from dualpca.gaussian.supplementary import (
+    Coded,
+    Reliabilities,
+    Representation,
+    Supplementary,
+    SupplementaryRows,
+    category_columns,
+    deviations,
+    number_columns,
+    representation,
+)
 from dualpca.gaussian.wishart import log_wishart

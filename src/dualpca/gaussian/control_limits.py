@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dualpca.arrays import EPS, Array, backend, outer, pack, unpack
-from dualpca.gaussian.observed import Factors, joined, readable
+from dualpca.gaussian.observed import NO_INFORMATION, Factors, joined, readable
 from dualpca.gaussian.spiked import SpikedGaussian
 from dualpca.operators import Frame, Spectrum
 
@@ -45,11 +45,15 @@ class Reference:
     dof : float, optional
         Effective number of residual directions, (Σℓ)²/Σℓ² over the discarded variances. None: as
         many as there are, which is what equal variances give.
+    tails: float
+        ν, where rows follow a multivariate t with so many degrees of freedom; infinite for the
+        Gaussian.
     """
 
     n: float
     divisor: float
     dof: float | None = None
+    tails: float = math.inf
 
 
 class Law(NamedTuple):
@@ -152,9 +156,6 @@ def _probed_squares(operator: Any, spectrum: Spectrum, first: float) -> float:
 # T² = yᵀ Var(y)⁻¹ y of a row's coordinates (Hotelling 1931), SPE = the squared residual (Jackson &
 # Mudholkar 1979). Under the model the two are independent, T² ~ χ²_q and SPE/σ² ~ χ²_{d−q}, and
 # T² + SPE/σ² is the squared Mahalanobis distance from the mean: what `score_samples` measures.
-
-NO_INFORMATION = 1e-11
-"""Share of Σa below which a direction's information is rounding error."""
 
 
 class Degrees(NamedTuple):
@@ -391,19 +392,72 @@ def laws(reference: Reference, degrees: Degrees) -> tuple[Law, Law]:
     SPE ~ mean/dof χ²_dof (Box 1954), with an F in place of χ² since the mean is estimated from
     (n − 1 − k)·dof squares. The axes fit their own rows too well and new ones too little: training
     residuals are smaller by (n − 1 − k)/divisor, new ones larger by (1 + 1/n)(1 + k/n).
+
+    Under a t with ν degrees of freedom T²/k ~ F_{k,ν} and SPE/mean ~ F_{dof,ν}: the inverse degrees
+    of freedom below, of the estimate and of the tails, add.
     """
     (k, dof, mean), n, divisor = degrees, reference.n, reference.divisor
     left = n - 1 - k
     scale = divisor * k * (n + 1) / (n * np.maximum(n - k, 1e-300))
     grown = divisor / np.maximum(left, 1e-300) * (1 + 1 / n) * (1 + k / n)
-    return Law(scale, k, n - k), Law(mean * grown, dof, dof * left)
+    below = (_with_tails(dfd, reference.tails) for dfd in (n - k, dof * left))
+    return Law(scale, k, next(below)), Law(mean * grown, dof, next(below))
+
+
+def _with_tails(dfd: Floats, tails: float) -> Floats:
+    """Return degrees of freedom below F, where an ordinary row has ν of its own."""
+    if math.isinf(tails):
+        return dfd
+    return np.where(dfd > 0, 1 / (1 / np.maximum(dfd, 1e-300) + 1 / tails), dfd)
+
+
+NODES = 64
+"""Points of the quadrature over the scale of a row."""
+
+
+def each_level(level: float, degrees: Degrees, tails: float) -> Floats:
+    """Return the level of each of two limits that hold at `level` together, (n,).
+
+    √level for the Gaussian, where T² and SPE are independent. Under a t they are so given the
+    row's u ~ Gamma(ν/2, ν/2), over which their joint probability is integrated.
+
+    Examples
+    --------
+    >>> degrees = Degrees(np.array([2.0]), np.array([3.0]), np.array([3.0]))
+    >>> [each_level(0.95, degrees, tails).round(4) for tails in (3.0, np.inf)]
+    [array([0.9684]), array([0.9747])]
+    """
+    both = (degrees.k > 0) & (degrees.dof > 0)
+    found = np.where(both, level**0.5, level)
+    if math.isinf(tails):
+        return found
+    x, weights = np.polynomial.legendre.leggauss(NODES)
+    u = special.gammaincinv(tails / 2, (x + 1) / 2) * 2 / tails
+    pairs = np.stack([degrees.k, degrees.dof], axis=1)[both]
+    kinds, place = np.unique(pairs, axis=0, return_inverse=True)
+
+    def together(p: float, k: float, dof: float) -> float:
+        reach = (m * special.fdtri(m, tails, p) * u for m in (k, dof))
+        inside = [special.chdtr(m, x) for m, x in zip((k, dof), reach, strict=True)]
+        return float(weights @ (inside[0] * inside[1]) / 2)
+
+    levels = []
+    for k, dof in kinds:
+        low, high = level, level**0.5
+        for _ in range(40):
+            middle = (low + high) / 2
+            low, high = (middle, high) if together(middle, k, dof) < level else (low, middle)
+        levels.append(high)
+    found[both] = np.asarray(levels)[place.reshape(-1)] if levels else found[both]
+    return found
 
 
 def judge(reference: Reference, found: Statistics, level: float) -> Outliers:
     """Compare every row's statistics with its limits.
 
     T² and SPE are independent for ordinary rows, so limits at √level flag a share 1 − level of
-    them, by either. A row with one statistic only has its limit at `level`.
+    them, by either (`each_level` says where under a t). A row with one statistic only has its
+    limit at `level`.
 
     Examples
     --------
@@ -415,7 +469,10 @@ def judge(reference: Reference, found: Statistics, level: float) -> Outliers:
     """
     limits, pvalues, both = [], [], laws(reference, found.degrees)
     judging = sum(law.judges.astype(np.float64) for law in both)
-    each = level ** (1 / np.maximum(judging, 1.0))
+    if math.isinf(reference.tails):
+        each = level ** (1 / np.maximum(judging, 1.0))
+    else:
+        each = each_level(level, found.degrees, reference.tails)
     for law, statistic in zip(both, found[:2], strict=True):
         limits.append(backend.asarray(law.limit(each), statistic))
         pvalues.append(backend.asarray(law.pvalue(backend.to_numpy(statistic)), statistic))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from functools import reduce
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from scipy import special
 
 from dualpca.arrays import Array, algebra, backend, outer, pack, quadratic, unpack
 from dualpca.data import block_weights, patterns, refuse_infinite
@@ -23,11 +25,21 @@ BLOCKS = 8
 
 @dataclass(frozen=True)
 class Factors:
-    """The density x = Wz + μ + ε, z ~ N(0, I_q), ε ~ N(0, diag ψ)."""
+    """The density x = Wz + μ + ε, z ~ N(0, I_q), ε ~ N(0, diag ψ).
+
+    With `dof` ν < ∞ its multivariate t: x = μ + (Wz + ε)/√u, u ~ Gamma(ν/2, ν/2) for every row.
+    """
 
     W: Annotated[Array, "d q"]
     mu: Annotated[Array, "d"]
     psi: Annotated[Array, "d"]
+    dof: float = math.inf
+
+
+NO_SECOND_MOMENT = (
+    "with 2 degrees of freedom or fewer a t distribution has no variance. Give degrees_of_freedom "
+    "above 2."
+)
 
 
 class Block(NamedTuple):
@@ -41,11 +53,16 @@ class Block(NamedTuple):
 
 
 class Latents(NamedTuple):
-    """The posterior of z given the observed entries of each row of a block."""
+    """The posterior of z given the observed entries of each row of a block.
+
+    Under a t the covariance is that at u = 1; `expected_stretch` is what it is to be multiplied by.
+    """
 
     mean: Array  # (b, q)
     covariance: Array  # (b, q, q)
     log_density: Array  # (b,)
+    distance: Array  # (b,), δ = (x_o − μ_o)ᵀ C_oo⁻¹ (x_o − μ_o)
+    log_volume: Array  # (b,), ln |2π C_oo|
 
 
 class Sums(NamedTuple):
@@ -157,6 +174,8 @@ def latents(factors: Factors, block: Block, unsure: Array | None = None) -> Late
     xp = backend.namespace(block.R)
     W, psi = factors.W, factors.psi
     q = int(W.shape[1])
+    if _is_noiseless(factors):
+        return _noiseless_latents(factors, block)
     masks = block.mask if block.first is None else backend.take(block.mask, block.first)
     second = outer(W) if unsure is None else outer(W) + unsure
     P = unpack(masks @ pack(second / psi[:, None, None]), q) + backend.asarray(np.eye(q), W)
@@ -174,7 +193,113 @@ def latents(factors: Factors, block: Block, unsure: Array | None = None) -> Late
         spread = unpack(block.mask @ pack(unsure / psi[:, None, None]), q)
         quadratic = quadratic + xp.sum((spread @ mean[:, :, None])[:, :, 0] * mean, axis=1)
     constant = block.mask @ (LOG_2PI + xp.log(psi))
-    return Latents(mean, covariance, -0.5 * (constant + logdet + quadratic))
+    volume = constant + logdet
+    if math.isinf(factors.dof):
+        density = -0.5 * (volume + quadratic)
+    else:
+        density = t_density(factors.dof, xp.sum(block.mask, axis=1), quadratic, volume)
+    return Latents(mean, covariance, density, quadratic, volume)
+
+
+def t_density(dof: float, sizes: Array, distance: Array, log_volume: Array) -> Array:
+    """Return the log-density of rows of a multivariate t with ν degrees of freedom, (n,).
+
+    Parameters
+    ----------
+    dof : float
+        ν; infinite for the Gaussian.
+    sizes : array of shape (n,)
+        Number of entries that each row observed.
+    distance : array of shape (n,)
+        δ, its squared Mahalanobis distance with the scale matrix C.
+    log_volume : array of shape (n,)
+        ln |2πC_oo|.
+
+    Examples
+    --------
+    >>> one = np.ones(1)
+    >>> t_density(3.0, one, 4 * one, np.log(2 * np.pi) * one).round(4)  # scipy.stats.t(3).logpdf(2)
+    array([-2.6955])
+    """
+    return t_terms(dof, sizes, distance) - 0.5 * log_volume
+
+
+def t_terms(dof: float, sizes: Array, distance: Array) -> Array:
+    """Return the part of `t_density` that depends on ν, (n,)."""
+    xp = backend.namespace(distance)
+    if math.isinf(dof):
+        return -0.5 * distance
+    counts, place = np.unique(backend.to_numpy(sizes), return_inverse=True)
+    heads = np.asarray([t_constant(dof, k) for k in counts])[place.reshape(-1)]
+    return backend.asarray(heads, distance) - 0.5 * (dof + sizes) * xp.log1p(distance / dof)
+
+
+def t_constant(dof: float, size: float) -> float:
+    """Return ln Γ((ν + k)/2) − ln Γ(ν/2) − k/2 ln(ν/2), which vanishes as ν grows."""
+    a, m = dof / 2, size / 2
+    if a < 1e5 * max(m, 1.0):
+        return float(special.gammaln(a + m) - special.gammaln(a)) - m * math.log(a)
+    return m * (m - 1) / (2 * a) * (1 - (2 * m - 1) / (6 * a))
+
+
+def expected_stretch(factors: Factors, block: Block, found: Latents) -> Array | float:
+    """Return E[1/u | x_o], (b, 1): what the covariances given a row are multiplied by; 1 if ν = ∞.
+
+    u ~ Gamma((ν + k)/2, (ν + δ)/2) given the k entries that a row observed; so (ν + δ)/(ν + k − 2).
+    """
+    if math.isinf(factors.dof):
+        return 1.0
+    xp = backend.namespace(block.mask)
+    k = xp.sum(block.mask, axis=1)
+    left = factors.dof + k - 2
+    stretch = (factors.dof + found.distance) / xp.where(
+        left > 0, left, xp.full_like(left, math.nan)
+    )
+    if not bool(xp.all(left > 0)):
+        raise DegenerateError(NO_SECOND_MOMENT)
+    return stretch[:, None]
+
+
+def _is_noiseless(factors: Factors) -> bool:
+    """Return True if all ψ are 0."""
+    return q_of(factors) > 0 and not bool(backend.namespace(factors.psi).any(factors.psi > 0))
+
+
+def q_of(factors: Factors) -> int:
+    """Return the number of latents."""
+    return int(factors.W.shape[1])
+
+
+NO_INFORMATION = 1e-11
+"""Share of tr W_oᵀW_o below which what was observed of a direction of z is rounding error."""
+
+
+def _noiseless_latents(factors: Factors, block: Block) -> Latents:
+    """Return the limit of the posterior as all ψ → 0 alike: N(W_o⁺(x_o − μ_o), I − W_o⁺W_o).
+
+    The mean is the least-squares solution of smallest norm; the covariance is the prior's on what
+    the observed entries do not tell. The density exists where they are no more than W_o has rank:
+    elsewhere it is that of a row off the span, −∞.
+    """
+    xp, W = backend.namespace(block.R), factors.W
+    masks = block.mask if block.first is None else backend.take(block.mask, block.first)
+    lam, U = xp.linalg.eigh(unpack(masks @ pack(outer(W)), q_of(factors)))
+    known = lam > NO_INFORMATION * xp.sum(xp.abs(lam), axis=1)[:, None]
+    safe = xp.where(known, lam, xp.ones_like(lam))
+    # by roots of the inverse, so that what is not known is 0 to the last digit
+    root = U * xp.where(known, 1 / xp.sqrt(safe), 0 * lam)[:, None, :]
+    free = U * xp.where(known, 0 * lam, xp.ones_like(lam))[:, None, :]
+    covariance, logdet = free @ xp.matrix_transpose(free), xp.sum(xp.log(safe), axis=1)
+    rank = xp.sum(xp.astype(known, xp.float64), axis=1)
+    if block.pattern is not None:
+        shared = (root, covariance, logdet, rank)
+        root, covariance, logdet, rank = (backend.take(A, block.pattern) for A in shared)
+    rhs = (block.R @ W)[:, :, None]
+    mean = (root @ (xp.matrix_transpose(root) @ rhs))[:, :, 0]
+    distance, volume = xp.sum(mean * mean, axis=1), LOG_2PI * rank + logdet
+    exists = rank == xp.sum(block.mask, axis=1)
+    density = xp.where(exists, -0.5 * (volume + distance), xp.full_like(distance, -np.inf))
+    return Latents(mean, covariance, density, distance, volume)
 
 
 def block_sums(block: Block, found: Latents, w: Array) -> Sums:
@@ -194,7 +319,7 @@ def block_sums(block: Block, found: Latents, w: Array) -> Sums:
         all_zz=unpack(xp.sum(second, axis=0)[None, :], q)[0, :, :],
         all_z=xp.sum(z, axis=0),
         all_n=xp.sum(w),
-        loglikelihood=xp.sum(w * found.log_density),
+        loglikelihood=xp.sum(w * xp.where(w > 0, found.log_density, xp.zeros_like(w))),
     )
 
 
@@ -206,10 +331,10 @@ def each(factors: Factors, X: Array) -> Iterator[tuple[Block, Latents]]:
 
 def readable(factors: Factors, X: Array) -> Incomplete:
     """Return rows in blocks; raise if the model has no posterior for them."""
-    if not bool(backend.namespace(X).all(factors.psi > 0)):
+    if not _is_noiseless(factors) and not bool(backend.namespace(X).all(factors.psi > 0)):
         raise DegenerateError(
-            "the model has no noise, so rows with missing values have no posterior under it. "
-            "Fit with fewer components."
+            "some feature has no noise, so rows with missing values have no posterior. Fit with "
+            "fewer components."
         )
     refuse_infinite(X)
     return Incomplete(X, None, int(factors.W.shape[1]))
@@ -238,6 +363,7 @@ def imputed(factors: Factors, X: Array, spread: bool = False) -> tuple[Array, Ar
         parts.append([xp.where(missing, mean, backend.row_block(X, block.rows))])
         if spread:
             variance = quadratic(found.covariance, factors.W) + factors.psi
+            variance = variance * expected_stretch(factors, block, found)
             parts[-1].append(xp.where(missing, xp.sqrt(variance), xp.zeros_like(variance)))
     filled, *deviation = joined(parts)
     return filled, deviation[0] if spread else None
@@ -250,6 +376,11 @@ def predicted(factors: Factors, X: Array) -> Array:
     entry is a rank-one change of that with it (theory 4.4). O(q²) per entry.
     """
     xp, parts = backend.namespace(X), []
+    if _is_noiseless(factors):
+        raise DegenerateError(
+            "the model has no noise: the other entries of a row need not agree on one that is left "
+            "out. Fit with fewer components, or give noise_variance > 0."
+        )
     for block, found in each(factors, X):
         off = block.R - found.mean @ factors.W.T
         kept = 1 - quadratic(found.covariance, factors.W) / factors.psi
@@ -266,9 +397,22 @@ def drawn_imputations(factors: Factors, X: Array, n_draws: int, rng: np.random.G
         shape = (n_draws, *found.mean.shape)
         z = found.mean + (root @ backend.normal(rng, shape, X)[..., None])[..., 0]
         noise = backend.normal(rng, (n_draws, *block.R.shape), X)
+        if not math.isinf(factors.dof):
+            wide = _drawn_stretch(factors, block, found, n_draws, rng)
+            z, noise = found.mean + wide * (z - found.mean), wide * noise
         x = z @ factors.W.T + factors.mu + xp.sqrt(factors.psi) * noise
         tables.append(xp.where(block.mask == 0, x, backend.row_block(X, block.rows)))
     return xp.concat(tables, axis=1)
+
+
+def _drawn_stretch(
+    factors: Factors, block: Block, found: Latents, n_draws: int, rng: np.random.Generator
+) -> Array:
+    """Draw u^{-1/2} given the observed entries of every row, (n_draws, b, 1)."""
+    k = backend.to_numpy(block.mask).sum(axis=1)
+    shape, rate = (factors.dof + k) / 2, (factors.dof + backend.to_numpy(found.distance)) / 2
+    u = rng.gamma(shape, size=(n_draws, k.size)) / rate
+    return backend.asarray(1 / np.sqrt(u), block.R)[:, :, None]
 
 
 def conditional(factors: Factors, X: Array, features: Any) -> tuple[Array, Array]:
@@ -280,6 +424,9 @@ def conditional(factors: Factors, X: Array, features: Any) -> tuple[Array, Array
         unknown = 1 - backend.take(block.mask, features, axis=1)
         known = backend.take(backend.row_block(X, block.rows), features, axis=1)
         covariance = (W @ found.covariance @ W.T + noise) * outer(unknown)
+        stretch = expected_stretch(factors, block, found)
+        if not isinstance(stretch, float):
+            covariance = covariance * stretch[:, :, None]
         parts.append([xp.where(unknown == 0, known, found.mean @ W.T + mu), covariance])
     mean, covariance = joined(parts)
     return mean, covariance

@@ -8,21 +8,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualpca.arrays import EPS, Array, backend
+from dualpca.arrays import Array, backend
 from dualpca.errors import DegenerateError, expected
-from dualpca.gaussian.spiked import LOG_2PI, SpikedGaussian
+from dualpca.gaussian.spiked import LOG_2PI, VARIANCE_ROUNDING, SpikedGaussian
 from dualpca.operators import Spectrum
 
 # --- From a spectrum to a Gaussian: how much noise -----------------------------------------------
-
-VARIANCE_ROUNDING = 64 * EPS
-"""Share of the trace below which left-over variance is rounding error, not noise."""
 
 NEGLIGIBLE_EXCESS = 1e-6
 """Share of the trace that an excess of the noise must have to be more than lost digits."""
 
 NO_NOISE = 1e-15
 """Smallest noise of complete rows, as a share of the average variance: below is rounding error."""
+
+NULL_VARIANCE = 1e-12
+"""Share of the largest variance below which a direction has none, where the noise is 0."""
 
 LEAST_NOISE = 1e-11
 """The same where values are missing: below it posteriors lose their digits."""
@@ -110,9 +110,10 @@ def given_noise(spectrum: Spectrum, n: float, noise: float, q: int | None = None
     >>> given_noise(s, n=1, noise=2.0).rank
     2
     """
-    check_noise(noise)
+    check_noise(noise, zero=True)
     values = spectrum.values / n
-    above = int(backend.to_numpy(values > noise).sum())
+    least = noise if noise > 0 else NULL_VARIANCE * float(values[0] if spectrum.rank else 0.0)
+    above = int(backend.to_numpy(values > least).sum())
     if above == 0:
         largest = float(values[0]) if spectrum.rank else 0.0
         what = f"below the largest variance {largest:.6g}"
@@ -122,14 +123,15 @@ def given_noise(spectrum: Spectrum, n: float, noise: float, q: int | None = None
             f"only {above} directions have a variance above noise_variance={noise:.6g}, but "
             f"{q} components were asked for. Lower one of the two."
         )
-    return SpikedGaussian(values[: above if q is None else q], noise, spectrum.dim)
+    return SpikedGaussian(values[: above if q is None else q], float(noise), spectrum.dim)
 
 
-def check_noise(noise: Any) -> None:
-    """Refuse a noise variance that is not a positive number."""
+def check_noise(noise: Any, *, zero: bool = False) -> None:
+    """Refuse a noise variance that is not a positive number, or 0 if `zero` is a model too."""
     real = isinstance(noise, Real) and not isinstance(noise, bool)
-    if not real or not (math.isfinite(noise) and noise > 0):
-        raise ValueError(expected("noise_variance", "a positive number or None", noise))
+    if not real or not (math.isfinite(noise) and (noise > 0 or (zero and noise == 0))):
+        what = "a positive number, 0 or None" if zero else "a positive number or None"
+        raise ValueError(expected("noise_variance", what, noise))
 
 
 # --- Automatic relevance determination from the spectrum: PCA that finds its own dimension -------

@@ -9,12 +9,15 @@ from typing import Annotated
 
 import numpy as np
 
-from dualpca.arrays import Array, backend
+from dualpca.arrays import EPS, Array, backend
 from dualpca.errors import DegenerateError
 
 # --- The Gaussian with a few stretched directions and the same noise everywhere else -------------
 
 LOG_2PI = math.log(2 * math.pi)
+
+VARIANCE_ROUNDING = 64 * EPS
+"""Share of the trace below which left-over variance is rounding error, not noise."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,16 @@ class SpikedGaussian:
         outside = left / self.noise if self.dim > self.rank else 0.0
         return -0.5 * n * (constant + self.rank + outside)
 
+    def limit_loglikelihood(self, n: float, trace: float) -> float:
+        """Return `loglikelihood`, or where the noise is 0 its limit as σ² → 0.
+
+        −∞ where some variance is left off the span, ∞ where none is.
+        """
+        if self.noise > 0 or self.rank == self.dim:
+            return self.loglikelihood(n, trace)
+        left = trace / n - float(backend.namespace(self.values).sum(self.values))
+        return -math.inf if left > VARIANCE_ROUNDING * trace / n else math.inf
+
     def posterior_mean(self, coordinates: Array) -> Array:
         """Return E[z | x] = √(ℓ − σ²)/ℓ · y, (n, q); theory 2.5."""
         return coordinates * (self.spread / self._safe_values)
@@ -121,6 +134,11 @@ class SpikedGaussian:
 def free_parameters(q: int, r: int) -> int:
     """Return the number of free parameters of C: r q + 1 − q(q−1)/2, less the noise if q = r."""
     return r * q - q * (q - 1) // 2 + (1 if q < r else 0)
+
+
+def free_factors(q: int, r: int) -> int:
+    """Return the number of free parameters of WWᵀ + Ψ: those of W up to rotation, and r noises."""
+    return r * q - q * (q - 1) // 2 + r
 
 
 # --- Log-densities of complete rows under many spiked Gaussians, in one pass over the rows -------

@@ -239,7 +239,10 @@ class Precomputed(Kernel):
         limit = 1e3 * float(xp.finfo(X.dtype).eps) * float(xp.max(xp.abs(X))) if n else 0.0
         if n != X.shape[1] or not bool(xp.all(xp.abs(X - X.T) <= limit)):
             what = "the symmetric kernel matrix of the training items, to have their k(x, x)"
-            remedy = "Give Precomputed(diagonal=...) if it is the same for all items."
+            remedy = (
+                "Give Precomputed(diagonal=...) if it is the same for all items, or the method's "
+            )
+            remedy += "diagonal=... where it has one."
             raise ValueError(expected("X", what, tuple(X.shape), remedy))
         return xp.asarray(xp.linalg.diagonal(X), copy=True)
 

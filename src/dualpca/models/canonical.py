@@ -298,6 +298,12 @@ class CanonicalModel:
     x_scale: Annotated[Array, "*"] | None = None  # units of the weights, if not those of the rows
     y_scale: Annotated[Array, "*"] | None = None
 
+    def n_parameters(self) -> int:
+        """Return the number of free parameters: two means, two covariances, and Σ_xy of rank q."""
+        q, dx, dy = (int(A.shape[0]) for A in (self.canonical.rho, self.x_mean, self.y_mean))
+        own = sum(d + d * (d + 1) // 2 for d in (dx, dy))
+        return own + q * (dx + dy - q)
+
     x_mean = _of_view("x", lambda _, view: view.mu)
     y_mean = _of_view("y", lambda _, view: view.mu)
     _x_directions = _of_view("x", lambda _, view: view.directions)

@@ -11,11 +11,13 @@ values of noise ε ~ N(0, I) (theory 8).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from scipy.sparse.linalg import LinearOperator
 
 from dualpca.arrays import Array, algebra, backend
 from dualpca.data import InMemoryTable, Table
@@ -24,6 +26,7 @@ from dualpca.gaussian import (
     SpikedGaussian,
     at_least_one,
     fit_relevance,
+    free_parameters,
     is_count,
     is_share,
     loglikelihood,
@@ -45,6 +48,7 @@ from dualpca.models.kernel import (
     in_dtype_of,
     is_incomplete,
     is_precomputed,
+    projection_on,
     uncertain_part,
 )
 from dualpca.models.spiked import SpikedModel
@@ -79,6 +83,9 @@ RULES = ("ard", *sorted(selection.RULES))
 """Names that `n_components` may have."""
 
 
+Host = np.ndarray[Any, np.dtype[np.float64]]
+
+
 # --- Feature space as the training points see it -------------------------------------------------
 
 
@@ -111,26 +118,74 @@ class PointSpace:
         how = KernelOptions(center=self.centered, dtype=dtype, memory_limit=self.memory_limit)
         return dual_operator(self.points, self.kernel, self.weights, how)
 
-    def noise(self, rng: np.random.Generator, m: int, tol: float, *, inside: bool) -> Array:
-        """Draw kernel values of ε ~ N(0, I) on the span, (m, n).
+    @property
+    def directions(self) -> Array:
+        """E, (n, q): unit vectors of the space in which noise ξ is given."""
+        return self.spectrum.vectors
 
-        Kc^{1/2} is applied through all eigenpairs where that is cheap, otherwise by Lanczos.
+    @property
+    def roots(self) -> Array:
+        """√w, (n,)."""
+        return backend.namespace(self.weights).sqrt(self.weights)
+
+    def noise(self, xi: Array, tol: float, *, inside: bool) -> Array:
+        """Return kernel values of the ε on the span that ξ (m, n) stands for, (m, n)."""
+        return self.half_noise(xi, tol, inside=inside) / self.roots
+
+    def adjoint_noise(self, values: Array, tol: float) -> Array:
+        """Return the transpose of `noise` off the directions, times values (m, n)."""
+        return self.half_noise(values / self.roots, tol, inside=False)
+
+    def half_noise(self, xi: Array, tol: float, *, inside: bool) -> Array:
+        """Return K̃^{1/2} ξ, K̃ = D^{1/2} Kc D^{1/2}, off the directions or with them, (m, n).
+
+        Through all eigenpairs where that is cheap, otherwise by Lanczos.
         """
         E, xp = self.spectrum.vectors, backend.namespace(self.weights)
-        n = int(E.shape[0])
-        xi = backend.normal(rng, (m, n), E).T
-        along = E.T @ xi
-        off = xi - E @ along
+        (m, n), along = map(int, xi.shape), E.T @ xi.T
+        off = xi.T - E @ along
         if n <= DENSE_ORDER or (n <= DENSE_MOST and n <= m):
-            values, vectors = algebra.top_eigh(self.operator(single=False).dense(), n)
-            root = xp.sqrt(xp.where(values < 0, 0 * values, values))
-            drawn = vectors @ (root[:, None] * (vectors.T @ off))
+            values, vectors = self.pairs if n <= DENSE_ORDER else self.all_pairs()
+            drawn = vectors @ (xp.sqrt(values)[:, None] * (vectors.T @ off))
         else:
             drawn = root_times(self.operator(single=tol >= SINGLE_NOISE_TOL), off, tol=tol).product
         drawn = drawn - E @ (E.T @ drawn)
         if inside:
             drawn = drawn + E @ (xp.sqrt(self.spectrum.values)[:, None] * along)
-        return (drawn / xp.sqrt(self.weights)[:, None]).T
+        return drawn.T
+
+    @cached_property
+    def pairs(self) -> tuple[Array, Array]:
+        """All eigenpairs, of few points."""
+        return self.all_pairs()
+
+    def all_pairs(self) -> tuple[Array, Array]:
+        """Return all eigenvalues of K̃, none negative, and their vectors, (n,) and (n, n)."""
+        n = int(self.weights.shape[0])
+        values, vectors = algebra.top_eigh(self.operator(single=False).dense(), n)
+        return backend.namespace(values).where(values < 0, 0 * values, values), vectors
+
+    def expanded(self, xi: Array) -> Array:
+        """Return weights over the points' features, (m, n): their sum is ε off the directions.
+
+        O(n³): all eigenpairs are needed. Directions without variance have no noise.
+        """
+        n = int(xi.shape[1])
+        if n > DENSE_MOST:
+            what = f"of at most {DENSE_MOST} points, to have noise drawn as a sum over them"
+            remedy = "`sample_kernel` and `sample_kernel_given` draw kernel values of any number."
+            raise ValueError(expected("X_fit_", what, n, remedy))
+        E, xp = self.spectrum.vectors, backend.namespace(xi)
+        values, vectors = self.pairs if n <= DENSE_ORDER else self.all_pairs()
+        varies = values > NEGLIGIBLE_EIGENVALUE * xp.max(values)
+        inverse = xp.where(
+            varies, 1 / xp.sqrt(xp.where(varies, values, 1 + 0 * values)), 0 * values
+        )
+        off = xi - (xi @ E) @ E.T
+        alpha = (((off @ vectors) * inverse) @ vectors.T) * self.roots
+        if not self.centered:
+            return alpha
+        return alpha - xp.sum(alpha, axis=1)[:, None] * (self.weights / xp.sum(self.weights))
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,12 +211,31 @@ class MapSpace:
         """Vᵀ mean, (q,)."""
         return self.axes.T @ self.mean
 
-    def noise(self, rng: np.random.Generator, m: int, tol: float, *, inside: bool) -> Array:
-        """Draw kernel values of ε ~ N(0, I_r), (m, n); exact."""
-        xi = backend.normal(rng, (m, int(self.axes.shape[0])), self.axes)
-        if not inside:
-            xi = xi - (xi @ self.axes) @ self.axes.T
-        return xi @ self.features.T
+    @property
+    def directions(self) -> Array:
+        """V, (r, q)."""
+        return self.axes
+
+    def noise(self, xi: Array, tol: float, *, inside: bool) -> Array:
+        """Return kernel values of ε = ξ (m, r), off the directions or with them, (m, n); exact."""
+        return (xi if inside else xi - (xi @ self.axes) @ self.axes.T) @ self.features.T
+
+    def adjoint_noise(self, values: Array, tol: float) -> Array:
+        """Return the transpose of `noise` off the directions, times values (m, n); (m, r)."""
+        xi = values @ self.features
+        return xi - (xi @ self.axes) @ self.axes.T
+
+    def expanded(self, xi: Array) -> Array:
+        """Return weights over the points' features, (m, n): their sum is ε off the directions.
+
+        By least squares, O(n r²).
+        """
+        off, F = xi - (xi @ self.axes) @ self.axes.T, self.features + self.mean
+        found = off @ backend.namespace(F).linalg.pinv(F)
+        if not bool(backend.namespace(F).max(abs(found @ F - off)) <= 1e-6 * (1 + abs(off).max())):
+            what = "that span the space of the features, to have noise drawn as a sum over them"
+            raise DualPCAError(expected("X_fit_", what, tuple(F.shape)))
+        return found
 
 
 Space = PointSpace | MapSpace
@@ -213,6 +287,13 @@ class DualModel:
         A = self.expansion.coefficients * self.gaussian.spread
         return backend.cast_like(A, self.eigenvalues)
 
+    def n_parameters(self, *, fixed_noise: bool = False) -> int:
+        """Return the number of free parameters in r dimensions: rq − q(q − 1)/2 + 1, r the mean."""
+        q, r = self.gaussian.rank, self.gaussian.dim
+        centered = backend.to_numpy(self.space.means).any()
+        count = free_parameters(q, r) - (1 if fixed_noise and q < r else 0)
+        return count + (r if centered else 0)
+
     def posterior_mean(self, rows: Array) -> Array:
         """Return E[h | x], (m, q); with expected coordinates where values are missing."""
         return self.gaussian.posterior_mean(coordinates_on(self.projector, self.inputs, rows))
@@ -235,13 +316,13 @@ class DualModel:
         one = backend.cast_like(one, like)
         return backend.namespace(one).broadcast_to(one, (int(like.shape[0]), *one.shape))
 
-    def log_density(self, rows: Array) -> Array:
+    def log_density(self, rows: Array, own: Array | None = None) -> Array:
         """Return ln N(φ; φ̄, WWᵀ + σ²I_r) of every point, (m,)."""
-        return self.gaussian.log_density(*self.projector.project(rows))
+        return self.gaussian.log_density(*projection_on(self.projector, rows, own))
 
-    def off_span(self, rows: Array) -> Array:
+    def off_span(self, rows: Array, own: Array | None = None) -> Array:
         """Return the squared distance of features off the directions, (m,)."""
-        return self.projector.project(rows).residual
+        return projection_on(self.projector, rows, own).residual
 
     def kernel_values(self, Y: Array, *, centered: bool = True) -> Array:
         """Return kernel values of φ̄ + Σ y_p v_p, (m, n).
@@ -252,24 +333,89 @@ class DualModel:
         kc = Y @ self.space.anchors.T
         return kc if centered else kc + self.space.means + (Y @ self.space.tilt)[:, None]
 
-    def draw_kernel(self, Y: Array, rng: np.random.Generator, tol: float, *, inside: bool) -> Array:
-        """Draw centred kernel values of points at coordinates Y, with their noise, (m, n).
+    def shaped(self, xi: Array, tol: float) -> Array:
+        """Return centred kernel values kc = Bξ of noise ξ ~ N(0, I), (m, n).
 
-        Noise off the directions is always added, along them only if `inside`. With Y of variance ℓ
-        and the former alone kc ~ N(0, Kc A Aᵀ Kc + σ²Kc) (theory 8.2), with Y = h(ℓ − σ²)^{1/2} and
-        both kc | h ~ N(Kc A h, σ²Kc): the spectrum beyond q is never computed.
+        B = Σ_{p≤q} λ_p n^{-1/2} e_p e_pᵀ + σ(I − EEᵀ)Kc^{1/2}, so that kc ~ N(0, Kc A Aᵀ Kc + σ²Kc)
+        (theory 8.2, 8.3): the spectrum beyond q is never computed. ξ has n numbers, one per point;
+        with a finite feature map as many as that has features.
         """
+        gaussian = self.gaussian
+        root = backend.namespace(xi).sqrt(gaussian.values)
+        found = self.kernel_values((xi @ self.space.directions) * root)
+        if gaussian.noise > 0:
+            found = found + gaussian.noise**0.5 * self.space.noise(xi, tol, inside=False)
+        return found
+
+    def adjoint_shaped(self, values: Array, tol: float) -> Array:
+        """Return Bᵀ times kernel values (m, n)."""
+        gaussian = self.gaussian
+        root = backend.namespace(values).sqrt(gaussian.values)
+        found = (values @ self.space.anchors * root) @ self.space.directions.T
+        if gaussian.noise > 0:
+            found = found + gaussian.noise**0.5 * self.space.adjoint_noise(values, tol)
+        return found
+
+    def draw_noise(self, m: int, rng: np.random.Generator) -> Array:
+        """Draw ξ ~ N(0, I) for `shaped`: its part along the directions, then the rest."""
+        D = self.space.directions
+        a = backend.normal(rng, (m, self.gaussian.rank), self.gaussian.values)
+        if not self.gaussian.noise > 0:
+            return a @ D.T
+        xi = backend.normal(rng, (m, int(D.shape[0])), D)
+        return xi + (a - xi @ D) @ D.T
+
+    def draw_kernel(self, Y: Array, rng: np.random.Generator, tol: float) -> Array:
+        """Draw kc | h ~ N(Kc A h, σ²Kc) for points of coordinates Y = h(ℓ − σ²)^{1/2}, (m, n)."""
         drawn, noise = self.kernel_values(Y), self.gaussian.noise
         if noise > 0:
-            more = self.space.noise(rng, int(Y.shape[0]), tol, inside=inside)
-            drawn = drawn + noise**0.5 * more
+            D = self.space.directions
+            xi = backend.normal(rng, (int(Y.shape[0]), int(D.shape[0])), D)
+            drawn = drawn + noise**0.5 * self.space.noise(xi, tol, inside=True)
         return drawn
+
+    def draw_features(self, Y: Array, rng: np.random.Generator, *, inside: bool) -> Array:
+        """Draw points φ̄ + Σ y_p v_p + ε as weights over the training points, (m, n).
+
+        ε is noise off the directions, and along them too if `inside`.
+        """
+        if self.expansion is None:
+            raise DualPCAError(
+                "random Fourier features are no expansion over points, so that points drawn from "
+                "them have no weights. Use eigen_solver='nystrom', 'cholesky' or an exact one."
+            )
+        noise, D = self.gaussian.noise, self.space.directions
+        over, xi = self.expansion, None
+        if noise > 0:
+            xi = backend.normal(rng, (int(Y.shape[0]), int(D.shape[0])), D)
+            Y = Y + noise**0.5 * (xi @ D) if inside else Y
+        drawn = Y @ over.coefficients.T + over.base
+        return drawn if xi is None else drawn + noise**0.5 * self.space.expanded(xi)
 
     def sample_coordinates(self, m: int, rng: np.random.Generator, *, noise: bool) -> Array:
         """Draw coordinates on the directions, (m, q), of variance ℓ with noise, ℓ − σ² without."""
         values = self.gaussian.values
         a = backend.normal(rng, (m, self.gaussian.rank), values)
         return a * (backend.namespace(a).sqrt(values) if noise else self.gaussian.spread)
+
+
+def sampling_operator(model: DualModel, tol: float) -> LinearOperator:
+    """Return B, (n, n), for products with host arrays: kc = Bξ has the law of the model."""
+    like = model.gaussian.values
+    shape = int(model.space.anchors.shape[0]), int(model.space.directions.shape[0])
+
+    def product(of: Callable[[Array, float], Array]) -> Callable[[Host], Host]:
+        def times(columns: Host) -> Host:
+            rows = np.asarray(columns, dtype=np.float64).reshape(len(columns), -1).T
+            found: Host = backend.to_numpy(of(backend.asarray(rows, like), tol)).T
+            return found.reshape(-1, *columns.shape[1:])
+
+        return times
+
+    forward, back = product(model.shaped), product(model.adjoint_shaped)
+    return LinearOperator(
+        shape, forward, back, matmat=forward, rmatmat=back, dtype=np.dtype(np.float64)
+    )
 
 
 # --- Fitting -------------------------------------------------------------------------------------
@@ -377,14 +523,8 @@ def _fit_operator(operator: Dual | MappedScatter, request: DualRequest) -> Param
     gaussian = spiked_gaussian(spectrum, n, noise=noise, q=q)
     if by_em:
         return _fit_em(operator, gaussian.rank, request)
-    record = Record([_loglikelihood(gaussian, n, operator.trace)], 1, True)
+    record = Record([gaussian.limit_loglikelihood(n, operator.trace)], 1, True)
     return Parameters(spectrum.head(gaussian.rank), gaussian, record, name)
-
-
-def _loglikelihood(gaussian: SpikedGaussian, n: float, trace: float) -> float:
-    """Return the log-likelihood of n points; infinite in the limit σ² → 0."""
-    vanished = gaussian.noise == 0 and gaussian.rank < gaussian.dim
-    return math.inf if vanished else gaussian.loglikelihood(n, trace)
 
 
 def _leading(operator: Dual | MappedScatter, request: DualRequest) -> tuple[Spectrum, str]:
@@ -393,7 +533,8 @@ def _leading(operator: Dual | MappedScatter, request: DualRequest) -> tuple[Spec
     if is_count(wanted):
         rank = min(int(wanted), rank)  # type: ignore[arg-type]
     elif wanted is None and noise is not None:  # at most tr/(nσ²) variances can exceed σ²
-        rank = int(min(rank, max(operator.trace / (operator.n * float(noise)), 1.0)))
+        most = operator.trace / (operator.n * float(noise)) if noise > 0 else math.inf
+        rank = int(min(rank, max(most, 1.0)))
     spectrum, name = solve_kernel(operator, rank, request.how)
     values = backend.to_numpy(spectrum.values)
     positive = int((values > NEGLIGIBLE_EIGENVALUE * float(values[0])).sum())
@@ -421,6 +562,8 @@ def _fit_em(operator: Dual | MappedScatter, q: int, request: DualRequest) -> Par
     U, s, _ = algebra.svd(W)
     gaussian = SpikedGaussian(s**2 + sigma2, sigma2, r)
     spectrum = Spectrum.of(operator.n * gaussian.values, U, operator.trace, r)
+    if request.noise_variance == 0:  # what EM raised is no likelihood
+        record.loglikelihoods = [gaussian.limit_loglikelihood(operator.n, operator.trace)]
     return Parameters(spectrum, gaussian, record, "em")
 
 
@@ -462,7 +605,8 @@ def to_primal(model: DualModel) -> tuple[FeatureMap, SpikedModel]:
         V, mean = F.T @ subspace.coefficients, F.T @ subspace.base
     xp, like, gaussian = backend.namespace(V), model.eigenvalues, model.gaussian
     own = SpikedGaussian(gaussian.values, gaussian.noise, int(V.shape[0]))
-    value = _loglikelihood(own, model.n, float(model.eigenvalues[0] / model.ratios[0]))
+    trace = float(model.eigenvalues[0] / model.ratios[0])
+    value = own.limit_loglikelihood(model.n, trace)
     return feature_map, SpikedModel(
         backend.cast_like(mean, like),
         backend.cast_like(xp.asarray(V.T, copy=True), like),

@@ -44,7 +44,7 @@ from dualpca.models.driver import (
     descend,
     maximize,
 )
-from dualpca.models.incomplete import Fit, fit_incomplete
+from dualpca.models.incomplete import Fit, fit_incomplete, free_numbers
 from dualpca.models.selection import parallel_analysis
 from dualpca.models.spiked import LinearOperator, keeper_of, variances_like
 from dualpca.operators import LinearTable, complete, deterministic_signs, linear
@@ -68,6 +68,10 @@ class FactorModel:
     heywood: tuple[int, ...] = ()  # features whose noise is held at its bound
     reference: Reference | None = None  # of the training rows, for control limits
     history: History | None = None
+
+    def n_parameters(self) -> int:
+        """Return the number of free parameters, mean included: dq − q(q − 1)/2 + 2d."""
+        return free_numbers(self.factors, diagonal=True)
 
     @property
     def loadings(self) -> Array:

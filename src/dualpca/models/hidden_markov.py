@@ -728,6 +728,10 @@ class SequenceClassesModel:
             what = f"{len(self.priors)}, all in one space"
             raise ValueError(expected("models", what, f"{len(self.models)} of widths {widths}"))
 
+    def n_parameters(self) -> int:
+        """Return the number of free parameters of all classes; the priors P(c) are not counted."""
+        return sum(model.density.n_parameters() for model in self.models)
+
     def loglikelihoods(self, rows: Array, lengths: Any) -> Vector:
         """Return ln p(X | c) of every sequence under every class, (m, c), on the host."""
         Z = emitted(self.space, rows)

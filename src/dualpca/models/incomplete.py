@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +30,8 @@ from dualpca.gaussian import (
     Incomplete,
     Sums,
     drawn_imputations,
+    free_factors,
+    free_parameters,
     has_vanished,
     imputed,
 )
@@ -277,7 +279,20 @@ class Fit:
         factors = self.unpack(theta)
         sums = self.expectations(factors)
         W, mu, left = m_step(sums, factors)
-        return self.pack(Factors(W, mu, self._noise(left, sums.n))), float(sums.loglikelihood)
+        return self.pack(Factors(W, mu, self._noise(left, sums.n))), self.value(sums, factors)
+
+    def value(self, sums: Sums, factors: Factors) -> float:
+        """Return what EM raises: the log-likelihood.
+
+        Without noise it is infinite. −½ of the squares that are left, in units of the average
+        variance, is its leading term as σ² → 0.
+        """
+        if self.noise != 0:
+            return float(sums.loglikelihood)
+        xp, W = backend.namespace(factors.W), factors.W
+        Wzz = (sums.zz @ W[:, :, None])[:, :, 0]
+        off = sums.xx - xp.sum(W * (2 * sums.xz - Wzz), axis=1)
+        return -0.5 * max(float(xp.sum(off)), 0.0) / self.unit
 
     def expectations(self, factors: Factors) -> Sums:
         """Take the E step, or say why it cannot be taken."""
@@ -412,7 +427,7 @@ def _run(
     if steps < max_iter and not record.ended:
         theta = fit.polish(theta, record, tol, max_iter - steps, keeper)
     factors = fit.unpack(theta)
-    record.add(float(fit.data.sums(factors).loglikelihood))
+    record.add(fit.value(fit.data.sums(factors), factors))
     return factors, record
 
 
@@ -440,7 +455,7 @@ def few_steps(step: Step, theta: Array, steps: int, *, accelerate: bool = True) 
 class RefitRequest:
     """How `refits` finds other parameters."""
 
-    kind: type[Fit] = Fit
+    kind: Callable[..., Fit] = Fit
     diagonal: bool = False  # one noise per feature
     fixed_noise: bool = False  # the noise was given, and stays
     steps: int = REFIT_STEPS
@@ -461,7 +476,7 @@ def least_rows(q: int) -> int:
 def free_numbers(factors: Factors, diagonal: bool) -> int:
     """Return the number of free parameters: loadings up to rotation, mean, noise."""
     d, q = map(int, factors.W.shape)
-    return d * (q + 1) - q * (q - 1) // 2 + (d if diagonal else 1)
+    return d + (free_factors(q, d) if diagonal else free_parameters(q, d))
 
 
 def needs_refits(factors: Factors, rows: Array, diagonal: bool) -> bool:
@@ -514,7 +529,11 @@ LARGEST_SHARE = 0.5
 
 
 def imputed_unsurely(
-    factors: Factors, rows: Array, rng: np.random.Generator, request: RefitRequest
+    factors: Factors,
+    rows: Array,
+    rng: np.random.Generator,
+    request: RefitRequest,
+    weights: Array | None = None,
 ) -> tuple[Array, Array]:
     """Return expectations at `factors` and deviations that count the parameters as estimated.
 
@@ -525,7 +544,7 @@ def imputed_unsurely(
     xp, (filled, spread) = backend.namespace(rows), imputed(factors, rows, True)
     assert spread is not None
     mean = square = 0 * filled
-    for k, other in enumerate(refits(factors, rows, None, STD_REFITS, rng, request), 1):
+    for k, other in enumerate(refits(factors, rows, weights, STD_REFITS, rng, request), 1):
         off = imputed(other, rows)[0] - filled - mean  # around the maximum: no digits are lost
         mean = mean + off / k
         square = square + (1 - 1 / k) * off * off

@@ -49,6 +49,7 @@ from dualpca.operators import (
     Mapped,
     MappedScatter,
     MappedSubspace,
+    Projection,
     Spectrum,
     Subspace,
     UncertainSubspace,
@@ -172,6 +173,16 @@ def uncertain_part(inputs: SpikedModel | None, rows: Array) -> tuple[Any, Uncert
     return which, as_uncertain(inputs, backend.take(rows, which))
 
 
+def projection_on(subspace: Directions, rows: Array, own: Array | None) -> Projection:
+    """Return coordinates and squared distances off the span; `own` is k(x, x) where it is given."""
+    if own is None:
+        return subspace.project(rows)
+    if not isinstance(subspace, Subspace):
+        what = "None: only models over the training points themselves need it"
+        raise ValueError(expected("diagonal", what, "numbers"))
+    return subspace.project(rows, own)
+
+
 def coordinates_on(subspace: Directions, inputs: SpikedModel | None, rows: Array) -> Array:
     """Return y_p = v_pᵀ(φ(x) − φ̄), (m, q); its expectation for rows with missing values."""
     if not is_incomplete(rows):
@@ -286,9 +297,15 @@ class KernelModel:
         positive = xp.where(variances > 0, variances, 0 * variances)
         return backend.replaced(std, which, xp.sqrt(positive))
 
-    def off_span(self, rows: Array) -> Array:
+    def sample_coordinates(self, m: int, rng: np.random.Generator) -> Array:
+        """Draw coordinates from N(0, Λ/n), (m, q)."""
+        values = backend.working(self.variances)
+        draws = backend.normal(rng, (m, self.n_components), values)
+        return draws * backend.namespace(values).sqrt(values)
+
+    def off_span(self, rows: Array, own: Array | None = None) -> Array:
         """Return the squared distance of features off the directions (Hoffmann 2007), (m,)."""
-        return self.subspace.project(rows).residual
+        return projection_on(self.subspace, rows, own).residual
 
     def novelty_threshold(self, level: float) -> float:
         """Return the quantile of the training points' squared distance, by weight."""

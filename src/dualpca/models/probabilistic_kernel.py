@@ -25,6 +25,8 @@ from dualpca.errors import HeywoodWarning, NonFiniteError, SpectrumWarning, expe
 from dualpca.gaussian import (
     LOG_2PI,
     SpikedGaussian,
+    free_factors,
+    free_parameters,
     is_count,
     is_share,
     leading,
@@ -380,6 +382,28 @@ class ProbabilisticKernelModel:
     def n_components(self) -> int:
         """Number of coordinates, q."""
         return int(self.coordinates.shape[1])
+
+    def n_parameters(self, *, fixed_noise: bool = False) -> int:
+        """Return the number of free parameters of C: nq − q(q − 1)/2, and the noise.
+
+        The means u, one per feature dimension, are not counted: ρ need not be known.
+        """
+        n, q = self.n_rows, self.n_components
+        if self.heywood is not None:
+            return free_factors(q, n)
+        return free_parameters(q, n) - (1 if fixed_noise else 0)
+
+    def latents(self) -> tuple[Array, Array]:
+        """Return β, (q, n), with E[W | F] = β(F − 1uᵀ), and ρ/n times the covariance of a column.
+
+        β = (I + BᵀΨ⁻¹B)⁻¹BᵀΨ⁻¹, and (I + BᵀΨ⁻¹B)⁻¹ = σ²D⁻¹ where all ψ are σ² (theory 9.3;
+        Zhang et al. 2004, Eq. 13).
+        """
+        B = backend.working(self.coordinates)
+        scaled = B / self.psi[:, None]
+        xp, eye = backend.namespace(B), backend.identity(self.n_components, B)
+        inverse = xp.linalg.inv(B.T @ scaled + eye)
+        return inverse @ scaled.T, (inverse + inverse.T) / 2
 
     @property
     def noise(self) -> Any:

@@ -34,6 +34,7 @@ from dualpca.gaussian import (
     all_latents,
     at_least_one,
     check_request,
+    free_parameters,
     has_vanished,
     is_count,
     leading,
@@ -136,6 +137,11 @@ class SpikedModel:
         """The number of axes, q."""
         return int(self.components.shape[0])
 
+    def n_parameters(self, *, fixed_noise: bool = False) -> int:
+        """Return the number of free parameters, mean included: dq − q(q − 1)/2 + 1 + d."""
+        q, d = map(int, self.components.shape)
+        return free_parameters(q, d) + d - (1 if fixed_noise and q < d else 0)
+
     @property
     def singular_values(self) -> Array:
         """Of the centred rows, (q,): the roots of the eigenvalues of their scatter."""
@@ -202,6 +208,11 @@ class SpikedModel:
         """Return the monitor of T² and SPE for these rows; for complete ones by default."""
         reference = self.reference or Reference(self.n_rows, self.n_rows)
         if rows is not None and has_missing(rows):
+            if self.noise == 0:
+                raise DegenerateError(
+                    "the model has no noise, beside which rows with missing values could be "
+                    "judged. Give complete rows, or fit with noise_variance > 0."
+                )
             return FactorMonitor(self.factors, reference, float(self.noise))
         eps = float(backend.namespace(self.components).finfo(self.components.dtype).eps)
         rounding = RESIDUAL_ROUNDINGS * eps
@@ -484,9 +495,12 @@ def ppca_of_operator(
         unit = operator.trace / n / operator.dim
         vanished = noise is None and has_vanished(sigma2, unit, NO_NOISE)
         spectrum, gaussian = principal_axes(W, sigma2, operator.trace / n, vanished)
+        if noise == 0:  # what EM raised is no likelihood
+            record.loglikelihoods = [gaussian.limit_loglikelihood(n, operator.trace)]
     else:
-        gaussian.require_density()
-        record = Record([gaussian.loglikelihood(n, spectrum.trace)], 1, True)
+        if noise != 0:
+            gaussian.require_density()
+        record = Record([gaussian.limit_loglikelihood(n, spectrum.trace)], 1, True)
         spectrum = spectrum.head(q)
     mean, history = operator.frame.mean, History.of(record)
     return spiked_model(mean, spectrum, gaussian, like, count, Reference(n, n), history=history)
@@ -498,7 +512,8 @@ def _closed_form(
     """Return the leading eigenpairs, all that can matter, and the Gaussian that they give."""
     bounded, noise, n = wanted, request.noise, operator.n
     if wanted is None and noise is not None:  # at most tr/(nσ²) variances can exceed σ²
-        bounded = int(min(count, operator.dim, max(operator.trace / (n * float(noise)), 1.0)))
+        most = operator.trace / (n * float(noise)) if noise > 0 else math.inf
+        bounded = int(min(count, operator.dim, max(most, 1.0)))
     spectrum = leading(bounded, operator, count, solver=request.solver, seed=request.rng)
     q = None if wanted is None else spectrum.rank
     return spectrum, spiked_gaussian(spectrum, n, noise=noise, q=q)
@@ -507,11 +522,15 @@ def _closed_form(
 def principal_axes(
     W: Array, sigma2: float, total: float, vanished: bool = False
 ) -> tuple[Spectrum, SpikedGaussian]:
-    """Rotate loadings to principal axes; a noise that vanished is 0, and no density is left."""
+    """Rotate loadings to principal axes; a noise that vanished leaves no density, and is refused.
+
+    A noise of 0 that was given is a model all the same.
+    """
     d = int(W.shape[0])
     U, s, _ = algebra.svd(W)
     gaussian = SpikedGaussian(s**2 + sigma2, 0.0 if vanished else sigma2, d)
-    gaussian.require_density()
+    if sigma2 > 0:
+        gaussian.require_density()
     return Spectrum.of(gaussian.values, U, total, d), gaussian
 
 
@@ -541,6 +560,9 @@ def _fit_incomplete_ppca(table: Table, columns: Columns, request: PPCARequest) -
         raise ValueError(expected("n_components", what, wanted, remedy))
     fit, limits = Fit(table, q, noise, columns=columns), request.limits
     factors, record = fit_incomplete(fit, request.start, n_init=request.n_init, **limits)
+    if noise == 0:  # what EM raised is no likelihood
+        exact = abs(record.loglikelihoods[-1]) <= NO_NOISE * float(backend.to_numpy(fit.seen).sum())
+        record.loglikelihoods = [math.inf if exact else -math.inf]
     n, history = columns.effective_rows, History.of(record)
     return _model_of_factors(factors, columns.used, n, noise, table.like, history)
 
@@ -566,6 +588,10 @@ def _model_of_factors(
 
 def open_stream(state: Moments | Stream | None, request: PPCARequest) -> Stream:
     """Return a stream that accepts incomplete chunks and holds the moments of complete ones."""
+    if request.noise == 0:
+        what = "positive or None where partial_fit meets missing values"
+        remedy = "`fit` accepts 0 with missing values."
+        raise ValueError(expected("noise_variance", what, request.noise, remedy))
     if not is_count(request.n_components):
         what = "an int where partial_fit meets missing values: rows are not kept for a rule"
         raise ValueError(expected("n_components", what, request.n_components))
@@ -620,7 +646,8 @@ def ppca_step(
     W : array of shape (m, q)
     sigma2 : float
     loglikelihood : float
-        Of the parameters given, not of the ones returned.
+        Of the parameters given, not of the ones returned. With σ² = 0 there is none, and −½ of
+        the squares that are left takes its place; the step is that of EM for PCA (Roweis 1998).
     """
     # in units of the average variance, where tr S = r: WᵀSW is of fourth order, and would overflow
     xp, q, r = backend.namespace(W), W.shape[1], operator.dim
@@ -631,9 +658,12 @@ def ppca_step(
     M, B = W.T @ W + sigma2 * eye, W.T @ SW
     MB = xp.linalg.solve(M, B)
     # ln|C| and tr(C⁻¹S) by Woodbury, from q×q matrices
-    logdet = float(xp.linalg.slogdet(M).logabsdet) + (r - q) * math.log(sigma2)
-    fitted = (r - float(xp.linalg.trace(MB))) / sigma2
-    value = -0.5 * n * (r * (LOG_2PI + math.log(unit)) + logdet + fitted)
+    left = r - float(xp.linalg.trace(MB))
+    if sigma2 > 0:
+        logdet = float(xp.linalg.slogdet(M).logabsdet) + (r - q) * math.log(sigma2)
+        value = -0.5 * n * (r * (LOG_2PI + math.log(unit)) + logdet + left / sigma2)
+    else:  # the leading term of the likelihood as σ² → 0
+        value = -0.5 * n * max(left, 0.0)
     # W' = SW G⁻¹ with G = σ²I + M⁻¹B; transposed, since solve wants the matrix on the left.
     W_new = xp.linalg.solve((sigma2 * eye + MB).T, SW.T).T
     sigma2_new = (r - float(xp.sum(SW * xp.linalg.solve(M, W_new.T).T))) / r
@@ -692,8 +722,9 @@ def em_of_operator(
 
     def step(theta: Array) -> tuple[Array, float]:
         W, psi, _ = packing.unpack(theta, q)
+        given = float(psi[0]) if noise is None else float(noise)
         with breakdowns_told(q):
-            W, sigma2, value = ppca_step(operator, W, float(psi[0]), n, expand=accelerate)
+            W, sigma2, value = ppca_step(operator, W, given, n, expand=accelerate)
         return pack(W, sigma2), value
 
     if start is None:
@@ -704,4 +735,4 @@ def em_of_operator(
     if not record.interrupted:
         keeper.done()
     W, psi, _ = packing.unpack(theta, q)
-    return W, float(psi[0]), record
+    return W, float(psi[0]) if noise is None else float(noise), record

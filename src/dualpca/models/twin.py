@@ -8,6 +8,7 @@ outputs are the feature dimensions and K = YYᵀ, so that the kernel is all that
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any
@@ -31,6 +32,9 @@ FAINT_START = 1e-2
 
 LEAST_TWIN_NOISE, MOST_GAIN = 1e-6, 1e4
 """Bounds of σ² and a, as shares of the average variance: a flexible Σ could lose all noise."""
+
+MEMORY = 50
+"""Steps that L-BFGS remembers. With few it wanders along valleys, and rounding decides where to."""
 
 Vector = np.ndarray[Any, Any]
 
@@ -84,6 +88,37 @@ class Twin:
         return value, by_Z, by_gain, self.noise * trace
 
 
+def redundant_directions(twin: Twin) -> int:
+    """Return how many shifts, rotations and changes of scale of Z do not change a k(Z, Z).
+
+    The derivatives of the kernel matrix by all of them, and by ln a, are vectors; what they lack
+    in rank is redundant. O(n²q) for each of the q(q + 1)/2 + 2, by central differences.
+    """
+    Z = backend.to_numpy(twin.Z)
+    n, q = Z.shape
+    moves = [np.outer(np.ones(n), e) for e in np.eye(q)]
+    turns = [np.eye(q)[[i]].T @ np.eye(q)[[j]] for i in range(q) for j in range(i)]
+    moves += [Z @ (turn - turn.T) for turn in turns] + [Z]
+
+    def gram(at: Vector) -> Vector:
+        A = backend.asarray(at, twin.Z)
+        return backend.to_numpy(twin.kernel(A, A)).reshape(-1)
+
+    columns, size = [gram(Z)], np.finfo(np.float64).eps ** (1 / 3)
+    for move in moves:
+        step = size * max(np.abs(Z).max(), 1.0) / max(np.abs(move).max(), 1e-300)
+        columns.append((gram(Z + step * move) - gram(Z - step * move)) / (2 * step))
+    norms = np.array([np.linalg.norm(column) for column in columns])
+    real = norms > REDUNDANT * norms[0]
+    unit = np.stack([c / s for c, s, kept in zip(columns, norms, real, strict=True) if kept])
+    rank = int((np.linalg.svd(unit, compute_uv=False) > REDUNDANT).sum())
+    return len(columns) - rank
+
+
+REDUNDANT = 1e-6
+"""Change of a kernel matrix, as a share of its size, that counts as none."""
+
+
 def start_coordinates(spectrum: Spectrum, rng: np.random.Generator) -> Array:
     """Return the leading eigenvectors, the first with variance 1; noise in place of empty ones.
 
@@ -135,7 +170,7 @@ def maximize_twin(
     limits = (math.log(LEAST_TWIN_NOISE * average), math.log(MOST_GAIN * average))
     bounds: list[Any] = [(None, None)] * first.size + [limits] * 2
     record.add(-n * cost(theta)[0])
-    options: dict[str, Any] = {"maxfun": 2 * max_iter, "ftol": 0.0, "maxcor": 10}
+    options: dict[str, Any] = {"maxfun": 2 * max_iter, "ftol": 0.0, "maxcor": MEMORY}
     x = descend(cost, theta, bounds, record, lambda value: -n * value, tol, max_iter, **options)
     low, high = np.array(bounds, dtype=np.float64).T  # None is NaN, which bounds nothing
     inside = np.fmin(np.fmax(x - cost(x)[1], low), high)
@@ -222,6 +257,15 @@ class TwinModel:
         """Number of coordinates, q."""
         return int(self.coordinates.shape[1])
 
+    def n_parameters(self) -> int:
+        """Return the number of free parameters of Σ: coordinates, gain and noise.
+
+        Less those that leave it as it is: shifts and rotations of the coordinates, and a factor of
+        them that the gain undoes, as far as the latent kernel allows.
+        """
+        n, q = map(int, self.coordinates.shape)
+        return n * q + 2 - redundant_directions(self.twin)
+
     def placed(self, values: Array) -> Array:
         """Return the coordinates of items, (m, q), from what the kernel is evaluated on.
 
@@ -249,29 +293,43 @@ class TwinRequest:
     init: Any = "spectral"  # 'spectral', 'random' or coordinates
     tol: float = 1e-5
     max_iter: int = 2000
+    n_init: int = 1
     seed: Any = 0  # or a generator
 
-    def start(self, operator: FeatureScatter) -> Array:
-        """Return the coordinates to start from, (n, q)."""
+    def starts(self, operator: FeatureScatter) -> Iterator[Array]:
+        """Yield the coordinates to start from, (n, q): the one asked for, then random ones."""
         n, q = operator.shape[0], self.n_components
         if q > n - 1:
             raise ValueError(expected("n_components", f"at most {n - 1} for {n} points", q))
         if not isinstance(self.init, str):
-            return check_start(self.init, operator, q)
+            yield check_start(self.init, operator, q)
+            return
         rng = np.random.default_rng(self.seed)
         if self.init == "random":
-            return backend.normal(rng, (n, q), operator.like)
-        return start_coordinates(solve(operator, q, random_state=0), rng)
+            yield backend.normal(rng, (n, q), operator.like)
+        else:
+            yield start_coordinates(solve(operator, q, random_state=0), rng)
+        for _ in range(self.n_init - 1):
+            yield backend.normal(rng, (n, q), operator.like)
 
 
 def fit_twin(table: InMemoryTable, request: TwinRequest) -> TwinModel:
-    """Fit twin kernel PCA by maximum likelihood, from the start in the request."""
+    """Fit twin kernel PCA by maximum likelihood; of several starts the most likely end is kept.
+
+    An end that is a maximum comes before one where the steps ran out: rounding decides where the
+    latter is.
+    """
     source = FeatureScatter.of(table.rows, request.kernel)
     operator = source.fitted_part(request.seed)
-    Z, rho = request.start(operator), request.feature_dim
+    rho = request.feature_dim
     S = operator.dense() / (1.0 if rho is None else float(rho))
-    kernel = request.latent_kernel.resolve(Z)
-    found, record = maximize_twin(S, kernel, Z, request.tol, request.max_iter)
+    runs = []
+    for Z in request.starts(operator):
+        kernel = request.latent_kernel.resolve(Z)
+        runs.append(maximize_twin(S, kernel, Z, request.tol, request.max_iter))
+        if runs[-1][1].interrupted:
+            break
+    found, record = max(runs, key=lambda run: (run[1].converged, run[1].loglikelihoods[-1]))
     constant = 0.0 if rho is None else -0.5 * operator.n * LOG_2PI
     record.loglikelihoods = [value + constant for value in record.loglikelihoods]
     return TwinModel(

@@ -75,9 +75,13 @@ class Subspace:
         return xp.stack([self.kernel.pull(X, points, C) for C in weights], axis=1)
 
     @np.errstate(over="ignore", invalid="ignore")
-    def project(self, X: Array) -> Projection:
-        """Return coordinates and the squared distance off the span (never negative)."""
-        return _projected(self, X, self.kernel_times, self.kernel.diag(backend.points(X)))
+    def project(self, X: Array, own: Array | None = None) -> Projection:
+        """Return coordinates and the squared distance off the span (never negative).
+
+        `own` is k(x, x), (m,), for kernels that cannot tell it from X.
+        """
+        own = self.kernel.diag(backend.points(X)) if own is None else own
+        return _projected(self, X, self.kernel_times, own)
 
     def _dense_points(self) -> Array:
         if backend.is_sparse(self.points):

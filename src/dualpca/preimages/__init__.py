@@ -5,7 +5,7 @@ class: its definition registers it under `name`.
 """
 
 from dualpca.preimages.base import PREIMAGES, Items, Method, PreImage, Span
-from dualpca.preimages.closed import Distance, Learned, Smoother
+from dualpca.preimages.closed import Distance, Learned, PlainSmoother, Smoother
 from dualpca.preimages.closed import LearnedMap as LearnedMap
 from dualpca.preimages.iterative import Auto, FixedPoint, Gradient
 
@@ -18,6 +18,7 @@ __all__ = [
     "Items",
     "Learned",
     "Method",
+    "PlainSmoother",
     "PreImage",
     "Smoother",
     "Span",

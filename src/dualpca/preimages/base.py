@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from math import sqrt
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -169,6 +169,12 @@ class Items(Expansion):
 
 # --- What a kernel model reaches in feature space, and how far a point is from it ----------------
 
+MOST_SOLVED = 5000
+"""Most points for which kernel values are turned into a sum over the points, O(n³)."""
+
+NULL_EIGENVALUE = 1e-12
+"""Share of the largest eigenvalue of a kernel matrix below which another counts as 0."""
+
 
 @dataclass(frozen=True, eq=False)
 class Span(Expansion):
@@ -235,7 +241,7 @@ class Span(Expansion):
     def spread(self) -> float:
         """Root mean squared distance of the points from their mean: the scale of steps."""
         xp = backend.namespace(self.points)
-        return sqrt(float(xp.sum(xp.var(self.points, axis=0))))
+        return math.sqrt(float(xp.sum(xp.var(self.points, axis=0))))
 
     @cached_property
     def floor(self) -> Array | None:
@@ -250,6 +256,48 @@ class Span(Expansion):
         if self.floor is None:
             return Z
         return backend.namespace(Z).where(Z > self.floor, Z, self.floor + 0 * Z)
+
+    def expanded(self, values: Array, *, centered: bool) -> Array:
+        """Return γ of the points P = Σ_i γ_i φ(x_i) that have these kernel values, (m, n).
+
+        Parameters
+        ----------
+        values : array of shape (m, n)
+            ⟨φ(x_i), P⟩; or, if `centered`, ⟨φ(x_i) − mean, P − mean⟩. Values that no P has are
+            those of the closest one: eigenvalues of the kernel matrix below 1e-12 of the largest
+            count as 0.
+        centered : bool
+
+        Notes
+        -----
+        O(n³) once and O(n²) per row, with a few n×n arrays.
+        """
+        lam, E = self._centred_pairs if centered else self._plain_pairs
+        alpha = ((backend.working(values) @ E) / lam) @ E.T
+        if not centered:
+            return alpha
+        rest = 1 - backend.namespace(alpha).sum(alpha, axis=1)
+        return alpha + rest[:, None] * self.base
+
+    @cached_property
+    def _plain_pairs(self) -> tuple[Array, Array]:
+        return self._pairs(centered=False)
+
+    @cached_property
+    def _centred_pairs(self) -> tuple[Array, Array]:
+        return self._pairs(centered=True)
+
+    def _pairs(self, *, centered: bool) -> tuple[Array, Array]:
+        """Return the eigenpairs of the kernel matrix that are not 0, (k,) and (n, k)."""
+        of = self.against
+        K = self._in_blocks(lambda rows: (of(self.points[rows, :]),), self.size)[0]
+        if centered:
+            means = self.images[:, -1]
+            K = K - means[:, None] - means[None, :] + self.offset
+        lam, E = algebra.top_eigh(K, self.size)
+        host = backend.to_numpy(lam)
+        kept = np.flatnonzero(host > NULL_EIGENVALUE * host.max())
+        return backend.take(lam, kept), backend.take(E, kept, axis=1)
 
     def overlap(self, Z: Array, Y: Array) -> Array:
         """Return ⟨φ(z), P(y)⟩ row by row, (m,)."""
@@ -268,17 +316,85 @@ class Span(Expansion):
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """Some points P(y) to find pre-images of: the objective of every method, row by row."""
+    """Some points P to find pre-images of: the objective of every method, row by row.
+
+    P is known by its coordinates on the directions, P = P(y), or by its kernel values. Of the
+    latter, coordinates Y are those of its projection.
+    """
 
     span: Span
     Y: Array  # (b, q)
-    weights: Array  # (b, n), γ
-    sqnorm: Array  # (b,), ‖P‖²
+    expansion: Array | None  # (b, n), γ; None for values over too many points to solve for it
+    sqnorm: Array  # (b,), ‖P‖²; 0 where γ is not known
+    values: Array | None = None  # (b, n), ⟨φ(x_i), P⟩, where P is known by them
+    shifted: bool = False  # all values of a row lack the same number, which is not known
 
     @classmethod
     def of(cls, span: Span, Y: Array) -> Target:
         """Return the block of targets with latent coordinates Y."""
         return cls(span, Y, span.weights(Y), span.sqnorm(Y))
+
+    @classmethod
+    def of_values(cls, span: Span, values: Array, *, centered: bool) -> Target:
+        """Return the block of targets with kernel values ⟨φ(x_i), P⟩, or centred ones, (b, n)."""
+        xp, means = backend.namespace(values), span.images[:, -1]
+        if span.size <= MOST_SOLVED:
+            gamma = span.expanded(values, centered=centered)
+            if centered:  # ⟨mean, P − mean⟩ is what centring took from all values of a row
+                values = values + means + (gamma @ means - span.offset)[:, None]
+            return cls(
+                span,
+                values @ span.coefficients - span.tilt,
+                gamma,
+                xp.sum(gamma * values, axis=1),
+                values,
+            )
+        values = values + means if centered else values
+        # centred directions see no shift: their coefficients sum to 0
+        Y = values @ span.coefficients - span.tilt
+        shifted = centered and bool(xp.any(span.base != 0))
+        return cls(span, Y, None, 0 * values[:, 0], values, shifted)
+
+    @property
+    def weights(self) -> Array:
+        """γ, (b, n)."""
+        if self.expansion is None:
+            raise ValueError(
+                f"kernel values over {self.span.size} points: methods that need P as a sum over "
+                f"the points accept at most {MOST_SOLVED}. Use 'plain-smoother', 'smoother' or "
+                "'learned', or fit with eigen_solver='nystrom'."
+            )
+        return self.expansion
+
+    @cached_property
+    def overlaps(self) -> Array:
+        """⟨φ(x_i), P⟩, (b, n)."""
+        return self.span.overlaps(self.Y) if self.values is None else self.values
+
+    @property
+    def unshifted(self) -> Array:
+        """⟨φ(x_i), P⟩, (b, n), where nothing is missing of them."""
+        if self.shifted:
+            raise ValueError(
+                f"centred kernel values over {self.span.size} points: to restore what centring "
+                f"took from them is done for at most {MOST_SOLVED}. Give values that are not "
+                "centred, PlainSmoother(centered=True, stabilizer=...), or fit with center=False."
+            )
+        return self.overlaps
+
+    @cached_property
+    def gaps(self) -> Array:
+        """‖φ(x_i) − P‖², (b, n); without ‖P‖² where γ is not known."""
+        G = self.span.norms - 2 * self.overlaps + self.sqnorm[:, None]
+        if self.expansion is None:
+            return G
+        return backend.namespace(G).where(G > 0, G, 0 * G)
+
+    @property
+    def centred_overlaps(self) -> Array:
+        """⟨φ(x_i) − mean, P − mean⟩, (b, n)."""
+        span, k = self.span, self.overlaps
+        return k - span.images[:, -1] - (k @ span.base - span.offset)[:, None]
 
     def overlap(self, Z: Array) -> Array:
         """Return ⟨φ(z), P⟩ = Σ_i γ_i k(z, x_i), (b,)."""
@@ -295,7 +411,12 @@ class Target:
         return kernel.diag_gradient(Z) - 2 * kernel.pull(Z, self.span.points, self.weights)
 
     def distance(self, Z: Array) -> Array:
-        """Return ‖φ(z) − P‖, (b,); 0 where rounding makes its square negative."""
+        """Return ‖φ(z) − P‖, (b,); 0 where rounding makes its square negative.
+
+        NaN where P is not known as a sum over the points.
+        """
+        if self.expansion is None:
+            return backend.namespace(Z).full_like(Z[:, 0], math.nan)
         D = self.value(Z) + self.sqnorm
         return backend.namespace(D).sqrt(backend.namespace(D).where(D > 0, D, 0 * D))
 
@@ -303,8 +424,11 @@ class Target:
         """Return some of the rows."""
         if rows.size == int(self.sqnorm.shape[0]):
             return self
-        parts = (backend.take(A, rows) for A in (self.Y, self.weights, self.sqnorm))
-        return Target(self.span, *parts)
+        Y, sqnorm = (backend.take(A, rows) for A in (self.Y, self.sqnorm))
+        gamma, values = (
+            None if A is None else backend.take(A, rows) for A in (self.expansion, self.values)
+        )
+        return Target(self.span, Y, gamma, sqnorm, values, self.shifted)
 
 
 # --- What every pre-image method is: `prepare` once, `find` for many rows ------------------------
@@ -333,6 +457,7 @@ class Method:
 
     name: ClassVar[str] = ""
     needs: ClassVar[str] = "any kernel"
+    safeguarded: ClassVar[bool] = True  # exact for linear kernels, never far from the points
 
     def __init_subclass__(cls) -> None:
         """Register the method under its name."""
@@ -359,8 +484,43 @@ class Method:
             Points to start from, such as the noisy rows; closed forms have no use for them.
         """
         Y = span.checked(Y)
+        return self._find_all(span, lambda rows: Target.of(span, Y[rows, :]), Y, start)
+
+    def find_values(
+        self, span: Span, values: Array, start: Array | None = None, *, centered: bool = False
+    ) -> PreImage:
+        """Return pre-images of the points of feature space with these kernel values.
+
+        Parameters
+        ----------
+        span : Span
+        values : array of shape (m, n)
+            ⟨φ(x_i), P⟩ for the points x_i of the span.
+        start : array of shape (m, d), optional
+            Points to start from.
+        centered : bool
+            The values are ⟨φ(x_i) − mean, P − mean⟩.
+
+        Notes
+        -----
+        Up to 5000 points P is found as a sum over them, O(n³) once. Beyond, methods that only
+        need kernel values or coordinates still work ('plain-smoother', 'smoother', 'learned'),
+        and distances are NaN.
+        """
+        algebra.require_shape("kernel values", values, "m", span.size)
+        K = _require_finite("kernel values", values)
+        if span.size <= MOST_SOLVED:
+            span.expanded(K[:1, :], centered=centered)  # solved once, before threads share it
+        targets = lambda rows: Target.of_values(span, K[rows, :], centered=centered)  # noqa: E731
+        return self._find_all(span, targets, K, start)
+
+    def _find_all(
+        self, span: Span, targets: Callable[[slice], Target], asked: Array, start: Array | None
+    ) -> PreImage:
+        """Return pre-images of all targets, in blocks of rows."""
+        m = int(asked.shape[0])
         if start is not None:
-            algebra.require_shape("start", start, Y.shape[0], span.points.shape[1])
+            algebra.require_shape("start", start, m, span.points.shape[1])
             start = span.inside(_require_finite("start", start))
         if not (span.kernel._linear or self.suits(span.kernel)):
             name = f"the kernel for pre-images by {self.name!r}"
@@ -372,17 +532,17 @@ class Method:
 
         def of(rows: slice) -> PreImage:
             near = None if start is None else start[rows, :]
-            return method.block(Target.of(span, Y[rows, :]), near)
+            return method.block(targets(rows), near)
 
-        return PreImage(*span._in_blocks(of, int(Y.shape[0])))
+        return PreImage(*span._in_blocks(of, m))
 
     def block(self, target: Target, start: Array | None) -> PreImage:
         """Return the pre-images of one block of rows."""
-        if target.span.kernel._linear:
+        if target.span.kernel._linear and self.safeguarded:
             Z, iterations = target.weights @ target.span.points, None
         else:
             Z, iterations = self._find(target, start)
-        Z = target.span.inside(_within_reach(target, Z))
+        Z = target.span.inside(_within_reach(target, Z) if self.safeguarded else Z)
         if iterations is None:
             iterations = np.zeros(int(Z.shape[0]), dtype=np.int64)
         counts = backend.namespace(Z).asarray(iterations, device=backend.device_of(Z))
@@ -408,7 +568,7 @@ def _within_reach(target: Target, Z: Array) -> Array:
     rows = np.flatnonzero(backend.to_numpy(far))
     if rows.size == 0:
         return Z
-    nearest = xp.argmin(span.gaps(backend.take(target.Y, rows)), axis=1)
+    nearest = xp.argmin(backend.take(target.gaps, rows), axis=1)
     return backend.replaced(Z, rows, backend.take(span.points, nearest))
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from dualpca.arrays import Array, algebra, backend
-from dualpca.errors import expected
+from dualpca.errors import DegenerateError, expected
 from dualpca.kernels import RBF, Kernel, inverse_distances
 from dualpca.preimages.base import Method, Span, Target
 
@@ -19,15 +20,16 @@ from dualpca.preimages.base import Method, Span, Target
 class Smoother(Method):
     """z = Σ_i w_i x_i / Σ_i w_i, with weights that neither vanish nor turn negative.
 
-    De Plaen & Suykens 2023, Eq. 19.
+    A safeguarded form of `PlainSmoother`, the published formula.
 
     w_i = (h² − ‖φ(x_i) − P‖²)₊ where h is the distance of P to its (`neighbors` + 1)-th nearest
     item: an Epanechnikov kernel in feature space whose width follows the data. Up to the constant
     it is the uncentred kernel value k̂_i = ⟨φ(x_i), P⟩, measured from a floor, so that wide kernels
     (all k̂ alike) do not draw every answer to the mean of the data.
 
-    With `neighbors=None`, w_i = max(k̂_i, 0), the formula as published. Where all weights vanish,
-    the mean of the items nearest to P. The answer is always a convex combination of the points.
+    With `neighbors=None`, w_i = max(k̂_i, 0): kernel values themselves, negative ones left out.
+    Where all weights vanish, the mean of the items nearest to P. The answer is always a convex
+    combination of the points.
 
     Parameters
     ----------
@@ -53,9 +55,9 @@ class Smoother(Method):
 
     def _find(self, target: Target, start: Array | None) -> tuple[Array, Array | None]:
         xp, span = backend.namespace(target.Y), target.span
-        G = span.gaps(target.Y)
+        G = target.gaps
         if self.neighbors is None:
-            W, bound = span.overlaps(target.Y), xp.min(G, axis=1)[:, None]
+            W, bound = target.unshifted, xp.min(G, axis=1)[:, None]
         else:
             last = min(self.neighbors, span.size - 1)
             bound = xp.sort(G, axis=1)[:, last : last + 1]
@@ -66,6 +68,65 @@ class Smoother(Method):
         # divided by the largest first: a sum of denormal weights would lose its digits
         W = W / xp.max(W, axis=1)[:, None]
         return (W @ span.points) / xp.sum(W, axis=1)[:, None], None
+
+
+@dataclass(frozen=True)
+class PlainSmoother(Method):
+    """z = Σ_i k̂_i x_i / (Σ_i k̂_i + s), the kernel smoother as published.
+
+    De Plaen & Suykens 2023, Eq. 19; Schreurs & Suykens 2018. Weights may be negative, so that z
+    may lie outside of the data, and nothing replaces it there: `Smoother` is the safeguarded form.
+    Not even the linear kernel is treated apart.
+
+    Parameters
+    ----------
+    stabilizer : float
+        s, added to the sum of the kernel values, in their units.
+    centered : bool
+        Use the centred kernel values (k̂c)_i = ⟨φ(x_i) − φ̄, P − φ̄⟩ in place of ⟨φ(x_i), P⟩. Where
+        the features are centred they sum to 0: z = Σ_i (k̂c)_i x_i / s, which needs an s. The same
+        as False where they are not.
+
+    Notes
+    -----
+    O(n(d + q)) per row. An error where the denominator vanishes; near to that z is far away.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca.kernels import RBF
+    >>> from dualpca.preimages import Span
+    >>> span = Span(np.array([[0.0], [1.0]]), RBF(gamma=1.0), np.eye(2)[:, :1], np.zeros(2))
+    >>> PlainSmoother().find(span, np.array([[1.0]])).points.round(4)  # e⁻¹/(1 + e⁻¹)
+    array([[0.2689]])
+    """
+
+    name: ClassVar[str] = "plain-smoother"
+    safeguarded: ClassVar[bool] = False
+    stabilizer: float = 0.0
+    centered: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        if not math.isfinite(self.stabilizer):
+            raise ValueError(expected("stabilizer", "a finite number", self.stabilizer))
+
+    def _find(self, target: Target, start: Array | None) -> tuple[Array, Array | None]:
+        xp, points = backend.namespace(target.Y), target.span.points
+        K = target.centred_overlaps if self.centered else target.unshifted
+        total = xp.sum(K, axis=1) + self.stabilizer
+        size = xp.sum(xp.abs(K), axis=1)
+        if bool(xp.any(xp.abs(total) <= VANISHED * size)):
+            raise DegenerateError(
+                "kernel values sum to 0, so that the mean weighted by them does not exist: centred "
+                "ones always do. Give PlainSmoother a stabilizer, centered=False, or use "
+                "'smoother'."
+            )
+        return (K @ points) / total[:, None], None
+
+
+VANISHED = 1e-12
+"""Share of their absolute values below which the sum of kernel values is rounding error."""
 
 
 # --- Kwok & Tsang's closed form: from distances in feature space to distances among inputs -------
@@ -115,7 +176,7 @@ class Distance(Method):
 
     def _find(self, target: Target, start: Array | None) -> tuple[Array, Array | None]:
         xp, span = backend.namespace(target.Y), target.span
-        G, k = span.gaps(target.Y), min(self.neighbors, span.size)
+        G, k = target.gaps, min(self.neighbors, span.size)
         near = xp.argsort(G, axis=1)[:, :k]
         d, flat = int(span.points.shape[1]), xp.reshape(near, (-1,))
         N = xp.reshape(backend.take(span.points, flat), (*near.shape, d))

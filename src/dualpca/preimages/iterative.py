@@ -185,7 +185,7 @@ class Iterative(Method, ABC):
 
     def _find(self, target: Target, start: Array | None) -> tuple[Array, Array | None]:
         span = target.span
-        closest = backend.namespace(target.Y).argmin(span.gaps(target.Y), axis=1)
+        closest = backend.namespace(target.Y).argmin(target.gaps, axis=1)
         starts = [Smoother()._find(target, None)[0], backend.take(span.points, closest), start]
         best = reduce(better, (self.run(target, Z) for Z in starts if Z is not None))
         return best.points, best.iterations

@@ -5,21 +5,31 @@ from __future__ import annotations
 import io
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Annotated, Any
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+import polars as pl
 import typer
 
 import dualpca
-from dualpca.app.cli._fit import MODELS, STANDARDIZED, make, standardizes
+from dualpca.app.cli._fit import (
+    ANY_KIND,
+    MODELS,
+    STANDARDIZED,
+    check_kinds,
+    kinds_asked,
+    make,
+    standardizes,
+)
 from dualpca.app.cli._running import (
     Choice,
     Data,
     Identifier,
     Json,
+    NoteWarning,
     SampleRows,
     Seed,
     Source,
@@ -29,6 +39,16 @@ from dualpca.app.cli._running import (
     run,
 )
 from dualpca.app.cli._session import at_once, open_table, prepared
+from dualpca.app.tables.columns import (
+    Preparation,
+    Refused,
+    coded,
+    number,
+    plain,
+    refusal,
+    texts,
+)
+from dualpca.app.tables.text import TableError
 from dualpca.arrays import task
 from dualpca.errors import InterruptWarning
 
@@ -45,6 +65,8 @@ class Split:
     test: Values  # (m, d)
     hidden: Values  # (m, d), NaN also where an entry was hidden
     log_units: Values  # (m,), to be subtracted from log-densities: Σ log scale of observed entries
+    at: tuple[Values, Values]  # numbers of the rows to fit, and of those held out
+    units: tuple[Any, Any] = (0.0, 1.0)  # means and scales of the columns
 
     @property
     def center(self) -> Values:
@@ -61,7 +83,14 @@ class Split:
         return float(wrong / total) if total > 0 else float("nan")
 
 
-def split(X: Values, standardize: bool, held_out: float, hidden: float, seed: int) -> Split:
+def split(
+    X: Values,
+    standardize: bool,
+    held_out: float,
+    hidden: float,
+    seed: int,
+    columns: Sequence[int] | None = None,
+) -> Split:
     """Hold out a share of the rows, and hide a share of their entries; every row keeps one.
 
     Parameters
@@ -73,6 +102,8 @@ def split(X: Values, standardize: bool, held_out: float, hidden: float, seed: in
     held_out, hidden : float
         Shares, between 0 and 1.
     seed : int
+    columns : sequence of int, optional
+        Which column of the table a feature comes from; features of one are hidden together.
 
     Examples
     --------
@@ -85,22 +116,27 @@ def split(X: Values, standardize: bool, held_out: float, hidden: float, seed: in
     n = X.shape[0]
     m = min(max(round(held_out * n), 1), n - 2)
     order = rng.permutation(n)
-    test, train = X[np.sort(order[:m])], X[np.sort(order[m:])]
-    units = np.zeros(m)
+    at = np.sort(order[m:]), np.sort(order[:m])
+    train, test = X[at[0]], X[at[1]]
+    log_units, units = np.zeros(m), (np.zeros(X.shape[1]), np.ones(X.shape[1]))
     if standardize:
         means, scales = np.nanmean(train, axis=0), np.nanstd(train, axis=0)
         scales = np.where(scales <= 1e-14 * np.abs(means), 1.0, scales)
-        units = ~np.isnan(test) @ np.log(scales)
+        log_units, units = ~np.isnan(test) @ np.log(scales), (means, scales)
         test, train = (test - means) / scales, (train - means) / scales
     covered = test.copy()
-    observed = np.argwhere(~np.isnan(test))
+    own = np.arange(X.shape[1]) if columns is None else np.asarray(columns)
+    first = np.unique(own, return_index=True)[1]  # the features of a column are missing together
+    observed = np.argwhere(~np.isnan(test[:, first]))
     for i, j in rng.permutation(observed)[: max(round(hidden * len(observed)), 1)]:
-        if np.count_nonzero(~np.isnan(covered[i])) > 1:
-            covered[i, j] = np.nan
-    return Split(train, test, covered, units)
+        if np.count_nonzero(~np.isnan(covered[i, first])) > 1:
+            covered[i, own == j] = np.nan
+    return Split(train, test, covered, log_units, at, units)
 
 
-def judge(make: Callable[[], Any], parts: Split, density: bool) -> dict[str, Any]:
+def judge(
+    make: Callable[[], Any], parts: Split, density: bool, cells: Cells | None = None
+) -> dict[str, Any]:
     """Fit a model and return its scores; those it cannot have are None, and `notes` say why.
 
     Parameters
@@ -110,12 +146,14 @@ def judge(make: Callable[[], Any], parts: Split, density: bool) -> dict[str, Any
     parts : Split
     density : bool
         True if its log-density is one of rows in the units of the table, and so comparable.
+    cells : Cells, optional
+        Of a table with categories.
 
     Returns
     -------
     dict
         seconds (of the fit), log_likelihood (per held-out row), reconstruction_error and
-        imputation_error (see `Split.share`), notes.
+        imputation_error (see `Split.share`), those of `Cells.judged`, notes.
     """
     start = time.perf_counter()
     model = make().fit(parts.train)
@@ -132,6 +170,12 @@ def judge(make: Callable[[], Any], parts: Split, density: bool) -> dict[str, Any
     attempt("log_likelihood", lambda: _likelihood(model, parts, density))
     attempt("reconstruction_error", lambda: _reconstruction(model, parts))
     attempt("imputation_error", lambda: _imputation(model, parts))
+    if cells is not None:
+        found |= {"number_error": None, "category_error": None}
+        if hasattr(model, "impute"):
+            means, scales = parts.units
+            values = np.asarray(model.impute(parts.hidden)) * scales + means
+            found |= cells.judged(cells.numbers.framed(values))
     components = getattr(model, "n_components_", None)
     return found | {"n_components": components, "notes": notes}
 
@@ -158,12 +202,112 @@ def _imputation(model: Any, parts: Split) -> float:
     return parts.share(model.impute(parts.hidden), where)
 
 
+# --- tables with categories --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The same rows as cells of a table with categories, and which of them are hidden.
+
+    Numbers are judged by their absolute errors, each column in units of its mean deviation from
+    the median; categories by how often they are wrong.
+    """
+
+    numbers: Preparation  # for models of numbers: zeros and ones
+    mixed: Preparation  # for a model of columns of any kind
+    train: pl.DataFrame  # rows to fit, as the table has them
+    test: pl.DataFrame  # rows held out
+    hidden: dict[str, Values]  # (m,) by column
+
+    @property
+    def partial(self) -> pl.DataFrame:
+        """Return the rows held out for a model of columns of any kind, without hidden cells.
+
+        Levels that no row to fit has are missing, too.
+        """
+        rows, fitted, found = self.mixed.rows(self.test), self.mixed.rows(self.train), []
+        for column in rows.iter_columns():
+            gone = pl.Series(self.hidden.get(column.name, np.zeros(rows.height, dtype=bool)))
+            if column.name in self.mixed.levels:
+                gone = gone | ~column.is_in(fitted[column.name].unique().implode())
+            found.append(column.set(gone.fill_null(False), None))
+        return pl.DataFrame(found)
+
+    def judged(self, filled: pl.DataFrame | None) -> dict[str, float | None]:
+        """Return the errors of filled cells: of numbers (1: no better than medians), of categories.
+
+        Without filled cells, those of medians and of the most frequent categories. None where no
+        cell of the kind was hidden.
+        """
+        wrong, plain, missed = 0.0, 0.0, []
+        for name, where in self.hidden.items():
+            at, guess = pl.Series(where), None if filled is None else filled[name]
+            if name in self.numbers.levels:
+                truth = texts(self.test[name]).filter(at)
+                most = texts(self.train[name]).drop_nulls().mode().sort()[:1]
+                missed += (truth != (most.first() if guess is None else guess.filter(at))).to_list()
+                continue
+            known, true = _numbers(self.train[name]), _numbers(self.test[name])[where]
+            known = known[~np.isnan(known)]
+            if not known.size or np.ptp(known) == 0:
+                continue
+            middle = np.median(known)
+            unit = np.mean(np.abs(known - middle))
+            made = middle if guess is None else coded(guess, ())[0][where]  # a bound for <50
+            wrong += float(np.sum(np.abs(true - made)) / unit)
+            plain += float(np.sum(np.abs(true - middle)) / unit)
+        return {
+            "number_error": wrong / plain if plain else None,
+            "category_error": float(np.mean(missed)) if missed else None,
+        }
+
+
+def _numbers(column: pl.Series) -> Values:
+    """Return a column of numbers; bounds are NaN."""
+    found = number(column)
+    if isinstance(found, Refused):
+        raise TableError(refusal([found]))
+    return found.to_numpy()
+
+
+def cells_of(frame: pl.DataFrame, numbers: Preparation, mixed: Preparation, parts: Split) -> Cells:
+    """Return the cells of a split."""
+    hidden = np.isnan(parts.hidden) & ~np.isnan(parts.test)
+    first = np.unique(columns_of(numbers), return_index=True)[1]
+    where = {name: hidden[:, j] for name, j in zip(numbers.names, first, strict=True)}
+    where = {name: rows for name, rows in where.items() if rows.any()}
+    train, test = (frame[rows.tolist()] for rows in parts.at)
+    return Cells(numbers, mixed, train, test, where)
+
+
+def columns_of(prep: Preparation) -> list[int]:
+    """Return which column of the table every feature comes from.
+
+    Examples
+    --------
+    >>> columns_of(Preparation(("a", "k"), {"k": ("u", "v", "w")}, dropped={"k": "u"}))
+    [0, 1, 1]
+    """
+    found: list[int] = []
+    for j, name in enumerate(prep.names):
+        found += [j] * (len(prep.levels.get(name, [name])) - (name in prep.dropped))
+    return found
+
+
 # --- the command -------------------------------------------------------------------------------
 
 KERNELS = ("kpca", "dual", "pkpca", "twin")
 COMPARED = [name for name in MODELS if name != "hmm"]
 """Not hmm: rows of a table have no order, which is what a hidden Markov model describes."""
-COLUMNS = ("log_likelihood", "reconstruction_error", "imputation_error", "seconds")
+COLUMNS = {
+    "log_likelihood": "log-likelihood",
+    "reconstruction_error": "reconstruction",
+    "imputation_error": "imputation",
+    "number_error": "numbers",
+    "category_error": "categories",
+    "seconds": "seconds",
+}
+"""What is judged, and the headings."""
 
 
 def compare(
@@ -171,7 +315,11 @@ def compare(
     *,
     models: Annotated[
         list[str] | None,
-        typer.Option("--model", "-m", help=f"One of {', '.join(COMPARED)}; all by default."),
+        typer.Option(
+            "--model",
+            "-m",
+            help=f"One of {', '.join(COMPARED)}; all by default, copula if there are categories.",
+        ),
     ] = None,
     components: Annotated[
         int | None,
@@ -203,16 +351,30 @@ def compare(
 
     def work() -> dict[str, Any]:
         chosen = _chosen(models)
+        if choice.kinds and ANY_KIND not in chosen:
+            check_kinds(chosen[0], choice, None)
         table = at_once(open_table(data, source.reading(), id_column), sample_rows, seed)
-        X = prepared(table, choice, id_column).rows(table.frame()).to_numpy()
+        frame = table.frame()
+        prep = prepared(table, choice, id_column)
+        X = prep.rows(frame).to_numpy()
         if X.shape[0] < 5:
             raise ValueError(f"{data} has {X.shape[0]} rows, but compare needs at least 5.")
         scaled = standardizes(standardize, data, source.kind)
-        parts = split(X, scaled, held_out, hidden, seed)
+        parts = split(X, scaled, held_out, hidden, seed, columns_of(prep))
+        cells, kinds = None, None
+        if prep.levels or ANY_KIND in (models or []):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", NoteWarning)  # they were told above
+                mixed = prepared(table, choice, id_column, any_kind=True)
+            cells, kinds = cells_of(frame, prep, mixed, parts), kinds_asked(choice, mixed)
+        elif models is None:
+            chosen = [name for name in chosen if name != ANY_KIND]
         q = components or _by_bic(parts, seed)
         found: dict[str, Any] = {"rows_fitted": len(parts.train), "rows_held_out": len(parts.test)}
         found |= {"features": X.shape[1], "n_components": q, "standardized": scaled}
-        return found | _judged(chosen, parts, q, seed, kernel_rows)
+        found["categories"] = cells is not None
+        task_ = Task(parts, cells, q, components, seed, kernel_rows, kinds)
+        return found | _judged(chosen, task_)
 
     run("compare", as_json, work, _words)
 
@@ -233,26 +395,42 @@ def _by_bic(parts: Split, seed: int) -> int:
     return count
 
 
-def _judged(names: list[str], parts: Split, q: int, seed: int, kernel_rows: int) -> dict[str, Any]:
+class Task(NamedTuple):
+    """What every model is to do."""
+
+    parts: Split
+    cells: Cells | None  # of a table with categories
+    q: int
+    components: int | None  # as given
+    seed: int
+    kernel_rows: int
+    kinds: dict[str, Any] | None  # of columns, as given
+
+
+def _judged(names: list[str], task_: Task) -> dict[str, Any]:
     """Return the scores of the models; after an interrupt, of those that are done."""
+    parts, cells = task_.parts, task_.cells
     everywhere = ~np.isnan(parts.test)
     hidden = np.isnan(parts.hidden) & everywhere
-    means: dict[str, Any] = {"model": "means", "log_likelihood": None, "seconds": 0.0, "notes": []}
-    means["reconstruction_error"] = parts.share(parts.center, everywhere)
-    means["imputation_error"] = parts.share(parts.center, hidden)
-    found: list[dict[str, Any]] = [means]
+    plain: dict[str, Any] = {"model": "means" if cells is None else "baseline"}
+    plain |= {"log_likelihood": None, "seconds": 0.0, "notes": []}
+    plain["reconstruction_error"] = parts.share(parts.center, everywhere)
+    plain["imputation_error"] = parts.share(parts.center, hidden)
+    plain |= {} if cells is None else cells.judged(None)
+    found: list[dict[str, Any]] = [plain]
     with task("model", len(names)) as tick:
         for name in names:
             try:
-                found.append({"model": name} | _one(name, parts, q, seed, kernel_rows))
+                found.append({"model": name} | _one(name, task_))
             except (KeyboardInterrupt, InterruptWarning):
                 return {"models": found, "interrupted": True}
             tick(name)
     return {"models": found, "interrupted": False}
 
 
-def _one(name: str, parts: Split, q: int, seed: int, kernel_rows: int) -> dict[str, Any]:
+def _one(name: str, task_: Task) -> dict[str, Any]:
     """Return the scores of one model with its warnings, or why it failed."""
+    parts, q, seed, kernel_rows = task_.parts, task_.q, task_.seed, task_.kernel_rows
     settings: dict[str, Any] = {} if name == "bpca" else {"n_components": q}
     settings |= {"max_mixtures": 4} if name == "mixture" else {}
     notes = []
@@ -261,16 +439,37 @@ def _one(name: str, parts: Split, q: int, seed: int, kernel_rows: int) -> dict[s
         if len(parts.train) > kernel_rows:
             rng = np.random.default_rng(seed)
             some = np.sort(rng.choice(len(parts.train), kernel_rows, replace=False))
-            parts = Split(parts.train[some], parts.test, parts.hidden, parts.log_units)
+            parts = replace(parts, train=parts.train[some])
             notes = [f"fitted to {kernel_rows} rows (--kernel-rows)"]
     with _caught() as told:
         try:
-            fresh = make(name, settings, [], seed)
-            found = judge(lambda: fresh, parts, density=name not in KERNELS)
+            if name == ANY_KIND:
+                found = _of_any_kind(task_)
+            else:
+                fresh = make(name, settings, [], seed)
+                found = judge(lambda: fresh, parts, name not in KERNELS, task_.cells)
         except (ValueError, TypeError, ArithmeticError, MemoryError) as error:
             found = dict.fromkeys(COLUMNS) | {"error": str(error), "notes": []}
     found["notes"] = notes + found["notes"] + [str(one.message) for one in told]
     return found
+
+
+def _of_any_kind(task_: Task) -> dict[str, Any]:
+    """Return the scores of the model of columns of any kind, on the same hidden cells."""
+    cells = task_.cells
+    if cells is None:  # not reached: the model is left out without cells
+        raise TypeError("the table has no categories.")
+    model = make(ANY_KIND, {"n_components": task_.components}, [], task_.seed)
+    model.set_params(column_kinds=task_.kinds)
+    start = time.perf_counter()
+    model.fit(cells.mixed.rows(cells.train))
+    found: dict[str, Any] = dict.fromkeys(COLUMNS) | {"seconds": time.perf_counter() - start}
+    found |= cells.judged(plain(model.impute(cells.partial)))
+    notes = [
+        "log_likelihood: it is relative to independent columns and cannot be compared.",
+        "reconstruction_error: the model does not reconstruct rows.",
+    ]
+    return found | {"n_components": int(model.n_components_), "notes": notes}
 
 
 @contextmanager
@@ -287,11 +486,13 @@ def _words(found: dict[str, Any]) -> str:
     from rich.table import Table
 
     table = Table("model", box=None, pad_edge=False)
-    for heading in ("log-likelihood", "reconstruction", "imputation", "seconds"):
-        table.add_column(heading, justify="right")
+    left = ("imputation_error",) if found["categories"] else ("number_error", "category_error")
+    shown = [column for column in COLUMNS if column not in left]
+    for column in shown:
+        table.add_column(COLUMNS[column], justify="right")
     best = _best(found["models"])
     for one in found["models"]:
-        cells = [_cell(one, column, best) for column in COLUMNS]
+        cells = [_cell(one, column, best) for column in shown]
         table.add_row(one["model"], *cells)
     out = io.StringIO()
     Console(file=out, width=100).print(table)
@@ -300,29 +501,41 @@ def _words(found: dict[str, Any]) -> str:
 
 def _best(models: list[dict[str, Any]]) -> dict[str, float]:
     found = {}
-    for column, choose in (("log_likelihood", max), (COLUMNS[1], min), (COLUMNS[2], min)):
-        values = [m[column] for m in models if m[column] is not None and np.isfinite(m[column])]
+    for column in COLUMNS:
+        if column == "seconds":
+            continue
+        choose = max if column == "log_likelihood" else min
+        values = [m[column] for m in models if m.get(column) is not None]
+        values = [value for value in values if np.isfinite(value)]
         if values:
             found[column] = choose(values)
     return found
 
 
 def _cell(one: dict[str, Any], column: str, best: dict[str, float]) -> str:
-    value = one[column]
+    value = one.get(column)
     if value is None:
-        return "failed" if "error" in one and column == COLUMNS[0] else "-"
+        return "failed" if "error" in one and column == "log_likelihood" else "-"
     shown = f"{value:.2f}" if column == "seconds" else f"{value:.4g}"
     return f"{shown} *" if best.get(column) == value else shown
 
 
 def _remarks(found: dict[str, Any]) -> list[str]:
+    filled, entries = ("", "") if found["categories"] else (", imputation", " and hidden entries")
     lines = [
         f"{found['rows_fitted']} rows fitted, {found['rows_held_out']} held out; * is the best.",
         "log-likelihood: mean per held-out row, in the units of the table; that of kernel models "
         "cannot be compared.",
-        "reconstruction, imputation: squared error on held-out rows and hidden entries, relative "
-        "to column means; lower is better.",
+        f"reconstruction{filled}: squared error on held-out rows{entries}, relative to column "
+        "means; lower is better.",
     ]
+    if found["categories"]:
+        lines += [
+            "numbers: absolute error on hidden numbers, relative to column medians; categories: "
+            "share of hidden categories that are filled wrong. Lower is better.",
+            "baseline: means for reconstruction, medians for numbers, the most frequent value for "
+            "categories.",
+        ]
     if found["standardized"]:
         lines.append(f"{STANDARDIZED[0].upper()}{STANDARDIZED[1:]}.")
     lines += [f"{m['model']} failed: {m['error']}" for m in found["models"] if "error" in m]

@@ -9,6 +9,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -17,7 +18,9 @@ import polars as pl
 import typer
 
 import dualpca
+from dualpca.app.cli._beside import Apart, apart_in, apart_of
 from dualpca.app.cli._running import (
+    Beside,
     Choice,
     Components,
     Data,
@@ -36,7 +39,7 @@ from dualpca.app.cli._running import (
 )
 from dualpca.app.cli._session import at_once, keep_inputs, lengths_of, open_table, prepared
 from dualpca.app.tables import reading
-from dualpca.app.tables.columns import Preparation
+from dualpca.app.tables.columns import Preparation, kind_words
 from dualpca.app.tables.reading import KeptRows, TableFile
 from dualpca.app.tables.text import TableError
 from dualpca.arrays import task
@@ -50,19 +53,21 @@ MODELS = {
     "ppca": "PPCA",
     "fa": "FactorAnalysis",
     "bpca": "BayesianPCA",
+    "robust": "RobustPPCA",
     "mixture": "MixturePPCA",
     "hmm": "HiddenMarkovPCA",
     "kpca": "KernelPCA",
     "dual": "DualPPCA",
     "pkpca": "ProbabilisticKernelPCA",
     "twin": "TwinKernelPCA",
+    "copula": "CopulaPPCA",
 }
 """Name on the command line to public name, so that the help imports none of them.
 
 CCA and Imputer are not among them: one needs two tables, the other is `dualpca impute`.
 """
 
-IN_MEMORY = ("dual", "pkpca", "twin")
+IN_MEMORY = ("robust", "dual", "pkpca", "twin", "copula")
 """Models that need all rows at once."""
 
 DEFAULTS = {"mixture": {"n_mixtures": "bic"}, "ppca": {"n_components": "cv"}}
@@ -127,11 +132,65 @@ def summary_words(found: dict[str, Any]) -> dict[str, str]:
     }
 
 
+# --- columns of any kind -----------------------------------------------------------------------
+
+ANY_KIND = "copula"
+"""The model that accepts columns of any kind."""
+
+
+def kinds_asked(choice: Choice, prep: Preparation) -> dict[str, Any] | None:
+    """Return the kinds of columns that were given, as the estimator expects them."""
+    found: dict[str, Any] = {}
+    for name, one in choice.asked().items():
+        if (one.below, one.above) != (None, None):
+            found[name] = dualpca.Censored(below=one.below, above=one.above)
+        elif one.kind == "ordinal" and name in prep.levels:
+            found[name] = list(prep.levels[name])
+        elif name in prep.names:
+            found[name] = one.kind
+    return found or None
+
+
+def check_kinds(name: str, choice: Choice, standardize: bool | None) -> None:
+    """Refuse options that a model does not have: kinds, or zeros and ones and units."""
+    if name != ANY_KIND:
+        if choice.kinds:
+            raise UsageError(
+                f"--kind is for --model {ANY_KIND}, which accepts columns of any kind; {name} "
+                "needs numbers (--one-hot makes them of categories)."
+            )
+        return
+    if choice.one_hot:
+        raise UsageError(
+            f"--one-hot {choice.one_hot[0]}: {ANY_KIND} keeps categories as they are. Say --kind "
+            f"{choice.one_hot[0]}=nominal instead."
+        )
+    if standardize is not None:
+        raise UsageError(
+            f"--{'' if standardize else 'no-'}standardize: {ANY_KIND} has no units to scale, since "
+            "only the order of a column's values counts. Leave out the option."
+        )
+
+
+def mention_kinds(prep: Preparation, choice: Choice) -> None:
+    """Tell that there is a model of categories, where they became zeros and ones by default."""
+    if prep.levels and not choice.one_hot:
+        note(f"-m {ANY_KIND} keeps categories as they are.")
+
+
+def with_kinds(prep: Preparation, model: Any) -> Preparation:
+    """Return a preparation that knows the kinds of columns that a fitted model used."""
+    if prep.kinds is None:
+        return prep
+    return replace(prep, kinds={str(k): kind for k, kind in model.column_kinds_.items()})
+
+
 # --- what was decided, in words ----------------------------------------------------------------
 
 RULES = {
     "cv-rows": "cross-validation (the likelihood of held-out rows)",
     "cv-entries": "cross-validation (the prediction of hidden entries)",
+    "cv-kinds": "cross-validation (the probability of hidden entries)",
     "evidence": "Minka's evidence",
     "bic": "BIC",
     "parallel": "parallel analysis",
@@ -145,6 +204,8 @@ RULES = {
 def rule_of(model: Any) -> str | None:
     """Return the rule that chose a fitted model's number of components; None if it was given."""
     asked = model.get_params(deep=False).get("n_components", 0)
+    if hasattr(model, "column_kinds_"):
+        return "cv-kinds" if asked in ("cv", None) else None
     if asked in ("cv", None) and hasattr(getattr(model, "selection_", None), "unit"):
         return "cv-rows" if model.selection_.unit == "row" else "cv-entries"
     if isinstance(model, dualpca.FactorAnalysis) and asked is None:
@@ -167,7 +228,7 @@ def choice_words(rule: str, q: int, advice: bool = True) -> str:
     words = f"{count}, chosen by {RULES.get(rule, rule)}"
     if not advice or rule == "relevance":
         return words
-    if rule == "parallel":
+    if rule in ("parallel", "cv-kinds"):
         return f"{words}. -q NUMBER chooses otherwise"
     return f"{words}. -q NUMBER or -q RULE chooses otherwise; dualpca select compares the rules"
 
@@ -240,6 +301,7 @@ def fit(
         list[str] | None, typer.Option("--set", help="Any other parameter, as name=value.")
     ] = None,
     choice: Choice,
+    beside: Beside,
     id_column: Identifier = None,
     sequence: SequenceColumn = None,
     lengths: Lengths = None,
@@ -263,8 +325,11 @@ def fit(
         keep_inputs([target], [data], force)
         if model != "hmm" and (sequence or lengths):
             raise UsageError("--sequence-column and --lengths are for --model hmm.")
+        check_kinds(model, choice, standardize)
         fresh = make(model, options, setting or [], seed)
         table = open_table(data, source.reading(), id_column)
+        apart = apart_of(beside, choice, table.columns)
+        table = apart.fitted(table)
         if sample_rows is not None and sample_rows < table.height:
             if model == "hmm":
                 raise UsageError(
@@ -272,17 +337,25 @@ def fit(
                 )
             note(f"fitted to {sample_rows} of {table.height} rows, drawn at random.")
             table = table.sampled(sample_rows, seed)
-        prep = prepared(table, choice, id_column, sequence)
+        asked = apart.choice(choice)
+        prep = prepared(table, asked, id_column, sequence, any_kind=model == ANY_KIND)
+        if model == "ppca":
+            mention_kinds(prep, choice)
         sequences = lengths_of(table, sequence, lengths) if model == "hmm" else None
         start = time.perf_counter()
-        scaled = standardizes(standardize, data, source.kind)
+        scaled = model != ANY_KIND and standardizes(standardize, data, source.kind)
         prep = in_own_units(fresh, prep, table) if scaled else prep
+        if prep.kinds is not None:
+            fresh.set_params(column_kinds=kinds_asked(asked, prep))
         rule = fit_chosen(fresh, model, table, prep, sequences)
+        prep = with_kinds(prep, fresh)
         found = {"output": target, **summary(fresh), "columns": prep.features}
         found |= {"rows": table.height, "batches": table.n_batches, "standardized": scaled}
         found["seconds"] = time.perf_counter() - start
         found |= {} if rule is None else {"rule": rule}
-        dualpca.save(fresh, target, metadata=metadata_of(prep, sequence))
+        found |= {} if prep.kinds is None else {"kinds": dict(prep.kinds)}
+        found |= apart.entry()
+        dualpca.save(fresh, target, metadata=metadata_of(prep, sequence) | apart.entry())
         return found
 
     run("fit", as_json, work, lambda found: _fit_words(found, components is None))
@@ -344,9 +417,19 @@ def fit_chosen(
         except ValueError as error:
             if table.whole and not isinstance(error, TableError):
                 _refuse_constant(table, prep)
+            if name == ANY_KIND and asked is None and "n_components" in str(error):
+                _with_one(model)
+                asked = 1
+                continue
             if asked != "cv":
                 raise
             _with_fewer(model, error, table, prep)
+
+
+def _with_one(model: Any) -> None:
+    """Set one component where there are too few values to choose by hiding some."""
+    model.set_params(n_components=1)
+    note("too few values for cross-validation, so 1 component is used (-q changes it).")
 
 
 def _with_fewer(model: Any, error: ValueError, table: TableFile, prep: Preparation) -> None:
@@ -374,8 +457,8 @@ def _with_fewer(model: Any, error: ValueError, table: TableFile, prep: Preparati
 
 def _refuse_constant(table: TableFile, prep: Preparation) -> None:
     """Refuse a table in which no column varies."""
-    X = prep.rows(table.frame()).to_numpy()
-    if all(np.unique(column[~np.isnan(column)]).size < 2 for column in X.T):
+    X = prep.rows(table.frame())
+    if all(column.drop_nulls().drop_nans().n_unique() < 2 for column in X.iter_columns()):
         raise TableError(f"no column of {table.path} has two different values: nothing to model.")
 
 
@@ -413,7 +496,14 @@ def _fit_words(found: dict[str, Any], advice: bool) -> str:
         lines.append(choice_words(found["rule"], found["n_components"], advice) + ".")
     if found["standardized"]:
         lines.append(f"{STANDARDIZED[0].upper()}{STANDARDIZED[1:]}.")
+    if "kinds" in found:
+        lines.append(f"Kinds of the columns: {kind_words(found['kinds'])}. {KIND_ADVICE}.")
+    if "supplementary" in found:
+        lines.append(f"Not in the model, shown in reports: {apart_in(found).words()}.")
     return "\n".join(lines)
+
+
+KIND_ADVICE = "--kind COLUMN=KIND chooses otherwise"
 
 
 def name_of(data: str) -> str:
@@ -448,10 +538,15 @@ def model_and_table(first: str, second: str | None) -> tuple[str | None, str]:
 
 
 def refuse_fitting(
-    model: str, choice: Choice, components: str | None, standardize: bool | None
+    model: str,
+    choice: Choice,
+    components: str | None,
+    standardize: bool | None,
+    name: str | None = None,
 ) -> None:
     """Refuse options of a fit where a fitted model is given."""
     given: dict[str, Any] = {"--components": components, "--columns": choice.include}
+    given |= {"--model": name, "--kind": choice.kinds}
     given |= {"--exclude": choice.exclude}
     given |= {"--one-hot": choice.one_hot, "--numbers-only": choice.numbers_only or None}
     given |= {"--standardize": standardize}
@@ -475,6 +570,21 @@ class Made(NamedTuple):
     model: Any
     prep: Preparation
     table: TableFile
+    apart: Apart = Apart()
+
+
+FITTED_HERE = ("ppca", "copula", "fa", "bpca", "mixture")
+"""Models that `impute` and `report` fit to a table alone."""
+
+NameHere = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        help=f"With a table alone: the model to fit, one of {', '.join(FITTED_HERE)}.",
+        show_default=False,
+    ),
+]
 
 
 def fit_here(
@@ -485,21 +595,50 @@ def fit_here(
     components: str | None,
     standardize: bool | None,
     seed: int,
+    name: str | None = "ppca",
+    beside: Beside | None = None,
 ) -> Made:
-    """Fit the default model to a table, and tell the user which one that is."""
+    """Fit a model to a table, and tell the user which one that is.
+
+    Without a name it is probabilistic PCA for a table of numbers, and the copula model for one with
+    categories or bounds.
+    """
     refuse_lonely(data)
-    model = make("ppca", {"n_components": components}, [], seed)
+    if name not in (None, *FITTED_HERE):
+        raise UsageError(f"--model {name}: with a table alone one of {', '.join(FITTED_HERE)}.")
+    if name is not None:
+        check_kinds(name, choice, standardize)
     table = open_table(data, source.reading(), id_column)
-    prep = prepared(table, choice, id_column)
-    scaled = standardizes(standardize, data, source.kind)
-    prep = in_own_units(model, prep, table) if scaled else prep
-    rule = fit_chosen(model, "ppca", table, prep)
-    q = int(model.n_components_)
-    count = choice_words(rule, q, components is None) if rule else f"{q} components"
-    note(f"no model file was given, so PPCA was fitted to {data}: {count}.")
+    apart = apart_of(beside or Beside(), choice, table.columns)
+    asked, fitted = apart.choice(choice), apart.fitted(table)
+    free = name is None and standardize is None
+    prep = prepared(fitted, asked, id_column, any_kind=None if free else name == ANY_KIND)
+    chosen = name or (ANY_KIND if prep.kinds is not None else "ppca")
+    check_kinds(chosen, choice, standardize)
+    model = make(chosen, {"n_components": components}, [], seed)
+    if prep.kinds is not None:
+        model.set_params(column_kinds=kinds_asked(asked, prep))
+    scaled = prep.kinds is None and standardizes(standardize, data, source.kind)
+    prep = in_own_units(model, prep, fitted) if scaled else prep
+    rule = fit_chosen(model, chosen, fitted, prep)
+    prep = with_kinds(prep, model)
+    q = int(np.max(model.n_components_))
+    count = (
+        choice_words(rule, q, components is None)
+        if rule
+        else f"{q} component{'' if q == 1 else 's'}"
+    )
+    why = "" if name or prep.kinds is None else ", because it has categories or bounds"
+    other = ". -m ppca fits probabilistic PCA to zeros and ones instead" if why else ""
+    note(
+        f"no model file was given, so {type(model).__name__} was fitted to {data}{why}: "
+        f"{count}{other}."
+    )
+    if prep.kinds is not None:
+        note(f"kinds of the columns: {kind_words(prep.kinds)}. {KIND_ADVICE}.")
     if scaled:
         note(f"{STANDARDIZED}.")
-    return Made(model, prep, table)
+    return Made(model, prep, table, apart)
 
 
 # --- dualpca select ----------------------------------------------------------------------------
@@ -532,6 +671,7 @@ def select(
     """Show how many components each selection rule would keep."""
 
     def work() -> dict[str, Any]:
+        check_kinds("select", choice, standardize)
         table = at_once(open_table(data, source.reading(), id_column), sample_rows, seed)
         prep = prepared(table, choice, id_column)
         scaled = standardizes(standardize, data, source.kind)

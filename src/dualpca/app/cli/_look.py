@@ -24,8 +24,11 @@ from dualpca.app.cli._running import (
     run,
 )
 from dualpca.app.cli._session import Job, check_output, keep_inputs, names_of, start
+from dualpca.app.tables.columns import kind_words
 from dualpca.errors import ModelFileError
 
+RELATIVE = "log_likelihood_ratio"
+"""How much likelier a row is than if its columns were independent: of columns of any kind."""
 SHOWN, KEPT = 10, 1000
 """Largest number of unusual rows in the text, and in JSON."""
 
@@ -82,7 +85,9 @@ class _Scores:
         if hasattr(job.model, "score_sequences"):
             return self._sequences(frame, X)
         values = scored(job.model, X, self.level)
-        if "log_density" in values and not hasattr(job.model, "kernel_"):
+        if job.prep.kinds is not None:
+            values = {RELATIVE if k == "log_density" else k: v for k, v in values.items()}
+        elif "log_density" in values and not hasattr(job.model, "kernel_"):
             values["log_density"] = job.prep.undone_density(values["log_density"], X)
         table = job.identified(pl.DataFrame(values), frame)
         if job.id_column is None:
@@ -106,8 +111,8 @@ class _Scores:
     def _count(self, table: pl.DataFrame, height: int) -> pl.DataFrame:
         self.seen += height
         self.rows += height
-        if "log_density" in table.columns:
-            self.density = (self.density or 0.0) + float(table["log_density"].to_numpy().sum())
+        for name in {"log_density", RELATIVE} & set(table.columns):
+            self.density = (self.density or 0.0) + float(table[name].to_numpy().sum())
         if "outlier" in table.columns:
             odd = table.filter(pl.col("outlier")).to_series(0)
             self.n_odd = (self.n_odd or 0) + len(odd)
@@ -118,7 +123,8 @@ class _Scores:
         """Return the totals of all rows."""
         result: dict[str, Any] = {"rows": self.rows, "level": self.level}
         if self.density is not None:
-            result["mean_log_density"] = self.density / self.rows
+            name = "log_density" if self.job.prep.kinds is None else RELATIVE
+            result[f"mean_{name}"] = self.density / self.rows
         if self.n_odd is not None:
             result |= {"n_outliers": self.n_odd, "outliers": self.odd}
             result["expected_outliers"] = (1 - self.level) * self.rows
@@ -151,6 +157,9 @@ def _score_words(found: dict[str, Any]) -> str:
     lines = [f"{found['rows']} rows"]
     if "mean_log_density" in found:
         lines.append(f"mean log-density {found['mean_log_density']:.6g}")
+    if f"mean_{RELATIVE}" in found:
+        value = found[f"mean_{RELATIVE}"]
+        lines.append(f"mean log-likelihood relative to independent columns {value:.6g}")
     if "outliers" in found:
         some = ", ".join(str(row) for row in found["outliers"][:SHOWN])
         more = ", …" if found["n_outliers"] > SHOWN else ""
@@ -193,11 +202,14 @@ def _inspect_words(found: dict[str, Any]) -> str:
             lines.append(f"  {name.replace('_', ' ')}: {shown}")
     columns = found["columns"]
     if columns:
-        lines.append(f"  columns: {', '.join(columns[:SHOWN])}{', …' if columns[SHOWN:] else ''}")
+        lines.append(f"  columns: {_some(columns)}")
     table = found["metadata"].get("table", {})
     if "scales" in table:
         lines.append("  columns are standardized by the command line before they reach the model")
-    if table.get("levels"):
+    if "kinds" in table:
+        lines.append(f"  kinds: {kind_words(table['kinds'])}")
+        lines += [f"  levels of {k}: {_some(v)}" for k, v in table.get("levels", {}).items()]
+    elif table.get("levels"):
         lines.append(f"  one-hot: {', '.join(table['levels'])}")
     if "image_shape" in table:
         lines.append(f"  images of {' x '.join(map(str, table['image_shape']))}")
@@ -208,6 +220,10 @@ def _inspect_words(found: dict[str, Any]) -> str:
     if found["metadata"]:
         lines += ["metadata", f"  {', '.join(found['metadata'])} (--json shows all)"]
     return "\n".join(lines)
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (", …" if names[SHOWN:] else "")
 
 
 APART = ("file", "model", "version", "columns", "parameters", "arrays", "metadata")

@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -13,10 +14,14 @@ import polars as pl
 import typer
 
 import dualpca
+from dualpca.app.cli._beside import Apart, apart_in, apart_of
 from dualpca.app.cli._fit import (
+    ANY_KIND,
     ModelOrTable,
+    NameHere,
     TableOfModel,
     fit_here,
+    mention_kinds,
     metadata_of,
     model_and_table,
     refuse_fitting,
@@ -24,6 +29,7 @@ from dualpca.app.cli._fit import (
 from dualpca.app.cli._running import (
     INTERRUPTED,
     WRITING,
+    Beside,
     Choice,
     Components,
     Encoding,
@@ -74,10 +80,12 @@ def report(
     ] = False,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
     level: Level = 0.95,
+    name: NameHere = None,
     components: Components = None,
     standardize: Standardize = None,
     *,
     choice: Choice,
+    beside: Beside,
     id_column: Identifier = None,
     source: Source,
     seed: Seed = 0,
@@ -90,8 +98,8 @@ def report(
     """
     model, table = model_and_table(first, data)
     asked = Asked(model, table, output, source, choice, color, image, curve, title, level)
-    asked = asked._replace(components=components, standardize=standardize)
-    asked = asked._replace(id_column=id_column, seed=seed, force=force)
+    asked = asked._replace(components=components, standardize=standardize, name=name)
+    asked = asked._replace(id_column=id_column, seed=seed, force=force, beside=beside)
 
     def work() -> dict[str, Any]:
         start = time.perf_counter()
@@ -119,17 +127,19 @@ class Asked(NamedTuple):
     curve: bool = False
     title: str | None = None
     level: float = 0.95
+    name: str | None = None
     components: str | None = None
     standardize: bool | None = None
     id_column: str | None = None
     seed: int = 0
     force: bool = False
+    beside: Beside = Beside()
 
     def command(self) -> str:
         """Return the command that makes the same page."""
         files = [name for name in (self.model, self.data) if name is not None]
         words = ["dualpca", "report", *files, "-o", str(self.output)]
-        for part in (self, self.source, self.choice):
+        for part in (self, self.source, self.choice, self.beside):
             for name, plain in part._field_defaults.items():
                 value = getattr(part, name)
                 if value != plain and not isinstance(value, tuple):
@@ -138,6 +148,7 @@ class Asked(NamedTuple):
 
 
 OPTIONS = {"id_column": "id", "kind": "format", "limit": "memory-limit", "include": "columns"}
+OPTIONS |= {"name": "model", "kinds": "kind", "missing": "na"}
 """Options that are called otherwise here."""
 
 
@@ -153,7 +164,7 @@ def _option(name: str, value: Any) -> list[str]:
 def written(asked: Asked) -> dict[str, Any]:
     """Make the page and write it; return the facts to print."""
     from dualpca.app import report as pages
-    from dualpca.app.report.writing import SECTIONS
+    from dualpca.app.report.writing import sections_of
 
     pages.check_target(asked.output)  # before any work
     keep_inputs([str(asked.output)], [asked.model, asked.data], asked.force)
@@ -162,7 +173,7 @@ def written(asked: Asked) -> dict[str, Any]:
     made |= {} if asked.model is None else {"model file": asked.model}
     name = Path(asked.data).name if asked.data != "-" else "The table"
     title = asked.title or f"{name}, seen by {subject.kind}"
-    with progress.task("section", len(SECTIONS)) as tick:
+    with progress.task("section", len(sections_of(subject))) as tick:
         page = pages.build(subject, tick, title, made)
     size = pages.write_text(asked.output, pages.render(page))
     found = {"output": str(asked.output), "bytes": size, "rows": subject.n, "columns": subject.d}
@@ -182,9 +193,12 @@ def _subject(asked: Asked) -> Any:
             raise TableError(f"{option} {name}: no such column; there are {frame.columns[:10]}.")
     named = names_of(fitted) is not None
     shape = shape_of(asked.image, table)
-    return subject_of(
+    apart = _apart(asked, metadata, frame.columns)
+    chosen = apart.chosen(frame)
+    active, others = frame.filter(~chosen), frame.filter(chosen)
+    found = subject_of(
         fitted,
-        frame,
+        active,
         color=asked.color,
         ids=ids,
         image=shape,
@@ -193,16 +207,38 @@ def _subject(asked: Asked) -> Any:
         seed=asked.seed,
         prepared=preparation_of(fitted, metadata, frame.columns, ids) if named else None,
         command=metadata.get("command"),
+        supplementary=apart.shown(active, tuple(table.get("missing", ()))),
+        supplementary_rows=others if len(others) else None,
     )
+    if ids is not None or not len(others):
+        return found
+    numbers = [tuple(str(i + 1) for i in part.arg_true()) for part in (~chosen, chosen)]
+    return replace(found, ids=numbers[0], ids_beside=numbers[1])  # rows as the table counts them
+
+
+def _apart(asked: Asked, metadata: dict[str, Any], there: list[str]) -> Apart:
+    """Return what the report shows beside the model: as asked, else as the model file says."""
+    known = apart_in(metadata)
+    found = apart_of(asked.beside, asked.choice, there)
+    used = set(metadata.get("table", {}).get("columns", ()))
+    taken = [name for name in found.columns if name in used]
+    if taken:
+        raise TableError(f"--supplementary {taken[0]}: the model uses this column.")
+    rows = found.rows or tuple(pair for pair in known.rows if pair[0] in there)
+    return Apart(found.columns or known.columns, found.categories or known.categories, rows)
 
 
 def _opened(asked: Asked) -> tuple[Any, dict[str, Any], pl.DataFrame]:
     """Return the model with its metadata and the table; a model is fitted where none is given."""
     if asked.model is None:
         options = (asked.id_column, asked.components, asked.standardize, asked.seed)
-        made = fit_here(asked.data, asked.source, asked.choice, *options)
-        return made.model, metadata_of(made.prep), pl.concat(made.table.open())
-    refuse_fitting(asked.model, asked.choice, asked.components, asked.standardize)
+        name = asked.name or (ANY_KIND if asked.choice.kinds else "ppca")
+        made = fit_here(asked.data, asked.source, asked.choice, *options, name, asked.beside)
+        if asked.name is None and made.prep.kinds is None:
+            mention_kinds(made.prep, asked.choice)
+        metadata = metadata_of(made.prep) | made.apart.entry()
+        return made.model, metadata, pl.concat(made.table.open())
+    refuse_fitting(asked.model, asked.choice, asked.components, asked.standardize, asked.name)
     fitted, metadata = load_model(asked.model)
     ids = asked.id_column or metadata.get("table", {}).get("identifier")
     opened = open_table(asked.data, asked.source.reading(), ids, must=False)
@@ -308,6 +344,14 @@ def reproduce(
     quick: Annotated[
         bool, typer.Option("--quick", help="Smaller settings, for a quick look.")
     ] = False,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data",
+            help="Folder with mnist10k.npz, or 'openml' to download MNIST; without it, figures of "
+            "MNIST are made of scikit-learn's 8 × 8 digits.",
+        ),
+    ] = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -318,7 +362,7 @@ def reproduce(
     found: dict[str, Any] = {}
 
     def work() -> dict[str, Any]:
-        found.update(_made(names or [], folder, seed, quick, quiet=as_json))
+        found.update(_made(names or [], folder, seed, quick, data, quiet=as_json))
         return found
 
     run("reproduce", as_json, work, _reproduce_words)
@@ -345,7 +389,9 @@ def _listing_words(found: dict[str, Any]) -> str:
     )
 
 
-def _made(names: list[str], folder: Path, seed: int, quick: bool, quiet: bool) -> dict[str, Any]:
+def _made(
+    names: list[str], folder: Path, seed: int, quick: bool, data: str | None, quiet: bool
+) -> dict[str, Any]:
     """Run the experiments; an interruption keeps what is finished."""
     from dualpca.app import experiments
     from dualpca.app.experiments.running import PAGE
@@ -359,7 +405,7 @@ def _made(names: list[str], folder: Path, seed: int, quick: bool, quiet: bool) -
 
     interrupted = False
     try:
-        experiments.reproduce(names, folder, seed=seed, quick=quick, progress=tell)
+        experiments.reproduce(names, folder, seed=seed, quick=quick, data=data, progress=tell)
     except KeyboardInterrupt:
         interrupted = True
     return {

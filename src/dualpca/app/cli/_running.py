@@ -19,6 +19,7 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 import typer
 from polars.exceptions import PolarsError
 
+from dualpca.app.tables.profiles import KindAsked
 from dualpca.app.tables.reading import Reading
 from dualpca.app.tables.text import TableError
 from dualpca.arrays import memory, showing
@@ -174,7 +175,9 @@ Decimal = Annotated[
 Missing = Annotated[
     list[str] | None,
     typer.Option(
-        "--na", help="Codes of missing entries beside the usual, such as -999 or -99,unknown."
+        "--na",
+        help="Codes of missing entries beside the usual, such as -999 or -99,unknown; of one "
+        "column as COLUMN=CODES.",
     ),
 ]
 Header = Annotated[
@@ -203,6 +206,15 @@ Exclude = Annotated[
 OneHot = Annotated[
     list[str] | None,
     typer.Option("--one-hot", help="Column to encode as zeros and ones, whatever it holds."),
+]
+Kinds = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kind",
+        help="Kind of a column, as COLUMN=KIND: continuous, count, ordinal, nominal, binary or "
+        "censored (copula only). An order may follow: grade=ordinal:low,middle,high; or limits: "
+        "crp=censored:below=5.",
+    ),
 ]
 NumbersOnly = Annotated[
     bool, typer.Option("--numbers-only", help="Leave out columns that do not hold numbers.")
@@ -272,10 +284,28 @@ class Source(NamedTuple):
         except ValueError as error:
             raise UsageError(f"--memory-limit: {error}") from None
         sign = {"\\t": "\t", "tab": "\t"}.get(self.separator or "", self.separator)
-        codes = (code.strip() for given in self.missing or [] for code in given.split(","))
-        missing = tuple(dict.fromkeys(code for code in codes if code))
+        codes = [code for given in self.missing or [] for code in _codes(given)]
+        missing = tuple(dict.fromkeys(codes))
         found = Reading(self.kind, self.encoding, sign, self.decimal, most, missing)
         return found._replace(header=self.header, sheet=self.sheet, array=self.array)
+
+
+def _codes(given: str) -> list[str]:
+    """Return the codes of missing entries of one option; a column's name holds for those after it.
+
+    Examples
+    --------
+    >>> _codes("-99, unknown"), _codes("age=-999,-99")
+    (['-99', 'unknown'], ['age=-999', 'age=-99'])
+    """
+    name, found = "", []
+    for code in (part.strip() for part in given.split(",")):
+        if "=" in code[1:]:
+            name = code[: code.index("=", 1) + 1]
+        elif code:
+            code = name + code
+        found += [code] if code else []
+    return found
 
 
 class Choice(NamedTuple):
@@ -285,9 +315,80 @@ class Choice(NamedTuple):
     exclude: Exclude = None
     one_hot: OneHot = None
     numbers_only: NumbersOnly = False
+    kinds: Kinds = None
+
+    def asked(self) -> dict[str, KindAsked]:
+        """Return the kinds of columns that were given, checked."""
+        found: dict[str, KindAsked] = {}
+        for one in self.kinds or []:
+            name, kind = _kind(one)
+            if name in found:
+                raise UsageError(f"--kind {one}: {name} has a kind already; give one for a column.")
+            found[name] = kind
+        return found
 
 
-GROUPS: tuple[Any, ...] = (Source, Choice)
+KINDS = ("continuous", "count", "ordinal", "nominal", "binary", "censored")
+KIND = re.compile(rf"(.+)=({'|'.join(KINDS)})(?::(.*))?")
+LIMITS = re.compile(r"(below|above)=(.+)")
+
+
+def _kind(words: str) -> tuple[str, KindAsked]:
+    """Return the column and its kind of COLUMN=KIND, with the order or limits after a colon.
+
+    Examples
+    --------
+    >>> _kind("grade=ordinal:low,high")
+    ('grade', KindAsked(kind='ordinal', levels=('low', 'high'), below=None, above=None))
+    >>> _kind("crp=censored:below=5")[1].below
+    5.0
+    """
+    match = KIND.fullmatch(words)
+    if match is None:
+        raise UsageError(f"--kind {words}: expected COLUMN=KIND, where KIND is {', '.join(KINDS)}.")
+    name, kind, more = match.groups()
+    if more is None:
+        return name, KindAsked(kind)
+    parts = tuple(part.strip() for part in more.split(","))
+    if kind == "ordinal" and len(set(parts)) == len(parts) > 1 and all(parts):
+        return name, KindAsked(kind, parts)
+    ends = (LIMITS.fullmatch(part) for part in parts)
+    limits = {end[1]: end[2] for end in ends if end is not None}
+    if kind == "censored" and len(limits) == len(parts):
+        try:
+            return name, KindAsked(kind, (), *(_limit(limits, end) for end in ("below", "above")))
+        except ValueError:
+            pass
+    raise UsageError(
+        f"--kind {words}: after a colon come the levels of an ordinal column in order "
+        "(ordinal:low,middle,high) or the limits of a censored one (censored:below=5,above=100)."
+    )
+
+
+def _limit(limits: Mapping[str, str], end: str) -> float | None:
+    return float(limits[end]) if end in limits else None
+
+
+class Beside(NamedTuple):
+    """What a table has beside the model."""
+
+    supplementary: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--supplementary",
+            help="Columns that the model does not use and reports show, by name or pattern.",
+        ),
+    ] = None
+    supplementary_rows: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--supplementary-rows",
+            help="Rows that the model does not use and reports show, as COLUMN=VALUE.",
+        ),
+    ] = None
+
+
+GROUPS: tuple[Any, ...] = (Source, Choice, Beside)
 KEYWORD = Parameter.KEYWORD_ONLY  # so that one without a default may follow one that has it
 
 

@@ -47,8 +47,13 @@ def prepared(
     id_column: str | None = None,
     sequence: str | None = None,
     standardize: bool = False,
+    any_kind: bool | None = False,
 ) -> Preparation:
-    """Return how the table becomes rows of a model, after one pass over it."""
+    """Return how the table becomes rows of a model, after one pass over it.
+
+    `any_kind` is for a model of columns of any kind, whose categories stay categories; None is for
+    such a model if the table has categories or bounds, and is in memory.
+    """
     if id_column is None and table.image_shape is not None:
         id_column = reading.FILE
     apart = [name for name in (id_column, sequence) if name is not None]
@@ -58,7 +63,10 @@ def prepared(
     absent = [name for name in one_hot if name not in names]
     if absent:
         raise TableError(f"--one-hot {absent[0]}: no such column; there are {names[:10]}.")
-    found = _chosen(table, names, choice, id_column)
+    absent = [name for name in choice.asked() if name not in names]
+    if absent:
+        raise TableError(f"--kind {absent[0]}: no such column; there are {names[:10]}.")
+    found, mixed = _chosen(table, names, choice, id_column, any_kind)
     shape = table.image_shape if len(found.names) == len(table.columns) - len(apart) else None
     prep = Preparation(
         tuple(found.names),
@@ -67,6 +75,7 @@ def prepared(
         identifier=found.identifier,
         dropped=found.dropped,
         missing=table.missing,
+        kinds={} if mixed else None,
     )
     if not standardize:
         return prep
@@ -74,24 +83,39 @@ def prepared(
 
 
 def _chosen(
-    table: TableFile, names: list[str], choice: Choice, id_column: str | None
-) -> profiles.Choices:
-    """Return which columns to use and how, and tell the user what was decided."""
+    table: TableFile,
+    names: list[str],
+    choice: Choice,
+    id_column: str | None,
+    any_kind: bool | None,
+) -> tuple[profiles.Choices, bool]:
+    """Return which columns to use and how, and whether for a model of columns of any kind.
+
+    The user is told what was decided.
+    """
     one_hot = choice.one_hot or []
     seen = profiles.profile(table.frames("looking at columns, batch"), names, one_hot)
     asked = bool(choice.include) or table.image_shape is not None
 
-    found = profiles.choose(
-        seen,
-        one_hot,
-        numbers_only=choice.numbers_only,
-        asked=asked,
-        identifier=id_column,
-        label=lambda row, identifier: _label(table, row, identifier),
-    )
+    def choose(mixed: bool) -> profiles.Choices:
+        return profiles.choose(
+            seen,
+            one_hot,
+            numbers_only=choice.numbers_only,
+            asked=asked,
+            identifier=id_column,
+            label=lambda row, identifier: _label(table, row, identifier),
+            kinds=choice.asked() if mixed else None,
+        )
+
+    if any_kind is None and (one_hot or not table.whole):
+        any_kind = False
+    found = choose(any_kind is not False)
+    if any_kind is None and not (found.levels or found.bounded or choice.kinds):
+        any_kind, found = False, choose(False)
     for words in found.notes:
         note(words)
-    return found
+    return found, any_kind is not False
 
 
 def _label(table: TableFile, row: int, id_column: str | None) -> str:
@@ -189,12 +213,13 @@ class Job:
 
     def rows(self, frame: pl.DataFrame) -> Any:
         """Return rows of the table as the model expects them."""
-        found = self.prep.rows(frame)
+        found = self.prep.rows(frame, 0 if self.table.whole else None)
         self._check_finite(found, frame)
         return found.to_numpy() if names_of(self.model) is None else found
 
     def _check_finite(self, rows: pl.DataFrame, frame: pl.DataFrame) -> None:
         """Refuse infinite entries, with their column and row."""
+        rows = rows.select(pl.col(pl.Float64))
         values = rows.to_numpy()
         if np.isinf(values).any():
             i, j = np.argwhere(np.isinf(values))[0].tolist()

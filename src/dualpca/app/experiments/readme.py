@@ -20,6 +20,7 @@ SHOWN, LEVEL = 40, 1.645
     caption="Left: numbers removed from a table of wines and imputed, with 90 % intervals, against "
     "the true values. Middle: a noisy circle before and after kernel PCA. Right: digits "
     "sampled from a density over the latents of kernel PCA.",
+    test="test_experiments.py::test_the_picture_of_the_readme_says_what_it_shows",
 )
 def readme_picture(draw: Canvas) -> Outcome:
     """Fill missing values with error bars, remove noise from a circle, sample new digits."""
@@ -39,6 +40,7 @@ def readme_picture(draw: Canvas) -> Outcome:
         f"Of the 90 % intervals {covered:.0%} contain the true value; points are {clean:.3f} from "
         f"the circle instead of {noisy:.3f}.",
         "No document has this picture.",
+        "wine and digits of scikit-learn, a simulated circle",
     )
 
 

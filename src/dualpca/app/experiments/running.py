@@ -19,8 +19,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
+from threadpoolctl import threadpool_limits
 
 import dualpca
+from dualpca.app import datasets
 from dualpca.app.datasets import MissingDataError
 from dualpca.app.experiments.canvas import Canvas, style
 from dualpca.arrays import progress as reporting
@@ -49,12 +51,27 @@ class Outcome:
         The numbers behind the figures: floats, lists and dictionaries of them.
     agrees, differs : str
         A sentence on what agrees with the document, and one on what does not or cannot agree.
+        Both follow from `numbers`: another seed or other data may turn a sentence around.
+    data : str
+        What was fitted: the name of a data set, or of what stands in for it.
     """
 
     figures: dict[str, Figure]
     numbers: Numbers
     agrees: str
     differs: str
+    data: str = "simulated"
+
+
+def said(holds: bool | np.bool_, so: str, otherwise: str) -> str:
+    """Return the sentence that the numbers bear out.
+
+    Examples
+    --------
+    >>> said(1 < 2, "One is less.", "One is not less.")
+    'One is less.'
+    """
+    return so if holds else otherwise
 
 
 @dataclass(frozen=True)
@@ -75,6 +92,9 @@ class Experiment:
         What the figures show and how to read them.
     timed : bool
         Whether figures show times, which differ from run to run.
+    test : str
+        The test that asserts what the figures show: 'test_experiments.py::test_s3_figure_1_…' in
+        ``tests/app``.
     """
 
     name: str
@@ -83,6 +103,18 @@ class Experiment:
     run: Callable[[Canvas], Outcome] = field(repr=False)
     caption: str = ""
     timed: bool = False
+    test: str = ""
+
+    @property
+    def document(self) -> str:
+        """The document: 'S3', or '—' if it is none of the five."""
+        code = self.source.split()[0]
+        return code if code in DOCUMENTS else "—"
+
+    @property
+    def section(self) -> str:
+        """The figure or section of the document: 'Fig. 1'."""
+        return self.source.partition(" ")[2]
 
 
 REGISTRY: dict[str, Experiment] = {}
@@ -90,7 +122,13 @@ REGISTRY: dict[str, Experiment] = {}
 
 
 def experiment(
-    *, source: str, title: str, caption: str = "", timed: bool = False, name: str = ""
+    *,
+    source: str,
+    title: str,
+    caption: str = "",
+    timed: bool = False,
+    test: str = "",
+    name: str = "",
 ) -> Callable[[Callable[[Canvas], Outcome]], Callable[[Canvas], Outcome]]:
     """Register the decorated function as an experiment; by default its name is the function's.
 
@@ -105,7 +143,7 @@ def experiment(
         key = name or run.__name__.replace("_", "-")
         if key in REGISTRY and REGISTRY[key].run.__module__ != run.__module__:
             raise ValueError(f"two experiments have the name {key!r}: rename one of them.")
-        REGISTRY[key] = Experiment(key, source, title, run, caption, timed)
+        REGISTRY[key] = Experiment(key, source, title, run, caption, timed, test)
         return run
 
     return register
@@ -156,6 +194,25 @@ def plain(value: Any) -> Any:
     if not isinstance(value, bool | int | float | str | None):
         raise TypeError(f"an experiment's numbers must be numbers or text, got {value!r}.")
     return value
+
+
+TABLE = "| document | section | what it is | here | asserted by |"
+
+
+def table() -> str:
+    """Return all experiments as a table in Markdown, for docs/figures.md.
+
+    Examples
+    --------
+    >>> table().splitlines()[0]
+    '| document | section | what it is | here | asserted by |'
+    """
+    rows = [TABLE, "|---" * 5 + "|"]
+    for one in ordered().values():
+        where = f'<a href="reproduced/index.html#{one.name}"><code>{one.name}</code></a>'
+        cells = (one.document, one.section, one.title, where, f"`tests/app/{one.test}`")
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows) + "\n"
 
 
 # --- the gallery page --------------------------------------------------------------------------
@@ -244,7 +301,8 @@ def _section(record: dict[str, Any]) -> str:
     caption = f"<p>{escape(record['caption'])}</p>\n" if record["caption"] else ""
     verdict = "".join(
         f"<dt>{word}</dt><dd>{escape(record[key])}</dd>\n"
-        for word, key in (("Agrees", "agrees"), ("Differs", "differs"))
+        for word, key in (("Data", "data"), ("Agrees", "agrees"), ("Differs", "differs"))
+        if record.get(key)
     )
     quick = "<p><b>A quick run: smaller settings.</b></p>\n" if record.get("quick") else ""
     foot = _foot(record)
@@ -315,6 +373,7 @@ def reproduce(
     *,
     seed: int = 0,
     quick: bool = False,
+    data: str | Path | None = None,
     progress: Callable[[Record], None] | None = None,
 ) -> list[Record]:
     """Run experiments and write their pictures, their numbers and the gallery page.
@@ -332,6 +391,9 @@ def reproduce(
         Random seed: the same seed gives the same pictures.
     quick : bool
         Run smaller versions, for tests; the numbers say so.
+    data : path or 'openml', optional
+        Folder with ``mnist10k.npz``, or 'openml' to download MNIST; without either, figures of
+        MNIST are made of scikit-learn's 8 × 8 digits. Every record says which.
     progress : function, optional
         Called with each experiment as it ends.
 
@@ -354,7 +416,12 @@ def reproduce(
     target.mkdir(parents=True, exist_ok=True)
     records: list[Record] = []
     try:
-        with reporting.task("experiments", len(experiments)) as tick, _interruptible():
+        with (
+            reporting.task("experiments", len(experiments)) as tick,
+            _interruptible(),
+            threadpool_limits(1),  # small matrices: more threads only wait for each other
+            datasets.using(data),
+        ):
             for one in experiments:
                 records.append(_attempt(one, target, seed, quick))
                 tick(f"{one.name} took {records[-1].seconds:.1f} s")
@@ -436,6 +503,7 @@ def _described(one: Experiment, outcome: Outcome, files: list[str]) -> dict[str,
         "source": one.source,
         "title": one.title,
         "caption": one.caption,
+        "data": outcome.data,
         "agrees": outcome.agrees,
         "differs": outcome.differs,
         "numbers": plain(outcome.numbers),

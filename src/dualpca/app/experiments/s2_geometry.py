@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,9 +15,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPRegressor
 
 from dualpca import PCA, KernelPCA
-from dualpca.app.datasets import Floats, mnist
+from dualpca.app.datasets import Floats, handwriting
 from dualpca.app.experiments.canvas import BLUE, GREEN, INK, MUTED, PALE, RED, Canvas
-from dualpca.app.experiments.running import Outcome, experiment
+from dualpca.app.experiments.running import Outcome, experiment, said
 
 # --- figure 1: the nearest neighbour loses its meaning as dimensions grow ----------------------
 
@@ -27,54 +28,67 @@ NEIGHBOUR_DIMENSIONS, NEIGHBOUR_ROWS = (2, 20, 500), 200
     source="S2 Fig. 1",
     title="In many dimensions the nearest neighbour is hardly nearer than the furthest",
     caption="A query (cross) in the middle and 200 points at their true distances from it, in "
-    "units of the furthest; directions are drawn at random. The circles pass through the nearest "
-    "(red) and the furthest point (grey).",
+    "units of the furthest. Of many queries the one is shown whose ratio of nearest to furthest is "
+    "the median, the number below. The circles pass through the nearest (red) and the furthest "
+    "point (grey). In 2 dimensions directions are true, in more they are drawn at random.",
+    test="test_experiments_s2_s4.py::test_nearest_and_furthest_draw_together",
 )
 def s2_figure_1(draw: Canvas) -> Outcome:
     """Draw a query and its distances to normal points in few and in many dimensions."""
     figure, axes = draw.panels(1, 3, height=2.9)
-    rng = draw.rng
-    for ax, n in zip(axes[0], NEIGHBOUR_DIMENSIONS, strict=True):
-        _neighbour_draw(ax, _distances(rng, n), rng)
-        ax.set_title(f"{n} dimensions")
+    rng, queries = draw.rng, draw.pick(201, quick=21)
     tried = (1, 2, 5, 10, 20, 50, 100, 200, 500)
-    queries = draw.pick(200, quick=20)
-    ratios = [_ratio(rng, n, queries) for n in tried]
-    numbers = {"dimensions": tried, "nearest over furthest, median": ratios}
+    found = {n: _median_query(rng, n, queries) for n in tried}
+    for ax, n in zip(axes[0], NEIGHBOUR_DIMENSIONS, strict=True):
+        _neighbour_draw(ax, found[n], rng)
+        ax.set_title(f"{n} dimensions")
+    ratios = [_ratio(gaps) for gaps in found.values()]
+    numbers = {"dimensions": tried, "nearest over furthest, median": ratios, "queries": queries}
+    shown = ", ".join(f"{_ratio(found[n]):.2f} in {n}" for n in NEIGHBOUR_DIMENSIONS)
     return Outcome(
         {"figure": figure},
         numbers,
-        "The message of the figure holds: the gap between nearest and furthest closes; their ratio "
-        f"grows from {ratios[1]:.2f} in 2 dimensions to {ratios[-1]:.2f} in 500.",
+        said(
+            np.all(np.diff(ratios) > 0),
+            "The message of the figure holds: the gap between nearest and furthest closes as "
+            f"dimensions grow. The median of their ratio over {queries} queries is {shown}.",
+            "The gap between nearest and furthest does not close with every step: the median of "
+            f"their ratio over {queries} queries is {shown}.",
+        ),
         "The document takes its drawing from Beyer et al. (1999), who give no data: these are 200 "
-        "normal points and a normal query, and only distances are to scale, not angles.",
+        "normal points and a normal query, and beyond 2 dimensions only distances are to scale, "
+        "not angles.",
     )
 
 
-def _distances(rng: np.random.Generator, n: int) -> Floats:
-    """Return the distances of normal points from a normal query."""
-    return np.asarray(
-        np.linalg.norm(rng.normal(size=(NEIGHBOUR_ROWS, n)) - rng.normal(size=n), axis=1)
-    )
+def _ratio(gaps: Floats) -> float:
+    """Return how far the nearest point is, as a share of the furthest."""
+    distance = np.linalg.norm(gaps, axis=1)
+    return float(distance.min() / distance.max())
 
 
-def _ratio(rng: np.random.Generator, n: int, queries: int) -> float:
-    found = [_distances(rng, n) for _ in range(queries)]
-    return float(np.median([d.min() / d.max() for d in found]))
+def _median_query(rng: np.random.Generator, n: int, queries: int) -> Floats:
+    """Return normal points as seen from a normal query, the one of many with the median ratio."""
+    found = [rng.normal(size=(NEIGHBOUR_ROWS, n)) - rng.normal(size=n) for _ in range(queries)]
+    return found[int(np.argsort([_ratio(gaps) for gaps in found])[queries // 2])]
 
 
-def _neighbour_draw(ax: Axes, distance: Floats, rng: np.random.Generator) -> None:
-    """Draw distances around the query."""
-    t = rng.uniform(0, 2 * np.pi, len(distance))
+def _neighbour_draw(ax: Axes, gaps: Floats, rng: np.random.Generator) -> None:
+    """Draw points around the query."""
+    distance = np.linalg.norm(gaps, axis=1)
+    t = rng.uniform(0, 2 * np.pi, len(gaps))
+    t = np.arctan2(gaps[:, 1], gaps[:, 0]) if gaps.shape[1] == 2 else t
     r = distance / distance.max()
     circle = np.linspace(0, 2 * np.pi, 200)
-    k = int(np.argmin(r))
-    for radius, colour in ((1.0, MUTED), (r[k], RED)):
+    near, far = int(np.argmin(r)), int(np.argmax(r))
+    for radius, colour in ((1.0, MUTED), (r[near], RED)):
         ax.plot(radius * np.cos(circle), radius * np.sin(circle), color=colour, lw=1.2)
     ax.plot(r * np.cos(t), r * np.sin(t), "o", ms=2.8, color=BLUE, alpha=0.6, mew=0)
-    ax.plot(r[k] * np.cos(t[k]), r[k] * np.sin(t[k]), "o", ms=5, color=RED, mew=0)
+    for k, colour in ((far, INK), (near, RED)):
+        ax.plot(r[k] * np.cos(t[k]), r[k] * np.sin(t[k]), "o", ms=5, color=colour, mew=0)
     ax.plot(0, 0, "+", ms=9, mew=1.8, color=INK, zorder=1)
-    ax.set(aspect="equal", xticks=[], yticks=[], xlabel=f"nearest at {r[k]:.2f} of the furthest")
+    ax.set(aspect="equal", xticks=[], yticks=[], xlim=(-1.08, 1.08), ylim=(-1.08, 1.08))
+    ax.set_xlabel(f"nearest at {r[near]:.2f} of the furthest")
     ax.grid(False)
     ax.spines[:].set_visible(False)
 
@@ -90,6 +104,7 @@ SHOWN = np.array([1, 2, 5, 10, 20, 50, 100, 200])
     source="S2 Fig. 2",
     title="Theorem 1: squared distances deviate from their mean with variance 2/n",
     caption="Variance of (‖x − q‖² − 2n)/2n over pairs of standard normal points in n dimensions.",
+    test="test_experiments_s2_s4.py::test_theorem_1",
 )
 def s2_figure_2(draw: Canvas) -> Outcome:
     """Compare the sample variance of the deviation with 2/n, for n from 1 to 200."""
@@ -113,8 +128,12 @@ def s2_figure_2(draw: Canvas) -> Outcome:
     return Outcome(
         {"figure": figure},
         numbers,
-        "Sample variances follow 2/n at all 200 dimensions, within "
-        f"{np.abs(off).max():.1f} standard errors.",
+        said(
+            np.abs(off).max() < 4,
+            f"Sample variances follow 2/n at all {LARGEST} dimensions, within "
+            f"{np.abs(off).max():.1f} standard errors.",
+            f"Sample variances leave 2/n by up to {np.abs(off).max():.1f} standard errors.",
+        ),
         "The document does not say how many pairs it drew, and its axes are linear: on logarithmic "
         "ones the law is a straight line. One set of pairs serves all n by its first n "
         "coordinates, so neighbouring points go together.",
@@ -140,6 +159,7 @@ SCALING_DIMENSIONS, SCALING_ROWS = (2, 10, 100, 1000), 200
     caption="200 standard normal points of 2 to 1000 dimensions, mapped to the plane. Above: "
     "classical scaling, which is linear PCA. Below: distances in the map as near to the true ones "
     "as can be, by majorisation.",
+    test="test_experiments_s2_s4.py::test_scaled_points_spread_evenly_under_least_stress_only",
 )
 def s2_figure_3(draw: Canvas) -> Outcome:
     """Map points by classical scaling and by least stress, and measure how even they lie."""
@@ -158,11 +178,26 @@ def s2_figure_3(draw: Canvas) -> Outcome:
     return Outcome(
         {"figure": _figure(draw, maps)},
         numbers,
-        "Distances vary less and less around their mean as dimensions grow, and under least stress "
-        "the points come to lie evenly in a disc, as the document's do.",
+        _evenness(numbers),
         "The document cites Torgerson's classical scaling, but that is a linear projection and "
         "leaves a normal cloud: the even spread needs stress to be minimised. It does not say how "
         "many points it drew, nor in which dimensions.",
+    )
+
+
+def _evenness(numbers: dict[str, Any]) -> str:
+    """Say whether distances become alike, and whether a map shows it."""
+    distances = numbers["variation of distances"]
+    even = numbers["variation of nearest distances in the map"]["least stress"]
+    return said(
+        np.all(np.diff(distances) < 0) and np.all(np.diff(even) < 0),
+        "Distances vary less and less around their mean as dimensions grow (by "
+        f"{100 * distances[0]:.0f} to {100 * distances[-1]:.0f} %), and under least stress the "
+        "points come to lie evenly in a disc, as the document's do (distances to the nearest vary "
+        f"by {100 * even[0]:.0f} to {100 * even[-1]:.0f} %).",
+        "Distances vary around their mean by "
+        f"{100 * distances[0]:.0f} to {100 * distances[-1]:.0f} % as dimensions grow; under least "
+        f"stress distances to the nearest vary by {100 * even[0]:.0f} to {100 * even[-1]:.0f} %.",
     )
 
 
@@ -172,7 +207,9 @@ def _figure(draw: Canvas, maps: dict[str, list[Floats]]) -> Figure:
     for row, found, colour in zip(axes, maps.values(), (BLUE, GREEN), strict=True):
         for ax, Z in zip(row, found, strict=True):
             ax.plot(*Z.T, "o", ms=2.6, color=colour, alpha=0.75, mew=0)
-            ax.set(aspect="equal", adjustable="datalim", xticks=[], yticks=[])
+            reach = 1.1 * np.abs(Z).max()
+            ax.set(xlim=(-reach, reach), ylim=(-reach, reach))
+            ax.set(aspect="equal", xticks=[], yticks=[])
     for ax, n in zip(axes[0], SCALING_DIMENSIONS, strict=True):
         ax.set_title(f"{n} dimensions")
     axes[0, 0].set_ylabel("classical scaling")
@@ -208,6 +245,7 @@ def _nearest(Z: Floats) -> Floats:
     title="One kernel component separates two moons, one linear component cannot",
     caption="Two moons of 100 points each, and their first two components. The dashed line is the "
     "best threshold on the first component; above, the share of points on the right side of it.",
+    test="test_experiments_s2_s4.py::test_moons_come_apart_on_the_first_kernel_component",
 )
 def s2_figure_4(draw: Canvas) -> Outcome:
     """Project two moons on two components, linear and radial."""
@@ -231,10 +269,17 @@ def s2_figure_4(draw: Canvas) -> Outcome:
     return Outcome(
         {"figure": figure},
         {f"separated by the first component, {name}": share for name, share in shares.items()},
-        "As the document says, the moons are linearly separable by the first kernel component "
-        "alone, and classical PCA does not detect them.",
+        said(
+            shares["Kernel PCA"] == 1 > shares["Linear PCA"],
+            "As the document says, the moons are linearly separable by the first kernel component "
+            "alone, and classical PCA does not detect them: its first component tells "
+            f"{100 * shares['Linear PCA']:.4g} % apart.",
+            f"The first kernel component tells {100 * shares['Kernel PCA']:.4g} % of the moons "
+            f"apart, the first linear one {100 * shares['Linear PCA']:.4g} %.",
+        ),
         "The document gives neither the width of its kernel nor the noise: here "
         "exp(−‖x − x'‖²/0.05), and none.",
+        "two moons of scikit-learn",
     )
 
 
@@ -257,14 +302,15 @@ VARIANCE_ROWS, KEPT = 600, 15
 
 @experiment(
     source="S2 Fig. 5",
-    title="Fifteen components explain 39 % of the variance of digits, not 88 %",
+    title="Squares of eigenvalues say more of fifteen components than the variance does",
     caption="Cumulative shares of eigenvalues (blue) and of their squares (red) of the centred "
     "kernel of 600 digits, exp(−‖x − x'‖²/median).",
+    test="test_experiments_s2_s4.py::test_explained_variance_is_not_that_of_squares",
 )
 def s2_figure_5(draw: Canvas) -> Outcome:
     """Compare shares of eigenvalues with shares of their squares."""
-    data = mnist()
-    X = data.X[draw.rng.permutation(len(data.X))[:VARIANCE_ROWS]] / 255
+    data = handwriting()
+    X = data.X[draw.rng.permutation(len(data.X))[:VARIANCE_ROWS]]
     model = KernelPCA(draw.pick(300, quick=60), kernel="rbf", gamma="median").fit(X)
     shares = {
         "λ / tr K̃": np.cumsum(model.explained_variance_ratio_),
@@ -284,11 +330,13 @@ def s2_figure_5(draw: Canvas) -> Outcome:
     return Outcome(
         {"figure": figure},
         numbers,
-        "The squares Σλ² = ‖K̃‖² do rise as steeply as the document's curve: its identity is right.",
+        f"The squares rise steeply, as the document's curve does: {KEPT} components have "
+        f"{100 * squared:.0f} % of Σλ² = ‖K̃‖²; its identity is right.",
         "But squares are not variances. The variance explained is Σλ / tr K̃, which the same "
-        "eigenvalues give exactly, and it is less than half as much at 15 components. The document "
-        "does not say which digits nor which width it used: here 600 of MNIST and the median "
+        f"eigenvalues give exactly: {100 * linear:.0f} % with {KEPT} components. The document does "
+        f"not say which digits nor which width it used: here {VARIANCE_ROWS} and the median "
         "distance.",
+        data.source,
     )
 
 
@@ -374,10 +422,11 @@ SHAPES = {"half circle": (np.pi, 4), "circle": (2 * np.pi, 6)}
 
 @experiment(
     source="S2 Fig. 6",
-    title="Kernel PCA closes the circle; an autoencoder comes as near and leaves a seam",
+    title="Denoising a circle: kernel PCA, an autoencoder, a principal curve and linear PCA",
     caption="Noisy points (grey) and what each method makes of them (black); below, the root mean "
     "square distance from the true radius. Linear PCA, the autoencoder and the curve keep one "
     "dimension.",
+    test="test_experiments_s2_s4.py::test_circle_is_denoised",
 )
 def s2_figure_6(draw: Canvas) -> Outcome:
     """Denoise a half circle and a circle in four ways."""
@@ -397,17 +446,40 @@ def s2_figure_6(draw: Canvas) -> Outcome:
     return Outcome(
         {"figure": figure},
         numbers,
-        "As in the document, only kernel PCA recovers the whole circle: the autoencoder's line "
-        "has two ends, which leave a seam, the principal curve breaks and folds, and linear PCA "
-        "flattens both shapes. All but the last follow the half circle.",
-        "By the mean distance from the circle the autoencoder is no worse than kernel PCA: the "
-        "document's 'only' is about the closed shape, and from another start its ends all but "
-        "meet. The figure is Mika et al.'s (1998), whose "
+        _closed(gaps, numbers["half circle"]),
+        f"{_as_near(numbers['circle'])} The figure is Mika et al.'s (1998), whose "
         f"points are not published: here 200 points with noise {NOISE}, kernel exp(−‖x − x'‖²), "
         "and 4 components for the half circle, where 6 would keep the noise, and 6 for the circle. "
         "The autoencoder is scikit-learn's MLPRegressor with layers 16–1–16, the best of three "
         "starts; no installed library has principal curves, so a small one after Hastie and "
         "Stuetzle was written for this figure.",
+    )
+
+
+def _closed(gaps: dict[str, float], half: dict[str, float]) -> str:
+    """Say who closes the circle, and who follows the half circle."""
+    open_ = {name: gap for name, gap in gaps.items() if name not in ("noisy", "Kernel PCA")}
+    widest = ", ".join(f"{name} {gap:.0f}°" for name, gap in open_.items())
+    circle = said(
+        gaps["Kernel PCA"] < min(open_.values()),
+        "As in the document, only kernel PCA recovers the whole circle: the widest gap it leaves "
+        f"is {gaps['Kernel PCA']:.0f}° ({widest})",
+        f"Kernel PCA leaves a gap of {gaps['Kernel PCA']:.0f}° in the circle ({widest})",
+    )
+    follow = [name for name in METHODS if half[name] < half["noisy"]]
+    return f"{circle}. Nearer to the half circle than the noisy points: {', '.join(follow)}."
+
+
+def _as_near(circle: dict[str, float]) -> str:
+    """Say whether the autoencoder comes as near to the circle as kernel PCA."""
+    ours, theirs = circle["Kernel PCA"], circle["Autoencoder"]
+    return said(
+        theirs <= ours,
+        "By the distance from the circle the autoencoder is no worse than kernel PCA "
+        f"({theirs:.3f} against {ours:.3f}): the document's 'only' is about the closed shape, and "
+        "from another start its ends may all but meet.",
+        f"By the distance from the circle kernel PCA is the nearest, too ({ours:.3f} against "
+        f"{theirs:.3f} of the autoencoder).",
     )
 
 

@@ -260,6 +260,7 @@ def describe(session: Session, columns: list[Column], run: str) -> ModelAnswer:
         rows=session.n,
         identified=session.ids is not None,
         features=list(session.features),
+        levels=session.lens.levels,
         shape=session.shape.kind,
         size=list(session.shape.size),
         components=[_component(session, k) for k in range(len(session.lens.sizes))],

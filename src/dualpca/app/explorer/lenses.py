@@ -6,12 +6,14 @@ What a model cannot do is a sentence in `reasons`, which the page shows next to 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
-from dualpca.app.tables.columns import named_rows
+from dualpca.app.tables.columns import coded, level_words, named_rows, plain
 from dualpca.app.tables.text import TableError
 from dualpca.generation import fit_kernel_density
 
@@ -54,6 +56,15 @@ class Lens:
     def _allow(self, *names: str) -> None:
         for name in names:
             self.reasons.pop(name, None)
+
+    @property
+    def levels(self) -> list[list[str]]:
+        """The levels of every feature that has words for values; X has their positions."""
+        return [[] for _ in range(int(self.model.n_features_in_))]
+
+    def comparable(self, X: Matrix) -> Matrix:
+        """Return rows such that differences of their entries make sense."""
+        return X
 
     @property
     def sizes(self) -> list[int]:
@@ -297,6 +308,92 @@ class MixtureLens(Lens):
         return np.asarray(self.model.predict(self._named(X)), dtype=float)
 
 
+class MixedLens(Lens):
+    """Columns of any kind: X has numbers, bounds for numbers, and positions of levels."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        words = level_words(model)
+        self.names = [str(name) for name in model.column_kinds_]
+        self._levels = [list(words.get(name, ())) for name in self.names]
+        self._nominal = [kind == "nominal" for kind in model.column_kinds_.values()]
+        self.table: pl.DataFrame | None = None
+        self._X: Matrix | None = None
+        self._allow("decode")
+        self._refuse("spread", "has ranges only of entries that it fills: see Missing")
+        self._refuse("error", "has no reconstruction error: levels have no distances")
+
+    @property
+    def levels(self) -> list[list[str]]:
+        """The levels of every column of text, in order."""
+        return self._levels
+
+    def read(self, table: pl.DataFrame) -> Matrix:
+        """Return the rows of a table as numbers, and keep them: they may have bounds."""
+        self.table, self._X = table, self.codes(table)
+        return self._X
+
+    def codes(self, table: Any) -> Matrix:
+        """Return a table of the model's columns as numbers and positions of levels."""
+        frame = plain(table if hasattr(table, "columns") else self._unnamed(table))
+        pairs = zip(frame.iter_columns(), self._levels, strict=True)
+        return np.stack([coded(column, levels)[0] for column, levels in pairs], axis=1)
+
+    def _unnamed(self, table: Any) -> pl.DataFrame:
+        pairs = zip(self.names, table.T, strict=True)
+        return pl.DataFrame({n: pl.Series(column.tolist(), strict=False) for n, column in pairs})
+
+    def _named(self, X: Matrix) -> Any:
+        """Return rows of numbers and positions as a table of numbers and words."""
+        if self.table is not None and X is self._X:
+            return self.table
+        found = []
+        for name, column, levels in zip(self.names, X.T, self._levels, strict=True):
+            if levels:
+                words = [None if np.isnan(v) else levels[int(v)] for v in column]
+                found.append(pl.Series(name, words, dtype=pl.String))
+            else:
+                found.append(pl.Series(name, column).fill_nan(None))
+        return pl.DataFrame(found)
+
+    def comparable(self, X: Matrix) -> Matrix:
+        """Return rows with a column of zeros and ones per level of nominal columns."""
+        parts = []
+        for column, levels, nominal in zip(X.T, self._levels, self._nominal, strict=True):
+            if not (levels and nominal):
+                parts.append(column[:, None])
+                continue
+            one = (column[:, None] == np.arange(len(levels))).astype(float)
+            parts.append(np.where(np.isnan(column)[:, None], np.nan, one))
+        return np.concatenate(parts, axis=1)
+
+    def decode(self, Z: Matrix, component: int = 0, way: str | None = None) -> Matrix:
+        """Return medians and the most probable levels."""
+        return self.codes(self.model.inverse_transform(Z))
+
+    @property
+    def density_of(self) -> str:
+        """What `density` is: relative to independent columns."""
+        return "relative"
+
+    def sample(self, count: int, seed: int) -> Matrix:
+        """Draw rows."""
+        return self.codes(self.model.sample(count, random_state=seed))
+
+    def ranges(self, row: int, hidden: Sequence[int]) -> tuple[Matrix, Matrix, Matrix]:
+        """Return a row of the table with entries hidden and filled, and the ends of 95 % ranges.
+
+        Nominal columns have none: NaN.
+        """
+        if self.table is None:
+            raise TableError("no table was given: start with `dualpca explore MODEL TABLE`.")
+        one = self.table[row : row + 1]
+        gone = [pl.lit(None).cast(one.dtypes[j]).alias(one.columns[j]) for j in hidden]
+        tables = self.model.impute(one.with_columns(gone), return_interval=True, level=0.95)
+        values, low, high = (self.codes(table) for table in tables)
+        return values, low, high
+
+
 def lens_of(model: Any) -> Lens:
     """Return the lens for a model, by its methods.
 
@@ -318,6 +415,8 @@ def lens_of(model: Any) -> Lens:
             f"{type(model).__name__} cannot be explored: it has no latents for rows of numbers. "
             "Fit pca, ppca, bpca, fa, kpca, dual or mixture."
         )
+    if hasattr(model, "column_kinds_"):
+        return MixedLens(model)
     if hasattr(model, "preimages"):
         return KernelLens(model)
     if hasattr(model, "inverse_transform"):

@@ -139,6 +139,7 @@ class ModelAnswer(Answer):
     rows: int
     identified: bool
     features: list[str]
+    levels: list[list[str]]
     shape: str
     size: list[int]
     components: list[ComponentAnswer]
@@ -202,7 +203,9 @@ class ImputeAnswer(Answer):
     id: str
     truth: list[float | None]
     values: list[float]
-    std: list[float]
+    std: list[float] | None
+    low: list[float | None] | None = None
+    high: list[float | None] | None = None
 
 
 class SampleAnswer(Answer):

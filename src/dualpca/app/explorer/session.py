@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from dualpca.app.explorer.lenses import Lens, Matrix, lens_of
+from dualpca.app.explorer.lenses import Lens, Matrix, MixedLens, lens_of
 from dualpca.app.tables import columns
-from dualpca.app.tables.columns import of_table
+from dualpca.app.tables.columns import Preparation, level_words, of_table
 from dualpca.app.tables.reading import parse_shape
 from dualpca.app.tables.text import TableError, without
 
@@ -165,6 +165,16 @@ AS_IT_IS = Units()
 BARS = Shape()
 
 
+def _deviations(X: Matrix) -> Matrix:
+    """Return the standard deviations of columns with missing entries, 1 where one is constant."""
+    known = np.isfinite(X)
+    count = np.maximum(known.sum(axis=0), 1)
+    middle = np.where(known, X, 0.0).sum(axis=0) / count
+    squares = np.where(known, X - middle, 0.0) ** 2
+    found = np.sqrt(squares.sum(axis=0) / count)
+    return np.where(found > 0, found, 1.0)
+
+
 def shape_of(d: int, image: str | None, curve: bool) -> Shape:
     """Return how rows of d features are drawn.
 
@@ -221,7 +231,10 @@ class Session:
         self.spread = self._spread()
         self._table = None
         if self.X is not None:
-            self._table = Closest.of(self.X, self.spread, self._filled(self.X), self.ids)
+            near = self.lens.comparable(self.X)
+            same = near is self.X
+            spread = self.spread if same else _deviations(near)
+            self._table = Closest.of(near, spread, self._filled(self.X) if same else None, self.ids)
 
     def _spread(self) -> Matrix:
         """Return the standard deviation of every column, (d,), in the units of the model.
@@ -231,11 +244,7 @@ class Session:
         """
         if self.X is None:
             return np.ones(len(self.features))
-        known = np.isfinite(self.X)
-        count = np.maximum(known.sum(axis=0), 1)
-        middle = np.where(known, self.X, 0.0).sum(axis=0) / count
-        squares = np.where(known, self.X - middle, 0.0) ** 2
-        found = np.sqrt(squares.sum(axis=0) / count)
+        found = _deviations(self.X)
         if self.shape.kind != "bars":
             found = np.full(len(found), np.sqrt(np.mean((found * self.units.scale) ** 2)))
             found = found / self.units.scale
@@ -333,7 +342,7 @@ class Session:
         """
         if self._table is None:
             return [{"nearest": None, "nearest_id": None, "distance": None} for _ in rows]
-        found = [self._table.to(row) for row in rows]
+        found = [self._table.to(row) for row in self.lens.comparable(rows)]
         return [
             {"nearest": i, "nearest_id": self.identifier(i), "distance": distance}
             for i, distance in found
@@ -395,6 +404,11 @@ class Session:
     def impute(self, row: int, hidden: Sequence[int]) -> dict[str, Any]:
         """Return a row with entries hidden and imputed, with standard deviations."""
         truth = self.rows([row])
+        if isinstance(self.lens, MixedLens):
+            with self.lock:
+                values, low, high = self.lens.ranges(row, hidden)
+            found = {"values": values[0], "std": None, "low": low[0], "high": high[0]}
+            return {"id": self.identifier(row), "truth": truth[0], **found}
         partial = truth.copy()
         partial[0, np.asarray(hidden, dtype=int)] = np.nan
         with self.lock:
@@ -651,7 +665,11 @@ def open_session(
         keep = () if id_column is None else (id_column,)
         frame = without(frame, table.get("missing", ()), keep)
     ids = None if frame is None or id_column is None else _identifiers(frame, id_column)
-    X, source = _rows(lens, frame, features, id_column, source, table.get("dropped", {}))
+    if isinstance(lens, MixedLens) and frame is not None:
+        prep = Preparation(tuple(features), level_words(lens.model), kinds={}, identifier=id_column)
+        X: Matrix | None = lens.read(prep.rows(frame, 0))
+    else:
+        X, source = _rows(lens, frame, features, id_column, source, table.get("dropped", {}))
     _check(lens, X)
     if X is not None and frame is not None:
         X = units.into(X)

@@ -12,6 +12,8 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Annotation, Text
 from numpy.typing import NDArray
 
+from dualpca.gaussian import Supplementary
+
 Floats = NDArray[np.float64]
 
 DPI = 240
@@ -60,6 +62,28 @@ def key(figure: Figure, marks: Sequence[Line2D], words: Sequence[str], below: bo
     legend.set_frame_on(False)
     for text in legend.get_texts():
         text.set(fontsize=SMALL, color=INK)
+
+
+MOST_LEVELS = 15
+"""Barycentres in a figure."""
+
+
+def draw_supplementary(
+    ax: Axes, found: Supplementary, plane: list[int]
+) -> tuple[Floats, list[str]]:
+    """Draw supplementary rows and the barycentres of levels, those that stand out most.
+
+    Return places (g, 2) and names of the latter.
+    """
+    if found.rows is not None:
+        x, y = found.rows.coordinates[:, plane].T
+        ax.scatter(x, y, c=MUTED, s=22, marker="x", linewidths=1.1, zorder=3)
+    size = np.abs(np.nan_to_num(found.levels.v_test[:, plane])).max(axis=1)
+    shown = foremost(size, MOST_LEVELS)
+    centres: Floats = found.levels.coordinates[shown][:, plane]
+    x, y = centres.T
+    ax.scatter(x, y, c="white", s=46, marker="D", edgecolors=INK, linewidths=1.4, zorder=4.5)
+    return centres, [found.levels.names[i] for i in shown]
 
 
 # --- names and labels --------------------------------------------------------------------------

@@ -13,11 +13,13 @@ from numpy.typing import ArrayLike
 
 from dualpca.app.plots._canvas import (
     BLUE,
+    DASHED,
     INK,
     PALETTE,
     VERMILION,
     Floats,
     blank,
+    draw_supplementary,
     feature_names,
     foremost,
     key,
@@ -26,6 +28,7 @@ from dualpca.app.plots._canvas import (
 )
 from dualpca.arrays import backend
 from dualpca.errors import expected
+from dualpca.gaussian import Supplementary
 
 REACH = 0.85
 """Length of the longest arrow, relative to the distance of the furthest row."""
@@ -38,6 +41,7 @@ def biplot(
     *,
     axes: tuple[int, int] = (0, 1),
     n_features: int = 15,
+    supplementary: Supplementary | None = None,
 ) -> Figure:
     """Draw rows in the plane of two components, with an arrow for every feature.
 
@@ -57,6 +61,10 @@ def biplot(
         Which components, counted from 0.
     n_features : int
         Number of arrows, the longest in the plane.
+    supplementary : Supplementary, optional
+        From `dualpca.supplementary` for the same rows: numbers become dashed arrows, levels white
+        diamonds at their barycentres, rows crosses. A dashed arrow compares with the others if the
+        model standardises; otherwise it is as long as the longest for a correlation of 1.
 
     Returns
     -------
@@ -78,18 +86,42 @@ def biplot(
     shown = foremost(length, n_features)
     figure, ax = blank(height=5.2)
     _scatter(figure, ax, Z, y)
-    reach = np.abs(Z).max(initial=0.0) or 1.0
-    tips = arrows[shown] * (REACH * reach / (length.max(initial=0.0) or 1.0))
+    reach = REACH * (np.abs(Z).max(initial=0.0) or 1.0)
+    tips = arrows[shown] * (reach / (length.max(initial=0.0) or 1.0))
     _arrows(ax, tips)
+    places, names = tips, [feature_names(model)[j] for j in shown]
+    if supplementary is not None:
+        outside, size = _outside(supplementary, Z, plane)
+        if getattr(model, "scale_", None) is None:  # the other arrows are in units of their own
+            outside = outside / np.maximum(np.linalg.norm(outside, axis=1), 1e-300)[:, None] * size
+            outside = outside * reach
+        else:
+            outside = outside * (reach / (length.max(initial=0.0) or 1.0))
+        _arrows(ax, outside, dashed=True)
+        tips = np.concatenate([tips, outside])
+        centres, levels = draw_supplementary(ax, supplementary, plane)
+        places = np.concatenate([tips, centres])
+        names += [*supplementary.numbers.names, *levels]
     words = _axis_words(model, axes)
     ax.set(xlabel=words[0], ylabel=words[1], aspect="equal", adjustable="datalim")
     ax.margins(0.15)
-    names = feature_names(model)
     # many points per shaft: a label on an arrow is worse than one on a few rows
     shafts = (tips[:, None, :] * np.linspace(0.1, 0.95, 60)[:, None]).reshape(-1, 2)
     clear = np.concatenate([Z, shafts])
-    label_points(ax, tips, [names[j] for j in shown], tips, clear)
+    label_points(ax, places, names, places, clear)
     return figure
+
+
+def _outside(found: Supplementary, Z: Floats, plane: list[int]) -> tuple[Floats, Floats]:
+    """Return how fast supplementary numbers rise with the scores, per standard deviation, (p, 2).
+
+    Also the lengths of their correlations in the plane, (p, 1).
+    """
+    r = np.nan_to_num(found.numbers.correlation[:, plane])
+    slope = r / np.maximum(Z.std(axis=0), np.finfo(float).tiny)
+    if found.numbers.latent_correlation is not None:
+        slope = r = np.nan_to_num(found.numbers.latent_correlation[:, plane])
+    return slope, np.linalg.norm(r, axis=1, keepdims=True)
 
 
 def _plane(model: Any, axes: tuple[int, int]) -> list[int]:
@@ -101,8 +133,14 @@ def _plane(model: Any, axes: tuple[int, int]) -> list[int]:
 
 
 def _directions(model: Any) -> Floats:
-    """Return the rows by which scores are multiplied to give the features, (d, q)."""
+    """Return the rows by which scores are multiplied to give the features, (d, q).
+
+    Those of standardised columns if the model standardises: no unit makes an arrow long.
+    """
     W = backend.to_numpy(getattr(model, "loadings_", model.components_.T)).astype(np.float64)
+    scale = getattr(model, "scale_", None) if hasattr(model, "loadings_") else None
+    if scale is not None:
+        W = W / backend.to_numpy(scale)[:, None]
     if getattr(model, "whiten", False):
         W = W * np.sqrt(backend.to_numpy(model.explained_variance_))
     return np.asarray(W)
@@ -127,13 +165,18 @@ def _scatter(figure: Figure, ax: Axes, Z: Floats, y: ArrayLike | None) -> None:
     key(figure, [mark(colour) for colour in colours], [str(name) for name in names])
 
 
-def _arrows(ax: Axes, tips: Floats) -> None:
+def _arrows(ax: Axes, tips: Floats, dashed: bool = False) -> None:
     """Draw arrows from the origin, and make room for them."""
+    colour = VERMILION if dashed else INK
     for x, y in tips:
-        arrow = FancyArrowPatch((0, 0), (x, y), arrowstyle="-|>", shrinkA=0, shrinkB=0)
-        arrow.set(color=INK, zorder=4, mutation_scale=9, linewidth=1.1)
+        start = (0.9 * x, 0.9 * y) if dashed else (0.0, 0.0)  # a dashed head would be ragged
+        arrow = FancyArrowPatch(start, (x, y), arrowstyle="-|>", shrinkA=0, shrinkB=0)
+        arrow.set(color=colour, zorder=4, mutation_scale=9, linewidth=1.1)
         ax.add_patch(arrow)
-    ax.update_datalim(tips)
+        if dashed:
+            ax.plot([0, start[0]], [0, start[1]], color=colour, lw=1.1, ls=DASHED, zorder=4)
+    if len(tips):
+        ax.update_datalim(tips)
 
 
 def hinton(model: Any, *, n_features: int = 40) -> Figure:

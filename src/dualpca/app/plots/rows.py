@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from itertools import zip_longest
 from typing import Any
 
@@ -27,6 +28,7 @@ from dualpca.app.plots._canvas import (
     VERMILION,
     Floats,
     blank,
+    draw_supplementary,
     feature_names,
     foremost,
     key,
@@ -35,6 +37,7 @@ from dualpca.app.plots._canvas import (
 )
 from dualpca.arrays import backend
 from dualpca.errors import expected
+from dualpca.gaussian import Supplementary
 
 # --- latent space ------------------------------------------------------------------------------
 
@@ -47,6 +50,7 @@ def latent_scatter(
     axes: tuple[int, int] = (0, 1),
     level: float = 0.9,
     n_ellipses: int = 20,
+    supplementary: Supplementary | None = None,
 ) -> Figure:
     """Draw two latent coordinates of every point, and the uncertainty of some of them.
 
@@ -64,6 +68,9 @@ def latent_scatter(
         Posterior probability inside an ellipse.
     n_ellipses : int
         Number of points with an ellipse, equally many of each class, drawn with a fixed seed.
+    supplementary : Supplementary, optional
+        From `dualpca.supplementary`: levels become white diamonds at their barycentres, and rows
+        crosses.
 
     Returns
     -------
@@ -93,6 +100,9 @@ def latent_scatter(
     shares = 100 * np.asarray(model.explained_variance_ratio_)
     words = [f"latent {a + 1} ({shares[a]:.1f} % of the variance)" for a in axes]
     ax.set(xlabel=words[0], ylabel=words[1], aspect="equal", adjustable="datalim")
+    if supplementary is not None:
+        centres, levels = draw_supplementary(ax, supplementary, list(axes))
+        label_points(ax, centres, levels, centres, Z)
     return figure
 
 
@@ -191,10 +201,11 @@ def outlier_map(model: Any, X: ArrayLike, *, level: float = 0.95, n_labels: int 
 
 def _outlier_limits(model: Any, level: float) -> Floats:
     """Return both limits of complete rows as `outliers` takes them, (2,)."""
-    limits = np.array([model.t2_limit(level), model.spe_limit(level)])
-    if not np.all(np.isfinite(limits) & (limits > 0)):
-        return limits  # one statistic judges alone
-    return np.array([model.t2_limit(level**0.5), model.spe_limit(level**0.5)])
+    nameless = copy(model)
+    vars(nameless).pop("feature_names_in_", None)
+    complete = nameless.outliers(model.mean_[None, :], level)
+    both = (complete.t2_limit, complete.spe_limit)
+    return np.array([float(backend.to_numpy(limit)[0]) for limit in both])
 
 
 def _outlier_placed(found: Any, limits: Floats) -> tuple[Floats, Floats]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import dualpca
-from dualpca.app.report import figures
+from dualpca.app.report import beside, figures
 from dualpca.app.report.data import counted, percent
 from dualpca.app.report.figures import (
     BLUE,
@@ -448,19 +450,45 @@ def directions(subject: Subject) -> Section:
 
 
 def _columns(subject: Subject, found: Loadings) -> Plot:
-    """Draw loadings as dots with error bars, a symbol and colour for each direction."""
+    """Draw loadings as dots with error bars, with what they mean in the column's own units."""
+    drawn = drawn_loadings(subject.names, found, _loading_axis(subject), subject.scale)
+    return replace(drawn, finding=_loading_words(subject, found) + _cut(found))
+
+
+def _cut(found: Loadings) -> str:
+    """Return that not all loadings are drawn, if so."""
+    some = len(found.W) > COLUMNS
+    return f" The {COLUMNS} columns of the largest loadings are drawn." if some else ""
+
+
+def drawn_loadings(
+    every: Sequence[str], found: Loadings, title: str, scale: Floats | None = None
+) -> Plot:
+    """Draw loadings as dots with error bars, a symbol and colour for each direction.
+
+    Parameters
+    ----------
+    every : sequence of str
+        Names of the loadings.
+    found : Loadings
+    title : str
+        Of the axis.
+    scale : array of shape (d,), optional
+        What the loadings are multiplied by to be in the units of the columns.
+    """
     q = min(found.W.shape[1], DIRECTIONS)
     size = np.abs(found.W[:, :q]).max(axis=1)
     order = np.sort(np.argsort(-size, kind="stable")[:COLUMNS])
-    names = [subject.names[j] for j in order]
+    names = [every[j] for j in order]
     traces = []
     for p in range(q):
         bars = {"type": "data", "array": numbers(2 * found.error[order, p])}
         more: dict[str, Any] = {"name": f"direction {p + 1}", "text": shown_all(names, 60)}
-        more["error_x"] = bars | {"thickness": 1.4, "width": 3}
+        if not np.isnan(found.error).all():
+            more["error_x"] = bars | {"thickness": 1.4, "width": 3}
         more["hovertemplate"] = "%{text}: %{x:.3~g}<extra>%{fullData.name}</extra>"
-        if subject.scale is not None:
-            more["customdata"] = numbers((found.W[:, p] * subject.scale)[order], 3)
+        if scale is not None:
+            more["customdata"] = numbers((found.W[:, p] * scale)[order], 3)
             more["hovertemplate"] = (
                 "%{text}: %{x:.3~g} standard deviations, %{customdata} in its own units"
                 "<extra>%{fullData.name}</extra>"
@@ -469,14 +497,19 @@ def _columns(subject: Subject, found: Loadings) -> Plot:
         places = np.arange(order.size) + 0.22 * (p - (q - 1) / 2)
         traces.append(points(found.W[order, p], places, PALETTE[p], **more))
     label = "Dots with error bars: the loading of each column on the first directions."
-    cut = (
-        f" The {COLUMNS} columns of the largest loadings are drawn." if subject.d > COLUMNS else ""
-    )
     height = 110 + (22 + 8 * q) * order.size
     zero = [rule(0, "x", dash="solid")]
-    finding = _loading_words(subject, found) + cut
-    x = axis(_loading_axis(subject))
-    return plot(traces, x, named_axis(names), label, finding, height, shapes=zero)
+    words = " ".join(_made_of(every, found.W[:, p], found.W[:, p], p) for p in range(q))
+    finding = words + _cut(found)
+    return plot(traces, axis(title), named_axis(names), label, finding, height, shapes=zero)
+
+
+def _made_of(names: Sequence[str], w: Floats, own: Floats, p: int) -> str:
+    """Return what a direction is made of: its largest loadings, in the units of `own`."""
+    order = np.argsort(-np.abs(w), kind="stable")
+    order = order[np.abs(w[order]) > 0.3 * np.abs(w).max()][:3]
+    parts = ", ".join(f"{names[j]} ({_signed(own[j])})" for j in order)
+    return f"Direction {p + 1} is mostly {parts}."
 
 
 def _loading_axis(subject: Subject) -> str:
@@ -488,11 +521,8 @@ def _loading_words(subject: Subject, found: Loadings) -> str:
     words = []
     for p in range(min(found.W.shape[1], DIRECTIONS)):
         w = found.W[:, p]
-        order = np.argsort(-np.abs(w), kind="stable")
-        order = order[np.abs(w[order]) > 0.3 * np.abs(w).max()][:3]
         own = w if subject.scale is None else w * subject.scale
-        parts = ", ".join(f"{subject.names[j]} ({_signed(own[j])})" for j in order)
-        words.append(f"Direction {p + 1} is mostly {parts}.")
+        words.append(_made_of(subject.names, w, own, p))
     if subject.scale is not None and words:
         words.append(
             "In parentheses is what one standard deviation along the direction adds to the column, "
@@ -577,18 +607,22 @@ def _biplot(subject: Subject) -> Plot:
     length = np.linalg.norm(arrows, axis=1)
     first = np.argsort(-length, kind="stable")[:ARROWS]
     reach = REACH * float(np.abs(Z).max()) / (float(length.max()) or 1.0)
-    tips = arrows[first] * reach
-    span = np.ptp(np.concatenate([Z, tips]), axis=0)
-    side = ["right" if tip[0] >= 0 else "left" for tip in tips]
-    names = [subject.names[j] for j in first]
-    marks = [_arrow(tip) for tip in tips] + labels(tips, names, span, side)
+    others, extra = beside.arrows(subject)
+    tips, outside = arrows[first] * reach, others[:, :2] * reach
+    every = np.concatenate([tips, outside])
+    span = np.ptp(np.concatenate([Z, every]), axis=0)
+    side = ["right" if tip[0] >= 0 else "left" for tip in every]
+    names = [*(subject.names[j] for j in first), *extra]
+    marks = [drawn_arrow(tip) for tip in tips] + labels(every, names, span, side)
     x, y = (axis(latent_name(subject, a)) for a in (0, 1))
     label = "Biplot: rows as dots, columns as arrows from the middle."
     cut = f" The {ARROWS} longest arrows are drawn." if subject.d > ARROWS else ""
+    cut += f" Dashed: {', '.join(extra)}, not in the model." if extra else ""
     finding = _angles(subject, arrows, first) + cut + thinned(len(at), subject.n)
     dots = coloured(subject, at, Z)
     for trace in dots:
         trace["marker"] |= {"opacity": 0.4, "size": 5}
+    dots += beside.dashed(outside, extra)
     return plot(dots, x, y, label, finding, 520, annotations=marks)
 
 
@@ -602,7 +636,7 @@ def _arrows_of(subject: Subject) -> Floats:
     return W * np.sqrt(np.asarray(model.explained_variance_)) if whitened else W
 
 
-def _arrow(tip: Floats) -> dict[str, Any]:
+def drawn_arrow(tip: Floats) -> dict[str, Any]:
     """Return an arrow from the middle to a tip."""
     x, y = numbers(tip)
     tail = {"ax": 0, "ay": 0, "axref": "x", "ayref": "y", "text": "", "showarrow": True}

@@ -49,6 +49,7 @@ class Plot:
     label: str
     finding: str
     height: int = field(default=420)
+    crowded: bool = False  # words inside that narrow windows have no room for
 
 
 def plot(

@@ -200,10 +200,11 @@ class _Writer:
     def plot(self, plot: Plot) -> str:
         """Return the HTML of a figure: its place, its data, its finding."""
         self.plots += 1
-        name = f"figure-{self.plots}"
+        name, kind = f"figure-{self.plots}", "plot crowded" if plot.crowded else "plot"
         return (
-            f'<figure>\n<div class="plot" id="{name}" role="img" aria-label="{_words(plot.label)}"'
-            f' aria-describedby="{name}-words" style="height:{plot.height}px">'
+            f'<figure>\n<div class="{kind}" id="{name}" role="img"'
+            f' aria-label="{_words(plot.label)}" aria-describedby="{name}-words"'
+            f' style="height:{plot.height}px">'
             f"<noscript>This figure needs JavaScript.</noscript></div>\n"
             f'<script type="application/json" id="{name}-data">{_json(plot)}</script>\n'
             f'<figcaption id="{name}-words">{_words(plot.finding)}</figcaption>\n</figure>\n'

@@ -10,6 +10,7 @@ from scipy import stats
 from scipy.spatial import KDTree
 
 import dualpca
+from dualpca.app.report import beside
 from dualpca.app.report.data import counted, percent
 from dualpca.app.report.figures import (
     BLUE,
@@ -45,7 +46,7 @@ CORNERS = 33
 
 def places(subject: Subject) -> Section:
     """Show the rows in latent space."""
-    if hasattr(subject.model, "predict_proba"):
+    if has_groups(subject):
         return _of_groups(subject)
     need(subject, "transform", "has no latent coordinates")
     at = subject.some(DRAWN)
@@ -60,20 +61,24 @@ def places(subject: Subject) -> Section:
     )
     return Section(
         "Where the rows lie",
-        f"Each dot is a row, placed by its latents: the {subject.q} numbers with which the model "
-        "summarises it." + ellipses,
+        f"Each dot is a row, placed by its latents: the {counted(subject.q, 'number')} with "
+        "which the model summarises it." + ellipses,
         "groups, gaps and strays. Rows that lie together are alike"
         + ("; wide rings mean that the place is uncertain." if sure else "."),
         [draw(subject, at, Z, covariance), *_third(subject, at, Z, covariance)],
     )
 
 
+def has_groups(subject: Subject) -> bool:
+    """Return True if the model sorts rows into groups or states."""
+    return hasattr(subject.model, "predict_proba") and not hasattr(subject.model, "column_kinds_")
+
+
 def placed(subject: Subject, at: Ints) -> tuple[Floats, Floats | None]:
     """Return the latents of some rows, and their covariances if the model has a posterior."""
-    X = subject.X[at]
     if not hasattr(subject.model, "posterior"):
-        return subject.asked("transform", X), None
-    mean, covariance = subject.asked("posterior", X)
+        return subject.answer("transform", at), None
+    mean, covariance = subject.answer("posterior", at)
     return mean, np.broadcast_to(covariance, (len(mean), *covariance.shape[-2:]))
 
 
@@ -92,7 +97,7 @@ def coloured(subject: Subject, at: Ints, Z: Floats) -> list[dict[str, Any]]:
         more: dict[str, Any] = {"text": names, "hovertemplate": hover, "marker": marker}
         return [points(Z[:, 0], Z[:, 1], name=shown(colour.name), **more)]
     found = []
-    for k, label in enumerate((*colour.labels, "unknown")):
+    for k, label in enumerate((*colour.labels, "missing")):
         mine = np.isnan(values) if k == len(colour.labels) else values == k
         if not mine.any():
             continue
@@ -121,8 +126,11 @@ def _plane(
         finding += _sure_words(subject, at, covariance, 0 if axes == (0, 1) else b)
     x, y = (axis(latent_name(subject, k)) for k in axes)
     label = f"Scatter plot of the rows by latents {a + 1} and {b + 1}."
-    words = finding + thinned(len(at), subject.n)
-    return plot(traces, x, y, label, words.strip(), 520 if axes == (0, 1) else 440)
+    over = beside.over_rows(subject, Z, axes)
+    words = finding + over.words + thinned(len(at), subject.n)
+    height = 520 if axes == (0, 1) else 440
+    more = {"annotations": over.annotations} if over.annotations else {}
+    return plot(traces + over.traces, x, y, label, words.strip(), height, **more)
 
 
 def _third(subject: Subject, at: Ints, Z: Floats, covariance: Floats | None) -> list[Plot]:
@@ -190,10 +198,11 @@ def _strip(subject: Subject, at: Ints, Z: Floats, covariance: Floats | None) -> 
     )
     if covariance is not None:
         finding += _sure_words(subject, at, covariance)
-    finding += thinned(len(at), subject.n)
+    over, words = beside.over_histogram(subject, float(np.max(found["y"])))
+    finding += words + thinned(len(at), subject.n)
     name = latent_name(subject, 0)
     label = "Histogram of the only latent."
-    return plot([found], axis(name), axis("rows"), label, finding, 380, bargap=0.04)
+    return plot([found], axis(name), axis("rows"), label, finding, 380, bargap=0.04, **over)
 
 
 def _sure_words(subject: Subject, at: Ints, covariance: Floats, a: int = 0) -> str:
@@ -272,7 +281,7 @@ TOLD = 3
 
 def groups(subject: Subject) -> Section:
     """Show how large the groups are, and what is typical of each."""
-    if not hasattr(subject.model, "predict_proba"):
+    if not has_groups(subject):
         raise LeftOut(f"{subject.kind} has one group only.")
     word = word_of(subject)
     shares = subject.asked("predict_proba", subject.X)

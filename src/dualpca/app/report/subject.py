@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from dualpca.app.report.figures import Floats, Ints
+import dualpca
+from dualpca.app.report.figures import Floats, Ints, said
 from dualpca.app.tables import columns
-from dualpca.app.tables.columns import Preparation
+from dualpca.app.tables.columns import Preparation, coded, level_words
 from dualpca.errors import DualPCAError, InterruptWarning, expected
 
 ROWS = ("impute", "reconstruct", "sample_imputations")
@@ -43,7 +44,7 @@ class Colour:
         """Return the class or number of one row, as text."""
         value = self.values[i]
         if np.isnan(value):
-            return "unknown"
+            return "missing"
         return self.labels[int(value)] if self.labels else f"{value:.4g}"
 
 
@@ -70,6 +71,9 @@ class Subject:
     others: tuple[str, ...] = ()  # names of the columns that the model does not use
     command: str | None = None  # that fitted the model, if its file has it
     identified: bool = False  # rows have names of their own
+    beside: Any = None  # supplementary columns, as `dualpca.supplementary` accepts them
+    rows_beside: Any = None  # supplementary rows, as X has them, or as `table` for any kind
+    ids_beside: tuple[str, ...] = ()  # of the m rows
 
     @property
     def n(self) -> int:
@@ -138,6 +142,18 @@ class Subject:
         outside = self.prepared is not None and self.prepared.scales is not None
         return not outside and getattr(self.model, "scale_", None) is not None
 
+    @cached_property
+    def supplementary(self) -> dualpca.Supplementary | None:
+        """What is shown beside the model; None without, or if the model places no rows."""
+        if self.beside is None and self.rows_beside is None:
+            return None
+        if not hasattr(self.model, "transform") or hasattr(self.model, "n_mixtures"):
+            return None
+        rows = self.rows_beside
+        rows = self.rows(rows) if isinstance(rows, np.ndarray) else rows
+        active = self.of(np.arange(self.n))
+        return dualpca.supplementary(self.model, active, self.beside, rows=rows)
+
     def scaled(self, values: Floats) -> Floats:
         """Return rows in the units of the fit: standardised if the model or its file says so."""
         if self.scale is None:
@@ -170,6 +186,17 @@ class Subject:
             return parts
         return self.undone(parts[0]), *(part * self.scale for part in parts[1:])
 
+    def of(self, at: Ints) -> Any:
+        """Return some of the rows as the model expects them."""
+        return self.rows(self.X[at])
+
+    def answer(self, method: str, at: Ints, **options: Any) -> Any:
+        """Call a method of the model on some of the rows, and return arrays, not of rows."""
+        found = getattr(self.model, method)(self.of(at), **options)
+        if not isinstance(found, tuple):
+            return np.asarray(found)
+        return tuple(np.asarray(part) for part in found)
+
     def sampled(self, count: int) -> Floats:
         """Return rows that the model invents, in the units of the table."""
         found = self.model.sample(count, random_state=self.seed)
@@ -196,6 +223,58 @@ class Subject:
             return np.arange(self.n)
         rng = np.random.default_rng([self.seed, salt])
         return np.sort(rng.choice(self.n, most, replace=False))
+
+
+@dataclass(frozen=True)
+class MixedSubject(Subject):
+    """Rows with columns of any kind: X has numbers, positions of levels, and bounds for numbers."""
+
+    table: pl.DataFrame = field(default_factory=pl.DataFrame)  # as the model expects it
+    kinds: tuple[str, ...] = ()  # of the d columns
+    levels: tuple[tuple[str, ...], ...] = ()  # of text; none for numbers
+    bounded: Any = None  # (n, d), where only a bound is known
+
+    def of(self, at: Ints) -> Any:
+        """Return some of the rows as the model expects them."""
+        return self.table[np.asarray(at).tolist()]
+
+    def told(self, value: float, j: int, bounded: bool = False) -> str:
+        """Return an entry of a column in words: a level, or a number."""
+        if np.isnan(value):
+            return "missing"
+        if self.levels[j]:
+            return self.levels[j][int(value)]
+        return str(said(value, 4)) if not bounded else f"a bound of {said(value, 4)}"
+
+    def cell(self, i: int, j: int) -> str:
+        """Return an entry of a row in words, bounds as they are written."""
+        value = self.table[i, j]
+        if value is None:
+            return "missing"
+        return str(value) if isinstance(value, str) else said(float(value), 4)
+
+    def codes(self, table: pl.DataFrame) -> Floats:
+        """Return a table of the model's columns as X has them."""
+        return np.stack([coded(table[k], self.levels[j])[0] for j, k in enumerate(self.names)], 1)
+
+    def partial(self, hidden: Any) -> pl.DataFrame:
+        """Return the table with entries hidden, (n, d)."""
+        columns_ = zip(self.table.iter_columns(), hidden.T, strict=True)
+        return pl.DataFrame([one.set(pl.Series(where), None) for one, where in columns_])
+
+    def fitted_to(self, table: pl.DataFrame) -> Any:
+        """Return the same model with the same kinds and components, fitted to other rows."""
+        from sklearn.base import clone
+
+        fresh = clone(self.model)
+        given = self.model.get_params(deep=False)["column_kinds"]
+        kinds: dict[str, Any] = dict(zip(self.names, self.kinds, strict=True))
+        kinds |= given if isinstance(given, Mapping) else {}
+        words = {n: list(known) for n, known in zip(self.names, self.levels, strict=True) if known}
+        kinds |= {name: known for name, known in words.items() if kinds[name] == "ordinal"}
+        fresh.set_params(n_components=self.q, column_kinds=kinds, random_state=self.seed)
+        with quietly():
+            return fresh.fit(table)
 
 
 @contextmanager
@@ -301,12 +380,14 @@ def subject_of(
     units: str = Subject.units,
     prepared: Preparation | None = None,
     command: str | None = None,
+    supplementary: Any = None,
+    supplementary_rows: Any = None,
 ) -> Subject:
     """Return what a report is about, checked.
 
     Parameters
     ----------
-    model, X, color, ids, image, curve, level, seed
+    model, X, color, ids, image, curve, level, seed, supplementary, supplementary_rows
         As in `write`.
     units : str
         Units of the table, in words.
@@ -318,12 +399,15 @@ def subject_of(
     """
     model = _reportable(model)
     frame = _frame(X)
-    if prepared is not None and frame is not None:
-        plain = replace(prepared, means=None, scales=None).rows(frame)
-        values, names = plain.to_numpy().astype(np.float64), tuple(plain.columns)
+    apart = [name for name in (color, ids) if isinstance(name, str)]
+    table, mixed = None, hasattr(model, "column_kinds_")
+    if mixed:
+        table, prepared = _mixed_table(model, frame, X, prepared)
+        words = level_words(model)
+        parts = [coded(one, words.get(one.name, ())) for one in table.iter_columns()]
+        values, names = np.stack([one for one, _ in parts], axis=1), tuple(table.columns)
     else:
-        apart = [name for name in (color, ids) if isinstance(name, str)]
-        values, names = _values(model, X, frame, apart)
+        values, names = _rows(model, X, frame, apart, prepared)
     if values.shape[0] < 2:
         raise ReportError(expected("X", "at least two rows", values.shape[0]))
     if not 0 < level < 1:
@@ -337,7 +421,12 @@ def subject_of(
         colour = colour_of(name, _column(frame, color, "color"), n)
     rows = identifiers(None if ids is None else _column(frame, ids, "ids"), n)
     others = _others(frame, names, () if prepared is None else prepared.names)
-    return Subject(
+    more: dict[str, Any] = {}
+    if table is not None:
+        more = {"table": table, "kinds": tuple(model.column_kinds_.values())}
+        more |= {"levels": tuple(words.get(name, ()) for name in names)}
+        more |= {"bounded": np.stack([where for _, where in parts], axis=1)}
+    return (MixedSubject if mixed else Subject)(
         model,
         values,
         names,
@@ -353,7 +442,68 @@ def subject_of(
         prepared=prepared,
         command=command,
         identified=ids is not None,
+        beside=_beside(frame, supplementary),
+        **_rows_beside(model, supplementary_rows, ids, apart, prepared),
+        **more,
     )
+
+
+def _rows(
+    model: Any,
+    X: Any,
+    frame: pl.DataFrame | None,
+    apart: list[str],
+    prepared: Preparation | None,
+) -> tuple[Floats, tuple[str, ...]]:
+    """Return rows as numbers, in the model's columns, and the columns' names."""
+    if prepared is None or frame is None:
+        return _values(model, X, frame, apart)
+    plain = replace(prepared, means=None, scales=None).rows(frame)
+    return plain.to_numpy().astype(np.float64), tuple(plain.columns)
+
+
+def _beside(frame: pl.DataFrame | None, supplementary: Any) -> Any:
+    """Return supplementary columns: those of the frame, if they are given by name."""
+    names = [supplementary] if isinstance(supplementary, str) else supplementary
+    if isinstance(names, list | tuple) and names and all(isinstance(one, str) for one in names):
+        return {name: _column(frame, name, "supplementary") for name in names}
+    empty = isinstance(supplementary, pl.DataFrame) and not supplementary.width
+    return None if empty else supplementary
+
+
+def _rows_beside(
+    model: Any, rows: Any, ids: Any, apart: list[str], prepared: Preparation | None
+) -> dict[str, Any]:
+    """Return supplementary rows as numbers, and their names if they are in a column."""
+    if rows is None:
+        return {}
+    frame = _frame(rows)
+    if hasattr(model, "column_kinds_"):
+        values: Any = _mixed_table(model, frame, rows, prepared)[0]
+    else:
+        values = _rows(model, rows, frame, apart, prepared)[0]
+    named = isinstance(ids, str) and frame is not None and ids in frame.columns
+    found = identifiers(_column(frame, ids, "ids") if named else None, len(values))
+    return {"rows_beside": values, "ids_beside": found}
+
+
+def _mixed_table(
+    model: Any, frame: pl.DataFrame | None, X: Any, prepared: Preparation | None
+) -> tuple[pl.DataFrame, Preparation]:
+    """Return rows for a model of columns of any kind, and how they were prepared."""
+    names = [str(name) for name in getattr(model, "feature_names_in_", ())]
+    if frame is None:
+        matrix = np.asarray(X)
+        names = names or [f"x{j}" for j in range(model.n_features_in_)]
+        if matrix.ndim != 2 or matrix.shape[1] != model.n_features_in_:
+            raise ReportError(expected("X", f"{model.n_features_in_} columns", matrix.shape))
+        frame = pl.DataFrame(
+            {name: pl.Series(_plain(matrix[:, j]), strict=False) for j, name in enumerate(names)}
+        )
+    if prepared is None:
+        kinds = dict(zip(names, model.column_kinds_.values(), strict=True))
+        prepared = Preparation(tuple(names), level_words(model), kinds=kinds)
+    return prepared.rows(frame, 0), prepared
 
 
 def _reportable(model: Any) -> Any:

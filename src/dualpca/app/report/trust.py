@@ -70,7 +70,7 @@ def unusual(subject: Subject) -> Section:
 
 def judged(subject: Subject) -> Judged:
     """Return T² and SPE of every row, in multiples of the row's own limits."""
-    found = subject.model.outliers(subject.rows(subject.X), level=subject.level)
+    found = subject.model.outliers(subject.of(np.arange(subject.n)), level=subject.level)
     parts = [np.asarray(getattr(found, name)) for name in ("t2", "t2_limit", "spe", "spe_limit")]
     return Judged(_times(*parts[:2]), _times(*parts[2:]))
 
@@ -83,7 +83,7 @@ def _times(values: Floats, limits: Floats) -> Floats:
 
 def _by_distances(subject: Subject) -> Section:
     found = judged(subject)
-    worst = _worst(np.maximum(*found))
+    worst = furthest(np.maximum(*found))
     return Section(
         "Unusual rows",
         "Each row by two distances, each divided by its limit: across, how extreme it is in the "
@@ -92,12 +92,12 @@ def _by_distances(subject: Subject) -> Section:
         "the other.",
         "rows far beyond a line. To the right: extreme, but built like the others. High up: built "
         "differently, often an error in the data or a new kind of case.",
-        [_map(subject, found, worst), _table(subject, found, worst)],
-        [_expected(subject, np.maximum(*found))],
+        [distance_map(subject, found, worst), _table(subject, found, worst)],
+        [expected_text(subject, np.maximum(*found))],
     )
 
 
-def _worst(score: Floats) -> Ints:
+def furthest(score: Floats) -> Ints:
     """Return the rows furthest beyond a limit."""
     order = np.argsort(-score, kind="stable")[:NAMED]
     return order[score[order] > 1]
@@ -118,7 +118,8 @@ def expected_words(count: int, n: int, rate: float) -> str:
     )
 
 
-def _expected(subject: Subject, score: Floats) -> str:
+def expected_text(subject: Subject, score: Floats) -> str:
+    """Return whether more rows lie beyond a limit than chance explains, in words."""
     flagged, chance = float(np.mean(score > 1)), 1 - subject.level
     luck = 3 * float(np.sqrt(chance * (1 - chance) / subject.n))
     verdict = "about what chance alone explains"
@@ -136,7 +137,7 @@ def _expected(subject: Subject, score: Floats) -> str:
     )
 
 
-def _map(subject: Subject, found: Judged, worst: Ints) -> Plot:
+def distance_map(subject: Subject, found: Judged, worst: Ints) -> Plot:
     """Draw both distances of every row against their limits, and label the most unusual."""
     score = np.maximum(*found)
     at = np.union1d(subject.some(DRAWN), worst)

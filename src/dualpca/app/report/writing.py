@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from dualpca import __version__
-from dualpca.app.report import data, directions, places, rebuilt, trust
+from dualpca.app.report import beside, data, directions, mixed, places, rebuilt, trust
 from dualpca.app.report.data import counted, percent
 from dualpca.app.report.page import Page, Section, Table, render
-from dualpca.app.report.subject import LeftOut, Subject, subject_of
+from dualpca.app.report.subject import LeftOut, MixedSubject, Subject, subject_of
+from dualpca.app.tables.columns import kind_words
 from dualpca.data import replacing, target_of
 
 # --- the last section: how the report was made -------------------------------------------------
@@ -90,12 +91,18 @@ def reconstructed(subject: Subject) -> str | None:
         words += ["-q", str(subject.q)]
         changed.pop("n_components", None)
     seed = changed.pop("random_state", None)
-    words += ["--no-standardize"] if subject.scale is None else ["--standardize"]
     changed.pop("standardize", None)
+    if isinstance(subject, MixedSubject):
+        pairs = zip(subject.names, subject.kinds, subject.levels, strict=True)
+        for column, kind, known in pairs:
+            order = f":{','.join(known)}" if kind == "ordinal" and known else ""
+            words += ["--kind", f"{column}={kind.split()[0]}{order}"]
+    else:
+        words += ["--no-standardize"] if subject.scale is None else ["--standardize"]
+        for column in prepared.levels:
+            words += ["--one-hot", column]
     for other in subject.others:
         words += [] if other == prepared.identifier else ["--exclude", other]
-    for column in prepared.levels:
-        words += ["--one-hot", column]
     words += ["--id", prepared.identifier] if prepared.identifier else []
     for key, value in changed.items():
         if isinstance(value, bool | int | float | str):
@@ -121,9 +128,14 @@ def _preparation(subject: Subject) -> list[list[str]]:
         words = ", ".join(map(str, levels))
         zero = getattr(prepared, "dropped", {}).get(name)  # has no column: all others are 0
         found.append([f"levels of {name}", words if zero is None else f"{words} (0 is {zero})"])
+    if isinstance(subject, MixedSubject):
+        pairs = zip(subject.names, subject.kinds, strict=True)
+        found.append(["kinds", kind_words(dict(pairs), LISTED)])
     if codes := getattr(prepared, "missing", ()):
         found.append(["codes of missing entries", ", ".join(map(str, codes))])
-    if subject.scale is None:
+    if isinstance(subject, MixedSubject):
+        units = "not needed: only the order of a column's values counts"
+    elif subject.scale is None:
         units = "no: the model was fitted in the units of the table"
     else:
         by = "by the model itself" if subject.own_scale else "before the fit"
@@ -162,7 +174,7 @@ def _facts(subject: Subject) -> list[list[str]]:
 
 # --- the page ----------------------------------------------------------------------------------
 
-SECTIONS: dict[str, Callable[[Subject], Section]] = {
+SECTIONS: dict[str, Callable[[Subject], Section | None]] = {
     "What the data is": data.overview,
     "What is missing": data.missing,
     "How many directions matter": directions.spectrum,
@@ -170,14 +182,23 @@ SECTIONS: dict[str, Callable[[Subject], Section]] = {
     "Groups or states": places.groups,
     "What the directions are made of": directions.directions,
     "Rows and columns together": directions.biplot,
+    "Supplementary columns and rows": beside.beside,
     "What the model keeps of each row": rebuilt.rebuilt,
     "What the model considers typical": rebuilt.invented,
     "Unusual rows": trust.unusual,
     "Can its intervals be trusted?": trust.calibrated,
 }
-"""In the order of the page, by the name under which a section that does not apply is listed."""
+"""In the order of the page, by the name under which a section that does not apply is listed.
+
+None is a section that was not asked for.
+"""
 
 Step = Callable[[str], None]
+
+
+def sections_of(subject: Subject) -> Mapping[str, Callable[[Any], Section | None]]:
+    """Return the sections of a report, by name and in order."""
+    return mixed.SECTIONS if isinstance(subject, MixedSubject) else SECTIONS
 
 
 def write(
@@ -192,6 +213,8 @@ def write(
     level: float = 0.95,
     random_state: int = 0,
     title: str | None = None,
+    supplementary: Any = None,
+    supplementary_rows: Any = None,
 ) -> int:
     """Write a report on a fitted model and rows as one self-contained HTML file.
 
@@ -216,6 +239,11 @@ def write(
     random_state : int
         Seed for everything random.
     title : str, optional
+    supplementary : frame, mapping, array, or list of str, optional
+        Columns that the model does not use, shown beside it, as in `dualpca.supplementary`; or
+        names of columns of the frame X.
+    supplementary_rows : array or frame of shape (m, d), optional
+        Rows that are placed and take no other part.
 
     Returns
     -------
@@ -235,7 +263,16 @@ def write(
     """
     target_of(Path(path))
     about = subject_of(
-        model, X, color=color, ids=ids, image=image, curve=curve, level=level, seed=random_state
+        model,
+        X,
+        color=color,
+        ids=ids,
+        image=image,
+        curve=curve,
+        level=level,
+        seed=random_state,
+        supplementary=supplementary,
+        supplementary_rows=supplementary_rows,
     )
     return write_text(Path(path), render(build(about, title=title)))
 
@@ -266,9 +303,10 @@ def build(
     """Return the report; `step` is called with the name of every finished section."""
     start = time.perf_counter()
     sections, left_out = list(first or []), []
-    for name, make in SECTIONS.items():
+    for name, make in sections_of(subject).items():
         try:
-            sections.append(make(subject))
+            section = make(subject)
+            sections += [] if section is None else [section]
         except LeftOut as reason:
             left_out.append((name, str(reason)))
         except (ValueError, np.linalg.LinAlgError, MemoryError) as error:

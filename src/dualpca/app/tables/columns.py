@@ -2,14 +2,15 @@
 
 Columns of numbers stay as they are, columns of categories become zeros and ones (`profiles`
 decides which are which). A missing entry is NaN, and so is one of which only a bound is known, such
-as <50. What a model file keeps of the preparation is the entry `table` of its metadata
+as <50. A model of columns of any kind is given categories as categories and bounds as bounds
+instead (`mixed`). What a model file keeps of the preparation is the entry `table` of its metadata
 (docs/model-files.md).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
@@ -169,7 +170,7 @@ def refusal(refused: Sequence[Refused]) -> str:
 
 def quoted(name: str) -> str:
     """Return a name quoted for a shell."""
-    return name if re.fullmatch(r"[\w.:=+-]+", name) else "'" + name.replace("'", "'\\''") + "'"
+    return name if re.fullmatch(r"[\w.:=+,-]+", name) else "'" + name.replace("'", "'\\''") + "'"
 
 
 BOUND = re.compile(r"(<=|>=|<|>|≤|≥)\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)")
@@ -338,14 +339,142 @@ def _check_absent(frame: pl.DataFrame, names: Sequence[str]) -> None:
         )
 
 
-def _check_levels(column: pl.Series, known: Sequence[str]) -> None:
-    """Refuse values of a one-hot column that were not there in the fit."""
-    new = sorted(set(texts(column).drop_nulls()) - set(known))
+def _check_levels(column: pl.Series, known: Sequence[str], label: Label | None = None) -> None:
+    """Refuse values of a column of categories that were not there in the fit."""
+    text = texts(column)
+    new = sorted(set(text.drop_nulls()) - set(known))
     if new:
+        where = ""
+        if label is not None:
+            first = int((text == new[0]).fill_null(False).arg_true()[0])
+            where = f" (the first in {label(first)})"
         raise TableError(
-            f"column {column.name!r} has values that the model has not seen: {_some(new)}; it "
-            f"knows {_some(known)}. Drop these rows, or fit a model to rows that have them."
+            f"column {column.name!r} has values that the model has not seen: {_some(new)}{where}; "
+            f"it knows {_some(known)}. Drop these rows, fit a model to rows that have them, or "
+            f"treat them as missing with --na {quoted(','.join(new[:3]))}."
         )
+
+
+# --- columns of any kind -----------------------------------------------------------------------
+
+
+Label = Callable[[int], str]
+"""Returns what a row is called in messages."""
+
+
+def mixed(
+    frame: pl.DataFrame,
+    names: Sequence[str],
+    levels: Levels,
+    missing: Sequence[str] = (),
+    label: Label | None = None,
+) -> pl.DataFrame:
+    """Return columns as a model of columns of any kind expects them, null where missing.
+
+    Numbers are Float64, or Int64 if all are whole; categories are text, and so are numbers with
+    bounds among them, such as 12.5, <50 and >100.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+    names : sequence of str
+    levels : mapping
+        The levels of columns of categories, in order. Other values are refused.
+    missing : sequence of str
+        Further codes of missing entries.
+    label : callable, optional
+        What rows are called in messages.
+
+    Examples
+    --------
+    >>> frame = pl.DataFrame({"a": [1.5, None], "k": ["x", "NA"], "c": ["7", "≤ 5"]})
+    >>> mixed(frame, ["a", "k", "c"], {"k": ["x", "y"]}).rows()
+    [(1.5, 'x', '7'), (None, None, '≤5')]
+    """
+    _check_absent(frame, names)
+    frame = without(frame.select(names), missing)
+    found, refused = [], []
+    for name in names:
+        if name in levels:
+            _check_levels(frame[name], levels[name], label)
+            found.append(texts(frame[name]))
+            continue
+        values = number(frame[name])
+        if isinstance(values, Refused):
+            refused.append(values)
+        elif frame[name].dtype in TEXTUAL and is_bound(texts(frame[name])).any():
+            found.append(_bounded(frame[name]))
+        else:
+            found.append(_whole(values.fill_nan(None)))
+    if refused:
+        raise TableError(refusal(refused))
+    return pl.DataFrame(found)
+
+
+def kind_words(kinds: Mapping[str, str], most: int = 12) -> str:
+    """Return the kinds of columns in words, kind by kind.
+
+    Examples
+    --------
+    >>> kind_words({"age": "continuous", "ward": "nominal", "bmi": "continuous"})
+    'continuous age, bmi; nominal ward'
+    """
+    found = []
+    for kind in dict.fromkeys(kinds.values()):
+        names = [name for name, one in kinds.items() if one == kind]
+        more = f" and {len(names) - most} more" if len(names) > most else ""
+        found.append(f"{kind} {', '.join(names[:most])}{more}")
+    return "; ".join(found)
+
+
+def plain(table: Any) -> pl.DataFrame:
+    """Return a table that a model of columns of any kind made as numbers and text.
+
+    Examples
+    --------
+    >>> plain(pl.DataFrame([pl.Series("k", ["x"], dtype=pl.Categorical)])).rows()
+    [('x',)]
+    """
+    found = table if isinstance(table, pl.DataFrame) else pl.DataFrame(table)
+    return found.with_columns(
+        [one.cast(pl.String) for one in found.iter_columns() if one.dtype in TEXTUAL]
+    )
+
+
+def coded(column: pl.Series, levels: Sequence[str]) -> tuple[Values, Values]:
+    """Return a column as numbers, with positions of levels or bounds, and where bounds are."""
+    if levels:
+        place = {level: float(i) for i, level in enumerate(levels)}
+        words = texts(column).to_list()
+        codes = [np.nan if word is None else place.get(word, np.nan) for word in words]
+        return np.array(codes, dtype=np.float64), np.zeros(len(column), dtype=bool)
+    if column.dtype != pl.String:
+        found = column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
+        return found, np.zeros(len(column), dtype=bool)
+    low, high = bounds(column)
+    one = np.where(np.isfinite(low), low, high)
+    return np.where(np.isfinite(one), one, np.nan), (low != high) & np.isfinite(one)
+
+
+def level_words(model: Any) -> dict[str, tuple[str, ...]]:
+    """Return the levels of a model's columns that are text, by column."""
+    return {
+        str(name): tuple(str(level) for level in levels)
+        for name, levels in model.levels_.items()
+        if any(isinstance(level, str) for level in levels)
+    }
+
+
+def _bounded(column: pl.Series) -> pl.Series:
+    """Return numbers and bounds as text, without spaces."""
+    return texts(column).str.replace(f"^{BOUND.pattern}$", "${1}${2}")
+
+
+def _whole(values: pl.Series) -> pl.Series:
+    """Return numbers as integers if they all are."""
+    known = values.drop_nulls()
+    whole = bool((known.is_finite() & (known == known.round()) & (known.abs() < 2**53)).all())
+    return values.cast(pl.Int64) if whole and len(known) else values
 
 
 # --- preparations: the columns and units of one model ------------------------------------------
@@ -386,10 +515,13 @@ class Preparation:
     identifier: str | None = None
     dropped: Mapping[str, str] = field(default_factory=dict)
     missing: tuple[str, ...] = ()  # codes of missing entries, beside the usual
+    kinds: Mapping[str, str] | None = None  # of a model of columns of any kind: their kinds
 
     @property
     def features(self) -> list[str]:
         """Return the names of the model's features."""
+        if self.kinds is not None:
+            return list(self.names)
         found: list[str] = []
         for name in self.names:
             kept = self._kept(name)
@@ -401,13 +533,26 @@ class Preparation:
         known = self.levels.get(name)
         return None if known is None else [k for k in known if k != self.dropped.get(name)]
 
-    def rows(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return a table's rows as the model expects them, float64, NaN where missing."""
+    def rows(self, frame: pl.DataFrame, first: int | None = None) -> pl.DataFrame:
+        """Return a table's rows as the model expects them: float64, NaN where missing.
+
+        For a model of columns of any kind, as `mixed` returns them; `first` is the number of the
+        first row, if it is known, for messages.
+        """
+        if self.kinds is not None:
+            return mixed(frame, self.names, self.levels, self.missing, self._label(frame, first))
         found = numbers(frame, self.names, (), self.levels, self.dropped, self.missing)
         if self.means is None or self.scales is None:
             return found
         values = (found.to_numpy() - self.means) / self.scales
         return pl.DataFrame(values, schema=self.features, orient="row")
+
+    def _label(self, frame: pl.DataFrame, first: int | None) -> Label | None:
+        """Return how rows of a table are called: by their identifiers, else by their numbers."""
+        if self.identifier is not None and self.identifier in frame.columns:
+            names = frame[self.identifier]
+            return lambda row: f"row {shown(names[row])}"
+        return None if first is None else lambda row: f"row {first + row + 1}"
 
     def categories(self, values: Any) -> pl.DataFrame:
         """Return the level of every row in every column that has levels, as text.
@@ -441,6 +586,23 @@ class Preparation:
             lost = np.isnan(amounts).any(axis=1)
             found.append(pl.Series(name, best, dtype=pl.String).set(pl.Series(lost), None))
         return pl.DataFrame(found)
+
+    def framed(self, values: Any) -> pl.DataFrame:
+        """Return features (n, d), in the units of the table, as columns of the table.
+
+        Categories are text, as `categories` returns them.
+
+        Examples
+        --------
+        >>> prep = Preparation(("k", "a"), {"k": ("u", "v")}, dropped={"k": "u"})
+        >>> prep.framed([[0.2, 7.0]]).rows()
+        [(7.0, 'u')]
+        """
+        at = {name: j for j, name in enumerate(self.features) if name in self.names}
+        found = pl.DataFrame(
+            {name: np.asarray(values, dtype=float)[:, j] for name, j in at.items()}
+        )
+        return found.hstack(self.categories(values)) if self.levels else found
 
     def bounds(self, frame: pl.DataFrame) -> Bounds:
         """Return what is known of every entry of the model's rows: the value, or a range.
@@ -515,6 +677,8 @@ class Preparation:
             found["dropped"] = dict(self.dropped)
         if self.missing:
             found["missing"] = list(self.missing)
+        if self.kinds is not None:
+            found["kinds"] = dict(self.kinds)
         if self.means is not None and self.scales is not None:
             found |= {"means": self.means.tolist(), "scales": self.scales.tolist()}
         if self.image_shape is not None:
@@ -547,6 +711,7 @@ def of_table(table: Mapping[str, Any], names: Sequence[str]) -> Preparation:
         table.get("identifier"),
         table.get("dropped", {}),
         tuple(table.get("missing", ())),
+        table.get("kinds"),
     )
 
 

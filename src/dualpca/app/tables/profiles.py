@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from dualpca.app.tables.columns import (
     Refused,
     is_bound,
     number,
+    quoted,
     refusal,
     refused_text,
     shown,
@@ -255,6 +256,17 @@ def _fresh(column: pl.Series, one_hot: bool) -> Figures | Words | Refused:
 
 YES = ("yes", "true", "y", "t", "ja")
 """Levels that are 1, whatever their place in the alphabet."""
+LEVELLED = ("ordinal", "nominal", "binary")
+"""Kinds of columns of which text may be the levels."""
+
+
+class KindAsked(NamedTuple):
+    """The kind of a column that the user gave."""
+
+    kind: str
+    levels: tuple[str, ...] = ()  # of an ordinal column, in order
+    below: float | None = None  # of a censored column
+    above: float | None = None
 
 
 Label = Callable[[int, str | None], str]
@@ -268,6 +280,7 @@ class Choices(NamedTuple):
     dropped: dict[str, str]
     identifier: str | None
     notes: list[str]
+    bounded: list[str]  # columns of numbers with bounds among them
 
 
 def choose(
@@ -278,6 +291,7 @@ def choose(
     asked: bool = False,
     identifier: str | None = None,
     label: Label = lambda row, identifier: f"row {row + 1}",
+    kinds: Mapping[str, KindAsked] | None = None,
 ) -> Choices:
     """Return which columns to use, and which of them become zeros and ones.
 
@@ -299,18 +313,24 @@ def choose(
         The column that identifies rows, if it is known.
     label : callable
         Returns what a row is called in messages, given the column that identifies rows.
+    kinds : mapping, optional
+        For a model of columns of any kind: the kinds that were given, by column. Then columns of
+        text keep their levels, and bounds are used.
 
     Raises
     ------
     TableError
         If a column is neither numbers nor categories, or has an infinite entry.
     """
-    made = Choices([], {}, {}, None, [])
+    made = Choices([], {}, {}, None, [], [])
     refused: list[Refused] = []
     left: dict[str, list[str]] = {"empty": [], "same": [], "text": []}
     bounds: list[str] = []
+    given = kinds or {}
     verdicts = {
         name: _verdict(name, one, found.rows, name in one_hot, numbers_only, asked)
+        if name not in given
+        else _given_verdict(name, one, given[name])
         for name, one in found.columns.items()
     }
     ids = [name for name, verdict in verdicts.items() if verdict == "id"]
@@ -330,14 +350,20 @@ def choose(
             made.names.append(name)
             if isinstance(one, Words) and verdict == "levels":
                 made.levels[name], made.dropped[name] = _levels(one.counts or {})
+                if name in given and given[name].levels:
+                    made.levels[name] = _ordered(name, made.levels[name], given[name].levels)
             elif isinstance(one, Words) and one.bounds:
                 bounds.append(f"{one.bounds} in {name!r}")
+                made.bounded.append(name)
     made.notes.extend(_left_notes(found, ids, [rows] if rows in ids else [], left))
-    made.notes.extend(_level_notes(made, one_hot))
+    if kinds is None:
+        made.notes.extend(_level_notes(made, one_hot))
+    else:
+        made.dropped.clear()
     if bounds:
+        used = "are treated as missing" if kinds is None else "are used as bounds"
         made.notes.append(
-            "entries of which only a bound is known, such as <50, are treated as missing: "
-            f"{_listed(bounds)}."
+            f"entries of which only a bound is known, such as <50, {used}: {_listed(bounds)}."
         )
     if refused:
         raise TableError(refusal(refused))
@@ -377,6 +403,57 @@ def _verdict(
     return _text_verdict(name, one, numbers_only, asked)
 
 
+def _given_verdict(name: str, one: Figures | Words | Refused, given: KindAsked) -> Refused | str:
+    """Return what to make of a column whose kind was given: numbers, levels or empty."""
+    if isinstance(one, Refused):
+        return one
+    if one.known == 0:
+        return "empty"
+    said = f"--kind {quoted(name)}={given.kind}: the column"
+    if isinstance(one, Words) and one.numeric and one.bounds and given.kind != "censored":
+        raise TableError(f"{said} has bounds such as <50 in {one.bounds} cells, so it is censored.")
+    if isinstance(one, Figures) or one.numeric:
+        if given.kind == "censored" and given[2:] == (None, None) and not _bounds(one):
+            raise TableError(
+                f"{said} has no bounds such as <50. Give the limit: censored:below=50."
+            )
+        return "numbers"
+    first = shown(one.first or "<")
+    if given.kind not in LEVELLED:
+        stray = f", or {first} is treated as missing with --na" if one.numbers else ""
+        what = f"{said} holds text, such as {first}. It may be nominal or ordinal{stray}."
+        raise TableError(what)
+    if one.counts is None:
+        raise TableError(
+            f"{said} has more than {MOST_COUNTED} values. Leave it out with --exclude."
+        )
+    if given.kind == "binary" and len(one.counts) > 2:
+        some = _listed([shown(level) for level in sorted(one.counts)])
+        raise TableError(f"{said} has {len(one.counts)} values: {some}. It may be nominal.")
+    if given.kind == "ordinal" and not given.levels and len(one.counts) > 1:
+        known = quoted(",".join(sorted(one.counts)))
+        raise TableError(
+            f"{said} holds text, which has no order by itself. Give its values from the lowest to "
+            f"the highest, such as --kind {quoted(name)}=ordinal:{known}."
+        )
+    return "levels" if len(one.counts) > 1 else "same"
+
+
+def _bounds(one: Figures | Words) -> int:
+    return one.bounds if isinstance(one, Words) else 0
+
+
+def _ordered(name: str, seen: Sequence[str], given: Sequence[str]) -> list[str]:
+    """Return the levels of an ordinal column in the order given, which must have all of them."""
+    absent = [level for level in seen if level not in given]
+    if absent:
+        raise TableError(
+            f"--kind {quoted(name)}=ordinal:{quoted(','.join(given))} lacks {shown(absent[0])}, "
+            f"which the column has: give all of {_listed([shown(one) for one in seen])} in order."
+        )
+    return [level for level in given if level in seen]
+
+
 def _text_verdict(name: str, one: Words, numbers_only: bool, asked: bool) -> Refused | str:
     n_levels = MOST_COUNTED + 1 if one.counts is None else len(one.counts)
     first = one.first or "<"
@@ -386,6 +463,8 @@ def _text_verdict(name: str, one: Words, numbers_only: bool, asked: bool) -> Ref
     if one.numbers >= max(one.words, 1) and one.words:
         others = "1 other entry" if one.words == 1 else f"{one.words} other entries"
         what = f"{one.numbers} numbers and {others}"
+        if UNITS.fullmatch(first):
+            return Refused(name, f"{what} with units: write all in one", shown(first), False)
         return Refused(name, what, shown(first), n_levels <= MOST_LEVELS, first)
     if n_levels == 1:
         return "same"
@@ -491,11 +570,45 @@ def _level_notes(made: Choices, one_hot: Sequence[str]) -> list[str]:
     return notes
 
 
+def _alike(name: str, counts: dict[str, int]) -> list[str]:
+    """Return a note on levels that differ in case or spaces only, if there are any.
+
+    Examples
+    --------
+    >>> _alike("smoker", {"yes": 40, "Yes": 2, "no": 50})
+    ["column 'smoker' has 'Yes' and 'yes' as different values: correct them if they mean the same."]
+    """
+    groups: dict[str, list[str]] = {}
+    for level in sorted(counts) if len(counts) <= MOST_LEVELS else ():
+        groups.setdefault(" ".join(level.casefold().split()), []).append(level)
+    return [
+        f"column {name!r} has {' and '.join(map(shown, same))} as different values: correct them "
+        "if they mean the same."
+        for same in groups.values()
+        if len(same) > 1
+    ]
+
+
+NOTHING = (
+    *("unknown", "unbekannt", "missing", "fehlt", "not known", "not recorded", "not available"),
+    *("not done", "refused", "no answer", "no data", "k.a.", "keine angabe", "inconnu"),
+)
+"""Categories that often mean that the entry is missing."""
+
+
 def _suspicions(name: str, one: Figures | Words | Refused) -> list[str]:
     figures = one.figures if isinstance(one, Words) else one
     if isinstance(figures, Refused):
         return []
     notes = []
+    if isinstance(one, Words) and not one.numeric:
+        empty = {k: n for k, n in (one.counts or {}).items() if k.lower() in NOTHING}
+        notes += [
+            f"column {name!r} has {shown(level)} {n} times as a category: if it means missing, say "
+            f"--na {quoted(level)}."
+            for level, n in empty.items()
+        ]
+        notes += _alike(name, one.counts or {})
     for code in figures.suspects():
         notes.append(
             f"column {name!r} has {code:g} {figures.codes[code]} times, far from its other values "

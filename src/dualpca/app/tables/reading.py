@@ -188,6 +188,24 @@ class TableFile:
         drawn = pl.concat(parts)
         return replace(self, height=n, n_batches=1, open=lambda: iter([drawn]))
 
+    def filtered(self, keep: Callable[[pl.DataFrame], pl.Series]) -> TableFile:
+        """Return the rows for which a function of a batch is true.
+
+        Examples
+        --------
+        >>> frame = pl.DataFrame({"a": range(6)})
+        >>> table = TableFile("t", ["a"], 6, 3, lambda: frame.iter_slices(2))
+        >>> odd = table.filtered(lambda frame: frame["a"] % 2 == 1)
+        >>> odd.height, [batch["a"].to_list() for batch in odd.frames()]
+        (3, [[1], [3], [5]])
+        """
+
+        def frames() -> Iterator[pl.DataFrame]:
+            kept = (frame.filter(keep(frame)) for frame in self.open())
+            return (frame for frame in kept if frame.height)
+
+        return replace(self, height=sum(frame.height for frame in frames()), open=frames)
+
     def regrouped(self, ends: list[int]) -> TableFile:
         """Return the same rows in batches that end only after the given numbers of rows.
 

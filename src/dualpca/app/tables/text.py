@@ -206,7 +206,8 @@ def without(frame: pl.DataFrame, codes: Sequence[str], keep: Sequence[str] = ())
     ----------
     frame : polars.DataFrame
     codes : sequence of str
-        Text; one that is a number also stands for that number, however it is written.
+        Text; one that is a number also stands for that number, however it is written. age=-999 is
+        a code of the column age alone, if there is one.
     keep : sequence of str
         Columns that stay as they are.
 
@@ -215,23 +216,34 @@ def without(frame: pl.DataFrame, codes: Sequence[str], keep: Sequence[str] = ())
     >>> frame = pl.DataFrame({"a": [1.5, -999.0], "b": ["unknown", "-999.0"]})
     >>> without(frame, ["-999", "unknown"]).rows()
     [(1.5, None), (None, None)]
+    >>> without(frame, ["a=-999"]).rows()
+    [(1.5, 'unknown'), (None, '-999.0')]
     """
     if not codes:
         return frame
-    values = [float(code) for code in codes if _is_number(code)]
     changed = []
+    own = {code: _column_of(code, frame.columns) for code in codes}
     for column in frame.iter_columns():
-        kind, bad = column.dtype, None
-        if column.name in keep:
+        kind, bad, name = column.dtype, None, column.name
+        if name in keep:
             continue
+        here = [code for code, one in own.items() if one is None]
+        here += [code[len(name) + 1 :] for code, one in own.items() if one == name]
+        values = [float(code) for code in here if _is_number(code)]
         if kind.is_numeric():
             bad = column.cast(pl.Float64).is_in(values)
         elif kind in TEXTUAL:
             text = column.cast(pl.String).str.strip_chars()
-            bad = text.is_in(list(codes)) | text.cast(pl.Float64, strict=False).is_in(values)
+            bad = text.is_in(here) | text.cast(pl.Float64, strict=False).is_in(values)
         if bad is not None and bad.any():
             changed.append(column.set(bad.fill_null(False), None))
     return frame.with_columns(changed)
+
+
+def _column_of(code: str, names: Sequence[str]) -> str | None:
+    """Return the column that a code such as age=-999 is of; None for a code of all columns."""
+    found = [name for name in names if code.startswith(f"{name}=")]
+    return max(found, key=len, default=None)
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,7 @@ function fill() {
     figures($("filled"), model, { values: found.values, std: found.std, hidden: all }, { box: 180, caption: "Filled in", label: "The row with hidden pixels filled in" });
   } else {
     $("observed").replaceChildren();
-    figures($("filled"), model, { values: found.values, std: found.std, truth: found.truth, hidden: all }, { label: "The row with hidden entries filled in" });
+    figures($("filled"), model, { ...found, hidden: all }, { label: "The row with hidden entries filled in" });
   }
   listen();
   facts(all);
@@ -129,16 +129,25 @@ function fill() {
 
 function facts(all) {
   const known = [...all].filter((j) => found.truth[j] !== null);
-  const inside = known.filter((j) => Math.abs(found.truth[j] - found.values[j]) <= WIDTH95 * found.std[j]).length;
+  const words = known.filter((j) => state.model.levels[j].length); // levels: right or wrong
+  const numbers = known.filter((j) => !state.model.levels[j].length);
+  const inside = numbers.filter(within).length;
+  const right = words.filter((j) => found.truth[j] === found.values[j]).length;
   const { spread } = state.model;
-  const gap = Math.sqrt(known.reduce((sum, j) => sum + ((found.truth[j] - found.values[j]) / spread[j]) ** 2, 0) / (known.length || 1));
+  const gap = Math.sqrt(numbers.reduce((sum, j) => sum + ((found.truth[j] - found.values[j]) / spread[j]) ** 2, 0) / (numbers.length || 1));
   const box = $("missing-facts");
   const add = (id, name, value, title) => box.append(el("div", { title }, el("dt", {}, name), el("dd", { id }, value)));
   box.replaceChildren();
+  box.classList.toggle("even", words.length > 0);
   add("fact-hidden", "Hidden", `${all.size} of ${state.model.features.length}`);
-  add("fact-inside", "Within 95 %", known.length ? `${inside} of ${known.length}` : "–", "Hidden entries that lie in their interval");
-  add("fact-gap", "Mean error", known.length ? `${short(gap, 2)} sd` : "–", "Root mean squared difference over hidden entries, each in the standard deviation of its column");
+  add("fact-inside", "Within 95 %", numbers.length ? `${inside} of ${numbers.length}` : "–", "Hidden entries that lie in their interval");
+  if (words.length) add("fact-right", "Levels right", `${right} of ${words.length}`, "Hidden levels that were filled in as they are");
+  add("fact-gap", "Mean error", numbers.length ? `${short(gap, 2)} sd` : "–", "Root mean squared difference over hidden entries, each in the standard deviation of its column");
 }
+
+const within = (j) => (found.std
+  ? Math.abs(found.truth[j] - found.values[j]) <= WIDTH95 * found.std[j]
+  : found.low[j] <= found.truth[j] && found.truth[j] <= found.high[j]);
 
 function entryAt(canvas, event) {
   const frame = canvas.getBoundingClientRect();

@@ -20,14 +20,18 @@ export function build() {
 }
 
 function facts() {
-  const words = { rows: "Log density", features: "Log density in feature space", latents: "Log density of latents" };
+  const words = { rows: "Log density", features: "Log density in feature space", latents: "Log density of latents", relative: "Log likelihood ratio" };
   const box = el("dl", { class: "facts" });
   const add = (id, name, title) => box.append(el("div", { title }, el("dt", {}, name), el("dd", { id }, "–")));
-  add("fact-density", can("density") ? words[state.model.density] : "Log density", can("density") ? "Of the decoded point itself" : why("density"));
+  add("fact-density", can("density") ? words[state.model.density] : "Log density", can("density") ? densityTitle() : why("density"));
   add("fact-farther", "Rows farther out", "Share of rows that lie farther from the centre");
   add("fact-nearest", "Closest row", "By the differences of its columns, each in its own standard deviation; missing entries count as the model fills them");
   return box;
 }
+
+const densityTitle = () => (state.model.density === "relative"
+  ? "Of the decoded point itself: how much likelier it is than if columns were independent"
+  : "Of the decoded point itself");
 
 function way() {
   const select = el("select", { id: "way" });

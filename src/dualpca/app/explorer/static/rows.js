@@ -106,7 +106,7 @@ export function figures(box, model, row, options = {}) {
   }
 }
 
-const caption = (row, words) => (row.std ? `${words}, with the range of 95 % of measurements` : words);
+const caption = (row, words) => (row.std || row.low ? `${words}, with the range of 95 % of measurements` : words);
 
 function imageFigures(box, model, row, options) {
   const [low, high] = extent(model);
@@ -194,6 +194,14 @@ function curve(canvas, model, row, width, height, framed) {
 }
 
 const LINE = 24; // pixels of a feature
+const WIDEST = 120; // pixels of a value
+
+/** A value in words: a level where the feature has levels, else a number. */
+export function said(model, j, value) {
+  const levels = model.levels[j];
+  if (value === null || !levels.length) return short(value, 4);
+  return levels[Math.min(levels.length - 1, Math.max(0, Math.round(value)))];
+}
 
 function bars(canvas, model, row, width) {
   const n = row.values.length;
@@ -203,7 +211,8 @@ function bars(canvas, model, row, width) {
   drawing.font = "12px system-ui, sans-serif";
   const longest = Math.max(...model.features.map((name) => drawing.measureText(name).width));
   const left = Math.min(130, longest + 18);
-  const right = 16 + Math.max(40, ...row.values.map((x) => drawing.measureText(short(x, 4)).width));
+  const words = row.values.map((x, j) => drawing.measureText(said(model, j, x)).width);
+  const right = 16 + Math.min(WIDEST, Math.max(40, ...words));
   for (let j = 0; j < n; j += 1) bar(drawing, model, row, j, left, width - left - right, width);
   canvas.entryAt = (_, py) => Math.min(n - 1, Math.max(0, Math.floor((py - 3) / LINE)));
 }
@@ -225,6 +234,13 @@ function bar(drawing, model, row, j, left, room, width) {
   drawing.textAlign = "left";
   drawing.textBaseline = "middle";
   drawing.fillText(clip(drawing, model.features[j], left - 16), 8, middle);
+  if (model.levels[j].length) {
+    cells(drawing, model, row, j, left, room, middle);
+    drawing.fillStyle = ink("--ink");
+    drawing.textAlign = "right";
+    drawing.fillText(clip(drawing, said(model, j, value), WIDEST), width - 8, middle);
+    return;
+  }
   drawing.fillStyle = ink("--track");
   drawing.fillRect(left, middle - 3, room, 6);
   drawing.fillStyle = ink(gone ? "--warm" : "--accent");
@@ -232,11 +248,12 @@ function bar(drawing, model, row, j, left, room, width) {
   drawing.fillRect(Math.min(a, b), middle - 5, Math.max(1, Math.abs(b - a)), 10);
   drawing.fillStyle = ink("--soft");
   drawing.fillRect(a - 0.5, middle - 7, 1, 14);
-  if (row.std && row.std[j] > 0) {
+  const ends = ranges(row, j);
+  if (ends) {
     drawing.strokeStyle = ink("--ink");
     drawing.lineWidth = 1.25;
     drawing.beginPath();
-    const [from, to] = [x(value - WIDTH95 * row.std[j]), x(value + WIDTH95 * row.std[j])];
+    const [from, to] = ends.map(x);
     drawing.moveTo(from, middle);
     drawing.lineTo(to, middle);
     for (const end of [from, to]) {
@@ -257,6 +274,29 @@ function bar(drawing, model, row, j, left, room, width) {
   drawing.fillStyle = ink("--ink");
   drawing.textAlign = "right";
   drawing.fillText(short(value, 4), width - 8, middle);
+}
+
+/** The ends of the range of 95 % of an entry, if there are any. */
+function ranges(row, j) {
+  if (row.low && row.hidden && row.hidden.has(j) && row.low[j] !== null) return [row.low[j], row.high[j]];
+  return row.std && row.std[j] > 0 ? [row.values[j] - WIDTH95 * row.std[j], row.values[j] + WIDTH95 * row.std[j]] : null;
+}
+
+/** Levels side by side, the one that the row has filled, the true one of a hidden entry ringed. */
+function cells(drawing, model, row, j, left, room, middle) {
+  const n = model.levels[j].length;
+  const gone = row.hidden && row.hidden.has(j);
+  const each = room / n;
+  for (let k = 0; k < n; k += 1) {
+    const chosen = row.values[j] !== null && Math.round(row.values[j]) === k;
+    drawing.fillStyle = ink(chosen ? (gone ? "--warm" : "--accent") : "--track");
+    drawing.fillRect(left + k * each, middle - 5, Math.max(1, each - 2), 10);
+    if (gone && row.truth && row.truth[j] === k) {
+      drawing.strokeStyle = ink("--ink");
+      drawing.lineWidth = 2;
+      drawing.strokeRect(left + k * each + 1, middle - 6, Math.max(1, each - 4), 12);
+    }
+  }
 }
 
 function clip(drawing, text, room) {

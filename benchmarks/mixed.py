@@ -1,0 +1,576 @@
+"""Filling gaps in tables of numbers and categories, beside others: `python -m benchmarks.mixed`.
+
+    python -m benchmarks.mixed [TABLE ...] [--who NAME ...] [--splits N] [--keep FILE] [--speed]
+
+A tenth of the known entries of a table is hidden at random, everybody fills the same gaps, and what
+was hidden is compared with what was put there. For numbers: mean absolute error by that of the
+column's median, averaged over the columns. For categories, ordered or not: the share of wrong
+levels, averaged over the columns. Both are given with their standard error over the splits.
+
+The tables come with R (packages MASS, mice, carData), two are simulated. mice runs in R; gcimpute
+is found if it can be imported, for instance from a folder named in PYTHONPATH:
+
+    pip install --no-deps --target FOLDER gcimpute statsmodels patsy
+
+Who is not here is left out, and said so. `--keep` names a file of results: what it has is not run
+again. `--speed` measures time alone: the same number of components beside gcimpute, and a million
+rows. One thread each, for speed two.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtri
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401
+from sklearn.impute import IterativeImputer, KNNImputer
+from threadpoolctl import threadpool_limits
+
+from benchmarks.environment import POOLS, cpu, installed
+from benchmarks.memory import extra_megabytes
+from benchmarks.mixed_data import FROM_R, TABLES, copula_table, load, r_has_the_tables, without
+from dualpca import PPCA
+
+HIDDEN, DRAWS, TREES, ROUNDS, RANKS = 0.1, 20, 100, 10, (1, 2, 3, 5)
+OURS = "CopulaPPCA"
+THREADS = 2
+
+
+# --- one table, as numbers -----------------------------------------------------------------------
+
+
+class Codes:
+    """A table as numbers and back: codes for two or ordered levels, else one column a level."""
+
+    def __init__(self, X: pd.DataFrame) -> None:
+        self.X = X
+        self.width = [1 if self.scalar(name) else len(self.levels(name)) for name in X]
+
+    def is_number(self, name: str) -> bool:
+        return self.X[name].dtype != "category"
+
+    def levels(self, name: str) -> pd.Index:
+        """Return the levels that occur."""
+        return self.X[name].cat.remove_unused_categories().cat.categories
+
+    def scalar(self, name: str) -> bool:
+        return self.is_number(name) or self.X[name].dtype.ordered or len(self.levels(name)) < 3
+
+    def codes(self, name: str) -> np.ndarray:
+        """Return numbers as they are, or the number of each level; NaN where missing."""
+        if self.is_number(name):
+            return self.X[name].to_numpy(float)
+        return self.levels(name).get_indexer(self.X[name]).astype(float) + np.where(
+            self.X[name].isna(), np.nan, 0.0
+        )
+
+    def matrix(self) -> np.ndarray:
+        columns = []
+        for name in self.X:
+            codes = self.codes(name)
+            if self.scalar(name):
+                columns.append(codes)
+                continue
+            ones = codes[:, None] == np.arange(len(self.levels(name)))
+            columns.extend(np.where(np.isnan(codes)[:, None], np.nan, ones).T)
+        return np.column_stack(columns)
+
+    def table(self, A: np.ndarray) -> pd.DataFrame:
+        """Return numbers as a table: the nearest level, or the one with the largest column."""
+        at, filled = 0, {}
+        for name, width in zip(self.X, self.width, strict=True):
+            part, at = A[:, at : at + width], at + width
+            filled[name] = self.column(name, part[:, 0] if self.scalar(name) else part.argmax(1))
+        return pd.DataFrame(filled)
+
+    def column(self, name: str, values: np.ndarray) -> Any:
+        """Return filled-in codes as a column of the table, known entries as they were."""
+        if self.is_number(name):
+            return values
+        levels = self.levels(name)
+        nearest = np.clip(np.rint(np.nan_to_num(values)), 0, len(levels) - 1).astype(int)
+        known = pd.Series(pd.Categorical(levels[nearest], dtype=self.X[name].dtype))
+        return known.where(self.X[name].isna().to_numpy(), self.X[name].to_numpy())
+
+
+# --- who fills it --------------------------------------------------------------------------------
+
+
+class Filled(NamedTuple):
+    X: pd.DataFrame
+    q: int | None = None
+    seconds: float | None = None  # where the method has measured itself
+
+
+def middle(X: pd.DataFrame, seed: int) -> Filled:
+    """Fill with the median or the most frequent level."""
+    return Filled(
+        pd.DataFrame(
+            {
+                name: x.fillna(x.mode()[0] if x.dtype == "category" else x.median())
+                for name, x in X.items()
+            }
+        )
+    )
+
+
+def by_numbers(imputer: Callable[[], Any]) -> Callable[[pd.DataFrame, int], Filled]:
+    """Fill by a method for numbers, in standard deviations."""
+
+    def fill(X: pd.DataFrame, seed: int) -> Filled:
+        codes = Codes(X)
+        A = codes.matrix()
+        centre, scale = np.nanmean(A, axis=0), np.nanstd(A, axis=0)
+        scale[scale == 0] = 1
+        filled = imputer().fit_transform((A - centre) / scale)
+        return Filled(codes.table(centre + scale * filled))
+
+    return fill
+
+
+def ppca(X: pd.DataFrame, seed: int) -> Filled:
+    codes = Codes(X)
+    A = codes.matrix()
+    model = PPCA(standardize=True).fit(A)
+    return Filled(codes.table(np.asarray(model.impute(A))), model.n_components_)
+
+
+def ours(X: pd.DataFrame, seed: int) -> Filled:
+    from dualpca import CopulaPPCA
+
+    model = CopulaPPCA(random_state=seed).fit(X)
+    return Filled(model.impute(X), model.n_components_)
+
+
+def forests(X: pd.DataFrame, seed: int) -> Filled:
+    """Fill by random forests as MissForest does (Stekhoven & Bühlmann 2012).
+
+    Columns in turn, those with the fewest gaps first, until the change grows; then the table
+    before is taken.
+    """
+    codes, now = Codes(X), middle(X, seed).X
+    gaps = X.isna()
+    order = [name for name in gaps.sum().sort_values(kind="stable").index if gaps[name].any()]
+    before, last = now, math.inf
+    for _ in range(ROUNDS):
+        before, now = now, now.copy()
+        for name in order:
+            others = Codes(now.drop(columns=name)).matrix()
+            hole, y = gaps[name].to_numpy(), codes.codes(name).copy()
+            kind = RandomForestRegressor if codes.is_number(name) else RandomForestClassifier
+            forest = kind(TREES, random_state=seed, max_features="sqrt")
+            forest.fit(others[~hole], y[~hole])
+            y[hole] = forest.predict(others[hole])
+            now[name] = codes.column(name, y)
+        change = difference(now, before, gaps)
+        if change >= last:
+            return Filled(before)
+        last = change
+    return Filled(now)
+
+
+def difference(A: pd.DataFrame, B: pd.DataFrame, gaps: pd.DataFrame) -> float:
+    """Return MissForest's change: of numbers relative to their squares, plus the levels' share."""
+    top = bottom = wrong = levels = 0.0
+    for name in A:
+        hole = gaps[name].to_numpy()
+        a, b = A[name][hole], B[name][hole]
+        if A[name].dtype == "category":
+            wrong, levels = wrong + float((a != b).sum()), levels + len(a)
+        else:
+            scale = float(A[name].std()) or 1.0
+            top += float((((a - b) / scale) ** 2).sum())
+            bottom += float(((a / scale) ** 2).sum())
+    return top / max(bottom, 1e-300) + wrong / max(levels, 1.0)
+
+
+def put_back_aliases() -> None:
+    """Give NumPy the names that gcimpute still uses and NumPy 2 has dropped."""
+    names = {"float": float, "int": int, "bool": bool, "object": object, "round_": np.round}
+    names |= {"NaN": np.nan, "Inf": np.inf, "product": np.prod, "float_": np.float64}
+    for name, meaning in names.items():
+        if name not in vars(np):
+            setattr(np, name, meaning)
+
+
+def gcimpute_model(rank: int | None) -> Any:
+    put_back_aliases()
+    from gcimpute.gaussian_copula import GaussianCopula
+    from gcimpute.low_rank_gaussian_copula import LowRankGaussianCopula
+
+    return GaussianCopula() if rank is None else LowRankGaussianCopula(rank=rank)
+
+
+def gcimpute_fill(X: pd.DataFrame, rank: int | None) -> pd.DataFrame:
+    """Fill with gcimpute, kinds of columns by its own rule.
+
+    It has no nominal columns: each level is a column of 0 and 1, but for the most frequent one,
+    since the full correlation matrix would be singular with it. What decides is the latent
+    coordinate beyond the threshold of its column; if none is, the most frequent level is taken.
+    """
+    codes = Codes(X)
+    A = codes.matrix()
+    share = np.nanmean(A, axis=0)
+    model, used = gcimpute_model(rank), np.ones(A.shape[1], dtype=bool)
+    starts = np.cumsum([0, *codes.width[:-1]])
+    groups = [np.arange(a, a + k) for a, k in zip(starts, codes.width, strict=True) if k > 1]
+    for group in groups:
+        used[group[np.argmax(share[group])]] = False
+    filled = np.zeros(A.shape)
+    with contextlib.redirect_stdout(None):
+        filled[:, used] = model.fit_transform(A[:, used])
+    beyond = np.zeros(A.shape)
+    beyond[:, used] = model._latent_Zimp
+    for group in groups:
+        beyond[:, group] -= np.where(used[group], ndtri(1 - share[group]), 0)
+        filled[:, group] = beyond[:, group]
+    return codes.table(filled)
+
+
+def gcimpute_full(X: pd.DataFrame, seed: int) -> Filled:
+    return Filled(gcimpute_fill(X, None))
+
+
+def gcimpute_low_rank(X: pd.DataFrame, seed: int) -> Filled:
+    """Fill with the low-rank copula; its rank is the one that does best on a tenth hidden again."""
+    hidden = split(X, 1000 + seed)
+    errors = {}
+    for rank in RANKS:
+        if rank < sum(Codes(X).width):
+            with contextlib.suppress(Exception):
+                scored = score(gcimpute_fill(hidden, rank), hidden, X)
+                errors[rank] = np.nansum(scored)
+    rank = min(errors, key=errors.__getitem__)
+    return Filled(gcimpute_fill(X, rank), rank)
+
+
+MICE = r"""
+suppressPackageStartupMessages(library(mice))
+X <- read.csv("table.csv")
+for (name in scan("ordered.txt", "", quiet = TRUE)) X[[name]] <- factor(X[[name]], ordered = TRUE)
+for (name in scan("nominal.txt", "", quiet = TRUE)) X[[name]] <- factor(X[[name]])
+start <- proc.time()[["elapsed"]]
+found <- mice(X, m = %d, seed = %d, printFlag = FALSE%s)
+cat(proc.time()[["elapsed"]] - start)
+tables <- complete(found, "all")
+number <- function(x) if (is.factor(x)) as.numeric(as.character(x)) else x
+drawn <- sapply(tables, function(t) unlist(lapply(t, number)))
+write.table(drawn, "drawn.csv", sep = ",", row.names = FALSE, col.names = FALSE)
+"""
+
+
+def mice(options: str) -> Callable[[pd.DataFrame, int], Filled]:
+    """Fill with the median or the most frequent level of mice's draws."""
+
+    def fill(X: pd.DataFrame, seed: int) -> Filled:
+        codes = Codes(X)
+        names = {name: f"x{j}" for j, name in enumerate(X)}
+        kinds: dict[str, list[str]] = {"ordered": [], "nominal": []}
+        for name in X:
+            if not codes.is_number(name):
+                kinds["ordered" if X[name].dtype.ordered else "nominal"].append(names[name])
+        with tempfile.TemporaryDirectory() as folder:
+            here = Path(folder)
+            table = pd.DataFrame({names[name]: codes.codes(name) for name in X})
+            table.to_csv(here / "table.csv", index=False, na_rep="NA")
+            for kind, who in kinds.items():
+                (here / f"{kind}.txt").write_text(" ".join(who) + "\n")
+            (here / "fill.R").write_text(MICE % (DRAWS, seed + 1, options))
+            said = subprocess.run(["Rscript", "fill.R"], cwd=folder, capture_output=True, text=True)
+            if said.returncode:
+                raise RuntimeError(said.stderr.strip().splitlines()[-1])
+            drawn = np.genfromtxt(here / "drawn.csv", delimiter=",", missing_values="NA")
+        draws = drawn.reshape(X.shape[1], len(X), DRAWS)
+        filled = {}
+        for name, values in zip(X, draws, strict=True):
+            pooled = np.median(values, axis=1) if codes.is_number(name) else most_frequent(values)
+            filled[name] = codes.column(name, pooled)
+        return Filled(pd.DataFrame(filled), None, float(said.stdout))
+
+    return fill
+
+
+def most_frequent(draws: np.ndarray) -> np.ndarray:
+    """Return the most frequent code of each row, the first of those that tie."""
+    counts = (draws[:, :, None] == np.arange(np.nanmax(draws) + 1)).sum(axis=1)
+    return counts.argmax(axis=1).astype(float)
+
+
+METHODS: dict[str, Callable[[pd.DataFrame, int], Filled]] = {
+    OURS: ours,
+    "PPCA": ppca,
+    "gcimpute": gcimpute_full,
+    "gcimpute low rank": gcimpute_low_rank,
+    "mice": mice(""),
+    "mice pmm": mice(', method = "pmm"'),
+    "IterativeImputer": by_numbers(lambda: IterativeImputer(random_state=0)),
+    "KNNImputer": by_numbers(KNNImputer),
+    "random forests": forests,
+    "median, mode": middle,
+}
+
+
+def absent() -> dict[str, str]:
+    """Return who cannot be run here, and what to do about it."""
+    missing = {}
+    if not r_has_the_tables():
+        why = "needs R with mice, MASS, nnet and carData (Debian: r-cran-mice r-cran-cardata)"
+        missing |= {"mice": why, "mice pmm": why} | dict.fromkeys(FROM_R, why)
+    if importlib.util.find_spec("gcimpute") is None:
+        why = "pip install --no-deps --target FOLDER gcimpute statsmodels patsy; PYTHONPATH=FOLDER"
+        missing |= {"gcimpute": why, "gcimpute low rank": why}
+    return missing
+
+
+# --- what is measured ----------------------------------------------------------------------------
+
+
+def split(X: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """Return the table with a tenth of its known entries hidden; no row or column loses all."""
+    known = X.notna().to_numpy()
+    holes = known & (np.random.default_rng(seed).random(X.shape) < HIDDEN)
+    holes[~(known & ~holes).any(axis=1)] = False
+    return without(X, holes)
+
+
+def score(filled: pd.DataFrame, hidden: pd.DataFrame, X: pd.DataFrame) -> tuple[float, float]:
+    """Return the scaled absolute error of numbers and the share of wrong levels."""
+    numbers, levels = [], []
+    for name in X:
+        asked = (hidden[name].isna() & X[name].notna()).to_numpy()
+        truth, said = X[name][asked], filled[name].set_axis(X.index)[asked]
+        if X[name].dtype == "category":
+            levels.append(np.mean(truth.astype(str).to_numpy() != said.astype(str).to_numpy()))
+            continue
+        reference = np.abs(truth - hidden[name].median()).mean()
+        if reference > 0:
+            numbers.append(np.abs(truth - said.astype(float)).mean() / reference)
+    return tuple(float(np.mean(x)) if x else math.nan for x in (numbers, levels))
+
+
+Result = dict[str, Any]
+
+
+def measure(name: str, who: str, X: pd.DataFrame, seed: int) -> Result:
+    """Hide, fill and compare, once."""
+    hidden = split(X, seed)
+    start = time.perf_counter()
+    result: Result = {"table": name, "who": who, "split": seed}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            filled = METHODS[who](hidden, seed)
+    except Exception as error:  # a peer's failure is a result
+        if who == OURS:
+            raise
+        return result | {"failed": f"{type(error).__name__}: {error}"[:200]}
+    seconds = time.perf_counter() - start if filled.seconds is None else filled.seconds
+    numbers, levels = score(filled.X, hidden, X)
+    return result | {"numbers": numbers, "levels": levels, "seconds": seconds, "q": filled.q}
+
+
+class Cell(NamedTuple):
+    mean: float
+    error: float
+    values: np.ndarray
+
+
+def cells(results: list[Result], table: str, what: str) -> dict[str, Cell]:
+    """Return mean and standard error over the splits that all have been run on."""
+    mine = {
+        who: {r["split"]: r for r in results if (r["table"], r["who"]) == (table, who)}
+        for who in METHODS
+    }
+    common = set.intersection(*[set(found) for found in mine.values() if found] or [set()])
+    cells = {}
+    for who, found in mine.items():
+        values = np.array([found[s].get(what, math.nan) for s in sorted(common & found.keys())])
+        if len(values) and not np.isnan(values).any():
+            spread = np.std(values, ddof=1) if len(values) > 1 else 0.0
+            cells[who] = Cell(values.mean(), spread / math.sqrt(len(values)), values)
+    return cells
+
+
+def good(found: dict[str, Cell]) -> set[str]:
+    """Return who is best, or within one standard error of the best."""
+    if not found:
+        return set()
+    best = min(found.values(), key=lambda cell: cell.mean)
+    return {who for who, cell in found.items() if cell.mean <= best.mean + best.error}
+
+
+def report(results: list[Result], tables: dict[str, str], what: str) -> Iterator[str]:
+    """Yield the lines of a table in Markdown; bold is best, or within one standard error of it."""
+    who = [name for name in METHODS if any(r["who"] == name for r in results)]
+    yield f"| {what} | " + " | ".join(who) + " |"
+    yield "|---|" + "--:|" * len(who)
+    for table, title in tables.items():
+        found = cells(results, table, what)
+        if not found:
+            continue
+        bold = set() if what == "seconds" else good(found)
+        row = []
+        for name in who:
+            if name not in found:
+                failed = any(r["table"] == table and r["who"] == name for r in results)
+                row.append("failed" if failed else "-")
+                continue
+            mean, error, values = found[name]
+            text = f"{median(values):.2g}" if what == "seconds" else f"{mean:.3f} ± {error:.3f}"
+            row.append(f"**{text}**" if name in bold else text)
+        yield f"| {title} | " + " | ".join(row) + " |"
+
+
+def verdicts(results: list[Result], tables: dict[str, str]) -> Iterator[str]:
+    """Yield for each table how far we are from the best other; differences paired by split."""
+    for table in tables:
+        parts, both = [], []
+        for what in ("numbers", "levels"):
+            found = cells(results, table, what)
+            others = {who: cell for who, cell in found.items() if who not in (OURS, "PPCA")}
+            if OURS not in found or not others:
+                continue
+            best = min(others, key=lambda who: others[who].mean)
+            gap = found[OURS].values - others[best].values
+            error = np.std(gap, ddof=1) / math.sqrt(len(gap)) if len(gap) > 1 else math.nan
+            both.append(OURS in good(found))
+            parts.append(f"{what} {gap.mean():+.3f} ± {error:.3f} to {best}")
+        if parts:
+            told = "best, or within one standard error" if all(both) else "behind"
+            used = sorted({r["q"] for r in results if (r["table"], r["who"]) == (table, OURS)})
+            yield f"- {table}: {told} (q = {', '.join(map(str, used))}): {'; '.join(parts)}"
+
+
+# --- speed ---------------------------------------------------------------------------------------
+
+
+def speed_table(n: int, each: int, nominal: bool) -> pd.DataFrame:
+    X = copula_table(n, 0, each=each, nominal=nominal).X
+    holes = np.random.default_rng(1).random(X.shape) < 0.2
+    return without(X, holes)
+
+
+def ours_in(X: pd.DataFrame, q: int, **options: Any) -> float:
+    from dualpca import CopulaPPCA
+
+    start = time.perf_counter()
+    CopulaPPCA(q, random_state=0, **options).fit(X).impute(X)
+    return time.perf_counter() - start
+
+
+def gcimpute_in(X: pd.DataFrame, q: int) -> tuple[float, int]:
+    A = Codes(X).matrix()
+    model = gcimpute_model(q)
+    start = time.perf_counter()
+    with contextlib.redirect_stdout(None), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit_transform(A)
+    return time.perf_counter() - start, len(model.corrupdate)
+
+
+def speed(who: set[str]) -> None:
+    """Print seconds to fit and fill, the same number of components for all."""
+    print("| table | q | who | s | ratio |\n|---|--:|---|--:|--:|")
+    for n, columns, q in ((2_000, 15, 3), (10_000, 50, 5)):
+        X = speed_table(n, -(-columns // 4), nominal=False).iloc[:, :columns]
+        title = f"{n:,}×{columns}, 20 % missing | {q}"
+        peer = math.nan
+        if "gcimpute low rank" in who:
+            peer, steps = gcimpute_in(X, q)
+            print(f"| {title} | gcimpute low rank, {steps} steps | {peer:.3g} | 1 |", flush=True)
+        if OURS in who:
+            for noise in ("isotropic", "diagonal"):
+                times = [ours_in(X, q, noise=noise) for _ in range(3)]
+                mine = median(times)
+                print(f"| {title} | {OURS}, {noise} | {mine:.3g} | {mine / peer:.3f} |", flush=True)
+    if OURS in who:
+        X = speed_table(1_000_000, 4, nominal=True)
+        times: list[float] = []
+        more = extra_megabytes(lambda: times.append(ours_in(X, 3)))
+        size = X.memory_usage(deep=True).sum() / 1e6
+        title = f"1,000,000×20, 20 % missing ({size:.0f} MB) | 3"
+        print(f"| {title} | {OURS} | {times[0]:.3g} | - |\n")
+        print(f"Peak memory of the last, beyond the table: {more:.0f} MB.")
+
+
+# --- the command ---------------------------------------------------------------------------------
+
+
+def asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(TABLES)}")
+    parser.add_argument("--who", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--keep", type=Path, help="file of results; what it has is not run again")
+    parser.add_argument("--speed", action="store_true", help="measure speed only")
+    return parser.parse_args()
+
+
+def kept(path: Path | None) -> list[Result]:
+    if path is None or not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def accuracy(options: argparse.Namespace, missing: dict[str, str]) -> None:
+    results = kept(options.keep)
+    done = {(r["table"], r["who"], r["split"]) for r in results}
+    titles = {}
+    for name in options.tables or TABLES:
+        if name in missing:
+            print(f"{name} is left out: {missing[name]}", file=sys.stderr)
+            continue
+        X = load(name)
+        titles[name] = f"{name} {len(X):,}×{X.shape[1]}"
+        for seed in range(options.splits):
+            for who in options.who:
+                if who in missing or (name, who, seed) in done:
+                    continue
+                result = measure(name, who, X, seed)
+                print(json.dumps(result), file=sys.stderr, flush=True)
+                results.append(result)
+                if options.keep is not None:
+                    with options.keep.open("a") as file:
+                        file.write(json.dumps(result) + "\n")
+    for what in ("numbers", "levels", "seconds"):
+        print("\n".join(report(results, titles, what)) + "\n")
+    print("\n".join(verdicts(results, titles)))
+
+
+def main() -> None:
+    options = asked()
+    missing = absent()
+    for who in options.who:
+        if who in missing:
+            print(f"{who} is left out: {missing[who]}", file=sys.stderr)
+    libraries = ", ".join(f"{name} {installed(name)}" for name in ("numpy", "scikit-learn"))
+    print(f"{cpu()}; {libraries}; gcimpute {installed('gcimpute')}\n", flush=True)
+    if options.speed:
+        with threadpool_limits(THREADS):
+            speed(set(options.who) - missing.keys())
+    else:
+        with threadpool_limits(1):
+            accuracy(options, missing)
+
+
+if __name__ == "__main__":
+    for pool in POOLS:  # R's and those of libraries loaded later
+        os.environ.setdefault(f"{pool}_THREADS" if "_" in pool else f"{pool}_NUM_THREADS", "1")
+    main()

@@ -1,0 +1,585 @@
+"""Probabilistic PCA behind a Gaussian copula: tables with columns of any kind."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from dualpca.arrays import Array, showing
+from dualpca.data import ChunkedTable, chunked_table, require_in_memory
+from dualpca.data.kinds import Entries, library_of, opened_table
+from dualpca.errors import EmptyColumnError, expected
+from dualpca.estimators._base import (
+    OnRows,
+    Transformer,
+    attribute,
+    average_density,
+    check_choice,
+    check_columns,
+    check_flag,
+    check_number,
+    check_share,
+    check_weights,
+    generator,
+    named_columns,
+    refuse_frames,
+)
+from dualpca.estimators.ppca import iteration_limits
+from dualpca.gaussian import Outliers
+from dualpca.models.copula import CopulaRequest
+from dualpca.models.incomplete import least_rows
+from dualpca.models.mixed import MixedModel, fit_mixed
+
+
+class CopulaPPCA(Transformer):
+    """Probabilistic PCA of columns of any kind: numbers, grades, yes/no, categories, counts.
+
+    Every column is a monotone function of a latent coordinate, x_j = f_j(z_j), and z = Wt + ε with
+    t ~ N(0, I_q): a Gaussian copula of low rank. f_j is read off the column's own distribution, so
+    long tails, floors and units do not matter: any increasing change of a column gives the same
+    model. Missing entries and values beyond a detection limit are accepted anywhere.
+
+    Parameters
+    ----------
+    n_components : int, 'cv' or None
+        Number of latents. None is 'cv': the number that best predicts entries that were hidden;
+        `n_components_` is what was chosen.
+    column_kinds : dict or sequence, optional
+        What columns hold: a dict from names (or numbers) of columns to kinds, or one kind per
+        column. A kind is 'continuous', 'ordinal', 'nominal', 'binary', 'count', 'censored',
+        `dualpca.Censored(below=50)`, or a list of all levels in order (ordinal). Columns that are
+        not named, or None, are guessed (see Notes).
+    noise : {'diagonal', 'isotropic'}
+        A noise of its own for every column, or the same for all.
+    tol : float
+        Slope of the log-likelihood per row at which the fit stops.
+    max_iter : int
+        Largest number of steps.
+    random_state : None, int, Generator or RandomState
+        Start of the fit. None is a fixed seed.
+    verbose : bool
+        Show progress on standard error.
+    checkpoint : path or Checkpoint, optional
+        A file that an interrupted fit resumes from, as in `PPCA`.
+
+    Attributes
+    ----------
+    column_kinds_ : dict
+        Column to its kind, as used.
+    levels_ : dict
+        Column to its levels, in order; of ordinal, binary, nominal and count columns.
+    loadings_ : array of shape (D, q)
+        W: one row per column, and one per level of a nominal column. Rows of columns with one
+        coordinate are correlations of z with the latents.
+    loading_names_ : list of str
+        Of the rows of `loadings_`: the column, or column=level. A binary column of words is named
+        by its second level, which the loading is of.
+    components_ : array of shape (q, D)
+        Wᵀ.
+    correlation_ : array of shape (s, s)
+        WWᵀ + Ψ of the latent coordinates of all columns but nominal ones.
+    explained_variance_ : array of shape (q,)
+        Sum of the squared loadings of each latent, largest noise-weighted one first.
+    noise_variance_ : array of shape (D,)
+        ψ; 1 less the communality.
+    selection_ : Selection
+        After cross-validation: the curve behind `n_components_`.
+    loglikelihood_ : float
+        Of all training rows together: that of `score_samples`.
+    loglikelihoods_ : list of float
+    n_components_, n_iter_ : int
+    n_parameters_ : int
+        Free loadings: one per column (level but one, of a nominal column) and latent, less the
+        rotations. Margins are not counted, and noise follows from the loadings.
+    converged_ : bool
+
+    Notes
+    -----
+    Kinds are guessed by dtype, then by values. Booleans, and any column with two different values:
+    binary. Ordered categories (and polars' Enum): ordinal. Other categories and text: nominal, but
+    text that is a number or a bound such as '<50' in every entry: censored. Whole numbers: ordinal
+    if at most 10 differ, count if none is negative. Other numbers: continuous. Text with mostly
+    different entries is refused as an identifier.
+
+    A value that more than 5 % of a continuous column's entries share is an interval of z, so that
+    floors and zero inflation are right. Censored values are intervals too, with the margin from
+    Turnbull's estimate.
+
+    Fitted by maximum likelihood with expectation propagation for what is known by intervals:
+    O(nDq²) per step; nothing D×D is formed but `correlation_`. Zhao & Udell (2020), Zhao, Townsend
+    & Udell (2022), Hoff (2007).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from dualpca import CopulaPPCA
+    >>> rng = np.random.default_rng(0)
+    >>> t = rng.normal(size=300)
+    >>> size = np.array(["S", "M", "L"])[np.digitize(t + 0.3 * rng.normal(size=300), [-0.5, 0.5])]
+    >>> X = pd.DataFrame({"price": np.exp(t + 0.3 * rng.normal(size=300)), "size": size})
+    >>> X["sold"] = rng.poisson(np.exp(1 + t))
+    >>> X.loc[0, "size"] = None
+    >>> model = CopulaPPCA(1, column_kinds={"size": ["S", "M", "L"]}).fit(X)
+    >>> model.column_kinds_
+    {'price': 'continuous', 'size': 'ordinal', 'sold': 'count'}
+    >>> model.impute(X).loc[0, "size"]
+    'M'
+    >>> model.predict_proba(X[:1], "size").shape, model.levels_["size"]
+    ((1, 3), ['S', 'M', 'L'])
+    """
+
+    _model: MixedModel
+    _accepts_nan = True
+
+    n_components_ = attribute("n_components")
+    selection_ = attribute("selection")
+    loadings_ = attribute("loadings")
+    correlation_ = attribute("correlation")
+    noise_variance_ = attribute("noise")
+    n_samples_ = attribute("n_rows")
+    loglikelihood_ = attribute("history.loglikelihood")
+    loglikelihoods_ = attribute("history.loglikelihoods")
+    n_iter_ = attribute("history.n_iter")
+    converged_ = attribute("history.converged")
+
+    def __init__(
+        self,
+        n_components: int | str | None = None,
+        *,
+        column_kinds: Any = None,
+        noise: str = "diagonal",
+        tol: float = 1e-4,
+        max_iter: int = 200,
+        random_state: Any = None,
+        verbose: bool = False,
+        checkpoint: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.column_kinds = column_kinds
+        self.noise = noise
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+
+    # --- fit ---------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        """Fit margins and latents to what every row knows.
+
+        Parameters
+        ----------
+        X : frame of pandas or polars, or array of shape (n, d)
+            Columns of any kind, with missing entries (NaN, None, null) anywhere. Never modified.
+        y : ignored
+        sample_weight : array of shape (n,), optional
+            Non-negative. A weight of 2 counts as the row twice.
+
+        Returns
+        -------
+        self
+        """
+        request = self._request()
+        if chunked_table(X) is not None:
+            remedy = "Fit to rows that fit into memory, such as a random sample of the table; "
+            remedy += "transform and impute then accept all of it."
+            what = "a frame or an array in memory: margins need all values of a column"
+            raise ValueError(expected("X", what, type(X).__name__, remedy))
+        with showing(self.verbose), named_columns(self):
+            table = self._opened(X, reset=True)
+            weights = check_weights(sample_weight, np.empty((len(table), 1)))
+            model = fit_mixed(table, self.column_kinds, request, self.n_components, weights)
+        return self._keep(model)
+
+    def _request(self) -> CopulaRequest:
+        """Check the parameters and return them for the fit."""
+        check_choice("noise", self.noise, ("diagonal", "isotropic"))
+        wanted: Any = self.n_components
+        state = self.random_state
+        whole = isinstance(wanted, Integral) and not isinstance(wanted, bool)
+        if not (wanted is None or wanted == "cv" or (whole and int(wanted) >= 0)):
+            raise ValueError(expected("n_components", "a number of latents, 'cv' or None", wanted))
+        rng = 0 if state is None else generator(state)
+        return CopulaRequest(noise=self.noise, rng=rng, **iteration_limits(self))
+
+    def _opened(self, X: Any, *, reset: bool) -> Any:
+        """Return a table as it came, a frame or an array, with its columns checked."""
+        require_in_memory(X)
+        table = opened_table(X)
+        if library_of(table):
+            if len(table) < 1 + reset or table.shape[1] < 1:
+                shape = f"shape={tuple(table.shape)}"
+                raise ValueError(
+                    f"Found table with {shape}, while a minimum of {1 + reset} sample(s) and 1 "
+                    f"feature(s) is required by {type(self).__name__}."
+                )
+            validate_data(self, table, reset=reset, skip_check_array=True)
+            return table
+        return validate_data(
+            self,
+            table,
+            reset=reset,
+            dtype=None,
+            ensure_all_finite=False,
+            ensure_min_samples=1 + reset,
+        )
+
+    def _read(self, X: Any) -> tuple[MixedModel, Any, Entries]:
+        """Return the model, an opened table that it is asked about, and its entries in numbers."""
+        check_is_fitted(self)
+        table, model = self._opened(X, reset=False), self._model
+        return model, table, model.kinds.entries(table)
+
+    def _chunkwise(self, X: Any, method: str, width: int | None) -> Any:
+        """Return the results of a method for a chunked table, computed when they are read.
+
+        None for a table in memory.
+        """
+        chunks: ChunkedTable | None = chunked_table(X, fitting=False)
+        if chunks is None:
+            return None
+        check_is_fitted(self)
+        check_columns(self, chunks.d, chunks.names, reset=False)
+        refuse_frames(self, method)
+        return chunks.map(OnRows(self, method, width), width, np.dtype(np.float64))
+
+    # --- attributes --------------------------------------------------------------------------
+
+    def _labels(self) -> list[Any]:
+        """Return names of columns, or numbers."""
+        names = getattr(self, "feature_names_in_", None)
+        return list(range(self.n_features_in_)) if names is None else list(names)
+
+    @property
+    def column_kinds_(self) -> dict[Any, str]:
+        """Column to its kind, as used."""
+        kinds = self._fitted.kinds.columns
+        return {name: column.kind for name, column in zip(self._labels(), kinds, strict=True)}
+
+    @property
+    def levels_(self) -> dict[Any, list[Any]]:
+        """Column to its levels, in order."""
+        model: MixedModel = self._fitted
+        found = {name: model.levels(j) for j, name in enumerate(self._labels())}
+        return {name: levels for name, levels in found.items() if levels is not None}
+
+    @property
+    def loading_names_(self) -> list[str]:
+        """Names of the rows of `loadings_`."""
+        model, names, found = self._fitted, self._labels(), []
+        for j, k in model.coordinates:
+            column = model.kinds.columns[j]
+            words = column.kind == "binary" and column.sort != "number" and len(column.levels) == 2
+            level = 1 if k is None and words else k
+            found.append(str(names[j]) + ("" if level is None else f"={column.levels[level]}"))
+        return found
+
+    @property
+    def components_(self) -> Array:
+        """The loadings Wᵀ, (q, D)."""
+        return self.loadings_.T
+
+    @property
+    def explained_variance_(self) -> Array:
+        """Sum of the squared loadings of each latent, (q,)."""
+        return (self.loadings_**2).sum(axis=0)
+
+    @property
+    def n_parameters_(self) -> int:
+        """The number of free parameters of the copula; margins are read off, not counted."""
+        factors = self._fitted.factors
+        q, s, sizes = factors.q, factors.s, factors.sizes
+        levels = q * sum(K - 1 for K in sizes)  # of differences between levels
+        noise = (1 - s) if self.noise == "isotropic" and s and q else 0
+        return int(q * s + levels + noise - q * (q - 1) // 2)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_components_)
+
+    # --- latents and densities ---------------------------------------------------------------
+
+    def transform(self, X: Any) -> Array:
+        """Return the posterior mean of the latents given what each row knows, (n, q).
+
+        Parameters
+        ----------
+        X : frame or array of shape (n, d), or a chunked table
+            Levels that the fit has not seen are refused.
+        """
+        found = self._chunkwise(X, "transform", self._n_features_out)
+        return self._cast(self.posterior(X)[0], X) if found is None else found
+
+    def _cast(self, result: Array, X: Any) -> Array:
+        """Return a result in single precision for rows of that."""
+        return result.astype(np.float32) if getattr(X, "dtype", None) == np.float32 else result
+
+    def inverse_transform(self, X: Any) -> Any:
+        """Return the rows that latents stand for: medians, and the most probable levels.
+
+        Parameters
+        ----------
+        X : array of shape (n, q)
+            Latents t.
+
+        Returns
+        -------
+        frame or array of shape (n, d)
+            As `sample` returns rows; every entry is a value of its column in `fit`.
+        """
+        model: MixedModel = self._fitted
+        Z = check_array(X, dtype=np.float64)
+        if Z.shape[1] != model.n_components:
+            what = f"{model.n_components} columns, one for each latent"
+            raise ValueError(expected("X", what, f"{Z.shape[1]} columns"))
+        return model.kinds.built(model.at_latents(Z), getattr(self, "feature_names_in_", None))
+
+    def posterior(self, X: Any) -> tuple[Array, Array]:
+        """Return mean (n, q) and covariance (n, q, q) of the latents given each row.
+
+        Parameters
+        ----------
+        X : frame or array of shape (n, d)
+
+        Notes
+        -----
+        Exact for rows of known continuous values; otherwise the Gaussian that expectation
+        propagation finds.
+        """
+        model, _, entries = self._read(X)
+        return model.factors.posterior(model.latent(entries))
+
+    def score_samples(self, X: Any) -> Array:
+        """Return how much likelier each row is than if its columns were independent, (n,).
+
+        Parameters
+        ----------
+        X : frame or array of shape (n, d), or a chunked table
+
+        Returns
+        -------
+        array of shape (n,)
+            ln p(row) − Σ_j ln p_j(x_j) over what the row knows: the logarithm of the copula's
+            density (of its probability, for intervals and levels) relative to independent columns
+            of the same margins. So no increasing change of a column's units changes it, and it is 0
+            for a row that knows one entry or none. Probabilities of intervals and levels are those
+            of expectation propagation: approximate, and exact for rows of known continuous values.
+        """
+        found = self._chunkwise(X, "score_samples", None)
+        if found is not None:
+            return found
+        model, _, entries = self._read(X)
+        return model.factors.log_evidence(model.latent(entries))
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the average of `score_samples`.
+
+        Parameters
+        ----------
+        X : frame or array of shape (n, d)
+        y : ignored
+        sample_weight : array of shape (n,), optional
+
+        Returns
+        -------
+        float
+        """
+        return average_density(self, X, sample_weight)
+
+    def outliers(self, X: Any, level: float = 0.95) -> Outliers:
+        """Return which rows are unusual: T² or SPE of their latent coordinates above the limit.
+
+        Parameters
+        ----------
+        X : frame or array of shape (n, d)
+        level : float
+            Of both limits together: of ordinary new rows a share 1 − level is flagged.
+
+        Returns
+        -------
+        Outliers
+            As of `PPCA`, on latent coordinates: a row is unusual by how its values go together, not
+            by the tails of a column. Entries known by an interval (levels, counts, censored) are
+            judged by a coordinate that is drawn in it, the same in every call (Dunn & Smyth 1996),
+            so that limits hold for all kinds. Nominal columns are not judged; `score_samples`
+            counts them.
+        """
+        check_share("level", level)
+        model, _, entries = self._read(X)
+        return model.outliers(entries, float(level))
+
+    # --- missing entries ---------------------------------------------------------------------
+
+    def impute(self, X: Any, *, return_interval: bool = False, level: float = 0.9) -> Any:
+        """Fill every missing entry with its median, or most probable level, given its row.
+
+        Parameters
+        ----------
+        X : frame or array of shape (n, d), or a chunked table
+            Never modified.
+        return_interval : bool
+            Also return the ends of an interval for every entry.
+        level : float
+            Probability of the intervals: half of the rest is on either side.
+
+        Returns
+        -------
+        table, or (table, low, high)
+            As X came: a frame of the same dtypes. Known entries stay as they are, censored ones
+            too. Numbers are filled with the median, levels in words (nominal, binary, ordinal)
+            with the most probable one. All are values of the column in `fit`; in a censored column
+            they can be '<50', or the limit in a column of numbers. Nominal columns have no
+            intervals: `low` and `high` are missing there, and `predict_proba` says how probable
+            each level is.
+        """
+        check_flag("return_interval", return_interval)
+        check_share("level", level)
+        found = self._chunkwise(X, "impute", getattr(self, "n_features_in_", None))
+        if found is not None:
+            if return_interval:
+                what = "False for a chunked table"
+                raise ValueError(expected("return_interval", what, return_interval))
+            return found
+        model, table, entries = self._read(X)
+        missing = entries.missing.any(axis=1)
+        tail = (1 - float(level)) / 2
+        shares = (0.5, tail, 1 - tail) if return_interval else (0.5,)
+        tables = []
+        for values in model.quantiles(entries.rows(missing), shares) if missing.any() else ():
+            low, high = np.full(entries.low.shape, np.nan), np.full(entries.low.shape, np.nan)
+            low[missing], high[missing] = values
+            tables.append(model.kinds.completed(table, Entries(low, high)))
+        tables = tables or [model.kinds.completed(table, entries) for _ in shares]
+        return tuple(tables) if return_interval else tables[0]
+
+    def predict_proba(self, X: Any, column: Any = None) -> Array:
+        """Return the probability of every level of a column given the rest of each row.
+
+        Parameters
+        ----------
+        X : frame or array of shape (n, d)
+            Whether an entry of the column is missing or known: its own value is not used.
+        column : str or int, optional
+            An ordinal, binary, nominal or count column; None for all of them, side by side.
+
+        Returns
+        -------
+        array of shape (n, K)
+            In the order of `levels_[column]`, or of all `levels_`.
+        """
+        model, _, entries = self._read(X)
+        labels = self._labels()
+        if column is None:
+            every = [j for j in range(len(labels)) if model.levels(j) is not None]
+            found = [model.probabilities(entries, j) for j in every]
+            return np.concatenate([np.empty((len(entries.low), 0)), *found], axis=1)
+        j = labels.index(column) if column in labels else column
+        if not isinstance(j, int | np.integer) or not 0 <= j < len(labels):
+            raise ValueError(expected("column", f"one of {labels[:10]}", column))
+        j = int(j)
+        if model.levels(j) is None:
+            kind = model.kinds.columns[j].kind
+            remedy = "impute(X, return_interval=True) gives intervals of numbers."
+            raise ValueError(expected(f"column {column!r}", "one with levels", kind, remedy))
+        return model.probabilities(entries, j)
+
+    def sample_imputations(
+        self,
+        X: Any,
+        n_draws: int = 5,
+        random_state: Any = None,
+        *,
+        parameters: str = "bootstrap",
+        sample_weight: Any = None,
+    ) -> list[Any]:
+        """Draw completed tables for multiple imputation; pool with `dualpca.pool`.
+
+        Entries of one row are drawn together, so that their relations are right.
+
+        Parameters
+        ----------
+        X : frame or array of shape (n, d)
+            The training table, or one like it.
+        n_draws : int
+        random_state : None, int, Generator or RandomState
+        parameters : {'bootstrap', 'fixed'}
+            'bootstrap': every draw has margins and loadings of its own, refitted to a Bayesian
+            bootstrap of X (rows weighted at random) by a few steps from the fitted ones, so that
+            intervals pooled from the tables cover as they promise. 'fixed': all draws at the fitted
+            parameters; faster, for any number of rows, but too alike.
+        sample_weight : array of shape (n,), optional
+            As in `fit`.
+
+        Returns
+        -------
+        list of n_draws tables
+            Each as X came. Known entries stay as they are.
+        """
+        check_number("n_draws", n_draws, 1, integer=True)
+        check_choice("parameters", parameters, ("bootstrap", "fixed"))
+        rng = generator(random_state)
+        model, table, entries = self._read(X)
+        weights = check_weights(sample_weight, np.empty((len(table), 1)))
+        models: Any = [model] * n_draws
+        if parameters == "bootstrap" and entries.missing.any():
+            self._refuse_bootstrap(model.n_components, entries)
+            with named_columns(self):
+                models = model.refits(entries, weights, n_draws, rng, self._request())
+        missing = entries.missing.any(axis=1)
+        tables = []
+        for one in models:
+            low, high = np.full(entries.low.shape, np.nan), np.full(entries.low.shape, np.nan)
+            if missing.any():
+                low[missing], high[missing] = one.drawn(entries.rows(missing), rng)
+            tables.append(model.kinds.completed(table, Entries(low, high)))
+        return tables
+
+    def _refuse_bootstrap(self, q: int, entries: Entries) -> None:
+        """Refuse to bootstrap too few rows, or a column without values."""
+        known = ~entries.missing
+        count, least = int(known.any(axis=1).sum()), least_rows(q)
+        if count < least:
+            raise ValueError(
+                f"a bootstrap needs at least {least} rows with known values, got {count}. Give the "
+                "training table, or parameters='fixed', which takes the fitted parameters as known."
+            )
+        empty = [int(j) for j in np.flatnonzero(~known.any(axis=0))]
+        if empty:
+            raise EmptyColumnError(empty, getattr(self, "feature_names_in_", None))
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
+        """Draw new rows: a table like that of the fit.
+
+        Parameters
+        ----------
+        n_samples : int
+        random_state : None, int, Generator or RandomState
+
+        Returns
+        -------
+        frame or array of shape (n_samples, d)
+            A frame of pandas or polars where the model was fitted to one. Every entry is a value of
+            its column in `fit`.
+        """
+        model: MixedModel = self._fitted
+        check_number("n_samples", n_samples, 1, integer=True)
+        values = model.sample(n_samples, generator(random_state))
+        return model.kinds.built(values, getattr(self, "feature_names_in_", None))
+
+    # --- scikit-learn, files -----------------------------------------------------------------
+
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn wants to know of inputs and outputs."""
+        tags = super().__sklearn_tags__()
+        tags.array_api_support = False
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
+
+    def _goes_together(self) -> bool:
+        return len(self._model.kinds.columns) == int(self.n_features_in_)

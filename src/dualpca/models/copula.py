@@ -1,0 +1,1461 @@
+"""The latent side of the Gaussian copula: factors behind columns of any kind (theory 15).
+
+z = Wt + ε with t ~ N(0, I_q), ε ~ N(0, Ψ). Scalar coordinates have variance 1: ‖w_j‖² + ψ_j = 1. A
+nominal column of K levels has K coordinates ζ of unit noise, and shows the level k of the largest
+ζ_k + m_k. What a row knows of a scalar coordinate is its value, an interval, or nothing.
+
+`CopulaFactors` is the fitted law, `fit_copula` fits it, `choose_latents` chooses q.
+
+The posterior of t is found by expectation propagation (EP; Minka 2001): every interval is a site on
+s = w_jᵀt, Φ((b − s)/√ψ) − Φ((a − s)/√ψ), replaced by exp(νs − τs²/2) with the same moments. Sites
+are log-concave, so τ is in [0, 1/ψ]: 1/ψ is a known value, 0 a missing one. An observed level k is
+K − 1 such sites on (w_k − w_l)ᵀt + ε_k, and ε_k is eliminated in closed form.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from itertools import pairwise
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+from scipy import special
+from scipy.stats import qmc
+
+from dualpca.arrays import Array, algebra, backend, task
+from dualpca.data import FOLDS, Host
+from dualpca.errors import DegenerateError, expected
+from dualpca.gaussian import (
+    HEYWOOD,
+    LOG_2PI,
+    Score,
+    Selection,
+    best_candidate,
+    summary,
+    warn_interrupted,
+)
+from dualpca.gaussian.truncated import log_probability, truncated_draws, truncated_moments
+from dualpca.models.driver import (
+    History,
+    IterativeRequest,
+    Keeper,
+    Record,
+    Watch,
+    descend,
+    left_to_gain,
+    maximize,
+)
+from dualpca.operators import deterministic_signs
+
+# --- What is known of each row -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LatentRows:
+    """What n rows say about their latent coordinates.
+
+    A scalar coordinate is known where low == high, missing where it is (−inf, inf), and otherwise
+    in (low, high]. `levels` numbers the level of each nominal column, −1 where it is missing.
+    """
+
+    low: Host  # (n, s)
+    high: Host  # (n, s)
+    levels: Host  # (n, c), integers
+    sizes: tuple[int, ...] = ()  # K of each nominal column
+
+    def __post_init__(self) -> None:
+        if self.low.shape != self.high.shape or self.levels.shape != (
+            self.low.shape[0],
+            len(self.sizes),
+        ):
+            what = "low and high of one shape (n, s) and levels of shape (n, c), c = len(sizes)"
+            shapes = (self.low.shape, self.high.shape, self.levels.shape, len(self.sizes))
+            raise ValueError(expected("the shapes of LatentRows", what, shapes))
+
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+        return int(self.low.shape[0])
+
+    def take(self, index: Any) -> LatentRows:
+        """Return some of the rows."""
+        return LatentRows(self.low[index], self.high[index], self.levels[index], self.sizes)
+
+    def hiding(self, scalars: Host, levels: Host) -> LatentRows:
+        """Return the rows without the entries under two masks, (n, s) and (n, c)."""
+        return LatentRows(
+            np.where(scalars, -np.inf, self.low),
+            np.where(scalars, np.inf, self.high),
+            np.where(levels, -1, self.levels),
+            self.sizes,
+        )
+
+    def known(self) -> tuple[Host, Host]:
+        """Return masks of the entries that are not missing, (n, s) and (n, c)."""
+        return (self.low > -np.inf) | (self.high < np.inf), self.levels >= 0
+
+
+class _Levels(NamedTuple):
+    """The rows of a block that observe level k of one nominal column."""
+
+    column: int
+    k: int
+    rows: Host  # (g,)
+
+
+class _Block:
+    """Rows as EP reads them; scalar coordinates first, rows last: (s, b)."""
+
+    def __init__(self, rows: LatentRows, cut: slice) -> None:
+        low, high = rows.low[cut].T.copy(), rows.high[cut].T.copy()
+        self.b, self.cut = int(low.shape[1]), cut
+        known = low == high
+        free = (low == -np.inf) & (high == np.inf)
+        self.known, self.seen = known.astype(np.float64), (~free).astype(np.float64)
+        self.z = np.where(known, low, 0.0)
+        inside = ~(known | free)
+        # coordinates with intervals, and those intervals among them
+        self.columns = np.flatnonzero(inside.any(axis=1))
+        inside = inside[self.columns]
+        self.at = np.flatnonzero(inside)
+        self.of = np.repeat(self.columns, inside.sum(axis=1))
+        self.low, self.high = low[self.columns][inside], high[self.columns][inside]
+        self.log_alone = log_probability(self.low, self.high)
+        levels = rows.levels[cut]
+        self.groups = [
+            _Levels(c, k, found)
+            for c, K in enumerate(rows.sizes)
+            if K > 1
+            for k in range(K)
+            if (found := np.flatnonzero(levels[:, c] == k)).size
+        ]
+        self.observed = (levels >= 0).T.astype(np.float64)  # (c, b)
+        self.levels = levels
+
+
+class _Sites(NamedTuple):
+    """exp(νs − τs²/2) for every interval, and for the comparisons behind every observed level."""
+
+    tau: Host  # (e,)
+    nu: Host  # (e,)
+    level_tau: list[Host]  # (K − 1, g) of each group of rows
+    level_nu: list[Host]
+
+    def towards(self, other: _Sites, share: float) -> _Sites:
+        """Return sites moved a share of the way to others."""
+        if share == 1.0:
+            return other
+
+        def move(a: Host, b: Host) -> Host:
+            return a + share * (b - a)
+
+        return _Sites(
+            move(self.tau, other.tau),
+            move(self.nu, other.nu),
+            [*map(move, self.level_tau, other.level_tau)],
+            [*map(move, self.level_nu, other.level_nu)],
+        )
+
+    @classmethod
+    def flat(cls, block: _Block, sizes: Sequence[int]) -> _Sites:
+        """Return sites that say nothing."""
+        shapes = [(sizes[group.column] - 1, group.rows.size) for group in block.groups]
+        empty = [np.zeros(shape) for shape in shapes]
+        return cls(np.zeros(block.at.size), np.zeros(block.at.size), empty, [*empty])
+
+
+# --- Small symmetric matrices, packed: one per row of a block, rows last --------------------------
+
+
+@cache
+def _places(q: int) -> tuple[Host, Host, Host]:
+    """Return where entry (i, j) is packed, (q, q), and i and j of every packed entry."""
+    i, j = np.tril_indices(q)
+    place = np.zeros((q, q), dtype=np.intp)
+    place[i, j] = place[j, i] = np.arange(i.size)
+    return place, i, j
+
+
+def _packed_outer(W: Host) -> Host:
+    """Return wwᵀ packed, (d, q(q+1)/2)."""
+    _, i, j = _places(int(W.shape[1]))
+    return W[:, i] * W[:, j]
+
+
+def _packed_form(W: Host) -> Host:
+    """Return what turns packed C into wᵀCw by one product, (d, q(q+1)/2)."""
+    _, i, j = _places(int(W.shape[1]))
+    return W[:, i] * W[:, j] * np.where(i == j, 1.0, 2.0)
+
+
+def _unpacked(A: Host, q: int) -> Host:
+    """Return symmetric matrices (…, q, q) of packed ones (…, q(q+1)/2)."""
+    return A[..., _places(q)[0].ravel()].reshape(*A.shape[:-1], q, q)
+
+
+def _inverse(A: Host, q: int) -> tuple[Host, Host]:
+    """Return packed inverses and ln|A| of packed positive definite matrices, (q(q+1)/2, b).
+
+    Gauss–Jordan on the lower triangle; every operation is on b numbers at once, which is several
+    times faster than b small factorisations. A is overwritten. Matrices here are at least I, and
+    so are all pivots.
+    """
+    place, logdet = _places(q)[0], np.zeros(A.shape[1])
+    for k in range(q):
+        pivot = A[place[k, k]]
+        logdet += np.log(pivot)
+        inverse = 1.0 / pivot
+        scaled = {i: A[place[i, k]] * inverse for i in range(q) if i != k}
+        for i in scaled:
+            for j in scaled:
+                if j <= i:
+                    A[place[i, j]] -= scaled[i] * A[place[j, k]]
+        for i, one in scaled.items():
+            A[place[i, k]] = one
+        A[place[k, k]] = -inverse
+    np.negative(A, out=A)
+    return A, logdet
+
+
+def _times(C: Host, x: Host) -> Host:
+    """Return Cx for packed C (q(q+1)/2, b) and x (q, b)."""
+    q = int(x.shape[0])
+    place, y = _places(q)[0], np.zeros_like(x)
+    for i in range(q):
+        for j in range(q):
+            y[i] += C[place[i, j]] * x[j]
+    return y
+
+
+def _root(C: Host, q: int) -> Host:
+    """Return packed Cholesky factors of packed matrices, (q(q+1)/2, b)."""
+    place, L = _places(q)[0], C.copy()
+    for k in range(q):
+        L[place[k, k]] = np.sqrt(np.maximum(L[place[k, k]], 0.0))
+        safe = np.where(L[place[k, k]] > 0, L[place[k, k]], 1.0)
+        for i in range(k + 1, q):
+            L[place[i, k]] /= safe
+        for i in range(k + 1, q):
+            for j in range(k + 1, i + 1):
+                L[place[i, j]] -= L[place[i, k]] * L[place[j, k]]
+    return L
+
+
+def _root_times(L: Host, x: Host) -> Host:
+    """Return Lx for packed lower triangles."""
+    q = int(x.shape[0])
+    place, y = _places(q)[0], np.zeros_like(x)
+    for i in range(q):
+        for j in range(i + 1):
+            y[i] += L[place[i, j]] * x[j]
+    return y
+
+
+# --- Expectation propagation ---------------------------------------------------------------------
+
+EP_TOLERANCE, LOOSEST_EP = 1e-5, 1e-3
+"""Change of a marginal, in its own standard deviations, at which EP stops; the largest in a fit.
+
+The evidence is stationary in the sites: its error is of the order of the square.
+"""
+
+EP_SWEEPS = 60
+"""Largest number of sweeps of EP."""
+
+
+def _matched(
+    mean: Host, variance: Host, psi: Host | float, low: Host, high: Host
+) -> tuple[Host, Host, Host]:
+    """Return the site (τ, ν) of an interval under a cavity N(mean, variance), and ln Z.
+
+    With S² = variance + ψ, and r the variance of the truncated normal relative to S²:
+    τ = (1 − r)/(ψ + r·variance), which is in [0, 1/ψ].
+    """
+    S = np.sqrt(variance + psi)
+    log_mass, e, r = truncated_moments((low - mean) / S, (high - mean) / S)
+    r = np.minimum(r, 1.0)
+    tau = (1.0 - r) / (psi + r * variance)
+    # d ln Z/d mean = e/S, and ν = (d ln Z/d mean)(1 + τ variance) + τ mean
+    return tau, e / S * (1.0 + tau * variance) + tau * mean, log_mass
+
+
+def _cavity(mean: Host, variance: Host, tau: Host, nu: Host) -> tuple[Host, Host]:
+    """Return the law of s without its site."""
+    left = 1.0 - tau * variance
+    return (mean - nu * variance) / left, variance / left
+
+
+def _site_evidence(mean: Host, variance: Host, tau: Host, nu: Host, log_mass: Host) -> Host:
+    """Return ln of the constant in front of a site, of the marginal and ln Z of its cavity."""
+    left = 1.0 - tau * variance
+    fit = tau * mean * mean - 2.0 * mean * nu + nu * nu * variance
+    return np.asarray(log_mass - 0.5 * np.log(left) + 0.5 * fit / left)
+
+
+class _Group(NamedTuple):
+    """Marginals behind an observed level: of s_l = (w_k − w_l)ᵀt + ε_k for every other level l."""
+
+    mean: Host  # (K − 1, g)
+    variance: Host
+    d: Host  # (g,), precision of ε_k given t
+    pull: Host  # (q, g), Σ τ_l g_l
+    spread: Host  # (q, g), C pull
+    total: Host  # (g,), Σ ν_l
+
+
+class _Posterior(NamedTuple):
+    """N(mean, C) of t for every row of a block."""
+
+    C: Host  # (q(q+1)/2, b), packed
+    logdet: Host  # (b,), −ln|C|
+    mean: Host  # (q, b)
+    rhs: Host  # (q, b), C⁻¹ mean
+
+
+_NO_ENTRIES = (np.zeros(0),) * 5
+
+
+class _Propagation:
+    """EP on one block of rows."""
+
+    def __init__(self, factors: CopulaFactors, block: _Block, sites: _Sites | None) -> None:
+        self.factors, self.block, self.q = factors, block, factors.q
+        self.sites = sites or _Sites.flat(block, factors.sizes)
+        s, W = factors.s, factors.W
+        self.W, self.psi = W[:s], factors.psi[:s]
+        held = block.known / self.psi[:, None]
+        self.P = _packed_outer(self.W).T @ held
+        self.P[np.diagonal(_places(self.q)[0])] += 1.0
+        self.rhs = (self.W / self.psi[:, None]).T @ block.z
+        # what intervals need, for the coordinates that have some
+        self.some = self.W[block.columns]
+        self.outer, self.form = _packed_outer(self.some).T, _packed_form(self.some)
+        self.noise = self.psi[block.of]
+        # what the last sweep leaves for the evidence and the sums
+        self.groups: list[_Group] = []
+        self.entries: tuple[Host, Host, Host, Host, Host] = _NO_ENTRIES
+        self.next = self.sites
+        self.pulls: dict[int, tuple[Host, Host, Host]] = {}
+        self.directions = [factors.comparisons(g.column, g.k) for g in block.groups]
+
+    def dense(self, entries: Host) -> Host:
+        """Return entries of intervals among zeros, for coordinates that have intervals."""
+        table = np.zeros((self.block.columns.size, self.block.b))
+        table.ravel()[self.block.at] = entries
+        return table
+
+    def posterior(self) -> _Posterior:
+        """Return the law of t under the sites as they are."""
+        P, rhs, sites = self.P.copy(), self.rhs.copy(), self.sites
+        if self.block.at.size:
+            P += self.outer @ self.dense(sites.tau)
+            rhs += self.some.T @ self.dense(sites.nu)
+        for i, group in enumerate(self.block.groups):
+            add_P, add_rhs = self.level_part(i)
+            P[:, group.rows] += add_P
+            rhs[:, group.rows] += add_rhs
+        C, logdet = _inverse(P, self.q)
+        return _Posterior(C, logdet, _times(C, rhs), rhs)
+
+    def level_part(self, i: int) -> tuple[Host, Host]:
+        """Return what the sites of a group add to precision and linear term, ε_k eliminated."""
+        directions, tau, nu = self.directions[i][0], self.sites.level_tau[i], self.sites.level_nu[i]
+        d, pull, total = 1.0 + tau.sum(axis=0), directions.T @ tau, nu.sum(axis=0)
+        self.pulls[i] = d, pull, total
+        _, a, b = _places(self.q)
+        P = _packed_outer(directions).T @ tau - pull[a] * pull[b] / d
+        return P, directions.T @ nu - pull * (total / d)
+
+    def marginals(self, found: _Posterior) -> tuple[Host, Host]:
+        """Return mean and variance of s for every interval, (e,)."""
+        at = self.block.at
+        return (self.some @ found.mean).ravel()[at], (self.form @ found.C).ravel()[at]
+
+    def group(self, i: int, found: _Posterior) -> _Group:
+        """Return the marginals of a group."""
+        rows, directions = self.block.groups[i].rows, self.directions[i][0]
+        C, mean = found.C.take(rows, axis=1), found.mean.take(rows, axis=1)
+        d, pull, total = self.pulls[i]
+        spread = _times(C, pull)
+        m = directions @ mean + (total - (pull * mean).sum(axis=0)) / d
+        v = _packed_form(directions) @ C - 2.0 * (directions @ spread) / d
+        v += ((pull * spread).sum(axis=0) / d + 1.0) / d
+        return _Group(m, v, d, pull, spread, total)
+
+    def sweep(self, found: _Posterior) -> tuple[_Sites, float]:
+        """Return every site as its cavity has it, and the largest change, in deviations of s.
+
+        What the evidence needs of cavities and sites is kept on the way.
+        """
+        block, old = self.block, self.sites
+        groups = [self.group(i, found) for i in range(len(block.groups))]
+        m, v = self.marginals(found)
+        mean, variance, tau, nu = (
+            np.concatenate([first, *(part.ravel() for part in rest)])
+            for first, rest in (
+                (m, [group.mean for group in groups]),
+                (v, [group.variance for group in groups]),
+                (old.tau, old.level_tau),
+                (old.nu, old.level_nu),
+            )
+        )
+        new = _matched(*_cavity(mean, variance, tau, nu), *self.bounds)
+        self.groups = groups
+        self.entries = mean, variance, tau, nu, new[2]
+        change = _largest(new[0] - tau, new[1] - nu, mean, variance)
+        return self.split(new[0], new[1]), change
+
+    @cached_property
+    def bounds(self) -> tuple[Host, Host, Host]:
+        """Noise and bounds of all sites: of intervals, then of comparisons."""
+        block, shapes = self.block, [tau.shape for tau in self.sites.level_tau]
+        offsets = [
+            np.broadcast_to(-offset[:, None], shape).ravel()
+            for (_, offset), shape in zip(self.directions, shapes, strict=True)
+        ]
+        rest = sum(one.size for one in offsets)
+        return (
+            np.concatenate([self.noise, np.ones(rest)]),
+            np.concatenate([block.low, *offsets]),
+            np.concatenate([block.high, np.full(rest, np.inf)]),
+        )
+
+    def split(self, tau: Host, nu: Host) -> _Sites:
+        """Return sites from all their numbers in one row."""
+        shapes = [one.shape for one in self.sites.level_tau]
+        edges = np.cumsum([self.block.at.size, *(a * b for a, b in shapes)])[:-1]
+        (t, *ts), (n, *ns) = np.split(tau, edges), np.split(nu, edges)
+        return _Sites(
+            t,
+            n,
+            [one.reshape(shape) for one, shape in zip(ts, shapes, strict=True)],
+            [one.reshape(shape) for one, shape in zip(ns, shapes, strict=True)],
+        )
+
+    def run(self, tol: float = EP_TOLERANCE, sweeps: int = EP_SWEEPS) -> _Posterior:
+        """Sweep until nothing moves; `next` are the sites that the last sweep would have set."""
+        found, damping, last = self.posterior(), 1.0, math.inf
+        self.next = self.sites
+        if not self.block.at.size and not self.block.groups:
+            return found
+        for _ in range(sweeps):
+            new, change = self.sweep(found)
+            self.next = new
+            if change <= tol:
+                break
+            damping = max(0.5, damping * 0.8) if change > 0.7 * last else damping
+            self.sites, last = self.sites.towards(new, damping), change
+            found = self.posterior()
+        return found
+
+    def log_evidence(self, found: _Posterior) -> Host:
+        """Return ln P of what every row knows relative to independent columns, (b,)."""
+        block, psi = self.block, self.psi[:, None]
+        value = 0.5 * ((found.rhs * found.mean).sum(axis=0) - found.logdet)
+        value += (-0.5 * (np.log(psi) * block.known + block.z**2 * (1 / psi - 1))).sum(axis=0)
+        entries, start = _site_evidence(*self.entries), block.at.size
+        if start:
+            value += self.dense(entries[:start] - block.log_alone).sum(axis=0)
+        for (column, k, rows), group in zip(block.groups, self.groups, strict=True):
+            stop = start + group.mean.size
+            own = entries[start:stop].reshape(group.mean.shape).sum(axis=0)
+            own += 0.5 * (group.total**2 / group.d - np.log(group.d))
+            value[rows] += own - self.factors.level_evidence[column][k]
+            start = stop
+        return np.asarray(value)
+
+
+def _largest(tau: Host, nu: Host, mean: Host, variance: Host) -> float:
+    """Return the largest effect of changed sites on their own marginals, in deviations."""
+    moved = np.maximum(np.abs(nu - tau * mean) * np.sqrt(variance), np.abs(tau) * variance)
+    return float(moved.max(initial=0.0))
+
+
+# --- The model -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CopulaConditional:
+    """The law of every entry given the other known entries of its row; normal where scalar."""
+
+    mean: Host  # (n, s)
+    variance: Host  # (n, s)
+    probabilities: tuple[Host, ...]  # (n, K) of each nominal column
+
+
+@dataclass(frozen=True)
+class CopulaFactors:
+    """z = Wt + ε, t ~ N(0, I), ε ~ N(0, Ψ): scalar coordinates, then the levels of each column.
+
+    Scalar coordinates have variance 1. Level k of a nominal column is where ζ_k + m_k is largest,
+    with unit noise; loadings and shifts of a column sum to 0, as only their differences matter.
+    """
+
+    W: Annotated[Array, "d q"]
+    psi: Annotated[Array, "d"]
+    shifts: Annotated[Array, "l"]  # m
+    frequencies: Annotated[Array, "l"]  # of the levels, which the shifts give
+    sizes: tuple[int, ...] = ()  # K of each nominal column
+    history: History | None = None
+
+    @property
+    def q(self) -> int:
+        """The number of latents."""
+        return int(self.W.shape[1])
+
+    @property
+    def s(self) -> int:
+        """The number of scalar coordinates."""
+        return int(self.W.shape[0]) - sum(self.sizes)
+
+    @property
+    def loglikelihood(self) -> float:
+        """The last of the fit: Σ of `log_evidence`, weighted."""
+        return math.nan if self.history is None else self.history.loglikelihood
+
+    @property
+    def correlation(self) -> Host:
+        """WWᵀ + Ψ of the scalar coordinates, (s, s)."""
+        W = self.W[: self.s]
+        return np.asarray(W @ W.T + np.diag(self.psi[: self.s]))
+
+    @cached_property
+    def parts(self) -> tuple[slice, ...]:
+        """Where the levels of each nominal column are among all levels."""
+        edges = np.cumsum((0, *self.sizes))
+        return tuple(slice(int(a), int(b)) for a, b in pairwise(edges))
+
+    def loadings_of(self, column: int) -> Host:
+        """Return the loadings of the levels of a nominal column, (K, q)."""
+        return np.asarray(self.W[self.s :][self.parts[column]])
+
+    def comparisons(self, column: int, k: int) -> tuple[Host, Host]:
+        """Return w_k − w_l and m_k − m_l for the other levels l, (K − 1, q) and (K − 1,)."""
+        w, m = self.loadings_of(column), self.shifts[self.parts[column]]
+        others = np.arange(m.size) != k
+        return w[k] - w[others], m[k] - m[others]
+
+    @cached_property
+    def level_evidence(self) -> tuple[Host, ...]:
+        """Log-probability of every level of each nominal column alone, as EP has it, (K,)."""
+        found = []
+        for column in range(len(self.sizes)):
+            w = self.loadings_of(column)
+            mean = self.shifts[self.parts[column]][:, None]
+            found.append(_level_evidence(mean, (w @ w.T)[:, :, None])[:, 0])
+        return tuple(found)
+
+    # --- rows
+
+    def _each(self, rows: LatentRows, of: Callable[[_Propagation, _Posterior], Any]) -> list[Any]:
+        """Return what `of` makes of every block of rows after EP, in order."""
+        self._check(rows)
+
+        def work(cut: slice) -> list[Any]:
+            run = _Propagation(self, _Block(rows, cut), None)
+            return [of(run, run.run())]
+
+        with backend.threads_outside(rows.low):
+            return backend.summed(work, lambda a, b: a + b, _shape_of(rows))
+
+    def _check(self, rows: LatentRows) -> None:
+        if rows.low.shape[1] != self.s or rows.sizes != self.sizes:
+            what = f"{self.s} scalar coordinates and nominal columns of sizes {self.sizes}"
+            raise ValueError(expected("rows", what, (rows.low.shape[1], rows.sizes)))
+
+    def posterior(self, rows: LatentRows) -> tuple[Host, Host]:
+        """Return mean (n, q) and covariance (n, q, q) of t given what each row knows."""
+
+        def of(run: _Propagation, found: _Posterior) -> tuple[Host, Host]:
+            return found.mean.T, _unpacked(found.C.T, self.q)
+
+        mean, covariance = zip(*self._each(rows, of), strict=True)
+        return np.concatenate(mean), np.concatenate(covariance)
+
+    def log_evidence(self, rows: LatentRows) -> Host:
+        """Return ln P of what each row knows, relative to independent columns, (n,), by EP.
+
+        Densities and probabilities are divided by those of the columns on their own, so that no
+        monotone change of a column's units matters; 0 for rows that know one entry or none.
+        """
+        return np.concatenate(self._each(rows, lambda run, found: run.log_evidence(found)))
+
+    def conditional(self, rows: LatentRows) -> CopulaConditional:
+        """Return the law of every entry given the OTHER known entries of its row.
+
+        Of missing entries: given the row. Scalar coordinates have normal laws, as t has in EP.
+        """
+
+        def of(run: _Propagation, found: _Posterior) -> tuple[Host, ...]:
+            T, N = run.block.known / run.psi[:, None], run.block.z / run.psi[:, None]
+            T[run.block.columns] += run.dense(run.sites.tau)
+            N[run.block.columns] += run.dense(run.sites.nu)
+            mean, variance = run.W @ found.mean, _packed_form(run.W) @ found.C
+            mean, variance = _cavity(mean, variance, T, N)
+            levels = [self._probabilities(run, found, c) for c in range(len(self.sizes))]
+            return mean.T, (variance + run.psi[:, None]).T, *(p.T for p in levels)
+
+        mean, variance, *levels = map(np.concatenate, zip(*self._each(rows, of), strict=True))
+        return CopulaConditional(mean, variance, tuple(levels))
+
+    def _probabilities(self, run: _Propagation, found: _Posterior, column: int) -> Host:
+        """Return probabilities of the levels of one column given the rest of each row, (K, b).
+
+        Each is its frequency times the ratio of EP's evidence with and without the rest of the
+        row, so that what EP gets wrong for a column on its own cancels.
+        """
+        C, mean = found.C.copy(), found.mean.copy()
+        for i, group in enumerate(run.block.groups):
+            if group.column == column:  # take what the column itself says out again
+                rows = group.rows
+                P = _inverse(found.C[:, rows], self.q)[0]
+                add_P, add_rhs = run.level_part(i)
+                C[:, rows] = _inverse(P - add_P, self.q)[0]
+                mean[:, rows] = _times(C[:, rows], found.rhs[:, rows] - add_rhs)
+        w, part = self.loadings_of(column), self.parts[column]
+        eta = w @ mean + self.shifts[part][:, None]
+        full = _unpacked(C.T, self.q)
+        covariance = np.moveaxis(w @ full @ w.T, 0, -1)
+        logs = _level_evidence(eta, covariance) - self.level_evidence[column][:, None]
+        p = self.frequencies[part][:, None] * np.exp(logs - logs.max(axis=0))
+        return np.asarray(p / p.sum(axis=0))
+
+    def draw(self, rows: LatentRows, rng: np.random.Generator) -> tuple[Host, Host]:
+        """Draw everything that is missing of each row, jointly, given what it knows.
+
+        t (and ε_k of observed levels) is drawn from EP's normal law and corrected by a few
+        Metropolis–Hastings steps with that law as proposal, so that draws are as good as exact;
+        the rest is independent given t. Known values are kept; where an interval is known, z is
+        drawn in it.
+
+        Returns
+        -------
+        z : array of shape (n, s)
+        levels : array of shape (n, c)
+        """
+        streams = {cut.start: one for cut, one in zip(*_streams(rows, rng), strict=True)}
+
+        def of(run: _Propagation, found: _Posterior) -> tuple[Host, Host]:
+            return _drawn(run, found, streams[run.block.cut.start])
+
+        z, levels = zip(*self._each(rows, of), strict=True)
+        return np.concatenate(z), np.concatenate(levels)
+
+    def sample(self, n: int, rng: np.random.Generator) -> tuple[Host, Host]:
+        """Draw new rows: z (n, s) and levels (n, c)."""
+        s, t = self.s, rng.standard_normal((n, self.q))
+        z = t @ self.W.T + np.sqrt(self.psi) * rng.standard_normal((n, self.psi.size))
+        return z[:, :s], self._largest_levels(z[:, s:])
+
+    def _largest_levels(self, zeta: Host) -> Host:
+        """Return the levels that coordinates (n, ΣK) show, (n, c)."""
+        levels = np.empty((zeta.shape[0], len(self.sizes)), dtype=np.int64)
+        for c, part in enumerate(self.parts):
+            levels[:, c] = np.argmax(zeta[:, part] + self.shifts[part], axis=1)
+        return levels
+
+
+def _shape_of(rows: LatentRows) -> Host:
+    """Return an array that is cut into blocks as the rows are."""
+    return rows.low if rows.low.shape[1] else rows.levels
+
+
+def _streams(
+    rows: LatentRows, rng: np.random.Generator
+) -> tuple[list[slice], list[np.random.Generator]]:
+    """Return the blocks of rows and a generator for each."""
+    cuts = list(backend.row_slices(_shape_of(rows)))
+    return cuts, rng.spawn(len(cuts))
+
+
+METROPOLIS_STEPS = 8
+"""Steps that correct a draw of EP's normal law; nearly all of them are accepted."""
+
+
+def _drawn(run: _Propagation, found: _Posterior, rng: np.random.Generator) -> tuple[Host, Host]:
+    """Draw what a block misses."""
+    factors, block, sites, b = run.factors, run.block, run.sites, run.block.b
+    root = _root(found.C, factors.q)
+
+    def propose() -> tuple[Host, Host]:
+        """Return t, and ln of target over proposal."""
+        t = found.mean + _root_times(root, np.asarray(rng.standard_normal(found.mean.shape)))
+        s, scale = (run.some @ t).ravel()[block.at], np.sqrt(run.noise)
+        entries = log_probability((block.low - s) / scale, (block.high - s) / scale)
+        entries += s * (0.5 * sites.tau * s - sites.nu)
+        ratio = run.dense(entries).sum(axis=0)
+        for i, group in enumerate(block.groups):
+            (directions, offset), tau, nu = run.directions[i], sites.level_tau[i], sites.level_nu[i]
+            here, d = t[:, group.rows], 1.0 + tau.sum(axis=0)
+            eps = (nu.sum(axis=0) - ((directions.T @ tau) * here).sum(axis=0)) / d
+            eps = eps + rng.standard_normal(eps.shape) / np.sqrt(d)
+            r = directions @ here + eps
+            terms = special.log_ndtr(r + offset[:, None]) + r * (0.5 * tau * r - nu)
+            ratio[group.rows] += terms.sum(axis=0)
+        return t, ratio
+
+    t, ratio = propose()
+    for _ in range(METROPOLIS_STEPS if block.at.size or block.groups else 0):
+        other, better = propose()
+        accept = np.log(1.0 - rng.random(b)) < better - ratio
+        t, ratio = np.where(accept, other, t), np.where(accept, better, ratio)
+    scale, mean = np.sqrt(run.psi)[:, None], run.W @ t
+    z = np.where(block.known > 0, block.z, mean + scale * rng.standard_normal(mean.shape))
+    if block.at.size:
+        s, root_psi = mean[block.columns].ravel()[block.at], np.sqrt(run.noise)
+        e = truncated_draws((block.low - s) / root_psi, (block.high - s) / root_psi, rng)
+        inside = z[block.columns]
+        inside.ravel()[block.at] = np.clip(s + root_psi * e, block.low, block.high)
+        z[block.columns] = inside
+    zeta = factors.W[factors.s :] @ t
+    drawn = factors._largest_levels((zeta + rng.standard_normal(zeta.shape)).T)
+    return z.T, np.where(block.levels >= 0, block.levels, drawn)
+
+
+# --- Levels of nominal columns -------------------------------------------------------------------
+
+
+def _level_evidence(eta: Host, covariance: Host, sweeps: int = 20, tol: float = 1e-5) -> Host:
+    """Return ln P(ζ_k is the largest) of every level, by EP, (K, b).
+
+    ζ ~ N(eta, covariance + I), for b laws at once: eta (K, b), covariance (K, K, b). Site by site,
+    with every rank-one change exact; O(K³) per level and sweep.
+    """
+    K = int(eta.shape[0])
+    if K == 1:
+        return np.zeros_like(eta)
+    others = np.array([[i for i in range(K) if i != k] for k in range(K)])
+    own = np.arange(K)[:, None]
+    mean = eta[own] - eta[others]  # (K, K − 1, b)
+    cross = covariance[own, others]
+    V = covariance[others[:, :, None], others[:, None, :]] + 1.0
+    V = V + covariance[own, own][:, :, None] - cross[:, :, None] - cross[:, None, :]
+    tau, nu = np.zeros_like(mean), np.zeros_like(mean)
+    value = np.zeros(eta.shape)
+    for _ in range(sweeps if K > 2 else 1):
+        change = 0.0
+        for i in range(K - 1):
+            m, v = mean[:, i].copy(), V[:, i, i].copy()
+            low, high = np.zeros_like(m), np.full_like(m, np.inf)
+            new = _matched(*_cavity(m, v, tau[:, i], nu[:, i]), 1.0, low, high)
+            dt, dn = new[0] - tau[:, i], new[1] - nu[:, i]
+            change = max(change, _largest(dt, dn, m, v))
+            left = 1.0 + dt * v
+            value += 0.5 * (dn * (v * dn + 2.0 * m) - dt * m * m) / left - 0.5 * np.log(left)
+            column = V[:, :, i].copy()
+            mean += column * ((dn - dt * m) / left)[:, None]
+            V -= column[:, :, None] * column[:, None, :] * (dt / left)[:, None, None]
+            tau[:, i], nu[:, i] = new[0], new[1]
+        if change < tol:
+            break
+    for i in range(K - 1):
+        m, v = mean[:, i], V[:, i, i]
+        c, u = _cavity(m, v, tau[:, i], nu[:, i])
+        value += _site_evidence(m, v, tau[:, i], nu[:, i], special.log_ndtr(c / np.sqrt(u + 1.0)))
+    return value
+
+
+LATENT_POINTS, HERMITE_NODES, GRID_STEP, GRID_REACH = 256, 12, 0.75, 6.0
+"""Points for t, in all and per axis; spacing and half length of the grid for the largest ζ."""
+
+RAREST_LEVEL = 1e-6
+"""Frequency that the shift of a level which never occurs gives it."""
+
+
+class _Shares(NamedTuple):
+    """P(level) of a nominal column before anything is known, and how it changes."""
+
+    p: Host  # (K,)
+    by_shift: Host  # (K, K), ∂p_k/∂m_l
+    by_loading: Host  # (K, K, q), ∂p_k/∂w_l
+
+
+@cache
+def _normal_points(q: int) -> tuple[Host, Host]:
+    """Return points that stand for N(0, I_q), (p, q), and their weights.
+
+    A Gauss–Hermite rule for few latents, else a Sobol' sequence and its mirror image.
+    """
+    if q > 2:
+        half = qmc.Sobol(q, scramble=False).random(LATENT_POINTS // 2)
+        points = special.ndtri(half + 0.5 / half.shape[0])
+        return np.concatenate([points, -points]), np.full(LATENT_POINTS, 1 / LATENT_POINTS)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(HERMITE_NODES)
+    grid = np.meshgrid(*([nodes] * q))
+    points = np.stack([one.ravel() for one in grid], axis=1) if q else np.zeros((1, 0))
+    share = weights / weights.sum()
+    return points, share if q == 1 else np.outer(share, share).ravel() if q else np.ones(1)
+
+
+def _shares(w: Host, m: Host) -> _Shares:
+    """Return the probabilities of the levels of one column of loadings w (K, q) and shifts m.
+
+    Given t, P_k = ∫ φ(y − η_k) Π_l Φ(y − η_l) dy over l ≠ k, with η = wt + m: the trapezoidal rule,
+    which converges fast for integrands as smooth as this; t by quasi-Monte Carlo.
+    """
+    # only the span of the loadings matters
+    U, size, axes = np.linalg.svd(w - w.mean(axis=0), full_matrices=False)
+    keep = size > 1e-12
+    coordinates, axes = U[:, keep] * size[keep], axes[keep]
+    t, weights = _normal_points(int(keep.sum()))
+    eta = t @ coordinates.T + m  # (p, K)
+    steps = np.arange(-GRID_REACH, GRID_REACH + GRID_STEP, GRID_STEP)
+    y = eta.max(axis=1)[:, None] + steps  # (p, g)
+    x = np.maximum(y[:, :, None] - eta[:, None, :], -30.0)  # (p, g, K)
+    below = special.ndtr(x)
+    hazard = np.exp(-0.5 * x * x - 0.5 * LOG_2PI) / below
+    every = below.prod(axis=2) * (GRID_STEP * weights)[:, None]
+    held = every[:, :, None] * hazard
+    p = held.sum(axis=(0, 1))
+    pairs = -np.matmul(np.swapaxes(held, 1, 2), hazard) / p.sum()
+    own = np.arange(m.size)
+    pairs[:, own, own] = 0.0
+    pairs[:, own, own] = -pairs.sum(axis=2)
+    by_loading = np.tensordot(pairs, t, axes=(0, 0)) @ axes
+    return _Shares(p / p.sum(), pairs.sum(axis=0), by_loading)
+
+
+def _solved_shifts(w: Host, frequencies: Host, m: Host) -> tuple[Host, _Shares]:
+    """Return shifts that give the levels their frequencies, by Newton's method from m."""
+    target = np.maximum(frequencies, RAREST_LEVEL)
+    target = target / target.sum()
+    found = _shares(w, m)
+    for _ in range(50):
+        off = np.log(target) - np.log(found.p)
+        if np.abs(target - found.p).max() < 1e-10:
+            break
+        # Newton for ln p; a common shift changes nothing
+        J = found.by_shift / found.p[:, None] + 1.0 / m.size
+        step = np.linalg.lstsq(J, off)[0]
+        size = np.abs(step).max()
+        m = m + step * min(1.0, 1.0 / max(size, 1e-300))
+        m = m - m.mean()
+        found = _shares(w, m)
+    return m, found
+
+
+# --- The fit: sums over the rows -----------------------------------------------------------------
+
+
+class _LatentSums(NamedTuple):
+    """What one pass over the rows finds; sums of two sets of rows add.
+
+    E[ε_jt] is the slope of the evidence by w_j, times ψ_j.
+    """
+
+    second: Host  # (s + c, q(q+1)/2), Σ E[ttᵀ] over the rows that know a column
+    noise_t: Host  # (s + ΣK, q), Σ E[ε_j t]
+    noise: Host  # (s + ΣK,), Σ E[ε_j²] of scalars, Σ E[ε_l] of levels
+    n: Host  # (s + c,), number of rows that know a column
+    all_second: Host  # (q(q+1)/2,)
+    all_n: float
+    loglikelihood: float
+
+    def plus(self, other: _LatentSums) -> _LatentSums:
+        """Return the sums of both sets of rows."""
+        both: Any = zip(self, other, strict=True)
+        return _LatentSums(*(a + b for a, b in both))
+
+
+def _block_sums(run: _Propagation, found: _Posterior, w: Host) -> _LatentSums:
+    """Return a block's share. Of every site, E[ε] = ψ(ν − τs̄) and cov(ε, t) = −ψτCw."""
+    factors, block, q, psi = run.factors, run.block, run.q, run.psi[:, None]
+    T, N = block.known / psi, block.z / psi
+    T[block.columns] += run.dense(run.sites.tau)
+    N[block.columns] += run.dense(run.sites.nu)
+    pull = N - T * (run.W @ found.mean)  # E[ε]/ψ
+    variance = _packed_form(run.W) @ found.C
+    squares = psi * block.seen + psi**2 * (pull**2 - T * (1.0 - T * variance))
+    _, i, j = _places(q)
+    second = (found.C + found.mean[i] * found.mean[j]) * w
+    held = _unpacked((T * w) @ found.C.T, q)
+    noise_t = psi * ((pull * w) @ found.mean.T - (held @ run.W[:, :, None])[:, :, 0])
+    level_t = np.zeros((sum(factors.sizes), q))
+    level = np.zeros(sum(factors.sizes))
+    for g, (column, k, rows) in enumerate(block.groups):
+        group, (directions, _) = run.groups[g], run.directions[g]
+        tau, nu, weight = run.sites.level_tau[g], run.sites.level_nu[g], w[rows]
+        push = (tau * group.mean - nu) * weight  # E[ε_l], of the other levels
+        own = push @ found.mean[:, rows].T - (tau * weight / group.d) @ group.spread.T
+        held = _unpacked((tau * weight) @ found.C[:, rows].T, q)
+        own += (held @ directions[:, :, None])[:, :, 0]
+        part, size = factors.parts[column], factors.sizes[column]
+        others = part.start + np.flatnonzero(np.arange(size) != k)
+        level_t[others] += own
+        level_t[part.start + k] -= own.sum(axis=0)
+        level[others] += push.sum(axis=1)
+        level[part.start + k] -= push.sum()
+    seen = np.concatenate([block.seen, block.observed])
+    return _LatentSums(
+        second=seen @ second.T,
+        noise_t=np.concatenate([noise_t, level_t]),
+        noise=np.concatenate([squares @ w, level]),
+        n=seen @ w,
+        all_second=second.sum(axis=1),
+        all_n=float(w.sum()),
+        loglikelihood=float(run.log_evidence(found) @ w),
+    )
+
+
+# --- The fit: parameters as a vector, EM steps and slopes ----------------------------------------
+
+DIAGONAL, ISOTROPIC = "diagonal", "isotropic"
+
+LEAST_ISOTROPIC = 1e-4
+"""Smallest common noise."""
+
+PRIOR = 2.0
+"""Precision of θ before anything is known, N(0, 1/2): as much as two rows say.
+
+It keeps noise from vanishing and the loadings of rare levels from growing without bound: entries
+hidden from small tables are predicted better, and the fit is faster. With many rows it is nothing.
+"""
+
+LARGEST_LOADING = 10.0
+"""Of a level, whose noise is 1: beyond it t decides alone."""
+
+NEARBY = 0.3
+"""How far θ moves between two passes over many rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopulaRequest(IterativeRequest):
+    """Checked parameters of `fit_copula`."""
+
+    n_components: int = 1
+    noise: str = DIAGONAL  # or 'isotropic': ψ is the same for all scalar coordinates
+    begin: CopulaFactors | None = None  # where to start, if not at the span of the rows
+    tol: float = 3e-4
+    max_iter: int = 200
+
+
+class CopulaFit:
+    """Rows, and the vector θ that describes a law of them.
+
+    θ = (w_j/√ψ_j of scalars, w of levels): every θ is a law, with unit variances. With isotropic
+    noise it is (directions of w_j, w of levels, logit σ²). Shifts follow from the loadings.
+    """
+
+    def __init__(
+        self,
+        rows: LatentRows,
+        frequencies: tuple[Host, ...],
+        q: int,
+        noise: str = DIAGONAL,
+        weights: Host | None = None,
+        tol: float = 3e-4,
+    ) -> None:
+        self.tol, self.ep_tolerance = tol, min(tol / 3, LOOSEST_EP)
+        self.rows, self.q, self.isotropic = rows, q, noise == ISOTROPIC
+        self.s, self.sizes, self.frequencies = int(rows.low.shape[1]), rows.sizes, frequencies
+        self.D = self.s + sum(self.sizes)
+        self.w = np.ones(rows.n) if weights is None else np.asarray(weights, dtype=np.float64)
+        self.blocks: dict[int, _Block] = {}
+        self.sites: dict[int, _Sites] = {}
+        self.shifts = [np.zeros(K) for K in self.sizes]
+        self.counts = [
+            np.bincount(rows.levels[seen, c], self.w[seen], K)
+            for c, K in enumerate(self.sizes)
+            for seen in [rows.levels[:, c] >= 0]
+        ]
+
+    def pack(self, W: Host, psi: Host) -> Host:
+        """Return θ."""
+        s = self.s
+        if not self.isotropic:
+            return np.concatenate([(W[:s] / np.sqrt(psi[:s, None])).ravel(), W[s:].ravel()])
+        sigma2 = float(psi[0]) if s else 0.5
+        unit = W[:s] / math.sqrt(max(1.0 - sigma2, LEAST_ISOTROPIC))
+        return np.concatenate([unit.ravel(), W[s:].ravel(), [special.logit(sigma2)]])
+
+    def loadings(self, theta: Host) -> tuple[Host, Host]:
+        """Return W and ψ of θ."""
+        s, q = self.s, self.q
+        W, psi = theta[: self.D * q].reshape(self.D, q).copy(), np.ones(self.D)
+        length = np.linalg.norm(W[:s], axis=1)
+        if self.isotropic:
+            sigma2 = _squashed(float(theta[-1]))
+            W[:s] *= (math.sqrt(1.0 - sigma2) / np.maximum(length, 1e-300))[:, None]
+            psi[:s] = sigma2
+        else:
+            most = math.sqrt(1.0 / HEYWOOD - 1.0)
+            W[:s] *= np.minimum(1.0, most / np.maximum(length, 1e-300))[:, None]
+            rho2 = 1.0 + (W[:s] ** 2).sum(axis=1)
+            W[:s] /= np.sqrt(rho2)[:, None]
+            psi[:s] = 1.0 / rho2
+        return W, psi
+
+    def unpack(self, theta: Host) -> CopulaFactors:
+        """Return the law of θ; shifts are solved for, from where they were last."""
+        W, psi = self.loadings(theta)
+        self.shares, start = [], self.s
+        for c, K in enumerate(self.sizes):
+            own = slice(start, start + K)
+            W[own] -= W[own].mean(axis=0)
+            self.shifts[c], shares = _solved_shifts(W[own], self.frequencies[c], self.shifts[c])
+            self.shares.append(shares)
+            start += K
+        empty = [np.zeros(0)]
+        return CopulaFactors(
+            W,
+            psi,
+            np.concatenate([*self.shifts, *empty]),
+            np.concatenate([*self.frequencies, *empty]),
+            self.sizes,
+        )
+
+    def sums(self, factors: CopulaFactors) -> _LatentSums:
+        """Run EP on all rows, from the sites of the last time where they are few."""
+
+        def of(cut: slice) -> _LatentSums:
+            block = self.blocks.get(cut.start) or _Block(self.rows, cut)
+            run = _Propagation(factors, block, self.sites.get(cut.start))
+            found = run.run(self.ep_tolerance)
+            if self.rows.n <= REMEMBERED_ROWS:
+                self.blocks[cut.start], self.sites[cut.start] = block, run.next
+            return _block_sums(run, found, self.w[cut])
+
+        return backend.summed(of, _LatentSums.plus, _shape_of(self.rows))
+
+    def step(self, theta: Host) -> tuple[Host, float]:
+        """Take one EM step; return it with the log-evidence of θ plus its log-prior."""
+        factors = self.unpack(theta)
+        sums = self.sums(factors)
+        value = sums.loglikelihood - self.penalty(theta)
+        return self.pack(*self.m_step(factors, sums)), value
+
+    def m_step(self, factors: CopulaFactors, sums: _LatentSums) -> tuple[Host, Host]:
+        """Return W and ψ after one step: regressions of z on t, then unit variances.
+
+        The second moment Γ of the latents is folded back, W ← WΓ^{1/2} (parameter expansion).
+        """
+        s, q, column = self.s, self.q, self._columns()
+        n = np.maximum(sums.n, 1e-300)[column, None]
+        A = _unpacked(sums.second, q)[column] / n[:, :, None]
+        A[sums.n[column] <= 0] = np.eye(q)  # what no row knows stays
+        x, W = sums.noise_t / n, factors.W
+        Aw = (A @ W[:, :, None])[:, :, 0]
+        own = np.trace(A, axis1=1, axis2=2)[:, None, None] / q
+        new = np.linalg.solve(A + 1e-10 * own * np.eye(q), (Aw + x)[:, :, None])[:, :, 0]
+        square = (W * (Aw + 2.0 * x)).sum(axis=1)[:s] + sums.noise[:s] / n[:s, 0]
+        psi = np.ones(self.D)
+        psi[:s] = np.maximum(square - ((Aw + x) * new).sum(axis=1)[:s], HEYWOOD)
+        gamma = _unpacked(sums.all_second, q) / sums.all_n
+        new = new @ np.linalg.cholesky(gamma + 1e-12 * np.eye(q))
+        variance = (new[:s] ** 2).sum(axis=1) + psi[:s]
+        share = psi[:s] / variance
+        if self.isotropic and s:
+            share = np.full(s, float(np.average(share, weights=np.maximum(sums.n[:s], 1e-300))))
+        length = np.maximum(np.linalg.norm(new[:s], axis=1), 1e-300)
+        new[:s] *= (np.sqrt(1.0 - share) / length)[:, None]
+        psi[:s] = share
+        return new, psi
+
+    def _columns(self) -> Host:
+        """Return which of the s + c columns every coordinate belongs to, (D,)."""
+        levels = [np.full(K, self.s + c) for c, K in enumerate(self.sizes)]
+        return np.concatenate([np.arange(self.s), *levels]).astype(np.intp)
+
+    def slope(self, theta: Host) -> tuple[float, Host]:
+        """Return the log-evidence of θ plus its log-prior, and the gradient.
+
+        EP's evidence does not change with its sites, so that the slope is that of the tilted laws:
+        E[ε_jt]/ψ_j by w_j and (E[ε_j²] − nψ_j)/(2ψ_j²) by ψ_j. Shifts move with the loadings.
+        """
+        factors = self.unpack(theta)
+        sums, s, q = self.sums(factors), self.s, self.q
+        W, psi = factors.W, factors.psi
+        to_W = sums.noise_t / psi[:, None]
+        to_shifts = sums.noise[s:]
+        if self.sizes:  # the evidence is relative to that of every level on its own
+            alone = self._alone(factors)
+            to_W, to_shifts = to_W - alone.noise_t, to_shifts - alone.noise[s:]
+        to_psi = 0.5 * (sums.noise[:s] / psi[:s] - sums.n[:s]) / psi[:s]
+        for c, part in enumerate(factors.parts):
+            J = self.shares[c].by_shift + 1.0 / self.sizes[c]
+            pull = np.linalg.lstsq(J.T, to_shifts[part])[0]
+            moved = np.einsum("k,klr->lr", pull, self.shares[c].by_loading)
+            to_W[s:][part] -= moved
+        u = theta[: self.D * q].reshape(self.D, q)[:s]
+        slope = to_W.copy()
+        if self.isotropic:
+            sigma2, length = float(psi[0]) if s else 0.5, np.linalg.norm(u, axis=1)[:, None]
+            unit = u / np.maximum(length, 1e-300)
+            along = (unit * to_W[:s]).sum(axis=1)
+            size = math.sqrt(1.0 - sigma2)
+            slope[:s] = size * (to_W[:s] - unit * along[:, None]) / np.maximum(length, 1e-300)
+            by_noise = (to_psi.sum() - along.sum() / (2.0 * size)) * sigma2 * (1.0 - sigma2)
+            return self._with_prior(theta, sums, np.append(slope.ravel(), by_noise))
+        root = np.sqrt(psi[:s, None])  # 1/ρ
+        inner = (W[:s] * to_W[:s]).sum(axis=1, keepdims=True)
+        slope[:s] = root * (to_W[:s] - W[:s] * (inner + 2.0 * psi[:s, None] * to_psi[:, None]))
+        return self._with_prior(theta, sums, slope.ravel())
+
+    def _with_prior(self, theta: Host, sums: _LatentSums, slope: Host) -> tuple[float, Host]:
+        """Return log-evidence and slope with what the prior of θ adds to them."""
+        return sums.loglikelihood - self.penalty(theta), slope - PRIOR * self._shrunk(theta)
+
+    def penalty(self, theta: Host) -> float:
+        """Return −ln of the prior density of θ, up to a constant."""
+        shrunk = self._shrunk(theta)
+        return 0.5 * PRIOR * float(shrunk @ shrunk)
+
+    def _shrunk(self, theta: Host) -> Host:
+        """Return θ where it has a prior, else 0: directions and a common noise have none."""
+        shrunk = theta.copy()
+        if self.isotropic:
+            shrunk[: self.s * self.q], shrunk[-1] = 0.0, 0.0
+        return shrunk
+
+    def _alone(self, factors: CopulaFactors) -> _LatentSums:
+        """Return the sums of rows that know a level and nothing else, as many as know it."""
+        total = sum(self.sizes)
+        nothing, levels = np.full((total, self.s), np.inf), np.full((total, len(self.sizes)), -1)
+        for c, part in enumerate(factors.parts):
+            levels[part, c] = np.arange(self.sizes[c])
+        rows = LatentRows(-nothing, nothing, levels, self.sizes)
+        run = _Propagation(factors, _Block(rows, slice(0, total)), self.sites.get(-1))
+        found = run.run(self.ep_tolerance)
+        self.sites[-1] = run.next
+        return _block_sums(run, found, np.concatenate(self.counts))
+
+    def begin(self, rng: np.random.Generator) -> Host:
+        """Return θ to start from: the span of the rows, filled with what is expected of them."""
+        Z = self._filled()
+        Z /= np.sqrt(np.maximum((Z * Z).mean(axis=0), 1e-12))
+        V = algebra.orthonormal(rng.standard_normal((self.D, min(self.D, self.q + 4))))
+        for _ in range(4):
+            V, ell, _ = algebra.svd(Z.T @ (Z @ V) / Z.shape[0])
+        V = deterministic_signs(V)[:, : self.q]
+        W = V * np.sqrt(np.maximum(ell[: self.q], 0.05))
+        W = W + 0.1 * rng.standard_normal(W.shape) / math.sqrt(max(self.q, 1))
+        square = (W * W).sum(axis=1)
+        W *= np.sqrt(np.minimum(1.0, 0.7 / square))[:, None]
+        psi = np.ones(self.D)
+        psi[: self.s] = 1.0 - np.minimum(square, 0.7)[: self.s]
+        if self.isotropic and self.s:
+            psi[: self.s] = psi[: self.s].mean()
+        return self.pack(W, psi)
+
+    def _filled(self) -> Host:
+        """Return expected coordinates of every row as if columns were independent, (n, D)."""
+        low, high = self.rows.low, self.rows.high
+        inside = low < high
+        scalars = np.where(inside, 0.0, low)
+        scalars[inside] = truncated_moments(low[inside], high[inside]).mean
+        parts = [scalars]
+        for c, K in enumerate(self.sizes):
+            levels, f = self.rows.levels[:, c], self.frequencies[c]
+            score = (np.eye(K) - f) / np.sqrt(np.maximum(f * (1 - f), 1e-12))
+            parts.append(np.where(levels[:, None] >= 0, score[levels], 0.0))
+        return np.concatenate(parts, axis=1) * np.sqrt(self.w)[:, None]
+
+    def polish(
+        self,
+        theta: Host,
+        record: Record,
+        tol: float,
+        max_iter: int,
+        keeper: Keeper | None = None,
+        tilt: Host | None = None,
+    ) -> Host:
+        """Continue by quasi-Newton: no component of the slope per row exceeds `tol` at the end.
+
+        A `tilt` is added to the slope per row; rotations of the latents, to which the evidence is
+        blind but the tilt is not, are then left out.
+        """
+        n, origin = float(self.w.sum()), theta
+        turns = self._turns(theta)
+
+        def straight(x: Host) -> Host:
+            return np.asarray(x - turns @ (turns.T @ x))
+
+        def cost(x: Host) -> tuple[float, Host]:
+            if tilt is None:
+                value, slope = self.slope(x)
+                return -value / n, -slope / n
+            moved = straight(x - origin)
+            value, slope = self.slope(origin + moved)
+            return -value / n - float(tilt @ moved), -straight(slope / n + tilt)
+
+        most = np.full(theta.size, np.inf)
+        most[self.s * self.q : self.D * self.q] = LARGEST_LOADING
+        if self.isotropic:
+            most[-1] = special.logit(1 - LEAST_ISOTROPIC)
+        low, high = -most, most
+        if tilt is not None:  # it speaks for the neighbourhood only
+            low, high = np.maximum(low, theta - NEARBY), np.minimum(high, theta + NEARBY)
+        theta = np.clip(theta, low, high)
+        bounds = [(float(a), float(b)) for a, b in zip(low, high, strict=True)]
+        found = descend(cost, theta, [*bounds], record, lambda v: -n * v, tol, max_iter, keeper)
+        return found if tilt is None else origin + straight(found - origin)
+
+    def _turns(self, theta: Host) -> Host:
+        """Return orthonormal directions in which θ moves as the latents are rotated, (p, r)."""
+        size, q = self.D * self.q, self.q
+        W, found = theta[:size].reshape(self.D, q), np.zeros((theta.size, q * (q - 1) // 2))
+        for r, (i, j) in enumerate(zip(*np.triu_indices(q, 1), strict=True)):
+            turned = np.zeros_like(W)
+            turned[:, i], turned[:, j] = W[:, j], -W[:, i]
+            found[:size, r] = turned.ravel()
+        return np.linalg.qr(found)[0]
+
+    def some_rows(self, count: int, rng: np.random.Generator) -> CopulaFit:
+        """Return the fit of a random sample of the rows."""
+        kept = np.sort(rng.choice(self.rows.n, count, replace=False))
+        noise = ISOTROPIC if self.isotropic else DIAGONAL
+        rows = self.rows.take(kept)
+        return CopulaFit(rows, self.frequencies, self.q, noise, self.w[kept], self.tol)
+
+    def keeper(self, watch: Watch | None) -> Keeper:
+        """Return what keeps the state of this fit."""
+        if watch is None:
+            return Keeper()
+        Z = self._filled()
+        return watch.over(float(self.w.sum()), Z.mean(axis=0), Z.var(axis=0))
+
+
+def _squashed(x: float) -> float:
+    """Return the noise of a logit, within its bounds."""
+    return float(np.clip(special.expit(x), LEAST_ISOTROPIC, 1 - LEAST_ISOTROPIC))
+
+
+EM_STEPS = 4
+"""Steps of EM before quasi-Newton."""
+
+REMEMBERED_ROWS = 100_000
+"""Rows up to which a fit keeps the sites of EP from one pass to the next."""
+
+SAMPLED_ROWS, ROWS_PER_PARAMETER = 20_000, 50
+"""Rows that a fit to many begins with, at least, and per parameter."""
+
+
+def fit_copula(
+    rows: LatentRows,
+    frequencies: tuple[Host, ...],
+    request: CopulaRequest,
+    weights: Host | None = None,
+) -> CopulaFactors:
+    """Fit the law of the latent coordinates to rows by the evidence that EP finds.
+
+    A few steps of EM, then quasi-Newton on the same evidence, whose slope the E step gives exactly
+    (theory 15), with a weak prior of the loadings, `PRIOR`. EP's evidence is not a likelihood: an
+    EM step may lower it a little, and the maximum is that of the approximation. The history has
+    the evidence with the prior, and ends with the evidence alone.
+
+    Of many rows a sample is fitted first. Its evidence, with a linear term that gives it the slope
+    of all rows, then stands for theirs (Jordan, Lee & Yang 2019): each pass over all rows is as
+    good as a step of Newton's method, and two or three are enough.
+
+    Parameters
+    ----------
+    rows : LatentRows
+    frequencies : tuple of arrays of shape (K,)
+        Of the levels of each nominal column.
+    request : CopulaRequest
+        `tol` is the largest slope of the evidence per row at which to stop.
+    weights : array of shape (n,), optional
+
+    Notes
+    -----
+    O(nDq²) per sweep of EP and O(nq³) for its posteriors, in blocks of rows.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> z = rng.normal(size=(500, 1)) + 0.5 * rng.normal(size=(500, 4))
+    >>> low, high = np.where(z > 0, 0.0, -np.inf), np.where(z > 0, np.inf, 0.0)  # signs alone
+    >>> rows = LatentRows(low, high, np.zeros((500, 0), dtype=int))
+    >>> factors = fit_copula(rows, (), CopulaRequest(n_components=1))
+    >>> factors.correlation.round(1)[0]
+    array([1. , 0.8, 0.7, 0.7])
+    """
+    q, D = request.n_components, int(rows.low.shape[1]) + sum(rows.sizes)
+    if not 0 <= q < max(D, 1):
+        raise ValueError(expected("n_components", f"a number from 0 to {D - 1}", q))
+    fit = CopulaFit(rows, frequencies, q, request.noise, weights, request.tol)
+    if q == 0:
+        nothing = History((0.0,), 0, True)
+        W = np.zeros((D, 0))
+        return replace(fit.unpack(fit.pack(W, np.ones(D))), history=nothing)
+    keeper = fit.keeper(request.watch)
+    few = max(SAMPLED_ROWS, ROWS_PER_PARAMETER * D * q)
+    with backend.threads_outside(rows.low):  # products are small, and BLAS would wait for itself
+        if 2 * few < rows.n:
+            theta, record = _many_rows(fit, few, request)
+        else:
+            theta, record = _climbed(fit, request, keeper)
+    if not record.interrupted:
+        keeper.done()
+    found = canonical_copula(fit.unpack(theta))
+    return replace(found, history=History.of(record))
+
+
+def _climbed(fit: CopulaFit, request: CopulaRequest, keeper: Keeper) -> tuple[Host, Record]:
+    """Climb from the start: EM, then quasi-Newton."""
+    tol, steps = request.tol, min(EM_STEPS, request.max_iter)
+    if keeper.state is not None and "values" in keeper.state[0]:  # quasi-Newton had begun
+        theta, record = keeper.state[0]["theta"], Record.of(keeper.state)
+    else:
+        if request.begin is not None:
+            theta = fit.pack(request.begin.W, request.begin.psi)
+        else:
+            theta = fit.begin(request.start)
+        theta, record = maximize(fit.step, theta, tol=tol, max_iter=steps, keeper=keeper)
+    if not record.ended and record.n_iter < request.max_iter:
+        theta = fit.polish(theta, record, tol, request.max_iter - record.n_iter, keeper)
+    record.add(fit.sums(fit.unpack(theta)).loglikelihood)
+    return theta, record
+
+
+def _many_rows(fit: CopulaFit, few: int, request: CopulaRequest) -> tuple[Host, Record]:
+    """Climb on a sample of the rows, then on the sample with the slope of all rows."""
+    sample, n = fit.some_rows(few, request.start), float(fit.w.sum())
+    theta, inner = _climbed(sample, request, Keeper())
+    record = Record(n_iter=inner.n_iter, interrupted=inner.interrupted)
+    while not record.ended and record.n_iter < request.max_iter:
+        value, slope = fit.slope(theta)
+        record.add(value)
+        gain = left_to_gain(record.loglikelihoods)
+        close = np.abs(slope).max() <= request.tol * n or gain <= NEGLIGIBLE * theta.size
+        record.converged = bool(close)
+        if record.converged or len(record.loglikelihoods) == MOST_PASSES:
+            record.add(value + fit.penalty(theta))
+            return theta, record
+        tilt, inner = slope / n - sample.slope(theta)[1] / float(sample.w.sum()), Record()
+        limit = request.max_iter - record.n_iter
+        theta = sample.polish(theta, inner, request.tol, limit, tilt=tilt)
+        record.n_iter, record.interrupted = record.n_iter + inner.n_iter, inner.interrupted
+    record.add(fit.sums(fit.unpack(theta)).loglikelihood)
+    return theta, record
+
+
+MOST_PASSES = 6
+"""Passes over all rows after which a fit to many ends."""
+
+NEGLIGIBLE = 0.02
+"""Gain of log-evidence per parameter that is not worth a pass: chance alone gives 1/2."""
+
+
+def canonical_copula(factors: CopulaFactors) -> CopulaFactors:
+    """Rotate t so that WᵀΨ⁻¹W is diagonal, largest first; signs are deterministic."""
+    root = np.sqrt(factors.psi)[:, None]
+    U, size, _ = algebra.svd(factors.W / root)
+    return replace(factors, W=deterministic_signs((U * size) * root))
+
+
+# --- How many latents: hidden entries are predicted ----------------------------------------------
+
+SELECTION_ROWS = 2000
+"""Rows that a choice of q looks at, of more."""
+
+SELECTION_LIMITS: dict[str, Any] = {"tol": 1e-2, "max_iter": 30}
+"""How far the fits of a choice go: the scores of smaller steps are the same."""
+
+NO_BETTER = 2
+"""Candidates no better than a smaller one, but for chance, after which larger ones are left out."""
+
+SELECTION_SEED = 0
+"""Of the folds."""
+
+MOST_LATENTS = 20
+"""Largest q that is tried if none is given."""
+
+
+def choose_latents(
+    rows: LatentRows,
+    frequencies: tuple[Host, ...],
+    request: CopulaRequest,
+    weights: Host | None = None,
+    most: int = MOST_LATENTS,
+) -> Selection:
+    """Choose q = 1, 2, … by hidden entries: each is predicted from what its row still shows.
+
+    Known entries are dealt to five folds; the score is ln of the probability (of the density of z
+    where its value is known) that the others give to a hidden entry, relative to its column alone.
+    The q of the best score is taken: the prior keeps larger ones from fitting noise, and smaller
+    ones within a standard error fill entries worse. The choice ends after two candidates that are
+    no better. Up to `SELECTION_ROWS` rows are looked at. `q2` is the share of the squares of hidden
+    coordinates (of indicators of levels) that is predicted.
+    """
+    rng = np.random.default_rng(SELECTION_SEED)
+    if rows.n > SELECTION_ROWS:
+        kept = np.sort(rng.choice(rows.n, SELECTION_ROWS, replace=False))
+        rows, weights = rows.take(kept), None if weights is None else weights[kept]
+    w = np.ones(rows.n) if weights is None else np.asarray(weights, dtype=np.float64)
+    scalars, levels = _dealt(rows, rng)
+    folds = [(scalars == k, levels == k) for k in range(FOLDS)]
+    folds = [pair for pair in folds if pair[0].any() or pair[1].any()]
+    if len(folds) < 2:
+        raise DegenerateError(
+            f"no column has the {2 * FOLDS} values needed to hide some of them. "
+            "Give n_components as an int."
+        )
+    D = int(rows.low.shape[1]) + sum(K - 1 for K in rows.sizes)
+    most = max(1, min(most, D - 1, rows.n - 1))
+    scores: list[list[Score]] = []
+    with task("cross-validation: fit", most * len(folds)) as tick:
+        try:
+            while len(scores) < most and not _is_enough(scores):
+                q, row = len(scores) + 1, []
+                for hidden in folds:
+                    asked = replace(request, n_components=q, watch=None, **SELECTION_LIMITS)
+                    shown = rows.hiding(*hidden)
+                    factors = fit_copula(shown, frequencies, asked, weights)
+                    row.append(_hidden_score(factors, rows, shown, hidden, w))
+                    tick(f"{q} components")
+                scores.append(row)
+        except KeyboardInterrupt:
+            warn_interrupted(f"q = 1 to {len(scores)}", bool(scores))
+    return summary(scores, 1, 1 + best_candidate(scores), "entry")
+
+
+def _is_enough(scores: list[list[Score]]) -> bool:
+    """Return True if the last candidates were no better than a smaller one."""
+    return bool(scores) and len(scores) - 1 - best_candidate(scores) >= NO_BETTER
+
+
+def _dealt(rows: LatentRows, rng: np.random.Generator) -> tuple[Host, Host]:
+    """Return the fold of every entry, −1 in columns that are rarely known."""
+    found = []
+    for known in rows.known():
+        often = known.sum(axis=0) >= 2 * FOLDS
+        found.append(np.where(known & often, rng.integers(FOLDS, size=known.shape), -1))
+    return found[0], found[1]
+
+
+def _hidden_score(
+    factors: CopulaFactors,
+    rows: LatentRows,
+    shown: LatentRows,
+    hidden: tuple[Host, Host],
+    w: Host,
+) -> Score:
+    """Return how hidden entries are predicted."""
+    law, (i, j) = factors.conditional(shown), np.nonzero(hidden[0])
+    low, high, mean, variance = (A[i, j] for A in (rows.low, rows.high, law.mean, law.variance))
+    value, centre, inside = np.zeros(low.size), low.copy(), low < high
+    deviation = np.sqrt(variance)
+    a, b = low[inside], high[inside]
+    m, sd = mean[inside], deviation[inside]
+    alone = truncated_moments(a, b)
+    centre[inside] = alone.mean
+    value[inside] = log_probability((a - m) / sd, (b - m) / sd) - alone.log_mass
+    z, m, v = low[~inside], mean[~inside], variance[~inside]
+    value[~inside] = -0.5 * (np.log(v) + (z - m) ** 2 / v - z * z)
+    weight = w[i]
+    total = [weight @ value, weight @ (centre - mean) ** 2, weight @ centre**2, weight.sum()]
+    for c, part in enumerate(factors.parts):
+        (here,) = np.nonzero(hidden[1][:, c])
+        f, p, k = factors.frequencies[part], law.probabilities[c][here], rows.levels[here, c]
+        truth, own = np.eye(f.size)[k], w[here]
+        floor = np.finfo(np.float64).tiny
+        chance = np.maximum(p[np.arange(k.size), k], floor) / np.maximum(f[k], floor)
+        total[0] += own @ np.log(chance)
+        total[1] += own @ ((truth - p) ** 2).sum(axis=1)
+        total[2] += own @ ((truth - f) ** 2).sum(axis=1)
+        total[3] += own.sum()
+    return Score(*map(float, total))
