@@ -166,13 +166,17 @@ BARS = Shape()
 
 
 def _deviations(X: Matrix) -> Matrix:
-    """Return the standard deviations of columns with missing entries, 1 where one is constant."""
+    """Return the standard deviations of columns with missing entries, (d,)."""
     known = np.isfinite(X)
     count = np.maximum(known.sum(axis=0), 1)
     middle = np.where(known, X, 0.0).sum(axis=0) / count
     squares = np.where(known, X - middle, 0.0) ** 2
-    found = np.sqrt(squares.sum(axis=0) / count)
-    return np.where(found > 0, found, 1.0)
+    return np.sqrt(squares.sum(axis=0) / count)
+
+
+def _or_one(deviations: Matrix) -> Matrix:
+    """Return deviations to divide by: 1 where a column is constant."""
+    return np.where(deviations > 0, deviations, 1.0)
 
 
 def shape_of(d: int, image: str | None, curve: bool) -> Shape:
@@ -233,7 +237,7 @@ class Session:
         if self.X is not None:
             near = self.lens.comparable(self.X)
             same = near is self.X
-            spread = self.spread if same else _deviations(near)
+            spread = self.spread if same else _or_one(_deviations(near))
             self._table = Closest.of(near, spread, self._filled(self.X) if same else None, self.ids)
 
     def _spread(self) -> Matrix:
@@ -248,7 +252,7 @@ class Session:
         if self.shape.kind != "bars":
             found = np.full(len(found), np.sqrt(np.mean((found * self.units.scale) ** 2)))
             found = found / self.units.scale
-        return np.where(found > 0, found, 1.0)
+        return _or_one(found)
 
     def _filled(self, X: Matrix) -> tuple[Matrix, Matrix] | None:
         """Return rows with missing entries filled by the model, and standard deviations."""
