@@ -171,7 +171,7 @@ def _deviations(X: Matrix) -> Matrix:
     count = np.maximum(known.sum(axis=0), 1)
     middle = np.where(known, X, 0.0).sum(axis=0) / count
     squares = np.where(known, X - middle, 0.0) ** 2
-    return np.sqrt(squares.sum(axis=0) / count)
+    return np.asarray(np.sqrt(squares.sum(axis=0) / count))
 
 
 def _or_one(deviations: Matrix) -> Matrix:
