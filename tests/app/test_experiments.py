@@ -15,8 +15,11 @@ from dualpca.app.datasets import MissingDataError
 from dualpca.app.experiments import EXPERIMENTS
 from dualpca.app.experiments.canvas import Canvas
 from dualpca.app.experiments.running import FORMATS, reproduce
+from tests.conftest import rest_slow
 
 NAMES = list(EXPERIMENTS)
+QUICK = ("s0-figure-1", "s0-figure-4", "s1-real-world", "s2-figure-4", "s3-figure-1", "s4-hinton")
+SOME = rest_slow(NAMES, (*QUICK, "readme-picture"))
 ON_MNIST = {"s0-figure-4", "s4-digits", *(f"s2-figure-{k}" for k in (5, 7, 8, 9, 10))}
 """Experiments whose document has MNIST."""
 
@@ -53,7 +56,7 @@ def read(folder, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SOME)
 def test_an_experiment_writes_all_its_files(name, made):
     folder = made(name)
     record = read(folder, name)
@@ -67,7 +70,7 @@ def test_an_experiment_writes_all_its_files(name, made):
     assert set(record["versions"]) >= {"dualpca", "python", "numpy", "matplotlib"}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SOME)
 def test_an_experiment_says_what_it_shows_agrees_and_differs(name, made):
     record = read(made(name), name)
     for key in ("title", "caption", "agrees", "differs"):
