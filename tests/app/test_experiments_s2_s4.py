@@ -5,7 +5,7 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from dualpca.app.datasets import MissingDataError, handwriting
+from dualpca.app.datasets import handwriting
 from dualpca.app.experiments import EXPERIMENTS
 from dualpca.app.experiments.canvas import Canvas, style
 from dualpca.app.experiments.s2_geometry import (
@@ -28,10 +28,7 @@ def numbers():
     def of(name, quick=False):
         if (name, quick) not in found:
             with style():
-                try:
-                    outcome = EXPERIMENTS[name].run(Canvas(seed=0, quick=quick))
-                except MissingDataError as error:
-                    pytest.skip(str(error))
+                outcome = EXPERIMENTS[name].run(Canvas(seed=0, quick=quick))
             found[name, quick] = outcome.numbers
         return found[name, quick]
 

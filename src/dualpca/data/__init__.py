@@ -31,4 +31,4 @@ from dualpca.data.moments import (
 )
 from dualpca.data.opening import chunked_table, is_elsewhere, require_in_memory
 from dualpca.data.table import ChunkedTable, InMemoryTable, Table, beside, join, numbered
-from dualpca.data.units import ENTRIES_COMPARED, LARGEST_RATIO, Units, most_unequal
+from dualpca.data.units import Units, compared, farthest_apart, most_unequal

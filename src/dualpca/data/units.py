@@ -197,10 +197,7 @@ def most_unequal(table: Table) -> tuple[int, int, float] | None:
         if first is None:
             return None
         rows, weights = first.rows, first.weights
-    most = max(LEAST_ROWS_COMPARED, ENTRIES_COMPARED // max(1, int(rows.shape[1])))
-    step = -(-int(rows.shape[0]) // most)
-    if step > 1:
-        rows, weights = rows[::step, :], None if weights is None else weights[::step]
+    rows, weights = compared(rows, weights)
     values = backend.to_numpy(rows)
     missing = np.isnan(values)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -210,6 +207,18 @@ def most_unequal(table: Table) -> tuple[int, int, float] | None:
             variance = backend.to_numpy(column_starts(rows, weights)[2])
     enough = len(values) - missing.sum(axis=0) >= LEAST_OBSERVED
     known = np.isfinite(variance) & (variance > 0) & enough
+    return farthest_apart(variance, known)
+
+
+def compared(rows: Array, weights: Array | None) -> tuple[Array, Array | None]:
+    """Return rows at equal distances, some thousand entries, and their weights."""
+    most = max(LEAST_ROWS_COMPARED, ENTRIES_COMPARED // max(1, int(rows.shape[1])))
+    step = max(1, -(-int(rows.shape[0]) // most))
+    return rows[::step, :], None if weights is None else weights[::step]
+
+
+def farthest_apart(variance: Host, known: Host) -> tuple[int, int, float] | None:
+    """Return the columns of largest and smallest known variance, and the ratio, if it is large."""
     if not known.any():
         return None
     large = int(np.argmax(np.where(known, variance, -np.inf)))

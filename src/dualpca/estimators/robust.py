@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dualpca.arrays import Array, backend
-from dualpca.data import ENTRIES_COMPARED, LARGEST_RATIO, InMemoryTable, Table, Units
+from dualpca.data import InMemoryTable, Table, Units, compared, farthest_apart
 from dualpca.errors import expected
 from dualpca.estimators._base import (
     LatentMethods,
@@ -28,9 +28,6 @@ from dualpca.models.robust import (
     fit_robust,
     robust_units,
 )
-
-ROWS_COMPARED = 64
-"""Least number of rows that are read to compare the units of columns."""
 
 
 class RobustPPCA(LatentMethods):
@@ -206,18 +203,10 @@ class RobustPPCA(LatentMethods):
         """Return the columns of largest and smallest spread without outliers, if they differ."""
         if not isinstance(table, InMemoryTable):
             return None
-        step = -(-int(table.rows.shape[0]) // max(ROWS_COMPARED, ENTRIES_COMPARED // table.d))
-        rows = backend.to_numpy(table.rows[::step, :])
-        weights = None if table.weights is None else table.weights[::step]
-        few = InMemoryTable(table.rows[::step, :], weights)
-        variance = backend.to_numpy(robust_units(few).scale) ** 2
+        few = InMemoryTable(*compared(table.rows, table.weights))
+        rows, variance = backend.to_numpy(few.rows), backend.to_numpy(robust_units(few).scale) ** 2
         varies = np.nanmin(rows, axis=0, initial=np.inf) < np.nanmax(rows, axis=0, initial=-np.inf)
-        if not varies.any():
-            return None
-        large = int(np.argmax(np.where(varies, variance, -np.inf)))
-        small = int(np.argmin(np.where(varies, variance, np.inf)))
-        ratio = float(variance[large] / variance[small])
-        return (large, small, ratio) if ratio > LARGEST_RATIO else None
+        return farthest_apart(variance, varies)
 
     def _units_of_kept(self, units: Units, table: InMemoryTable, model: RobustModel) -> Units:
         """Return the units; what the likelihood changes by is that of the rows that count."""
