@@ -37,6 +37,8 @@ bench: $(DEV)  ## Compare speed and memory with other libraries
 	$(BIN)/python -m benchmarks.mixture
 	$(BIN)/python -m benchmarks.chains
 	$(BIN)/python -m benchmarks.search
+	$(BIN)/python -m benchmarks.small
+	$(BIN)/python -m benchmarks.small --load 2
 
 docs: $(DOCS)  ## Build the documentation into site/; a warning is an error
 	$(BIN)/dualpca reproduce -o docs/_extra/reproduced
@@ -58,7 +60,7 @@ types: $(DEV)  ## Check the types
 	$(BIN)/mypy
 
 clean:  ## Remove caches and outputs, keep .venv
-	rm -rf build dist site docs/_extra docs/drawn docs/gallery docs/reference/generated benchmarks/out
+	rm -rf build dist site docs/_extra docs/gallery docs/reference/generated benchmarks/out
 	rm -f dualpca-demo.html dualpca-demo.dpca dualpca-demo.csv
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -path ./.venv -prune -o -type d -name __pycache__ -exec rm -rf {} +

@@ -3,7 +3,7 @@
 ``file``     PCA of 100,000,000×20 float32 from a .npy file beside the time of reading it
 ``dask``     PCA of a Dask array beside dask-ml's (run it with an interpreter that has dask-ml)
 ``faults``   workers killed, out of memory and slow in the middle of fits: 20 runs of each
-``cost``     t0 and B of the cost model of docs/scale.md, on this machine
+``cost``     t0 and B of the cost model of docs/guide/dask.md, on this machine
 ``scaling``  1, 2 and 4 local workers, and the bytes that Dask says were moved
 
 Every timed fit of ``file`` is a process of its own: its peak is that of a real program.
@@ -364,7 +364,7 @@ def moved(client: Any) -> Any:
 
 
 def cost_model(repeats: int) -> None:
-    """Measure t₀ (seconds a task) and B (bytes/s between two workers) of docs/scale.md, here."""
+    """Measure t₀ (seconds a task) and B (bytes/s between two workers) of docs/guide/dask.md."""
     from distributed import Client
 
     with cluster(2) as local, Client(local) as client:

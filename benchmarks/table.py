@@ -42,9 +42,11 @@ def aligned(cell: str, width: int, head: str) -> str:
 
 
 def markdown(rows: list[Row]) -> str:
-    rule = ["--:" if head in NUMBERS else "---" for head in HEAD]
-    body = [[cell.replace("|", "\\|") for cell in cells(row)] for row in rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in [HEAD, rule, *body])
+    """Return the table that readers see: what was measured, without what we aim at."""
+    head = HEAD[:-2]
+    rule = ["--:" if name in NUMBERS else "---" for name in head]
+    body = [[cell.replace("|", "\\|") for cell in cells(row)[:-2]] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [head, rule, *body])
 
 
 def split(page: Path) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 PHONE = {"width": 390, "height": 844}
 CUT = """() => [...document.querySelectorAll("math, img, svg, pre, table, p, li")].filter(e => {
@@ -17,7 +18,14 @@ CUT = """() => [...document.querySelectorAll("math, img, svg, pre, table, p, li"
     if (["auto", "scroll"].includes(getComputedStyle(up).overflowX)) return false;
   return true;
 }).map(e => e.tagName.toLowerCase() + " " + e.textContent.trim().slice(0, 30))"""
-ASKED = {"impute": "guide/impute.html", "KernelPCA": "dualpca.KernelPCA"}
+ASKED = {  # what people type into the search box: the page that must come first
+    "GPU": "guide/gpu.html",
+    "missing values": "guide/missing-values.html",
+    "monitoring": "guide/monitoring.html",
+    "multiple imputation": "guide/multiple-imputation.html",
+    "large data": "guide/large-data.html",
+}
+FOUND = {"impute": "guide/missing-values.html", "KernelPCA": "dualpca.KernelPCA"}  # among others
 
 
 def browsed(site: Path) -> list[str]:
@@ -46,7 +54,8 @@ def looked_at(site: Path, search: bool = True) -> list[str]:
         page.on("request", lambda request: wrong.extend(_elsewhere(request.url)))
         page.on("pageerror", lambda error: wrong.append(f"{page.url}: {error}"))
         for path in sorted(site.resolve().rglob("*.html")):
-            if not {"_modules", "_static"} & set(path.parts):
+            moved = 'http-equiv="refresh"' in path.read_text("utf-8")
+            if not moved and not {"_modules", "_static"} & set(path.parts):
                 wrong += _too_wide(page, path, site.resolve())
         wrong += _searched(page, site.resolve()) if search else []
         browser.close()
@@ -68,12 +77,16 @@ def _too_wide(page: Any, path: Path, site: Path) -> list[str]:
 
 
 def _searched(page: Any, site: Path) -> list[str]:
-    """Return the words that the search does not find where they are."""
+    """Return the words that the search does not find where they are, or not there first."""
     wrong = []
-    for word, where in ASKED.items():
-        page.goto(f"{(site / 'search.html').as_uri()}?q={word}")
+    for words, where in (ASKED | FOUND).items():
+        page.goto(f"{(site / 'search.html').as_uri()}?q={quote(words)}")
         try:
             page.wait_for_selector(f"#search-results a[href*='{where}']", timeout=20_000)
         except Exception:
-            wrong.append(f"search.html: {word} does not find {where}")
+            wrong.append(f"search.html: {words!r} does not find {where}")
+            continue
+        first = page.locator("#search-results ul.search > li a").first.get_attribute("href") or ""
+        if words in ASKED and not first.partition("#")[0].partition("?")[0].endswith(where):
+            wrong.append(f"search.html: {words!r} finds {first} before {where}")
     return wrong

@@ -45,7 +45,7 @@ class Page(HTMLParser):
             self.loaded.append(found[LOADED[tag]])
         if tag == "img" and not found.get("alt", "").strip():
             self.wordless.append(found.get("src", "?"))
-        if tag == "svg" and "drawing" in found.get("class", ""):
+        if tag == "svg" and {"drawing", "picture"} & set(found.get("class", "").split()):
             self.wordless.append("a drawing")
         if tag == "title" and self.wordless[-1:] == ["a drawing"]:
             self.wordless.pop()

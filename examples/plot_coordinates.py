@@ -1,10 +1,10 @@
 """
-A map from distances, and towns placed on it
-============================================
+Principal coordinates: a map from distances
+===========================================
 
-Principal coordinates: all that is known are distances between towns along the globe, each some 3 %
-wrong, so no flat map has them exactly. Every town is left out in turn, the map is made from the
-others, and the town is placed by its distances to them.
+Only distances between towns are known, each about 3 % wrong.
+:class:`~dualpca.ProbabilisticKernelPCA` turns them into a map. Every town is then left out in turn,
+the map is fitted to the others, and the town is placed by its distances to them.
 """
 
 import warnings

@@ -1,9 +1,9 @@
 """
-Taking noise off a circle
-=========================
+Removing noise from a circle
+============================
 
-Rows are projected on the leading kernel components and led back to the plane by a pre-image.
-Linear PCA has only straight lines to offer.
+Points on a circle have noise. Kernel PCA projects them on its leading components and finds pre-
+images, which lie near the circle. Linear PCA can only project on a straight line.
 """
 
 import matplotlib.pyplot as plt
@@ -25,5 +25,5 @@ for ax, (name, Z) in zip(axes, results.items(), strict=True):
     ax.plot(*X.T, ".", color="0.8")
     ax.plot(*Z.T, ".", color="#0072b2")
     off = np.sqrt(np.mean((np.linalg.norm(Z, axis=1) - 1) ** 2))
-    ax.set(title=f"{name}\n{off:.3f} off the circle", aspect="equal")
+    ax.set(title=f"{name}\n{off:.3f} from the circle", aspect="equal")
 plt.show()

@@ -2,8 +2,8 @@
 How many components?
 ====================
 
-Five strong directions in twenty. The rules look at the spectrum in different ways; a held-out
-choice shows its curve.
+Five of twenty directions are stronger than the noise. Seven rules choose the number of components,
+from the spectrum or from held-out rows and entries.
 """
 
 import matplotlib.pyplot as plt

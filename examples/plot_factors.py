@@ -1,10 +1,10 @@
 """
-Factors that can be read
-========================
+Factor analysis and rotation
+============================
 
-Nine tests of three abilities, six hundred people. Factor analysis finds the space of the abilities,
-but any turn of its axes explains the scores as well; varimax takes the turn in which every test
-has few large loadings, and the abilities appear. Each test keeps a noise of its own.
+Nine tests measure three abilities of 600 people. Factor analysis finds the space of the abilities,
+but any rotation of its axes fits equally well. Varimax chooses the rotation in which every test has
+few large loadings, and the abilities appear. Each test has a noise variance of its own.
 """
 
 import matplotlib.pyplot as plt
@@ -20,10 +20,10 @@ X = rng.normal(size=(600, 3)) @ W.T + rng.normal(size=(600, 9)) * np.sqrt(noise)
 
 plain = FactorAnalysis(3).fit(X)
 turned = FactorAnalysis(3, rotation="varimax").fit(X)
-print("log-density a row:", round(plain.score(X), 6), round(turned.score(X), 6))
+print("log-density per row:", round(plain.score(X), 6), round(turned.score(X), 6))
 
 fig, axes = plt.subplots(1, 3, figsize=(8, 4), width_ratios=[1, 1, 1.3], layout="constrained")
-for ax, model, title in zip(axes, (plain, turned), ("as found", "varimax"), strict=False):
+for ax, model, title in zip(axes, (plain, turned), ("no rotation", "varimax"), strict=False):
     picture = ax.imshow(model.components_.T, cmap="RdBu", vmin=-1.2, vmax=1.2, aspect="auto")
     ax.set(title=title, xlabel="factor", xticks=range(3), yticks=range(9))
     ax.set_yticklabels(tests if model is plain else [])

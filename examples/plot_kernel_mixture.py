@@ -2,8 +2,8 @@
 A mixture in the space of a kernel
 ==================================
 
-A ring around a disc: no two ellipses hold them apart, since both have the same middle. The same
-mixture in the feature space of an RBF kernel does, because there the ring lies elsewhere.
+A ring surrounds a disc. Both have the same centre, so a mixture of ellipses cannot separate them.
+The same mixture in the feature space of an RBF kernel does.
 """
 
 import matplotlib.pyplot as plt
@@ -32,5 +32,5 @@ for ax, (name, model) in zip(axes, models.items(), strict=True):
     for k, mark in enumerate("o^"):
         ax.plot(*X[truth == k].T, mark, color="k", ms=3, mfc="none", mew=0.6)
     right = np.mean((labels == truth) != flip)
-    ax.set(title=f"{name}: {100 * right:.0f} % right", aspect="equal")
+    ax.set(title=f"{name}: {100 * right:.0f} % correct", aspect="equal")
 plt.show()

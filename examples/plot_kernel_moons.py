@@ -1,9 +1,9 @@
 """
-Two moons, linear and kernel
-============================
+Kernel PCA of two moons
+=======================
 
-No direction of the plane tells the moons apart. In the feature space of an RBF kernel the first
-one does.
+No direction in the plane separates the two moons. In the feature space of an RBF kernel the first
+component does.
 """
 
 import matplotlib.pyplot as plt

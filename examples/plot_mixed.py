@@ -1,11 +1,11 @@
 """
-A table with columns of any kind
-================================
+Mixed columns: numbers, categories, counts and limits
+=====================================================
 
-Columns of a wine table become what tables are made of: a category, grades, yes or no, counts, text
-with a detection limit, and numbers with a long tail. A fifth of all entries is taken out.
-`CopulaPPCA` reads the frame by its dtypes, places every wine on a map, and fills each entry with a
-value of its own kind, with an interval or with a probability for every level.
+The columns of a wine table become a category, grades, a boolean, counts, text with a detection
+limit, and numbers with a long tail. A fifth of the entries is hidden. :class:`~dualpca.CopulaPPCA`
+reads the kinds of the columns from the frame, places every wine on a map, and fills each entry with
+a value of its own kind, with an interval or with a probability for every level.
 """
 
 import matplotlib.pyplot as plt

@@ -1,9 +1,9 @@
 """
-Several subspaces at once
-=========================
+A mixture of local PCA models
+=============================
 
-Three flat clouds, each with its own plane: a mixture of PPCA finds them together with their
-directions.
+Three elongated clusters point in different directions. :class:`~dualpca.MixturePPCA` finds the
+clusters together with their directions.
 """
 
 import matplotlib.pyplot as plt
@@ -23,6 +23,6 @@ labels = model.predict(X)
 fig, ax = plt.subplots(figsize=(6, 4.5), layout="constrained")
 for k, (colour, mark) in enumerate((("#0072b2", "o"), ("#d55e00", "^"), ("#009e73", "s"))):
     ax.plot(*X[labels == k].T, mark, color=colour, ms=3, label=f"component {k}")
-ax.set(aspect="equal", title=f"log-likelihood {model.score(X):.2f} a row")
+ax.set(aspect="equal", title=f"log-likelihood {model.score(X):.2f} per row")
 ax.legend(frameon=False)
 plt.show()

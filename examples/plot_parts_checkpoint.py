@@ -1,10 +1,10 @@
 """
-Data in parts, a fit that is killed, and a checkpoint
-=====================================================
+Chunked data and a checkpoint
+=============================
 
-A table with holes is read in eight parts; each step of EM is one pass over them. The power fails
-in the middle. Started again with the same line, the fit goes on from the file it had written and
-ends where the undisturbed one does.
+A table with missing values is read in eight chunks; every step of EM is one pass over them. The fit
+is interrupted half-way. Started again with the same line, it resumes from the checkpoint and ends
+where the uninterrupted fit does.
 """
 
 import tempfile
@@ -24,12 +24,12 @@ passes = []
 
 
 def reader(fails_after=np.inf):
-    """Return a table in parts; its disk gives up after so many passes."""
+    """Return a chunked table whose disk fails after so many passes."""
 
     def read():
         passes.append(1)
         if len(passes) > fails_after:
-            raise OSError("the power failed")
+            raise OSError("the disk failed")
         yield from parts
 
     return Batches(read)
@@ -48,7 +48,7 @@ with tempfile.TemporaryDirectory() as folder:
         print(f"{error} after {done} passes; the checkpoint has {path.stat().st_size} bytes")
     passes.clear()
     model.fit(reader())
-    print(f"{len(passes)} passes more; undisturbed: {total}")
+    print(f"{len(passes)} passes more; uninterrupted: {total}")
     print("largest difference of the loadings:", abs(model.loadings_ - whole.loadings_).max())
 
 fig, (top, bottom) = plt.subplots(
@@ -56,12 +56,12 @@ fig, (top, bottom) = plt.subplots(
 )
 left = whole.loglikelihood_ - np.array(whole.loglikelihoods_)
 again = whole.loglikelihood_ - np.array(model.loglikelihoods_)
-top.semilogy(left, color="0.75", lw=5, label="undisturbed")
-top.semilogy(again, "o-", color="#0072b2", ms=4, label="killed, then started again")
+top.semilogy(left, color="0.75", lw=5, label="uninterrupted")
+top.semilogy(again, "o-", color="#0072b2", ms=4, label="interrupted, then resumed")
 top.set(xlabel="step", ylabel="log-likelihood\nbelow its maximum", ylim=(1e-7, None))
 top.legend(frameon=False)
-runs = ["undisturbed", "until the power failed", "started again"]
+runs = ["uninterrupted", "until the failure", "resumed"]
 bottom.barh(runs, [total, done, len(passes)], color=["0.75", "#d55e00", "#0072b2"])
 bottom.invert_yaxis()
-bottom.set_xlabel("passes over the parts, those of the start included")
+bottom.set_xlabel("passes over the chunks, those of the start included")
 plt.show()

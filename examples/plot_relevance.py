@@ -1,10 +1,11 @@
 """
-A model that counts its own directions
-======================================
+Bayesian PCA finds the number of components
+===========================================
 
-Three directions stand out of ten. PPCA with nine uses them all; Bayesian PCA gives every column of
-the loadings a prior width of its own, and the widths of those that the rows do not ask for go to
-zero. Below, how often that happens as rows become few.
+Three of ten directions are stronger than the others. PPCA with nine components uses all nine.
+Bayesian PCA gives every column of the loadings a prior variance of its own, and the variances of
+columns that the data do not need go to zero. The lower figure shows how often the number is right
+as the number of rows falls.
 """
 
 import warnings

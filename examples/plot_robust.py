@@ -1,11 +1,11 @@
 """
-Axes that outliers do not turn
-==============================
+Robust PCA: axes that outliers do not turn
+==========================================
 
-A fifth of the rows is wrong, all in the same way: a gain that was switched, say. PPCA gives its
-first axis to them, and then finds nothing odd about them. RobustPPCA starts from the rows that lie
-deepest among the others, weighs rows by how well a t distribution explains them, and sets aside
-what is too far even for its tails. That holds until about a third of the rows are wrong.
+A fifth of the rows is wrong, all in the same way. PPCA gives its first axis to them and does not
+flag them. :class:`~dualpca.RobustPPCA` starts from the most central rows, weights rows by a t
+distribution and sets aside those too far even for its tails. It holds until about a third of the
+rows are wrong.
 """
 
 import matplotlib.pyplot as plt

@@ -1,10 +1,10 @@
 """
-Columns beside the model
-========================
+Supplementary columns
+=====================
 
-Chemistry places the wines. The cultivar and the alcohol took no part in that, and are shown where
-they fall: the white diamonds are the average places of the three cultivars, and the dashed arrow
-points to where alcohol rises.
+Chemical measurements place the wines. The cultivar and the alcohol are not part of the fit and are
+shown where they fall: white diamonds are the mean positions of the three cultivars, and the dashed
+arrow points where alcohol rises.
 """
 
 from sklearn.datasets import load_wine

@@ -1,10 +1,10 @@
 """
-Ten digits on one curved map
-============================
+Digits on a curved map (GPLVM)
+==============================
 
-Two hundred handwritten digits on two coordinates. PCA's plane shows what varies most and lays most
-digits on top of each other. The Gaussian process latent variable model (twin kernel PCA) bends
-the map: it looks at no labels, and yet most neighbours are of one kind.
+Two hundred handwritten digits are placed on two coordinates. The plane of PCA puts most digits on
+top of each other. :class:`~dualpca.TwinKernelPCA`, a Gaussian process latent variable model, bends
+the map. It sees no labels, yet most nearest neighbours are the same digit.
 """
 
 import matplotlib.pyplot as plt

@@ -8,7 +8,16 @@ from importlib import import_module
 from pathlib import Path
 
 STORED = Path(__file__).parent / "api.txt"
-MODULES = ("dualpca", "dualpca.kernels", "dualpca.preimages", "dualpca.plots")
+MODULES = (
+    "dualpca",
+    "dualpca.kernels",
+    "dualpca.preimages",
+    "dualpca.plots",
+    "dualpca.generation",
+    "dualpca.datasets",
+    "dualpca.report",
+    "dualpca.errors",
+)
 
 
 def described():

@@ -1,11 +1,11 @@
-"""Figures that pyplot does not know, in the gallery; and members that are not ours, left out."""
+"""The gallery: figures that pyplot does not know, sections; and members that are not ours."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 from sphinx.application import Sphinx
 from sphinx_gallery.scrapers import figure_rst
@@ -14,13 +14,27 @@ NOT_OURS = re.compile(r"set_\w+_request|set_output|get_metadata_routing|get_para
 
 THUMBNAIL = re.compile(r'<img alt=""([^>]*sphx_glr_plot_(\w+)_thumb\.png")')
 
+SECTIONS = {
+    "First steps": "pca_and_ppca dimension supplementary",
+    "Missing values and mixed columns": "missing mixed",
+    "Outliers": "outliers robust",
+    "Factors, clusters and time series": "factors relevance mixture through_time two_views",
+    "Kernels": "kernel_moons kernel_mixture coordinates twin",
+    "Denoising and generating data": "denoise denoise_digits generate",
+    "Large data": "parts_checkpoint",
+}
+"""Sections of the gallery, and the examples of each in order."""
+
 
 def scrape(block: Any, block_vars: dict[str, Any], gallery_conf: dict[str, Any]) -> str:
-    """Save the figures that an example made and named, unless pyplot has them."""
-    known = {id(plt.figure(n)) for n in plt.get_fignums()}
+    """Save the figures that an example made without pyplot, whose own have a number."""
     paths = []
     for value in list(block_vars["example_globals"].values()):
-        if isinstance(value, Figure) and id(value) not in known and not hasattr(value, "_saved"):
+        if (
+            isinstance(value, Figure)
+            and not hasattr(value, "number")
+            and not hasattr(value, "_saved")
+        ):
             path = next(block_vars["image_path_iterator"])
             value.savefig(path, dpi=150)
             value._saved = True  # type: ignore[attr-defined]
@@ -44,8 +58,37 @@ def name_thumbnails(
         )
 
 
+def in_sections(app: Sphinx) -> None:
+    """Order the gallery's page by sections; it is written by sphinx-gallery just before."""
+    page = Path(app.srcdir) / "gallery" / "index.rst"
+    if not page.exists():
+        return
+    head, _, rest = page.read_text("utf-8").partition(".. thumbnail-parent-div-open")
+    body, _, tail = rest.partition(".. thumbnail-parent-div-close")
+    blocks = re.split(
+        r"(?=^\.\. raw:: html\n\n    <div class=.sphx-glr-thumbcontainer)", body, flags=re.M
+    )
+    known = {m[1]: b for b in blocks if (m := re.search(r":doc:`/gallery/plot_(\w+)`", b))}
+    if not known:
+        return
+    open_, close = (
+        '\n.. raw:: html\n\n    <div class="sphx-glr-thumbnails">\n\n',
+        ("\n.. raw:: html\n\n    </div>\n\n"),
+    )
+    sections = {title: names.split() for title, names in SECTIONS.items()}
+    listed = {name for names in sections.values() for name in names}
+    sections["More"] = sorted(set(known) - listed)
+    text = head[: head.rindex(".. raw:: html")]
+    for title, names in sections.items():
+        found = [known[name] for name in names if name in known]
+        if found:
+            text += f"\n{title}\n{'-' * len(title)}\n{open_}{''.join(found)}{close}"
+    page.write_text(text + tail.partition("</div>")[2].lstrip("\n"), "utf-8")
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Register both."""
+    """Register all."""
+    app.connect("builder-inited", in_sections, priority=900)
     app.connect("autodoc-skip-member", skip)
     app.connect("html-page-context", name_thumbnails)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # what editors and type checkers see; `_HOMES` below says the
     from dualpca.estimators.mixture import MixturePPCA as MixturePPCA
     from dualpca.estimators.pca import PCA as PCA
     from dualpca.estimators.ppca import PPCA as PPCA
+    from dualpca.estimators.probabilistic_kernel import LatentPosterior as LatentPosterior
     from dualpca.estimators.probabilistic_kernel import (
         ProbabilisticKernelPCA as ProbabilisticKernelPCA,
     )
@@ -41,9 +42,17 @@ if TYPE_CHECKING:  # what editors and type checkers see; `_HOMES` below says the
     from dualpca.estimators.supplementary import supplementary as supplementary
     from dualpca.estimators.twin import TwinKernelPCA as TwinKernelPCA
     from dualpca.files.checkpoints import Checkpoint as Checkpoint
+    from dualpca.gaussian.control_limits import Outliers as Outliers
     from dualpca.gaussian.pooling import Pooled as Pooled
     from dualpca.gaussian.pooling import pool as pool
+    from dualpca.gaussian.selection import Selection as Selection
     from dualpca.gaussian.supplementary import Supplementary as Supplementary
+    from dualpca.gaussian.supplementary import SupplementaryLevels as SupplementaryLevels
+    from dualpca.gaussian.supplementary import SupplementaryNumbers as SupplementaryNumbers
+    from dualpca.gaussian.supplementary import SupplementaryRatios as SupplementaryRatios
+    from dualpca.gaussian.supplementary import SupplementaryRows as SupplementaryRows
+    from dualpca.models.mixture import MixtureSelection as MixtureSelection
+    from dualpca.search.trials import TrialRecord as TrialRecord
 
 __version__ = "0.1.0"
 
@@ -61,14 +70,23 @@ _HOMES = {
     "Imputer": "estimators.imputer",
     "KernelPCA": "estimators.kernel",
     "KernelSearch": "estimators.kernel_search",
+    "LatentPosterior": "estimators.probabilistic_kernel",
     "MixturePPCA": "estimators.mixture",
+    "MixtureSelection": "models.mixture",
+    "Outliers": "gaussian.control_limits",
     "PCA": "estimators.pca",
     "PPCA": "estimators.ppca",
     "Pooled": "gaussian.pooling",
     "ProbabilisticKernelPCA": "estimators.probabilistic_kernel",
     "RobustPPCA": "estimators.robust",
+    "Selection": "gaussian.selection",
     "SequenceClassifier": "estimators.sequence_classifier",
     "Supplementary": "gaussian.supplementary",
+    "SupplementaryLevels": "gaussian.supplementary",
+    "SupplementaryNumbers": "gaussian.supplementary",
+    "SupplementaryRatios": "gaussian.supplementary",
+    "SupplementaryRows": "gaussian.supplementary",
+    "TrialRecord": "search.trials",
     "TwinKernelPCA": "estimators.twin",
     "load": "estimators.saving",
     "pool": "gaussian.pooling",

@@ -7,6 +7,29 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+__all__ = [
+    "BackendError",
+    "CanonicalWarning",
+    "CheckpointError",
+    "CheckpointWarning",
+    "CollapseWarning",
+    "DegenerateError",
+    "DualPCAError",
+    "EmptyColumnError",
+    "HeywoodWarning",
+    "InterruptWarning",
+    "ModelFileError",
+    "NonFiniteError",
+    "ScaleError",
+    "ScaleWarning",
+    "SearchError",
+    "SelectionWarning",
+    "SolverWarning",
+    "SpectrumWarning",
+    "StateWarning",
+    "StreamWarning",
+]
+
 
 class DualPCAError(Exception):
     """Base class of the errors that only this library raises."""
@@ -23,7 +46,29 @@ class NonFiniteError(DualPCAError, ValueError):
 
     @classmethod
     def at(cls, name: str, what: str, row: int, column: int, where: str = "") -> NonFiniteError:
-        """Return the error that names the entry, and what to do."""
+        """Return the error that names the first entry that is not finite.
+
+        Parameters
+        ----------
+        name : str
+            Name of the array.
+        what : str
+            'NaN' or 'infinity'.
+        row : int
+        column : int
+        where : str, default=''
+            Words after the row's number.
+
+        Returns
+        -------
+        error : NonFiniteError
+
+        Examples
+        --------
+        >>> from dualpca.errors import NonFiniteError
+        >>> NonFiniteError.at("X", "NaN", 3, 1).place
+        ('X', 'NaN', 3, 1)
+        """
         error = cls(
             f"Input {name} contains {what}, first at row {row}{where}, column {column}. "
             "Every entry must be a finite number here; for missing values (NaN) use PPCA, "
@@ -33,9 +78,26 @@ class NonFiniteError(DualPCAError, ValueError):
         return error
 
     def moved(self, first: int, part: int) -> NonFiniteError:
-        """Return the error of a chunk as one of the table, whose row `first` is the chunk's first.
+        """Return the error of a chunk as an error of the whole table.
 
         If that is not known (−1), the chunk is named too.
+
+        Parameters
+        ----------
+        first : int
+            Index of the chunk's first row in the table, −1 if unknown.
+        part : int
+            Number of the chunk.
+
+        Returns
+        -------
+        error : NonFiniteError
+
+        Examples
+        --------
+        >>> from dualpca.errors import NonFiniteError
+        >>> NonFiniteError.at("X", "NaN", 3, 1).moved(100, 2).place
+        ('X', 'NaN', 103, 1)
         """
         if self.place is None:
             return self
@@ -55,7 +117,7 @@ class EmptyColumnError(DegenerateError):
     Parameters
     ----------
     columns : list of int
-    names : sequence of str, optional
+    names : sequence of str, default=None
         Names of all features, where the rows came as a frame.
     """
 
@@ -139,6 +201,11 @@ def expected(name: str, what: str, got: Any, remedy: str = "") -> str:
     shown = repr(got)
     shown = shown if len(shown) <= 80 else shown[:77] + "..."
     return f"{name} must be {what}, got {shown}." + (f" {remedy}" if remedy else "")
+
+
+def install(extra: str) -> str:
+    """Return how to install an extra, for messages: from a clone, as long as there is no index."""
+    return f"run python -m pip install '.[{extra}]' in your clone of dualpca"
 
 
 # --- Warnings, at the line of the user's own code ------------------------------------------------

@@ -1,6 +1,7 @@
 """The first hour with a table: commands without options, and files written back as they came."""
 
 import json
+import os
 import re
 
 import numpy as np
@@ -280,23 +281,43 @@ REPLACED = {
     "denoise": ("denoise", "m.dpca", "t.csv", "-o", "link.csv"),
     "score": ("score", "m.dpca", "t.csv", "-o", "t.csv"),
     "report": ("report", "m.dpca", "t.csv", "-o", "t.csv"),
+    "report over a model": ("report", "m.dpca", "t.csv", "-o", "m.dpca"),
+    "export": ("export", "m.dpca", "-o", "m.dpca"),
+    "hard link": ("impute", "m.dpca", "hard.csv", "-o", "x.csv", "--std", "t.csv"),
     "sample": ("sample", "m.dpca", "-o", "m.csv"),
 }
 
 
 @pytest.mark.parametrize("arguments", REPLACED.values(), ids=REPLACED)
-def test_an_input_is_replaced_only_by_force(arguments, place, inside, tmp_path):
+def test_an_input_is_never_replaced_but_by_impute_with_force(arguments, place, inside, tmp_path):
     text = (place / "holes.csv").read_bytes()
     (tmp_path / "t.csv").write_bytes(text)
     (tmp_path / "link.csv").symlink_to("t.csv")
+    os.link(tmp_path / "t.csv", tmp_path / "hard.csv")
     done(inside, "fit", "t.csv", "-q", 2, "-o", "m.dpca", cwd=tmp_path)
     (tmp_path / "m.csv").symlink_to("m.dpca")
     status, _, said = inside(*arguments, cwd=tmp_path)
     assert (status, (tmp_path / "t.csv").read_bytes() == text) == (2, True)
-    assert "--force" in said and "is read by this command" in said
-    if arguments[0] in ("impute", "denoise"):
-        done(inside, *arguments, "--force", cwd=tmp_path)
-        assert (tmp_path / "t.csv").read_bytes() != text
+    assert "is read by this command" in said
+    filled = arguments[0] == "impute" and "--std" not in arguments
+    assert ("--force" in said) == filled
+    status, _, said = inside(*arguments, "--force", cwd=tmp_path)
+    assert status == (0 if filled else 2)
+    assert ((tmp_path / "t.csv").read_bytes() != text) == filled
+    assert dp.load(tmp_path / "m.dpca").n_components == 2
+
+
+@pytest.mark.parametrize("second", ["a.csv", "./a.csv", "link.csv", "../{}/a.csv"])
+@pytest.mark.parametrize("there", [False, True])
+def test_two_tables_are_not_written_to_one_file(second, there, place, inside, tmp_path):
+    (tmp_path / "link.csv").symlink_to("a.csv")
+    if there:
+        (tmp_path / "a.csv").write_text("old")
+    second = second.format(tmp_path.name)
+    arguments = ("impute", place / "holes.csv", "-o", "a.csv", "--std", second)
+    status, _, said = inside(*arguments, cwd=tmp_path)
+    assert status == 2 and "two tables" in said
+    assert (tmp_path / "a.csv").exists() == there
 
 
 def test_other_files_are_replaced(place, inside, tmp_path):

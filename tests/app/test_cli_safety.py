@@ -144,3 +144,37 @@ def test_files_appear_whole_with_the_old_permissions(nameless, tmp_path, monkeyp
         file.write(b"three")
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"three", 0o640)
     assert os.listdir(tmp_path) == ["x"]
+
+
+@linux
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+def test_standard_output_on_a_full_device(as_json, place):
+    with open("/dev/full", "w") as full:
+        command = [*ENTRY, "inspect", "m.dpca", *as_json]
+        work = subprocess.run(command, cwd=place, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (work.returncode, work.stderr.count("\n")) == (5, 1), work.stderr
+    assert "No space left" in work.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("explore", "no.dpca"), ("export", "no.dpca", "-o", "m.onnx"), ("inspect", "no.dpca")],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_model_that_is_not_there(arguments, inside, tmp_path):
+    status, _, said = inside(*arguments, cwd=tmp_path)
+    assert status == 4 and "no.dpca cannot be read: No such file" in said
+
+
+@pytest.mark.parametrize("step", ["link", "replace"])
+def test_errors_name_the_file_that_was_asked_for(step, tmp_path, monkeypatch):
+    def refuse(part, *rest, **options):
+        name = tmp_path / part if step == "replace" else tmp_path / rest[0]
+        raise PermissionError(13, "Permission denied", str(name))
+
+    monkeypatch.setattr(os, step, refuse)
+    with pytest.raises(OSError, match="cannot write here: Permission denied") as caught:
+        with replacing(tmp_path / "x.csv") as file:
+            file.write(b"new")
+    assert caught.value.filename == str(tmp_path / "x.csv")
+    assert os.listdir(tmp_path) == []

@@ -110,7 +110,7 @@ def test_the_demo_says_what_it_wrote_as_json(tmp_path, monkeypatch):
 
 def test_missing_extra_is_named(monkeypatch):
     monkeypatch.setattr(cli, "find_spec", lambda name: None)
-    with pytest.raises(SystemExit, match=r"pip install 'dualpca\[app\]'"):
+    with pytest.raises(SystemExit, match=r"pip install '\.\[app\]' in your clone"):
         cli.main()
 
 

@@ -85,7 +85,7 @@ def test_errors_are_words(folder, monkeypatch, capfd, arguments, words):
     monkeypatch.setattr(sys, "argv", ["dualpca", "explore", *arguments, "--no-open"])
     with pytest.raises(SystemExit) as end:
         main()
-    assert end.value.code in (2, 3, 4)  # docs/command-line.md says which
+    assert end.value.code in (2, 3, 4)  # docs/guide/command-line.md says which
     assert words in capfd.readouterr().err
 
 
@@ -149,3 +149,40 @@ def test_the_wheel_brings_the_page(tmp_path):
     wanted = {f"dualpca/app/explorer/static/{file.name}" for file in folder.iterdir()}
     assert "dualpca/app/explorer/static/main.js" in wanted
     assert wanted <= inside
+
+
+async def _silent(port, count, words):
+    """Open connections that send a beginning, and no more."""
+    found = [await asyncio.open_connection("127.0.0.1", port) for _ in range(count)]
+    for _, writer in found:
+        writer.write(words)
+    return found
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(b"", id="silent", marks=pytest.mark.slow),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: ", id="half"),
+    ],
+)
+def test_connections_that_say_nothing_lock_nobody_out(folder, words):
+    async def attack(found):
+        address, token = f"http://127.0.0.1:{found['port']}", found["url"].partition("token=")[2]
+        headers = {"x-dualpca-token": token}
+        limits = httpx.Limits(max_connections=300)
+        held = await _silent(found["port"], 600, words)
+        async with httpx.AsyncClient(base_url=address, headers=headers, limits=limits) as client:
+            answers = [client.get("/api/model", timeout=60) for _ in range(200)]
+            statuses = {one.status_code for one in await asyncio.gather(*answers)}
+            reads = (reader.read() for reader, _ in held)
+            ends = await asyncio.gather(*reads, return_exceptions=True)  # all are closed
+            statuses |= {(await client.get("/api/model", timeout=60)).status_code}
+        for _, writer in held:
+            writer.close()
+        return statuses, ends
+
+    with served("ppca.dpca", "iris.csv", "--id", "who", cwd=folder) as (_, found):
+        statuses, ends = asyncio.run(asyncio.wait_for(attack(found), 60))
+    assert statuses == {200}
+    assert all(end == b"" or isinstance(end, ConnectionResetError) for end in ends)

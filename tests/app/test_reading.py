@@ -408,5 +408,5 @@ def test_sheets_are_chosen_by_name(excel):
 def test_spreadsheets_need_a_package_and_say_so(tmp_path, monkeypatch):
     (tmp_path / "t.xlsx").write_bytes(b"PK")
     monkeypatch.setattr(reading, "find_spec", lambda name: None)
-    with pytest.raises(TableError, match=r"dualpca\[xlsx\]"):
+    with pytest.raises(TableError, match=r"pip install '\.\[xlsx\]'"):
         reading.read(tmp_path / "t.xlsx")

@@ -1,6 +1,7 @@
 """Long work shows how far it has come, and can be interrupted without loss."""
 
 import io
+from pkgutil import resolve_name
 
 import numpy as np
 import pytest
@@ -96,8 +97,8 @@ def test_imputer_shows_it_too(capsys):
 
 def interrupt_at(monkeypatch, where, call):
     """Make the call-th call of a function end as the keyboard would end it."""
-    module, name = where.rsplit(".", 1)
-    owner = __import__(module, fromlist=[name])
+    owner, name = where.rsplit(".", 1)
+    owner = resolve_name(owner)
     original, calls = getattr(owner, name), []
 
     def interrupted(*arguments, **options):
@@ -106,7 +107,7 @@ def interrupt_at(monkeypatch, where, call):
             raise KeyboardInterrupt
         return original(*arguments, **options)
 
-    monkeypatch.setattr(where, interrupted)
+    monkeypatch.setattr(owner, name, interrupted)
 
 
 def test_interrupted_em_keeps_the_best_point():
@@ -146,10 +147,12 @@ def test_interrupted_descent_keeps_the_last_step():
     assert record.loglikelihoods[-1] == max(record.loglikelihoods) == -float(np.sum((x - 1) ** 4))
 
 
-@pytest.mark.parametrize("call", [4, 7])
-def test_interrupted_fit_leaves_a_model(monkeypatch, call):
+@pytest.mark.parametrize("where", ["stacks.Stack.step", "incomplete.m_step"])
+def test_interrupted_fit_leaves_a_model(monkeypatch, where):
     X = table()
-    interrupt_at(monkeypatch, "dualpca.models.incomplete.m_step", call)
+    if where == "incomplete.m_step":  # as larger tables are fitted
+        monkeypatch.setattr("dualpca.models.incomplete.QUICK_ENTRIES", 0)
+    interrupt_at(monkeypatch, f"dualpca.models.{where}", 4)
     with pytest.warns(InterruptWarning, match="interrupted after"):
         model = PPCA(2, tol=1e-12).fit(X)
     assert not model.converged_
@@ -192,8 +195,11 @@ def test_interrupted_bound_leaves_a_model(monkeypatch, holes):
     assert np.isfinite(model.score(X))
 
 
-def test_interrupted_choice_rests_on_what_was_tried(monkeypatch):
-    interrupt_at(monkeypatch, "dualpca.models.selection.hidden_score", 13)
+@pytest.mark.parametrize("where, call", [("_Stacked.scores", 3), ("hidden_score", 13)])
+def test_interrupted_choice_rests_on_what_was_tried(monkeypatch, where, call):
+    if where == "hidden_score":  # folds of larger tables, one by one
+        monkeypatch.setattr("dualpca.models.selection.MOST_ENTRIES", 0)
+    interrupt_at(monkeypatch, f"dualpca.models.selection.{where}", call)
     with pytest.warns(InterruptWarning, match="rests on q = 1 to 2"):
         model = PPCA("cv").fit(table())
     assert list(model.selection_.candidates) == [1, 2] and model.n_components_ == 2
@@ -211,7 +217,7 @@ def test_interrupted_choice_of_complete_rows_rests_on_the_folds_done(monkeypatch
     "where, holes",
     [
         ("dualpca.models.selection._trained", False),
-        ("dualpca.models.selection.hidden_score", True),
+        ("dualpca.models.stacks.Stack.step", True),
     ],
 )
 def test_interruption_before_anything_is_known_is_passed_on(monkeypatch, where, holes):

@@ -234,7 +234,7 @@ def test_entries_of_other_types_are_refused():
         TableKinds.of(np.array([[{}], [1]], dtype=object))
     with pytest.raises(TypeError, match="numbers stand beside text such as 'many'"):
         TableKinds.of(np.array([["many"], [1]], dtype=object))
-    with pytest.raises(TypeError, match="column 'd': dates"):
+    with pytest.raises(TypeError, match=r"column 'd': .*dates"):
         TableKinds.of(pd.DataFrame({"d": pd.to_datetime(["2020-01-01", "2020-01-02"])}))
     with pytest.raises(NonFiniteError, match="infinity, first in row 1, column 0"):
         X = np.array([[1.5], [np.inf], [2.5]])

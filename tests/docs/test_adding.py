@@ -19,7 +19,7 @@ from dualpca.kernels.base import expectation_terms
 from dualpca.operators import Fourier
 from dualpca.operators.primal import Primal
 from dualpca.search import Space
-from tests.docs.test_documentation import ROOT, snippets
+from tests.docs.snippets import ROOT, snippets
 from tests.kernels import test_conformance as conformance
 
 PAGE = ROOT / "docs/design/adding.md"
@@ -41,7 +41,7 @@ def page(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "page", module)  # so that its classes can be pickled
         patch.chdir(tmp_path_factory.mktemp("adding"))
-        for code in snippets(PAGE, "python"):
+        for code, _ in snippets(PAGE):
             exec(compile(code, "docs/design/adding.md", "exec"), scope)
         yield scope
     for registry, old in zip(REGISTRIES, before, strict=True):
@@ -82,7 +82,7 @@ def test_its_kernel_can_do_what_it_declares(page):
 
 def defined(number):
     """Return the class or function of a snippet, without imports before and use after."""
-    code = snippets(PAGE, "python")[number]
+    code, _ = snippets(PAGE)[number]
     node = next(n for n in ast.parse(code).body if isinstance(n, (ast.ClassDef, ast.FunctionDef)))
     first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
     return "\n".join(code.splitlines()[first - 1 : node.end_lineno])
@@ -127,7 +127,7 @@ def test_its_solver_is_weighed_by_its_cost(page, monkeypatch):
     operator = Primal(page["X"])
     asked = []
     monkeypatch.setattr(page["Plain"], "cost", staticmethod(lambda *a: asked.append(1) or np.inf))
-    solvers.solve(operator, 2)
+    solvers.solve(Primal(np.ones((4000, 100))), 2)  # of a millisecond's work the first is taken
     assert asked
     found = solvers.solve(operator, 3, solver="toy_plain")
     expected = np.linalg.eigvalsh(operator.dense())[::-1]

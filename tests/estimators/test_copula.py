@@ -504,3 +504,8 @@ def test_pooled_intervals_cover():
         low, high = found.interval(0.95)
         inside.append(low <= 0 <= high)
     assert np.mean(inside) >= 0.9
+
+
+def test_a_fit_to_fewer_rows_than_columns_converges():
+    X = np.random.RandomState(42).rand(15, 30).repeat(2, axis=0)  # ties in every column
+    assert CopulaPPCA(n_components=1, random_state=0).fit(X).n_iter_ < 20

@@ -100,7 +100,8 @@ def unmet(estimator):
     if isinstance(estimator, dualpca.HiddenMarkovPCA):
         kinds = ("sample_order", "subset")
         return {f"check_methods_{k}_invariance": NEIGHBOURS for k in kinds}
-    if isinstance(estimator, dualpca.MixturePPCA) and estimator.n_mixtures > 1:
+    # on the check's rows, not on all, the mixture without a kernel ends in one maximum from both
+    if isinstance(estimator, dualpca.MixturePPCA) and estimator.kernel is not None:
         return {"check_sample_weight_equivalence_on_dense_data": DRAWN_STARTS}
     return {}
 

@@ -673,6 +673,13 @@ def test_variances_within_1e4_and_constant_columns_are_no_reason_to_warn():
         dualpca.PPCA(1).fit(X * [1.0, 2.0, 1.0])
 
 
+def test_a_pixel_that_is_dark_in_all_images_but_one_is_no_reason_to_warn():
+    X = np.random.default_rng(0).normal(size=(6000, 3))
+    X[:, 2] = 0
+    X[1001, 2] = 0.1
+    dualpca.PPCA(1).fit(X)
+
+
 def test_the_variance_of_a_few_values_is_no_reason_to_warn():
     X = np.random.default_rng(0).normal(size=(3, 200))
     dualpca.PPCA(1).fit(X)

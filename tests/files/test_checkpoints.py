@@ -23,6 +23,7 @@ from dualpca import (
 from dualpca.errors import CheckpointError, InterruptWarning, ModelFileError
 from dualpca.files.checkpoints import CheckpointKeeper
 from dualpca.gaussian.observed import Incomplete
+from dualpca.models.stacks import Stack
 from tests.conftest import rest_slow
 from tests.data.test_parts import same, table
 from tests.models.test_parts_models import MIXTURE, groups
@@ -55,6 +56,7 @@ def slow_steps():
 
     for owner, name, seconds in (
         (missing.Incomplete, "sums", 0.01),
+        (Stack, "step", 0.05),
         (mixture_em.MixtureSteps, "step", 0.05),
         (hidden_markov.BaumWelch, "step", 0.05),
     ):
@@ -134,12 +136,14 @@ def test_a_killed_fit_goes_on_and_ends_the_same(kind, where, tmp_path):
 def counted(model, X, where):
     """Fit; return how many times rows were put through an E step."""
     taken = []
-    plain = Incomplete.sums
-    Incomplete.sums = lambda *args, **options: taken.append(1) or plain(*args, **options)
-    try:
+
+    def noted(plain):
+        return lambda *args, **options: taken.append(1) or plain(*args, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Incomplete, "sums", noted(Incomplete.sums))
+        patch.setattr(Stack, "step", noted(Stack.step))
         fitted(model, Batches(np.array_split(X, 3)) if where == "parts" else X)
-    finally:
-        Incomplete.sums = plain
     return len(taken)
 
 

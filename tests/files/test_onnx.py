@@ -236,7 +236,7 @@ def test_the_extra_is_named_where_it_is_missing(monkeypatch):
         return normal(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ImportError, match=r"dualpca\[onnx\]"):
+    with pytest.raises(ImportError, match=r"pip install '\.\[onnx\]'"):
         dp.to_onnx(model)
 
 

@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from dualpca.gaussian.truncated import log_probability, truncated_draws, truncated_moments
+from dualpca.gaussian.truncated import (
+    interval_moments,
+    log_interval,
+    log_probability,
+    log_tail,
+    tail_moments,
+    truncated_draws,
+    truncated_moments,
+)
 
 INF = np.inf
 # bounds: log mass, mean and variance, computed in 60 digits
@@ -68,3 +76,21 @@ def test_draws_have_the_moments(low, high):
     _, mean, variance = EXACT[low, high]
     assert x.mean() == pytest.approx(mean, abs=4 * np.sqrt(variance / x.size))
     assert x.var() == pytest.approx(variance, rel=0.06)
+
+
+def test_tables_agree_with_what_is_computed():
+    a = np.linspace(-12, 14, 5001)
+    exact = truncated_moments(a, np.full(a.size, INF))
+    mean, variance = tail_moments(a)
+    np.testing.assert_allclose(mean, exact.mean, atol=1e-12)
+    np.testing.assert_allclose(variance, exact.variance, atol=1e-11)
+    np.testing.assert_allclose(log_tail(a), exact.log_mass, rtol=1e-10, atol=1e-13)
+    rng = np.random.default_rng(0)
+    low = rng.normal(scale=4, size=20000)
+    high = low + rng.exponential(size=20000) ** 3
+    exact = truncated_moments(low, high)
+    mean, variance = interval_moments(low, high)
+    np.testing.assert_allclose(mean, exact.mean, atol=1e-8)
+    np.testing.assert_allclose(variance, exact.variance, atol=1e-8)
+    np.testing.assert_allclose(log_interval(low, high), exact.log_mass, rtol=1e-9, atol=1e-9)
+    assert [float(x[0]) for x in tail_moments(np.array([-INF]))] == pytest.approx([0.0, 1.0])

@@ -41,8 +41,20 @@ def stepwise(chain, log_b):
 
 @pytest.fixture(params=[1, 2, 3, 1000], ids=lambda n: f"pieces up to {n}")
 def cut(request, monkeypatch):
-    """Cut even short sequences, so that pieces are tested where enumeration can reach."""
+    """Cut even short sequences, so that pieces are tested where enumeration can reach.
+
+    Pieces of three steps or fewer are those of scans, long ones those of bands and pins.
+    """
     monkeypatch.setattr(scans, "UNCUT", request.param)
+    if request.param <= 3:
+        by_scans(monkeypatch)
+
+
+def by_scans(monkeypatch):
+    """Leave all work to scans in logarithms."""
+    for name in ("MOST_BAND", "FEW_TERMS"):
+        monkeypatch.setattr(scans, name, 0)
+    monkeypatch.setattr(scans, "LONG_STRETCH", 0.0)
 
 
 @pytest.mark.grid(2)
@@ -196,3 +208,55 @@ def test_sampled_paths_have_the_frequencies_of_the_chain():
     np.add.at(counts, (path[:-1], path[1:]), 1)
     A, n = chain.transitions, counts.sum(axis=1, keepdims=True)
     assert np.all(np.abs(counts / n - A) <= 4 * np.sqrt(A * (1 - A) / n))
+
+
+# --- bands and pins beside scans ------------------------------------------------------
+
+
+@pytest.mark.parametrize("piece", [1, 2, 128])
+@pytest.mark.parametrize("lengths", [[40], [1, 7, 1, 31]], ids=str)
+def test_a_band_is_the_scan_in_logarithms(lengths, piece, monkeypatch):
+    chain, log_b = draw_chain(3), draw_logs(40, 3, 4.0)
+    monkeypatch.setattr(scans, "PIECE", piece)
+    band = scans.Band.of(chain, log_b, lengths)
+    found, forward = band.smooth(), chain.filtered(log_b, lengths)
+    with monkeypatch.context() as patch:
+        by_scans(patch)
+        truth, expected = chain.smooth(log_b, lengths), chain.filtered(log_b, lengths)
+    for one, other in zip([*found, *forward], [*truth, *expected], strict=True):
+        assert_close(one, other, "density")
+
+
+def test_a_band_keeps_its_scale_over_long_sequences_and_gives_up_where_it_is_lost():
+    log_b = draw_logs(5000, 3, 20.0)
+    found = scans.Band.of(draw_chain(3), log_b, [5000]).smooth()
+    assert found is not None
+    assert_close(found.states.sum(axis=1), np.ones(5000), "exact")
+    assert_close(found.transitions.sum(), 4999.0, "density")
+    # a state that is hardly reachable, and then the only one
+    far = np.array([[0.0, -1e4], [0.0, -1e4], [-1e5, 0.0]])
+    chain = Chain(np.array([0.5, 0.5]), np.array([[1.0, 0.0], [0.0, 1.0]]))
+    band = scans.Band.of(chain, far, [3])
+    assert band is None or band.smooth() is None
+    assert_close(chain.smooth(far, [3]).loglikelihoods, [np.log(0.5) - 2e4], "density")
+
+
+@pytest.mark.parametrize("zeros", [False, True], ids=["ergodic", "a way less"])
+@pytest.mark.parametrize("lengths", [[600], [1, 199, 2, 398]], ids=str)
+@pytest.mark.parametrize("spread", [0.3, 3.0, 10.0])
+def test_the_best_path_is_the_same_row_by_row_between_pins_and_by_scans(
+    spread, lengths, zeros, monkeypatch
+):
+    A = draw_chain(3).transitions + np.eye(3)
+    A[0, 2] *= not zeros
+    chain = Chain(np.ones(3) / 3, A / A.sum(axis=1, keepdims=True))
+    log_b = draw_logs(600, 3, spread)
+    ends = np.cumsum(lengths)
+    firsts, lasts = ends - lengths, ends - 1
+    monkeypatch.setattr(scans, "LONG_STRETCH", 1e9)
+    pinned = scans._path_between_pins(chain, log_b, firsts, lasts)
+    assert np.array_equal(pinned, scans._path_by_row(chain, log_b, firsts))
+    by_scans(monkeypatch)
+    value, path = chain.viterbi(log_b, lengths)
+    assert np.array_equal(path, pinned)
+    assert len(value) == len(lengths)

@@ -8,13 +8,14 @@ from scipy import special
 from threadpoolctl import threadpool_limits
 
 from dualpca.errors import DegenerateError
-from dualpca.gaussian import Factors, all_latents
+from dualpca.gaussian import Factors, Score, all_latents
 from dualpca.models import copula
 from dualpca.models.copula import (
     CopulaFactors,
     CopulaFit,
     CopulaRequest,
     LatentRows,
+    _is_enough,
     choose_latents,
     fit_copula,
 )
@@ -322,6 +323,71 @@ def test_slope_is_that_of_the_evidence(noise):
         assert (up - down) / 2e-4 == pytest.approx(slope @ v, rel=1e-4, abs=1e-3)
 
 
+def test_second_moments_and_sites_give_the_same_slope():
+    """E[zzᵀ] is right: its factor analysis rises as the evidence does."""
+    truth = law(2, 6, ())
+    rows, _, _ = rows_of(truth, 80)
+    w = np.random.default_rng(0).uniform(0.5, 2, 80)
+    fit = CopulaFit(rows, (), 2, "diagonal", w, tol=1e-10)
+    theta = fit.begin(np.random.default_rng(1))
+    factors = fit.unpack(theta)
+    sums = fit.sums(factors, moments=True)
+    _, to_W, to_psi = copula._factor_analysis(factors.W, factors.psi, sums.moments / w.sum())
+    slope = fit._by_theta(theta, factors.W, factors.psi, w.sum() * to_W, w.sum() * to_psi)
+    expected = fit.slope(theta)[1] + copula.PRIOR * theta
+    np.testing.assert_allclose(slope, expected, atol=1e-6)
+
+
+def test_slope_of_factor_analysis():
+    rng = np.random.default_rng(0)
+    W, psi, S = rng.normal(size=(6, 2)), rng.uniform(0.3, 1, 6), np.cov(rng.normal(size=(6, 30)))
+    value, to_W, to_psi = copula._factor_analysis(W, psi, S)
+    Sigma = W @ W.T + np.diag(psi)
+    dense = -0.5 * (np.linalg.slogdet(Sigma)[1] + np.trace(np.linalg.solve(Sigma, S)))
+    assert value == pytest.approx(dense, rel=1e-12)
+    dW, dpsi, h = rng.normal(size=(6, 2)), rng.normal(size=6), 1e-6
+    up, down = (copula._factor_analysis(W + x * dW, psi + x * dpsi, S)[0] for x in (h, -h))
+    assert (up - down) / (2 * h) == pytest.approx((to_W * dW).sum() + to_psi @ dpsi, rel=1e-6)
+
+
+@pytest.mark.parametrize("sizes", [(), (3,)])
+def test_long_steps_end_where_quasi_newton_does(sizes, monkeypatch):
+    truth = law(2, 6, sizes)
+    rows, _, _ = rows_of(truth, 300)
+    frequencies = tuple(truth.frequencies[part] for part in truth.parts)
+    request = CopulaRequest(n_components=2, tol=1e-5)
+    found = [fit_copula(rows, frequencies, request)]
+    monkeypatch.setattr(copula, "MOST_MOMENTS", -1)
+    found.append(fit_copula(rows, frequencies, request))
+    for one in found:
+        assert one.history.converged
+    np.testing.assert_allclose(found[0].correlation, found[1].correlation, atol=2e-3)
+    assert found[0].loglikelihood == pytest.approx(found[1].loglikelihood, abs=0.02)
+
+
+def test_a_fit_that_begins_with_a_sample_ends_where_others_do(monkeypatch):
+    truth = law(2, 6, (3,))
+    rows, _, _ = rows_of(truth, 800)
+    request = CopulaRequest(n_components=2, tol=1e-4)
+    whole = fit_copula(rows, (truth.frequencies,), request)
+    monkeypatch.setattr(copula, "FEWEST_ROWS", 200)
+    sampled = fit_copula(rows, (truth.frequencies,), request)
+    assert sampled.history.converged
+    assert sampled.history.loglikelihoods != whole.history.loglikelihoods
+    assert sampled.loglikelihood == pytest.approx(whole.loglikelihood, abs=0.2)
+
+
+def test_rows_that_have_stopped_are_left_out(monkeypatch):
+    factors = law(2, 6, (3, 4))
+    rows, _, _ = rows_of(factors, 200)
+    found = []
+    for share in (0.0, 1.0):
+        monkeypatch.setattr(copula, "FEW_ROWS", share)
+        found.append((*factors.posterior(rows), factors.log_evidence(rows)))
+    for one, two in zip(*found, strict=True):
+        np.testing.assert_allclose(one, two, atol=1e-5)
+
+
 def test_a_fit_climbs_and_gives_unit_variances():
     truth = law(2, 6, (3,))
     rows, _, _ = rows_of(truth, 400)
@@ -455,6 +521,27 @@ def test_hidden_entries_choose_the_number_of_latents(q):
     assert curve.chosen == q
     assert curve.loglikelihood[q - 1] > 0
     assert curve.q2[q - 1] > 0.1
+
+
+def test_a_choice_goes_on_past_a_dip():
+    def tried(*values):
+        return [[Score(v + e, 1.0, 1.0, 1.0) for e in (0.0, 0.1)] for v in values]
+
+    assert not _is_enough(tried(0.0, -1.0, -1.0))
+    assert not _is_enough(tried(0.0, -1.0, -1.0, 2.0))
+    assert _is_enough(tried(0.0, -1.0, -1.0, -0.5))
+    assert _is_enough(tried(0.0, 1.0, 1.0, 0.5, 1.0))
+
+
+def test_a_fit_with_levels_ends_at_the_maximum():
+    truth = law(2, 4, (3,), seed=0)
+    rows, _, _ = rows_of(truth, 200, missing=0.1, known=range(4))
+    shares = (truth.frequencies,)
+    found = fit_copula(rows, shares, CopulaRequest(n_components=2, tol=1e-4))
+    fit = CopulaFit(rows, shares, 2, tol=1e-5)
+    slope = fit.slope(fit.pack(found.W, found.psi))[1]
+    assert found.history.converged
+    assert np.abs(slope).max() < 2e-3 * rows.n
 
 
 # --- Simulated tables ----------------------------------------------------------------------------

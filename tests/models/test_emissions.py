@@ -7,8 +7,9 @@ import pytest
 from sklearn.cluster import KMeans
 
 from dualpca.errors import ScaleError
-from dualpca.models.clusters import kmeans
+from dualpca.models.clusters import kmeans, kmeans_runs
 from dualpca.models.emissions import Emissions, Prior
+from dualpca.models.expanded import Expanded
 from tests.oracles import mixture as dense
 from tests.oracles.missing import log_density_by_least_squares
 from tests.tolerances import assert_close, assert_log_density, tolerance
@@ -327,3 +328,44 @@ def test_a_row_beyond_float64_is_named(hole):
     assert np.isfinite(model.log_density(X[:4]).max(axis=1)).all()
     with pytest.raises(ScaleError, match=r"row 4 .*far"):
         model.log_density(X)
+
+
+# --- rows with products: all components at once ---------------------------------------
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("q", [0, 1, [1, 2, 4], 5], ids=["q=0", "q=1", "own q", "q=d"])
+def test_products_of_features_give_the_steps_of_the_rows(q, tied):
+    X, rho = groups(), shares(120, 3)
+    ranks = [q] * 3 if isinstance(q, int) else q
+    start = Emissions.nowhere(X, ranks, floor=1e-6, tied=tied)
+    for prior in (None, Prior(3.0, 0.5)):
+        plain = replace(start, prior=prior).update(X, rho)
+        quick = replace(start, prior=prior).update(Expanded(X), rho)
+        assert_close(quick.means, plain.means, "vector")
+        assert_close(covariances(quick), covariances(plain), "vector")
+        assert_log_density(quick.log_density(Expanded(X)), plain.log_density(X), 5)
+
+
+def test_products_of_features_leave_to_the_rows_what_would_lose_digits():
+    X = groups() * np.array([1.0, 1.0, 1.0, 1.0, 1e-4])
+    rho, table = shares(120, 3), Expanded(X)
+    start = Emissions.nowhere(X, [4] * 3)
+    plain, quick = start.update(X, rho), start.update(table, rho)
+    assert_close(quick.noises, plain.noises, "vector")
+    assert table.log_density(quick.means, quick.loadings, quick.noises) is None
+    assert_log_density(quick.log_density(table), plain.log_density(X), 5)
+
+
+def test_runs_of_k_means_end_where_lloyd_s_iteration_stays():
+    X, rng = groups(90, 3, 3, apart=2.0), np.random.default_rng(0)
+    weights = rng.uniform(0.5, 2.0, 90)
+    for labels in kmeans_runs(X, 4, 5, rng, weights):
+        centres = [
+            np.average(X[labels == k], axis=0, weights=weights[labels == k]) for k in range(4)
+        ]
+        distances = ((X[:, None, :] - np.stack(centres)) ** 2).sum(axis=2)
+        assert np.array_equal(distances.argmin(axis=1), labels)
+    copies = np.repeat(np.eye(3), 4, axis=0)
+    for labels in kmeans_runs(copies, 4, 3, rng):  # fewer distinct rows than clusters
+        assert np.all(np.bincount(labels, minlength=4) > 0)

@@ -9,11 +9,13 @@ from sklearn.datasets import load_wine
 from dualpca import PPCA, FactorAnalysis
 from dualpca.data import InMemoryTable
 from dualpca.errors import DegenerateError, HeywoodWarning
+from dualpca.gaussian import all_latents
 from dualpca.gaussian.loadings import rotate
 from dualpca.models import factor as factors
 from dualpca.models.factor import factor_step
 from dualpca.models.incomplete import Fit
 from dualpca.operators.primal import Primal
+from tests.tolerances import assert_close
 
 
 def table(n=400, d=8, q=2, seed=0, missing=0.0):
@@ -280,3 +282,40 @@ def test_column_without_a_value_is_named_as_the_frame_names_it():
     X[:, 2] = np.nan
     with pytest.raises(ValueError, match="column 'wind'"):
         FactorAnalysis(1).fit(pandas.DataFrame(X, columns=["a", "b", "wind", "c"]))
+
+
+# --- complete rows: one product, and Newton's method ----------------------------------
+
+
+def test_complete_rows_are_answered_as_those_with_missing_values():
+    X = table()
+    model = FactorAnalysis(2).fit(X)
+    found = all_latents(model._model.factors, X)
+    assert_close(model.transform(X), found.mean, "vector")
+    assert_close(model.score_samples(X), found.log_density, "density")
+    holes = X.copy()
+    holes[3, 2] = np.nan
+    assert_close(model.transform(holes)[4:], found.mean[4:], "vector")
+    assert_close(model.score_samples(holes)[4:], found.log_density[4:], "density")
+    assert not np.isnan(model.transform(holes)).any()
+
+
+def test_newton_ends_where_quasi_newton_does(monkeypatch):
+    X = load_wine().data
+    newton = FactorAnalysis(3, tol=1e-8).fit(X)
+    assert np.all(np.diff(newton.loglikelihoods_) >= 0)
+    monkeypatch.setattr(factors, "SMALL", 0)
+    other = FactorAnalysis(3, tol=1e-8).fit(X)
+    assert newton.converged_ and other.converged_
+    assert_close(newton.loglikelihood_, other.loglikelihood_, "em")
+    assert np.allclose(newton.noise_variance_, other.noise_variance_, rtol=1e-5)
+
+
+def test_newton_ends_no_lower_than_quasi_newton(monkeypatch):
+    rng = np.random.default_rng(14)
+    W = rng.standard_normal((10, 2)) * [3.0, 2.0]
+    X = rng.standard_normal((200, 2)) @ W.T + np.sqrt(0.5) * rng.standard_normal((200, 10))
+    newton = FactorAnalysis(3, tol=1e-5).fit(X)  # a factor too many: also Heywood cases are maxima
+    monkeypatch.setattr(factors.Profile, "is_identified", False)
+    quasi = FactorAnalysis(3, tol=1e-5).fit(X)
+    assert newton.score(X) > quasi.score(X) - 1e-7

@@ -13,6 +13,7 @@ from sklearn.mixture import GaussianMixture
 from dualpca import PPCA, KernelPCA, MixturePPCA
 from dualpca.data import InMemoryTable
 from dualpca.errors import CollapseWarning, InterruptWarning, StreamWarning
+from dualpca.models.clusters import kmeans_runs
 from dualpca.models.emissions import Emissions, Surveyed
 from dualpca.models.mixture import (
     Mixture,
@@ -636,3 +637,33 @@ def test_em_from_given_labels_converges():
     run = steps.run(lambda: steps.begin(start, np.full(3, 40.0)), max_iter=500)
     found = found_at(*run, request)
     assert_never_falls(found.record.loglikelihoods)
+
+
+# --- starts ---------------------------------------------------------------------------
+
+
+def test_the_best_of_the_starts_is_carried_on():
+    X = groups(200, 4, 4, apart=1.5)
+    data = Surveyed.of(InMemoryTable(X))
+    request = MixtureRequest(4, 2, unit=data.unit)
+    steps = MixtureSteps(data, request, 2, np.random.default_rng(0))
+    clusters = kmeans_runs(X, 4, 4, np.random.default_rng(1))
+    state, record = steps.race(clusters, (4, 2))
+    assert state.runs is None and state.emissions.K == 4
+    assert_never_falls(record.loglikelihoods)
+    alone = [steps.race(one[None], (4, 2)) for one in clusters]
+    assert all(len(run[1].loglikelihoods) == 1 for run in alone)  # one start has no race
+    again, value = steps.expect(state.emissions, state.mass)
+    assert_close(value, record.loglikelihoods[-1], "em")
+    assert_close(again.sums.resp, state.sums.resp, "vector")
+
+
+def test_many_rows_start_from_a_sample_and_end_on_all():
+    X = np.random.default_rng(0).permutation(groups(6000, 4, 3, apart=3.0))
+    model = MixturePPCA(3, 2).fit(X)
+    assert_close(model.score_samples(X).sum(), model.loglikelihood_, "em")
+    thorough = MixturePPCA(3, 2, **TIGHT).fit(X)
+    assert abs(model.loglikelihood_ - thorough.loglikelihood_) < 1e-4 * len(X)
+    weights = np.r_[np.ones(3000), np.zeros(3000)]
+    half = MixturePPCA(3, 2).fit(X, sample_weight=weights)
+    assert abs(half.loglikelihood_ - MixturePPCA(3, 2).fit(X[:3000]).loglikelihood_) < 0.5

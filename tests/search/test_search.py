@@ -349,7 +349,7 @@ def test_the_last_fold_is_never_cut_off():
 
 def test_gaussian_processes_need_torch(monkeypatch):
     monkeypatch.setattr("dualpca.search.trials.find_spec", lambda name: None)
-    with pytest.raises(ModuleNotFoundError, match=r"dualpca\[gpu\]"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install '\.\[gpu\]'"):
         run(small(), Judge(), Plan(2, 1, sampler="gp"), Ledger())
 
 

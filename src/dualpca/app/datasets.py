@@ -23,6 +23,26 @@ from numpy.typing import NDArray
 
 from dualpca.errors import DualPCAError, expected
 
+__all__ = [
+    "Images",
+    "Labelled",
+    "MissingDataError",
+    "Sequences",
+    "Table",
+    "airquality",
+    "basic_motions",
+    "digits",
+    "faithful",
+    "find",
+    "folders",
+    "handwriting",
+    "iris",
+    "japanese_vowels",
+    "mnist",
+    "oil_flow",
+    "using",
+]
+
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
@@ -47,7 +67,23 @@ class MissingDataError(DualPCAError, OSError):
 
 
 class Labelled(NamedTuple):
-    """Rows, the class of each (an index into `classes`), and the names of features."""
+    """Rows with the class of each, and the names of classes and features.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+    y : array of int, shape (n,)
+        Index into `classes`.
+    classes : tuple of str
+    features : tuple of str, default=()
+        Names of the columns.
+
+    Examples
+    --------
+    >>> from dualpca import datasets
+    >>> datasets.iris().classes
+    ('setosa', 'versicolor', 'virginica')
+    """
 
     X: Floats  # (n, d)
     y: Labels  # (n,)
@@ -56,7 +92,26 @@ class Labelled(NamedTuple):
 
 
 class Images(NamedTuple):
-    """Square images of handwritten digits, pixels from 0 to 1, and where they come from."""
+    """Square images of handwritten digits, pixels from 0 to 1, and where they come from.
+
+    Parameters
+    ----------
+    X : array of shape (n, side²)
+        Grey levels from 0 to 1.
+    y : array of int, shape (n,)
+        The digit written.
+    side : int
+        Height and width of an image in pixels.
+    source : str
+        Where the images come from.
+
+    Examples
+    --------
+    >>> from dualpca import datasets
+    >>> images = datasets.handwriting()
+    >>> images.X.shape[1] == images.side**2
+    True
+    """
 
     X: Floats  # (n, side²)
     y: Labels  # (n,)
@@ -70,14 +125,42 @@ class Images(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Rows with NaN for missing values, and the names of the columns."""
+    """Rows with NaN for missing values, and the names of the columns.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+    columns : tuple of str
+
+    Examples
+    --------
+    >>> from dualpca import datasets
+    >>> datasets.airquality().columns
+    ('Ozone', 'Solar.R', 'Wind', 'Temp', 'Month', 'Day')
+    """
 
     X: Floats  # (n, d)
     columns: tuple[str, ...]
 
 
 class Sequences(NamedTuple):
-    """Frames of all sequences one after another, the length and the class of each sequence."""
+    """Frames of all sequences one after another, the length and the class of each sequence.
+
+    Parameters
+    ----------
+    X : array of shape (sum of lengths, d)
+    lengths : array of int, shape (s,)
+    y : array of int, shape (s,)
+        Class of every sequence, an index into `classes`.
+    is_test : array of bool, shape (s,)
+    classes : tuple of str
+
+    Examples
+    --------
+    >>> from dualpca import datasets
+    >>> datasets.basic_motions().lengths.shape
+    (80,)
+    """
 
     X: Floats  # (sum of lengths, d)
     lengths: Labels  # (s,)
@@ -88,6 +171,10 @@ class Sequences(NamedTuple):
 
 def folders() -> list[Path]:
     """Return the folders in which files are looked for, whether they exist or not.
+
+    Returns
+    -------
+    folders : list of Path
 
     Examples
     --------
@@ -107,6 +194,14 @@ def folders() -> list[Path]:
 @contextmanager
 def using(data: str | Path | None) -> Iterator[None]:
     """Look for files in this folder first; 'openml' downloads MNIST; None changes nothing.
+
+    Parameters
+    ----------
+    data : path, 'openml' or None
+
+    Returns
+    -------
+    context : context manager
 
     Examples
     --------
@@ -129,13 +224,33 @@ def using(data: str | Path | None) -> Iterator[None]:
 
 
 def find(*names: str) -> Path | None:
-    """Return the path of the first of these files in the first folder that has one, or None."""
+    """Return the path of the first of these files in the first folder that has one, or None.
+
+    Parameters
+    ----------
+    *names : str
+        Names of files, the preferred one first.
+
+    Returns
+    -------
+    path : Path or None
+
+    Examples
+    --------
+    >>> from dualpca import datasets
+    >>> datasets.find("faithful.csv").name
+    'faithful.csv'
+    """
     places = (folder / name for folder in folders() for name in names)
     return next((place for place in places if place.is_file()), None)
 
 
 def iris() -> Labelled:
     """Return Fisher's iris: 150 flowers, 4 lengths in cm, 3 species (scikit-learn's copy).
+
+    Returns
+    -------
+    data : Labelled
 
     Examples
     --------
@@ -154,6 +269,10 @@ def iris() -> Labelled:
 def digits() -> Labelled:
     """Return scikit-learn's digits: 1797 images of 8 × 8 pixels from 0 to 16.
 
+    Returns
+    -------
+    data : Labelled
+
     Examples
     --------
     >>> digits().X.shape
@@ -169,6 +288,16 @@ def mnist() -> Labelled:
     """Return MNIST's images of 28 × 28 pixels, grey levels 0–255, in the order of the source.
 
     10,000 of them from ``mnist10k.npz``; otherwise all 70,000 from OpenML.
+
+    Returns
+    -------
+    data : Labelled
+
+    Examples
+    --------
+    >>> from dualpca import datasets
+    >>> datasets.mnist().X.shape[1]  # doctest: +SKIP
+    784
     """
     path = find("mnist10k.npz")
     if path is not None:
@@ -181,6 +310,10 @@ def mnist() -> Labelled:
 
 def handwriting() -> Images:
     """Return MNIST if a folder has it or `DUALPCA_DATA` is 'openml', else scikit-learn's digits.
+
+    Returns
+    -------
+    data : Images
 
     Examples
     --------
@@ -210,8 +343,12 @@ def oil_flow(split: str = "train") -> Labelled:
 
     Parameters
     ----------
-    split : {'train', 'valid', 'test'}
+    split : {'train', 'valid', 'test'}, default='train'
         The package has the training rows only; the others need ``oil_flow.npz`` in a folder.
+
+    Returns
+    -------
+    data : Labelled
 
     Examples
     --------
@@ -230,17 +367,51 @@ def oil_flow(split: str = "train") -> Labelled:
 
 
 def faithful() -> Table:
-    """Return Old Faithful: 272 eruptions, their length and the wait for the next, in minutes."""
+    """Return Old Faithful: 272 eruptions, their length and the wait for the next, in minutes.
+
+    Returns
+    -------
+    data : Table
+
+    Examples
+    --------
+    >>> from dualpca import datasets
+    >>> datasets.faithful().X.shape
+    (272, 2)
+    """
     return _csv("faithful.csv", ("eruption", "waiting"))
 
 
 def airquality() -> Table:
-    """Return New York's air, May to September 1973: 153 days, 44 entries missing."""
+    """Return New York's air, May to September 1973: 153 days, 44 entries missing.
+
+    Returns
+    -------
+    data : Table
+
+    Examples
+    --------
+    >>> from dualpca import datasets
+    >>> datasets.airquality().X.shape
+    (153, 6)
+    """
     return _csv("airquality.csv")
 
 
 def japanese_vowels() -> Sequences:
-    """Return 640 utterances of nine speakers, 12 cepstrum coefficients per frame."""
+    """Return 640 utterances of nine speakers, 12 cepstrum coefficients per frame.
+
+    Returns
+    -------
+    data : Sequences
+
+    Examples
+    --------
+    >>> from dualpca import datasets
+    >>> data = datasets.japanese_vowels()
+    >>> len(data.lengths), data.X.shape[1]
+    (640, 12)
+    """
     names = tuple(f"speaker {k}" for k in range(1, 10))
     path = _file("japanese_vowels.npz", "japanese_vowels.csv.gz")
     if path.suffix == ".gz":
@@ -252,7 +423,19 @@ def japanese_vowels() -> Sequences:
 
 
 def basic_motions() -> Sequences:
-    """Return 80 recordings of 10 seconds, 6 channels of a watch, in 4 activities."""
+    """Return 80 recordings of 10 seconds, 6 channels of a watch, in 4 activities.
+
+    Returns
+    -------
+    data : Sequences
+
+    Examples
+    --------
+    >>> from dualpca import datasets
+    >>> data = datasets.basic_motions()
+    >>> len(data.lengths), data.X.shape[1]
+    (80, 6)
+    """
     path = _file("basic_motions.npz", "basic_motions.csv.gz")
     if path.suffix == ".gz":
         return _sequences(path, 6, MOTIONS)

@@ -2,7 +2,7 @@
 
 Read `types`, `backend` (what every other file asks of arrays), `algebra` (products, distances,
 factorisations), `threads`, then `devices` and `memory` (where to work). `progress` tells how far
-long work has come; `fields` walks over models.
+long work has come; `fields` walks over models; `lazy` has their computed attributes.
 """
 
 from dualpca.arrays import algebra, backend, memory, progress
@@ -19,6 +19,7 @@ from dualpca.arrays.devices import (
     sent,
 )
 from dualpca.arrays.fields import arrays_of, moved, to_host
+from dualpca.arrays.lazy import cached_property
 from dualpca.arrays.memory import shown
 from dualpca.arrays.progress import Tick, heard, note, showing, task
 from dualpca.arrays.types import Array

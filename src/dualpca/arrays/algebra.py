@@ -6,14 +6,18 @@ implementation differs between them.
 
 from __future__ import annotations
 
+import math
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import scipy.linalg
+from scipy.linalg.lapack import dsyevr
 from scipy.spatial.distance import cdist
 
 from dualpca.arrays.backend import (
+    THREADS_WAIT,
     contiguous,
     device_of,
     empty,
@@ -23,6 +27,7 @@ from dualpca.arrays.backend import (
     is_sparse,
     namespace,
     on_cuda,
+    one_thread,
     take,
 )
 from dualpca.arrays.types import Array
@@ -30,6 +35,17 @@ from dualpca.errors import expected
 
 TALL_RATIO = 32
 """Rows a column from which a matrix is tall."""
+
+
+SMALL_QR = 2**20
+"""Entries of a matrix up to which NumPy's QR, which copies it, is used: SciPy's BLAS has threads
+of its own."""
+
+ALL_PAIRS = 64
+"""Order up to which all eigenpairs by NumPy take less time than a few by SciPy."""
+
+COPIED_ORDER = 1024
+"""Order up to which a copy does not matter, which NumPy makes and SciPy need not."""
 
 
 def inner(X: Array, Y: Array) -> Array:
@@ -44,6 +60,8 @@ def squared_norms(X: Array) -> Array:
     """Return ‖x‖² of every row, (n,), for dense or sparse rows."""
     if is_sparse(X):
         return np.asarray(X.multiply(X).sum(axis=1)).reshape(-1)
+    if not is_foreign(X) and X.dtype == np.float64:
+        return np.einsum("ij,ij->i", X, X)
     return namespace(X).sum(X * X, axis=1)
 
 
@@ -132,6 +150,15 @@ def log_sum_exp(A: Array) -> tuple[Array, Array]:
     return (top + xp.log(total))[:, 0], P / total
 
 
+DIRECT_ORDER = 200
+"""Largest matrix for which LAPACK is called without SciPy's checks, which last as long."""
+
+
+def few_per_pair(m: int) -> int:
+    """Return how many eigenpairs can be left out for each one wanted before a subset is cheaper."""
+    return 7 if m <= 300 else 3
+
+
 def top_eigh(A: Array, rank: int) -> tuple[Array, Array]:
     """Return the `rank` largest eigenvalues of A, ascending, with eigenvectors. Overwrites A."""
     m = A.shape[0]
@@ -140,11 +167,20 @@ def top_eigh(A: Array, rank: int) -> tuple[Array, Array]:
     options: dict[str, Any] = {"overwrite_a": True, "check_finite": False}
     if is_foreign(A):
         values, vectors = namespace(A).linalg.eigh(A)
-    elif 3 * rank > m:
+    elif m <= ALL_PAIRS or (m <= COPIED_ORDER and 3 * rank > m):
+        with _waiting(m, A):
+            values, vectors = np.linalg.eigh(A)
+    elif few_per_pair(m) * rank > m:
         values, vectors = scipy.linalg.eigh(A, driver="evd", **options)
     else:
         diagonal, wanted = A.diagonal().copy(), [m - rank, m - 1]
-        values, vectors = scipy.linalg.eigh(A, subset_by_index=wanted, driver="evr", **options)
+        with _waiting(m, A):
+            if m <= DIRECT_ORDER and A.flags.c_contiguous and A.dtype == np.float64:
+                found = dsyevr(A.T, range="I", il=m - rank + 1, iu=m, lower=0, overwrite_a=1)
+                values, vectors = found[0][: found[2]], found[1][:, : found[2]]
+            else:
+                found = scipy.linalg.eigh(A, subset_by_index=wanted, driver="evr", **options)
+                values, vectors = found
         if values.shape[0] < rank:
             # LAPACK's evr drops some of many equal ones, and has overwritten the diagonal and the
             # lower triangle; the upper one still holds A
@@ -153,10 +189,23 @@ def top_eigh(A: Array, rank: int) -> tuple[Array, Array]:
     return values[-rank:], vectors[:, -rank:]
 
 
+SMALL_ORDER = 512
+"""Order up to which threads of BLAS wait for each other more than they work on eigenpairs."""
+
+
+def _waiting(m: int, A: Array) -> AbstractContextManager[None]:
+    """Return a context for the eigenpairs of a matrix of order m."""
+    return one_thread(min(10.0 * m**3, THREADS_WAIT) if m <= SMALL_ORDER else math.inf, A)
+
+
 def triangular_factor(A: Array) -> Array:
     """Return R of the QR decomposition of A."""
     if is_foreign(A):
         return namespace(A).linalg.qr(A, mode="reduced").R
+    m, k = A.shape
+    if m * k <= SMALL_QR:
+        with one_thread(2.0 * m * k * k, A):
+            return np.linalg.qr(A, mode="r")
     return scipy.linalg.qr(A, mode="r", check_finite=False)[0][: A.shape[1], :]
 
 
@@ -191,7 +240,10 @@ def orthonormal(A: Array) -> Array:
     if fast is not None:
         return fast[0]
     xp = namespace(A)
-    Q, R = xp.linalg.qr(A, mode="reduced")
+    entries = float(A.shape[0] * A.shape[1]) if A.ndim == 2 else math.inf
+    work = min(4 * entries * A.shape[-1], THREADS_WAIT) if entries <= SMALL_QR else math.inf
+    with one_thread(work, A, entries):
+        Q, R = xp.linalg.qr(A, mode="reduced")
     one = xp.ones_like(xp.linalg.diagonal(R))
     return Q * xp.where(xp.linalg.diagonal(R) < 0, -one, one)
 
@@ -202,7 +254,13 @@ def svd(A: Array) -> tuple[Array, Array, Array]:
     if fast is not None:
         U, s, Vt = namespace(A).linalg.svd(fast[1])
         return fast[0] @ U, s, Vt
-    return tuple(namespace(A).linalg.svd(A, full_matrices=False))
+    if is_foreign(A):
+        return tuple(namespace(A).linalg.svd(A, full_matrices=False))
+    small = A.ndim == 2 and A.shape[0] * A.shape[1] <= SMALL_QR
+    work = 20.0 * max(A.shape[0], A.shape[1]) * min(A.shape[0], A.shape[1]) ** 2 if small else 0.0
+    with one_thread(min(work, THREADS_WAIT), A):
+        U, s, Vt = np.linalg.svd(A, full_matrices=False)
+        return U, s, Vt
 
 
 def covariance_root(C: Array) -> Array:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, reduce
+from math import isfinite
 from typing import Any, TypeVar
 
 import array_api_compat as compat
@@ -38,19 +39,31 @@ def _numpy() -> Namespace:
     return compat.array_namespace(np.empty(0))
 
 
+_HOST = (np.ndarray, np.generic)
+"""What NumPy owns, asked for so often that the tuple is made once."""
+
+
 def is_sparse(X: Any) -> bool:
     """Return True if X is a SciPy sparse matrix or array."""
-    return bool(scipy.sparse.issparse(X))
+    return not isinstance(X, np.ndarray) and bool(scipy.sparse.issparse(X))
+
+
+def is_plain(X: Any) -> bool:
+    """Return True if X is a dense matrix of NumPy in float64 or float32, and no subclass of one.
+
+    Nothing in it is masked, named, on disk or elsewhere: most checks can be left out.
+    """
+    return type(X) is np.ndarray and X.ndim == 2 and X.dtype.char in "df" and X.dtype.isnative
 
 
 def is_foreign(X: Any) -> bool:
     """Return True if X is an array of a library other than NumPy (torch, CuPy, ...)."""
-    return not isinstance(X, np.ndarray | np.generic) and bool(compat.is_array_api_obj(X))
+    return not isinstance(X, _HOST) and bool(compat.is_array_api_obj(X))
 
 
 def on_cuda(X: Any) -> bool:
     """Return True if X is a torch tensor on an NVIDIA GPU."""
-    return bool(compat.is_torch_array(X)) and bool(X.is_cuda)
+    return not isinstance(X, _HOST) and bool(compat.is_torch_array(X)) and bool(X.is_cuda)
 
 
 def detached(X: Array) -> Array:
@@ -60,6 +73,8 @@ def detached(X: Array) -> Array:
 
 def namespace(X: Array) -> Namespace:
     """Return the array-API namespace that owns X; NumPy's for sparse matrices."""
+    if isinstance(X, _HOST):
+        return _numpy()
     return compat.array_namespace(X) if is_foreign(X) else _numpy()
 
 
@@ -76,6 +91,8 @@ def describe(X: Array) -> str:
 
 def require_same_home(X: Array, fitted: Array, method: str) -> None:
     """Refuse X when the model was fitted with another library or on another device."""
+    if isinstance(X, _HOST) and isinstance(fitted, _HOST):
+        return
     if describe(X) != describe(fitted):
         raise BackendError(
             f"Inputs passed to {method}() must use the same namespace and the same device as those "
@@ -94,6 +111,8 @@ def asarray(values: Any, like: Array) -> Array:
 
 def working(X: Array) -> Array:
     """Return X as float64 without a copy where it already is."""
+    if isinstance(X, _HOST):
+        return X if X.dtype == np.float64 else X.astype(np.float64)
     xp = namespace(X)
     return X if X.dtype == xp.float64 else xp.astype(X, xp.float64)
 
@@ -112,9 +131,9 @@ def empty(shape: tuple[int, ...], like: Array, *, single: bool = False) -> Array
 
 def cast_like(Y: Array, X: Array) -> Array:
     """Return Y in the floating dtype of X, unless Y is beyond its range."""
-    xp = namespace(Y)
     if Y.dtype == X.dtype:
         return Y
+    xp = namespace(Y)
     limit = float(xp.finfo(X.dtype).max)
     if bool(xp.any(xp.abs(Y) > limit)):
         raise ScaleError(
@@ -124,8 +143,21 @@ def cast_like(Y: Array, X: Array) -> Array:
     return xp.astype(Y, X.dtype)
 
 
+def sum_is_finite(X: np.ndarray[Any, Any]) -> bool:
+    """Return True if the sum of all entries is finite: then all of them are.
+
+    One read, without a mask. It may overflow, which says nothing.
+    """
+    if X.dtype.kind != "f":
+        return False
+    with np.errstate(over="ignore", invalid="ignore"):
+        return isfinite(np.add.reduce(X, axis=None))
+
+
 def all_finite(X: Array) -> bool:
     """Return True if no entry is NaN or infinite."""
+    if isinstance(X, np.ndarray) and sum_is_finite(X):
+        return True
     xp = namespace(X)
     return bool(xp.all(xp.isfinite(X)))
 
@@ -200,8 +232,31 @@ def spread(work: Callable[[list[Item]], Result], cut: Iterable[Item], like: Arra
 
 def stacked(of: Callable[[slice], Array], cut: Iterable[slice], like: Array) -> Array:
     """Return of(slice) of every slice, one below the other; NumPy's are computed by threads."""
+    cut = list(cut)
+    if len(cut) == 1:
+        return of(cut[0])
     found = spread(lambda run: [of(part) for part in run], cut, like)
     return namespace(like).concat([part for run in found for part in run], axis=0)
+
+
+def stacked_rows(of: Callable[..., Array], width: int, X: Array) -> Array:
+    """Return of(rows), (b, width), of every block of rows of X, one below the other.
+
+    NumPy's are written where they belong: `of(rows, out)` is given the place.
+    """
+    n, step = int(X.shape[0]), block_rows(int(X.shape[1]), X)
+    if n <= step:
+        return of(slice(0, n))
+    if is_foreign(X):
+        return stacked(of, slices(n, step), X)
+    found = np.empty((n, width))
+
+    def work(run: list[slice]) -> None:
+        for rows in run:
+            of(rows, found[rows])
+
+    spread(work, slices(n, step), X)
+    return found
 
 
 def summed(
@@ -230,6 +285,26 @@ def summed(
 def threads_outside(like: Array) -> AbstractContextManager[None]:
     """Return a context in which BLAS has one thread and `spread` all that were allowed."""
     return nullcontext() if is_foreign(like) else _threads.outside()
+
+
+BLAS_ALONE, BLAS_ALONE_VECTOR = 2**18, 9000
+"""Multiply-adds up to which BLAS uses one thread by itself: of a product of matrices, and of one
+with a vector."""
+
+THREADS_WAIT = 2e7
+"""Multiply-adds, some milliseconds, up to which threads gain less than they lose on busy cores."""
+
+
+def one_thread(work: float, like: Array, vectors: float = 0.0) -> AbstractContextManager[None]:
+    """Return a context in which BLAS has one thread if `work`, in multiply-adds, is little.
+
+    `vectors` are the multiply-adds of the largest product with a vector in it.
+    """
+    if work > THREADS_WAIT or (work <= BLAS_ALONE and vectors <= BLAS_ALONE_VECTOR):
+        return nullcontext()
+    if is_foreign(like):
+        return nullcontext()
+    return _threads.alone()
 
 
 def row_block(X: Array, rows: slice) -> Array:
@@ -283,10 +358,19 @@ def contiguous(A: Array) -> Array:
 
 def take(A: Array, index: Any, axis: int = 0) -> Array:
     """Return the rows (entries, columns) of A with these numbers, which may be on the host."""
+    if isinstance(A, np.ndarray):
+        return A.take(index, axis=axis)
     if is_sparse(A):
         return A[index] if axis == 0 else A[:, index]
     xp = namespace(A)
     return xp.take(A, xp.asarray(index, device=device_of(A)), axis=axis)
+
+
+def descending(values: Array) -> Array:
+    """Return the order that sorts a vector, largest first; equal ones stay in their order."""
+    if isinstance(values, np.ndarray):
+        return np.argsort(-values, kind="stable")
+    return namespace(values).argsort(values, descending=True, stable=True)
 
 
 def replaced(A: Array, rows: np.ndarray[Any, Any], B: Array) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dualpca.arrays import memory
 from dualpca.arrays.types import Array
-from dualpca.errors import BackendError, expected
+from dualpca.errors import BackendError, expected, install
 
 WORTH = 2e9
 """Multiplications from which 'auto' uses a GPU. All fits measured beyond were faster on an H200
@@ -85,7 +85,7 @@ def _gpu(device: str) -> Any:
     """Return torch's device, or say why there is none."""
     if importlib.util.find_spec("torch") is None:
         what = f"device={device!r} needs torch, which is not installed"
-        raise BackendError(f"{what}: pip install 'dualpca[gpu]', or give device=None.")
+        raise BackendError(f"{what}: {install('gpu')}, or give device=None.")
     import torch
 
     if not torch.cuda.is_available():

@@ -63,7 +63,11 @@ def arrays_of(value: Any) -> Iterator[Array]:
         yield value
     elif is_dataclass(value):
         for field in fields(value):
-            yield from arrays_of(getattr(value, field.name))
+            part = getattr(value, field.name)
+            if isinstance(part, np.ndarray):
+                yield part
+            else:
+                yield from arrays_of(part)
     elif isinstance(value, tuple | list):
         for part in value:
             yield from arrays_of(part)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 UNITS = {"": 1, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 DEFAULT_FREE = 4_000_000_000
@@ -42,7 +44,12 @@ def shown(size: float) -> str:
 
 
 def free() -> int:
-    """Return the bytes that are free without swapping, as far as the system knows."""
+    """Return the bytes that are free without swapping: of the machine, or of its container."""
+    return min([_free_of_host(), *_free_in_groups()])
+
+
+def _free_of_host() -> int:
+    """Return the bytes that are free on the machine, as far as the system knows."""
     with suppress(OSError, ValueError, IndexError):
         lines = Path("/proc/meminfo").read_text().splitlines()
         line = next(line for line in lines if line.startswith("MemAvailable"))
@@ -50,6 +57,60 @@ def free() -> int:
     with suppress(OSError, ValueError, AttributeError):
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return DEFAULT_FREE
+
+
+GROUPS, OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+"""Where Linux says what a container may use, and which groups this process is in."""
+
+
+class _Version(NamedTuple):
+    """Names of one version of control groups."""
+
+    root: str  # folder of the memory groups below GROUPS
+    limit: str
+    used: str
+    reclaimable: str  # line of memory.stat
+
+
+VERSIONS = {
+    "": _Version("", "memory.max", "memory.current", "inactive_file"),
+    "memory": _Version(
+        "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+    ),
+}
+"""By controller, as in /proc/self/cgroup: version 2 names none."""
+
+
+def _free_in_groups() -> Iterator[int]:
+    """Yield what each control group around this process leaves free, where it has a limit.
+
+    Pages of files that the kernel can drop count as free.
+    """
+    lines: list[str] = []
+    with suppress(OSError):
+        lines = OWN_GROUPS.read_text().splitlines()
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        names = VERSIONS.get("memory" if "memory" in controllers.split(",") else controllers)
+        if names is None:
+            continue
+        root = GROUPS / names.root
+        inside = root / path.strip("/")
+        # a container may see its own group as the root, under a path of the host
+        for group in {inside, *(p for p in inside.parents if p.is_relative_to(root)), root}:
+            with suppress(OSError, ValueError):
+                limit = int((group / names.limit).read_text())  # 'max' where there is none
+                used = int((group / names.used).read_text())
+                yield max(limit - used + _reclaimable(group, names.reclaimable), 0)
+
+
+def _reclaimable(group: Path, name: str) -> int:
+    with suppress(OSError):
+        for line in (group / "memory.stat").read_text().splitlines():
+            key, _, value = line.partition(" ")
+            if key == name:
+                return int(value)
+    return 0
 
 
 def resident() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,7 +10,6 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from functools import cache, reduce
 from itertools import pairwise
-from os import getpid
 from threading import Lock, get_ident
 from typing import TypeVar
 
@@ -21,6 +21,24 @@ Result = TypeVar("Result")
 _busy = Lock()
 _held: dict[int, int] = {}
 """Thread to the number of workers it may use, while it is inside of `outside`."""
+
+
+_taken = 0
+"""Threads that BLAS had before some thread took them, 0 if none has."""
+
+
+def _after_fork() -> None:
+    """Forget, in a forked child, what threads held that are not in it.
+
+    Where one of them had taken BLAS' threads, they are given back when they are first asked for.
+    """
+    global _busy
+    _busy = Lock()
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @cache
@@ -36,9 +54,13 @@ def _pool(workers: int, process: int) -> ThreadPoolExecutor:
 
 def available() -> int:
     """Return how many threads may be used now, which is what the user allows BLAS."""
+    global _taken
     held = _held.get(get_ident())
     if held is not None:
         return held
+    if _taken and not _busy.locked():  # forked meanwhile
+        _controller().limit(limits=_taken)
+        _taken = 0
     return max((lib.num_threads for lib in _controller().lib_controllers), default=1)
 
 
@@ -58,13 +80,38 @@ def outside() -> Iterator[None]:
     if workers < 2 or get_ident() in _held or not _busy.acquire(blocking=False):
         yield
         return
+    with _taking(workers, workers):
+        yield
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Give BLAS one thread, and nobody else any: for work that takes less than threads' waiting.
+
+    On busy cores two threads of BLAS wait for each other at every step of a factorisation, for
+    longer than a small one takes. Entering and leaving costs some ten microseconds.
+    """
+    workers = available()
+    if workers < 2 or get_ident() in _held or not _busy.acquire(blocking=False):
+        yield
+        return
+    with _taking(workers, 1):
+        yield
+
+
+@contextmanager
+def _taking(workers: int, own: int) -> Iterator[None]:
+    """Hold BLAS to one of its `workers`, this thread having `own`, and `_busy` until the end."""
+    global _taken
+    busy, _taken = _busy, workers
     try:
-        with _controller().limit(limits=1):
-            _held[get_ident()] = workers
+        with _controller().limit(limits=1, user_api="blas"):
+            _held[get_ident()] = own
             yield
     finally:
+        _taken = 0
         _held.pop(get_ident(), None)
-        _busy.release()
+        busy.release()
 
 
 def side_by_side(work: Callable[[list[Item]], Result], cut: list[Item]) -> list[Result]:
@@ -100,7 +147,7 @@ def _in_order(work: Callable[[Item], Result], items: list[Item], workers: int) -
 
     So a result that takes long lets no others pile up behind it.
     """
-    pool, waiting = _pool(workers, getpid()), deque[Future[Result]]()
+    pool, waiting = _pool(workers, os.getpid()), deque[Future[Result]]()
     try:
         for item in items:
             # what the caller lets overflow (np.errstate), threads let overflow too

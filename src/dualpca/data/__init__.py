@@ -27,6 +27,7 @@ from dualpca.data.moments import (
     condensed,
     namespace_sum,
     refuse_nonfinite,
+    single_will_do,
     total_moments,
 )
 from dualpca.data.opening import chunked_table, is_elsewhere, require_in_memory

@@ -63,8 +63,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
                     source = f"/proc/self/fd/{nameless}"
                     os.link(source, part.name, dst_dir_fd=folder, follow_symlinks=True)
         os.replace(part, target)
-    except BaseException:
-        part.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        if isinstance(error, OSError) and str(error.filename).endswith(part.name):
+            raise _named(error, target) from None
         raise
     with suppress(OSError), _folder(target) as folder:  # have the new name on the disk too
         os.fsync(folder)
@@ -98,5 +101,10 @@ def _created(part: Path, target: Path) -> int:
     flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     try:
         return os.open(part, flags, 0o666)
-    except OSError as error:  # name the file that was asked for
-        raise OSError(error.errno, f"cannot write here: {error.strerror}", str(target)) from None
+    except OSError as error:
+        raise _named(error, target) from None
+
+
+def _named(error: OSError, target: Path) -> OSError:
+    """Return an error about a temporary file as one about the file that was asked for."""
+    return OSError(error.errno, f"cannot write here: {error.strerror}", str(target))

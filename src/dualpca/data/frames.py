@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date, time, timedelta
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,7 @@ def is_dask(X: Any) -> bool:
 
 def is_arrow(item: Any) -> bool:
     """Return True if this is a table or a record batch of Arrow."""
-    return hasattr(item, "schema") and hasattr(item, "column")
+    return hasattr(item, "column") and hasattr(item, "schema")
 
 
 def is_frame(item: Any) -> bool:
@@ -120,6 +121,63 @@ def refuse_masked(rows: Any) -> None:
     if isinstance(rows, np.ma.MaskedArray) and np.ma.is_masked(rows):
         remedy = "Say which numbers are missing with X.filled(numpy.nan), and use PPCA."
         raise ValueError(expected("X", "without masked entries", "a masked array", remedy))
+
+
+def refuse_dates(X: Any, name: str = "X") -> None:
+    """Refuse dates and durations: as numbers, a missing one would be −9.2e18.
+
+    Examples
+    --------
+    >>> refuse_dates(np.zeros((2, 2)))
+    """
+    if is_frame(X) and not is_arrow(X):
+        columns = zip(X.columns, X.dtypes, range(len(X.columns)), strict=False)
+        bad = [
+            f"column {column!r} ({dtype})"
+            for column, dtype, j in columns
+            if is_date(dtype) or (_is_object(dtype) and _holds_dates(X.iloc[:, j].to_numpy()))
+        ]
+    else:
+        dtype = getattr(X, "dtype", None)
+        here = is_date(dtype) or (
+            isinstance(X, np.ndarray) and _is_object(dtype) and _holds_dates(X)
+        )
+        bad = [f"{name} ({dtype})"] if here else []
+    if bad:
+        raise no_dates(", ".join(bad[:5]) + (f" and {len(bad) - 5} more" if bad[5:] else ""))
+
+
+def no_dates(what: str) -> TypeError:
+    """Return the error for dates and durations where numbers are needed."""
+    return TypeError(
+        f"{what}: dates and durations are not read as numbers by themselves. Turn them into "
+        "numbers, for instance days since the first, or leave the column out."
+    )
+
+
+def is_date(dtype: Any) -> bool:
+    """Return True if a dtype of NumPy, pandas or polars is one of dates, times or durations.
+
+    Examples
+    --------
+    >>> is_date(np.dtype("M8[s]")), is_date(np.dtype("float64")), is_date(None)
+    (True, False, False)
+    """
+    if hasattr(dtype, "is_temporal"):  # polars
+        return bool(dtype.is_temporal())
+    return getattr(dtype, "kind", "") in ("m", "M") or str(dtype).startswith("period[")
+
+
+def _is_object(dtype: Any) -> bool:
+    return isinstance(dtype, np.dtype) and dtype.kind == "O"
+
+
+def _holds_dates(values: Host) -> bool:
+    """Return whether objects have a date or a duration among them."""
+    return any(
+        isinstance(value, date | time | timedelta | np.datetime64 | np.timedelta64)
+        for value in values.ravel().tolist()
+    )
 
 
 def refuse_sparse(rows: Any) -> None:

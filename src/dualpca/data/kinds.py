@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualpca.arrays import backend
-from dualpca.data.frames import Host, is_arrow, is_frame, refuse_masked
+from dualpca.data.frames import Host, is_arrow, is_frame, no_dates, refuse_masked
 from dualpca.errors import EmptyColumnError, NonFiniteError, expected
 
 KINDS_OF_COLUMNS = ("continuous", "ordinal", "nominal", "binary", "count", "censored")
@@ -53,10 +53,10 @@ class Censored:
 
     Parameters
     ----------
-    below : float, optional
+    below : float, default=None
         Entries at or below this limit (a detection limit) are known only to be at most the limit,
         whatever number stands there.
-    above : float, optional
+    above : float, default=None
         Entries at or above this limit (a ceiling) are known only to be at least the limit.
 
     Notes
@@ -222,7 +222,7 @@ def _pandas_cells(column: Any) -> Cells:
         sort = "boolean" if kind == "b" else "number"
         return Cells(sort, numbers, NONE, [], whole=kind in "iu")
     if kind in "mM" or str(column.dtype).startswith("period"):
-        raise _no_dates(column.dtype)
+        raise no_dates(str(column.dtype))
     codes, found = column.factorize()
     if len(found) and all(isinstance(level, str) for level in found):  # text, the fast way
         order = sorted(range(len(found)), key=lambda k: str(found[k]))
@@ -240,7 +240,7 @@ def _polars_cells(column: Any) -> Cells:
         sort = "boolean" if name == "Boolean" else "number"
         return Cells(sort, numbers, NONE, [], whole=bool(column.dtype.is_integer()))
     if column.dtype.is_temporal():
-        raise _no_dates(name)
+        raise no_dates(name)
     if name.startswith("Enum"):
         levels = column.dtype.categories.to_list()
         codes = column.to_physical().cast(sys.modules["polars"].Int64).fill_null(-1).to_numpy()
@@ -252,13 +252,6 @@ def _polars_cells(column: Any) -> Cells:
         sort = "category" if name.startswith("Categorical") else "text"
         return Cells(sort, None, np.array(codes, dtype=np.int64), levels)
     return _object_cells(np.array(column.to_list(), dtype=object))
-
-
-def _no_dates(dtype: Any) -> TypeError:
-    return TypeError(
-        f"dates and durations ({dtype}) are not read as numbers by themselves. Turn them into "
-        "numbers, for instance days since the first, or leave the column out."
-    )
 
 
 def _plain(value: Any) -> Any:
@@ -777,6 +770,11 @@ def decoded(column: ColumnKind, low: Host, high: Host) -> Host:
 def _pandas_filled(column: Any, where: Host, new: Host) -> Any:
     """Return a series with entries filled, of the same dtype."""
     dtype, result = column.dtype, column.copy()
+    if str(dtype) == "category":  # by codes: levels are compared once
+        codes = column.cat.codes.to_numpy().copy()
+        codes[where] = dtype.categories.get_indexer(list(new))
+        result[:] = type(column.array).from_codes(codes, dtype=dtype)
+        return result
     if isinstance(dtype, np.dtype) and dtype.kind != "O":
         new = new.astype(dtype)
     elif getattr(dtype, "kind", "O") in "iu":

@@ -19,7 +19,7 @@ SHIFT_ENTRIES = 2**14
 
 
 class Centring:
-    """Rows less a shift, dense and float64, a block at a time; O(bd) a block.
+    """Rows less a shift, dense, a block at a time; O(bd) a block.
 
     NumPy subtracts a few numbers from every row slower than as many from many rows: so the shift
     is repeated. Every thread has one place for its blocks, which the next block overwrites: fresh
@@ -32,6 +32,8 @@ class Centring:
         float64.
     rows : int
         The most that a block may have.
+    dtype : type
+        float64, unless `single_will_do`.
 
     Examples
     --------
@@ -41,21 +43,21 @@ class Centring:
            [2., 2.]])
     """
 
-    def __init__(self, X: Array, shift: Array, rows: int) -> None:
-        self.X, self.shift, self.rows = X, shift, rows
+    def __init__(self, X: Array, shift: Array, rows: int, dtype: Any = np.float64) -> None:
+        self.X, self.shift, self.rows, self.dtype = X, shift, rows, dtype
         self.own = local()
         if not backend.is_foreign(X):
             times = min(rows, max(1, SHIFT_ENTRIES // max(X.shape[1], 1)))
-            self.shifts = np.tile(shift, (times, 1))  # (k, d)
+            self.shifts = np.tile(shift.astype(dtype), (times, 1))  # (k, d)
 
     def __call__(self, rows: slice) -> Array:
         """Return a block."""
         if backend.is_foreign(self.X):
             return backend.row_block(self.X, rows) - self.shift
         if not hasattr(self.own, "room"):
-            self.own.room = np.empty((self.rows, self.X.shape[1]))
+            self.own.room = np.empty((self.rows, self.X.shape[1]), dtype=self.dtype)
         given, C = self.X[rows, :], self.own.room[: rows.stop - rows.start]
-        if given.dtype != np.float64 or not given.flags.c_contiguous:
+        if given.dtype != self.dtype or not given.flags.c_contiguous:
             np.copyto(C, given)
             given = C
         k, d = self.shifts.shape
@@ -70,8 +72,21 @@ class Centring:
 
 HEAD = 1024
 """Rows whose mean is the provisional one."""
+AT_ONCE = 2**19
+"""Entries of a table up to which Python's calls take as long as the sums."""
+NARROW, NARROW_AT_ONCE = 100, 2**22
+"""Features of a narrow table, and entries of one up to which BLAS' threads do, one block after the
+other."""
+CONSTANT_SHARE = (64 * backend.EPS) ** 2
+"""Variance of a column beside its squared mean that may be rounding error of the mean."""
 SMALLEST_TRACE = 1e-290
 """Total variance below which squares of the deviations have underflowed."""
+SINGLE_WIDTH, SINGLE_RATIO, SAMPLE_RATIO = 64, 32, 4
+"""Of float32 rows: columns, and rows a column, from which products in float32 are considered; rows
+a column in the sample that decides."""
+SINGLE_LEAST, SINGLE_RANGE = 1e-2, 1e16
+"""Share of the largest eigenvalue that the last one must have, and largest mean square of a column
+(the smallest is one over it), for them to be used."""
 SAFE_SHARE = 0.2
 """Share of Σ‖x‖² that deviations must hold for their sum to be a difference without loss."""
 
@@ -101,13 +116,21 @@ class Moments:
     scatter: Annotated[Array, "d d"]
 
     @classmethod
-    def of(cls, X: Array, weights: Array | None = None, *, center: bool = True) -> Moments:
+    def of(
+        cls,
+        X: Array,
+        weights: Array | None = None,
+        *,
+        center: bool = True,
+        single: bool = False,
+    ) -> Moments:
         """Gather the moments of X in one pass, O(nd²), one block of rows in memory at a time.
 
         Sums run in float64 around a provisional mean, so neither float32 rows nor a mean far from
-        zero costs accuracy; one rank-one correction at the end makes the centring exact.
+        zero costs accuracy; one rank-one correction at the end makes the centring exact. With
+        `single`, blocks of float32 rows are multiplied in float32: see `single_will_do`.
         """
-        return cls(*_second_moments(X, weights, center, full=True))
+        return cls(*_second_moments(X, weights, center, full=True, single=single))
 
     def __sizeof__(self) -> int:
         """Return its bytes, arrays included: Dask asks before it moves one."""
@@ -148,13 +171,22 @@ def condensed(moments: Moments) -> tuple[Array, Array]:
 
 
 def _second_moments(
-    X: Array, weights: Array | None, center: bool, *, full: bool
+    X: Array, weights: Array | None, center: bool, *, full: bool, single: bool = False
 ) -> tuple[float, Array, Array]:
     """Return Σw, the mean and Σw(x − mean)(x − mean)ᵀ, or its diagonal alone; one pass."""
+    if full and center and weights is None and backend.is_plain(X):
+        few = X.size <= AT_ONCE or (X.size <= NARROW_AT_ONCE and X.shape[1] <= NARROW)
+        found = _moments_at_once(X) if few else None
+        if found is not None:
+            return found
     shift = provisional_mean(X) if center else backend.asarray(np.zeros(X.shape[1]), X)
     mean, xp = shift, backend.namespace(X)
     with np.errstate(over="ignore", invalid="ignore"):
-        n, total, second = _sums(X, weights, shift, full)
+        if single:
+            mean = shift = shift.astype(np.float32).astype(np.float64)
+            n, total, second = _sums(X, weights, shift, full, np.float32)
+        if not single or not np.isfinite(second).all():
+            n, total, second = _sums(X, weights, shift, full)
         if center:
             step = total / n  # total² can underflow
             mean = shift + step
@@ -167,7 +199,61 @@ def _second_moments(
     return n, mean, second
 
 
-def _sums(X: Array, weights: Array | None, shift: Array, full: bool) -> tuple[float, Array, Array]:
+def _moments_at_once(X: Array) -> tuple[float, Array, Array] | None:
+    """Return size, mean and scatter of a small table with few calls, or None where care is needed.
+
+    That is where a column is constant, or a number is not finite or leaves the range of squares.
+    """
+    n, X = int(X.shape[0]), backend.working(X)
+    rows = n if X.size <= AT_ONCE else min(n, AT_ONCE // (2 * X.shape[1]))
+    ones, room = np.ones(rows), np.empty((rows, X.shape[1]))
+    with np.errstate(over="ignore", invalid="ignore"):
+        shift = np.dot(ones, X[:rows]) / rows
+        C = np.subtract(X[:rows], shift, out=room)
+        total, scatter = np.dot(ones, C), np.dot(C.T, C)
+        for k in range(rows, n, rows):
+            part = X[k : k + rows]
+            C = np.subtract(part, shift, out=room[: len(part)])
+            total += np.dot(ones[: len(part)], C)
+            scatter += np.dot(C.T, C)
+        step = total / n
+        mean = shift + step
+        scatter -= np.multiply.outer(total, step)
+        squares = scatter.diagonal()
+        varies = (squares > (n * CONSTANT_SHARE) * mean * mean).all()
+        trace = float(squares.sum())
+    if not varies or not SMALLEST_TRACE <= trace < np.inf:
+        return None
+    return float(n), mean, scatter
+
+
+def single_will_do(X: Array, rank: int) -> bool:
+    """Return whether the `rank` leading eigenpairs may come from products of blocks in float32.
+
+    Blocks of float32 rows are then multiplied as they are, and the products added in float64. What
+    that rounds off is some 1e-8 of the largest eigenvalue: nothing, unless those asked for, or the
+    sum of the others, are far smaller. A sample of the rows tells; O(d³).
+    """
+    n, d = X.shape
+    if backend.is_foreign(X) or backend.is_sparse(X) or X.dtype != np.float32:
+        return False
+    if d < SINGLE_WIDTH or n < SINGLE_RATIO * d:
+        return False
+    sample = X[:: n // (SAMPLE_RATIO * d)]
+    with np.errstate(over="ignore", invalid="ignore"):
+        C = sample - sample.mean(axis=0)
+        squares = np.square(C).mean(axis=0)
+    if not (squares.min() > 1 / SINGLE_RANGE and squares.max() < SINGLE_RANGE):
+        return False  # NaN too
+    with backend.threads_outside(X):  # BLAS' own would wait for each other on busy cores
+        values = np.linalg.eigvalsh(algebra.gram(C))[::-1]
+    enough = values[min(rank, d) - 1] > SINGLE_LEAST * values[0]
+    return bool(enough and values[rank:].sum() > SINGLE_LEAST * values.sum())
+
+
+def _sums(
+    X: Array, weights: Array | None, shift: Array, full: bool, dtype: Any = np.float64
+) -> tuple[float, Array, Array]:
     """Return Σw, Σw(x − shift) and Σw(x − shift)(x − shift)ᵀ, or its diagonal alone."""
     n, rows = int(X.shape[0]), min(X.shape[0], backend.block_rows(X.shape[1], X))
     size = float(n if weights is None else namespace_sum(weights))
@@ -178,18 +264,19 @@ def _sums(X: Array, weights: Array | None, shift: Array, full: bool) -> tuple[fl
         else:
             second = algebra.product(X.astype(np.float64).power(2).T, w)
         return size, algebra.product(X.T, w), second
-    centred, ones = Centring(X, shift, rows), backend.asarray(np.ones(rows), X)
+    centred = Centring(X, shift, rows, dtype)
+    ones = backend.asarray(np.ones(rows), X) if dtype is np.float64 else np.ones(rows, dtype)
 
     def block(rows: slice) -> tuple[Array, ...]:
         C = centred(rows)
         w = ones[: C.shape[0]] if weights is None else weights[rows]
-        total = algebra.dot(w, C)
+        total = backend.working(algebra.dot(w, C))
         if not full:
             C *= C
             return total, algebra.dot(w, C)
         if weights is not None:
             C *= backend.namespace(C).sqrt(w)[:, None]
-        return total, algebra.gram(C)
+        return total, backend.working(algebra.gram(C))
 
     def plus(a: tuple[Array, ...], b: tuple[Array, ...]) -> tuple[Array, ...]:
         return tuple(map(iadd, a, b))
@@ -211,6 +298,10 @@ def total_moments(
     Where the mean is large beside the deviations, or rows are not float64, `column_moments` is
     used instead.
     """
+    if center and weights is None and backend.is_plain(X) and X.size <= AT_ONCE:
+        found = _totals_at_once(X)
+        if found is not None:
+            return found
     xp, n = backend.namespace(X), float(X.shape[0] if weights is None else namespace_sum(weights))
     if not backend.is_sparse(X) and X.dtype == xp.float64:
         raw, w = 0.0, block_weights(weights, slice(None), X)
@@ -225,6 +316,20 @@ def total_moments(
             return n, mean, trace
     n, mean, squares = column_moments(X, weights, center=center)
     return n, mean, float(namespace_sum(squares))
+
+
+def _totals_at_once(X: Array) -> tuple[float, Array, float] | None:
+    """Return Σw, mean and Σw‖x − mean‖² of a small table, or None where care is needed."""
+    n, X = int(X.shape[0]), backend.working(X)
+    ones = np.ones(n)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = np.dot(ones, X) / n
+        C = X - mean
+        step = np.dot(ones, C) / n
+        mean += step
+        trace = float(np.vdot(C, C)) - n * float(step @ step)
+        least = max(SMALLEST_TRACE, n * CONSTANT_SHARE * float(mean @ mean))
+    return (float(n), mean, trace) if least < trace < np.inf else None
 
 
 def column_moments(
@@ -278,6 +383,8 @@ def _largest_deviation(X: Array, mean: Array | float) -> float:
 
 def refuse_nonfinite(X: Array, name: str = "X") -> None:
     """Raise if X holds NaN or infinity, naming the first place; O(nd), in blocks."""
+    if backend.is_plain(X) and backend.sum_is_finite(X):
+        return
     xp = backend.namespace(X)
     X = backend.rowwise(X)
     for rows in backend.row_slices(X):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dualpca.arrays import backend, memory
-from dualpca.data.frames import is_dask, refuse_masked
+from dualpca.data.frames import NUMBERS, is_dask, refuse_dates, refuse_masked
 from dualpca.data.table import Batches, ChunkedTable, SlicedTable, mapped
 
 SHARE_OF_MEMORY = 0.25
@@ -53,14 +53,19 @@ def refuse_missing_path(X: Any) -> None:
 
 
 def require_in_memory(X: Any, name: str = "X") -> None:
-    """Refuse what is not in memory, and masks, which NumPy would overlook.
+    """Refuse what is not in memory, masks, which NumPy would overlook, and dates.
 
     Examples
     --------
     >>> require_in_memory(np.zeros((2, 2)))
     """
+    if type(X) is np.ndarray and X.dtype.kind in NUMBERS:
+        return
     refuse_masked(X)
     refuse_missing_path(X)
+    if type(X).__name__ == "LazyFrame":
+        raise TypeError(f"{name} is a LazyFrame, a plan that has no rows yet: give X.collect().")
+    refuse_dates(X, name)
     if is_elsewhere(X):
         raise ValueError(
             f"{name} must be rows in memory here, got {type(X).__name__}. Load them, or, where "
@@ -74,6 +79,8 @@ def chunked_table(X: Any, *, fitting: bool = True) -> ChunkedTable | None:
     Chunked: `Batches`, Dask arrays and frames, paths of files, things on disk that can be sliced
     (Zarr, HDF5), and, for `fit`, memory maps that are large beside the free memory.
     """
+    if type(X) is np.ndarray:
+        return None
     if isinstance(X, ChunkedTable):
         return X
     if is_dask(X):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from dualpca.arrays import backend
+from dualpca.arrays import backend, cached_property
 from dualpca.data.atomic import replacing
 from dualpca.data.frames import (
     Host,
@@ -32,7 +32,8 @@ from dualpca.data.frames import (
     refuse_sparse,
 )
 from dualpca.data.missing import observed_weights
-from dualpca.errors import NonFiniteError, expected
+from dualpca.data.moments import NARROW, Moments
+from dualpca.errors import NonFiniteError, ScaleError, expected
 
 if TYPE_CHECKING:
     from dualpca.data.units import Units
@@ -129,11 +130,34 @@ class Table(ABC):
         """Return the chunks as `prepare(rows, weights)` makes them, for many statistics.
 
         Rows in memory are prepared once, chunks in every pass.
+
+        Parameters
+        ----------
+        prepare : callable
+            Function of rows and weights.
+
+        Returns
+        -------
+        prepared : Prepared
+            Its `reduce` sums a statistic over the prepared chunks.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import Batches
+        >>> table = Batches([np.zeros((2, 3)), np.ones((1, 3))])
+        >>> prepared = table.prepared(lambda rows, weights: rows.mean(axis=1))
+        >>> float(prepared.reduce(lambda means: means.sum(), lambda a, b: a + b))
+        1.0
         """
         return Prepared(self, prepare)
 
     def sizes(self) -> dict[int, int]:
         """Return the number of rows of every chunk, under its number; one pass.
+
+        Returns
+        -------
+        sizes : dict of int to int
 
         Examples
         --------
@@ -153,6 +177,16 @@ class Table(ABC):
 
         One pass. Every row draws a number; those with the smallest are kept, so that the sample
         of all rows is made of the samples of the chunks.
+
+        Parameters
+        ----------
+        rows : int
+        seed : int
+
+        Returns
+        -------
+        rows : array of shape (m, d)
+            m is at most `rows`.
 
         Examples
         --------
@@ -175,6 +209,10 @@ class Table(ABC):
 
         drawn, _, part, place = self.reduce(draw, merge)
         return drawn[np.lexsort((place, part))]
+
+
+TALL = 10
+"""Rows per feature from which every fit of a narrow table forms the scatter."""
 
 
 class InMemoryTable(Table):
@@ -203,6 +241,21 @@ class InMemoryTable(Table):
     def like(self) -> Any:
         """No rows, of the library, device and dtype that results are given in."""
         return self.rows[:0, :]
+
+    @cached_property
+    def moments(self) -> Moments | None:
+        """Size, mean and scatter, if rows are complete, narrow, tall, dense and without weights.
+
+        A fit needs them anyway, and they tell whether values are missing and which columns vary.
+        """
+        if self.weights is not None or not backend.is_plain(self.rows):
+            return None
+        if self.d > NARROW or int(self.rows.shape[0]) < TALL * self.d:
+            return None
+        try:
+            return Moments.of(self.rows)
+        except (NonFiniteError, ScaleError):
+            return None
 
     def reduce(
         self, of: Callable[..., Any], plus: Callable[[Statistic, Statistic], Statistic]
@@ -258,7 +311,25 @@ class ChunkedTable(Table):
         """Return one table with the columns of both; chunks need not be cut alike."""
 
     def head(self, rows: int) -> list[Chunk]:
-        """Return the leading chunks, as many as hold `rows` rows, or all."""
+        """Return the leading chunks, as many as hold `rows` rows, or all.
+
+        Parameters
+        ----------
+        rows : int
+            Number of rows wanted.
+
+        Returns
+        -------
+        chunks : list of Chunk
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import Batches
+        >>> table = Batches([np.zeros((2, 3)), np.ones((1, 3))])
+        >>> len(table.head(3))
+        2
+        """
         found, count = [], 0
         for part in self.parts():
             found.append(part)
@@ -304,7 +375,28 @@ class LocalTable(ChunkedTable):
     def reduce(
         self, of: Callable[..., Any], plus: Callable[[Statistic, Statistic], Statistic]
     ) -> Statistic:
-        """Return the sum of `of(rows)` over all chunks; `of` may keep no rows but copies."""
+        """Return the sum of `of(rows)` over all chunks; `of` may keep no rows but copies.
+
+        Parameters
+        ----------
+        of : callable
+            Function of the rows of a chunk.
+        plus : callable
+            Sum of two results.
+
+        Returns
+        -------
+        total : object
+            Result of `of` for all chunks together.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import Batches
+        >>> table = Batches([np.zeros((2, 3)), np.ones((1, 3))])
+        >>> float(table.reduce(lambda rows: rows.sum(), lambda a, b: a + b))
+        3.0
+        """
         total: Statistic | None = None
         n = 0
         for part in ahead(self.parts(reuse=True)):
@@ -320,15 +412,72 @@ class LocalTable(ChunkedTable):
         return total
 
     def weighing(self, weights: Host) -> ChunkedTable:
-        """Return the same rows with weights, (n,)."""
+        """Return the same rows with weights.
+
+        Parameters
+        ----------
+        weights : array of shape (n,)
+
+        Returns
+        -------
+        table : ChunkedTable
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import Batches
+        >>> table = Batches([np.zeros((2, 3)), np.ones((1, 3))])
+        >>> table.weighing(np.ones(3)).sizes()
+        {0: 2, 1: 1}
+        """
         return Weighted(self, weights)
 
     def seen(self, of: Callable[[Host], Host]) -> ChunkedTable:
-        """Return the same table with `of(rows)` in place of rows."""
+        """Return the same table with `of(rows)` in place of rows.
+
+        Parameters
+        ----------
+        of : callable
+            Function of the rows of a chunk that returns rows.
+
+        Returns
+        -------
+        table : ChunkedTable
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import Batches
+        >>> table = Batches([np.zeros((2, 3)), np.ones((1, 3))])
+        >>> next(table.seen(lambda rows: rows[:, :2]).parts()).rows.shape
+        (2, 2)
+        """
         return Seen(self, of)
 
     def map(self, of: Callable[[Host], Host], width: int | None, dtype: Any) -> Any:
-        """Return the results as `dualpca.Batches`, computed when they are read."""
+        """Return the results as `dualpca.Batches`, computed when they are read.
+
+        Parameters
+        ----------
+        of : callable
+            Function of the rows of a chunk.
+        width : int or None
+            Number of columns of the result; None for one-dimensional results.
+        dtype : dtype
+            Of the result.
+
+        Returns
+        -------
+        results : Batches
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import Batches
+        >>> table = Batches([np.zeros((2, 3)), np.ones((1, 3))])
+        >>> table.map(lambda rows: 2 * rows, 3, float).first().rows.shape
+        (2, 3)
+        """
 
         def results() -> Iterator[Host]:
             found = (apply(of, part) for part in ahead(self.parts()))
@@ -337,7 +486,25 @@ class LocalTable(ChunkedTable):
         return Batches(results)
 
     def beside(self, other: Table) -> ChunkedTable:
-        """Return one table with the columns of both; the other one may be in memory."""
+        """Return one table with the columns of both; the other one may be in memory.
+
+        Parameters
+        ----------
+        other : Table
+            Table with the same rows.
+
+        Returns
+        -------
+        table : ChunkedTable
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import Batches
+        >>> table = Batches([np.zeros((2, 3)), np.ones((1, 3))])
+        >>> table.beside(table).like.shape[1]
+        6
+        """
         second = SlicedTable(other.rows) if isinstance(other, InMemoryTable) else other
         if not isinstance(second, LocalTable):
             raise ValueError(expected("y", "read by this process, as X is", type(other).__name__))
@@ -549,9 +716,9 @@ class Batches(LocalTable):
         returns a fresh iterator over arrays or frames of rows; an iterable. A generator can be
         read once only: enough for PCA and closed-form PPCA of complete rows, refused by what
         reads the rows several times.
-    columns : list of str, optional
+    columns : list of str, default=None
         The columns of frames and Parquet files to read, in this order; all by default.
-    batch_rows : int, optional
+    batch_rows : int, default=None
         Rows read at once, where the source leaves a choice.
 
     Notes
@@ -600,7 +767,21 @@ class Batches(LocalTable):
         return iter(self._fresh())
 
     def first(self) -> Chunk | None:
-        """Return the first batch with rows in it; the next pass gets it back."""
+        """Return the first batch with rows in it; the next pass gets it back.
+
+        Returns
+        -------
+        chunk : Chunk or None
+            None for a table without rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import Batches
+        >>> table = Batches([np.zeros((2, 3)), np.ones((1, 3))])
+        >>> table.first().rows.shape
+        (2, 3)
+        """
         n = self.__dict__.get("n")
         rows = self._look()
         self.n = n
@@ -631,7 +812,25 @@ class Batches(LocalTable):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def parts(self, *, reuse: bool = False) -> Iterator[Chunk]:
-        """Read all batches."""
+        """Read all batches.
+
+        Parameters
+        ----------
+        reuse : bool, default=False
+            Allow the memory of a chunk to be used again for the next one.
+
+        Returns
+        -------
+        chunks : iterator of Chunk
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import Batches
+        >>> table = Batches([np.zeros((2, 3)), np.ones((1, 3))])
+        >>> [chunk.rows.shape for chunk in table.parts()]
+        [(2, 3), (1, 3)]
+        """
         d, dtype, first = self.d, self.dtype, 0  # known from the first batch on
         for number, item in enumerate(self._open()):
             table = array_of(item, self.columns)
@@ -653,6 +852,15 @@ class Batches(LocalTable):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all batches to one .npy file, whole or not at all.
+
+        Parameters
+        ----------
+        path : path
+            File to write; an existing one is replaced once the new one is complete.
+
+        Returns
+        -------
+        None
 
         Examples
         --------

@@ -14,7 +14,7 @@ import numpy as np
 from dualpca.arrays import Array, backend
 from dualpca.data.frames import Host
 from dualpca.data.missing import Columns, column_starts
-from dualpca.data.moments import SMALLEST_TRACE
+from dualpca.data.moments import CONSTANT_SHARE, SMALLEST_TRACE
 from dualpca.data.table import ChunkedTable, InMemoryTable, Table
 from dualpca.errors import ScaleError
 
@@ -183,7 +183,9 @@ class Units:
 def most_unequal(table: Table) -> tuple[int, int, float] | None:
     """Return the columns of largest and smallest positive variance, and the ratio, if it is large.
 
-    Some thousand entries are compared, of rows at equal distances, or of the first chunk.
+    Some thousand entries are compared, of rows at equal distances, or of the first chunk. A column
+    that does not vary among them, as a pixel that is dark in all images but one, is left out: its
+    variance is small because its events are rare, not because of its units.
 
     Examples
     --------
@@ -192,6 +194,11 @@ def most_unequal(table: Table) -> tuple[int, int, float] | None:
     """
     if isinstance(table, InMemoryTable):
         rows, weights = table.rows, table.weights
+        if int(rows.shape[0]) >= LEAST_OBSERVED and table.moments is not None:
+            n, mean, scatter = vars(table.moments).values()
+            variance = scatter.diagonal() / n
+            if farthest_apart(variance, variance > CONSTANT_SHARE * mean * mean) is None:
+                return None
     else:
         first = table.first() if isinstance(table, ChunkedTable) else None
         if first is None:
@@ -199,6 +206,10 @@ def most_unequal(table: Table) -> tuple[int, int, float] | None:
         rows, weights = first.rows, first.weights
     rows, weights = compared(rows, weights)
     values = backend.to_numpy(rows)
+    if weights is None and len(values) >= LEAST_OBSERVED:
+        variance, known = _complete_variances(values)
+        if known is not None:
+            return farthest_apart(variance, known)
     missing = np.isnan(values)
     with np.errstate(over="ignore", invalid="ignore"):
         if weights is None and not missing.any():
@@ -210,6 +221,18 @@ def most_unequal(table: Table) -> tuple[int, int, float] | None:
     return farthest_apart(variance, known)
 
 
+def _complete_variances(values: Host) -> tuple[Host, Host | None]:
+    """Return variances and which columns vary, or None for the latter if numbers are not finite."""
+    n = len(values)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = np.dot(np.full(n, 1 / n), values)
+        C = values - mean
+        variance = np.einsum("ij,ij->j", C, C) / n
+        if not np.isfinite(variance.sum()):
+            return variance, None
+        return variance, variance > CONSTANT_SHARE * mean * mean
+
+
 def compared(rows: Array, weights: Array | None) -> tuple[Array, Array | None]:
     """Return rows at equal distances, some thousand entries, and their weights."""
     most = max(LEAST_ROWS_COMPARED, ENTRIES_COMPARED // max(1, int(rows.shape[1])))
@@ -219,7 +242,10 @@ def compared(rows: Array, weights: Array | None) -> tuple[Array, Array | None]:
 
 def farthest_apart(variance: Host, known: Host) -> tuple[int, int, float] | None:
     """Return the columns of largest and smallest known variance, and the ratio, if it is large."""
-    if not known.any():
+    every = known.all()
+    if every and variance.max() <= LARGEST_RATIO * variance.min():
+        return None
+    if not every and not known.any():
         return None
     large = int(np.argmax(np.where(known, variance, -np.inf)))
     small = int(np.argmin(np.where(known, variance, np.inf)))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import fields, replace
-from functools import reduce, wraps
+from functools import cache, reduce, wraps
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 from zlib import crc32
@@ -129,6 +129,8 @@ def check_rows(
 
     Finiteness is tested only if asked for: it shows in results for free (`check_finite_result`).
     """
+    if backend.is_plain(X) and not finite and _fits(estimator, X, reset, min_rows):
+        return X
     require_in_memory(X)
     if not backend.is_foreign(X):
         return validate_data(
@@ -149,6 +151,22 @@ def check_rows(
         )
     check_columns(estimator, int(X.shape[1]), None, reset=reset)
     return X
+
+
+def _fits(estimator: Estimator, X: Array, reset: bool, min_rows: int) -> bool:
+    """Return True if scikit-learn would return a plain matrix as it is; remember its features.
+
+    Its `validate_data` takes longer than a small fit. What it would refuse, or warn of, is left
+    to it.
+    """
+    (n, d), known = X.shape, estimator.__dict__
+    if n < max(min_rows, 1) or d < 1:
+        return False
+    if not reset:
+        return known.get("n_features_in_") == d and "feature_names_in_" not in known
+    estimator.n_features_in_ = d
+    known.pop("feature_names_in_", None)
+    return True
 
 
 def check_columns(estimator: Estimator, d: int, names: list[str] | None, *, reset: bool) -> None:
@@ -232,6 +250,8 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
 
 def check_number(name: str, value: Any, low: float, *, integer: bool = False) -> None:
     """Refuse what is not a real (or whole) number of at least `low`."""
+    if (type(value) is int or (type(value) is float and not integer)) and value >= low:
+        return
     kind = Integral if integer else Real
     if isinstance(value, bool) or not isinstance(value, kind) or not float(value) >= low:
         what = "an integer" if integer else "a number"
@@ -741,7 +761,8 @@ class Estimator(BaseEstimator):
 
     def _given(self, X: Any, method: str) -> Array:
         """Return rows that the fitted model is asked about, checked, where the model works."""
-        check_is_fitted(self)
+        if not self.__sklearn_is_fitted__():
+            check_is_fitted(self)  # says so
         return self._beside_model(self._checked(X, reset=False), method)
 
     def _outward(self, how: str, result: Array, *given: Array) -> Array:
@@ -813,11 +834,26 @@ class Estimator(BaseEstimator):
         ----------
         path : path
             '.dpca' is the usual ending.
-        metadata : dict, optional
+        metadata : dict, default=None
             Anything that JSON can hold, kept beside the model: how a table became rows, notes.
             See `dualpca.save`.
-        functions : bool
+        functions : bool, default=False
             Keep the import paths of functions such as a kernel's; see `dualpca.save`.
+
+        Returns
+        -------
+        None
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PPCA, load
+        >>> X = load_iris().data
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     PPCA(2).fit(X).save(f"{folder}/iris.dpca")
+        ...     print(load(f"{folder}/iris.dpca").n_components_)
+        2
         """
         saving.save(self, path, metadata=metadata, functions=functions)
 
@@ -1091,6 +1127,14 @@ class LinearEstimator(Transformer):
         array of shape (n,)
             ln N(x; μ, C) in the units of X, at O(dq) per row, with nothing d×d (theory 2). Of rows
             with NaN ln N(x_o; μ_o, C_oo), by Woodbury in q; 0 for a row with nothing observed.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PPCA
+        >>> X = load_iris().data
+        >>> PPCA(2).fit(X).score_samples(X[:3]).round(1)
+        array([-1.8, -2.2, -1.7])
         """
         density = self._working.log_density(X, missing=self._accepts_nan)
         return density if self._units is None else density - self._units.log_densities(X)
@@ -1101,12 +1145,20 @@ class LinearEstimator(Transformer):
         Parameters
         ----------
         X : array of shape (n, d)
-        y : ignored
-        sample_weight : array of shape (n,), optional
+        y : ignored, default=None
+        sample_weight : array of shape (n,), default=None
 
         Returns
         -------
         float
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PPCA
+        >>> X = load_iris().data
+        >>> round(PPCA(2).fit(X).score(X), 2)
+        -2.7
         """
         return average_density(self, X, sample_weight)
 
@@ -1160,11 +1212,40 @@ class LinearEstimator(Transformer):
         return backend.cast_like(check_finite_result(J, rows, missing=self._accepts_nan), rows)
 
     def get_covariance(self) -> Array:
-        """Return the covariance C of the fitted Gaussian, (d, d), in the units of X."""
+        """Return the covariance matrix of the fitted Gaussian, in the units of X.
+
+        Returns
+        -------
+        covariance : array of shape (d, d)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PPCA
+        >>> X = load_iris().data
+        >>> PPCA(2).fit(X).get_covariance().shape
+        (4, 4)
+        """
         return self._outward("covariance", self._fitted.covariance())
 
     def get_precision(self) -> Array:
-        """Return the precision C⁻¹ of the fitted Gaussian, (d, d)."""
+        """Return the precision matrix of the fitted Gaussian, the inverse of its covariance.
+
+        Returns
+        -------
+        precision : array of shape (d, d)
+            Inverse of the covariance.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PPCA
+        >>> X = load_iris().data
+        >>> model = PPCA(2).fit(X)
+        >>> np.allclose(model.get_precision() @ model.get_covariance(), np.eye(4))
+        True
+        """
         return self._outward("precision", self._fitted.precision())
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
@@ -1172,13 +1253,21 @@ class LinearEstimator(Transformer):
 
         Parameters
         ----------
-        n_samples : int
-        random_state : None, int, Generator or RandomState
+        n_samples : int, default=1
+        random_state : None, int, Generator or RandomState, default=None
             The same seed gives the same rows on every array library.
 
         Returns
         -------
         array of shape (n_samples, d)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PPCA
+        >>> X = load_iris().data
+        >>> PPCA(2).fit(X).sample(3, random_state=0).shape
+        (3, 4)
         """
         model = self._fitted
         check_number("n_samples", n_samples, 1, integer=True)
@@ -1199,6 +1288,14 @@ class LinearEstimator(Transformer):
             Σ y²/ℓ over the components. For rows with NaN z̄ᵀ Var(z̄)⁻¹ z̄, with the posterior mean z̄
             of the latents and its variance over rows that observe the same features; 0 for a row
             with nothing observed.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PPCA
+        >>> X = load_iris().data
+        >>> PPCA(2).fit(X).hotelling_t2(X[:3]).round(1)
+        array([2.1, 1.9, 2.1])
         """
         return self._judged(X)[1].t2
 
@@ -1217,6 +1314,14 @@ class LinearEstimator(Transformer):
             `standardize=True`); for factor analysis Σ e²/ψ, without unit. For rows with NaN, that
             of the observed entries given their best fit: 0 where no more are observed than
             components.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PPCA
+        >>> X = load_iris().data
+        >>> PPCA(2).fit(X).spe(X[:3]).round(2)
+        array([0.  , 0.05, 0.  ])
         """
         return self._judged(X)[1].spe
 
@@ -1229,11 +1334,19 @@ class LinearEstimator(Transformer):
 
         Parameters
         ----------
-        level : float
+        level : float, default=0.95
 
         Returns
         -------
         float
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PPCA
+        >>> X = load_iris().data
+        >>> round(float(PPCA(2).fit(X).t2_limit(0.99)), 1)
+        9.7
         """
         return self._limit(0, level)
 
@@ -1244,7 +1357,7 @@ class LinearEstimator(Transformer):
 
         Parameters
         ----------
-        level : float
+        level : float, default=0.95
 
         Returns
         -------
@@ -1276,8 +1389,8 @@ class LinearEstimator(Transformer):
         Parameters
         ----------
         X : array of shape (n, d)
-        to : {'spe', 't2'}
-        signed : bool
+        to : {'spe', 't2'}, default='spe'
+        signed : bool, default=False
             Give each the sign of its deviation: negative where the feature is less than expected.
 
         Returns
@@ -1312,7 +1425,7 @@ class LinearEstimator(Transformer):
         Parameters
         ----------
         X : array of shape (n, d)
-        level : float
+        level : float, default=0.95
             Of both limits together: of ordinary new rows a share 1 − level is flagged, by one or
             the other. Each limit alone is at √level, because T² and SPE are independent.
 
@@ -1321,6 +1434,15 @@ class LinearEstimator(Transformer):
         Outliers
             `flagged` (n,) and beside it T², SPE, their limits and p-values, row by row;
             `expected` is the number of rows that would be flagged if all were ordinary.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PPCA
+        >>> X = load_iris().data
+        >>> found = PPCA(2).fit(X).outliers(X)
+        >>> int(found.flagged.sum()), round(found.expected, 1)
+        (9, 7.5)
         """
         check_share("level", level)
         rows = self._asked(X, "outliers")
@@ -1353,14 +1475,22 @@ class StreamingEstimator(Streaming, LinearEstimator):
         ----------
         X : array of shape (n, d), or a chunked table
             Two rows or more. Never modified. Chunked: `Batches`, Dask, Zarr, a path.
-        y : ignored
-        sample_weight : array of shape (n,), optional
+        y : ignored, default=None
+        sample_weight : array of shape (n,), default=None
             Non-negative. A weight of 2 counts as the row twice, 0 as no row; their sum is the
             effective number of rows.
 
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PPCA
+        >>> X = load_iris().data
+        >>> PPCA(2).fit(X).components_.shape
+        (2, 4)
         """
         request = self._request()
         with self._training(X, sample_weight) as table:
@@ -1378,12 +1508,24 @@ class StreamingEstimator(Streaming, LinearEstimator):
         Parameters
         ----------
         X : array of shape (n, d)
-        y : ignored
-        sample_weight : array of shape (n,), optional
+        y : ignored, default=None
+        sample_weight : array of shape (n,), default=None
 
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PPCA
+        >>> X = load_iris().data
+        >>> model = PPCA(2)
+        >>> for chunk in np.array_split(X, 3):
+        ...     model = model.partial_fit(chunk)
+        >>> model.n_samples_
+        150
         """
         return self._add_chunk(X, sample_weight)
 
@@ -1428,10 +1570,10 @@ class IncompleteMethods(LinearEstimator):
         ----------
         X : array or frame of shape (n, d)
             NaN (null) where nothing was observed. Never modified.
-        return_std : bool
+        return_std : bool, default=False
             Also return the standard deviation of every entry: 0 where it was observed, and where
             it was not the uncertainty of a measurement, √(wᵀCw + σ²), with that of the parameters.
-        parameters : {'auto', 'bootstrap', 'fixed'}
+        parameters : {'auto', 'bootstrap', 'fixed'}, default='auto'
             What the standard deviations count as known. 'fixed': the fitted parameters. 'bootstrap'
             adds the variance of the expectation over 20 refits to bootstraps of X, which must be
             the training table or one like it. 'auto' does so where it matters: X has as many rows
@@ -1448,6 +1590,17 @@ class IncompleteMethods(LinearEstimator):
         standard deviation of the model. With refits the noise is also divided by 1 − p/N, for p
         parameters and N observed entries; 20 refits cost up to 400 EM steps. They are the same in
         every call.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PPCA
+        >>> X = load_iris().data
+        >>> X[0, 2] = np.nan
+        >>> filled, std = PPCA(2).fit(X).impute(X, return_std=True)
+        >>> round(float(filled[0, 2]), 1), round(float(std[0, 2]), 1)
+        (1.6, 0.5)
         """
         check_choice("parameters", parameters, ("auto", "bootstrap", "fixed"))
         model = self._working
@@ -1498,16 +1651,16 @@ class IncompleteMethods(LinearEstimator):
         ----------
         X : array of shape (n, d)
             The training table, or one like it.
-        n_draws : int
-        random_state : None, int, Generator or RandomState
+        n_draws : int, default=5
+        random_state : None, int, Generator or RandomState, default=None
             The same seed gives the same tables on every array library.
-        parameters : {'bootstrap', 'fixed'}
+        parameters : {'bootstrap', 'fixed'}, default='bootstrap'
             'bootstrap': every draw has parameters of its own, refitted to a bootstrap of X by up to
             20 EM steps from the fitted ones, so that intervals pooled from the tables cover as they
             promise. 'fixed': all draws at the fitted parameters; faster, and for any number of
             rows, but too alike: pooled 95 % intervals of a column with 60 % missing among 40 rows
             cover 88 %.
-        sample_weight : array of shape (n,), optional
+        sample_weight : array of shape (n,), default=None
             As in `fit`: a row of weight 2 is drawn into bootstraps as two rows would be.
 
         Returns
@@ -1561,7 +1714,7 @@ class IncompleteMethods(LinearEstimator):
         ----------
         X : array of shape (n, d)
             NaN marks what is not given.
-        features : sequence of int, optional
+        features : sequence of int, default=None
             Which features; all by default.
 
         Returns
@@ -1609,7 +1762,7 @@ class LatentMethods(IncompleteMethods):
 
     @on_rows("n_components_")
     def transform(self, X: Any) -> Array:
-        """Return the posterior mean of the latents, E[z | x], (n, q).
+        """Return the posterior mean of the latents.
 
         Parameters
         ----------
@@ -1619,6 +1772,14 @@ class LatentMethods(IncompleteMethods):
         -------
         array of shape (n, q)
             √(ℓ − σ²)/ℓ · vᵀ(x − μ), which tends to the whitened PCA projection as σ² → 0.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PPCA
+        >>> X = load_iris().data
+        >>> PPCA(2).fit(X).transform(X).shape
+        (150, 2)
         """
         return self._working.posterior(X)[0]
 
@@ -1636,6 +1797,15 @@ class LatentMethods(IncompleteMethods):
         covariance : array of shape (n, q, q)
             σ²M⁻¹ = diag(σ²/ℓ), the same for every row if all are complete (then a view of one
             matrix). Rows with NaN have covariances of their own; the prior's, if empty.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PPCA
+        >>> X = load_iris().data
+        >>> mean, covariance = PPCA(2).fit(X).posterior(X)
+        >>> mean.shape, covariance.shape
+        ((150, 2), (150, 2, 2))
         """
         model: SpikedModel = self._working
         mean, own = model.posterior(X)
@@ -1657,22 +1827,40 @@ class LatentMethods(IncompleteMethods):
         Returns
         -------
         array of shape (n, d)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PPCA
+        >>> X = load_iris().data
+        >>> PPCA(2).fit(X).inverse_transform([[0.0, 0.0]]).round(2)
+        array([[5.84, 3.06, 3.76, 1.2 ]])
         """
         return self._lifted(X, self._working.gaussian.spread)
 
     @on_rows("n_features_in_", outward=("outward", "spread"))
     def reconstruct(self, X: Any, return_std: bool = False) -> Any:
-        """Return the posterior mean of the noise-free signal, Σ (1 − σ²/ℓ) y v + μ.
+        """Return the posterior mean of the noise-free signal.
+
+        It is μ + Σ_p (1 − σ²/ℓ_p) y_p v_p.
 
         Parameters
         ----------
         X : array of shape (n, d)
-        return_std : bool
+        return_std : bool, default=False
             Also return the posterior standard deviation of the signal.
 
         Returns
         -------
         array of shape (n, d), or a pair of them
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PPCA
+        >>> X = load_iris().data
+        >>> PPCA(2).fit(X).reconstruct(X[:1]).round(2)
+        array([[5.05, 3.47, 1.44, 0.23]])
         """
         return self._working.signal(X, return_std)
 
@@ -1690,6 +1878,15 @@ class LatentMethods(IncompleteMethods):
         covariance : array of shape (d, d)
             W σ²M⁻¹ Wᵀ + σ²I, the same for every complete row. Rows with NaN have covariances of
             their own and are refused: `conditional` gives those.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PPCA
+        >>> X = load_iris().data
+        >>> mean, covariance = PPCA(2).fit(X).posterior_predictive(X[:3])
+        >>> mean.shape, covariance.shape
+        ((3, 4), (4, 4))
         """
         refuse_nonfinite(self._asked(X, "posterior_predictive"))
         mean, model = self.reconstruct(X), self._fitted
@@ -1701,6 +1898,9 @@ class LatentMethods(IncompleteMethods):
 
 ASYMMETRY = 1e-8
 """Largest |K − Kᵀ| that counts as rounding, relative to the largest entry."""
+
+SYMMETRY_TILE = 128
+"""Points on either side of a tile of a kernel matrix that is compared with its mirror image."""
 
 LEAST_LEARNED = 500
 """Points that a learned pre-image map may always use: 2 MB."""
@@ -1772,11 +1972,10 @@ def check_kernel_matrix(K: Array, *, center: bool) -> Array:
     if K.shape[1] != n:
         what = "a square kernel matrix, (n, n), with kernel='precomputed'"
         raise ValueError(expected("X", what, tuple(K.shape)))
-    size, worst = 0.0, 0.0
-    for rows in backend.slices(n, backend.block_rows(n, K)):
-        block = K[rows, :]
-        size = max(size, float(xp.max(xp.abs(block))))
-        worst = max(worst, float(xp.max(xp.abs(block - K[:, rows].T))))
+    worst = largest_asymmetry(K)
+    if worst == 0.0:
+        return K
+    size = max(float(xp.max(xp.abs(K[rows, :]))) for rows in backend.row_slices(K))
     if worst <= ASYMMETRY * size:
         return K
     gap = K - K.T
@@ -1790,6 +1989,17 @@ def check_kernel_matrix(K: Array, *, center: bool) -> Array:
             "If they should be equal, give (X + X.T) / 2."
         )
     return K + means[:, None]
+
+
+def largest_asymmetry(K: Array) -> float:
+    """Return the largest |K − Kᵀ|, from tiles above the diagonal, which the cache holds."""
+    xp, n, worst = backend.namespace(K), int(K.shape[0]), 0.0
+    tile = SYMMETRY_TILE if not backend.is_foreign(K) else backend.block_rows(n, K)
+    for rows in backend.slices(n, tile):
+        for columns in backend.slices(rows.stop, tile):
+            gap = K[columns, rows] - K[rows, columns].T
+            worst = max(worst, float(xp.max(gap)), -float(xp.min(gap)))
+    return worst
 
 
 def cluster_centres(X: Array, m: int, seed: int) -> Array:
@@ -1825,6 +2035,14 @@ class nested(attribute):
         found = self.shell(model.n_components)
         found._model, found.n_features_in_ = model, int(model.mean.shape[0])
         return found
+
+
+def _names_of_fields(request: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(request))
+
+
+_field_names: Callable[[Any], tuple[str, ...]] = cache(_names_of_fields)
+"""The names of the fields of a dataclass."""
 
 
 class KernelEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
@@ -1869,7 +2087,7 @@ class KernelEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
     def _asked_for(self, request: type[T], **given: Any) -> T:
         """Return a request; fields that are not given are the parameters of the same name."""
         given = {"kernel": self._kernel_choice, "seed": self._seed, **given}
-        names = [field.name for field in fields(request)]  # type: ignore[arg-type]
+        names = _field_names(request)
         return request(**{n: given[n] if n in given else getattr(self, n) for n in names})
 
     def _checked(self, X: Any, *, reset: bool, min_rows: int = 1) -> Array:
@@ -1957,15 +2175,28 @@ class PreImageEstimator(KernelEstimator):
 
     @on_rows(cast=False)
     def novelty(self, X: Any, diagonal: Any = None) -> Array:
-        """Return the squared distance of features off the components (Hoffmann 2007), (m,).
+        """Return the squared distance of features off the components (Hoffmann 2007).
 
         s(x) − Σy² with s(x) = ‖φ(x) − φ̄‖²: large for points unlike the training points.
 
         Parameters
         ----------
         X : array of shape (m, d), items, or kernel values against the training points (m, n)
-        diagonal : array of shape (m,), optional
+        diagonal : array of shape (m,), default=None
             k(x, x) of every row, where X holds kernel values, which do not tell it.
+
+        Returns
+        -------
+        distance : array of shape (m,)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import KernelPCA
+        >>> X = load_iris().data
+        >>> model = KernelPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> model.novelty([X[0], [9.0, 9.0, 9.0, 9.0]]).round(2)
+        array([0.05, 1.28])
         """
         self._refuse_missing(X)
         return self._working.off_span(X, check_diagonal(diagonal, X))
@@ -2067,10 +2298,10 @@ class PreImageEstimator(KernelEstimator):
         ----------
         X : array of shape (m, q)
             Latents, as `transform` returns them.
-        method : str or Method, optional
+        method : str or Method, default=None
             'smoother', 'plain-smoother', 'fixed-point', 'gradient', 'distance', 'learned' or
             'auto' (the best for each row); the parameter `preimage` by default.
-        start : array of shape (m, d), optional
+        start : array of shape (m, d), default=None
             Where iterations start, beside their own guesses.
 
         Returns
@@ -2078,6 +2309,16 @@ class PreImageEstimator(KernelEstimator):
         PreImage
             `points` (m, d), `distance` (m,), the distance in feature space that is left, and
             `iterations` (m,).
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import KernelPCA
+        >>> X = load_iris().data
+        >>> model = KernelPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> found = model.preimages(model.transform(X[:3]))
+        >>> found.points.shape, found.distance.shape
+        ((3, 4), (3,))
         """
         Z, Y = self._latent_coordinates(X, "preimages")
         start = None if start is None else self._asked(start, "preimages")
@@ -2095,12 +2336,12 @@ class PreImageEstimator(KernelEstimator):
         ----------
         K : array of shape (m, n)
             ⟨φ(x_i), P⟩ for the rows x_i of `X_fit_`, of any points P of feature space.
-        method : str or Method, optional
+        method : str or Method, default=None
             As in `preimages`, and `dualpca.preimages.PlainSmoother` ('plain-smoother'), the mean
             of the training points weighted by K itself (De Plaen & Suykens 2023, Eq. 19).
-        start : array of shape (m, d), optional
+        start : array of shape (m, d), default=None
             Where iterations start, beside their own guesses.
-        centered : bool
+        centered : bool, default=False
             K holds ⟨φ(x_i) − φ̄, P − φ̄⟩, as `DualPPCA.sample_kernel` and `reconstruct_kernel` give
             them.
 
@@ -2111,6 +2352,16 @@ class PreImageEstimator(KernelEstimator):
             the training points that has these values; the closest one, if none has. To find it
             costs O(n³) once. Beyond 5000 points only 'plain-smoother', 'smoother' and 'learned'
             (which sees the projection of P) are there, and `distance` is NaN.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import KernelPCA
+        >>> X = load_iris().data
+        >>> model = KernelPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> values = model.kernel_(X[:3], X)
+        >>> model.preimage_of_kernel(values).points.shape
+        (3, 4)
         """
         check_is_fitted(self)
         check_flag("centered", centered)
@@ -2137,15 +2388,37 @@ class PreImageEstimator(KernelEstimator):
         array of shape (m, d)
             With the linear kernel the exact inverse, mean included. `preimages` also says how
             close they are.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import KernelPCA
+        >>> X = load_iris().data
+        >>> model = KernelPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> model.inverse_transform(model.transform(X[:3])).shape
+        (3, 4)
         """
         return self.preimages(X, self._inverse_method()).points
 
     def reconstruct(self, X: Any) -> Array:
-        """Return pre-images of the projections of X, (m, d).
+        """Project rows on the components and return the pre-images of the projections.
 
         Parameters
         ----------
         X : array of shape (m, d), items, or kernel values against the training points (m, n)
+
+        Returns
+        -------
+        X_rec : array of shape (m, d)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import KernelPCA
+        >>> X = load_iris().data
+        >>> model = KernelPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> model.reconstruct(X[:3]).shape
+        (3, 4)
         """
         return self.inverse_transform(self.transform(X))
 
@@ -2155,17 +2428,26 @@ class PreImageEstimator(KernelEstimator):
         Parameters
         ----------
         X : array of shape (m, d)
-        method : str or Method, optional
+        method : str or Method, default=None
 
         Returns
         -------
         array of shape (m, d)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import KernelPCA
+        >>> X = load_iris().data
+        >>> model = KernelPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> model.denoise(X[:3]).shape
+        (3, 4)
         """
         self._refuse_missing(self._asked(X, "denoise"))
         return self.preimages(self.transform(X), method, start=X).points
 
     def preimage_weights(self, X: Any) -> Array:
-        """Return weights over the training points, (m, n): Σ_i weight_i φ(x_i) is what X means.
+        """Return weights over the training points whose sum is the point of feature space meant.
 
         For kernels of items without coordinates (kernel matrices, strings), where it takes the
         place of a pre-image.
@@ -2174,6 +2456,21 @@ class PreImageEstimator(KernelEstimator):
         ----------
         X : array of shape (m, q)
             Latents, as `transform` returns them.
+
+        Returns
+        -------
+        weights : array of shape (m, n)
+            Row i holds the weights of the training points.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import KernelPCA
+        >>> X = load_iris().data
+        >>> model = KernelPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> weights = model.preimage_weights(model.transform(X[:3]))
+        >>> weights.shape, weights.sum(axis=1).round(6)
+        ((3, 150), array([1., 1., 1.]))
         """
         subspace = self._working.subspace
         Y = self._latent_coordinates(X, "preimage_weights")[1]

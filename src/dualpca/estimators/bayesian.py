@@ -29,43 +29,45 @@ from dualpca.operators import Scatter
 
 
 class BayesianPCA(LatentMethods, StreamingEstimator):
-    """Bayesian PCA: x = Wz + μ + ε, every column of W with a prior N(0, α⁻¹I) of its own.
+    """Bayesian PCA, which finds the number of components from the data.
+
+    The model is x = Wz + μ + ε, where every column of W has a prior N(0, α⁻¹I) of its own.
 
     Columns that the data do not ask for are switched off (α → ∞), so the number of components
     need not be given. NaN is accepted anywhere.
 
     Parameters
     ----------
-    n_components : int, optional
+    n_components : int, default=None
         Number of directions to start from; never more are kept. None is the smaller of d − 1 and
         half the number of rows: more would leave too little to tell noise by.
-    method : {'ard', 'variational'}
+    method : {'ard', 'variational'}, default='ard'
         'ard': α is re-estimated between EM steps; for complete rows the fixed point is found from
         the spectrum, by Newton's method. 'variational': a posterior of the form
         q(Z) q(W) q(α) q(τ) q(μ), with a lower bound on the evidence.
-    noise_variance : float, optional
+    noise_variance : float, default=None
         σ². None to estimate it.
-    solver : {'auto', 'qr', 'dense', 'gram', 'krylov'}
+    solver : {'auto', 'qr', 'dense', 'gram', 'krylov'}, default='auto'
         For the spectrum of complete rows.
-    tol : float
+    tol : float, default=1e-06
         'ard' with NaN: estimated relative distance to the maximum at which to stop.
         'variational': that of the bound, in nats per row.
-    max_iter : int
+    max_iter : int, default=1000
         Largest number of steps.
-    random_state : None, int, Generator or RandomState
+    random_state : None, int, Generator or RandomState, default=None
         Start of the iterations with NaN and of block Krylov. None is a fixed seed.
-    standardize : bool
+    standardize : bool, default=False
         Divide every column by its standard deviation (over observed entries, divisor n; a
         constant one by 1) before the fit, so that no unit counts more than another. Rows,
         loadings, densities and covariances are given in the units of X all the same.
-    verbose : bool
+    verbose : bool, default=False
         Say on standard error where and how the fit works, and how far it has come.
-    checkpoint : path or Checkpoint, optional
+    checkpoint : path or Checkpoint, default=None
         A file that an interrupted fit resumes from, as in `PPCA`; where it iterates, that is with
         NaN or 'variational'.
-    device : None, 'auto', 'cpu' or 'cuda'
-        Where to work: where the rows are; on a GPU if they are worth it; there. Host arrays go
-        there and results come back, so the fitted model is one of the host.
+    device : None, 'auto', 'cpu' or 'cuda', default=None
+        Where to fit: None is where the rows are, 'auto' a GPU if there are enough rows. Host
+        arrays are copied there and results back, so that the fitted model is on the host.
 
     Attributes
     ----------
@@ -174,8 +176,8 @@ class BayesianPCA(LatentMethods, StreamingEstimator):
 
         Parameters
         ----------
-        n_draws : int
-        random_state : None, int, Generator or RandomState
+        n_draws : int, default=100
+        random_state : None, int, Generator or RandomState, default=None
 
         Returns
         -------
@@ -209,6 +211,10 @@ class BayesianPCA(LatentMethods, StreamingEstimator):
 
     def summary(self) -> str:
         """Return a table of the directions the fit started from, as text.
+
+        Returns
+        -------
+        text : str
 
         Examples
         --------

@@ -40,7 +40,9 @@ from dualpca.models.canonical import CanonicalModel, CanonicalRequest, fit_canon
 
 
 class CCA(MultiOutputMixin, Transformer):
-    """Canonical correlation as a model: x = W_x z + μ_x + ε_x, y = W_y z + μ_y + ε_y.
+    """Probabilistic canonical correlation analysis of two tables with the same rows.
+
+    The model is x = W_x z + μ_x + ε_x and y = W_y z + μ_y + ε_y.
 
     Two views X and Y of the same rows share a latent z ~ N(0, I_q); the noise of each view has
     any covariance. NaN is accepted in either view, in `fit` and afterwards, also for a view that
@@ -48,23 +50,23 @@ class CCA(MultiOutputMixin, Transformer):
 
     Parameters
     ----------
-    n_components : int
+    n_components : int, default=2
         q, at most the number of features (rank) of the smaller view.
-    regularization : float
+    regularization : float, default=0.0
         Share of its own variance that is added to every feature's variance (of 1, where a feature
         is constant). 0 is maximum likelihood; more is needed for a density where rows are few.
-    tol : float
+    tol : float, default=1e-06
         With NaN: estimated relative distance to the maximum at which EM stops.
-    max_iter : int
+    max_iter : int, default=1000
         With NaN: largest number of EM steps.
-    standardize : bool
+    standardize : bool, default=False
         Give `x_weights_` and `y_weights_` for columns divided by their standard deviation (over
         observed entries, divisor n; a constant one by 1), so that they can be compared from column
         to column, as scikit-learn's CCA(scale=True) does. Nothing else depends on units: with or
         without, correlations and variates are the same, and all else is in the units of the data.
-    verbose : bool
+    verbose : bool, default=False
         Print to standard error where and how the fit runs.
-    device : None, 'auto', 'cpu' or 'cuda'
+    device : None, 'auto', 'cpu' or 'cuda', default=None
         Where to fit. None: where the rows are; 'auto': on a GPU if it is worth it. Host arrays are
         moved there and results are returned to the host, and so is the fitted model.
 
@@ -190,13 +192,21 @@ class CCA(MultiOutputMixin, Transformer):
         Parameters
         ----------
         X : array or frame of shape (n, d_x), or a chunked table
-        y : array or frame of shape (n, d_y) or (n,), or a chunked table
+        y : array or frame of shape (n, d_y) or (n,), or a chunked table, default=None
             The second view. NaN (null) in either where nothing was observed. Never modified.
-        sample_weight : array of shape (n,), optional
+        sample_weight : array of shape (n,), default=None
 
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_linnerud
+        >>> from dualpca import CCA
+        >>> X, Y = load_linnerud(return_X_y=True)
+        >>> CCA(1).fit(X, Y).correlations_.round(2)
+        array([0.8])
         """
         request = self._request()
         with self._training(X, sample_weight) as table:
@@ -231,13 +241,22 @@ class CCA(MultiOutputMixin, Transformer):
         Parameters
         ----------
         X : array of shape (n, d_x)
-        y : array of shape (n, d_y)
+        y : array of shape (n, d_y), default=None
             The second view.
-        sample_weight : array of shape (n,), optional
+        sample_weight : array of shape (n,), default=None
 
         Returns
         -------
         pair of arrays of shape (n, q)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_linnerud
+        >>> from dualpca import CCA
+        >>> X, Y = load_linnerud(return_X_y=True)
+        >>> first, second = CCA(1).fit_transform(X, Y)
+        >>> first.shape, second.shape
+        ((20, 1), (20, 1))
         """
         return self.fit(X, y, sample_weight).transform(X, y)
 
@@ -275,18 +294,30 @@ class CCA(MultiOutputMixin, Transformer):
 
     @on_rows("n_components_", cast=False)
     def transform(self, X: Any, y: Any = None) -> Any:
-        """Return the canonical variates u = U_xᵀ(x − μ_x), and v of y where it is given.
+        """Return the canonical variates of X, and those of y where it is given.
+
+        They are u = U_xᵀ(x − μ_x), and v likewise for y.
 
         Parameters
         ----------
         X : array of shape (n, d_x)
-        y : array of shape (n, d_y), optional
+        y : array of shape (n, d_y), default=None
 
         Returns
         -------
         array of shape (n, q), or a pair of them
             Of variance 1 on the training rows. Where a view has NaN, the expectation given what
             the row observed of that view.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_linnerud
+        >>> from dualpca import CCA
+        >>> X, Y = load_linnerud(return_X_y=True)
+        >>> model = CCA(1).fit(X, Y)
+        >>> first, second = model.transform(X, Y)
+        >>> first.shape, second.shape
+        ((20, 1), (20, 1))
         """
         refuse_infinite_view(X, "X")
         Y = None if y is None else self._asked_second(y, X, "transform")
@@ -299,12 +330,12 @@ class CCA(MultiOutputMixin, Transformer):
         return found[0] if Y is None else tuple(found)
 
     def posterior(self, X: Any = None, y: Any = None) -> tuple[Array, Array]:
-        """Return mean (n, q) and covariance (n, q, q) of the shared latent.
+        """Return mean and covariance of the shared latents.
 
         Parameters
         ----------
-        X : array of shape (n, d_x), optional
-        y : array of shape (n, d_y), optional
+        X : array of shape (n, d_x), default=None
+        y : array of shape (n, d_y), default=None
             One view or both; NaN where nothing was observed.
 
         Returns
@@ -313,6 +344,16 @@ class CCA(MultiOutputMixin, Transformer):
             √ρ u given X alone, √ρ(u + v)/(1 + ρ) given both.
         covariance : array of shape (n, q, q)
             The same for all complete rows (then a view of one matrix).
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_linnerud
+        >>> from dualpca import CCA
+        >>> X, Y = load_linnerud(return_X_y=True)
+        >>> model = CCA(1).fit(X, Y)
+        >>> mean, covariance = model.posterior(X, Y)
+        >>> mean.shape, covariance.shape
+        ((20, 1), (20, 1, 1))
         """
         latent = self._working.canonical.latent
         mean, covariance = self._answer(X, y, "posterior", latent, cast=True)
@@ -324,12 +365,21 @@ class CCA(MultiOutputMixin, Transformer):
         Parameters
         ----------
         X : array of shape (n, d_x)
-        return_std, return_cov : bool
+        return_std, return_cov : bool, default=False
             As in `predict_view`.
 
         Returns
         -------
         array of shape (n, d_y) or (n,), or a pair
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_linnerud
+        >>> from dualpca import CCA
+        >>> X, Y = load_linnerud(return_X_y=True)
+        >>> model = CCA(1).fit(X, Y)
+        >>> model.predict(X).shape, Y.shape
+        ((20, 3), (20, 3))
         """
         result = self._predict(X, None, return_std, return_cov, "predict")
         if not self._vector:
@@ -345,17 +395,26 @@ class CCA(MultiOutputMixin, Transformer):
 
         Parameters
         ----------
-        X : array of shape (n, d_x), optional
-        y : array of shape (n, d_y), optional
+        X : array of shape (n, d_x), default=None
+        y : array of shape (n, d_y), default=None
             Exactly one of them; NaN where nothing was observed.
-        return_std : bool
+        return_std : bool, default=False
             Also return the standard deviation of every entry, as of a new measurement.
-        return_cov : bool
+        return_cov : bool, default=False
             Also return the covariance of every row's entries, (n, d, d), instead.
 
         Returns
         -------
         array of shape (n, d), or a pair
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_linnerud
+        >>> from dualpca import CCA
+        >>> X, Y = load_linnerud(return_X_y=True)
+        >>> model = CCA(1).fit(X, Y)
+        >>> model.predict_view(y=Y).shape, X.shape
+        ((20, 3), (20, 3))
         """
         return self._predict(X, y, return_std, return_cov, "predict_view")
 
@@ -384,7 +443,7 @@ class CCA(MultiOutputMixin, Transformer):
         ----------
         X, y : arrays or frames of shape (n, d_x) and (n, d_y)
             Never modified.
-        return_std : bool
+        return_std : bool, default=False
             Also return the standard deviations, 0 where an entry was observed.
 
         Returns
@@ -393,6 +452,18 @@ class CCA(MultiOutputMixin, Transformer):
             Observed entries are kept to the last bit.
         X_std, Y_std : arrays or frames
             If `return_std`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.datasets import load_linnerud
+        >>> from dualpca import CCA
+        >>> X, Y = load_linnerud(return_X_y=True)
+        >>> model = CCA(1).fit(X, Y)
+        >>> X[0, 1] = np.nan
+        >>> filled_x, filled_y = model.impute(X, Y)
+        >>> bool(np.isnan(filled_x).any()), filled_y.shape
+        (False, (20, 3))
         """
         rows, other = self._views(X, y, "impute")
         if rows is None or other is None:
@@ -412,13 +483,22 @@ class CCA(MultiOutputMixin, Transformer):
 
         Parameters
         ----------
-        X : array of shape (n, d_x), optional
-        y : array of shape (n, d_y), optional
+        X : array of shape (n, d_x), default=None
+        y : array of shape (n, d_y), default=None
 
         Returns
         -------
         array of shape (n,)
             ln p(x, y), or ln p(x), or ln p(y); 0 for a row with nothing observed.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_linnerud
+        >>> from dualpca import CCA
+        >>> X, Y = load_linnerud(return_X_y=True)
+        >>> model = CCA(1).fit(X, Y)
+        >>> model.score_samples(X, Y).shape
+        (20,)
         """
 
         def ask(*views: Array | None) -> tuple[Array]:
@@ -432,33 +512,66 @@ class CCA(MultiOutputMixin, Transformer):
         Parameters
         ----------
         X : array of shape (n, d_x)
-        y : array of shape (n, d_y), optional
-        sample_weight : array of shape (n,), optional
+        y : array of shape (n, d_y), default=None
+        sample_weight : array of shape (n,), default=None
 
         Returns
         -------
         float
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_linnerud
+        >>> from dualpca import CCA
+        >>> X, Y = load_linnerud(return_X_y=True)
+        >>> model = CCA(1).fit(X, Y)
+        >>> round(model.score(X, Y), 1)
+        -22.5
         """
         return weighted_mean(self.score_samples(X, y), sample_weight)
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Array, Array]:
-        """Draw new rows of both views, (n_samples, d_x) and (n_samples, d_y).
+        """Draw new rows of both tables.
 
         Parameters
         ----------
-        n_samples : int
-        random_state : None, int, Generator or RandomState
+        n_samples : int, default=1
+        random_state : None, int, Generator or RandomState, default=None
 
         Returns
         -------
         X, Y : arrays
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_linnerud
+        >>> from dualpca import CCA
+        >>> X, Y = load_linnerud(return_X_y=True)
+        >>> model = CCA(1).fit(X, Y)
+        >>> X_new, Y_new = model.sample(5, random_state=0)
+        >>> X_new.shape, Y_new.shape
+        ((5, 3), (5, 3))
         """
         model: CanonicalModel = self._fitted
         check_number("n_samples", n_samples, 1, integer=True)
         return model.sample(n_samples, generator(random_state))
 
     def get_covariance(self) -> Array:
-        """Return the joint covariance of both views, (d_x + d_y, d_x + d_y)."""
+        """Return the joint covariance matrix of both views.
+
+        Returns
+        -------
+        covariance : array of shape (d_x + d_y, d_x + d_y)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_linnerud
+        >>> from dualpca import CCA
+        >>> X, Y = load_linnerud(return_X_y=True)
+        >>> model = CCA(1).fit(X, Y)
+        >>> model.get_covariance().shape
+        (6, 6)
+        """
         model: CanonicalModel = self._fitted
         return model.covariance()
 

@@ -41,49 +41,68 @@ from dualpca.operators import Subspace
 
 
 class DualPPCA(PreImageEstimator):
-    """Probabilistic PCA in the feature space of a kernel: φ = Wh + φ̄ + ε, in dual form.
+    """Probabilistic PCA in the feature space of a kernel, in dual form.
+
+    The model is φ = Wz + φ̄ + ε (De Plaen & Suykens 2023).
 
     h ~ N(0, I_q) and ε ~ N(0, σ²I_r), with W = Φcᵀ A known through A = E (I/n − σ²Λ⁻¹)^{1/2}.
     With σ² → 0 it is `KernelPCA`, with the linear kernel and `noise_dim=d` it is `PPCA`.
 
     Parameters
     ----------
-    n_components : int, float, str or None
+    n_components : int, float, str or None, default=None
         q: a count; a share of the variance between 0 and 1; the name of a rule: 'evidence', 'bic',
         'white-noise' or 'gavish-donoho'; 'ard' for kernel Bayesian PCA, which starts from every
         direction and switches off those that are not relevant beside the noise. None is the
         number of variances above `noise_variance` where that is given, otherwise 'evidence'.
         A smooth kernel in few dimensions has no noise floor: its spectrum falls to 0, and 'ard'
         keeps most of it; give `noise_variance` then.
-    kernel, gamma, degree, coef0, kernel_params
-        As in `KernelPCA`.
-    noise_variance : float, optional
+    kernel : str, Kernel or callable, default='rbf'
+        As in :class:`KernelPCA`.
+    gamma : float, 'scale', 'median' or None, default=None
+        Scale of the RBF, polynomial, sigmoid, Laplacian and chi-squared kernels. None is 1/d;
+        'scale' and 'median' are found from X.
+    degree : int, default=3
+        Degree of the polynomial kernel.
+    coef0 : float, default=1
+        Constant term of the polynomial and sigmoid kernels.
+    kernel_params : dict or None, default=None
+        Other parameters of a named kernel, or keyword arguments of a function.
+    noise_variance : float, default=None
         σ². None for maximum likelihood, σ² = (tr − Σ_{p≤q} λ_p)/(n (r − q)). 0 is kernel PCA as a
         model (De Plaen & Suykens 2023, 'No Noise'): points have no density then (`score` says so);
         everything else works.
-    center : bool
+    center : bool, default=True
         Centre in feature space. False sets φ̄ = 0 (De Plaen & Suykens 2023, 'Uncentered Features').
-    noise_dim : int, optional
+    noise_dim : int, default=None
         r, the dimension of the noise. None is n, as published (with whole weights their sum), or
         the dimension of the feature map with 'nystrom', 'cholesky' and 'fourier'. n − 1 is the
         dimension of the centred span; d makes the linear kernel PPCA.
-    method : {'closed', 'em'}
+    method : {'closed', 'em'}, default='closed'
         From the spectrum, or by EM, accelerated and monotone: the same model.
-    eigen_solver : str
+    eigen_solver : str, default='auto'
         As in `KernelPCA`. 'nystrom', 'cholesky' and 'fourier' fit the model in the space of a
         finite feature map, and `X_fit_` are then the landmarks ('fourier': the rows).
-    tol : float
+    tol : float, default=0.0
         Relative error of the eigenvalues; with 'em' the estimated distance to the maximum at
         which to stop. 0 is machine precision, and 1e-6 with 'em'.
-    max_iter : int, optional
+    max_iter : int, default=None
         'em': largest number of steps, 1000 by default.
-    random_state : None, int, Generator or RandomState
+    random_state : None, int, Generator or RandomState, default=None
         Start of EM and of block Krylov, draw of landmarks. None is a fixed seed.
-    preimage, n_landmarks, landmarks, dtype, memory_limit
-        As in `KernelPCA`.
-    verbose : bool
+    preimage : str or Method, default='auto'
+        How :meth:`inverse_transform` and :meth:`denoise` find inputs, as in :class:`KernelPCA`.
+    n_landmarks : int, default=500
+        Number of landmarks or random features of an approximate solver.
+    landmarks : str, default='leverage'
+        How landmarks are chosen, as in :class:`KernelPCA`.
+    dtype : dtype or None, default=None
+        Precision of the fit, as in :class:`KernelPCA`.
+    memory_limit : int, default=4294967296
+        Bytes that the Gram matrix may take, as in :class:`KernelPCA`.
+    verbose : bool, default=False
         Print on standard error how and where the model is fitted.
-    device : None, 'auto', 'cpu' or 'cuda'
+    device : None, 'auto', 'cpu' or 'cuda', default=None
         Where to fit: None is where the rows are, 'auto' a GPU if there are enough rows. Host
         arrays are copied there and results back, so that the fitted model is on the host.
 
@@ -227,13 +246,21 @@ class DualPPCA(PreImageEstimator):
             Two rows or more. Never modified. NaN is accepted with RBF, linear and polynomial
             kernels (their sums and multiples): inner products are then expectations under a PPCA
             of the inputs.
-        y : ignored
-        sample_weight : array of shape (n,), optional
+        y : ignored, default=None
+        sample_weight : array of shape (n,), default=None
             Non-negative. A weight of 2 counts as the row twice, 0 as no row.
 
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import DualPPCA
+        >>> X = load_iris().data
+        >>> DualPPCA(2, kernel="rbf", gamma=0.5).fit(X).n_components_
+        2
         """
         request = self._request()
         with self._training(X, sample_weight) as table:
@@ -246,7 +273,9 @@ class DualPPCA(PreImageEstimator):
 
     @on_rows("n_components_")
     def transform(self, X: Any) -> Array:
-        """Return the posterior mean of the latents, h = nΛ⁻¹Aᵀkc (De Plaen & Suykens 2023, Eq. 20).
+        """Return the posterior mean of the latents.
+
+        It is z = nΛ⁻¹Aᵀkc (De Plaen & Suykens 2023, Eq. 20).
 
         Parameters
         ----------
@@ -257,6 +286,15 @@ class DualPPCA(PreImageEstimator):
         -------
         array of shape (m, q)
             √(ℓ − σ²)/ℓ · y with y the projections of `KernelPCA`.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import DualPPCA
+        >>> X = load_iris().data
+        >>> model = DualPPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> model.transform(X).shape
+        (150, 2)
         """
         self._know_inputs(X)
         return self._working.posterior_mean(X)
@@ -275,6 +313,16 @@ class DualPPCA(PreImageEstimator):
         covariance : array of shape (m, q, q)
             σ²nΛ⁻¹ = diag(σ²/ℓ), the same for every complete point (then a view of one matrix).
             Rows with NaN are less certain by the covariance of their coordinates.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import DualPPCA
+        >>> X = load_iris().data
+        >>> model = DualPPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> mean, covariance = model.posterior(X)
+        >>> mean.shape, covariance.shape
+        ((150, 2), (150, 2, 2))
         """
         self._know_inputs(X)
         return self._working.posterior_mean(X), self._working.posterior_covariance(X)
@@ -286,13 +334,23 @@ class DualPPCA(PreImageEstimator):
         ----------
         K : array of shape (m, n)
             k(x, x_i); or kc, centred with the training means, as `sample_kernel` gives them.
-        centered : bool
+        centered : bool, default=False
             Whether K is centred already.
 
         Returns
         -------
         mean : array of shape (m, q)
         covariance : array of shape (m, q, q)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import DualPPCA
+        >>> X = load_iris().data
+        >>> model = DualPPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> mean, _ = model.posterior_kernel(model.kernel_(X[:3], X))
+        >>> mean.shape
+        (3, 2)
         """
         check_is_fitted(self)
         model = self._working
@@ -315,13 +373,22 @@ class DualPPCA(PreImageEstimator):
         Parameters
         ----------
         X : array of shape (m, d), items, or kernel values against the training points (m, n)
-        diagonal : array of shape (m,), optional
+        diagonal : array of shape (m,), default=None
             k(x, x) of every row, where X holds kernel values, which do not tell it.
 
         Returns
         -------
         array of shape (m,)
             ln N(φ; φ̄, WWᵀ + σ²I_r), theory 2.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import DualPPCA
+        >>> X = load_iris().data
+        >>> model = DualPPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> model.score_samples(X).shape
+        (150,)
         """
         self._refuse_missing(X)
         return self._working.log_density(X, check_diagonal(diagonal, X))
@@ -332,8 +399,21 @@ class DualPPCA(PreImageEstimator):
         Parameters
         ----------
         X : array of shape (m, d)
-        y : ignored
-        sample_weight : array of shape (m,), optional
+        y : ignored, default=None
+        sample_weight : array of shape (m,), default=None
+
+        Returns
+        -------
+        score : float
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import DualPPCA
+        >>> X = load_iris().data
+        >>> model = DualPPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> bool(model.score(X) > model.score(X + 5.0))
+        True
         """
         density = self.score_samples(X)
         w = check_weights(sample_weight, density[:, None])
@@ -345,22 +425,33 @@ class DualPPCA(PreImageEstimator):
     def reconstruct_kernel(
         self, X: Any = None, centered: bool = True, *, latents: Any = None
     ) -> Array:
-        """Return the kernel values of points that have no noise, k̂c = Kc A h.
+        """Return the kernel values of points without their noise.
+
+        They are k̂c = Kc A z.
 
         Parameters
         ----------
-        X : array of shape (m, d), optional
+        X : array of shape (m, d), default=None
             Points, whose latents are their posterior means.
-        centered : bool
+        centered : bool, default=True
             True: ⟨φ(x_i) − φ̄, Wh⟩, centred with the training means on both sides. False:
             ⟨φ(x_i), φ̄ + Wh⟩, to compare with `k(X, X_fit_)`. The same where `center=False`.
-        latents : array of shape (m, q), optional
+        latents : array of shape (m, q), default=None
             Latents h, in place of X.
 
         Returns
         -------
         array of shape (m, n)
             One column per row of `X_fit_` (De Plaen & Suykens 2023, Eqs. 17 and 22).
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import DualPPCA
+        >>> X = load_iris().data
+        >>> model = DualPPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> model.reconstruct_kernel(X[:3]).shape
+        (3, 150)
         """
         if (X is None) == (latents is None):
             what = "given, or latents in its place: one of the two"
@@ -378,7 +469,9 @@ class DualPPCA(PreImageEstimator):
         return self._working.kernel_values(Y, centered=centered)
 
     def sampling_operator(self, tol: float = 2e-2) -> Any:
-        """Return B, with which kc = Bξ, ξ ~ N(0, I), are draws of centred kernel values.
+        """Return the operator that turns standard normal numbers into draws of kernel values.
+
+        It is S, such that kc = Sξ with ξ ~ N(0, I) is a draw of centred kernel values.
 
         B = Σ_{p≤q} λ_p n^{-1/2} e_p e_pᵀ + σ Σ_{p>q} λ_p^{1/2} e_p e_pᵀ is symmetric, and
         BBᵀ = Kc A Aᵀ Kc + σ²Kc (De Plaen & Suykens 2023, section 4.4 and Eq. 24). It is never
@@ -387,7 +480,7 @@ class DualPPCA(PreImageEstimator):
 
         Parameters
         ----------
-        tol : float
+        tol : float, default=0.02
             As in `sample_kernel`.
 
         Returns
@@ -419,7 +512,9 @@ class DualPPCA(PreImageEstimator):
         *,
         noise: Any = None,
     ) -> Array:
-        """Draw centred kernel values, kc ~ N(0, Kc A Aᵀ Kc + σ²Kc).
+        """Draw centred kernel values.
+
+        They are kc ~ N(0, Kc A Aᵀ Kc + σ²Kc).
 
         De Plaen & Suykens 2023, Eq. 18, as corrected.
 
@@ -429,12 +524,12 @@ class DualPPCA(PreImageEstimator):
 
         Parameters
         ----------
-        n_samples : int
-        random_state : None, int, Generator or RandomState
-        tol : float
+        n_samples : int, default=1
+        random_state : None, int, Generator or RandomState, default=None
+        tol : float, default=0.02
             Relative error, in norm, that Lanczos may leave in the noise; the variance it leaves
             out is of the order of its square.
-        noise : array of shape (m, n), optional
+        noise : array of shape (m, n), default=None
             ξ of your own, in place of draws; as many columns as `sampling_operator` has.
 
         Returns
@@ -442,6 +537,15 @@ class DualPPCA(PreImageEstimator):
         array of shape (n_samples, n)
             ⟨φ(x_i) − φ̄, φ − φ̄⟩ for the rows x_i of `X_fit_`, centred with the training means.
             `preimage_of_kernel(kc, centered=True)` finds inputs that have them.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import DualPPCA
+        >>> X = load_iris().data
+        >>> model = DualPPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> model.sample_kernel(3, random_state=0).shape
+        (3, 150)
         """
         check_is_fitted(self)
         check_number("n_samples", n_samples, 1, integer=True)
@@ -460,7 +564,9 @@ class DualPPCA(PreImageEstimator):
         return self._home(backend.cast_like(found, model.eigenvalues), noise)
 
     def sample_kernel_given(self, X: Any, random_state: Any = None, tol: float = 2e-2) -> Array:
-        """Draw centred kernel values given latents, kc | h ~ N(Kc A h, σ²Kc).
+        """Draw centred kernel values given latents.
+
+        They are kc | z ~ N(Kc A z, σ²Kc).
 
         De Plaen & Suykens 2023, Eq. 14.
 
@@ -468,13 +574,22 @@ class DualPPCA(PreImageEstimator):
         ----------
         X : array of shape (m, q)
             Latents h, one draw each.
-        random_state : None, int, Generator or RandomState
-        tol : float
+        random_state : None, int, Generator or RandomState, default=None
+        tol : float, default=0.02
             As in `sample_kernel`.
 
         Returns
         -------
         array of shape (m, n)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import DualPPCA
+        >>> X = load_iris().data
+        >>> model = DualPPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> model.sample_kernel_given(model.transform(X[:3]), random_state=0).shape
+        (3, 150)
         """
         Z, Y = self._latent_coordinates(X, "sample_kernel_given")
         check_tolerance(tol)
@@ -484,14 +599,16 @@ class DualPPCA(PreImageEstimator):
     # --- points of feature space -----------------------------------------------------------
 
     def sample_features(self, n_samples: int = 1, random_state: Any = None) -> Array:
-        """Draw points of feature space, φ ~ N(φ̄, WWᵀ + σ²I), as weights over the training points.
+        """Draw points of feature space, as weights over the training points.
+
+        The points are φ ~ N(φ̄, WWᵀ + σ²I).
 
         De Plaen & Suykens 2023, Eq. 3.
 
         Parameters
         ----------
-        n_samples : int
-        random_state : None, int, Generator or RandomState
+        n_samples : int, default=1
+        random_state : None, int, Generator or RandomState, default=None
 
         Returns
         -------
@@ -499,6 +616,15 @@ class DualPPCA(PreImageEstimator):
             γ with φ = Σ_i γ_i φ(x_i) over the rows x_i of `X_fit_`: inner products with any x are
             `k(x, X_fit_) @ γ`; with the linear kernel `γ @ X_fit_` are rows. The noise is that on
             the span of the training points. O(n³), up to 4096 of them.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import DualPPCA
+        >>> X = load_iris().data
+        >>> model = DualPPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> model.sample_features(3, random_state=0).shape
+        (3, 150)
         """
         check_is_fitted(self)
         check_number("n_samples", n_samples, 1, integer=True)
@@ -508,7 +634,9 @@ class DualPPCA(PreImageEstimator):
         return self._home(backend.cast_like(found, model.eigenvalues), None)
 
     def sample_features_given(self, X: Any, random_state: Any = None) -> Array:
-        """Draw points of feature space given latents, φ | h ~ N(Wh + φ̄, σ²I).
+        """Draw points of feature space given latents.
+
+        The points are φ | z ~ N(Wz + φ̄, σ²I).
 
         De Plaen & Suykens 2023, Eq. 2, as corrected.
 
@@ -516,12 +644,21 @@ class DualPPCA(PreImageEstimator):
         ----------
         X : array of shape (m, q)
             Latents h, one draw each.
-        random_state : None, int, Generator or RandomState
+        random_state : None, int, Generator or RandomState, default=None
 
         Returns
         -------
         array of shape (m, n)
             Weights over the training points, as in `sample_features`.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import DualPPCA
+        >>> X = load_iris().data
+        >>> model = DualPPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> model.sample_features_given(model.transform(X[:3]), random_state=0).shape
+        (3, 150)
         """
         Z, Y = self._latent_coordinates(X, "sample_features_given")
         found = self._working.draw_features(Y, generator(random_state), inside=True)
@@ -549,11 +686,11 @@ class DualPPCA(PreImageEstimator):
 
         Parameters
         ----------
-        n_samples : int
-        random_state : None, int, Generator or RandomState
-        return_distance : bool
+        n_samples : int, default=1
+        random_state : None, int, Generator or RandomState, default=None
+        return_distance : bool, default=False
             Also return the distance of each input's features from the point that was drawn.
-        noise : bool
+        noise : bool, default=False
             Add the noise along the components, so that coordinates have variance ℓ in place of
             ℓ − σ². Noise off the components has no pre-image, and `sample_kernel` draws it; only
             the linear kernel has all of it here, as `PPCA.sample`.
@@ -561,6 +698,15 @@ class DualPPCA(PreImageEstimator):
         Returns
         -------
         array of shape (n_samples, d), or a pair with (n_samples,)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import DualPPCA
+        >>> X = load_iris().data
+        >>> model = DualPPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> model.sample(3, random_state=0).shape
+        (3, 4)
         """
         check_is_fitted(self)
         check_number("n_samples", n_samples, 1, integer=True)
@@ -587,6 +733,14 @@ class DualPPCA(PreImageEstimator):
             of these), 'nystrom', 'cholesky' and 'fourier' a pipeline of the feature map and a
             fitted `PPCA`. Latents, posterior and σ² are the same; so is the likelihood, where
             `noise_dim_` is the number of features.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import DualPPCA
+        >>> X = load_iris().data
+        >>> type(DualPPCA(2, kernel="linear").fit(X).to_primal()).__name__
+        'PPCA'
         """
         check_is_fitted(self)
         feature_map, model = to_primal(self._fitted)

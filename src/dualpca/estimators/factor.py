@@ -22,43 +22,47 @@ from dualpca.models.incomplete import RefitRequest
 
 
 class FactorAnalysis(IncompleteMethods, LinearEstimator):
-    """Factor analysis: x = Wz + μ + ε with z ~ N(0, I_q) and ε ~ N(0, diag ψ).
+    """Factor analysis, with missing values or without.
+
+    The model is x = Wz + μ + ε with z ~ N(0, I_q) and ε ~ N(0, diag ψ).
 
     Every feature has its own noise, so the model does not depend on the features' units. NaN is
     accepted in `fit` and afterwards.
 
     Parameters
     ----------
-    n_components : int or None
+    n_components : int or None, default=None
         Number of factors. None is Horn's parallel analysis: as many as the correlation matrix has
         eigenvalues above those of permuted columns (the 95th percentile, rank by rank), and at
         least one; `n_components_` is what was chosen. (scikit-learn takes as many factors as
         features, which explain everything and nothing.)
-    tol : float
+    tol : float, default=0.0001
         Estimated relative distance to the maximum at which EM stops.
-    copy : bool
+    copy : bool, default=True
         Accepted for compatibility. X is never modified.
-    max_iter : int
+    max_iter : int, default=1000
         Largest number of EM steps.
-    noise_variance_init : array of shape (d,), optional
+    noise_variance_init : array of shape (d,), default=None
         Noise to start from, in the units of `noise_variance_`.
-    svd_method, iterated_power
-        Accepted for compatibility: EM here needs no decomposition per step.
-    rotation : {None, 'varimax', 'quartimax'}
+    svd_method : str, default='randomized'
+        Accepted for compatibility with scikit-learn and not used.
+    iterated_power : int, default=3
+        Accepted for compatibility with scikit-learn and not used.
+    rotation : {None, 'varimax', 'quartimax'}, default=None
         Rotate the loadings to be read more easily; densities do not change.
-    random_state : None, int, Generator or RandomState
+    random_state : None, int, Generator or RandomState, default=0
         Start of EM with NaN.
-    standardize : bool
+    standardize : bool, default=False
         Divide every column by its standard deviation (over observed entries, divisor n; a
         constant one by 1) before the fit: loadings and noise are then those of the correlation
         matrix. The density is the same, and rows are given in the units of X.
-    verbose : bool
+    verbose : bool, default=False
         Say on standard error where and how the fit works, and how far it has come.
-    checkpoint : path or Checkpoint, optional
+    checkpoint : path or Checkpoint, default=None
         A file that an interrupted fit resumes from, as in `PPCA`.
-    device : None, 'auto', 'cpu' or 'cuda'
-        Where to work: where the rows are; on a GPU if they are worth it; there. Host arrays go
-        there and results come back, so the fitted model is one of the host.
+    device : None, 'auto', 'cpu' or 'cuda', default=None
+        Where to fit: None is where the rows are, 'auto' a GPU if there are enough rows. Host
+        arrays are copied there and results back, so that the fitted model is on the host.
 
     Attributes
     ----------
@@ -85,9 +89,10 @@ class FactorAnalysis(IncompleteMethods, LinearEstimator):
 
     Notes
     -----
-    Complete rows and d ≤ 2,000: the correlation matrix is formed once, then quasi-Newton on ψ with
-    W at its best (Jöreskog 1967), O(d³) per step. Otherwise EM (Rubin & Thayer 1982) with parameter
-    expansion and SQUAREM, O(ndq) per step, O(ndq²) with NaN, and nothing d×d is formed.
+    Complete rows and d ≤ 2,000: the correlation matrix is formed once, then Newton's method
+    (quasi-Newton for d > 64) on ψ with W at its best (Jöreskog 1967), O(d³) per step. Otherwise EM
+    (Rubin & Thayer 1982) with parameter expansion and SQUAREM, O(ndq) per step, O(ndq²) with NaN,
+    and nothing d×d is formed.
 
     Examples
     --------
@@ -149,12 +154,20 @@ class FactorAnalysis(IncompleteMethods, LinearEstimator):
         ----------
         X : array of shape (n, d)
             NaN where nothing was observed. Never modified.
-        y : ignored
-        sample_weight : array of shape (n,), optional
+        y : ignored, default=None
+        sample_weight : array of shape (n,), default=None
 
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_wine
+        >>> from dualpca import FactorAnalysis
+        >>> X = load_wine().data
+        >>> FactorAnalysis(2, standardize=True).fit(X).noise_variance_.shape
+        (13,)
         """
         request = self._request()
         with self._training(X, sample_weight) as table:
@@ -179,41 +192,96 @@ class FactorAnalysis(IncompleteMethods, LinearEstimator):
 
     @on_rows("_n_features_out")
     def transform(self, X: Any) -> Array:
-        """Return the posterior mean of the factors given what each row observed, (n, q).
+        """Return the posterior mean of the factors given what each row observed.
 
         Parameters
         ----------
         X : array of shape (n, d)
+
+        Returns
+        -------
+        X_new : array of shape (n, q)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_wine
+        >>> from dualpca import FactorAnalysis
+        >>> X = load_wine().data
+        >>> model = FactorAnalysis(2, standardize=True).fit(X)
+        >>> model.transform(X).shape
+        (178, 2)
         """
-        return self._working.posterior(X)[0]
+        scores: Array = self._working.scores(X)
+        return scores
 
     @on_rows(chunked=False)
     def posterior(self, X: Any) -> tuple[Array, Array]:
-        """Return mean (n, q) and covariance (n, q, q) of the factors given each row.
+        """Return mean and covariance of the factors given each row.
 
         Parameters
         ----------
         X : array of shape (n, d)
+
+        Returns
+        -------
+        mean : array of shape (n, q)
+        covariance : array of shape (n, q, q)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_wine
+        >>> from dualpca import FactorAnalysis
+        >>> X = load_wine().data
+        >>> model = FactorAnalysis(2, standardize=True).fit(X)
+        >>> mean, covariance = model.posterior(X)
+        >>> mean.shape, covariance.shape
+        ((178, 2), (178, 2, 2))
         """
         model: FactorModel = self._working
         return model.posterior(X)
 
     def inverse_transform(self, X: Any) -> Array:
-        """Return the mean of the rows given factors, Wz + μ, (n, d).
+        """Return the mean of the rows given their factors.
 
         Parameters
         ----------
         X : array of shape (n, q)
             Factors.
+
+        Returns
+        -------
+        X_mean : array of shape (n, d)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_wine
+        >>> from dualpca import FactorAnalysis
+        >>> X = load_wine().data
+        >>> model = FactorAnalysis(2, standardize=True).fit(X)
+        >>> model.inverse_transform([[0.0, 0.0]]).shape
+        (1, 13)
         """
         return self._lifted(X, None)
 
     @on_rows("n_features_in_", outward=("outward",))
     def reconstruct(self, X: Any) -> Array:
-        """Return the posterior mean of the noise-free signal, (n, d).
+        """Return the posterior mean of the noise-free signal.
 
         Parameters
         ----------
         X : array of shape (n, d)
+
+        Returns
+        -------
+        X_rec : array of shape (n, d)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_wine
+        >>> from dualpca import FactorAnalysis
+        >>> X = load_wine().data
+        >>> model = FactorAnalysis(2, standardize=True).fit(X)
+        >>> model.reconstruct(X).shape
+        (178, 13)
         """
-        return self._working.lifted(self._working.posterior(X)[0])
+        return self._working.lifted(self._working.scores(X))

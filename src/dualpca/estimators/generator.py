@@ -54,36 +54,36 @@ class Generator(MetaEstimatorMixin, Estimator):
         With `transform` and `inverse_transform`: `PCA`, `PPCA`, `KernelPCA`, `DualPPCA`, a
         pipeline of them. A clone of it is fitted; scikit-learn's `FrozenEstimator(model)` uses
         a fitted model as it is.
-    density : {'kde', 'gaussian', 'mixture', 'subspaces'} or Density
+    density : {'kde', 'gaussian', 'mixture', 'subspaces'} or Density, default='kde'
         π: kernel density estimate, shrunk to the latents' mean and covariance; a Gaussian of that
         mean and covariance; a mixture of `n_mixtures` Gaussians, or of as many subspaces of at
         most 10 directions (`MixturePPCA`), which need fewer rows and allow more latents; or a
         custom density.
-    sampler : {'direct', 'langevin', 'mala'}
+    sampler : {'direct', 'langevin', 'mala'}, default='direct'
         Independent draws; Langevin chains from training latents, one per sample, whose bias goes to
         0 with `step`; or Metropolis-adjusted ones, which have none once they have mixed. In many
         dimensions a chain hardly leaves the bumps around its start (`chains` shows R̂ well above
         1): then only the starts spread samples as the density does.
-    bandwidth : float, optional
+    bandwidth : float, default=None
         h of 'kde', in standard deviations of the latents; None for the largest leave-one-out
         likelihood.
-    n_mixtures : int
+    n_mixtures : int, default=10
         Components of 'mixture' and 'subspaces', of each class if by class.
-    by_class : bool
+    by_class : bool, default=False
         One density for each class of y, weighted by its share of the rows; needs y in `fit`. One
         density for all classes reaches into the gaps between them, where samples are half one
         and half another. With few rows per class use 'subspaces'.
-    temperature : float
+    temperature : float, default=1.0
         T: the covariance of every Gaussian in π times T. Below 1, samples stay closer to the
         training latents: more of them look right, and they are less varied.
-    n_steps : int
+    n_steps : int, default=200
         Steps of a chain; 'mala' makes as many before, to tune its step.
-    step : float
+    step : float, default=0.1
         τ, in units of the bumps' variance (`density_.factor`): 0.1 leaves the variance of a bump
         5 % too large with 'langevin'; 'mala' only starts from it.
-    decoder : str or pre-image method, optional
+    decoder : str or pre-image method, default=None
         For models with `preimages`: how to come back. None is `inverse_transform`.
-    random_state : None, int, Generator or RandomState
+    random_state : None, int, Generator or RandomState, default=None
         Of the mixture's start.
 
     Attributes
@@ -188,12 +188,20 @@ class Generator(MetaEstimatorMixin, Estimator):
         ----------
         X : array of shape (n, d)
             Two rows or more, finite. Never modified; a copy is kept.
-        y : array of shape (n,), optional
+        y : array of shape (n,), default=None
             Handed to the estimator; the classes, if by class.
 
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PPCA, Generator
+        >>> X = load_iris().data
+        >>> Generator(PPCA(2).fit(X)).fit(X).latents_.shape
+        (150, 2)
         """
         self._check_parameters()
         rows = self._checked(X, reset=True, min_rows=2)
@@ -236,28 +244,50 @@ class Generator(MetaEstimatorMixin, Estimator):
 
         Parameters
         ----------
-        n_samples : int
-        random_state : None, int, Generator or RandomState
-        label : object, optional
+        n_samples : int, default=1
+        random_state : None, int, Generator or RandomState, default=None
+        label : object, default=None
             Draw from this class only, if fitted by class.
 
         Returns
         -------
         array of shape (n_samples, d)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PPCA, Generator
+        >>> X = load_iris().data
+        >>> maker = Generator(PPCA(2).fit(X)).fit(X)
+        >>> maker.sample(3, random_state=0).shape
+        (3, 4)
         """
         return self.decode(self.sample_latents(n_samples, random_state, label))
 
     def sample_latents(
         self, n_samples: int = 1, random_state: Any = None, label: Any = None
     ) -> Array:
-        """Draw latents of new points, (n_samples, q); `decode` shows what they mean.
+        """Draw latents of new points; :meth:`decode` shows what they mean.
 
         Parameters
         ----------
-        n_samples : int
-        random_state : None, int, Generator or RandomState
-        label : object, optional
+        n_samples : int, default=1
+        random_state : None, int, Generator or RandomState, default=None
+        label : object, default=None
             Draw from this class only, if fitted by class.
+
+        Returns
+        -------
+        latents : array of shape (n_samples, q)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PPCA, Generator
+        >>> X = load_iris().data
+        >>> maker = Generator(PPCA(2).fit(X)).fit(X)
+        >>> maker.sample_latents(3, random_state=0).shape
+        (3, 2)
         """
         model: GeneratorModel = self._fitted
         check_number("n_samples", n_samples, 1, integer=True)
@@ -285,14 +315,23 @@ class Generator(MetaEstimatorMixin, Estimator):
 
         Parameters
         ----------
-        n_chains : int
-        random_state : None, int, Generator or RandomState
+        n_chains : int, default=4
+        random_state : None, int, Generator or RandomState, default=None
 
         Returns
         -------
         LangevinChains
             `draws` (n_steps, n_chains, q), `acceptance`, `step`, `effective_sample_size()`,
             `r_hat()`. Chains start at training latents that were drawn at random.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PPCA, Generator
+        >>> X = load_iris().data
+        >>> maker = Generator(PPCA(2).fit(X), sampler="langevin", n_steps=50).fit(X)
+        >>> maker.chains(4, random_state=0).draws.shape
+        (50, 4, 2)
         """
         check_is_fitted(self)
         check_number("n_chains", n_chains, 1, integer=True)
@@ -308,11 +347,24 @@ class Generator(MetaEstimatorMixin, Estimator):
         return model.chains(code, m, rng, float(self.step), thin=thin, **options)
 
     def decode(self, Z: Any) -> Array:
-        """Return the inputs that latents stand for, (m, d), by `decoder` or `inverse_transform`.
+        """Return the inputs that latents stand for, by `decoder` or `inverse_transform`.
 
         Parameters
         ----------
         Z : array of shape (m, q)
+
+        Returns
+        -------
+        X_new : array of shape (m, d)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PPCA, Generator
+        >>> X = load_iris().data
+        >>> maker = Generator(PPCA(2).fit(X)).fit(X)
+        >>> maker.decode([[0.0, 0.0]]).shape
+        (1, 4)
         """
         check_is_fitted(self)
         if self.decoder is None:
@@ -329,16 +381,25 @@ class Generator(MetaEstimatorMixin, Estimator):
         Parameters
         ----------
         a, b : array of shape (d,) or (1, d)
-        n : int
-        path : {'straight', 'density'}
+        n : int, default=10
+        path : {'straight', 'density'}, default='straight'
             Through latents in a straight line, or where the density is high.
-        weight : float
+        weight : float, default=1.0
             'density': how much density counts beside length.
 
         Returns
         -------
         array of shape (n, d)
             The ends are the reconstructions of a and b.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PPCA, Generator
+        >>> X = load_iris().data
+        >>> maker = Generator(PPCA(2).fit(X)).fit(X)
+        >>> maker.interpolate(X[0], X[1], n=5).shape
+        (5, 4)
         """
         check_choice("path", path, ("straight", "density"))
         check_number("n", n, 2, integer=True)
@@ -353,14 +414,23 @@ class Generator(MetaEstimatorMixin, Estimator):
         Parameters
         ----------
         component : int
-        n : int
-        reach : float
-        at : array of shape (d,) or (1, d), optional
+        n : int, default=9
+        reach : float, default=2.0
+        at : array of shape (d,) or (1, d), default=None
             The point in the middle; the mean of the latents by default.
 
         Returns
         -------
         array of shape (n, d)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PPCA, Generator
+        >>> X = load_iris().data
+        >>> maker = Generator(PPCA(2).fit(X)).fit(X)
+        >>> maker.traverse(0, n=5).shape
+        (5, 4)
         """
         model: GeneratorModel = self._fitted
         q = int(model.latents.shape[1])
@@ -402,6 +472,15 @@ class Generator(MetaEstimatorMixin, Estimator):
         -------
         Nearest
             `index` (m,) of rows of `X_fit_`, and `distance` (m,).
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PPCA, Generator
+        >>> X = load_iris().data
+        >>> maker = Generator(PPCA(2).fit(X)).fit(X)
+        >>> maker.nearest(X[:3]).index
+        array([0, 1, 2])
         """
         return nearest(self._asked(X, "nearest"), self.X_fit_)
 
@@ -419,19 +498,28 @@ class Generator(MetaEstimatorMixin, Estimator):
         ----------
         X : array of shape (m, d)
             More than k rows. Rows of the training set would flatter.
-        n_samples : int, optional
+        n_samples : int, default=None
             m by default.
-        k : int
+        k : int, default=3
             Neighbours that define the reach of a point, for precision and recall.
-        n_permutations : int
+        n_permutations : int, default=200
             Of the kernel two-sample test.
-        random_state : None, int, Generator or RandomState
+        random_state : None, int, Generator or RandomState, default=None
 
         Returns
         -------
         Quality
             `precision`, `recall`, `mmd`, `p_value`, `novelty`. A novelty of 0 is copies of
             training points, 1 is as far from them as held-out rows are.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PPCA, Generator
+        >>> X = load_iris().data
+        >>> maker = Generator(PPCA(2).fit(X[::2])).fit(X[::2])
+        >>> round(maker.quality(X[1::2], random_state=0).precision, 1)
+        0.9
         """
         rows, rng = self._asked(X, "quality"), generator(random_state)
         for name, value in (("k", k), ("n_permutations", n_permutations)):

@@ -43,58 +43,58 @@ class HiddenMarkovPCA(Estimator):
 
     Parameters
     ----------
-    n_states : int
+    n_states : int, default=2
         S.
-    n_components : int or sequence of int
+    n_components : int or sequence of int, default=1
         q, of all states or of each; below the number of features (or of `n_directions`).
-    n_mixtures : int
+    n_mixtures : int, default=1
         M, components per state.
-    kernel : None, str, Kernel, Gaussian-process kernel or callable
+    kernel : None, str, Kernel, Gaussian-process kernel or callable, default=None
         None for the input space. Time may enter as a column: `RBF(on=[0, 1]) * RBF(on=[2])`.
-    gamma : float or str, optional
+    gamma : float or str, default=None
         Of a kernel given by name; None is 1/d.
-    kernel_params : dict, optional
+    kernel_params : dict, default=None
         Other parameters of a kernel given by name.
-    n_directions : int
+    n_directions : int, default=20
         Dimension m of the kernel space.
-    n_landmarks : int
+    n_landmarks : int, default=500
         Rows that span it where there are more than a thousand.
-    topology : {'ergodic', 'left-to-right'}
+    topology : {'ergodic', 'left-to-right'}, default='ergodic'
         Any state after any other; or each state may only stay or move to the next, and sequences
         start in the first.
-    stickiness : float
+    stickiness : float, default=0.0
         Pseudo-count of stays in every state: a Dirichlet prior, which EM maximises with the
         likelihood. 0 for none.
-    prior_rows : float
+    prior_rows : float, default=0.0
         Pseudo-rows counted in for every component: spread evenly around its mean with
         the average variance of the features (an inverse Wishart prior with a round scale, which
         EM maximises with the likelihood). Helps where states have few rows per feature; scale
         the features alike then. 0 for none.
-    noise_floor : float
+    noise_floor : float, default=1e-06
         Smallest σ², as a share of the average variance of the features.
-    tied_noise : bool
+    tied_noise : bool, default=False
         One σ² for all states.
-    tol : float
+    tol : float, default=1e-05
         Gain of log-likelihood per row below which Baum–Welch stops.
-    max_iter : int
-    n_init : int
+    max_iter : int, default=200
+    n_init : int, default=1
         Starts, of which the most likely end is kept.
-    preimage : str or method
+    preimage : str or method, default='auto'
         How `sample` comes back from kernel space.
-    random_state : None, int, Generator or RandomState
+    random_state : None, int, Generator or RandomState, default=None
         None is a fixed seed.
-    standardize : bool
+    standardize : bool, default=False
         Divide every column by its standard deviation (over observed entries, divisor n; a
         constant one by 1) before the fit, so that no unit counts more than another. Rows, means,
         loadings, densities and covariances are given in the units of X all the same; axes,
         variances along them and noise are those of standardised columns. A kernel is one of
         standardised rows.
-    verbose : bool
-    checkpoint : path or Checkpoint, optional
-        A file that a killed fit resumes from, see docs/scale.md; `n_init` must be 1.
-    device : None, 'auto', 'cpu' or 'cuda'
-        Where to work: where the rows are; on a GPU if they are worth it; there. Host arrays go
-        there and results are returned to the host, where the fitted model is kept.
+    verbose : bool, default=False
+    checkpoint : path or Checkpoint, default=None
+        A file that a killed fit resumes from, see docs/guide/large-data.md; `n_init` must be 1.
+    device : None, 'auto', 'cpu' or 'cuda', default=None
+        Where to fit: None is where the rows are, 'auto' a GPU if there are enough rows. Host
+        arrays are copied there and results back, so that the fitted model is on the host.
 
     Attributes
     ----------
@@ -260,13 +260,22 @@ class HiddenMarkovPCA(Estimator):
         X : array of shape (T, d), list of tables, array of shape (m, T, d), or a chunked table
             Rows of all sequences, one sequence after another; or one sequence per entry. Never
             modified. Chunked: `Batches`, Dask, Zarr, a path; sequences may not cross chunks.
-        y : ignored
-        lengths : sequence of int, optional
+        y : ignored, default=None
+        lengths : sequence of int, default=None
             Rows of every sequence. Without, a table is one sequence, and so is every chunk.
 
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import HiddenMarkovPCA
+        >>> states = np.repeat([0, 1, 0], 40)
+        >>> X = np.random.default_rng(0).normal(size=(120, 3)) + 4.0 * states[:, None]
+        >>> HiddenMarkovPCA(2, random_state=0).fit(X).transitions_.shape
+        (2, 2)
         """
         request = self._request()
         X, lengths = joined(X, lengths)
@@ -302,13 +311,27 @@ class HiddenMarkovPCA(Estimator):
         return rows, check_lengths(lengths, int(rows.shape[0])), X
 
     def predict(self, X: Any, lengths: Any = None) -> Array:
-        """Return the states of the most probable paths (Viterbi), (T,).
+        """Return the most probable path of states (Viterbi).
 
         Parameters
         ----------
         X : array of shape (T, d), list of tables, or array of shape (m, T, d)
-        lengths : sequence of int, optional
+        lengths : sequence of int, default=None
             As in `fit`.
+
+        Returns
+        -------
+        states : array of shape (T,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import HiddenMarkovPCA
+        >>> states = np.repeat([0, 1, 0], 40)
+        >>> X = np.random.default_rng(0).normal(size=(120, 3)) + 4.0 * states[:, None]
+        >>> model = HiddenMarkovPCA(2, random_state=0).fit(X)
+        >>> np.flatnonzero(np.diff(model.predict(X)))
+        array([39, 79])
         """
         return self._most_probable(X, lengths, "predict")[1]
 
@@ -318,13 +341,24 @@ class HiddenMarkovPCA(Estimator):
         Parameters
         ----------
         X : array of shape (T, d)
-        lengths : sequence of int, optional
+        lengths : sequence of int, default=None
 
         Returns
         -------
         log_probability : float
             ln p(X, path), of all sequences together.
         states : array of shape (T,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import HiddenMarkovPCA
+        >>> states = np.repeat([0, 1, 0], 40)
+        >>> X = np.random.default_rng(0).normal(size=(120, 3)) + 4.0 * states[:, None]
+        >>> model = HiddenMarkovPCA(2, random_state=0).fit(X)
+        >>> value, path = model.decode(X)
+        >>> path.shape
+        (120,)
         """
         return self._most_probable(X, lengths, "decode")
 
@@ -343,28 +377,56 @@ class HiddenMarkovPCA(Estimator):
         return np.array([float(part.sum()) for part in np.split(each, ends)])
 
     def predict_proba(self, X: Any, lengths: Any = None) -> Array:
-        """Return P(s_t | whole sequence), (T, S): smoothing.
+        """Return the probability of every state given the whole sequence (smoothing).
 
         Parameters
         ----------
         X : array of shape (T, d), list of tables, or array of shape (m, T, d)
-        lengths : sequence of int, optional
+        lengths : sequence of int, default=None
             As in `fit`.
+
+        Returns
+        -------
+        probabilities : array of shape (T, S)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import HiddenMarkovPCA
+        >>> states = np.repeat([0, 1, 0], 40)
+        >>> X = np.random.default_rng(0).normal(size=(120, 3)) + 4.0 * states[:, None]
+        >>> model = HiddenMarkovPCA(2, random_state=0).fit(X)
+        >>> model.predict_proba(X).shape
+        (120, 2)
         """
         rows, lengths, X = self._sequences(X, lengths, "predict_proba")
         return self._home(beside(self._working.smooth(rows, lengths).states, rows), X)
 
     def filter(self, X: Any, lengths: Any = None, *, previous: Any = None) -> Array:
-        """Return P(s_t | rows up to t), (T, S).
+        """Return the probability of every state given the rows so far.
 
         One step at a time: give one row, and as `previous` the answer to the row before.
 
         Parameters
         ----------
         X : array of shape (T, d)
-        lengths : sequence of int, optional
-        previous : array of shape (S,), optional
+        lengths : sequence of int, default=None
+        previous : array of shape (S,), default=None
             States one step before the first row; None starts a new sequence.
+
+        Returns
+        -------
+        probabilities : array of shape (T, S)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import HiddenMarkovPCA
+        >>> states = np.repeat([0, 1, 0], 40)
+        >>> X = np.random.default_rng(0).normal(size=(120, 3)) + 4.0 * states[:, None]
+        >>> model = HiddenMarkovPCA(2, random_state=0).fit(X)
+        >>> model.filter(X).shape
+        (120, 2)
         """
         rows, lengths, X = self._sequences(X, lengths, "filter")
         found = self._working.filter(rows, lengths, self._states(previous))
@@ -384,7 +446,7 @@ class HiddenMarkovPCA(Estimator):
     def forecast(
         self, X: Any, n_steps: int = 1, *, previous: Any = None, return_std: bool = False
     ) -> Any:
-        """Return the mean of the next rows of one sequence, (n_steps, d).
+        """Return the mean of the next rows of one sequence.
 
         Σ_s P(s_{T+h} | rows) E[x | s], with the standard deviation of a new row, that of the
         states included.
@@ -393,14 +455,24 @@ class HiddenMarkovPCA(Estimator):
         ----------
         X : array of shape (T, d)
             The sequence until now.
-        n_steps : int
-        previous : array of shape (S,), optional
+        n_steps : int, default=1
+        previous : array of shape (S,), default=None
             As in `filter`.
-        return_std : bool
+        return_std : bool, default=False
 
         Returns
         -------
         array of shape (n_steps, d), or a pair of them
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import HiddenMarkovPCA
+        >>> states = np.repeat([0, 1, 0], 40)
+        >>> X = np.random.default_rng(0).normal(size=(120, 3)) + 4.0 * states[:, None]
+        >>> model = HiddenMarkovPCA(2, random_state=0).fit(X)
+        >>> model.forecast(X, 3).shape
+        (3, 3)
         """
         check_number("n_steps", n_steps, 1, integer=True)
         rows, _, X = self._sequences(X, None, "forecast")
@@ -411,13 +483,27 @@ class HiddenMarkovPCA(Estimator):
         return found if return_std else found[0]
 
     def score_sequences(self, X: Any, lengths: Any = None) -> Array:
-        """Return the log-likelihood of every sequence, (m,).
+        """Return the log-likelihood of every sequence.
 
         Parameters
         ----------
         X : array of shape (T, d), list of tables, or array of shape (m, T, d)
-        lengths : sequence of int, optional
+        lengths : sequence of int, default=None
             As in `fit`.
+
+        Returns
+        -------
+        scores : array of shape (m,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import HiddenMarkovPCA
+        >>> states = np.repeat([0, 1, 0], 40)
+        >>> X = np.random.default_rng(0).normal(size=(120, 3)) + 4.0 * states[:, None]
+        >>> model = HiddenMarkovPCA(2, random_state=0).fit(X)
+        >>> model.score_sequences(X, lengths=[60, 60]).shape
+        (2,)
         """
         rows, lengths, X = self._sequences(X, lengths, "score_sequences")
         logs = self._working.loglikelihoods(rows, lengths) - self._log_volumes(rows, lengths)
@@ -429,33 +515,81 @@ class HiddenMarkovPCA(Estimator):
         Parameters
         ----------
         X : array of shape (T, d), list of tables, or array of shape (m, T, d)
-        y : ignored
-        lengths : sequence of int, optional
+        y : ignored, default=None
+        lengths : sequence of int, default=None
             As in `fit`.
+
+        Returns
+        -------
+        score : float
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import HiddenMarkovPCA
+        >>> states = np.repeat([0, 1, 0], 40)
+        >>> X = np.random.default_rng(0).normal(size=(120, 3)) + 4.0 * states[:, None]
+        >>> model = HiddenMarkovPCA(2, random_state=0).fit(X)
+        >>> round(model.score(X), 1)
+        -4.3
         """
         total, n = self._total(X, lengths, "score")
         return total / n
 
     def bic(self, X: Any, lengths: Any = None) -> float:
-        """Return −2 ln L + p ln T; lower is better. Not across kernels or their spaces.
+        """Return the Bayesian information criterion; lower is better.
+
+        It is −2 ln L + p ln T for p parameters and T rows. Models with different kernels cannot be
+        compared by it.
 
         Parameters
         ----------
         X : array of shape (T, d), list of tables, or array of shape (m, T, d)
-        lengths : sequence of int, optional
+        lengths : sequence of int, default=None
             As in `fit`.
+
+        Returns
+        -------
+        bic : float
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import HiddenMarkovPCA
+        >>> states = np.repeat([0, 1, 0], 40)
+        >>> X = np.random.default_rng(0).normal(size=(120, 3)) + 4.0 * states[:, None]
+        >>> model = HiddenMarkovPCA(2, random_state=0).fit(X)
+        >>> one = HiddenMarkovPCA(1, random_state=0).fit(X)
+        >>> bool(model.bic(X) < one.bic(X))
+        True
         """
         total, n = self._total(X, lengths, "bic")
         return -2 * total + math.log(n) * int(self._fitted.density.n_parameters())
 
     def aic(self, X: Any, lengths: Any = None) -> float:
-        """Return −2 ln L + 2p; lower is better. Not across kernels or their spaces.
+        """Return Akaike's information criterion; lower is better.
+
+        It is −2 ln L + 2p for p parameters. Models with different kernels cannot be compared by it.
 
         Parameters
         ----------
         X : array of shape (T, d), list of tables, or array of shape (m, T, d)
-        lengths : sequence of int, optional
+        lengths : sequence of int, default=None
             As in `fit`.
+
+        Returns
+        -------
+        aic : float
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import HiddenMarkovPCA
+        >>> states = np.repeat([0, 1, 0], 40)
+        >>> X = np.random.default_rng(0).normal(size=(120, 3)) + 4.0 * states[:, None]
+        >>> model = HiddenMarkovPCA(2, random_state=0).fit(X)
+        >>> bool(model.aic(X) < model.bic(X))
+        True
         """
         total, _ = self._total(X, lengths, "aic")
         return -2 * total + 2 * int(self._fitted.density.n_parameters())
@@ -469,11 +603,28 @@ class HiddenMarkovPCA(Estimator):
     def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Array, Array]:
         """Draw one sequence.
 
+        Parameters
+        ----------
+        n_samples : int, default=1
+            Length of the sequence.
+        random_state : None, int, Generator or RandomState, default=None
+
         Returns
         -------
         X : array of shape (n_samples, d)
             With a kernel, pre-images of what was drawn in kernel space.
         states : array of shape (n_samples,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import HiddenMarkovPCA
+        >>> states = np.repeat([0, 1, 0], 40)
+        >>> X = np.random.default_rng(0).normal(size=(120, 3)) + 4.0 * states[:, None]
+        >>> model = HiddenMarkovPCA(2, random_state=0).fit(X)
+        >>> rows, path = model.sample(5, random_state=0)
+        >>> rows.shape, path.shape
+        ((5, 3), (5,))
         """
         model = self._fitted
         check_number("n_samples", n_samples, 1, integer=True)

@@ -47,55 +47,66 @@ class KernelPCA(Streaming, PreImageEstimator):
 
     Parameters
     ----------
-    n_components : int, float or None
+    n_components : int, float or None, default=None
         A count; a share of the variance between 0 and 1; None for all non-zero ones.
-    kernel : str, Kernel, Gaussian-process kernel of scikit-learn, or callable
+    kernel : str, Kernel, Gaussian-process kernel of scikit-learn, or callable, default='linear'
         A name ('linear', 'poly', 'rbf', 'laplacian', 'matern', 'cosine', 'chi2', …), 'precomputed'
         where X is a kernel matrix, an object of `dualpca.kernels`, or a function of two items.
-    gamma, degree, coef0
-        Parameters of named kernels. gamma None is 1/d; 'scale' and 'median' are found from X.
-    kernel_params : dict, optional
+    gamma : float, 'scale', 'median' or None, default=None
+        Scale of the RBF, polynomial, sigmoid, Laplacian and chi-squared kernels. None is 1/d;
+        'scale' and 'median' are found from X.
+    degree : int, default=3
+        Degree of the polynomial kernel.
+    coef0 : float, default=1
+        Constant term of the polynomial and sigmoid kernels.
+    kernel_params : dict, default=None
         Other parameters of a named kernel, or keyword arguments of a function.
-    alpha : float
+    alpha : float, default=1.0
         Ridge of the inverse that `fit_inverse_transform` learns.
-    fit_inverse_transform : bool
+    fit_inverse_transform : bool, default=False
         Learn `inverse_transform` by ridge regression on the latents (Bakir et al. 2004), as
         scikit-learn does. Otherwise it is found by the method `preimage`.
-    eigen_solver : str
-        'auto' is the cheapest exact one; with a `tol` of 1e-2 or more and a kernel too large
-        to store, 'cholesky' where that reaches it. 'dense': eigendecomposition, n×n. 'krylov' (or
-        'arpack', 'randomized'): block Krylov on the kernel, stored if it fits, evaluated at every
-        pass if not. 'nystrom': landmarks. 'cholesky': landmarks by pivoted Cholesky until `tol`
-        of the trace is left. 'fourier': random Fourier features.
-    tol : float
+    eigen_solver : str, default='auto'
+        'auto' is the cheapest exact one: 'dense' for few points, Lanczos or block Krylov for more,
+        QR of the rows ('qr') where the kernel is linear or the cosine; with a `tol` of 1e-2 or more
+        and a kernel too large to store, 'cholesky' where that reaches it.
+        'dense': eigendecomposition, n×n. 'krylov' (or 'arpack', 'randomized'): block Krylov on the
+        kernel, stored if it fits, evaluated at every pass if not. 'nystrom': landmarks.
+        'cholesky': landmarks by pivoted Cholesky until `tol` of the trace is left. 'fourier':
+        random Fourier features.
+    tol : float, default=0.0
         Relative error of the eigenvalues that block Krylov may leave; 0 for machine precision.
-    max_iter : int, optional
+    max_iter : int, default=None
         Most passes of block Krylov.
-    iterated_power, copy_X, n_jobs
-        Accepted for compatibility. X is never modified; threads are those that BLAS may use.
-    remove_zero_eig : bool
+    iterated_power : int or 'auto', default='auto'
+        Accepted for compatibility with scikit-learn and not used.
+    copy_X : bool, default=True
+        Accepted for compatibility with scikit-learn and not used: X is never modified.
+    n_jobs : int or None, default=None
+        Accepted for compatibility with scikit-learn and not used: the fit uses BLAS's threads.
+    remove_zero_eig : bool, default=False
         Drop components without variance.
-    random_state : None, int, Generator or RandomState
+    random_state : None, int, Generator or RandomState, default=None
         Start of block Krylov and draw of landmarks. None is a fixed seed.
-    center : bool
+    center : bool, default=True
         Centre in feature space. False leaves the kernel as it is (De Plaen & Suykens 2023,
         'Uncentered Features').
-    preimage : str or Method
+    preimage : str or Method, default='auto'
         How inputs are found from latents: 'auto', 'smoother', 'plain-smoother', 'fixed-point',
         'gradient', 'distance' or 'learned'.
-    n_landmarks : int
+    n_landmarks : int, default=500
         Landmarks of 'nystrom' and 'cholesky', features of 'fourier', budget of `partial_fit`.
-    landmarks : {'kmeans', 'leverage', 'uniform'}
+    landmarks : {'kmeans', 'leverage', 'uniform'}, default='kmeans'
         How 'nystrom' chooses them: centres of clusters, the closest in most cases; points drawn
         by leverage, which finds rare kinds; points drawn uniformly, the cheapest.
-    dtype : {'float64', 'float32'}, optional
+    dtype : {'float64', 'float32'}, default=None
         Precision of kernel values in `fit`; eigenvalues come from float64 products either way.
         None is float32 where `tol` is 1e-6 or more.
-    memory_limit : float
+    memory_limit : float, default=4294967296
         Bytes that a stored kernel may take.
-    verbose : bool
+    verbose : bool, default=False
         Print on standard error how and where the model is fitted.
-    device : None, 'auto', 'cpu' or 'cuda'
+    device : None, 'auto', 'cpu' or 'cuda', default=None
         Where to fit: None is where the rows are, 'auto' a GPU if there are enough rows. Host
         arrays are copied there and results back, so that the fitted model is on the host.
 
@@ -226,13 +237,21 @@ class KernelPCA(Streaming, PreImageEstimator):
             Two rows or more. Never modified. NaN is accepted with RBF, linear and polynomial
             kernels (their sums and multiples): inner products are then expectations under a PPCA
             of the inputs.
-        y : ignored
-        sample_weight : array of shape (n,), optional
+        y : ignored, default=None
+        sample_weight : array of shape (n,), default=None
             Non-negative. A weight of 2 counts as the row twice, 0 as no row.
 
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import KernelPCA
+        >>> X = load_iris().data
+        >>> KernelPCA(2, kernel="rbf", gamma=0.5).fit(X).eigenvalues_.round(1)
+        array([42. , 20.4])
         """
         request = self._request()
         with self._training(X, sample_weight) as table:
@@ -244,6 +263,35 @@ class KernelPCA(Streaming, PreImageEstimator):
         if self.fit_inverse_transform:
             self._method(self._inverse_method())  # learned at once, as scikit-learn does
         return self
+
+    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
+        """Fit the model and return the coordinates of the training points.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n, d), list of items, or kernel matrix (n, n)
+        y : ignored, default=None
+        **fit_params : object
+            `sample_weight`, as in `fit`.
+
+        Returns
+        -------
+        array of shape (n, q)
+            What `transform` gives, to rounding; from eigenvectors, √λ e, no kernel value is
+            computed again.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import KernelPCA
+        >>> X = load_iris().data
+        >>> Z = KernelPCA(2, kernel="rbf", gamma=0.5).fit_transform(X)
+        >>> Z.shape, (Z**2).sum(axis=0).round(1)
+        ((150, 2), array([42. , 20.4]))
+        """
+        self.fit(X, y, **fit_params)
+        known = None if fit_params else self._fitted.training_coordinates()
+        return self.transform(X) if known is None else known
 
     @available_if(lambda self: not is_precomputed(self.kernel))  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
@@ -258,12 +306,24 @@ class KernelPCA(Streaming, PreImageEstimator):
         Parameters
         ----------
         X : array of shape (n, d)
-        y : ignored
-        sample_weight : array of shape (n,), optional
+        y : ignored, default=None
+        sample_weight : array of shape (n,), default=None
 
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import KernelPCA
+        >>> X = load_iris().data
+        >>> model = KernelPCA(2, kernel="rbf", gamma=0.5, n_landmarks=50)
+        >>> for chunk in np.array_split(X, 3):
+        ...     model = model.partial_fit(chunk)
+        >>> model.n_samples_
+        150
         """
         return self._add_chunk(X, sample_weight)
 
@@ -301,13 +361,22 @@ class KernelPCA(Streaming, PreImageEstimator):
         -------
         array of shape (m, q)
             y = kc(x)ᵀA, centred with the training means.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import KernelPCA
+        >>> X = load_iris().data
+        >>> model = KernelPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> model.transform(X).shape
+        (150, 2)
         """
         self._know_inputs(X)
         return self._working.coordinates(X)
 
     @on_rows("n_components_")
     def transform_std(self, X: Any) -> Array:
-        """Return the standard deviation of the coordinates of rows with NaN, (m, q).
+        """Return the standard deviation of the coordinates of rows with missing values.
 
         Missing values make the coordinates uncertain: their covariance is Aᵀ Cov[k(x, ·)] A, in
         closed form. 0 for complete rows.
@@ -315,17 +384,46 @@ class KernelPCA(Streaming, PreImageEstimator):
         Parameters
         ----------
         X : array of shape (m, d)
+
+        Returns
+        -------
+        std : array of shape (m, q)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import KernelPCA
+        >>> X = load_iris().data
+        >>> model = KernelPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> rows = X[:2].copy()
+        >>> rows[0, 2] = np.nan
+        >>> model.transform_std(rows).shape
+        (2, 2)
         """
         self._know_inputs(X)
         return self._working.coordinate_std(X)
 
     def novelty_threshold(self, level: float = 0.95) -> float:
-        """Return the quantile of the training points' novelty.
+        """Return the quantile of the training points' :meth:`novelty`.
 
         Parameters
         ----------
-        level : float
+        level : float, default=0.95
             Share of the training points at or below the threshold.
+
+        Returns
+        -------
+        threshold : float
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import KernelPCA
+        >>> X = load_iris().data
+        >>> model = KernelPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> bool(model.novelty_threshold(0.99) > model.novelty_threshold(0.9))
+        True
         """
         model = self._working
         check_share("level", level)
@@ -338,35 +436,65 @@ class KernelPCA(Streaming, PreImageEstimator):
         Parameters
         ----------
         X : array of shape (m, d), items, or kernel values against the training points (m, n)
-        level : float
+        level : float, default=0.95
             Share of the training points that are not novel.
-        diagonal : array of shape (m,), optional
+        diagonal : array of shape (m,), default=None
             As in `novelty`.
+
+        Returns
+        -------
+        novel : array of bool, shape (m,)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import KernelPCA
+        >>> X = load_iris().data
+        >>> model = KernelPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> model.is_novel([X[0], [9.0, 9.0, 9.0, 9.0]])
+        array([False,  True])
         """
         self._refuse_missing(X)
         novelty = self._working.off_span(X, check_diagonal(diagonal, X))
         return check_finite_result(novelty, X) > self.novelty_threshold(level)
 
     def squared_eigenvalue_ratio(self) -> Array:
-        """Return λ_p² / Σλ², (q,), with Σλ² = ‖Kc‖²_F: not a share of the variance.
+        """Return the share of each eigenvalue in the sum of squared eigenvalues.
 
         It is larger than `explained_variance_ratio_`, and overstates the fit. One pass over the
         kernel of the training points; for exact fits.
+
+        The ratio is λ_p² / Σλ² with Σλ² = ‖Kc‖²_F. It is not a share of the variance.
+
+        Returns
+        -------
+        ratio : array of shape (q,)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import KernelPCA
+        >>> X = load_iris().data
+        >>> model = KernelPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> bool((model.squared_eigenvalue_ratio() > model.explained_variance_ratio_).all())
+        False
         """
         return self._home(self._working.squared_ratios(self._options()), None)
 
     def sample(
         self, n_samples: int = 1, random_state: Any = None, return_distance: bool = False
     ) -> Any:
-        """Draw coordinates from N(0, Λ/n) and return inputs through the pre-image.
+        """Draw new inputs: coordinates from a normal distribution, and their pre-images.
+
+        Coordinates are drawn from N(0, Λ/n).
 
         The generation of kernel PCA (Schreurs & Suykens 2018): that of `DualPPCA` as σ² → 0.
 
         Parameters
         ----------
-        n_samples : int
-        random_state : None, int, Generator or RandomState
-        return_distance : bool
+        n_samples : int, default=1
+        random_state : None, int, Generator or RandomState, default=None
+        return_distance : bool, default=False
             Also return the distance of each input's features from the point that was drawn.
 
         Returns

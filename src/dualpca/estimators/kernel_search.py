@@ -216,55 +216,55 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
 
     Parameters
     ----------
-    estimator : estimator, optional
+    estimator : estimator, default=None
         With parameters `kernel` and `n_components`: `KernelPCA`, `DualPPCA`, …; None for
         `KernelPCA(preimage='learned')`.
-    kernels : 'auto', str, Kernel, or list of them
+    kernels : 'auto', str, Kernel, or list of them, default='auto'
         Families by name (`dualpca.search.families()`), whose parameters are searched, and kernels
         to be used as they are. 'auto': rbf, laplacian, matern, rational_quadratic, polynomial,
         cosine, linear, and periodic where X has one column.
-    compositions : tuple of {'sum', 'product'}
+    compositions : tuple of {'sum', 'product'}, default=('sum', 'product')
         Ways to join two kernels; () for single ones.
-    n_components : int, (int, int) or None
+    n_components : int, (int, int) or None, default=None
         A number, or the smallest and largest to try; None for 1 to 50, or to what a fold allows.
-    objective : {'reconstruction', 'score', 'stability', 'likelihood'}
+    objective : {'reconstruction', 'score', 'stability', 'likelihood'}, default='reconstruction'
         'reconstruction': share of the variance of held-out rows that comes back through the
         pre-image, from rows with `noise`. 'score': cross-validated score of `final_estimator` on
         the latents; needs y. 'stability': agreement of the latents of held-out rows between two
         models fitted to halves of the other rows. 'likelihood': of probabilistic kernel PCA, with
-        tr Kc = n; compares parameters of one family, not families (see `docs/kernel-search.md`).
-    noise : 'auto' or float
+        tr Kc = n; compares parameters of one family, not families (theory 13).
+    noise : 'auto' or float, default='auto'
         Standard deviation of the noise on held-out rows that reconstruction has to remove, in
         root mean variances of the columns. 'auto' is 0 for a fixed number of components and 0.5
         for a searched one: without noise, more components always win.
-    final_estimator : estimator, optional
+    final_estimator : estimator, default=None
         What 'score' puts on the latents; None for standardised latents and logistic regression,
         or ridge regression where y is of floats.
-    scoring : str or callable, optional
+    scoring : str or callable, default=None
         How 'score' scores; None for the final estimator's own.
-    n_trials : int
+    n_trials : int, default=50
         In all, those of an earlier run in `storage` included.
-    timeout : float, optional
+    timeout : float, default=None
         Seconds after which no trial is started.
-    cv : int, splitter or iterable
+    cv : int, splitter or iterable, default=5
         Folds; an integer shuffles, and keeps the classes' shares with 'score'.
-    storage : None, path, URL or Optuna storage
+    storage : None, path, URL or Optuna storage, default=None
         An SQLite file (or 'sqlite:///…') to which every finished trial is written: a search that
         was stopped resumes from it. One search at a time.
-    study_name : str, optional
+    study_name : str, default=None
         None for a name made from rows, space, objective and folds.
-    sampler : {'tpe', 'random', 'gp'} or Optuna sampler
+    sampler : {'tpe', 'random', 'gp'} or Optuna sampler, default='tpe'
         'gp' needs torch. An object keeps its own state, so a resumed search differs.
-    pruner : 'median', None or Optuna pruner
+    pruner : 'median', None or Optuna pruner, default='median'
         'median' drops a trial whose mean so far is below the median of earlier trials there.
-    n_jobs : int, optional
+    n_jobs : int, default=None
         Processes that judge the trials of a batch.
-    batch_size : int, optional
+    batch_size : int, default=None
         Trials that are drawn before any of them is judged; None for `n_jobs`. The result depends
         on it, and not on `n_jobs`.
-    random_state : None, int, Generator or RandomState
+    random_state : None, int, Generator or RandomState, default=None
         Of folds, noise and draws. None is a fixed seed.
-    verbose : bool
+    verbose : bool, default=False
         Show how far the search has come.
 
     Attributes
@@ -369,12 +369,21 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         ----------
         X : array of shape (n, d)
             Finite. Never modified.
-        y : array of shape (n,), optional
+        y : array of shape (n,), default=None
             Needed by 'score'.
 
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import KernelSearch
+        >>> X = load_iris().data
+        >>> search = KernelSearch(n_components=2, n_trials=3, cv=2, random_state=0).fit(X[::3])
+        >>> len(search.trials_)
+        3
         """
         self._check_parameters()
         rows = self._checked(X, reset=True, min_rows=2)
@@ -489,33 +498,72 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
     # --- the best model --------------------------------------------------------------------
 
     def transform(self, X: Any) -> Array:
-        """Return latents of rows by the best model, (m, q).
+        """Return latents of rows by the best model.
 
         Parameters
         ----------
         X : array of shape (m, d)
+
+        Returns
+        -------
+        X_new : array of shape (m, q)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import KernelSearch
+        >>> X = load_iris().data
+        >>> search = KernelSearch(n_components=2, n_trials=3, cv=2, random_state=0).fit(X[::3])
+        >>> search.transform(X).shape
+        (150, 2)
         """
         return self.best_estimator_.transform(self._asked(X, "transform"))
 
     @available_if(_inverts)  # type: ignore[untyped-decorator]
     def inverse_transform(self, X: Any) -> Array:
-        """Return inputs of latents (m, q) by the best model, (m, d).
+        """Return inputs of latents by the best model.
 
         Parameters
         ----------
         X : array of shape (m, q)
             Latents.
+
+        Returns
+        -------
+        X_new : array of shape (m, d)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import KernelSearch
+        >>> X = load_iris().data
+        >>> search = KernelSearch(n_components=2, n_trials=3, cv=2, random_state=0).fit(X[::3])
+        >>> search.inverse_transform(search.transform(X[:3])).shape
+        (3, 4)
         """
         check_is_fitted(self)
         return self.best_estimator_.inverse_transform(check_matrix(X, "X"))
 
     @available_if(_inverts)  # type: ignore[untyped-decorator]
     def reconstruct(self, X: Any) -> Array:
-        """Return rows rebuilt from their latents, (m, d).
+        """Return rows rebuilt from their latents.
 
         Parameters
         ----------
         X : array of shape (m, d)
+
+        Returns
+        -------
+        X_rec : array of shape (m, d)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import KernelSearch
+        >>> X = load_iris().data
+        >>> search = KernelSearch(n_components=2, n_trials=3, cv=2, random_state=0).fit(X[::3])
+        >>> search.reconstruct(X[:3]).shape
+        (3, 4)
         """
         return self.best_estimator_.inverse_transform(self.transform(X))
 
@@ -526,6 +574,27 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         Parameters
         ----------
         X : array of shape (m, d)
+
+        Returns
+        -------
+        y : array of shape (m,)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> from dualpca import KernelSearch
+        >>> X, y = load_iris(return_X_y=True)
+        >>> search = KernelSearch(
+        ...     n_components=2,
+        ...     objective="score",
+        ...     final_estimator=LogisticRegression(),
+        ...     n_trials=2,
+        ...     cv=2,
+        ...     random_state=0,
+        ... )
+        >>> search.fit(X, y).predict(X).shape
+        (150,)
         """
         rows = self._asked(X, "predict")
         return self.final_estimator_.predict(self.best_estimator_.transform(rows))
@@ -536,7 +605,7 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         Parameters
         ----------
         X : array of shape (m, d)
-        y : array of shape (m,), optional
+        y : array of shape (m,), default=None
             Needed by 'score'.
 
         Returns
@@ -545,6 +614,15 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
             'reconstruction': the share of the variance about the training mean that comes back,
             from rows with `noise_`. 'score': of the final estimator on the latents. 'stability' and
             'likelihood': what the best kernel reaches on these rows, fitted anew.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import KernelSearch
+        >>> X = load_iris().data
+        >>> search = KernelSearch(n_components=2, n_trials=3, cv=2, random_state=0).fit(X[::3])
+        >>> 0 < search.score(X) < 1
+        True
         """
         rows, found = self._asked(X, "score"), self._fitted
         model = found.best_estimator
@@ -565,6 +643,20 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         """Return the share of the scores' variance that each parameter explains alone.
 
         See `dualpca.search.importances`.
+
+        Returns
+        -------
+        importances : dict of str to float
+            Parameter to share of the variance.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import KernelSearch
+        >>> X = load_iris().data
+        >>> search = KernelSearch(n_components=2, n_trials=3, cv=2, random_state=0).fit(X[::3])
+        >>> all(0 <= share <= 1 for share in search.importances().values())
+        True
         """
         return importances(self.trials_)
 
@@ -578,11 +670,54 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         """Write `best_estimator_` to a file: `dualpca.load` gives the model that was found.
 
         The search itself is not in it; its trials are kept by `storage`.
+
+        Parameters
+        ----------
+        path : path
+            '.dpca' is the usual ending.
+        metadata : dict, default=None
+            Anything that JSON can hold, kept beside the model.
+        functions : bool, default=False
+            Keep the import paths of functions such as a kernel's; see :func:`save`.
+
+        Returns
+        -------
+        None
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import KernelSearch, load
+        >>> X = load_iris().data
+        >>> search = KernelSearch(n_components=2, n_trials=3, cv=2, random_state=0).fit(X[::3])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     search.save(f"{folder}/best.dpca")
+        ...     print(type(load(f"{folder}/best.dpca")).__name__)
+        KernelPCA
         """
         save(self.best_estimator_, path, metadata=metadata, functions=functions)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
-        """Return the names of the latents."""
+        """Return the names of the latents.
+
+        Parameters
+        ----------
+        input_features : ignored, default=None
+
+        Returns
+        -------
+        names : array of str, shape (q,)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import KernelSearch
+        >>> X = load_iris().data
+        >>> search = KernelSearch(n_components=2, n_trials=3, cv=2, random_state=0).fit(X[::3])
+        >>> len(search.get_feature_names_out())
+        2
+        """
         return self.best_estimator_.get_feature_names_out()
 
     def __sklearn_tags__(self) -> Any:

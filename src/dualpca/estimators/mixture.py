@@ -18,7 +18,6 @@ from dualpca.data import (
     InMemoryTable,
     Units,
     chunked_table,
-    observed_part,
     refuse_infinite,
     refuse_nonfinite,
     require_in_memory,
@@ -65,7 +64,9 @@ Request = TypeVar("Request")
 
 
 class MixturePPCA(DensityMixin, Streaming, Transformer):
-    """Mixture of probabilistic PCA: p(x) = Σ_k π_k N(x; μ_k, W_kW_kᵀ + σ_k²I).
+    """Mixture of probabilistic PCA: clusters, each with a subspace of its own.
+
+    The density is p(x) = Σ_k π_k N(x; μ_k, W_kW_kᵀ + σ_k²I).
 
     Every component is a subspace of its own, so curved data become a few flat pieces. NaN is
     accepted anywhere, in `fit` and afterwards: rows count with what they observed. With a kernel
@@ -73,57 +74,58 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
 
     Parameters
     ----------
-    n_mixtures : int or str
+    n_mixtures : int or str, default=1
         K. Or 'bic' or 'cv' (likelihood of held-out rows), which try 1, 2, … up to `max_mixtures`;
         or 'dirichlet': start with `max_mixtures` and let a bound on the evidence empty those that
         are not worth their parameters.
-    n_components : int, sequence of K ints, or str
+    n_components : int, sequence of K ints, or str, default=1
         Directions q_k of the components. 'bic' and 'cv' try 1, 2, … up to 10.
-    kernel : str, Kernel or callable, optional
+    kernel : str, Kernel or callable, default=None
         As in `KernelPCA`. The mixture is then over ψ(x), the coordinates on the leading
         `n_directions` of feature space; densities are of ψ(x), and compare under one kernel only.
-    kernel_params : dict, optional
+    kernel_params : dict, default=None
         Parameters of a named kernel, such as {'gamma': 0.5}; by default as in `KernelPCA`, with
         gamma = 1/d.
-    n_directions : int
+    n_directions : int, default=50
         Dimension of ψ(x).
-    tied_noise : bool
+    tied_noise : bool, default=False
         One σ² for all components.
-    noise_floor : float
+    noise_floor : float, default=1e-06
         Smallest σ_k², as a share of the average variance of the features. A likelihood without
         it grows beyond all bounds as a component shrinks on a point.
-    on_collapse : {'floor', 'reseed', 'drop'}
+    on_collapse : {'floor', 'reseed', 'drop'}, default='floor'
         What to do with a component that reaches the floor or loses all its rows: hold it there,
         start it again where rows are explained worst, or drop it. All with a warning.
-    n_init : int
+    n_init : int, default=1
         Number of starts, of which the likeliest end is kept. Each is the best of four k-means++
-        starts after ten steps of EM.
-    n_jobs : int, optional
+        starts after ten steps of EM, of which the worse half has five; on a sample of the rows
+        where there are many.
+    n_jobs : int, default=None
         Starts that run at once, in threads; one after another for chunked tables.
-    tol : float
+    tol : float, default=1e-05
         Estimated gain of log-likelihood per row that is left when EM stops.
-    max_iter : int
+    max_iter : int, default=500
         Largest number of steps of EM.
-    max_mixtures : int
+    max_mixtures : int, default=10
         Largest K that is tried.
-    concentration : float
+    concentration : float, default=1.0
         'dirichlet': α of the process; the smaller, the fewer components.
-    random_state : None, int, Generator or RandomState
+    random_state : None, int, Generator or RandomState, default=None
         Starts. None is a fixed seed.
-    standardize : bool
+    standardize : bool, default=False
         Divide every column by its standard deviation (over observed entries, divisor n; a
         constant one by 1) before the fit, so that no unit counts more than another. Rows, means,
         loadings, densities and covariances are given in the units of X all the same; axes,
         variances along them and noise are those of standardised columns. A kernel is one of
         standardised rows.
-    verbose : bool
+    verbose : bool, default=False
         Show the progress of the fit on standard error.
-    checkpoint : path or Checkpoint, optional
+    checkpoint : path or Checkpoint, default=None
         File that EM writes every 30 seconds (or as a `dualpca.Checkpoint` says) and resumes
         from when the same fit of the same data is started again; removed at the end.
-    device : None, 'auto', 'cpu' or 'cuda'
-        Where to work: where the rows are; on a GPU if they are worth it; there. Host arrays go
-        there and results are returned to the host, where the fitted model is kept.
+    device : None, 'auto', 'cpu' or 'cuda', default=None
+        Where to fit: None is where the rows are, 'auto' a GPU if there are enough rows. Host
+        arrays are copied there and results back, so that the fitted model is on the host.
 
     Attributes
     ----------
@@ -174,9 +176,9 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
     >>> X = load_iris().data
     >>> model = MixturePPCA(n_mixtures=2, n_components=2).fit(X)
     >>> model.weights_.round(2), round(model.score(X), 2)
-    (array([0.67, 0.33]), -1.56)
+    (array([0.33, 0.67]), -1.56)
     >>> model.predict(X[:3]), model.transform(X).shape
-    (array([1, 1, 1]), (150, 4))
+    (array([0, 0, 0]), (150, 4))
     """
 
     _model: MixtureModel
@@ -215,7 +217,7 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         on_collapse: str = "floor",
         n_init: int = 1,
         n_jobs: int | None = None,
-        tol: float = 1e-6,
+        tol: float = 1e-5,
         max_iter: int = 500,
         max_mixtures: int = 10,
         concentration: float = 1.0,
@@ -306,13 +308,21 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         X : array of shape (n, d), or a chunked table
             NaN where nothing was observed (not with a kernel). Never modified. Chunked: `Batches`,
             Dask, Zarr, a path; each step of EM reads it once.
-        y : ignored
-        sample_weight : array of shape (n,), optional
+        y : ignored, default=None
+        sample_weight : array of shape (n,), default=None
             Non-negative; their sum is the effective number of rows. Not for chunked tables.
 
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import MixturePPCA
+        >>> X = load_iris().data
+        >>> MixturePPCA(3, 1, tol=1e-3, random_state=0).fit(X).weights_.shape
+        (3,)
         """
         request = self._request()
         if chunked_table(X) is not None:
@@ -335,12 +345,21 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         ----------
         X : array of shape (n, d)
             NaN where nothing was observed.
-        y : ignored
-        sample_weight : array of shape (n,), optional
+        y : ignored, default=None
+        sample_weight : array of shape (n,), default=None
 
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import MixturePPCA
+        >>> X = load_iris().data
+        >>> model = MixturePPCA(3, 1, tol=1e-3, random_state=0)
+        >>> model.partial_fit(X[::2]).partial_fit(X[1::2]).weights_.shape
+        (3,)
         """
         self._add_chunk(X, sample_weight)
         return self
@@ -358,13 +377,25 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
             raise NotFittedError(f"the stream has no model yet: {error}") from error
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
-        """Fit, then return the most probable component of every row, (n,).
+        """Fit, then return the most probable component of every row.
 
         Parameters
         ----------
         X : array of shape (n, d)
-        y : ignored
-        sample_weight : array of shape (n,), optional
+        y : ignored, default=None
+        sample_weight : array of shape (n,), default=None
+
+        Returns
+        -------
+        labels : array of shape (n,)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import MixturePPCA
+        >>> X = load_iris().data
+        >>> MixturePPCA(3, 1, tol=1e-3, random_state=0).fit_predict(X).shape
+        (150,)
         """
         return self.fit(X, y, sample_weight).predict(X)
 
@@ -405,32 +436,71 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
 
     @on_rows(cast=False, dtype=np.int64)
     def predict(self, X: Any) -> Array:
-        """Return the most probable component of every row, (n,).
+        """Return the most probable component of every row.
 
         Parameters
         ----------
         X : array of shape (n, d)
+
+        Returns
+        -------
+        labels : array of shape (n,)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import MixturePPCA
+        >>> X = load_iris().data
+        >>> model = MixturePPCA(3, 1, tol=1e-3, random_state=0).fit(X)
+        >>> model.predict(X).shape
+        (150,)
         """
-        joint = check_finite_result(self._working.joint(X), observed_part(X))
+        joint = check_finite_result(self._working.joint(X), X, missing=self._accepts_nan)
         return backend.namespace(joint).argmax(joint, axis=1)
 
     @on_rows("n_mixtures_")
     def predict_proba(self, X: Any) -> Array:
-        """Return the responsibilities p(k | x), of what each row observed, (n, K).
+        """Return the probability of every component given what each row observed.
 
         Parameters
         ----------
         X : array of shape (n, d)
+
+        Returns
+        -------
+        probabilities : array of shape (n, K)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import MixturePPCA
+        >>> X = load_iris().data
+        >>> model = MixturePPCA(3, 1, tol=1e-3, random_state=0).fit(X)
+        >>> model.predict_proba(X).sum(axis=1)[:3].round(6)
+        array([1., 1., 1.])
         """
         return self._working.responsibilities(X)
 
     @on_rows(cast=False)
     def score_samples(self, X: Any) -> Array:
-        """Return the log-density of what each row observed, (n,); 0 for an empty row.
+        """Return the log-density of what each row observed; 0 for an empty row.
 
         Parameters
         ----------
         X : array of shape (n, d)
+
+        Returns
+        -------
+        scores : array of shape (n,)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import MixturePPCA
+        >>> X = load_iris().data
+        >>> model = MixturePPCA(3, 1, tol=1e-3, random_state=0).fit(X)
+        >>> model.score_samples(X).shape
+        (150,)
         """
         density, units = self._working.log_density(X), self._model_units
         return density if units is None else density - units.log_densities(X)
@@ -441,26 +511,69 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         Parameters
         ----------
         X : array of shape (n, d)
-        y : ignored
-        sample_weight : array of shape (n,), optional
+        y : ignored, default=None
+        sample_weight : array of shape (n,), default=None
+
+        Returns
+        -------
+        score : float
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import MixturePPCA
+        >>> X = load_iris().data
+        >>> model = MixturePPCA(3, 1, tol=1e-3, random_state=0).fit(X)
+        >>> round(model.score(X), 1)
+        -1.5
         """
         return average_density(self, X, sample_weight)
 
     def bic(self, X: Any) -> float:
-        """Return −2 ln L + p ln n of the rows; lower is better.
+        """Return the Bayesian information criterion of rows; lower is better.
+
+        It is −2 ln L + p ln n for p parameters.
 
         Parameters
         ----------
         X : array of shape (n, d)
+
+        Returns
+        -------
+        bic : float
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import MixturePPCA
+        >>> X = load_iris().data
+        >>> model = MixturePPCA(3, 1, tol=1e-3, random_state=0).fit(X)
+        >>> bool(model.bic(X) > model.aic(X))
+        True
         """
         return self._criterion(X, math.log)
 
     def aic(self, X: Any) -> float:
-        """Return −2 ln L + 2p of the rows; lower is better.
+        """Return Akaike's information criterion of rows; lower is better.
+
+        It is −2 ln L + 2p for p parameters.
 
         Parameters
         ----------
         X : array of shape (n, d)
+
+        Returns
+        -------
+        aic : float
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import MixturePPCA
+        >>> X = load_iris().data
+        >>> model = MixturePPCA(3, 1, tol=1e-3, random_state=0).fit(X)
+        >>> bool(model.aic(X) < model.bic(X))
+        True
         """
         return self._criterion(X, lambda n: 2.0)
 
@@ -472,7 +585,7 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
 
     @on_rows("_n_features_out")
     def transform(self, X: Any) -> Array:
-        """Return the latents under every component, weighted by its responsibility, (n, Σq_k).
+        """Return the latents under every component, weighted by its responsibility.
 
         Column block k is p(k | x) E[z | x, k]. Axes of different components have nothing to do
         with each other, so the blocks stand side by side and are not added.
@@ -484,18 +597,42 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         Returns
         -------
         array of shape (n, Σq_k)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import MixturePPCA
+        >>> X = load_iris().data
+        >>> model = MixturePPCA(3, 1, tol=1e-3, random_state=0).fit(X)
+        >>> model.transform(X).shape
+        (150, 3)
         """
         return self._working.coordinates(X)
 
     @on_rows()
     def posterior(self, X: Any, component: int) -> tuple[Array, Array]:
-        """Return mean (n, q_k) and covariance (n, q_k, q_k) of the latents under one component.
+        """Return mean and covariance of the latents under one component.
 
         Parameters
         ----------
         X : array of shape (n, d)
         component : int
             k, from 0.
+
+        Returns
+        -------
+        mean : array of shape (n, q_k)
+        covariance : array of shape (n, q_k, q_k)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import MixturePPCA
+        >>> X = load_iris().data
+        >>> model = MixturePPCA(3, 1, tol=1e-3, random_state=0).fit(X)
+        >>> mean, covariance = model.posterior(X, 0)
+        >>> mean.shape, covariance.shape
+        ((150, 1), (150, 1, 1))
         """
         check_number("component", component, 0, integer=True)
         if component >= self.n_mixtures_:
@@ -505,7 +642,9 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
 
     @on_rows("n_features_in_", outward=("outward",))
     def reconstruct(self, X: Any) -> Array:
-        """Return the posterior mean of the noise-free signal, Σ_k p(k | x)(μ_k + W_k E[z | x, k]).
+        """Return the posterior mean of the noise-free signal.
+
+        It is Σ_k p(k | x)(μ_k + W_k E[z | x, k]).
 
         With a kernel it is the pre-image of that point of feature space.
 
@@ -516,6 +655,15 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         Returns
         -------
         array of shape (n, d)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import MixturePPCA
+        >>> X = load_iris().data
+        >>> model = MixturePPCA(3, 1, tol=1e-3, random_state=0).fit(X)
+        >>> model.reconstruct(X).shape
+        (150, 4)
         """
         model = self._working
         return inputs_of(model.signal(X)[0], model.space, Auto())
@@ -529,13 +677,24 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         ----------
         X : array or frame of shape (n, d)
             NaN (null) where nothing was observed. Never modified.
-        return_std : bool
+        return_std : bool, default=False
             Also return the standard deviation of every entry, 0 where it was observed: that of a
             measurement, spread within components and between them.
 
         Returns
         -------
         array or frame of shape (n, d), or a pair of them
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import MixturePPCA
+        >>> X = load_iris().data
+        >>> model = MixturePPCA(3, 1, tol=1e-3, random_state=0).fit(X)
+        >>> X[0, 2] = np.nan
+        >>> round(float(model.impute(X)[0, 2]), 1)
+        1.5
         """
         xp, missing = backend.namespace(X), backend.namespace(X).isnan(X)
         mean, spread = self._working.signal(X, return_std)
@@ -549,14 +708,24 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
 
         Parameters
         ----------
-        n_samples : int
-        random_state : None, int, Generator or RandomState
+        n_samples : int, default=1
+        random_state : None, int, Generator or RandomState, default=None
 
         Returns
         -------
         X : array of shape (n_samples, d)
             With a kernel: pre-images of draws in feature space.
         y : array of shape (n_samples,)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import MixturePPCA
+        >>> X = load_iris().data
+        >>> model = MixturePPCA(3, 1, tol=1e-3, random_state=0).fit(X)
+        >>> rows, labels = model.sample(5, random_state=0)
+        >>> rows.shape, labels.shape
+        ((5, 4), (5,))
         """
         model = self._fitted
         check_number("n_samples", n_samples, 1, integer=True)
@@ -573,7 +742,7 @@ def request_of(
     **others: Any,
 ) -> Request:
     """Check the parameters that mixtures and chains share; return those that the fit needs."""
-    params = estimator.get_params(deep=False)
+    params = vars(estimator)
     for name in counts:
         check_number(name, params[name], 1, integer=True)
     for name in numbers:
@@ -582,8 +751,8 @@ def request_of(
     check_checkpoint(estimator)
     if not isinstance(params["kernel_params"], Mapping | None):
         raise ValueError(expected("kernel_params", "a dictionary or None", params["kernel_params"]))
-    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    needed = {k: v for k, v in params.items() if k in names}
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    needed = {name: params[name] for name in names if name in params}
     return kind(**needed, **others, watch=watch_of(estimator))
 
 

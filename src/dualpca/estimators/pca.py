@@ -37,35 +37,40 @@ class PCA(StreamingEstimator):
 
     Parameters
     ----------
-    n_components : int, float, str or None
+    n_components : int, float, str or None, default=None
         A count; a share of the variance between 0 and 1; 'mle' (Minka's evidence, for n ≥ d) or
         the name of another rule ('evidence', 'bic', 'parallel', 'white-noise', 'gavish-donoho',
         'cv'); None for min(n, d).
-    copy : bool
+    copy : bool, default=True
         Accepted for compatibility. X is never modified, whatever it says.
-    whiten : bool
+    whiten : bool, default=False
         Divide each coordinate by its standard deviation in `transform`. Densities and
         covariances do not depend on it.
-    svd_solver : str
+    svd_solver : str, default='auto'
         'auto' is the cheapest. 'full' or 'qr': QR of the rows, the most accurate.
         'covariance_eigh' or 'dense': the (d, d) scatter. 'gram': the (n, n) Gram matrix.
         'arpack', 'randomized' or 'krylov': block Krylov, matrix-free.
-    tol : float
+    tol : float, default=0.0
         Relative error of the eigenvalues that block Krylov may leave; 0 for machine precision.
-    iterated_power, n_oversamples, power_iteration_normalizer
-        Accepted for compatibility: block Krylov iterates until `tol` holds.
-    random_state : None, int, Generator or RandomState
+    iterated_power : int or 'auto', default='auto'
+        Accepted for compatibility with scikit-learn and not used: block Krylov iterates until
+        `tol` holds.
+    n_oversamples : int, default=10
+        Accepted for compatibility with scikit-learn and not used.
+    power_iteration_normalizer : str, default='auto'
+        Accepted for compatibility with scikit-learn and not used.
+    random_state : None, int, Generator or RandomState, default=None
         Start of block Krylov, and folds of 'cv'. None is a fixed seed: the result does not depend
         on it beyond `tol`.
-    standardize : bool
+    standardize : bool, default=False
         Divide every feature by its standard deviation (divisor n) first. Axes and variances are
         then those of the correlation matrix; `inverse_transform`, densities and covariances are
         in the units of X.
-    verbose : bool
+    verbose : bool, default=False
         Say on standard error how chunked data are read.
-    device : None, 'auto', 'cpu' or 'cuda'
-        Where to work: where the rows are; on a GPU if they are worth it; there. Host arrays go
-        there and results come back, so the fitted model is one of the host.
+    device : None, 'auto', 'cpu' or 'cuda', default=None
+        Where to fit: None is where the rows are, 'auto' a GPU if there are enough rows. Host
+        arrays are copied there and results back, so that the fitted model is on the host.
 
     Attributes
     ----------
@@ -186,6 +191,14 @@ class PCA(StreamingEstimator):
         Returns
         -------
         array of shape (n, q)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PCA
+        >>> X = load_iris().data
+        >>> PCA(2).fit(X).transform(X).shape
+        (150, 2)
         """
         return self._working.whitened(X) if self.whiten else self._working.coordinates(X)
 
@@ -199,16 +212,28 @@ class PCA(StreamingEstimator):
         Returns
         -------
         array of shape (n, d)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PCA
+        >>> X = load_iris().data
+        >>> PCA(2).fit(X).inverse_transform([[0.0, 0.0]]).round(2)
+        array([[5.84, 3.06, 3.76, 1.2 ]])
         """
         return self._lifted(X, self._working.deviations if self.whiten else None)
 
     @on_rows("n_features_in_")
     def reconstruct(self, X: Any) -> Array:
-        """Return the orthogonal projection of rows on the span of the axes, (n, d).
+        """Return the orthogonal projection of rows on the span of the axes.
 
         Parameters
         ----------
         X : array of shape (n, d)
+
+        Returns
+        -------
+        X_rec : array of shape (n, d)
 
         Examples
         --------

@@ -52,50 +52,52 @@ def spiked_parameters(estimator: PPCA | BayesianPCA) -> dict[str, Any]:
 
 
 class PPCA(LatentMethods, StreamingEstimator):
-    """Probabilistic PCA: x = Wz + μ + ε with z ~ N(0, I_q) and ε ~ N(0, σ²I_d).
+    """Probabilistic principal component analysis, with missing values or without.
+
+    The model is x = Wz + μ + ε with z ~ N(0, I_q) and ε ~ N(0, σ²I_d).
 
     NaN is accepted anywhere, in `fit` and afterwards: the likelihood is exactly that of the
     observed entries (missing at random); nothing is filled in.
 
     Parameters
     ----------
-    n_components : int, float, str or None
+    n_components : int, float, str or None, default=None
         A count; a share of the variance between 0 and 1; the name of a rule: 'evidence' (Minka),
         'bic', 'parallel' (Horn's parallel analysis), 'white-noise', 'gavish-donoho'; 'cv-rows',
         the likelihood of held-out rows; 'cv-entries', the prediction of hidden entries; 'cv',
         which is the latter where values are missing and the former where none is. None is 'cv',
         or, where `noise_variance` is given, the number of variances above it; `partial_fit`, which
         keeps no rows, takes 'evidence'. With NaN, a count, 'bic', 'parallel' or one of the three.
-    noise_variance : float, optional
+    noise_variance : float, default=None
         σ², of standardised columns with `standardize`. None for maximum likelihood. 0 is the limit
         σ² → 0, exactly: PCA as a model, by the closed form or by EM for PCA (Roweis 1998). Rows
         have no density then (`score` says so, `loglikelihood_` is −∞); everything else works.
-    method : {'closed', 'em'}
+    method : {'closed', 'em'}, default='closed'
         Closed form from the spectrum, or EM, accelerated and monotone: the same model. Rows with
         NaN are always fitted by EM.
-    solver : {'auto', 'qr', 'dense', 'gram', 'krylov'}
+    solver : {'auto', 'qr', 'dense', 'gram', 'krylov'}, default='auto'
         For the closed form, and for rules that read the spectrum.
-    tol : float
+    tol : float, default=1e-06
         'em': estimated relative distance to the maximum at which to stop.
-    max_iter : int
+    max_iter : int, default=1000
         'em': largest number of steps.
-    random_state : None, int, Generator or RandomState
+    random_state : None, int, Generator or RandomState, default=None
         Start of EM and of block Krylov. None is a fixed seed.
-    n_init : int
+    n_init : int, default=1
         `fit` with NaN: number of starts of EM, of which the most likely end is kept. Small tables
         with several latents can have more than one maximum.
-    standardize : bool
+    standardize : bool, default=False
         Divide every column by its standard deviation (over observed entries, divisor n; a
         constant one by 1) before the fit, so that no unit counts more than another. Rows,
         loadings, densities and covariances are given in the units of X all the same.
-    verbose : bool
+    verbose : bool, default=False
         Show the progress of EM and cross-validation on standard error.
-    checkpoint : path or Checkpoint, optional
+    checkpoint : path or Checkpoint, default=None
         File that EM writes every 30 seconds (or as a `dualpca.Checkpoint` says) and resumes from
         when the same fit of the same data is started again; removed at the end.
-    device : None, 'auto', 'cpu' or 'cuda'
-        Where to work: where the rows are; on a GPU if they are worth it; there. Host arrays go
-        there and results come back, so the fitted model is one of the host.
+    device : None, 'auto', 'cpu' or 'cuda', default=None
+        Where to fit: None is where the rows are, 'auto' a GPU if there are enough rows. Host
+        arrays are copied there and results back, so that the fitted model is on the host.
 
     Attributes
     ----------
@@ -210,7 +212,7 @@ class PPCA(LatentMethods, StreamingEstimator):
 
         Parameters
         ----------
-        X : array of shape (m, d), optional
+        X : array of shape (m, d), default=None
             Rows against which its kernel values are taken (`X_fit_`), such as the training rows;
             by default the mean and one point along every axis.
 
@@ -219,6 +221,14 @@ class PPCA(LatentMethods, StreamingEstimator):
         DualPPCA
             Fitted, with the same likelihood, posterior and distribution of samples. Not after
             `standardize=True`: its kernel would be one of other rows.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PPCA
+        >>> X = load_iris().data
+        >>> type(PPCA(2).fit(X).to_dual(X)).__name__
+        'DualPPCA'
         """
         if self._units is not None:
             remedy = "Standardise the rows yourself, fit PPCA to them, and ask that."

@@ -58,6 +58,14 @@ class LatentPosterior(NamedTuple):
         Of every column of W.
     second_moment : array of shape (q, q)
         E[WWᵀ | F], over all dimensions.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dualpca import ProbabilisticKernelPCA
+    >>> model = ProbabilisticKernelPCA(2, kernel="rbf", gamma=0.5).fit(load_iris().data)
+    >>> model.latent_posterior().second_moment.shape
+    (2, 2)
     """
 
     weights: Array
@@ -75,48 +83,55 @@ class ProbabilisticKernelPCA(KernelEstimator):
 
     Parameters
     ----------
-    n_components : int, float or None
+    n_components : int, float or None, default=2
         A count, up to n − 2; a share of the variance between 0 and 1; None for the number of
         variances above `noise_variance`.
-    kernel : str, Kernel, Gaussian-process kernel of scikit-learn, or callable
+    kernel : str, Kernel, Gaussian-process kernel of scikit-learn, or callable, default='rbf'
         As in `KernelPCA`; 'precomputed' where X is a kernel matrix.
-    gamma, degree, coef0, kernel_params
-        Parameters of the kernel, as in `KernelPCA`.
-    metric : str or callable, optional
+    gamma : float, 'scale', 'median' or None, default=None
+        Scale of the RBF, polynomial, sigmoid, Laplacian and chi-squared kernels. None is 1/d;
+        'scale' and 'median' are found from X.
+    degree : int, default=3
+        Degree of the polynomial kernel.
+    coef0 : float, default=1
+        Constant term of the polynomial and sigmoid kernels.
+    kernel_params : dict or None, default=None
+        Other parameters of a named kernel, or keyword arguments of a function.
+    metric : str or callable, default=None
         Work with distances in place of a kernel: 'precomputed' where X holds them, or a name or
         function that `scipy.spatial.distance.cdist` accepts. Leave `kernel` at its default then.
-    correction : {None, 'lingoes', 'cailliez'}
+    correction : {None, 'lingoes', 'cailliez'}, default=None
         What to do with distances that are not Euclidean. None warns, and leaves their negative
         eigenvalues out; the others add the least constant that leaves none.
-    noise : {'isotropic', 'diagonal'}
+    noise : {'isotropic', 'diagonal'}, default='isotropic'
         One noise for all points, or one for each: kernel factor analysis.
-    noise_variance : float, optional
+    noise_variance : float, default=None
         σ². None for maximum likelihood.
-    method : {'ml', 'em'}
+    method : {'ml', 'em'}, default='ml'
         Closed form from the eigenpairs, or EM (Zhang et al. 2004, Eqs. 18 and 19), which needs
         products with the kernel only: the same model. With diagonal noise, quasi-Newton or EM.
-    feature_dim : float, optional
+    feature_dim : float, default=None
         ρ, the dimension of feature space, where it is known: adds the constant that makes
         likelihoods those of the features, and sets the scale of uncertainties.
-    init : {'auto', 'pca', 'random'} or array of shape (n, q)
+    init : {'auto', 'pca', 'random'} or array of shape (n, q), default='auto'
         Start of EM: PCA scores of the inputs, random, or given coordinates; 'auto' is PCA where
         there are inputs with enough columns.
-    accelerate : bool
+    accelerate : bool, default=True
         False for plain EM, as in the paper: many more steps.
-    tol : float
+    tol : float, default=1e-06
         'em': estimated relative distance to the maximum at which to stop. 'diagonal': size of the
         gradient at which quasi-Newton stops.
-    max_iter : int
+    max_iter : int, default=1000
         Largest number of steps.
-    eigen_solver : {'auto', 'dense', 'krylov'}
+    eigen_solver : {'auto', 'dense', 'krylov'}, default='auto'
         For the closed form.
-    random_state : None, int, Generator or RandomState
+    random_state : None, int, Generator or RandomState, default=None
         Start of EM and of block Krylov. None is a fixed seed.
-    memory_limit : float
+    memory_limit : float, default=4294967296
         Bytes that a stored kernel may take; beyond, it is evaluated at every pass.
-    verbose : bool
+    verbose : bool, default=False
         Print on standard error how and where the model is fitted.
-    device : None, 'auto', 'cpu' or 'cuda'
+    device : None, 'auto', 'cpu' or 'cuda', default=None
         Where to fit: None is where the rows are, 'auto' a GPU if there are enough rows. Host
         arrays are copied there and results back, so that the fitted model is on the host.
 
@@ -284,11 +299,20 @@ class ProbabilisticKernelPCA(KernelEstimator):
         ----------
         X : array or sparse matrix of shape (n, d), list of items, kernel or distances (n, n)
             Three items or more. Never modified.
-        y : ignored
+        y : ignored, default=None
 
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import ProbabilisticKernelPCA
+        >>> X = load_iris().data
+        >>> model = ProbabilisticKernelPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> model.coordinates_.shape
+        (150, 2)
         """
         return self._fit_items(fit_probabilistic_kernel, X)  # type: ignore[no-any-return]
 
@@ -320,7 +344,9 @@ class ProbabilisticKernelPCA(KernelEstimator):
 
     @on_rows("n_components_", chunked=False)
     def transform(self, X: Any) -> Array:
-        """Place points: b(x) = (Λ − σ²)^{1/2}(nΛ)⁻¹Uᵀkc(x), which returns row i of B at x_i.
+        """Return coordinates of points among the training points.
+
+        They are b(x) = (Λ − σ²)^{1/2}(nΛ)⁻¹Uᵀkc(x), which is row i of B at a training point x_i.
 
         Parameters
         ----------
@@ -330,6 +356,15 @@ class ProbabilisticKernelPCA(KernelEstimator):
         Returns
         -------
         array of shape (m, q)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import ProbabilisticKernelPCA
+        >>> X = load_iris().data
+        >>> model = ProbabilisticKernelPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> model.transform(X[:3]).shape
+        (3, 2)
         """
         return self._working.subspace.coordinates(self._values(X))
 
@@ -345,13 +380,23 @@ class ProbabilisticKernelPCA(KernelEstimator):
         Parameters
         ----------
         X : array of shape (m, d), items, or kernel values or distances (m, n)
-        diagonal : array of shape (m,), optional
+        diagonal : array of shape (m,), default=None
             k(x, x), where X are kernel values of new items.
 
         Returns
         -------
         mean : array of shape (m, q)
         covariance : array of shape (m, q, q)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import ProbabilisticKernelPCA
+        >>> X = load_iris().data
+        >>> model = ProbabilisticKernelPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> mean, covariance = model.posterior(X[:3])
+        >>> mean.shape, covariance.shape
+        ((3, 2), (3, 2, 2))
         """
         model: ProbabilisticKernelModel = self._working
         rho = float(model.n_rows if self.feature_dim is None else self.feature_dim)
@@ -359,17 +404,32 @@ class ProbabilisticKernelPCA(KernelEstimator):
 
     @on_rows(chunked=False)
     def point_noise(self, X: Any, diagonal: Any = None) -> Array:
-        """Return ψ(x) = ‖f(x) − f̄‖²/n − b(x)ᵀG b(x), the noise that is a point's own, (m,).
+        """Return the noise that is a point's own, what the coordinates do not explain.
 
         Large for points that the coordinates explain badly. The training points' have the mean σ²
         (isotropic noise), or are ψ_i themselves (diagonal noise). Where distances are not Euclidean
         it can be negative; the average over the training points replaces it then.
 
+        It is ψ(x) = ‖f(x) − f̄‖²/n − b(x)ᵀG b(x).
+
         Parameters
         ----------
         X : array of shape (m, d), items, or kernel values or distances (m, n)
-        diagonal : array of shape (m,), optional
+        diagonal : array of shape (m,), default=None
             k(x, x), where X are kernel values of new items.
+
+        Returns
+        -------
+        noise : array of shape (m,)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import ProbabilisticKernelPCA
+        >>> X = load_iris().data
+        >>> model = ProbabilisticKernelPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> model.point_noise(X[:3]).shape
+        (3,)
         """
         return self._working.placed(self._values(X), check_diagonal(diagonal, X))[1]
 
@@ -382,11 +442,11 @@ class ProbabilisticKernelPCA(KernelEstimator):
 
         Parameters
         ----------
-        F : array of shape (n, k), optional
+        F : array of shape (n, k), default=None
             Features of the training points, all or some dimensions: with the linear kernel the
             rows themselves. Columns are centred here. Where features are not at hand,
             `weights` says which sums of the points' features the latents are.
-        feature_dim : float, optional
+        feature_dim : float, default=None
             ρ. By default that of the model, the number of columns of F, or n.
 
         Returns
@@ -395,6 +455,15 @@ class ProbabilisticKernelPCA(KernelEstimator):
             `weights` (q, n) with E[W | F] = weights (F − 1uᵀ), `mean` (q, k) or None, `covariance`
             (q, q) of every column of W, and `second_moment` (q, q), E[WWᵀ | F], for which the
             kernel is all that is needed: nI at the maximum.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import ProbabilisticKernelPCA
+        >>> X = load_iris().data
+        >>> model = ProbabilisticKernelPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> model.latent_posterior().second_moment.shape
+        (2, 2)
         """
         check_is_fitted(self)
         check_rho(feature_dim)
@@ -418,7 +487,23 @@ class ProbabilisticKernelPCA(KernelEstimator):
         return self._home(found, F)  # type: ignore[no-any-return]
 
     def get_covariance(self) -> Array:
-        """Return C = BBᵀ + diag ψ, (n, n); a feature dimension has covariance n/ρ C."""
+        """Return the covariance of a feature dimension over the training points.
+
+        It is C = BBᵀ + diag ψ; a feature dimension has the covariance n/ρ C.
+
+        Returns
+        -------
+        covariance : array of shape (n, n)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import ProbabilisticKernelPCA
+        >>> X = load_iris().data
+        >>> model = ProbabilisticKernelPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> model.get_covariance().shape
+        (150, 150)
+        """
         return self._fitted.covariance()
 
     def log_wishart(self, K: Any = None, feature_dim: float | None = None) -> float:
@@ -431,10 +516,23 @@ class ProbabilisticKernelPCA(KernelEstimator):
 
         Parameters
         ----------
-        K : array of shape (n, n), optional
+        K : array of shape (n, n), default=None
             A kernel over the training points; by default the one that was fitted.
-        feature_dim : float, optional
+        feature_dim : float, default=None
             ρ; that of the model by default.
+
+        Returns
+        -------
+        log_density : float
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import ProbabilisticKernelPCA
+        >>> X = load_iris().data
+        >>> model = ProbabilisticKernelPCA(2, kernel="rbf", gamma=0.5).fit(X[::5])
+        >>> type(model.log_wishart(feature_dim=200.0)).__name__
+        'float'
         """
         model = self._working if K is None else self._fitted
         rho, n = self._rho(feature_dim), model.n_rows
@@ -450,15 +548,30 @@ class ProbabilisticKernelPCA(KernelEstimator):
         return value
 
     def sample_kernel(self, feature_dim: int | None = None, random_state: Any = None) -> Array:
-        """Draw a centred kernel matrix, of mean nC centred, (n, n).
+        """Draw a centred kernel matrix from the model.
 
         HFFᵀH with F = BW + E: ρ feature dimensions, each with covariance n/ρ C.
 
+        Its mean is nC, centred.
+
         Parameters
         ----------
-        feature_dim : int, optional
+        feature_dim : int, default=None
             ρ; that of the model by default.
-        random_state : None, int, Generator or RandomState
+        random_state : None, int, Generator or RandomState, default=None
+
+        Returns
+        -------
+        K : array of shape (n, n)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import ProbabilisticKernelPCA
+        >>> X = load_iris().data
+        >>> model = ProbabilisticKernelPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> model.sample_kernel(10, random_state=0).shape
+        (150, 150)
         """
         model, rho = self._fitted, self._rho(feature_dim)
         if rho % 1:

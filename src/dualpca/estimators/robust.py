@@ -40,26 +40,26 @@ class RobustPPCA(LatentMethods):
 
     Parameters
     ----------
-    n_components : int, float, str or None
+    n_components : int, float, str or None, default=None
         As in `PPCA`. Rules see the rows that are not set aside. None is 'cv'.
-    degrees_of_freedom : float, optional
+    degrees_of_freedom : float, default=None
         ν. None for maximum likelihood between 2.1 and 1,000, and the Gaussian (infinity) where that
         is as likely. Infinity is PPCA of the rows that are not set aside.
-    trim : bool
+    trim : bool, default=True
         Set rows aside that are too far even for the tails: they get weight 0. Of a table of
         ordinary rows none is set aside with probability 0.99. Without it the likelihood is that of
         all rows, and many outliers at one place can turn an axis.
-    tol : float
+    tol : float, default=1e-06
         Estimated relative distance to the maximum at which EM stops.
-    max_iter : int
+    max_iter : int, default=1000
         Largest number of EM steps.
-    random_state : None, int, Generator or RandomState
+    random_state : None, int, Generator or RandomState, default=None
         Directions along which the start looks for outliers. None is a fixed seed.
-    standardize : bool
+    standardize : bool, default=False
         Divide every column by its standard deviation before the fit, that of the entries within
         3.5 robust deviations (1.4826 MAD) of the median: no outlier decides a unit. Rows, loadings,
         densities and covariances are given in the units of X all the same.
-    verbose : bool
+    verbose : bool, default=False
         Show the progress of EM on standard error.
 
     Attributes
@@ -158,13 +158,21 @@ class RobustPPCA(LatentMethods):
         ----------
         X : array of shape (n, d)
             NaN where nothing was observed. In memory. Never modified.
-        y : ignored
-        sample_weight : array of shape (n,), optional
+        y : ignored, default=None
+        sample_weight : array of shape (n,), default=None
             Non-negative. A weight of 2 counts as the row twice, 0 as no row.
 
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import RobustPPCA
+        >>> X = load_iris().data
+        >>> RobustPPCA(2).fit(X).components_.shape
+        (2, 4)
         """
         request = self._request()
         with self._training(X, sample_weight) as table:
@@ -242,13 +250,24 @@ class RobustPPCA(LatentMethods):
         mean : array of shape (n, q)
         covariance : array of shape (n, q, q)
             σ²M⁻¹ (ν + δ)/(ν + k − 2): every row has its own, larger the further out it lies.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import RobustPPCA
+        >>> X = load_iris().data
+        >>> mean, covariance = RobustPPCA(2).fit(X).posterior(X)
+        >>> mean.shape, covariance.shape
+        ((150, 2), (150, 2, 2))
         """
         model: RobustModel = self._working
         return model.latent_posterior(X)
 
     @on_rows()
     def weigh(self, X: Any) -> Array:
-        """Return E[u | x] of rows, (n,): about 1 for ordinary ones, small for outliers.
+        """Return the weight of each row, about 1 for ordinary rows and small for outliers.
+
+        It is E[ω | x] of the t distribution (theory 4.5).
 
         Parameters
         ----------
@@ -259,6 +278,16 @@ class RobustPPCA(LatentMethods):
         array of shape (n,)
             (ν + k)/(ν + δ); 1 for all rows if ν is infinite. `row_weights_` is that of the training
             rows, with 0 for those set aside.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import RobustPPCA
+        >>> X = load_iris().data
+        >>> model = RobustPPCA(2).fit(X)
+        >>> good, bad = model.weigh([X[0], [9.0, 9.0, 9.0, 9.0]])
+        >>> bool(good > bad)
+        True
         """
         model: RobustModel = self._working
         return model.weigh(X)
@@ -276,6 +305,15 @@ class RobustPPCA(LatentMethods):
             The signal, as in `reconstruct`.
         covariance : array of shape (n, d, d)
             That of `PPCA` times (ν + δ)/(ν + d − 2), row by row.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import RobustPPCA
+        >>> X = load_iris().data
+        >>> mean, covariance = RobustPPCA(2).fit(X).posterior_predictive(X[:3])
+        >>> mean.shape, covariance.shape
+        ((3, 4), (3, 4, 4))
         """
         mean, covariance = super().posterior_predictive(X)
         stretch = self._fitted.stretch(self._asked(X, "posterior_predictive"))

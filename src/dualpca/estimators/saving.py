@@ -69,14 +69,18 @@ def save(
         Of this library; or scikit-learn's `Pipeline` of `StandardScaler` and those.
     path : path
         '.dpca' is the usual ending.
-    metadata : dict, optional
+    metadata : dict, default=None
         Text, finite numbers, true, false, None, lists and dictionaries of them, up to 8 MiB of
         JSON. `metadata["table"]` says how a table became rows and is checked: `columns`, `levels`,
         `means`, `scales`, `image_shape`, `identifier`. It belongs to the file: a model that is
         loaded and saved again has none unless it is given again.
-    functions : bool
+    functions : bool, default=False
         Keep the import paths of functions that the model was given, such as a kernel's; `load`
         must then be given the functions themselves. Without it such a model is not saved.
+
+    Returns
+    -------
+    None
 
     Examples
     --------
@@ -120,9 +124,9 @@ def load(
     ----------
     path : path
         Written by the `save` of a model.
-    return_metadata : bool
+    return_metadata : bool, default=False
         Also return the dictionary that `save` was given beside the model, {} if none was.
-    functions : iterable of callables
+    functions : iterable of callables, default=()
         Functions that the model needs, if it was saved with functions=True. A file names them by
         their import paths; nothing is imported, and no other function is ever called.
 
@@ -484,11 +488,11 @@ def to_onnx(
         Fitted: PCA, PPCA, FactorAnalysis, BayesianPCA, RobustPPCA, CCA (variates of the first
         view); KernelPCA, DualPPCA or ProbabilisticKernelPCA with an RBF kernel, or sums, products
         and multiples of such; a pipeline of StandardScaler and one of them.
-    path : path, optional
+    path : path, default=None
         File to write, whole or not at all.
-    dtype : {'float64', 'float32'}
+    dtype : {'float64', 'float32'}, default='float64'
         Of X and Y.
-    metadata : dict, optional
+    metadata : dict, default=None
         As `dualpca.load` returns it; means and scales of its `table` are applied first.
 
     Returns
@@ -497,7 +501,7 @@ def to_onnx(
 
     Notes
     -----
-    Needs the extra: pip install 'dualpca[onnx]'. Operators of ONNX's opset 17. A kernel model takes
+    Needs the extra `onnx`. Operators of ONNX's opset 17. A kernel model takes
     8·m·n bytes for m rows and n training points (or landmarks): run many rows in batches.
 
     Examples

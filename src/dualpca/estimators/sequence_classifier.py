@@ -31,9 +31,9 @@ class SequenceClassifier(ClassifierMixin, Estimator):
 
     Parameters
     ----------
-    model : HiddenMarkovPCA, optional
+    model : HiddenMarkovPCA, default=None
         What to fit to each class; None for `HiddenMarkovPCA()`.
-    priors : 'frequencies', 'equal' or array of shape (n_classes,)
+    priors : 'frequencies', 'equal' or array of shape (n_classes,), default='frequencies'
         P(c), in the order of `classes_`.
 
     Attributes
@@ -117,11 +117,21 @@ class SequenceClassifier(ClassifierMixin, Estimator):
             Never modified.
         y : array of shape (m,)
             The class of every sequence.
-        lengths : sequence of int, optional
+        lengths : sequence of int, default=None
 
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import HiddenMarkovPCA, SequenceClassifier
+        >>> rng = np.random.default_rng(0)
+        >>> X = [rng.normal(size=(20, 2)) * (1 + 2 * (k % 2)) for k in range(6)]
+        >>> y = ["calm", "wild"] * 3
+        >>> SequenceClassifier(HiddenMarkovPCA(1, random_state=0)).fit(X, y).classes_
+        array(['calm', 'wild'], dtype='<U4')
         """
         base = self._base
         if not isinstance(base, HiddenMarkovPCA):
@@ -155,13 +165,28 @@ class SequenceClassifier(ClassifierMixin, Estimator):
         return np.asarray(labels)
 
     def score_classes(self, X: Any, lengths: Any = None) -> np.ndarray[Any, Any]:
-        """Return ln p(X | c) of every sequence under every class, (m, n_classes).
+        """Return the log-likelihood of every sequence under the model of every class.
 
         Parameters
         ----------
         X : array of shape (T, d), list of tables, or array of shape (m, T, d)
-        lengths : sequence of int, optional
+        lengths : sequence of int, default=None
             As in `fit`.
+
+        Returns
+        -------
+        log_likelihoods : array of shape (m, n_classes)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import HiddenMarkovPCA, SequenceClassifier
+        >>> rng = np.random.default_rng(0)
+        >>> X = [rng.normal(size=(20, 2)) * (1 + 2 * (k % 2)) for k in range(6)]
+        >>> y = ["calm", "wild"] * 3
+        >>> model = SequenceClassifier(HiddenMarkovPCA(1, random_state=0)).fit(X, y)
+        >>> model.score_classes(X).shape
+        (6, 2)
         """
         return np.asarray(self._working.loglikelihoods(*self._sequences(X, lengths)))
 
@@ -172,35 +197,81 @@ class SequenceClassifier(ClassifierMixin, Estimator):
         return rows, check_sequences(lengths, int(rows.shape[0]))
 
     def predict_log_proba(self, X: Any, lengths: Any = None) -> np.ndarray[Any, Any]:
-        """Return ln P(c | X) of every sequence, (m, n_classes).
+        """Return the logarithm of the probability of every class, for each sequence.
 
         Parameters
         ----------
         X : array of shape (T, d), list of tables, or array of shape (m, T, d)
-        lengths : sequence of int, optional
+        lengths : sequence of int, default=None
             As in `fit`.
+
+        Returns
+        -------
+        log_probabilities : array of shape (m, n_classes)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import HiddenMarkovPCA, SequenceClassifier
+        >>> rng = np.random.default_rng(0)
+        >>> X = [rng.normal(size=(20, 2)) * (1 + 2 * (k % 2)) for k in range(6)]
+        >>> y = ["calm", "wild"] * 3
+        >>> model = SequenceClassifier(HiddenMarkovPCA(1, random_state=0)).fit(X, y)
+        >>> model.predict_log_proba(X).shape
+        (6, 2)
         """
         return np.asarray(self._working.log_posterior(*self._sequences(X, lengths)))
 
     def predict_proba(self, X: Any, lengths: Any = None) -> np.ndarray[Any, Any]:
-        """Return P(c | X) of every sequence, (m, n_classes).
+        """Return the probability of every class, for each sequence.
 
         Parameters
         ----------
         X : array of shape (T, d), list of tables, or array of shape (m, T, d)
-        lengths : sequence of int, optional
+        lengths : sequence of int, default=None
             As in `fit`.
+
+        Returns
+        -------
+        probabilities : array of shape (m, n_classes)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import HiddenMarkovPCA, SequenceClassifier
+        >>> rng = np.random.default_rng(0)
+        >>> X = [rng.normal(size=(20, 2)) * (1 + 2 * (k % 2)) for k in range(6)]
+        >>> y = ["calm", "wild"] * 3
+        >>> model = SequenceClassifier(HiddenMarkovPCA(1, random_state=0)).fit(X, y)
+        >>> model.predict_proba(X[:2]).round(2)
+        array([[1., 0.],
+               [0., 1.]])
         """
         return np.asarray(np.exp(self.predict_log_proba(X, lengths)))
 
     def predict(self, X: Any, lengths: Any = None) -> np.ndarray[Any, Any]:
-        """Return the most probable class of every sequence, (m,).
+        """Return the most probable class of every sequence.
 
         Parameters
         ----------
         X : array of shape (T, d), list of tables, or array of shape (m, T, d)
-        lengths : sequence of int, optional
+        lengths : sequence of int, default=None
             As in `fit`.
+
+        Returns
+        -------
+        y : array of shape (m,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import HiddenMarkovPCA, SequenceClassifier
+        >>> rng = np.random.default_rng(0)
+        >>> X = [rng.normal(size=(20, 2)) * (1 + 2 * (k % 2)) for k in range(6)]
+        >>> y = ["calm", "wild"] * 3
+        >>> model = SequenceClassifier(HiddenMarkovPCA(1, random_state=0)).fit(X, y)
+        >>> model.predict(X[:2])
+        array(['calm', 'wild'], dtype='<U4')
         """
         best = np.argmax(self.predict_log_proba(X, lengths), axis=1)
         return np.asarray(self.classes_[best])
@@ -213,9 +284,24 @@ class SequenceClassifier(ClassifierMixin, Estimator):
         X : array of shape (T, d), list of tables, or array of shape (m, T, d)
         y : array of shape (m,)
             The class of every sequence.
-        lengths : sequence of int, optional
+        lengths : sequence of int, default=None
             As in `fit`.
-        sample_weight : array of shape (n,), optional
+        sample_weight : array of shape (n,), default=None
+
+        Returns
+        -------
+        accuracy : float
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import HiddenMarkovPCA, SequenceClassifier
+        >>> rng = np.random.default_rng(0)
+        >>> X = [rng.normal(size=(20, 2)) * (1 + 2 * (k % 2)) for k in range(6)]
+        >>> y = ["calm", "wild"] * 3
+        >>> model = SequenceClassifier(HiddenMarkovPCA(1, random_state=0)).fit(X, y)
+        >>> model.score(X, y)
+        1.0
         """
         from sklearn.metrics import accuracy_score  # here, because it brings much of scikit-learn
 

@@ -60,17 +60,17 @@ def supplementary(
     model : PCA, PPCA, FactorAnalysis, BayesianPCA, CopulaPPCA, or another model with `transform`
     X : array or frame of shape (n, d)
         Rows of the model, usually the training rows. NaN where the model accepts it.
-    columns : frame, array of shape (n, p) or (n,), mapping, or list of str
+    columns : frame, array of shape (n, p) or (n,), mapping, or list of str, default=None
         What is known beside of the same rows; or names of columns of the frame X, which may have
         more columns than the model uses. Numbers are numbers; text, booleans and categories are
         categories. NaN, None and null are unknown: every column is judged by the rows that know it.
-    rows : array or frame of shape (m, d), optional
+    rows : array or frame of shape (m, d), default=None
         Supplementary rows.
-    categories : sequence, optional
+    categories : sequence, default=None
         Columns of numbers that are codes of categories, by name (by position in an array).
-    names : sequence of str, optional
+    names : sequence of str, default=None
         Names of the columns of an array; x0, x1, … by default.
-    sample_weight : array of shape (n,), optional
+    sample_weight : array of shape (n,), default=None
         As in `fit`: a row of weight 2 counts as two rows. v-tests are NaN for weights that sum to
         1 or less, which say nothing of how many rows there are.
 

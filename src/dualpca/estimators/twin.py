@@ -31,35 +31,42 @@ class TwinKernelPCA(KernelEstimator):
 
     Parameters
     ----------
-    n_components : int
+    n_components : int, default=2
         q, the number of latent coordinates.
-    kernel : str, Kernel, Gaussian-process kernel of scikit-learn, or callable
+    kernel : str, Kernel, Gaussian-process kernel of scikit-learn, or callable, default='linear'
         Of the points; 'precomputed' where X is a kernel matrix.
-    gamma, degree, coef0, kernel_params
-        Its parameters, as in `KernelPCA`.
-    latent_kernel : str, Kernel or callable, optional
+    gamma : float, 'scale', 'median' or None, default=None
+        Scale of the RBF, polynomial, sigmoid, Laplacian and chi-squared kernels. None is 1/d;
+        'scale' and 'median' are found from X.
+    degree : int, default=3
+        Degree of the polynomial kernel.
+    coef0 : float, default=1
+        Constant term of the polynomial and sigmoid kernels.
+    kernel_params : dict or None, default=None
+        Other parameters of a named kernel, or keyword arguments of a function.
+    latent_kernel : str, Kernel or callable, default=None
         Of the latent coordinates; by default an RBF of length scale 1. Its parameters stay as
         they are: the coordinates adapt to its scale, and its gain a is found.
-    latent_params : dict, optional
+    latent_params : dict, default=None
         Parameters of a named latent kernel.
-    feature_dim : float, optional
+    feature_dim : float, default=None
         ρ, where it is known: S = Kc/ρ in place of Kc, so that Σ is the covariance of a feature
         dimension, and constants are counted. The coordinates are the same.
-    init : 'spectral', 'random' or array of shape (n, q)
+    init : 'spectral', 'random' or array of shape (n, q), default='spectral'
         Start: leading eigenvectors of Kc, random numbers, or given coordinates.
-    tol : float
+    tol : float, default=1e-05
         Largest component of the gradient, divided by n, at which to stop.
-    max_iter : int
+    max_iter : int, default=2000
         Largest number of L-BFGS steps.
-    random_state : None, int, Generator or RandomState
+    random_state : None, int, Generator or RandomState, default=None
         For random starts. None is a fixed seed.
-    n_init : int
+    n_init : int, default=3
         Number of starts, of which the most likely end is kept; the first is `init`, the others are
         random. One where coordinates are given. Ends that are maxima do not depend on rounding, so
         that every array library finds the same.
-    verbose : bool
+    verbose : bool, default=False
         Print on standard error how and where the model is fitted.
-    device : None, 'auto', 'cpu' or 'cuda'
+    device : None, 'auto', 'cpu' or 'cuda', default=None
         Where to fit: None is where the rows are, 'auto' a GPU if there are enough rows. Host
         arrays are copied there and results back, so that the fitted model is on the host.
 
@@ -174,11 +181,20 @@ class TwinKernelPCA(KernelEstimator):
         ----------
         X : array or sparse matrix of shape (n, d), list of items, or kernel matrix (n, n)
             Three items or more. Never modified.
-        y : ignored
+        y : ignored, default=None
 
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import TwinKernelPCA
+        >>> X = load_iris().data
+        >>> model = TwinKernelPCA(2, kernel="linear", feature_dim=4, tol=1e-2).fit(X[::10])
+        >>> model.coordinates_.shape
+        (15, 2)
         """
         return self._fit_items(fit_twin, X)  # type: ignore[no-any-return]
 
@@ -195,6 +211,15 @@ class TwinKernelPCA(KernelEstimator):
         array of shape (m, q)
             By L-BFGS for each point, from the coordinate of its nearest training point; O(n²) per
             step.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import TwinKernelPCA
+        >>> X = load_iris().data
+        >>> model = TwinKernelPCA(2, kernel="linear", feature_dim=4, tol=1e-2).fit(X[::10])
+        >>> model.transform(X[:3]).shape
+        (3, 2)
         """
         return self._working.placed(X)
 

@@ -38,9 +38,9 @@ class Checkpoint:
     ----------
     path : str
         The file; its folder must exist.
-    seconds : float
+    seconds : float, default=30.0
         Time between two writings; 0 writes after every step.
-    keep : bool
+    keep : bool, default=False
         Leave the file where it is when the fit has ended; it is removed otherwise.
 
     Examples
@@ -63,7 +63,22 @@ class Checkpoint:
 
     @classmethod
     def of(cls, asked: Any) -> Checkpoint | None:
-        """Return what an estimator's `checkpoint` asks for."""
+        """Return what an estimator's `checkpoint` asks for.
+
+        Parameters
+        ----------
+        asked : None, path or Checkpoint
+
+        Returns
+        -------
+        checkpoint : Checkpoint or None
+
+        Examples
+        --------
+        >>> from dualpca import Checkpoint
+        >>> Checkpoint.of("fit.checkpoint").seconds
+        30.0
+        """
         if asked is None or isinstance(asked, Checkpoint):
             return asked
         if isinstance(asked, str | os.PathLike):

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualpca.data import Host
-from dualpca.errors import expected
+from dualpca.errors import expected, install
 from dualpca.kernels import Kernel, onnx_values
 
 TYPES = {"float64": "DOUBLE", "float32": "FLOAT"}
@@ -137,8 +137,7 @@ def _load_onnx() -> Any:
         import onnx.numpy_helper
     except ImportError as error:
         raise ImportError(
-            "to_onnx needs the onnx package, not installed here. Install the extra: "
-            "pip install 'dualpca[onnx]'"
+            f"to_onnx needs the package onnx, which is not installed: {install('onnx')}."
         ) from error
     return onnx
 

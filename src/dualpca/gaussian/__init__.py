@@ -91,6 +91,8 @@ from dualpca.gaussian.selection import (
 )
 from dualpca.gaussian.spiked import (
     LOG_2PI,
+    TRUSTED,
+    SpikedDensities,
     SpikedGaussian,
     free_factors,
     free_parameters,

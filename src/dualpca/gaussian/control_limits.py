@@ -219,7 +219,25 @@ class Outliers(_Judged):
     """Share of ordinary rows that is not flagged."""
 
     def at(self, level: float) -> Outliers:
-        """Return the same findings, with the level they were found at."""
+        """Return the same findings, with the level they were found at.
+
+        Parameters
+        ----------
+        level : float
+            Share of ordinary rows that is not flagged.
+
+        Returns
+        -------
+        found : Outliers
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PPCA
+        >>> X = load_iris().data
+        >>> PPCA(2).fit(X).outliers(X).at(0.95).level
+        0.95
+        """
         found = Outliers(*self)
         found.level = level
         return found
@@ -239,7 +257,8 @@ class Outliers(_Judged):
 class SpikedMonitor:
     """Complete rows under N(μ, Σ (ℓ − σ²) v vᵀ + σ²I): PCA and PPCA.
 
-    T² = Σ y_p²/ℓ_p over the axes that vary, SPE = ‖x − μ‖² − Σ y_p², in the units of the frame.
+    T² = Σ y_p²/ℓ_p over the axes that vary, SPE = ‖x − μ‖² − Σ y_p² (theory 16.1), in the units
+    of the frame.
 
     Parameters
     ----------
@@ -384,7 +403,7 @@ Monitor = SpikedMonitor | FactorMonitor
 
 
 def laws(reference: Reference, degrees: Degrees) -> tuple[Law, Law]:
-    """Return the laws of T² and SPE for rows that were not fitted to.
+    """Return the laws of T² and SPE for rows that were not fitted to (theory 16.2 and 16.3).
 
     T² ~ k (n² − 1)/(n (n − k)) F_{k, n−k} for variances with divisor n − 1 (Hotelling 1931;
     Jackson 1991), and n/(n − 1) times that for divisor n. Axes count as known.

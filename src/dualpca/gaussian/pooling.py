@@ -17,7 +17,22 @@ LEAST_DOF = 1e-2
 
 
 class Pooled(NamedTuple):
-    """What several completed tables say together; numbers, or arrays (k,) of k quantities.
+    """Estimates pooled over several completed tables: numbers, or arrays of k quantities.
+
+    Parameters
+    ----------
+    estimate : float or array of shape (k,)
+        Mean of the estimates, Q̄.
+    variance : float or array of shape (k,)
+        Total variance T of the pooled estimate.
+    within : float or array of shape (k,)
+        Mean of the squared standard errors, Ū.
+    between : float or array of shape (k,)
+        Variance of the estimates between the tables, B.
+    dof : float or array of shape (k,)
+        Degrees of freedom of the t interval.
+    missing_information : float or array of shape (k,)
+        Fraction of the information that is missing.
 
     Examples
     --------
@@ -46,12 +61,19 @@ class Pooled(NamedTuple):
 
         Parameters
         ----------
-        level : float
+        level : float, default=0.95
             Between 0 and 1.
 
         Returns
         -------
         low, high : floats, or arrays of shape (k,)
+
+        Examples
+        --------
+        >>> from dualpca import pool
+        >>> low, high = pool([1.0, 1.2, 0.9], [0.04, 0.05, 0.04]).interval()
+        >>> round(float(low), 2), round(float(high), 2)
+        (0.44, 1.63)
         """
         given: Any = level
         if isinstance(given, bool) or not isinstance(given, Real) or not 0 < float(given) < 1:
@@ -74,7 +96,7 @@ def pool(estimates: Any, variances: Any, *, dof: float | None = None) -> Pooled:
         One number, or k of them, from each of m ≥ 2 tables.
     variances : array of the same shape
         Their squared standard errors.
-    dof : float, optional
+    dof : float, default=None
         Degrees of freedom that the analysis has on complete rows: n − 1 for a mean, n − p for a
         regression with p coefficients. None for many rows.
 

@@ -38,10 +38,35 @@ class Score(NamedTuple):
 
 @dataclass(frozen=True)
 class Selection:
-    """The curve behind a choice of q: means over the folds, each with its standard error.
+    """The curve behind a choice of the number of components by cross-validation.
 
     Q² = 1 − PRESS/SS: the share of the variance of unseen entries that is predicted from the other
     entries of their rows (Wold 1978); 0 for the mean alone, and falling again when q is too large.
+
+    Parameters
+    ----------
+    candidates : array of int, shape (k,)
+        Numbers of components that were tried.
+    q2 : array of shape (k,)
+        Predicted share of the variance of held-out entries.
+    q2_error : array of shape (k,)
+        Its standard error over the folds.
+    loglikelihood : array of shape (k,)
+        Mean log-likelihood of a held-out row or entry.
+    loglikelihood_error : array of shape (k,)
+        Its standard error over the folds.
+    chosen : int
+        The number of components that was chosen.
+    unit : {'row', 'entry'}
+        What was held out.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dualpca import PPCA
+    >>> curve = PPCA("cv-rows").fit(load_iris().data).selection_
+    >>> curve.candidates, curve.chosen
+    (array([0, 1, 2, 3]), 3)
     """
 
     candidates: Annotated[Array, "whole k"]  # (k,), q
@@ -517,9 +542,9 @@ def leading(
 
 def check_request(request: Any, count: int, d: int, solver: str) -> None:
     """Refuse a request that no data could satisfy, or that `count` rows of d features cannot."""
-    names = request_names()
-    if not (request is None or is_count(request) or is_share(request) or request in names):
-        what = f"None, an int, a share between 0 and 1, or one of {list(names)}"
+    known = request is None or is_count(request) or is_share(request)
+    if not known and request not in request_names():
+        what = f"None, an int, a share between 0 and 1, or one of {list(request_names())}"
         raise ValueError(expected("n_components", what, request))
     if is_count(request) and not 0 <= request <= min(count, d):
         raise ValueError(
@@ -535,6 +560,8 @@ def check_request(request: Any, count: int, d: int, solver: str) -> None:
 
 def is_count(request: Any) -> bool:
     """Return True if the request is a whole number."""
+    if type(request) is int:
+        return True
     return isinstance(request, Integral) and not isinstance(request, bool | np.bool_)
 
 

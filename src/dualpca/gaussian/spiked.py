@@ -9,7 +9,7 @@ from typing import Annotated
 
 import numpy as np
 
-from dualpca.arrays import EPS, Array, backend
+from dualpca.arrays import EPS, Array, algebra, backend
 from dualpca.errors import DegenerateError
 
 # --- The Gaussian with a few stretched directions and the same noise everywhere else -------------
@@ -87,7 +87,7 @@ class SpikedGaussian:
         """Return ln p of coordinates (n, q) and squared distances off the span (n,), theory 2.4."""
         xp = backend.namespace(coordinates)
         constant = self.dim * LOG_2PI + self.log_determinant()
-        inside = xp.sum(coordinates * coordinates / self.values, axis=1)
+        inside = algebra.squared_norms(coordinates / xp.sqrt(self.values))
         outside = residual / self.noise if self.dim > self.rank else xp.zeros_like(residual)
         return -0.5 * (constant + inside + outside)
 
@@ -110,7 +110,12 @@ class SpikedGaussian:
 
     def posterior_mean(self, coordinates: Array) -> Array:
         """Return E[z | x] = √(ℓ − σ²)/ℓ · y, (n, q); theory 2.5."""
-        return coordinates * (self.spread / self._safe_values)
+        return coordinates * self.shrinkage
+
+    @property
+    def shrinkage(self) -> Array:
+        """√(ℓ − σ²)/ℓ, what coordinates are multiplied by to be expected latents, (q,)."""
+        return self.spread / self._safe_values
 
     @property
     def posterior_variance(self) -> Array:
@@ -162,41 +167,88 @@ def log_densities(means: Array, loadings: Sequence[Array], noises: Array, X: Arr
     >>> log_densities(np.zeros((1, 2)), [np.ones((2, 1))], np.ones(1), np.zeros((1, 2))).round(4)
     array([[-2.3872]])
     """
-    xp, d = backend.namespace(means), int(means.shape[1])
-    centre = xp.mean(means, axis=0)
-    shifted, sides, logdets = means - centre, [], []
-    for k, W in enumerate(loadings):
-        L = xp.linalg.cholesky(_precision(W, float(noises[k])))
-        sides.append(xp.linalg.solve(L, W.T).T)
-        logdet = 2 * float(xp.sum(xp.log(xp.linalg.diagonal(L))))
-        logdets.append(logdet + (d - int(W.shape[1])) * np.log(float(noises[k])))
-    constant = backend.asarray(d * LOG_2PI + np.array(logdets), means)
-    owner = np.repeat(np.arange(len(sides)), [int(B.shape[1]) for B in sides])
-    member = backend.asarray(np.equal.outer(owner, np.arange(len(sides))), means)  # (Q, K)
-    offset = xp.concat([shifted[k, :] @ B for k, B in enumerate(sides)])  # (Q,), (μ_k − c)ᵀB_k
-    stacked, lengths = xp.concat(sides, axis=1), xp.sum(shifted * shifted, axis=1)
+    return SpikedDensities(means, loadings, noises)(X)
 
-    @np.errstate(over="ignore", invalid="ignore")  # set in the worker; callers check
-    def block(rows: slice) -> Array:
-        C = backend.row_block(X, rows) - centre
-        far, P = xp.sum(C * C, axis=1), C @ stacked - offset
-        distance = far[:, None] - 2 * (C @ shifted.T) + lengths
-        exponent = (distance - (P * P) @ member) / noises
-        reach = backend.to_numpy((xp.max(far) + lengths) / noises)
+
+class SpikedDensities:
+    """What log-densities under many spiked Gaussians need of them, found once for many rows.
+
+    Parameters
+    ----------
+    means : array of shape (K, d)
+    loadings : sequence of K arrays of shape (d, q_k)
+    noises : array of shape (K,)
+    """
+
+    def __init__(self, means: Array, loadings: Sequence[Array], noises: Array) -> None:
+        xp, d = backend.namespace(means), int(means.shape[1])
+        self.loadings, self.noises = loadings, noises
+        self.centre = xp.mean(means, axis=0)
+        self.shifted, sides, logdets = means - self.centre, [], []
+        for k, W in enumerate(loadings):
+            L = xp.linalg.cholesky(_precision(W, float(noises[k])))
+            sides.append(xp.linalg.solve(L, W.T).T)
+            logdet = 2 * float(xp.sum(xp.log(xp.linalg.diagonal(L))))
+            logdets.append(logdet + (d - int(W.shape[1])) * np.log(float(noises[k])))
+        self.constant = backend.asarray(d * LOG_2PI + np.array(logdets), means)
+        owner = np.repeat(np.arange(len(sides)), [int(B.shape[1]) for B in sides])
+        self.member = backend.asarray(np.equal.outer(owner, np.arange(len(sides))), means)  # (Q, K)
+        parts = [self.shifted[k, :] @ B for k, B in enumerate(sides)]
+        self.offset = xp.concat(parts)  # (Q,), (μ_k − c)ᵀB_k
+        self.stacked = xp.concat(sides, axis=1)
+        self.lengths = xp.sum(self.shifted * self.shifted, axis=1)
+
+    def __call__(self, X: Array) -> Array:
+        """Return ln N(x_i; μ_k, W_kW_kᵀ + σ_k²I), (n, K)."""
+        width = max(int(side) for side in self.stacked.shape)
+        # four arrays at a time
+        cut = list(backend.slices(int(X.shape[0]), backend.block_rows(4 * width, X)))
+        block = self._block if backend.is_foreign(X) else self._host_block
+        with np.errstate(over="ignore", invalid="ignore"):  # callers check
+            if len(cut) == 1:
+                return block(backend.row_block(X, cut[0]))
+            runs = backend.spread(
+                lambda run: [block(backend.row_block(X, rows)) for rows in run], cut, X
+            )
+        return backend.namespace(X).concat([found for run in runs for found in run], axis=0)
+
+    def _host_block(self, rows: Array) -> Array:
+        """Return the log-densities of a block of NumPy's rows; few components, many rows."""
+        C = rows - self.centre
+        far = np.einsum("ij,ij->i", C, C)
+        P = np.dot(self.stacked.T, C.T)
+        P -= self.offset[:, None]
+        np.multiply(P, P, out=P)
+        exponent = np.dot(-2.0 * self.shifted, C.T)
+        exponent += self.lengths[:, None]
+        exponent += far
+        exponent -= np.dot(self.member.T, P)
+        exponent /= self.noises[:, None]
+        for k, reach in enumerate(((far.max() + self.lengths) / self.noises).tolist()):
+            if reach > TRUSTED:
+                own = float(self.noises[k])
+                exponent[k] = _exponent(C - self.shifted[k], self.loadings[k], own)
+        exponent += self.constant[:, None]
+        exponent *= -0.5
+        return exponent.T
+
+    def _block(self, rows: Array) -> Array:
+        """Return the log-densities of a block of rows of any library."""
+        xp, noises = backend.namespace(rows), self.noises
+        C = rows - self.centre
+        far, P = xp.sum(C * C, axis=1), C @ self.stacked - self.offset
+        distance = far[:, None] - 2 * (C @ self.shifted.T) + self.lengths
+        exponent = (distance - (P * P) @ self.member) / noises
+        reach = backend.to_numpy((xp.max(far) + self.lengths) / noises)
         if np.any(reach > TRUSTED):
             careful = [
-                _exponent(C - shifted[k, :], W, float(noises[k]))
+                _exponent(C - self.shifted[k, :], W, float(noises[k]))
                 if reach[k] > TRUSTED
                 else exponent[:, k]
-                for k, W in enumerate(loadings)
+                for k, W in enumerate(self.loadings)
             ]
             exponent = xp.stack(careful, axis=1)
-        return -0.5 * (constant + exponent)
-
-    width = max(d, int(stacked.shape[1]))
-    cut = backend.slices(int(X.shape[0]), backend.block_rows(4 * width, X))  # four arrays at a time
-    runs = backend.spread(lambda run: [block(rows) for rows in run], cut, X)
-    return xp.concat([found for run in runs for found in run], axis=0)
+        return -0.5 * (self.constant + exponent)
 
 
 def _precision(W: Array, sigma2: float) -> Array:

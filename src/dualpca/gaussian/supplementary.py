@@ -27,7 +27,32 @@ LEAST_RELIABILITY = 1e-8
 
 @dataclass(frozen=True)
 class SupplementaryNumbers:
-    """Supplementary columns of numbers, one row per column, one column per component."""
+    """Supplementary columns of numbers, one row per column, one column per component.
+
+    Parameters
+    ----------
+    names : tuple of str
+    weight : array of shape (p,)
+        Number of rows in which the column is known, or their weight.
+    correlation : array of shape (p, q)
+        Correlation with the scores; NaN for a constant column.
+    latent_correlation : array of shape (p, q) or None
+        Correlation with the latents; None without a posterior.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca import PCA, supplementary
+    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 4.0], [3.0, 3.0]])
+    >>> found = supplementary(
+    ...     PCA(1).fit(X),
+    ...     X,
+    ...     {"kind": ["u", "u", "v", "v"], "size": [1.0, 2.0, 4.0, 3.0]},
+    ...     rows=[[9.0, 9.0]],
+    ... )
+    >>> found.numbers.correlation.shape
+    (1, 1)
+    """
 
     names: tuple[str, ...]
     weight: Host  # (p,), rows in which the column is known, or their weight
@@ -40,7 +65,26 @@ class SupplementaryNumbers:
         return self.correlation**2
 
     def table(self) -> dict[str, list[Any]]:
-        """Return one row per column, for `pandas.DataFrame` or `polars.DataFrame`."""
+        """Return one row per column, for `pandas.DataFrame` or `polars.DataFrame`.
+
+        Returns
+        -------
+        table : dict of str to list
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import PCA, supplementary
+        >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 4.0], [3.0, 3.0]])
+        >>> found = supplementary(
+        ...     PCA(1).fit(X),
+        ...     X,
+        ...     {"kind": ["u", "u", "v", "v"], "size": [1.0, 2.0, 4.0, 3.0]},
+        ...     rows=[[9.0, 9.0]],
+        ... )
+        >>> sorted(found.numbers.table())
+        ['column', 'correlation0', 'cos20', 'rows']
+        """
         found: dict[str, list[Any]] = {"column": list(self.names), "rows": self.weight.tolist()}
         found |= _spread("correlation", self.correlation) | _spread("cos2", self.cos2)
         return found | _spread("latent_correlation", self.latent_correlation)
@@ -48,7 +92,41 @@ class SupplementaryNumbers:
 
 @dataclass(frozen=True)
 class SupplementaryLevels:
-    """The levels of supplementary columns of categories, one row per level."""
+    """The levels of supplementary columns of categories, one row per level.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        Column of each level.
+    levels : tuple
+        The levels themselves.
+    weight : array of shape (g,)
+        Number of rows of the level, or their weight.
+    coordinates : array of shape (g, q)
+        Mean of the scores of its rows.
+    v_test : array of shape (g, q)
+        Mean in standard errors of a random subset; NaN where a level has every row.
+    latent_coordinates : array of shape (g, q) or None
+        Mean of the latents of its rows; None without a posterior.
+    cos2 : array of shape (g, q) or None
+        Share of the squared distance along each axis; None without orthogonal axes.
+    distance : array of shape (g,) or None
+        Distance of the level's mean from the mean of all rows, in the units of the fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca import PCA, supplementary
+    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 4.0], [3.0, 3.0]])
+    >>> found = supplementary(
+    ...     PCA(1).fit(X),
+    ...     X,
+    ...     {"kind": ["u", "u", "v", "v"], "size": [1.0, 2.0, 4.0, 3.0]},
+    ...     rows=[[9.0, 9.0]],
+    ... )
+    >>> found.levels.names
+    ('kind=u', 'kind=v')
+    """
 
     columns: tuple[str, ...]  # the column of each level
     levels: tuple[Any, ...]
@@ -65,7 +143,26 @@ class SupplementaryLevels:
         return tuple(f"{c}={level}" for c, level in zip(self.columns, self.levels, strict=True))
 
     def table(self) -> dict[str, list[Any]]:
-        """Return one row per level, for `pandas.DataFrame` or `polars.DataFrame`."""
+        """Return one row per level, for `pandas.DataFrame` or `polars.DataFrame`.
+
+        Returns
+        -------
+        table : dict of str to list
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import PCA, supplementary
+        >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 4.0], [3.0, 3.0]])
+        >>> found = supplementary(
+        ...     PCA(1).fit(X),
+        ...     X,
+        ...     {"kind": ["u", "u", "v", "v"], "size": [1.0, 2.0, 4.0, 3.0]},
+        ...     rows=[[9.0, 9.0]],
+        ... )
+        >>> found.levels.table()["level"]
+        ['u', 'v']
+        """
         found: dict[str, list[Any]] = {"column": list(self.columns)}
         found |= {"level": [str(level) for level in self.levels], "rows": self.weight.tolist()}
         found |= _spread("coordinate", self.coordinates) | _spread("v_test", self.v_test)
@@ -75,35 +172,131 @@ class SupplementaryLevels:
 
 @dataclass(frozen=True)
 class SupplementaryRatios:
-    """Supplementary columns of categories, one row per column."""
+    """Supplementary columns of categories, one row per column.
+
+    Parameters
+    ----------
+    names : tuple of str
+    weight : array of shape (c,)
+        Number of rows in which the column is known, or their weight.
+    eta2 : array of shape (c, q)
+        Share of the variance of each score that lies between the levels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca import PCA, supplementary
+    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 4.0], [3.0, 3.0]])
+    >>> found = supplementary(
+    ...     PCA(1).fit(X),
+    ...     X,
+    ...     {"kind": ["u", "u", "v", "v"], "size": [1.0, 2.0, 4.0, 3.0]},
+    ...     rows=[[9.0, 9.0]],
+    ... )
+    >>> found.categories.eta2.round(2)
+    array([[0.99]])
+    """
 
     names: tuple[str, ...]
     weight: Host  # (c,), rows in which the column is known, or their weight
     eta2: Host  # (c, q), share of the variance of each score that lies between the levels
 
     def table(self) -> dict[str, list[Any]]:
-        """Return one row per column, for `pandas.DataFrame` or `polars.DataFrame`."""
+        """Return one row per column, for `pandas.DataFrame` or `polars.DataFrame`.
+
+        Returns
+        -------
+        table : dict of str to list
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import PCA, supplementary
+        >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 4.0], [3.0, 3.0]])
+        >>> found = supplementary(
+        ...     PCA(1).fit(X),
+        ...     X,
+        ...     {"kind": ["u", "u", "v", "v"], "size": [1.0, 2.0, 4.0, 3.0]},
+        ...     rows=[[9.0, 9.0]],
+        ... )
+        >>> found.categories.table()["column"]
+        ['kind']
+        """
         found: dict[str, list[Any]] = {"column": list(self.names), "rows": self.weight.tolist()}
         return found | _spread("eta2", self.eta2)
 
 
 @dataclass(frozen=True)
 class SupplementaryRows:
-    """Rows that are placed and have no part in anything else."""
+    """Rows that are placed by a model without being part of its fit.
+
+    Parameters
+    ----------
+    coordinates : array of shape (m, q)
+        As `transform` returns them.
+    cos2 : array of shape (m, q) or None
+        Share of the squared distance along each axis; None without orthogonal axes.
+    distance : array of shape (m,) or None
+        Distance from the mean, in the units of the fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca import PCA, supplementary
+    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 4.0], [3.0, 3.0]])
+    >>> found = supplementary(
+    ...     PCA(1).fit(X),
+    ...     X,
+    ...     {"kind": ["u", "u", "v", "v"], "size": [1.0, 2.0, 4.0, 3.0]},
+    ...     rows=[[9.0, 9.0]],
+    ... )
+    >>> found.rows.coordinates.round(1)
+    array([[9.9]])
+    """
 
     coordinates: Host  # (m, q), as `transform` returns them
     cos2: Host | None  # (m, q), None for models without orthogonal axes
     distance: Host | None  # (m,), from the mean, in the units of the fit
 
     def table(self) -> dict[str, list[Any]]:
-        """Return one row per row, for `pandas.DataFrame` or `polars.DataFrame`."""
+        """Return one row per row, for `pandas.DataFrame` or `polars.DataFrame`.
+
+        Returns
+        -------
+        table : dict of str to list
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import PCA, supplementary
+        >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 4.0], [3.0, 3.0]])
+        >>> found = supplementary(
+        ...     PCA(1).fit(X),
+        ...     X,
+        ...     {"kind": ["u", "u", "v", "v"], "size": [1.0, 2.0, 4.0, 3.0]},
+        ...     rows=[[9.0, 9.0]],
+        ... )
+        >>> sorted(found.rows.table())
+        ['coordinate0', 'cos20', 'distance']
+        """
         found = _spread("coordinate", self.coordinates) | _spread("cos2", self.cos2)
         return found | ({} if self.distance is None else {"distance": self.distance.tolist()})
 
 
 @dataclass(frozen=True)
 class Supplementary:
-    """What `dualpca.supplementary` finds of columns and rows that are no part of the model.
+    """Where supplementary columns and rows fall, as :func:`supplementary` returns it.
+
+    Parameters
+    ----------
+    numbers : SupplementaryNumbers
+        Columns of numbers.
+    levels : SupplementaryLevels
+        Levels of columns of categories.
+    categories : SupplementaryRatios
+        Columns of categories.
+    rows : SupplementaryRows or None, default=None
+        Supplementary rows.
 
     Examples
     --------

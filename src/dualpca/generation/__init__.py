@@ -12,5 +12,20 @@ from dualpca.generation.densities import (
     fit_gaussian,
     fit_kernel_density,
 )
-from dualpca.generation.model import GeneratorModel, fit_generator
+from dualpca.generation.model import GeneratorModel as GeneratorModel
+from dualpca.generation.model import fit_generator as fit_generator
 from dualpca.generation.quality import Nearest, Quality, nearest, sample_quality
+
+__all__ = [
+    "Density",
+    "Gaussian",
+    "KernelDensity",
+    "LangevinChains",
+    "MixtureDensity",
+    "Nearest",
+    "Quality",
+    "fit_gaussian",
+    "fit_kernel_density",
+    "nearest",
+    "sample_quality",
+]

@@ -115,18 +115,64 @@ DECAY = 0.6
 
 
 class LangevinChains(NamedTuple):
-    """Draws of m chains side by side, and how they went."""
+    """Draws of several Langevin chains, and how well they mixed.
+
+    Parameters
+    ----------
+    draws : array of shape (n_steps / thin, m, q)
+        States of m chains after the warm-up.
+    acceptance : float
+        Mean share of accepted proposals; 1 without the Metropolis test.
+    step : float
+        Step size after tuning.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca.generation import LangevinChains
+    >>> draws = np.random.default_rng(0).normal(size=(500, 4, 1))
+    >>> chains = LangevinChains(draws, 1.0, 0.1)
+    >>> float(chains.r_hat()[0].round(1))
+    1.0
+    """
 
     draws: Array  # (n_steps / thin, m, q)
     acceptance: float  # mean share of accepted proposals after warm-up; 1 unadjusted
     step: float  # τ, after tuning
 
     def effective_sample_size(self) -> np.ndarray:
-        """Return for every coordinate how many independent draws these are worth, (q,)."""
+        """Return the number of independent draws that the chains are worth, per coordinate.
+
+        Returns
+        -------
+        size : array of shape (q,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.generation import LangevinChains
+        >>> draws = np.random.default_rng(0).normal(size=(500, 4, 1))
+        >>> int(LangevinChains(draws, 1.0, 0.1).effective_sample_size()[0]) > 1000
+        True
+        """
         return effective_sample_size(backend.to_numpy(self.draws))
 
     def r_hat(self) -> np.ndarray:
-        """Return for every coordinate the split R̂ of the chains, (q,); 1 is agreement."""
+        """Return the split R̂ of the chains, per coordinate (Vehtari et al. 2021).
+
+        Returns
+        -------
+        r_hat : array of shape (q,)
+            Close to 1 where the chains agree.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.generation import LangevinChains
+        >>> draws = np.random.default_rng(0).normal(size=(500, 4, 1))
+        >>> LangevinChains(draws, 1.0, 0.1).r_hat().round(1)
+        array([1.])
+        """
         return r_hat(backend.to_numpy(self.draws))
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from dualpca.arrays import Array, algebra, backend, log_sum_exp
+from dualpca.arrays import Array, algebra, backend, cached_property, log_sum_exp
 from dualpca.errors import DegenerateError, expected
 from dualpca.gaussian import LOG_2PI
 
@@ -21,23 +20,103 @@ NO_VARIANCE = 1e-10
 
 @runtime_checkable
 class Density(Protocol):
-    """A density π over R^q with all that Langevin needs of it."""
+    """Interface of a density over latents: values, gradients and samples.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca.generation import Gaussian
+    >>> density = Gaussian(np.zeros(2), np.eye(2))
+    >>> density.log_density(np.zeros((1, 2))).round(2)
+    array([-1.84])
+    """
 
     @property
     def factor(self) -> Array:
         """F with FFᵀ about the covariance over which π varies, (q, q): the metric of a chain."""
 
     def log_density(self, Z: Array) -> Array:
-        """Return ln π at every row, (m,)."""
+        """Return the log-density at every row.
+
+        Parameters
+        ----------
+        Z : array of shape (m, q)
+
+        Returns
+        -------
+        values : array of shape (m,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.generation import Gaussian
+        >>> density = Gaussian(np.zeros(2), np.eye(2))
+        >>> density.log_density(np.zeros((1, 2))).round(2)
+        array([-1.84])
+        """
 
     def gradient(self, Z: Array) -> Array:
-        """Return ∇ ln π at every row, (m, q)."""
+        """Return the gradient of the log-density at every row.
+
+        Parameters
+        ----------
+        Z : array of shape (m, q)
+
+        Returns
+        -------
+        gradient : array of shape (m, q)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.generation import Gaussian
+        >>> density = Gaussian(np.zeros(2), np.eye(2))
+        >>> density.gradient(np.ones((1, 2)))
+        array([[-1., -1.]])
+        """
 
     def value_and_gradient(self, Z: Array) -> tuple[Array, Array]:
-        """Return both at about the cost of one."""
+        """Return the log-density and its gradient at every row.
+
+        Parameters
+        ----------
+        Z : array of shape (m, q)
+
+        Returns
+        -------
+        values : array of shape (m,)
+        gradient : array of shape (m, q)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.generation import Gaussian
+        >>> density = Gaussian(np.zeros(2), np.eye(2))
+        >>> values, gradient = density.value_and_gradient(np.zeros((1, 2)))
+        >>> values.round(2), gradient
+        (array([-1.84]), array([[-0., -0.]]))
+        """
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
-        """Draw n independent points, (n, q)."""
+        """Draw independent points.
+
+        Parameters
+        ----------
+        n : int
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        Z : array of shape (n, q)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.generation import Gaussian
+        >>> density = Gaussian(np.zeros(2), np.eye(2))
+        >>> density.sample(3, np.random.default_rng(0)).shape
+        (3, 2)
+        """
 
 
 class _Both:
@@ -48,17 +127,53 @@ class _Both:
         raise TypeError(expected("density", "a subclass that evaluates itself", type(self)))
 
     def log_density(self, Z: Array) -> Array:
-        """Return ln π at every row, (m,)."""
+        """Return the log-density at every row.
+
+        Parameters
+        ----------
+        Z : array of shape (m, q)
+
+        Returns
+        -------
+        values : array of shape (m,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.generation import Gaussian
+        >>> density = Gaussian(np.zeros(2), np.eye(2))
+        >>> density.log_density(np.zeros((1, 2))).round(2)
+        array([-1.84])
+        """
         return self.value_and_gradient(Z)[0]
 
     def gradient(self, Z: Array) -> Array:
-        """Return ∇ ln π at every row, (m, q)."""
+        """Return the gradient of the log-density at every row.
+
+        Parameters
+        ----------
+        Z : array of shape (m, q)
+
+        Returns
+        -------
+        gradient : array of shape (m, q)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.generation import Gaussian
+        >>> density = Gaussian(np.zeros(2), np.eye(2))
+        >>> density.gradient(np.ones((1, 2)))
+        array([[-1., -1.]])
+        """
         return self.value_and_gradient(Z)[1]
 
 
 @dataclass(frozen=True)
 class Gaussian(_Both):
-    """π = N(μ, FFᵀ); ∇ ln π = −(FFᵀ)⁻¹(z − μ).
+    """A Gaussian density.
+
+    π = N(μ, FFᵀ), and ∇ ln π = −(FFᵀ)⁻¹(z − μ).
 
     Parameters
     ----------
@@ -82,21 +197,60 @@ class Gaussian(_Both):
         check_factor(self.factor, int(self.mean.shape[0]))
 
     def value_and_gradient(self, Z: Array) -> tuple[Array, Array]:
-        """Return ln π (m,) and ∇ ln π (m, q)."""
+        """Return the log-density and its gradient at every row.
+
+        Parameters
+        ----------
+        Z : array of shape (m, q)
+
+        Returns
+        -------
+        values : array of shape (m,)
+        gradient : array of shape (m, q)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.generation import Gaussian
+        >>> density = Gaussian(np.zeros(2), np.eye(2))
+        >>> values, gradient = density.value_and_gradient(np.zeros((1, 2)))
+        >>> values.round(2), gradient
+        (array([-1.84]), array([[-0., -0.]]))
+        """
         check_latents(Z, self.factor)
         U = solved_rows(self.factor, Z - self.mean)
         value = -0.5 * algebra.squared_norms(U) - log_constant(self.factor)
         return value, -solved_rows(self.factor.T, U)
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
-        """Draw n independent points, (n, q)."""
+        """Draw independent points.
+
+        Parameters
+        ----------
+        n : int
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        Z : array of shape (n, q)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.generation import Gaussian
+        >>> density = Gaussian(np.zeros(2), np.eye(2))
+        >>> density.sample(3, np.random.default_rng(0)).shape
+        (3, 2)
+        """
         xi = backend.normal(rng, (n, int(self.mean.shape[0])), self.mean)
         return self.mean + xi @ self.factor.T
 
 
 @dataclass(frozen=True)
 class KernelDensity(_Both):
-    """π(z) = 1/n Σ_i N(z; z_i, FFᵀ), a bump of one shape on every centre (theory 12.1).
+    """A kernel density estimate: a Gaussian of one shape on every centre.
+
+    π(z) = 1/n Σ_i N(z; z_i, FFᵀ) (theory 12.1).
 
     With u = F⁻¹z and weights r_i ∝ exp(−½‖u − u_i‖²), ∇ ln π = F⁻ᵀ(Σ_i r_i u_i − u): it points to
     the weighted mean of the centres. O(nq) per row, in blocks.
@@ -124,7 +278,26 @@ class KernelDensity(_Both):
         check_factor(self.factor, int(self.centres.shape[1]))
 
     def value_and_gradient(self, Z: Array) -> tuple[Array, Array]:
-        """Return ln π (m,) and ∇ ln π (m, q)."""
+        """Return the log-density and its gradient at every row.
+
+        Parameters
+        ----------
+        Z : array of shape (m, q)
+
+        Returns
+        -------
+        values : array of shape (m,)
+        gradient : array of shape (m, q)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.generation import KernelDensity
+        >>> density = KernelDensity(np.zeros((1, 2)), np.eye(2))
+        >>> values, gradient = density.value_and_gradient(np.zeros((1, 2)))
+        >>> values.round(2), gradient
+        (array([-1.84]), array([[0., 0.]]))
+        """
         check_latents(Z, self.factor)
         n, xp = int(self.centres.shape[0]), backend.namespace(Z)
         middle, C = self._white
@@ -144,7 +317,25 @@ class KernelDensity(_Both):
         return middle, solved_rows(self.factor, self.centres - middle)
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
-        """Draw n independent points, (n, q): a centre, then its bump."""
+        """Draw independent points.
+
+        Parameters
+        ----------
+        n : int
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        Z : array of shape (n, q)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.generation import KernelDensity
+        >>> density = KernelDensity(np.zeros((1, 2)), np.eye(2))
+        >>> density.sample(3, np.random.default_rng(0)).shape
+        (3, 2)
+        """
         size, q = map(int, self.centres.shape)
         chosen = backend.take(self.centres, rng.integers(size, size=n))
         return chosen + backend.normal(rng, (n, q), self.centres) @ self.factor.T
@@ -152,7 +343,9 @@ class KernelDensity(_Both):
 
 @dataclass(frozen=True)
 class MixtureDensity(_Both):
-    """π = Σ_k w_k π_k; ∇ ln π is the mean of the parts', by responsibility.
+    """A weighted mixture of densities.
+
+    π = Σ_k w_k π_k; ∇ ln π is the mean of the parts' gradients, weighted by responsibility.
 
     Parameters
     ----------
@@ -192,7 +385,26 @@ class MixtureDensity(_Both):
         return backend.namespace(self.weights).linalg.cholesky(within)
 
     def value_and_gradient(self, Z: Array) -> tuple[Array, Array]:
-        """Return ln π (m,) and ∇ ln π (m, q)."""
+        """Return the log-density and its gradient at every row.
+
+        Parameters
+        ----------
+        Z : array of shape (m, q)
+
+        Returns
+        -------
+        values : array of shape (m,)
+        gradient : array of shape (m, q)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.generation import Gaussian
+        >>> density = Gaussian(np.zeros(2), np.eye(2))
+        >>> values, gradient = density.value_and_gradient(np.zeros((1, 2)))
+        >>> values.round(2), gradient
+        (array([-1.84]), array([[-0., -0.]]))
+        """
         xp = backend.namespace(Z)
         found = [part.value_and_gradient(Z) for part in self.parts]
         values = xp.stack([value for value, _ in found], axis=1) + xp.log(self.weights)
@@ -200,7 +412,25 @@ class MixtureDensity(_Both):
         return total, sum(shares[:, k : k + 1] * gradient for k, (_, gradient) in enumerate(found))
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
-        """Draw n independent points, (n, q), in random order."""
+        """Draw independent points.
+
+        Parameters
+        ----------
+        n : int
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        Z : array of shape (n, q)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.generation import Gaussian
+        >>> density = Gaussian(np.zeros(2), np.eye(2))
+        >>> density.sample(3, np.random.default_rng(0)).shape
+        (3, 2)
+        """
         shares = backend.to_numpy(self.weights)
         counts = rng.multinomial(n, shares / shares.sum()).tolist()
         drawn = [part.sample(k, rng) for part, k in zip(self.parts, counts, strict=True)]
@@ -214,6 +444,10 @@ def fit_gaussian(Z: Array) -> Gaussian:
     Parameters
     ----------
     Z : array of shape (n, q)
+
+    Returns
+    -------
+    density : Gaussian
 
     Examples
     --------
@@ -296,9 +530,13 @@ def fit_kernel_density(Z: Array, width: float | None = None, shrink: bool = True
     Parameters
     ----------
     Z : array of shape (n, q)
-    width : float, optional
+    width : float, default=None
         h; by default from the leave-one-out likelihood (`bandwidth`).
-    shrink : bool
+    shrink : bool, default=True
+
+    Returns
+    -------
+    density : KernelDensity
 
     Notes
     -----

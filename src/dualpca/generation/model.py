@@ -84,9 +84,9 @@ def fit_generator(
     points : array of shape (n, d)
     latents : array of shape (n, q)
     fit : callable
-    classes : (array of shape (k,), array of shape (n,)), optional
+    classes : (array of shape (k,), array of shape (n,)), default=None
         The classes, and for every row the index of its class.
-    temperature : float
+    temperature : float, default=1.0
         As in `tempered`.
     """
     Z = backend.working(latents)

@@ -15,7 +15,21 @@ from dualpca.kernels import RBF, Kernel
 
 
 class Nearest(NamedTuple):
-    """For every row the nearest known point."""
+    """The nearest known point of every row, and its distance.
+
+    Parameters
+    ----------
+    index : array of int, shape (m,)
+        Index of the nearest known point of every row.
+    distance : array of shape (m,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca.generation import nearest
+    >>> nearest(np.array([[0.2], [4.0]]), np.array([[1.0], [0.0]])).index
+    array([1, 0])
+    """
 
     index: Array  # (m,)
     distance: Array  # (m,)
@@ -35,6 +49,10 @@ def nearest(X: Array, known: Array) -> Nearest:
     ----------
     X : array of shape (m, d)
     known : array of shape (n, d)
+
+    Returns
+    -------
+    found : Nearest
 
     Examples
     --------
@@ -185,7 +203,30 @@ def mmd_test(
 
 
 class Quality(NamedTuple):
-    """How samples compare with rows that were not used to fit."""
+    """How samples compare with rows that were not used to fit.
+
+    Parameters
+    ----------
+    precision : float
+        Share of samples that are among the rows.
+    recall : float
+        Share of rows that are among the samples.
+    mmd : float
+        Squared maximum mean discrepancy, unbiased; about 0 where both are alike.
+    p_value : float
+        Of the hypothesis that both have the same distribution.
+    novelty : float
+        Median distance to the nearest training point, relative to that of the rows.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dualpca import PPCA, Generator
+    >>> X = load_iris().data
+    >>> maker = Generator(PPCA(2).fit(X[::2])).fit(X[::2])
+    >>> 0 <= maker.quality(X[1::2], random_state=0).recall <= 1
+    True
+    """
 
     precision: float  # share of samples that are among the rows
     recall: float  # share of rows that are among the samples
@@ -209,8 +250,23 @@ def sample_quality(
     samples : array of shape (m, d)
     rows, known : arrays of shape (n, d) and (N, d)
     rng : Generator
-    k, n_permutations : int
-        As in `coverage` and `mmd_test`.
+    k : int, default=3
+        Number of neighbours that make a row's neighbourhood.
+    n_permutations : int, default=200
+        Number of permutations of the test.
+
+    Returns
+    -------
+    quality : Quality
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca.generation import sample_quality
+    >>> rng = np.random.default_rng(0)
+    >>> samples, rows, known = rng.normal(size=(3, 50, 2))
+    >>> sample_quality(samples, rows, known, rng).precision > 0.5
+    True
     """
     new, scale = (
         float(np.median(backend.to_numpy(nearest(points, known).distance)))

@@ -18,6 +18,7 @@ from dualpca.kernels.base import inverse_distances as inverse_distances
 from dualpca.kernels.base import nonnegative_columns as nonnegative_columns
 from dualpca.kernels.base import onnx_values as onnx_values
 from dualpca.kernels.base import split_params as split_params
+from dualpca.kernels.base import thin_factor as thin_factor
 from dualpca.kernels.choose import ALIASES as ALIASES
 from dualpca.kernels.choose import FromSklearn, Function, Precomputed, make_kernel, translate
 from dualpca.kernels.choose import accepts_nan as accepts_nan

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from math import sqrt
 from numbers import Real
 from operator import add, mul
@@ -226,20 +227,37 @@ def split_params(params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, dict
     return own, deeper
 
 
+def _names_of(kind: Any) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(kind))
+
+
+parameter_names: Callable[[Any], tuple[str, ...]] = cache(_names_of)
+"""The names of the parameters of a kernel's class."""
+
+
 KERNELS: dict[str, type[Kernel]] = {}
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A positive semi-definite function k(x, y).
+    """Base class of kernels, positive semi-definite functions of two rows.
 
     Subclasses define `_against`, `_diag` and `_pull`; a class attribute `name` registers them.
     Methods with a leading underscore are given the columns that the kernel sees, and no others.
 
     Parameters
     ----------
-    on : sequence of int, optional
+    on : sequence of int, default=None
         The columns that this kernel sees; default: all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca.kernels import RBF
+    >>> X = np.array([[0.0, 0.0], [1.0, 0.0]])
+    >>> RBF(gamma=1.0, on=[0])(X, X).round(4)
+    array([[1.    , 0.3679],
+           [0.3679, 1.    ]])
     """
 
     name: ClassVar[str] = ""
@@ -341,6 +359,10 @@ class Kernel:
         what = "Linear, Polynomial with coef0 of at least 0, or sums and multiples of these"
         raise DualPCAError(expected("the kernel of an explicit feature map", what, self, remedy))
 
+    def _factor(self, X: Array) -> Array | None:
+        """Return rows no wider than those of X with inner products k(x, y), where there are any."""
+        return None
+
     def _frequencies(self, d: int, m: int, rng: np.random.Generator) -> Host:
         """Draw from the spectral density of the kernel, (d, m), for random Fourier features."""
         what = "RBF, Matern, Laplacian or a product of these for random Fourier features"
@@ -369,40 +391,140 @@ class Kernel:
         return self.against(Y)(X)
 
     def against(self, Y: Array) -> Callable[[Array], Array]:
-        """Return the function x ↦ k(x, y_j), (n, d) ↦ (n, m), to be evaluated block by block."""
+        """Return a function that evaluates the kernel against fixed points, block by block.
+
+        Parameters
+        ----------
+        Y : array of shape (m, d)
+
+        Returns
+        -------
+        evaluate : callable
+            Maps an array of shape (n, d) to the kernel values, of shape (n, m).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.kernels import RBF
+        >>> X = np.array([[0.0, 0.0], [1.0, 0.0]])
+        >>> RBF(gamma=1.0).against(X)(X).round(4)
+        array([[1.    , 0.3679],
+               [0.3679, 1.    ]])
+        """
         if self.on is None:
             return self._against(Y)
         of = self._against(seen := self._seen(Y))
         return lambda X: of(seen if X is Y else self._seen(X))
 
     def diag(self, X: Array) -> Array:
-        """Return k(x_i, x_i), (n,)."""
+        """Return the kernel of every row with itself, k(x, x).
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+
+        Returns
+        -------
+        values : array of shape (n,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.kernels import RBF
+        >>> X = np.array([[0.0, 0.0], [1.0, 0.0]])
+        >>> RBF(gamma=1.0).diag(X)
+        array([1., 1.])
+        """
         return self._diag(self._seen(X))
 
     def gradient(self, x: Array, Y: Array) -> Array:
-        """Return ∂k(x, y_j)/∂x, (m, d), for one point x of shape (d,)."""
+        """Return the derivative of k(x, y) by x, for one point x and every row y.
+
+        Parameters
+        ----------
+        x : array of shape (d,)
+        Y : array of shape (m, d)
+
+        Returns
+        -------
+        gradient : array of shape (m, d)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.kernels import Linear
+        >>> Linear().gradient(np.array([5.0, 6.0]), np.array([[1.0, 2.0]]))
+        array([[1., 2.]])
+        """
         Z = backend.namespace(x).broadcast_to(x[None, :], Y.shape)
         return self.pull(Z, Y, backend.identity(int(Y.shape[0]), x))
 
     def pull(self, Z: Array, Y: Array, C: Array) -> Array:
-        """Return Σ_j C_ij ∂k(z_i, y_j)/∂z_i, (n, d): what gradient descent over points needs.
+        """Return weighted sums of the kernel's gradient, which descent over points needs.
+
+        Row i is Σ_j C_ij ∂k(z_i, y_j)/∂z_i.
 
         Parameters
         ----------
         Z : array of shape (n, d)
         Y : array of shape (m, d)
         C : array of shape (n, m)
+
+        Returns
+        -------
+        sums : array of shape (n, d)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.kernels import Linear
+        >>> Y = np.array([[1.0, 2.0], [3.0, 4.0]])
+        >>> Linear().pull(np.zeros((1, 2)), Y, np.ones((1, 2)))
+        array([[4., 6.]])
         """
         return self._full(self._pull(self._seen(Z), self._seen(Y), C), Z)
 
     def diag_gradient(self, Z: Array) -> Array:
-        """Return ∂k(z_i, z_i)/∂z_i, (n, d)."""
+        """Return the derivative of k(z, z) by z at every row.
+
+        Parameters
+        ----------
+        Z : array of shape (n, d)
+
+        Returns
+        -------
+        gradient : array of shape (n, d)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.kernels import Linear
+        >>> Linear().diag_gradient(np.array([[1.0, 2.0]]))
+        array([[2., 4.]])
+        """
         return self._full(self._diag_gradient(self._seen(Z)), Z)
 
     def resolve(self, X: Array) -> Kernel:
-        """Return this kernel with numbers in place of words such as 'scale' or 'median'."""
+        """Return this kernel with numbers in place of words such as 'scale' or 'median'.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+
+        Returns
+        -------
+        kernel : Kernel
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.kernels import RBF
+        >>> X = np.array([[0.0, 0.0], [1.0, 0.0]])
+        >>> RBF(gamma="auto").resolve(X)
+        RBF(on=None, gamma=0.5, length_scale=None)
+        """
         found: dict[str, Any] = {}
-        for name, value in ((f.name, getattr(self, f.name)) for f in fields(self)):
+        for name, value in ((name, getattr(self, name)) for name in parameter_names(type(self))):
             if isinstance(value, Kernel):
                 found[name] = value.resolve(self._seen(X))
             elif isinstance(value, str) and name in self.rules:
@@ -473,6 +595,15 @@ class Kernel:
 
     def with_params(self, **params: Any) -> Kernel:
         """Return a kernel with other parameters, named as `get_params` does; this one stays.
+
+        Parameters
+        ----------
+        **params : object
+            Names and new values.
+
+        Returns
+        -------
+        kernel : Kernel
 
         Examples
         --------
@@ -568,7 +699,22 @@ class Pair(Composed):
 
 @dataclass(frozen=True)
 class Sum(Pair):
-    """k + l."""
+    """The sum of two kernels; written `k + l`.
+
+    Parameters
+    ----------
+    left : Kernel
+    right : Kernel
+    on : sequence of int, default=None
+        Columns that the kernel sees; None for all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca.kernels import Linear
+    >>> (Linear() + Linear(on=[0]))(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]]))
+    array([[14.]])
+    """
 
     _join = add
     _node = "Add"
@@ -589,7 +735,22 @@ class Sum(Pair):
 
 @dataclass(frozen=True)
 class Product(Pair):
-    """k · l."""
+    """The product of two kernels; written `k * l`.
+
+    Parameters
+    ----------
+    left : Kernel
+    right : Kernel
+    on : sequence of int, default=None
+        Columns that the kernel sees; None for all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca.kernels import Linear
+    >>> (Linear(on=[0]) * Linear(on=[1]))(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]]))
+    array([[24.]])
+    """
 
     _join = mul
     _node = "Mul"
@@ -614,7 +775,23 @@ class Product(Pair):
 
 @dataclass(frozen=True)
 class Scaled(Composed):
-    """c · k for c > 0."""
+    """A kernel times a positive number; written `c * k`.
+
+    Parameters
+    ----------
+    factor : float
+        Positive.
+    kernel : Kernel
+    on : sequence of int, default=None
+        Columns that the kernel sees; None for all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca.kernels import Linear
+    >>> (3.0 * Linear())(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]]))
+    array([[33.]])
+    """
 
     factor: float
     kernel: Kernel
@@ -646,6 +823,10 @@ class Scaled(Composed):
     def _features(self, X: Array) -> Array:
         return sqrt(self.factor) * feature_map(self.kernel, X)
 
+    def _factor(self, X: Array) -> Array | None:
+        rows = thin_factor(self.kernel, X)
+        return None if rows is None else sqrt(self.factor) * rows
+
     def _distances(self, d: int) -> Distances | None:
         inner, c = inverse_distances(self.kernel, d), self.factor
         return None if inner is None else lambda k, o, p, x: inner(k / c, o / c, p / c, x)
@@ -660,13 +841,15 @@ class Scaled(Composed):
 
 @dataclass(frozen=True)
 class Power(Composed):
-    """k(x, y)^p for a whole number p ≥ 1.
+    """A whole power of a kernel; written `k**p` with p ≥ 1.
 
     Parameters
     ----------
     kernel : Kernel
     exponent : int
         p; powers that are not whole are in general not positive semi-definite.
+    on : sequence of int, default=None
+        Columns that the kernel sees; None for all.
 
     Examples
     --------
@@ -749,6 +932,19 @@ def expectation_terms(kernel: Kernel, d: int) -> list[Term]:
 def feature_map(kernel: Kernel, X: Array) -> Array:
     """Return f(x) of every row, (n, r), with f(x)ᵀf(y) = k(x, y); raise if there is none."""
     return kernel._features(kernel._seen(X))
+
+
+def thin_factor(kernel: Kernel, X: Array) -> Array | None:
+    """Return F, (n, r), r ≤ d, with FFᵀ = k(X, X) for dense rows of NumPy; None if there is none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca.kernels import RBF, Linear
+    >>> thin_factor(4.0 * Linear(), np.ones((1, 2))), thin_factor(RBF(), np.ones((1, 2)))
+    (array([[2., 2.]]), None)
+    """
+    return kernel._factor(kernel._seen(X)) if type(X) is np.ndarray and X.ndim == 2 else None
 
 
 def frequencies(kernel: Kernel, d: int, m: int, rng: np.random.Generator) -> Host:

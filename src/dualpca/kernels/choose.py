@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import reduce
 from math import isinf
 from operator import add
@@ -13,7 +13,7 @@ import numpy as np
 
 from dualpca.arrays import Array, backend
 from dualpca.errors import expected
-from dualpca.kernels.base import KERNELS, Host, Kernel, is_finite_number
+from dualpca.kernels.base import KERNELS, Host, Kernel, is_finite_number, parameter_names
 from dualpca.kernels.dot import Constant, Polynomial
 from dualpca.kernels.stationary import RBF, Matern, Periodic, RationalQuadratic
 
@@ -82,7 +82,7 @@ DIAGONAL_ROWS = 32
 
 @dataclass(frozen=True)
 class Function(Opaque):
-    """`k(x, y) = f(x, y, **params)` for any function of two items: rows, strings, graphs.
+    """A kernel from any function of two items: rows, strings, graphs.
 
     Items are the rows of a two-dimensional array, or a list, tuple or one-dimensional
     array of objects. f must be symmetric. Models check whether the kernel is positive
@@ -92,13 +92,15 @@ class Function(Opaque):
     ----------
     function : callable
         f(x, y) -> float, or f(X, Y) -> array of shape (n, m) for all pairs of rows at once.
-    params : mapping, optional
+    params : mapping, default=()
         Keyword arguments for f, as scikit-learn's kernel_params.
-    vectorized : bool, optional
+    vectorized : bool, default=None
         True for f(X, Y) -> array: one call for each block of rows. False for f(x, y) -> float:
         O(nm) calls, half of them where both sides are the same object. None tries the former
         on a few rows, and keeps it where the result is an array of that shape whose entries
         agree with calls of f for single rows, or where f accepts no single rows.
+    on : sequence of int, default=None
+        Columns that the kernel sees; None for all.
 
     Examples
     --------
@@ -192,16 +194,20 @@ class Function(Opaque):
 
 @dataclass(frozen=True)
 class Precomputed(Kernel):
-    """Precomputed values: X holds k(x_i, training item j), and k(X, Y) is X.
+    """Kernel values that are already known.
 
     Fit on the square, symmetric matrix of the training items; afterwards give the rows of new
     items against them. The diagonal k(x_i, x_i) is that of a symmetric matrix; for new items it
     is not in X, so `diag` then needs `diagonal`, the value that all items share.
 
+    X holds k(x_i, training item j), and k(X, Y) is X.
+
     Parameters
     ----------
-    diagonal : float, optional
+    diagonal : float, default=None
         k(x, x), where it is the same for all items: 1 for normalised kernels.
+    on : sequence of int, default=None
+        Columns that the kernel sees; None for all.
 
     Examples
     --------
@@ -279,6 +285,8 @@ class FromSklearn(Opaque):
     ----------
     kernel : object
         Has `diag(X)` and is called as kernel(X, Y).
+    on : sequence of int, default=None
+        Columns that the kernel sees; None for all.
 
     Examples
     --------
@@ -315,11 +323,19 @@ class FromSklearn(Opaque):
 
 
 def translate(kernel: Any) -> Kernel:
-    """Return our kernel for scikit-learn's: with exact gradients where all its parts are known.
+    """Return the kernel of this library that equals one of scikit-learn's.
 
     Known are RBF, Matern (ν = 1/2, 3/2, 5/2, ∞), RationalQuadratic, ExpSineSquared, DotProduct,
     ConstantKernel, their sums, products and whole powers; white noise beside them is left out
     (see `FromSklearn`, which holds all others).
+
+    Parameters
+    ----------
+    kernel : Gaussian-process kernel of scikit-learn
+
+    Returns
+    -------
+    kernel : Kernel
 
     Examples
     --------
@@ -398,7 +414,7 @@ SKLEARN_PARAMETERS = frozenset({"gamma", "degree", "coef0"})
 
 
 def make_kernel(kernel: Any, **params: Any) -> Kernel:
-    """Return the kernel that is meant.
+    """Return the kernel for a name, kernel object or function.
 
     Parameters
     ----------
@@ -410,17 +426,21 @@ def make_kernel(kernel: Any, **params: Any) -> Kernel:
         that have none, as in scikit-learn, and None means the kernel's own default. Of a
         callable: its keyword arguments. Objects have their own.
 
+    Returns
+    -------
+    kernel : Kernel
+
     Examples
     --------
     >>> make_kernel("poly", gamma=None, degree=2, coef0=1.0)
     Polynomial(on=None, degree=2, gamma=None, coef0=1.0)
     """
     if isinstance(kernel, str):
-        cls = by_name().get(kernel)
+        cls = ALIASES.get(kernel) or KERNELS.get(kernel)
         if cls is None:
             raise ValueError(expected("kernel", f"one of {sorted(by_name())}", kernel))
-        accepted = {f.name for f in fields(cls)}
-        unknown = sorted(set(params) - accepted - SKLEARN_PARAMETERS)
+        accepted = parameter_names(cls)
+        unknown = sorted(set(params).difference(accepted, SKLEARN_PARAMETERS))
         if unknown:
             what = f"among {sorted(accepted)} for the kernel {kernel!r}"
             raise ValueError(expected("parameters", what, unknown))
@@ -443,5 +463,6 @@ def by_name() -> dict[str, type[Kernel]]:
 
 def accepts_nan(kernel: Any) -> bool:
     """Return True if a kernel, or the one of that name, may have an expectation."""
-    cls = by_name().get(kernel) if isinstance(kernel, str) else type(kernel)
+    named = isinstance(kernel, str)
+    cls = ALIASES.get(kernel) or KERNELS.get(kernel) if named else type(kernel)
     return cls is not None and issubclass(cls, Kernel) and cls._terms is not Kernel._terms

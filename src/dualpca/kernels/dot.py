@@ -31,7 +31,14 @@ from dualpca.kernels.base import (
 
 @dataclass(frozen=True)
 class Linear(Kernel):
-    """k(x, y) = xᵀy.
+    """The linear kernel, the inner product of two rows.
+
+    k(x, y) = xᵀy.
+
+    Parameters
+    ----------
+    on : sequence of int, default=None
+        Columns that the kernel sees; None for all.
 
     Examples
     --------
@@ -63,15 +70,20 @@ class Linear(Kernel):
     def _features(self, X: Array) -> Array:
         return X
 
+    def _factor(self, X: Array) -> Array | None:
+        return backend.working(X)
+
 
 @dataclass(frozen=True)
 class Constant(Kernel):
-    """k(x, y) = value, which adds a constant to the feature map; centring removes it again.
+    """The constant kernel, which adds a constant to the feature map; centring removes it.
 
     Parameters
     ----------
-    value : float
+    value : float, default=1.0
         Positive.
+    on : sequence of int, default=None
+        Columns that the kernel sees; None for all.
 
     Examples
     --------
@@ -102,9 +114,22 @@ class Constant(Kernel):
 
 
 class Affine(Profiled):
-    """A function f(t) of t = γ xᵀy + c.
+    """Base class of kernels that are a function of the scaled, shifted inner product.
 
     Subclasses define `gamma`, `coef0`, `_profile` (f, which may overwrite t) and `_slope` (f').
+
+    They are f(t) with t = γ xᵀy + c.
+
+    Parameters
+    ----------
+    on : sequence of int, default=None
+        Columns that the kernel sees; None for all.
+
+    Examples
+    --------
+    >>> from dualpca.kernels import Affine, Polynomial, Sigmoid
+    >>> issubclass(Polynomial, Affine), issubclass(Sigmoid, Affine)
+    (True, True)
     """
 
     sparse: ClassVar[bool] = True
@@ -119,7 +144,23 @@ class Affine(Profiled):
             raise ValueError(expected(name, "a finite number", self.coef0))
 
     def rate_for(self, X: Array) -> float:
-        """Return γ; by default one over the number of columns of X."""
+        """Return γ; by default one over the number of columns of X.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+
+        Returns
+        -------
+        gamma : float
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.kernels import Polynomial
+        >>> Polynomial().rate_for(np.zeros((3, 4)))
+        0.25
+        """
         return self._number(self.gamma, 1.0 / X.shape[1])
 
     def _argument(self, Y: Array) -> Callable[[Array], Array]:
@@ -148,16 +189,20 @@ MOST_MONOMIALS = 20_000
 
 @dataclass(frozen=True)
 class Polynomial(Affine):
-    """k(x, y) = (γ xᵀy + c)^p, as scikit-learn's polynomial_kernel.
+    """The polynomial kernel, as scikit-learn's polynomial_kernel.
+
+    k(x, y) = (γ xᵀy + c)^p.
 
     Parameters
     ----------
-    degree : int
+    degree : int, default=3
         p ≥ 1, whole: other powers of negative numbers do not exist.
-    gamma : float or {'scale', 'auto'}, optional
+    gamma : float or {'scale', 'auto'}, default=None
         γ > 0; 'scale' is 1/(d · variance), 'auto' and None are 1/d, as in scikit-learn.
-    coef0 : float
+    coef0 : float, default=1.0
         c; where it is negative the kernel is not positive semi-definite.
+    on : sequence of int, default=None
+        Columns that the kernel sees; None for all.
 
     Examples
     --------
@@ -242,14 +287,18 @@ class Polynomial(Affine):
 
 @dataclass(frozen=True)
 class Sigmoid(Affine):
-    """k(x, y) = tanh(γ xᵀy + c), as scikit-learn's sigmoid_kernel; not positive semi-definite.
+    """The sigmoid kernel, as scikit-learn's sigmoid_kernel; not positive semi-definite.
+
+    k(x, y) = tanh(γ xᵀy + c).
 
     Parameters
     ----------
-    gamma : float or {'scale', 'auto'}, optional
+    gamma : float or {'scale', 'auto'}, default=None
         γ > 0; 'scale' is 1/(d · variance), 'auto' and None are 1/d, as in scikit-learn.
-    coef0 : float
+    coef0 : float, default=1.0
         c.
+    on : sequence of int, default=None
+        Columns that the kernel sees; None for all.
 
     Examples
     --------
@@ -274,11 +323,24 @@ class Sigmoid(Affine):
 
 
 class Angular(Profiled):
-    """A function F of the cosine c of the angle, times (‖x‖‖y‖)ᵖ.
+    """Base class of kernels that are a function of the angle between two rows.
 
     Subclasses define `power` (p), `_profile` (F) and `_slope` (F'). The cosine with a row of
     zeros is 0, as in scikit-learn. Cosines within rounding of ±1 count as ±1, because F may have
     a root there.
+
+    They are (‖x‖‖y‖)ᵖ F(c), with c the cosine of the angle.
+
+    Parameters
+    ----------
+    on : sequence of int, default=None
+        Columns that the kernel sees; None for all.
+
+    Examples
+    --------
+    >>> from dualpca.kernels import Angular, ArcCosine, Cosine
+    >>> issubclass(ArcCosine, Angular), issubclass(Cosine, Angular)
+    (True, True)
     """
 
     power: ClassVar[int] = 0
@@ -321,7 +383,14 @@ class Angular(Profiled):
 
 @dataclass(frozen=True)
 class Cosine(Angular):
-    """k(x, y) = xᵀy / (‖x‖‖y‖), 0 where a row is zero, as scikit-learn's cosine_similarity.
+    """The cosine of the angle between two rows, as scikit-learn's cosine_similarity.
+
+    k(x, y) = xᵀy / (‖x‖‖y‖), and 0 where a row is zero.
+
+    Parameters
+    ----------
+    on : sequence of int, default=None
+        Columns that the kernel sees; None for all.
 
     Examples
     --------
@@ -333,6 +402,9 @@ class Cosine(Angular):
     name: ClassVar[str] = "cosine"
     _search = Family()
 
+    def _factor(self, X: Array) -> Array | None:
+        return unit_rows(backend.working(X))[0]
+
     def _profile(self, c: Array) -> Array:
         return c
 
@@ -342,15 +414,19 @@ class Cosine(Angular):
 
 @dataclass(frozen=True)
 class ArcCosine(Angular):
-    """k(x, y) = (‖x‖‖y‖)ᵖ J_p(θ)/π: an infinitely wide layer of units max(0, wᵀx)ᵖ.
+    """The arc-cosine kernel: an infinitely wide layer of units max(0, wᵀx)ᵖ.
 
     J₀ = π − θ, J₁ = sin θ + (π − θ) cos θ, J₂ = 3 sin θ cos θ + (π − θ)(1 + 2 cos² θ), and θ the
     angle between x and y; π/2 where a row is zero, which is the value of the integral there.
 
+    k(x, y) = (‖x‖‖y‖)ᵖ J_p(θ)/π.
+
     Parameters
     ----------
-    order : {0, 1, 2}
+    order : {0, 1, 2}, default=1
         p: steps, ramps or half parabolas.
+    on : sequence of int, default=None
+        Columns that the kernel sees; None for all.
 
     References
     ----------

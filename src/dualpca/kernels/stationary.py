@@ -45,12 +45,29 @@ def lifted(A: Array, dtype: Any, *, flip: bool) -> tuple[Array, Array]:
     A is float64 for every dtype: a factor that float32 rounds would scale all distances
     alike, and show in eigenvalues.
     """
+    if type(A) is np.ndarray:
+        n, d = A.shape
+        rows = np.empty((n, d + 2), dtype)
+        seen = rows[:, :d]
+        seen[...] = A
+        seen = A if dtype == np.float64 else seen.astype(np.float64)
+        half = np.einsum("ij,ij->i", seen, seen)[:, None]
+        half *= -0.5
+        rows[:, d + flip] = half[:, 0]
+        rows[:, d + (not flip)] = 1.0
+        return rows, half
     xp = backend.namespace(A)
     A = xp.astype(A, dtype, copy=False)
     half = -0.5 * algebra.squared_norms(backend.working(A))[:, None]
     high = xp.astype(half, dtype)
     last = [xp.ones_like(high), high] if flip else [high, xp.ones_like(high)]
     return xp.concat([A, *last], axis=1), half
+
+
+def _column_means(X: Array) -> Array:
+    if type(X) is np.ndarray:
+        return np.add.reduce(X, axis=0) / X.shape[0]
+    return backend.namespace(X).mean(X, axis=0)
 
 
 def near_zero(E: Array, A: Array, B: Array, size: Array) -> Array:
@@ -93,11 +110,24 @@ SMALLEST_INVERTED = 1e-12
 
 
 class Stationary(Profiled):
-    """A function of u = rate · ‖x − y‖², which one product gives for a whole block.
+    """Base class of kernels that are a function of the distance between two rows.
 
     Subclasses define `rate`, `_profile` (f at u, given −u ≤ 0, which it may overwrite) and
     `_slope` (df/du, likewise). `rough` says that f is not smooth at 0, where rounding errors of
     u would matter: values within them of 0 then count as 0.
+
+    They are f(u) with u = rate · ‖x − y‖².
+
+    Parameters
+    ----------
+    on : sequence of int, default=None
+        Columns that the kernel sees; None for all.
+
+    Examples
+    --------
+    >>> from dualpca.kernels import RBF, Matern, Stationary
+    >>> issubclass(RBF, Stationary), issubclass(Matern, Stationary)
+    (True, True)
     """
 
     invariant: ClassVar[bool] = True
@@ -110,15 +140,65 @@ class Stationary(Profiled):
         raise TypeError(expected("kernel", "a subclass that defines rate", type(self).__name__))
 
     def rates(self, like: Array) -> float | Array:
-        """Return the factor of (x_c − y_c)² in u: one for all columns, or (d,)."""
+        """Return the factor of each column's squared difference: one number, or one per column.
+
+        Parameters
+        ----------
+        like : array of shape (n, d)
+
+        Returns
+        -------
+        rates : float or array of shape (d,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.kernels import Periodic
+        >>> Periodic(periodicity=2.0).rates(np.zeros((1, 1)))
+        2.4674011002723395
+        """
         return self.rate
 
     def profile(self, U: Array) -> Array:
-        """Return f at u ≥ 0, of any shape."""
+        """Return the kernel at scaled squared distances.
+
+        Parameters
+        ----------
+        U : array
+            Scaled squared distances u ≥ 0, of any shape.
+
+        Returns
+        -------
+        values : array of the shape of U
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.kernels import RBF
+        >>> RBF().profile(np.array([0.0, 1.0])).round(4)
+        array([1.    , 0.3679])
+        """
         return self._profile(-U)
 
     def slopes(self, X: Array, Y: Array) -> Array:
-        """Return df/du at u(x_i, y_j), (n, m)."""
+        """Return the derivative of the kernel by the scaled squared distance, for all pairs.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        Y : array of shape (m, d)
+
+        Returns
+        -------
+        slopes : array of shape (n, m)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.kernels import RBF
+        >>> RBF(gamma=1.0).slopes(np.zeros((1, 1)), np.ones((1, 1))).round(4)
+        array([[-0.3679]])
+        """
         return self._slope(self._argument(self._seen(Y))(self._seen(X)))
 
     def _root(self, like: Array, times: float) -> Any:
@@ -137,14 +217,15 @@ class Stationary(Profiled):
         factor = self._root(Y, 2.0)
         if backend.is_sparse(Y):
             return sparse_minus_u(Y, factor, rough=self.rough)
-        origin = backend.namespace(Y).mean(backend.working(Y), axis=0)
+        origin = _column_means(backend.working(Y))
         B, b = lifted((backend.working(Y) - origin) * factor, Y.dtype, flip=True)
 
         def of(X: Array) -> Array:
             A, a = lifted((backend.working(X) - origin) * factor, X.dtype, flip=False)
             E = A @ B.T
-            near = (A[:, :-2], B[:, :-2], a + b.T)
-            return near_zero(E, *near) if self.rough else algebra.at_most_zero(E)
+            if not self.rough:
+                return algebra.at_most_zero(E)
+            return near_zero(E, A[:, :-2], B[:, :-2], a + b.T)
 
         return of
 
@@ -205,7 +286,23 @@ class Lengths(Stationary):
         return self.gain / self._number(self.length_scale) ** 2
 
     def rates(self, like: Array) -> float | Array:
-        """Return gain / length_scale²: one number, or one for every column, (d,)."""
+        """Return the factor of each column's squared difference: one number, or one per column.
+
+        Parameters
+        ----------
+        like : array of shape (n, d)
+
+        Returns
+        -------
+        rates : float or array of shape (d,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.kernels import RBF
+        >>> RBF(length_scale=[1.0, 2.0]).rates(np.zeros((1, 2)))
+        array([0.5  , 0.125])
+        """
         if not isinstance(self.length_scale, tuple):
             return self.rate
         if len(self.length_scale) != like.shape[1]:
@@ -223,16 +320,20 @@ class Lengths(Stationary):
 
 @dataclass(frozen=True)
 class RBF(Lengths):
-    """k(x, y) = exp(−γ‖x − y‖²).
+    """The radial basis function (Gaussian) kernel of the squared distance.
+
+    k(x, y) = exp(−γ‖x − y‖²).
 
     Parameters
     ----------
-    gamma : float or {'scale', 'median', 'auto'}, optional
+    gamma : float or {'scale', 'median', 'auto'}, default=None
         γ > 0; 'scale' is 1/(d · variance) and 'auto' 1/d, as in scikit-learn, and 'median'
         1/(median of the squared distances). 1 where neither parameter is given.
-    length_scale : float, 'median' or sequence of d floats, optional
+    length_scale : float, 'median' or sequence of d floats, default=None
         γ = 1 / (2·length_scale²), for every column its own if there are several. Give one of the
         two, never both.
+    on : sequence of int, default=None
+        Columns that the kernel sees; None for all.
 
     Examples
     --------
@@ -289,16 +390,20 @@ class RBF(Lengths):
 
 @dataclass(frozen=True)
 class Matern(Lengths):
-    """Matérn's kernels e^(−t), (1 + t)e^(−t), (1 + t + t²/3)e^(−t), t = √(2ν)‖x − y‖/length_scale.
+    """The Matérn kernel with smoothness ν of 1/2, 3/2 or 5/2.
 
     The larger ν the smoother; as ν → ∞ they become the RBF. At y = x the gradient of ν = 1/2
     does not exist, and 0 is returned. Equal to scikit-learn's Matern for Gaussian processes.
 
+    They are e^(−t), (1 + t)e^(−t) and (1 + t + t²/3)e^(−t), with t = √(2ν)‖x − y‖/length_scale.
+
     Parameters
     ----------
-    nu : {0.5, 1.5, 2.5}
-    length_scale : float, 'median' or sequence of d floats
+    nu : {0.5, 1.5, 2.5}, default=1.5
+    length_scale : float, 'median' or sequence of d floats, default=1.0
         One width, or one for every column.
+    on : sequence of int, default=None
+        Columns that the kernel sees; None for all.
 
     References
     ----------
@@ -363,16 +468,20 @@ MOST_ALPHA = 16.0
 
 @dataclass(frozen=True)
 class RationalQuadratic(Lengths):
-    """k(x, y) = (1 + ‖x − y‖²/(2α length_scale²))^(−α): RBFs of many widths, mixed.
+    """The rational quadratic kernel: RBFs of many widths, mixed.
+
+    k(x, y) = (1 + ‖x − y‖²/(2α length_scale²))^(−α).
 
     As α → ∞ it becomes the RBF. Equal to scikit-learn's for Gaussian processes.
 
     Parameters
     ----------
-    alpha : float
+    alpha : float, default=1.0
         α > 0.
-    length_scale : float, 'median' or sequence of d floats
+    length_scale : float, 'median' or sequence of d floats, default=1.0
         One width, or one for every column.
+    on : sequence of int, default=None
+        Columns that the kernel sees; None for all.
 
     Examples
     --------
@@ -410,18 +519,22 @@ class RationalQuadratic(Lengths):
 
 @dataclass(frozen=True)
 class Periodic(Stationary):
-    """k(x, y) = exp(−2 sin²(π‖x − y‖/periodicity)/length_scale²).
+    """The periodic kernel, for columns such as the hour of the day.
 
     Equal to scikit-learn's ExpSineSquared, which uses the Euclidean distance over all columns:
     that is positive semi-definite for one column only. Give each periodic column its own, and
     multiply: `Periodic(on=[0]) * Periodic(on=[1])`.
 
+    k(x, y) = exp(−2 sin²(π‖x − y‖/periodicity)/length_scale²).
+
     Parameters
     ----------
-    periodicity : float
+    periodicity : float, default=1.0
         The period, in the units of the column.
-    length_scale : float
+    length_scale : float, default=1.0
         Width within a period, in units of its length over π.
+    on : sequence of int, default=None
+        Columns that the kernel sees; None for all.
 
     References
     ----------
@@ -526,15 +639,19 @@ class Columnwise(Profiled):
 
 @dataclass(frozen=True)
 class Laplacian(Columnwise):
-    """k(x, y) = exp(−γ ‖x − y‖₁), as scikit-learn's laplacian_kernel.
+    """The Laplacian kernel of the Manhattan distance, as scikit-learn's laplacian_kernel.
 
     Where x_c = y_c the gradient does not exist, and 0 is returned.
 
+    k(x, y) = exp(−γ ‖x − y‖₁).
+
     Parameters
     ----------
-    gamma : float or {'scale', 'median', 'auto'}, optional
+    gamma : float or {'scale', 'median', 'auto'}, default=None
         γ > 0; 'scale' is 1/(d · variance), 'median' 1/(median of these distances), 'auto' and
         None are 1/d, as in scikit-learn.
+    on : sequence of int, default=None
+        Columns that the kernel sees; None for all.
 
     Examples
     --------
@@ -551,7 +668,22 @@ class Laplacian(Columnwise):
     gamma: float | str | None = None
 
     def rate_of(self, d: int) -> float:
-        """Return γ for rows of d columns."""
+        """Return γ for rows of `d` columns.
+
+        Parameters
+        ----------
+        d : int
+
+        Returns
+        -------
+        gamma : float
+
+        Examples
+        --------
+        >>> from dualpca.kernels import Laplacian
+        >>> Laplacian().rate_of(4)
+        0.25
+        """
         return self._number(self.gamma, 1.0 / d)
 
     _rate = rate_of
@@ -583,12 +715,16 @@ class Histograms(Columnwise):
 
 @dataclass(frozen=True)
 class Chi2(Histograms):
-    """k(x, y) = exp(−γ Σ_c (x_c − y_c)²/(x_c + y_c)), as scikit-learn's chi2_kernel.
+    """The exponential chi-squared kernel of histograms, as scikit-learn's chi2_kernel.
+
+    k(x, y) = exp(−γ Σ_c (x_c − y_c)²/(x_c + y_c)).
 
     Parameters
     ----------
-    gamma : float or 'median'
+    gamma : float or 'median', default=1.0
         γ > 0; 'median' is 1/(median of these distances).
+    on : sequence of int, default=None
+        Columns that the kernel sees; None for all.
 
     Examples
     --------
@@ -613,10 +749,17 @@ class Chi2(Histograms):
 
 @dataclass(frozen=True)
 class AdditiveChi2(Histograms):
-    """k(x, y) = −Σ_c (x_c − y_c)²/(x_c + y_c), as scikit-learn's additive_chi2_kernel.
+    """The additive chi-squared kernel, as scikit-learn's additive_chi2_kernel.
 
     Its diagonal is 0, so it is positive semi-definite only once centred (a conditionally
     positive definite kernel): use it with centred models.
+
+    k(x, y) = −Σ_c (x_c − y_c)²/(x_c + y_c).
+
+    Parameters
+    ----------
+    on : sequence of int, default=None
+        Columns that the kernel sees; None for all.
 
     Examples
     --------

@@ -114,7 +114,8 @@ class Canonical:
     """x = W_x z + μ_x + ε_x and y = W_y z + μ_y + ε_y with z ~ N(0, I_q) and any noise in a view.
 
     W = ΣUP^{1/2} and Ψ = Σ − WWᵀ in both views, P = diag ρ (Bach & Jordan 2005, Theorem 2), so
-    everything follows from the canonical variates u and v, whose correlations are ρ. In float64.
+    everything follows from the canonical variates u and v, whose correlations are ρ (theory 17.1
+    and 17.2). In float64.
     """
 
     x: View
@@ -160,7 +161,7 @@ class Canonical:
     def latent(self, X: Array | None, Y: Array | None) -> tuple[Array, Array]:
         """Return mean (n, q) and covariance (n, q, q) of z given one view or both.
 
-        √ρ u and 1 − ρ from one view; √ρ(u + v)/(1 + ρ) and (1 − ρ)/(1 + ρ) from both.
+        √ρ u and 1 − ρ from one view; √ρ(u + v)/(1 + ρ) and (1 − ρ)/(1 + ρ) from both (theory 17.3).
         """
         xp, q = backend.namespace(self.rho), int(self.rho.shape[0])
         eye = backend.asarray(np.eye(q), self.rho)

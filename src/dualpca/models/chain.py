@@ -1,21 +1,23 @@
 """Hidden Markov chains: filtering, smoothing, expected transitions and Viterbi's path.
 
-Everything stays in logarithms, so nothing underflows, however long a sequence is; scans over many
-steps at a time (`Scan`) make that fast. A chain is small beside the rows that it explains: it stays
-on the host.
+Sums over paths solve a banded triangular system, scaled step by step (`Band`). Where that could
+underflow, and for the best path, scans over many steps at a time (`Scan`) stay in logarithms, so
+that nothing is lost, however long a sequence is. A chain is small beside the rows that it explains:
+it stays on the host.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from math import ceil, sqrt
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import blas
 
-from dualpca.arrays import backend
+from dualpca.arrays import backend, cached_property
 from dualpca.errors import DegenerateError, expected
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
@@ -86,6 +88,11 @@ class Chain:
         """Logarithm of A, −∞ where there is no way."""
         return log(self.transitions)
 
+    @cached_property
+    def margins(self) -> tuple[Vector, Vector, Vector]:
+        """What makes a row's state certain: rows inside of sequences, first ones, last ones."""
+        return _margins(self), _margins(self, first=True), _margins(self, last=True)
+
     def after(self, states: Vector, steps: int) -> Vector:
         """Return the distributions 1, …, `steps` steps after `states` (S,), (steps, S)."""
         found = np.empty((steps, self.n_states))
@@ -118,9 +125,16 @@ class Chain:
             The filtered states one step earlier, from which the sequences resume.
         """
         A = self.transitions
-        scan = Scan(self if before is None else Chain(before @ A, A), log_b, lengths)
+        chain = self if before is None else Chain(before @ A, A)
+        band = Band.of(chain, log_b, lengths)
+        states = None if band is None else band.forward()
+        if band is not None and states is not None:
+            return states / np.add.reduce(states, axis=1)[:, None], band.loglikelihoods
+        top = _tops(log_b)
+        scan = Scan(chain, log_b - top[:, None], lengths)
         alpha = scan.forward()
-        return _normalised(alpha).T, log_sum(alpha[:, scan.lasts], 0)
+        values = log_sum(alpha[:, scan.lasts], 0) + np.add.reduceat(top, scan.firsts)
+        return _normalised(alpha).T, values
 
     @np.errstate(divide="ignore")
     def smooth(self, log_b: Vector, lengths: Any) -> Smoothed:
@@ -146,9 +160,15 @@ class Chain:
                [0.933, 0.067],
                [0.955, 0.045]])
         """
+        band = Band.of(self, log_b, lengths)
+        found = None if band is None else band.smooth()
+        if found is not None:
+            return found
+        top = _tops(log_b)
+        log_b = log_b - top[:, None]
         scan = Scan(self, log_b, lengths)
         alpha, beta = scan.forward(), scan.backward()
-        loglikelihoods = log_sum(alpha[:, scan.lasts], 0)
+        loglikelihoods = log_sum(alpha[:, scan.lasts], 0) + np.add.reduceat(top, scan.firsts)
         refuse_impossible(loglikelihoods)
         states = _normalised(alpha + beta)
         counts = _expected_transitions(self, log_b.T, alpha, beta, scan.firsts)
@@ -158,7 +178,8 @@ class Chain:
     def viterbi(self, log_b: Vector, lengths: Any) -> tuple[Vector, Whole]:
         """Return the log-probability of the best path of every sequence, (m,), and the paths, (T,).
 
-        δ_t(j) = b_t(j) max_i δ_{t−1}(i) A_ij (Viterbi 1967), by the same scan with maxima for sums.
+        δ_t(j) = b_t(j) max_i δ_{t−1}(i) A_ij (Viterbi 1967): between rows that tell their state
+        whatever the others are, all stretches together; where those are long, by the scan.
 
         Examples
         --------
@@ -167,11 +188,28 @@ class Chain:
         >>> chain.viterbi(np.log([[0.9, 0.1], [0.4, 0.6], [0.9, 0.1]]), [3])[1]
         array([0, 0, 0])
         """
+        ends = np.cumsum(np.asarray(lengths, dtype=np.int64))
+        firsts, lasts = np.append(0, ends[:-1]), ends - 1
+        if log_b.size * self.n_states <= FEW_TERMS:
+            path = _path_by_row(self, log_b, firsts)
+        else:
+            found = _path_between_pins(self, log_b, firsts, lasts)
+            path = self._scanned_path(log_b, lengths) if found is None else found
+        top = _tops(log_b)  # as in sums over paths: none is worth more than all of them
+        worth = log_b[np.arange(len(log_b)), path] - top
+        moves = np.empty_like(worth)
+        moves[1:] = self.log_transitions[path[:-1], path[1:]]
+        moves[firsts] = self.log_start[path[firsts]]
+        logs = np.add.reduceat(top, firsts) + np.add.reduceat(worth + moves, firsts)
+        refuse_impossible(logs)
+        return logs, path
+
+    def _scanned_path(self, log_b: Vector, lengths: Any) -> Whole:
+        """Return the best paths by scans over pieces of the sequences."""
         scan = Scan(self, log_b, lengths, best=True)
         delta = np.ascontiguousarray(scan.forward().T)
-        logs = delta[scan.lasts].max(axis=1)
-        refuse_impossible(logs)
-        return logs, _backtrack(self.log_transitions, delta, scan.firsts, scan.lasts)
+        refuse_impossible(delta[scan.lasts].max(axis=1))
+        return _backtrack(self.log_transitions, delta, scan.firsts, scan.lasts)
 
     def update(self, starts: Vector, transitions: Vector, prior: Vector | None = None) -> Chain:
         """Return the chain of largest expected log-probability: counts (and the prior's) as shares.
@@ -201,6 +239,137 @@ class Chain:
             return 0.0
         with np.errstate(invalid="ignore"):
             return float(np.sum(np.where(prior > 0, prior * self.log_transitions, 0.0)))
+
+
+# --- Sums over all paths of a chain, as a banded triangular system -------------------------------
+
+PIECE = 128
+"""Steps after which sums over paths are scaled to 1 again."""
+
+LARGEST_DRIFT = 1e200
+"""Scale that sums over paths may reach between, or its inverse."""
+
+MOST_BAND = 2**23
+"""Entries of a band."""
+
+
+class Band:
+    """α_t(j) = b_t(j) Σ_i α_{t−1}(i) A_ij of all sequences as one system Lα = e, and Lᵀβ = e.
+
+    Every step is divided by c_t, the density of a row given the one before under rough posteriors:
+    so α stays near 1 over many steps. All terms are positive: nothing cancels. What has left the
+    range of float64 is found afterwards, and methods return None for it.
+
+    Parameters
+    ----------
+    chain : Chain
+    log_b : array of shape (T, S)
+    firsts : array of shape (m,)
+        First row of every sequence.
+    """
+
+    def __init__(self, chain: Chain, log_b: Vector, firsts: Whole) -> None:
+        T, S = log_b.shape
+        self.chain, self.firsts, self.lasts = chain, firsts, np.append(firsts[1:], T) - 1
+        A, top = chain.transitions, np.maximum.reduce(log_b, axis=1)
+        b = np.exp(log_b - top[:, None])
+        c = np.add.reduce(b, axis=1)
+        rough = b[:-1] / c[:-1, None]
+        c[1:] = np.add.reduce(np.dot(rough, A) * b[1:], axis=1)
+        c[firsts] = np.dot(b[firsts], chain.start)
+        b /= c[:, None]
+        self.b, self.top, self.logs = b, top, np.log(c)
+        links = np.zeros((T, S, 2 * S))
+        for i in range(S):
+            np.multiply(b[1:], -A[i], out=links[:-1, i, S - i : 2 * S - i])
+        if len(firsts) > 1:
+            links[firsts[1:] - 1] = 0.0
+        self.band = links.reshape(T * S, 2 * S).T  # column by column, as BLAS wants it
+
+    @classmethod
+    def of(cls, chain: Chain, log_b: Vector, lengths: Any) -> Band | None:
+        """Return the system of sequences; None where it would be large, or not finite."""
+        T, S = log_b.shape
+        if 2 * T * S * S > MOST_BAND:
+            return None
+        ends = np.cumsum(np.asarray(lengths, dtype=np.int64))
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            band = cls(chain, log_b, np.append(0, ends[:-1]))
+        held = np.isfinite(band.logs).all() and np.isfinite(band.top).all()
+        return band if held else None
+
+    def _held(self, x: Vector) -> bool:
+        """Return True if nothing that matters has left the range of float64.
+
+        Where every transition is possible, a term lost is nothing beside the others; where some are
+        not, a state may be reachable only from unlikely ones, and nothing may be lost.
+        """
+        total = np.add.reduce(x, axis=1)
+        if not (total.min() > 1 / LARGEST_DRIFT and total.max() < LARGEST_DRIFT):
+            return False
+        safe = float(self.chain.transitions.min()) >= SAFE_TRANSITION
+        return safe or bool(x.min() > 1 / LARGEST_DRIFT)
+
+    def forward(self) -> Vector | None:
+        """Return α, (T, S), in pieces whose scales differ; None where it is lost."""
+        T, S = self.b.shape
+        alpha, A, edge = np.zeros((T, S)), self.chain.transitions, 2 * S - 1
+        alpha[self.firsts] = self.chain.start * self.b[self.firsts]
+        flat, self.scales = alpha.reshape(-1), np.zeros(T)
+        for at in range(0, T, PIECE):
+            end = min(at + PIECE, T)
+            if at and not alpha[at].any():  # its sequence began in an earlier piece
+                before = alpha[at - 1]
+                size = np.add.reduce(before)
+                if not 1 / LARGEST_DRIFT < size < LARGEST_DRIFT:
+                    return None
+                self.scales[at] = np.log(size)
+                alpha[at] = np.dot(before / size, A) * self.b[at]
+            some = slice(at * S, end * S)
+            flat[some] = blas.dtbsv(edge, self.band[:, some], flat[some], lower=1, diag=1)
+        if not self._held(alpha):
+            return None
+        steps = np.add.reduceat(self.logs + self.scales, self.firsts)
+        steps += np.log(np.add.reduce(alpha[self.lasts], axis=1))
+        self.loglikelihoods = np.add.reduceat(self.top, self.firsts) + steps
+        return alpha
+
+    def backward(self) -> Vector | None:
+        """Return β, (T, S), in pieces whose scales differ; None where it is lost."""
+        T, S = self.b.shape
+        beta, A, edge = np.zeros((T, S)), self.chain.transitions, 2 * S - 1
+        beta[self.lasts] = 1.0
+        flat = beta.reshape(-1)
+        for at in range((T - 1) // PIECE * PIECE, -1, -PIECE):
+            end = min(at + PIECE, T)
+            if end < T and not beta[end - 1].any():
+                after = beta[end]
+                size = np.add.reduce(after)
+                if not 1 / LARGEST_DRIFT < size < LARGEST_DRIFT:
+                    return None
+                beta[end - 1] = np.dot(A, self.b[end] * after / size)
+            some = slice(at * S, end * S)
+            flat[some] = blas.dtbsv(edge, self.band[:, some], flat[some], lower=1, trans=1, diag=1)
+        return beta if self._held(beta) else None
+
+    def smooth(self) -> Smoothed | None:
+        """Return what the sequences tell about the states; None where something is lost."""
+        alpha = self.forward()
+        beta = None if alpha is None else self.backward()
+        if alpha is None or beta is None:
+            return None
+        states, A, firsts = alpha * beta, self.chain.transitions, self.firsts
+        total = np.add.reduce(states, axis=1)
+        if not total.min() > 1 / LARGEST_DRIFT:
+            return None
+        states /= total[:, None]
+        ahead = self.b[1:] * beta[1:]
+        norm = np.add.reduce(np.dot(alpha[:-1], A) * ahead, axis=1)
+        norm[firsts[1:] - 1] = np.inf  # no step from one sequence to the next
+        if not norm.min(initial=1.0) > 1 / LARGEST_DRIFT:
+            return None
+        counts = A * np.dot(alpha[:-1].T, ahead / norm[:, None])
+        return Smoothed(states, np.add.reduce(states[firsts], axis=0), counts, self.loglikelihoods)
 
 
 # --- Sums and maxima over all paths of a chain, many steps at a time -----------------------------
@@ -376,6 +545,12 @@ BLOCK_ENTRIES = 2**20
 """Entries of (steps, S, S) arrays held at once."""
 
 
+def _tops(log_b: Vector) -> Vector:
+    """Return the largest of every row, (T,): sums of small numbers keep more digits beside it."""
+    top: Vector = np.maximum.reduce(log_b, axis=1)
+    return np.where(np.isfinite(top), top, 0.0)
+
+
 def _scaled(logs: Vector) -> Vector:
     """Return e^logs, each column divided by its largest."""
     top = logs.max(axis=0)
@@ -425,6 +600,136 @@ def _backtrack(log_a: Vector, delta: Vector, firsts: Whole, lasts: Whole) -> Who
         for t in range(last, first, -1):
             path[t - 1] = pointers[t - 1][path[t]]
     return np.asarray(path, dtype=np.int64)
+
+
+# --- The best path, between rows that tell their state -------------------------------------------
+
+FEW_TERMS = 5000
+"""Terms TS² up to which the best path is found row by row: calls of NumPy cost more than sums."""
+
+LONG_STRETCH = 4.0
+"""Longest stretch without a certain state, as a multiple of √T, that scans are not faster for."""
+
+
+def _path_by_row(chain: Chain, log_b: Vector, firsts: Whole) -> Whole:
+    """Return the best path, (T,), for few rows and few states."""
+    columns, start = chain.log_transitions.T.tolist(), chain.log_start.tolist()
+    states, begins, rows = range(1, len(start)), set(firsts.tolist()), log_b.tolist()
+    came: list[list[int]] = []
+    ends: list[list[float]] = []
+    now: list[float] = []
+    for t, row in enumerate(rows):
+        if t in begins:
+            ends.append(now)
+            now = [p + b for p, b in zip(start, row, strict=True)]
+            came.append([])
+            continue
+        after, pointers = [], []
+        for column, b in zip(columns, row, strict=True):
+            best, which = now[0] + column[0], 0
+            for i in states:
+                value = now[i] + column[i]
+                if value > best:
+                    best, which = value, i
+            after.append(best + b)
+            pointers.append(which)
+        now = after
+        came.append(pointers)
+    ends.append(now)
+    path = [0] * len(rows)
+    for t in range(len(rows) - 1, -1, -1):
+        if t + 1 == len(rows) or not came[t + 1]:  # the last row of a sequence
+            last = ends.pop()
+            path[t] = last.index(max(last))
+        else:
+            path[t] = came[t + 1][path[t + 1]]
+    return np.array(path, dtype=np.int64)
+
+
+def _margins(chain: Chain, *, first: bool = False, last: bool = False) -> Vector:
+    """Return how much likelier a row must be in state j than in k to be in j in any case, (S, S).
+
+    R_jk = max_p ln(A_pk/A_pj) + max_n ln(A_kn/A_jn): the most that states before and after can
+    have against j. The first row of a sequence has the start before it, the last has nothing after.
+    """
+    A = chain.log_transitions
+    before = chain.log_start[None] if first else A
+    with np.errstate(invalid="ignore"):
+        into = before[:, None, :] - before[:, :, None]  # (p, j, k)
+        out = A[None, :, :] - A[:, None, :]  # (j, k, n)
+    into = np.where(np.isnan(into), -np.inf, into).max(axis=0)
+    out = np.where(np.isnan(out), -np.inf, out).max(axis=2)
+    with np.errstate(invalid="ignore"):
+        found = into if last else into + out
+    found = np.where(np.isnan(found), np.inf, found)
+    np.fill_diagonal(found, -np.inf)
+    return np.asarray(found)
+
+
+def _certain(log_b: Vector, margins: Vector) -> Whole:
+    """Return the state that every row is in whatever the others are, (T,); −1 where none is."""
+    T, S = log_b.shape
+    B, found = np.ascontiguousarray(log_b.T), np.full(T, -1, dtype=np.int64)
+    for j in range(S):
+        sure = np.ones(T, dtype=bool)
+        for k in range(S):
+            if k != j:
+                sure &= B[j] - B[k] > margins[j, k]
+        found[sure] = j
+    return found
+
+
+def _path_between_pins(chain: Chain, log_b: Vector, firsts: Whole, lasts: Whole) -> Whole | None:
+    """Return the best path, (T,): rows that are certain, and all stretches between them at once.
+
+    None if some stretch is so long that a scan is faster.
+    """
+    (T, S), A = log_b.shape, chain.log_transitions
+    with np.errstate(invalid="ignore"):
+        inside, first, last = chain.margins
+        path = _certain(log_b, inside)
+        path[firsts] = _certain(log_b[firsts], first)
+        path[lasts] = _certain(log_b[lasts], last)
+        path[firsts[firsts == lasts]] = -1  # one row has both ends
+    open_ = path < 0
+    begins = open_.copy()
+    begins[1:] &= ~open_[:-1]
+    begins[firsts] = open_[firsts]
+    stops = open_.copy()
+    stops[:-1] &= ~open_[1:]
+    stops[lasts] = open_[lasts]
+    begin, stop = np.flatnonzero(begins), np.flatnonzero(stops)
+    if not begin.size:
+        return path
+    length = stop - begin + 1
+    longest = int(length.max())
+    if longest > LONG_STRETCH * sqrt(T):
+        return None
+    order = np.argsort(-length, kind="stable")  # long ones first: those under way are a run
+    begin, stop, length = begin[order], stop[order], length[order]
+    going = np.searchsorted(-length, -np.arange(1, longest + 1), side="right")
+    head = np.isin(begin, firsts)
+    now = np.where(head[:, None], chain.log_start, A[path[np.maximum(begin - 1, 0)]])
+    now = now + log_b[begin]
+    came = np.empty((longest, len(begin), S), dtype=np.int64)
+    towards, each = np.ascontiguousarray(A.T), np.arange(len(begin))
+    final = now.copy()
+    for t in range(1, longest):
+        n = int(going[t])
+        terms = now[:n, None, :] + towards  # (n, to, from)
+        came[t, :n] = pointers = terms.argmax(axis=2)
+        now = np.take_along_axis(terms, pointers[:, :, None], 2)[:, :, 0] + log_b[begin[:n] + t]
+        final[:n] = now
+    tail = np.isin(stop, lasts)
+    final = final + np.where(tail[:, None], 0.0, towards[path[np.minimum(stop + 1, T - 1)]])
+    state = final.argmax(axis=1)
+    path[stop] = state
+    for t in range(longest - 1, 0, -1):
+        n = int(going[t])
+        # a stretch is entered at its own last step
+        state[:n] = came[t, each[:n], state[:n]]
+        path[begin[:n] + t - 1] = state[:n]
+    return path
 
 
 def refuse_impossible(logs: Vector) -> None:

@@ -68,6 +68,104 @@ def kmeans(
     return labels
 
 
+def kmeans_runs(
+    X: Array,
+    K: int,
+    starts: int,
+    rng: np.random.Generator,
+    weights: Array | None = None,
+    max_iter: int = 100,
+) -> Labels:
+    """Return the clusters of several runs of k-means, (starts, n), as `kmeans` finds them.
+
+    Complete rows: all runs advance together, on the host, with one matrix product for distances and
+    one for centres per iteration, until none of them changes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(size=(20, 2)), rng.normal(size=(20, 2)) + 9])
+    >>> np.sort([np.bincount(run) for run in kmeans_runs(X, 2, 3, rng)])
+    array([[20, 20],
+           [20, 20],
+           [20, 20]])
+    """
+    host, w = backend.to_numpy(X), None if weights is None else backend.to_numpy(weights)
+    rows = Filled.of(host, w)
+    if rows.mask is not None:
+        return np.stack([kmeans(X, K, rng, weights, max_iter) for _ in range(starts)])
+    every, number = np.asarray(rows.R), np.arange(K)[:, None]
+    ones = np.ones(len(every)) if w is None else w
+
+    def labels_of(centres: Array) -> Labels:
+        D = np.dot(-2.0 * centres, every.T)
+        D += np.add.reduce(centres * centres, axis=1)[:, None]
+        D = D.reshape(len(centres) // K, K, -1)
+        labels, nearest = np.zeros((len(D), D.shape[2]), dtype=np.int64), D[:, 0].copy()
+        for k in range(1, K):
+            np.copyto(labels, k, where=D[:, k] < nearest)
+            np.minimum(nearest, D[:, k], out=nearest)
+        return labels
+
+    found = labels_of(run_seeds(rows, K, starts, rng, ones))
+    active, labels = np.arange(starts), found.copy()  # runs that still change
+    for _ in range(max_iter):
+        member = (labels[:, None, :] == number).astype(np.float64)
+        if w is not None:
+            member *= w
+        member = member.reshape(len(labels) * K, -1)
+        count = np.add.reduce(member, axis=1)
+        if not (count > 0).all():
+            break
+        before, labels = labels, labels_of(np.dot(member, every) / count[:, None])
+        found[active] = labels
+        moving = (before != labels).any(axis=1)
+        if not moving.any():
+            return found
+        active, labels = active[moving], labels[moving]
+    for run, one in enumerate(found):  # an empty cluster gets the row farthest from its own
+        if len(np.unique(one[ones > 0])) < K:
+            found[run] = assigned(rows.distances(centroids(rows, one, K, ones)), ones)
+    return found
+
+
+def run_seeds(rows: Filled, K: int, starts: int, rng: np.random.Generator, w: Array) -> Array:
+    """Return the seeds of several runs, (starts · K, d): `seeds` of all of them at once."""
+    R, squares, trials, n = np.asarray(rows.R), np.asarray(rows.squares), 2 + int(np.log(K)), len(w)
+
+    def drawn(mass: Array, count: int) -> Labels:
+        """Draw `count` rows by the mass (starts, n) of each run."""
+        edges = np.cumsum(mass, axis=1)
+        at = rng.random((starts, count)) * edges[:, -1:]
+        found = [np.searchsorted(e, a, side="right") for e, a in zip(edges, at, strict=True)]
+        return np.asarray(np.minimum(np.stack(found), n - 1))
+
+    def distances(places: Labels) -> Array:
+        """Return squared distances of all rows to the rows (starts, m), (starts, m, n)."""
+        flat = places.reshape(-1)
+        D = np.dot(-2.0 * R[flat], R.T)
+        D += squares
+        D += squares[flat][:, None]
+        return np.maximum(D, 0.0, out=D).reshape(*places.shape, n)
+
+    each = np.arange(starts)
+    chosen = [drawn(np.broadcast_to(w, (starts, n)), 1)[:, 0]]
+    nearest = distances(chosen[0][:, None])[:, 0]
+    while len(chosen) < K:
+        mass = nearest * w
+        empty = ~(np.add.reduce(mass, axis=1) > 0)  # fewer distinct rows than clusters
+        if empty.any():
+            mass[empty] = w
+        tried = drawn(mass, trials)
+        D = distances(tried)
+        np.minimum(D, nearest[:, None], out=D)
+        best = np.argmin(np.dot(D, w), axis=1)
+        chosen.append(tried[each, best])
+        nearest = D[each, best]
+    return R[np.stack(chosen, axis=1).reshape(-1)]
+
+
 def seeds(rows: Filled, K: int, rng: np.random.Generator, w: Array) -> Array:
     """Return K rows far apart, (K, d): each drawn by its squared distance to those before it."""
     trials = 2 + int(np.log(K))

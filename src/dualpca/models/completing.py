@@ -33,8 +33,11 @@ class Donors:
         found = np.zeros(missing.shape)
         for j in np.flatnonzero(missing.any(axis=0)):
             seen, rows = np.flatnonzero(~np.isnan(values[:, j])), missing[:, j]
-            order = seen[np.argsort(own[seen, j], kind="stable")]
-            near = _nearest(own[order, j], predictions[rows, j])
+            # equal but for rounding error is equal: the order of rows decides
+            step = 2.0 ** np.floor(np.log2(1e-12 * np.abs(own[seen, j]).max() or 1.0))
+            mine, wanted = (np.round(x / step) for x in (own[seen, j], predictions[rows, j]))
+            order = np.argsort(mine, kind="stable")
+            near, order = _nearest(mine[order], wanted), seen[order]
             pick = rng.integers(0, near.shape[1], size=near.shape[0])
             found[rows, j] = values[order[near[np.arange(near.shape[0]), pick]], j]
         return found

@@ -15,17 +15,18 @@ K − 1 such sites on (w_k − w_l)ᵀt + ε_k, and ε_k is eliminated in closed
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from itertools import pairwise
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from scipy import special
+from scipy import optimize, special
 from scipy.stats import qmc
 
-from dualpca.arrays import Array, algebra, backend, task
+from dualpca.arrays import Array, algebra, backend, cached_property, task
 from dualpca.data import FOLDS, Host
 from dualpca.errors import DegenerateError, expected
 from dualpca.gaussian import (
@@ -37,14 +38,24 @@ from dualpca.gaussian import (
     summary,
     warn_interrupted,
 )
-from dualpca.gaussian.truncated import log_probability, truncated_draws, truncated_moments
+from dualpca.gaussian.truncated import (
+    interval_moments,
+    log_interval,
+    log_probability,
+    log_tail,
+    tail_moments,
+    truncated_draws,
+    truncated_moments,
+)
 from dualpca.models.driver import (
     History,
     IterativeRequest,
     Keeper,
     Record,
+    State,
     Watch,
     descend,
+    iterate,
     left_to_gain,
     maximize,
 )
@@ -107,7 +118,11 @@ class _Levels(NamedTuple):
 
 
 class _Block:
-    """Rows as EP reads them; scalar coordinates first, rows last: (s, b)."""
+    """Rows as EP reads them; scalar coordinates first, rows last: (s, b).
+
+    Sites exp(νs − τs²/2) are two rows of numbers, (2, m): τ, then ν. First those of intervals with
+    two bounds, then with one, then the comparisons behind observed levels, (K − 1, g) per group.
+    """
 
     def __init__(self, rows: LatentRows, cut: slice) -> None:
         low, high = rows.low[cut].T.copy(), rows.high[cut].T.copy()
@@ -119,11 +134,16 @@ class _Block:
         inside = ~(known | free)
         # coordinates with intervals, and those intervals among them
         self.columns = np.flatnonzero(inside.any(axis=1))
-        inside = inside[self.columns]
-        self.at = np.flatnonzero(inside)
-        self.of = np.repeat(self.columns, inside.sum(axis=1))
-        self.low, self.high = low[self.columns][inside], high[self.columns][inside]
-        self.log_alone = log_probability(self.low, self.high)
+        inside, low, high = inside[self.columns], low[self.columns], high[self.columns]
+        one_sided = inside & (np.isinf(low) | np.isinf(high))
+        two = np.flatnonzero(inside & ~one_sided)
+        self.two = int(two.size)
+        self.at = np.concatenate([two, np.flatnonzero(one_sided)])
+        self.of = self.columns[self.at // max(self.b, 1)]
+        self.low, self.high = low.ravel()[self.at], high.ravel()[self.at]
+        above = self.high[self.two :] == np.inf
+        self.side = np.where(above, 1.0, -1.0)
+        self.edge = np.where(above, self.low[self.two :], -self.high[self.two :])
         levels = rows.levels[cut]
         self.groups = [
             _Levels(c, k, found)
@@ -132,39 +152,54 @@ class _Block:
             for k in range(K)
             if (found := np.flatnonzero(levels[:, c] == k)).size
         ]
+        self.others = [rows.sizes[group.column] - 1 for group in self.groups]
         self.observed = (levels >= 0).T.astype(np.float64)  # (c, b)
         self.levels = levels
 
+    @cached_property
+    def log_alone(self) -> Host:
+        """Log-probability of every interval if its column were all there is."""
+        return log_probability(self.low, self.high)
 
-class _Sites(NamedTuple):
-    """exp(νs − τs²/2) for every interval, and for the comparisons behind every observed level."""
+    @cached_property
+    def row_of(self) -> Host:
+        """The row of every site, (m,)."""
+        levels = [np.tile(g.rows, K) for g, K in zip(self.groups, self.others, strict=True)]
+        return np.concatenate([self.at % max(self.b, 1), *levels])
 
-    tau: Host  # (e,)
-    nu: Host  # (e,)
-    level_tau: list[Host]  # (K − 1, g) of each group of rows
-    level_nu: list[Host]
+    @property
+    def size(self) -> int:
+        """The number of sites."""
+        return int(self.at.size + sum(self._sizes))
 
-    def towards(self, other: _Sites, share: float) -> _Sites:
-        """Return sites moved a share of the way to others."""
-        if share == 1.0:
-            return other
+    @property
+    def _sizes(self) -> list[int]:
+        return [g.rows.size * K for g, K in zip(self.groups, self.others, strict=True)]
 
-        def move(a: Host, b: Host) -> Host:
-            return a + share * (b - a)
+    def level(self, sites: Host, i: int) -> Host:
+        """Return what a row of numbers, one per site, has for a group, as a view, (…, K − 1, g)."""
+        start = self.at.size + sum(self._sizes[:i])
+        part = sites[..., start : start + self._sizes[i]]
+        return part.reshape(*part.shape[:-1], self.others[i], -1)
 
-        return _Sites(
-            move(self.tau, other.tau),
-            move(self.nu, other.nu),
-            [*map(move, self.level_tau, other.level_tau)],
-            [*map(move, self.level_nu, other.level_nu)],
-        )
-
-    @classmethod
-    def flat(cls, block: _Block, sizes: Sequence[int]) -> _Sites:
-        """Return sites that say nothing."""
-        shapes = [(sizes[group.column] - 1, group.rows.size) for group in block.groups]
-        empty = [np.zeros(shape) for shape in shapes]
-        return cls(np.zeros(block.at.size), np.zeros(block.at.size), empty, [*empty])
+    def only(self, rows: Host, mine: Host) -> _Block:
+        """Return some of the rows as EP reads them; `mine` are their sites, (m,)."""
+        part, place = copy(self), np.zeros(self.b, dtype=np.intp)
+        place[rows] = np.arange(rows.size)
+        vars(part).pop("row_of", None)
+        kept, one_sided = mine[: self.at.size], mine[self.two : self.at.size]
+        at = self.at[kept]
+        part.b, part.at, part.of = int(rows.size), at // self.b * rows.size, self.of[kept]
+        part.at += place[at % self.b]
+        part.two = int(np.count_nonzero(mine[: self.two]))
+        part.low, part.high = self.low[kept], self.high[kept]
+        part.side, part.edge = self.side[one_sided], self.edge[one_sided]
+        moving = np.zeros(self.b, dtype=bool)
+        moving[rows] = True
+        pairs = zip(self.groups, self.others, strict=True)
+        found = [(g._replace(rows=place[g.rows[moving[g.rows]]]), K) for g, K in pairs]
+        part.groups, part.others = [g for g, _ in found], [K for _, K in found]
+        return part
 
 
 # --- Small symmetric matrices, packed: one per row of a block, rows last --------------------------
@@ -266,20 +301,59 @@ EP_SWEEPS = 60
 """Largest number of sweeps of EP."""
 
 
-def _matched(
-    mean: Host, variance: Host, psi: Host | float, low: Host, high: Host
-) -> tuple[Host, Host, Host]:
-    """Return the site (τ, ν) of an interval under a cavity N(mean, variance), and ln Z.
+class _Bounds(NamedTuple):
+    """Bounds of sites: of intervals with two, and what is left of those with one."""
+
+    low: Host
+    high: Host
+    edge: Host  # ±s > edge
+    side: Host | float  # the sign
+
+
+def _matched(mean: Host, variance: Host, psi: Host | float, bounds: _Bounds) -> tuple[Host, Host]:
+    """Return the site (τ, ν) of an interval under a cavity N(mean, variance).
 
     With S² = variance + ψ, and r the variance of the truncated normal relative to S²:
     τ = (1 − r)/(ψ + r·variance), which is in [0, 1/ψ].
     """
-    S = np.sqrt(variance + psi)
-    log_mass, e, r = truncated_moments((low - mean) / S, (high - mean) / S)
-    r = np.minimum(r, 1.0)
-    tau = (1.0 - r) / (psi + r * variance)
+    low, high, edge, side = bounds
+    S, two = np.sqrt(variance + psi), low.shape[0]
+    parts = []
+    if two:
+        m, scale = mean[:two], S[:two]
+        parts.append(interval_moments((low - m) / scale, (high - m) / scale))
+    if two < S.shape[0]:
+        e, r = tail_moments((edge - side * mean[two:]) / S[two:])
+        e *= side
+        parts.append((e, r))
+    e, r = parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True))
+    np.clip(r, 0.0, 1.0, out=r)
+    e /= S
+    tau = 1.0 - r
+    r *= variance
+    r += psi
+    tau /= r
     # d ln Z/d mean = e/S, and ν = (d ln Z/d mean)(1 + τ variance) + τ mean
-    return tau, e / S * (1.0 + tau * variance) + tau * mean, log_mass
+    np.multiply(tau, variance, out=r)
+    r += 1.0
+    e *= r
+    e += tau * mean
+    return tau, e
+
+
+def _log_mass(mean: Host, variance: Host, psi: Host | float, bounds: _Bounds) -> Host:
+    """Return ln Z of an interval under a cavity N(mean, variance)."""
+    low, high, edge, side = bounds
+    S, two = np.sqrt(variance + psi), low.shape[0]
+    found = log_tail((edge - side * mean[two:]) / S[two:])
+    if not two:
+        return found
+    m, scale = mean[:two], S[:two]
+    return np.concatenate([log_interval((low - m) / scale, (high - m) / scale), found])
+
+
+POSITIVE = _Bounds(np.zeros(0), np.zeros(0), np.zeros(1), 1.0)
+"""s + ε > 0."""
 
 
 def _cavity(mean: Host, variance: Host, tau: Host, nu: Host) -> tuple[Host, Host]:
@@ -296,10 +370,8 @@ def _site_evidence(mean: Host, variance: Host, tau: Host, nu: Host, log_mass: Ho
 
 
 class _Group(NamedTuple):
-    """Marginals behind an observed level: of s_l = (w_k − w_l)ᵀt + ε_k for every other level l."""
+    """What stands behind an observed level: s_l = (w_k − w_l)ᵀt + ε_k for every other level l."""
 
-    mean: Host  # (K − 1, g)
-    variance: Host
     d: Host  # (g,), precision of ε_k given t
     pull: Host  # (q, g), Σ τ_l g_l
     spread: Host  # (q, g), C pull
@@ -315,44 +387,69 @@ class _Posterior(NamedTuple):
     rhs: Host  # (q, b), C⁻¹ mean
 
 
-_NO_ENTRIES = (np.zeros(0),) * 5
+class _Marginals(NamedTuple):
+    """The law of s of every site under the posterior."""
+
+    mean: Host  # (m,)
+    variance: Host  # (m,)
+    groups: list[_Group]
+
+
+FEW_ROWS = 0.5
+"""Share of rows that still move at which EP goes on with those alone."""
 
 
 class _Propagation:
     """EP on one block of rows."""
 
-    def __init__(self, factors: CopulaFactors, block: _Block, sites: _Sites | None) -> None:
+    def __init__(self, factors: CopulaFactors, block: _Block, sites: Host | None) -> None:
         self.factors, self.block, self.q = factors, block, factors.q
-        self.sites = sites or _Sites.flat(block, factors.sizes)
+        self.sites = np.zeros((2, block.size)) if sites is None else sites
         s, W = factors.s, factors.W
         self.W, self.psi = W[:s], factors.psi[:s]
-        held = block.known / self.psi[:, None]
-        self.P = _packed_outer(self.W).T @ held
+        self.P = (_packed_outer(self.W) / self.psi[:, None]).T @ block.known
         self.P[np.diagonal(_places(self.q)[0])] += 1.0
         self.rhs = (self.W / self.psi[:, None]).T @ block.z
         # what intervals need, for the coordinates that have some
         self.some = self.W[block.columns]
         self.outer, self.form = _packed_outer(self.some).T, _packed_form(self.some)
-        self.noise = self.psi[block.of]
-        # what the last sweep leaves for the evidence and the sums
-        self.groups: list[_Group] = []
-        self.entries: tuple[Host, Host, Host, Host, Host] = _NO_ENTRIES
-        self.next = self.sites
-        self.pulls: dict[int, tuple[Host, Host, Host]] = {}
+        self.next = self.sites  # as the last sweep would have set them
         self.directions = [factors.comparisons(g.column, g.k) for g in block.groups]
+        offsets = [
+            np.repeat(-offset, group.rows.size)
+            for (_, offset), group in zip(self.directions, block.groups, strict=True)
+        ]
+        rest = sum(one.size for one in offsets)
+        self.noise = np.concatenate([self.psi[block.of], np.ones(rest)])
+        self.bounds = _Bounds(
+            block.low[: block.two],
+            block.high[: block.two],
+            np.concatenate([block.edge, *offsets]),
+            np.concatenate([block.side, np.ones(rest)]),
+        )
 
-    def dense(self, entries: Host) -> Host:
-        """Return entries of intervals among zeros, for coordinates that have intervals."""
+    def only(self, rows: Host, mine: Host) -> _Propagation:
+        """Return EP on some of the rows; `mine` are their sites, (m,)."""
+        part, two = copy(self), self.block.two
+        part.block, part.sites = self.block.only(rows, mine), self.sites[:, mine]
+        part.P, part.rhs, part.noise = self.P[:, rows], self.rhs[:, rows], self.noise[mine]
+        low, high, edge, side = self.bounds
+        first, last = mine[:two], mine[two:]
+        part.bounds = _Bounds(low[first], high[first], edge[last], np.asarray(side)[last])
+        return part
+
+    def dense(self, sites: Host) -> Host:
+        """Return what intervals have among zeros, for coordinates that have intervals."""
         table = np.zeros((self.block.columns.size, self.block.b))
-        table.ravel()[self.block.at] = entries
+        table.ravel()[self.block.at] = sites[: self.block.at.size]
         return table
 
     def posterior(self) -> _Posterior:
         """Return the law of t under the sites as they are."""
-        P, rhs, sites = self.P.copy(), self.rhs.copy(), self.sites
+        P, rhs, (tau, nu) = self.P.copy(), self.rhs.copy(), self.sites
         if self.block.at.size:
-            P += self.outer @ self.dense(sites.tau)
-            rhs += self.some.T @ self.dense(sites.nu)
+            P += self.outer @ self.dense(tau)
+            rhs += self.some.T @ self.dense(nu)
         for i, group in enumerate(self.block.groups):
             add_P, add_rhs = self.level_part(i)
             P[:, group.rows] += add_P
@@ -360,118 +457,105 @@ class _Propagation:
         C, logdet = _inverse(P, self.q)
         return _Posterior(C, logdet, _times(C, rhs), rhs)
 
+    def pulls(self, i: int) -> tuple[Host, Host, Host]:
+        """Return the precision of ε_k given t, Σ τ_l g_l and Σ ν_l of a group."""
+        tau, nu = self.block.level(self.sites, i)
+        return 1.0 + tau.sum(axis=0), self.directions[i][0].T @ tau, nu.sum(axis=0)
+
     def level_part(self, i: int) -> tuple[Host, Host]:
         """Return what the sites of a group add to precision and linear term, ε_k eliminated."""
-        directions, tau, nu = self.directions[i][0], self.sites.level_tau[i], self.sites.level_nu[i]
-        d, pull, total = 1.0 + tau.sum(axis=0), directions.T @ tau, nu.sum(axis=0)
-        self.pulls[i] = d, pull, total
+        directions, (tau, nu) = self.directions[i][0], self.block.level(self.sites, i)
+        d, pull, total = self.pulls(i)
         _, a, b = _places(self.q)
         P = _packed_outer(directions).T @ tau - pull[a] * pull[b] / d
         return P, directions.T @ nu - pull * (total / d)
 
-    def marginals(self, found: _Posterior) -> tuple[Host, Host]:
-        """Return mean and variance of s for every interval, (e,)."""
-        at = self.block.at
-        return (self.some @ found.mean).ravel()[at], (self.form @ found.C).ravel()[at]
+    def marginals(self, found: _Posterior) -> _Marginals:
+        """Return mean and variance of s for every site."""
+        block, groups, e = self.block, [], self.block.at.size
+        mean, variance = np.empty(block.size), np.empty(block.size)
+        (self.some @ found.mean).ravel().take(block.at, out=mean[:e], mode="clip")
+        (self.form @ found.C).ravel().take(block.at, out=variance[:e], mode="clip")
+        for i, group in enumerate(block.groups):
+            directions = self.directions[i][0]
+            C, m = found.C.take(group.rows, axis=1), found.mean.take(group.rows, axis=1)
+            d, pull, total = self.pulls(i)
+            spread = _times(C, pull)
+            block.level(mean, i)[...] = directions @ m + (total - (pull * m).sum(axis=0)) / d
+            v = _packed_form(directions) @ C - 2.0 * (directions @ spread) / d
+            block.level(variance, i)[...] = v + ((pull * spread).sum(axis=0) / d + 1.0) / d
+            groups.append(_Group(d, pull, spread, total))
+        return _Marginals(mean, variance, groups)
 
-    def group(self, i: int, found: _Posterior) -> _Group:
-        """Return the marginals of a group."""
-        rows, directions = self.block.groups[i].rows, self.directions[i][0]
-        C, mean = found.C.take(rows, axis=1), found.mean.take(rows, axis=1)
-        d, pull, total = self.pulls[i]
-        spread = _times(C, pull)
-        m = directions @ mean + (total - (pull * mean).sum(axis=0)) / d
-        v = _packed_form(directions) @ C - 2.0 * (directions @ spread) / d
-        v += ((pull * spread).sum(axis=0) / d + 1.0) / d
-        return _Group(m, v, d, pull, spread, total)
+    def sweep(self, found: _Posterior) -> tuple[Host, Host]:
+        """Return every site as its cavity has it, and what it changes, in deviations of s."""
+        (tau, nu), (mean, variance, _) = self.sites, self.marginals(found)
+        new = np.stack(_matched(*_cavity(mean, variance, tau, nu), self.noise, self.bounds))
+        return new, _moved(new[0] - tau, new[1] - nu, mean, variance)
 
-    def sweep(self, found: _Posterior) -> tuple[_Sites, float]:
-        """Return every site as its cavity has it, and the largest change, in deviations of s.
+    def run(
+        self,
+        tol: float = EP_TOLERANCE,
+        sweeps: int = EP_SWEEPS,
+        damping: float = 1.0,
+        last: float = math.inf,
+    ) -> _Posterior:
+        """Sweep until nothing moves; rows that have stopped are left out.
 
-        What the evidence needs of cavities and sites is kept on the way.
+        `next` are the sites that the last sweep would have set.
         """
-        block, old = self.block, self.sites
-        groups = [self.group(i, found) for i in range(len(block.groups))]
-        m, v = self.marginals(found)
-        mean, variance, tau, nu = (
-            np.concatenate([first, *(part.ravel() for part in rest)])
-            for first, rest in (
-                (m, [group.mean for group in groups]),
-                (v, [group.variance for group in groups]),
-                (old.tau, old.level_tau),
-                (old.nu, old.level_nu),
-            )
-        )
-        new = _matched(*_cavity(mean, variance, tau, nu), *self.bounds)
-        self.groups = groups
-        self.entries = mean, variance, tau, nu, new[2]
-        change = _largest(new[0] - tau, new[1] - nu, mean, variance)
-        return self.split(new[0], new[1]), change
-
-    @cached_property
-    def bounds(self) -> tuple[Host, Host, Host]:
-        """Noise and bounds of all sites: of intervals, then of comparisons."""
-        block, shapes = self.block, [tau.shape for tau in self.sites.level_tau]
-        offsets = [
-            np.broadcast_to(-offset[:, None], shape).ravel()
-            for (_, offset), shape in zip(self.directions, shapes, strict=True)
-        ]
-        rest = sum(one.size for one in offsets)
-        return (
-            np.concatenate([self.noise, np.ones(rest)]),
-            np.concatenate([block.low, *offsets]),
-            np.concatenate([block.high, np.full(rest, np.inf)]),
-        )
-
-    def split(self, tau: Host, nu: Host) -> _Sites:
-        """Return sites from all their numbers in one row."""
-        shapes = [one.shape for one in self.sites.level_tau]
-        edges = np.cumsum([self.block.at.size, *(a * b for a, b in shapes)])[:-1]
-        (t, *ts), (n, *ns) = np.split(tau, edges), np.split(nu, edges)
-        return _Sites(
-            t,
-            n,
-            [one.reshape(shape) for one, shape in zip(ts, shapes, strict=True)],
-            [one.reshape(shape) for one, shape in zip(ns, shapes, strict=True)],
-        )
-
-    def run(self, tol: float = EP_TOLERANCE, sweeps: int = EP_SWEEPS) -> _Posterior:
-        """Sweep until nothing moves; `next` are the sites that the last sweep would have set."""
-        found, damping, last = self.posterior(), 1.0, math.inf
-        self.next = self.sites
-        if not self.block.at.size and not self.block.groups:
-            return found
-        for _ in range(sweeps):
-            new, change = self.sweep(found)
-            self.next = new
+        found, self.next = self.posterior(), self.sites
+        for k in range(sweeps if self.block.size else 0):
+            self.next, moved = self.sweep(found)
+            change = float(moved.max())
             if change <= tol:
                 break
             damping = max(0.5, damping * 0.8) if change > 0.7 * last else damping
-            self.sites, last = self.sites.towards(new, damping), change
+            last, step = change, self.next
+            if damping < 1.0:
+                step = self.sites + damping * (step - self.sites)
+            moving = np.zeros(self.block.b, dtype=bool)
+            moving[self.block.row_of[moved > tol]] = True
+            rows = np.flatnonzero(moving)
+            if rows.size <= FEW_ROWS * self.block.b:
+                mine = moving[self.block.row_of]
+                part = self.only(rows, mine)
+                part.sites = step[:, mine]
+                here = part.run(tol, sweeps - k - 1, damping, last)
+                self.sites, self.next = self.sites.copy(), self.next.copy()
+                self.sites[:, mine], self.next[:, mine] = part.sites, part.next
+                for whole, some in zip(found, here, strict=True):
+                    whole[..., rows] = some
+                break
+            self.sites = step
             found = self.posterior()
         return found
 
-    def log_evidence(self, found: _Posterior) -> Host:
+    def log_evidence(self, found: _Posterior, marginals: _Marginals | None = None) -> Host:
         """Return ln P of what every row knows relative to independent columns, (b,)."""
-        block, psi = self.block, self.psi[:, None]
+        block = self.block
         value = 0.5 * ((found.rhs * found.mean).sum(axis=0) - found.logdet)
-        value += (-0.5 * (np.log(psi) * block.known + block.z**2 * (1 / psi - 1))).sum(axis=0)
-        entries, start = _site_evidence(*self.entries), block.at.size
-        if start:
-            value += self.dense(entries[:start] - block.log_alone).sum(axis=0)
-        for (column, k, rows), group in zip(block.groups, self.groups, strict=True):
-            stop = start + group.mean.size
-            own = entries[start:stop].reshape(group.mean.shape).sum(axis=0)
+        value -= 0.5 * (np.log(self.psi) @ block.known + (1 / self.psi - 1) @ block.z**2)
+        (tau, nu), (mean, variance, groups) = self.sites, marginals or self.marginals(found)
+        mass = _log_mass(*_cavity(mean, variance, tau, nu), self.noise, self.bounds)
+        entries = _site_evidence(mean, variance, tau, nu, mass)
+        if block.at.size:
+            value += self.dense(entries[: block.at.size] - block.log_alone).sum(axis=0)
+        for i, ((column, k, rows), group) in enumerate(zip(block.groups, groups, strict=True)):
+            own = block.level(entries, i).sum(axis=0)
             own += 0.5 * (group.total**2 / group.d - np.log(group.d))
             value[rows] += own - self.factors.level_evidence[column][k]
-            start = stop
         return np.asarray(value)
 
 
-def _largest(tau: Host, nu: Host, mean: Host, variance: Host) -> float:
-    """Return the largest effect of changed sites on their own marginals, in deviations."""
-    moved = np.maximum(np.abs(nu - tau * mean) * np.sqrt(variance), np.abs(tau) * variance)
-    return float(moved.max(initial=0.0))
+def _moved(tau: Host, nu: Host, mean: Host, variance: Host) -> Host:
+    """Return the effect of changed sites on their own marginals, in deviations."""
+    nu -= tau * mean
+    np.abs(nu, out=nu)
+    nu *= np.sqrt(variance)
+    np.abs(tau, out=tau)
+    tau *= variance
+    return np.maximum(nu, tau, out=tau)
 
 
 # --- The model -----------------------------------------------------------------------------------
@@ -591,8 +675,8 @@ class CopulaFactors:
 
         def of(run: _Propagation, found: _Posterior) -> tuple[Host, ...]:
             T, N = run.block.known / run.psi[:, None], run.block.z / run.psi[:, None]
-            T[run.block.columns] += run.dense(run.sites.tau)
-            N[run.block.columns] += run.dense(run.sites.nu)
+            T[run.block.columns] += run.dense(run.sites[0])
+            N[run.block.columns] += run.dense(run.sites[1])
             mean, variance = run.W @ found.mean, _packed_form(run.W) @ found.C
             mean, variance = _cavity(mean, variance, T, N)
             levels = [self._probabilities(run, found, c) for c in range(len(self.sizes))]
@@ -658,9 +742,14 @@ class CopulaFactors:
         return levels
 
 
+TABLES_PER_BLOCK = 6
+"""Arrays of the shape of a block that are to be in the processor's cache together."""
+
+
 def _shape_of(rows: LatentRows) -> Host:
     """Return an array that is cut into blocks as the rows are."""
-    return rows.low if rows.low.shape[1] else rows.levels
+    width = max(1, int(rows.low.shape[1]), int(rows.levels.shape[1]))
+    return np.broadcast_to(np.float64(0.0), (rows.n, TABLES_PER_BLOCK * width))
 
 
 def _streams(
@@ -677,23 +766,25 @@ METROPOLIS_STEPS = 8
 
 def _drawn(run: _Propagation, found: _Posterior, rng: np.random.Generator) -> tuple[Host, Host]:
     """Draw what a block misses."""
-    factors, block, sites, b = run.factors, run.block, run.sites, run.block.b
+    factors, block, b, e = run.factors, run.block, run.block.b, run.block.at.size
+    (tau, nu), psi = run.sites[:, :e], run.noise[:e]
     root = _root(found.C, factors.q)
 
     def propose() -> tuple[Host, Host]:
         """Return t, and ln of target over proposal."""
         t = found.mean + _root_times(root, np.asarray(rng.standard_normal(found.mean.shape)))
-        s, scale = (run.some @ t).ravel()[block.at], np.sqrt(run.noise)
+        s, scale = (run.some @ t).ravel()[block.at], np.sqrt(psi)
         entries = log_probability((block.low - s) / scale, (block.high - s) / scale)
-        entries += s * (0.5 * sites.tau * s - sites.nu)
+        entries += s * (0.5 * tau * s - nu)
         ratio = run.dense(entries).sum(axis=0)
         for i, group in enumerate(block.groups):
-            (directions, offset), tau, nu = run.directions[i], sites.level_tau[i], sites.level_nu[i]
-            here, d = t[:, group.rows], 1.0 + tau.sum(axis=0)
-            eps = (nu.sum(axis=0) - ((directions.T @ tau) * here).sum(axis=0)) / d
+            directions, offset = run.directions[i]
+            (level_tau, level_nu), (d, pull, total) = block.level(run.sites, i), run.pulls(i)
+            here = t[:, group.rows]
+            eps = (total - (pull * here).sum(axis=0)) / d
             eps = eps + rng.standard_normal(eps.shape) / np.sqrt(d)
             r = directions @ here + eps
-            terms = special.log_ndtr(r + offset[:, None]) + r * (0.5 * tau * r - nu)
+            terms = special.log_ndtr(r + offset[:, None]) + r * (0.5 * level_tau * r - level_nu)
             ratio[group.rows] += terms.sum(axis=0)
         return t, ratio
 
@@ -705,10 +796,10 @@ def _drawn(run: _Propagation, found: _Posterior, rng: np.random.Generator) -> tu
     scale, mean = np.sqrt(run.psi)[:, None], run.W @ t
     z = np.where(block.known > 0, block.z, mean + scale * rng.standard_normal(mean.shape))
     if block.at.size:
-        s, root_psi = mean[block.columns].ravel()[block.at], np.sqrt(run.noise)
-        e = truncated_draws((block.low - s) / root_psi, (block.high - s) / root_psi, rng)
+        s, root_psi = mean[block.columns].ravel()[block.at], np.sqrt(psi)
+        drawn_e = truncated_draws((block.low - s) / root_psi, (block.high - s) / root_psi, rng)
         inside = z[block.columns]
-        inside.ravel()[block.at] = np.clip(s + root_psi * e, block.low, block.high)
+        inside.ravel()[block.at] = np.clip(s + root_psi * drawn_e, block.low, block.high)
         z[block.columns] = inside
     zeta = factors.W[factors.s :] @ t
     drawn = factors._largest_levels((zeta + rng.standard_normal(zeta.shape)).T)
@@ -739,10 +830,9 @@ def _level_evidence(eta: Host, covariance: Host, sweeps: int = 20, tol: float = 
         change = 0.0
         for i in range(K - 1):
             m, v = mean[:, i].copy(), V[:, i, i].copy()
-            low, high = np.zeros_like(m), np.full_like(m, np.inf)
-            new = _matched(*_cavity(m, v, tau[:, i], nu[:, i]), 1.0, low, high)
+            new = _matched(*_cavity(m, v, tau[:, i], nu[:, i]), 1.0, POSITIVE)
             dt, dn = new[0] - tau[:, i], new[1] - nu[:, i]
-            change = max(change, _largest(dt, dn, m, v))
+            change = max(change, float(_moved(dt.copy(), dn.copy(), m, v).max(initial=0.0)))
             left = 1.0 + dt * v
             value += 0.5 * (dn * (v * dn + 2.0 * m) - dt * m * m) / left - 0.5 * np.log(left)
             column = V[:, :, i].copy()
@@ -853,6 +943,7 @@ class _LatentSums(NamedTuple):
     all_second: Host  # (q(q+1)/2,)
     all_n: float
     loglikelihood: float
+    moments: Host  # (s, s), Σ E[zzᵀ] of scalars, or (0, 0)
 
     def plus(self, other: _LatentSums) -> _LatentSums:
         """Return the sums of both sets of rows."""
@@ -860,25 +951,57 @@ class _LatentSums(NamedTuple):
         return _LatentSums(*(a + b for a, b in both))
 
 
-def _block_sums(run: _Propagation, found: _Posterior, w: Host) -> _LatentSums:
-    """Return a block's share. Of every site, E[ε] = ψ(ν − τs̄) and cov(ε, t) = −ψτCw."""
-    factors, block, q, psi = run.factors, run.block, run.q, run.psi[:, None]
+def _block_sums(run: _Propagation, found: _Posterior, w: Host, moments: bool) -> _LatentSums:
+    """Return a block's share. Of every site, E[ε] = ψ(ν − τs̄) and cov(ε, t) = −ψτCw.
+
+    With `moments`, also E[zzᵀ]; without levels, in place of the slope by loadings of scalars.
+    """
+    block, q, marginals = run.block, run.q, run.marginals(found)
+    _, i, j = _places(q)
+    second = (found.C + found.mean[i] * found.mean[j]) * w
+    seen = np.concatenate([block.seen, block.observed])
+    levels = _level_sums(run, found, marginals, w)
+    if moments and not run.factors.sizes:
+        scalars = np.zeros((run.psi.size, q)), np.zeros(run.psi.size)
+    else:
+        scalars = _scalar_sums(run, found, w)
+    return _LatentSums(
+        second=seen @ second.T,
+        noise_t=np.concatenate([scalars[0], levels[0]]),
+        noise=np.concatenate([scalars[1], levels[1]]),
+        n=seen @ w,
+        all_second=second.sum(axis=1),
+        all_n=float(w.sum()),
+        loglikelihood=float(run.log_evidence(found, marginals) @ w),
+        moments=_moments(run, found, w) if moments else np.zeros((0, 0)),
+    )
+
+
+def _scalar_sums(run: _Propagation, found: _Posterior, w: Host) -> tuple[Host, Host]:
+    """Return Σ E[ε_j t], (s, q), and Σ E[ε_j²], (s,)."""
+    block, psi = run.block, run.psi[:, None]
     T, N = block.known / psi, block.z / psi
-    T[block.columns] += run.dense(run.sites.tau)
-    N[block.columns] += run.dense(run.sites.nu)
+    T[block.columns] += run.dense(run.sites[0])
+    N[block.columns] += run.dense(run.sites[1])
     pull = N - T * (run.W @ found.mean)  # E[ε]/ψ
     variance = _packed_form(run.W) @ found.C
     squares = psi * block.seen + psi**2 * (pull**2 - T * (1.0 - T * variance))
-    _, i, j = _places(q)
-    second = (found.C + found.mean[i] * found.mean[j]) * w
-    held = _unpacked((T * w) @ found.C.T, q)
+    held = _unpacked((T * w) @ found.C.T, run.q)
     noise_t = psi * ((pull * w) @ found.mean.T - (held @ run.W[:, :, None])[:, :, 0])
+    return noise_t, squares @ w
+
+
+def _level_sums(
+    run: _Propagation, found: _Posterior, marginals: _Marginals, w: Host
+) -> tuple[Host, Host]:
+    """Return Σ E[ε_l t], (ΣK, q), and Σ E[ε_l], (ΣK,), of levels."""
+    factors, block, q = run.factors, run.block, run.q
     level_t = np.zeros((sum(factors.sizes), q))
     level = np.zeros(sum(factors.sizes))
     for g, (column, k, rows) in enumerate(block.groups):
-        group, (directions, _) = run.groups[g], run.directions[g]
-        tau, nu, weight = run.sites.level_tau[g], run.sites.level_nu[g], w[rows]
-        push = (tau * group.mean - nu) * weight  # E[ε_l], of the other levels
+        group, (directions, _) = marginals.groups[g], run.directions[g]
+        (tau, nu), weight = block.level(run.sites, g), w[rows]
+        push = (tau * block.level(marginals.mean, g) - nu) * weight  # E[ε_l], of the other levels
         own = push @ found.mean[:, rows].T - (tau * weight / group.d) @ group.spread.T
         held = _unpacked((tau * weight) @ found.C[:, rows].T, q)
         own += (held @ directions[:, :, None])[:, :, 0]
@@ -888,16 +1011,33 @@ def _block_sums(run: _Propagation, found: _Posterior, w: Host) -> _LatentSums:
         level_t[part.start + k] -= own.sum(axis=0)
         level[others] += push.sum(axis=1)
         level[part.start + k] -= push.sum()
-    seen = np.concatenate([block.seen, block.observed])
-    return _LatentSums(
-        second=seen @ second.T,
-        noise_t=np.concatenate([noise_t, level_t]),
-        noise=np.concatenate([squares @ w, level]),
-        n=seen @ w,
-        all_second=second.sum(axis=1),
-        all_n=float(w.sum()),
-        loglikelihood=float(run.log_evidence(found) @ w),
-    )
+    return level_t, level
+
+
+def _moments(run: _Propagation, found: _Posterior, w: Host) -> Host:
+    """Return Σ E[zzᵀ] of scalars, (s, s).
+
+    Given t, z_j has mean a_j w_jᵀt + ψ_jν_j and variance ψ_j a_j, with a_j = 1 − ψ_jτ_j, and
+    coordinates are independent.
+    """
+    block, weight = run.block, np.sqrt(w)
+    psi = run.psi[block.columns, None]
+    place, root = _places(run.q)[0], _root(found.C, run.q)
+    free = 1.0 - block.known
+    free[block.columns] -= psi * run.dense(run.sites[0])
+    mean = run.W @ found.mean
+    mean *= free
+    mean += block.z
+    mean[block.columns] += psi * run.dense(run.sites[1])
+    mean *= weight
+    total = mean @ mean.T
+    total[np.diag_indices_from(total)] += run.psi * (free @ w)
+    free *= weight
+    for r in range(run.q):
+        np.matmul(run.W[:, r:], root[place[r:, r]], out=mean)
+        mean *= free
+        total += mean @ mean.T
+    return np.asarray(total)
 
 
 # --- The fit: parameters as a vector, EM steps and slopes ----------------------------------------
@@ -914,8 +1054,8 @@ It keeps noise from vanishing and the loadings of rare levels from growing witho
 hidden from small tables are predicted better, and the fit is faster. With many rows it is nothing.
 """
 
-LARGEST_LOADING = 10.0
-"""Of a level, whose noise is 1: beyond it t decides alone."""
+LARGEST_LOADING, FARTHEST = 10.0, 1e3
+"""Of a level, whose noise is 1: beyond it t decides alone. Of w/√ψ."""
 
 NEARBY = 0.3
 """How far θ moves between two passes over many rows."""
@@ -928,8 +1068,36 @@ class CopulaRequest(IterativeRequest):
     n_components: int = 1
     noise: str = DIAGONAL  # or 'isotropic': ψ is the same for all scalar coordinates
     begin: CopulaFactors | None = None  # where to start, if not at the span of the rows
-    tol: float = 3e-4
+    tol: float = 2e-3  # gain of the evidence per step and parameter
     max_iter: int = 200
+
+
+class _Image(NamedTuple):
+    """Where a long EM step leads."""
+
+    theta: Host
+    value: float  # log-evidence with the log-prior where it began
+    gain: float  # what it expects to gain
+
+
+def _is_positive(S: Host) -> bool:
+    """Return True if a symmetric matrix has no eigenvalue below `HEYWOOD`."""
+    return S.shape[0] == 0 or float(np.linalg.eigvalsh(S)[0]) > HEYWOOD
+
+
+def _factor_analysis(W: Host, psi: Host, S: Host) -> tuple[float, Host, Host]:
+    """Return −(ln|Σ| + tr Σ⁻¹S)/2 with Σ = WWᵀ + Ψ, and its slope by W, (s, q), and ψ, (s,)."""
+    B = W / psi[:, None]
+    M = W.T @ B
+    M[np.diag_indices_from(M)] += 1.0
+    K = np.linalg.solve(M, B.T).T  # Σ⁻¹W; Σ⁻¹ = Ψ⁻¹ − KBᵀ
+    SK = S @ K
+    inner, own = B.T @ SK, np.diagonal(S)
+    fit = np.log(psi).sum() + np.linalg.slogdet(M)[1] + (own / psi).sum() - (B * SK).sum()
+    to_W = SK / psi[:, None] - K @ inner - K
+    both = own / psi - 2.0 * (SK @ M * K).sum(axis=1)
+    to_psi = both / psi + (K @ (inner @ M) * K).sum(axis=1) - 1.0 / psi + (K * B).sum(axis=1)
+    return -0.5 * float(fit), to_W, 0.5 * to_psi
 
 
 class CopulaFit:
@@ -946,15 +1114,16 @@ class CopulaFit:
         q: int,
         noise: str = DIAGONAL,
         weights: Host | None = None,
-        tol: float = 3e-4,
+        tol: float = 2e-3,
     ) -> None:
         self.tol, self.ep_tolerance = tol, min(tol / 3, LOOSEST_EP)
         self.rows, self.q, self.isotropic = rows, q, noise == ISOTROPIC
         self.s, self.sizes, self.frequencies = int(rows.low.shape[1]), rows.sizes, frequencies
         self.D = self.s + sum(self.sizes)
         self.w = np.ones(rows.n) if weights is None else np.asarray(weights, dtype=np.float64)
+        self.remembers = rows.n <= REMEMBERED_ROWS
         self.blocks: dict[int, _Block] = {}
-        self.sites: dict[int, _Sites] = {}
+        self.sites: dict[int, Host] = {}
         self.shifts = [np.zeros(K) for K in self.sizes]
         self.counts = [
             np.bincount(rows.levels[seen, c], self.w[seen], K)
@@ -1007,23 +1176,30 @@ class CopulaFit:
             self.sizes,
         )
 
-    def sums(self, factors: CopulaFactors) -> _LatentSums:
-        """Run EP on all rows, from the sites of the last time where they are few."""
+    def sums(
+        self, factors: CopulaFactors, *, once: bool = False, moments: bool = False
+    ) -> _LatentSums:
+        """Run EP on all rows, from the sites of the last time where they are few.
+
+        `once`: a sweep is enough if there are such, as parameters move more than sites do.
+        """
 
         def of(cut: slice) -> _LatentSums:
             block = self.blocks.get(cut.start) or _Block(self.rows, cut)
-            run = _Propagation(factors, block, self.sites.get(cut.start))
-            found = run.run(self.ep_tolerance)
-            if self.rows.n <= REMEMBERED_ROWS:
+            sites = self.sites.get(cut.start)
+            run = _Propagation(factors, block, sites)
+            many = FIRST_SWEEPS if sites is None else 1
+            found = run.run(self.ep_tolerance, many if self.remembers and once else EP_SWEEPS)
+            if self.remembers:
                 self.blocks[cut.start], self.sites[cut.start] = block, run.next
-            return _block_sums(run, found, self.w[cut])
+            return _block_sums(run, found, self.w[cut], moments)
 
         return backend.summed(of, _LatentSums.plus, _shape_of(self.rows))
 
     def step(self, theta: Host) -> tuple[Host, float]:
         """Take one EM step; return it with the log-evidence of θ plus its log-prior."""
         factors = self.unpack(theta)
-        sums = self.sums(factors)
+        sums = self.sums(factors, once=True)
         value = sums.loglikelihood - self.penalty(theta)
         return self.pack(*self.m_step(factors, sums)), value
 
@@ -1066,8 +1242,12 @@ class CopulaFit:
         E[ε_jt]/ψ_j by w_j and (E[ε_j²] − nψ_j)/(2ψ_j²) by ψ_j. Shifts move with the loadings.
         """
         factors = self.unpack(theta)
-        sums, s, q = self.sums(factors), self.s, self.q
-        W, psi = factors.W, factors.psi
+        sums = self.sums(factors)
+        return self._with_prior(theta, sums, self._slope(theta, factors, sums))
+
+    def _slope(self, theta: Host, factors: CopulaFactors, sums: _LatentSums) -> Host:
+        """Return the gradient of the log-evidence by θ."""
+        s, psi = self.s, factors.psi
         to_W = sums.noise_t / psi[:, None]
         to_shifts = sums.noise[s:]
         if self.sizes:  # the evidence is relative to that of every level on its own
@@ -1079,20 +1259,91 @@ class CopulaFit:
             pull = np.linalg.lstsq(J.T, to_shifts[part])[0]
             moved = np.einsum("k,klr->lr", pull, self.shares[c].by_loading)
             to_W[s:][part] -= moved
-        u = theta[: self.D * q].reshape(self.D, q)[:s]
+        return self._by_theta(theta, factors.W, psi, to_W, to_psi)
+
+    def _by_theta(self, theta: Host, W: Host, psi: Host, to_W: Host, to_psi: Host) -> Host:
+        """Return the gradient by θ of one by W, (D, q), and by ψ of scalars, (s,)."""
+        s, q = self.s, self.q
         slope = to_W.copy()
         if self.isotropic:
+            u = theta[: s * q].reshape(s, q)
             sigma2, length = float(psi[0]) if s else 0.5, np.linalg.norm(u, axis=1)[:, None]
             unit = u / np.maximum(length, 1e-300)
             along = (unit * to_W[:s]).sum(axis=1)
             size = math.sqrt(1.0 - sigma2)
             slope[:s] = size * (to_W[:s] - unit * along[:, None]) / np.maximum(length, 1e-300)
             by_noise = (to_psi.sum() - along.sum() / (2.0 * size)) * sigma2 * (1.0 - sigma2)
-            return self._with_prior(theta, sums, np.append(slope.ravel(), by_noise))
+            return np.append(slope.ravel(), by_noise)
         root = np.sqrt(psi[:s, None])  # 1/ρ
         inner = (W[:s] * to_W[:s]).sum(axis=1, keepdims=True)
         slope[:s] = root * (to_W[:s] - W[:s] * (inner + 2.0 * psi[:s, None] * to_psi[:, None]))
-        return self._with_prior(theta, sums, slope.ravel())
+        return slope.ravel()
+
+    # --- EM with all of z as what is missing, accelerated
+
+    def image(self, theta: Host) -> _Image:
+        """Take one long EM step: maximise the surrogate of the evidence at θ, by quasi-Newton.
+
+        With z as what is missing, the M step of scalars is factor analysis of S = E[zzᵀ]: latents
+        that are worth little are found as fast as others. As much of z is not known, S is moved
+        away from WWᵀ + Ψ, `LONGER` times as far, if a covariance is there. Levels add the slope of
+        the evidence that is left, and the curvature of regressions on t: all of it for themselves,
+        and for scalars the share of the coordinates that are levels.
+        """
+        factors, s, q = self.unpack(theta), self.s, self.q
+        longer = LONGER_ISOTROPIC if self.isotropic else LONGER
+        sums = self.sums(factors, once=True, moments=True)
+        now, n = factors.correlation, sums.all_n
+        S = now + longer * (sums.moments / n - now)
+        if not _is_positive(S):  # few rows: no law has such moments, and the surrogate no maximum
+            longer, S = 1.0, sums.moments / n
+
+        def analysis(x: Host) -> tuple[float, Host]:
+            W, psi = self.loadings(x)
+            gain, to_W, to_psi = _factor_analysis(W[:s], psi[:s], S)
+            every = np.zeros((self.D, q))
+            every[:s] = n * to_W
+            return n * gain, self._by_theta(x, W, psi, every, n * to_psi)
+
+        share = (self.D - s) / self.D
+        A = _unpacked(sums.second, q)[self._columns()]
+        A[:s] *= share
+        rest = np.zeros(theta.size)
+        if self.sizes:
+            rest = longer * self._slope(theta, factors, sums) - analysis(theta)[1]
+
+        def cost(x: Host) -> tuple[float, Host]:
+            gain, by = analysis(x)
+            by -= longer * PRIOR * self._shrunk(x)
+            gain -= longer * self.penalty(x)
+            if self.sizes:
+                moved = x - theta
+                held = share * n * s * moved
+                held[: self.D * q] = (A @ moved[: self.D * q].reshape(-1, q, 1)).ravel()
+                by += rest - held
+                gain += float(moved @ (rest - 0.5 * held))
+            return -gain / n, -by / n
+
+        found = optimize.minimize(
+            cost,
+            theta,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=optimize.Bounds(-self.most, self.most),
+            options={"maxiter": INNER_STEPS, "gtol": INNER_SLOPE, "maxcor": 20},
+        )
+        gain = n * (cost(theta)[0] - float(found.fun)) / longer
+        value = sums.loglikelihood - self.penalty(theta)
+        return _Image(np.asarray(found.x), value, gain)
+
+    @cached_property
+    def most(self) -> Host:
+        """Bounds of |θ|; where all are finite, quasi-Newton begins with a short step."""
+        most = np.full(self.D * self.q + self.isotropic, FARTHEST)
+        most[self.s * self.q : self.D * self.q] = LARGEST_LOADING
+        if self.isotropic:
+            most[-1] = special.logit(1 - LEAST_ISOTROPIC)
+        return most
 
     def _with_prior(self, theta: Host, sums: _LatentSums, slope: Host) -> tuple[float, Host]:
         """Return log-evidence and slope with what the prior of θ adds to them."""
@@ -1120,7 +1371,7 @@ class CopulaFit:
         run = _Propagation(factors, _Block(rows, slice(0, total)), self.sites.get(-1))
         found = run.run(self.ep_tolerance)
         self.sites[-1] = run.next
-        return _block_sums(run, found, np.concatenate(self.counts))
+        return _block_sums(run, found, np.concatenate(self.counts), moments=False)
 
     def begin(self, rng: np.random.Generator) -> Host:
         """Return θ to start from: the span of the rows, filled with what is expected of them."""
@@ -1143,9 +1394,12 @@ class CopulaFit:
     def _filled(self) -> Host:
         """Return expected coordinates of every row as if columns were independent, (n, D)."""
         low, high = self.rows.low, self.rows.high
-        inside = low < high
-        scalars = np.where(inside, 0.0, low)
-        scalars[inside] = truncated_moments(low[inside], high[inside]).mean
+        scalars = np.where(low < high, 0.0, low)
+        below, above = np.isinf(low), np.isinf(high)
+        two, right, left = ~below & ~above & (low < high), above & ~below, below & ~above
+        scalars[two] = interval_moments(low[two], high[two])[0]
+        scalars[right] = tail_moments(low[right])[0]
+        scalars[left] = -tail_moments(-high[left])[0]
         parts = [scalars]
         for c, K in enumerate(self.sizes):
             levels, f = self.rows.levels[:, c], self.frequencies[c]
@@ -1181,11 +1435,7 @@ class CopulaFit:
             value, slope = self.slope(origin + moved)
             return -value / n - float(tilt @ moved), -straight(slope / n + tilt)
 
-        most = np.full(theta.size, np.inf)
-        most[self.s * self.q : self.D * self.q] = LARGEST_LOADING
-        if self.isotropic:
-            most[-1] = special.logit(1 - LEAST_ISOTROPIC)
-        low, high = -most, most
+        low, high = -self.most, self.most
         if tilt is not None:  # it speaks for the neighbourhood only
             low, high = np.maximum(low, theta - NEARBY), np.minimum(high, theta + NEARBY)
         theta = np.clip(theta, low, high)
@@ -1223,8 +1473,26 @@ def _squashed(x: float) -> float:
     return float(np.clip(special.expit(x), LEAST_ISOTROPIC, 1 - LEAST_ISOTROPIC))
 
 
-EM_STEPS = 4
-"""Steps of EM before quasi-Newton."""
+EM_STEPS = 1
+"""Steps of EM, with t and z as what is missing, before longer ones."""
+
+FEWEST_ROWS, START_ROWS_PER_PARAMETER = 1000, 10
+"""Rows of a sample where a fit to four times as many begins."""
+
+START_STEPS, START_TOLERANCE = 6, 0.05
+"""How far it is fitted to that sample."""
+
+LONGER, LONGER_ISOTROPIC = 2.0, 1.5
+"""How much farther an EM step goes than its surrogate says, with either noise."""
+
+INNER_STEPS, INNER_SLOPE = 60, 1e-4
+"""Of quasi-Newton, which maximises a surrogate: the most steps, and slope per row at the end."""
+
+FIRST_SWEEPS = 2
+"""Sweeps of EP before the first M step."""
+
+MEMORY, MOST_MOMENTS = 6, 256
+"""Steps that an extrapolation looks back on; scalars up to which E[zzᵀ] is formed."""
 
 REMEMBERED_ROWS = 100_000
 """Rows up to which a fit keeps the sites of EP from one pass to the next."""
@@ -1241,10 +1509,12 @@ def fit_copula(
 ) -> CopulaFactors:
     """Fit the law of the latent coordinates to rows by the evidence that EP finds.
 
-    A few steps of EM, then quasi-Newton on the same evidence, whose slope the E step gives exactly
-    (theory 15), with a weak prior of the loadings, `PRIOR`. EP's evidence is not a likelihood: an
-    EM step may lower it a little, and the maximum is that of the approximation. The history has
-    the evidence with the prior, and ends with the evidence alone.
+    EM, with a weak prior of the loadings, `PRIOR`: two steps with t and z as what is missing, then
+    steps with z alone (`CopulaFit.image`), extrapolated from one to the next. Every one is a sweep
+    of EP; what loses evidence is taken back. Tables of many scalars go on by quasi-Newton instead,
+    by the slope of the evidence that the E step gives exactly (theory 15). EP's evidence is not a
+    likelihood: the maximum is that of the approximation. The history has the evidence with the
+    prior, and ends with the evidence alone.
 
     Of many rows a sample is fitted first. Its evidence, with a linear term that gives it the slope
     of all rows, then stands for theirs (Jordan, Lee & Yang 2019): each pass over all rows is as
@@ -1256,7 +1526,8 @@ def fit_copula(
     frequencies : tuple of arrays of shape (K,)
         Of the levels of each nominal column.
     request : CopulaRequest
-        `tol` is the largest slope of the evidence per row at which to stop.
+        `tol` is the gain of the evidence that the next step expects, per parameter, at which to
+        stop. Chance alone gives 1/2.
     weights : array of shape (n,), optional
 
     Notes
@@ -1295,20 +1566,117 @@ def fit_copula(
 
 
 def _climbed(fit: CopulaFit, request: CopulaRequest, keeper: Keeper) -> tuple[Host, Record]:
-    """Climb from the start: EM, then quasi-Newton."""
-    tol, steps = request.tol, min(EM_STEPS, request.max_iter)
+    """Climb from the start: EM, then long steps of it, or quasi-Newton if scalars are many."""
+    if fit.s > MOST_MOMENTS:
+        theta, record = _by_slopes(fit, request, keeper)
+    else:
+        theta, record = _by_images(fit, request, keeper)
+    record.add(fit.sums(fit.unpack(theta)).loglikelihood)
+    return theta, record
+
+
+def _started(fit: CopulaFit, request: CopulaRequest) -> tuple[Host, Record]:
+    """Return where to begin: as told, where a sample of the rows leads, or after a step of EM."""
+    if request.begin is not None:
+        return fit.pack(request.begin.W, request.begin.psi), Record()
+    rng, few = request.start, max(FEWEST_ROWS, START_ROWS_PER_PARAMETER * fit.D * fit.q)
+    if 4 * few <= fit.rows.n and fit.s <= MOST_MOMENTS:
+        rough = replace(request, rng=rng, tol=START_TOLERANCE, watch=None)
+        rough = replace(rough, max_iter=min(request.max_iter, START_STEPS))
+        theta, record = _by_images(fit.some_rows(few, rng), rough, Keeper())
+        return theta, Record(n_iter=record.n_iter, interrupted=record.interrupted)
+    steps = min(EM_STEPS, request.max_iter)
+    if not steps:
+        return fit.begin(rng), Record()
+    return maximize(fit.step, fit.begin(rng), tol=0.0, max_iter=steps)
+
+
+def _by_slopes(fit: CopulaFit, request: CopulaRequest, keeper: Keeper) -> tuple[Host, Record]:
+    """Climb by EM, then quasi-Newton."""
     if keeper.state is not None and "values" in keeper.state[0]:  # quasi-Newton had begun
         theta, record = keeper.state[0]["theta"], Record.of(keeper.state)
     else:
-        if request.begin is not None:
-            theta = fit.pack(request.begin.W, request.begin.psi)
-        else:
-            theta = fit.begin(request.start)
-        theta, record = maximize(fit.step, theta, tol=tol, max_iter=steps, keeper=keeper)
+        theta, record = _started(fit, request)
     if not record.ended and record.n_iter < request.max_iter:
-        theta = fit.polish(theta, record, tol, request.max_iter - record.n_iter, keeper)
-    record.add(fit.sums(fit.unpack(theta)).loglikelihood)
+        limit = request.max_iter - record.n_iter
+        theta = fit.polish(theta, record, request.tol * SLOPE, limit, keeper)
     return theta, record
+
+
+class _Path(NamedTuple):
+    """Where long EM steps are: the next θ, and the last points with their images."""
+
+    theta: Host
+    value: float  # of the last point
+    points: Host  # (k, p), the last one last
+    images: Host  # (k, p)
+    leaps: bool = False  # θ is an extrapolation
+
+    def packed(self) -> State:
+        """Return it for a checkpoint."""
+        arrays = {"theta": self.theta, "points": self.points, "images": self.images}
+        return arrays, {"value": self.value, "leaps": self.leaps}
+
+    @classmethod
+    def of(cls, state: State) -> _Path:
+        """Return what a checkpoint has."""
+        arrays, numbers = state
+        named = (arrays[name] for name in ("theta", "points", "images"))
+        theta, points, images = map(np.asarray, named)
+        return cls(theta, float(numbers["value"]), points, images, bool(numbers["leaps"]))
+
+    def back(self) -> _Path:
+        """Return the image of the last point if an extrapolation fails, else half the way there."""
+        if self.leaps:
+            return self._replace(
+                theta=self.images[-1], points=self.points[-1:], images=self.images[-1:], leaps=False
+            )
+        return self._replace(theta=0.5 * (self.theta + self.points[-1]))
+
+    def then(self, image: _Image) -> _Path:
+        """Return the path with one more point: extrapolated (Anderson 1965; Walker & Ni 2011)."""
+        points = np.vstack([self.points, self.theta])[-MEMORY - 1 :]
+        images = np.vstack([self.images, image.theta])[-MEMORY - 1 :]
+        theta, steps = image.theta, images - points
+        if len(points) > 1:
+            bend = np.diff(steps, axis=0)
+            square = bend @ bend.T
+            square[np.diag_indices_from(square)] += 1e-8 * np.trace(square) + 1e-300
+            theta = theta - np.linalg.solve(square, bend @ steps[-1]) @ np.diff(images, axis=0)
+        return _Path(theta, image.value, points, images, len(points) > 1)
+
+
+def _by_images(fit: CopulaFit, request: CopulaRequest, keeper: Keeper) -> tuple[Host, Record]:
+    """Climb by long EM steps, extrapolated; one that loses evidence is taken back."""
+    left, most = math.inf, fit.most
+
+    def begin() -> tuple[_Path, Record]:
+        theta, record = _started(fit, request)
+        nothing = np.zeros((0, theta.size))
+        return _Path(theta, -math.inf, nothing, nothing), record
+
+    def step(path: _Path) -> tuple[_Path, float]:
+        nonlocal left
+        image = fit.image(path.theta)
+        if image.value < path.value - NEGLIGIBLE * path.theta.size:
+            left = math.inf
+            return path.back(), path.value
+        gained = image.value - path.value
+        left = max(image.gain, gained / (WITH_LEVELS if fit.sizes else WITHOUT_LEVELS))
+        path = path.then(image)
+        return path._replace(theta=np.clip(path.theta, -most, most)), path.value
+
+    path, record = iterate(
+        step,
+        begin,
+        max_iter=request.max_iter,
+        stop=lambda record: left <= request.tol * most.size,
+        label="EM step",
+        keeper=keeper,
+        pack=_Path.packed,
+        unpack=_Path.of,
+    )
+    return path.theta, record
 
 
 def _many_rows(fit: CopulaFit, few: int, request: CopulaRequest) -> tuple[Host, Record]:
@@ -1320,14 +1688,14 @@ def _many_rows(fit: CopulaFit, few: int, request: CopulaRequest) -> tuple[Host, 
         value, slope = fit.slope(theta)
         record.add(value)
         gain = left_to_gain(record.loglikelihoods)
-        close = np.abs(slope).max() <= request.tol * n or gain <= NEGLIGIBLE * theta.size
+        close = np.abs(slope).max() <= SLOPE * request.tol * n or gain <= ENOUGH * theta.size
         record.converged = bool(close)
         if record.converged or len(record.loglikelihoods) == MOST_PASSES:
             record.add(value + fit.penalty(theta))
             return theta, record
         tilt, inner = slope / n - sample.slope(theta)[1] / float(sample.w.sum()), Record()
         limit = request.max_iter - record.n_iter
-        theta = sample.polish(theta, inner, request.tol, limit, tilt=tilt)
+        theta = sample.polish(theta, inner, SLOPE * request.tol, limit, tilt=tilt)
         record.n_iter, record.interrupted = record.n_iter + inner.n_iter, inner.interrupted
     record.add(fit.sums(fit.unpack(theta)).loglikelihood)
     return theta, record
@@ -1336,8 +1704,14 @@ def _many_rows(fit: CopulaFit, few: int, request: CopulaRequest) -> tuple[Host, 
 MOST_PASSES = 6
 """Passes over all rows after which a fit to many ends."""
 
-NEGLIGIBLE = 0.02
-"""Gain of log-evidence per parameter that is not worth a pass: chance alone gives 1/2."""
+NEGLIGIBLE, ENOUGH = 2e-3, 0.02
+"""Gains of log-evidence per parameter that are nothing, or not worth a pass: chance gives 1/2."""
+
+WITHOUT_LEVELS, WITH_LEVELS = 10.0, 3.0
+"""What the last step of a fit may have gained, by what the next one expects; see `tol`."""
+
+SLOPE = 0.1
+"""Slope per row at which quasi-Newton stops, by `tol`."""
 
 
 def canonical_copula(factors: CopulaFactors) -> CopulaFactors:
@@ -1355,8 +1729,8 @@ SELECTION_ROWS = 2000
 SELECTION_LIMITS: dict[str, Any] = {"tol": 1e-2, "max_iter": 30}
 """How far the fits of a choice go: the scores of smaller steps are the same."""
 
-NO_BETTER = 2
-"""Candidates no better than a smaller one, but for chance, after which larger ones are left out."""
+NO_BETTER = 3
+"""Candidates that gain nothing on smaller ones, but for chance, before larger ones are left out."""
 
 SELECTION_SEED = 0
 """Of the folds."""
@@ -1377,18 +1751,11 @@ def choose_latents(
     Known entries are dealt to five folds; the score is ln of the probability (of the density of z
     where its value is known) that the others give to a hidden entry, relative to its column alone.
     The q of the best score is taken: the prior keeps larger ones from fitting noise, and smaller
-    ones within a standard error fill entries worse. The choice ends after two candidates that are
-    no better. Up to `SELECTION_ROWS` rows are looked at. `q2` is the share of the squares of hidden
-    coordinates (of indicators of levels) that is predicted.
+    ones within a standard error fill entries worse. The choice ends after three candidates that
+    gain less than a standard error on smaller ones. Up to `SELECTION_ROWS` rows are looked at. `q2`
+    is the share of the squares of hidden coordinates (of indicators of levels) that is predicted.
     """
-    rng = np.random.default_rng(SELECTION_SEED)
-    if rows.n > SELECTION_ROWS:
-        kept = np.sort(rng.choice(rows.n, SELECTION_ROWS, replace=False))
-        rows, weights = rows.take(kept), None if weights is None else weights[kept]
-    w = np.ones(rows.n) if weights is None else np.asarray(weights, dtype=np.float64)
-    scalars, levels = _dealt(rows, rng)
-    folds = [(scalars == k, levels == k) for k in range(FOLDS)]
-    folds = [pair for pair in folds if pair[0].any() or pair[1].any()]
+    rows, weights, folds = hidden_folds(rows, weights)
     if len(folds) < 2:
         raise DegenerateError(
             f"no column has the {2 * FOLDS} values needed to hide some of them. "
@@ -1400,12 +1767,11 @@ def choose_latents(
     with task("cross-validation: fit", most * len(folds)) as tick:
         try:
             while len(scores) < most and not _is_enough(scores):
-                q, row = len(scores) + 1, []
-                for hidden in folds:
-                    asked = replace(request, n_components=q, watch=None, **SELECTION_LIMITS)
-                    shown = rows.hiding(*hidden)
-                    factors = fit_copula(shown, frequencies, asked, weights)
-                    row.append(_hidden_score(factors, rows, shown, hidden, w))
+                q = len(scores) + 1
+                asked = replace(request, n_components=q)
+                row = []
+                for score in hidden_scores(rows, frequencies, asked, weights, folds):
+                    row.append(score)
                     tick(f"{q} components")
                 scores.append(row)
         except KeyboardInterrupt:
@@ -1413,9 +1779,47 @@ def choose_latents(
     return summary(scores, 1, 1 + best_candidate(scores), "entry")
 
 
+Hidden = tuple[Host, Host]
+"""Masks of the entries that one fold hides: (n, s) and (n, c)."""
+
+
+def hidden_folds(
+    rows: LatentRows, weights: Host | None
+) -> tuple[LatentRows, Host | None, list[Hidden]]:
+    """Return the rows that a choice looks at, their weights, and what each fold hides of them."""
+    rng = np.random.default_rng(SELECTION_SEED)
+    if rows.n > SELECTION_ROWS:
+        kept = np.sort(rng.choice(rows.n, SELECTION_ROWS, replace=False))
+        rows, weights = rows.take(kept), None if weights is None else weights[kept]
+    scalars, levels = _dealt(rows, rng)
+    folds = [(scalars == k, levels == k) for k in range(FOLDS)]
+    return rows, weights, [pair for pair in folds if pair[0].any() or pair[1].any()]
+
+
+def hidden_scores(
+    rows: LatentRows,
+    frequencies: tuple[Host, ...],
+    request: CopulaRequest,
+    weights: Host | None,
+    folds: list[Hidden],
+) -> Iterator[Score]:
+    """Yield for every fold how a fit without its entries predicts them."""
+    w = np.ones(rows.n) if weights is None else np.asarray(weights, dtype=np.float64)
+    asked = replace(request, watch=None, **SELECTION_LIMITS)
+    for hidden in folds:
+        shown = rows.hiding(*hidden)
+        factors = fit_copula(shown, frequencies, asked, weights)
+        yield _hidden_score(factors, rows, shown, hidden, w)
+
+
 def _is_enough(scores: list[list[Score]]) -> bool:
-    """Return True if the last candidates were no better than a smaller one."""
-    return bool(scores) and len(scores) - 1 - best_candidate(scores) >= NO_BETTER
+    """Return True if the last candidates gain nothing on smaller ones, but for chance."""
+    if len(scores) <= NO_BETTER:
+        return False
+    before, last = scores[:-NO_BETTER], scores[-NO_BETTER:]
+    pairs = zip(last[best_candidate(last)], before[best_candidate(before)], strict=True)
+    gain = [a.loglikelihood - b.loglikelihood for a, b in pairs]
+    return bool(np.mean(gain) <= np.std(gain, ddof=1) / math.sqrt(len(gain)))
 
 
 def _dealt(rows: LatentRows, rng: np.random.Generator) -> tuple[Host, Host]:
@@ -1431,7 +1835,7 @@ def _hidden_score(
     factors: CopulaFactors,
     rows: LatentRows,
     shown: LatentRows,
-    hidden: tuple[Host, Host],
+    hidden: Hidden,
     w: Host,
 ) -> Score:
     """Return how hidden entries are predicted."""

@@ -13,13 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
-from dualpca.arrays import Array, algebra, backend
+from dualpca.arrays import Array, algebra, backend, cached_property
 from dualpca.data import InMemoryTable, Table
 from dualpca.errors import DegenerateError, DualPCAError, expected
 from dualpca.gaussian import (

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from dualpca.arrays import Array, algebra, backend
+from dualpca.arrays import Array, algebra, backend, cached_property
 from dualpca.data import (
     HEAD,
     Columns,
@@ -30,16 +31,17 @@ from dualpca.gaussian import (
     Factors,
     Incomplete,
     Latents,
+    SpikedDensities,
     Sums,
     free_parameters,
     latents,
     left_over,
-    log_densities,
 )
 from dualpca.models.clusters import kmeans
+from dualpca.models.expanded import MOST_FEATURES, WELL_SPREAD, Expanded
 from dualpca.models.incomplete import check_unit, m_step, refuse_empty_columns, start
 from dualpca.models.streaming import moment_sums
-from dualpca.operators import Primal, Scatter
+from dualpca.operators import Primal, Scatter, deterministic_signs
 from dualpca.solvers import choose, solve
 
 # --- The M step: weighted maximum likelihood of spiked Gaussians, noise to be settled ------------
@@ -53,11 +55,8 @@ NO_WEIGHT = 1e-200
 EMPTY = 1e-12
 """Share of all weight below which a component has no rows and stays as it is."""
 
-FEW_FEATURES, ROWS_PER_FEATURE = 32, 10
-"""Features up to which second moments are tried first, for at least so many rows per feature."""
-
-WELL_SPREAD = 1e-6
-"""Smallest variance, as a share of Σw‖x‖²/n, that second moments hold to nine digits."""
+ROWS_PER_FEATURE = 10
+"""Rows per feature from which second moments of few features are tried first."""
 
 
 class Prior(NamedTuple):
@@ -148,7 +147,7 @@ def closed_part(operator: Primal | Scatter, q: int, n: float) -> Unsettled:
     Few features and many rows: from their second moments, which is faster than QR, unless the
     smallest variance would lose digits to the largest.
     """
-    if isinstance(operator, Primal) and 0 < q and operator.dim <= FEW_FEATURES:
+    if isinstance(operator, Primal) and 0 < q and operator.dim <= MOST_FEATURES:
         if ROWS_PER_FEATURE * operator.dim <= operator.X.shape[0]:
             part = _leading_part(operator, q, n, "dense")
             if _keeps_digits(part, operator):
@@ -238,8 +237,18 @@ def first_part(
 
 # --- All components: densities, and weighted maximum likelihood ----------------------------------
 
-Observations = Array | Incomplete
-"""Rows as they are, or cut into blocks once so that patterns of NaN are not found again."""
+Observations = Array | Incomplete | Expanded
+"""Rows as they are; with products of features; or cut into blocks by their patterns of NaN.
+
+The last two are found once for all steps of EM.
+"""
+
+
+def ready_for_steps(rows: Array, missing: bool, q: int) -> Observations:
+    """Return rows in memory as the steps of EM want them."""
+    if missing:
+        return Incomplete(rows, None, q)
+    return Expanded(rows) if Expanded.suits(rows) else rows
 
 
 @dataclass(frozen=True)
@@ -315,11 +324,8 @@ class Emissions:
         weights = np.equal.outer(labels, np.arange(K)).astype(float)
         if sample_weight is not None:
             weights *= backend.to_numpy(sample_weight)[:, None]
-        ranks, d = [q] * K if isinstance(q, int) else [int(one) for one in q], int(X.shape[1])
-        loadings = tuple(backend.asarray(np.zeros((d, q)), X) for q in ranks)
-        zeros = (np.zeros((K, d)), np.full(K, max(floor, 1e-300)))
-        means, noises = (backend.asarray(a, X) for a in zeros)
-        nowhere = cls(means, loadings, noises, floor, bool(tied))  # where no row belongs to k
+        ranks = [q] * K if isinstance(q, int) else [int(one) for one in q]
+        nowhere = cls.nowhere(X, ranks, floor=floor, tied=tied)  # where no row belongs to k
         if not has_missing(X):
             return nowhere._with_rows(X, weights)
         everywhere = column_starts(X, backend.asarray(np.sum(weights, axis=1), X))[1:]
@@ -327,6 +333,17 @@ class Emissions:
             np.sum(weights, axis=0),
             lambda k: first_part(X, weights[:, k], ranks[k], everywhere, rng),
         )
+
+    @classmethod
+    def nowhere(
+        cls, like: Array, ranks: Sequence[int], *, floor: float = 0.0, tied: bool = False
+    ) -> Emissions:
+        """Return components that are at 0 and have no spread, for `update` to replace."""
+        K, d = len(ranks), int(like.shape[1])
+        loadings = tuple(backend.asarray(np.zeros((d, q)), like) for q in ranks)
+        zeros = (np.zeros((K, d)), np.full(K, max(floor, 1e-300)))
+        means, noises = (backend.asarray(a, like) for a in zeros)
+        return cls(means, loadings, noises, floor, bool(tied))
 
     @classmethod
     def restored(
@@ -371,22 +388,34 @@ class Emissions:
         psi = backend.namespace(self.means).broadcast_to(self.noises[k], (self.dim,))
         return Factors(self.loadings[k], self.means[k, :], psi)
 
+    @cached_property
+    def densities(self) -> SpikedDensities:
+        """What the densities of complete rows need, found when it is first asked for."""
+        return SpikedDensities(self.means, self.loadings, self.noises)
+
     def log_density(self, X: Observations) -> Array:
         """Return ln p(x_i | k) of what each row observed, (n, K); −∞ for no row under every k."""
         xp = backend.namespace(self.means)
         with np.errstate(over="ignore", invalid="ignore"):
-            if isinstance(X, Incomplete) or has_missing(X):
+            if isinstance(X, Expanded):
+                found = X.log_density(self.means, self.loadings, self.noises)
+                if found is not None:
+                    return found  # finite: no row is far from any component
+                found = self.densities(X.rows)
+            elif isinstance(X, Incomplete) or has_missing(X):
                 table, every = self.table(X), range(self.K)
                 columns = [[one.log_density for one in self._latents(table, k)] for k in every]
                 found = xp.stack([xp.concat(parts) for parts in columns], axis=1)
             else:
-                found = log_densities(self.means, self.loadings, self.noises, X)
+                found = self.densities(X)
         refuse_nowhere(found)
         return found
 
     def table(self, X: Observations) -> Incomplete:
         """Return rows with NaN cut into blocks, their patterns found once for all calls."""
-        return X if isinstance(X, Incomplete) else Incomplete(X, None, max(self.ranks))
+        if isinstance(X, Incomplete):
+            return X
+        return Incomplete(X.rows if isinstance(X, Expanded) else X, None, max(self.ranks))
 
     def _latents(self, X: Incomplete, k: int) -> list[Latents]:
         factors = self.factors(k)
@@ -404,7 +433,7 @@ class Emissions:
 
         Parameters
         ----------
-        X : array of shape (n, d) or Incomplete
+        X : array of shape (n, d), Incomplete or Expanded
         resp : array of shape (n, K)
             ρ, not negative. A component that no row belongs to stays as it is.
         sample_weight : array of shape (n,), optional
@@ -416,6 +445,8 @@ class Emissions:
             With no σ_k² below `floor`; directions whose variance is below it have no loading.
         """
         resp = resp if sample_weight is None else resp * sample_weight[:, None]
+        if isinstance(X, Expanded):
+            return self._with_moments(X, resp)
         if isinstance(X, Incomplete) or has_missing(X):
             return EmissionSums.of(self, self.table(X), resp).maximise(self)
         return self._with_rows(X, backend.to_numpy(resp))
@@ -457,6 +488,37 @@ class Emissions:
             noises=noises if common is None else noises * 0 + max(common, self.floor),
         )
 
+    def _with_moments(self, X: Expanded, resp: Host) -> Emissions:
+        """Return the components of rows with products, all at once, as `_with` does one by one.
+
+        Those whose smallest variance would lose digits are found from the rows themselves.
+        """
+        found, floor, prior, ranks = X.moments(resp), self.floor, self.prior, self.ranks
+        off, last, none, full = _directions(ranks, self.dim)
+        most, n, values = max(ranks), found.mass, np.maximum(found.values, 0.0)
+        own = np.add.reduce(values * off, axis=1)
+        exact = np.minimum(values[last] + none, own + full) > WELL_SPREAD * found.reach
+        if self.tied or not (exact.all() and n.min() > EMPTY * np.add.reduce(n)):
+            return self._with(n, lambda k: self._part(X, resp, found, k, bool(exact[k])))
+        if prior is not None:
+            seen = prior.n * prior.variance
+            values = ((n * values.T + seen) / (n + prior.n)).T
+            own = np.where(full > 0, 0.0, (n * own + seen) / (n + prior.n))
+        noises = np.maximum(own, floor)
+        excess = np.maximum(values[:, :most] - noises[:, None], 0.0)
+        W = found.vectors[:, :, :most] * np.sqrt(excess)[:, None, :]
+        loadings = tuple(W) if min(ranks) == most else tuple(map(_leading_columns, W, ranks))
+        return Emissions(found.means, loadings, noises, floor, self.tied, prior)
+
+    def _part(self, X: Expanded, resp: Host, found: Any, k: int, exact: bool) -> Unsettled:
+        """Return component k of rows with products: from its moments, or from the rows."""
+        q, n, d = self.ranks[k], float(found.mass[k]), self.dim
+        if not exact:
+            return weighted_part(X.rows, resp[:, k], q)
+        values = np.maximum(found.values[k], 0.0)
+        left = n * float(np.add.reduce(values[q:]))
+        return Unsettled(found.means[k], found.vectors[k][:, :q], values[:q], left, n * (d - q), n)
+
     def log_prior(self) -> float:
         """Return the log-density of the components under the prior, up to a constant."""
         if self.prior is None:
@@ -479,6 +541,10 @@ class Emissions:
         place = np.argsort(np.argsort(which, kind="stable"), kind="stable")
         return backend.take(backend.namespace(self.means).concat(drawn, axis=0), place)
 
+    def signed(self) -> Emissions:
+        """Return the components with signs of loadings that do not depend on the solver."""
+        return replace(self, loadings=tuple(deterministic_signs(W) for W in self.loadings))
+
     def at_floor(self) -> list[int]:
         """Return the components whose smallest variance is held at the floor.
 
@@ -497,6 +563,22 @@ class Emissions:
         """
         count = [free_parameters(q, self.dim) + self.dim for q in self.ranks]
         return [c - 1 if self.tied and k else c for k, c in enumerate(count)]
+
+
+@lru_cache(maxsize=64)
+def _directions(ranks: tuple[int, ...], d: int) -> tuple[Host, Any, Host, Host]:
+    """Return 1/(d − q) where a direction is noise, (K, d), and where the last is that is not.
+
+    Then what to add to the variance of that one, and to the noise: infinity where there is none.
+    """
+    q, place = np.array(ranks), np.arange(d)
+    off = (place >= q[:, None]) / np.maximum(d - q, 1)[:, None]
+    none, full = np.where(q > 0, 0.0, np.inf), np.where(q < d, 0.0, np.inf)
+    return off, (np.arange(len(q)), np.maximum(q - 1, 0)), none, full
+
+
+def _leading_columns(W: Host, q: int) -> Host:
+    return W[:, :q]
 
 
 def refuse_nowhere(logs: Array) -> None:

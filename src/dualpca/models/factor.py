@@ -3,22 +3,23 @@
 `FactorModel` is the fitted model, `fit_factor` fits one to a table.
 
 Complete rows: given the noise ψ the best loadings are the leading eigenvectors of
-Ψ^{-1/2}SΨ^{-1/2}, so the likelihood is a function of d numbers: quasi-Newton on that (Jöreskog
-1967) takes tens of steps where EM takes thousands, and bounds prevent Heywood cases. Where (d, d)
-is too large, EM on the operator does it (Rubin & Thayer 1982). Rows with missing values are fitted
-by `incomplete`.
+Ψ^{-1/2}SΨ^{-1/2}, so the likelihood is a function of d numbers: Newton's method on that (Jöreskog
+1967), quasi-Newton for more than 64 features or too many factors, takes tens of steps where EM
+takes thousands, and bounds prevent Heywood cases. Where (d, d) is too large, EM on the operator
+does it (Rubin & Thayer 1982). Rows with missing values are fitted by `incomplete`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from dualpca.arrays import Array, algebra, backend
-from dualpca.data import Columns, Host, Table
+from dualpca.arrays import Array, algebra, backend, cached_property
+from dualpca.data import Columns, Host, Table, has_missing
 from dualpca.errors import DegenerateError, HeywoodWarning, expected, warn
 from dualpca.gaussian import (
     HEYWOOD,
@@ -38,10 +39,12 @@ from dualpca.gaussian import (
 from dualpca.models.driver import (
     History,
     IterativeRequest,
+    Keeper,
     Packing,
     Record,
     Watch,
     descend,
+    iterate,
     maximize,
 )
 from dualpca.models.incomplete import Fit, fit_incomplete, free_numbers
@@ -88,6 +91,16 @@ class FactorModel:
         """The density in float64."""
         return Factors(*map(backend.working, (self.components.T, self.mean, self.noise)))
 
+    @cached_property
+    def regression(self) -> Regression | None:
+        """What answers about complete rows need; None where a feature has no noise."""
+        return Regression.of(self.factors)
+
+    def scores(self, rows: Array) -> Array:
+        """Return the posterior mean of the factors given each row, (n, q)."""
+        found = None if self.regression is None else self.regression.scores(rows)
+        return self.posterior(rows)[0] if found is None else found
+
     def posterior(self, rows: Array) -> tuple[Array, Array]:
         """Return mean (n, q) and covariance (n, q, q) of the factors given each row."""
         found = all_latents(self.factors, rows)
@@ -100,7 +113,8 @@ class FactorModel:
 
     def log_density(self, rows: Array, *, missing: bool = True) -> Array:
         """Return ln p of what every row observed, (n,)."""
-        return all_latents(self.factors, rows).log_density
+        found = None if self.regression is None else self.regression.log_density(rows)
+        return all_latents(self.factors, rows).log_density if found is None else found
 
     def monitor(self, rows: Array | None = None) -> Monitor:
         """Return the monitor of T² and SPE."""
@@ -112,8 +126,14 @@ class FactorModel:
         return backend.cast_like(W @ W.T + psi * backend.identity(W.shape[0], W), self.components)
 
     def precision(self) -> Array:
-        """Return the inverse covariance, (d, d), by Woodbury in q."""
+        """Return the inverse covariance, (d, d), by Woodbury in q.
+
+        Features of almost no noise would cost it digits: with some the covariance is inverted.
+        """
         W, psi = self.factors.W, self.factors.psi
+        if self.heywood:
+            covariance = W @ W.T + psi * backend.identity(W.shape[0], W)
+            return backend.cast_like(backend.namespace(W).linalg.inv(covariance), self.components)
         B = W / psi[:, None]
         M = W.T @ B + backend.identity(W.shape[1], W)
         inverse = -B @ backend.namespace(W).linalg.solve(M, B.T)
@@ -125,6 +145,56 @@ class FactorModel:
         z, noise = (backend.normal(rng, (n_samples, k), W) for k in (W.shape[1], W.shape[0]))
         rows = self.lifted(z) + backend.namespace(W).sqrt(psi) * noise
         return backend.cast_like(rows, self.components)
+
+
+class Regression(NamedTuple):
+    """Factors of complete rows: all share one posterior covariance, so that means are a product.
+
+    E[z | x] = (I + WᵀΨ⁻¹W)⁻¹WᵀΨ⁻¹(x − μ). Methods return None for rows with missing values.
+    """
+
+    factors: Factors
+    B: Array  # (d, q), of E[z | x] = Bᵀ(x − μ)
+    volume: float  # ln |2πC|
+
+    @classmethod
+    def of(cls, factors: Factors) -> Regression | None:
+        """Return the regression of a density; None if some feature has no noise."""
+        W, psi = factors.W, factors.psi
+        xp = backend.namespace(W)
+        if not bool(xp.min(psi) > 0):
+            return None
+        B = W / psi[:, None]
+        P = W.T @ B + backend.identity(W.shape[1], W)
+        L = xp.linalg.cholesky(P)
+        volume = 2 * xp.sum(xp.log(xp.linalg.diagonal(L))) + xp.sum(LOG_2PI + xp.log(psi))
+        return cls(factors, backend.contiguous(xp.linalg.solve(P, B.T).T), float(volume))
+
+    def scores(self, rows: Array) -> Array | None:
+        """Return E[z | x], (n, q)."""
+        Z = (backend.working(rows) - self.factors.mu) @ self.B
+        return None if _has_nan(Z, rows) else Z
+
+    def log_density(self, rows: Array) -> Array | None:
+        """Return ln p(x), (n,), block by block."""
+        W, mu, psi = self.factors.W, self.factors.mu, self.factors.psi
+        xp, weights = backend.namespace(W), 1 / psi
+
+        def block(cut: slice) -> Array:
+            R = backend.row_block(rows, cut) - mu
+            Z = R @ self.B
+            # (x − Wz)ᵀΨ⁻¹(x − Wz) + zᵀz at the posterior mean is xᵀC⁻¹x without its cancellation
+            R = R - Z @ W.T
+            return (R * R) @ weights + xp.sum(Z * Z, axis=1)
+
+        distance = xp.concat([block(cut) for cut in backend.row_slices(rows)])
+        return None if _has_nan(distance, rows) else -0.5 * (self.volume + distance)
+
+
+def _has_nan(found: Array, rows: Array) -> bool:
+    """Return True if a result has NaN, as it does where a row has one."""
+    xp = backend.namespace(found)
+    return bool(xp.any(xp.isnan(found))) and has_missing(rows)
 
 
 @dataclass(frozen=True)
@@ -211,6 +281,9 @@ def heywood_cases(factors: Factors) -> tuple[int, ...]:
 
 # --- Complete rows -------------------------------------------------------------------------------
 
+SMALL = 64
+"""Features up to which all eigenvectors are found by NumPy, rather than some of them by SciPy."""
+
 DENSE_LIMIT = 2000
 """Largest number of features for which the (d, d) correlation matrix is formed."""
 
@@ -279,8 +352,8 @@ def fit_factors(
     psi : array of shape (d,), optional
         Noise to start from.
     tol : float
-        Quasi-Newton stops when no component of the gradient of the log-likelihood per row, by ln ψ,
-        exceeds it; EM as in `dualpca.models.driver.maximize`.
+        Newton's method stops when no component of the gradient of the log-likelihood per row, by ln
+        ψ, exceeds it; EM as in `dualpca.models.driver.maximize`.
     max_iter : int
     em : bool
         EM also where quasi-Newton could do it.
@@ -314,6 +387,9 @@ class Profile:
         self.q, self.variance = q, _variances(operator)
         self.unit = backend.namespace(operator.like).sqrt(self.variance)
         self.R = operator.dense() / operator.n / self.unit[:, None] / self.unit[None, :]
+        if q > 0 and operator.dim <= SMALL:  # sums that cost less than the way to a device
+            self.R = backend.to_numpy(self.R)
+        self.diagonal = backend.namespace(self.R).linalg.diagonal(self.R)
 
     def loadings(self, share: Array) -> tuple[Array, Array]:
         """Return the best W for noise ψ/variance, and the leading eigenvalues θ, largest first."""
@@ -325,20 +401,144 @@ class Profile:
 
     def __call__(self, logs: Host) -> tuple[float, Host]:
         """Return value and gradient, (C_jj − R_jj)/ψ_j, on the host."""
+        if self.few:
+            return self.at(logs)[:2]
         share = backend.asarray(np.exp(logs), self.R)
-        xp, (W, theta) = backend.namespace(share), self.loadings(share)
-        diagonal = xp.linalg.diagonal(self.R)
+        xp, (W, theta), diagonal = backend.namespace(share), self.loadings(share), self.diagonal
         kept = theta[theta > 1]
         total = float(xp.sum(diagonal / share)) - float(xp.sum(kept)) + int(kept.shape[0])
         value = float(np.sum(logs)) + float(xp.sum(xp.log(kept))) + total
         slope = (xp.sum(W * W, axis=1) + share - diagonal) / share
         return value, backend.to_numpy(slope)
 
+    @property
+    def few(self) -> bool:
+        """True if features are so few that calls cost more than sums; R is on the host."""
+        return self.q > 0 and self.R.shape[0] <= SMALL
+
+    @property
+    def is_identified(self) -> bool:
+        """True if covariances are at least as many as parameters: maxima are points."""
+        d = int(self.R.shape[0])
+        return (d - self.q) ** 2 >= d + self.q
+
+    def start(self) -> Host:
+        """Return ln(ψ/variance) of what no other feature explains (Jöreskog 1967), (d,).
+
+        One half where the others explain everything, as they do with more features than rows.
+        """
+        d = self.R.shape[0]
+        share = 1 / np.diagonal(np.linalg.inv(self.R + 1e-8 * np.eye(d)))
+        if np.all(share < LEAST_START):
+            return np.full(d, math.log(0.5))
+        return np.asarray(np.log(np.clip((1 - self.q / (2 * d)) * share, LEAST_START, 1.0)))
+
+    def at(self, logs: Host) -> tuple[float, Host, Host]:
+        """Return value, gradient and leading eigenvectors, (d, q), for few features."""
+        root, q = np.exp(-0.5 * logs), self.q
+        values, vectors = np.linalg.eigh(self.R * (root[:, None] * root))
+        theta, U = np.maximum(values[-q:], 1.0), vectors[:, -q:]
+        ratio = self.diagonal * (root * root)
+        excess = theta - 1.0
+        value = np.add.reduce(logs) + np.add.reduce(np.log(theta)) + np.add.reduce(ratio)
+        slope = np.dot(U * U, excess) + 1.0 - ratio
+        return float(value - np.add.reduce(excess)), slope, U
+
+
+class _Point(NamedTuple):
+    """Where Newton's method is."""
+
+    logs: Host  # (d,), ln(ψ/variance)
+    value: float
+    slope: Host  # (d,)
+    U: Host  # (d, q)
+
+    def free(self, least: float) -> Any:
+        """Return the features whose noise no bound holds against the slope, (d,)."""
+        low, high = (self.logs <= least) & (self.slope > 0), (self.logs >= 0) & (self.slope < 0)
+        return ~(low | high)
+
+
+LEAST_START = 5e-3
+"""Least share of a feature's variance that is noise where Newton's method begins."""
+
+TIE = 1e-7
+"""Log-likelihood per row by which one of two maxima must be higher."""
+
+SHORTEST_STEP, ENOUGH, ROUNDING = 1e-3, 1e-4, 1e-11
+"""Of Newton's method: the least share of a step, and of the gain that its slope promises.
+
+Last, the promise that is rounding error, relative to the cost.
+"""
+
+
+def _newton(
+    profile: Profile,
+    start: Host,
+    least: float,
+    loglikelihood: Callable[[float], float],
+    tol: float,
+    max_iter: int,
+    keeper: Keeper,
+) -> tuple[Host, Record]:
+    """Minimise the profile for few features by Newton's method within bounds.
+
+    The matrix of second derivatives at the maximum is about (I − UUᵀ) squared entry by entry
+    (Jöreskog 1967), at no cost. Where no share of its step gains, quasi-Newton goes on.
+    """
+    now, stuck, promise = _Point(start, *profile.at(start)), False, math.inf
+
+    def ended(at: _Point) -> bool:
+        return stuck or not np.abs(at.slope[at.free(least)]).max(initial=0.0) > tol
+
+    def begin() -> tuple[_Point, Record]:
+        return now, Record([loglikelihood(now.value)], converged=ended(now))
+
+    def step(at: _Point) -> tuple[_Point, float]:
+        nonlocal stuck, now, promise
+        which = np.flatnonzero(at.free(least))
+        P = -np.dot(at.U[which], at.U[which].T)
+        P.flat[:: len(which) + 1] += 1.0
+        np.multiply(P, P, out=P)
+        P.flat[:: len(which) + 1] += 1e-8
+        move, share = np.zeros_like(at.logs), 1.0
+        move[which] = -np.linalg.solve(P, at.slope[which])
+        promise = -float(at.slope @ move) / (1 + abs(at.value))
+        while True:
+            logs = np.minimum(np.maximum(at.logs + share * move, least), 0.0)
+            now = _Point(logs, *profile.at(logs))
+            if now.value <= at.value + ENOUGH * float(at.slope @ (logs - at.logs)):
+                return now, loglikelihood(now.value)
+            share /= 4
+            if share < SHORTEST_STEP:
+                stuck, now = True, at
+                return at, loglikelihood(at.value)
+
+    at, record = iterate(
+        step,
+        begin,
+        max_iter=max_iter,
+        stop=lambda record: ended(now),
+        label="Newton step",
+        keeper=keeper,
+        pack=lambda at: ({"theta": at.logs}, {}),
+        unpack=lambda state: _Point(state[0]["theta"], *profile.at(state[0]["theta"])),
+    )
+    if stuck and promise > ROUNDING:
+        bounds: list[Any] = [(least, 0.0)] * len(start)
+        left = max_iter - record.n_iter
+        return descend(profile, at.logs, bounds, record, loglikelihood, tol, left), record
+    return at.logs, record
+
 
 def _fit_profile(
     operator: LinearOperator, q: int, floor: float, psi: Array | None, **limits: Any
 ) -> tuple[Factors, Record]:
-    """Fit by quasi-Newton on the profile likelihood."""
+    """Fit by Newton's method, or quasi-Newton, on the profile likelihood.
+
+    It can have several maxima, some of them Heywood cases: where Newton's method ends in one,
+    quasi-Newton from elsewhere has a try, and the better one is kept.
+    """
     profile, record, n, d = Profile(operator, q), Record(), operator.n, operator.dim
     xp = backend.namespace(profile.unit)
     constant = d * LOG_2PI + 2 * float(xp.sum(xp.log(profile.unit)))
@@ -347,11 +547,23 @@ def _fit_profile(
     def loglikelihood(value: float) -> float:
         return -0.5 * n * (constant + value)
 
-    bounds: list[Any] = [(math.log(floor), 0.0)] * d
+    least = math.log(floor)
+    bounds: list[Any] = [(least, 0.0)] * d
     start = np.log(np.clip(share, floor, 1.0))
-    found = descend(profile, start, bounds, record, loglikelihood, **limits)
+    if profile.few and profile.is_identified:
+        begin = profile.start() if psi is None else start
+        found, record = _newton(profile, begin, least, loglikelihood, **limits)
+        if record.converged and np.any(found <= least):
+            again = Record()
+            limits["keeper"] = None
+            other = descend(profile, start, bounds, again, loglikelihood, **limits)
+            if again.loglikelihoods[-1] > record.loglikelihoods[-1] + TIE * n:
+                found, record = other, again
+    else:
+        found = descend(profile, start, bounds, record, loglikelihood, **limits)
     best = backend.asarray(np.exp(found), profile.R)
-    W = profile.loadings(best)[0] * profile.unit[:, None]
+    W = backend.asarray(profile.loadings(best)[0], profile.unit) * profile.unit[:, None]
+    best = backend.asarray(best, profile.unit)
     return Factors(W, operator.frame.mean, best * profile.variance), record
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Annotated, Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
 
-from dualpca.arrays import Array, backend, note
+from dualpca.arrays import Array, backend, cached_property, note
 from dualpca.data import (
     Host,
     InMemoryTable,
@@ -31,7 +31,14 @@ from dualpca.gaussian import Incomplete, is_count
 from dualpca.models.chain import Chain, Smoothed, Vector, log, log_sum
 from dualpca.models.clusters import Labels, kmeans
 from dualpca.models.driver import History, Keeper, Record, State, Watch, iterate
-from dualpca.models.emissions import START_ROWS, Emissions, Observations, Prior, Surveyed
+from dualpca.models.emissions import (
+    START_ROWS,
+    Emissions,
+    Observations,
+    Prior,
+    Surveyed,
+    ready_for_steps,
+)
 from dualpca.models.kernel import KernelChoice, is_precomputed
 from dualpca.models.kernel_space import KernelSpace
 
@@ -334,6 +341,7 @@ def fit_hidden_markov(
             "the likelihood is not finite: a state has no density. Raise noise_floor, or use "
             "fewer components."
         )
+    density = replace(density, emissions=density.emissions.signed())
     moments = density.state_moments()
     if space is not None and isinstance(table, InMemoryTable):
         resp = backend.to_numpy(found.sums.resp).reshape(-1, *sizes).sum(axis=2)
@@ -499,9 +507,9 @@ class BaumWelch:
             rows = backend.working(rows)
             return Incomplete(rows, None, q) if missing else rows
 
-        self.prepare = prepare
-        # rows in memory: patterns of missing values are found once for all steps
-        self.ready = prepare(table.rows) if isinstance(table, InMemoryTable) else None
+        self.prepare, self.ready = prepare, None
+        if isinstance(table, InMemoryTable):  # once for all steps
+            self.ready = ready_for_steps(backend.working(table.rows), missing, q)
 
     def expect(self, density: HiddenMarkov) -> tuple[Reached, float]:
         """Take the E step; return what it found, and the likelihood."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dualpca.arrays import Array, algebra, backend
+from dualpca.arrays import Array, algebra, backend, cached_property
 from dualpca.data import (
     SMALLEST_TRACE,
     Columns,
@@ -44,6 +44,13 @@ from dualpca.models.driver import (
     descend,
     if_singular,
     maximize,
+)
+from dualpca.models.stacks import (
+    MOST_ENTRIES,
+    NO_POSTERIOR,
+    QUICK_ENTRIES,
+    ROUNDING_RIDGE,
+    Stack,
 )
 from dualpca.operators import deterministic_signs
 
@@ -127,9 +134,6 @@ def moment_sums(moments: Moments, factors: Factors) -> Sums:
 
 
 # --- EM without its E step: where it starts, and the M step --------------------------------------
-
-ROUNDING_RIDGE = 1e-14
-"""Share of a matrix's trace that is added to its diagonal before it is factored."""
 
 
 def start(
@@ -274,8 +278,26 @@ class Fit:
         psi = psi if self.noise is None else xp.full_like(psi, self.noise)
         return Factors(W, mu, psi if self.diagonal else xp.broadcast_to(psi, (self.d,)))
 
+    @cached_property
+    def quick(self) -> Stack | None:
+        """The same map for a small table in memory, on the host; None for others."""
+        ready = self.data.rows.ready
+        if ready is None or self.data.moments is not None:
+            return None
+        if self.diagonal or self.noise == 0:
+            return None
+        n, d = ready.X.shape
+        if n * d > QUICK_ENTRIES or n * self.q**2 > MOST_ENTRIES:
+            return None
+        X, origin = backend.to_numpy(backend.working(ready.X)), backend.to_numpy(self.origin)
+        w = None if ready.weights is None else backend.to_numpy(ready.weights)
+        return Stack(X[None], self.q, w, self.noise, origin[None], np.array([self.unit]))
+
     def step(self, theta: Array) -> tuple[Array, float]:
         """Take one EM step; return it with the log-likelihood of θ."""
+        if self.quick is not None:
+            after, value = self.quick.step(backend.to_numpy(theta))
+            return backend.asarray(after, theta), value
         factors = self.unpack(theta)
         sums = self.expectations(factors)
         W, mu, left = m_step(sums, factors)
@@ -296,10 +318,7 @@ class Fit:
 
     def expectations(self, factors: Factors) -> Sums:
         """Take the E step, or say why it cannot be taken."""
-        with if_singular(
-            "a posterior cannot be computed in floating point: the noise is too small for "
-            "the loadings. Use fewer components (the data may have a lower rank)."
-        ):
+        with if_singular(NO_POSTERIOR):
             return self.data.sums(factors)
 
     def slope(self, theta: Array) -> tuple[float, Array]:
@@ -338,8 +357,9 @@ class Fit:
 
     def weighing(self, weights: Array) -> Fit:
         """Return the fit of the same rows, which are in memory, under other weights."""
-        other = copy(self)
+        quick, other = self.quick, copy(self)
         other.data = self.data.weighing(weights)
+        other.quick = None if quick is None else quick.weighing(backend.to_numpy(weights))
         return other
 
     def climb(self, factors: Factors, steps: int) -> Factors:

@@ -59,6 +59,7 @@ from dualpca.operators import (
 )
 from dualpca.solvers import (
     KERNEL_SOLVERS,
+    ONE_THREAD_ORDER,
     FeatureSolver,
     KernelOptions,
     affordable_operator,
@@ -66,7 +67,7 @@ from dualpca.solvers import (
     gram_of,
     mapped_operator,
     solve_kernel,
-    without_negatives,
+    solve_without_negatives,
 )
 
 NEGLIGIBLE_EIGENVALUE = 1e-12
@@ -210,19 +211,23 @@ class Source(NamedTuple):
         Where values are missing, inner products are expectations under a PPCA of the inputs.
         """
         X, w = table.rows, table.weights
-        if is_incomplete(X):
+        if not is_precomputed(choice.kernel) and is_incomplete(X):
             how.require_exact("for rows with NaN")
             inputs = fit_inputs(X, w)
             rows = as_uncertain(inputs, X)
             kernel = choice.resolved(rows.mean)
             gram = Given(expected_gram(kernel, rows), Precomputed())
             return cls(Dual(gram, None, w, center=how.center), kernel, rows, inputs)
-        kernel = choice.resolved(X)
+        return cls.of_complete(table, choice.resolved(X), how)
+
+    @classmethod
+    def of_complete(cls, table: InMemoryTable, kernel: Kernel, how: KernelOptions) -> Source:
+        """Return the same where no value is missing and the kernel's parameters are numbers."""
         if isinstance(kernel, Precomputed):
             how.require_exact("with a kernel matrix")
         if how.features is not None:
-            return cls(mapped_operator(table, X, kernel, how.features, how), kernel)
-        return cls(dual_operator(X, kernel, w, how), kernel)
+            return cls(mapped_operator(table, table.rows, kernel, how.features, how), kernel)
+        return cls(dual_operator(table.rows, kernel, table.weights, how), kernel)
 
     def expansion(self, spectrum: Spectrum) -> Subspace | UncertainSubspace | None:
         """Return eigenvectors as expansions over points; None for random features."""
@@ -285,6 +290,16 @@ class KernelModel:
     def coordinates(self, rows: Array) -> Array:
         """Return projections on the directions, (m, q); expected ones where values are missing."""
         return coordinates_on(self.subspace, self.inputs, rows)
+
+    def training_coordinates(self) -> Array | None:
+        """Return √λ e, (n, q), what projections of the training points are if all weigh the same.
+
+        None where they are not known: with approximate solvers and missing values.
+        """
+        if self.eigenvectors is None or self.inputs is not None:
+            return None
+        xp = backend.namespace(self.eigenvalues)
+        return self.eigenvectors * xp.sqrt(self.eigenvalues)
 
     def coordinate_std(self, rows: Array) -> Array:
         """Return the standard deviation of the coordinates, (m, q): 0 for complete rows."""
@@ -390,9 +405,11 @@ class KernelRequest:
     remove_zero_eig: bool = False
     copy: bool = True
 
-    def rank(self, most: int) -> int:
-        """Return how many eigenpairs to ask for."""
-        return min(int(self.n_components), most) if is_count(self.n_components) else most  # type: ignore[arg-type]
+    def rank(self, most: int, nonzero: int | None = None) -> int:
+        """Return how many eigenpairs to ask for, of `most`, no more than `nonzero` not 0."""
+        if is_count(self.n_components):
+            return min(int(self.n_components), most)  # type: ignore[arg-type]
+        return most if nonzero is None or self.how.entry is not None else min(most, nonzero)
 
     def kept(self, spectrum: Spectrum, rounding: float) -> Spectrum:
         """Return the eigenpairs asked for, with zeros in place of what is negligible.
@@ -401,7 +418,9 @@ class KernelRequest:
         """
         values = backend.to_numpy(spectrum.values)
         zero = values <= max(NEGLIGIBLE_EIGENVALUE * values.max(initial=0.0), 2 * rounding)
-        cleaned = backend.asarray(np.where(zero, 0.0, values), spectrum.values)
+        cleaned = spectrum.values
+        if zero.any():
+            cleaned = backend.asarray(np.where(zero, 0.0, values), spectrum.values)
         spectrum = replace(spectrum, values=cleaned, concentration=None)
         if is_share(self.n_components):
             return spectrum.head(share_count(float(self.n_components), spectrum))  # type: ignore[arg-type]
@@ -418,11 +437,14 @@ def fit_kernel(table: Table, request: KernelRequest) -> KernelModel:
     if request.copy and not is_precomputed(choice.kernel):
         table = InMemoryTable(backend.copied(table.rows), table.weights)
     about = (table.rows, table.weights, request)
-    if how.entry is None and not is_incomplete(table.rows):
-        found = affordable_operator(table, choice.resolved(table.rows), how)
+    if not is_precomputed(choice.kernel) and is_incomplete(table.rows):
+        source = Source.of(table, choice, how)
+    else:
+        kernel = choice.resolved(table.rows)
+        found = affordable_operator(table, kernel, how) if how.entry is None else None
         if found is not None:
             return _fit_mapped(*found, *about, whole=True)
-    source = Source.of(table, choice, how)
+        source = Source.of_complete(table, kernel, how)
     if isinstance(source.operator, MappedScatter):
         return _fit_mapped(source.operator, how.solver, *about, whole=True)
     return _fit_exact(source, *about)
@@ -432,6 +454,16 @@ def _fit_exact(
     source: Source, X: Array, weights: Array | None, request: KernelRequest
 ) -> KernelModel:
     """Fit from eigenpairs of the centred kernel over all points."""
+    if int(X.shape[0]) <= ONE_THREAD_ORDER:
+        with backend.threads_outside(X):
+            return _fit_points(source, X, weights, request)
+    return _fit_points(source, X, weights, request)
+
+
+def _fit_points(
+    source: Source, X: Array, weights: Array | None, request: KernelRequest
+) -> KernelModel:
+    """Fit from eigenpairs, on the threads that BLAS has."""
     how = request.how
     operator: Any = source.operator
     spectrum, name = _solved(source, request)
@@ -463,8 +495,8 @@ def _fit_exact(
 def _solved(source: Source, request: KernelRequest) -> tuple[Spectrum, str]:
     """Return the eigenpairs asked for, and the solver that found them."""
     operator: Any = source.operator
-    with without_negatives(operator, source.kernel, request.how):
-        spectrum, name = solve_kernel(operator, request.rank(operator.shape[0]), request.how)
+    rank = request.rank(operator.shape[0], operator.factor_width)
+    spectrum, name = solve_without_negatives(operator, source.kernel, rank, request.how)
     return request.kept(operator.oriented(spectrum), operator.eps * operator.total), name
 
 

@@ -9,15 +9,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy import special
 
-from dualpca.arrays import note
+from dualpca.arrays import cached_property, note
 from dualpca.data import Host
-from dualpca.data.kinds import Entries, Level, TableKinds
+from dualpca.data.kinds import Entries, Level, TableKinds, asked_kinds, labels_of, table_names
 from dualpca.errors import EmptyColumnError, expected
 from dualpca.gaussian import Factors, Outliers, Reference, Selection, judge
 from dualpca.gaussian.control_limits import FactorMonitor
@@ -30,6 +29,7 @@ from dualpca.models.copula import (
 )
 from dualpca.models.driver import History
 from dualpca.models.margins import Frequencies, Margin, fit_frequencies, fit_margin
+from dualpca.models.ordering import is_out_of_order
 
 MIXED_REFIT_STEPS = 10
 """Steps that refit the factors to a bootstrap, from the maximum."""
@@ -342,5 +342,19 @@ def fit_mixed(
         d = len(margins)
         what = f"at most {max(most, 0)} for these columns (n_features = {d}), 'cv' or None"
         raise ValueError(expected("n_components", what, wanted))
-    factors = fit_copula(rows, shares, replace(request, n_components=int(q)), weights)
-    return replace(model, factors=factors, selection=selection)
+    request = replace(request, n_components=int(q))
+    model = replace(model, factors=fit_copula(rows, shares, request, weights), selection=selection)
+    if selection is None:
+        return model
+    asked = asked_kinds(column_kinds, len(margins), table_names(table))
+    bent = []
+    for i, (j, margin) in enumerate(model._ordered):
+        if asked[j] is None and kinds.columns[j].in_words:
+            codes = np.where(np.isnan(entries.low[:, j]), -1, entries.low[:, j]).astype(np.int64)
+            if is_out_of_order(model.factors, rows, i, codes, margin, request, weights):
+                bent.append(j)
+    if not bent:
+        return model
+    note("nominal by cross-validation: " + ", ".join(labels_of(table)[j] for j in bent))
+    asked = ["nominal" if j in bent else kind for j, kind in enumerate(asked)]
+    return fit_mixed(table, asked, request, wanted, weights)

@@ -19,7 +19,17 @@ import numpy as np
 from joblib import Parallel, delayed
 from scipy.special import betaln, digamma
 
-from dualpca.arrays import Array, algebra, backend, log_sum_exp, moved, note, quadratic, task
+from dualpca.arrays import (
+    Array,
+    algebra,
+    backend,
+    cached_property,
+    log_sum_exp,
+    moved,
+    note,
+    quadratic,
+    task,
+)
 from dualpca.data import (
     FOLDS,
     InMemoryTable,
@@ -33,9 +43,18 @@ from dualpca.data import (
 )
 from dualpca.errors import CollapseWarning, expected, warn
 from dualpca.gaussian import Factors, Incomplete, Latents, is_count, latents
-from dualpca.models.clusters import kmeans
-from dualpca.models.driver import History, Keeper, Record, State, Watch, iterate
-from dualpca.models.emissions import START_ROWS, Emissions, Observations, Prior, Surveyed
+from dualpca.models.clusters import kmeans_runs
+from dualpca.models.driver import History, Keeper, Record, State, Watch, iterate, left_to_gain
+from dualpca.models.emissions import (
+    START_ROWS,
+    Emissions,
+    Observations,
+    Prior,
+    Surveyed,
+    WeightedRows,
+    ready_for_steps,
+)
+from dualpca.models.expanded import Expanded
 from dualpca.models.kernel import KernelChoice
 from dualpca.models.kernel_space import KernelSpace
 from dualpca.models.spiked import variances_like
@@ -55,10 +74,14 @@ class Shares(NamedTuple):
     constant: float = 0.0  # added to Σ_n ln Σ_k exp(…): 0 for a likelihood
 
 
-def proportions(mass: Array) -> Shares:
-    """Return the weights of maximum likelihood, n_k/n."""
+def proportions(mass: Array, count: int = 1) -> Shares:
+    """Return the weights of maximum likelihood, n_k/n, in each of `count` mixtures."""
     xp = backend.namespace(mass)
-    weights = mass / xp.sum(mass)
+    if count == 1:
+        weights = mass / xp.sum(mass)
+    else:
+        each = xp.reshape(mass, (count, -1))
+        weights = xp.reshape(each / xp.sum(each, axis=1)[:, None], (-1,))
     least = 0 * weights + LEAST_WEIGHT
     return Shares(weights, xp.log(xp.where(weights > least, weights, least)))
 
@@ -150,7 +173,27 @@ class Mixture:
 
 
 class MixtureSelection(NamedTuple):
-    """What was tried, what it was worth, and what was chosen."""
+    """The choice of the numbers of components and of latent dimensions of a mixture.
+
+    Parameters
+    ----------
+    criterion : str
+        Name of the criterion.
+    candidates : list of (int, int)
+        Numbers of mixture components and of latent dimensions that were tried.
+    scores : list of float
+        −BIC/2 or held-out log-density per row; larger is better.
+    chosen : (int, int)
+        The candidate that was chosen.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dualpca import MixturePPCA
+    >>> model = MixturePPCA("bic", 1, max_mixtures=2, tol=1e-2, random_state=0)
+    >>> model.fit(load_iris().data).selection_.chosen
+    (2, 1)
+    """
 
     criterion: str
     candidates: list[tuple[int, int]]  # (K, q)
@@ -184,7 +227,7 @@ class MixtureModel:
         if shapes != axes or [q for _, q in shapes] != ranks or any(d != m for d, _ in shapes):
             raise ValueError("axes, variances and loadings of a mixture differ in size")
 
-    @property
+    @cached_property
     def working(self) -> Mixture:
         """The mixture in float64."""
         return moved(self.mixture, backend.working)
@@ -279,7 +322,7 @@ class MixtureRequest:
     noise_floor: float = 1e-6  # as a share of `unit`
     tied_noise: bool = False
     on_collapse: str = "floor"
-    tol: float = 1e-6  # estimated gain that is left when EM stops, in log-likelihood per row
+    tol: float = 1e-5  # estimated gain that is left when EM stops, in log-likelihood per row
     max_iter: int = 500
     max_mixtures: int = 10
     concentration: float = 1.0
@@ -320,6 +363,31 @@ def row_weights(rows: Array, weights: Array | None) -> Array:
     return block_weights(observed_weights(rows, weights), slice(None), rows)
 
 
+class Runs(NamedTuple):
+    """Likelihoods of several starts that run side by side, at every step so far."""
+
+    values: Array  # (steps, S)
+
+    @property
+    def starts(self) -> int:
+        """S."""
+        return int(self.values.shape[1])
+
+    def ahead(self, collapsed: Array, alike: Array) -> Array:
+        """Return the starts that stay in the race, (m,), in order.
+
+        Of those that are `alike` (S, S) the best is enough; half of all is left after half of the
+        steps. The best have fewest collapsed components, then the largest likelihood.
+        """
+        kept: list[int] = []
+        last = [-nine_digits(value) for value in self.values[-1].tolist()]
+        for s in np.lexsort((last, collapsed)).tolist():
+            if not alike[s, kept].any():
+                kept.append(s)
+        halfway = len(self.values) == 1 + START_STEPS // 2
+        return np.sort(kept[: (len(kept) + 1) // 2] if halfway else kept)
+
+
 @dataclass(frozen=True)
 class EMState:
     """Where EM is: components, their weights, and what the E step found under them."""
@@ -332,6 +400,7 @@ class EMState:
     dropped: int = 0
     rescued: bool = False  # by the last step: likelihoods before it do not compare
     rng: Any = None  # state of the generator
+    runs: Runs | None = None  # several starts side by side, their components one after another
 
 
 class MixtureSteps:
@@ -359,8 +428,13 @@ class MixtureSteps:
         self.data, self.request, self.rng, self.n = data, request, rng, data.columns.weight
         missing = data.missing
 
+        in_memory = data.in_memory
+
         def prepare(rows: Array, weights: Array | None) -> tuple[Observations, Array]:
-            return Incomplete(rows, None, q) if missing else rows, row_weights(rows, weights)
+            w = row_weights(rows, weights)
+            if in_memory:
+                return ready_for_steps(rows, missing, q), w
+            return Incomplete(rows, None, q) if missing else rows, w
 
         self.rows = data.table.prepared(prepare)
 
@@ -387,28 +461,42 @@ class MixtureSteps:
         state, value = self.expect(emissions, mass)
         return state, Record([value])
 
-    def expect(self, emissions: Emissions, mass: Array, **story: Any) -> tuple[EMState, float]:
-        """Take the E step; return what it found and the likelihood."""
-        alpha, in_memory = self.request.alpha, self.data.in_memory
-        free = emissions.n_parameters()
-        shares = proportions(mass) if alpha is None else broken_sticks(mass, alpha, free)
+    def expect(
+        self, emissions: Emissions, mass: Array, *, runs: Runs | None = None, **story: Any
+    ) -> tuple[EMState, float]:
+        """Take the E step; return what it found and the likelihood (the best of several starts)."""
+        alpha, in_memory, count = (
+            self.request.alpha,
+            self.data.in_memory,
+            runs.starts if runs else 1,
+        )
+        if alpha is None:
+            shares = proportions(mass, count)
+        else:
+            shares = broken_sticks(mass, alpha, emissions.n_parameters())
         log_weights = shares.log_weights
 
-        def of(chunk: tuple[Observations, Array]) -> tuple[float, Any]:
+        def of(chunk: tuple[Observations, Array]) -> tuple[Any, Any]:
             rows, w = chunk
-            density, resp = log_sum_exp(emissions.log_density(rows) + log_weights)
+            joint = emissions.log_density(rows) + log_weights
+            one = count == 1 and not isinstance(rows, Expanded)
+            density, resp = log_sum_exp(joint) if one else side_by_side(joint, count)
             sums = emissions.sums(rows, resp * w[:, None], in_memory=in_memory)
-            return float(w @ density), sums
+            total = w @ density
+            return (float(total if one else total[0]) if runs is None else total), sums
 
         value, sums = self.rows.reduce(of, lambda a, b: (a[0] + b[0], a[1].plus(b[1])))
         story["rng"] = self.rng.bit_generator.state
-        value += shares.constant + emissions.log_prior()
-        return EMState(emissions, mass, shares, sums, **story), value
+        if runs is not None:
+            runs = Runs(np.concatenate([runs.values, value[None]]))
+        total = value if runs is None else float(np.max(value))
+        total += shares.constant + emissions.log_prior()
+        return EMState(emissions, mass, shares, sums, runs=runs, **story), total
 
     def step(self, state: EMState) -> tuple[EMState, float]:
         """Take one M step and one E step."""
         emissions, mass = state.sums.maximise(state.emissions), state.sums.mass
-        story = {"reseeded": state.reseeded, "dropped": state.dropped}
+        story: dict[str, Any] = {"reseeded": state.reseeded, "dropped": state.dropped}
         rule = self.request.on_collapse
         bad = [] if rule == "floor" else self.collapsed(emissions, mass)
         if bad and len(bad) < emissions.K:  # as long as something else is left
@@ -420,7 +508,7 @@ class MixtureSteps:
                 keep = [k for k in range(emissions.K) if k not in bad]
                 emissions, mass = emissions.take(keep), backend.take(mass, np.array(keep))
                 story["dropped"] += len(bad)
-        return self.expect(emissions, mass, **story)
+        return self.expect(emissions, mass, runs=state.runs, **story)
 
     def collapsed(self, emissions: Emissions, mass: Array) -> list[int]:
         """Return components whose noise is at the floor, or that no row belongs to."""
@@ -463,7 +551,7 @@ class MixtureSteps:
         prior = None if numbers["prior"] is None else Prior(*numbers["prior"])
         options = (request.floor, request.tied_noise, prior)
         self.rng.bit_generator.state = numbers["rng"]
-        story = {name: int(numbers[name]) for name in ("reseeded", "dropped")}
+        story: dict[str, Any] = {name: int(numbers[name]) for name in ("reseeded", "dropped")}
         emissions = Emissions.restored(arrays, like, *options)
         return self.expect(emissions, backend.asarray(arrays["mass"], like), **story)[0]
 
@@ -471,7 +559,13 @@ class MixtureSteps:
         """Return the best of a few short runs from k-means, to be carried on; rows in memory."""
         (K, q), request, rng = sizes, self.request, self.rng
         table: Any = self.data.table
+        ready: Any = self.rows.ready
         X, weights = table.rows, table.weights
+        tries = START_TRIES if K > 1 else 1
+        clusters = kmeans_runs(X, K, tries, rng, weights, KMEANS_STEPS)
+        plain = request.alpha is None and request.on_collapse == "floor" and not request.tied_noise
+        if plain and tries > 1 and isinstance(ready[0], Expanded):
+            return self.race(clusters, sizes)
 
         def at(labels: Array) -> tuple[EMState, Record]:
             options: dict[str, Any] = {"floor": request.floor, "tied": request.tied_noise}
@@ -481,15 +575,126 @@ class MixtureSteps:
             w = None if weights is None else backend.to_numpy(weights)
             return self.begin(start, backend.asarray(np.bincount(labels, w, minlength=K), X))
 
-        runs: list[tuple[EMState, Record]] = []
-        for _ in range(START_TRIES if K > 1 else 1):
-            clusters = kmeans(X, K, rng, weights, KMEANS_STEPS)
-            run = self.run(partial(at, clusters), min(START_STEPS, request.max_iter))
-            runs = [max([*runs, run], key=lambda one: merit(one[0].emissions, one[1]))]
-            if run[1].interrupted:
-                runs[0][1].interrupted = True
+        begins: list[Callable[[], tuple[EMState, Record]]] = [partial(at, run) for run in clusters]
+        for steps in (START_STEPS // 2, START_STEPS):  # half of them is left for the second half
+            runs: list[tuple[EMState, Record]] = []
+            for begin in begins:
+                runs.append(self.run(begin, min(steps, request.max_iter)))
+                if runs[-1][1].interrupted:
+                    break
+            interrupted = runs[-1][1].interrupted
+            runs.sort(key=lambda one: merit(one[0].emissions, one[1]), reverse=True)
+            if interrupted or len(runs) == 1:
                 break
+            begins = [partial(resumed, run) for run in runs[: (len(runs) + 1) // 2]]
+        runs[0][1].interrupted = interrupted
         return runs[0]
+
+    def race(self, clusters: Array, sizes: Sizes) -> tuple[EMState, Record]:
+        """Run EM from several clusterings (S, n) side by side; return the best, to be carried on.
+
+        All components of all starts are one set of Gaussians, whose shares are taken start by
+        start. Starts that fall behind are left, and the race ends when one is left.
+        """
+        (K, q), request, S = sizes, self.request, len(clusters)
+        ready: Any = self.rows.ready
+        rows, w = ready
+        ranks = ([q] * K if isinstance(q, int) else [int(one) for one in q]) * S
+        resp = (clusters[:, None, :] == np.arange(K)[:, None]).reshape(S * K, -1) * w
+
+        blank, runs = (
+            Emissions.nowhere(rows.rows, ranks, floor=request.floor),
+            Runs(np.empty((0, S))),
+        )
+        start = self.expect(blank.update(rows, resp.T), np.sum(resp, axis=1), runs=runs)[0]
+        start, alone = self.ahead(start), False
+
+        def step(state: EMState) -> tuple[EMState, float]:
+            nonlocal alone
+            state, value = self.step(state)
+            state = self.ahead(state)
+            alone = starts_of(state).starts == 1
+            return state, value
+
+        most = min(START_STEPS, request.max_iter) if starts_of(start).starts > 1 else 0
+        state, record = iterate(
+            step, lambda: (start, Record([0.0])), max_iter=most, stop=lambda record: alone
+        )
+        runs = starts_of(state)
+        collapsed = held_at_floor(state.emissions, runs.starts).tolist()
+        last = [nine_digits(value) for value in runs.values[-1].tolist()]
+        best = max(range(runs.starts), key=lambda s: (-collapsed[s], last[s]))
+        values = runs.values[:, best].tolist()
+        end = left_to_gain(values) <= request.tol * self.n
+        found = Record(values, len(values) - 1, converged=end, interrupted=record.interrupted)
+        return replace(only(state, np.array([best])), runs=None), found
+
+    @staticmethod
+    def ahead(state: EMState) -> EMState:
+        """Return several starts without those that cannot win any more."""
+        runs = starts_of(state)
+        if runs.starts == 1:
+            return state
+        alike = same_clusters(state.sums.resp, runs.starts)
+        winning = runs.ahead(held_at_floor(state.emissions, runs.starts), alike)
+        return state if winning.size == runs.starts else only(state, winning)
+
+
+def resumed(run: tuple[EMState, Record]) -> tuple[EMState, Record]:
+    """Return where a run is, to be carried on."""
+    return run
+
+
+def starts_of(state: EMState) -> Runs:
+    """Return the starts that run side by side."""
+    if state.runs is None:
+        raise TypeError("one start runs alone")
+    return state.runs
+
+
+def held_at_floor(emissions: Emissions, count: int) -> Array:
+    """Return the number of components at the floor in each of several starts, (S,)."""
+    return np.sum((emissions.noises <= emissions.floor * (1 + 1e-9)).reshape(count, -1), axis=1)
+
+
+def same_clusters(resp: Array, count: int) -> Array:
+    """Return which of several starts share out the rows alike, (S, S), by shares (n, S · K)."""
+    common = np.dot(resp.T, resp)
+    size = np.sqrt(np.add.reduce(common.diagonal().reshape(count, -1), axis=1))
+    K = len(common) // count
+    best = common.reshape(count * K, count, K).max(axis=2)  # of every cluster, in every start
+    shared = np.add.reduce(best.reshape(count, K, count), axis=1)
+    return np.minimum(shared, shared.T) >= ALIKE * (size[:, None] * size)
+
+
+def only(state: EMState, which: Array) -> EMState:
+    """Return some of several starts."""
+    runs = starts_of(state)
+    K = state.emissions.K // runs.starts
+    index = (which[:, None] * K + np.arange(K)).reshape(-1)
+    shares = Shares(state.shares.weights[index], state.shares.log_weights[index])
+    return replace(
+        state,
+        emissions=state.emissions.take(index.tolist()),
+        mass=state.mass[index],
+        shares=shares,
+        sums=WeightedRows(state.sums.rows, state.sums.resp[:, index]),
+        runs=Runs(runs.values[:, which]),
+    )
+
+
+def side_by_side(joint: Array, count: int) -> tuple[Array, Array]:
+    """Return ln p of every row under several mixtures, (n, S), and shares in each, (n, S · K)."""
+    n = joint.shape[0]
+    P = joint.T.reshape(count, -1, n)
+    top = np.maximum.reduce(P, axis=1, keepdims=True)
+    P = P - top
+    np.exp(P, out=P)
+    total = np.add.reduce(P, axis=1, keepdims=True)
+    P /= total
+    np.log(total, out=total)
+    total += top
+    return total.reshape(count, n).T, P.reshape(-1, n).T
 
 
 # --- Given sizes: the best of a few short starts, carried on to the end --------------------------
@@ -497,12 +702,18 @@ class MixtureSteps:
 PRIOR_ROWS, PRIOR_VARIANCE = 2.0, 0.1
 """Of a component under a Dirichlet process: without a prior the smallest would be the likeliest."""
 
-START_TRIES, START_STEPS, KMEANS_STEPS = 4, 10, 30
+START_TRIES, START_STEPS, KMEANS_STEPS = 4, 10, 20
 """A start is the best of so many, each of so many steps of EM after so many of k-means.
 
 k-means often puts two centres into one group and one into two; ten steps show it, and a hundred
 would not mend it (Biernacki, Celeux & Govaert 2003).
 """
+
+START_SAMPLE, SAMPLE_PER_NUMBER = 1000, 4
+"""Rows that starts are tried on: so many at least, and so many for every number in the means."""
+
+ALIKE = 0.98
+"""Share of rows, about, that starts have in common which are on the way to the same end."""
 
 Sizes = tuple[int, int | Sequence[int]]
 """K, and q or one for every component."""
@@ -519,7 +730,12 @@ class Found(NamedTuple):
 
 def merit(emissions: Emissions, record: Record) -> tuple[int, float]:
     """Return what to compare runs by: few collapsed components, then the likelihood."""
-    return -len(emissions.at_floor()), record.loglikelihoods[-1]
+    return -len(emissions.at_floor()), nine_digits(record.loglikelihoods[-1])
+
+
+def nine_digits(value: float) -> float:
+    """Return a likelihood without its last digits: of equal ends the first wins everywhere."""
+    return float(f"{value:.8e}")
 
 
 def best_of(runs: Iterable[Found]) -> Found:
@@ -552,18 +768,32 @@ def fit_sizes(
     steps = MixtureSteps(data, request, q, rng)
 
     def begin() -> tuple[EMState, Record]:
-        if data.in_memory:
-            return steps.start(sizes)
         table: Any = data.table
-        sample = table.sample(START_ROWS, seed=0)
-        first = MixtureSteps(Surveyed.of(InMemoryTable(sample)), request, q, rng)
+        most = max(START_SAMPLE, SAMPLE_PER_NUMBER * sizes[0] * table.d)
+        if data.in_memory and data.columns.rows <= 2 * most:
+            return steps.start(sizes)
+        if data.in_memory:
+            sample = some_rows(table, most, rng)
+        else:
+            sample = InMemoryTable(table.sample(START_ROWS, seed=0))
+        first = MixtureSteps(Surveyed.of(sample), request, q, rng)
         state, record = first.start(sizes)
         found, value = steps.expect(state.emissions, state.mass * (steps.n / first.n))
-        if len(sample) < START_ROWS:  # these were all rows: EM has begun already
+        if not data.in_memory and len(sample.rows) < START_ROWS:  # all rows: EM has begun already
             return replace(found, reseeded=state.reseeded, dropped=state.dropped), record
         return found, Record([value], interrupted=record.interrupted)
 
     return found_at(*steps.run(begin, request.max_iter, keeper), request)
+
+
+def some_rows(table: InMemoryTable, count: int, rng: np.random.Generator) -> InMemoryTable:
+    """Return `count` rows that weigh something, drawn without replacement, in their order."""
+    X, w = table.rows, table.weights
+    heavy = np.arange(len(X)) if w is None else np.flatnonzero(backend.to_numpy(w) > 0)
+    if heavy.size <= count:
+        return table
+    index = np.sort(rng.choice(heavy, count, replace=False))
+    return InMemoryTable(backend.take(X, index), None if w is None else backend.take(w, index))
 
 
 def found_at(state: EMState, record: Record, request: MixtureRequest) -> Found:
@@ -574,7 +804,7 @@ def found_at(state: EMState, record: Record, request: MixtureRequest) -> Found:
         keep = [int(k) for k in np.argsort(-mass, kind="stable") if mass[k] >= 1] or [0]
         weights, emissions = backend.take(weights, np.array(keep)), emissions.take(keep)
     weights = weights / backend.namespace(weights).sum(weights)
-    return Found(Mixture(weights, emissions), record, state.reseeded, state.dropped)
+    return Found(Mixture(weights, emissions.signed()), record, state.reseeded, state.dropped)
 
 
 # --- From a table to a model ---------------------------------------------------------------------

@@ -15,13 +15,13 @@ from __future__ import annotations
 import math
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import reduce
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from scipy import optimize, special
 
-from dualpca.arrays import Array, backend
+from dualpca.arrays import Array, backend, cached_property
 from dualpca.data import (
     Columns,
     Host,

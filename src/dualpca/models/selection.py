@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import reduce as fold_left
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dualpca.arrays import Array, backend, quadratic, task
 from dualpca.data import (
     FOLDS,
+    SMALLEST_TRACE,
     Columns,
     EntryFolds,
     Host,
@@ -53,7 +54,9 @@ from dualpca.gaussian import (
     summary,
     warn_interrupted,
 )
+from dualpca.models.driver import maximize
 from dualpca.models.incomplete import Fit, check_unit, fit_incomplete, refuse_empty_columns
+from dualpca.models.stacks import MOST_ENTRIES, Guess, Stack
 from dualpca.operators import WIDEST, Primal, Scatter, weighed
 from dualpca.solvers import solve
 
@@ -241,7 +244,102 @@ def by_entries(table: Table, most: int) -> Selection:
             "Give n_components as an int, or 'cv-rows'."
         )
     most = min(most, columns.rows - 1, table.d - 1)
+    stacked = _stacked_folds(table, folds, kept, columns.rows)
+    if stacked is not None and most >= 1:
+        return _best_along(stacked, most)
     return best_of([_entry_fold(table, folds, k) for k in kept], most, "entry")
+
+
+class _Stacked(NamedTuple):
+    """Folds that hide entries, of a table small enough to fit all of them at once."""
+
+    stack: Stack
+    hidden: Host  # (K, d, n), weights of what is to be predicted
+    truth: Host  # (K, d, n), around the means of each fold
+
+    @property
+    def has_unlike_columns(self) -> bool:
+        """True for a few columns of different units, and rows enough for all their covariances."""
+        stack = self.stack
+        variance = (stack.squares / stack.counts).min(axis=0)
+        unlike = float(variance.max()) > UNLIKE * float(variance.min())
+        return unlike and stack.d <= FULL_FEATURES and stack.n >= FULL_ROWS * stack.d
+
+    def scores(self, guess: Guess) -> list[Score]:
+        """Return how each fold's hidden entries are predicted."""
+        w, off = self.hidden, self.truth - guess.mean
+        variance = np.where(w > 0, guess.variance, 1.0)
+        density = -0.5 * (LOG_2PI + np.log(variance) + off * off / variance)
+        parts = (density, off * off, self.truth * self.truth)
+        found = [np.einsum("adn,adn->a", w, part) for part in parts]
+        return [Score(*map(float, one)) for one in zip(*found, w.sum(axis=(1, 2)), strict=True)]
+
+
+def _stacked_folds(table: Table, folds: EntryFolds, kept: list[int], n: int) -> _Stacked | None:
+    """Return the folds as one stack, on the host; None for large tables."""
+    if len(kept) * n * table.d > MOST_ENTRIES:
+        return None
+
+    @numbered
+    def gather(rows: Array, number: int, weights: Array | None = None) -> dict[int, Any]:
+        hides = [backend.to_numpy(folds.hidden(rows, number, k)) for k in kept]
+        w = None if weights is None else backend.to_numpy(weights)
+        return {number: (backend.to_numpy(backend.working(rows)), np.stack(hides), w)}
+
+    parts = [part for _, part in sorted(table.reduce(gather, lambda a, b: a | b).items())]
+    rows, hidden = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts], 1)
+    w = None if parts[0][2] is None else np.concatenate([p[2] for p in parts])
+    stack = Stack(np.where(hidden, np.nan, rows), 1, w)
+    if not stack.counts.min() > 0 or not stack.unit.min() > SMALLEST_TRACE:
+        return None
+    hidden = np.ascontiguousarray(hidden.swapaxes(1, 2))
+    truth = np.where(hidden, rows.T - stack.origin[:, :, None], 0.0)
+    weights = hidden * 1.0 if w is None else hidden * w
+    return _Stacked(stack, weights, truth)
+
+
+UNLIKE, FULL_FEATURES, FULL_ROWS = 100.0, 32, 5
+"""Ratio of variances from which columns count as of different units; the most features, and the
+fewest rows per feature, with which the largest q is tried as well."""
+
+
+def _best_along(folds: _Stacked, most: int) -> Selection:
+    """Score q = 1, 2, … as `best_of` does, each started from the one before.
+
+    Columns of different units have noise of different sizes, which only many components describe:
+    more may be better after several that were worse. There the largest q is tried at the end.
+    """
+    scores: list[list[Score]] = []
+    q, theta = 1, folds.stack.begin()
+
+    def climbed(stack: Stack, theta: Host) -> tuple[Host, Guess]:
+        theta, record = maximize(stack.step, theta, **FOLD_LIMITS)
+        if record.interrupted:
+            raise KeyboardInterrupt
+        tick(f"{stack.q} components")
+        return theta, stack.guess(theta)
+
+    with task("cross-validation: fit", most) as tick:
+        try:
+            while len(scores) < most and not (scores and given_up(scores)):
+                stack = folds.stack.with_components(q)
+                theta, guess = climbed(stack, theta)
+                scores.append(folds.scores(guess))
+                q, before, theta = q + 1, theta, guess.next
+            if len(scores) < most and folds.has_unlike_columns:
+                full, theta = stack.leap(before, most)
+                theta, guess = climbed(full, theta)
+                last, nothing = folds.scores(guess), Score(-math.inf, *scores[0][0][1:])
+                better = best_candidate([*scores, last]) == len(scores)
+                if better and full.q > len(scores) and full.leaves_noise(theta):
+                    scores += [[nothing] * len(last)] * (full.q - 1 - len(scores)) + [last]
+        except DegenerateError:
+            if not scores:
+                raise
+        except KeyboardInterrupt:
+            warn_interrupted(f"q = 1 to {len(scores)}", bool(scores))
+    tried = [k for k, row in enumerate(scores) if math.isfinite(row[0].loglikelihood)]
+    return summary(scores, 1, 1 + tried[simplest([scores[k] for k in tried])], "entry")
 
 
 def _entry_fold(table: Table, folds: EntryFolds, k: int) -> Fold:
@@ -275,6 +373,7 @@ def best_of(folds: list[Fold], most: int, unit: str) -> Selection:
                         raise DegenerateError(what)
                     rng = np.random.default_rng(SEED)
                     fit = Fit(train, q, columns=columns)
+                    fit.quick = None  # tables in memory climb as those in chunks do
                     row.append(score(fit_incomplete(fit, rng, **FOLD_LIMITS)[0]))
                     tick(f"{q} components")
                 scores.append(row)

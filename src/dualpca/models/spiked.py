@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeVar
 
@@ -72,6 +72,17 @@ LinearOperator = Primal | Scatter | PartScatter
 
 NEGLIGIBLE_VARIANCE = 1e-10
 """Share of the largest variance below which another may be rounding error."""
+
+SCATTER_STEPS = 8
+"""How many times the work of a scatter counts that is one step: factorisations are limited by
+themselves."""
+
+NEAR_ZERO = 1e4
+"""Largest ‖μ‖² beside the largest variance for which projections are corrected afterwards: that
+costs two digits at most."""
+
+MANY_STEPS = 20
+"""Steps between which threads meet so often that little work had better be done by one."""
 
 LARGEST_CAST_ERROR = 1e-3
 """Largest relative error that a variance may have in the dtype of the rows."""
@@ -159,9 +170,20 @@ class SpikedModel:
         floor = share * float(xp.max(values))
         return xp.sqrt(xp.where(values > floor, values, xp.zeros_like(values)))
 
-    def coordinates(self, rows: Array) -> Array:
-        """Return the projections on the axes, (n, q)."""
-        return self.frame.coordinates(self.axes, rows)
+    def coordinates(self, rows: Array, times: Array | None = None) -> Array:
+        """Return the projections on the axes, (n, q), each times a number if they are given."""
+        frame, variances = self.frame, self.variances
+        most = NEAR_ZERO * float(variances[0]) if variances.shape[0] else 0.0
+        near = float(frame.mean @ frame.mean) <= most
+        with self._threads_for(rows, 1):
+            V = self.axes if times is None else self.axes * times
+            return frame.coordinates(V, rows, near=near)
+
+    def _threads_for(self, rows: Array, steps: int) -> AbstractContextManager[None]:
+        """Return a context for products of the rows with the axes, and other steps between them."""
+        axes = float(self.components.shape[0]) * self.components.shape[1]
+        worth = MANY_STEPS / steps  # threads meet once a step
+        return backend.one_thread(axes * rows.shape[0] * worth, rows, axes)
 
     def whitened(self, rows: Array) -> Array:
         """Return coordinates over their standard deviations; 0 along axes that do not vary."""
@@ -178,11 +200,11 @@ class SpikedModel:
 
         Complete rows share σ²/ℓ, and None is returned for theirs.
         """
-        Y = self.coordinates(rows)
+        Y = self.coordinates(rows, self.gaussian.shrinkage)
         if not backend.all_finite(Y) and has_missing(rows):
             found = all_latents(self.factors, rows)
             return found.mean, found.covariance
-        return self.gaussian.posterior_mean(Y), None
+        return Y, None
 
     def signal(self, rows: Array, spread: bool = False) -> tuple[Array, Array | None]:
         """Return the posterior mean of the noise-free signal, (n, d), and its deviation."""
@@ -198,10 +220,18 @@ class SpikedModel:
 
     def log_density(self, rows: Array, *, missing: bool = True) -> Array:
         """Return ln p of what every row observed; O(dq) per row."""
-        density = self.gaussian.log_density(*self.frame.project(self.axes, rows))
+        frame, gaussian, V = self.frame, self.gaussian, self.axes
+        X, off = backend.rowwise(rows), gaussian.rank < gaussian.dim
+
+        def of(part: slice) -> Array:
+            C = backend.row_block(X, part)
+            return gaussian.log_density(*frame.projected(V, C, off=off))
+
+        with self._threads_for(rows, MANY_STEPS):
+            density = backend.stacked(of, backend.row_slices(X), X)
         if missing and not backend.all_finite(density) and has_missing(rows):
             return all_latents(self.factors, rows).log_density
-        xp, scale = backend.namespace(density), self.frame.scale
+        xp, scale = backend.namespace(density), frame.scale
         return density if scale is None else density - xp.sum(xp.log(scale))
 
     def monitor(self, rows: Array | None = None) -> Monitor:
@@ -322,6 +352,21 @@ def check_solver(table: Table, name: str) -> None:
 def fit_pca(table: Table, request: PCARequest) -> SpikedModel:
     """Fit PCA to complete rows: the leading eigenpairs of their scatter."""
     check_solver(table, request.solver_given)
+    with few_threads(table):
+        return _fit_pca(table, request)
+
+
+def few_threads(table: Table) -> AbstractContextManager[None]:
+    """Return a context for a fit of the rows: small ones are done before threads have met."""
+    if not isinstance(table, InMemoryTable) or backend.is_sparse(table.rows):
+        return nullcontext()
+    n, d = int(table.rows.shape[0]), table.d
+    entries = float(n) * d
+    work = 0.5 * entries * min(n, d)
+    return backend.one_thread(SCATTER_STEPS * work, table.like, entries)
+
+
+def _fit_pca(table: Table, request: PCARequest) -> SpikedModel:
     operator, count = complete(table, standardize=request.standardize)
     check_request(request.n_components, count, table.d, request.solver_given)
     scaled = request.standardize and request.n_components in CROSS_VALIDATED
@@ -396,6 +441,11 @@ class PPCARequest(IterativeRequest):
 def fit_ppca(table: Table, request: PPCARequest) -> SpikedModel:
     """Fit probabilistic PCA by maximum likelihood (Tipping & Bishop 1999), NaN or not."""
     check_solver(table, request.solver)
+    with few_threads(table):
+        return _fit_ppca(table, request)
+
+
+def _fit_ppca(table: Table, request: PPCARequest) -> SpikedModel:
     found = linear(table, missing=True)
     missing = isinstance(found, Columns)
     if isinstance(found, Columns):
@@ -414,7 +464,8 @@ def fit_ppca(table: Table, request: PPCARequest) -> SpikedModel:
         return ppca_of_operator(found.operator, found.n_rows, table.like, request)
 
     if not by_default:
-        return replace(fit(request), selection=selection)
+        model = fit(request)
+        return model if selection is None else replace(model, selection=selection)
     unit = average_variance(found)
     if table.d == 1 and unit > 0:  # no direction is left for noise, and imputing needs some
         request = replace(request, noise=HEYWOOD * unit)

@@ -10,13 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Annotated, Any
 
 import numpy as np
 from scipy import optimize
 
-from dualpca.arrays import Array, backend
+from dualpca.arrays import Array, backend, cached_property
 from dualpca.data import InMemoryTable
 from dualpca.errors import expected
 from dualpca.gaussian import LOG_2PI

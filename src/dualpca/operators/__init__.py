@@ -6,7 +6,14 @@ Read `base` (what an operator is), `rows` (centred, weighted, scaled rows), `pri
 """
 
 from dualpca.operators.base import Factored, Operator
-from dualpca.operators.definiteness import leave_out_negatives, negative_mass, warn_of_cancellation
+from dualpca.operators.definiteness import (
+    ALL_EIGENVALUES_ORDER,
+    leave_out_negatives,
+    mass_of,
+    negative_mass,
+    negative_mass_of,
+    warn_of_cancellation,
+)
 from dualpca.operators.dual import Dual, Fused, Given, Gram, make_gram, stored_bytes
 from dualpca.operators.features import (
     Explicit,

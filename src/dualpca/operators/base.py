@@ -35,6 +35,14 @@ class Operator(ABC):
     """Whether `sharper` has products that are rounded less."""
     width_free = False
     """Whether a product with a wide block costs little more than one with a thin one."""
+    factor_width: int | None = None
+    """r where `factor` is a thin (m, r) matrix; None where there is no such factor."""
+    steps_cost = float("inf")
+    """Multiply-adds that last as long as one step of a Lanczos iteration on `dense()`."""
+    definite = True
+    """Whether it has no negative eigenvalues, whatever the rows."""
+    negative: tuple[float, float] | None = None
+    """Σ|λ| over the negative eigenvalues and over all, where a solver came across it."""
     threads_outside = False
     """Whether products distribute work to threads of their own: BLAS should use one."""
 
@@ -53,6 +61,18 @@ class Operator(ABC):
     @abstractmethod
     def dense(self) -> Array:
         """Return the operator as a fresh (m, m) array that the caller may overwrite."""
+
+    def dense_for(self, rank: int) -> Array:
+        """Return `dense()`, good enough for the `rank` leading eigenpairs and the trace."""
+        return self.dense()
+
+    def matrix(self) -> tuple[Array, bool]:
+        """Return a matrix, not to be modified, and whether the operator is what centring leaves."""
+        return self.dense(), False
+
+    def factor(self) -> Array:
+        """Return F, (m, r), with FFᵀ the operator, where `factor_width` is r."""
+        raise TypeError(f"{type(self).__name__} has no thin factor")
 
     def times_in_double(self, V: Array) -> Array:
         """Return the product in float64 throughout."""
@@ -82,6 +102,10 @@ class Factored(Operator):
     @abstractmethod
     def unmirror(self, vectors: Array) -> Array:
         """Turn eigenvectors of the mirror into orthonormal eigenvectors of this operator."""
+
+    def alike(self, share: float) -> bool:
+        """Return False if the diagonal shows that some eigenvalues are below a share of others."""
+        return True
 
     @abstractmethod
     def triangle(self) -> Array:

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+from scipy.linalg.lapack import dpotrf
 
 from dualpca.arrays import EPS, Array, backend
 from dualpca.errors import SolverWarning, SpectrumWarning, warn
@@ -82,12 +83,36 @@ def negative_mass(A: Operator, rng: np.random.Generator) -> tuple[float, float]:
     """
     m = A.shape[0]
     if m <= ALL_EIGENVALUES_ORDER:
-        values, weights = np.linalg.eigvalsh(backend.to_numpy(A.dense())), np.ones(m)
-    else:
-        values, weights = quadrature(A, rng)
-    rounding = m * A.eps * np.abs(values).max(initial=0.0)
+        return negative_mass_of(backend.to_numpy(A.dense()), A.eps)
+    return mass_of(*quadrature(A, rng), m * A.eps)
+
+
+def mass_of(values: Any, weights: Any, share: float) -> tuple[float, float]:
+    """Return Σ|λ| over the negative eigenvalues and over all, but for a share of the largest."""
+    rounding = share * np.abs(values).max(initial=0.0)
     negative = np.where(values < -rounding, -values, 0.0)
     return float(weights @ negative), float(weights @ np.abs(values))
+
+
+def negative_mass_of(K: Any, eps: float = EPS) -> tuple[float, float]:
+    """Return the same of a matrix, (m, m): from a Cholesky factor, or from all eigenvalues."""
+    m = K.shape[0]
+    if _is_certainly_definite(K):
+        return 0.0, float(K.trace())
+    return mass_of(np.linalg.eigvalsh(K), np.ones(m), m * eps)
+
+
+def _is_certainly_definite(K: Any) -> bool:
+    """Return True if a Cholesky factor proves that negative eigenvalues are rounding errors.
+
+    A small part of the cost of eigenvalues. The shift keeps their sum below `ROUNDING_SHARE`.
+    """
+    m, trace = K.shape[0], float(K.trace())
+    if not trace > 0:
+        return False
+    shifted = K.T.copy(order="F")
+    shifted.flat[:: m + 1] += 0.5 * ROUNDING_SHARE * trace / m
+    return bool(dpotrf(shifted, lower=1, overwrite_a=1, clean=0)[1] == 0)
 
 
 def quadrature(A: Operator, rng: np.random.Generator) -> tuple[Any, Any]:
@@ -117,9 +142,13 @@ def quadrature(A: Operator, rng: np.random.Generator) -> tuple[Any, Any]:
 def leave_out_negatives(A: Dual, rng: np.random.Generator) -> None:
     """Warn where an operator has negative eigenvalues, and leave them out of its trace.
 
+    How much they are is looked for, unless a solver came across it.
+
     No variance is negative: shares of the trace are those of its positive part.
     """
-    negative, total = negative_mass(A, rng)
+    if A.negative is None:
+        A.negative = negative_mass(A, rng)
+    negative, total = A.negative
     if not negative > ROUNDING_SHARE * total:
         return
     A.trace = total - negative

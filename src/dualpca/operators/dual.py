@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import replace
-from functools import cached_property, reduce
+from functools import reduce
 from importlib.util import find_spec
 from itertools import chain
 from operator import iadd
@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dualpca.arrays import EPS, Array, algebra, backend
-from dualpca.kernels import Kernel, Linear, fused_form
+from dualpca.arrays import EPS, Array, algebra, backend, cached_property
+from dualpca.kernels import Kernel, Linear, fused_form, thin_factor
 from dualpca.operators.base import Operator
 from dualpca.operators.spectrum import Spectrum, signs
 from dualpca.operators.subspace import Subspace
@@ -122,15 +122,24 @@ class Gram:
         tile = self._source()
         return ((*place, tile(place)) for place in self._tiles)
 
-    def fill(self, K: Array) -> None:
-        """Write K into an array."""
-        tile = self._source()
+    def whole(self) -> Array:
+        """Return K as a fresh array, (n, n), in float64; tiles are not kept for it."""
+        if self.single:
+            return self.in_double().whole()
+        tile = self._source() if "_kept" in self.__dict__ else self._passing()
+        K = backend.empty((self.n, self.n), self.like)
 
         def work(run: list[Tile]) -> None:
             for rows, columns, part in _both_halves(run, tile):
                 K[rows, columns] = part
 
         backend.spread(work, self._tiles, self.like)
+        return K
+
+    def _passing(self) -> Callable[[Tile], Array]:
+        """Return the function that evaluates a tile, for one use of each."""
+        _ = self._prepared
+        return self._evaluated
 
     def times(self, V: Array) -> Array:
         """Return K V, (n, b); in the precision of the kernel values, summed in float64."""
@@ -222,6 +231,12 @@ class Given(Gram):
 
     def _source(self) -> Callable[[Tile], Array]:
         return lambda tile: backend.working(self.points[tile[0], tile[1]])
+
+    def whole(self) -> Array:
+        """Return a copy of K, (n, n), in float64."""
+        if backend.is_foreign(self.points):
+            return backend.copied(backend.working(self.points))
+        return np.array(self.points, dtype=np.float64, order="C")
 
     def diag(self) -> Array:
         """Return the diagonal, (n,), in float64."""
@@ -330,6 +345,17 @@ GUESS_STEP, GUESS_LEAST, GUESS_MOST, GUESS_STEPS = 16, 256, 1500, 3
 """A first guess of eigenvectors looks at every 16th point, at so many at least and at most, in so
 many steps."""
 
+LEAST_UNCOPIED, MOST_FORMED = 700, 3200
+"""Points from which a kernel matrix that was given is not copied, and up to which one is formed."""
+
+THIN = 2
+"""Points per column from which a factor of the kernel is thin."""
+
+STEP_COST, ENTRY_COST, UNCACHED_ENTRY_COST, CACHED_ORDER = 1.6e6, 5.0, 14.0, 1600
+"""Multiply-adds of a large product that last as long as a step of Lanczos without its product, and
+as an entry of the matrix in one; an entry of a matrix that the cache does not hold, above this
+order."""
+
 
 class Dual(Operator):
     """The centred (weighted) kernel over the points, (n, n), known through its products.
@@ -367,14 +393,50 @@ class Dual(Operator):
         super().__init__(gram.n, gram.like, dim)
         self.eps, self.single, self.coarse = gram.eps, gram.single, gram.coarse
         self.width_free, self.centered = not gram.keep, center
+        self.definite = gram.kernel.definite
         self.pass_cost, self.dense_cost = gram.pass_cost, gram.fill_cost
+        self.weighted = weights is not None
         self.weights = backend.asarray(np.ones(gram.n), self.like) if weights is None else weights
-        self.n = float(backend.namespace(self.like).sum(self.weights))
+        self.n = (
+            float(backend.namespace(self.like).sum(self.weights))
+            if self.weighted
+            else float(gram.n)
+        )
+        host = not backend.is_foreign(gram.points)
+        if gram.keep and not gram.single and host and gram.n <= MOST_FORMED:
+            m = float(gram.n)
+            self.steps_cost = STEP_COST + m * m * (
+                ENTRY_COST if gram.n <= CACHED_ORDER else UNCACHED_ENTRY_COST
+            )
+        if host and not gram.single:
+            self.factor_width = self._width()
+
+    def _width(self) -> int | None:
+        """Return the width of a thin factor of the kernel over the points."""
+        X = self.gram.points
+        if isinstance(self.gram, Given) or X.ndim != 2 or X.shape[0] < THIN * X.shape[1]:
+            return None
+        row = thin_factor(self.gram.kernel, X[:1])
+        return None if row is None else int(row.shape[1])
+
+    @cached_property
+    def _features(self) -> Array:
+        """F0 with F0F0ᵀ = K, (n, r), where the kernel has a thin factor."""
+        return thin_factor(self.gram.kernel, self.gram.points)
 
     @cached_property
     def means(self) -> Array:
         """Weighted mean of every row of K, (n,), in float64."""
+        if self.factor_width is not None:
+            return self._features @ (self.weights @ self._features) / self.n
         return self.gram.times_in_double(self.weights[:, None])[:, 0] / self.n
+
+    def factor(self) -> Array:
+        """Return F = D^{1/2} H F0, (n, r), with A = FFᵀ; O(nr)."""
+        F = self._features
+        if self.centered:
+            F = F - self.weights @ F / self.n
+        return F * self._root[:, None] if self.weighted else F
 
     @cached_property
     def grand_mean(self) -> float:
@@ -416,7 +478,7 @@ class Dual(Operator):
 
     def _center(self, V: Array) -> Array:
         """Return Hᵀ D^{1/2} V: what the training expansion of centred vectors is."""
-        V = self._root[:, None] * V
+        V = self._root[:, None] * V if self.weighted else V
         if not self.centered:
             return V
         total = backend.namespace(V).sum(V, axis=0)
@@ -426,7 +488,7 @@ class Dual(Operator):
         """Return D^{1/2} H Y."""
         if self.centered:
             Y = Y - (self.weights @ Y / self.n)[None, :]
-        return self._root[:, None] * Y
+        return self._root[:, None] * Y if self.weighted else Y
 
     def __matmul__(self, V: Array) -> Array:
         """Return A V."""
@@ -468,25 +530,37 @@ class Dual(Operator):
 
     def dense(self) -> Array:
         """Return A, (n, n); the kernel is evaluated once, in float64, and centred in place."""
-        m = self.shape[0]
-        A = backend.empty((m, m), self.like)
-        self.gram.in_double().fill(A)
+        given = isinstance(self.gram, Given) and self.centered
+        A = backend.working(self.gram.points) if given else self.gram.whole()
         if self.centered:
             means = self.means = A @ self.weights / self.n  # there is no need to evaluate K again
-            A -= means[None, :]
-            A -= means[:, None]
-            A += float(self.weights @ means) / self.n
-        A *= self._root[None, :]
-        A *= self._root[:, None]
+            if given:
+                A = A - means[None, :]
+            else:
+                A -= means[None, :]
+            A -= (means - self.grand_mean)[:, None]
+        if self.weighted:
+            A *= self._root[None, :]
+            A *= self._root[:, None]
         return A
+
+    def matrix(self) -> tuple[Array, bool]:
+        """Return A, or a large K that was given: centring vectors then costs less than a copy."""
+        K = self.gram.points
+        if not (isinstance(self.gram, Given) and self.centered and not self.weighted):
+            return self.dense(), False
+        if self.gram.n < LEAST_UNCOPIED or K.dtype != np.float64 or not K.flags.c_contiguous:
+            return self.dense(), False
+        self.means = K @ self.weights / self.n
+        return K, True
 
     def oriented(self, spectrum: Spectrum) -> Spectrum:
         """Return eigenpairs signed by the coordinates of the points, which weights do not change.
 
         A point of weight 2 has an entry √2 times as large as either of two equal points.
         """
-        if spectrum.rank == 0:
-            return spectrum
+        if spectrum.rank == 0 or not self.weighted:
+            return spectrum  # signed already
         xp, root = backend.namespace(self.like), self._root
         safe = xp.where(root > 0, root, xp.full_like(root, np.inf))  # no weight, no say
         vectors = spectrum.vectors * signs(spectrum.vectors / safe[:, None])

@@ -173,7 +173,7 @@ class Landmarks:
     """f(x) = Nᵀ k(Z, x) with N Nᵀ the (pseudo-)inverse of k(Z, Z) (Williams & Seeger 2001).
 
     f(x)ᵀf(y) = k(x, Z) k(Z, Z)⁻¹ k(Z, y): the kernel of features projected on the span of the
-    landmarks', so never more than k in the sense of quadratic forms.
+    landmarks', so never more than k in the sense of quadratic forms (theory 18.1).
     """
 
     kernel: Kernel
@@ -213,7 +213,7 @@ class Landmarks:
 class Fourier:
     """f(x) = √(2/m) cos(Ωᵀx + b), with Ω drawn from the kernel's spectrum (Rahimi & Recht 2007).
 
-    f(x)ᵀf(y) is k(x, y) on average, with an error of order 1/√m.
+    f(x)ᵀf(y) is k(x, y) on average, with an error of order 1/√m (theory 18.2).
     """
 
     kernel: Kernel

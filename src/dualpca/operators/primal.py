@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from dualpca.arrays import Array, algebra, backend, note
+from dualpca.arrays import Array, algebra, backend, cached_property, note
 from dualpca.data import (
     Columns,
     Host,
@@ -19,6 +18,7 @@ from dualpca.data import (
     join,
     namespace_sum,
     refuse_nonfinite,
+    single_will_do,
     total_moments,
 )
 from dualpca.errors import NonFiniteError, ScaleError
@@ -97,6 +97,8 @@ def unit_scale(variances: Array) -> Array:
 
 # --- The primal: FᵀF over the features, and its mirror image FFᵀ over the points -----------------
 
+WORTH_THREADS = 4e6
+"""Multiply-adds of a product with one vector from which its blocks are shared out to threads."""
 SKETCH_RUN = 64
 """Neighbouring features that a sketch uses together, since they are together in memory."""
 
@@ -151,6 +153,13 @@ class Primal(FeatureOperator, Factored):
         """Size, mean and scatter, in one pass; in the units of X."""
         return Moments.of(self.X, self.weights, center=self.centered)
 
+    def dense_for(self, rank: int) -> Array:
+        """Return the scatter, from products in float32 where that does not matter."""
+        if "moments" not in self.__dict__ and not self.standardized:
+            single = single_will_do(self.X, rank)
+            self.moments = Moments.of(self.X, self.weights, center=self.centered, single=single)
+        return self.dense()
+
     @cached_property
     def squares(self) -> Array:
         """Σw(x − mean)² of every feature: from the scatter if it is there."""
@@ -185,6 +194,11 @@ class Primal(FeatureOperator, Factored):
         return float(self.X.shape[0] if self.weights is None else namespace_sum(self.weights))
 
     @property
+    def threads_outside(self) -> bool:  # type: ignore[override]
+        """Whether products share blocks of rows out to threads."""
+        return self.rows.in_blocks and self.pass_cost > WORTH_THREADS
+
+    @property
     def trace(self) -> float:
         """‖F‖²."""
         return super().trace if self.standardized else self._totals[2]
@@ -204,6 +218,17 @@ class Primal(FeatureOperator, Factored):
         part = Primal(X, weights, center=self.centered)
         part.rows = Rows(X, weights, frame, explicit=self.rows.explicit)
         return part
+
+    def alike(self, share: float) -> bool:
+        """Return False if the diagonal shows that some eigenvalues are below a share of others.
+
+        The smallest eigenvalue is at most the smallest entry, the largest one at least the largest.
+        The scatter is computed for it, which every solver of so few rows needs.
+        """
+        if backend.is_foreign(self.X) or self.moments.n <= 0:
+            return True
+        diagonal = self.diag()
+        return float(diagonal.min()) > share * float(diagonal.max())
 
     def triangle(self) -> Array:
         """Return R with RᵀR = FᵀF, without squaring the condition number."""
@@ -236,6 +261,11 @@ class Mirror(Factored):
     def trace(self) -> float:
         """‖F‖²."""
         return self.primal.trace
+
+    @property
+    def threads_outside(self) -> bool:  # type: ignore[override]
+        """As the primal's, unless columns are centred one block after another."""
+        return self.primal.threads_outside and not self.primal.rows.explicit
 
     def __matmul__(self, U: Array) -> Array:
         """Return FFᵀ U."""
@@ -405,9 +435,12 @@ def linear(
     """
     if isinstance(table, InMemoryTable):
         X, weights = table.rows, table.weights
-        if missing and has_missing(X):
+        operator = Primal(X, weights, standardize=standardize)
+        if missing and table.moments is not None:  # so none is
+            operator.moments = table.moments
+        elif missing and has_missing(X):
             return Columns.of(X, weights)
-        return LinearTable(Primal(X, weights, standardize=standardize), used_rows(X, weights))
+        return LinearTable(operator, used_rows(X, weights))
     wide = table.d > WIDEST
     gathered = f"moments, ({table.d}, {table.d}) added up"
     how = "block Krylov, one pass per product" if wide else gathered

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
+from operator import iadd
 from typing import NamedTuple
 
 import numpy as np
 
-from dualpca.arrays import Array, algebra, backend
+from dualpca.arrays import Array, algebra, backend, cached_property
 
 SAFE_OFFSET = 1e6
 """Largest n‖μ‖² / trace for which centring after the product loses no more than three digits."""
@@ -38,13 +38,25 @@ class Frame(NamedTuple):
         """Return the frame of some of the features."""
         return Frame(self.mean[which], None if self.scale is None else self.scale[which])
 
-    def coordinates(self, V: Array, X: Array) -> Array:
-        """Return (x − mean)/scale · V for every row, (n, q); O(ndq) in blocks of rows."""
+    def coordinates(self, V: Array, X: Array, *, near: bool = False) -> Array:
+        """Return (x − mean)/scale · V for every row, (n, q); O(ndq) in blocks of rows.
+
+        `near` where the mean is not far from zero beside the spread of the rows: X is then used as
+        it is, and the product corrected.
+        """
         if backend.is_sparse(X):
             V = V if self.scale is None else V / self.scale[:, None]
             return algebra.product(X, V) - self.mean @ V
-        cut = backend.row_slices(X)
-        return backend.stacked(lambda rows: self.center(backend.row_block(X, rows)) @ V, cut, X)
+        if near and self.scale is None and backend.is_plain(X) and X.dtype == np.float64:
+            Y = X @ V
+            Y -= self.mean @ V
+            return Y
+
+        def of(rows: slice, out: Array | None = None) -> Array:
+            C = self.center(backend.row_block(X, rows))
+            return C @ V if out is None else np.matmul(C, V, out=out)
+
+        return backend.stacked_rows(of, int(V.shape[1]), X)
 
     def project(self, V: Array, X: Array) -> Projection:
         """Return coordinates along the columns of V and the squared distance off their span.
@@ -54,13 +66,20 @@ class Frame(NamedTuple):
         xp, X = backend.namespace(X), backend.rowwise(X)
 
         def part(rows: slice) -> Array:
-            C = self.center(backend.row_block(X, rows))
-            Y = C @ V
-            C -= Y @ V.T
-            return xp.concat([Y, algebra.squared_norms(C)[:, None]], axis=1)
+            Y, off = self.projected(V, backend.row_block(X, rows))
+            return xp.concat([Y, off[:, None]], axis=1)
 
         both = backend.stacked(part, backend.row_slices(X), X)
         return Projection(both[:, :-1], both[:, -1])
+
+    def projected(self, V: Array, C: Array, *, off: bool = True) -> Projection:
+        """Return the same for a dense block of float64 rows; distances are zeros unless `off`."""
+        C = self.center(C)
+        Y = C @ V
+        if not off:
+            return Projection(Y, 0 * C[:, 0])
+        C -= Y @ V.T
+        return Projection(Y, algebra.squared_norms(C))
 
     def lift(self, V: Array, Y: Array) -> Array:
         """Return the rows on the span whose coordinates are Y, (n, d)."""
@@ -69,6 +88,10 @@ class Frame(NamedTuple):
     def restore(self, C: Array) -> Array:
         """Return centred rows to the units and origin of the data."""
         return (C if self.scale is None else C * self.scale) + self.mean
+
+
+def _plus(a: tuple[Array, ...], b: tuple[Array, ...]) -> tuple[Array, ...]:
+    return tuple(map(iadd, a, b))
 
 
 class Rows:
@@ -91,19 +114,24 @@ class Rows:
         self.X, self.frame, self.shape = X, frame, (int(X.shape[0]), int(X.shape[1]))
         self.root = None if weights is None else xp.sqrt(weights)
         self.explicit = explicit or not (backend.is_sparse(X) or X.dtype == xp.float64)
+        self.in_blocks = not (backend.is_sparse(X) or backend.is_foreign(X))
 
     @cached_property
     def _rowwise(self) -> Array:
         return backend.rowwise(self.X)
 
+    def block(self, rows: slice) -> Array:
+        """Return some rows of F, dense, fresh and centred."""
+        C = self.frame.center(backend.row_block(self._rowwise, rows))
+        if self.root is not None:
+            C *= self.root[rows][:, None]
+        return C
+
     def blocks(self, at_least: int = 0) -> Iterator[tuple[slice, Array]]:
         """Yield blocks of rows of F, dense, fresh and centred."""
         n, d = self.shape
         for rows in backend.slices(n, max(backend.block_rows(d, self.X), at_least)):
-            C = self.frame.center(backend.row_block(self._rowwise, rows))
-            if self.root is not None:
-                C *= self.root[rows][:, None]
-            yield rows, C
+            yield rows, self.block(rows)
 
     def column_blocks(self, at_least: int = 0) -> Iterator[Array]:
         """Yield blocks of columns of F, dense, fresh and centred."""
@@ -134,16 +162,53 @@ class Rows:
         return out if self.frame.scale is None else out / self.frame.scale[:, None]
 
     def normal(self, V: Array) -> Array:
-        """Return FᵀF V, (d, b); where blocks are centred, in one read of the rows."""
-        if not self.explicit:
+        """Return FᵀF V, (d, b); where rows are dense, in one read of them."""
+        if self.explicit:
+
+            def centred(rows: slice) -> Array:
+                C = self.block(rows)
+                return C.T @ (C @ V)
+
+            return backend.summed(centred, iadd, self._rowwise)
+        if not self.in_blocks:
             return self.adjoint(self.times(V))
-        return sum(C.T @ (C @ V) for _, C in self.blocks())
+        mean, scale = self.frame
+        Vt = backend.contiguous((V if scale is None else V / scale[:, None]).T)
+        shift = (Vt @ mean)[:, None]
+
+        def part(rows: slice) -> tuple[Array, Array]:
+            C = self.X[rows, :]
+            Y = Vt @ C.T  # thin products are faster this way round: see algebra.thin_product
+            Y -= shift
+            if self.root is not None:
+                Y *= self.root[rows] ** 2
+            return Y @ C, Y.sum(axis=1)
+
+        out, total = backend.summed(part, _plus, self.X)
+        out -= total[:, None] * mean
+        return (out if scale is None else out / scale).T
 
     def mirrored(self, U: Array) -> Array:
-        """Return FFᵀ U, (n, b); where blocks are centred, in one read of the columns."""
-        if not self.explicit:
+        """Return FFᵀ U, (n, b); where rows are dense, in one read of their columns."""
+        if self.explicit:
+            return sum(C @ (C.T @ U) for C in self.column_blocks())
+        if not self.in_blocks:
             return self.times(self.adjoint(U))
-        return sum(C @ (C.T @ U) for C in self.column_blocks())
+        mean, scale = self.frame
+        Ut = backend.contiguous((U if self.root is None else U * self.root[:, None]).T)
+        sums = Ut.sum(axis=1)[:, None]
+
+        def part(columns: slice) -> tuple[Array, Array]:
+            C = self.X[:, columns]
+            Z = Ut @ C
+            Z -= sums * mean[columns]
+            if scale is not None:
+                Z /= scale[columns] ** 2
+            return Z @ C.T, Z @ mean[columns]
+
+        out, total = backend.summed(part, _plus, self.X.T)
+        out -= total[:, None]
+        return (out if self.root is None else out * self.root).T
 
     def row_gram(self) -> Array:
         """Return FFᵀ, (n, n)."""

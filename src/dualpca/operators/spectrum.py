@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Annotated
 
+import numpy as np
+
 from dualpca.arrays import EPS, Array, backend
 from dualpca.errors import SpectrumWarning, warn
 
@@ -61,8 +63,8 @@ class Spectrum:
         The entry of largest magnitude of every eigenvector is positive (the first one, on ties).
         """
         xp = backend.namespace(values)
-        order = xp.argsort(values, descending=True, stable=True)
-        values, vectors = xp.take(values, order, axis=0), xp.take(vectors, order, axis=1)
+        order = backend.descending(values)
+        values, vectors = backend.take(values, order), backend.take(vectors, order, axis=1)
         low, high = (float(values[k]) if values.shape[0] else 0.0 for k in (-1, 0))
         if low < -100 * vectors.shape[0] * EPS * max(high, -low):
             warn(
@@ -71,7 +73,10 @@ class Spectrum:
                 "semi-definite kernel if they matter.",
                 SpectrumWarning,
             )
-        values = xp.where(values < 0, xp.zeros_like(values), values)
+        if backend.is_foreign(values):
+            values = xp.where(values < 0, xp.zeros_like(values), values)
+        else:
+            values = np.maximum(values, 0.0)
         return cls(values, deterministic_signs(vectors), trace, dim, error, concentration)
 
     @property
@@ -81,6 +86,8 @@ class Spectrum:
 
     def head(self, q: int) -> Spectrum:
         """Return the q leading eigenpairs."""
+        if q == self.rank:
+            return self
         return replace(self, values=self.values[:q], vectors=self.vectors[:, :q])
 
 
@@ -93,6 +100,9 @@ def signs(vectors: Array) -> Array:
     """Return the sign of the entry of largest magnitude of each column, (1, q); 1 for 0."""
     xp = backend.namespace(vectors)
     largest = xp.argmax(xp.abs(vectors), axis=0)
+    if not backend.is_foreign(vectors):
+        peaks = vectors[largest, np.arange(vectors.shape[1])][None, :]
+        return np.where(peaks < 0, -1.0, 1.0)
     peaks = xp.take_along_axis(vectors, largest[None, :], axis=0)
     one = xp.ones_like(peaks)
     return xp.where(peaks < 0, -one, one)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dualpca.arrays import Array, algebra, backend
+from dualpca.arrays import Array, algebra, backend, cached_property
 from dualpca.errors import expected
 from dualpca.kernels import Kernel, nonnegative_columns
 
@@ -70,25 +69,121 @@ class Expansion:
         return self.images[:, :-1] - self.tilt
 
     def weights(self, Y: Array) -> Array:
-        """Return γ of every row of Y, (m, n): what to ask for where items have no coordinates."""
+        """Return the weights over the training items whose sum is P(y).
+
+        Parameters
+        ----------
+        Y : array of shape (m, q)
+            Latent coordinates.
+
+        Returns
+        -------
+        weights : array of shape (m, n)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.kernels import RBF
+        >>> from dualpca.preimages import Span
+        >>> span = Span(np.array([[0.0], [1.0]]), RBF(), np.eye(2)[:, :1], np.zeros(2))
+        >>> span.weights(np.array([[1.0]]))
+        array([[1., 0.]])
+        """
         return self._lifted(Y) @ self.generators.T
 
     def sqnorm(self, Y: Array) -> Array:
-        """Return ‖P(y)‖² = offset + 2 yᵀtilt + yᵀy for orthonormal directions, (m,)."""
+        """Return the squared norm of P(y) in feature space.
+
+        Parameters
+        ----------
+        Y : array of shape (m, q)
+            Latent coordinates.
+
+        Returns
+        -------
+        norms : array of shape (m,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.kernels import RBF
+        >>> from dualpca.preimages import Span
+        >>> span = Span(np.array([[0.0], [1.0]]), RBF(), np.eye(2)[:, :1], np.zeros(2))
+        >>> span.sqnorm(np.array([[1.0]]))
+        array([1.])
+        """
         L = self._lifted(Y)
         return backend.namespace(L).sum((L @ self.gram) * L, axis=1)
 
     def overlaps(self, Y: Array) -> Array:
-        """Return ⟨φ(x_i), P(y)⟩, (m, n): kernel values of P with the items, not centred."""
+        """Return the kernel values of P(y) with the training items, not centred.
+
+        Parameters
+        ----------
+        Y : array of shape (m, q)
+            Latent coordinates.
+
+        Returns
+        -------
+        values : array of shape (m, n)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.kernels import RBF
+        >>> from dualpca.preimages import Span
+        >>> span = Span(np.array([[0.0], [1.0]]), RBF(), np.eye(2)[:, :1], np.zeros(2))
+        >>> span.overlaps(np.array([[1.0]])).round(4)
+        array([[1.    , 0.3679]])
+        """
         return self._lifted(Y) @ self.images.T
 
     def gaps(self, Y: Array) -> Array:
-        """Return ‖φ(x_i) − P(y)‖², (m, n), from q products each."""
+        """Return the squared distance in feature space of every training point from P(y).
+
+        Parameters
+        ----------
+        Y : array of shape (m, q)
+            Latent coordinates.
+
+        Returns
+        -------
+        distances : array of shape (m, n)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.kernels import RBF
+        >>> from dualpca.preimages import Span
+        >>> span = Span(np.array([[0.0], [1.0]]), RBF(), np.eye(2)[:, :1], np.zeros(2))
+        >>> span.gaps(np.array([[1.0]])).round(4)
+        array([[0.    , 1.2642]])
+        """
         G = self.norms - 2 * self.overlaps(Y) + self.sqnorm(Y)[:, None]
         return backend.namespace(G).where(G > 0, G, 0 * G)
 
     def nearest(self, Y: Array) -> tuple[Array, ...]:
-        """Return for every row of Y the item most similar to P(y) and its distance, both (m,)."""
+        """Return the training item most similar to P(y), and its distance.
+
+        Parameters
+        ----------
+        Y : array of shape (m, q)
+            Latent coordinates.
+
+        Returns
+        -------
+        index : array of int, shape (m,)
+        distance : array of shape (m,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.kernels import RBF
+        >>> from dualpca.preimages import Span
+        >>> span = Span(np.array([[0.0], [1.0]]), RBF(), np.eye(2)[:, :1], np.zeros(2))
+        >>> span.nearest(np.array([[1.0]]))[0]
+        array([0])
+        """
         xp, Y = backend.namespace(self.base), self.checked(Y)
 
         def of(rows: slice) -> tuple[Array, ...]:
@@ -114,7 +209,26 @@ class Expansion:
         return int(self.base.shape[0])
 
     def checked(self, Y: Array) -> Array:
-        """Return latent rows in float64, of the right shape and finite."""
+        """Return latent rows in float64 after checking their shape and that they are finite.
+
+        Parameters
+        ----------
+        Y : array of shape (m, q)
+            Latent coordinates.
+
+        Returns
+        -------
+        Y : array of shape (m, q)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.kernels import RBF
+        >>> from dualpca.preimages import Span
+        >>> span = Span(np.array([[0.0], [1.0]]), RBF(), np.eye(2)[:, :1], np.zeros(2))
+        >>> span.checked(np.array([[1.0]])).dtype
+        dtype('float64')
+        """
         algebra.require_shape("latent coordinates", Y, "m", self.coefficients.shape[1])
         return _require_finite("latent coordinates", Y)
 
@@ -133,10 +247,19 @@ def _require_finite(name: str, A: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Items(Expansion):
-    """The subspace where only a Gram matrix is known: no coordinates, so no pre-image.
+    """A subspace of which only the Gram matrix is known: no coordinates, so no pre-image.
 
     Use instead `weights(Y)`, the weights over the training items, and `nearest(Y)`,
     the most similar of them.
+
+    Parameters
+    ----------
+    K : array of shape (n, n)
+        Gram matrix of the training items.
+    coefficients : array of shape (n, q)
+        Weights of the directions over the items.
+    base : array of shape (n,)
+        Weights of the mean over the items.
 
     Examples
     --------
@@ -252,13 +375,31 @@ class Span(Expansion):
         return None if np.all(low < 0) else backend.asarray(low, self.points)
 
     def inside(self, Z: Array) -> Array:
-        """Return points (b, d) with entries lifted to the floor."""
+        """Return points with entries raised to the smallest value that the kernel allows.
+
+        Parameters
+        ----------
+        Z : array of shape (b, d)
+
+        Returns
+        -------
+        Z : array of shape (b, d)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.kernels import RBF
+        >>> from dualpca.preimages import Span
+        >>> span = Span(np.array([[0.0], [1.0]]), RBF(), np.eye(2)[:, :1], np.zeros(2))
+        >>> span.inside(np.array([[0.5]]))
+        array([[0.5]])
+        """
         if self.floor is None:
             return Z
         return backend.namespace(Z).where(Z > self.floor, Z, self.floor + 0 * Z)
 
     def expanded(self, values: Array, *, centered: bool) -> Array:
-        """Return γ of the points P = Σ_i γ_i φ(x_i) that have these kernel values, (m, n).
+        """Return the weights of the points of feature space that have these kernel values.
 
         Parameters
         ----------
@@ -268,9 +409,22 @@ class Span(Expansion):
             count as 0.
         centered : bool
 
+        Returns
+        -------
+        weights : array of shape (m, n)
+
         Notes
         -----
         O(n³) once and O(n²) per row, with a few n×n arrays.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.kernels import RBF
+        >>> from dualpca.preimages import Span
+        >>> span = Span(np.array([[0.0], [1.0]]), RBF(), np.eye(2)[:, :1], np.zeros(2))
+        >>> span.expanded(RBF()(np.array([[0.0]]), span.generators), centered=False).round(4)
+        array([[-0.,  1.]])
         """
         lam, E = self._centred_pairs if centered else self._plain_pairs
         alpha = ((backend.working(values) @ E) / lam) @ E.T
@@ -300,11 +454,51 @@ class Span(Expansion):
         return backend.take(lam, kept), backend.take(E, kept, axis=1)
 
     def overlap(self, Z: Array, Y: Array) -> Array:
-        """Return ⟨φ(z), P(y)⟩ row by row, (m,)."""
+        """Return the inner product of φ(z) and P(y), row by row.
+
+        Parameters
+        ----------
+        Z : array of shape (m, d)
+        Y : array of shape (m, q)
+            Latent coordinates.
+
+        Returns
+        -------
+        values : array of shape (m,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.kernels import RBF
+        >>> from dualpca.preimages import Span
+        >>> span = Span(np.array([[0.0], [1.0]]), RBF(), np.eye(2)[:, :1], np.zeros(2))
+        >>> span.overlap(np.array([[0.0]]), np.array([[1.0]]))
+        array([1.])
+        """
         return self._rowwise(Z, Y, Target.overlap)
 
     def distance(self, Z: Array, Y: Array) -> Array:
-        """Return ‖φ(z) − P(y)‖ row by row, (m,), from its definition."""
+        """Return the distance in feature space of φ(z) from P(y), row by row.
+
+        Parameters
+        ----------
+        Z : array of shape (m, d)
+        Y : array of shape (m, q)
+            Latent coordinates.
+
+        Returns
+        -------
+        distance : array of shape (m,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.kernels import RBF
+        >>> from dualpca.preimages import Span
+        >>> span = Span(np.array([[0.0], [1.0]]), RBF(), np.eye(2)[:, :1], np.zeros(2))
+        >>> span.distance(np.array([[0.0]]), np.array([[1.0]]))
+        array([1.49011612e-08])
+        """
         return self._rowwise(Z, Y, Target.distance)
 
     def _rowwise(self, Z: Array, Y: Array, of: Callable[[Target, Array], Array]) -> Array:
@@ -440,7 +634,27 @@ LARGEST_DISTANCE = 2.0
 
 
 class PreImage(NamedTuple):
-    """Pre-images z, the distance of φ(z) from the target P, and the number of iterations."""
+    """Pre-images, their distances from the target, and the number of iterations.
+
+    Parameters
+    ----------
+    points : array of shape (m, d)
+        Pre-images z.
+    distance : array of shape (m,)
+        Distance of φ(z) from the target P, in feature space.
+    iterations : array of int, shape (m,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca.kernels import RBF
+    >>> from dualpca.preimages import Span
+    >>> span = Span(np.array([[0.0], [1.0]]), RBF(), np.eye(2)[:, :1], np.zeros(2))
+    >>> from dualpca.preimages import FixedPoint
+    >>> found = FixedPoint().find(span, np.array([[1.0]]))
+    >>> found.points.shape, found.distance.shape
+    ((1, 1), (1,))
+    """
 
     points: Array  # (m, d)
     distance: Array  # (m,), ‖φ(z) − P‖
@@ -449,10 +663,16 @@ class PreImage(NamedTuple):
 
 @dataclass(frozen=True)
 class Method:
-    """A way from P(y) back to inputs: z with φ(z) close to P(y).
+    """Base class of pre-image methods, which find inputs z with φ(z) close to P(y).
 
     Subclasses define `_find` for a block of rows; a class attribute `name` registers them. With
     a linear kernel every method returns the exact answer z = Σ_i γ_i x_i, mean included.
+
+    Examples
+    --------
+    >>> from dualpca.preimages import FixedPoint, Method
+    >>> issubclass(FixedPoint, Method)
+    True
     """
 
     name: ClassVar[str] = ""
@@ -465,11 +685,46 @@ class Method:
             PREIMAGES[cls.name] = cls
 
     def suits(self, kernel: Kernel) -> bool:
-        """Return True if this method can be used with a kernel."""
+        """Return True if this method can be used with a kernel.
+
+        Parameters
+        ----------
+        kernel : Kernel
+
+        Returns
+        -------
+        suits : bool
+
+        Examples
+        --------
+        >>> from dualpca.kernels import RBF
+        >>> from dualpca.preimages import Smoother
+        >>> Smoother().suits(RBF())
+        True
+        """
         return True
 
     def prepare(self, span: Span) -> Method:
-        """Return this method with all done that does not depend on the rows."""
+        """Return this method with all done that does not depend on the rows.
+
+        Parameters
+        ----------
+        span : Span
+
+        Returns
+        -------
+        method : Method
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.kernels import RBF
+        >>> from dualpca.preimages import Span
+        >>> span = Span(np.array([[0.0], [1.0]]), RBF(), np.eye(2)[:, :1], np.zeros(2))
+        >>> from dualpca.preimages import Smoother
+        >>> Smoother().prepare(span)
+        Smoother(neighbors=20)
+        """
         return self
 
     def find(self, span: Span, Y: Array, start: Array | None = None) -> PreImage:
@@ -480,8 +735,22 @@ class Method:
         span : Span
         Y : array of shape (m, q)
             Latent coordinates.
-        start : array of shape (m, d), optional
+        start : array of shape (m, d), default=None
             Points to start from, such as the noisy rows; closed forms have no use for them.
+
+        Returns
+        -------
+        found : PreImage
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.kernels import RBF
+        >>> from dualpca.preimages import Span
+        >>> span = Span(np.array([[0.0], [1.0]]), RBF(), np.eye(2)[:, :1], np.zeros(2))
+        >>> from dualpca.preimages import FixedPoint
+        >>> FixedPoint().find(span, np.array([[1.0]])).points
+        array([[0.]])
         """
         Y = span.checked(Y)
         return self._find_all(span, lambda rows: Target.of(span, Y[rows, :]), Y, start)
@@ -496,16 +765,31 @@ class Method:
         span : Span
         values : array of shape (m, n)
             ⟨φ(x_i), P⟩ for the points x_i of the span.
-        start : array of shape (m, d), optional
+        start : array of shape (m, d), default=None
             Points to start from.
-        centered : bool
+        centered : bool, default=False
             The values are ⟨φ(x_i) − mean, P − mean⟩.
+
+        Returns
+        -------
+        found : PreImage
 
         Notes
         -----
         Up to 5000 points P is found as a sum over them, O(n³) once. Beyond, methods that only
         need kernel values or coordinates still work ('plain-smoother', 'smoother', 'learned'),
         and distances are NaN.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.kernels import RBF
+        >>> from dualpca.preimages import Span
+        >>> span = Span(np.array([[0.0], [1.0]]), RBF(), np.eye(2)[:, :1], np.zeros(2))
+        >>> from dualpca.preimages import FixedPoint
+        >>> values = RBF()(np.array([[0.0]]), span.generators)
+        >>> FixedPoint().find_values(span, values).points.round(4)
+        array([[1.]])
         """
         algebra.require_shape("kernel values", values, "m", span.size)
         K = _require_finite("kernel values", values)
@@ -537,7 +821,29 @@ class Method:
         return PreImage(*span._in_blocks(of, m))
 
     def block(self, target: Target, start: Array | None) -> PreImage:
-        """Return the pre-images of one block of rows."""
+        """Return the pre-images of one block of rows.
+
+        Parameters
+        ----------
+        target : Target
+            Rows of latents and the span they belong to.
+        start : array of shape (m, d) or None
+            Points to start from.
+
+        Returns
+        -------
+        found : PreImage
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.kernels import RBF
+        >>> from dualpca.preimages import Span
+        >>> span = Span(np.array([[0.0], [1.0]]), RBF(), np.eye(2)[:, :1], np.zeros(2))
+        >>> from dualpca.preimages import Smoother
+        >>> Smoother().find(span, np.array([[1.0]])).points.shape
+        (1, 1)
+        """
         if target.span.kernel._linear and self.safeguarded:
             Z, iterations = target.weights @ target.span.points, None
         else:

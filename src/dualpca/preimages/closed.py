@@ -18,7 +18,9 @@ from dualpca.preimages.base import Method, Span, Target
 
 @dataclass(frozen=True)
 class Smoother(Method):
-    """z = Σ_i w_i x_i / Σ_i w_i, with weights that neither vanish nor turn negative.
+    """The kernel smoother with weights that neither vanish nor turn negative.
+
+    z = Σ_i w_i x_i / Σ_i w_i.
 
     A safeguarded form of `PlainSmoother`, the published formula.
 
@@ -33,7 +35,7 @@ class Smoother(Method):
 
     Parameters
     ----------
-    neighbors : int or None
+    neighbors : int or None, default=20
 
     Examples
     --------
@@ -72,7 +74,9 @@ class Smoother(Method):
 
 @dataclass(frozen=True)
 class PlainSmoother(Method):
-    """z = Σ_i k̂_i x_i / (Σ_i k̂_i + s), the kernel smoother as published.
+    """The kernel smoother as published, without safeguards.
+
+    z = Σ_i k̂_i x_i / (Σ_i k̂_i + s).
 
     De Plaen & Suykens 2023, Eq. 19; Schreurs & Suykens 2018. Weights may be negative, so that z
     may lie outside of the data, and nothing replaces it there: `Smoother` is the safeguarded form.
@@ -80,9 +84,9 @@ class PlainSmoother(Method):
 
     Parameters
     ----------
-    stabilizer : float
+    stabilizer : float, default=0.0
         s, added to the sum of the kernel values, in their units.
-    centered : bool
+    centered : bool, default=False
         Use the centred kernel values (k̂c)_i = ⟨φ(x_i) − φ̄, P − φ̄⟩ in place of ⟨φ(x_i), P⟩. Where
         the features are centred they sum to 0: z = Σ_i (k̂c)_i x_i / s, which needs an s. The same
         as False where they are not.
@@ -147,7 +151,7 @@ class Distance(Method):
 
     Parameters
     ----------
-    neighbors : int
+    neighbors : int, default=10
 
     Examples
     --------
@@ -171,7 +175,23 @@ class Distance(Method):
             raise ValueError(expected("neighbors", "at least 1", self.neighbors))
 
     def suits(self, kernel: Kernel) -> bool:
-        """Return True if the kernel can be inverted."""
+        """Return True if the kernel can be inverted.
+
+        Parameters
+        ----------
+        kernel : Kernel
+
+        Returns
+        -------
+        suits : bool
+
+        Examples
+        --------
+        >>> from dualpca.kernels import RBF
+        >>> from dualpca.preimages import Distance
+        >>> Distance().suits(RBF())
+        True
+        """
         return inverse_distances(kernel, 1) is not None
 
     def _find(self, target: Target, start: Array | None) -> tuple[Array, Array | None]:
@@ -210,7 +230,9 @@ GRAM_JITTER = 1e-12
 
 @dataclass(frozen=True)
 class Learned(Method):
-    """z = μ + Σ_j k'(y, y_j) a_j with (K' + αI) A = X − 1μᵀ: kernel ridge regression on latents.
+    """Kernel ridge regression from latents to inputs (Bakır et al. 2004).
+
+    z = μ + Σ_j k'(y, y_j) a_j with (K' + αI) A = X − 1μᵀ.
 
     It needs no iteration and works with any kernel, but answers with what training points look
     like, whether or not P is near one. μ is the mean of the points, which ridge regression alone
@@ -223,12 +245,12 @@ class Learned(Method):
 
     Parameters
     ----------
-    alpha : float
+    alpha : float, default=0.1
         Ridge, as scikit-learn's `KernelPCA(alpha=...)`, where it is 1.
-    kernel : Kernel, optional
+    kernel : Kernel, default=None
         On the latents; default: RBF with the median length of the latents. scikit-learn uses
         the model's own kernel, whose width was meant for the inputs.
-    limit : int
+    limit : int, default=5000
 
     Examples
     --------
@@ -253,7 +275,26 @@ class Learned(Method):
             raise ValueError(expected("limit", "at least 1", self.limit))
 
     def prepare(self, span: Span) -> Method:
-        """Return the learned map."""
+        """Return the learned map.
+
+        Parameters
+        ----------
+        span : Span
+
+        Returns
+        -------
+        method : Method
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.kernels import RBF
+        >>> from dualpca.preimages import Span
+        >>> span = Span(np.array([[0.0], [1.0]]), RBF(), np.eye(2)[:, :1], np.zeros(2))
+        >>> from dualpca.preimages import Learned
+        >>> type(Learned().prepare(span)).__name__
+        'LearnedMap'
+        """
         if span.kernel._linear:
             return self
         Y = span.latents

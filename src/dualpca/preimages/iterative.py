@@ -178,7 +178,29 @@ class Iterative(Method, ABC):
         """Return the direction of every step, of one run."""
 
     def run(self, target: Target, Z: Array) -> PreImage:
-        """Descend from one start per row."""
+        """Descend from one start per row.
+
+        Parameters
+        ----------
+        target : Target
+            Rows of latents and the span they belong to.
+        Z : array of shape (m, d)
+            One start per row.
+
+        Returns
+        -------
+        found : PreImage
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.kernels import RBF
+        >>> from dualpca.preimages import Span
+        >>> span = Span(np.array([[0.0], [1.0]]), RBF(), np.eye(2)[:, :1], np.zeros(2))
+        >>> from dualpca.preimages import Gradient
+        >>> Gradient().find(span, np.array([[1.0]]), start=np.array([[0.5]])).points.round(4)
+        array([[0.]])
+        """
         end, counts = descend_rows(target, Z, self._direction(), self.max_iter, self.tol)
         iterations = backend.namespace(Z).asarray(counts, device=backend.device_of(Z))
         return PreImage(end, target.distance(end), iterations)
@@ -193,7 +215,7 @@ class Iterative(Method, ABC):
 
 @dataclass(frozen=True)
 class FixedPoint(Iterative):
-    """z ← Σ_i γ_i s_i x_i / Σ_i γ_i s_i with s_i = −f'(u_i), for kernels f(rate · ‖z − x‖²).
+    """Mika's fixed-point iteration, for kernels that are a function of the distance.
 
     Where the gradient of ‖φ(z) − P‖² vanishes, z is this mean. For the RBF kernel s is the kernel
     itself and this is theory 11.1, of Mika et al. (1999, Eq. 10), here with the centred γ. Steps
@@ -201,6 +223,15 @@ class FixedPoint(Iterative):
     step is reversed, because it would increase the distance.
 
     Cost O(n(d + q)) per row and iteration.
+
+    z ← Σ_i γ_i s_i x_i / Σ_i γ_i s_i with s_i = −f'(u_i), for kernels f(rate · ‖z − x‖²).
+
+    Parameters
+    ----------
+    max_iter : int, default=200
+        Largest number of iterations per row.
+    tol : float, default=1e-07
+        A row stops where it moves by less than `tol` times the spread of the data.
 
     Examples
     --------
@@ -216,7 +247,23 @@ class FixedPoint(Iterative):
     needs: ClassVar[str] = "a function of the distance (RBF, Matérn, …), or a multiple of one"
 
     def suits(self, kernel: Kernel) -> bool:
-        """Return True if the kernel is stationary up to a factor."""
+        """Return True if the kernel is stationary up to a factor.
+
+        Parameters
+        ----------
+        kernel : Kernel
+
+        Returns
+        -------
+        suits : bool
+
+        Examples
+        --------
+        >>> from dualpca.kernels import RBF, Linear
+        >>> from dualpca.preimages import FixedPoint
+        >>> FixedPoint().suits(RBF()), FixedPoint().suits(Linear())
+        (True, False)
+        """
         return kernel._radial_slopes() is not None
 
     def _direction(self) -> Direction:
@@ -236,15 +283,17 @@ def fixed_point_direction(target: Target, Z: Array, left: np.ndarray | None) -> 
 
 @dataclass(frozen=True)
 class Gradient(Iterative):
-    """L-BFGS on ‖φ(z) − P‖², for any kernel with a gradient, many rows at once.
+    """L-BFGS on the distance in feature space, for any kernel with a gradient.
 
     Cost O(n(d + q)) per row and iteration.
 
     Parameters
     ----------
-    max_iter, tol :
-        As above.
-    memory : int
+    max_iter : int, default=200
+        Largest number of iterations per row.
+    tol : float, default=1e-07
+        A row stops where it moves by less than `tol` times the spread of the data.
+    memory : int, default=8
         Pairs of steps and gradients kept.
 
     Examples
@@ -262,7 +311,23 @@ class Gradient(Iterative):
     memory: int = 8
 
     def suits(self, kernel: Kernel) -> bool:
-        """Return True if all parts of the kernel have a gradient."""
+        """Return True if all parts of the kernel have a gradient.
+
+        Parameters
+        ----------
+        kernel : Kernel
+
+        Returns
+        -------
+        suits : bool
+
+        Examples
+        --------
+        >>> from dualpca.kernels import RBF
+        >>> from dualpca.preimages import Gradient
+        >>> Gradient().suits(RBF())
+        True
+        """
         return kernel._differentiable
 
     def _direction(self) -> Direction:
@@ -282,7 +347,8 @@ class Auto(Method):
 
     Parameters
     ----------
-    parts : tuple of Method
+    parts : tuple of Method, default=(Smoother(), Distance(), Learned(), FixedPoint(), Gradient())
+        Methods to try, each with its own parameters.
 
     Examples
     --------
@@ -298,11 +364,46 @@ class Auto(Method):
     parts: tuple[Method, ...] = (Smoother(), Distance(), Learned(), FixedPoint(), Gradient())
 
     def prepare(self, span: Span) -> Method:
-        """Prepare the methods that suit the kernel."""
+        """Prepare the methods that suit the kernel.
+
+        Parameters
+        ----------
+        span : Span
+
+        Returns
+        -------
+        method : Method
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca.kernels import RBF
+        >>> from dualpca.preimages import Span
+        >>> span = Span(np.array([[0.0], [1.0]]), RBF(), np.eye(2)[:, :1], np.zeros(2))
+        >>> from dualpca.preimages import Auto
+        >>> type(Auto().prepare(span)).__name__
+        'Auto'
+        """
         return Auto(tuple(p.prepare(span) for p in self.parts if p.suits(span.kernel)))
 
     def suits(self, kernel: Kernel) -> bool:
-        """Return True if any part suits the kernel."""
+        """Return True if any part suits the kernel.
+
+        Parameters
+        ----------
+        kernel : Kernel
+
+        Returns
+        -------
+        suits : bool
+
+        Examples
+        --------
+        >>> from dualpca.kernels import RBF
+        >>> from dualpca.preimages import Auto
+        >>> Auto().suits(RBF())
+        True
+        """
         return any(p.suits(kernel) for p in self.parts)
 
     def _find(self, target: Target, start: Array | None) -> tuple[Array, Array | None]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dualpca.arrays import Array
-from dualpca.errors import expected
+from dualpca.errors import expected, install
 from dualpca.kernels import KERNELS, Family, Kernel, Parameter, Scales
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def optuna() -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] != "optuna":
             raise
-        message = "KernelSearch needs Optuna: pip install 'dualpca[search]'"
+        message = f"KernelSearch needs Optuna: {install('search')}."
         raise ModuleNotFoundError(message, name="optuna") from error
     return module
 

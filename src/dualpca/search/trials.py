@@ -23,7 +23,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from dualpca.arrays import task
-from dualpca.errors import InterruptWarning, SearchError, expected, warn
+from dualpca.errors import InterruptWarning, SearchError, expected, install, warn
 from dualpca.kernels import Kernel
 from dualpca.search.spaces import Candidate, Space, optuna
 
@@ -47,9 +47,16 @@ class TrialRecord:
         What was drawn.
     kernel : Kernel
     n_components : int
-    seconds : float
-    reason : str
+    seconds : float, default=0.0
+    reason : str, default=''
         Why it failed.
+
+    Examples
+    --------
+    >>> from dualpca.kernels import Linear
+    >>> from dualpca.search.trials import TrialRecord
+    >>> TrialRecord(0, "complete", 0.5, (0.5,), {}, Linear(), 3).score
+    0.5
     """
 
     number: int
@@ -165,7 +172,7 @@ def make_sampler(sampler: Any, seed: int) -> Any:
         return samplers.RandomSampler(seed=seed)
     if sampler == "gp":
         if find_spec("torch") is None:
-            message = "sampler='gp' needs torch: pip install 'dualpca[gpu]'"
+            message = f"sampler='gp' needs torch: {install('gpu')}."
             raise ModuleNotFoundError(message, name="torch")
         # it models what all trials share; the rest of a conditional space is drawn evenly
         return samplers.GPSampler(

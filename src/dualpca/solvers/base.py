@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dualpca.arrays import backend, heard, note
+from dualpca.data import namespace_sum
 from dualpca.errors import expected
-from dualpca.operators import Operator, Spectrum
+from dualpca.operators import Factored, Operator, Spectrum
 
 SOLVERS: dict[str, type[Solver]] = {}
 """Solvers of any operator: name to class, most accurate first."""
@@ -37,6 +38,8 @@ class Solver(ABC):
     """Whether kernel models offer it."""
     approximate: ClassVar[bool] = False
     """Whether it solves for another operator, close to the one that was asked for."""
+    draws: ClassVar[bool] = False
+    """Whether it draws random numbers."""
     tol: float = 0.0
 
     def __init_subclass__(cls) -> None:
@@ -80,7 +83,14 @@ def choose(operator: Operator, rank: int) -> str:
     >>> choose(Primal(np.zeros((100, 5))), 2), choose(Primal(np.zeros((100_000, 5))), 2)
     ('qr', 'dense')
     """
-    return min(SOLVERS, key=lambda name: max(SOLVERS[name].cost(operator, rank), NEGLIGIBLE_WORK))
+    best, least = "", float("inf")
+    for name, kind in SOLVERS.items():
+        cost = kind.cost(operator, rank)
+        if cost <= NEGLIGIBLE_WORK:
+            return name
+        if not best or cost < least:
+            best, least = name, cost
+    return best
 
 
 def tell(name: str, operator: Operator, rank: int) -> None:
@@ -125,6 +135,46 @@ def solve(
     name = choose(operator, rank) if solver == "auto" else solver
     if name not in SOLVERS:
         raise ValueError(expected("solver", f"'auto' or one of {sorted(SOLVERS)}", solver))
-    rng = np.random.default_rng(0 if random_state is None else random_state)
+    found = _by_products(operator, rank) if solver == "auto" and name == ACCURATE else None
+    if found is not None:
+        return found
+    kind = SOLVERS[name]
+    seed = 0 if random_state is None else random_state
+    rng = np.random.default_rng(seed) if kind.draws else NOTHING_DRAWN
     tell(name, operator, rank)
-    return SOLVERS[name](tol=tol).solve(operator, rank, rng)
+    return kind(tol=tol).solve(operator, rank, rng)
+
+
+ACCURATE = "qr"
+"""The solver that never squares the condition number."""
+
+WELL_CONDITIONED = 1e-5
+"""Share of the largest eigenvalue from which others keep ten digits though rows are squared."""
+
+NOTHING_DRAWN = np.random.default_rng(0)
+"""For solvers that draw no random numbers: a generator takes longer to make than a small fit."""
+
+
+def _by_products(operator: Operator, rank: int) -> Spectrum | None:
+    """Return the eigenpairs of FᵀF or FFᵀ, which are cheaper than a QR of F, if that is as good.
+
+    It is where no eigenvalue asked for is small beside the largest, nor the sum of the others,
+    which is the noise.
+    """
+    if not isinstance(operator, Factored):
+        return None
+    rows, columns = operator.mirror.shape[0], operator.shape[0]
+    if not 0 < rank < rows:  # of centred rows the last one is 0
+        return None
+    name = "dense" if columns <= rows else "gram"
+    if rank == columns and not operator.alike(WELL_CONDITIONED):
+        return None
+    found = SOLVERS[name]().solve(operator, rank, NOTHING_DRAWN)
+    low, high = float(found.values[-1]), float(found.values[0])
+    if not low > WELL_CONDITIONED * high:
+        return None
+    rest = found.trace - float(namespace_sum(found.values))
+    if rank < min(rows - 1, columns) and not rest > WELL_CONDITIONED * found.trace:
+        return None
+    tell(name, operator, rank)
+    return found

@@ -2,27 +2,82 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import ClassVar
 
 import numpy as np
 
 from dualpca.arrays import Array, algebra, backend
-from dualpca.operators import Factored, Operator, Spectrum
+from dualpca.operators import (
+    ALL_EIGENVALUES_ORDER,
+    Factored,
+    Operator,
+    Spectrum,
+    mass_of,
+    negative_mass_of,
+)
 from dualpca.solvers.base import Solver
+from dualpca.solvers.lanczos import Products, leading_pairs, suits
 
 EIGH_SUBSET, EIGH_FULL, FACTORISE = 5.0, 12.0, 6.0
 """Multiply-adds of a large product that last as long as one step of these, per m³."""
+
+MEASURED_ORDER = 1024
+"""Largest order of the matrices on which the constants below were measured."""
+
+LANCZOS, LANCZOS_PER_PAIR = 80.0, 20.0
+"""The same for a few pairs of a stored matrix, per m²: all together, and for every pair."""
+
+SUBSET, FULL = (0.7, 450.0), (3.3, 900.0)
+"""The same for direct solvers on few pairs and on all, per m³ and per m²."""
+
+
+def eigen_cost(m: int, rank: int) -> float:
+    """Return the cost of `rank` eigenpairs of a stored matrix, as `algebra.top_eigh` finds them."""
+    few = 3 * rank <= m
+    if m > MEASURED_ORDER:
+        return (EIGH_SUBSET if few else EIGH_FULL) * float(m) ** 3
+    if suits(m, rank):
+        return (LANCZOS + LANCZOS_PER_PAIR * rank) * float(m) ** 2
+    cubes, squares = SUBSET if few else FULL
+    return (cubes * m + squares) * float(m) ** 2
+
+
+BLAS_ALONE_ORDER, ONE_THREAD_ORDER = 64, 600
+"""Largest matrix for which BLAS takes one thread by itself, and largest that is decomposed on one:
+several would gain little, and wait for each other where cores are busy."""
 
 
 def concentration(A: Array, trace: float) -> float | None:
     """Return ‖A‖²_F / trace² = Σλ² / (Σλ)²; O(m²), a block of rows at a time."""
     if not trace > 0:
         return None
+    if not backend.is_foreign(A) and A.size <= backend.BLOCK_BYTES // 8:
+        share = (A / trace).ravel()
+        return float(share @ share)
     total = 0.0
     for rows in backend.row_slices(A):
         flat = backend.namespace(A).reshape(A[rows, :] / trace, (-1,))
         total += float(flat @ flat)
     return total
+
+
+RESTARTS = 12
+"""Of Lanczos: after so many a direct solver is faster."""
+
+
+def top_pairs(A: Array, rank: int) -> tuple[Array, Array]:
+    """Return the `rank` largest eigenvalues of a stored matrix, ascending, and eigenvectors.
+
+    By Lanczos to machine precision where that is faster, as it is where eigenvalues fall; A is
+    overwritten otherwise.
+    """
+    if suits(int(A.shape[0]), rank) and not backend.is_foreign(A) and A.flags.c_contiguous:
+        with backend.threads_outside(A):
+            found = leading_pairs(Products(A), rank, 0.0, np.random.default_rng(0), RESTARTS)
+        if found is not None:
+            return found[:2]
+    return algebra.top_eigh(A, rank)
 
 
 class QR(Solver):
@@ -37,15 +92,31 @@ class QR(Solver):
     def cost(operator: Operator, rank: int) -> float:
         """Return the cost of QR on the smaller side."""
         if not isinstance(operator, Factored):
-            return float("inf")
+            r = operator.factor_width
+            if r is None or rank > r:
+                return float("inf")
+            return FACTORISE * float(operator.shape[0]) * r**2 + 2 * EIGH_FULL * float(r) ** 3
         m = float(min(operator.shape[0], operator.mirror.shape[0]))
         return FACTORISE * operator.pass_cost * m + 2 * EIGH_FULL * m**3
 
-    def solve(self, operator: Factored, rank: int, rng: np.random.Generator) -> Spectrum:
+    def solve(self, operator: Operator, rank: int, rng: np.random.Generator) -> Spectrum:
         """Return the leading eigenpairs."""
+        if not isinstance(operator, Factored):
+            return self._of_factor(operator, rank)
         side, trace = min(operator, operator.mirror, key=lambda A: A.shape[0]), operator.trace
         _, s, Vt = algebra.svd(side.triangle())
         vectors = Vt[:rank, :].T if side is operator else operator.unmirror(Vt[:rank, :].T)
+        share = concentration((s * s)[:, None], trace)
+        return Spectrum.of(s[:rank] ** 2, vectors, trace, operator.dim, concentration=share)
+
+    @staticmethod
+    def _of_factor(operator: Operator, rank: int) -> Spectrum:
+        """Return the leading eigenpairs of FFᵀ from a thin F; nothing (m, m) is formed."""
+        with backend.threads_outside(operator.like):
+            Q, R = np.linalg.qr(operator.factor())
+            U, s, _ = np.linalg.svd(R)
+            vectors = Q @ U[:, :rank]
+        trace = operator.trace
         share = concentration((s * s)[:, None], trace)
         return Spectrum.of(s[:rank] ** 2, vectors, trace, operator.dim, concentration=share)
 
@@ -63,13 +134,22 @@ class Dense(Solver):
     def cost(operator: Operator, rank: int) -> float:
         """Return the cost of forming and decomposing the matrix."""
         m = operator.shape[0]
-        return operator.dense_cost + (EIGH_FULL if 3 * rank > m else EIGH_SUBSET) * float(m) ** 3
+        return operator.dense_cost + eigen_cost(m, rank)
 
     def solve(self, operator: Operator, rank: int, rng: np.random.Generator) -> Spectrum:
         """Return the leading eigenpairs."""
-        A, trace = operator.dense(), operator.trace
-        share = concentration(A, trace)  # before A is overwritten
-        values, vectors = algebra.top_eigh(A, rank)
+        m = operator.shape[0]
+        alone = BLAS_ALONE_ORDER < m <= ONE_THREAD_ORDER
+        with backend.threads_outside(operator.like) if alone else nullcontext():
+            A, trace = operator.dense_for(rank), operator.trace
+            share = concentration(A, trace)  # before A is overwritten
+            look = not operator.definite and operator.negative is None
+            if look and rank < m <= ALL_EIGENVALUES_ORDER:
+                operator.negative = negative_mass_of(backend.to_numpy(A), operator.eps)
+            values, vectors = top_pairs(A, rank)
+            if look and rank == m:
+                every = backend.to_numpy(values)
+                operator.negative = mass_of(every, np.ones(m), m * operator.eps)
         return Spectrum.of(values, vectors, trace, operator.dim, concentration=share)
 
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dualpca.arrays import Array, backend, note, shown
+from dualpca.arrays import Array, backend, heard, note, shown
 from dualpca.data import InMemoryTable, Table, refuse_nonfinite
 from dualpca.errors import ScaleError, SolverWarning, SpectrumWarning, expected, warn
 from dualpca.kernels import Kernel, Precomputed
@@ -38,7 +38,7 @@ from dualpca.operators import (
     stored_bytes,
     uniform,
 )
-from dualpca.solvers.base import KERNEL_SOLVERS, SOLVERS, Solver, choose, tell
+from dualpca.solvers.base import KERNEL_SOLVERS, NOTHING_DRAWN, SOLVERS, Solver, choose, tell
 from dualpca.solvers.dense import Dense
 from dualpca.solvers.krylov import Krylov
 
@@ -118,9 +118,10 @@ def gram_of(X: Array, kernel: Kernel, how: KernelOptions, *, double: bool = Fals
     single = not double and (how.dtype == "float32" or loose)
     size = stored_bytes(n, single=single)
     gram = make_gram(X, kernel, single=single, stored=size <= how.memory_limit)
-    text = f"stored, {shown(size)}" if size <= how.memory_limit else "computed in every pass"
-    text = "fused with its products" if isinstance(gram, Fused) else text
-    note(f"kernel of {n}x{n}: {text}, {'single' if single else 'double'} precision")
+    if heard():
+        text = f"stored, {shown(size)}" if size <= how.memory_limit else "computed in every pass"
+        text = "fused with its products" if isinstance(gram, Fused) else text
+        note(f"kernel of {n}x{n}: {text}, {'single' if single else 'double'} precision")
     return gram
 
 
@@ -138,6 +139,22 @@ def without_negatives(operator: Dual, kernel: Kernel, how: KernelOptions) -> Ite
             leave_out_negatives(operator, how.rng)
         warnings.simplefilter("ignore", SpectrumWarning)  # reported already, or rounding error
         yield
+
+
+def solve_without_negatives(
+    operator: Dual, kernel: Kernel, rank: int, how: KernelOptions
+) -> tuple[Spectrum, str]:
+    """Return the leading eigenpairs and the solver's name; the trace is of positive eigenvalues.
+
+    A solver that sees the other end of the spectrum on its way needs no search for it before.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SpectrumWarning)  # reported below, or rounding error
+        spectrum, name = solve_kernel(operator, rank, how)
+    if kernel.definite:
+        return spectrum, name
+    leave_out_negatives(operator, NOTHING_DRAWN if operator.negative else how.rng)
+    return replace(spectrum, trace=operator.trace), name
 
 
 # --- Approximate: the scatter of a finite feature map --------------------------------------------
@@ -258,6 +275,8 @@ def affordable_operator(
     It is used if what it leaves out of the trace is within `tol`, which bounds the error of every
     eigenvalue.
     """
+    if how.tol <= 0:
+        return None
     for name, entry in KERNEL_SOLVERS.items():
         if issubclass(entry, FeatureSolver) and entry.suits(table.rows, kernel, how):
             operator = mapped_operator(table, table.rows, kernel, entry, how)
@@ -284,4 +303,7 @@ def solve_kernel(
     solver = SOLVERS[name](tol=how.tol)
     if isinstance(solver, Krylov) and how.max_passes is not None:
         solver = replace(solver, max_passes=how.max_passes)
-    return solver.solve(operator, rank, how.rng), name
+    if isinstance(solver, Krylov) and entry is None:
+        solver = replace(solver, thin=True)
+    rng = how.rng if solver.draws else NOTHING_DRAWN
+    return solver.solve(operator, rank, rng), name

@@ -13,6 +13,8 @@ from dualpca.arrays import EPS, Array, algebra, backend
 from dualpca.errors import SolverWarning, warn
 from dualpca.operators import Factored, Operator, Spectrum
 from dualpca.solvers.base import Solver, threads_for
+from dualpca.solvers.dense import EIGH_FULL
+from dualpca.solvers.lanczos import lanczos, lanczos_cost
 
 # --- The Krylov space that eigenpairs and square roots of an operator are looked for in ----------
 
@@ -86,7 +88,7 @@ class Basis:
 
 # --- Matrix-free block Krylov iteration with a stop on the error that is left --------------------
 
-BASIS_BLOCKS, FEWEST_BLOCKS, BASIS_BYTES = 12, 6, 2**30
+BASIS_BLOCKS, FEWEST_BLOCKS, BASIS_BYTES = 16, 6, 2**30
 """Blocks in a basis: so many, unless they would take more bytes than this, but never fewer."""
 SETTLED = 0.1
 """Residual of an unwanted Ritz value, as a share of its distance from the wanted, that will do."""
@@ -97,23 +99,31 @@ WORTH_A_GUESS = 32
 """Points a column of the block from which an operator's own guess pays."""
 SINGLE_LEAST = 1e-11
 """Relative error of eigenvalues below which products in float32 cannot tell."""
+TURNED = 5e-10
+"""Angle of an eigenvector, in radians, that may be left once its value has settled."""
 SAFETY = 0.5
 """Share of `tol` that estimates must reach: they may be too small by a third."""
 STEEPEST = 60.0
 """Largest power by which eigenvalues that were not computed are taken to fall."""
 EXPENSIVE = 5e7
 """Multiply-adds of a product with one vector."""
-TYPICAL_PASSES, SKINNY = 12, 2.0
-"""For the cost: passes of a usual run, and how much slower a product with a thin block is."""
+TYPICAL_PASSES, SKINNY, ORTHOGONALISE = 12, 2.0, 16.0
+"""For the cost: passes of a usual run, how much slower a product with a thin block is than a large
+one, and how much slower the orthogonalisation."""
+SLOWER_THAN_COUNTED = 3.0
+"""Times that blocks on a stored kernel take longer than their multiply-adds, beside Lanczos."""
+PASS_COST, NEGATIVES_COST = 1e7, 800.0
+"""Multiply-adds that last as long as the calls of a pass, whatever the size; products with one
+vector that last as long as the search for negative eigenvalues."""
 
 
 def block_size(rank: int, order: int, *, width_free: bool = False) -> int:
-    """Return the width of a block: two fifths more than wanted, to separate the last ones.
+    """Return the width of a block: a fifth more than wanted, to separate the last ones.
 
     A multiple of 8, which suits vector registers; twice the number wanted where products with
     wide blocks cost little more than with thin ones.
     """
-    width = 2 * rank + 4 if width_free else rank + max(4, 2 * rank // 5)
+    width = 2 * rank + 4 if width_free else rank + max(4, rank // 5)
     return min(order, -(-width // 8) * 8)
 
 
@@ -121,12 +131,13 @@ def block_size(rank: int, order: int, *, width_free: bool = False) -> int:
 class Krylov(Solver):
     """Block Lanczos with full reorthogonalisation and thick restarts.
 
-    A pass multiplies the operator with one block; nothing larger than the basis, 12 blocks, is
+    A pass multiplies the operator with one block; nothing larger than the basis, 16 blocks, is
     kept. It works on the smaller of FᵀF and FFᵀ where both exist.
 
     The relative error of a Ritz value θ with residual ρ is at most min(ρ, ρ²/gap)/θ, the gap
     reaching from θ to what the operator still holds outside of the basis (Mathias 1998). The
-    iteration stops when that is below `tol` for every wanted value, or when ρ is rounding error.
+    iteration stops when that is below `tol` for every wanted value; where `tol` is 0, when it is
+    rounding error and ρ/gap, the angle of the vector, is below 5e-10.
 
     Parameters
     ----------
@@ -134,25 +145,41 @@ class Krylov(Solver):
         Relative eigenvalue error; 0 for machine precision.
     max_passes : int
         Products with a block before giving up with a `SolverWarning`.
+    thin : bool
+        Go one vector at a time (`solvers.lanczos`) where that is cheaper, with blocks if it fails.
     """
 
     name: ClassVar[str] = "krylov"
     aliases: ClassVar[tuple[str, ...]] = ("arpack", "randomized")
+    draws: ClassVar[bool] = True
     on_kernels: ClassVar[bool] = True
     max_passes: int = 300
+    thin: bool = False
 
     @staticmethod
     def cost(operator: Operator, rank: int) -> float:
         """Return the cost of a usual run; infinite where the blocks would fill the space."""
+        return min(Krylov.block_cost(operator, rank), lanczos_cost(operator, rank))
+
+    @staticmethod
+    def block_cost(operator: Operator, rank: int) -> float:
+        """Return the cost with blocks."""
         m = smaller_side(operator).shape[0]
         b = block_size(rank, m)
         if 4 * b > m:
             return float("inf")
-        work = SKINNY * operator.pass_cost + 4.0 * m * TYPICAL_PASSES * b
-        return TYPICAL_PASSES * b * float(work)
+        work = SKINNY * operator.pass_cost + ORTHOGONALISE * m * TYPICAL_PASSES * b
+        found = TYPICAL_PASSES * (b * float(work) + PASS_COST + EIGH_FULL * (6.0 * b) ** 3)
+        unknown = not operator.definite and operator.negative is None
+        return found + (NEGATIVES_COST * float(operator.pass_cost) if unknown else 0.0)
 
     def solve(self, operator: Operator, rank: int, rng: np.random.Generator) -> Spectrum:
         """Return the `rank` leading eigenpairs."""
+        blocks = SLOWER_THAN_COUNTED * self.block_cost(operator, rank)
+        if self.thin and lanczos_cost(operator, rank) < blocks:
+            found = lanczos(operator, rank, self.tol, rng)
+            if found is not None:
+                return found
         side = smaller_side(operator)
         rank = min(rank, side.shape[0])
         with threads_for(side):
@@ -208,8 +235,10 @@ class Krylov(Solver):
         beyond = unexplored(theta, rho, rank)
         gap = np.maximum(theta[:rank] - beyond, rho[:rank])
         with np.errstate(divide="ignore", invalid="ignore"):
-            errors = rho[:rank] * (rho[:rank] / gap) / theta[:rank]
-            errors = np.where(rho[:rank] <= floor, 0.0, errors)
+            angle = rho[:rank] / gap
+            errors = rho[:rank] * angle / theta[:rank]
+            settled = (rho[:rank] <= floor) | ((errors <= EPS) & (angle <= TURNED))
+            errors = np.where(settled, 0.0, errors)
         return errors, beyond, bool(np.all(errors <= max(SAFETY * self.tol, least)))
 
 

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
 import dualpca
+from dualpca.errors import install
 
 if TYPE_CHECKING:
     import typer
@@ -24,7 +25,7 @@ def main() -> None:
     if missing:
         sys.exit(
             f"The dualpca command needs {' and '.join(missing)}, which is not installed. "
-            "Install the extra: pip install 'dualpca[app]'"
+            f"To install the extra, {install('app')}."
         )
     try:
         build()()

@@ -24,7 +24,6 @@ from dualpca.app.cli._running import (
     Choice,
     Components,
     Data,
-    Force,
     Identifier,
     Json,
     Lengths,
@@ -308,7 +307,6 @@ def fit(
     sample_rows: SampleRows = None,
     source: Source,
     seed: Seed = 0,
-    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Fit a model to a table and write it to a file.
@@ -322,7 +320,7 @@ def fit(
 
     def work() -> dict[str, Any]:
         target_of(target)  # a missing folder is better noticed before a long fit
-        keep_inputs([target], [data], force)
+        keep_inputs([target], [data])
         if model != "hmm" and (sequence or lengths):
             raise UsageError("--sequence-column and --lengths are for --model hmm.")
         check_kinds(model, choice, standardize)

@@ -11,7 +11,6 @@ import typer
 from dualpca.app.cli._fit import summary
 from dualpca.app.cli._running import (
     Data,
-    Force,
     Identifier,
     Json,
     Lengths,
@@ -45,7 +44,6 @@ def score(
     sequence: SequenceColumn = None,
     lengths: Lengths = None,
     source: Source,
-    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Score rows: log-density, distances with their limits, and which rows are unusual.
@@ -56,7 +54,7 @@ def score(
 
     def work() -> dict[str, Any]:
         check_output(output)
-        keep_inputs([output], [model, data], force)
+        keep_inputs([output], [model, data])
         job = start(model, data, id_column, source.reading(), sequence, output)
         scores = _Scores(job, level, lengths)
         if output is None:

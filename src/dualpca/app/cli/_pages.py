@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import polars as pl
 import typer
 
-import dualpca
 from dualpca.app.cli._beside import Apart, apart_in, apart_of
 from dualpca.app.cli._fit import (
     ANY_KIND,
@@ -33,7 +32,6 @@ from dualpca.app.cli._running import (
     Choice,
     Components,
     Encoding,
-    Force,
     Format,
     Identifier,
     Json,
@@ -89,7 +87,6 @@ def report(
     id_column: Identifier = None,
     source: Source,
     seed: Seed = 0,
-    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Write a report on a model and a table as one HTML page with figures.
@@ -99,7 +96,7 @@ def report(
     model, table = model_and_table(first, data)
     asked = Asked(model, table, output, source, choice, color, image, curve, title, level)
     asked = asked._replace(components=components, standardize=standardize, name=name)
-    asked = asked._replace(id_column=id_column, seed=seed, force=force, beside=beside)
+    asked = asked._replace(id_column=id_column, seed=seed, beside=beside)
 
     def work() -> dict[str, Any]:
         start = time.perf_counter()
@@ -132,7 +129,6 @@ class Asked(NamedTuple):
     standardize: bool | None = None
     id_column: str | None = None
     seed: int = 0
-    force: bool = False
     beside: Beside = Beside()
 
     def command(self) -> str:
@@ -167,7 +163,7 @@ def written(asked: Asked) -> dict[str, Any]:
     from dualpca.app.report.writing import sections_of
 
     pages.check_target(asked.output)  # before any work
-    keep_inputs([str(asked.output)], [asked.model, asked.data], asked.force)
+    keep_inputs([str(asked.output)], [asked.model, asked.data])
     subject = _subject(asked)
     made = {"command": asked.command(), "data": asked.data}
     made |= {} if asked.model is None else {"model file": asked.model}
@@ -291,7 +287,7 @@ def explore(
         from dualpca.app.explorer.app import open_door, prepare
         from dualpca.app.explorer.session import open_session
 
-        fitted, metadata = dualpca.load(model, return_metadata=True)
+        fitted, metadata = load_model(model)
         frame = None if data is None else reading.read(data, kind, encoding)
         source = data or "no table"
         session = open_session(

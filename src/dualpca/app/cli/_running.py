@@ -29,7 +29,7 @@ from dualpca.errors import InterruptWarning, ModelFileError
 
 REFUSED, USAGE, TABLE, MODEL, WRITING = 1, 2, 3, 4, 5
 INTERRUPTED, PIPE = 130, 141
-"""Exit statuses, explained in docs/command-line.md."""
+"""Exit statuses, explained in docs/guide/command-line.md."""
 
 
 class UsageError(ValueError):
@@ -61,7 +61,7 @@ def run(command: str, as_json: bool, work: Callable[[], Mapping[str, Any]], word
     except (KeyboardInterrupt, InterruptWarning):
         _fail(command, "interrupted; nothing was written.", as_json, INTERRUPTED)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        _discard_output()
         raise typer.Exit(PIPE) from None
     except (ValueError, TypeError, OSError, MemoryError, PolarsError, ArithmeticError) as error:
         _fail(command, _sentence(error), as_json, status_of(error))
@@ -88,8 +88,16 @@ def _sentence(error: BaseException) -> str:
 def _fail(command: str, why: str, as_json: bool, status: int) -> None:
     print(f"dualpca {command}: {why}", file=sys.stderr)
     if as_json:
-        print(json.dumps({"error": why, "status": status}))
+        try:
+            print(json.dumps({"error": why, "status": status}), flush=True)
+        except OSError:  # nobody can be told there: the status still can
+            _discard_output()
     raise typer.Exit(status)
+
+
+def _discard_output() -> None:
+    """Send what is left of standard output nowhere, so that the flush at exit cannot fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager
@@ -237,7 +245,7 @@ Components = Annotated[
         "cross-validation by default (ppca).",
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Let the output replace an input.")]
+Force = Annotated[bool, typer.Option("--force", help="Let the output replace the table.")]
 SampleRows = Annotated[
     int | None, typer.Option("--sample-rows", min=2, help="Use this many rows, drawn at random.")
 ]

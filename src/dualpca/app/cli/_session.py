@@ -300,21 +300,37 @@ def check_output(*outputs: str | None) -> None:
             if reading.kind_of(output) == reading.IMAGES:
                 raise UsageError(f"{output} is a folder: give the name of a file.")
             target_of(output)
-    named = [output for output in outputs if output is not None]
-    if len(set(named)) < len(named):
+    named = [output for output in outputs if output not in (None, "-")]
+    if len({_identity(output) for output in named if output is not None}) < len(named):
         raise UsageError("two tables cannot be written to the same file: give different names.")
 
 
-def keep_inputs(outputs: Sequence[str | None], inputs: Sequence[str | None], force: bool) -> None:
-    """Refuse to replace a file that the same command reads, unless it was asked for."""
-    if force:
-        return
-    read = [path for path in inputs if path is not None and os.path.exists(path)]
+def keep_inputs(
+    outputs: Sequence[str | None], inputs: Sequence[str | None], replaceable: str | None = None
+) -> None:
+    """Refuse to write over a file that the same command reads, under whatever name.
+
+    Parameters
+    ----------
+    outputs, inputs : sequence of str or None
+    replaceable : str, optional
+        An input that ``--force`` may give up: `impute` fills a table in place.
+    """
+    read = {_identity(path): path for path in inputs if path is not None and path != "-"}
     for output in outputs:
-        if output is None or not os.path.exists(output):
+        if output is None or output == "-" or _identity(output) not in read:
             continue
-        if any(os.path.samefile(output, path) for path in read):
-            raise UsageError(
-                f"{output} is read by this command, and the output would replace it. Give another "
-                "name with --output, or --force to replace it."
-            )
+        forced = read[_identity(output)] == replaceable
+        raise UsageError(
+            f"{output} is read by this command, and the output would replace it. Give another "
+            f"name with --output{', or --force to replace it' if forced else ''}."
+        )
+
+
+def _identity(path: str) -> tuple[int, int] | str:
+    """Return what two names of one file have in common, links and ``./`` included."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return os.path.realpath(path)
+    return found.st_dev, found.st_ino

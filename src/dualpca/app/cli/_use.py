@@ -82,7 +82,6 @@ def transform(
     sequence: SequenceColumn = None,
     lengths: Lengths = None,
     source: Source,
-    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Write the latent coordinates of rows; for a hidden Markov model, their states."""
@@ -90,7 +89,7 @@ def transform(
 
     def work() -> dict[str, Any]:
         check_output(output)
-        keep_inputs([output], [model, data], force)
+        keep_inputs([output], [model, data])
         job = start(model, data, id_column, source.reading(), sequence, output)
         if hasattr(job.model, "decode") and not hasattr(job.model, "transform"):
             return job.write(output, lambda frame: _states(job, frame, lengths))
@@ -122,7 +121,6 @@ def denoise(
     *,
     id_column: Identifier = None,
     source: Source,
-    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Write rows without noise, as the model reconstructs them."""
@@ -130,7 +128,7 @@ def denoise(
 
     def work() -> dict[str, Any]:
         check_output(output)
-        keep_inputs([output], [model, data], force)
+        keep_inputs([output], [model, data])
         job = start(model, data, id_column, source.reading(), output=output)
         clean, names = method_of(job.model, "denoise", "reconstruct"), job.prep.features
 
@@ -201,7 +199,8 @@ def impute(
         target = output or filled_name(table, source.kind)
         _check_extra(std, intervals, probabilities, draws, level)
         check_output(target, *extra)
-        keep_inputs([target, *extra], [model, table], force)
+        keep_inputs([target], [model] if force else [model, table], replaceable=table)
+        keep_inputs(extra, [model, table])
         if model is None:
             only = "ppca" if std else "copula" if probabilities else None  # can say that
             given = (components, standardize, seed, name or only)
@@ -582,7 +581,6 @@ def sample(
     separator: Separator = None,
     decimal: Decimal = None,
     seed: Seed = 0,
-    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Sample new rows from the model, with the component or state of each if it has those."""
@@ -590,7 +588,7 @@ def sample(
 
     def work() -> dict[str, Any]:
         check_output(output)
-        keep_inputs([output], [model], force)
+        keep_inputs([output], [model])
         how = Source(separator=separator, decimal=decimal).reading()
         fitted, metadata = load_model(model)
         names = features_of(fitted)
@@ -632,15 +630,14 @@ def export(
     dtype: Annotated[
         str, typer.Option("--dtype", help="Type of rows and coordinates: float64 or float32.")
     ] = "float64",
-    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Write `transform` as an ONNX graph, with the standardisation."""
 
     def work() -> dict[str, Any]:
         target_of(output)
-        keep_inputs([output], [model], force)
-        fitted, metadata = dualpca.load(model, return_metadata=True)
+        keep_inputs([output], [model])
+        fitted, metadata = load_model(model)
         try:
             data = dualpca.to_onnx(fitted, output, dtype=dtype, metadata=metadata)
         except ImportError as error:

@@ -9,6 +9,8 @@ import re
 from importlib import import_module
 from pkgutil import iter_modules
 
+from dualpca.errors import install
+
 try:
     from dualpca.app.experiments.canvas import Canvas
     from dualpca.app.experiments.running import (
@@ -24,7 +26,7 @@ try:
 except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] != "matplotlib":
         raise
-    message = "dualpca.app.experiments needs matplotlib: pip install 'dualpca[app]'"
+    message = f"dualpca.app.experiments needs matplotlib: {install('app')}."
     raise ModuleNotFoundError(message, name=error.name) from error
 
 

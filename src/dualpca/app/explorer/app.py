@@ -291,7 +291,7 @@ def _component(session: Session, k: int) -> ComponentAnswer:
 # --- the port ----------------------------------------------------------------------------------
 
 WAITING = 128
-"""Most connections open at once."""
+"""Connections that wait for the server while it starts."""
 
 LEAST = 8
 """Fewest characters of a token."""
@@ -343,6 +343,8 @@ def prepare(session: Session, door: Door, show: bool) -> Any:
     """Return the server, imported and built, so that the printed link works at once."""
     import uvicorn
 
+    from dualpca.app.explorer.connections import Connection
+
     class Server(uvicorn.Server):
         async def startup(self, sockets: Any = None) -> None:
             await super().startup(sockets)
@@ -355,7 +357,7 @@ def prepare(session: Session, door: Door, show: bool) -> Any:
         log_level="error",
         access_log=False,  # it would contain the token
         server_header=False,
-        limit_concurrency=WAITING,
+        http=Connection,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=2,
         ws="none",

@@ -19,11 +19,16 @@ from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
+from dualpca.app.explorer.connections import KNOWN
+
 MOST_BYTES = 1 << 20
 """Size of the largest request body."""
 
 SECONDS = 10.0
 """Time in which a body must arrive."""
+
+AT_ONCE = 16
+"""Requests that are worked on; others wait for their turn."""
 
 HEADER = "x-dualpca-token"
 
@@ -99,6 +104,7 @@ class Guard:
         self.app, self.token, self.host, self.port = app, token, host, port
         self.cookie = f"dualpca-{port}"  # browsers share cookies between ports
         self.known, self.unknown = Bucket(rate, burst), Bucket(rate / 10, burst // 10)
+        self.turns = asyncio.Semaphore(AT_ONCE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or refuse it."""
@@ -120,12 +126,14 @@ class Guard:
             raise Refused(429, "Too many requests: wait a second.")
         if way is None:
             raise Refused(401, "The token is missing or wrong. Open the link in the terminal.")
+        connection.scope[KNOWN] = True
         self._check_origin(connection, way)
         body = await _read(connection.headers, receive)
         if way == "address" and connection.scope["path"] == "/":
             cookie = f"{self.cookie}={self.token}; HttpOnly; SameSite=Strict; Path=/"
             send = _adding(send, {"set-cookie": cookie})
-        await self.app(connection.scope, _replay(body, receive), send)
+        async with self.turns:
+            await self.app(connection.scope, _replay(body, receive), send)
 
     def _check_host(self, headers: Headers) -> None:
         """Refuse other names for this machine: a page elsewhere could point one here."""

@@ -3,6 +3,8 @@
 Every function returns a new matplotlib Figure and leaves pyplot's state alone.
 """
 
+from dualpca.errors import install
+
 try:
     from dualpca.app.plots._canvas import DPI, PALETTE
     from dualpca.app.plots.kernels import (
@@ -27,7 +29,7 @@ try:
 except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] != "matplotlib":
         raise
-    message = "dualpca.plots needs matplotlib: pip install 'dualpca[app]'"
+    message = f"dualpca.plots needs matplotlib: {install('app')}."
     raise ModuleNotFoundError(message, name=error.name) from error
 
 __all__ = [

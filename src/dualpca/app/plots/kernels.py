@@ -44,11 +44,11 @@ def eigenfunctions(
         Fitted on two columns.
     X : array-like of shape (n, 2)
         Points to draw over the contours.
-    n_panels : int
+    n_panels : int, default=8
         Largest number of components to draw.
-    resolution : int
+    resolution : int, default=80
         Grid points along each axis.
-    levels : int
+    levels : int, default=11
         Number of contour lines.
 
     Returns
@@ -95,8 +95,8 @@ def reconstructions(
         Fitted on two columns; its `preimage` method maps back to them.
     X : array-like of shape (n, 2)
         Points to reconstruct.
-    n_samples : int
-    random_state : int
+    n_samples : int, default=200
+    random_state : int, default=0
 
     Returns
     -------
@@ -141,8 +141,8 @@ def sampling_overview(model: Any, n_samples: int = 500, *, random_state: int = 0
     Parameters
     ----------
     model : DualPPCA
-    n_samples : int
-    random_state : int
+    n_samples : int, default=500
+    random_state : int, default=0
 
     Returns
     -------
@@ -221,13 +221,13 @@ def image_grid(
         Name of a row, and its images; all rows have k of them.
     shape : pair of int
         (h, w).
-    labels : mapping of str to sequence of k objects, optional
+    labels : mapping of str to sequence of k objects, default=None
         What to write under the images of a row.
-    signed : collection of str
+    signed : collection of str, default=()
         Rows of positive and negative values, drawn from blue (negative) over white to red
         (positive); the largest magnitude of such a row has the full colour and is written next
         to its name.
-    limits : pair of float, optional
+    limits : pair of float, default=None
         Values drawn white and black in the other rows; by default their smallest and largest.
 
     Returns

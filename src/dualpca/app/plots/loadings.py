@@ -55,13 +55,13 @@ def biplot(
     model : PCA, PPCA or FactorAnalysis
         A fitted model of two components or more.
     X : array or frame of shape (n, d)
-    y : array-like of shape (n,), optional
+    y : array-like of shape (n,), default=None
         Classes, each with a colour (repeated from the eleventh on).
-    axes : pair of int
+    axes : pair of int, default=(0, 1)
         Which components, counted from 0.
-    n_features : int
+    n_features : int, default=15
         Number of arrows, the longest in the plane.
-    supplementary : Supplementary, optional
+    supplementary : Supplementary, default=None
         From `dualpca.supplementary` for the same rows: numbers become dashed arrows, levels white
         diamonds at their barycentres, rows crosses. A dashed arrow compares with the others if the
         model standardises; otherwise it is as long as the longest for a correlation of 1.
@@ -186,7 +186,7 @@ def hinton(model: Any, *, n_features: int = 40) -> Figure:
     ----------
     model : PCA, PPCA or FactorAnalysis
         A fitted model. PCA's loadings are V L^{1/2}, its axes times their standard deviations.
-    n_features : int
+    n_features : int, default=40
         Number of features, those with the largest loadings, in the order of the table.
 
     Returns

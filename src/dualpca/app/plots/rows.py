@@ -60,15 +60,15 @@ def latent_scatter(
         A fitted model; only one with ``posterior`` has ellipses.
     X : array-like of shape (n, d)
         Points to place.
-    y : array-like of shape (n,), optional
+    y : array-like of shape (n,), default=None
         Classes, each with a colour (repeated from the eleventh on) and its name at its median.
-    axes : pair of int
+    axes : pair of int, default=(0, 1)
         Which latents, counted from 0.
-    level : float
+    level : float, default=0.9
         Posterior probability inside an ellipse.
-    n_ellipses : int
+    n_ellipses : int, default=20
         Number of points with an ellipse, equally many of each class, drawn with a fixed seed.
-    supplementary : Supplementary, optional
+    supplementary : Supplementary, default=None
         From `dualpca.supplementary`: levels become white diamonds at their barycentres, and rows
         crosses.
 
@@ -163,9 +163,9 @@ def outlier_map(model: Any, X: ArrayLike, *, level: float = 0.95, n_labels: int 
     model : PCA, PPCA or FactorAnalysis
         A fitted model.
     X : array or frame of shape (n, d)
-    level : float
+    level : float, default=0.95
         Of both limits together, as in `outliers`.
-    n_labels : int
+    n_labels : int, default=8
         Number of flagged rows that are labelled, by number or by their index in a pandas frame.
 
     Returns
@@ -250,10 +250,10 @@ def contribution_plot(
     model : PCA, PPCA or FactorAnalysis
         A fitted model.
     x : array of shape (d,) or (1, d), or a frame of one row
-    to : {'spe', 't2'}
-    level : float
+    to : {'spe', 't2'}, default='spe'
+    level : float, default=0.95
         Level of the limit that is written next to the statistic.
-    n_features : int
+    n_features : int, default=15
         Number of features, those with the largest contributions first.
 
     Returns
@@ -329,15 +329,15 @@ def calibration(
         A fitted model.
     X : array or frame of shape (n, d)
         With or without NaN; only observed entries are hidden.
-    share : float
+    share : float, default=0.1
         Share of the observed entries that is hidden at random.
-    levels : sequence of float
+    levels : sequence of float, default=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
         Nominal coverages.
-    refit : bool
+    refit : bool, default=True
         Fit a copy of the model, with as many components, to the remaining entries, so that it has
         not seen the hidden ones. Without it the model is used as it is, which is a fair test only
         if it was fitted to other data than X.
-    random_state : int
+    random_state : int, default=0
         Seed that chooses the hidden entries.
 
     Returns

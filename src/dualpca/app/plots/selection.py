@@ -38,7 +38,7 @@ def scree(model: Any, X: ArrayLike | None = None) -> Figure:
     ----------
     model : PCA or PPCA
         A fitted model.
-    X : array-like of shape (n, d), optional
+    X : array-like of shape (n, d), default=None
         The data it was fitted to. With it the discarded directions are drawn too, at the cost of
         one more eigendecomposition.
 

@@ -44,7 +44,7 @@ from dualpca.errors import SelectionWarning
 RULES = {
     "evidence": "which number makes the data most probable (Minka)",
     "bic": "which number is worth its parameters (BIC)",
-    "parallel": "which directions stand above those of shuffled columns (Horn)",
+    "parallel": "which directions stand above those of independent columns (Horn)",
     "white-noise": "which directions stand above pure noise, the same in every column",
     "gavish-donoho": "which directions help to rebuild the rows (Gavish and Donoho)",
     "cv-rows": "which number describes unseen rows best",

@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import dualpca
 from dualpca.app.report.figures import Floats, Ints, said
 from dualpca.app.tables import columns
 from dualpca.app.tables.columns import Preparation, coded, level_words
+from dualpca.arrays import cached_property
 from dualpca.errors import DualPCAError, InterruptWarning, expected
 
 ROWS = ("impute", "reconstruct", "sample_imputations")
@@ -389,12 +389,12 @@ def subject_of(
     ----------
     model, X, color, ids, image, curve, level, seed, supplementary, supplementary_rows
         As in `write`.
-    units : str
+    units : str, default="in the table's own units"
         Units of the table, in words.
-    prepared : Preparation, optional
+    prepared : Preparation, default=None
         How the columns of X became rows of the model, from the model's file; X is the table as it
         is. Without it X has the rows that the model was fitted to.
-    command : str, optional
+    command : str, default=None
         The command that fitted the model, from its file.
     """
     model = _reportable(model)

@@ -226,23 +226,23 @@ def write(
         The rows, with NaN if the model accepts it. A frame may have more columns than the model.
     path : path
         An existing file is replaced, completely or not at all.
-    color : str or array-like of shape (n,), optional
+    color : str or array-like of shape (n,), default=None
         Colours of the rows: a column of a frame, or values.
-    ids : str or array-like of shape (n,), optional
+    ids : str or array-like of shape (n,), default=None
         Names of the rows, likewise; by default 1, 2, ….
-    image : pair of int, optional
+    image : pair of int, default=None
         Height and width, where a row is an image.
-    curve : bool
+    curve : bool, default=False
         The columns are points of a curve, in order.
-    level : float
+    level : float, default=0.95
         Level of the limits for unusual rows.
-    random_state : int
+    random_state : int, default=0
         Seed for everything random.
-    title : str, optional
-    supplementary : frame, mapping, array, or list of str, optional
+    title : str, default=None
+    supplementary : frame, mapping, array, or list of str, default=None
         Columns that the model does not use, shown beside it, as in `dualpca.supplementary`; or
         names of columns of the frame X.
-    supplementary_rows : array or frame of shape (m, d), optional
+    supplementary_rows : array or frame of shape (m, d), default=None
         Rows that are placed and take no other part.
 
     Returns

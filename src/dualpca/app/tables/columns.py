@@ -4,7 +4,7 @@ Columns of numbers stay as they are, columns of categories become zeros and ones
 decides which are which). A missing entry is NaN, and so is one of which only a bound is known, such
 as <50. A model of columns of any kind is given categories as categories and bounds as bounds
 instead (`mixed`). What a model file keeps of the preparation is the entry `table` of its metadata
-(docs/model-files.md).
+(docs/guide/saving.md).
 """
 
 from __future__ import annotations

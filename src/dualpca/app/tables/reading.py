@@ -38,6 +38,7 @@ from dualpca.app.tables.text import (
     without,
 )
 from dualpca.arrays import memory, task
+from dualpca.errors import install
 
 TablePath = str | os.PathLike[str]
 Opener = Callable[[], BinaryIO]
@@ -590,8 +591,8 @@ def _sheet(path: str, source: Opener, how: Reading) -> TableFile:
     """Return a sheet of a spreadsheet: the one that is named, or the first."""
     if find_spec("fastexcel") is None:
         raise TableError(
-            f"{path} is a spreadsheet, and reading it needs fastexcel: pip install "
-            "'dualpca[xlsx]', or save the sheet as CSV."
+            f"{path} is a spreadsheet, and reading it needs fastexcel: {install('xlsx')}, "
+            "or save the sheet as CSV."
         )
     fastexcel = import_module("fastexcel")
     try:
