@@ -82,7 +82,7 @@ found = {
 # On the left the map: rings are wines whose cultivar was hidden, in the colour of the most probable
 # one. In the middle the column with a long tail; on the right the errors.
 
-fig, axes = plt.subplots(1, 3, figsize=(12.5, 4.2), layout="constrained")
+fig, axes = plt.subplots(1, 3, figsize=(10.6, 3.9), layout="constrained")
 colours = dict(zip("ABC", ("#0072b2", "#d55e00", "#009e73"), strict=True))
 T, known = model.transform(table), table["cultivar"].notna()
 for level, colour in colours.items():
@@ -96,6 +96,7 @@ for name in ("hue=True", "flavanoids", "color_intensity", "alcohol", "proline", 
     axes[0].text(*(1.12 * tip), name, fontsize=8, ha="center", va="center", color="0.2")
 axes[0].set(xlabel="first latent", ylabel="second latent", title="one map of all kinds of columns")
 axes[0].margins(0.12)
+axes[0].set_xlim(-3.4, 2.8)
 axes[0].legend(title="cultivar", fontsize=8)
 
 name = "color_intensity"

@@ -33,7 +33,7 @@ def angle(model, axes):
 
 X, axes, wrong = table(0.2)
 models = {"PPCA": PPCA(2).fit(X), "RobustPPCA": RobustPPCA(2).fit(X)}
-fig, panels = plt.subplots(1, 3, figsize=(11, 3.8), layout="constrained")
+fig, panels = plt.subplots(1, 3, figsize=(9.2, 3.5), layout="constrained")
 for ax, (name, model) in zip(panels, models.items(), strict=False):
     found = model.outliers(X)
     for rows, colour, label in ((~wrong, "#0072b2", "right"), (wrong, "#d55e00", "wrong")):

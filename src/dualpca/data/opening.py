@@ -64,7 +64,7 @@ def require_in_memory(X: Any, name: str = "X") -> None:
     refuse_masked(X)
     refuse_missing_path(X)
     if type(X).__name__ == "LazyFrame":
-        raise TypeError(f"{name} is a LazyFrame, a plan that has no rows yet: give X.collect().")
+        raise TypeError(f"{name} is a LazyFrame, a query that has not run: pass {name}.collect().")
     refuse_dates(X, name)
     if is_elsewhere(X):
         raise ValueError(
