@@ -12,7 +12,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 BORROWED := tests/estimators/test_sklearn_pca.py tests/estimators/test_estimator_checks.py
 
 .DEFAULT_GOAL := help
-.PHONY: demo docs test test-slow bench lint format types clean help
+.PHONY: demo docs test test-slow mutants bench lint format types clean help
 
 demo: $(APP)  ## Fit models to handwritten digits, write dualpca-demo.html
 	$(BIN)/dualpca demo
@@ -26,19 +26,16 @@ test: lint types  ## Run every check but the slow tests
 test-slow: $(DEV)  ## Run the slow tests
 	$(ONE_THREAD) $(BIN)/pytest -n 2 -m slow || { status=$$?; [ $$status -eq 5 ] || exit $$status; }
 
-bench: $(DEV)  ## Compare speed and memory with other libraries
-	$(BIN)/python -m benchmarks
-	$(BIN)/python -m benchmarks.missing
-	$(BIN)/python -m benchmarks.imputation
-	$(BIN)/python -m benchmarks.mixed
-	$(BIN)/python -m benchmarks.mixed --speed
-	$(BIN)/python -m benchmarks.robust
-	$(BIN)/python -m benchmarks.draws
-	$(BIN)/python -m benchmarks.mixture
-	$(BIN)/python -m benchmarks.chains
-	$(BIN)/python -m benchmarks.search
-	$(BIN)/python -m benchmarks.small
-	$(BIN)/python -m benchmarks.small --load 2
+# Faults put in one at a time: docs/design/tests.md. What was measured once is used again.
+SEED ?= 1
+COUNT ?= 240
+BUDGET ?= 7200
+mutants: $(DEV)  ## Put faults into the package and see which no test notices (hours)
+	$(BIN)/python -m tests.mutants coverage --budget $(BUDGET)
+	$(BIN)/python -m tests.mutants run --seed $(SEED) --count $(COUNT) --budget $(BUDGET)
+
+bench: $(DEV)  ## Compare with other libraries, write docs/benchmarks.md and a summary
+	$(BIN)/python -m benchmarks $(SECTIONS)
 
 docs: $(DOCS)  ## Build the documentation into site/; a warning is an error
 	$(BIN)/dualpca reproduce -o docs/_extra/reproduced

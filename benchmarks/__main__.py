@@ -1,74 +1,101 @@
-"""Run the benchmarks: ``python -m benchmarks --out docs/benchmarks.md``."""
+"""The command: see `benchmarks/__init__.py`."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
-from threadpoolctl import threadpool_limits
+import benchmarks
+from benchmarks import page, results
+from benchmarks.environment import absent
+from benchmarks.sections import SECTIONS
 
-from benchmarks import table, verdict
-from benchmarks.cases import Case, cases
-from benchmarks.data import DEFAULT_FOLDER
-from benchmarks.environment import describe, use_threads
-from benchmarks.measure import Settings, measure
+ROOT = Path(__file__).resolve().parents[1]
+QUICK = Path(__file__).parent / "out"
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=benchmarks.__doc__, formatter_class=form
+    )
     add = parser.add_argument
-    add("--quick", action="store_true", help="small data: does everything run?")
-    add("--only", nargs="+", choices=list(cases()), metavar="NAME", help=", ".join(cases()))
-    add("--repeats", type=positive, default=5, help="timed runs of each contestant (5)")
-    add("--threads", type=positive, default=2, help="cores and threads (2)")
-    add("--limit", type=float, default=60.0, help="seconds a contestant may take (60)")
-    add("--out", type=Path, help="Markdown page whose marked part is replaced by the table")
-    add("--json", type=Path, help="file for every single time")
-    add("--data", type=Path, default=DEFAULT_FOLDER, help="folder that keeps the data (1.7 GB)")
+    add("sections", nargs="*", metavar="SECTION[:PART,…]", help=listed())
+    add("--page", action="store_true", help="render the page and the README, run nothing")
+    add("--take", nargs="+", type=Path, metavar="DIR", help="copy results from elsewhere first")
+    add("--quick", action="store_true", help="small data, no page: does everything run?")
+    add("--budget", type=float, metavar="SECONDS", help="for each section; the rest is left out")
+    add("--out", type=Path, metavar="DIR", help="folder of the results; then no page is rendered")
+    add("--commit", help="the commit that is measured, where there is no git")
     return parser.parse_args()
 
 
-def positive(text: str) -> int:
-    if (value := int(text)) < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return value
+def listed() -> str:
+    return "; ".join(f"{s.name}: {', '.join(s.parts)}" for s in SECTIONS.values())
 
 
-def run(chosen: list[Case], settings: Settings) -> list[verdict.Row]:
-    """Measure case after case, printing each table as soon as it is known."""
-    rows = []
-    for case in chosen:
-        with threadpool_limits(settings.threads):  # of the parent, which makes the data
-            found = verdict.rows(case, measure(case, settings))
-        print(table.plain(found), end="\n\n", flush=True)
-        rows += found
-    return rows
+def asked(words: list[str]) -> dict[str, list[str]]:
+    """Return the parts to run by section; all of all sections if nothing is named."""
+    found = {}
+    for word in words or SECTIONS:
+        name, _, parts = word.partition(":")
+        if name not in SECTIONS:
+            raise SystemExit(f"Expected sections among {', '.join(SECTIONS)}; got {name}.")
+        known = SECTIONS[name].parts
+        chosen = named(parts, known) if parts else list(known)
+        found[name] = [part for part in known if part in found.get(name, []) + chosen]
+    return found
 
 
-def record(row: verdict.Row) -> dict[str, Any]:
-    about = {"case": row.case.name, "title": row.case.title, "error_of": row.case.task.measure}
-    return about | row.measurement.record() | {k: getattr(row, k) for k in ("ratio", "goal", "met")}
+def named(text: str, known: tuple[str, ...]) -> list[str]:
+    """Return the parts named in a list with commas, which some names have themselves."""
+    rest, found = f",{text},", []
+    for part in sorted(known, key=len, reverse=True):
+        if f",{part}," in rest:
+            rest = rest.replace(f",{part},", ",")
+            found.append(part)
+    if unknown := rest.strip(","):
+        raise SystemExit(f"Expected parts among {'; '.join(known)}; got {unknown}.")
+    return found
+
+
+def run(name: str, parts: list[str], args: argparse.Namespace, out: Path) -> bool:
+    """Run what can be run here of a section, in a process of its own; return whether it went well.
+
+    What cannot be run keeps its stored result.
+    """
+    ready = []
+    for part in parts:
+        if why := absent(SECTIONS[name].needs_of(part)):
+            print(f"{name}:{part} is skipped, its stored result stays: {why}.", flush=True)
+        else:
+            ready.append(part)
+    if not ready:
+        return True
+    ask = {"section": name, "parts": ready, "quick": args.quick, "budget": args.budget}
+    words = json.dumps(ask | {"out": str(out)})
+    return subprocess.run([sys.executable, "-m", "benchmarks.one", words]).returncode == 0
 
 
 def main() -> int:
     args = arguments()
-    if args.out:
-        table.split(args.out)  # a page without markers should fail now, not after an hour
-    use_threads(args.threads)
-    every = cases(args.quick)
-    facts = describe(args.threads, args.repeats, args.quick)
-    print("\n".join(f"{name}: {fact}" for name, fact in facts.items()), end="\n\n", flush=True)
-    settings = Settings(args.data, args.threads, args.repeats, args.limit)
-    rows = run([every[name] for name in args.only or every], settings)
-    if args.json:
-        args.json.write_text(json.dumps({**facts, "rows": [record(r) for r in rows]}, indent=1))
-    if args.out:
-        about = "\n".join(f"- {name}: {fact}" for name, fact in facts.items())
-        table.fill(args.out, f"{about}\n\n{table.markdown(rows)}")
-    failed = any(row.measurement.contestant.ours and not row.measurement.times for row in rows)
-    return int(failed)
+    chosen = {} if args.page or (args.take and not args.sections) else asked(args.sections)
+    if args.commit:
+        os.environ["DUALPCA_COMMIT"] = args.commit
+    out = args.out or (QUICK if args.quick else results.FOLDER)
+    for source in args.take or ():
+        print(f"from {source}: {', '.join(results.take(source, out))}")
+    well = [run(name, parts, args, out) for name, parts in chosen.items()]
+    found = results.load(out)
+    if out == results.FOLDER:
+        for path in page.write(found, ROOT):
+            print(f"wrote {path.relative_to(ROOT)}")
+    print(f"\n{page.summary(found)}")
+    return int(not all(well))
 
 
 if __name__ == "__main__":

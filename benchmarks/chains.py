@@ -1,20 +1,12 @@
 """Hidden Markov models beside hmmlearn: speakers, motions, seconds an iteration.
 
-    python -m benchmarks.chains [vowels[=linear|kernel|hmmlearn]] [motions] [speed]
-
-Data come from `../shared/data` or the folder named by DUALPCA_DATA; without hmmlearn only our own
-rows are printed. Settings are chosen on the training part, by cross-validation (speakers) or by
-the index itself (motions), for everybody alike, and what was chosen meets the test part once.
+Settings are chosen on the training part, by cross-validation (speakers) or by the index itself
+(motions), for everybody alike, and what was chosen meets the test part once.
 """
 
-import importlib.util
-import os
-import sys
 import time
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import product
-from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -22,16 +14,15 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 from sklearn.model_selection import StratifiedKFold
-from threadpoolctl import threadpool_limits
 
+from benchmarks.environment import DATA
+from benchmarks.run import Row, Run
 from dualpca import HiddenMarkovPCA, SequenceClassifier
 from dualpca.data import InMemoryTable
 from dualpca.kernels import RBF
 from dualpca.models.emissions import Surveyed
 from dualpca.models.hidden_markov import BaumWelch, HiddenMarkovRequest
 
-DATA = Path(os.environ.get("DUALPCA_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
-PEER = importlib.util.find_spec("hmmlearn") is not None
 STICKS = (0.0, 1e3, 1e5)
 SIZES, ROWS, ROWS_IN_KERNEL_SPACE = (1, 2, 3), (0, 20), (20, 60)
 
@@ -155,28 +146,31 @@ def peers() -> Grid:
     }
 
 
-def vowels(only: str = "") -> None:
-    """Print who recognises the speakers; only what was chosen meets the test part."""
+def speakers(run: Run) -> Iterator[Row]:
+    """Yield who recognises the speakers; only what was chosen meets the test part."""
     data = np.load(DATA / "japanese_vowels.npz")
     cut = np.split(data["frames"].astype(float), np.cumsum(data["lengths"])[:-1])
     test, y = data["is_test"].astype(bool), data["speaker"]
     train = [x for x, t in zip(cut, test, strict=True) if not t]
     held = [x for x, t in zip(cut, test, strict=True) if t]
-    families = {"linear": linear(), "kernel (RBF)": kernelised()}
-    families |= {"hmmlearn GaussianHMM": peers()} if PEER else {}
-    families = {name: grid for name, grid in families.items() if name.startswith(only)}
-    print("| speakers | settings tried | chosen | CV log-probability | CV accuracy | test |")
-    print("|---|---|---|---|---|---|")
+    families = {
+        "dualpca, linear": linear(),
+        "hmmlearn GaussianHMM": peers(),
+        "dualpca, kernel (RBF)": kernelised(),
+    }
     for name, grid in families.items():
-        scores = {how: cross_validated(make, train, y[~test]) for how, make in grid.items()}
-        some = {name: list(grid)}
-        few = [how for how in grid if "q=4" in how]
-        some |= {f"{name}, q ≤ 4": few} if 0 < len(few) < len(grid) else {}
+        if not run.room(name):
+            continue
+        tried = dict(list(grid.items())[:1]) if run.quick else grid
+        scores = {how: cross_validated(make, train, y[~test]) for how, make in tried.items()}
+        some = {name: list(tried)}
+        few = [how for how in tried if "q=4" in how]
+        some |= {f"{name}, q ≤ 4": few} if 0 < len(few) < len(tried) else {}
         for title, names in some.items():
             best = max(names, key=lambda how: scores[how])
             right = merit(grid[best]().fit(train, y[~test]), held, y[test]).accuracy
-            cv = f"{scores[best].log_probability:.3f} | {scores[best].accuracy:.3f}"
-            print(f"| {title} | {len(names)} | {best} | {cv} | {right:.3f} |", flush=True)
+            about = {"name": title, "settings": len(names), "chosen": best}
+            yield about | scores[best]._asdict() | {"test": right}
 
 
 def stream(part: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -199,7 +193,7 @@ def their_index(X: np.ndarray, y: np.ndarray, options: dict[str, Any]) -> float:
     return float(adjusted_rand_score(y, max(runs, key=lambda m: m.score(X)).predict(X)))
 
 
-def motions() -> None:
+def motions(run: Run) -> Iterator[Row]:
     common: dict[str, Any] = {"n_init": 6, "max_iter": 100, "tol": 1e-4}
     ours = {
         f"M={M}, q={q}, stickiness={k:g}": HiddenMarkovPCA(4, q, M, stickiness=k, **common)
@@ -212,39 +206,41 @@ def motions() -> None:
         }
         for kind, k in product(("diag", "full"), STICKS)
     }
-    contests: list[tuple[str, Any, Any]] = [("dualpca", ours, our_index)]
-    contests += [("hmmlearn GaussianHMM", theirs, their_index)] if PEER else []
-    print("| motions | chosen on the training stream | its index there | on 3 test streams |")
-    print("|---|---|---|---|")
+    contests: list[tuple[str, Any, Any]] = [
+        ("dualpca", ours, our_index),
+        ("hmmlearn GaussianHMM", theirs, their_index),
+    ]
     for name, grid, index in contests:
-        there = {how: index(*stream(False, 0), model) for how, model in grid.items()}
+        tried = list(grid)[:1] if run.quick else list(grid)
+        there = {how: index(*stream(False, 0), grid[how]) for how in tried}
         best = max(there, key=lambda how: there[how])
         tests = [index(*stream(True, seed), grid[best]) for seed in range(3)]
-        shown = ", ".join(f"{t:.3f}" for t in tests)
-        print(f"| {name} | {best} | {there[best]:.3f} | {shown} |", flush=True)
+        yield {"name": name, "chosen": best, "training": there[best], "tests": tests}
 
 
-def speed(T: int = 20_000, d: int = 10, S: int = 5) -> None:
+def speed(run: Run, d: int = 10, S: int = 5) -> Iterator[Row]:
+    T = 2_000 if run.quick else 20_000
     rng = np.random.default_rng(0)
     states = np.repeat(rng.integers(0, S, T // 20), 20)
     X = 2 * rng.standard_normal((S, d))[states] + rng.standard_normal((T, d))
     data, request = Surveyed.of(InMemoryTable(X)), HiddenMarkovRequest(S, d - 1)
     steps = BaumWelch(data, {0: np.array([T])}, request)
     at, _ = steps.begin(np.random.default_rng(0), 0)
-    seconds: dict[str, list[float]] = {}
+    ours, seconds = f"dualpca, q = {d - 1}", {}
     for _ in range(5):
         start = time.perf_counter()
         for _ in range(4):
             at, _ = steps.step(at)
-        seconds.setdefault(f"dualpca, q = {d - 1}", []).append((time.perf_counter() - start) / 4)
-        for how in ("log", "scaling") if PEER else ():
+        seconds.setdefault(ours, []).append((time.perf_counter() - start) / 4)
+        for how in ("log", "scaling"):
             key = f"hmmlearn GaussianHMM(full), {how}"
             seconds.setdefault(key, []).append(their_step(X, S, how))
-    fastest = min(median(s) for name, s in seconds.items() if PEER == ("hmm" in name))
-    print(f"| T = {T:,}, d = {d}, {S} states | s an iteration | ratio |")
-    print("|---|---|---|")
-    for name, found in seconds.items():
-        print(f"| {name} | {median(found):.4f} | {median(found) / fastest:.2f} |")
+    medians = {name: median(found) for name, found in seconds.items()}
+    fastest = min(value for name, value in medians.items() if name != ours)
+    about = {"name": f"T = {T:,}, d = {d}, {S} states"}
+    for name, value in medians.items():
+        mine = name == ours
+        yield about | {"who": name, "ours": mine, "seconds": value, "ratio": value / fastest}
 
 
 def their_step(X: np.ndarray, S: int, how: str) -> float:
@@ -260,15 +256,5 @@ def their_step(X: np.ndarray, S: int, how: str) -> float:
     return (took[1] - took[0]) / 4
 
 
-def main(asked: list[str]) -> None:
-    parts: dict[str, Callable[..., None]] = {"speed": speed, "motions": motions, "vowels": vowels}
-    warnings.simplefilter("ignore")
-    for one in asked or list(parts):
-        name, _, only = one.partition("=")
-        with threadpool_limits(1):
-            parts[name](*[only] if only else [])
-        print()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+def rows(run: Run, part: str) -> Iterator[Row]:
+    yield from {"speed": speed, "motions": motions, "speakers": speakers}[part](run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -89,7 +90,10 @@ def save(problem: Problem | KernelProblem, place: Path) -> None:
     unfinished = Path(tempfile.mkdtemp(dir=place.parent))
     for name, array in vars(problem).items():
         np.save(unfinished / f"{name}.npy", np.ascontiguousarray(array))
-    os.replace(unfinished, place)
+    try:
+        os.replace(unfinished, place)
+    except OSError:  # another process was faster
+        shutil.rmtree(unfinished)
 
 
 def load(place: Path) -> Problem | KernelProblem:

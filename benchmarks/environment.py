@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
+import subprocess
 from datetime import date
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 POOLS = ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR", "NUMBA", "VECLIB_MAXIMUM")
-LIBRARIES = ("dualpca", "numpy", "scipy", "scikit-learn")
+LIBRARIES = ("numpy", "scipy", "scikit-learn")
+DATA = Path(os.environ.get("DUALPCA_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
+"""Where public data sets lie that no library brings along."""
 
 
 def use_threads(threads: int) -> None:
@@ -20,15 +27,29 @@ def use_threads(threads: int) -> None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 
 
-def describe(threads: int, repeats: int, quick: bool) -> dict[str, str]:
-    facts = {
+def describe(threads: int, peers: tuple[str, ...]) -> dict[str, Any]:
+    """Return what a reader must know of a run besides its results."""
+    versions = {name: installed(name) for name in LIBRARIES + peers if installed(name)}
+    versions |= {name: r_version(name) for name in peers if name in R_PACKAGES and r_version(name)}
+    return {
         "date": date.today().isoformat(),
-        "CPU": f"{cpu()}, {threads} threads",
-        "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
-        "libraries": ", ".join(f"{name} {installed(name)}" for name in LIBRARIES),
-        "method": f"median of {repeats} interleaved runs after a warm-up; q = 20; spectrum 1/i",
-    }
-    return facts | ({"quick": "reduced sizes, to which the goals do not apply"} if quick else {})
+        "commit": commit(),
+        "machine": cpu(),
+        "threads": threads,
+        "python": platform.python_version(),
+        "libraries": versions,
+    } | ({"gpu": gpu()} if "torch" in peers and gpu() else {})
+
+
+def commit() -> str:
+    """Return the commit that is measured; DUALPCA_COMMIT names it where there is no git."""
+    if "DUALPCA_COMMIT" in os.environ:
+        return os.environ["DUALPCA_COMMIT"]
+    ask = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=8", "HEAD"]
+    try:
+        return subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
 
 
 def cpu() -> str:
@@ -38,8 +59,59 @@ def cpu() -> str:
     return next(models, platform.processor() or "unknown")
 
 
+@cache
+def gpu() -> str:
+    """Return the name of the graphics card; an empty text where there is none."""
+    if shutil.which("nvidia-smi") is None:
+        return ""
+    ask = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    return subprocess.run(ask, capture_output=True, text=True).stdout.strip().partition("\n")[0]
+
+
 def installed(name: str) -> str:
+    """Return the version of a Python package, an empty text without it."""
     try:
         return version(name)
     except PackageNotFoundError:
-        return "(not installed)"
+        return ""
+
+
+# --- what is absent ------------------------------------------------------------------------------
+
+R_PACKAGES = ("mice", "Amelia", "rrcov", "MASS", "carData")
+INSTALL = {
+    "hmmlearn": "pip install hmmlearn",
+    "ppca_rs": "pip install ppca-rs",
+    "gcimpute": "pip install --no-deps --target FOLDER gcimpute statsmodels patsy; "
+    "PYTHONPATH=FOLDER",
+    "dask_ml": "pip install dask-ml",
+    "optuna": "pip install optuna",
+    "GPU": "an NVIDIA card and torch with CUDA",
+}
+
+
+@cache
+def r_version(package: str) -> str:
+    """Return the version of a package of R, an empty text without it."""
+    if shutil.which("Rscript") is None:
+        return ""
+    code = f'cat(format(packageVersion("{package}")))'
+    said = subprocess.run(["Rscript", "-e", code], capture_output=True, text=True)
+    return said.stdout.strip() if said.returncode == 0 else ""
+
+
+def absent(needs: tuple[str, ...]) -> str:
+    """Return a sentence on what is not here of what a section needs; empty if all is."""
+    for need in needs:
+        if need in R_PACKAGES:
+            if not r_version(need):
+                return f"it needs R with {need} (Debian: apt install r-cran-{need.lower()})"
+        elif need == "GPU":
+            if not gpu():
+                return f"it needs {INSTALL[need]}"
+        elif need.endswith(".npz"):
+            if not (DATA / need).exists():
+                return f"it needs {need} in the folder that DUALPCA_DATA names"
+        elif find_spec(need) is None:
+            return f"it needs {need} ({INSTALL[need]})"
+    return ""

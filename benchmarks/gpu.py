@@ -1,19 +1,20 @@
-"""What one graphics card does: `python -m benchmarks.gpu [name ...]`, names as in `main`.
+"""What one graphics card does: `python -m benchmarks gpu`.
 
-Runs nothing without a card. Times are of the second call (the first compiles and is printed
-too), with the card synchronised; memory is torch's peak beyond what the data take.
+Times are of the second call (the first compiles), with the card synchronised; memory is torch's
+peak beyond what the data take.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
+
+from benchmarks.run import Row, Run
 
 Q, D, BLOCK = 10, 64, 32
 LATENT, NOISE = 8, 0.3
@@ -34,7 +35,7 @@ def worst(found: Any, wanted: Any) -> float:
     return float(((found - wanted) / wanted).abs().max())
 
 
-def rows(n: int, *, spherical: bool) -> Any:
+def rows_of(n: int, *, spherical: bool) -> Any:
     """Return float32 rows on the card: near a surface of 8 dimensions, or standard normal."""
     import torch
 
@@ -48,14 +49,15 @@ def rows(n: int, *, spherical: bool) -> Any:
     return Z @ torch.asarray(W, dtype=torch.float32, device="cuda") + NOISE * noise
 
 
-def passes(n: int = 1_000_000) -> None:
+def passes(run: Run) -> Iterator[Row]:
     """Time one fused pass, and a large matrix product in the same precision."""
     import torch
 
     from dualpca.kernels import RBF, Laplacian, Matern, Polynomial, fused_form
     from dualpca.kernels import fused_product as product
 
-    X = rows(n, spherical=True)
+    n = 20_000 if run.quick else 1_000_000
+    X = rows_of(n, spherical=True)
     V = torch.randn(n, BLOCK, device="cuda", dtype=torch.float64)
     some = torch.arange(0, n, n // 256, device="cuda")
     jobs = [(RBF(gamma=1 / D), mode) for mode in product.LAUNCH]
@@ -73,9 +75,8 @@ def passes(n: int = 1_000_000) -> None:
         wanted = kernel(X[some].double(), X.double()) @ V
         error = float((Y[some] - wanted).norm() / wanted.norm())
         share = 2.0 * n * n * (D + BLOCK) / seconds / limits[mode]
-        name = f"{type(kernel).__name__} {mode}"
-        limit = f"{100 * share:.0f} % of {limits[mode] / 1e12:.0f} TFLOP/s"
-        print(f"| {name} | {seconds:.2f} s | error {error:.1e} | {limit} |", flush=True)
+        about = {"name": type(kernel).__name__, "mode": mode, "points": n, "seconds": seconds}
+        yield about | {"error": error, "share": share, "tflops": limits[mode] / 1e12}
 
 
 def matrix_rate(mode: str, order: int = 8192) -> float:
@@ -92,15 +93,18 @@ def matrix_rate(mode: str, order: int = 8192) -> float:
     return 2.0 * order**3 * 10 / seconds / (3 if mode.endswith("x3") else 1)
 
 
-def kernel(sizes: tuple[int, ...] = (100_000, 1_000_000)) -> None:
-    """Time exact kernel PCA and certify its eigenvalues by a residual in float64."""
+def kernel(run: Run) -> Iterator[Row]:
+    """Time exact kernel PCA beside a tight fit in float64, where that takes seconds."""
     import torch
 
     from dualpca import KernelPCA
 
-    for n in sizes:
+    for n in (5_000,) if run.quick else (100_000, 1_000_000):
         for spherical in (False, True):
-            X = rows(n, spherical=spherical)
+            name = f"kernel PCA, {n:,}×{D}, {'normal rows' if spherical else 'near a surface'}"
+            if not run.room(name, 60.0):
+                continue
+            X = rows_of(n, spherical=spherical)
             gamma = 1.0 / (D * float(X.var()))
             model = KernelPCA(Q, kernel="rbf", gamma=gamma, tol=1e-4, copy_X=False)
             _, first = synchronised(lambda m=model, X=X: m.fit(X))
@@ -108,96 +112,44 @@ def kernel(sizes: tuple[int, ...] = (100_000, 1_000_000)) -> None:
             held = torch.cuda.memory_allocated()
             _, seconds = synchronised(lambda m=model, X=X: m.fit(X))
             peak = (torch.cuda.max_memory_allocated() - held) / 2**30
-            what = "normal" if spherical else "surface"
-            print(
-                f"| {what} {n:,}×{D}, q = {Q} | {seconds:.2f} s (first {first:.1f}) | "
-                f"{peak:.2f} GiB |",
-                flush=True,
-            )
-            print(
-                "  eigenvalues", model.eigenvalues_.cpu().numpy().round(2).tolist(), model.solver_
-            )
-            certify(model, X)
+            row = {"name": name, "seconds": seconds, "first": first, "gigabytes": peak}
+            if n <= 100_000:
+                exact = KernelPCA(Q, kernel="rbf", gamma=gamma, tol=1e-10, dtype="float64")
+                wanted = exact.fit(X.double()).eigenvalues_.double()
+                row["error"] = worst(model.eigenvalues_.double(), wanted)
+            yield row
 
 
-def certify(model: Any, X: Any) -> None:
-    """Print bounds of relative eigenvalue errors from residuals in float64.
-
-    Some eigenvalue lies within ρ of θ, and within ρ²/gap where the others are a gap away.
-    """
-    import torch
-
-    from dualpca.kernels import RBF
-    from dualpca.operators.dual import Dual, Gram
-
-    E = torch.linalg.qr(model.eigenvectors_.double())[0]
-    operator = Dual(Gram(X, RBF(gamma=model.gamma_)))
-    Z, seconds = synchronised(lambda: operator @ E)
-    T = E.T @ Z
-    theta = torch.linalg.eigvalsh((T + T.T) / 2).flip(0)
-    given = model.eigenvalues_.double()
-    rho = (Z - E @ T).norm(dim=0) / theta
-    print(
-        f"  against float64 Ritz values on the same span: {worst(given, theta):.1e};",
-        end=" ",
-    )
-    print(
-        f"relative residuals up to {float(rho.max()):.1e} (a float64 pass took {seconds:.1f} s)",
-        flush=True,
-    )
-
-
-def tight(n: int = 100_000) -> None:
-    """Compare with eigenvalues at tol 1e-10 in float64."""
-    from dualpca import KernelPCA
-
-    for spherical in (False, True):
-        X = rows(n, spherical=spherical)
-        gamma = 1.0 / (D * float(X.var()))
-        fast = KernelPCA(Q, kernel="rbf", gamma=gamma, tol=1e-4).fit(X)
-        exact, seconds = synchronised(
-            lambda X=X, g=gamma: KernelPCA(
-                Q, kernel="rbf", gamma=g, tol=1e-10, dtype="float64"
-            ).fit(X.double())
-        )
-        a, b = fast.eigenvalues_.double(), exact.eigenvalues_.double()
-        print(
-            f"| {n:,} | relative error {worst(a, b):.1e} | float64 took {seconds:.1f} s |",
-            flush=True,
-        )
-
-
-def dense(n: int = 20_000) -> None:
-    """Time the stored float64 route against torch's full eigendecomposition."""
+def stored(run: Run) -> Iterator[Row]:
+    """Time the stored route beside torch's full eigendecomposition."""
     import torch
 
     from dualpca import KernelPCA
 
-    X = rows(n, spherical=False).double()
+    n = 2_000 if run.quick else 20_000
+    X = rows_of(n, spherical=False).double()
     gamma = 1.0 / (D * float(X.var()))
     for kind in (torch.float64, torch.float32):
         name = str(kind).removeprefix("torch.")
         model = KernelPCA(
             Q, kernel="rbf", gamma=gamma, dtype=name, tol=0.0 if name == "float64" else 1e-6
         )
-        _, first = synchronised(lambda m=model, k=kind: m.fit(X.to(k)))
+        synchronised(lambda m=model, k=kind: m.fit(X.to(k)))
         _, ours = synchronised(lambda m=model, k=kind: m.fit(X.to(k)))
         K = torch.exp(-gamma * torch.cdist(X, X) ** 2)
         K = (K - K.mean(0) - K.mean(1)[:, None] + K.mean()).to(kind)
         torch.linalg.eigh(K[:2000, :2000])
         (values, _), theirs = synchronised(lambda A=K: torch.linalg.eigh(A))
         error = worst(model.eigenvalues_, values.flip(0)[:Q])
-        print(
-            f"| {n:,} {name} | {ours:.2f} s (first {first:.1f}) | eigh {theirs:.2f} s | "
-            f"{ours / theirs:.2f} × | difference {error:.1e} | {model.solver_}",
-            flush=True,
-        )
+        row = {"name": f"kernel PCA of a stored kernel, {n:,} points, {name}", "seconds": ours}
+        yield row | {"eigh": theirs, "ratio": ours / theirs, "error": error}
 
 
-def missing(n: int = 1_000_000, d: int = 100) -> None:
+def missing(run: Run) -> Iterator[Row]:
     """Time EM steps of PPCA with a fifth of the entries missing, on the card and on 2 cores."""
     import torch
 
+    n, d = 20_000 if run.quick else 1_000_000, 100
     draw = torch.Generator(device="cuda").manual_seed(0)
     W = torch.randn(Q, d, device="cuda", generator=draw, dtype=torch.float64)
     X = torch.randn(n, Q, device="cuda", generator=draw, dtype=torch.float64) @ W
@@ -206,8 +158,7 @@ def missing(n: int = 1_000_000, d: int = 100) -> None:
     card = step_seconds(X, (3, 13))
     with threadpool_limits(2):
         host = step_seconds(X.cpu().numpy(), (3, 6))
-    print(f"| {n:,}×{d}, q = {Q}, 20 % missing | {1e3 * card:.0f} ms a step |", end=" ")
-    print(f"2 cores {host:.2f} s | {host / card:.0f} × |", flush=True)
+    yield {"name": f"PPCA, {n:,}×{d}, 20 % missing, one step", "seconds": card, "host": host}
 
 
 def step_seconds(X: Any, steps: tuple[int, int]) -> float:
@@ -223,20 +174,9 @@ def step_seconds(X: Any, steps: tuple[int, int]) -> float:
     return (spent[1] - spent[0]) / (steps[1] - steps[0])
 
 
-def main() -> None:
-    import torch
-
-    if not torch.cuda.is_available():
-        sys.exit("benchmarks.gpu needs an NVIDIA card and torch with CUDA; none was found.")
-    print(torch.cuda.get_device_name(), torch.__version__)
+def rows(run: Run, part: str) -> Iterator[Row]:
     from benchmarks.gpu_choice import choice
     from benchmarks.gpu_reference import reference
 
-    jobs = {f.__name__: f for f in (passes, kernel, tight, reference, dense, missing, choice)}
-    for name in sys.argv[1:] or jobs:
-        print(f"## {name}", flush=True)
-        jobs[name]()
-
-
-if __name__ == "__main__":
-    main()
+    jobs = (passes, kernel, stored, missing, choice, reference)
+    yield from {job.__name__: job for job in jobs}[part](run)

@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.gpu import LATENT, D, Q, synchronised
+from benchmarks.run import Row, Run
 
 STEPS = 20
 PAIRS = [(300, D), (1000, D), (3000, D), (10_000, D)]
 
 
-def choice(threads: int = 2) -> None:
+def choice(run: Run) -> Iterator[Row]:
     """Time fits of host rows with and without `device='cuda'`: from which work on is it worth it?
 
     The way there and home is in the times; the host has the cores that its user is likely to have.
     """
-    import torch
-
     import dualpca as dp
     from dualpca.arrays.devices import Job
-
-    _, seconds = synchronised(
-        lambda: torch.ones(2, 2, device="cuda") @ torch.ones(2, 2, device="cuda")
-    )
-    print(f"the first product on the card takes {seconds:.2f} s", flush=True)
 
     def gaps(X: Any) -> Any:
         return np.where(np.random.default_rng(1).random(X.shape) < 0.1, np.nan, X)
@@ -41,7 +35,7 @@ def choice(threads: int = 2) -> None:
         ("PCA", lambda: dp.PCA(Q), [(n, n) for n in (200, 500, 1000, 2000, 4000)], np.asarray),
         ("KernelPCA", lambda: dp.KernelPCA(Q, kernel="rbf"), PAIRS, np.asarray),
         ("DualPPCA", lambda: dp.DualPPCA(Q, kernel="rbf"), PAIRS, np.asarray),
-        ("PPCA, holes", some(dp.PPCA, Q), [(n, 100) for n in (300, 3000, 30_000)], gaps),
+        ("PPCA, 10 % missing", some(dp.PPCA, Q), [(n, 100) for n in (300, 3000, 30_000)], gaps),
         (
             "FactorAnalysis",
             some(dp.FactorAnalysis, 5),
@@ -51,20 +45,19 @@ def choice(threads: int = 2) -> None:
         ("MixturePPCA", some(dp.MixturePPCA, 5, 4), [(10**k, 32) for k in (3, 4, 5)], np.asarray),
     ]
     for name, make, sizes, prepare in cases:
-        for n, d in sizes:
+        for n, d in sizes[:1] if run.quick else sizes:
+            title = f"{name} {n:,}×{d}"
+            if not run.room(title, 10.0):
+                continue
             W = np.random.default_rng(0).standard_normal((LATENT, d))
             draw = np.random.default_rng(n)
             X = prepare(draw.standard_normal((n, LATENT)) @ W + draw.standard_normal((n, d)))
-            with threadpool_limits(threads):
+            with threadpool_limits(run.threads):
                 host, card = (
                     fit_seconds(make().set_params(device=dev), X) for dev in (None, "cuda")
                 )
             job = Job(n, d, pairs="Kernel" in name or "Dual" in name)
-            print(
-                f"| {name} {n:,}×{d} | {job.work:.1e} | host {host:.4f} s | card {card:.4f} s | "
-                f"{host / card:.2f} × |",
-                flush=True,
-            )
+            yield {"name": title, "model": name, "work": job.work, "host": host, "card": card}
 
 
 def fit_seconds(model: Any, X: Any) -> float:

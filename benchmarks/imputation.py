@@ -1,12 +1,9 @@
-"""Imputation beside R's mice and Amelia, and scikit-learn's: `python -m benchmarks.imputation`.
-
-    python -m benchmarks.imputation [airquality] [swiss] [wine] [--replications N] [--python]
+"""Imputation beside R's mice and Amelia, and scikit-learn's: `python -m benchmarks imputation`.
 
 Entries of public tables are removed, every method fills the same holes, and what it says of them
 is compared with what was there: error and 90 % intervals of entries, and 95 % intervals of the
 coefficients of a regression, pooled over M completed tables. R is started once for each table and
-mechanism and fills its tables in turn with ours; without it (or mice, or Amelia) only the Python
-rows of wine are printed. One thread.
+mechanism and fills its tables in turn with ours. One thread.
 
 Intervals of entries are those of M normal draws, x̄ ± t·s·√(1 + 1/M) with M - 1 degrees of freedom,
 for everybody, and impute's own standard deviation for one row of ours. The reference of a
@@ -18,13 +15,8 @@ is the interval of the missing part alone, Q̄ ± t·√((1 + 1/M)B), that shoul
 
 from __future__ import annotations
 
-import argparse
-import inspect
 import math
-import os
-import shutil
 import subprocess
-import sys
 import tempfile
 import time
 import warnings
@@ -40,16 +32,14 @@ from scipy.stats import t as student
 from sklearn.datasets import load_wine
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
-from threadpoolctl import threadpool_limits
 
 import dualpca
-from benchmarks.environment import POOLS, cpu, installed
+from benchmarks.run import Row, Run
 from dualpca import PPCA
 
 M = 20
 ENTRY_LEVEL, POOLED_LEVEL = 0.90, 0.95
-BOOTSTRAP = "parameters" in inspect.signature(PPCA.sample_imputations).parameters
-DRAWN = ("fixed", "bootstrap") if BOOTSTRAP else ("fixed",)
+DRAWN = ("fixed", "bootstrap")
 OURS = "dualpca"
 
 
@@ -74,7 +64,7 @@ class Filled(NamedTuple):
 
 
 class Pooled(NamedTuple):
-    """Rubin's rules, until `dualpca.pool` is there."""
+    """One analysis of several tables, by Rubin's rules."""
 
     estimate: float
     variance: float
@@ -170,7 +160,7 @@ def standardised(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def ours(X: np.ndarray, seed: int) -> Iterator[tuple[str, Filled | None, float]]:
-    """Fit, impute and draw, in standard deviations until PPCA has `standardize=True`.
+    """Fit, impute and draw, in standard deviations.
 
     One fit serves all rows of ours with the default number of components, and counts in each.
     """
@@ -187,10 +177,9 @@ def ours(X: np.ndarray, seed: int) -> Iterator[tuple[str, Filled | None, float]]
             yield f"{OURS} {title}, impute", answer, imputed
         for how in DRAWN if title == "cv" else DRAWN[-1:]:
             start = time.perf_counter()
-            options = {"parameters": how} if BOOTSTRAP else {}
             name = f"{OURS} {title}, {how} draws"
             try:
-                draws = model.sample_imputations(Z, M, random_state=seed, **options)
+                draws = model.sample_imputations(Z, M, random_state=seed, parameters=how)
             except np.linalg.LinAlgError:  # counted as a failure, as R's are
                 yield name, None, math.nan
                 continue
@@ -241,22 +230,6 @@ while (length(seed <- readLines(input, 1))) {
 }
 """
 PEERS = ("mice pmm", "mice norm", "Amelia")
-REFERENCE = PEERS[0]
-
-
-def r_versions() -> str | None:
-    """Return the versions of R, mice and Amelia, None where one of them is absent."""
-    code = (
-        'cat(R.version$major, ".", R.version$minor, "|", sep = "");'
-        'cat(format(packageVersion("mice")), format(packageVersion("Amelia")), sep = "|")'
-    )
-    if shutil.which("Rscript") is None:
-        return None
-    said = subprocess.run(["Rscript", "-e", code], capture_output=True, text=True)
-    if said.returncode:
-        return None
-    r, mice, amelia = said.stdout.split("|")
-    return f"R {r}, mice {mice}, Amelia {amelia}"
 
 
 def shipped_with_r(name: str) -> tuple[np.ndarray, list[str]]:
@@ -310,10 +283,7 @@ class R:
 
 
 @contextmanager
-def r_process(wanted: bool) -> Iterator[R | None]:
-    if not wanted:
-        yield None
-        return
+def r_process() -> Iterator[R]:
     with tempfile.TemporaryDirectory() as folder:
         peer = R(Path(folder))
         try:
@@ -392,9 +362,7 @@ def score(filled: Filled, X: np.ndarray, table: Table, seconds: float) -> Score:
     return Score(squares, outside, covered, width, *about, seconds, filled.q)
 
 
-def replication(
-    X: np.ndarray, seed: int, peer: R | None
-) -> Iterator[tuple[str, Filled | None, float]]:
+def replication(X: np.ndarray, seed: int, peer: R) -> Iterator[tuple[str, Filled | None, float]]:
     """Yield every method's answer and its seconds, one after the other."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # IterativeImputer stops after its ten rounds
@@ -403,137 +371,79 @@ def replication(
             filled = fill(X, seed)
             yield name, filled, time.perf_counter() - start
         yield from ours(X, seed)
-    for name, (answer, seconds) in peer.fill(X, seed).items() if peer else ():
+    for name, (answer, seconds) in peer.fill(X, seed).items():
         yield name, answer, seconds
 
 
-HEADER = (
-    "| table | removed | method | RMSE | outside, % | 90 % interval covers, % | its width "
-    "| bias | pooled 95 % covers, % | missing part 95 % covers, % | its width | s | ratio |"
-)
+def averaged(scores: list[Score], mice: list[Score]) -> Row:
+    """Return means over the replications, and the median ratio of seconds to those of mice."""
 
-
-def percent(x: float) -> str:
-    return "-" if math.isnan(x) else f"{100 * x:.0f}"
-
-
-def number(x: float, digits: int = 2) -> str:
-    return "-" if math.isnan(x) else f"{x:.{digits}f}"
-
-
-def row(title: str, how: str, name: str, scores: list[Score], peer: list[Score]) -> str:
     def mean(what: str) -> float:
         return float(np.mean([getattr(s, what) for s in scores]))
 
     biases = np.mean([s.errors for s in scores], axis=0)
-    bias = biases[np.argmax(np.abs(biases))]
-    seconds = float(np.median([s.seconds for s in scores]))
-    ratio = math.nan
-    if len(peer) == len(scores):
-        ratio = float(np.median([a.seconds / b.seconds for a, b in zip(scores, peer, strict=True)]))
-    cells = [title, how, name, number(mean("squares") ** 0.5), f"{100 * mean('outside'):.1f}"]
-    cells += [percent(mean("covered")), number(mean("width")), number(bias)]
-    cells += [percent(mean("pooled")), percent(mean("missing_part")), number(mean("widths"))]
-    cells += ["-" if math.isnan(seconds) else f"{seconds:.2g}", number(ratio)]
-    return "| " + " | ".join(cells) + " |"
+    found: Row = {"rmse": mean("squares") ** 0.5, "bias": float(biases[np.argmax(np.abs(biases))])}
+    for key in ("outside", "covered", "width", "pooled", "missing_part", "widths"):
+        found[key] = mean(key)
+    found["seconds"] = float(np.median([s.seconds for s in scores]))
+    if len(mice) == len(scores):
+        pairs = zip(scores, mice, strict=True)
+        found["by_mice"] = float(np.median([a.seconds / b.seconds for a, b in pairs]))
+    q = sorted({s.q for s in scores if s.q is not None})
+    return found | {"replications": len(scores)} | ({"q": [q[0], q[-1]]} if q else {})
 
 
-def chosen(scores: list[Score]) -> str:
-    """Return the numbers of components that were chosen, in words."""
-    q = [s.q for s in scores if s.q is not None]
-    if not q:
-        return ""
-    return f" (q = {min(q)})" if min(q) == max(q) else f" (q = {min(q)} to {max(q)})"
-
-
-def measure(title: str, table: Table, r: str | None) -> None:
+def measured(run: Run, title: str, table: Table) -> Iterator[Row]:
     for how, mechanism in mechanisms(table).items():
         found: dict[str, list[Score]] = {}
         failed: dict[str, int] = {}
-        with r_process(r is not None) as peer:
-            for seed in range(table.replications):
+        with r_process() as peer:
+            for seed in run.repeats(1 if run.quick else table.replications, fewest=2):
                 X = removed(table, mechanism, seed)
                 for name, filled, seconds in replication(X, seed, peer):
                     if filled is None:
                         failed[name] = failed.get(name, 0) + 1
                     else:
                         found.setdefault(name, []).append(score(filled, X, table, seconds))
-        for name, scores in found.items():
-            said = name + chosen(scores)
-            if name in failed:
-                said += f" ({failed[name]} of {table.replications} failed)"
-            print(row(title, how, said, scores, found.get(REFERENCE, [])), flush=True)
+        rows = {name: averaged(scores, found.get(PEERS[0], [])) for name, scores in found.items()}
+        fastest = min((rows[peer]["seconds"] for peer in PEERS if peer in rows), default=math.nan)
+        for name, row in rows.items():
+            row = {"name": f"{title}, {how}", "who": name, "ours": name.startswith(OURS)} | row
+            if name.startswith(OURS) and name.endswith("draws"):  # what the peers do, too
+                row["ratio"] = row["seconds"] / fastest
+            yield row | ({"failed": failed[name]} if name in failed else {})
 
 
-def real_holes(title: str, table: Table, r: str | None) -> None:
-    """Print the analyst's coefficients, pooled from the table as it is."""
+def coefficients(title: str, table: Table) -> Iterator[Row]:
+    """Yield the analyst's coefficients, pooled from the table with its own gaps."""
     names = [table.names[j] for j in table.predictors]
-    print(f"\n| {title}: {table.names[table.response]} by | " + " | ".join(names) + " |")
-    print("|---|" + "--:|" * len(names))
     complete = table.X[~np.isnan(table.X).any(axis=1)]
-    with r_process(r is not None) as peer:
+    with r_process() as peer:
         answers = [("complete rows only", Filled(complete, complete[None]), 0.0)]
-        for name, filled, _ in answers + list(replication(table.X, 0, peer)):
-            if filled is not None:
-                cells = [
-                    f"{p.estimate:.2f} ± {math.sqrt(p.variance):.2f}"
-                    for p in analysed(filled, table)
-                ]
-                print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+        for who, filled, _ in answers + list(replication(table.X, 0, peer)):
+            if filled is None:
+                continue
+            pooled = zip(names, analysed(filled, table), strict=True)
+            found = {name: [float(p.estimate), math.sqrt(p.variance)] for name, p in pooled}
+            response = table.names[table.response]
+            yield {"name": title, "who": who, "response": response, "coefficients": found}
 
 
-def tables(r: str | None) -> dict[str, Table]:
-    """Return the tables that can be had here; two of them come with R."""
+def table_of(part: str) -> Table:
+    """Return a table and the analyst's model; two of them come with R."""
+    if part == "airquality":
+        return Table(*shipped_with_r(part), 0, [2, 3], 3, 6)  # Ozone by Wind and Temp
+    if part == "swiss":
+        return Table(*shipped_with_r(part), 0, [1, 3, 4], 5, 10)  # Fertility by Agriculture, …
     wine = load_wine()
     names = list(wine.feature_names)
     predictors = [names.index(name) for name in ("alcohol", "flavanoids", "color_intensity")]
-    found = {"wine": Table(wine.data, names, names.index("proline"), predictors, 0, 4)}
-    if r is None:
-        return found
-    air, names = shipped_with_r("airquality")
-    swiss, own = shipped_with_r("swiss")
-    return {
-        "airquality": Table(air, names, 0, [2, 3], 3, 6),  # Ozone by Wind and Temp
-        "swiss": Table(swiss, own, 0, [1, 3, 4], 5, 10),  # Fertility by Agriculture, Education …
-        **found,
-    }
+    return Table(wine.data, names, names.index("proline"), predictors, 0, 4)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.imputation")
-    parser.add_argument("tables", nargs="*", help="airquality, swiss, wine; all by default")
-    parser.add_argument("--replications", type=int, help="the same number for every table")
-    parser.add_argument("--python", action="store_true", help="leave out the rows of R")
-    options = parser.parse_args()
-    os.environ.update({f"{name}_NUM_THREADS": "1" for name in POOLS})  # for R
-    r = r_versions()
-    if r is None:
-        print(
-            "Rscript or its packages mice and Amelia were not found: their rows are left out, and "
-            "airquality and swiss, which come with R. On Debian: apt install r-cran-mice "
-            "r-cran-amelia.",
-            file=sys.stderr,
-        )
-    known = tables(r)
-    if unknown := set(options.tables) - set(known):
-        parser.error(f"expected tables among {', '.join(known)}; got {', '.join(sorted(unknown))}.")
-    libraries = ", ".join(f"{name} {installed(name)}" for name in (OURS, "numpy", "scikit-learn"))
-    print(f"- {time.strftime('%Y-%m-%d')}, {cpu()}, one thread; {libraries}; {r or 'without R'}")
-    print(
-        f"- {M} completed tables a method; parameters drawn too: {'yes' if BOOTSTRAP else 'no'}\n"
-    )
-    print(HEADER + "\n|---|---|---|" + "--:|" * 10)
-    chosen = {title: t for title, t in known.items() if title in (options.tables or known)}
-    peers = None if options.python else r
-    with threadpool_limits(1):
-        for title, table in chosen.items():
-            replications = options.replications or table.replications
-            size = "×".join(map(str, table.X.shape))
-            measure(f"{title} {size}", table._replace(replications=replications), peers)
-        for title, table in chosen.items():
-            if np.isnan(table.X).any():
-                real_holes(title, table, peers)
-
-
-if __name__ == "__main__":
-    main()
+def rows(run: Run, part: str) -> Iterator[Row]:
+    table = table_of(part)
+    title = f"{part} {'×'.join(map(str, table.X.shape))}"
+    yield from measured(run, title, table)
+    if np.isnan(table.X).any():
+        yield from coefficients(part, table)

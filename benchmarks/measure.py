@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 from benchmarks import data
 from benchmarks.cases import Case
 from benchmarks.contestants import Contestant
+from benchmarks.run import OutOfTime, Run
 from benchmarks.worker import Worker
 
-
-@dataclass(frozen=True)
-class Settings:
-    folder: Path
-    threads: int
-    repeats: int
-    limit: float  # seconds: of a first run, and of all later runs of one contestant
+ROUNDS = 5
 
 
 @dataclass
@@ -36,23 +30,23 @@ class Measurement:
     def seconds(self) -> float | None:
         return median(self.times) if self.times else None
 
-    def record(self) -> dict[str, Any]:
-        kept = {key: value for key, value in vars(self).items() if key != "contestant"}
-        return {"contestant": self.contestant.name, "seconds": self.seconds, **kept}
 
-
-def measure(case: Case, settings: Settings) -> list[Measurement]:
+def measure(case: Case, run: Run) -> list[Measurement]:
     """First runs (memory, error, warm-up), then rounds in which everyone runs once."""
-    say(case.title)
-    place = data.stored(case.size, settings.folder) if case.size else None
+    place = data.stored(case.size, data.DEFAULT_FOLDER) if case.size else None
     measurements = [Measurement(contestant) for contestant in case.contestants]
     workers: dict[str, Worker] = {}
+    limit = min(case.limit, max(run.left / 2, 5.0))
     try:
         for m in measurements:
-            start(m, workers, (case.task, m.contestant, place, settings.threads), settings.limit)
-        for turn in range(settings.repeats):
-            say(f"  round {turn + 1} of {settings.repeats}")
-            one_round(measurements, workers, settings.limit)
+            start(m, workers, (case.task, m.contestant, place, run.threads), limit)
+        for _ in run.repeats(ROUNDS, fewest=2):
+            one_round(measurements, workers, limit)
+    except OutOfTime:
+        # Without a time of everybody the fastest of them is not known.
+        if not all(m.times or m.note for m in measurements):
+            raise
+        run.left_out.append(f"further rounds of {case.title}")
     finally:
         for worker in workers.values():
             worker.stop()

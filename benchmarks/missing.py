@@ -1,4 +1,4 @@
-"""PPCA of incomplete tables against ppca-rs (Rust, parallel): `python -m benchmarks.missing`.
+"""PPCA of incomplete tables beside ppca-rs (Rust, parallel): `python -m benchmarks missing`.
 
 Both see the same table in the same process, one after the other. ppca-rs runs plain EM until the
 relative change of its log-likelihood is below 1e-6, or for `LIMIT` seconds.
@@ -7,20 +7,40 @@ relative change of its log-likelihood is below 1e-6, or for `LIMIT` seconds.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from ppca_rs import Dataset
 from ppca_rs.ppca_rs import PPCAModel
-from threadpoolctl import threadpool_limits
 
+from benchmarks.run import Row, Run
 from dualpca import PPCA
 
-Q, THREADS, REPEATS, LIMIT, CHANGE, WITHIN = 10, 2, 3, 90.0, 1e-6, 1e-6
+Q, REPEATS, LIMIT, CHANGE, WITHIN = 10, 3, 90.0, 1e-6, 1e-6
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Shape(NamedTuple):
+    n: int
+    d: int
+    missing: float
+    slow: bool = False  # a spectrum 1/i
+    alone: bool = False  # too large for the peer
+
+    def __str__(self) -> str:
+        slow = ", spectrum 1/i" if self.slow else ""
+        return f"{self.n:,}×{self.d}, {self.missing:.0%} missing{slow}"
+
+
+PARTS = {
+    "5,000×100": Shape(5_000, 100, 0.2, slow=True),
+    "2,000×500": Shape(2_000, 500, 0.1),
+    "20,000×100": Shape(20_000, 100, 0.2),
+    "1,000,000×100": Shape(1_000_000, 100, 0.2, alone=True),
+}
+
+
+class Outcome(NamedTuple):
     seconds: float
     steps: int
     step_seconds: float
@@ -28,23 +48,23 @@ class Outcome:
     note: str
 
 
-def table(n: int, d: int, missing: float, slow: bool = False) -> np.ndarray:
+def table(shape: Shape) -> np.ndarray:
     """Return q strong directions in noise, or a spectrum 1/i, with entries removed at random."""
-    rng = np.random.default_rng(0)
-    if slow:
+    rng, n, d = np.random.default_rng(0), shape.n, shape.d
+    if shape.slow:
         axes = np.linalg.qr(rng.standard_normal((d, d)))[0]
         X = rng.standard_normal((n, d)) / np.sqrt(np.arange(1, d + 1)) @ axes.T
     else:
         X = rng.standard_normal((n, Q)) @ rng.standard_normal((Q, d))
         X += 0.1 * rng.standard_normal((n, d))
     X += rng.standard_normal(d)
-    X[rng.random(X.shape) < missing] = np.nan
+    X[rng.random(X.shape) < shape.missing] = np.nan
     return X
 
 
-def ours(X: np.ndarray) -> Outcome:
+def ours(X: np.ndarray, repeats: int) -> Outcome:
     model, times = PPCA(Q, tol=1e-4), []
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         start = time.perf_counter()
         model.fit(X)
         times.append(time.perf_counter() - start)
@@ -54,46 +74,37 @@ def ours(X: np.ndarray) -> Outcome:
     return Outcome(seconds, model.n_iter_, seconds / model.n_iter_, model.loglikelihood_, note)
 
 
-def theirs(X: np.ndarray) -> Outcome:
+def theirs(X: np.ndarray, limit: float) -> Outcome:
     start = time.perf_counter()
     data = Dataset(X)
     model = PPCAModel.init(Q, data)
     before, steps, done = -np.inf, 0, False
-    while not done and time.perf_counter() - start < LIMIT:
+    while not done and time.perf_counter() - start < limit:
         model = model.iterate(data)
         value, steps = model.llk(data), steps + 1
         done = abs(value - before) < CHANGE * abs(value)
         before = value
     seconds = time.perf_counter() - start
-    again = time.perf_counter()
-    model.iterate(data)
-    step = time.perf_counter() - again
-    note = "converged by its change" if done else f"stopped after {LIMIT:g} s"
+    again = [time.perf_counter()]
+    for _ in range(REPEATS):
+        model.iterate(data)
+        again.append(time.perf_counter())
+    step = float(np.median(np.diff(again)))
+    note = "converged by its change" if done else f"stopped after {limit:.0f} s"
     return Outcome(seconds, steps, step, model.llk(data), note)
 
 
-def row(title: str, who: str, out: Outcome, peer: Outcome) -> str:
-    ratios = f"{out.seconds / peer.seconds:.3f} | {out.step_seconds / peer.step_seconds:.2f}"
-    return (
-        f"| {title} | {who} | {out.seconds:.3g} | {out.steps} | {out.step_seconds:.3g} | {ratios} "
-        f"| {out.loglikelihood:.2f} | {out.note} |"
-    )
-
-
-def main() -> None:
-    tables = {
-        "20,000×100, 20 % missing": table(20_000, 100, 0.2),
-        "2,000×500, 10 % missing": table(2_000, 500, 0.1),
-        "5,000×100, 20 % missing, spectrum 1/i": table(5_000, 100, 0.2, slow=True),
-    }
-    print("| table | who | s | steps | s a step | ratio | ratio a step | log-likelihood | note |")
-    print("|---|---|---|---|---|---|---|---|---|")
-    for title, X in tables.items():
-        with threadpool_limits(THREADS):
-            mine, peer = ours(X), theirs(X)
-        print(row(title, "dualpca", mine, peer), flush=True)
-        print(row(title, "ppca-rs", peer, peer), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+def rows(run: Run, part: str) -> Iterator[Row]:
+    shape = PARTS[part]
+    if run.quick:
+        shape = shape._replace(n=shape.n // 100 + 100)
+    X = table(shape)
+    mine = ours(X, 1 if shape.alone else REPEATS)
+    row: Row = {"name": str(shape), "who": "dualpca", "ours": True, **mine._asdict()}
+    if shape.alone:
+        yield row
+        return
+    peer = theirs(X, min(LIMIT, run.left / 2))
+    row["ratio"] = mine.step_seconds / peer.step_seconds
+    yield row | {"whole_fit_ratio": mine.seconds / peer.seconds}
+    yield {"name": str(shape), "who": "ppca-rs", "ours": False, **peer._asdict()}

@@ -1,6 +1,4 @@
-"""Filling gaps in tables of numbers and categories, beside others: `python -m benchmarks.mixed`.
-
-    python -m benchmarks.mixed [TABLE ...] [--who NAME ...] [--splits N] [--keep FILE] [--speed]
+"""Filling gaps in tables of numbers and categories, beside others: `python -m benchmarks mixed`.
 
 A tenth of the known entries of a table is hidden at random, everybody fills the same gaps, and what
 was hidden is compared with what was put there. For numbers: mean absolute error by that of the
@@ -12,21 +10,15 @@ is found if it can be imported, for instance from a folder named in PYTHONPATH:
 
     pip install --no-deps --target FOLDER gcimpute statsmodels patsy
 
-Who is not here is left out, and said so. `--keep` names a file of results: what it has is not run
-again. `--speed` measures time alone: the same number of components beside gcimpute, and a million
-rows. One thread each, for speed two.
+The part `speed` measures time alone: the same number of components beside gcimpute, and a million
+rows. One thread each.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import importlib.util
-import json
 import math
-import os
 import subprocess
-import sys
 import tempfile
 import time
 import warnings
@@ -41,16 +33,14 @@ from scipy.special import ndtri
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, KNNImputer
-from threadpoolctl import threadpool_limits
 
-from benchmarks.environment import POOLS, cpu, installed
 from benchmarks.memory import extra_megabytes
-from benchmarks.mixed_data import FROM_R, TABLES, copula_table, load, r_has_the_tables, without
+from benchmarks.mixed_data import copula_table, load, without
+from benchmarks.run import Row, Run
 from dualpca import PPCA
 
 HIDDEN, DRAWS, TREES, ROUNDS, RANKS = 0.1, 20, 100, 10, (1, 2, 3, 5)
-OURS = "CopulaPPCA"
-THREADS = 2
+OURS, SPLITS = "CopulaPPCA", 5
 
 
 # --- one table, as numbers -----------------------------------------------------------------------
@@ -327,18 +317,6 @@ METHODS: dict[str, Callable[[pd.DataFrame, int], Filled]] = {
 }
 
 
-def absent() -> dict[str, str]:
-    """Return who cannot be run here, and what to do about it."""
-    missing = {}
-    if not r_has_the_tables():
-        why = "needs R with mice, MASS, nnet and carData (Debian: r-cran-mice r-cran-cardata)"
-        missing |= {"mice": why, "mice pmm": why} | dict.fromkeys(FROM_R, why)
-    if importlib.util.find_spec("gcimpute") is None:
-        why = "pip install --no-deps --target FOLDER gcimpute statsmodels patsy; PYTHONPATH=FOLDER"
-        missing |= {"gcimpute": why, "gcimpute low rank": why}
-    return missing
-
-
 # --- what is measured ----------------------------------------------------------------------------
 
 
@@ -416,46 +394,38 @@ def good(found: dict[str, Cell]) -> set[str]:
     return {who for who, cell in found.items() if cell.mean <= best.mean + best.error}
 
 
-def report(results: list[Result], tables: dict[str, str], what: str) -> Iterator[str]:
-    """Yield the lines of a table in Markdown; bold is best, or within one standard error of it."""
-    who = [name for name in METHODS if any(r["who"] == name for r in results)]
-    yield f"| {what} | " + " | ".join(who) + " |"
-    yield "|---|" + "--:|" * len(who)
-    for table, title in tables.items():
+def against_others(results: list[Result], table: str) -> Row:
+    """Return how far we are from the best other, differences paired by split."""
+    row: Row = {"best": []}
+    for what in ("numbers", "levels"):
         found = cells(results, table, what)
-        if not found:
+        others = {who: cell for who, cell in found.items() if who not in (OURS, "PPCA")}
+        if OURS not in found or not others:
             continue
-        bold = set() if what == "seconds" else good(found)
-        row = []
-        for name in who:
-            if name not in found:
-                failed = any(r["table"] == table and r["who"] == name for r in results)
-                row.append("failed" if failed else "-")
-                continue
-            mean, error, values = found[name]
-            text = f"{median(values):.2g}" if what == "seconds" else f"{mean:.3f} ± {error:.3f}"
-            row.append(f"**{text}**" if name in bold else text)
-        yield f"| {title} | " + " | ".join(row) + " |"
+        best = min(others, key=lambda who: others[who].mean)
+        gap = found[OURS].values - others[best].values
+        error = np.std(gap, ddof=1) / math.sqrt(len(gap)) if len(gap) > 1 else math.nan
+        row[f"{what}_gap"] = [float(gap.mean()), float(error), best]
+        row["best"] += [what] if OURS in good(found) else []
+    return row
 
 
-def verdicts(results: list[Result], tables: dict[str, str]) -> Iterator[str]:
-    """Yield for each table how far we are from the best other; differences paired by split."""
-    for table in tables:
-        parts, both = [], []
+def summed_up(results: list[Result], table: str, title: str) -> Iterator[Row]:
+    """Yield one row a method: means over splits and their standard errors."""
+    for who in METHODS:
+        mine = [r for r in results if (r["table"], r["who"]) == (table, who)]
+        row: Row = {"name": title, "who": who, "ours": who == OURS, "splits": len(mine)}
         for what in ("numbers", "levels"):
-            found = cells(results, table, what)
-            others = {who: cell for who, cell in found.items() if who not in (OURS, "PPCA")}
-            if OURS not in found or not others:
-                continue
-            best = min(others, key=lambda who: others[who].mean)
-            gap = found[OURS].values - others[best].values
-            error = np.std(gap, ddof=1) / math.sqrt(len(gap)) if len(gap) > 1 else math.nan
-            both.append(OURS in good(found))
-            parts.append(f"{what} {gap.mean():+.3f} ± {error:.3f} to {best}")
-        if parts:
-            told = "best, or within one standard error" if all(both) else "behind"
-            used = sorted({r["q"] for r in results if (r["table"], r["who"]) == (table, OURS)})
-            yield f"- {table}: {told} (q = {', '.join(map(str, used))}): {'; '.join(parts)}"
+            if (cell := cells(results, table, what).get(who)) is not None:
+                row |= {what: float(cell.mean), f"{what}_error": float(cell.error)}
+                row[f"{what}_good"] = who in good(cells(results, table, what))
+        seconds = [r["seconds"] for r in mine if "seconds" in r]
+        row["seconds"] = median(seconds) if seconds else None
+        row["failed"] = sum("failed" in r for r in mine)
+        if who == OURS:
+            row |= {"q": sorted({r["q"] for r in mine})} | against_others(results, table)
+        if mine:
+            yield row
 
 
 # --- speed ---------------------------------------------------------------------------------------
@@ -485,92 +455,37 @@ def gcimpute_in(X: pd.DataFrame, q: int) -> tuple[float, int]:
     return time.perf_counter() - start, len(model.corrupdate)
 
 
-def speed(who: set[str]) -> None:
-    """Print seconds to fit and fill, the same number of components for all."""
-    print("| table | q | who | s | ratio |\n|---|--:|---|--:|--:|")
+def speed(run: Run) -> Iterator[Row]:
+    """Yield seconds to fit and fill, the same number of components for all."""
     for n, columns, q in ((2_000, 15, 3), (10_000, 50, 5)):
-        X = speed_table(n, -(-columns // 4), nominal=False).iloc[:, :columns]
-        title = f"{n:,}×{columns}, 20 % missing | {q}"
-        peer = math.nan
-        if "gcimpute low rank" in who:
-            peer, steps = gcimpute_in(X, q)
-            print(f"| {title} | gcimpute low rank, {steps} steps | {peer:.3g} | 1 |", flush=True)
-        if OURS in who:
-            for noise in ("isotropic", "diagonal"):
-                times = [ours_in(X, q, noise=noise) for _ in range(3)]
-                mine = median(times)
-                print(f"| {title} | {OURS}, {noise} | {mine:.3g} | {mine / peer:.3f} |", flush=True)
-    if OURS in who:
-        X = speed_table(1_000_000, 4, nominal=True)
-        times: list[float] = []
-        more = extra_megabytes(lambda: times.append(ours_in(X, 3)))
-        size = X.memory_usage(deep=True).sum() / 1e6
-        title = f"1,000,000×20, 20 % missing ({size:.0f} MB) | 3"
-        print(f"| {title} | {OURS} | {times[0]:.3g} | - |\n")
-        print(f"Peak memory of the last, beyond the table: {more:.0f} MB.")
-
-
-# --- the command ---------------------------------------------------------------------------------
-
-
-def asked() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(TABLES)}")
-    parser.add_argument("--who", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--splits", type=int, default=5)
-    parser.add_argument("--keep", type=Path, help="file of results; what it has is not run again")
-    parser.add_argument("--speed", action="store_true", help="measure speed only")
-    return parser.parse_args()
-
-
-def kept(path: Path | None) -> list[Result]:
-    if path is None or not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def accuracy(options: argparse.Namespace, missing: dict[str, str]) -> None:
-    results = kept(options.keep)
-    done = {(r["table"], r["who"], r["split"]) for r in results}
-    titles = {}
-    for name in options.tables or TABLES:
-        if name in missing:
-            print(f"{name} is left out: {missing[name]}", file=sys.stderr)
+        if run.quick and n > 2_000:
             continue
-        X = load(name)
-        titles[name] = f"{name} {len(X):,}×{X.shape[1]}"
-        for seed in range(options.splits):
-            for who in options.who:
-                if who in missing or (name, who, seed) in done:
-                    continue
-                result = measure(name, who, X, seed)
-                print(json.dumps(result), file=sys.stderr, flush=True)
-                results.append(result)
-                if options.keep is not None:
-                    with options.keep.open("a") as file:
-                        file.write(json.dumps(result) + "\n")
-    for what in ("numbers", "levels", "seconds"):
-        print("\n".join(report(results, titles, what)) + "\n")
-    print("\n".join(verdicts(results, titles)))
+        X = speed_table(n // 10 if run.quick else n, -(-columns // 4), nominal=False)
+        X = X.iloc[:, :columns]
+        name = f"{n:,}×{columns}, 20 % missing, q = {q}"
+        peer, steps = gcimpute_in(X, q)
+        yield {"name": name, "who": f"gcimpute low rank, {steps} steps", "ours": False} | {
+            "seconds": peer
+        }
+        for noise in ("isotropic", "diagonal"):
+            mine = median(ours_in(X, q, noise=noise) for _ in range(3))
+            about = {"name": name, "who": f"{OURS}, {noise} noise", "ours": True}
+            yield about | {"seconds": mine, "ratio": mine / peer}
+    name = "1,000,000×20, 20 % missing, q = 3"
+    if run.quick or not run.room(name, 180.0):
+        return
+    X = speed_table(1_000_000, 4, nominal=True)
+    times: list[float] = []
+    more = extra_megabytes(lambda: times.append(ours_in(X, 3)))
+    yield {"name": name, "who": OURS, "ours": True, "seconds": times[0], "megabytes": more}
 
 
-def main() -> None:
-    options = asked()
-    missing = absent()
-    for who in options.who:
-        if who in missing:
-            print(f"{who} is left out: {missing[who]}", file=sys.stderr)
-    libraries = ", ".join(f"{name} {installed(name)}" for name in ("numpy", "scikit-learn"))
-    print(f"{cpu()}; {libraries}; gcimpute {installed('gcimpute')}\n", flush=True)
-    if options.speed:
-        with threadpool_limits(THREADS):
-            speed(set(options.who) - missing.keys())
-    else:
-        with threadpool_limits(1):
-            accuracy(options, missing)
-
-
-if __name__ == "__main__":
-    for pool in POOLS:  # R's and those of libraries loaded later
-        os.environ.setdefault(f"{pool}_THREADS" if "_" in pool else f"{pool}_NUM_THREADS", "1")
-    main()
+def rows(run: Run, part: str) -> Iterator[Row]:
+    if part == "speed":
+        yield from speed(run)
+        return
+    X, results = load(part), []
+    splits, methods = (1, ("median, mode", OURS)) if run.quick else (SPLITS, METHODS)
+    for seed in run.repeats(splits, fewest=2):
+        results += [measure(part, who, X, seed) for who in methods]
+    yield from summed_up(results, part, f"{part} {len(X):,}×{X.shape[1]}")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
 import subprocess
 from collections.abc import Callable
 from typing import NamedTuple
@@ -70,14 +69,6 @@ def from_r(name: str) -> pd.DataFrame:
 def text_of_level(value: object) -> str:
     """Return a level as R writes it: a column of numbers with gaps came as floats."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-def r_has_the_tables() -> bool:
-    """Say whether R is here, with the packages that bring the tables."""
-    if shutil.which("Rscript") is None:
-        return False
-    code = "for (p in c('mice', 'MASS', 'nnet', 'carData')) library(p, character.only = TRUE)"
-    return subprocess.run(["Rscript", "-e", code], capture_output=True).returncode == 0
 
 
 # --- simulated -----------------------------------------------------------------------------------
@@ -167,11 +158,10 @@ SIMULATED: dict[str, Callable[[], pd.DataFrame]] = {
     "copula": lambda: copula_table(1000, 0).X,
     "clusters": lambda: cluster_table(1000, 0),
 }
-TABLES = (*FROM_R, *SIMULATED)
 
 
 def load(name: str) -> pd.DataFrame:
-    """Return one of `TABLES`."""
+    """Return a table of R's or a simulated one."""
     return SIMULATED[name]() if name in SIMULATED else from_r(name)
 
 

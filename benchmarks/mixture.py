@@ -1,25 +1,22 @@
-"""Mixtures of PPCA against GaussianMixture and ppca-rs: `python -m benchmarks.mixture`.
+"""Mixtures of PPCA against GaussianMixture and ppca-rs: `python -m benchmarks mixture`.
 
 All see the same table in the same process, one after the other. Seconds a step are the slope
 between a short and a longer run of each from random responsibilities, so starts do not count and
 nobody converges on the way; held-out log-density is that of each one's own fit to the end
-(ppca-rs: until `LIMIT` seconds have passed).
+(ppca-rs: until `LIMIT` seconds have passed; it is left out where it is not installed).
 """
 
 from __future__ import annotations
 
-import os
 import time
-import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 
 import numpy as np
-from ppca_rs import Dataset
-from ppca_rs.ppca_rs import PPCAMix
 from sklearn.mixture import GaussianMixture
-from threadpoolctl import threadpool_limits
 
+from benchmarks.run import Row, Run
 from dualpca import MixturePPCA
 from dualpca.data import InMemoryTable
 from dualpca.models.emissions import Emissions, Surveyed
@@ -27,7 +24,7 @@ from dualpca.models.mixture import MixtureRequest, MixtureSteps
 
 N, D, K, Q = 20_000, 64, 10, 8
 SHORT, LONG, REPEATS, LIMIT, CHANGE = 2, 12, 3, 90.0, 1e-6
-THREADS = int(os.environ.get("OMP_NUM_THREADS", "2"))
+APART = {"apart": 1.0, "close": 0.1}
 
 
 @dataclass(frozen=True)
@@ -99,45 +96,43 @@ def to_the_end(
     return Outcome(step, seconds, model.n_iter_, model.score(new), note)
 
 
-def rust(X: np.ndarray, new: np.ndarray) -> Outcome:
+def rust(X: np.ndarray, new: np.ndarray, limit: float) -> Outcome:
+    from ppca_rs import Dataset
+    from ppca_rs.ppca_rs import PPCAMix
+
     start = time.perf_counter()
     data, before, steps, done = Dataset(X), -np.inf, 0, False
     model, stamps = PPCAMix.init(K, Q, data), []
-    while not done and time.perf_counter() - start < LIMIT:
+    while not done and time.perf_counter() - start < limit:
         began = time.perf_counter()
         model = model.iterate(data)
         stamps.append(time.perf_counter() - began)
         value, steps = model.llk(data), steps + 1
         done = abs(value - before) < CHANGE * abs(value)
         before = value
-    note = "converged by its change" if done else f"stopped after {LIMIT:g} s"
+    note = "converged by its change" if done else f"stopped after {limit:.0f} s"
     held_out = model.llk(Dataset(new)) / len(new)
     return Outcome(float(np.median(stamps)), time.perf_counter() - start, steps, held_out, note)
 
 
-def main() -> None:
-    print("| table | who | s a step | ours / this | s | steps | held-out a row | note |")
-    print("|---|---|---|---|---|---|---|---|")
-    for apart in (1.0, 0.1):
-        X, new = np.split(table(N + 5000, apart), [N])
-        with threadpool_limits(THREADS), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = {
-                "dualpca": to_the_end(MixturePPCA(K, Q), slope(our_steps(X)), X, new),
-                "scikit-learn, full": to_the_end(
-                    GaussianMixture(K, random_state=0), slope(their_steps(X)), X, new
-                ),
-                "ppca-rs": rust(X, new),
-            }
-        mine = found["dualpca"].step_seconds
-        for name, out in found.items():
-            print(
-                f"| {N:,}×{D}, means {apart:g} apart | {name} | {out.step_seconds:.3g} "
-                f"| {mine / out.step_seconds:.3f} | {out.seconds:.3g} | {out.steps} "
-                f"| {out.held_out:.4f} | {out.note} |",
-                flush=True,
-            )
-
-
-if __name__ == "__main__":
-    main()
+def rows(run: Run, part: str) -> Iterator[Row]:
+    n = 1_000 if run.quick else N
+    X, new = np.split(table(n + n // 4, APART[part]), [n])
+    peer = GaussianMixture(K, random_state=0)
+    found = {
+        "dualpca": to_the_end(MixturePPCA(K, Q), slope(our_steps(X)), X, new),
+        "scikit-learn GaussianMixture(full)": to_the_end(peer, slope(their_steps(X)), X, new),
+    }
+    if find_spec("ppca_rs") is None:
+        run.left_out.append("ppca-rs, which is not installed")
+    else:
+        found["ppca-rs"] = rust(X, new, min(LIMIT, run.left / 2))
+    mine, *peers = found.values()
+    ratios = {
+        "ratio": mine.step_seconds / min(p.step_seconds for p in peers),
+        "whole_fit_ratio": mine.seconds / min(p.seconds for p in peers),
+    }
+    for name, out in found.items():
+        ours = name == "dualpca"
+        about = {"name": f"{n:,}×{D}, means {APART[part]:g} apart", "who": name, "ours": ours}
+        yield about | asdict(out) | (ratios if ours else {})

@@ -1,12 +1,9 @@
-"""Data larger than memory, and Dask: ``python -m benchmarks.parts file`` (or another word below).
+"""Data larger than memory, and Dask: `python -m benchmarks parts`, and by hand
 
-``file``     PCA of 100,000,000×20 float32 from a .npy file beside the time of reading it
-``dask``     PCA of a Dask array beside dask-ml's (run it with an interpreter that has dask-ml)
-``faults``   workers killed, out of memory and slow in the middle of fits: 20 runs of each
-``cost``     t0 and B of the cost model of docs/guide/dask.md, on this machine
-``scaling``  1, 2 and 4 local workers, and the bytes that Dask says were moved
+    python -m benchmarks.parts faults   workers killed, out of memory and slow in the middle of fits
+    python -m benchmarks.parts cost     t0 and B of the cost model of docs/guide/dask.md
 
-Every timed fit of ``file`` is a process of its own: its peak is that of a real program.
+Every timed fit from a file is a process of its own: its peak is that of a real program.
 """
 
 from __future__ import annotations
@@ -27,6 +24,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from benchmarks.run import Row, Run
 
 BLOCK = 2**24
 
@@ -86,59 +85,65 @@ def drop_caches() -> bool:
     return True
 
 
-def larger_than_memory(n: int, d: int, folder: str | None, repeats: int) -> None:
+def from_file(run: Run) -> Iterator[Row]:
+    """Yield the times of reading a file and of a fit from it, in turns."""
+    n, d = 1_000_000 if run.quick else 100_000_000, 20
     size = n * d * 4
-    with tempfile.TemporaryDirectory(dir=folder) as place:
+    with tempfile.TemporaryDirectory() as place:
         free = os.statvfs(place)
         if free.f_bavail * free.f_frsize < 1.5 * size:
-            raise SystemExit(f"{size / 1e9:.1f} GB do not fit on the disk of {place}.")
+            run.left_out.append(f"a file of {size / 1e9:.0f} GB: no room on the disk of {place}")
+            return
         path = Path(place, "x.npy")
         write(path, n, d)
-        for cold in (True, False):
+        for state in ("in the page cache", "page cache dropped"):
+            if state == "page cache dropped" and not drop_caches():
+                run.left_out.append("a cold page cache: it cannot be dropped here")
+                continue
             times: dict[str, list[float]] = {"read": [], "fit": []}
             peak = 0.0
-            for _ in range(repeats):
+            for _ in run.repeats(4, fewest=1):
                 for what, found in times.items():
-                    if cold and not drop_caches():
-                        print("page cache cannot be dropped: no cold times")
-                        break
+                    if state == "page cache dropped":
+                        drop_caches()
                     one = child(what, path)
                     found.append(one["seconds"])
                     peak = max(peak, one["peak"] if what == "fit" else 0.0)
-            a, b = (min(times[k], default=np.nan) for k in ("read", "fit"))
-            state = "cold" if cold else "warm"
-            print(f"{n}x{d} float32, {state}: read {a:.2f} s, fit {b:.2f} s, {b / a:.2f} x")
-            print(f"  peak {peak / 2**20:.0f} MiB; all {times}", flush=True)
+            about = {"name": f"{n:,}×{d} float32, {size / 1e9:.2g} GB", "state": state}
+            yield about | times | {"peak": peak}
 
 
 # --- Dask ----------------------------------------------------------------------------------------
 
 
-def against_dask_ml(repeats: int) -> None:
+def against_dask_ml(run: Run) -> Iterator[Row]:
     import dask.array as da
     from dask_ml.decomposition import PCA as Other
+    from threadpoolctl import threadpool_limits
 
     from dualpca import PCA
 
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(100_000, 30)) @ rng.normal(size=(30, 500)) + rng.normal(
-        size=(100_000, 500)
-    )
-    array = da.from_array(X, chunks=(10_000, 500)).persist()
-    times: dict[str, list[float]] = {"dualpca": [], "dask-ml": []}
-    for _ in range(repeats):
-        for name, model in (("dualpca", PCA(20)), ("dask-ml", Other(20, svd_solver="tsqr"))):
-            begun = time.perf_counter()
-            model.fit(array)
-            times[name].append(time.perf_counter() - begun)
-            if name == "dualpca":
-                ours = np.asarray(model.explained_variance_)
-            else:
-                theirs = np.asarray(model.explained_variance_)
-    a, b = min(times["dualpca"]), min(times["dask-ml"])
-    gap = float(np.max(np.abs(ours - theirs) / theirs))
-    print(f"100000x500, q = 20: dualpca {a:.2f} s, dask-ml tsqr {b:.2f} s, {a / b:.2f} x")
-    print(f"  largest relative difference of variances {gap:.1e}; all {times}")
+    rng, n = np.random.default_rng(0), 10_000 if run.quick else 100_000
+    X = rng.normal(size=(n, 30)) @ rng.normal(size=(30, 500)) + rng.normal(size=(n, 500))
+    array = da.from_array(X, chunks=(n // 10, 500)).persist()
+    times: dict[str, list[float]] = {"dualpca": [], "dask-ml tsqr": []}
+    variances = {}
+    with threadpool_limits(1):
+        for _ in run.repeats(3):
+            for who, model in zip(times, (PCA(20), Other(20, svd_solver="tsqr")), strict=True):
+                begun = time.perf_counter()
+                model.fit(array)
+                times[who].append(time.perf_counter() - begun)
+                variances[who] = np.asarray(model.explained_variance_)
+    ours, theirs = variances.values()
+    best = {who: min(found) for who, found in times.items()}
+    for who, seconds in best.items():
+        row = {"name": f"PCA of a Dask array, {n:,}×500", "who": who, "ours": who == "dualpca"}
+        yield (
+            row
+            | {"seconds": seconds, "ratio": seconds / best["dask-ml tsqr"]}
+            | {"difference": float(np.max(np.abs(ours - theirs) / theirs))}
+        )
 
 
 def cluster(workers: int, **options: Any) -> Any:
@@ -148,7 +153,7 @@ def cluster(workers: int, **options: Any) -> Any:
     return LocalCluster(n_workers=workers, **(usual | options))
 
 
-def rows(n: int, d: int, holes: float) -> Any:
+def rows_of(n: int, d: int, holes: float) -> Any:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 3)) @ rng.normal(size=(3, d)) + 0.5 * rng.normal(size=(n, d))
     X[rng.random(X.shape) < holes] = np.nan
@@ -324,33 +329,29 @@ def difference(a: Any, b: Any) -> float:
     return max(gap, abs(a.noise_variance_ - b.noise_variance_) / b.noise_variance_)
 
 
-def scaling(n: int, d: int) -> None:
+def scaling(run: Run) -> Iterator[Row]:
     """Time moments and steps of EM with 1, 2 and 4 workers; report what Dask says was moved."""
     import dask.array as da
     from distributed import Client
 
     from dualpca import PCA, PPCA
 
-    q, steps = 5, 10
+    n, d, q, steps = 20_000 if run.quick else 200_000, 40, 5, 10
     for workers in (1, 2, 4):
+        row: Row = {"name": f"{n:,}×{d}, 16 partitions", "workers": workers}
         with cluster(workers) as local, Client(local) as client:
-            for name, model, holes in (
-                ("PCA", PCA(q), 0.0),
-                (f"PPCA, NaN, {steps} steps", PPCA(q, max_iter=steps, tol=0.0), 0.2),
+            for key, model, holes in (
+                ("pca", PCA(q), 0.0),
+                ("ppca", PPCA(q, max_iter=steps, tol=0.0), 0.2),
             ):
-                array = da.from_array(rows(n, d, holes), chunks=(n // 16, d)).persist()
+                array = da.from_array(rows_of(n, d, holes), chunks=(n // 16, d)).persist()
                 client.rebalance()
                 before = moved(client)
                 begun = time.perf_counter()
                 model.fit(array)
-                seconds = time.perf_counter() - begun
-                after = moved(client)
-                blocks, small = after - before
-                print(
-                    f"{workers} workers, {name}: {seconds:.2f} s, between workers "
-                    f"{small / 1e6:.3f} MB of statistics, {blocks / 1e6:.1f} MB of rows",
-                    flush=True,
-                )
+                row[f"{key}_seconds"] = time.perf_counter() - begun
+                row[f"{key}_moved"] = float((moved(client) - before)[1])
+        yield row
 
 
 def moved(client: Any) -> Any:
@@ -420,38 +421,31 @@ def make(n: int, seed: int) -> Any:
     return np.random.default_rng(seed).normal(size=n)
 
 
+def rows(run: Run, part: str) -> Iterator[Row]:
+    yield from {"file": from_file, "scaling": scaling, "dask-ml": against_dask_ml}[part](run)
+
+
 def main() -> None:
     import warnings
 
     warnings.simplefilter("ignore")
     parser = argparse.ArgumentParser(prog="python -m benchmarks.parts", description=__doc__)
-    parser.add_argument(
-        "what", choices=["file", "dask", "faults", "scaling", "cost", "_read", "_fit"]
-    )
-    parser.add_argument("--rows", type=int, default=100_000_000)
-    parser.add_argument("--features", type=int, default=20)
+    parser.add_argument("what", choices=["faults", "cost", "_read", "_fit"])
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--kinds", nargs="+", default=["killed", "memory", "slow"])
     names = ["moments", "early em", "late em", "mixture", "krylov"]
     parser.add_argument("--phases", nargs="+", default=names, choices=names)
-    parser.add_argument("--folder", help="where the file is made")
     parser.add_argument("--path", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.what in ("_read", "_fit"):
-        seconds = (read if args.what == "_read" else fit)(args.path)
-        peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        print(json.dumps({"seconds": seconds, "peak": peak}))
-    elif args.what == "file":
-        larger_than_memory(args.rows, args.features, args.folder, args.repeats)
-    elif args.what == "dask":
-        against_dask_ml(args.repeats)
-    elif args.what == "faults":
+    if args.what == "faults":
         faults(args.runs, args.kinds, args.phases)
     elif args.what == "cost":
         cost_model(args.repeats)
     else:
-        scaling(200_000, 40)
+        seconds = (read if args.what == "_read" else fit)(args.path)
+        peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        print(json.dumps({"seconds": seconds, "peak": peak}))
 
 
 if __name__ == "__main__":

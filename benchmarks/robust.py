@@ -1,10 +1,8 @@
-"""Axes that outliers do not turn, beside R's PcaHubert: `python -m benchmarks.robust`.
-
-    python -m benchmarks.robust [--replications N] [--python]
+"""Axes that outliers do not turn, beside R's PcaHubert: `python -m benchmarks robust`.
 
 Rows are drawn from q directions plus noise. A share of them is replaced by gross outliers, each in
 a direction of its own (scattered) or all at one place (clustered), and every method fits the same
-table. Printed are the largest angle between the fitted axes and the true ones, its ratio to that
+table. Measured are the largest angle between the fitted axes and the true ones, its ratio to that
 of PPCA fitted to the clean rows alone, and how many of the clean and of the replaced rows are
 called outliers at 95 % (PcaHubert: score and orthogonal distances, each at 97.5 %). All but the
 seconds are means over the replications; seconds are medians, one thread.
@@ -12,15 +10,10 @@ seconds are means over the replications; seconds are medians, one thread.
 
 from __future__ import annotations
 
-import argparse
 import math
-import os
-import shutil
 import subprocess
-import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,12 +21,11 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 from sklearn.covariance import MinCovDet
-from threadpoolctl import threadpool_limits
 
-from benchmarks.environment import POOLS, cpu, installed
+from benchmarks.run import Row, Run
 from dualpca import PPCA, RobustPPCA
 
-LEVEL = 0.95
+LEVEL, REPLICATIONS = 0.95, 10
 PEER = "rrcov PcaHubert"
 
 
@@ -137,21 +129,6 @@ while (length(q <- readLines(input, 1))) {
 """
 
 
-def r_version() -> str | None:
-    """Return the versions of R and rrcov, None where one of them is absent."""
-    code = (
-        'cat(R.version$major, ".", R.version$minor, "|", sep = "");'
-        'cat(format(packageVersion("rrcov")))'
-    )
-    if shutil.which("Rscript") is None:
-        return None
-    said = subprocess.run(["Rscript", "-e", code], capture_output=True, text=True)
-    if said.returncode:
-        return None
-    r, rrcov = said.stdout.split("|")
-    return f"R {r}, rrcov {rrcov}"
-
-
 class Hubert:
     """An R process that fits one table after another; they pass through files in `folder`."""
 
@@ -183,10 +160,7 @@ class Hubert:
 
 
 @contextmanager
-def r_process(wanted: bool) -> Iterator[Hubert | None]:
-    if not wanted:
-        yield None
-        return
+def r_process() -> Iterator[Hubert]:
     with tempfile.TemporaryDirectory() as folder:
         peer = Hubert(Path(folder))
         try:
@@ -198,68 +172,42 @@ def r_process(wanted: bool) -> Iterator[Hubert | None]:
 # --- what is measured ----------------------------------------------------------------------------
 
 
-def percent(values: list[float]) -> str:
-    known = [v for v in values if not math.isnan(v)]
-    return f"{100 * float(np.mean(known)):.1f}" if known else "-"
+def measured(table: Rows, q: int, peer: Hubert) -> Iterator[tuple[str, Row]]:
+    """Yield what each method finds in one table."""
+    good = np.setdiff1d(np.arange(len(table.X)), table.bad)
+    clean = angle(PPCA(q).fit(table.X[good]).components_.T, table.axes)
+    for name, fit in (METHODS | {PEER: peer.fit}).items():
+        answer = fit(table.X, q)
+        if answer.axes is None:
+            continue
+        row = {"angle": angle(answer.axes, table.axes), "clean": clean, "seconds": answer.seconds}
+        if answer.flagged is not None:
+            row["wrong"] = float(np.mean(answer.flagged[good]))
+            row["right"] = float(np.mean(answer.flagged[table.bad])) if len(table.bad) else None
+        yield name, row
 
 
-def measure(size: str, title: str, share: float, kind: str, n: int, peer: Hubert | None) -> None:
-    rows, d, q = SIZES[size]
-    found: dict[str, list[tuple[float, float, float, float, float]]] = {}
-    for seed in range(n):
-        table = drawn(rows, d, q, share, kind, seed)
-        good = np.setdiff1d(np.arange(rows), table.bad)
-        clean = angle(PPCA(q).fit(table.X[good]).components_.T, table.axes)
-        methods = METHODS | ({PEER: peer.fit} if peer else {})
-        for name, fit in methods.items():
-            answer = fit(table.X, q)
-            if answer.axes is None:
-                continue
-            wrong = right = math.nan
-            if answer.flagged is not None:
-                wrong = float(np.mean(answer.flagged[good]))
-                right = float(np.mean(answer.flagged[table.bad])) if len(table.bad) else math.nan
-            one = (angle(answer.axes, table.axes), clean, wrong, right, answer.seconds)
-            found.setdefault(name, []).append(one)
-    for name, measured in found.items():
-        angles, clean_angles, wrong, right, seconds = map(list, zip(*measured, strict=True))
-        ratio = float(np.mean(angles)) / float(np.mean(clean_angles))
-        cells = [size, title, name, f"{np.mean(angles):.2f}", f"{ratio:.2f}", percent(wrong)]
-        cells += [percent(right), f"{np.median(seconds):.2g}"]
-        print("| " + " | ".join(cells) + " |", flush=True)
+def averaged(found: list[Row]) -> Row:
+    def mean(key: str) -> float | None:
+        known = [one[key] for one in found if one.get(key) is not None]
+        return float(np.mean(known)) if known else None
+
+    row = {key: mean(key) for key in ("angle", "wrong", "right")}
+    row["by_clean"] = float(row["angle"] / mean("clean"))
+    return row | {"seconds": float(np.median([one["seconds"] for one in found]))}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.robust")
-    parser.add_argument("--replications", type=int, default=10, help="tables of each kind (10)")
-    parser.add_argument("--python", action="store_true", help="leave out the rows of R")
-    options = parser.parse_args()
-    os.environ.update({f"{name}_NUM_THREADS": "1" for name in POOLS})  # for R
-    r = r_version()
-    if r is None and not options.python:
-        print(
-            "Rscript or its package rrcov was not found: the rows of PcaHubert are left out. "
-            "On Debian: apt install r-cran-rrcov.",
-            file=sys.stderr,
-        )
-    names = ("dualpca", "numpy", "scikit-learn")
-    libraries = ", ".join(f"{name} {installed(name)}" for name in names)
-    print(f"{cpu()}; {libraries}; {r or 'no R'}; {options.replications} tables of each kind\n")
-    print(
-        "| table | rows replaced | method | angle, ° | by the clean fit's "
-        "| clean rows flagged, % | replaced rows flagged, % | s |"
-    )
-    print("|---|---|---|--:|--:|--:|--:|--:|")
-    with (
-        threadpool_limits(1),
-        warnings.catch_warnings(),
-        r_process(r is not None and not options.python) as peer,
-    ):
-        warnings.simplefilter("ignore")
-        for size in SIZES:
-            for title, share, kind in SPOILED:
-                measure(size, title, share, kind, options.replications, peer)
-
-
-if __name__ == "__main__":
-    main()
+def rows(run: Run, part: str) -> Iterator[Row]:
+    n, d, q = SIZES[part]
+    with r_process() as peer:
+        for title, share, kind in SPOILED:
+            found: dict[str, list[Row]] = {}
+            for seed in run.repeats(2 if run.quick else REPLICATIONS, fewest=2):
+                for name, one in measured(drawn(n, d, q, share, kind, seed), q, peer):
+                    found.setdefault(name, []).append(one)
+            rows = {name: averaged(several) for name, several in found.items()}
+            slow = rows.get(PEER, {}).get("seconds")
+            for name, row in rows.items():
+                ours = name.startswith("dualpca Robust")
+                about = {"name": f"{part}, {title}", "who": name, "ours": ours}
+                yield about | row | ({"ratio": row["seconds"] / slow} if ours and slow else {})

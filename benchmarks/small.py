@@ -1,9 +1,11 @@
-"""Default against default on tables of every size: `python -m benchmarks.small`.
+"""Default against default on tables of every size: `python -m benchmarks small`, or by hand
+
+    python -m benchmarks.small --only PCA --cell iris --cpu
 
 A cell is one call of ours beside the same call of its peers, with default settings on both sides.
 All run in one process, one after the other, again and again; the ratio is the median time of ours
-over that of the fastest peer. The cells are in `small_*.py`. `--load 2` keeps two other processes
-busy on the same cores meanwhile.
+over that of the fastest peer. The cells are in `small_*.py`. `--load 2` (section `load`) keeps two
+other processes busy on the same cores meanwhile.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from statistics import geometric_mean, median
 from typing import NamedTuple
 
 from benchmarks.environment import use_threads
+from benchmarks.results import BEHIND
+from benchmarks.run import Row, Run
 
 MODULES = ("small_pca", "small_kernels", "small_models", "small_missing")
 FEWEST, MOST = 5, 2000
@@ -31,8 +35,8 @@ FEWEST, MOST = 5, 2000
 SECONDS = 0.6
 """Total time of a cell's rounds at least, unless there are `MOST` of them."""
 
-BEHIND = 1.0
-"""Ratio above which a cell is behind."""
+LOAD = 2
+"""Busy processes of the section `load`."""
 
 Call = Callable[[], object]
 
@@ -53,7 +57,7 @@ class Found(NamedTuple):
     group: str
     name: str
     seconds: float
-    best: str  # the fastest peer
+    peer: str  # the fastest
     peer_seconds: float
     rounds: int
     note: str
@@ -78,14 +82,16 @@ def timed(call: Call, clock: Clock) -> float:
     return clock() - start
 
 
-def measure(cell: Cell, seconds: float, clock: Clock) -> Found:
+def measure(
+    cell: Cell, seconds: float, clock: Clock = time.perf_counter, fewest: int = FEWEST
+) -> Found:
     """Run all contestants in turns, after one turn to warm up."""
     calls = {"": cell.ours, **cell.peers}
     times: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
         call()
     start, rounds = time.perf_counter(), 0
-    while rounds < FEWEST or (rounds < MOST and time.perf_counter() - start < seconds):
+    while rounds < fewest or (rounds < MOST and time.perf_counter() - start < seconds):
         for name, call in calls.items():
             times[name].append(timed(call, clock))
         rounds += 1
@@ -111,7 +117,7 @@ def line(found: Found) -> str:
     behind = "  behind" if found.ratio > BEHIND else ""
     return (
         f"{found.group:<16}{found.name:<44}{1e3 * found.seconds:>11.3f}"
-        f"{1e3 * found.peer_seconds:>11.3f}{found.ratio:>8.2f}  {found.best}{behind}"
+        f"{1e3 * found.peer_seconds:>11.3f}{found.ratio:>8.2f}  {found.peer}{behind}"
         f"{'  ' + found.note if found.note else ''}"
     )
 
@@ -126,6 +132,32 @@ def summary(cells: list[Found]) -> str:
         mean, most = geometric_mean(ratios), max(ratios)
         lines.append(f"{group}: geometric mean {mean:.2f}, largest {most:.2f}, {len(ratios)} cells")
     return "\n".join(lines)
+
+
+def rows(run: Run, part: str, processes: int = 0) -> Iterator[Row]:
+    """Yield the cells of one module; a tight budget means fewer rounds before fewer cells."""
+    cells = import_module(f"benchmarks.small_{part}").cells(run.quick)
+    chosen = list(cells)
+    with busy(processes):
+        for k, cell in enumerate(chosen):
+            if not run.room(f"{cell.group}, {cell.name}"):
+                continue
+            share = run.left / (len(chosen) - k)
+            fewest = FEWEST if share > 2 * SECONDS else 2
+            found = measure(cell, 0.05 if run.quick else min(SECONDS, share / 2), fewest=fewest)
+            yield found._asdict() | {"ratio": found.ratio}
+    for name, package in NEEDED.items():
+        if part == name and find_spec(package) is None:
+            run.left_out.append(f"cells beside {package}, which is not installed")
+
+
+NEEDED = {"models": "hmmlearn", "missing": "ppca_rs"}
+
+
+def under_load(run: Run, part: str) -> Iterator[Row]:
+    """Yield the same with two busy processes on the same cores."""
+    for row in rows(run, part, LOAD):
+        yield {key: value for key, value in row.items() if key not in ("note", "rounds")}
 
 
 def arguments() -> argparse.Namespace:

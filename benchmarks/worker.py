@@ -41,6 +41,8 @@ def serve(
             pipe.send("ready")
             while (command := pipe.recv()) != "stop":
                 pipe.send(COMMANDS[command](task))
+    except EOFError:  # the parent has ended
+        return
     except Exception as error:
         lines = str(error).splitlines() or [""]
         pipe.send(RuntimeError(f"{type(error).__name__}: {lines[0]}"))

@@ -1,11 +1,158 @@
-"""The pieces of benchmarks that decide what is measured."""
+"""The pieces of benchmarks that decide what is measured, and the page that is made of it."""
+
+import importlib.util
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks import imputation, mixed, robust
+from benchmarks import __main__ as command
+from benchmarks import fits, imputation, mixed, one, page, results, robust, tables
+from benchmarks.cases import cases
+from benchmarks.environment import absent
+from benchmarks.measure import Measurement
 from benchmarks.mixed_data import cluster_table, copula_table
+from benchmarks.results import Part
+from benchmarks.run import OutOfTime, Run
+from benchmarks.sections import SECTIONS
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+# --- the page ------------------------------------------------------------------------------------
+
+
+def test_the_page_is_what_the_stored_results_say():
+    written = (ROOT / page.PAGE).read_text("utf-8")
+    assert page.render(results.load()) == written, "run: python -m benchmarks --page"
+
+
+def test_the_prose_of_the_page_has_no_results_in_it():
+    prose = re.sub(r"`[^`]*`|\{\{.*?\}\}", "", page.TEMPLATE.read_text("utf-8"))
+    allowed = {"97.5"}  # a level
+    assert set(re.findall(r"\d+\.\d+", prose)) <= allowed
+    assert not re.search(r"\b(goal|target|missed|plan(ned)?)\b", prose)
+
+
+def test_every_section_has_a_module_and_stands_on_the_page():
+    template = page.TEMPLATE.read_text("utf-8")
+    for section in SECTIONS.values():
+        assert importlib.util.find_spec(f"benchmarks.{section.module or section.name}")
+        assert f"## {section.title}\n\n{{{{ about {section.name} }}}}" in template
+        assert set(section.needs) <= {"", *section.parts}
+        assert set(results.load().get(section.name, {})) <= set(section.parts)
+    assert {*SECTIONS["pca"].parts, *SECTIONS["kernels"].parts} == set(cases())
+
+
+ABOUT = {"date": "2020-02-02", "commit": "abc", "machine": "M", "threads": 2, "python": "3"}
+
+
+def stored(rows, **about):
+    return Part(ABOUT | {"libraries": {"numpy": "2"}} | about, rows)
+
+
+@pytest.fixture
+def small():
+    quiet = {"iris 150×4, 2, fit": 0.5, "wine, 2, fit": 2.0, "iris, transform, one row": 0.25}
+
+    def rows(ratios, factor=1.0):
+        about = {"group": "PCA", "peer": "scikit-learn"}
+        return [about | {"name": name, "ratio": factor * r} for name, r in ratios.items()]
+
+    return {"small": {"pca": stored(rows(quiet))}, "load": {"pca": stored(rows(quiet, 1.5))}}
+
+
+def test_many_cells_become_one_line_and_those_behind_are_named(small):
+    assert "| PCA | fit | 2 | 1.00 | 0.50 | 2.00 | 1 |" in tables.condensed(small)
+    assert "| PCA | transform, one row | 1 | 0.25 | 0.25 | 0.25 | 0 |" in tables.condensed(small)
+    assert "| PCA | 3 | 0.63 | 0.94 | 1.50 | 1.50 |" in tables.loaded(small)
+    assert page.behind(small, "small").endswith("in 1 of 3 comparisons: PCA, wine, 2, fit (2.00).")
+    told = page.summary(small)
+    assert told.startswith("6 cells, 2 behind\n  small: PCA, wine, 2, fit: 2.00\n")
+    assert "small PCA: 3 cells, geometric mean 0.63, 1 behind" in told
+
+
+def test_runs_of_other_commits_and_what_was_left_out_can_be_seen(small):
+    small["small"]["models"] = stored([], commit="def", left_out=["the rest of models"])
+    about = page.about(small, "small")
+    assert "- pca: 2020-02-02, commit abc · M, 2 threads" in about
+    assert "- models: 2020-02-02, commit def" in about
+    assert "left out: the rest of models" in about
+
+
+def test_only_rows_of_ours_are_cells_and_each_of_their_ratios_is_one():
+    rows = [
+        {"name": "a", "who": "dualpca x", "ours": True, "ratio": 0.5, "whole_fit_ratio": 2.0},
+        {"name": "a", "who": "peer", "ours": False, "ratio": 1.0},
+        {"name": "b", "who": "dualpca", "ours": True, "ratio": None},
+    ]
+    found = results.cells("missing", {"p": stored(rows)})
+    assert [(cell.name, cell.ratio) for cell in found] == [("a, x", 0.5), ("a, x, whole fit", 2.0)]
+
+
+# --- running -------------------------------------------------------------------------------------
+
+
+def test_a_part_replaces_itself_and_leaves_the_others(tmp_path):
+    (tmp_path / "coverage.json").write_text("of another kind")
+    results.keep(tmp_path, "gpu", {"a": stored([{"x": np.float64(1 / 3)}]), "b": stored([])})
+    results.keep(tmp_path, "gpu", {"a": stored([{"x": float("nan"), "y": [1, 2.5]}])})
+    found = results.load(tmp_path)["gpu"]
+    assert found["a"].rows == [{"x": None, "y": [1, 2.5]}] and found["b"].rows == []
+    assert results.take(tmp_path, tmp_path / "other") == ["gpu:a", "gpu:b"]
+    assert results.load(tmp_path / "other")["gpu"]["a"] == found["a"]
+
+
+def test_a_run_stops_at_its_budget_with_what_it_has():
+    def rows(run, part):
+        yield {"name": "first"}
+        try:
+            time.sleep(5)
+        except Exception:  # what many a peer is wrapped in
+            yield {"name": "second"}
+
+    run = Run(budget=0.05)
+    found, well = one.run_part(SECTIONS["draws"], "p", run, rows)
+    assert well and found.rows == [{"name": "first"}]
+    assert found.about["left_out"] == ["the rest of p"]
+    assert not run.room("q") and run.left_out[-1] == "q"
+    assert list(Run(budget=0.0).repeats(5, fewest=2)) == [0, 1] and len([*Run().repeats(5)]) == 5
+    with pytest.raises(OutOfTime), Run(budget=0.0).in_time():
+        time.sleep(5)
+
+
+def test_parts_are_named_by_section_and_what_is_unknown_is_refused():
+    asked = command.asked(["missing:2,000×500,5,000×100", "draws", "missing:20,000×100"])
+    assert asked["missing"] == ["5,000×100", "2,000×500", "20,000×100"]
+    assert asked["draws"] == ["50,000×10"]
+    assert list(command.asked([])) == list(SECTIONS)
+    for words in (["pcas"], ["missing:3,000×2"]):
+        with pytest.raises(SystemExit, match="Expected"):
+            command.asked(words)
+
+
+def test_what_a_section_needs_and_is_absent_is_said(monkeypatch):
+    monkeypatch.setitem(absent.__globals__["INSTALL"], "no_such_peer", "pip install it")
+    assert absent(("no_such_peer",)) == "it needs no_such_peer (pip install it)"
+    assert "DUALPCA_DATA" in absent(("no_such.npz",))
+    assert absent(("numpy",)) == ""
+
+
+def test_the_best_peer_is_the_fastest_that_is_accurate_enough():
+    case = replace(cases(quick=True)["tall-500"], accuracy=1e-8)
+    ours, _, *peers = case.contestants
+    errors, seconds = (1e-9, 1e-9, 1e-3), (3.0, 2.0, 1.0)
+    found = [
+        Measurement(who, [s], error=e) for who, e, s in zip(peers, errors, seconds, strict=False)
+    ]
+    assert fits.best_peer(case, [Measurement(ours, [0.1], error=0.0), *found]) is found[1]
+
+
+# --- what is measured ----------------------------------------------------------------------------
 
 
 @pytest.fixture

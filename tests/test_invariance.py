@@ -395,3 +395,14 @@ def test_a_fitted_attribute_that_is_set_changes_the_model():
     np.testing.assert_allclose(model.transform(X), wanted)
     with pytest.raises(AttributeError, match="cannot be set"):
         model.n_components_ = 3
+
+
+def test_steps_of_a_stream_with_missing_values_add_up():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 5)) * [3, 2, 1, 1, 1]
+    X[rng.random(X.shape) < 0.1] = np.nan
+    model, counts = PPCA(2), []
+    for rows in np.array_split(X, 4):
+        model.partial_fit(rows)
+        counts.append(model.n_iter_)
+    assert counts[0] >= 1 and np.all(np.diff(counts) >= 1)

@@ -20,6 +20,7 @@ __all__ = [
     "InterruptWarning",
     "ModelFileError",
     "NonFiniteError",
+    "PickleVersionWarning",
     "ScaleError",
     "ScaleWarning",
     "SearchError",
@@ -154,6 +155,10 @@ class CheckpointError(DualPCAError, ValueError):
 
 class CheckpointWarning(UserWarning):
     """A checkpoint could not be written: the fit continues, but cannot be resumed from here."""
+
+
+class PickleVersionWarning(UserWarning):
+    """A pickle was written by another version of the library."""
 
 
 class SolverWarning(UserWarning):

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from dualpca.app.tables import columns, reading, writing
-from dualpca.app.tables.text import TableError
+from dualpca.app.tables.text import TableError, detect
 
 FRAME = pl.DataFrame({"a": [0.1, None, 1e-300], "b": [1, 2, 3], "who": ["x", "y, z", "σ"]})
 
@@ -148,3 +148,17 @@ def test_one_hot_columns_are_made_again_for_new_rows():
         columns.matching(frame.drop("k"), found.columns)
     with pytest.raises(TableError, match="no such column"):
         columns.numbers(frame, ["a"], ["k"])
+
+
+@pytest.mark.parametrize(
+    "body, decimal",
+    [
+        ("1,5;2\n", ","),
+        ("1,5;2.5\n", "."),  # points in a field, so that commas are something else
+        ("1,234;2\n1.5;3\n", "."),
+        ("1,5;a.b\n", ","),  # no number
+        ("1;2\n", "."),
+    ],
+)
+def test_a_decimal_comma_is_guessed_only_where_no_number_has_a_point(body, decimal):
+    assert detect(f"a;b\n{body}").decimal == decimal

@@ -13,7 +13,7 @@ import dualpca
 WHILE_A_THREAD_WORKS = """
 import os, threading
 import numpy as np
-from dualpca import PCA
+from dualpca import PCA, PPCA, KernelPCA
 from dualpca.arrays import cached_property, threads
 
 class Slow:
@@ -39,6 +39,8 @@ if child == 0:
     assert Slow().value == 1
     assert threads.available() == before, (threads.available(), before)
     assert np.array_equal(PCA(2).fit(X).components_, expected)
+    PPCA(2, tol=1e-2).fit(np.where(X[:200] > 2, np.nan, X[:200]))
+    KernelPCA(2, kernel="rbf").fit(X[:200])
     os._exit(0)
 status = os.waitpid(child, 0)[1]
 go_on.set()
@@ -48,11 +50,47 @@ assert status == 0, status
 """
 
 
+AFTER_FITS = """
+import os
+import numpy as np
+from dualpca import PCA, PPCA, Batches, KernelPCA, MixturePPCA
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(6000, 120)) * np.linspace(3, 1, 120)
+gaps = np.where(rng.random((200, 6)) < 0.1, np.nan, X[:200, :6])
+
+def learned():
+    models = PCA(2).fit(X), PCA(2).fit(Batches([X[:3000], X[3000:]])), PPCA(2, tol=1e-3).fit(gaps)
+    mixture = MixturePPCA(2, 1, n_init=2, n_jobs=2, tol=1e-2, max_iter=900).fit(X[:200, :6])
+    kernel = KernelPCA(2, kernel="rbf").fit(X[:300])
+    return [*(model.components_ for model in models), mixture.means_, kernel.eigenvalues_]
+
+def in_a_child(work):
+    child = os.fork()
+    if child == 0:
+        os._exit(work())
+    return os.waitpid(child, 0)[1]
+
+def same():
+    return 0 if all(map(np.allclose, learned(), expected)) else 3
+
+expected = learned()
+assert in_a_child(same) == 0
+assert in_a_child(lambda: same() or in_a_child(same)) == 0  # and a child of the child
+assert same() == 0
+"""
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_a_child_forked_during_a_fit_fits() -> None:
+@pytest.mark.parametrize(
+    "script",
+    [WHILE_A_THREAD_WORKS, pytest.param(AFTER_FITS, marks=pytest.mark.slow)],
+    ids=["while a thread works", "after fits"],
+)
+def test_a_forked_child_fits(script: str) -> None:
     environment = os.environ | {"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2"}
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", WHILE_A_THREAD_WORKS]
-    done = subprocess.run(command, env=environment, timeout=60, capture_output=True, text=True)
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script]
+    done = subprocess.run(command, env=environment, timeout=100, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

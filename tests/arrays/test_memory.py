@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from sklearn.base import clone
 
+from dualpca import PCA, PPCA
 from dualpca.arrays import memory
 
 GB = 10**9
@@ -56,3 +59,44 @@ def test_a_container_that_sees_its_own_group_as_the_root(groups: Path) -> None:
     (groups.parent / "own").write_text("0::/of/the/host\n")
     write(groups, memory__max=3 * GB, memory__current=GB)
     assert memory.free() == 2 * GB
+
+
+# --- memory maps ---------------------------------------------------------------------------------
+
+
+def resident_pages(path: Path) -> int:
+    """Return the bytes of a file that count as memory of this process, in kB."""
+    total, inside = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if not line[:1].isupper():
+            inside = line.endswith(str(path))
+        elif inside and line.startswith("Rss:"):
+            total += int(line.split()[1])
+    return total
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="Linux counts pages by file")
+@pytest.mark.parametrize("model", [PCA(2), PPCA(2)], ids=str)
+def test_a_map_that_was_read_does_not_count_as_memory(model, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(memory, "LEAST_RELEASED", 2**20)
+    X = np.random.default_rng(0).normal(size=(300_000, 5)) + np.arange(5)
+    np.save(tmp_path / "x.npy", X)
+    read = np.load(tmp_path / "x.npy", mmap_mode="r")
+    rows = slice(1000, 299_000)  # of a view, with weights: every block is summed by itself
+    found = model.fit(read[rows], sample_weight=np.ones(298_000))
+    assert resident_pages(tmp_path / "x.npy") < 2000  # of 12,000
+    wanted = clone(model).fit(X[rows], sample_weight=np.ones(298_000))
+    assert np.array_equal(found.components_, wanted.components_)
+    assert np.array_equal(read, X)
+
+
+@pytest.mark.parametrize("mode", ["c", "r+"])
+def test_changes_to_a_map_are_kept(mode, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(memory, "LEAST_RELEASED", 0)
+    X = np.random.default_rng(0).normal(size=(5000, 3))
+    np.save(tmp_path / "x.npy", X)
+    changed = np.load(tmp_path / "x.npy", mmap_mode=mode)
+    changed[:, 1] *= 5
+    for rows in (changed, np.asarray(changed), changed[10:]):
+        PCA(1).fit(rows, sample_weight=np.ones(len(rows)))
+    assert np.array_equal(changed[:, 1], 5 * X[:, 1])

@@ -263,3 +263,78 @@ def test_others_run_during_a_product_of_few_numbers(product):
 
     # a product that holds the interpreter lets nobody look at the clock
     assert max(ticks_inside() for _ in range(5)) > 2
+
+
+def test_one_thread_is_given_back_as_it_was():
+    def blas():
+        return [library.get() for library in _threads._libraries() if library.blas]
+
+    with threadpool_limits(2):
+        before = blas()
+        with _threads.alone():
+            assert blas() == [1] * len(before) and _threads.available() == 1
+            with _threads.outside():  # there is nothing left to share
+                assert _threads.available() == 1
+        with _threads.outside():
+            assert blas() == [1] * len(before) and _threads.available() == 2
+        with pytest.raises(ValueError, match="inside"), _threads.alone():
+            raise ValueError("inside")
+        assert blas() == before and not _threads.is_outside()
+
+
+def test_a_second_thread_is_held_to_one_thread_of_blas_too():
+    # threadpoolctl lets one thread alone set limits; this one is another one
+    found = []
+
+    def work():
+        with _threads.alone():
+            found.extend(library.get() for library in _threads._libraries() if library.blas)
+
+    with threadpool_limits(2):
+        with _threads.alone():
+            pass
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        assert set(found) == {1}
+
+
+# --- small products ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n,d,k", [(33, 5, 1), (100, 50, 7), (1000, 2000, 24), (50, 4000, 30)])
+@pytest.mark.parametrize("layout", ["rows", "columns", "steps", "part"])
+def test_rows_in_small_products_are_the_product(monkeypatch, n, d, k, layout):
+    monkeypatch.setattr(_algebra, "has_small_products", lambda: True)
+    rng = np.random.default_rng(0)
+    C = rng.normal(size=(2 * n, d + 3))
+    C = {
+        "rows": C[:n, :d].copy(),
+        "columns": np.asfortranarray(C[:n, :d]),
+        "steps": C[::2, :d],
+        "part": C[:n, 3:],
+    }[layout]
+    V = rng.normal(size=(k, C.shape[1])).T
+    found = _algebra.in_small_products(C, V)
+    assert (found is None) == (layout == "columns")
+    assert np.allclose(_algebra.rows_times(C, V), C @ V, rtol=0, atol=1e-11)
+
+
+def test_few_rows_and_other_processors_take_the_usual_product(monkeypatch):
+    C, V = np.ones((64, 10)), np.ones((10, 3))
+    monkeypatch.setattr(_algebra, "has_small_products", lambda: True)
+    assert _algebra.in_small_products(C[:8], V) is None  # a copy of V would take longer
+    assert _algebra.in_small_products(C, V[:, :0]) is None
+    assert _algebra.in_small_products(C.astype(np.float32), V) is None
+    assert _algebra.in_small_products(np.ones((64, 10**5)), np.ones((10**5, 3))) is None
+    monkeypatch.setattr(_algebra, "has_small_products", lambda: False)
+    assert _algebra.in_small_products(C, V) is None
+    assert np.array_equal(_algebra.rows_times(C, V), C @ V)
+
+
+@pytest.mark.parametrize("n,q", [(4096, 5), (5001, 64), (5000, 65), (10, 3), (5000, 0)])
+def test_a_row_is_subtracted_in_place(n, q):
+    Y, row = rows(n, q), np.arange(float(q))
+    expected = Y - row
+    found = _algebra.subtract_row(Y, row)
+    assert found is Y and np.array_equal(Y, expected)

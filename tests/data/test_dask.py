@@ -4,11 +4,21 @@ import os
 import signal
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
-from dualpca import PCA, PPCA, BayesianPCA, FactorAnalysis
+from dualpca import (
+    PCA,
+    PPCA,
+    Batches,
+    BayesianPCA,
+    FactorAnalysis,
+    HiddenMarkovPCA,
+    MixturePPCA,
+)
 from dualpca.errors import NonFiniteError
 from tests.data.test_parts import BY_EM, CLOSED, same, table
 
@@ -47,8 +57,6 @@ def frame(X):
 )
 @pytest.mark.parametrize("into", [chunked, frame])
 def test_models_equal_those_in_memory(model, tol, into):
-    from sklearn.base import clone
-
     X = table()
     same(clone(model).fit(into(X)), clone(model).fit(X), tol)
 
@@ -155,7 +163,62 @@ def test_only_statistics_leave_the_partitions():
     assert sizes and max(sizes) <= 6 * 6 + 6 + 1
 
 
+def bytes_of(result):
+    """Return the bytes of all arrays in a result."""
+    if isinstance(result, list | tuple):
+        return sum(map(bytes_of, result))
+    return getattr(result, "nbytes", 0)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [HiddenMarkovPCA(2), HiddenMarkovPCA(2, topology="left-to-right"), MixturePPCA(2, 1)],
+    ids=str,
+)
+def test_no_partition_comes_to_the_client(model, monkeypatch):
+    """Starts look at samples, which are taken where the rows are."""
+    import dualpca.data.dask_table as computing
+    import dualpca.models.hidden_markov as chains
+    import dualpca.models.mixture as mixtures
+
+    X = np.repeat(table(n=12, d=3, seed=1), 1000, axis=0)
+    X += np.random.default_rng(0).normal(size=X.shape)
+    usual, sizes = computing.compute, []
+
+    def watched(*items):
+        found = usual(*items)
+        sizes.append(bytes_of(found))
+        return found
+
+    monkeypatch.setattr(computing, "compute", watched)
+    for module in (chains, mixtures):
+        monkeypatch.setattr(module, "START_ROWS", 500)
+    model.set_params(**({"max_iter": 3} if hasattr(model, "max_iter") else {}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # not converged
+        found = model.fit(da.from_array(X, chunks=(6000, -1)))
+        parts = clone(model).fit(Batches([X[:6000], X[6000:]]))
+    assert max(sizes) < 50_000  # a partition has 144,000 bytes
+    names = [name for name in ("means_", "mean_", "components_") if hasattr(found, name)]
+    for name in names[:1]:
+        assert np.array_equal(getattr(found, name), getattr(parts, name))
+
+
 # --- a cluster -----------------------------------------------------------------------------------
+
+
+def test_a_cluster_without_workers_is_an_error_after_the_time_stated():
+    distributed = pytest.importorskip("distributed")
+    options = {"n_workers": 0, "processes": False, "dashboard_address": None}
+    with (
+        distributed.LocalCluster(**options) as local,
+        distributed.Client(local),
+        dask.config.set({"dualpca.no-workers-timeout": "300 ms"}),
+    ):
+        begun = time.monotonic()
+        with pytest.raises(TimeoutError, match=r"no workers for 0\.\d+ s.*cluster.scale"):
+            PCA(2).fit(chunked(table()))
+        assert time.monotonic() - begun < 30
 
 
 @pytest.fixture(scope="module")

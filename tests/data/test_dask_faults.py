@@ -136,3 +136,18 @@ def test_a_partition_that_is_lost_on_the_way_is_a_clear_error(workers, tmp_path)
     with pytest.raises(FileNotFoundError, match=r"block\.npy"):
         fitted(PPCA(2, tol=1e-14, max_iter=100_000), da.concatenate(blocks))
     thread.join()
+
+
+def test_workers_that_all_go_away_are_an_error_not_a_wait():
+    with (
+        distributed.LocalCluster(1, threads_per_worker=1, dashboard_address=":0") as local,
+        distributed.Client(local) as client,
+        dask.config.set({"dualpca.no-workers-timeout": "2s"}),
+    ):
+        client.wait_for_workers(1, timeout=60)
+        gone = threading.Timer(1.0, local.scale, [0])
+        gone.start()
+        slow = cases.partitions(200, 8, 0.2, 0.3)
+        with pytest.raises(TimeoutError, match="no workers"):
+            fitted(PPCA(2, tol=1e-14, max_iter=100_000), slow)
+        gone.join()

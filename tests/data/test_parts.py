@@ -309,6 +309,30 @@ def test_columns_add_whoever_observes():
         assert np.allclose(one, two, rtol=1e-12)
 
 
+def test_nothing_is_read_for_missing_values_where_there_are_none(monkeypatch):
+    """The sums of complete chunks say all that is known of columns; no pass looks for NaN."""
+    X, looked = table(n=5000), []
+    usual = Columns.of
+    monkeypatch.setattr(Columns, "of", lambda *rows: looked.append(1) or usual(*rows))
+    found = survey(SlicedTable(X, part_rows=2000), wide=False, nan=True)
+    assert not looked and not found.missing
+    for one, two in zip(found.columns, usual(X), strict=True):
+        assert np.allclose(one, two, rtol=1e-12)
+    weights = np.random.default_rng(1).uniform(0, 2, len(X))
+    weights[:2500] = 0
+    for part in survey(SlicedTable(X, part_rows=2000).weighing(weights), wide=False, nan=True)[:2]:
+        assert np.allclose(part.mean, weights @ X / weights.sum())
+    X[4000, 2] = np.nan  # not among the first rows of its chunk, one of three
+    looked.clear()
+    found = survey(SlicedTable(X, part_rows=1900), wide=False, nan=True)
+    assert len(looked) == 1 and found.missing and found.moments is None
+    for one, two in zip(found.columns, usual(X), strict=True):
+        assert np.allclose(one, two, rtol=1e-12)
+    X[4100, 3] = np.inf
+    with pytest.raises(NonFiniteError, match="row 4100, column 3"):
+        survey(SlicedTable(X, part_rows=1900), wide=False, nan=True)
+
+
 def test_the_product_is_the_dense_one():
     X = table(d=8)
     parts = SlicedTable(X, part_rows=90)
@@ -328,6 +352,14 @@ def test_a_sample_is_drawn_evenly_and_in_order():
     assert np.all(np.diff(drawn, axis=1) > 0)
     counts, _ = np.histogram(drawn, bins=10, range=(0, 1000))
     assert np.all(np.abs(counts - 600) < 5 * 24)
+
+
+def test_chunks_draw_lots_of_their_own():
+    """Rows at the same place in all chunks would be 10 places of 100; of lots, some 63."""
+    parts = SlicedTable(np.arange(1000.0)[:, None], part_rows=100)
+    places = [np.unique(parts.sample(100, seed) % 100).size for seed in range(20)]
+    assert 55 < np.mean(places) < 72
+    assert not np.array_equal(parts.sample(100, 0), parts.sample(100, 1))
 
 
 def test_reading_ahead_hands_on_errors_and_stops_when_left():
@@ -374,6 +406,28 @@ def test_memory_does_not_grow_with_the_rows(tmp_path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < n * d * 4 / 2
+
+
+def test_parquet_is_decoded_as_it_is_read(tmp_path):
+    """Neither row groups nor files are held whole, and files may order their columns as they do."""
+    arrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as files
+
+    X = table(n=200_000, d=10)
+    columns = {f"x{j}": X[:, j] for j in range(10)}
+    options = {"row_group_size": 100_000, "use_dictionary": False, "data_page_size": 2**16}
+    files.write_table(arrow.table(columns), tmp_path / "a.parquet", **options)
+    before, most = arrow.total_allocated_bytes(), 0
+    for _ in Batches(tmp_path / "a.parquet", batch_rows=5000):
+        most = max(most, arrow.total_allocated_bytes() - before)
+    assert most < X.nbytes / 2
+    turned = {name: columns[name] for name in reversed(columns)}
+    turned["x3"] = turned["x3"].astype(np.float32)
+    files.write_table(arrow.table(turned).slice(0, 1000), tmp_path / "b.parquet")
+    for names in (None, ["x3", "x1"]):
+        *_, last = Batches(tmp_path, columns=names)
+        wanted = X[:1000] if names is None else X[:1000, [3, 1]]
+        assert np.allclose(last, wanted, rtol=1e-6) and last.dtype == np.float64
 
 
 def test_verbose_tells_the_route(capsys):

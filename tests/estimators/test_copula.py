@@ -12,6 +12,7 @@ from sklearn.preprocessing import StandardScaler
 import dualpca
 from dualpca import Censored, CopulaPPCA, FactorAnalysis, Imputer
 from dualpca.errors import EmptyColumnError
+from dualpca.models.copula import choose_latents
 
 GRADES = ["low", "middle", "high"]
 LEVELS = np.array(["red", "green", "blue"])
@@ -143,6 +144,18 @@ def test_weights_count_rows(table):
     other = CopulaPPCA(1, tol=1e-6).fit(table.loc[table.index.repeat(w)])
     assert np.allclose(one.correlation_, other.correlation_, atol=1e-4)
     assert one.impute(table).equals(other.impute(table))
+
+
+def test_weights_count_in_the_choice_of_latents(monkeypatch):
+    w, seen = np.random.default_rng(0).integers(1, 3, 60), []
+
+    def choose(rows, shares, request, weights):
+        seen.append(weights)
+        return choose_latents(rows, shares, request, weights, most=1)
+
+    monkeypatch.setattr("dualpca.models.mixed.choose_latents", choose)
+    CopulaPPCA("cv", column_kinds=["continuous"] * 5).fit(numbers(60), sample_weight=w)
+    np.testing.assert_array_equal(seen[0], w)
 
 
 def test_the_number_of_latents_is_chosen():

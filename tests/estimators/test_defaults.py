@@ -1,15 +1,40 @@
 """Models without a parameter run on any numeric table, and say what they chose."""
 
+import inspect
 import warnings
+from dataclasses import MISSING, fields
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris, load_wine
 from sklearn.preprocessing import scale
 
-from dualpca import PPCA, BayesianPCA, FactorAnalysis, Imputer
+from dualpca import (
+    CCA,
+    PCA,
+    PPCA,
+    BayesianPCA,
+    DualPPCA,
+    FactorAnalysis,
+    HiddenMarkovPCA,
+    Imputer,
+    KernelPCA,
+    MixturePPCA,
+    ProbabilisticKernelPCA,
+    RobustPPCA,
+)
 from dualpca.errors import DegenerateError, SelectionWarning
 from dualpca.gaussian.control_limits import Outliers
+from dualpca.models.bayesian import BayesianRequest
+from dualpca.models.canonical import CanonicalRequest
+from dualpca.models.dual import DualRequest
+from dualpca.models.factor import FactorRequest
+from dualpca.models.hidden_markov import HiddenMarkovRequest
+from dualpca.models.kernel import KernelChoice
+from dualpca.models.mixture import MixtureRequest
+from dualpca.models.probabilistic_kernel import ProbabilisticKernelRequest
+from dualpca.models.robust import RobustRequest
+from dualpca.models.spiked import PCARequest, PPCARequest
 from tests.gaussian.test_selection import planted
 
 MODELS = {"PPCA": PPCA, "Imputer": Imputer, "FactorAnalysis": FactorAnalysis, "Bayes": BayesianPCA}
@@ -166,3 +191,35 @@ def test_many_rows_with_missing_values_choose_by_a_sample():
     X = removed(planted(6000, 5, 2, 0), 0.1)
     model = PPCA().fit(X)
     assert model.n_components_ == 2 and model.n_samples_ == 6000
+
+
+REQUESTS = {
+    MixturePPCA: MixtureRequest,
+    HiddenMarkovPCA: HiddenMarkovRequest,
+    BayesianPCA: BayesianRequest,
+    PPCA: PPCARequest,
+    PCA: PCARequest,
+    RobustPPCA: RobustRequest,
+    FactorAnalysis: FactorRequest,
+    CCA: CanonicalRequest,
+    DualPPCA: DualRequest,
+    KernelPCA: KernelChoice,
+    ProbabilisticKernelPCA: ProbabilisticKernelRequest,
+}
+OTHERWISE = {  # other callers need another one
+    "FactorRequest.tol",
+    "DualRequest.max_iter",
+    "ProbabilisticKernelRequest.memory_limit",
+}
+
+
+@pytest.mark.parametrize("model", REQUESTS, ids=lambda model: model.__name__)
+def test_a_request_has_the_defaults_of_its_estimator(model):
+    request, given = REQUESTS[model], inspect.signature(model).parameters
+    both = {
+        one.name: (one.default, given[one.name].default)
+        for one in fields(request)
+        if one.default is not MISSING and one.name in given
+    }
+    differ = {f"{request.__name__}.{name}" for name, (a, b) in both.items() if a != b}
+    assert both and differ <= OTHERWISE

@@ -169,6 +169,8 @@ def test_donors_are_the_five_closest():
     donors, rng = Donors(values, values), np.random.default_rng(0)
     drawn = {donors.matched(np.array([[50.2]]), np.array([[True]]), rng)[0, 0] for _ in range(200)}
     assert drawn == {48.0, 49.0, 50.0, 51.0, 52.0}
+    two = donors.matched(np.full((2, 1), 50.2), np.array([[False], [True]]), rng)
+    assert two[0, 0] == 0 and two[1, 0] in drawn  # what is not missing stays empty
     few = Donors(values[:3], values[:3])
     assert few.matched(np.array([[9.0]]), np.array([[True]]), rng)[0, 0] in (0.0, 1.0, 2.0)
 

@@ -620,10 +620,33 @@ def test_views_in_chunks_and_single_precision():
 WARNED = [
     dualpca.PPCA(2),
     dualpca.BayesianPCA(2),
-    dualpca.Imputer(2),
+    dualpca.Imputer(2, standardize=False),
     dualpca.MixturePPCA(1, 2),
     dualpca.HiddenMarkovPCA(1, 2),
 ]
+
+
+def test_imputer_standardises_columns_of_different_units():
+    X = rows(missing=0.1)
+    found, asked = dualpca.Imputer(2).fit(X), dualpca.Imputer(2, standardize=True).fit(X)
+    close(found.scale_, by_hand(X)[1])
+    assert np.array_equal(found.transform(X), asked.transform(X))
+    same = [one.model_.impute(X, return_std=True)[1] for one in (found, asked)]
+    assert np.array_equal(*same) and found.model_.standardize
+    draws = [one.sample_imputations(X, 2, random_state=0) for one in (found, asked)]
+    assert np.array_equal(*draws)
+    chunked = dualpca.Imputer(2).fit(dualpca.Batches([X[:70], X[70:]]))
+    close(chunked.scale_, found.scale_)
+
+
+def test_imputer_keeps_units_that_columns_share():
+    X = rows(missing=0.1) / UNITS
+    X[:, 0] *= 4
+    kept = [dualpca.Imputer(2, standardize=s).fit(X) for s in ("auto", False)]
+    assert kept[0].scale_ is None and np.array_equal(*[one.transform(X) for one in kept])
+    events = np.zeros(len(X))  # of which a small variance says that they are rare
+    events[::10] = 0.01 * np.arange(len(X) // 10)
+    assert dualpca.Imputer(2).fit(np.column_stack([X, events])).scale_ is None
 
 
 @pytest.mark.parametrize("estimator", named(WARNED))

@@ -1,5 +1,6 @@
 """Checkpoints when things go wrong: the keyboard, full disks, files of other kinds, other data."""
 
+import copy
 import os
 import warnings
 from contextlib import suppress
@@ -11,10 +12,18 @@ import dualpca.models.bayesian
 import dualpca.models.hidden_markov
 import dualpca.models.mixture
 from dualpca import PPCA, Batches, Checkpoint, FactorAnalysis
-from dualpca.errors import CheckpointError, CheckpointWarning, InterruptWarning, ModelFileError
+from dualpca.errors import (
+    CheckpointError,
+    CheckpointWarning,
+    DualPCAError,
+    InterruptWarning,
+    ModelFileError,
+)
 from dualpca.files.checkpoints import _same
 from dualpca.gaussian.observed import Incomplete
+from tests.conftest import rest_slow
 from tests.data.test_parts import same, table
+from tests.files import hostile
 from tests.files.test_checkpoints import NAMES, fitted, interrupted, model_of
 
 STEPS = {
@@ -107,6 +116,77 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path, monkeypatch):
         patch.setattr("dualpca.files.checkpoints.STATE_FORMAT", 0)
         interrupted(PPCA(2, checkpoint=Checkpoint(path, seconds=0)), X, 2)
     with pytest.raises(CheckpointError, match="another version"):
+        PPCA(2, checkpoint=path).fit(X)
+
+
+def changes(file, rng):
+    """Yield forgeries of a checkpoint, each with a checksum that is right."""
+    text = file.text
+    while True:
+        changed = copy.deepcopy(file)
+        name = [*file.arrays][int(rng.integers(len(file.arrays)))]
+        lot, array = int(rng.integers(7)), file.arrays[name].copy()
+        if lot == 0:
+            hostile.entry(changed, rng, [])
+        elif lot == 1:
+            hostile.reshape(changed, rng, [])
+        elif lot == 2:
+            changed.arrays.pop(name)
+        elif lot == 3:
+            changed.arrays[name] = array[..., : array.shape[-1] // 2] if array.ndim else array
+        elif lot == 4:
+            hostile.swap(changed, rng, [])
+        else:
+            part = text if lot == 5 else text["numbers"]
+            path = hostile.pick(rng, [*hostile.places(part)])
+            tree = changed.text if lot == 5 else changed.text["numbers"]
+            hostile.at(tree, path[:-1])[path[-1]] = hostile.pick(rng, hostile.VALUES)
+        yield changed.bytes()
+
+
+def attacked(kind, count, tmp_path):
+    """Resume from forged checkpoints of a fit; return the errors that are not the library's own."""
+    path, rng, odd = tmp_path / "c", np.random.default_rng(0), []
+    model, X = model_of(kind, Checkpoint(path, seconds=0))
+    interrupted(model, X, 6)
+    good = hostile.File(path.read_bytes())
+    for data, _ in zip(changes(good, rng), range(count), strict=False):
+        path.write_bytes(data)
+        again = model_of(kind, Checkpoint(path, seconds=1e6))[0].set_params(max_iter=20)
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            try:
+                fitted(again, X)
+            except DualPCAError as error:
+                if len(str(error)) > 1000 or not str(error).isprintable():
+                    odd.append(str(error)[:200])
+            except Exception as error:
+                odd.append(repr(error)[:200])
+    return odd
+
+
+@pytest.mark.parametrize("kind", rest_slow(STEPS, ("ppca", "factor", "mixture")))
+def test_forged_checkpoints_are_refused_or_resumed(kind, tmp_path):
+    assert attacked(kind, 25, tmp_path) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", list(STEPS))
+def test_many_forged_checkpoints_are_refused_or_resumed(kind, tmp_path):
+    assert attacked(kind, 300, tmp_path) == []
+
+
+def test_a_state_of_another_size_names_the_file(tmp_path):
+    X, path = table(n=200, holes=0.2), tmp_path / "c"
+    interrupted(PPCA(2, checkpoint=Checkpoint(path, seconds=0)), X, 2)
+    file = hostile.File(path.read_bytes())
+    file.arrays["state.theta"] = file.arrays["state.theta"][:5]
+    path.write_bytes(file.bytes())
+    with pytest.raises(CheckpointError, match=r"c cannot be resumed: .*state of this fit.*Remove"):
+        PPCA(2, checkpoint=path).fit(X)
+    file.arrays["state.theta"] = file.arrays["state.first"] * np.nan
+    path.write_bytes(file.bytes())
+    with pytest.raises(CheckpointError, match="theta in it is not finite"):
         PPCA(2, checkpoint=path).fit(X)
 
 

@@ -25,7 +25,7 @@ from dualpca.errors import ModelFileError
 from dualpca.estimators.saving import kind_of
 from dualpca.files import container, fields
 from tests.conftest import rest_slow
-from tests.files import mutations, saved_models, stored
+from tests.files import hostile, mutations, saved_models, stored
 from tests.files.saved_models import MODELS, NEW, outputs, same
 from tests.tolerances import assert_close
 
@@ -350,13 +350,15 @@ FORBIDDEN = ("exec", "compile", "import", "pickle.find_class", "os.system", "sub
              "os.exec", "os.posix_spawn", "marshal.loads", "ctypes.dlopen", "socket.connect")
 good = dp.load(f"{folder}/good")
 # modules and annotations of the library itself, which are read when first needed
-from dualpca.estimators.saving import kind_of, parameter_types
+from dualpca.estimators.saving import _parameter_hints, kind_of, parameter_types
 from dualpca.files import fields
 kinds = [kind for kind in map(kind_of, (*dp.__all__, "StandardScaler", "Pipeline")) if kind]
 hints = [hint for kind in kinds for hint in kind.hints.values()]
 known = [cls for hint in hints for cls in fields.allowed(hint).values()]
 for cls in (*known, *parameter_types().values()):
     fields.hints_of(cls)
+for kind in kinds:
+    _parameter_hints(kind.cls)
 sys.addaudithook(lambda event, args: seen.append(event) if event in FORBIDDEN else None)
 def highest():  # of this program; a peak of its parent would count in ru_maxrss
     if not os.path.exists("/proc/self/status"):
@@ -464,6 +466,16 @@ def test_a_sparse_matrix_that_points_outside_is_refused(tmp_path):
     begin, _ = header["model.subspace.points.indices"]["data_offsets"]
     forged = body[:begin] + (2**30).to_bytes(4, "little") + body[begin + 4 :]
     (tmp_path / "m.dpca").write_bytes(mutations.signed(header, text, forged))
+    with pytest.raises(ModelFileError, match="impossible sparse matrix"):
+        dp.load(tmp_path / "m.dpca")
+
+
+def test_a_sparse_matrix_whose_rows_end_before_they_begin_is_refused(tmp_path):
+    """SciPy checks nothing where the last row ends at a negative place."""
+    MODELS["kernel sparse"]().save(tmp_path / "m.dpca")
+    file = hostile.File((tmp_path / "m.dpca").read_bytes())
+    file.arrays["model.subspace.points.indptr"] = -file.arrays["model.subspace.points.indptr"]
+    (tmp_path / "m.dpca").write_bytes(file.bytes())
     with pytest.raises(ModelFileError, match="impossible sparse matrix"):
         dp.load(tmp_path / "m.dpca")
 

@@ -12,17 +12,20 @@ from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.preprocessing import scale
 
 from dualpca import PCA, PPCA
-from dualpca.data import InMemoryTable
+from dualpca.data import EntryFolds, InMemoryTable, row_folds
 from dualpca.data.table import SlicedTable
 from dualpca.errors import SelectionWarning
 from dualpca.gaussian import selection
 from dualpca.gaussian.observed import Factors
 from dualpca.gaussian.selection import Score
+from dualpca.models import copula
+from dualpca.models import selection as choosing
 from dualpca.models.selection import (
     cross_validated,
     hidden_score,
     parallel_analysis,
     row_score,
+    some_of,
 )
 from dualpca.operators.primal import Primal
 from dualpca.solvers import solve
@@ -214,7 +217,7 @@ def test_parallel_accepts_missing_values(name):
     assert PPCA("parallel").fit(X).n_components_ == expected
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", rest_slow(range(10), range(4)))
 def test_parallel_is_its_definition(seed):
     rng = np.random.default_rng(seed)
     W = 2 * rng.standard_normal((2, 7))
@@ -361,6 +364,37 @@ def test_complete_curve_is_that_of_dense_models(size):
         assert curve.q2_error[at] == pytest.approx(np.std(q2, ddof=1) / np.sqrt(5), rel=1e-6)
 
 
+def behind(loss, spread, folds):
+    """Return scores whose mean is `loss` below 0, off by `spread` to both sides in turn."""
+    return [Score(-loss - spread * (-1) ** k, 1.0, 2.0, 1.0) for k in range(folds)]
+
+
+@pytest.mark.parametrize("folds", [2, 4, 10])
+def test_as_good_is_within_one_standard_error(folds):
+    # of values ±1 the standard deviation is √(k/(k−1)), and the error of their mean 1/√(k−1)
+    best, error = behind(0.0, 0.0, folds), 1 / np.sqrt(folds - 1)
+    for share, first in ((1 - 1e-9, 0), (1 + 1e-9, 1)):
+        scores = [behind(share * error, 1.0, folds), best, behind(0.0, 2.0, folds)]
+        assert selection.simplest(scores) == first
+        # and the copula's choice ends where three gain less than that on those before
+        gained = [behind(-share * error, 1.0, folds)] * 3
+        assert copula._is_enough([best, *gained]) is (first == 0)
+        assert not copula._is_enough(gained)
+
+
+def test_standard_errors_of_a_curve_are_those_of_means_over_folds():
+    value, press = np.array([1.0, 4.0, 2.0]), np.array([2.0, 1.0, 6.0])
+    size, squares = np.array([2.0, 4.0, 1.0]), np.array([4.0, 5.0, 8.0])
+    scores = [Score(*one) for one in np.stack([value, press, squares, size], axis=1)]
+    curve = selection.summary([scores], 3, 3, "row")
+    for found, each in (
+        (curve.loglikelihood_error, value / size),
+        (curve.q2_error, 1 - press / squares),
+    ):
+        assert found[0] == pytest.approx(each.std(ddof=1) / np.sqrt(3), rel=1e-12)
+    assert list(curve.candidates) == [3] and curve.chosen == 3
+
+
 @pytest.mark.grid
 @pytest.mark.parametrize("rule", ["cv", "cv-rows", "cv-entries"])
 @pytest.mark.parametrize("holes", [False, True])
@@ -483,3 +517,33 @@ def test_choice_from_next_to_nothing_is_an_error_or_a_model(rule, name):
 @pytest.mark.parametrize("n", [0.03, 1.0, 1.5, 2.0])
 def test_hardly_any_rows_are_no_division_by_zero(n):
     assert 0 <= selection.apply_rule("gavish-donoho", np.array([3.0, 2.0, 1.0]), 6.5, 5, n) <= 3
+
+
+def test_one_row_or_column_says_nothing_of_noise():
+    rng = np.random.default_rng(0)
+    assert not selection._stands_out(1.0, 1, 5, rng) and not selection._stands_out(1.0, 5, 1, rng)
+    assert selection.horn(None, None, 1.0, 0) == 0  # nothing is asked for that could not be taken
+
+
+def test_a_choice_looks_at_all_rows_or_at_a_sample_of_them():
+    X, w = np.arange(60.0).reshape(30, 2), np.arange(30.0)
+    table = InMemoryTable(X, w)
+    assert some_of(table, 30) is table
+    few = some_of(table, 12)
+    assert few.rows.shape == (12, 2) and np.all(np.diff(few.weights) > 0)
+    assert np.array_equal(few.rows[:, 0], 2 * few.weights)  # each with its own weight, in order
+
+
+def test_scores_of_held_rows_and_hidden_entries_count_weights():
+    X = planted(40, 4, 1, 0)
+    X[np.random.default_rng(0).random(X.shape) < 0.1] = np.nan
+    factors = Factors(np.ones((4, 1)), np.zeros(4), np.ones(4))
+    found = []
+    for weights in (None, np.full(40, 2.0)):
+        table = InMemoryTable(X, weights)
+        folds = (
+            choosing._row_fold(table, row_folds(table, 0), 0),
+            choosing._entry_fold(table, EntryFolds(table, 0), 0),
+        )
+        found.append([score(factors) for _, _, score in folds])
+    np.testing.assert_allclose(found[1], 2 * np.array(found[0]))

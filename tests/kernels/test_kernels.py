@@ -35,6 +35,7 @@ from dualpca.kernels import (
     make_kernel,
     translate,
 )
+from dualpca.kernels.choose import central_differences
 
 EQUAL = 1e-12
 """How close a kernel must be to scikit-learn's, for values of order 1."""
@@ -553,3 +554,9 @@ def test_many_widths_become_one(alpha):
     np.testing.assert_allclose(
         mixed.gradient(X[0], X), one.gradient(X[0], X), atol=1e-13 + 10 / alpha
     )
+
+
+@pytest.mark.parametrize("z", [-1e6, -3.0, 0.2, 1e6])
+def test_differences_step_in_proportion_to_the_point(z):
+    found = central_differences(lambda Z: Z[:, 0] ** 2 + Z[:, 1], np.array([[z, -z]]))
+    np.testing.assert_allclose(found, [[2 * z, 1.0]], rtol=1e-9, atol=1e-9 * max(1, abs(z)))

@@ -182,6 +182,15 @@ def test_em_without_holes_is_the_closed_form(q, weighted, ridge):
     assert_close(em.y.directions, closed.y.directions, "em")
 
 
+def test_em_without_holes_starts_at_the_closed_form():
+    X, Y = two_views()
+    given, w = np.hstack([X, Y]) * 3.0, np.random.default_rng(1).uniform(0, 3, len(X))
+    fit = CanonicalFit(given, DX, 2, w)
+    start = fit.model(fit.pack(fit.begin()))
+    closed = in_closed_form(given, w, FLOAT64, DX, CanonicalRequest(2, 0.0)).canonical
+    assert_close(start.covariance(), closed.covariance(), "covariance")
+
+
 def test_em_from_a_far_start_reaches_the_closed_form_too():
     X, Y = two_views()
     fit = CanonicalFit(np.hstack([X, Y]), DX, 2, None)
@@ -493,3 +502,16 @@ def test_p_values_are_none_where_there_is_no_test():
     assert CCA(1).fit(*with_holes(X, Y)).p_values_ is None
     assert CCA(1).fit(X[:4], Y[:4]).p_values_ is None
     assert bartlett(np.array([1.0]), 50, (1, 1))[0] == 0
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+def test_weights_of_both_views_give_the_canonical_variables(standardize):
+    X, Y = two_views()
+    model = CCA(2, standardize=standardize).fit(X, Y)
+    u, v = (A - A.mean(axis=0) for A in (X, Y))
+    if standardize:
+        u, v = u / X.std(axis=0), v / Y.std(axis=0)
+    u, v = u @ model.x_weights_, v @ model.y_weights_
+    for k, rho in enumerate(model.correlations_):
+        assert np.corrcoef(u[:, k], v[:, k])[0, 1] == pytest.approx(rho, abs=1e-6)
+        assert (np.mean(u[:, k] ** 2), np.mean(v[:, k] ** 2)) == pytest.approx((1, 1), abs=1e-6)

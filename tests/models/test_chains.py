@@ -233,6 +233,9 @@ def test_a_band_keeps_its_scale_over_long_sequences_and_gives_up_where_it_is_los
     assert found is not None
     assert_close(found.states.sum(axis=1), np.ones(5000), "exact")
     assert_close(found.transitions.sum(), 4999.0, "density")
+    # a way less is no reason to give up
+    some = Chain(np.ones(3) / 3, np.array([[0.5, 0.5, 0], [0.2, 0.5, 0.3], [0.3, 0.2, 0.5]]))
+    assert scans.Band.of(some, draw_logs(50, 3, 1.0), [50]).smooth() is not None
     # a state that is hardly reachable, and then the only one
     far = np.array([[0.0, -1e4], [0.0, -1e4], [-1e5, 0.0]])
     chain = Chain(np.array([0.5, 0.5]), np.array([[1.0, 0.0], [0.0, 1.0]]))
@@ -260,3 +263,13 @@ def test_the_best_path_is_the_same_row_by_row_between_pins_and_by_scans(
     value, path = chain.viterbi(log_b, lengths)
     assert np.array_equal(path, pinned)
     assert len(value) == len(lengths)
+
+
+def test_two_states_have_the_path_that_scans_find(monkeypatch):
+    chain, lengths = Chain(np.array([0.7, 0.3]), np.array([[0.8, 0.2], [0.4, 0.6]])), [90, 1, 109]
+    log_b = draw_logs(200, 2, 1.0)
+    found = chain.viterbi(log_b, lengths)
+    by_scans(monkeypatch)
+    wanted = chain.viterbi(log_b, lengths)
+    assert np.array_equal(found[1], wanted[1])
+    assert_close(found[0], wanted[0], "density")

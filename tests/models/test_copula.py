@@ -1,5 +1,6 @@
 """The latent copula: integrals on grids are the judge of EP, and limits that are known exactly."""
 
+import io
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from scipy import special
 from threadpoolctl import threadpool_limits
 
+from dualpca.arrays.progress import showing
 from dualpca.errors import DegenerateError
 from dualpca.gaussian import Factors, Score, all_latents
 from dualpca.models import copula
@@ -295,6 +297,19 @@ def test_draws_keep_what_is_known():
     np.testing.assert_array_equal(z, again[0])
 
 
+def test_an_entry_known_to_be_large_is_drawn_as_a_truncated_normal():
+    factors, n = law(1, 2, ()), 4000
+    low = np.tile([0.5, -INF], (n, 1))
+    rows = LatentRows(low, np.full((n, 2), INF), np.empty((n, 0), dtype=int), ())
+    z = factors.draw(rows, np.random.default_rng(0))[0]
+    mean = np.exp(-0.125) / np.sqrt(2 * np.pi) / special.ndtr(-0.5)
+    variance = 1 + 0.5 * mean - mean**2
+    assert z[:, 0].mean() == pytest.approx(mean, abs=4 * np.sqrt(variance / n))
+    assert z[:, 0].var() == pytest.approx(variance, rel=0.15)
+    pull = factors.correlation[0, 1]
+    assert z[:, 1].mean() == pytest.approx(pull * mean, abs=4 / np.sqrt(n))
+
+
 def test_samples_have_the_correlations_and_frequencies():
     factors = law(2, 5, (3, 4))
     z, levels = factors.sample(40000, np.random.default_rng(0))
@@ -321,6 +336,53 @@ def test_slope_is_that_of_the_evidence(noise):
         v = rng.normal(size=theta.size)
         up, down = (fit.slope(theta + h * v)[0] for h in (1e-4, -1e-4))
         assert (up - down) / 2e-4 == pytest.approx(slope @ v, rel=1e-4, abs=1e-3)
+
+
+@pytest.mark.parametrize("noise", ["diagonal", "isotropic"])
+def test_a_step_tells_the_same_value_as_the_slope(noise):
+    truth = law(2, 5, (3,))
+    rows, _, _ = rows_of(truth, 60)
+    fit = CopulaFit(rows, (truth.frequencies,), 2, noise, tol=1e-10)
+    theta = 3 * fit.begin(np.random.default_rng(1))
+    value = fit.slope(theta)[0]
+    assert fit.penalty(theta) > 0.01
+    for _ in range(5):  # sites settle
+        told = fit.step(theta)[1]
+    assert told == pytest.approx(value, abs=1e-4)
+
+
+def test_a_fit_begins_with_scores_of_levels_that_have_unit_variance():
+    levels = np.repeat([0, 1, 2, -1], [50, 30, 20, 10])[:, None]
+    rows = replace(nothing(110, 1, (3,)), levels=levels)
+    Z = CopulaFit(rows, (np.array([0.5, 0.3, 0.2]),), 1)._filled()
+    np.testing.assert_allclose(Z[:100, 1:].mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose((Z[:100, 1:] ** 2).mean(axis=0), 1)
+    assert not Z[100:].any() and not Z[:, 0].any()
+
+
+def test_one_level_is_certain():
+    found = copula._level_evidence(np.full((1, 4), 3.0), np.ones((1, 1, 4)))
+    np.testing.assert_array_equal(found, np.zeros((1, 4)))
+
+
+def test_a_path_goes_back_half_the_way_or_to_the_last_image():
+    points, images = np.array([[0.0, 2.0], [1.0, 4.0]]), np.array([[1.0, 1.0], [2.0, 5.0]])
+    path = copula._Path(np.array([3.0, 8.0]), 0.0, points, images)
+    np.testing.assert_array_equal(path.back().theta, [2.0, 6.0])
+    again = path._replace(leaps=True).back()
+    np.testing.assert_array_equal(again.theta, [2.0, 5.0])
+    assert not again.leaps and len(again.points) == len(again.images) == 1
+
+
+def test_hidden_entries_are_worth_nothing_where_nothing_is_shared():
+    factors = law(0, 3, (3,))
+    _, full, _ = rows_of(factors, 50, missing=0.0)
+    hidden = np.random.default_rng(0).random((50, 3)) < 0.3, np.arange(50)[:, None] % 3 == 0
+    w = np.random.default_rng(1).uniform(0, 2, 50)
+    score = copula._hidden_score(factors, full, full.hiding(*hidden), hidden, w)
+    assert score.loglikelihood == pytest.approx(0, abs=1e-9)
+    assert score.press == pytest.approx(score.squares) and score.squares > 0
+    assert score.size == pytest.approx(w @ hidden[0].sum(axis=1) + w @ hidden[1][:, 0])
 
 
 def test_second_moments_and_sites_give_the_same_slope():
@@ -586,3 +648,28 @@ def test_recovery_from_five_kinds_with_two_fifths_missing():
     draws = found.draw(rows, rng)[0]
     both = np.corrcoef(draws.T)[np.triu_indices(s, 1)]
     assert np.sqrt(np.mean((both - found.correlation[np.triu_indices(s, 1)]) ** 2)) < 0.04
+
+
+def test_a_choice_tells_how_many_fits_there_are():
+    rows, _, _ = rows_of(law(1, 4, ()), 40, missing=0.0)
+    out = io.StringIO()
+    with showing(True, out):
+        choose_latents(rows, (), CopulaRequest(), most=1)
+    assert "fit 1 of 5" in out.getvalue() and "fit 5 of 5" in out.getvalue()
+
+
+def test_rows_of_no_weight_do_not_choose():
+    rows, _, _ = rows_of(law(1, 4, ()), 40, missing=0.0)
+    rng = np.random.default_rng(0)
+    other = 3 * rng.normal(size=rows.low.shape)
+    both = replace(
+        rows,
+        low=np.vstack([rows.low, other]),
+        high=np.vstack([rows.high, other]),
+        levels=np.vstack([rows.levels, rows.levels]),
+    )
+    found, alone = (
+        choose_latents(one, (), CopulaRequest(), weights, most=1)
+        for one, weights in ((both, np.repeat([1.0, 0.0], 40)), (rows, None))
+    )
+    np.testing.assert_allclose(found.loglikelihood, alone.loglikelihood, atol=1e-4)

@@ -122,4 +122,5 @@ def test_the_estimate_of_what_is_left():
     assert left_to_gain([1.0]) == left_to_gain([1.0, 2.0]) == np.inf
     assert left_to_gain([1.0, 1.0]) == 0.0  # nothing gained
     assert left_to_gain([0.0, 1.0, 0.5]) == 0.0  # nor where it fell
+    assert left_to_gain([-np.inf, 1.0]) == np.inf  # the first that is finite says nothing
     assert left_to_gain([0.0, 1.0, 3.0]) == pytest.approx(2 / (1 - 0.99))

@@ -236,7 +236,9 @@ def test_the_plain_smoother_is_equation_19(center, stabilizer):
         given = kc if centered else k
         way = PlainSmoother(stabilizer=stabilizer)
         found = model.preimage_of_kernel(given, method=way, centered=centered)
-        assert_close(found.points, expected, "residual", scale=np.abs(expected).max())
+        total = np.abs(k.sum(axis=1) + stabilizer)
+        lost = np.max(np.abs(k).sum(axis=1) / total)  # digits that a sum of both signs loses
+        assert_close(found.points, expected, "residual", scale=lost * np.abs(expected).max())
     if not center and stabilizer == 0:
         assert np.any(k < 0) and np.any(np.abs(found.points) > np.abs(X).max())
 

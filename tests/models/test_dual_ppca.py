@@ -619,6 +619,7 @@ def test_ppca_to_dual_and_back():
         assert_close(dual.posterior(new)[1], primal.posterior(new)[1], "vector")
         assert_close(dual.reconstruct(new), primal.reconstruct(new), "vector")
         back = dual.to_primal()
+        assert back.n_iter_ == dual.n_iter_ == primal.n_iter_ >= 1
         assert_close(back.get_covariance(), primal.get_covariance(), "covariance")
         assert_close(back.mean_, primal.mean_, "vector")
         assert back.loglikelihood_ == pytest.approx(primal.loglikelihood_, rel=1e-8)
@@ -653,3 +654,11 @@ def test_dual_to_primal_where_the_features_are_finite(kernel, r, center):
 def test_an_infinite_feature_space_has_no_primal():
     with pytest.raises(DualPCAError, match="Linear, Polynomial"):
         DualPPCA(2, kernel=RBF(gamma=1.0)).fit(rows()).to_primal()
+
+
+def test_what_landmarks_leave_out_is_told():
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    exact = DualPPCA(2, gamma=GAMMA).fit(X).approximation_error_
+    some = DualPPCA(2, gamma=GAMMA, eigen_solver="nystrom", n_landmarks=20).fit(X)
+    assert exact.trace == 0 and exact.residual < 1e-10
+    assert 0 < some.approximation_error_.trace < 1 and some.approximation_error_.residual == 0

@@ -7,9 +7,10 @@ import pytest
 from sklearn.cluster import KMeans
 
 from dualpca.errors import ScaleError
+from dualpca.gaussian import SpikedDensities
 from dualpca.models.clusters import kmeans, kmeans_runs
 from dualpca.models.emissions import Emissions, Prior
-from dualpca.models.expanded import Expanded
+from dualpca.models.expanded import MOST_FEATURES, Expanded
 from tests.oracles import mixture as dense
 from tests.oracles.missing import log_density_by_least_squares
 from tests.tolerances import assert_close, assert_log_density, tolerance
@@ -347,6 +348,13 @@ def test_products_of_features_give_the_steps_of_the_rows(q, tied):
         assert_log_density(quick.log_density(Expanded(X)), plain.log_density(X), 5)
 
 
+def test_few_features_of_many_rows_have_products():
+    X = groups()
+    assert Expanded.suits(X) and Expanded.suits(X[:, :1]) and Expanded.suits(X[:6])
+    assert not (Expanded.suits(X[:, :0]) or Expanded.suits(X[:5]))
+    assert not Expanded.suits(np.zeros((100, MOST_FEATURES + 1)))
+
+
 def test_products_of_features_leave_to_the_rows_what_would_lose_digits():
     X = groups() * np.array([1.0, 1.0, 1.0, 1.0, 1e-4])
     rho, table = shares(120, 3), Expanded(X)
@@ -369,3 +377,15 @@ def test_runs_of_k_means_end_where_lloyd_s_iteration_stays():
     copies = np.repeat(np.eye(3), 4, axis=0)
     for labels in kmeans_runs(copies, 4, 3, rng):  # fewer distinct rows than clusters
         assert np.all(np.bincount(labels, minlength=4) > 0)
+
+
+def test_densities_far_from_a_component_of_little_noise_do_not_cancel():
+    rng = np.random.default_rng(0)
+    loadings = [rng.normal(size=(6, q)) for q in (3, 0, 1)]
+    means, noises, X = rng.normal(size=(3, 6)), np.array([1e-4, 1e-5, 0.5]), rng.normal(size=(9, 6))
+    found = SpikedDensities(means, loadings, noises)(3 * X)
+    for k, W in enumerate(loadings):
+        C, R = W @ W.T + noises[k] * np.eye(6), 3 * X - means[k]
+        distance = np.sum(R * np.linalg.solve(C, R.T).T, axis=1)
+        wanted = -0.5 * (distance + np.linalg.slogdet(2 * np.pi * C)[1])
+        np.testing.assert_allclose(found[:, k], wanted, rtol=1e-9)

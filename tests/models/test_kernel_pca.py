@@ -1,6 +1,7 @@
 """KernelPCA against dense references: solvers, weights, backends, novelty, published numbers."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -630,3 +631,17 @@ def test_rows_that_are_the_same_have_no_digits_to_lose(kernel):
         assert np.all(model.eigenvalues_ == 0)
     with pytest.warns(SolverWarning, match="0 of its 16 digits"):
         KernelPCA(2).fit(sparse.csr_matrix(X + 1e8 + np.arange(10)[:, None] * 1e-3))
+
+
+@pytest.mark.parametrize("solver", ["auto", "cholesky"])
+@pytest.mark.parametrize("level", [0.5, 0.93])
+def test_novelty_threshold_is_the_quantile_of_the_training_points(level, solver):
+    X = rows(60)
+    model = KernelPCA(2, kernel="rbf", gamma=0.3, eigen_solver=solver).fit(X)
+    expected = np.quantile(model.novelty(X), level, method="inverted_cdf")
+    assert_close(model.novelty_threshold(level), expected, "vector")
+    assert np.mean(model.is_novel(X, level)) == pytest.approx(1 - level, abs=1.1 / 60)
+    kept = model._working  # of a model that keeps no rows to judge by but its points
+    bare = replace(kept, novelty=None).novelty_threshold(level)
+    found = np.asarray(kept.off_span(kept.points))
+    assert_close(bare, np.quantile(found, level), "vector")

@@ -8,8 +8,11 @@ from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
 from dualpca import KernelPCA
+from dualpca.data import InMemoryTable
 from dualpca.errors import NonFiniteError, ScaleError
 from dualpca.kernels import RBF, Precomputed
+from dualpca.models.kernel import KernelChoice, Source
+from dualpca.solvers import KernelOptions
 from tests.oracles.kernel_pca import gaussian, kernel_pca
 from tests.tolerances import assert_close
 
@@ -284,3 +287,19 @@ def test_extreme_scales_are_right(scale, solver):
 def test_float32_beyond_its_range_is_an_error():
     with pytest.raises(ScaleError, match="float32"):
         KernelPCA(2).fit((rows() * 1e25).astype(np.float32))
+
+
+def test_incomplete_rows_are_completed_by_weight():
+    X, first = rows(), np.arange(40) < 20
+    X[np.random.default_rng(1).random(X.shape) < 0.15] = np.nan
+    X[~first] += 10.0
+    table = InMemoryTable(X, np.where(first, 1.0, 1e-6))
+    inputs = Source.of(table, KernelChoice("rbf", 0.2), KernelOptions()).inputs
+    np.testing.assert_allclose(inputs.mean, np.nanmean(X[first], axis=0), atol=0.5)
+
+
+def test_weights_count_where_single_precision_is_not_enough():
+    X, w = rows(80), np.random.default_rng(1).uniform(0, 3, 80)
+    options = {"kernel": "rbf", "gamma": 0.02, "eigen_solver": "dense"}
+    exact, loose = (KernelPCA(30, **options, tol=tol).fit(X, sample_weight=w) for tol in (0, 1e-4))
+    np.testing.assert_allclose(loose.eigenvalues_, exact.eigenvalues_, rtol=1e-4)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from dualpca import MixturePPCA
 from dualpca.errors import DegenerateError, ScaleError
 from dualpca.kernels import RBF, Linear, Polynomial
 from dualpca.models import kernel_space
@@ -90,3 +91,39 @@ def test_every_library_gives_the_same_coordinates(backend):
     found = KernelSpace.fit(backend.asarray(X), kernel, 5)(backend.asarray(X))
     assert backend.owns(found)
     assert_close(backend.numpy(found), KernelSpace.fit(X, kernel, 5)(X), "vector")
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_weights_are_repetitions(exact, monkeypatch):
+    X, w, kernel = rows(40), np.random.default_rng(1).integers(0, 4, 40), RBF(gamma=2.0)
+    expected = KernelSpace.fit(np.repeat(X, w, axis=0), kernel, 5)
+    if not exact:
+        monkeypatch.setattr(kernel_space, "EXACT", 0)
+    found = KernelSpace.fit(X, kernel, 5, n_landmarks=39, weights=w.astype(float))
+    assert_close(found.variances, expected.variances, "vector")
+    assert_close(found(X) @ found(X).T, expected(X) @ expected(X).T, "vector")
+    assert found.total == pytest.approx(expected.total)
+
+
+def test_landmarks_are_rows_that_weigh_something(monkeypatch):
+    """Rows of weight 0 are no landmarks, and heavy ones are first."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=(60, 2)), rng.normal(size=(60, 2)) + 30])
+    monkeypatch.setattr(kernel_space, "EXACT", 50)
+    chosen, usual = [], kernel_space.mapped_operator
+
+    def watched(table, sample, kernel, entry, how):
+        chosen.append(entry.feature_map(sample, kernel, table.weights, how).points)
+        return usual(table, sample, kernel, entry, how)
+
+    monkeypatch.setattr(kernel_space, "mapped_operator", watched)
+    for first in (0.0, 1e-6):
+        weights = np.repeat([first, 1.0], 60)
+        options = {"n_landmarks": 20, "weights": weights}
+        KernelSpace.fit(X, RBF(gamma=0.5), 5, np.random.default_rng(0), **options)
+    for points in chosen:
+        assert len(points) == 20 and np.all(points > 20)
+    X = np.concatenate([X[:60], rng.normal(size=(600, 2)) + 30])  # a mixture has 500 landmarks
+    mixture = MixturePPCA(1, 1, kernel="rbf", kernel_params={"gamma": 0.5}, n_directions=3)
+    mixture.fit(X, sample_weight=np.repeat([0.0, 1.0], [60, 600]))
+    assert len(chosen[-1]) > 100 and np.all(chosen[-1] > 20)

@@ -22,8 +22,15 @@ from dualpca import PPCA, FactorAnalysis, Imputer
 from dualpca.arrays import backend as _array
 from dualpca.data import InMemoryTable
 from dualpca.data.missing import column_starts
-from dualpca.gaussian.observed import Factors, Incomplete, drawn_imputations
-from dualpca.models.incomplete import Fit, fit_incomplete, m_step
+from dualpca.gaussian.observed import Factors, Incomplete, drawn_imputations, imputed
+from dualpca.models.incomplete import (
+    Fit,
+    RefitRequest,
+    fit_incomplete,
+    free_numbers,
+    imputed_unsurely,
+    m_step,
+)
 from tests import oracles
 from tests.oracles import missing as dense
 from tests.tolerances import assert_close, assert_log_density, tolerance
@@ -993,6 +1000,19 @@ def test_rows_are_drawn_independently():
     a, b = tables[:, :, hole].T
     assert abs(np.corrcoef(a, b)[0, 1]) < 5 / np.sqrt(4000)
     assert abs(np.corrcoef(a[1:], a[:-1])[0, 1]) < 5 / np.sqrt(4000)
+
+
+def test_rows_of_more_weight_leave_the_parameters_surer():
+    X = remove(draw(60, 5, 2), 0.2)
+    factors = PPCA(2).fit(X)._model.factors
+    share = free_numbers(factors, False) / np.sum(~np.isnan(X))
+    known = imputed(factors, X, True)[1] ** 2 / (1 - share)
+    between = []
+    for weight in (1.0, 100.0):
+        given = (X, np.random.default_rng(0), RefitRequest(), np.full(60, weight))
+        std = imputed_unsurely(factors, *given)[1]
+        between.append(np.sum((std**2 - known)[np.isnan(X)]))
+    assert 0 < between[1] < 0.1 * between[0]
 
 
 def test_same_seed_same_draws():

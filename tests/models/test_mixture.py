@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 from scipy.special import betaln
+from scipy.stats import multivariate_normal
 from sklearn.datasets import make_circles
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
@@ -13,6 +14,7 @@ from sklearn.mixture import GaussianMixture
 from dualpca import PPCA, KernelPCA, MixturePPCA
 from dualpca.data import InMemoryTable
 from dualpca.errors import CollapseWarning, InterruptWarning, StreamWarning
+from dualpca.gaussian.spiked import SpikedDensities
 from dualpca.models.clusters import kmeans_runs
 from dualpca.models.emissions import Emissions, Surveyed
 from dualpca.models.mixture import (
@@ -430,6 +432,12 @@ def test_the_price_of_parameters_is_bounded_from_below_by_its_tangent():
         assert tangent(mass) <= price(mass) + 1e-12
 
 
+def test_the_likelihood_beside_a_bound_counts_weights():
+    X, w = groups(), np.random.default_rng(0).uniform(0.5, 2.0, 120)
+    model = MixturePPCA("dirichlet", 2, max_mixtures=4, random_state=0).fit(X, sample_weight=w)
+    assert model.loglikelihood_ == pytest.approx(w @ model.score_samples(X), rel=1e-8)
+
+
 # --- streams --------------------------------------------------------------------------
 
 
@@ -446,12 +454,28 @@ def test_a_stream_ends_near_the_fit_of_all_rows(missing):
     assert whole.score(X) - stream.score(X) < 0.3 * (whole.score(X) - first.score(X))
 
 
+def test_steps_of_a_long_stream_grow_smaller():
+    """What a chunk changes falls as γ does, k^-0.6: a long stream comes to rest."""
+    rng, stream, places = np.random.default_rng(0), MixturePPCA(2, 1, random_state=0), []
+    for _ in range(150):
+        side = rng.choice([-1, 1], size=(100, 1))
+        stream.partial_fit(rng.normal(size=(100, 3)) * [2, 1, 1] + 4 * side)
+        places.append(stream.means_)
+    moved = np.sum(np.diff(places, axis=0) ** 2, axis=(1, 2))
+    assert moved[-20:].mean() < 0.25 * moved[5:25].mean()  # γ² of 0.003 and 0.04
+    assert np.max(np.abs(stream.means_ - np.array([[-4], [4]]))) < 0.15
+
+
 def test_a_short_stream_is_the_fit_of_its_rows():
     X = groups(60)
     stream = MixturePPCA(3, 2)
     for rows in (X[:2], X[2:31], X[31:]):
         stream.partial_fit(rows)
     assert_close(stream.score(X), MixturePPCA(3, 2).fit(X).score(X), "em")
+    w = np.where(np.arange(60) < 20, 3.0, 1.0)
+    weighted = MixturePPCA(3, 2).partial_fit(X[:30], sample_weight=w[:30])
+    weighted.partial_fit(X[30:], sample_weight=w[30:])
+    assert_close(weighted.score(X), MixturePPCA(3, 2).fit(X, sample_weight=w).score(X), "em")
 
 
 def test_expected_moments_of_incomplete_rows_equal_dense_conditioning():
@@ -470,6 +494,13 @@ def test_expected_moments_of_incomplete_rows_equal_dense_conditioning():
         assert_close(found.n, rho[:, k].sum(), "vector")
         assert_close(found.mean, mean, "vector")
         assert_close(found.scatter, scatter, "vector")
+
+
+def test_the_likelihood_of_a_stream_is_that_of_all_its_rows():
+    X = groups(60)
+    stream = MixturePPCA(3, 2).partial_fit(X[:30]).partial_fit(X[30:])
+    assert stream.loglikelihood_ == pytest.approx(stream.score_samples(X).sum(), rel=1e-8)
+    assert stream.lower_bound_ == pytest.approx(stream.score(X), rel=1e-8)
 
 
 def test_a_stream_after_fit_starts_anew_and_says_so():
@@ -667,3 +698,29 @@ def test_many_rows_start_from_a_sample_and_end_on_all():
     weights = np.r_[np.ones(3000), np.zeros(3000)]
     half = MixturePPCA(3, 2).fit(X, sample_weight=weights)
     assert abs(half.loglikelihood_ - MixturePPCA(3, 2).fit(X[:3000]).loglikelihood_) < 0.5
+
+
+def test_likelihood_of_a_stream_is_that_of_all_its_rows():
+    X = groups(900, 4, 3, apart=4.0)[np.random.default_rng(0).permutation(900)]
+    stream = MixturePPCA(3, 2)
+    for rows in np.array_split(X, 9):
+        stream.partial_fit(rows)
+    assert stream.loglikelihood_ == pytest.approx(stream.score_samples(X).sum(), rel=0.02)
+
+
+def test_likelihood_beside_the_bound_counts_weights():
+    X, w = groups(120), np.random.default_rng(0).uniform(0, 2, 120)
+    model = MixturePPCA("dirichlet", 2, max_mixtures=4).fit(X, sample_weight=w)
+    assert_close(model.loglikelihood_, w @ model.score_samples(X), "em")
+
+
+def test_rows_far_from_every_component_have_the_same_density_in_every_library(backend):
+    rng = np.random.default_rng(0)
+    means, W = 50 * rng.normal(size=(2, 4)), [rng.normal(size=(4, 2)) for _ in range(2)]
+    noises, X = np.array([1e-3, 2.0]), 100 * rng.normal(size=(6, 4))
+    there = [backend.asarray(one) for one in (X, means, *W, noises)]
+    found = backend.numpy(SpikedDensities(there[1], there[2:4], there[4])(there[0]))
+    for k in range(2):
+        C = W[k] @ W[k].T + noises[k] * np.eye(4)
+        expected = multivariate_normal(means[k], C).logpdf(X)
+        np.testing.assert_allclose(found[:, k], expected, rtol=1e-9)

@@ -240,6 +240,24 @@ def test_nan_fits_leave_the_least_squares():
     assert np.max(np.abs(gap)) < 0.3 * np.max(np.abs(complete.get_covariance()))
 
 
+def test_em_without_noise_raises_minus_half_of_the_squares_that_are_left():
+    from dualpca.data import InMemoryTable
+    from dualpca.models.incomplete import Fit
+
+    X, values = with_nan(rows(), 0.2), []
+    for quick in (True, False):
+        fit = Fit(InMemoryTable(X), 2, 0.0)
+        theta = fit.begin(np.random.default_rng(0))
+        fit.quick = fit.quick if quick else None
+        values.append(fit.step(theta)[1])
+    factors, left = fit.unpack(theta), 0.0
+    for x in X - factors.mu:
+        seen = ~np.isnan(x)
+        W = factors.W[seen]
+        left += np.sum((x[seen] - W @ np.linalg.lstsq(W, x[seen])[0]) ** 2)
+    near(values, [-0.5 * left / fit.unit] * 2)
+
+
 def test_complete_rows_by_the_em_of_missing_values():
     from dualpca.data import InMemoryTable
     from dualpca.models.incomplete import Fit, fit_incomplete

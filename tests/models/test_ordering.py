@@ -2,8 +2,14 @@
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from dualpca import CopulaPPCA
+from dualpca.gaussian import Score
+from dualpca.models import ordering
+from dualpca.models.copula import CopulaFactors, CopulaRequest, LatentRows
+from dualpca.models.margins import fit_margin
+from dualpca.models.ordering import is_out_of_order
 
 SEASONS = ["spring", "summer", "autumn"]
 
@@ -23,10 +29,11 @@ def test_levels_in_the_order_of_other_columns_are_ordinal():
     assert CopulaPPCA().fit(year(bent=False)).column_kinds_["season"] == "ordinal"
 
 
-def test_levels_in_another_order_are_nominal():
+def test_levels_in_another_order_are_nominal(capsys):
     X = year(bent=True)
-    bent = CopulaPPCA().fit(X)
+    bent = CopulaPPCA(verbose=True).fit(X)
     assert bent.column_kinds_["season"] == "nominal"
+    assert "nominal by cross-validation: 'season'\n" in capsys.readouterr().err
     X["season"] = X["season"].where(X["season"] != "summer")  # hidden
     filled = bent.impute(X)
     assert filled["season"].dtype == X["season"].dtype  # it is an ordered category still
@@ -40,3 +47,45 @@ def test_order_is_kept_where_it_is_asked_for():
         model = CopulaPPCA(column_kinds={"season": kind}).fit(X)
         assert model.column_kinds_["season"] == "ordinal"
     assert CopulaPPCA(1).fit(X).column_kinds_["season"] == "ordinal"  # nothing is chosen
+
+
+def graded(n=400):
+    """Return a law, rows, codes and a margin: the codes of the second half are out of order."""
+    rng = np.random.default_rng(0)
+    z = 0.8 * rng.normal(size=(n, 1)) + 0.6 * rng.normal(size=(n, 3))
+    codes = np.searchsorted([-0.5, 0.5], z[:, 0])
+    codes[n // 2 :] = np.array([0, 2, 1])[codes[n // 2 :]]
+    margin = fit_margin(1.0 * codes, kind="ordinal", n_levels=3)
+    low, high = z.copy(), z.copy()
+    low[:, 0], high[:, 0] = margin.cuts[codes], margin.cuts[codes + 1]
+    empty = np.zeros(0)
+    factors = CopulaFactors(np.full((3, 1), 0.8), np.full(3, 0.36), empty, empty, ())
+    rows = LatentRows(low, high, np.empty((n, 0), dtype=np.int64), ())
+    return factors, rows, 0, codes, margin, CopulaRequest()
+
+
+def test_only_rows_with_weight_are_suspicious(monkeypatch):
+    monkeypatch.setattr(ordering, "hidden_scores", lambda *_: pytest.fail("it is a suspect"))
+    first = 1.0 * (np.arange(400) < 200)
+    assert not is_out_of_order(*graded(), first)
+    for weights in (None, 1 - first):
+        with pytest.raises(pytest.fail.Exception, match="suspect"):
+            is_out_of_order(*graded(), weights)
+
+
+@pytest.mark.parametrize(("gain", "expected"), [(0.99, False), (1.01, True)])
+def test_a_suspect_has_to_gain_more_than_a_standard_error(gain, expected, monkeypatch):
+    """Gains of g − 2, …, g + 2 have the mean g and the standard error √(10/4/5)."""
+    given, asked = graded(), []
+    error = np.sqrt(0.5)
+
+    def scores(rows, frequencies, request, weights, folds):
+        asked.append((frequencies, rows.low.shape[1], folds[0][0].shape[1], folds[0][1].shape[1]))
+        spread = np.arange(-2.0, 3.0) + gain * error if frequencies else np.zeros(5)
+        return (Score(100.0 + one, 0.0, 0.0, 1.0) for one in spread)
+
+    monkeypatch.setattr(ordering, "hidden_scores", scores)
+    assert is_out_of_order(*given) is expected
+    ((own,), *levels), held = asked
+    np.testing.assert_allclose(own, given[4].masses)
+    assert levels == [2, 2, 1] and held == ((), 3, 3, 0)

@@ -160,6 +160,21 @@ def test_one_em_step_is_the_papers_from_the_features():
     assert model.noise_variance_ == pytest.approx(noise, rel=1e-10)
 
 
+@LIMITED
+def test_inputs_without_noise_of_their_own_start_from_the_average_variance():
+    X = table()[:, :2]
+    options = {"gamma": 0.3, "method": "em", "accelerate": False, "tol": 0.0, "max_iter": 1}
+    model = ProbabilisticKernelPCA(2, init="pca", **options).fit(X)
+    ell, V = np.linalg.eigh(rbf(X))
+    B, noise = oracles.em_step(
+        V * np.sqrt(np.maximum(ell, 0)),
+        X - X.mean(axis=0),
+        np.trace(oracles.centred(rbf(X))) / 25**2,
+    )
+    np.testing.assert_allclose(model.coordinates_ @ model.coordinates_.T, B @ B.T, atol=1e-10)
+    assert model.noise_variance_ == pytest.approx(noise, rel=1e-8)
+
+
 @pytest.mark.parametrize("accelerate", [False, True])
 @pytest.mark.parametrize("init", ["pca", "random"])
 @LIMITED
@@ -209,7 +224,7 @@ def test_placement_is_the_regression_on_the_latents(options):
     model = ProbabilisticKernelPCA(
         2, kernel="linear", feature_dim=30, max_iter=5000, **options
     ).fit(F)
-    mean, covariance = model.posterior(new)
+    mean, covariance = model.posterior(new, parameters="fixed")
     np.testing.assert_array_equal(mean, model.transform(new))
     own = model.point_noise(new)
     for i, f in enumerate(new):
@@ -228,8 +243,9 @@ def test_after_one_step_placement_is_the_next_step():
     np.testing.assert_allclose(one.transform(F), B, atol=1e-10)
     moment = one._placement.moment
     assert np.abs(moment - np.eye(2)).max() > 0.1  # far from the maximum, where it is I
-    _, cov, psi = oracles.place(F, F[3], one.coordinates_, one.noise_variance_)
-    np.testing.assert_allclose(one.posterior(F[3:4])[1][0], cov * 30 / 20, atol=1e-10)
+    _, cov, psi = oracles.place(F, F[3], one.coordinates_, one.noise_variance_, rho=20)
+    said = one.posterior(F[3:4], parameters="fixed")[1][0]
+    np.testing.assert_allclose(said, cov, atol=1e-10)
     assert one.point_noise(F[3:4])[0] == pytest.approx(psi, rel=1e-8)
 
 
@@ -256,7 +272,7 @@ def test_covariance_of_placement_is_the_spread_of_placements():
     model = ProbabilisticKernelPCA(2, kernel="linear", feature_dim=rho).fit(F)
     b = np.array([1.0, -0.5])
     noise = np.sqrt(0.1 * n / rho) * rng.standard_normal((2000, rho))
-    mean, covariance = model.posterior(b @ W + noise)
+    mean, covariance = model.posterior(b @ W + noise, parameters="fixed")
     seen, said = np.cov(mean.T), covariance.mean(axis=0)
     # the latents are known to about 1 − σ²/ℓ only, which shrinks what is seen a little
     np.testing.assert_allclose(seen, said, atol=0.12 * np.trace(said) / 2)
@@ -265,15 +281,52 @@ def test_covariance_of_placement_is_the_spread_of_placements():
 def test_more_feature_dimensions_make_placement_more_certain():
     X = table()
     one, ten = (ProbabilisticKernelPCA(2, feature_dim=r).fit(X) for r in (10, 100))
-    np.testing.assert_allclose(one.posterior(X)[1], 10 * ten.posterior(X)[1])
-    default = ProbabilisticKernelPCA(2).fit(X)
-    np.testing.assert_allclose(default.posterior(X)[1], one.posterior(X)[1] * 10 / 25)
+    for parameters in ("auto", "fixed"):
+        few, many = (m.posterior(X, parameters=parameters)[1] for m in (one, ten))
+        assert np.all(np.linalg.eigvalsh(few - many) > 0)
+    default, known = (ProbabilisticKernelPCA(2, feature_dim=r).fit(X) for r in (None, 25))
+    np.testing.assert_array_equal(default.posterior(X)[1], known.posterior(X)[1])
+
+
+def placements(n, rho, signal, tables, parameters, q=2, m=40):
+    """Return errors of coordinates over their standard deviations: of the fit, and of others."""
+    trained, new = [], []
+    for seed in range(tables):
+        rng = np.random.default_rng(seed)
+        lengths, noise = signal * np.array([1.2, 0.8]), np.sqrt(n / rho)
+        B = rng.standard_normal((n, q))
+        B = np.linalg.qr(B - B.mean(axis=0))[0] * np.sqrt(n) * lengths
+        b = rng.standard_normal((m, q)) * lengths
+        W = rng.standard_normal((q, rho)) * np.sqrt(n / rho)
+        F, f = (at @ W + noise * rng.standard_normal((len(at), rho)) for at in (B, b))
+        model = ProbabilisticKernelPCA(q, kernel="linear", feature_dim=rho).fit(F)
+        found = model.coordinates_
+        map_of = np.diag(np.sign(np.sum(found * B, axis=0)))
+        if parameters == "fixed":  # where points lie on this map: b times what it makes of W
+            u = np.sum(found**2, axis=0)
+            map_of = W @ (F - F.mean(axis=0)).T @ found / u / n
+        for at, X, z in ((B, F, trained), (b, f, new)):
+            mean, covariance = model.posterior(X, parameters=parameters)
+            z.append((mean - at @ map_of) / np.sqrt(np.diagonal(covariance, axis1=1, axis2=2)))
+    return np.array(trained), np.array(new)
+
+
+def test_errors_of_placement_are_as_large_as_it_says():
+    # 1.6 to 4.8 standard deviations, were noise the only error: the map's scale and axes err too
+    for signal in (1.0, 3.0):
+        for z in placements(60, 200, signal, 40, "auto"):
+            assert 0.85 <= np.sqrt(np.mean(z**2)) <= 1.15
+    for z in placements(60, 200, 3.0, 10, "fixed"):
+        assert 0.93 <= np.sqrt(np.mean(z**2)) <= 1.07
+    fitted, new = placements(60, 600, 0.3, 10, "fixed")  # weak: b of a new point is shrunk
+    assert 0.85 <= np.sqrt(np.mean(new**2)) <= 1.07
+    assert 0.65 <= np.sqrt(np.mean(fitted**2)) <= 1  # where that is a margin, as said
 
 
 def test_a_point_unlike_the_others_is_placed_with_less_certainty():
     X = table()
     model = ProbabilisticKernelPCA(2, gamma=0.3).fit(X)
-    near, far = model.posterior(X[:1] + 0.01)[1], model.posterior(X[:1] + 50)[1]
+    near, far = (model.posterior(X[:1] + c, parameters="fixed")[1] for c in (0.01, 50))
     assert np.trace(far[0]) > np.trace(near[0])
 
 

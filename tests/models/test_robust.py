@@ -18,6 +18,7 @@ from dualpca.models.robust import (
     core_tails,
     fit_robust,
     limits_of,
+    outlyingness,
     robust_units,
 )
 from dualpca.models.spiked import PPCARequest, fit_ppca
@@ -96,7 +97,9 @@ def test_the_density_is_that_of_scipy(missing, q, dof):
     X = t_rows(missing=missing)
     X[3] = np.where(missing, np.nan, X[3])
     model = fitted(X, q, dof=dof)
-    np.testing.assert_allclose(model.log_density(X), dense_density(model, X), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        model.log_density(X, missing=True), dense_density(model, X), rtol=1e-9, atol=1e-9
+    )
     counted = np.asarray(model.row_weights) > 0
     value = dense_density(model, X)[counted].sum()
     assert model.history.loglikelihood == pytest.approx(value, rel=1e-9)
@@ -106,8 +109,8 @@ def test_the_density_tends_to_the_gaussian():
     X = t_rows(dof=50)
     model = fitted(X, dof=math.inf, trim=False)
     for dof, error in [(1e6, 1e-2), (1e9, 1e-5), (1e13, 1e-8)]:
-        near = replace(model, dof=dof).log_density(X)
-        np.testing.assert_allclose(near, model.log_density(X), atol=error)
+        near = replace(model, dof=dof).log_density(X, missing=True)
+        np.testing.assert_allclose(near, model.log_density(X, missing=True), atol=error)
 
 
 def test_conditional_moments_are_those_of_the_t():
@@ -206,7 +209,7 @@ def test_rows_with_nothing_observed_count_nothing():
     a, b = fitted(X, 1), fitted(more, 1)
     np.testing.assert_allclose(a.variances, b.variances, rtol=1e-6)
     np.testing.assert_allclose(b.row_weights[-5:], 1.0)
-    np.testing.assert_allclose(b.log_density(more)[-5:], 0.0)
+    np.testing.assert_allclose(b.log_density(more, missing=True)[-5:], 0.0)
 
 
 # --- degrees of freedom ------------------------------------------------------------------------
@@ -284,6 +287,7 @@ def angle(V, B):
     return np.degrees(np.arccos(min(1.0, s.min())))
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("kind", ["scattered", "clustered"])
 @pytest.mark.parametrize("share", [0.05, 0.2])
 @pytest.mark.parametrize("missing", [0.0, 0.1])
@@ -386,3 +390,28 @@ def test_latents_of_a_t_have_its_distance():
         o = ~np.isnan(x)
         r = (x - mu)[o]
         assert found.distance[i] == pytest.approx(r @ np.linalg.solve(C[np.ix_(o, o)], r))
+
+
+def test_distances_over_what_was_observed_know_how_much_it_was():
+    X = t_rows(60, missing=0.2)
+    model = fitted(X)
+    found, sizes = model.distance(X)
+    assert np.array_equal(sizes, np.sum(~np.isnan(X), axis=1))
+    C = model.factors.W @ model.factors.W.T + model.noise * np.eye(5)
+    for x, one in zip(X, found, strict=True):
+        o = ~np.isnan(x)
+        off = x[o] - model.factors.mu[o]
+        assert one == pytest.approx(off @ np.linalg.solve(C[np.ix_(o, o)], off), rel=1e-9)
+
+
+def test_outlyingness_is_its_definition_and_does_not_see_the_origin():
+    X, w = t_rows(40), np.ones(40)
+    found = outlyingness(X, w, np.random.default_rng(0))
+    again = outlyingness(X + 100.0, w, np.random.default_rng(0))
+    np.testing.assert_allclose(again, found, rtol=1e-9)
+    # no direction shows a row farther out than all of them do
+    V = np.random.default_rng(1).normal(size=(5, 4000))
+    P = X @ V
+    off = np.abs(P - np.median(P, axis=0))
+    most = np.max(off / np.median(off, axis=0), axis=1)
+    assert np.all(found < 1.5 * most) and np.corrcoef(found, most)[0, 1] > 0.8

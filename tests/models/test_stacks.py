@@ -30,9 +30,7 @@ def route(request, monkeypatch):
 
 def plain(X, q, weights=None):
     """Return a fit that goes the way of large tables."""
-    fit = Fit(InMemoryTable(X, weights), q)
-    fit.quick = None
-    return fit
+    return Fit(InMemoryTable(X, weights), q, by_blocks=True)
 
 
 def test_side_by_side_inverses_are_those_of_numpy():
@@ -66,8 +64,7 @@ def test_fixed_noise_stays(route):
     fit = Fit(InMemoryTable(table()), 2, 0.4)
     theta, record = maximize(fit.step, fit.begin(np.random.default_rng(0)))
     assert np.all(fit.unpack(theta).psi == 0.4)
-    slow = Fit(InMemoryTable(table()), 2, 0.4)
-    slow.quick = None
+    slow = Fit(InMemoryTable(table()), 2, 0.4, by_blocks=True)
     assert slow.step(theta)[1] == pytest.approx(record.loglikelihoods[-1], rel=1e-9)
 
 
@@ -97,7 +94,7 @@ def test_hidden_entries_are_scored_as_one_fold_at_a_time(route):
     stacked = selection._stacked_folds(rows, folds, [0, 1, 2, 3, 4], 60)
     stack = stacked.stack.with_components(2)
     theta = stack.step(stack.begin())[0]
-    scores = stacked.scores(stack.guess(theta))
+    scores = stacked.scores(stack.guess(stack.expected(theta)))
     for k, part in enumerate(theta.reshape(5, -1)):
         shown = folds.hide(rows, k)
         fit = Fit(shown, 2)
@@ -106,15 +103,30 @@ def test_hidden_entries_are_scored_as_one_fold_at_a_time(route):
         np.testing.assert_allclose(scores[k], wanted, rtol=1e-9)
 
 
+def test_a_path_of_few_steps_does_not_take_what_it_lacks_for_a_component():
+    for n, d, q, missing in ((1500, 12, 4, 0.1), (1500, 5, 2, 0.3)):
+        X = table(1, n, d, q, missing)
+        curve = selection.cross_validated("cv", InMemoryTable(X), d - 1, missing=True)
+        assert curve.chosen == q
+
+
 def test_columns_of_different_units_get_as_many_components_as_they_need():
     truth = load_diabetes(scaled=False).data
     gone = np.random.default_rng(0).random(truth.shape) < 0.1
     X = np.where(gone, np.nan, truth)
     errors = []
     for q in (3, None):
-        imputer = Imputer(q)
+        imputer = Imputer(q, standardize=False)
         off = (imputer.fit_transform(X) - truth) / truth.std(axis=0)
         errors.append(np.mean(off[gone] ** 2))
     assert imputer.model_.n_components_ == 9
     assert imputer.model_.selection_.candidates[-1] == 9
     assert errors[1] < 0.9 * errors[0]
+
+
+def test_the_largest_number_is_tried_where_columns_are_of_different_units(monkeypatch):
+    truth = load_diabetes(scaled=False).data
+    X = np.where(np.random.default_rng(0).random(truth.shape) < 0.1, np.nan, truth)
+    monkeypatch.setattr(selection, "given_up", lambda scores: len(scores) >= 3)
+    found = Imputer(standardize=False).fit(X).model_.selection_
+    assert found.candidates.tolist() == [1, 2, 3, 9] and found.chosen == 9

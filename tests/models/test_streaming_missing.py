@@ -272,6 +272,7 @@ def test_too_few_features_to_begin_with_are_refused():
 def test_weights_count_as_repeated_rows():
     source, rng = Source(d=6, q=2), np.random.default_rng(3)
     chunks = [source.rows(150) for _ in range(4)]
+    chunks[1] = source.complete(150)  # moments are enough
     weights = [rng.integers(0, 3, 150) for _ in chunks]
     weighted = streamed(chunks, 2, weights)
     repeated = streamed([np.repeat(X, w, axis=0) for X, w in zip(chunks, weights, strict=True)], 2)
@@ -399,3 +400,26 @@ def test_float32_stays_float32():
     model = streamed([source.rows(150).astype(np.float32) for _ in range(3)], 2)
     assert model.components_.dtype == np.float32
     assert model.impute(source.rows(4).astype(np.float32)).dtype == np.float32
+
+
+def test_the_steps_of_all_chunks_are_counted():
+    source = Source(d=8, q=2)
+    chunks = [source.rows(300) for _ in range(3)]
+    counts = []
+    model = PPCA(2)
+    for chunk in chunks:
+        counts.append(model.partial_fit(chunk).n_iter_)
+    assert counts[0] > 0 and counts == sorted(set(counts))
+
+
+def test_steps_of_a_long_stream_grow_smaller():
+    """What a chunk changes falls as γ does, k^-0.6: a long stream comes to rest."""
+    source, rng = Source(d=5, q=1), np.random.default_rng(0)
+    stream, places = Stream(q=1, noise=None, tol=1e-4), []
+    for _ in range(120):
+        stream = stream.add(source.rows(120), None, rng)
+        places.append(stream.running.factors.mu)
+    moved = np.sum(np.diff(places, axis=0) ** 2, axis=1)
+    early, late = moved[5:25].mean(), moved[-20:].mean()  # γ² of 0.04 and 0.003
+    assert late < 0.25 * early
+    assert np.max(np.abs(stream.model()[0].mu - source.mu)) < 0.06  # three errors of 10,000 rows

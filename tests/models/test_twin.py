@@ -320,6 +320,7 @@ def test_of_several_starts_the_most_likely_end_is_kept():
         TwinKernelPCA(1, n_init=0).fit(X)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("q", [1, 2])
 def test_rounding_does_not_decide_the_model(backend, q):
     """Every library, and every order of the points, ends at the same maximum."""

@@ -1,7 +1,10 @@
 """Finite feature maps and landmarks: against scikit-learn's, dense residuals, exact limits."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
+from scipy.stats import chisquare
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 
 from dualpca import KernelPCA
@@ -10,6 +13,7 @@ from dualpca.kernels import RBF, Kernel, Laplacian, Linear, Matern, Polynomial
 from dualpca.operators.features import (
     Fourier,
     Landmarks,
+    kernel_gap,
     leverage,
     map_rows,
     pivoted_cholesky,
@@ -153,6 +157,39 @@ def test_low_rank_kernels_need_as_many_pivots_as_their_rank(seed):
     assert sorted(found.index // 4) == list(range(15))
 
 
+def chances(K, w, m):
+    """Return the probability of every sequence of m pivots, each drawn by what is left of it."""
+    found = {(): 1.0}
+    for _ in range(m):
+        longer = {}
+        for index, share in found.items():
+            at = list(index)
+            L = K - K[:, at] @ np.linalg.solve(K[np.ix_(at, at)], K[at]) if at else K
+            mass = w * np.diagonal(L)
+            mass[at] = 0.0
+            longer |= {(*index, j): share * p for j, p in enumerate(mass / mass.sum()) if p > 0}
+        found = longer
+    return found
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_pivots_are_drawn_by_what_the_earlier_ones_leave(weighted):
+    X = np.array([[0.0], [0.3], [0.5], [2.0], [3.0]])  # of neighbours one is enough
+    kernel = Linear() + RBF(gamma=1.0)  # and some points have more to explain than others
+    w = np.array([1.0, 3.0, 1.0, 2.0, 0.5]) if weighted else np.ones(5)
+    expected, rng, draws = chances(kernel(X, X), w, 3), random(), 3000
+    found = Counter(
+        tuple(pivoted_cholesky(X, kernel, 3, 0.0, rng, w if weighted else None).index.tolist())
+        for _ in range(draws)
+    )
+    assert found.keys() <= expected.keys()
+    shares = np.array([expected[k] for k in sorted(expected)])
+    counts = np.array([found[k] for k in sorted(expected)])
+    often = shares * draws > 5
+    wanted = draws * np.array([*shares[often], shares[~often].sum()])
+    assert chisquare([*counts[often], counts[~often].sum()], wanted).pvalue > 1e-3
+
+
 def test_a_kernel_of_zeros_has_one_landmark():
     found = pivoted_cholesky(np.zeros((6, 2)), Linear(), 4, 0.0, random())
     assert len(found.index) == 1 and found.trace == 0
@@ -169,7 +206,7 @@ def test_pivots_of_extreme_kernels_are_finite(gamma, seed):
     np.testing.assert_allclose(model.eigenvalues_, expected, rtol=1e-6, atol=1e-11 * 150)
 
 
-@pytest.mark.grid(2)
+@pytest.mark.grid
 @pytest.mark.filterwarnings("ignore::dualpca.errors.SolverWarning")  # few landmarks leave some out
 @pytest.mark.filterwarnings("ignore::dualpca.errors.SpectrumWarning")  # the sigmoid is indefinite
 @pytest.mark.parametrize("solver", ["dense", "krylov", "cholesky", "uniform", "leverage", "kmeans"])
@@ -288,6 +325,20 @@ def test_cholesky_reaches_tol_or_says_so():
     assert model.approximation_error_.trace > 1e-3
 
 
+@pytest.mark.parametrize("solver", ["fourier", "dense"])
+def test_thresholds_are_quantiles_of_novelty(solver):
+    X = rows(60)
+    model = rbf(3, solver, n_landmarks=50).fit(X)
+    for level in (0.1, 0.9):
+        wanted = np.quantile(model.novelty(X), level, method="inverted_cdf")
+        assert model.novelty_threshold(level) == pytest.approx(wanted)
+    w = np.random.default_rng(1).uniform(0, 1, 60) ** 4
+    model = rbf(3, solver, n_landmarks=50).fit(X, sample_weight=w)
+    for level in (0.1, 0.5, 0.9):
+        wanted = np.quantile(model.novelty(X), level, weights=w, method="inverted_cdf")
+        assert model.novelty_threshold(level) == pytest.approx(wanted)
+
+
 @pytest.mark.slow
 def test_fourier_eigenvalues_approach_the_exact_ones():
     X = rows(200)
@@ -303,3 +354,12 @@ def test_fourier_eigenvalues_approach_the_exact_ones():
 def test_fourier_of_other_kernels_is_a_clear_error(kernel):
     with pytest.raises(ValueError, match=r"RBF.*nystrom"):
         KernelPCA(2, kernel=kernel, eigen_solver="fourier").fit(rows())
+
+
+def test_gap_is_the_norm_of_what_the_map_leaves_of_the_centred_kernel():
+    X = rows(60)
+    f = Landmarks.of(X[:7], RBF(gamma=GAMMA))
+    H = np.eye(60) - 1 / 60
+    left = H @ (gaussian(X, X, GAMMA) - f(X) @ f(X).T) @ H
+    assert kernel_gap(f, X) == pytest.approx(np.linalg.norm(left, 2) / 60)
+    assert kernel_gap(Landmarks.of(X, RBF(gamma=GAMMA)), X) < 1e-10

@@ -57,18 +57,21 @@ def em_step(F, B, sigma2):
     return B_new, (np.sum(Fc**2) + np.trace(WW @ B_new.T @ B_new) - 2 * cross) / n**2
 
 
-def place(F, f, B, psi):
-    """Return b, its covariance, and the point's own noise, by a regression of f on the latents.
+def place(F, f, B, psi, rho=None):
+    """Return b, its covariance on the map, and the point's own noise, by regression of f.
 
-    E_W ln p(f | W, b, psi_x) is quadratic in b: its maximum and (minus the inverse of) its
-    curvature; psi_x maximises it in turn.
+    E_W ln p(f | W, b, psi_x) is quadratic in b: its maximum; psi_x maximises it in turn. The
+    covariance is that of a regression on the posterior means of the latents, without what is not
+    known of them, and the square of what b then lacks.
     """
-    n, rho = F.shape
+    n, rho = F.shape[0], F.shape[1] if rho is None else rho
     W, WW = posterior_of_latents(F, B, psi)
     fc = f - F.mean(axis=0)
     b = np.linalg.solve(WW, W @ fc)
     own = (fc @ fc - 2 * b @ W @ fc + b @ WW @ b) / n
-    return b, n * own / rho * np.linalg.inv(WW), own
+    regression = np.linalg.inv(W @ W.T)
+    lacking = regression @ WW @ b - b
+    return b, n * own / (rho - len(b)) * regression + np.outer(lacking, lacking), own
 
 
 def aligned(A, B):

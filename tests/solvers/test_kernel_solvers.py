@@ -7,7 +7,7 @@ import pytest
 
 from dualpca import DualPPCA, KernelPCA
 from dualpca.data import InMemoryTable
-from dualpca.kernels import RBF, Precomputed
+from dualpca.kernels import RBF, Linear, Precomputed
 from dualpca.operators import Dual, Landmarks, MappedScatter
 from dualpca.solvers import (
     KERNEL_SOLVERS,
@@ -16,6 +16,7 @@ from dualpca.solvers import (
     KernelOptions,
     affordable_operator,
     dual_operator,
+    gram_of,
     mapped_operator,
     solve_kernel,
 )
@@ -80,3 +81,30 @@ def test_a_new_entry_is_offered_by_every_kernel_model():
         assert "toy_first" not in SOLVERS
     finally:
         del KERNEL_SOLVERS["toy_first"]
+
+
+def test_kernels_are_stored_in_the_precision_that_is_asked_for():
+    def stored(double=False, kernel=KERNEL, **options):
+        return gram_of(X, kernel, KernelOptions(**options), double=double).single
+
+    assert stored(dtype="float32") and not stored(dtype="float64") and not stored()
+    assert not stored(dtype="float32", double=True)
+    assert stored(tol=1e-3) and not stored(tol=1e-3, double=True)  # loose enough for float32
+    assert not stored(tol=1e-3, kernel=Linear())  # centring would take its digits
+
+
+def test_pivots_follow_the_weights():
+    heavy = np.where(np.arange(80) < 5, 1e6, 1.0)
+    how = KernelOptions("cholesky", n_landmarks=5, tol=1e-12, seed=0)
+    found = KERNEL_SOLVERS["cholesky"].feature_map(X, KERNEL, heavy, how).points
+    chosen = {int(np.flatnonzero((X == point).all(axis=1))[0]) for point in found}
+    assert len(chosen & set(range(5))) >= 4
+    rows = KERNEL_SOLVERS["cholesky"].feature_map(X, KERNEL, None, how).points
+    alone = {int(np.flatnonzero((X == point).all(axis=1))[0]) for point in rows}
+    assert len(alone & set(range(5))) <= 3
+
+
+def test_kernel_pca_approximates_where_it_is_allowed_to():
+    options = {"kernel": KERNEL, "tol": 0.1}
+    assert KernelPCA(2, **options, memory_limit=0).fit(X).solver_ == "cholesky"
+    assert KernelPCA(2, **options).fit(X).approximation_error_.trace == 0

@@ -1,14 +1,20 @@
 """Kernels of a few hundred points: Lanczos, thin factors, and what they must not miss."""
 
+import pickle
+import re
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+import dualpca as dp
 from dualpca import KernelPCA
 from dualpca.errors import SpectrumWarning
-from dualpca.kernels import RBF, Cosine, Linear, Precomputed, thin_factor
-from dualpca.operators import Dual, Given, Gram, negative_mass_of
-from dualpca.solvers import KernelOptions, solve_kernel
-from dualpca.solvers.krylov import Krylov
+from dualpca.kernels import RBF, Cosine, Linear, Precomputed, Sigmoid, thin_factor
+from dualpca.operators import Dual, Given, Gram, Primal, negative_mass_of
+from dualpca.solvers import KernelOptions, solve, solve_kernel
+from dualpca.solvers.dense import tridiagonal_pairs
+from dualpca.solvers.krylov import Basis, Krylov, start_block
 from dualpca.solvers.lanczos import lanczos, lanczos_cost
 from tests.tolerances import assert_close
 
@@ -124,3 +130,137 @@ def test_a_large_given_matrix_is_centred_without_a_copy():
     assert matrix is K and centring
     found = lanczos(operator, 3, 0.0, np.random.default_rng(0))
     assert_close(found.values, np.linalg.eigvalsh(centred(K))[::-1][:3], "eigenvalue")
+
+
+@pytest.mark.parametrize("center", [True, False])
+def test_shares_of_an_indefinite_kernel_are_counted_when_they_are_read(center, tmp_path):
+    w = RNG.uniform(0.5, 2, 400)
+    exact = np.linalg.eigvalsh(dual_of(X, Sigmoid(gamma=1 / 6), w, center).dense())
+    with pytest.warns(SpectrumWarning, match="indefinite") as told:
+        model = KernelPCA(4, kernel="sigmoid", center=center).fit(X, sample_weight=w)
+    found = float(re.search(r"sum to about (\S+),", str(told[0].message))[1])
+    assert 0.5 < found / exact[exact < 0].sum() < 2  # one probe
+    assert model._model.ratios is None
+    dp.save(model, tmp_path / "m.dpca")
+    again = [pickle.loads(pickle.dumps(model)), dp.load(tmp_path / "m.dpca")]
+    share = exact[::-1][:4] / exact[exact > 0].sum()
+    for one in (model, *again):
+        assert_close(one.explained_variance_ratio_, share, "covariance")
+        assert one.explained_variance_ratio_ is one.explained_variance_ratio_
+
+
+def test_shares_of_many_points_are_counted_by_probes():
+    Y = np.random.default_rng(0).standard_normal((1600, 3))
+    with pytest.warns(SpectrumWarning):
+        model = KernelPCA(2, kernel="sigmoid").fit(Y)
+    exact = np.linalg.eigvalsh(centred(Sigmoid(gamma=1 / 3)(Y, Y)))
+    share = exact[::-1][:2] / exact[exact > 0].sum()
+    np.testing.assert_allclose(model.explained_variance_ratio_, share, rtol=0.1)
+
+
+def test_a_kernel_of_a_function_is_not_evaluated_again():
+    calls = []
+
+    def kernel(x, y):
+        calls.append(1)
+        return float(np.tanh(x @ y / 6))
+
+    with pytest.warns(SpectrumWarning, match="sum to -"):
+        model = KernelPCA(2, kernel=kernel).fit(X[:280])
+    count = len(calls)
+    assert model.explained_variance_ratio_.sum() < 1 and len(calls) == count
+
+
+def test_one_tridiagonal_matrix_gives_pairs_and_all_eigenvalues():
+    A = centred(Sigmoid(gamma=0.2, coef0=1.0)(X[:120], X[:120]))
+    before, wanted = A.copy(), np.linalg.eigh(A)
+    values, vectors, every = tridiagonal_pairs(A, 3)
+    assert np.array_equal(A, before)
+    assert_close(every, wanted[0], "eigenvalue")
+    assert_close(values, wanted[0][-3:], "eigenvalue")
+    assert_close(abs(vectors.T @ wanted[1][:, -3:]), np.eye(3), "vector")
+
+
+def test_equal_eigenvalues_of_an_indefinite_matrix_are_all_found():
+    Q = np.linalg.qr(np.random.default_rng(0).standard_normal((90, 90)))[0]
+    values = np.concatenate([np.full(20, 2.0), np.linspace(0.1, 1, 60), np.full(10, -0.5)])
+    K = (Q * values) @ Q.T
+    with pytest.warns(SpectrumWarning, match="sum to -5,"):
+        model = KernelPCA(15, kernel="precomputed", center=False).fit((K + K.T) / 2)
+    assert_close(model.eigenvalues_, np.full(15, 2.0), "eigenvalue")
+    E = model.eigenvectors_
+    assert_close(E.T @ E, np.eye(15), "vector")
+
+
+@pytest.mark.parametrize(("n", "columns"), [(300, 3), (1100, 50)])
+def test_products_with_a_kernel_in_pieces_are_those_with_the_whole(n, columns):
+    rng = np.random.default_rng(n)
+    Y, V = rng.standard_normal((n, 4)), np.asfortranarray(rng.standard_normal((n, columns)))
+    K = RBF(gamma=0.2)(Y, Y)
+    for gram in (Gram(Y, RBF(gamma=0.2), stored=True), Given(K, Precomputed())):
+        assert_close(gram.times(V), K @ V, "covariance")
+    single = Gram(Y, RBF(gamma=0.2), stored=True, single=True)
+    np.testing.assert_allclose(single.times(V), K @ V, atol=1e-4)
+    np.testing.assert_allclose(single.times_in_double(V), K @ V, atol=1e-4)
+
+
+@pytest.mark.parametrize("kernel", [Cosine(on=(0, 2, 3)), 2.0 * Linear()])
+def test_many_new_points_are_projected_as_single_ones_are(kernel):
+    model, new = KernelPCA(2, kernel=kernel).fit(X), RNG.standard_normal((50, 6))
+    new[7] = 0
+    rows = np.vstack([model.transform(row[None]) for row in new])
+    assert_close(model.transform(new), rows, "vector")
+    assert_close(model.novelty(new), [model.novelty(row[None])[0] for row in new], "covariance")
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e9])
+def test_units_of_the_kernel_do_not_turn_lanczos_away(scale):
+    found = [
+        lanczos(dual_of(X, a * RBF(gamma=0.1)), 3, 0.0, np.random.default_rng(0))
+        for a in (1.0, scale)
+    ]
+    assert_close(found[1].values / scale, found[0].values, "eigenvalue")
+
+
+@pytest.mark.filterwarnings("ignore::dualpca.errors.SpectrumWarning")
+def test_all_eigenvalues_of_a_given_matrix_say_how_much_is_negative():
+    Q = np.linalg.qr(RNG.standard_normal((8, 8)))[0]
+    values = np.array([5.0, 4.0, 3.0, 2.0, 1.0, 1e-17, -0.25, -0.5])
+    K = (Q * values) @ Q.T
+    for rank in (3, 8):  # with the others, and from all of them
+        operator = Dual(Given((K + K.T) / 2, Precomputed()), center=False)
+        solve_kernel(operator, rank, KernelOptions("dense"))
+        assert_close(operator.negative, [0.75, 15.75], "eigenvalue")
+
+
+def test_a_restarted_basis_still_holds_what_it_says():
+    A = np.kron(X.T @ X, np.diag([1.0, 0.7, 0.4, 0.2, 0.1]))
+    basis = Basis(np.linalg.qr(RNG.standard_normal((30, 2)))[0], 12)
+    restarts = 0
+    for _ in range(12):
+        rest = basis.expand(A)
+        Qt = basis.Qt[: basis.size]
+        assert_close(Qt @ Qt.T, np.eye(basis.size), "exact")
+        assert_close(basis.T[: basis.size, : basis.size], Qt @ A @ Qt.T, "covariance")
+        values, weights = basis.ritz()
+        before = basis.size
+        assert basis.advance(rest, values, weights, 5)
+        restarts += basis.size < before
+    assert restarts >= 2
+
+
+def test_a_start_sees_what_its_sketch_does_not():
+    seen = np.diag(np.where(np.arange(50) < 20, 1.0, 0.0))
+    A = SimpleNamespace(shape=(50, 50), like=X, pass_cost=1e9, sketch=lambda step: seen)
+    start = start_block(A, 4, np.random.default_rng(0))
+    assert_close(start.T @ start, np.eye(4), "exact")
+    unseen = np.linalg.svd(start[20:], compute_uv=False)
+    assert np.all((unseen > 1e-4) & (unseen < 0.1))
+
+
+def test_a_solver_that_draws_nothing_makes_no_generator():
+    assert_close(
+        solve(Primal(X), 2, "dense", 0.0, "no seed").trace, 400 * X.var(axis=0).sum(), "eigenvalue"
+    )
+    with pytest.raises((TypeError, ValueError)):
+        solve(Primal(X), 2, "krylov", 0.0, "no seed")

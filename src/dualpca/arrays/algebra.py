@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from scipy.linalg.lapack import dsyevr
+from scipy.linalg.lapack import dsyevd, dsyevr
 from scipy.spatial.distance import cdist
 
 from dualpca.arrays.backend import (
@@ -30,6 +30,7 @@ from dualpca.arrays.backend import (
     one_thread,
     take,
 )
+from dualpca.arrays.threads import has_small_products
 from dualpca.arrays.types import Array
 from dualpca.errors import expected
 
@@ -42,7 +43,7 @@ SMALL_QR = 2**20
 of its own."""
 
 ALL_PAIRS = 64
-"""Order up to which all eigenpairs by NumPy take less time than a few by SciPy."""
+"""Order up to which all eigenpairs take little more time than a few."""
 
 COPIED_ORDER = 1024
 """Order up to which a copy does not matter, which NumPy makes and SciPy need not."""
@@ -73,6 +74,58 @@ def product(X: Array, V: Array) -> Array:
 def thin_product(X: Array, V: Array) -> Array:
     """Return X @ V for a V of few columns, as (VᵀXᵀ)ᵀ: OpenBLAS is up to twice as fast that way."""
     return product(X, V) if is_sparse(X) else (contiguous(V.T) @ X.T).T
+
+
+def subtract_row(Y: Array, row: Array) -> Array:
+    """Return Y less a row, in place; NumPy is slow with many short rows, so several go at once."""
+    n, q = Y.shape
+    if n < MANY_ROWS or not 0 < q <= SHORT_ROW or is_foreign(Y) or not Y.flags.c_contiguous:
+        Y -= row
+        return Y
+    times = SUBTRACTED // q
+    whole = n - n % times
+    many = Y[:whole].reshape(-1, times * q)
+    many -= np.tile(row, times)
+    Y[whole:] -= row
+    return Y
+
+
+MANY_ROWS, SHORT_ROW, SUBTRACTED = 4096, 64, 2048
+"""Rows, and entries of each, for which `subtract_row` repeats the row to so many entries."""
+
+SMALL_PRODUCT = 1e6
+"""Multiply-adds of the largest product for which OpenBLAS has kernels that copy nothing."""
+
+WORTH_A_COPY = 32
+"""Rows from which the other factor is worth a copy in row order."""
+
+
+def in_small_products(C: Array, V: Array) -> Array | None:
+    """Return C @ V on one thread, (n, k), some rows at a time; None where that is not faster.
+
+    Before a product OpenBLAS copies its factors to where its kernels want them, which for few
+    columns takes as long as the product itself. Where it has kernels for small products, rows are
+    multiplied where they are: up to 1.9 times as fast.
+    """
+    (n, d), k = C.shape, int(V.shape[1])
+    if n < WORTH_A_COPY or k * d == 0 or is_foreign(C) or C.dtype != np.float64:
+        return None
+    most = int(SMALL_PRODUCT) // (k * d)
+    step = most - most % 12 if most >= 12 else 8  # what the kernels take at once
+    if most < 8 or C.strides[1] != C.itemsize or not has_small_products():
+        return None
+    V, found, whole = np.ascontiguousarray(V), np.empty((n, k)), n - n % step
+    if whole:
+        np.matmul(C[:whole].reshape(-1, step, d), V, out=found[:whole].reshape(-1, step, k))
+    if whole < n:
+        np.matmul(C[whole:], V, out=found[whole:])
+    return found
+
+
+def rows_times(C: Array, V: Array) -> Array:
+    """Return C @ V of a block of rows, (n, k), for a V of few columns, on one thread."""
+    found = in_small_products(C, V)
+    return thin_product(C, V) if found is None else found
 
 
 def dot(A: Array, B: Array) -> Array:
@@ -156,7 +209,7 @@ DIRECT_ORDER = 200
 
 def few_per_pair(m: int) -> int:
     """Return how many eigenpairs can be left out for each one wanted before a subset is cheaper."""
-    return 7 if m <= 300 else 3
+    return 9 if m <= ALL_PAIRS else 7 if m <= 300 else 3
 
 
 def top_eigh(A: Array, rank: int) -> tuple[Array, Array]:
@@ -167,7 +220,9 @@ def top_eigh(A: Array, rank: int) -> tuple[Array, Array]:
     options: dict[str, Any] = {"overwrite_a": True, "check_finite": False}
     if is_foreign(A):
         values, vectors = namespace(A).linalg.eigh(A)
-    elif m <= ALL_PAIRS or (m <= COPIED_ORDER and 3 * rank > m):
+    elif m <= ALL_PAIRS and few_per_pair(m) * rank > m:
+        values, vectors = _small_eigh(A)
+    elif m > ALL_PAIRS and m <= COPIED_ORDER and 3 * rank > m:
         with _waiting(m, A):
             values, vectors = np.linalg.eigh(A)
     elif few_per_pair(m) * rank > m:
@@ -187,6 +242,17 @@ def top_eigh(A: Array, rank: int) -> tuple[Array, Array]:
             np.fill_diagonal(A, diagonal)
             values, vectors = scipy.linalg.eigh(A, lower=False, driver="evd", **options)
     return values[-rank:], vectors[:, -rank:]
+
+
+def _small_eigh(A: Array) -> tuple[Array, Array]:
+    """Return all eigenpairs of a small matrix; LAPACK is called without NumPy's checks."""
+    with _waiting(int(A.shape[0]), A):
+        if A.dtype == np.float64 and A.flags.c_contiguous:
+            values, vectors, failed = dsyevd(A.T, lower=0)
+            if not failed:
+                return values, vectors
+        values, vectors = np.linalg.eigh(A)  # says what is wrong
+        return values, vectors
 
 
 SMALL_ORDER = 512

@@ -260,15 +260,19 @@ def stacked_rows(of: Callable[..., Array], width: int, X: Array) -> Array:
 
 
 def summed(
-    of: Callable[[slice], Result], plus: Callable[[Result, Result], Result], X: Array
+    of: Callable[[slice], Result],
+    plus: Callable[[Result, Result], Result],
+    X: Array,
+    step: int | None = None,
 ) -> Result:
     """Return the sum of `of(rows)` over all blocks of rows of X; threads share NumPy's.
 
     Blocks, runs of them and the order of the sum depend on the shape of X alone, so that every
     number of threads finds the same. Where blocks are few, BLAS keeps its threads, whose last bits
     may be others, unless `threads_outside` has taken them. `plus` may change its first argument.
+    `step` is the number of rows of a block, that of `block_rows` by default.
     """
-    step = block_rows(X.shape[1], X)
+    step = block_rows(X.shape[1], X) if step is None else step
     cut = list(slices(X.shape[0], step))
     size = max(1, BLOCK_BYTES // (8 * step * max(X.shape[1], 1)))
     runs = [cut[k : k + size] for k in range(0, len(cut), size)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -57,13 +58,20 @@ def to_host(value: T) -> T:
     return moved(value, lambda a: backend.to_numpy(a) if backend.is_foreign(a) else a)
 
 
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    """Return the fields of a dataclass."""
+    return tuple(field.name for field in fields(kind))
+
+
 def arrays_of(value: Any) -> Iterator[Array]:
     """Yield the arrays of a model, in the order of its fields."""
     if isinstance(value, np.ndarray) or backend.is_foreign(value):
         yield value
     elif is_dataclass(value):
-        for field in fields(value):
-            part = getattr(value, field.name)
+        kind: Any = type(value)
+        for name in _names(kind):
+            part = getattr(value, name)
             if isinstance(part, np.ndarray):
                 yield part
             else:

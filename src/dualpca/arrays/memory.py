@@ -1,13 +1,16 @@
-"""How much memory there is, how much is in use, and sizes in words."""
+"""How much memory there is, how much is in use, sizes in words; memory maps after reading."""
 
 from __future__ import annotations
 
+import mmap
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 UNITS = {"": 1, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 DEFAULT_FREE = 4_000_000_000
@@ -123,3 +126,35 @@ def resident() -> int:
 
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return 0
+
+
+LEAST_RELEASED = 2**27
+"""Bytes of a memory map from which pages are released."""
+
+
+def releasing(X: Any) -> Callable[[slice], None]:
+    """Return a function that takes rows of a memory map, once read, out of this process' memory.
+
+    They stay in the system's cache, and come back when they are read again: nothing is lost. That
+    holds for maps that cannot be written; for all others, and small ones, nothing is done. Maps
+    opened with mode 'c' hold changes that would be lost.
+    """
+    whole = X
+    while isinstance(whole, np.ndarray) and not isinstance(whole.base, mmap.mmap):
+        whole = whole.base
+    if not isinstance(whole, np.memmap) or whole.mode != "r" or X.nbytes < LEAST_RELEASED:
+        return lambda rows: None
+    pages: Any = whole.base
+    if not X.flags.c_contiguous or not hasattr(mmap, "MADV_DONTNEED"):
+        return lambda rows: None
+    first = X.ctypes.data - whole.ctypes.data + whole.offset % mmap.ALLOCATIONGRANULARITY
+    row = X.strides[0]
+
+    def release(rows: slice) -> None:
+        begin, end = (
+            (first + row * k) // mmap.PAGESIZE * mmap.PAGESIZE for k in (rows.start, rows.stop)
+        )
+        if end > begin:
+            pages.madvise(mmap.MADV_DONTNEED, begin, end - begin)
+
+    return release

@@ -32,4 +32,11 @@ from dualpca.data.moments import (
 )
 from dualpca.data.opening import chunked_table, is_elsewhere, require_in_memory
 from dualpca.data.table import ChunkedTable, InMemoryTable, Table, beside, join, numbered
-from dualpca.data.units import Units, compared, farthest_apart, most_unequal
+from dualpca.data.units import (
+    UNLIKE,
+    Units,
+    compared,
+    farthest_apart,
+    have_unlike_units,
+    most_unequal,
+)

@@ -7,17 +7,20 @@ are added where they are, and so on; the last one is all that comes to this proc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from copy import copy
 from functools import partial, reduce
 from itertools import count
+from time import monotonic
 from types import SimpleNamespace
 from typing import Any
 
 import dask.array
 import numpy as np
-from dask.base import compute
+from dask import config
+from dask.base import compute, get_scheduler
 from dask.delayed import delayed
+from dask.utils import parse_timedelta
 
 from dualpca.data.frames import Host, check_table, is_number
 from dualpca.data.table import (
@@ -106,7 +109,7 @@ class DaskTable(ChunkedTable):
         while len(level) > 1:
             groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
             level = [delayed(_branch)(work, group) for group in groups]
-        total: Statistic | None = compute(level[0])[0]  # type: ignore[no-untyped-call]
+        total: Statistic | None = fetched(level)[0]
         if total is None:
             raise ValueError(f"Found array with 0 sample(s): {self.route} hold no rows.")
         return total
@@ -124,12 +127,20 @@ class DaskTable(ChunkedTable):
         other.weights = lazy.persist()
         return other
 
-    def parts(self, *, reuse: bool = False) -> Iterator[Chunk]:
-        """Compute one partition after the other, here."""
-        first = _starts(self.array.chunks[0])
-        for k, block in enumerate(self.array.to_delayed().ravel()):
-            rows = compute(block)[0]  # type: ignore[no-untyped-call]
-            yield Chunk(as_rows(rows, self.d, k), k, first[k])
+    def picked(self, cuts: Mapping[int, slice]) -> list[Host]:
+        """Return some rows of some partitions: only those leave the workers."""
+        blocks = self.array.to_delayed().ravel()
+        return fetched([delayed(_cut)(blocks[k], self.d, k, cuts[k]) for k in sorted(cuts)])
+
+    def first(self, look: Callable[[Chunk], Chunk] | None = None) -> Chunk | None:
+        """Return what `look` keeps of the first partition with rows in it, cut where that is."""
+        blocks, first = self.array.to_delayed().ravel(), _starts(self.array.chunks[0])
+        weights = [None] * len(blocks) if self.weights is None else self.weights.to_delayed()
+        for k, block in enumerate(blocks):
+            part: Chunk = fetched([delayed(_seen)(look, block, self.d, k, first[k], weights[k])])[0]
+            if len(part.rows):
+                return part
+        return None
 
     def seen(self, of: Callable[[Host], Host]) -> ChunkedTable:
         """Return the same table with `of(rows)` in place of rows, computed in every pass."""
@@ -162,6 +173,77 @@ class DaskTable(ChunkedTable):
         return DaskTable(joined([self.array, second], axis=1, allow_unknown_chunksizes=True))
 
 
+# --- Computing, and clusters whose workers are gone ----------------------------------------------
+
+LONGEST_WITHOUT_WORKERS = "5 minutes"
+"""How long a cluster may be without workers, unless Dask's configuration has another time."""
+
+POLL = 1.0
+"""Seconds between two looks at the workers."""
+
+
+def fetched(items: list[Any]) -> list[Any]:
+    """Return what delayed things are, computed where the user's Dask computes.
+
+    A cluster without a worker for longer than the setting `dualpca.no-workers-timeout` of Dask's
+    configuration is an error; Dask itself would wait for one without end.
+    """
+    client = _client()
+    if client is None:
+        return list(compute(*items))  # type: ignore[no-untyped-call]
+    futures = client.compute(items)
+    try:
+        _wait(client, futures)
+        found: list[Any] = client.gather(futures)
+    except BaseException:  # also Ctrl-C: nobody waits for the rest
+        client.cancel(futures)
+        raise
+    return found
+
+
+def _client() -> Any:
+    """Return the cluster that Dask would compute on; None for threads, and inside of a worker."""
+    client = getattr(get_scheduler(), "__self__", None)  # type: ignore[no-untyped-call]
+    if not hasattr(client, "scheduler_info"):
+        return None
+    from distributed.worker import thread_state
+
+    return None if hasattr(thread_state, "key") else client
+
+
+def _wait(client: Any, futures: list[Any]) -> None:
+    """Wait until all are done, or until there has been no worker for too long."""
+    from distributed import wait
+
+    given = config.get("dualpca.no-workers-timeout", LONGEST_WITHOUT_WORKERS)
+    limit = float("inf") if given is None else float(parse_timedelta(given))
+    since: float | None = None
+    while True:
+        try:
+            wait(futures, timeout=min(POLL, limit))  # type: ignore[no-untyped-call]
+            return
+        except TimeoutError:
+            now = monotonic()
+        if _has_workers(client):
+            since = None
+            continue
+        since = now if since is None else since
+        if now - since >= limit:
+            raise TimeoutError(
+                f"the Dask cluster has had no workers for {now - since:.3g} s, and the fit needs "
+                "one. Start workers and fit again (cluster.scale(2)); where they take longer to "
+                "start, give a longer time: dask.config.set({'dualpca.no-workers-timeout': '30 "
+                "minutes'})."
+            )
+
+
+def _has_workers(client: Any) -> bool:
+    try:
+        return bool(client.scheduler_info()["workers"])
+    except (OSError, TimeoutError):  # no scheduler either
+        return False
+
+
 class _OnBlock:
     """A function of checked rows as one of blocks; `first` are the rows that they begin at."""
 
@@ -176,6 +258,20 @@ class _OnBlock:
             return self.of(as_rows(block, self.d, number))
         except NonFiniteError as error:
             raise error.moved(self.first[number], number) from None
+
+
+def _cut(block: Any, d: int, number: int, rows: slice) -> Host:
+    """Return some rows of a partition: a copy, which does not hold the others."""
+    return np.array(as_rows(block, d, number)[rows])
+
+
+def _seen(
+    look: Callable[[Chunk], Chunk] | None, block: Any, d: int, number: int, first: int, w: Any
+) -> Chunk:
+    """Return what `look` keeps of a partition: a copy, which does not hold the rest."""
+    part = Chunk(as_rows(block, d, number), number, first, w)
+    kept = part if look is None else look(part)
+    return kept._replace(rows=np.array(kept.rows), weights=None if w is None else kept.weights)
 
 
 def _leaf(work: Any, block: Any, number: int, first: int, weights: Host | None) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 
 from dualpca.arrays import Array, backend
 from dualpca.data.frames import Host
-from dualpca.data.moments import block_weights, refuse_nonfinite
+from dualpca.data.moments import Moments, block_weights, refuse_nonfinite
 
 
 def patterns(missing: Host) -> tuple[Host, Host]:
@@ -140,6 +140,13 @@ class Columns(NamedTuple):
         starts = column_starts(rows, weights)
         xp, count = backend.namespace(rows), int(rows.shape[0])
         return cls(*starts, count, int(xp.sum(xp.astype(w > 0, xp.int64))), float(xp.sum(w)))
+
+    @classmethod
+    def of_moments(cls, moments: Moments, rows: int, used: int) -> Columns:
+        """Return what moments of complete rows, `used` of which have a weight, say of features."""
+        xp, n, mean = backend.namespace(moments.mean), moments.n, moments.mean
+        variance = xp.linalg.diagonal(moments.scatter) / n
+        return cls(xp.full_like(mean, n), mean, variance, rows, used, n)
 
     @property
     def effective_rows(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from operator import iadd
 from threading import local
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from dualpca.arrays import Array, algebra, backend
+from dualpca.arrays import Array, algebra, backend, memory
 from dualpca.errors import NonFiniteError, ScaleError
 
 # --- Blocks of rows less a shift, in float64: what every sum over deviations begins with ---------
@@ -75,15 +76,20 @@ HEAD = 1024
 AT_ONCE = 2**19
 """Entries of a table up to which Python's calls take as long as the sums."""
 NARROW, NARROW_AT_ONCE = 100, 2**22
-"""Features of a narrow table, and entries of one up to which BLAS' threads do, one block after the
-other."""
+"""Features of a narrow table, and entries of one up to which a thread is as fast as several."""
+AT_A_TIME = 2**16
+"""Entries of a block of a small table: half a megabyte, which stays near the processor."""
 CONSTANT_SHARE = (64 * backend.EPS) ** 2
 """Variance of a column beside its squared mean that may be rounding error of the mean."""
 SMALLEST_TRACE = 1e-290
 """Total variance below which squares of the deviations have underflowed."""
-SINGLE_WIDTH, SINGLE_RATIO, SAMPLE_RATIO = 64, 32, 4
-"""Of float32 rows: columns, and rows a column, from which products in float32 are considered; rows
-a column in the sample that decides."""
+SINGLE_WIDTH, SINGLE_RATIO = 64, 32
+"""Of float32 rows: columns, and rows a column, from which products in float32 are considered."""
+SAMPLE_SHARE, SAMPLE_PER_PAIR, SAMPLE_RATIO = 0.5, 4, 4
+"""Rows a column in the sample that decides; rows for every pair asked for, and rows a column where
+so few are not enough."""
+SINGLE_TIMES, SINGLE_BLOCKS = 4, 16
+"""How many times larger blocks are in float32, if so many of them are left."""
 SINGLE_LEAST, SINGLE_RANGE = 1e-2, 1e16
 """Share of the largest eigenvalue that the last one must have, and largest mean square of a column
 (the smallest is one over it), for them to be used."""
@@ -111,9 +117,9 @@ class Moments:
     array([2., 2.])
     """
 
-    n: float
-    mean: Annotated[Array, "d"]
-    scatter: Annotated[Array, "d d"]
+    n: Annotated[float, ">= 0"]
+    mean: Annotated[Array, "p"]
+    scatter: Annotated[Array, "p p", "diagonal >= 0"]
 
     @classmethod
     def of(
@@ -175,10 +181,16 @@ def _second_moments(
 ) -> tuple[float, Array, Array]:
     """Return Σw, the mean and Σw(x − mean)(x − mean)ᵀ, or its diagonal alone; one pass."""
     if full and center and weights is None and backend.is_plain(X):
-        few = X.size <= AT_ONCE or (X.size <= NARROW_AT_ONCE and X.shape[1] <= NARROW)
-        found = _moments_at_once(X) if few else None
-        if found is not None:
-            return found
+        narrow = X.shape[1] <= NARROW
+        if X.size <= AT_ONCE or (X.size <= NARROW_AT_ONCE and narrow):
+            with (
+                backend.threads_outside(X)
+                if narrow and X.size > backend.BLAS_ALONE_VECTOR
+                else nullcontext()
+            ):
+                found = _moments_at_once(X)
+            if found is not None:
+                return found
     shift = provisional_mean(X) if center else backend.asarray(np.zeros(X.shape[1]), X)
     mean, xp = shift, backend.namespace(X)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -204,17 +216,21 @@ def _moments_at_once(X: Array) -> tuple[float, Array, Array] | None:
 
     That is where a column is constant, or a number is not finite or leaves the range of squares.
     """
-    n, X = int(X.shape[0]), backend.working(X)
-    rows = n if X.size <= AT_ONCE else min(n, AT_ONCE // (2 * X.shape[1]))
-    ones, room = np.ones(rows), np.empty((rows, X.shape[1]))
+    n, d = X.shape
+    rows = min(n, max(AT_A_TIME // d, 4 * d))
+    ones, room = np.ones(rows), np.empty((rows, d))
     with np.errstate(over="ignore", invalid="ignore"):
-        shift = np.dot(ones, X[:rows]) / rows
-        C = np.subtract(X[:rows], shift, out=room)
+        shift = np.dot(ones, backend.working(X[:rows])) / rows
+        # a whole block of shifts: NumPy subtracts a few numbers from every row far slower
+        shifts = shift if n < 2 * rows else np.tile(shift, (rows, 1))
+        C = np.subtract(X[:rows], shifts, out=room)
         total, scatter = np.dot(ones, C), np.dot(C.T, C)
         for k in range(rows, n, rows):
             part = X[k : k + rows]
-            C = np.subtract(part, shift, out=room[: len(part)])
-            total += np.dot(ones[: len(part)], C)
+            if len(part) < rows:
+                ones, room, shifts = ones[: len(part)], room[: len(part)], shifts[: len(part)]
+            C = np.subtract(part, shifts, out=room)
+            total += np.dot(ones, C)
             scatter += np.dot(C.T, C)
         step = total / n
         mean = shift + step
@@ -239,15 +255,20 @@ def single_will_do(X: Array, rank: int) -> bool:
         return False
     if d < SINGLE_WIDTH or n < SINGLE_RATIO * d:
         return False
-    sample = X[:: n // (SAMPLE_RATIO * d)]
+    rows = int(SAMPLE_SHARE * d)
+    if rows < SAMPLE_PER_PAIR * rank:
+        rows = SAMPLE_RATIO * d
+    sample = X[:: n // rows]
     with np.errstate(over="ignore", invalid="ignore"):
         C = sample - sample.mean(axis=0)
         squares = np.square(C).mean(axis=0)
     if not (squares.min() > 1 / SINGLE_RANGE and squares.max() < SINGLE_RANGE):
         return False  # NaN too
     with backend.threads_outside(X):  # BLAS' own would wait for each other on busy cores
-        values = np.linalg.eigvalsh(algebra.gram(C))[::-1]
-    enough = values[min(rank, d) - 1] > SINGLE_LEAST * values[0]
+        values = np.linalg.eigvalsh(algebra.gram(C.T if len(C) < d else C))[::-1]
+    # of few rows every eigenvalue has a share of those that follow: at most d/rows more
+    least = SINGLE_LEAST * (1 + d / len(C))
+    enough = values[min(rank, d) - 1] > least * values[0]
     return bool(enough and values[rank:].sum() > SINGLE_LEAST * values.sum())
 
 
@@ -256,6 +277,8 @@ def _sums(
 ) -> tuple[float, Array, Array]:
     """Return Σw, Σw(x − shift) and Σw(x − shift)(x − shift)ᵀ, or its diagonal alone."""
     n, rows = int(X.shape[0]), min(X.shape[0], backend.block_rows(X.shape[1], X))
+    if dtype is np.float32 and n >= SINGLE_BLOCKS * SINGLE_TIMES * rows:
+        rows *= SINGLE_TIMES  # fewer products to add in float64
     size = float(n if weights is None else namespace_sum(weights))
     if backend.is_sparse(X):  # the shift is 0
         w = np.ones(n) if weights is None else np.asarray(weights)
@@ -266,9 +289,11 @@ def _sums(
         return size, algebra.product(X.T, w), second
     centred = Centring(X, shift, rows, dtype)
     ones = backend.asarray(np.ones(rows), X) if dtype is np.float64 else np.ones(rows, dtype)
+    release = memory.releasing(X)
 
     def block(rows: slice) -> tuple[Array, ...]:
         C = centred(rows)
+        release(rows)
         w = ones[: C.shape[0]] if weights is None else weights[rows]
         total = backend.working(algebra.dot(w, C))
         if not full:
@@ -281,7 +306,7 @@ def _sums(
     def plus(a: tuple[Array, ...], b: tuple[Array, ...]) -> tuple[Array, ...]:
         return tuple(map(iadd, a, b))
 
-    total, second = backend.summed(block, plus, X)
+    total, second = backend.summed(block, plus, X, rows)
     return size, total, second
 
 
@@ -293,7 +318,7 @@ def block_weights(weights: Array | None, rows: slice, C: Array) -> Array:
 def total_moments(
     X: Array, weights: Array | None = None, *, center: bool = True
 ) -> tuple[float, Array, float]:
-    """Return Σw, the mean and Σw‖x − mean‖², from two reads of X and no copy where that is safe.
+    """Return Σw, the mean and Σw‖x − mean‖², from one read of X and no copy where that is safe.
 
     Where the mean is large beside the deviations, or rows are not float64, `column_moments` is
     used instead.
@@ -304,13 +329,20 @@ def total_moments(
             return found
     xp, n = backend.namespace(X), float(X.shape[0] if weights is None else namespace_sum(weights))
     if not backend.is_sparse(X) and X.dtype == xp.float64:
-        raw, w = 0.0, block_weights(weights, slice(None), X)
+        w = block_weights(weights, slice(None), X)
+
+        def part(rows: slice) -> tuple[Array, Array]:
+            C = X[rows, :]
+            total = algebra.dot(w[rows], C)
+            if weights is not None:
+                C = C * xp.sqrt(w[rows])[:, None]
+            flat = xp.reshape(C, (-1,))
+            return total, algebra.dot(flat, flat)
+
         with np.errstate(over="ignore", invalid="ignore"):
-            mean = w @ X / n if center else backend.asarray(np.zeros(X.shape[1]), X)
-            for rows in backend.row_slices(X):
-                C = X[rows, :] if weights is None else X[rows, :] * xp.sqrt(w[rows])[:, None]
-                flat = xp.reshape(C, (-1,))
-                raw += float(flat @ flat)
+            total, squares = backend.summed(part, lambda a, b: (a[0] + b[0], a[1] + b[1]), X)
+            mean = total / n if center else backend.asarray(np.zeros(X.shape[1]), X)
+            raw = float(squares)
             trace = raw - n * float(mean @ mean)
         if trace > SAFE_SHARE * raw and SMALLEST_TRACE <= trace < np.inf:
             return n, mean, trace

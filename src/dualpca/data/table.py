@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, cycle
 from operator import or_
@@ -288,10 +288,6 @@ class ChunkedTable(Table):
     """A table of many chunks, as files, iterators and clusters hold one."""
 
     @abstractmethod
-    def parts(self, *, reuse: bool = False) -> Iterator[Chunk]:
-        """Read all chunks, from the first; with `reuse`, later ones may overwrite earlier ones."""
-
-    @abstractmethod
     def weighing(self, weights: Host) -> ChunkedTable:
         """Return the same rows with weights, (n,), which are passed to every statistic."""
 
@@ -310,37 +306,16 @@ class ChunkedTable(Table):
     def beside(self, other: Table) -> ChunkedTable:
         """Return one table with the columns of both; chunks need not be cut alike."""
 
-    def head(self, rows: int) -> list[Chunk]:
-        """Return the leading chunks, as many as hold `rows` rows, or all.
+    @abstractmethod
+    def picked(self, cuts: Mapping[int, slice]) -> list[Host]:
+        """Return some rows of some chunks, under their numbers; no others leave their place."""
 
-        Parameters
-        ----------
-        rows : int
-            Number of rows wanted.
+    @abstractmethod
+    def first(self, look: Callable[[Chunk], Chunk] | None = None) -> Chunk | None:
+        """Return the first chunk with rows in it, or what `look` keeps of it where it is.
 
-        Returns
-        -------
-        chunks : list of Chunk
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dualpca import Batches
-        >>> table = Batches([np.zeros((2, 3)), np.ones((1, 3))])
-        >>> len(table.head(3))
-        2
+        The next pass begins there too.
         """
-        found, count = [], 0
-        for part in self.parts():
-            found.append(part)
-            count += len(part.rows)
-            if count >= rows:
-                break
-        return [part for part in found if len(part.rows)]
-
-    def first(self) -> Chunk | None:
-        """Return the first chunk with rows in it, for a look; the next pass begins there too."""
-        return next(iter(self.head(1)), None)
 
 
 def apply(of: Callable[..., Statistic], part: Chunk) -> Statistic | None:
@@ -371,6 +346,44 @@ def join(
 
 class LocalTable(ChunkedTable):
     """Chunks that this process reads itself, one ahead of the one it works on."""
+
+    @abstractmethod
+    def parts(self, *, reuse: bool = False) -> Iterator[Chunk]:
+        """Read all chunks, from the first; with `reuse`, later ones may overwrite earlier ones."""
+
+    def picked(self, cuts: Mapping[int, slice]) -> list[Host]:
+        """Return some rows of some chunks; reading ends with the last of them.
+
+        Parameters
+        ----------
+        cuts : mapping of int to slice
+            Rows of each chunk, under its number.
+
+        Returns
+        -------
+        rows : list of arrays
+            In the order of the chunks.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import Batches
+        >>> table = Batches([np.zeros((2, 3)), np.ones((4, 3)), np.ones((1, 3))])
+        >>> [rows.shape for rows in table.picked({0: slice(None), 1: slice(0, 4, 2)})]
+        [(2, 3), (2, 3)]
+        """
+        found = []
+        for part in self.parts():
+            if part.number in cuts:
+                found.append(np.array(part.rows[cuts[part.number]]))
+            if part.number >= max(cuts):
+                break
+        return found
+
+    def first(self, look: Callable[[Chunk], Chunk] | None = None) -> Chunk | None:
+        """Return the first chunk with rows in it, or what `look` keeps of it."""
+        part = next((part for part in self.parts() if len(part.rows)), None)
+        return part if part is None or look is None else look(part)
 
     def reduce(
         self, of: Callable[..., Any], plus: Callable[[Statistic, Statistic], Statistic]
@@ -527,10 +540,13 @@ class Weighted(LocalTable):
         super().__init__(table.d, table.dtype, table.n, table.names)
         self.table, self.weights, self.route = table, weights, table.route
 
-    def first(self) -> Chunk | None:
+    def first(self, look: Callable[[Chunk], Chunk] | None = None) -> Chunk | None:
         """Return the first chunk with rows in it, and its weights."""
         part = self.table.first()
-        return None if part is None else part._replace(weights=self.weights[: len(part.rows)])
+        if part is None:
+            return None
+        part = part._replace(weights=self.weights[: len(part.rows)])
+        return part if look is None else look(part)
 
     def parts(self, *, reuse: bool = False) -> Iterator[Chunk]:
         """Read all chunks with their weights, from the first."""
@@ -766,8 +782,13 @@ class Batches(LocalTable):
         self._spent = True
         return iter(self._fresh())
 
-    def first(self) -> Chunk | None:
+    def first(self, look: Callable[[Chunk], Chunk] | None = None) -> Chunk | None:
         """Return the first batch with rows in it; the next pass gets it back.
+
+        Parameters
+        ----------
+        look : callable, default=None
+            Function of the chunk that returns what to keep of it.
 
         Returns
         -------
@@ -785,7 +806,7 @@ class Batches(LocalTable):
         n = self.__dict__.get("n")
         rows = self._look()
         self.n = n
-        return Chunk(rows, 0, 0)
+        return Chunk(rows, 0, 0) if look is None else look(Chunk(rows, 0, 0))
 
     def _look(self) -> Host:
         """Read the first batch, for width, dtype and names; the first pass gets it back.
@@ -953,8 +974,30 @@ def _file_batches(path: Path, columns: list[str] | None, batch_rows: int | None)
     if columns is not None:
         check_columns(columns, table.schema.names)
     _check_files(table, columns)
-    options: dict[str, Any] = {"batch_readahead": 1, "fragment_readahead": 1}
-    return table.to_batches(columns=columns, batch_size=batch_rows or BATCH_ROWS, **options)  # type: ignore[no-any-return]
+    return _arrow_batches(table, columns, batch_rows or BATCH_ROWS)
+
+
+BUFFER_BYTES = 2**16
+"""Bytes of a column of a Parquet file that are read at once."""
+
+
+def _arrow_batches(table: Any, columns: list[str] | None, rows: int) -> Iterator[Any]:
+    """Yield the batches of an Arrow dataset, file after file, decoded as they are asked for.
+
+    A scan of the dataset would hold several row groups whole, as they are stored and decoded.
+    """
+    from pyarrow import schema
+    from pyarrow.parquet import ParquetFile
+
+    wanted = table.schema
+    if columns is not None:
+        wanted = schema([table.schema.field(name) for name in columns])
+    for file in table.get_fragments():
+        with ParquetFile(file.path, buffer_size=BUFFER_BYTES, pre_buffer=False) as source:
+            for batch in source.iter_batches(rows, columns=columns):
+                ordered = batch.select(wanted.names)
+                same = ordered.schema.equals(wanted)
+                yield ordered if same else ordered.cast(wanted)  # as the first file has them
 
 
 def _check_files(table: Any, columns: list[str] | None) -> None:

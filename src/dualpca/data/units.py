@@ -15,7 +15,7 @@ from dualpca.arrays import Array, backend
 from dualpca.data.frames import Host
 from dualpca.data.missing import Columns, column_starts
 from dualpca.data.moments import CONSTANT_SHARE, SMALLEST_TRACE
-from dualpca.data.table import ChunkedTable, InMemoryTable, Table
+from dualpca.data.table import Chunk, ChunkedTable, InMemoryTable, Table
 from dualpca.errors import ScaleError
 
 CONSTANT = 8.0
@@ -23,6 +23,12 @@ CONSTANT = 8.0
 
 LARGEST_RATIO = 1e4
 """Of the variances of two columns, beyond which one of them decides a model alone."""
+
+UNLIKE = 100.0
+"""Of the variances of two columns, from which they count as of different units."""
+
+MOSTLY = 0.5
+"""Share of one value in a column above which its variance says how rare the others are."""
 
 ENTRIES_COMPARED = 2**13
 """Numbers of a table that are read to compare its columns: some ten microseconds."""
@@ -59,9 +65,9 @@ class Units:
     """
 
     mean: Annotated[Array, "d"]
-    scale: Annotated[Array, "d"]
+    scale: Annotated[Array, "d", "> 0"]
     log_volume: float = 0.0
-    weight: float = 0.0
+    weight: Annotated[float, ">= 0"] = 0.0
 
     @classmethod
     def of(cls, table: Table) -> Units:
@@ -193,18 +199,16 @@ def most_unequal(table: Table) -> tuple[int, int, float] | None:
     (2, 0, 4000000.0)
     """
     if isinstance(table, InMemoryTable):
-        rows, weights = table.rows, table.weights
-        if int(rows.shape[0]) >= LEAST_OBSERVED and table.moments is not None:
+        if int(table.rows.shape[0]) >= LEAST_OBSERVED and table.moments is not None:
             n, mean, scatter = vars(table.moments).values()
             variance = scatter.diagonal() / n
-            if farthest_apart(variance, variance > CONSTANT_SHARE * mean * mean) is None:
-                return None
-    else:
-        first = table.first() if isinstance(table, ChunkedTable) else None
-        if first is None:
-            return None
-        rows, weights = first.rows, first.weights
-    rows, weights = compared(rows, weights)
+            found = farthest_apart(variance, variance > CONSTANT_SHARE * mean * mean)
+            if found is None or step_of(table.rows) == 1:  # all rows would be compared
+                return found
+    some = _some_rows(table)
+    if some is None:
+        return None
+    rows, weights = some
     values = backend.to_numpy(rows)
     if weights is None and len(values) >= LEAST_OBSERVED:
         variance, known = _complete_variances(values)
@@ -221,6 +225,47 @@ def most_unequal(table: Table) -> tuple[int, int, float] | None:
     return farthest_apart(variance, known)
 
 
+def have_unlike_units(table: Table) -> bool:
+    """Return True if the variances of two columns differ as those of different units do.
+
+    The entries are those of `most_unequal`. Columns that mostly hold one value, as pixels at the
+    edge of an image, are left out: how much they vary is a matter of events, not of units.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(50, 3))
+    >>> have_unlike_units(InMemoryTable(X)), have_unlike_units(InMemoryTable(X * [1, 1, 20]))
+    (False, True)
+    """
+    some = _some_rows(table)
+    if some is None:
+        return False
+    values = backend.to_numpy(some[0])
+    with np.errstate(over="ignore", invalid="ignore"):
+        _, mean, variance = map(backend.to_numpy, column_starts(*some))
+    count = len(values) - np.isnan(values).sum(axis=0)
+    known = np.isfinite(variance) & (variance > CONSTANT_SHARE * mean * mean)
+    known &= count >= LEAST_OBSERVED
+    if not _unlike(variance[known]):
+        return False
+    values, count = values[:, known], count[known]
+    middle = np.sort(values, axis=0)[(count - 1) // 2, np.arange(count.size)]  # NaN is last
+    rare = np.sum(values == middle, axis=0) > MOSTLY * count
+    return _unlike(variance[known][~rare])
+
+
+def _unlike(variance: Host) -> bool:
+    return variance.size > 1 and bool(variance.max() > UNLIKE * variance.min())
+
+
+def _some_rows(table: Table) -> tuple[Array, Array | None] | None:
+    """Return rows to compare columns by, with their weights; None if none can be looked at."""
+    if isinstance(table, InMemoryTable):
+        return compared(table.rows, table.weights)
+    first = table.first(_thinned) if isinstance(table, ChunkedTable) else None
+    return None if first is None else compared(first.rows, first.weights)
+
+
 def _complete_variances(values: Host) -> tuple[Host, Host | None]:
     """Return variances and which columns vary, or None for the latter if numbers are not finite."""
     n = len(values)
@@ -233,11 +278,22 @@ def _complete_variances(values: Host) -> tuple[Host, Host | None]:
         return variance, variance > CONSTANT_SHARE * mean * mean
 
 
+def _thinned(chunk: Chunk) -> Chunk:
+    """Return a chunk with the rows that are compared."""
+    rows, weights = compared(chunk.rows, chunk.weights)
+    return chunk._replace(rows=rows, weights=weights)
+
+
 def compared(rows: Array, weights: Array | None) -> tuple[Array, Array | None]:
     """Return rows at equal distances, some thousand entries, and their weights."""
-    most = max(LEAST_ROWS_COMPARED, ENTRIES_COMPARED // max(1, int(rows.shape[1])))
-    step = max(1, -(-int(rows.shape[0]) // most))
+    step = step_of(rows)
     return rows[::step, :], None if weights is None else weights[::step]
+
+
+def step_of(rows: Array) -> int:
+    """Return the distance of rows that are compared, for some thousand entries."""
+    most = max(LEAST_ROWS_COMPARED, ENTRIES_COMPARED // max(1, int(rows.shape[1])))
+    return max(1, -(-int(rows.shape[0]) // most))
 
 
 def farthest_apart(variance: Host, known: Host) -> tuple[int, int, float] | None:

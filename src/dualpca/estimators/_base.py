@@ -56,13 +56,14 @@ from dualpca.errors import (
     BackendError,
     EmptyColumnError,
     InterruptWarning,
+    PickleVersionWarning,
     ScaleWarning,
     StreamWarning,
     expected,
     warn,
 )
 from dualpca.estimators import saving
-from dualpca.files.checkpoints import Checkpoint, CheckpointWatch
+from dualpca.files.checkpoints import Checkpoint, CheckpointWatch, resuming
 from dualpca.files.fields import hints_of, is_record, sizes_of
 from dualpca.gaussian import (
     Factors,
@@ -73,6 +74,7 @@ from dualpca.gaussian import (
     conditional,
     drawn_imputations,
     imputed,
+    is_count,
     judge,
     laws,
 )
@@ -85,7 +87,7 @@ from dualpca.kernels import (
     is_gaussian_process_kernel,
     split_params,
 )
-from dualpca.models.driver import History
+from dualpca.models.driver import History, if_singular
 from dualpca.models.incomplete import (
     RefitRequest,
     imputed_unsurely,
@@ -283,6 +285,8 @@ def generator(random_state: Any) -> np.random.Generator:
         what = "None, an int, a Generator (NumPy's or torch's) or a RandomState"
         raise ValueError(expected("random_state", what, random_state))
     seed = int(random_state) if isinstance(random_state, Integral) else random_state
+    if isinstance(seed, int) and seed < 0:
+        raise ValueError(expected("random_state", "not negative", seed))
     return np.random.default_rng(seed)
 
 
@@ -299,9 +303,14 @@ def as_frame(table: Array, like: Any, names: Any = None) -> Any:
 
 @contextmanager
 def named_columns(estimator: Estimator) -> Iterator[None]:
-    """Refer to features that no row observes by their names in the frame."""
+    """Refer to features that no row observes by their names in the frame; name a checkpoint."""
+    asked = getattr(estimator, "checkpoint", None)
     try:
-        yield
+        if asked is None:
+            yield
+        else:
+            with resuming(asked):
+                yield
     except EmptyColumnError as error:
         names = getattr(estimator, "feature_names_in_", None)
         if names is None:
@@ -549,6 +558,9 @@ def history_of(state: dict[str, Any]) -> History | None:
     values = tuple(float(v) for v in state["loglikelihoods_"])
     return History(values, state.get("n_iter_", 1), state.get("converged_", True))
 
+
+PICKLED_BY = "_dualpca_version"
+"""Name in a pickle of the version that wrote it."""
 
 # --- What every estimator is ---------------------------------------------------------------------
 
@@ -805,7 +817,8 @@ class Estimator(BaseEstimator):
     def __getstate__(self) -> Any:
         """Leave copies on a GPU behind: other processes may have none."""
         kept = {k: v for k, v in super().__getstate__().items() if k not in ("_placed", "_where")}
-        return kept | {k: to_host(v) for k, v in kept.items() if k == "_stream"}
+        kept |= {k: to_host(v) for k, v in kept.items() if k == "_stream"}
+        return kept | {PICKLED_BY: saving.own_version()}
 
     def __sklearn_tags__(self) -> Any:
         """Return what scikit-learn wants to know of inputs and outputs."""
@@ -815,7 +828,32 @@ class Estimator(BaseEstimator):
         tags.input_tags.allow_nan = self._accepts_nan
         return tags
 
+    def __setstate__(self, state: Any) -> None:
+        """Warn if another version of the library wrote the pickle, as scikit-learn does."""
+        written, now = state.get(PICKLED_BY, "(an older version)"), saving.own_version()
+        if written != now:
+            warn(
+                f"this pickle of {type(self).__name__} was written by dualpca {written} and is "
+                f"read by {now}: it may break, or give other results. Fit again, or read it with "
+                "the version that wrote it; files of save() can be read by later versions.",
+                PickleVersionWarning,
+            )
+        super().__setstate__({k: v for k, v in state.items() if k != PICKLED_BY})
+
     # --- files -----------------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters that no rows could be fitted with."""
+        check_device(self.device)
+        if isinstance(vars(self).get("random_state"), Integral):
+            generator(self.random_state)
+        request = getattr(self, "_request", None)
+        if request is not None:
+            request()
+
+    def _most_components(self) -> int | None:
+        """Return the largest number of components that the features allow; None for no limit."""
+        return None
 
     def save(
         self,
@@ -903,6 +941,12 @@ class Estimator(BaseEstimator):
         return model(**found | others)
 
 
+SINGULAR_MODEL = (
+    "a covariance of the model is singular in floating point: its variances are too far apart. "
+    "Fit again with standardize=True or fewer components."
+)
+
+
 def on_rows(
     width: str | None = None,
     *,
@@ -949,7 +993,7 @@ def on_rows(
                 return chunkwise(self, chunks, args, named)
             given, units = self._given(X, name), self._units
             rows = given if units is None else units.inward(given)
-            with np.errstate(over="ignore", invalid="ignore"):
+            with np.errstate(over="ignore", invalid="ignore"), if_singular(SINGULAR_MODEL):
                 result = method(self, rows, *args, **named)
             found, like = [], backend.vector_like(rows)
             for k, part in enumerate(result if isinstance(result, tuple) else (result,)):
@@ -1087,6 +1131,17 @@ class LinearEstimator(Transformer):
     noise_variance_ = attribute("noise")
     n_samples_ = attribute("n_rows")
     n_parameters_ = parameter_count()
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        wanted = getattr(self, "n_components", None)
+        if is_count(wanted):
+            check_number("n_components", wanted, 0, integer=True)
+        else:
+            check_request(wanted, 1, 1, "auto")
+
+    def _most_components(self) -> int | None:
+        return int(self.n_features_in_)
 
     @property
     def _n_features_out(self) -> int:
@@ -1798,6 +1853,11 @@ class LatentMethods(IncompleteMethods):
             σ²M⁻¹ = diag(σ²/ℓ), the same for every row if all are complete (then a view of one
             matrix). Rows with NaN have covariances of their own; the prior's, if empty.
 
+        Notes
+        -----
+        The fitted parameters count as known. That is for n ≫ d: of 10 columns, 90 % intervals
+        cover 88 % with 200 rows, and 81 % with 40.
+
         Examples
         --------
         >>> from sklearn.datasets import load_iris
@@ -1853,6 +1913,11 @@ class LatentMethods(IncompleteMethods):
         Returns
         -------
         array of shape (n, d), or a pair of them
+
+        Notes
+        -----
+        The standard deviation takes the fitted parameters as known, whose error is not small
+        beside it: of 10 columns, 90 % intervals cover 87 % with 300 rows, and 74 % with 40.
 
         Examples
         --------
@@ -1973,7 +2038,7 @@ def check_kernel_matrix(K: Array, *, center: bool) -> Array:
         what = "a square kernel matrix, (n, n), with kernel='precomputed'"
         raise ValueError(expected("X", what, tuple(K.shape)))
     worst = largest_asymmetry(K)
-    if worst == 0.0:
+    if worst <= ASYMMETRY * float(xp.max(xp.abs(xp.linalg.diagonal(K)))):
         return K
     size = max(float(xp.max(xp.abs(K[rows, :]))) for rows in backend.row_slices(K))
     if worst <= ASYMMETRY * size:
@@ -2072,6 +2137,10 @@ class KernelEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         tags.input_tags.pairwise = is_precomputed(self.kernel)
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._kernel_choice.check()
 
     @property
     def _kernel_choice(self) -> KernelChoice:

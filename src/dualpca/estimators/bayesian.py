@@ -185,16 +185,16 @@ class BayesianPCA(LatentMethods, StreamingEstimator):
 
         Notes
         -----
-        'variational': draws from q(W), independent from row to row; like every factorised
-        posterior it is too sure, because q(Z) is held apart: in simulations its 90 % intervals
-        cover 48 to 79 %, the less the stronger the signal, and those of 'ard' 89 to 92 %. Take
-        'ard' where error bars matter.
+        A Gaussian approximation at the fit (curvature of the likelihood along principal axes,
+        Anderson 1963): rows move off the span, columns turn into each other and change their
+        lengths; σ², μ and α count as known, and columns of nearly equal length turn freely. With
+        NaN the information is that of the posterior means of the latents.
 
-        'ard': a Gaussian approximation at the fit (curvature of the likelihood along principal
-        axes, Anderson 1963): rows move off the span, columns turn into each other and change
-        their lengths; σ², μ and α count as known, and columns of nearly equal length turn freely.
-        With NaN the information is that of the posterior means of the latents. Both are for
-        n ≫ q.
+        Both methods use it. The factorised q(W) of 'variational' holds the latents apart and is
+        too sure: its 90 % intervals cover 48 to 79 %, the less the stronger the signal.
+
+        In simulations 90 % intervals cover 89 to 91 % with 200 rows or more; with 100 rows 90 %
+        after 'variational', and 87 % after 'ard', which shrinks loadings more. It is for n ≫ q.
 
         Examples
         --------

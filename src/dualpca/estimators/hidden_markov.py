@@ -131,6 +131,9 @@ class HiddenMarkovPCA(Estimator):
     NaN is accepted in the input space: rows count with what they observed. With a kernel a row with
     NaN has no place in feature space and counts as not observed at all; the chain leads across it.
 
+    States, and the components of each, are numbered by their means, smallest first, as those of
+    `MixturePPCA`; from left to right, by time.
+
     From hmmlearn: its `n_components` are `n_states`, `startprob_` and `transmat_` are
     `start_probabilities_` and `transitions_`, `score` is divided by the number of rows, and
     `n_components` = d − 1 is a full covariance, 0 a spherical one.

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 
 from dualpca.arrays import Array, backend, cached_property
-from dualpca.data import InMemoryTable, Table, is_elsewhere
+from dualpca.data import InMemoryTable, Table, Units, have_unlike_units, is_elsewhere
 from dualpca.data.kinds import library_of
 from dualpca.errors import expected
 from dualpca.estimators._base import (
@@ -40,15 +40,15 @@ MODELS: dict[str, Any] = {"ppca": PPCA, "bayesian": BayesianPCA, "copula": Copul
 COPULA_TOLERANCE = 2e-3
 """Smallest `tol` of model='copula', whose likelihood is approximate."""
 
-OF_NUMBERS = {
-    "method": ("expectation", "which fills values of the column already"),
-    "bounds": (None, "which never leaves the range of the column"),
-    "rounding": (None, "which fills values of the column already"),
-    "standardize": (False, "which does not depend on units"),
-    "n_init": (1, "which has one start"),
-    "device": (None, "which works on the CPU"),
+OF_NUMBERS: dict[str, tuple[tuple[Any, ...], str]] = {
+    "method": (("expectation",), "which fills values of the column already"),
+    "bounds": ((None,), "which never leaves the range of the column"),
+    "rounding": ((None,), "which fills values of the column already"),
+    "standardize": (("auto", False), "which does not depend on units"),
+    "n_init": ((1,), "which has one start"),
+    "device": ((None,), "which works on the CPU"),
 }
-"""Parameters that mean nothing to model='copula': their defaults, and why."""
+"""Parameters that mean nothing to model='copula': what they may be, and why."""
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,13 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         Number of starts of EM; the most likely end is kept.
     verbose : bool, default=False
         Show the progress of the fit on standard error.
-    standardize : bool, default=False
+    standardize : {'auto', True, False}, default='auto'
         Divide every column by its standard deviation (over observed entries, divisor n; a
         constant one by 1) before the fit, so that no unit counts more than another. Filled
-        values are in the units of X all the same.
+        values, their standard deviations and draws are in the units of X all the same. 'auto'
+        does so where columns seem to have different units: the variance of one is more than 100
+        times that of another, apart from columns that mostly hold one value, such as pixels at
+        the edge of images. `scale_` says whether it was done.
     column_kinds : dict or sequence, default=None
         With model='copula': what columns hold, as in `CopulaPPCA`, where it is not to be guessed.
     device : None, 'auto', 'cpu' or 'cuda', default=None
@@ -119,7 +122,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         The fitted model; it has the uncertainty of every filled entry (`impute`, `conditional`).
     indicator_ : MissingIndicator or None
     scale_ : array of shape (d,) or None
-        What every column was divided by; None without `standardize`.
+        What every column was divided by; None where columns are fitted in their own units.
     n_features_in_, n_iter_ : int
 
     Notes
@@ -158,7 +161,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         max_iter: int = 1000,
         random_state: Any = None,
         n_init: int = 1,
-        standardize: bool = False,
+        standardize: bool | str = "auto",
         verbose: bool = False,
         device: str | None = None,
         column_kinds: Any = None,
@@ -201,11 +204,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         >>> Imputer(2).fit(X).n_features_in_
         4
         """
-        check_flag("add_indicator", self.add_indicator)
-        check_choice("model", self.model, tuple(MODELS))
-        check_choice("method", self.method, ("expectation", "matching"))
-        if self.rounding is not None:
-            check_choice("rounding", self.rounding, ("auto",))
+        self._check_words()
         if self.model == "copula":
             return self._fit_table(X, sample_weight)
         if self.column_kinds is not None:
@@ -221,11 +220,32 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         self.__dict__.pop("model_", None)
         return self._keep(model)
 
+    def _check_words(self) -> None:
+        """Refuse what is not one of the words that parameters accept."""
+        check_flag("add_indicator", self.add_indicator)
+        check_choice("model", self.model, tuple(MODELS))
+        check_choice("method", self.method, ("expectation", "matching"))
+        if self.rounding is not None:
+            check_choice("rounding", self.rounding, ("auto",))
+        if isinstance(self.standardize, str) and self.standardize != "auto":
+            raise ValueError(expected("standardize", "True or False, or 'auto'", self.standardize))
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._check_words()
+        self._estimator(MODELS[self.model])._check_parameters()
+
+    def _units_of(self, table: Table) -> Units | None:
+        """Return the units to fit in, None for those of X."""
+        if not isinstance(self.standardize, str):
+            return super()._units_of(table)
+        return Units.of(table) if have_unlike_units(table) else None
+
     def _fit_table(self, X: Any, sample_weight: Any) -> Any:
         """Fit to a table of columns of any kind, as it came."""
-        for name, (only, why) in OF_NUMBERS.items():
-            if getattr(self, name) != only:
-                what = f"{only!r} with model='copula', {why}"
+        for name, (allowed, why) in OF_NUMBERS.items():
+            if not any(getattr(self, name) == one for one in allowed):
+                what = f"{allowed[0]!r} with model='copula', {why}"
                 raise ValueError(expected(name, what, getattr(self, name)))
         inner = self._estimator(CopulaPPCA).fit(X, sample_weight=sample_weight)
         self.__dict__.pop("feature_names_in_", None)
@@ -274,9 +294,10 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
             options = {name: getattr(self, name) for name in names}
             check_number("tol", self.tol, 0)
             return CopulaPPCA(self.n_components, tol=max(self.tol, COPULA_TOLERANCE), **options)
-        names = ["tol", "max_iter", "random_state", "standardize", "verbose", "device"]
+        names = ["tol", "max_iter", "random_state", "verbose", "device"]
         names += ["n_init"] if kind is PPCA else []
-        return kind(self.n_components, **{name: getattr(self, name) for name in names})
+        options = {name: getattr(self, name) for name in names}
+        return kind(self.n_components, standardize=self._units is not None, **options)
 
     def _indicated(self, table: Table) -> Array | None:
         """Return the features with missing values, if `add_indicator`."""
@@ -476,7 +497,14 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         return tags
 
     def _goes_together(self) -> bool:
-        model = self._model.model
+        model, d = self._model.model, int(self.n_features_in_)
+        known = [part for part in (self._model.indicated, self._model.whole) if part is not None]
+        donors = self._model.donors
+        if any(np.any((part < 0) | (part >= d)) for part in known):
+            return False
+        if donors is not None and donors.values.shape[1] != d:
+            return False
+        self._bounds()
         if isinstance(model, MixedModel):
             return len(model.kinds.columns) == int(self.n_features_in_)
         return super()._goes_together()

@@ -162,6 +162,11 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
     & Moulines 2009): it starts from a fit of the first max(100, 20K) rows, keeps O(Kd²) numbers
     and sees every later row once; shuffle a sorted stream first.
 
+    Components are numbered by their means, smallest first, in the first feature in which some
+    differ by more than a tenth of its standard deviation, then in the next; those alike in all by
+    weight. Labels are the same for any seed, and for rows in memory, chunks, streams and GPUs. If
+    `n_components` is a list, components of equal size are numbered among each other.
+
     The bound of 'dirichlet' is variational in assignments and weights (broken sticks, Blei &
     Jordan 2006) and takes the components' parameters by Laplace's approximation, (p/2) ln n_k.
 
@@ -403,6 +408,9 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         """Return True if there is a model: a stream may still wait for rows."""
         stream = vars(self).get("_stream")
         return "_model" in vars(self) or (stream is not None and stream.enough)
+
+    def _most_components(self) -> int | None:
+        return int(self.n_features_in_) if self.kernel is None else None
 
     def _goes_together(self) -> bool:
         """Return True if model and inputs, as read from a file, fit each other."""

@@ -369,24 +369,41 @@ class ProbabilisticKernelPCA(KernelEstimator):
         return self._working.subspace.coordinates(self._values(X))
 
     @on_rows(chunked=False)
-    def posterior(self, X: Any, diagonal: Any = None) -> tuple[Array, Array]:
+    def posterior(
+        self, X: Any, diagonal: Any = None, *, parameters: str = "auto"
+    ) -> tuple[Array, Array]:
         """Return the coordinates of points, and how certain they are.
 
-        Given the training points' latents, a point's features are a regression on them with
-        coefficients b: under a flat prior b ~ N(b(x), ψ(x)/ρ · G⁻¹). G = ⟨WWᵀ⟩/n is the identity
-        at the maximum, and ψ(x), the point's own noise, is `point_noise`. ρ is `feature_dim`, by
-        default n, the dimension of the span of n points. More features make it more certain.
+        A point's features are a regression on the training points' latents, with coefficients b.
+        The covariance is that of the errors of b(x): the point's own noise (`point_noise`), and
+        what is not known of the map. More features make it more certain: ρ is `feature_dim`, by
+        default n, the dimension of the span of n points.
 
         Parameters
         ----------
         X : array of shape (m, d), items, or kernel values or distances (m, n)
         diagonal : array of shape (m,), default=None
             k(x, x), where X are kernel values of new items.
+        parameters : {'auto', 'fixed'}, default='auto'
+            'fixed': where a point lies on this map, among `coordinates_`. 'auto' adds the error of
+            the map itself, the same for all points: its axes may turn into each other, and its
+            lengths are known to a share of about 1/√(2ρ).
 
         Returns
         -------
         mean : array of shape (m, q)
         covariance : array of shape (m, q, q)
+
+        Notes
+        -----
+        With ψ(x) the noise of the point, R = ⟨W⟩⟨W⟩ᵀ/n, G = ⟨WWᵀ⟩/n (the identity at the maximum)
+        and c = (R⁻¹G − I) b(x), the covariance with 'fixed' is ψ(x)/(ρ − q) · R⁻¹ + ccᵀ. A point
+        that was not in the fit is shrunk by c; for those that were, ccᵀ is a margin that matters
+        where features are many (ρ ≫ n) and the signal weak. 'auto' adds the errors of angles and
+        lengths (Anderson 1963); axes of nearly equal length turn freely. O(mq²) beyond `transform`.
+
+        Calibrated where ρ is the number of features and their noise is white, as the model says.
+        Otherwise ρ only sets the scale.
 
         Examples
         --------
@@ -400,7 +417,9 @@ class ProbabilisticKernelPCA(KernelEstimator):
         """
         model: ProbabilisticKernelModel = self._working
         rho = float(model.n_rows if self.feature_dim is None else self.feature_dim)
-        return model.posterior(self._values(X), rho, check_diagonal(diagonal, X))
+        check_choice("parameters", parameters, ("auto", "fixed"))
+        given, fixed = check_diagonal(diagonal, X), parameters == "fixed"
+        return model.posterior(self._values(X), rho, given, fixed=fixed)
 
     @on_rows(chunked=False)
     def point_noise(self, X: Any, diagonal: Any = None) -> Array:
@@ -438,7 +457,8 @@ class ProbabilisticKernelPCA(KernelEstimator):
 
         F = BW + 1uᵀ + E, with one column per dimension of feature space (Zhang et al. 2004,
         Eqs. 12 to 15): E[W | F] = D⁻¹Bᵀ(F − 1uᵀ) with D = BᵀB + σ²I, and every column has the
-        covariance (n/ρ) σ²D⁻¹.
+        covariance (n/ρ) σ²D⁻¹. The coordinates B count as known: these are latents on this map,
+        whose axes and lengths are estimates too (`posterior`).
 
         Parameters
         ----------

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -30,7 +30,19 @@ from dualpca.data import Host, replacing
 from dualpca.errors import ModelFileError, expected
 from dualpca.files import metadata as beside
 from dualpca.files.container import parse, read_container, write_container
-from dualpca.files.fields import Decoder, Encoder, allowed, fits, function_name
+from dualpca.files.fields import (
+    Decoder,
+    Encoder,
+    allowed,
+    escaped,
+    fits,
+    function_name,
+    hints_of,
+    in_words,
+    is_record,
+    not_default,
+    sizes_of,
+)
 
 if TYPE_CHECKING:
     from dualpca.estimators._base import Estimator
@@ -47,7 +59,7 @@ PARTS = ("inputs", "model", "stream", "units")
 INPUTS: dict[str, Any] = {
     "n_features_in_": int,
     "feature_names_in_": Annotated[Array, "names d"],
-    "n_samples_seen_": int | float,
+    "n_samples_seen_": Annotated[float, ">= 0"],
     "_sklearn_output_config": dict[str, str],
     "estimator_": Any,
 }
@@ -101,12 +113,16 @@ def save(
         raise TypeError(expected("model", "an estimator of dualpca, or a pipeline of them", model))
     check_is_fitted(model)
     encoder = EstimatorEncoder(functions)
-    version = str(sys.modules["dualpca"].__version__)
-    text = {"format": MODEL_FORMAT, "version": version, "model": encoder.encode(model, "")}
+    text = {"format": MODEL_FORMAT, "version": own_version(), "model": encoder.encode(model, "")}
     if metadata is not None:
         beside.check(metadata, _n_features(model))
         text["metadata"] = encoder.encode(metadata, "metadata")
     write_container(path, encoder.arrays, json.dumps(text, separators=(",", ":"), allow_nan=False))
+
+
+def own_version() -> str:
+    """Return the version of this library."""
+    return str(sys.modules["dualpca"].__version__)
 
 
 def load(
@@ -186,14 +202,14 @@ def contents_of(
         raise ModelFileError(expected("the version in the file", "such as 0.1.0", version))
     if not isinstance(tree, dict) or not {"model", "estimator"} & set(tree):
         raise ModelFileError(expected("the file", "a model", tree))
-    decoder, plain = EstimatorDecoder({}, arrays, functions), Decoder({}, arrays)
+    decoder, plain = EstimatorDecoder({}, arrays, functions, version), Decoder({}, arrays)
     model = decoder.decode(tree)
     metadata = plain.decode(found["metadata"]) if "metadata" in found else {}
     if not _is_fitted(model):
         raise ModelFileError("the model in the file was never fitted: save it after fit.")
     unused = decoder.unused & plain.unused
     if unused:
-        raise ModelFileError(expected("arrays in the file", "all used", sorted(unused)))
+        raise ModelFileError(expected("arrays in the file", "all used", sorted(unused)[:9]))
     return Contents(model, version, beside.check(metadata, _n_features(model)))
 
 
@@ -212,6 +228,40 @@ def _is_fitted(value: Any) -> bool:
     if "model" not in kind.hints:
         return _is_fitted([*value.get_params(deep=False).values()])
     return bool(set(kind.take_apart(value)) & {"model", "stream"})
+
+
+def is_unsolved(model: BaseEstimator) -> bool:
+    """Return True for a stream of `partial_fit` whose model is still to be found."""
+    return "_stream" in vars(model) and "_model" not in vars(model)
+
+
+def shapes_of(model: BaseEstimator) -> dict[str, list[int]]:
+    """Return the shapes of fitted attributes that are arrays; nothing is computed for it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca import PPCA
+    >>> found = shapes_of(PPCA(1).fit(np.eye(4)[:, :3]))
+    >>> found["components_"], found["mean_"]
+    ([1, 3], [3])
+    """
+    own: Any = type(model)
+    found = {name: value for name, value in vars(model).items() if name[:1] != "_"}
+    for name in dir(own):
+        path = getattr(getattr(own, name, None), "path", None) if name.endswith("_") else None
+        if path is not None and name[:1] != "_":
+            found[name] = _stored_at(vars(model).get("_model"), path)
+    shapes = {k: getattr(v, "shape", ()) for k, v in sorted(found.items()) if k.endswith("_")}
+    return {name: [int(size) for size in shape] for name, shape in shapes.items() if shape}
+
+
+def _stored_at(value: Any, path: list[str]) -> Any:
+    """Return what lies under names of fields; None where one is none, and would be computed."""
+    for name in path:
+        cls: type = type(value)
+        value = getattr(value, name) if is_record(cls) and name in hints_of(cls) else None
+    return value
 
 
 # --- Estimators as JSON: parameters apart from what was fitted -----------------------------------
@@ -241,13 +291,27 @@ class EstimatorEncoder(Encoder):
             return super().encode(value, where)
         prefix, params = f"{where}." if where else "", value.get_params(deep=False)
         tree: dict[str, Any] = {"estimator": type(value).__name__}
-        tree["params"] = {k: self.encode(v, f"{prefix}{k}") for k, v in params.items()}
+        kept = not_default(kind.cls, params)
+        tree["params"] = {k: self.encode(v, f"{prefix}{k}") for k, v in kept.items()}
+        try:
+            check_parameters(value)
+        except (ValueError, TypeError) as error:
+            remedy = "Set what a fit accepts with set_params, then save."
+            raise ModelFileError(
+                f"{type(value).__name__} cannot be saved: {error} {remedy}"
+            ) from None
         fitted = kind.take_apart(value)
         return tree | {part: self.encode(v, f"{prefix}{part}") for part, v in fitted.items()}
 
 
 class EstimatorDecoder(Decoder):
-    """Decode estimators too."""
+    """Decode estimators too, from a file that this version of the library wrote."""
+
+    def __init__(
+        self, known: Mapping[str, type], arrays: Mapping[str, Any], functions: Any, version: str
+    ) -> None:
+        super().__init__(known, arrays, functions)
+        self.version = version
 
     def _object(self, tree: dict[str, Any], depth: int) -> Any:
         if "estimator" in tree:
@@ -269,9 +333,10 @@ class EstimatorDecoder(Decoder):
         if set(state) - {"_sklearn_output_config"} or "model" not in kind.hints:
             try:
                 kind.from_format_1(estimator, state)
-            except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
                 what = f"attributes of {kind.cls.__name__} in the file do not go together"
-                raise ModelFileError(f"{what} ({type(error).__name__}: {error}).") from None
+                words = escaped(str(error), 300)
+                raise ModelFileError(f"{what} ({type(error).__name__}: {words}).") from None
         return estimator
 
     def _with(self, known: Mapping[str, type], tree: Any, depth: int) -> dict[str, Any]:
@@ -291,19 +356,58 @@ class EstimatorDecoder(Decoder):
             what = "one of dualpca's estimators with parameters and fitted model"
             raise ModelFileError(expected("the model in the file", what, str(tree[key])[:80]))
         params, name = self._with(parameter_types(), tree["params"], depth), kind.cls.__name__
-        unknown = set(params) - set(kind.cls._get_param_names())
+        unknown = sorted(set(params) - set(kind.cls._get_param_names()))
         if unknown:
-            some = str(sorted(unknown))[:80]
-            raise ModelFileError(f"{name} has no parameters {some}: the file is newer.")
+            some = escaped(", ".join(unknown), 80)
+            raise ModelFileError(
+                f"{name} of dualpca {own_version()} has no parameter {some}: the file says that "
+                f"dualpca {self.version} wrote it. Install that version or a newer one."
+            )
         for param, hint in kind.params.items():
             if param in params and not fits(params[param], hint, {}):
                 what = f"{param} of {name} in the file"
                 raise ModelFileError(expected(what, "of its kind", str(params[param])[:80]))
         try:
-            return kind, kind.cls(**params)
+            estimator = kind.cls(**params)
         except TypeError:
             what = f"all parameters of {name}"
             raise ModelFileError(expected("the file", what, sorted(params))) from None
+        try:
+            check_parameters(estimator)
+        except (ValueError, TypeError, ArithmeticError, LookupError, AttributeError) as error:
+            what = f"a parameter of {name} in the file cannot be used"
+            raise ModelFileError(f"{what}: {escaped(str(error), 300)}") from None
+        return kind, estimator
+
+
+def check_parameters(estimator: BaseEstimator) -> None:
+    """Refuse parameters that no fit would accept, in the words of a fit."""
+    cls: type = type(estimator)
+    params, hints = estimator.get_params(deep=False), _parameter_hints(cls)
+    for name, hint in hints.items():
+        value = params.get(name)
+        if not _plausible(value.item() if isinstance(value, np.generic) else value, hint):
+            raise ValueError(expected(name, in_words(hint), value))
+    if hasattr(estimator, "_check_parameters"):
+        estimator._check_parameters()
+    elif hasattr(estimator, "_parameter_constraints"):  # one of scikit-learn's
+        estimator._validate_params()
+
+
+@cache
+def _parameter_hints(cls: Any) -> dict[str, Any]:
+    """Return the annotations of an estimator's parameters."""
+    hints = get_type_hints(cls.__init__)
+    return {name: hints.get(name, Any) for name in cls._get_param_names()}
+
+
+def _plausible(value: Any, hint: Any) -> bool:
+    """Return True if a parameter is of a kind that its annotation names; 0 and 1 are flags too."""
+    if hint is float or float in get_args(hint):
+        hint = hint | int  # also of any size
+    if isinstance(value, bool) or (type(value) is int and value in (0, 1)):
+        return any(fits(one, hint, {}, ranges=False) for one in (bool(value), int(value)))
+    return fits(value, hint, {}, ranges=False)
 
 
 # --- Kinds of estimators -------------------------------------------------------------------------
@@ -377,12 +481,27 @@ def _put_together(estimator: Estimator, found: dict[str, Any]) -> None:
     """Give an estimator its inputs, model, stream and units."""
     inputs = found.pop("inputs", {})
     _set_inputs(estimator, inputs)
+    if not {"model", "stream"} & set(found):
+        raise ModelFileError("the model in the file was never fitted: save it after fit.")
     if "n_features_in_" not in inputs:
         raise ModelFileError(expected("inputs in the file", "n_features_in_", sorted(inputs)))
+    if "stream" in found and "n_samples_seen_" not in inputs:
+        raise ModelFileError("a stream in the file must have n_samples_seen_, which is not there.")
     estimator.__dict__.update({f"_{part}": value for part, value in found.items()})
-    if not estimator._goes_together():
-        name = type(estimator).__name__
+    name, most = type(estimator).__name__, estimator._most_components()
+    try:
+        together = estimator._goes_together()
+    except (ValueError, TypeError, ArithmeticError, LookupError, AttributeError) as error:
+        words = escaped(str(error), 300)
+        raise ModelFileError(f"the model of {name} in the file cannot be used: {words}") from None
+    if not together:
         raise ModelFileError(f"the model of {name} in the file does not fit its inputs.")
+    wanted: Any = getattr(estimator, "n_components", None)
+    counts = [wanted] if isinstance(wanted, int) else wanted  # of a mixture, for each component
+    several = isinstance(counts, list | tuple | np.ndarray)
+    if most is not None and several and any(count > most for count in counts):
+        what = f"at most {most}, its number of features"
+        raise ModelFileError(expected(f"n_components of {name} in the file", what, wanted))
 
 
 def _of_format_1(estimator: Estimator, state: dict[str, Any]) -> None:
@@ -404,9 +523,13 @@ class Standardisation:
     """What scikit-learn's StandardScaler learns."""
 
     mean: Annotated[Array, "d"] | None
-    var: Annotated[Array, "d"] | None
-    scale: Annotated[Array, "d"] | None
-    n_samples_seen: int | float | Annotated[Array, "d"]
+    var: Annotated[Array, "d", ">= 0"] | None
+    scale: Annotated[Array, "d", "> 0"] | None
+    n_samples_seen: (
+        Annotated[float, ">= 0"]
+        | Annotated[Array, "whole d", ">= 0"]
+        | Annotated[Array, "d", ">= 0"]
+    )
 
 
 def _scaler_parts(own: Mapping[str, Any]) -> dict[str, Any]:
@@ -419,7 +542,15 @@ def _scaler_parts(own: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _put_scaler_together(scaler: BaseEstimator, found: dict[str, Any]) -> None:
-    _set_inputs(scaler, found["inputs"])
+    if set(found) != {"inputs", "model"}:
+        raise ModelFileError(expected("a scaler in the file", "inputs and model", sorted(found)))
+    inputs, model = found["inputs"], found["model"]
+    _set_inputs(scaler, inputs)
+    needed = (scaler.with_mean, model.mean), (scaler.with_std, model.scale)
+    features = inputs.get("n_features_in_")
+    same = sizes_of(model).get("d", features) == features
+    if not same or any(asked and part is None for asked, part in needed):
+        raise ModelFileError("the scaler in the file has not the mean and scale of its features.")
     vars(scaler).update({f"{name}_": value for name, value in vars(found["model"]).items()})
 
 

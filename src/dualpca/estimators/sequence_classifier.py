@@ -15,8 +15,10 @@ from dualpca.errors import expected
 from dualpca.estimators._base import Estimator, attribute, parameter_count
 from dualpca.estimators.hidden_markov import HiddenMarkovPCA, joined
 from dualpca.models.hidden_markov import (
+    HiddenMarkovRequest,
     SequenceClassesModel,
     check_lengths,
+    check_priors,
     fit_sequence_classes,
 )
 from dualpca.models.kernel_space import KernelSpace
@@ -133,13 +135,7 @@ class SequenceClassifier(ClassifierMixin, Estimator):
         >>> SequenceClassifier(HiddenMarkovPCA(1, random_state=0)).fit(X, y).classes_
         array(['calm', 'wild'], dtype='<U4')
         """
-        base = self._base
-        if not isinstance(base, HiddenMarkovPCA):
-            raise ValueError(expected("model", "a HiddenMarkovPCA or None", base))
-        if base.checkpoint is not None:
-            what = "None: one file cannot hold one model per class"
-            raise ValueError(expected("checkpoint of the model", what, base.checkpoint))
-        request = base._request()
+        request = self._request()
         X, lengths = joined(X, lengths)
         with self._training(np.asarray(X) if isinstance(X, np.memmap) else X) as table:
             steps = check_sequences(lengths, int(table.n or 0))
@@ -149,6 +145,24 @@ class SequenceClassifier(ClassifierMixin, Estimator):
         for one in self.models_:
             one._keep(one._model)  # which warns, such as of states that are never visited
         return self
+
+    def _request(self) -> HiddenMarkovRequest:
+        """Check the model of each class and return its parameters for the fit."""
+        base = self._base
+        if not isinstance(base, HiddenMarkovPCA):
+            raise ValueError(expected("model", "a HiddenMarkovPCA or None", base))
+        if base.checkpoint is not None:
+            what = "None: one file cannot hold one model per class"
+            raise ValueError(expected("checkpoint of the model", what, base.checkpoint))
+        return base._request()
+
+    def _goes_together(self) -> bool:
+        check_priors(self.priors, np.ones(len(self._model.priors)))
+        return super()._goes_together()
+
+    def _parts_with_features(self) -> list[Any]:
+        model = self._model
+        return [*model.models] if model.space is None else [model.space]
 
     def _labels(self, y: Any, m: int) -> np.ndarray[Any, Any]:
         """Return the class of every sequence, on the host."""

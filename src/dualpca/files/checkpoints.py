@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
@@ -19,8 +20,16 @@ import numpy as np
 
 from dualpca.arrays import Array, backend
 from dualpca.data import Host, Units, atomic
-from dualpca.errors import CheckpointError, CheckpointWarning, ModelFileError, expected, warn
-from dualpca.files.container import read_container, write_container
+from dualpca.errors import (
+    CheckpointError,
+    CheckpointWarning,
+    DualPCAError,
+    ModelFileError,
+    expected,
+    warn,
+)
+from dualpca.files.container import parse, read_container, write_container
+from dualpca.files.fields import escaped
 from dualpca.models.driver import Keeper, State
 
 SAME_SPREAD, SAME_MEAN = 1e-8, 1e-11
@@ -28,6 +37,15 @@ SAME_SPREAD, SAME_MEAN = 1e-8, 1e-11
 
 STATE_FORMAT = 1
 """Another one is refused."""
+
+MOST_SHOWN = 60
+"""Characters of a parameter in an error."""
+
+ANY_NUMBER = ("loglikelihoods", "values", "slopes")
+"""Arrays of a state that may hold infinity, where a step led nowhere."""
+
+_resumed: set[Path] = set()
+"""Checkpoints that fits of this process have resumed."""
 
 
 @dataclass(frozen=True)
@@ -151,30 +169,60 @@ class CheckpointKeeper(Keeper):
         except ModelFileError as error:
             raise ModelFileError(self._refusal(error.why)) from None
         try:
-            found = json.loads(text)
+            found = parse(text)
             of, n, numbers = found["of"], found["n"], found["numbers"]
-        except (ValueError, KeyError, TypeError):
+        except (ModelFileError, KeyError, TypeError):
             raise CheckpointError(self._refusal("it is no checkpoint")) from None
+        words = type(of) is dict and all(type(v) is str for v in of.values())
+        if not words or type(n) is not float or type(numbers) is not dict:
+            raise CheckpointError(self._refusal("it is no checkpoint"))
         if found.get("format") != STATE_FORMAT:
             raise CheckpointError(self._refusal("another version of dualpca wrote it"))
         other = sorted(k for k in {*of, *self.of} if of.get(k) != self.of.get(k))
         if other:
             some = ["model"] if "model" in other else other[:5]
-            differ = ", ".join(f"{k}={of.get(k)} there, {self.of.get(k)} here" for k in some)
+            both = ((k, str(of.get(k)), str(self.of.get(k))) for k in some)
+            short = ([escaped(word, MOST_SHOWN) for word in words] for words in both)
+            differ = ", ".join(f"{k}={there} there, {here} here" for k, there, here in short)
             raise CheckpointError(self._refusal(f"its fit has other parameters: {differ}"))
         theirs = arrays.get("data.mean"), arrays.get("data.variance")
         if n != self.n or not _same(theirs, (self.data["mean"], self.data["variance"])):
             raise CheckpointError(self._refusal("it is of other data"))
-        return {k[6:]: v for k, v in arrays.items() if k.startswith("state.")}, numbers
+        state = {k[6:]: v for k, v in arrays.items() if k.startswith("state.")}
+        odd = [k for k, v in state.items() if k not in ANY_NUMBER and not backend.all_finite(v)]
+        if odd:
+            what = f"{escaped(', '.join(odd), MOST_SHOWN)} in it is not finite"
+            raise CheckpointError(self._refusal(what))
+        _resumed.add(self.path)
+        return state, numbers
 
     def _refusal(self, why: str) -> str:
         return f"{self.path} cannot be resumed: {why}. Remove it, or give another path."
 
 
+@contextmanager
+def resuming(asked: Any) -> Iterator[None]:
+    """Name the checkpoint if a fit fails on the state that it held: not one of this fit."""
+    checkpoint = Checkpoint.of(asked)
+    path = None if checkpoint is None else Path(checkpoint.path)
+    try:
+        yield
+    except DualPCAError:
+        raise
+    except (LookupError, ValueError, TypeError, ArithmeticError, AttributeError) as error:
+        if path not in _resumed:
+            raise
+        why = f"{path} cannot be resumed: it does not hold a state of this fit"
+        raise CheckpointError(f"{why}. Remove it, or give another path.") from error
+    finally:
+        if path is not None:
+            _resumed.discard(path)
+
+
 def _same(a: tuple[Host | None, Host | None], b: tuple[Host, Host]) -> bool:
     """Return True if means and variances differ by rounding only, feature by feature."""
     (mean, variance), (mu, v) = a, b
-    if mean is None or variance is None or mean.shape != mu.shape:
+    if mean is None or variance is None or not mean.shape == mu.shape == variance.shape:
         return False
     close = np.abs(mean - mu) <= SAME_SPREAD * np.sqrt(v) + SAME_MEAN * np.abs(mu)
     # features far from zero have the rounding of their mean in their variance

@@ -37,6 +37,9 @@ LONGEST_HEADER = 4 * 2**20
 MOST_BRACKETS = 300_000
 """[ and { in JSON, each of which becomes an object of 60 bytes and more, twice."""
 
+INTEGER_BITS = 128
+"""Of integers, which are as long as the seeds of a random generator; NumPy's have 64."""
+
 CHUNK = 2**20
 
 CODES = "F64 F32 I64 I32 I16 I8 U64 U32 U16 U8"
@@ -147,13 +150,17 @@ def _check_digest(file: BufferedReader, header: bytes) -> None:
 
 
 def parse(text: str | bytes) -> Any:
-    """Return what JSON says, strictly: no repeated names, no NaN, UTF-8, no endless depth."""
+    """Return what JSON says, strictly: no repeated names or NaN, bounded depth and digits."""
     try:
         text = text if isinstance(text, str) else text.decode()
         if text.count("[") + text.count("{") > MOST_BRACKETS:
             raise ValueError("too many lists")
         return json.loads(
-            text, object_pairs_hook=_once, parse_constant=_finite, parse_float=_finite
+            text,
+            object_pairs_hook=_once,
+            parse_constant=_finite,
+            parse_float=_finite,
+            parse_int=_short,
         )
     except (ValueError, RecursionError) as error:
         raise _refusal(f"its JSON cannot be read ({type(error).__name__})") from None
@@ -164,6 +171,12 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         raise ValueError("a name comes twice")
     return found
+
+
+def _short(word: str) -> int:
+    if len(word) > INTEGER_BITS or abs(int(word)) >> INTEGER_BITS:
+        raise ValueError("an integer is too large")
+    return int(word)
 
 
 def _finite(word: str) -> float:

@@ -5,11 +5,29 @@ that they mention may be there, and nothing else. `Annotated[Array, "d q"]` asks
 axes; a letter means the same size throughout a dataclass, a number itself, `*` any size. A word
 before the letters says what the entries are:
 
-    "d q"          floats
+    "d q"          floats; "" is a number, or an array of no axes
     "whole d"      integers
     "names d"      strings
     "labels c"     strings or numbers
     "points n d"   numbers, dense or a sparse matrix, or items of another kind
+
+Sizes n, b, f, d, m, K, S and c (rows, features, dimensions of a space, components, states,
+classes) are at least 1. What else a value must satisfy stands in a text after that; of numbers,
+in their only one:
+
+    Annotated[Array, "K", "> 0, sum 1"]         conditions, all of which hold
+    Annotated[Array, "n d", "or nan"]           numbers are finite unless told otherwise
+    Annotated[Array, "d d", "diagonal >= 0"]    of a scatter matrix
+    Annotated[float, ">= 0, or inf"]
+    Annotated[int, ">= 1, <= d"]                a letter stands for its size
+    Annotated[tuple[Part, ...], "K"]            of length K
+    Annotated[Emissions, "K m=d"]               its K is ours, its d is our m
+    Annotated[Subspace, "d?"]                   its d is ours, if it has one
+    Annotated[Array, "r", "some"]               not empty
+    Literal["a", "b"]                           one of these words
+
+Fields of a dataclass that are there together, or of which one must be there, are listed by its
+class attributes `_together` (texts of names) and `_one_of` (names).
 
 `Annotated[Protocol, A | B]` names the classes that may stand for a protocol in a file.
 
@@ -34,10 +52,11 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import operator
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from scipy import sparse
@@ -120,46 +139,105 @@ def allowed(hint: Any) -> dict[str, type]:
 Sizes = dict[str, int]
 
 
-def fits(value: Any, hint: Any, sizes: Sizes) -> bool:
+def fits(value: Any, hint: Any, sizes: Sizes, ranges: bool = True) -> bool:
     """Return True if a value is what an annotation asks for.
+
+    Parameters
+    ----------
+    value : object
+    hint : annotation
+    sizes : dict
+        Letter to size; letters that are met for the first time are added.
+    ranges : bool, default=True
+        Compare numbers with the conditions of the annotation, not kinds and sizes only.
 
     Examples
     --------
     >>> fits(np.zeros((3, 2)), Annotated[Any, "d q"], {"d": 3}), fits(1.5, int | None, {})
     (True, False)
+    >>> fits(-1.0, Annotated[float, ">= 0"], {}), fits(float("nan"), float, {})
+    (False, False)
     """
     origin, args = get_origin(hint), get_args(hint)
-    if origin is Annotated:  # an array, or the types that stand for a protocol
-        words = args[1]
-        return _is_array(value, words, sizes) if type(words) is str else fits(value, words, sizes)
+    if origin is Annotated:
+        return _is_annotated(value, args[0], args[1:], sizes, ranges)
     if origin in (Union, types.UnionType):
-        return any(fits(value, one, sizes) for one in args)
+        return any(fits(value, one, sizes, ranges) for one in args)
+    if origin is Literal:
+        return any(type(value) is type(one) and value == one for one in args)
     if hint is Any:
         return True
     if hint is None or hint is type(None):
         return value is None
-    if hint is float:
-        return type(value) in (float, int)
-    if hint in (int, bool, str):
+    if hint in (int, float):
+        return _is_number(value, hint) and (not ranges or within(value, "", sizes))
+    if hint in (bool, str):
         return type(value) is hint
     if origin is dict:
         return type(value) is dict and all(
-            type(k) is str and fits(v, args[1], sizes) for k, v in value.items()
+            type(k) is str and fits(v, args[1], sizes, ranges) for k, v in value.items()
         )
     if origin is list or args[1:] == (Ellipsis,):
-        return type(value) is origin and all(fits(item, args[0], dict(sizes)) for item in value)
+        return type(value) is origin and all(fits(item, args[0], sizes, ranges) for item in value)
     if origin is tuple:
         same = type(value) is tuple and len(value) == len(args)
-        return same and all(map(fits, value, args, [sizes] * len(args)))
+        return same and all(fits(v, one, sizes, ranges) for v, one in zip(value, args, strict=True))
+    if origin is Sequence:
+        items = value.tolist() if isinstance(value, np.ndarray) and value.ndim else value
+        return type(items) in (list, tuple) and all(
+            fits(item, args[0], sizes, ranges) for item in items
+        )
     return not isinstance(hint, type) or hint in type(value).__mro__
+
+
+def _is_number(value: Any, hint: Any) -> bool:
+    return type(value) is int or (hint is float and type(value) is float)
+
+
+def _is_annotated(value: Any, base: Any, told: tuple[Any, ...], sizes: Sizes, ranges: bool) -> bool:
+    """Compare a value with `Annotated[base, *told]`."""
+    if type(told[0]) is not str:  # the types that stand for a protocol
+        return fits(value, told[0], sizes, ranges) and _shares(value, told[1:], sizes)
+    if base in (int, float):
+        return _is_number(value, base) and (not ranges or within(value, told[0], sizes))
+    if get_origin(base) is tuple:
+        if not fits(value, base, sizes, ranges):
+            return False
+        long = told[1] if told[1:] and ranges else ""
+        return _has_size(told[0], len(value), sizes) and within(len(value), long, sizes)
+    if is_record(base) or get_origin(base) in (Union, types.UnionType):
+        return fits(value, base, sizes, ranges) and _shares(value, told, sizes)
+    if not _is_array(value, told[0], sizes):
+        return False
+    return not ranges or within(value, told[1] if told[1:] else "", sizes)
+
+
+def _shares(value: Any, told: tuple[Any, ...], sizes: Sizes) -> bool:
+    """Compare the sizes of a part with those of the whole."""
+    if not told or not is_record(type(value)):
+        return True
+    own = sizes_of(value)
+    for word in told[0].split():
+        ours, _, theirs = word.removesuffix("?").partition("=")
+        size = own.get(theirs or ours)
+        if size is None and word.endswith("?"):
+            continue
+        if size is None or not _has_size(ours, size, sizes):
+            return False
+    return True
 
 
 ENTRY_KINDS = {"": "f", "whole": "iu", "names": "OU", "labels": "OUfiub", "points": "fOU"}
 """First word of an annotation to the kinds of NumPy's dtypes."""
 
+NEVER_EMPTY = "nbfdmKSc"
+"""Letters whose size is at least 1."""
+
 
 def _is_array(value: Any, words: str, sizes: Sizes) -> bool:
     """Compare an array with its annotation; new letters are added to the sizes."""
+    if not words and type(value) in (int, float):
+        return True
     first, *letters = words.split() or [""]
     kind, letters = (first, letters) if first in ENTRY_KINDS else ("", words.split())
     stored = isinstance(value, np.ndarray) or (kind == "points" and backend.is_sparse(value))
@@ -170,12 +248,82 @@ def _is_array(value: Any, words: str, sizes: Sizes) -> bool:
     if value.ndim != len(letters):
         return False
     found = dict(sizes)
-    for letter, size in zip(letters, value.shape, strict=True):
-        wanted = int(letter) if letter.isdigit() else found.setdefault(letter, int(size))
-        if letter != "*" and size != wanted:
-            return False
+    if not all(_has_size(*pair, found) for pair in zip(letters, value.shape, strict=True)):
+        return False
     sizes.update(found)
     return True
+
+
+def _has_size(letter: str, size: int, sizes: Sizes) -> bool:
+    """Compare a size with what a letter stands for; a new letter is added."""
+    if letter.isdigit():
+        return size == int(letter)
+    if letter == "*":
+        return True
+    return size == sizes.setdefault(letter, int(size)) and (size > 0 or letter not in NEVER_EMPTY)
+
+
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+
+LARGEST_INTEGER = 2**63 - 1
+"""Of integers in files that are not seeds: those that arrays can hold."""
+
+SUM_ERROR = 1e-5
+"""Of weights that sum to 1, in single precision."""
+
+
+def within(value: Any, conditions: str, sizes: Sizes) -> bool:
+    """Return True if numbers satisfy conditions such as '>= 0, or inf'; arrays of text always do.
+
+    Examples
+    --------
+    >>> within(np.array([0.5, 0.5]), "> 0, sum 1", {}), within(4, "<= d", {"d": 3})
+    (True, False)
+    """
+    if type(value) is int:
+        numbers: Any = value
+        if abs(value) > LARGEST_INTEGER:
+            return False
+    else:
+        numbers = value.data if backend.is_sparse(value) else np.asarray(value)
+        if numbers.dtype.kind not in "fiu":
+            return True
+        if not numbers.size:
+            return "sum 1" not in conditions and "some" not in conditions
+    asked = [one.strip() for one in conditions.split(",") if one and one != "some"]
+    if type(value) is not int and numbers.dtype.kind == "f":
+        if "or inf" in asked or "or nan" in asked:
+            odd = numbers[~np.isfinite(numbers)]
+            if "or nan" not in asked and np.isnan(odd).any():
+                return False
+            if "or inf" not in asked and np.isinf(odd).any():
+                return False
+            numbers = numbers[~np.isnan(numbers)]
+        elif not backend.all_finite(numbers):
+            return False
+    if "diagonal >= 0" in asked:
+        asked.remove("diagonal >= 0")
+        if np.any(np.diagonal(numbers) < 0):
+            return False
+    return all(_holds(numbers, one, sizes) for one in asked if not one.startswith("or "))
+
+
+def _holds(numbers: Any, condition: str, sizes: Sizes) -> bool:
+    """Return True if one condition holds; one on a letter that is not known holds."""
+    how, bound = condition.split()
+    if how == "sum":  # along the last axis
+        sums = np.sum(numbers, axis=-1, dtype=np.float64)
+        return bool(np.all(np.abs(sums - float(bound)) <= SUM_ERROR))
+    limit = sizes.get(bound) if bound.isalpha() else float(bound)
+    if limit is None:
+        return True
+    return bool(np.all(COMPARISONS[how](numbers, limit)))
 
 
 def sizes_of(record: object) -> Sizes:
@@ -183,7 +331,7 @@ def sizes_of(record: object) -> Sizes:
     sizes: Sizes = {}
     cls: type = type(record)
     for name, hint in hints_of(cls).items():
-        fits(getattr(record, name), hint, sizes)
+        fits(getattr(record, name), hint, sizes, ranges=False)
     return sizes
 
 
@@ -196,30 +344,81 @@ def checked(cls: type, found: Mapping[str, Any]) -> Any:
         what = f"the fields {sorted(hints)} of {name}"
         raise ModelFileError(expected("fields in the file", what, sorted(found)))
     sizes: Sizes = {}
-    for field, value in found.items():
-        if not fits(value, hints[field], sizes):
-            shown = repr(value)[:80]
-            if isinstance(value, np.ndarray):
-                kinds = {"f": "floats", "i": "integers"}
-                shown = f"{kinds.get(value.dtype.kind, str(value.dtype))} {value.shape}"
-            what = f"{field} of {name} in the file must be {_in_words(hints[field])}"
-            raise ModelFileError(f"{what}, got {shown}.")
+    for _ in range(2):  # once all letters are known, conditions on them are too
+        for field, value in found.items():
+            if not fits(value, hints[field], sizes):
+                what = f"{field} of {name} in the file must be {in_words(hints[field])}"
+                raise ModelFileError(f"{what}, got {_shown(value)}.")
+    there = {k for k, v in found.items() if v is not None and not (type(v) is tuple and not v)}
+    _refuse_parts(cls, there)
     try:
         return cls(**found)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise ModelFileError(f"the file holds an impossible {name}: {str(error)[:300]}") from None
+    except (ValueError, TypeError, ArithmeticError, LookupError, AttributeError) as error:
+        words = escaped(str(error), 300)
+        raise ModelFileError(f"the file holds an impossible {name}: {words}") from None
 
 
-def _in_words(hint: Any) -> str:
+def _refuse_parts(cls: Any, there: set[str]) -> None:
+    """Refuse fields without those that belong to them."""
+    for group in getattr(cls, "_together", ()):
+        names = set(group.split())
+        if names & there and not names <= there:
+            what = f"{group.replace(' ', ', ')} of {cls.__name__} in the file"
+            raise ModelFileError(f"{what} must be there together, or not at all.")
+    choice = getattr(cls, "_one_of", ())
+    if choice and not there & set(choice):
+        raise ModelFileError(f"{cls.__name__} in the file has none of {', '.join(choice)}.")
+
+
+def _shown(value: Any) -> str:
+    """Return a value for an error: kind and shape of an array, and how it is out of range."""
+    if not isinstance(value, np.ndarray):
+        return escaped(repr(value), 80)
+    kinds = {"f": "floats", "i": "integers"}
+    shown = f"{kinds.get(value.dtype.kind, str(value.dtype))} {value.shape}"
+    if value.dtype.kind not in "fi" or not value.size:
+        return shown
+    odd = "" if backend.all_finite(value) else ", not all finite"
+    return f"{shown}{odd}" if odd else f"{shown} from {value.min():.3g} to {value.max():.3g}"
+
+
+def escaped(text: str, most: int) -> str:
+    r"""Return text for people: of limited length, control characters escaped.
+
+    Examples
+    --------
+    >>> print(escaped("a" * 9, 5), escaped("red" + chr(27), 80))
+    aaaa… red\x1b
+    """
+    short = text if len(text) <= most else text[: most - 1] + "…"
+    if short.isprintable():
+        return short
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in short)
+
+
+def in_words(hint: Any) -> str:
     """Return an annotation in words."""
     origin, args = get_origin(hint), get_args(hint)
-    if origin is Annotated and type(args[1]) is str:
-        return f"an array ({', '.join(args[1].split())})"
+    if origin is Annotated and type(args[1]) is not str:
+        return in_words(args[1])
+    if origin is Annotated and args[0] in (int, float):
+        return f"{'an integer' if args[0] is int else 'a number'} {args[1]}"
+    if origin is Annotated and (is_record(args[0]) or get_origin(args[0])):
+        return f"{in_words(args[0])} of the sizes of the rest"
     if origin is Annotated:
-        return _in_words(args[1])
+        conditions = f" {args[2]}" if args[2:] else ""
+        return f"an array ({', '.join(args[1].split())}) of {_numbers(conditions)}{conditions}"
     if origin in (Union, types.UnionType):
-        return " or ".join(_in_words(one) for one in args)
+        return " or ".join(in_words(one) for one in args)
+    if hint in (int, float):
+        return {int: "an integer", float: "a finite number"}[hint]
+    if origin is Literal:
+        return f"one of {list(args)}"
     return getattr(hint, "__name__", str(hint)).replace("NoneType", "None")
+
+
+def _numbers(conditions: str) -> str:
+    return "numbers" if "or " in conditions else "finite numbers"
 
 
 # --- To JSON -------------------------------------------------------------------------------------
@@ -252,7 +451,9 @@ class Encoder:
         cls: type = type(value)
         if is_record(cls) and _is_own(cls):
             prefix = f"{where}." if where else ""
-            found = {k: self.encode(getattr(value, k), f"{prefix}{k}") for k in hints_of(cls)}
+            own = {k: getattr(value, k) for k in hints_of(cls)}
+            kept = not_default(cls, own)
+            found = {k: self.encode(v, f"{prefix}{k}") for k, v in kept.items()}
             return {"type": name_of(cls), "fields": found}
         if type(value) is dict and all(type(k) is str for k in value):
             return {"dict": {k: self.encode(v, f"{where}.{k}") for k, v in value.items()}}
@@ -289,6 +490,28 @@ class Encoder:
             found = {"array": where} | ({"order": "F"} if by_columns else {})
             self._seen[id(value)] = (value, found)  # held, so that its id is not used again
         return self._seen[id(value)][1]
+
+
+def not_default(cls: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that differ from the defaults of a class: files hold no others.
+
+    So a file can be read by a version that has no such field or parameter yet.
+
+    Examples
+    --------
+    >>> from dualpca import PPCA
+    >>> not_default(PPCA, PPCA(2).get_params())
+    {'n_components': 2}
+    """
+    defaults = {k: one.default for k, one in inspect.signature(cls).parameters.items()}
+
+    def differs(name: str, value: Any) -> bool:
+        default = defaults.get(name, inspect.Parameter.empty)
+        plain = value is None or type(value) in (bool, int, float, str)
+        plain = plain or (type(value) is tuple and not value)
+        return not (plain and type(value) is type(default) and value == default)
+
+    return {name: value for name, value in values.items() if differs(name, value)}
 
 
 def function_name(value: Any) -> str:
@@ -442,8 +665,14 @@ class Decoder:
             raise ModelFileError(expected("a sparse matrix", "data, indices and indptr", tree))
         make: Any = sparse.csr_matrix if tree["kind"] == "matrix" else sparse.csr_array
         parts = tuple(self._array(tree[k]) if isinstance(tree[k], dict) else None for k in CSR)
+        ends: Any = parts[2]  # SciPy does not look at the rest where the last end is not positive
+        rising = ends is not None and ends.ndim == 1 and ends.size and ends.dtype.kind == "i"
+        if not rising or ends[0] != 0 or np.any(np.diff(ends) < 0):
+            raise ModelFileError("the file holds an impossible sparse matrix: rows end too early.")
         try:
             found = make(parts, shape=tuple(_listed(tree["shape"])))
+            if not len(found.data) == len(found.indices) == ends[-1]:
+                raise ValueError("indices and data differ in number")
             found.check_format(full_check=True)
         except (ValueError, TypeError, IndexError, OverflowError) as error:
             raise ModelFileError(f"the file holds an impossible sparse matrix: {error}") from None

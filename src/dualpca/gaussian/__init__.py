@@ -19,6 +19,7 @@ from dualpca.gaussian.control_limits import (
 from dualpca.gaussian.loadings import (
     SHARES,
     LoadingPosterior,
+    angles,
     incomplete_laplace,
     information,
     laplace,

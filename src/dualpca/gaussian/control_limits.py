@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,10 +50,10 @@ class Reference:
         Gaussian.
     """
 
-    n: float
-    divisor: float
-    dof: float | None = None
-    tails: float = math.inf
+    n: Annotated[float, "> 0"]
+    divisor: Annotated[float, "> 0"]
+    dof: Annotated[float, ">= 0, or inf"] | None = None
+    tails: Annotated[float, "> 0, or inf"] = math.inf
 
 
 class Law(NamedTuple):

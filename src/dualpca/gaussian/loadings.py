@@ -77,7 +77,7 @@ class LoadingPosterior:
     rows: Annotated[Array, "* q q"]  # (d, q, q) or (1, q, q), covariance of each row
     angle: Annotated[Array, "q q"]  # standard deviation of the angle between two columns
     growth: Annotated[Array, "q"]  # (q,), standard deviation of the logarithm of a column's length
-    tangent: bool  # rows move off the span only
+    tangent: bool  # rows move off the span only (always, except in earlier files)
 
     @property
     def _axes(self) -> tuple[Array, Array]:
@@ -179,16 +179,24 @@ def incomplete_laplace(
     return _assembled(factors, rows, seen, values, n)
 
 
-def _assembled(
-    factors: Factors, rows: Array, seen: Array, values: Array, n: float
-) -> LoadingPosterior:
-    """Return the three kinds of movement, from the share of each latent that the rows reveal."""
+def angles(values: Array, n: float) -> Array:
+    """Return the standard deviation of the angle between two axes of variances ℓ, (q, q).
+
+    √(ℓ_iℓ_k/n)/|ℓ_i − ℓ_k| (Anderson 1963), at most that of an angle of which nothing is known.
+    """
     xp = backend.namespace(values)
     gap, root = xp.abs(values[:, None] - values[None, :]), xp.sqrt(values)
     product = root[:, None] * root[None, :] / math.sqrt(n)
     wide, one = gap * LARGEST_ANGLE <= product, xp.ones_like(gap)
     angle = xp.where(wide, LARGEST_ANGLE * one, product / xp.where(wide, one, gap))
-    angle = angle * (1 - backend.asarray(np.eye(int(values.shape[0])), values))
+    return angle * (1 - backend.asarray(np.eye(int(values.shape[0])), values))
+
+
+def _assembled(
+    factors: Factors, rows: Array, seen: Array, values: Array, n: float
+) -> LoadingPosterior:
+    """Return the three kinds of movement, from the share of each latent that the rows reveal."""
+    xp, angle = backend.namespace(values), angles(values, n)
     alive = xp.astype(xp.sum(factors.W * factors.W, axis=0) > 0, xp.float64)
     rows = rows * alive[None, :, None] * alive[None, None, :]
     return LoadingPosterior(factors.W, rows, angle, alive / (seen * math.sqrt(2 * n)), True)

@@ -32,8 +32,8 @@ class Factors:
 
     W: Annotated[Array, "d q"]
     mu: Annotated[Array, "d"]
-    psi: Annotated[Array, "d"]
-    dof: float = math.inf
+    psi: Annotated[Array, "d", ">= 0"]
+    dof: Annotated[float, "> 0, or inf"] = math.inf
 
 
 NO_SECOND_MOMENT = (
@@ -70,14 +70,14 @@ class Sums(NamedTuple):
 
     zz: Annotated[Array, "d q q"]  # (d, q, q), Σ over the rows that observe a feature of E[zzᵀ]
     z: Annotated[Array, "d q"]  # (d, q), likewise of E[z]
-    n: Annotated[Array, "d"]  # (d,), number of them
+    n: Annotated[Array, "d", ">= 0"]  # (d,), number of them
     xz: Annotated[Array, "d q"]  # (d, q), Σ (x − μ) E[z]ᵀ
     x: Annotated[Array, "d"]  # (d,), Σ (x − μ)
     xx: Annotated[Array, "d"]  # (d,), Σ (x − μ)²
     all_zz: Annotated[Array, "q q"]  # (q, q), Σ over all rows of E[zzᵀ]
     all_z: Annotated[Array, "q"]
-    all_n: Array  # ()
-    loglikelihood: Array  # ()
+    all_n: Annotated[Array, "", ">= 0"]  # ()
+    loglikelihood: Annotated[Array, "", "or nan, or inf"]  # ()
 
     def plus(self, other: Sums) -> Sums:
         """Return the sums of both sets of rows."""

@@ -69,12 +69,14 @@ class Selection:
     (array([0, 1, 2, 3]), 3)
     """
 
-    candidates: Annotated[Array, "whole k"]  # (k,), q
-    q2: Annotated[Array, "k"]
-    q2_error: Annotated[Array, "k"]
-    loglikelihood: Annotated[Array, "k"]  # (k,), of an unseen row or of a hidden entry
-    loglikelihood_error: Annotated[Array, "k"]
-    chosen: int
+    candidates: Annotated[Array, "whole k", ">= 0"]  # (k,), q
+    q2: Annotated[Array, "k", "or nan, or inf"]
+    q2_error: Annotated[Array, "k", "or nan, or inf"]
+    loglikelihood: Annotated[
+        Array, "k", "or nan, or inf"
+    ]  # (k,), of an unseen row or of a hidden entry
+    loglikelihood_error: Annotated[Array, "k", "or nan, or inf"]
+    chosen: Annotated[int, ">= 0"]
     unit: str  # 'row' or 'entry'
 
 

@@ -45,8 +45,8 @@ class SpikedGaussian:
     """
 
     values: Annotated[Array, "q"]
-    noise: float
-    dim: int
+    noise: Annotated[float, ">= 0"]
+    dim: Annotated[int, ">= q"]
 
     @property
     def rank(self) -> int:
@@ -56,13 +56,17 @@ class SpikedGaussian:
     @property
     def spread(self) -> Array:
         """√(ℓ − σ²), the lengths of the columns of W, (q,)."""
-        xp = backend.namespace(self.values)
         excess = self.values - self.noise
+        if not backend.is_foreign(excess):
+            return np.sqrt(np.where(excess < 0, 0.0, excess))
+        xp = backend.namespace(self.values)
         return xp.sqrt(xp.where(excess < 0, xp.zeros_like(excess), excess))
 
     @property
     def _safe_values(self) -> Array:
         """ℓ with ∞ in place of 0: a direction without variance has coordinate 0 and divides it."""
+        if not backend.is_foreign(self.values):
+            return np.where(self.values > 0, self.values, math.inf)
         xp = backend.namespace(self.values)
         return xp.where(self.values > 0, self.values, xp.full_like(self.values, math.inf))
 
@@ -83,11 +87,14 @@ class SpikedGaussian:
         head = float(xp.sum(xp.log(self.values)))
         return head + (rest * math.log(self.noise) if rest else 0.0)
 
-    def log_density(self, coordinates: Array, residual: Array) -> Array:
-        """Return ln p of coordinates (n, q) and squared distances off the span (n,), theory 2.4."""
+    def log_density(self, coordinates: Array, residual: Array, *, units: bool = False) -> Array:
+        """Return ln p of coordinates (n, q) and squared distances off the span (n,), theory 2.4.
+
+        `units` where coordinates have been divided by their standard deviations.
+        """
         xp = backend.namespace(coordinates)
         constant = self.dim * LOG_2PI + self.log_determinant()
-        inside = algebra.squared_norms(coordinates / xp.sqrt(self.values))
+        inside = algebra.squared_norms(coordinates if units else coordinates / xp.sqrt(self.values))
         outside = residual / self.noise if self.dim > self.rank else xp.zeros_like(residual)
         return -0.5 * (constant + inside + outside)
 
@@ -183,6 +190,7 @@ class SpikedDensities:
     def __init__(self, means: Array, loadings: Sequence[Array], noises: Array) -> None:
         xp, d = backend.namespace(means), int(means.shape[1])
         self.loadings, self.noises = loadings, noises
+        self._axes: dict[int, tuple[Array, Array]] = {}
         self.centre = xp.mean(means, axis=0)
         self.shifted, sides, logdets = means - self.centre, [], []
         for k, W in enumerate(loadings):
@@ -226,8 +234,7 @@ class SpikedDensities:
         exponent /= self.noises[:, None]
         for k, reach in enumerate(((far.max() + self.lengths) / self.noises).tolist()):
             if reach > TRUSTED:
-                own = float(self.noises[k])
-                exponent[k] = _exponent(C - self.shifted[k], self.loadings[k], own)
+                exponent[k] = self._careful(C - self.shifted[k], k)
         exponent += self.constant[:, None]
         exponent *= -0.5
         return exponent.T
@@ -242,23 +249,29 @@ class SpikedDensities:
         reach = backend.to_numpy((xp.max(far) + self.lengths) / noises)
         if np.any(reach > TRUSTED):
             careful = [
-                _exponent(C - self.shifted[k, :], W, float(noises[k]))
-                if reach[k] > TRUSTED
-                else exponent[:, k]
-                for k, W in enumerate(self.loadings)
+                self._careful(C - self.shifted[k, :], k) if reach[k] > TRUSTED else exponent[:, k]
+                for k in range(len(self.loadings))
             ]
             exponent = xp.stack(careful, axis=1)
         return -0.5 * (self.constant + exponent)
+
+    def _careful(self, R: Array, k: int) -> Array:
+        """Return xᵀC⁻¹x of rows around mean k without cancellation, (b,).
+
+        Along the axes u_i of W and off them: Σ (u_iᵀx)²/(s_i² + σ²) + ‖x − UUᵀx‖²/σ².
+        """
+        xp, sigma2 = backend.namespace(R), float(self.noises[k])
+        if k not in self._axes:
+            U, s, _ = algebra.svd(self.loadings[k])
+            self._axes[k] = U, 1 / (s * s + sigma2)
+        U, shares = self._axes[k]
+        z = R @ U
+        off = R - z @ U.T
+        if isinstance(R, np.ndarray):
+            return np.asarray(np.einsum("ij,ij->i", off, off) / sigma2 + (z * z) @ shares)
+        return xp.sum(off * off, axis=1) / sigma2 + (z * z) @ shares
 
 
 def _precision(W: Array, sigma2: float) -> Array:
     """Return M = WᵀW + σ²I."""
     return W.T @ W + sigma2 * backend.asarray(np.eye(W.shape[1]), W)
-
-
-def _exponent(R: Array, W: Array, sigma2: float) -> Array:
-    """Return xᵀC⁻¹x of centred rows without cancellation, (b,)."""
-    xp = backend.namespace(R)
-    z = xp.linalg.solve(_precision(W, sigma2), (R @ W).T).T
-    off = R - z @ W.T
-    return xp.sum(off * off, axis=1) / sigma2 + xp.sum(z * z, axis=1)

@@ -37,7 +37,9 @@ class GeneratorModel:
     mean: Annotated[Array, "q"]  # of the latents
     factor: Annotated[Array, "q q"]  # of their covariance
     classes: Annotated[np.ndarray, "labels c"] | None = None
-    codes: Annotated[np.ndarray, "whole n"] | None = None  # for every row the index of its class
+    codes: Annotated[np.ndarray, "whole n", ">= 0, < c"] | None = (
+        None  # for every row the index of its class
+    )
 
     def part(self, code: int | None) -> tuple[Density, np.ndarray]:
         """Return the density of a class and its rows; that of all rows without a class."""

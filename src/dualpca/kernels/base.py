@@ -263,6 +263,8 @@ class Kernel:
     name: ClassVar[str] = ""
     definite: ClassVar[bool] = True
     """Whether every Gram matrix is positive semi-definite."""
+    _quick: ClassVar[bool] = True
+    """Whether values are found by array operations, not by one call of a function for each."""
     sparse: ClassVar[bool] = False
     """Whether rows may be SciPy sparse matrices."""
     invariant: ClassVar[bool] = False
@@ -657,6 +659,7 @@ class Composed(Kernel):
     """A kernel made of others; it can do what all its parts can, where the mathematics allows."""
 
     definite = _all_parts("definite")
+    _quick = _all_parts("_quick")
     invariant = _all_parts("invariant")
     sparse = _all_parts("sparse")
     _differentiable = _all_parts("_differentiable")

@@ -49,6 +49,8 @@ def central_differences(of: Callable[[Array], Array], Z: Array) -> Array:
 class Opaque(Kernel):
     """A kernel known only through its values. Subclasses define `_against` and `_diag`."""
 
+    _quick = False
+
     def _pull(self, Z: Array, Y: Array, C: Array) -> Array:
         _require_gradients(Z, Y)
         xp, of, C = backend.namespace(Z), self._against(backend.working(Y)), backend.working(C)

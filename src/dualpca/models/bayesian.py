@@ -73,9 +73,13 @@ from dualpca.solvers import solve
 class BayesianModel(SpikedModel):
     """A spiked Gaussian, the relevance of the directions it started from, and how sure W is."""
 
-    relevance: Annotated[Array, "p"]  # 1/α of the directions started from; 0 for those off
-    loading_posterior: LoadingPosterior
-    bounds: tuple[float, ...]  # at every step: penalised log-likelihood, or variational bound
+    relevance: Annotated[
+        Array, "p", ">= 0, or inf"
+    ]  # 1/α of the directions started from; 0 for those off
+    loading_posterior: Annotated[LoadingPosterior, "d q"]
+    bounds: tuple[
+        Annotated[float, "or nan, or inf"], ...
+    ]  # at every step: penalised log-likelihood, or variational bound
 
     @property
     def bound(self) -> float | None:
@@ -130,10 +134,11 @@ def _fit_incomplete_bayesian(
         first = fit.unpack(fit.begin(rng))
         axis, noise = filled_axes(fit.data, 1, fit.origin, rng)[0], float(first.psi[0])
         keeper = fit.keeper(request.watch)
-        fitted = fit_variational(IncompleteRows(fit), first.W, noise, axis, request, keeper)
+        at, value = fit_variational(IncompleteRows(fit), first.W, noise, axis, request, keeper)
     else:
-        fitted = _relevance_with_missing(table, fit, rng, request)
-    return _model(fitted, columns.used, columns.effective_rows, table.like)
+        at, value = _relevance_with_missing(fit, rng, request)
+    sure = incomplete_laplace(at.factors, at.gaussian, information(at.factors, table))
+    return _model(at, sure, value, columns.used, columns.effective_rows, table.like)
 
 
 def _with_some_noise(
@@ -176,10 +181,12 @@ def _fit_complete_bayesian(
             refuse_no_noise(spectrum.rank)
         W = spectrum.vectors * SpikedGaussian(start.values, 0.99 * sigma2, start.dim).spread
         axis, keeper = spectrum.vectors[:, :1], keeper_of(request.watch, operator)
-        fitted = fit_variational(CompleteRows(operator), W, sigma2, axis, request, keeper)
+        at, value = fit_variational(CompleteRows(operator), W, sigma2, axis, request, keeper)
     else:
-        fitted = _relevance(operator, spectrum, request)
-    return _model(fitted, count, n, like, operator.trace / n)
+        at, value = _relevance(operator, spectrum, request)
+    return _model(
+        at, laplace(at.factors, at.gaussian, n), value, count, n, like, operator.trace / n
+    )
 
 
 def start_count(request: BayesianRequest, n: float, count: int, d: int) -> int:
@@ -227,18 +234,20 @@ class Directions(NamedTuple):
         return Factors(self.axes * self.gaussian.spread, self.mean, psi)
 
 
-Fitted = tuple[Directions, LoadingPosterior, float]
-"""Directions, how sure W is, and the log-likelihood."""
-
-
 def _model(
-    found: Fitted, count: int, n: float, like: Array, total: float | None = None
+    at: Directions,
+    posterior: LoadingPosterior,
+    value: float,
+    count: int,
+    n: float,
+    like: Array,
+    total: float | None = None,
 ) -> BayesianModel:
     """Return the model, in the dtype of `like`, of `count` rows with total weight n.
 
-    `total` is the variance of the rows, by default that of the model.
+    `posterior` says how sure W is, `value` is the log-likelihood, and `total` the variance of the
+    rows, by default that of the model.
     """
-    at, posterior, value = found
     record, gaussian, d = at.record, at.gaussian, int(at.mean.shape[0])
     if total is None:
         total = float(backend.namespace(at.u).sum(at.u)) + d * at.noise
@@ -280,7 +289,9 @@ def _leaving_noise(spectrum: Spectrum, request: BayesianRequest) -> Spectrum:
     return spectrum.head(positive)
 
 
-def _relevance(operator: LinearOperator, spectrum: Spectrum, request: BayesianRequest) -> Fitted:
+def _relevance(
+    operator: LinearOperator, spectrum: Spectrum, request: BayesianRequest
+) -> tuple[Directions, float]:
     """Find the directions that are relevant from the spectrum alone."""
     n, lengths = operator.n, fit_relevance(spectrum, operator.n, request.noise)
     value = loglikelihood(spectrum, n, lengths)
@@ -288,8 +299,7 @@ def _relevance(operator: LinearOperator, spectrum: Spectrum, request: BayesianRe
     kept = max(int(lengths.kept.sum()), 1)  # the leading ones: ℓ decides
     mean, axes, u = operator.frame.mean, spectrum.vectors, backend.asarray(lengths.u, operator.like)
     along = axes[:, :kept], u[:kept], lengths.sigma2
-    at = Directions(mean, *along, record, u / operator.dim)
-    return at, laplace(at.factors, at.gaussian, n), value
+    return Directions(mean, *along, record, u / operator.dim), value
 
 
 # --- Automatic relevance determination where values are missing ----------------------------------
@@ -441,8 +451,8 @@ def _isotropic(fit: RelevanceFit) -> tuple[Factors, Record, float]:
 
 
 def _relevance_with_missing(
-    table: Table, fit: RelevanceFit, rng: np.random.Generator, request: BayesianRequest
-) -> Fitted:
+    fit: RelevanceFit, rng: np.random.Generator, request: BayesianRequest
+) -> tuple[Directions, float]:
     """Find the directions that are relevant by EM with re-estimated priors."""
     started = fit.q
     factors, record, value = fit_incomplete_relevance(fit, rng, **request.limits)
@@ -456,9 +466,7 @@ def _relevance_with_missing(
     none = backend.asarray(np.zeros(started - kept), mu)
     relevance = backend.namespace(mu).concat([u[:kept] / fit.d, none])
     sigma2 = float(factors.psi[0])
-    at = Directions(mu, deterministic_signs(axes), u, sigma2, record, relevance)
-    posterior = incomplete_laplace(at.factors, at.gaussian, information(at.factors, table))
-    return at, posterior, value
+    return Directions(mu, deterministic_signs(axes), u, sigma2, record, relevance), value
 
 
 # --- Variational Bayesian PCA: q(Z) q(W) q(α) q(τ) q(μ), missing values or none ------------
@@ -698,13 +706,15 @@ def fit_variational(
     axis: Array,
     request: BayesianRequest,
     keeper: Keeper | None = None,
-) -> Fitted:
+) -> tuple[Directions, float]:
     """Raise the bound from loadings W (d, q) and noise σ² until nothing is left to gain.
 
     Priors are vague, in the units of the data and centred on its mean, so that the fit moves with
     the data. `request.tol` is the estimated distance of the bound from its limit at which to stop,
     in nats per row. A column counts as kept where |w̄_k|² exceeds Σ_j var w_jk; `axis` (d, 1) is
-    used if none is.
+    used if none is. Returns the directions and the log-likelihood. Error bars are not taken from
+    q(W), which holds the latents apart and is too sure, but from the curvature of the likelihood
+    (`laplace`), which integrates them out.
 
     Cost of a step: O(ndq) for complete rows; O(|X|q²/2) and O(q³) per pattern of missing values.
 
@@ -714,7 +724,7 @@ def fit_variational(
     >>> from dualpca.operators import Primal
     >>> X = np.random.default_rng(0).normal(size=(200, 5)) * [3.0, 2.0, 1.0, 1.0, 1.0]
     >>> rows, eye = CompleteRows(Primal(X, None)), np.eye(5)
-    >>> found, _, _ = fit_variational(rows, eye[:, :4], 1.0, eye[:, :1], BayesianRequest())
+    >>> found, _ = fit_variational(rows, eye[:, :4], 1.0, eye[:, :1], BayesianRequest())
     >>> found.u.size, bool(np.all(np.diff(found.record.loglikelihoods) > -1e-9))
     (2, True)
     """
@@ -744,17 +754,12 @@ def fit_variational(
     relevance, noise = xp.where(is_kept, found.rate / updates.a, 0 * rate), 1 / updates.tau(found)
     kept = np.flatnonzero(backend.to_numpy(is_kept))
     if kept.size:
-        U, s, Vt = algebra.svd(backend.take(found.W, kept, axis=1))
-        S = backend.take(backend.take(found.S, kept, axis=1), kept, axis=2)
-        at = Directions(found.mu, deterministic_signs(U), s**2, noise, record, relevance)
-        turn = Vt.T * _signs(U * at.axes)
-        own, none = turn.T @ S @ turn, 0 * Vt
+        U, s, _ = algebra.svd(backend.take(found.W, kept, axis=1))
+        along = deterministic_signs(U), s**2
     else:
-        at = Directions(found.mu, axis, 0 * axis[0, :], noise, record, relevance)
-        none = 0 * axis[:1, :]
-        own = none[None, :, :]
-    posterior = LoadingPosterior(at.factors.W, own, none, none[0, :], False)
-    return at, posterior, rows.loglikelihood(at.factors)
+        along = axis, 0 * axis[0, :]
+    at = Directions(found.mu, *along, noise, record, relevance)
+    return at, rows.loglikelihood(at.factors)
 
 
 def _is_close(bounds: list[float], enough: float) -> bool:

@@ -118,9 +118,9 @@ class Canonical:
     and 17.2). In float64.
     """
 
-    x: View
-    y: View
-    rho: Annotated[Array, "q"]  # largest first
+    x: Annotated[View, "q d"]
+    y: Annotated[View, "q e=d"]
+    rho: Annotated[Array, "q", ">= 0, <= 1"]  # largest first
 
     def loadings(self, view: View) -> Array:
         """Return W = FQP^{1/2}, (d, q)."""
@@ -289,15 +289,19 @@ def _of_view(name: str, value: Callable[[Canonical, View], Array]) -> Any:
 class CanonicalModel:
     """What a fit of two views found; its arrays in the dtypes of their rows."""
 
-    canonical: Canonical
+    canonical: Annotated[Canonical, "q d e"]
     dtypes: tuple[str, str] = ("float64", "float64")
-    n_rows: int = 0
-    p_values: Annotated[Array, "q"] | None = None
-    loglikelihood: float = math.nan  # of the rows that were fitted, without any penalty
+    n_rows: Annotated[int, ">= 0"] = 0
+    p_values: Annotated[Array, "q", ">= 0, <= 1, or nan"] | None = None
+    loglikelihood: Annotated[float, "or nan, or inf"] = (
+        math.nan
+    )  # of the rows that were fitted, without any penalty
     history: History | None = None
     vector: bool = False  # y came as a vector
-    x_scale: Annotated[Array, "*"] | None = None  # units of the weights, if not those of the rows
-    y_scale: Annotated[Array, "*"] | None = None
+    x_scale: Annotated[Array, "d", "> 0"] | None = (
+        None  # units of the weights, if not those of the rows
+    )
+    y_scale: Annotated[Array, "e", "> 0"] | None = None
 
     def n_parameters(self) -> int:
         """Return the number of free parameters: two means, two covariances, and Σ_xy of rank q."""

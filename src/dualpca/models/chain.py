@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from math import ceil, sqrt
 from typing import Annotated, Any, NamedTuple
 
@@ -613,17 +614,18 @@ LONG_STRETCH = 4.0
 
 def _path_by_row(chain: Chain, log_b: Vector, firsts: Whole) -> Whole:
     """Return the best path, (T,), for few rows and few states."""
-    columns, start = chain.log_transitions.T.tolist(), chain.log_start.tolist()
-    states, begins, rows = range(1, len(start)), set(firsts.tolist()), log_b.tolist()
-    came: list[list[int]] = []
-    ends: list[list[float]] = []
-    now: list[float] = []
-    for t, row in enumerate(rows):
-        if t in begins:
-            ends.append(now)
-            now = [p + b for p, b in zip(start, row, strict=True)]
-            came.append([])
-            continue
+    A, start, rows = chain.log_transitions.tolist(), chain.log_start.tolist(), log_b.tolist()
+    best, path = _best_of_two if len(start) == 2 else _best_of_few, list[int]()
+    for first, end in pairwise([*firsts.tolist(), len(rows)]):
+        path += best(start, A, rows[first:end])
+    return np.array(path, dtype=np.int64)
+
+
+def _best_of_few(start: list[float], A: list[list[float]], rows: list[list[float]]) -> list[int]:
+    """Return the best path of one sequence."""
+    columns, states = [*map(list, zip(*A, strict=True))], range(1, len(start))
+    now, came = [p + b for p, b in zip(start, rows[0], strict=True)], []
+    for row in rows[1:]:
         after, pointers = [], []
         for column, b in zip(columns, row, strict=True):
             best, which = now[0] + column[0], 0
@@ -635,15 +637,24 @@ def _path_by_row(chain: Chain, log_b: Vector, firsts: Whole) -> Whole:
             pointers.append(which)
         now = after
         came.append(pointers)
-    ends.append(now)
-    path = [0] * len(rows)
-    for t in range(len(rows) - 1, -1, -1):
-        if t + 1 == len(rows) or not came[t + 1]:  # the last row of a sequence
-            last = ends.pop()
-            path[t] = last.index(max(last))
-        else:
-            path[t] = came[t + 1][path[t + 1]]
-    return np.array(path, dtype=np.int64)
+    path = [now.index(max(now))]
+    for pointers in reversed(came):
+        path.append(pointers[path[-1]])
+    return path[::-1]
+
+
+def _best_of_two(start: list[float], A: list[list[float]], rows: list[list[float]]) -> list[int]:
+    """Return the best path of one sequence through two states: the same, without inner loops."""
+    (stay, leave), (enter, remain) = A
+    x, y, came = start[0] + rows[0][0], start[1] + rows[0][1], []
+    for u, v in rows[1:]:
+        a, b, c, d = x + stay, y + enter, x + leave, y + remain
+        came.append((b > a, d > c))
+        x, y = (b if b > a else a) + u, (d if d > c else c) + v
+    path = [int(y > x)]
+    for pointers in reversed(came):
+        path.append(pointers[path[-1]])
+    return path[::-1]
 
 
 def _margins(chain: Chain, *, first: bool = False, last: bool = False) -> Vector:
@@ -708,7 +719,9 @@ def _path_between_pins(chain: Chain, log_b: Vector, firsts: Whole, lasts: Whole)
     order = np.argsort(-length, kind="stable")  # long ones first: those under way are a run
     begin, stop, length = begin[order], stop[order], length[order]
     going = np.searchsorted(-length, -np.arange(1, longest + 1), side="right")
-    head = np.isin(begin, firsts)
+    edge = np.zeros(T, dtype=bool)
+    edge[firsts] = True
+    head = edge[begin]
     now = np.where(head[:, None], chain.log_start, A[path[np.maximum(begin - 1, 0)]])
     now = now + log_b[begin]
     came = np.empty((longest, len(begin), S), dtype=np.int64)
@@ -717,10 +730,13 @@ def _path_between_pins(chain: Chain, log_b: Vector, firsts: Whole, lasts: Whole)
     for t in range(1, longest):
         n = int(going[t])
         terms = now[:n, None, :] + towards  # (n, to, from)
-        came[t, :n] = pointers = terms.argmax(axis=2)
-        now = np.take_along_axis(terms, pointers[:, :, None], 2)[:, :, 0] + log_b[begin[:n] + t]
+        terms.argmax(axis=2, out=came[t, :n])
+        now = np.maximum.reduce(terms, axis=2)
+        now += log_b[begin[:n] + t]
         final[:n] = now
-    tail = np.isin(stop, lasts)
+    edge[firsts] = False
+    edge[lasts] = True
+    tail = edge[stop]
     final = final + np.where(tail[:, None], 0.0, towards[path[np.minimum(stop + 1, T - 1)]])
     state = final.argmax(axis=1)
     path[stop] = state

@@ -20,7 +20,7 @@ DONORS = 5
 class Donors:
     """Rows whose values fill missing entries, and what the model expects of these values."""
 
-    values: Annotated[Array, "n d"]  # in the units of X, NaN where nothing was observed
+    values: Annotated[Array, "n d", "or nan"]  # in the units of X, NaN where nothing was observed
     predictions: Annotated[Array, "n d"]  # given the rest of the row, in the units of the model
 
     def matched(self, predictions: Host, missing: Host, rng: np.random.Generator) -> Host:

@@ -579,10 +579,10 @@ class CopulaFactors:
     """
 
     W: Annotated[Array, "d q"]
-    psi: Annotated[Array, "d"]
+    psi: Annotated[Array, "d", ">= 0"]
     shifts: Annotated[Array, "l"]  # m
-    frequencies: Annotated[Array, "l"]  # of the levels, which the shifts give
-    sizes: tuple[int, ...] = ()  # K of each nominal column
+    frequencies: Annotated[Array, "l", ">= 0"]  # of the levels, which the shifts give
+    sizes: tuple[Annotated[int, ">= 1"], ...] = ()  # K of each nominal column
     history: History | None = None
 
     @property
@@ -1385,8 +1385,7 @@ class CopulaFit:
         W = W + 0.1 * rng.standard_normal(W.shape) / math.sqrt(max(self.q, 1))
         square = (W * W).sum(axis=1)
         W *= np.sqrt(np.minimum(1.0, 0.7 / square))[:, None]
-        psi = np.ones(self.D)
-        psi[: self.s] = 1.0 - np.minimum(square, 0.7)[: self.s]
+        psi = 1.0 - np.minimum(square, 0.7)  # of scalars; levels have none of their own
         if self.isotropic and self.s:
             psi[: self.s] = psi[: self.s].mean()
         return self.pack(W, psi)

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
 import numpy as np
 from scipy import optimize
 
 from dualpca.arrays import Array, Tick, backend, task
 from dualpca.data import Host
-from dualpca.errors import DegenerateError
+from dualpca.errors import DegenerateError, expected
 
 # --- Checkpoints: what the driver needs of them --------------------------------------------------
 
@@ -103,6 +103,8 @@ class Tape:
         arrays = {} if keeper.state is None else keeper.state[0]
         self.values = [float(v) for v in arrays.get("values", ())]
         self.slopes = list(arrays.get("slopes", ()))
+        if len(self.values) != len(self.slopes):
+            raise ValueError(expected("slopes", f"{len(self.values)}, one a value", self.slopes))
 
     def __call__(self, x: Host) -> tuple[float, Host]:
         """Return value and slope: played, or computed and taped."""
@@ -117,7 +119,10 @@ class Tape:
             self.values.append(float(value))
             self.slopes.append(np.array(slope))
             self.keeper.offer(self.state)
-        return self.values[k], np.array(self.slopes[k])
+        slope = np.array(self.slopes[k], dtype=np.float64)
+        if slope.shape != x.shape:  # compiled code trusts it
+            raise ValueError(expected("a slope", f"of shape {x.shape}", slope.shape))
+        return self.values[k], slope
 
     def state(self) -> State:
         """Return all values and slopes so far."""
@@ -172,8 +177,9 @@ class Record:
 class History:
     """How a fit went, as its model keeps it."""
 
-    loglikelihoods: tuple[float, ...]  # of every point that was kept
-    n_iter: int
+    # of every point that was kept
+    loglikelihoods: Annotated[tuple[Annotated[float, "or nan, or inf"], ...], "k", ">= 1"]
+    n_iter: Annotated[int, ">= 0"]
     converged: bool
     interrupted: bool = False
     endless: bool = False  # a stream: there is nothing to converge to

@@ -96,14 +96,14 @@ class PointSpace:
     the eigenpairs are those of D^{1/2} Kc D^{1/2}, D = diag w, and all w are positive.
     """
 
-    points: Annotated[Array, "points n d"]  # (n, d), or the kernel matrix
+    points: Annotated[Array, "points n d", "or nan"]  # (n, d), or the kernel matrix
     kernel: Kernel
-    weights: Annotated[Array, "n"]
+    weights: Annotated[Array, "n", ">= 0"]
     centered: bool
     spectrum: Spectrum
     means: Annotated[Array, "n"]
     tilt: Annotated[Array, "q"]
-    memory_limit: float
+    memory_limit: Annotated[float, ">= 0, or inf"]
 
     @property
     def anchors(self) -> Array:
@@ -249,18 +249,20 @@ class DualModel:
 
     eigenvalues: Annotated[Array, "q"]  # λ of the centred kernel, largest first
     variances: Annotated[Array, "q"]  # ℓ
-    ratios: Annotated[Array, "q"]  # λ/tr Kc
+    ratios: Annotated[Array, "q", "or nan"]  # λ/tr Kc
     gaussian: SpikedGaussian
-    n: float  # effective number of points
+    n: Annotated[float, "> 0"]  # effective number of points
     kernel: Kernel
-    points: Annotated[Array, "points n d"]  # of positive weight, kernel matrix, or landmarks
-    projector: Directions  # coordinates and distances of new points
+    points: Annotated[
+        Array, "points n d", "or nan"
+    ]  # of positive weight, kernel matrix, or landmarks
+    projector: Annotated[Directions, "d? q"]  # coordinates and distances of new points
     expansion: Subspace | UncertainSubspace | None  # the directions over points, if there are any
     space: Space
     error: Approximation
     solver: str
     history: History
-    relevance: Annotated[Array, "p"] | None = None  # 1/α, with 'ard'
+    relevance: Annotated[Array, "p", ">= 0, or inf"] | None = None  # 1/α, with 'ard'
     inputs: SpikedModel | None = None  # of rows with missing values
 
     @property

@@ -38,6 +38,7 @@ from dualpca.gaussian import (
     left_over,
 )
 from dualpca.models.clusters import kmeans
+from dualpca.models.driver import if_singular
 from dualpca.models.expanded import MOST_FEATURES, WELL_SPREAD, Expanded
 from dualpca.models.incomplete import check_unit, m_step, refuse_empty_columns, start
 from dualpca.models.streaming import moment_sums
@@ -59,6 +60,12 @@ ROWS_PER_FEATURE = 10
 """Rows per feature from which second moments of few features are tried first."""
 
 
+SINGULAR = (
+    "the covariance of a component is singular: its loadings are too large for its noise. Fit "
+    "again with a larger noise_floor, or fewer components."
+)
+
+
 class Prior(NamedTuple):
     """n rows counted in for every component, spread evenly around its mean.
 
@@ -66,8 +73,8 @@ class Prior(NamedTuple):
     scale. Eigenvectors stay, and a variance ℓ becomes (n_k ℓ + n v)/(n_k + n).
     """
 
-    n: float
-    variance: float  # v
+    n: Annotated[float, ">= 0"]
+    variance: Annotated[float, ">= 0"]  # v
 
     def sums(self, factors: Factors) -> Sums:
         """Return the sums of the E step over those rows."""
@@ -286,9 +293,9 @@ class Emissions:
     """
 
     means: Annotated[Array, "K d"]
-    loadings: tuple[Annotated[Array, "d *"], ...]  # K of them
-    noises: Annotated[Array, "K"]
-    floor: float = 0.0
+    loadings: Annotated[tuple[Annotated[Array, "d *"], ...], "K"]  # K of them
+    noises: Annotated[Array, "K", "> 0"]
+    floor: Annotated[float, ">= 0"] = 0.0
     tied: bool = False
     prior: Prior | None = None
 
@@ -391,7 +398,8 @@ class Emissions:
     @cached_property
     def densities(self) -> SpikedDensities:
         """What the densities of complete rows need, found when it is first asked for."""
-        return SpikedDensities(self.means, self.loadings, self.noises)
+        with if_singular(SINGULAR):
+            return SpikedDensities(self.means, self.loadings, self.noises)
 
     def log_density(self, X: Observations) -> Array:
         """Return ln p(x_i | k) of what each row observed, (n, K); −∞ for no row under every k."""
@@ -419,7 +427,8 @@ class Emissions:
 
     def _latents(self, X: Incomplete, k: int) -> list[Latents]:
         factors = self.factors(k)
-        return [latents(factors, block) for block in X.blocks(factors.mu)]
+        with if_singular(SINGULAR):
+            return [latents(factors, block) for block in X.blocks(factors.mu)]
 
     def posterior(self, X: Observations, k: int) -> Latents:
         """Return the posterior of z under component k: means, covariances and log-densities."""
@@ -541,6 +550,11 @@ class Emissions:
         place = np.argsort(np.argsort(which, kind="stable"), kind="stable")
         return backend.take(backend.namespace(self.means).concat(drawn, axis=0), place)
 
+    def feature_moments(self) -> tuple[Host, Host]:
+        """Return mean and variance of every feature under every component, (K, d), on the host."""
+        own = [np.sum(backend.to_numpy(W) ** 2, axis=1) for W in self.loadings]
+        return backend.to_numpy(self.means), np.stack(own) + backend.to_numpy(self.noises)[:, None]
+
     def signed(self) -> Emissions:
         """Return the components with signs of loadings that do not depend on the solver."""
         return replace(self, loadings=tuple(deterministic_signs(W) for W in self.loadings))
@@ -563,6 +577,68 @@ class Emissions:
         """
         count = [free_parameters(q, self.dim) + self.dim for q in self.ranks]
         return [c - 1 if self.tied and k else c for k, c in enumerate(count)]
+
+
+# --- Labels: components in an order of their own, wherever the rows came from ---------------------
+
+APART = 0.1
+"""Standard deviations of a feature by which means differ in it."""
+
+UNSEEN_SHARE = 1e-9
+"""Share of all rows that a component without any is counted with."""
+
+
+def label_order(means: Host, variances: Host, weights: Host, ranks: Sequence[int]) -> Host:
+    """Return the order in which components or states are numbered, (K,).
+
+    They are sorted by their means, smallest first, in the first feature in which some differ, by
+    more than a tenth of its standard deviation; those alike in it by the next such feature; those
+    alike in all by weight, largest first. Where numbers of directions differ, each stays among
+    those of its own.
+
+    Parameters
+    ----------
+    means, variances : arrays of shape (K, d)
+        Of the input features, within each.
+    weights : array of shape (K,)
+        Not negative.
+    ranks : sequence of K ints
+
+    Notes
+    -----
+    O(Kd), once per fit. EM reaches components in an order that depends on its start; means are far
+    apart where labels mean something, so that a sample or other chunks do not change this one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> means = np.array([[0.0, 7.0], [0.1, 5.0], [-9.0, 0.0]])
+    >>> label_order(means, np.ones((3, 2)), np.array([0.4, 0.3, 0.3]), [1, 1, 1])
+    array([2, 1, 0])
+    """
+    w = weights / max(float(np.sum(weights)), UNSEEN_SHARE) + UNSEEN_SHARE
+    w = w / np.sum(w)
+    gap = means - w @ means
+    unit = APART * np.sqrt(w @ (variances + gap * gap))
+
+    def sort(members: Host) -> list[int]:
+        if len(members) < 2:
+            return [int(k) for k in members]
+        steps = np.diff(np.sort(means[members], axis=0), axis=0) > unit
+        tells = np.flatnonzero(steps.any(axis=0))
+        if not tells.size:
+            return [int(k) for k in members[np.argsort(-w[members], kind="stable")]]
+        j = tells[0]
+        order = members[np.argsort(means[members, j], kind="stable")]
+        return [
+            k for group in np.split(order, np.flatnonzero(steps[:, j]) + 1) for k in sort(group)
+        ]
+
+    found = np.empty(len(means), dtype=np.int64)
+    for q in set(ranks):
+        places = np.flatnonzero(np.asarray(ranks) == q)
+        found[places] = sort(places)
+    return found
 
 
 @lru_cache(maxsize=64)
@@ -672,6 +748,21 @@ def _moments(rows: Any, w: Array) -> Moments | None:
     member = np.flatnonzero(w > NEGLIGIBLE_SHARE * top)
     found = Moments.of(rows if member.size == len(rows) else rows[member], w[member] / top)
     return Moments(top * found.n, found.mean, top * found.scatter)
+
+
+def input_moments_on_host(rows: Array, shares: Array) -> tuple[Host, Host]:
+    """Return the same on the host."""
+    mean, variance = input_moments(rows, shares)
+    return backend.to_numpy(mean), backend.to_numpy(variance)
+
+
+def input_moments(rows: Array, shares: Array) -> tuple[Array, Array]:
+    """Return mean and variance of every feature over rows with shares in groups (n, K), (K, d)."""
+    found = [column_starts(rows, backend.asarray(p, rows))[1:] for p in shares.T]
+    mean, variance = (
+        backend.namespace(rows).stack(list(part)) for part in zip(*found, strict=True)
+    )
+    return mean, variance
 
 
 class Surveyed(NamedTuple):

@@ -66,9 +66,11 @@ class FactorModel:
 
     mean: Annotated[Array, "d"]
     components: Annotated[Array, "q d"]  # Wᵀ
-    noise: Annotated[Array, "d"]  # ψ
-    n_rows: int
-    heywood: tuple[int, ...] = ()  # features whose noise is held at its bound
+    noise: Annotated[Array, "d", ">= 0"]  # ψ
+    n_rows: Annotated[int, ">= 0"]
+    heywood: tuple[
+        Annotated[int, ">= 0, < d"], ...
+    ] = ()  # features whose noise is held at its bound
     reference: Reference | None = None  # of the training rows, for control limits
     history: History | None = None
 
@@ -111,7 +113,7 @@ class FactorModel:
         factors = self.factors
         return latents @ factors.W.T + factors.mu
 
-    def log_density(self, rows: Array, *, missing: bool = True) -> Array:
+    def log_density(self, rows: Array, *, missing: bool) -> Array:
         """Return ln p of what every row observed, (n,)."""
         found = None if self.regression is None else self.regression.log_density(rows)
         return all_latents(self.factors, rows).log_density if found is None else found
@@ -289,12 +291,13 @@ DENSE_LIMIT = 2000
 
 
 def factor_step(
-    operator: LinearOperator, W: Array, psi: Array, n: float, *, expand: bool = True
+    operator: LinearOperator, W: Array, psi: Array, n: float
 ) -> tuple[Array, Array, float]:
     """Take one EM step of factor analysis on nS, O(q) products with it; S is never formed.
 
     With β = (I + WᵀΨ⁻¹W)⁻¹WᵀΨ⁻¹: W' = Sβᵀ E⁻¹ where E = I − βW + βSβᵀ, and
-    ψ' = diag(S − W'βS).
+    ψ' = diag(S − W'βS). E, the second moment of the latents, is folded back into W', which becomes
+    W'E^{1/2} (parameter expansion).
 
     Parameters
     ----------
@@ -303,8 +306,6 @@ def factor_step(
     W : array of shape (d, q)
     psi : array of shape (d,)
     n : float
-    expand : bool
-        Fold the covariance of the latents back into W (parameter expansion).
 
     Returns
     -------
@@ -327,7 +328,7 @@ def factor_step(
     value = -0.5 * n * (W.shape[0] * LOG_2PI + logdet + fitted)
     W_new = xp.linalg.solve(second, cross.T).T
     psi_new = diagonal - xp.sum(W_new * cross, axis=1)
-    return (W_new @ xp.linalg.cholesky(second) if expand else W_new), psi_new, value
+    return W_new @ xp.linalg.cholesky(second), psi_new, value
 
 
 def fit_factors(

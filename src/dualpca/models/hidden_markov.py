@@ -7,7 +7,7 @@ sequences by Baum–Welch: one sum over the table per step. `fit_sequence_classe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,7 +21,6 @@ from dualpca.data import (
     Host,
     InMemoryTable,
     Table,
-    column_starts,
     has_missing,
     numbered,
     refuse_infinite,
@@ -33,10 +32,14 @@ from dualpca.models.clusters import Labels, kmeans
 from dualpca.models.driver import History, Keeper, Record, State, Watch, iterate
 from dualpca.models.emissions import (
     START_ROWS,
+    UNSEEN_SHARE,
     Emissions,
     Observations,
     Prior,
     Surveyed,
+    input_moments,
+    input_moments_on_host,
+    label_order,
     ready_for_steps,
 )
 from dualpca.models.kernel import KernelChoice, is_precomputed
@@ -64,7 +67,7 @@ class HiddenMarkov:
     """
 
     chain: Chain
-    shares: Annotated[Vector, "S M"]
+    shares: Annotated[Vector, "S M", ">= 0, sum 1"]
     emissions: Emissions
 
     def __post_init__(self) -> None:
@@ -101,6 +104,13 @@ class HiddenMarkov:
         gap = means - mean[:, None, :]
         return mean, xp.sum(c * (own + gap * gap), axis=1)
 
+    def numbered(self, order: Labels) -> HiddenMarkov:
+        """Return the density in another order, (S, M), with signs that no solver decides."""
+        states = order[:, 0] // self.shares.shape[1]
+        chain = Chain(self.chain.start[states], self.chain.transitions[np.ix_(states, states)])
+        emissions = self.emissions.take(order.reshape(-1).tolist()).signed()
+        return HiddenMarkov(chain, self.shares.reshape(-1)[order], emissions)
+
     def log_prior(self, prior: Vector | None) -> float:
         """Return the log-density of chain and components under their priors, up to a constant."""
         return self.chain.log_prior(prior) + self.emissions.log_prior()
@@ -127,10 +137,10 @@ class HiddenMarkovModel:
     """
 
     state_means: Annotated[Array, "S d"]  # of every input feature
-    state_variances: Annotated[Array, "S d"]
-    visits: Annotated[Array, "S"]  # expected number of training rows in every state
+    state_variances: Annotated[Array, "S d", ">= 0"]
+    visits: Annotated[Array, "S", ">= 0"]  # expected number of training rows in every state
     density: HiddenMarkov
-    space: KernelSpace | None = None
+    space: Annotated[KernelSpace, "d"] | None = None
     history: History | None = None
 
     def __post_init__(self) -> None:
@@ -341,23 +351,52 @@ def fit_hidden_markov(
             "the likelihood is not finite: a state has no density. Raise noise_floor, or use "
             "fewer components."
         )
-    density = replace(density, emissions=density.emissions.signed())
+    features, shares, inputs = (
+        density.emissions.feature_moments(),
+        None,
+        getattr(table, "rows", None),
+    )
+    if space is not None:
+        shares = backend.to_numpy(found.sums.resp)
+        features = input_moments_on_host(inputs, shares)
+    ranks, mass = density.emissions.ranks, found.mass
+    order = numbering(*features, mass, ranks, states=request.topology == "ergodic")
+    density, mass = density.numbered(order), mass.reshape(-1)[order]
     moments = density.state_moments()
-    if space is not None and isinstance(table, InMemoryTable):
-        resp = backend.to_numpy(found.sums.resp).reshape(-1, *sizes).sum(axis=2)
-        moments = input_moments(table.rows, resp)
-    known = (*moments, backend.asarray(found.mass.sum(axis=1), table.like))
+    if shares is not None:
+        moments = input_moments(inputs, shares[:, order].sum(axis=2))
+    known = (*moments, backend.asarray(mass.sum(axis=1), table.like))
     means, variances, visits = (backend.cast_like(values, table.like) for values in known)
     return HiddenMarkovModel(means, variances, visits, density, space, History.of(record))
 
 
-def input_moments(rows: Array, states: Host) -> tuple[Array, Array]:
-    """Return mean and variance of every feature over rows with shares in states (T, S), (S, d)."""
-    found = [column_starts(rows, backend.asarray(p, rows))[1:] for p in states.T]
-    mean, variance = (
-        backend.namespace(rows).stack(list(part)) for part in zip(*found, strict=True)
-    )
-    return mean, variance
+def numbering(
+    means: Host, variances: Host, mass: Vector, ranks: Sequence[int], *, states: bool
+) -> Labels:
+    """Return the order in which states, and the components of each, are numbered, (S, M).
+
+    Parameters
+    ----------
+    means, variances : arrays of shape (SM, d)
+        Of the input features, within every component.
+    mass : array of shape (S, M)
+        Expected number of rows.
+    ranks : sequence of SM ints
+    states : bool
+        False leaves states as they are: those from left to right have an order in time.
+    """
+    S, M = mass.shape
+    places = np.arange(S * M).reshape(S, M)
+    each = zip(places, mass, strict=True)
+    order = np.stack([k[label_order(means[k], variances[k], w, [0] * M)] for k, w in each])
+    if not states:
+        return order
+    w = mass + UNSEEN_SHARE * mass.sum()  # a state without rows has means too
+    w = (w / w.sum(axis=1, keepdims=True))[:, :, None]
+    means, variances = means.reshape(S, M, -1), variances.reshape(S, M, -1)
+    centre = np.sum(w * means, axis=1)
+    spread = np.sum(w * (variances + (means - centre[:, None]) ** 2), axis=1)
+    return order[label_order(centre, spread, mass.sum(axis=1), ranks[::M])]
 
 
 def where_states_emit(
@@ -437,6 +476,41 @@ def lengths_by_chunk(table: Table, lengths: Any) -> dict[int, Lengths]:
         got = f"ends {ends[ends < end][-3:].tolist()}"
         raise ValueError(expected("lengths", what, got, remedy))
     return dict(zip(sizes, np.split(steps, np.searchsorted(ends, borders)[:-1] + 1), strict=True))
+
+
+def leading_rows(
+    lengths: Mapping[int, Lengths], most: int, *, whole: bool
+) -> tuple[dict[int, slice], Lengths]:
+    """Return which rows of every chunk are the first `most`, and the lengths of their sequences.
+
+    The last sequence is cut where the rows end. With `whole` it is left out, and of one that is
+    longer than all rows together some at equal distances are taken, from its first to its last.
+
+    Examples
+    --------
+    >>> leading_rows({0: np.array([2, 3]), 1: np.array([4, 5])}, 7, whole=False)
+    ({0: slice(0, 5, 1), 1: slice(0, 2, 1)}, array([2, 3, 2]))
+    >>> leading_rows({0: np.array([40, 3])}, 10, whole=True)
+    ({0: slice(0, 40, 4)}, array([10]))
+    """
+    cuts, kept, left = dict[int, slice](), list[int](), most
+    for number in sorted(lengths):
+        rows, step = 0, 1
+        for n in lengths[number].tolist():
+            if n > left and whole and not kept:
+                step = -(-n // left)
+                rows, left = n, 0
+                kept.append(-(-n // step))
+            elif n > left and whole:
+                left = 0
+            elif left:
+                kept.append(min(n, left))
+                rows, left = rows + kept[-1], left - kept[-1]
+        if rows:
+            cuts[number] = slice(0, rows, step)
+        if not left:
+            break
+    return cuts, np.array(kept, dtype=np.int64)
 
 
 # --- Baum–Welch ----------------------------------------------------------------------------------
@@ -564,9 +638,9 @@ class BaumWelch:
         table: Any = self.data.table
         if self.data.in_memory:
             return table.rows, self.lengths[0]
-        head = table.head(START_ROWS)
-        rows = backend.working(np.concatenate([chunk.rows for chunk in head]))
-        return rows, np.concatenate([self.lengths[chunk.number] for chunk in head])
+        forward = self.request.topology == "left-to-right"
+        cuts, lengths = leading_rows(self.lengths, START_ROWS, whole=forward)
+        return backend.working(np.concatenate(table.picked(cuts))), lengths
 
     def begin(self, rng: np.random.Generator, turn: int) -> tuple[Reached, Record]:
         """Return a start, with its likelihood on record."""
@@ -724,7 +798,7 @@ class SequenceClassesModel:
     """P(c | X) ∝ P(c) p(X | c): a hidden Markov model for every class, in one space for all."""
 
     models: tuple[HiddenMarkovModel, ...]  # of the rows, or of their places in the kernel space
-    priors: Annotated[Vector, "c"]
+    priors: Annotated[Vector, "c", ">= 0, sum 1"]
     classes: Annotated[Array, "labels c"]  # their labels
     space: KernelSpace | None = None
 

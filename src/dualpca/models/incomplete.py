@@ -1,4 +1,13 @@
-"""PPCA and factor analysis from rows with missing values: accelerated, parameter-expanded EM."""
+"""PPCA and factor analysis from rows with missing values: accelerated, parameter-expanded EM.
+
+`Fit` is the EM map of one table. It has two ways to take a step, which agree to rounding in the
+likelihood and share θ, its driver and its maxima; `Fit.quick` decides between them:
+
+- sums over blocks of rows (`IncompleteTable`), for chunks, GPUs, factor analysis and large tables:
+  threads share the blocks, and memory is that of one block;
+- `dualpca.models.stacks`, for PPCA of small tables in memory, where the calls of NumPy take the
+  time and not the arithmetic. It also fits the folds of a cross-validation side by side.
+"""
 
 from __future__ import annotations
 
@@ -240,6 +249,9 @@ class Fit:
         Of the table, where they are known.
     moments : Moments, optional
         Of complete rows that count too.
+    by_blocks : bool
+        Take the way of large tables also where the table is small, so that rows in memory and the
+        same rows in chunks have the same steps.
     """
 
     def __init__(
@@ -251,9 +263,10 @@ class Fit:
         diagonal: bool = False,
         columns: Columns | None = None,
         moments: Moments | None = None,
+        by_blocks: bool = False,
     ) -> None:
         self.data = IncompleteTable(table, q, columns, moments)
-        self.q, self.noise, self.diagonal = q, noise, diagonal
+        self.q, self.noise, self.diagonal, self.by_blocks = q, noise, diagonal, by_blocks
         self.seen, self.origin, self.variance = self.data.columns[:3]
         xp, self.d = backend.namespace(self.origin), int(self.origin.shape[0])
         refuse_empty_columns(self.seen)
@@ -282,7 +295,7 @@ class Fit:
     def quick(self) -> Stack | None:
         """The same map for a small table in memory, on the host; None for others."""
         ready = self.data.rows.ready
-        if ready is None or self.data.moments is not None:
+        if ready is None or self.data.moments is not None or self.by_blocks:
             return None
         if self.diagonal or self.noise == 0:
             return None

@@ -50,9 +50,9 @@ class KernelSpace:
     True
     """
 
-    subspace: Subspace
-    variances: Annotated[Array, "m"]
-    total: float
+    subspace: Annotated[Subspace, "m=q d"]
+    variances: Annotated[Array, "m", ">= 0"]
+    total: Annotated[float, ">= 0"]
 
     @classmethod
     def fit(

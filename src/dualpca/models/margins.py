@@ -64,9 +64,9 @@ class Margin:
     array([ 1.,  2., nan])
     """
 
-    low: Annotated[Array, "k"]
-    high: Annotated[Array, "k"]
-    cumulative: Annotated[Array, "k"]
+    low: Annotated[Array, "k", "or inf"]
+    high: Annotated[Array, "k", "or inf"]
+    cumulative: Annotated[Array, "k", ">= 0, <= 1"]
     held: Annotated[Array, "whole k"]
 
     def __post_init__(self) -> None:
@@ -168,7 +168,7 @@ class Margin:
 class Frequencies:
     """How often each level of a nominal column occurs; none is zero."""
 
-    shares: Annotated[Array, "k"]
+    shares: Annotated[Array, "k", ">= 0"]
 
     @property
     def varies(self) -> bool:

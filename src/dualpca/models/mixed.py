@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from scipy import special
@@ -45,7 +45,7 @@ class MixedModel:
     kinds: TableKinds
     margins: tuple[Margin | Frequencies, ...]  # of every column
     factors: CopulaFactors  # of columns that vary: those with an order, then nominal ones
-    n_rows: float  # sum of the weights
+    n_rows: Annotated[float, "> 0"]  # sum of the weights
     selection: Selection | None = None
 
     def __post_init__(self) -> None:
@@ -183,7 +183,7 @@ class MixedModel:
         tables = [
             self.values(
                 found.mean + special.ndtri(share) * deviation,
-                best if share == 0.5 else 0 * best - 1,
+                best if share == 0.5 else np.full_like(best, -1),
             )
             for share in shares
         ]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import add
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -32,6 +32,7 @@ from dualpca.arrays import (
 )
 from dualpca.data import (
     FOLDS,
+    Host,
     InMemoryTable,
     Moments,
     Table,
@@ -52,6 +53,8 @@ from dualpca.models.emissions import (
     Prior,
     Surveyed,
     WeightedRows,
+    input_moments_on_host,
+    label_order,
     ready_for_steps,
 )
 from dualpca.models.expanded import Expanded
@@ -146,8 +149,8 @@ class Mixture:
     array([-2.3872])
     """
 
-    weights: Annotated[Array, "K"]
-    emissions: Emissions
+    weights: Annotated[Array, "K", ">= 0, sum 1"]
+    emissions: Annotated[Emissions, "K d"]
 
     def joint(self, X: Observations) -> Array:
         """Return ln π_k + ln p(x_i | k), (n, K)."""
@@ -160,6 +163,16 @@ class Mixture:
     def responsibilities(self, X: Observations) -> Array:
         """Return p(k | x_i), (n, K)."""
         return log_sum_exp(self.joint(X))[1]
+
+    def numbered(self, features: tuple[Host, Host] | None = None) -> Mixture:
+        """Return the mixture with numbers and signs that do not depend on how it was found.
+
+        `features`, in a kernel's space: mean and variance of the inputs under every component.
+        """
+        e, weights = self.emissions, self.weights
+        found = e.feature_moments() if features is None else features
+        order = label_order(*found, backend.to_numpy(weights), e.ranks)
+        return Mixture(backend.take(weights, order), e.take(order.tolist()).signed())
 
     def n_parameters(self) -> int:
         """Return the number of free parameters."""
@@ -197,7 +210,9 @@ class MixtureSelection(NamedTuple):
 
     criterion: str
     candidates: list[tuple[int, int]]  # (K, q)
-    scores: list[float]  # −BIC/2, or held-out log-density per row; larger is better
+    scores: list[
+        Annotated[float, "or nan, or inf"]
+    ]  # −BIC/2, or held-out log-density per row; larger is better
     chosen: tuple[int, int]
 
 
@@ -209,14 +224,14 @@ class MixtureModel:
     accept rows of the input space, with NaN where there is no kernel.
     """
 
-    mixture: Mixture
+    mixture: Annotated[Mixture, "K m=d"]
     components: tuple[Annotated[Array, "* m"], ...]  # principal axes, largest variance first
-    variances: tuple[Annotated[Array, "*"], ...]  # along them
-    loglikelihood: float  # of the training rows
-    lower_bound: float  # per row, of what EM maximised
+    variances: tuple[Annotated[Array, "*", ">= 0"], ...]  # along them
+    loglikelihood: Annotated[float, "or nan, or inf"]  # of the training rows
+    lower_bound: Annotated[float, "or nan, or inf"]  # per row, of what EM maximised
     history: History
     selection: MixtureSelection | None = None
-    space: KernelSpace | None = None
+    space: Annotated[KernelSpace, "m d"] | None = None
 
     def __post_init__(self) -> None:
         """Refuse axes and variances that are not those of the components."""
@@ -821,11 +836,17 @@ def fit_mixture(table: Table, request: MixtureRequest) -> MixtureModel:
         refuse_chunks(request)
         note(f"{table.route} on the CPU: EM of a mixture, one pass per step")
     if request.kernel is not None:
+        inputs: Any = getattr(table, "rows", None)
         (space, table), among = open_space(table, request), "directions of feature space"
     data = Surveyed.of(table)
     data.require_two(data.columns.used)
     check_sizes(request, data.columns.used, table.d, among)
     found, selection = best_mixture(data, request)
+    features = None
+    if space is not None and isinstance(table, InMemoryTable):
+        shares = backend.to_numpy(found.mixture.responsibilities(table.rows))
+        features = input_moments_on_host(inputs, shares)
+    found = found._replace(mixture=found.mixture.numbered(features))
     warn_of_collapse(found)
     history, mixture = History.of(found.record), found.mixture
     value = history.loglikelihood
@@ -1036,12 +1057,15 @@ class MixtureStream:
     array([4., 4.])
     """
 
-    K: int
-    rows: Annotated[Array, "b d"] | None = None  # waiting
-    weights: Annotated[Array, "b"] | None = None
-    kept: Mixture | None = None
-    moments: tuple[Moments, ...] = ()  # a unit of weight in all
-    n: float = 0.0  # weight of all rows, waiting ones included
+    _together: ClassVar = ("rows weights", "kept moments")  # in files
+    _one_of: ClassVar = ("rows", "kept")
+
+    K: Annotated[int, ">= 1, == K"]
+    rows: Annotated[Array, "b d", "or nan"] | None = None  # waiting
+    weights: Annotated[Array, "b", ">= 0"] | None = None
+    kept: Annotated[Mixture, "K d"] | None = None
+    moments: tuple[Annotated[Moments, "d=p"], ...] = ()  # a unit of weight in all
+    n: Annotated[float, ">= 0"] = 0.0  # weight of all rows, waiting ones included
     density: float = 0.0  # running average of ln p per row, as the rows came
     like: Annotated[Array, "0 d"] | None = None  # no rows, of the last chunk's kind
 
@@ -1117,7 +1141,7 @@ def model_of_stream(stream: MixtureStream, request: MixtureRequest) -> MixtureMo
     like = settled.kept.weights if stream.like is None else stream.like
     value = settled.density * stream.n
     history = History((value,), 1, converged=False, endless=True)
-    return model_of(settled.kept, like, value, settled.density, history=history)
+    return model_of(settled.kept.numbered(), like, value, settled.density, history=history)
 
 
 def _times(m: Moments, factor: float) -> Moments:

@@ -19,12 +19,13 @@ import numpy as np
 from scipy.linalg import helmert
 from scipy.spatial.distance import cdist
 
-from dualpca.arrays import EPS, Array, algebra, backend
+from dualpca.arrays import EPS, Array, algebra, backend, outer
 from dualpca.data import InMemoryTable
 from dualpca.errors import HeywoodWarning, NonFiniteError, SpectrumWarning, expected, warn
 from dualpca.gaussian import (
     LOG_2PI,
     SpikedGaussian,
+    angles,
     free_factors,
     free_parameters,
     is_count,
@@ -315,10 +316,9 @@ class Placement:
 
     The M step of EM is a regression of every row of features on the latents w (Zhang et al. 2004,
     Eq. 16). A new point is one more row: b(x) = ⟨WWᵀ⟩⁻¹⟨W⟩(f(x) − f̄), with ⟨W⟩ and ⟨WWᵀ⟩ = nG of
-    the training points. Under a flat prior for b this regression has the posterior
-    N(b(x), ψ(x)/ρ · G⁻¹), where nψ(x) = ‖f(x) − f̄‖² − n b(x)ᵀG b(x), the noise that is the point's
-    own, is what the M step would give it (Eq. 17). At the maximum G = I, and the noises of the
-    training points have the mean σ².
+    the training points. nψ(x) = ‖f(x) − f̄‖² − n b(x)ᵀG b(x), the noise that is the point's own, is
+    what the M step would give it (Eq. 17). At the maximum G = I, and the noises of the training
+    points have the mean σ².
 
     Parameters
     ----------
@@ -362,11 +362,11 @@ class ProbabilisticKernelModel:
     """
 
     coordinates: Annotated[Array, "n q"]  # B
-    variances: Annotated[Array, "q"]
-    ratios: Annotated[Array, "q"]  # shares of tr Kc/n
-    psi: Annotated[Array, "n"]  # in float64
-    placement: Placement
-    subspace: Subspace  # the weights of `placement` as an expansion over the points
+    variances: Annotated[Array, "q", ">= 0"]
+    ratios: Annotated[Array, "q", "or nan"]  # shares of tr Kc/n
+    psi: Annotated[Array, "n", ">= 0"]  # in float64
+    placement: Annotated[Placement, "n q"]
+    subspace: Annotated[Subspace, "q"]  # the weights of `placement` as an expansion over the points
     kernel: Kernel
     points: Annotated[Array, "points n p"]  # the training points, kernel values or distances
     correction: Correction  # of distances
@@ -436,12 +436,36 @@ class ProbabilisticKernelModel:
         return b, xp.where(noise < 0, instead, noise)
 
     def posterior(
-        self, values: Array, rho: float, diagonal: Array | None = None
+        self, values: Array, rho: float, diagonal: Array | None = None, *, fixed: bool = False
     ) -> tuple[Array, Array]:
-        """Return b(x), (m, q), and its covariance ψ(x)/ρ · G⁻¹, (m, q, q)."""
+        """Return b(x), (m, q), and its covariance, (m, q, q).
+
+        With R = ⟨W⟩⟨W⟩ᵀ/n, the share of the latents that the training points reveal (u/ℓ on its
+        diagonal, at the maximum):
+
+        - noise, ψ(x)/(ρ − q) · R⁻¹: a regression on latents that are known in part;
+        - shrinkage, ccᵀ with c = (R⁻¹G − I) b(x): what b(x) of a point outside the fit lacks;
+        - the map's own error unless it counts as `fixed`: axes i and k turn by an angle of
+          variance ℓ_iℓ_k/(ρ(ℓ_i − ℓ_k)²), lengths change by a factor of variance ℓ²/(2ρu²)
+          (Anderson 1963, for ρ observations of n variables).
+        """
         b, noise = self.placed(values, diagonal)
-        inverse = backend.namespace(b).linalg.inv(self.placement.moment)
-        return b, noise[:, None, None] / rho * inverse[None, :, :]
+        xp, q = backend.namespace(b), self.n_components
+        eye, B = backend.identity(q, b), backend.working(self.coordinates)
+        moment = self.placement.moment
+        known = xp.linalg.inv(moment - self.latents()[1] + EPS * eye)
+        lacking = b @ (known @ moment - eye).T
+        own = noise / max(rho - q, 1.0)
+        covariance = own[:, None, None] * ((known + known.T) / 2)[None, :, :] + outer(lacking)
+        if fixed:
+            return b, covariance
+        u = xp.sum(B * B / self.psi[:, None], axis=0)  # lengths in units of the noise
+        u = xp.where(u > EPS, u, 0 * u + EPS)
+        turn = angles(u + 1, rho) ** 2
+        turned = ((b * b / u) @ turn) * u
+        grown = b * b * ((u + 1) / u) ** 2 / (2 * rho)
+        along = (turned + grown)[:, :, None] * eye[None, :, :]
+        return b, covariance + along - outer(b) * turn[None, :, :]
 
     def covariance(self) -> Array:
         """Return C, (n, n)."""

@@ -87,8 +87,8 @@ class RobustModel(SpikedModel):
     `variances` and `noise` are those of C; the covariance is C ν/(ν − 2).
     """
 
-    dof: float  # ν
-    row_weights: Annotated[Array, "n"]  # u of the training rows, 0 for those set aside
+    dof: Annotated[float, "> 0, or inf"]  # ν
+    row_weights: Annotated[Array, "n", ">= 0"]  # u of the training rows, 0 for those set aside
 
     @property
     def factors(self) -> Factors:
@@ -141,7 +141,7 @@ class RobustModel(SpikedModel):
             return found, None
         return found, std * backend.namespace(std).sqrt(self.stretch(rows))[:, None]
 
-    def log_density(self, rows: Array, *, missing: bool = True) -> Array:
+    def log_density(self, rows: Array, *, missing: bool) -> Array:
         """Return ln p of what every row observed under the t; O(dq) per row."""
         if missing and has_missing(rows):
             return all_latents(self.factors, rows).log_density

@@ -18,6 +18,7 @@ from dualpca.arrays import Array, backend, quadratic, task
 from dualpca.data import (
     FOLDS,
     SMALLEST_TRACE,
+    UNLIKE,
     Columns,
     EntryFolds,
     Host,
@@ -54,9 +55,9 @@ from dualpca.gaussian import (
     summary,
     warn_interrupted,
 )
-from dualpca.models.driver import maximize
+from dualpca.models.driver import left_to_gain, maximize
 from dualpca.models.incomplete import Fit, check_unit, fit_incomplete, refuse_empty_columns
-from dualpca.models.stacks import MOST_ENTRIES, Guess, Stack
+from dualpca.models.stacks import MOST_ENTRIES, Expected, Guess, Stack
 from dualpca.operators import WIDEST, Primal, Scatter, weighed
 from dualpca.solvers import solve
 
@@ -65,6 +66,10 @@ Fold = tuple[Table, Columns | None, Callable[[Factors], Score]]
 
 FOLD_LIMITS: dict[str, Any] = {"tol": 1e-2, "max_iter": 100}
 """How far EM goes in a fold."""
+
+PATH_LIMITS: dict[str, Any] = {"tol": 1e-2, "max_iter": 4}
+LAST_LIMITS: dict[str, Any] = {"tol": 1e-2, "max_iter": 12}
+"""The same where every q starts from the one before, and how much further those go that decide."""
 
 SEED = 0
 """Of the folds, and of the start of EM in them."""
@@ -254,8 +259,9 @@ class _Stacked(NamedTuple):
     """Folds that hide entries, of a table small enough to fit all of them at once."""
 
     stack: Stack
-    hidden: Host  # (K, d, n), weights of what is to be predicted
-    truth: Host  # (K, d, n), around the means of each fold
+    entry: Host  # (h,), numbers of what is to be predicted among (K, d, n), fold by fold
+    weight: Host  # (h,)
+    truth: Host  # (h,), around the means of each fold
 
     @property
     def has_unlike_columns(self) -> bool:
@@ -267,12 +273,13 @@ class _Stacked(NamedTuple):
 
     def scores(self, guess: Guess) -> list[Score]:
         """Return how each fold's hidden entries are predicted."""
-        w, off = self.hidden, self.truth - guess.mean
-        variance = np.where(w > 0, guess.variance, 1.0)
+        stack, w, truth = self.stack, self.weight, self.truth
+        off, variance = truth - guess.mean.ravel()[self.entry], guess.variance.ravel()[self.entry]
         density = -0.5 * (LOG_2PI + np.log(variance) + off * off / variance)
-        parts = (density, off * off, self.truth * self.truth)
-        found = [np.einsum("adn,adn->a", w, part) for part in parts]
-        return [Score(*map(float, one)) for one in zip(*found, w.sum(axis=(1, 2)), strict=True)]
+        fold = self.entry // (stack.d * stack.n)
+        parts = (w * density, w * off * off, w * truth * truth, w)
+        found = [np.bincount(fold, part, stack.K).tolist() for part in parts]
+        return [Score(*one) for one in zip(*found, strict=True)]
 
 
 def _stacked_folds(table: Table, folds: EntryFolds, kept: list[int], n: int) -> _Stacked | None:
@@ -292,46 +299,62 @@ def _stacked_folds(table: Table, folds: EntryFolds, kept: list[int], n: int) -> 
     stack = Stack(np.where(hidden, np.nan, rows), 1, w)
     if not stack.counts.min() > 0 or not stack.unit.min() > SMALLEST_TRACE:
         return None
-    hidden = np.ascontiguousarray(hidden.swapaxes(1, 2))
-    truth = np.where(hidden, rows.T - stack.origin[:, :, None], 0.0)
-    weights = hidden * 1.0 if w is None else hidden * w
-    return _Stacked(stack, weights, truth)
+    fold, column, row = np.nonzero(hidden.swapaxes(1, 2))
+    entry = (fold * stack.d + column) * stack.n + row
+    weight = np.ones(entry.size) if w is None else w[row]
+    return _Stacked(stack, entry, weight, rows[row, column] - stack.origin[fold, column])
 
 
-UNLIKE, FULL_FEATURES, FULL_ROWS = 100.0, 32, 5
-"""Ratio of variances from which columns count as of different units; the most features, and the
-fewest rows per feature, with which the largest q is tried as well."""
+FULL_FEATURES, FULL_ROWS = 32, 5
+"""The most features, and the fewest rows per feature, with which the largest q is tried as well."""
 
 
 def _best_along(folds: _Stacked, most: int) -> Selection:
     """Score q = 1, 2, … as `best_of` does, each started from the one before.
 
+    A few steps of EM per q show where the best are; those, and the next smaller ones, then climb
+    on to where steps no longer count, since what they lack might decide.
+
     Columns of different units have noise of different sizes, which only many components describe:
     more may be better after several that were worse. There the largest q is tried at the end.
     """
     scores: list[list[Score]] = []
+    reached: list[tuple[Host, float]] = []  # θ of each q, and what it has left to gain
     q, theta = 1, folds.stack.begin()
 
-    def climbed(stack: Stack, theta: Host) -> tuple[Host, Guess]:
-        theta, record = maximize(stack.step, theta, **FOLD_LIMITS)
+    def climbed(stack: Stack, theta: Host, limits: dict[str, Any]) -> tuple[Expected, float]:
+        kept: list[Expected] = []
+        record = maximize(lambda at: stack.step(at, kept), theta, **limits)[1]
         if record.interrupted:
             raise KeyboardInterrupt
         tick(f"{stack.q} components")
-        return theta, stack.guess(theta)
+        return kept[0], left_to_gain(record.loglikelihoods)
+
+    def finish(k: int) -> None:
+        stack, (theta, _) = folds.stack.with_components(k + 1), reached[k]
+        reached[k] = theta, 0.0
+        try:
+            scores[k] = folds.scores(stack.guess(climbed(stack, theta, LAST_LIMITS)[0]))
+        except DegenerateError:
+            pass
 
     with task("cross-validation: fit", most) as tick:
         try:
             while len(scores) < most and not (scores and given_up(scores)):
                 stack = folds.stack.with_components(q)
-                theta, guess = climbed(stack, theta)
+                at, left = climbed(stack, theta, PATH_LIMITS)
+                guess = stack.guess(at)
                 scores.append(folds.scores(guess))
-                q, before, theta = q + 1, theta, guess.next
+                reached.append((stack.pack(*at.theta), left))
+                q, theta = q + 1, guess.next
+            while (k := _undecided(scores, [left for _, left in reached])) is not None:
+                finish(k)
             if len(scores) < most and folds.has_unlike_columns:
-                full, theta = stack.leap(before, most)
-                theta, guess = climbed(full, theta)
-                last, nothing = folds.scores(guess), Score(-math.inf, *scores[0][0][1:])
+                full, theta = stack.leap(at, most)
+                at = climbed(full, theta, FOLD_LIMITS)[0]
+                last, nothing = folds.scores(full.guess(at)), Score(-math.inf, *scores[0][0][1:])
                 better = best_candidate([*scores, last]) == len(scores)
-                if better and full.q > len(scores) and full.leaves_noise(theta):
+                if better and full.q > len(scores) and full.leaves_noise(at):
                     scores += [[nothing] * len(last)] * (full.q - 1 - len(scores)) + [last]
         except DegenerateError:
             if not scores:
@@ -340,6 +363,21 @@ def _best_along(folds: _Stacked, most: int) -> Selection:
             warn_interrupted(f"q = 1 to {len(scores)}", bool(scores))
     tried = [k for k, row in enumerate(scores) if math.isfinite(row[0].loglikelihood)]
     return summary(scores, 1, 1 + tried[simplest([scores[k] for k in tried])], "entry")
+
+
+def _undecided(scores: list[list[Score]], left: list[float]) -> int | None:
+    """Return a row of scores that may still decide: the one chosen, or the one before it.
+
+    `left` is what the fits of a row have to gain in likelihood. Hidden entries, fewer than shown
+    ones, gain less: a row that is worse by more than that stays so.
+    """
+    k = simplest(scores)
+    if left[k] > 0:
+        return k
+    if k == 0 or not left[k - 1] > 0:
+        return None
+    best, before = (sum(score.loglikelihood for score in row) for row in (scores[k], scores[k - 1]))
+    return k - 1 if best - before <= left[k - 1] else None
 
 
 def _entry_fold(table: Table, folds: EntryFolds, k: int) -> Fold:
@@ -372,8 +410,7 @@ def best_of(folds: list[Fold], most: int, unit: str) -> Selection:
                         what = f"a fold observes {train.d} features, too few for {q} components."
                         raise DegenerateError(what)
                     rng = np.random.default_rng(SEED)
-                    fit = Fit(train, q, columns=columns)
-                    fit.quick = None  # tables in memory climb as those in chunks do
+                    fit = Fit(train, q, columns=columns, by_blocks=True)
                     row.append(score(fit_incomplete(fit, rng, **FOLD_LIMITS)[0]))
                     tick(f"{q} components")
                 scores.append(row)

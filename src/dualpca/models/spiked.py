@@ -81,7 +81,7 @@ NEAR_ZERO = 1e4
 """Largest ‖μ‖² beside the largest variance for which projections are corrected afterwards: that
 costs two digits at most."""
 
-MANY_STEPS = 20
+MANY_STEPS = 4
 """Steps between which threads meet so often that little work had better be done by one."""
 
 LARGEST_CAST_ERROR = 1e-3
@@ -104,13 +104,13 @@ class SpikedModel:
 
     mean: Annotated[Array, "d"]
     components: Annotated[Array, "q d"]  # v, orthonormal, largest variance first
-    variances: Annotated[Array, "q"]  # ℓ
-    ratios: Annotated[Array, "q"]  # shares of the variance
-    noise: float  # σ²
-    n_rows: int
+    variances: Annotated[Array, "q", ">= 0"]  # ℓ
+    ratios: Annotated[Array, "q", "or nan"]  # shares of the variance
+    noise: Annotated[float, ">= 0"]  # σ²
+    n_rows: Annotated[int, ">= 0"]
     reference: Reference | None = None  # of the training rows, for control limits
-    scale: Annotated[Array, "d"] | None = None  # of standardised features
-    column_variances: Annotated[Array, "d"] | None = None
+    scale: Annotated[Array, "d", "> 0"] | None = None  # of standardised features
+    column_variances: Annotated[Array, "d", ">= 0"] | None = None
     history: History | None = None
     selection: Selection | None = None
 
@@ -175,9 +175,11 @@ class SpikedModel:
         frame, variances = self.frame, self.variances
         most = NEAR_ZERO * float(variances[0]) if variances.shape[0] else 0.0
         near = float(frame.mean @ frame.mean) <= most
+        few = rows.shape[0] < self.components.shape[1]  # rather these than the axes
         with self._threads_for(rows, 1):
-            V = self.axes if times is None else self.axes * times
-            return frame.coordinates(V, rows, near=near)
+            V = self.axes if times is None or few else self.axes * times
+            Y = frame.coordinates(V, rows, near=near)
+            return Y if times is None or not few else Y * times
 
     def _threads_for(self, rows: Array, steps: int) -> AbstractContextManager[None]:
         """Return a context for products of the rows with the axes, and other steps between them."""
@@ -218,14 +220,17 @@ class SpikedModel:
         std = xp.sqrt((W * W) @ self.gaussian.posterior_variance)
         return found, xp.broadcast_to(std, tuple(found.shape))
 
-    def log_density(self, rows: Array, *, missing: bool = True) -> Array:
+    def log_density(self, rows: Array, *, missing: bool) -> Array:
         """Return ln p of what every row observed; O(dq) per row."""
         frame, gaussian, V = self.frame, self.gaussian, self.axes
         X, off = backend.rowwise(rows), gaussian.rank < gaussian.dim
+        if not off:  # nothing is left to measure, and coordinates can be had in their units
+            gaussian.require_density()
+            V = V / backend.namespace(V).sqrt(gaussian.values)
 
         def of(part: slice) -> Array:
             C = backend.row_block(X, part)
-            return gaussian.log_density(*frame.projected(V, C, off=off))
+            return gaussian.log_density(*frame.projected(V, C, off=off), units=not off)
 
         with self._threads_for(rows, MANY_STEPS):
             density = backend.stacked(of, backend.row_slices(X), X)
@@ -652,7 +657,7 @@ def open_stream(state: Moments | Stream | None, request: PPCARequest) -> Stream:
     if q != state.q:
         what = f"{state.q}, as when the stream began"
         raise ValueError(expected("n_components", what, q, "Give all chunks to a new model."))
-    return state
+    return replace(state, tol=request.tol, max_iter=request.max_iter)
 
 
 def ppca_of_stream(
@@ -664,7 +669,8 @@ def ppca_of_stream(
     if isinstance(state, Moments):
         return ppca_of_operator(Scatter(state), count, like, request)
     check_request(request.n_components, count, int(like.shape[1]), request.solver)
-    factors, record = state.settle(request.start).model()
+    bounded = replace(state, tol=request.tol, max_iter=request.max_iter)
+    factors, record = bounded.settle(request.start).model()
     history = History.of(record, endless=True)
     return _model_of_factors(factors, count, float(count), request.noise, like, history)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from copy import copy
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,8 +36,12 @@ ROUNDING_RIDGE = 1e-14
 LARGEST_NOISE = 50.0
 """Of ln σ²/unit."""
 
-FEWER_STEPS = 2.5
-"""Times that completing latents takes more steps than completing rows, or about."""
+FEWER_STEPS = 0.4
+"""Price of completing rows over that of completing latents up to which rows are completed.
+
+A step for rows has more besides; they need fewer steps only where little is missing, or noise is
+large, and there they are far cheaper.
+"""
 
 OBSERVED_SHARE = 0.3
 """Share of the rows that must observe a column for rows to be completed."""
@@ -47,8 +52,11 @@ LEAST_SHARE = 1e-13
 MOST_ENTRIES, QUICK_ENTRIES = 2**22, 2**18
 """Of a stack, and of a single table, of which threads share larger ones."""
 
+LATENT_BATCH = 2**18
+"""Numbers of a batch of matrices of latents: beyond the cache it is slower, with few rows too."""
+
 BATCH, SMALLEST_BATCH, BATCH_SHARE = 2**16, 64, 0.7
-"""Numbers of a batch of matrices, its fewest rows, and how alike they are in what they miss."""
+"""Numbers of a batch of matrices of what rows miss, its fewest rows, and how alike they are."""
 
 WIDEST_ROWS = 128
 """Features up to which rows are completed, with matrices (d, d)."""
@@ -85,7 +93,26 @@ class CompletedLatents(NamedTuple):
     xx: Host  # (K, d)
     off: Host  # (K, d, n), x − μ − Wz̄
     mean: Host  # (K, q, n), z̄
-    covariance: Host | None  # (K, q, q, n), if it is to be kept
+    second: Host  # (K, q(q + 1)/2, n), lower triangles of E[zzᵀ]
+
+
+class Expected(NamedTuple):
+    """An E step: the parameters at which it was taken, and what it completed."""
+
+    W: Host  # (K, d, q)
+    delta: Host  # (K, d), μ − μ₀
+    sigma2: Host  # (K,)
+    found: CompletedRows | CompletedLatents
+
+    @property
+    def loglikelihood(self) -> float:
+        """Of all tables."""
+        return float(self.found.loglikelihood.sum())
+
+    @property
+    def theta(self) -> tuple[Host, Host, Host]:
+        """The parameters."""
+        return self[:3]
 
 
 def price(k: Any) -> Any:
@@ -135,6 +162,35 @@ def lower_squares(J: Host) -> Iterator[Host]:
     """Yield the rows of the lower triangles of JᵀJ, (K, i + 1, n), for lower triangular J."""
     for i in range(J.shape[1]):
         yield np.einsum("amn,amjn->ajn", J[:, i:, i], J[:, i:, : i + 1])
+
+
+@lru_cache(maxsize=64)
+def lower_pairs(k: int) -> tuple[Any, Any]:
+    """Return the row and the column of each entry of a lower triangle, row by row."""
+    return np.tril_indices(k)
+
+
+def triangle_rows(lower: Host, k: int) -> Iterator[Host]:
+    """Yield views of the rows of lower triangles of order k, (K, k(k + 1)/2, n)."""
+    at = 0
+    for i in range(k):
+        yield lower[:, at : at + i + 1]
+        at += i + 1
+
+
+def batches(K: int, n: int, q: int) -> Iterator[tuple[slice, slice, slice]]:
+    """Yield cuts of (K, …, n) into batches of rows, each with a matrix (q, q)."""
+    for tables in backend.slices(K, max(1, LATENT_BATCH // (n * q * q))):
+        for rows in backend.slices(n, max(SMALLEST_BATCH, LATENT_BATCH // (q * q))):
+            yield tables, slice(None), rows
+
+
+def whole_matrices(lower: Host, k: int) -> Host:
+    """Return symmetric matrices, (…, k, k), from their lower triangles along the last axis."""
+    i, j = lower_pairs(k)
+    found = np.empty((*lower.shape[:-1], k, k))
+    found[..., i, j] = found[..., j, i] = lower
+    return found
 
 
 class Batch(NamedTuple):
@@ -193,18 +249,14 @@ class Gaps:
         h, logdet = pull[self.entry], np.empty(self.row.size)
         begin = 0
         for m, size, entries, pairs in self.batches:
-            triangle, part = A[pairs].reshape(-1, size), np.empty((1, m, m, size))
-            at = 0
-            for i in range(m):
-                part[0, i, : i + 1] = triangle[at : at + i + 1]
-                at += i + 1
+            triangle, part = A[pairs].reshape(1, -1, size), np.empty((1, m, m, size))
+            for i, row in enumerate(triangle_rows(triangle, m)):
+                part[:, i, : i + 1] = row
             J, logdet[begin : begin + size] = cholesky(part)
             y = np.einsum("ijn,jn->in", J[0], h[entries].reshape(m, size))
             h[entries] = np.einsum("jin,jn->in", J[0], y).ravel()
-            at = 0
-            for i, row in enumerate(lower_squares(J)):
-                triangle[at : at + i + 1] = row[0]
-                at += i + 1
+            for place, row in zip(triangle_rows(triangle, m), lower_squares(J), strict=True):
+                place[:] = row
             begin += size
         return h, A, logdet
 
@@ -363,19 +415,29 @@ class Stack:
             return False
         return bool(np.all(sigma2 > LEAST_SHARE * np.einsum("adq,adq->a", W, W)))
 
-    def step(self, theta: Host) -> tuple[Host, float]:
-        """Take one EM step; return it with the log-likelihood of θ."""
-        with if_singular(NO_POSTERIOR):
-            return self._step(theta)
+    def step(self, theta: Host, kept: list[Expected] | None = None) -> tuple[Host, float]:
+        """Take one EM step; return it with the log-likelihood of θ.
 
-    def _step(self, theta: Host) -> tuple[Host, float]:
+        The most likely E step so far is left in `kept`, where there is such a list.
+        """
+        with if_singular(NO_POSTERIOR):
+            found = self.expected(theta)
+            value = found.loglikelihood
+            if kept is not None and (not kept or value > kept[0].loglikelihood):
+                kept[:] = [found]
+            return self._improved(found), value
+
+    def expected(self, theta: Host) -> Expected:
+        """Take the E step at θ, in the cheaper of two ways."""
         W, delta, sigma2 = self.unpack(theta)
-        if self.completes_rows(sigma2, W):
-            rows = self._rows(W, delta, sigma2)
-            after = self._closed(rows.S, delta + rows.shift, W)
-            return self.pack(*after), float(rows.loglikelihood.sum())
-        sums = self._latents(W, delta, sigma2)
-        return self.pack(*self._regressed(delta, sums)), float(sums.loglikelihood.sum())
+        of = self._rows if self.completes_rows(sigma2, W) else self._latents
+        return Expected(W, delta, sigma2, of(W, delta, sigma2))
+
+    def _improved(self, at: Expected) -> Host:
+        """Take the M step; return θ."""
+        if isinstance(at.found, CompletedRows):
+            return self.pack(*self._closed(at.found.S, at.delta + at.found.shift, at.W))
+        return self.pack(*self._regressed(at.delta, at.found))
 
     def _rows(self, W: Host, delta: Host, sigma2: Host) -> CompletedRows:
         """Complete the rows by what they are expected to have, given what was observed."""
@@ -427,32 +489,32 @@ class Stack:
             found = found @ (left @ right)
         return found, delta, sigma2
 
-    def _latents(
-        self, W: Host, delta: Host, sigma2: Host, *, keep: bool = False
-    ) -> CompletedLatents:
+    def _latents(self, W: Host, delta: Host, sigma2: Host) -> CompletedLatents:
         """Complete the latents: sums over their posterior given what was observed."""
-        K, d, n, q = self.K, self.d, self.n, self.q
+        K, n, q = self.K, self.n, self.q
+        i, j = lower_pairs(q)
         Wt = np.ascontiguousarray(W.swapaxes(1, 2))
         scaled = Wt / sigma2[:, None, None]
-        pairs = (scaled[:, :, None, :] * Wt[:, None, :, :]).reshape(K, q * q, d)
+        pairs = scaled[:, i] * Wt[:, j]
         R = self.R - self.mask * delta[:, :, None]
         rhs = scaled @ R
-        second, z, logdet = np.empty((K, q, q, n)), np.empty((K, q, n)), np.empty((K, n))
-        covariance = np.empty((K, q, q, n)) if keep else second
-        for part in backend.slices(n, max(64, BATCH // (K * q * q))):
-            P = (pairs @ self.mask[:, :, part]).reshape(K, q, q, -1)
-            P[:, np.arange(q), np.arange(q)] += 1.0
-            J, logdet[:, part] = cholesky(P)
-            y = np.einsum("aijn,ajn->ain", J, rhs[:, :, part])
-            mean = np.einsum("ajin,ajn->ain", J, y)
-            z[:, :, part] = mean
-            for i, row in enumerate(lower_squares(J)):
-                if keep:
-                    covariance[:, i, : i + 1, part] = row
-                    covariance[:, :i, i, part] = row[:, :i]
-                row += mean[:, i, None] * mean[:, : i + 1]
-                second[:, i, : i + 1, part] = row
-                second[:, :i, i, part] = row[:, :i]
+        second, z, logdet = np.empty((K, len(i), n)), np.empty((K, q, n)), np.empty((K, n))
+        for cut in batches(K, n, q):
+            lower = pairs[cut[0]] @ self.mask[cut]
+            lower[:, i == j] += 1.0
+            g, _, m = lower.shape
+            P = np.empty((q, q, g, m))  # matrices of several tables count as of one: longer loops
+            for k, row in enumerate(triangle_rows(lower, q)):
+                P[k, : k + 1] = row.swapaxes(0, 1)
+            J, logs = cholesky(P.reshape(1, q, q, -1))
+            logdet[cut[0], cut[2]] = logs.reshape(g, m)
+            h = np.ascontiguousarray(rhs[cut].swapaxes(0, 1)).reshape(1, q, -1)
+            mean = np.einsum("ajin,ajn->ain", J, np.einsum("aijn,ajn->ain", J, h))
+            z[cut] = mean.reshape(q, g, m).swapaxes(0, 1)
+            into = triangle_rows(second[cut], q)
+            for k, (row, place) in enumerate(zip(lower_squares(J), into, strict=True)):
+                row += mean[:, k, None] * mean[:, : k + 1]
+                place[:] = row.reshape(k + 1, g, m).swapaxes(0, 1)
         off = W @ z
         off *= self.mask
         np.subtract(R, off, out=off)
@@ -460,12 +522,12 @@ class Stack:
         distance += np.einsum("aqn,aqn->an", z, z)
         seen = self.mask.sum(axis=1)
         density = -0.5 * (seen * (LOG_2PI + np.log(sigma2))[:, None] + logdet + distance)
-        wz = z
+        weighed, wz = second, z
         if self.w is not None:
-            second, wz = second * self.w[:, None, None], z * self.w[:, None]
+            weighed, wz = second * self.w[:, None], z * self.w[:, None]
             density = density * self.w
         columns = self.mask.swapaxes(1, 2)
-        zz = (second.reshape(K, q * q, n) @ columns).swapaxes(1, 2).reshape(K, d, q, q)
+        zz = whole_matrices((weighed @ columns).swapaxes(1, 2), q)
         mean = (wz @ columns).swapaxes(1, 2)
         xz = (wz @ R.swapaxes(1, 2)).swapaxes(1, 2)
         return CompletedLatents(
@@ -473,13 +535,13 @@ class Stack:
             zz,
             mean,
             xz,
-            second.sum(axis=3),
+            whole_matrices(weighed.sum(axis=2), q),
             wz.sum(axis=2),
             self._sum(R),
             self._sum(R * R),
             off,
             z,
-            covariance if keep else None,
+            second,
         )
 
     def _regressed(self, delta: Host, sums: CompletedLatents) -> tuple[Host, Host, Host]:
@@ -502,42 +564,41 @@ class Stack:
         W, shift = both[..., :q], both[..., q] + np.einsum("adq,aq->ad", both[..., :q], nu)
         return W @ np.linalg.cholesky(_ridged(gamma)), delta + shift, sigma2
 
-    def leap(self, theta: Host, most: int) -> tuple[Stack, Host]:
+    def leap(self, at: Expected, most: int) -> tuple[Stack, Host]:
         """Return the stack for up to `most` latents that leave noise, and where to start from."""
-        W, delta, sigma2 = self.unpack(theta)
-        rows = self._rows(W, delta, sigma2)
+        rows = at.found
+        if not isinstance(rows, CompletedRows):
+            rows = self._rows(at.W, at.delta, at.sigma2)
         lam = np.linalg.eigvalsh(rows.S) / self.unit[:, None]
         rest = (np.cumsum(lam, axis=1) / np.arange(1, self.d + 1)).min(axis=0)
         fewest = 1 + int(np.argmax(rest > 20 * LEAST_NOISE))  # that are left for noise
         other = self.with_components(max(min(most, self.d - fewest), self.q))
-        return other, other.pack(*other._closed(rows.S, delta + rows.shift, None))
+        return other, other.pack(*other._closed(rows.S, at.delta + rows.shift, None))
 
-    def leaves_noise(self, theta: Host) -> bool:
+    def leaves_noise(self, at: Expected) -> bool:
         """Return True if no σ² has vanished."""
-        return not any(map(has_vanished, self.unpack(theta)[2], self.unit))
+        return not any(map(has_vanished, at.sigma2, self.unit))
 
     # --- What was hidden, and one more latent -------------------------------------------------
 
-    def guess(self, theta: Host) -> Guess:
-        """Return expectations of missing entries at θ, and where to start with one more latent."""
-        W, delta, sigma2 = self.unpack(theta)
+    def guess(self, at: Expected) -> Guess:
+        """Return expectations of missing entries, and where to start with one more latent."""
+        W, delta, sigma2, found = at
         shape, more, last = (self.K, self.d, self.n), self.q + 1, self.q + 1 >= self.d
-        if self.completes_rows(sigma2, W):
-            rows = self._rows(W, delta, sigma2)
+        if isinstance(found, CompletedRows):
             flat = np.zeros(math.prod(shape) + 1)
-            flat[self.gaps.entry] = self.gaps.diagonals(rows.covariance)
+            flat[self.gaps.entry] = self.gaps.diagonals(found.covariance)
             variance = flat[:-1].reshape(shape) * sigma2[:, None, None]
-            mean = rows.R + delta[:, :, None]
-            start = None if last else self._closed(rows.S, delta + rows.shift, None, more)
+            mean = found.R + delta[:, :, None]
+            start = None if last else self._closed(found.S, delta + found.shift, None, more)
         else:
-            sums = self._latents(W, delta, sigma2, keep=True)
-            assert sums.covariance is not None
-            outer = (W[:, :, :, None] * W[:, :, None, :]).reshape(self.K, self.d, -1)
-            variance = outer @ sums.covariance.reshape(self.K, -1, self.n)
-            variance += sigma2[:, None, None]
-            mean = W @ sums.mean + delta[:, :, None]
-            start = None if last else (self._with_one_more(W, sums.off, sigma2), delta, sigma2)
-        after = theta if start is None else self.with_components(more).pack(*start)
+            i, j = lower_pairs(self.q)
+            mean, outer = W @ found.mean, W[:, :, i] * W[:, :, j] * np.where(i == j, 1.0, 2.0)
+            variance = outer @ found.second - mean * mean
+            variance = np.maximum(variance, 0.0) + sigma2[:, None, None]
+            mean += delta[:, :, None]
+            start = None if last else (self._with_one_more(W, found.off, sigma2), delta, sigma2)
+        after = self.pack(*at.theta) if start is None else self.with_components(more).pack(*start)
         return Guess(mean, variance, after)
 
     def _with_one_more(self, W: Host, off: Host, sigma2: Host) -> Host:

@@ -10,7 +10,7 @@ removes the noise that a slowly falling γ leaves.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 
@@ -133,13 +133,13 @@ FEWEST_ROWS = 100
 class Running:
     """The statistics that a stream keeps of incomplete rows, and the parameters it has reached."""
 
-    factors: Factors
-    average: Factors
+    factors: Annotated[Factors, "d q"]
+    average: Annotated[Factors, "d q"]
     origin: Annotated[Array, "d"]  # (d,), what the sums are centred on
-    sums: Sums  # a unit of weight
-    weight: float
-    seen: Annotated[Array, "d"]  # (d,), 1 for the features observed so far
-    n_iter: int
+    sums: Annotated[Sums, "d q"]  # a unit of weight
+    weight: Annotated[float, ">= 0"]
+    seen: Annotated[Array, "d", ">= 0, <= 1"]  # (d,), 1 for the features observed so far
+    n_iter: Annotated[int, ">= 0"]
     converged: bool
 
 
@@ -174,14 +174,16 @@ class Stream:
     (array([1., 2., 3.]), 0.1)
     """
 
-    q: int
-    noise: float | None
-    tol: float = 1e-6
-    max_iter: int = 1000
-    moments: Moments | None = None
-    rows: Annotated[Array, "b d"] | None = None  # (b, d), waiting
-    weights: Annotated[Array, "b"] | None = None
-    running: Running | None = None
+    _together: ClassVar = ("rows weights",)  # in files
+
+    q: Annotated[int, ">= 0, <= d, == q"]
+    noise: Annotated[float, ">= 0"] | None
+    tol: Annotated[float, ">= 0"] = 1e-6
+    max_iter: Annotated[int, ">= 1"] = 1000
+    moments: Annotated[Moments, "d=p"] | None = None
+    rows: Annotated[Array, "b d", "or nan"] | None = None  # (b, d), waiting
+    weights: Annotated[Array, "b", ">= 0"] | None = None
+    running: Annotated[Running, "d q"] | None = None
 
     @property
     def n(self) -> float:

@@ -52,8 +52,8 @@ class Twin:
 
     Z: Annotated[Array, "n q"]
     kernel: Kernel
-    gain: float
-    noise: float
+    gain: Annotated[float, ">= 0"]
+    noise: Annotated[float, ">= 0"]
 
     def covariance(self) -> Array:
         """Return Σ, (n, n)."""
@@ -188,7 +188,7 @@ class TwinPlacement:
     S is the scatter that the model was fitted to.
     """
 
-    model: Twin
+    model: Annotated[Twin, "n q"]
     S: Annotated[Array, "n n"]
 
     @cached_property
@@ -233,7 +233,7 @@ class TwinModel:
     """A fitted twin over training items, and where new ones go."""
 
     coordinates: Annotated[Array, "n q"]
-    placement: TwinPlacement  # with the fitted twin, in float64
+    placement: Annotated[TwinPlacement, "n q"]  # with the fitted twin, in float64
     kernel: Kernel  # of the items
     points: Annotated[Array, "points n p"]  # the training items, or their kernel values
     means: Annotated[Array, "n"]  # of the kernel values of every item

@@ -8,10 +8,12 @@ Read `base` (what an operator is), `rows` (centred, weighted, scaled rows), `pri
 from dualpca.operators.base import Factored, Operator
 from dualpca.operators.definiteness import (
     ALL_EIGENVALUES_ORDER,
+    is_certainly_definite,
     leave_out_negatives,
     mass_of,
     negative_mass,
     negative_mass_of,
+    positive_trace,
     warn_of_cancellation,
 )
 from dualpca.operators.dual import Dual, Fused, Given, Gram, make_gram, stored_bytes

@@ -37,12 +37,16 @@ class Operator(ABC):
     """Whether a product with a wide block costs little more than one with a thin one."""
     factor_width: int | None = None
     """r where `factor` is a thin (m, r) matrix; None where there is no such factor."""
-    steps_cost = float("inf")
-    """Multiply-adds that last as long as one step of a Lanczos iteration on `dense()`."""
+    formable = False
+    """Whether `matrix` may be stored, on the host, for products with one vector at a time."""
     definite = True
     """Whether it has no negative eigenvalues, whatever the rows."""
+    lasting = False
+    """Whether the same operator can be made again: what is not needed now can be found later."""
     negative: tuple[float, float] | None = None
     """Σ|λ| over the negative eigenvalues and over all, where a solver came across it."""
+    estimated = False
+    """Whether `negative` is an estimate, to be replaced by `negative_mass` where it matters."""
     threads_outside = False
     """Whether products distribute work to threads of their own: BLAS should use one."""
 

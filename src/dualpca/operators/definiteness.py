@@ -97,12 +97,12 @@ def mass_of(values: Any, weights: Any, share: float) -> tuple[float, float]:
 def negative_mass_of(K: Any, eps: float = EPS) -> tuple[float, float]:
     """Return the same of a matrix, (m, m): from a Cholesky factor, or from all eigenvalues."""
     m = K.shape[0]
-    if _is_certainly_definite(K):
+    if is_certainly_definite(K):
         return 0.0, float(K.trace())
     return mass_of(np.linalg.eigvalsh(K), np.ones(m), m * eps)
 
 
-def _is_certainly_definite(K: Any) -> bool:
+def is_certainly_definite(K: Any) -> bool:
     """Return True if a Cholesky factor proves that negative eigenvalues are rounding errors.
 
     A small part of the cost of eigenvalues. The shift keeps their sum below `ROUNDING_SHARE`.
@@ -139,6 +139,12 @@ def quadrature(A: Operator, rng: np.random.Generator) -> tuple[Any, Any]:
     return np.concatenate(nodes), np.concatenate(weights)
 
 
+def positive_trace(A: Dual, rng: np.random.Generator) -> float:
+    """Return the sum of the positive eigenvalues, counted as `negative_mass` does; no warning."""
+    negative, total = negative_mass(A, rng)
+    return total - negative if negative > ROUNDING_SHARE * total else A.trace
+
+
 def leave_out_negatives(A: Dual, rng: np.random.Generator) -> None:
     """Warn where an operator has negative eigenvalues, and leave them out of its trace.
 
@@ -151,9 +157,9 @@ def leave_out_negatives(A: Dual, rng: np.random.Generator) -> None:
     negative, total = A.negative
     if not negative > ROUNDING_SHARE * total:
         return
-    A.trace = total - negative
+    A.trace, about = total - negative, "about " if A.estimated else ""
     warn(
-        f"the kernel is indefinite: its negative eigenvalues sum to {-negative:.3g}, "
+        f"the kernel is indefinite: its negative eigenvalues sum to {about}{-negative:.3g}, "
         f"{negative / total:.2%} of all in magnitude. They are left out: components are those of "
         "the positive ones. Use a positive semi-definite kernel if they matter.",
         SpectrumWarning,

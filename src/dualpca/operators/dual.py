@@ -25,8 +25,15 @@ TILE_POINTS, SMALL_TILE_POINTS, GPU_TILE_POINTS = 1024, 256, 4096
 """Points on either side of a tile: its kernel values fit into the cache. Small kernels have small
 tiles, so that all threads have some; on GPUs large ones are faster."""
 
+FEWEST_TILES = 4
+"""Tiles on either side, unless they would be small: two threads then have the same to do."""
+
 EXPONENTIAL_COST, COLUMNS_TWICE = 60.0, 28.0
 """Multiply-adds that last as long as one exponential; columns of a usual block, twice."""
+
+THIN_ROWS, THIN_COLUMNS = 40, 24
+"""Rows of a tile and columns of a block in products so small that OpenBLAS does not copy the tile
+first: they take half the time of one large product."""
 
 Tile = tuple[slice, slice]
 
@@ -54,6 +61,8 @@ class Gram:
     """Relative rounding error of the values that come in."""
     coarse = False
     """Whether products are rounded so much that an iteration may not get below it."""
+    lasting: bool
+    """Whether K can be evaluated again from the points, in a small part of an iteration's time."""
     fill_cost: float
     """Multiply-adds of evaluating K once."""
     pass_cost: float
@@ -65,8 +74,9 @@ class Gram:
         self.points, self.kernel, self.keep, self.n = X, kernel, stored, int(X.shape[0])
         self.single = single and X.ndim == 2 and not backend.is_sparse(X)
         largest = GPU_TILE_POINTS if backend.on_cuda(X) else TILE_POINTS
-        self.tile = max(SMALL_TILE_POINTS, min(largest, self.n // 3))
+        self.tile = max(SMALL_TILE_POINTS, min(largest, -(-self.n // FEWEST_TILES)))
         self.like = backend.asarray(np.zeros(1), backend.vector_like(X))
+        self.lasting = X.ndim == 2 and kernel._quick
         width = 1 if X.ndim == 1 else X.shape[1]
         self.fill_cost = 0.5 * self.n**2 * (width + EXPONENTIAL_COST)
         self.pass_cost = self.n**2 + (0.0 if stored else self.fill_cost / COLUMNS_TWICE)
@@ -143,30 +153,20 @@ class Gram:
 
     def times(self, V: Array) -> Array:
         """Return K V, (n, b); in the precision of the kernel values, summed in float64."""
-        tile = self._source()
-        if not self.single:
-            return self._half_times_transposed(tile, V)
-        V = backend.in_single(V)
+        return self._half_times(self._source(), backend.in_single(V) if self.single else V)
+
+    def _half_times(self, tile: Callable[[Tile], Array], V: Array) -> Array:
+        """Return K V from the tiles on and above the diagonal."""
+        add = _add_product if backend.is_foreign(V) else _add_thin_products
+        V = backend.contiguous(V)
 
         def work(run: list[Tile]) -> Array:
             Y = backend.asarray(np.zeros(V.shape), self.like)
-            for rows, columns, part in _both_halves(run, tile):
-                Y[rows, :] += part @ V[columns, :]
+            for which in run:
+                add(Y, tile(which), V, which)
             return Y
 
         return reduce(iadd, backend.spread(work, self._tiles, self.like))
-
-    def _half_times_transposed(self, tile: Callable[[Tile], Array], V: Array) -> Array:
-        """Return the same from Vᵀ: in float64 OpenBLAS is a third faster that way."""
-        Vt = backend.contiguous(V.T)
-
-        def work(run: list[Tile]) -> Array:
-            Y = backend.asarray(np.zeros(Vt.shape), self.like)
-            for rows, columns, part in _both_halves(run, tile):
-                Y[:, columns] += Vt[:, rows] @ part
-            return Y
-
-        return reduce(iadd, backend.spread(work, self._tiles, self.like)).T
 
     def times_in_double(self, V: Array) -> Array:
         """Return K V with float32 values of K where those are kept, but products in float64."""
@@ -175,7 +175,7 @@ class Gram:
         if not self.keep:
             return self.in_double().times(V)
         tile = self._source()
-        return self._half_times_transposed(lambda which: backend.working(tile(which)), V)
+        return self._half_times(lambda which: backend.working(tile(which)), V)
 
     def sharper(self) -> Gram:
         """Return the same kernel with products that are rounded less, if they are coarse."""
@@ -205,6 +205,29 @@ class Gram:
         return backend.stacked(part, backend.slices(self.n, self.tile // 2), self.like)
 
 
+def _add_product(Y: Array, part: Array, V: Array, tile: Tile) -> None:
+    """Add what a tile and, off the diagonal, its mirror image contribute to K V."""
+    rows, columns = tile
+    Y[rows, :] += part @ V[columns, :]
+    if rows != columns:
+        Y[columns, :] += part.T @ V[rows, :]
+
+
+def _add_thin_products(Y: Array, part: Array, V: Array, tile: Tile) -> None:
+    """Add the same for NumPy, some rows of the tile at a time, which the cache holds for both."""
+    rows, columns = tile
+    for few in backend.slices(V.shape[1], THIN_COLUMNS):
+        right, left = np.ascontiguousarray(V[columns, few]), np.ascontiguousarray(V[rows, few])
+        above, below = np.empty_like(left), np.zeros_like(right)
+        for some in backend.slices(part.shape[0], THIN_ROWS):
+            np.matmul(part[some], right, out=above[some])
+            if rows != columns:
+                below += part[some].T @ left[some]
+        Y[rows, few] += above
+        if rows != columns:
+            Y[columns, few] += below
+
+
 def stored_bytes(n: int, *, single: bool = False) -> float:
     """Return the bytes of the kept tiles of n points: half a matrix and the diagonal tiles."""
     return 0.5 * n * (n + min(n, TILE_POINTS)) * (4 if single else 8)
@@ -226,7 +249,7 @@ class Given(Gram):
 
     def __init__(self, K: Array, kernel: Kernel) -> None:
         super().__init__(K, kernel, stored=True)
-        self.fill_cost = 0.0
+        self.fill_cost, self.lasting = 0.0, False  # the matrix may change after the fit
         self.eps = float(backend.namespace(K).finfo(K.dtype).eps)
 
     def _source(self) -> Callable[[Tile], Array]:
@@ -351,11 +374,6 @@ LEAST_UNCOPIED, MOST_FORMED = 700, 3200
 THIN = 2
 """Points per column from which a factor of the kernel is thin."""
 
-STEP_COST, ENTRY_COST, UNCACHED_ENTRY_COST, CACHED_ORDER = 1.6e6, 5.0, 14.0, 1600
-"""Multiply-adds of a large product that last as long as a step of Lanczos without its product, and
-as an entry of the matrix in one; an entry of a matrix that the cache does not hold, above this
-order."""
-
 
 class Dual(Operator):
     """The centred (weighted) kernel over the points, (n, n), known through its products.
@@ -403,11 +421,8 @@ class Dual(Operator):
             else float(gram.n)
         )
         host = not backend.is_foreign(gram.points)
-        if gram.keep and not gram.single and host and gram.n <= MOST_FORMED:
-            m = float(gram.n)
-            self.steps_cost = STEP_COST + m * m * (
-                ENTRY_COST if gram.n <= CACHED_ORDER else UNCACHED_ENTRY_COST
-            )
+        self.formable = gram.keep and not gram.single and host and gram.n <= MOST_FORMED
+        self.lasting = gram.lasting
         if host and not gram.single:
             self.factor_width = self._width()
 

@@ -118,8 +118,8 @@ def _block_of_pivots(
     X: Array, kernel: Kernel, L: Any, left: Any, draws: Any, rng: np.random.Generator
 ) -> tuple[Any, Any]:
     """Return the next pivots and their rows of the factor, (b, n)."""
-    candidates = np.unique(draws)
-    rng.shuffle(candidates)
+    # in the order of the draws: sorted or shuffled, likely points would come first too seldom
+    candidates = draws[np.sort(np.unique(draws, return_index=True)[1])]
     points = backend.points(backend.take(X, candidates))
     C = backend.to_numpy(kernel(points, backend.points(X))) - L[:, candidates].T @ L
     kept = _accepted(C[:, candidates], left[candidates], rng)
@@ -217,8 +217,8 @@ class Fourier:
     """
 
     kernel: Kernel
-    frequencies: Annotated[Array, "d m"]
-    phases: Annotated[Array, "m"]
+    frequencies: Annotated[Array, "d r"]
+    phases: Annotated[Array, "r", "some"]
     gap: float = 0.0
 
     @classmethod
@@ -248,7 +248,7 @@ def kernel_gap(f: FeatureMap, X: Array) -> float:
 class Mapped(NamedTuple):
     """Moments of mapped rows, and how much of the kernel the map holds."""
 
-    moments: Moments
+    moments: Annotated[Moments, "r=p"]
     total: float  # Σ w k(x, x)
     held: float  # Σ w ‖f(x)‖²
 
@@ -308,9 +308,9 @@ def _gathered(
 class MappedSubspace:
     """A subspace of a finite feature space: axes V through a mean."""
 
-    map: Annotated[FeatureMap, Landmarks | Fourier | Explicit]
-    axes: Annotated[Array, "m q"]
-    mean: Annotated[Array, "m"]
+    map: Annotated[FeatureMap, Landmarks | Fourier | Explicit, "d? r?"]
+    axes: Annotated[Array, "r q"]
+    mean: Annotated[Array, "r"]
 
     def coordinates(self, X: Array) -> Array:
         """Return y = Vᵀ(f(x) − mean), (n, q)."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from dualpca.arrays import Array, algebra, backend, cached_property, note
 from dualpca.data import (
+    HEAD,
     Columns,
     Host,
     InMemoryTable,
@@ -346,12 +347,21 @@ def survey(parts: Table, *, wide: bool, nan: bool) -> Survey:
     """
 
     def of(rows: Host, weights: Host | None = None) -> Survey:
+        used, moments = used_rows(rows, weights), None
         if wide and not nan:
             refuse_nonfinite(rows)
-        missing = nan and has_missing(rows)
-        columns = Columns.of(rows, weights) if nan or wide else None
-        moments = None if wide or missing else weighed(rows, weights)
-        return Survey(columns, moments, missing, used_rows(rows, weights))
+        missing = nan and has_missing(rows if wide else rows[:HEAD])
+        if not wide and not missing:
+            try:
+                moments = weighed(rows, weights)
+            except NonFiniteError:  # the sums have found what a pass of its own would look for
+                missing = nan and has_missing(rows)
+                if not missing:
+                    raise
+        if moments is not None:
+            columns = Columns.of_moments(moments, len(rows), used) if nan else None
+            return Survey(columns, moments, False, used)
+        return Survey(Columns.of(rows, weights) if nan or wide else None, None, missing, used)
 
     return parts.reduce(of, Survey.merge)
 

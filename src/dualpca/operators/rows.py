@@ -13,6 +13,9 @@ from dualpca.arrays import Array, algebra, backend, cached_property
 SAFE_OFFSET = 1e6
 """Largest n‖μ‖² / trace for which centring after the product loses no more than three digits."""
 
+FEW_PRODUCTS = 5e6
+"""Multiply-adds that one thread does as fast as two, rows being multiplied where they are."""
+
 
 class Projection(NamedTuple):
     """Where points are relative to a subspace: coordinates in it, squared distance from it."""
@@ -47,16 +50,18 @@ class Frame(NamedTuple):
         if backend.is_sparse(X):
             V = V if self.scale is None else V / self.scale[:, None]
             return algebra.product(X, V) - self.mean @ V
-        if near and self.scale is None and backend.is_plain(X) and X.dtype == np.float64:
-            Y = X @ V
-            Y -= self.mean @ V
-            return Y
+        q = int(V.shape[1])
+        plain = near and self.scale is None and backend.is_plain(X) and X.dtype == np.float64
+        if plain and 4 * X.shape[0] > q:  # the mean costs less to project than to subtract
+            few = X.shape[0] * V.size <= FEW_PRODUCTS
+            found = algebra.in_small_products(X, V) if few else None
+            return algebra.subtract_row(X @ V if found is None else found, self.mean @ V)
 
         def of(rows: slice, out: Array | None = None) -> Array:
             C = self.center(backend.row_block(X, rows))
             return C @ V if out is None else np.matmul(C, V, out=out)
 
-        return backend.stacked_rows(of, int(V.shape[1]), X)
+        return backend.stacked_rows(of, q, X)
 
     def project(self, V: Array, X: Array) -> Projection:
         """Return coordinates along the columns of V and the squared distance off their span.
@@ -75,7 +80,8 @@ class Frame(NamedTuple):
     def projected(self, V: Array, C: Array, *, off: bool = True) -> Projection:
         """Return the same for a dense block of float64 rows; distances are zeros unless `off`."""
         C = self.center(C)
-        Y = C @ V
+        found = algebra.in_small_products(C, V)
+        Y = C @ V if found is None else found
         if not off:
             return Projection(Y, 0 * C[:, 0])
         C -= Y @ V.T
@@ -167,22 +173,22 @@ class Rows:
 
             def centred(rows: slice) -> Array:
                 C = self.block(rows)
-                return C.T @ (C @ V)
+                return C.T @ algebra.rows_times(C, V)
 
             return backend.summed(centred, iadd, self._rowwise)
         if not self.in_blocks:
             return self.adjoint(self.times(V))
         mean, scale = self.frame
-        Vt = backend.contiguous((V if scale is None else V / scale[:, None]).T)
-        shift = (Vt @ mean)[:, None]
+        V = backend.contiguous(V if scale is None else V / scale[:, None])
+        shift = mean @ V
 
         def part(rows: slice) -> tuple[Array, Array]:
             C = self.X[rows, :]
-            Y = Vt @ C.T  # thin products are faster this way round: see algebra.thin_product
+            Y = algebra.rows_times(C, V)
             Y -= shift
             if self.root is not None:
-                Y *= self.root[rows] ** 2
-            return Y @ C, Y.sum(axis=1)
+                Y *= self.root[rows][:, None] ** 2
+            return Y.T @ C, Y.sum(axis=0)
 
         out, total = backend.summed(part, _plus, self.X)
         out -= total[:, None] * mean
@@ -204,11 +210,11 @@ class Rows:
             Z -= sums * mean[columns]
             if scale is not None:
                 Z /= scale[columns] ** 2
-            return Z @ C.T, Z @ mean[columns]
+            return algebra.rows_times(C, Z.T), Z @ mean[columns]
 
         out, total = backend.summed(part, _plus, self.X.T)
-        out -= total[:, None]
-        return (out if self.root is None else out * self.root).T
+        out -= total
+        return out if self.root is None else out * self.root[:, None]
 
     def row_gram(self) -> Array:
         """Return FFᵀ, (n, n)."""

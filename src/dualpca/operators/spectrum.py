@@ -44,8 +44,8 @@ class Spectrum:
     values: Annotated[Array, "q"]
     vectors: Annotated[Array, "m q"]
     trace: float
-    dim: int
-    error: float = 0.0
+    dim: Annotated[int, ">= 0"]
+    error: Annotated[float, "or nan, or inf"] = 0.0
     concentration: float | None = None
 
     @classmethod

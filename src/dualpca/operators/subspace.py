@@ -17,6 +17,7 @@ from dualpca.kernels import (
     expected_diag,
     expected_kernel,
     projected_covariance,
+    thin_factor,
 )
 from dualpca.operators.rows import Projection
 
@@ -24,6 +25,9 @@ from dualpca.operators.rows import Projection
 
 POINTS_AT_ONCE = 256
 """New points whose kernel values are held at once, per thread."""
+
+FOLDED_POINTS = 32
+"""New points from which a thin factor of the kernel is multiplied with the coefficients first."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class Subspace:
         ‖φ̄‖².
     """
 
-    points: Annotated[Array, "points n d"]
+    points: Annotated[Array, "points n d"] | Annotated[Array, "n 0"]
     kernel: Kernel
     coefficients: Annotated[Array, "n q"]
     base: Annotated[Array, "n"]
@@ -55,6 +59,9 @@ class Subspace:
         """Return k(X, points) V, (m, b), a block of new points at a time; O(block · n) memory."""
         if X.shape[0] == 0:
             return backend.empty((0, V.shape[1]), V)
+        folded = self._factor_times(X, V)
+        if folded is not None:
+            return folded
         of = self.kernel.against(backend.points(self.points))
 
         def part(rows: slice) -> Array:
@@ -62,6 +69,17 @@ class Subspace:
                 return of(backend.points(backend.some_rows(X, rows))) @ V
 
         return backend.stacked(part, backend.slices(X.shape[0], POINTS_AT_ONCE), V)
+
+    def _factor_times(self, X: Array, V: Array) -> Array | None:
+        """Return the same where the kernel has a thin factor, if that is less work; else None."""
+        if type(X) is not np.ndarray or X.shape[0] < FOLDED_POINTS:
+            return None
+        F = thin_factor(self.kernel, self.points)
+        if F is None:
+            return None
+        with np.errstate(over="ignore", invalid="ignore"):
+            found: Array = thin_factor(self.kernel, X) @ (F.T @ V)
+        return found
 
     def coordinates(self, X: Array) -> Array:
         """Return y_p = v_pᵀ(φ(x) − φ̄), (m, q)."""
@@ -126,7 +144,7 @@ class UncertainSubspace:
     rows are then E k(x_i, x_j), in closed form. See `Subspace` for the other fields.
     """
 
-    rows: Uncertain
+    rows: Annotated[Uncertain, "n d"]
     kernel: Kernel
     coefficients: Annotated[Array, "n q"]
     base: Annotated[Array, "n"]

@@ -75,7 +75,6 @@ class Basis:
         if kept == 0:
             return False
         if self.size + kept > self.capacity:
-            keep = min(keep, self.capacity - kept)
             self.Qt[:keep, :] = self.combine(weights[:, :keep]).T
             self.T *= 0.0
             for p in range(keep):
@@ -107,12 +106,10 @@ STEEPEST = 60.0
 """Largest power by which eigenvalues that were not computed are taken to fall."""
 EXPENSIVE = 5e7
 """Multiply-adds of a product with one vector."""
-TYPICAL_PASSES, SKINNY, ORTHOGONALISE = 12, 2.0, 16.0
+TYPICAL_PASSES, SKINNY, ORTHOGONALISE = 12, 2.0, 8.0
 """For the cost: passes of a usual run, how much slower a product with a thin block is than a large
 one, and how much slower the orthogonalisation."""
-SLOWER_THAN_COUNTED = 3.0
-"""Times that blocks on a stored kernel take longer than their multiply-adds, beside Lanczos."""
-PASS_COST, NEGATIVES_COST = 1e7, 800.0
+PASS_COST, NEGATIVES_COST = 1e7, 240.0
 """Multiply-adds that last as long as the calls of a pass, whatever the size; products with one
 vector that last as long as the search for negative eigenvalues."""
 
@@ -175,8 +172,7 @@ class Krylov(Solver):
 
     def solve(self, operator: Operator, rank: int, rng: np.random.Generator) -> Spectrum:
         """Return the `rank` leading eigenpairs."""
-        blocks = SLOWER_THAN_COUNTED * self.block_cost(operator, rank)
-        if self.thin and lanczos_cost(operator, rank) < blocks:
+        if self.thin and lanczos_cost(operator, rank) < self.block_cost(operator, rank):
             found = lanczos(operator, rank, self.tol, rng)
             if found is not None:
                 return found

@@ -25,11 +25,17 @@ from dualpca.app.cli._running import (
 from dualpca.app.cli._session import Job, check_output, keep_inputs, names_of, start
 from dualpca.app.tables.columns import kind_words
 from dualpca.errors import ModelFileError
+from dualpca.files.fields import escaped
 
 RELATIVE = "log_likelihood_ratio"
 """How much likelier a row is than if its columns were independent: of columns of any kind."""
 SHOWN, KEPT = 10, 1000
-"""Largest number of unusual rows in the text, and in JSON."""
+"""Largest number of unusual rows in the text, and in JSON; and of names."""
+
+LONGEST, LONGEST_NAME = 200, 60
+"""Characters of a parameter, and of a name, that are shown."""
+
+UNSOLVED = "a stream of partial_fit; its model is computed when it is first used"
 
 
 def score(
@@ -175,21 +181,32 @@ def inspect(model: Model, as_json: Json = False) -> None:
     """Show what is in a model file."""
 
     def work() -> dict[str, Any]:
-        from dualpca.estimators.saving import contents_of
+        from dualpca.estimators.saving import contents_of, shapes_of
 
         try:
             fitted, version, metadata = contents_of(model)
         except OSError as error:
             raise ModelFileError(f"{model} cannot be read: {error.strerror or error}.") from error
-        names = [k for k in dir(fitted) if k.endswith("_") and not k.startswith("_")]
-        arrays = {k: list(np.shape(getattr(fitted, k))) for k in names if hasattr(fitted, k)}
-        arrays = {k: shape for k, shape in arrays.items() if shape}
         parameters = plain(fitted.get_params(deep=False))
-        found = {"file": model, "version": version, **summary(fitted)}
-        found |= {"columns": names_of(fitted), "parameters": parameters, "arrays": arrays}
-        return found | {"metadata": metadata}
+        found = {"file": model, "version": version, **_numbers(fitted)}
+        found |= {"columns": names_of(fitted), "parameters": parameters}
+        return found | {"arrays": shapes_of(fitted), "metadata": metadata}
 
     run("inspect", as_json, work, _inspect_words)
+
+
+def _numbers(model: Any) -> dict[str, Any]:
+    """Return the main numbers of a model; of a stream whose model is still to be found, its rows.
+
+    To read a file computes nothing.
+    """
+    from dualpca.estimators.saving import is_unsolved
+
+    if not is_unsolved(model):
+        return summary(model)
+    names = {"rows": "n_samples_seen_", "features": "n_features_in_"}
+    found = {name: getattr(model, own) for name, own in names.items() if own in vars(model)}
+    return {"model": type(model).__name__, "state": UNSOLVED, **found}
 
 
 def _inspect_words(found: dict[str, Any]) -> str:
@@ -205,23 +222,29 @@ def _inspect_words(found: dict[str, Any]) -> str:
     if "scales" in table:
         lines.append("  columns are standardized by the command line before they reach the model")
     if "kinds" in table:
-        lines.append(f"  kinds: {kind_words(table['kinds'])}")
-        lines += [f"  levels of {k}: {_some(v)}" for k, v in table.get("levels", {}).items()]
+        lines.append(f"  kinds: {kind_words({_name(k): v for k, v in table['kinds'].items()})}")
+        levels = [*table.get("levels", {}).items()]
+        lines += [f"  levels of {_name(k)}: {_some(v)}" for k, v in levels[:KEPT]]
     elif table.get("levels"):
-        lines.append(f"  one-hot: {', '.join(table['levels'])}")
+        lines.append(f"  one-hot: {_some(list(table['levels']), KEPT)}")
     if "image_shape" in table:
         lines.append(f"  images of {' x '.join(map(str, table['image_shape']))}")
     if "identifier" in table:
-        lines.append(f"  identifiers: {table['identifier']}")
-    lines += ["parameters"] + [f"  {k} = {v!r}" for k, v in found["parameters"].items()]
+        lines.append(f"  identifiers: {_name(table['identifier'])}")
+    parameters = found["parameters"].items()
+    lines += ["parameters"] + [f"  {k} = {escaped(repr(v), LONGEST)}" for k, v in parameters]
     lines += ["arrays"] + [f"  {k} {tuple(shape)}" for k, shape in found["arrays"].items()]
     if found["metadata"]:
-        lines += ["metadata", f"  {', '.join(found['metadata'])} (--json shows all)"]
+        lines += ["metadata", f"  {_some(list(found['metadata']))} (--json shows all)"]
     return "\n".join(lines)
 
 
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (", …" if names[SHOWN:] else "")
+def _some(names: list[str], most: int = SHOWN) -> str:
+    return ", ".join(map(_name, names[:most])) + (", …" if names[most:] else "")
+
+
+def _name(name: str) -> str:
+    return escaped(name, LONGEST_NAME)
 
 
 APART = ("file", "model", "version", "columns", "parameters", "arrays", "metadata")

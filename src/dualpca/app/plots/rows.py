@@ -37,6 +37,7 @@ from dualpca.app.plots._canvas import (
 )
 from dualpca.arrays import backend
 from dualpca.errors import expected
+from dualpca.estimators.probabilistic_kernel import ProbabilisticKernelPCA
 from dualpca.gaussian import Supplementary
 
 # --- latent space ------------------------------------------------------------------------------
@@ -110,7 +111,8 @@ def _latent_placed(model: Any, X: ArrayLike, plane: list[int]) -> tuple[Floats, 
     """Return positions (n, 2) and covariances (n, 2, 2); no covariances without a posterior."""
     if not hasattr(model, "posterior"):
         return np.asarray(model.transform(X))[:, plane], np.zeros((0, 2, 2))
-    mean, covariance = model.posterior(X)
+    on_map = {"parameters": "fixed"} if isinstance(model, ProbabilisticKernelPCA) else {}
+    mean, covariance = model.posterior(X, **on_map)
     return np.asarray(mean)[:, plane], np.asarray(covariance)[:, plane][:, :, plane]
 
 

@@ -1,0 +1,981 @@
+"""What `benchmarks.coverage` measures: one row per statement and setting.
+
+A row draws a table from a model that is known, fits it, and counts how often the truth is where
+the library says. Rows that need new data draw them from the same model.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import stats
+
+import dualpca
+from dualpca import (
+    CCA,
+    PCA,
+    PPCA,
+    BayesianPCA,
+    CopulaPPCA,
+    DualPPCA,
+    FactorAnalysis,
+    HiddenMarkovPCA,
+    Imputer,
+    KernelPCA,
+    MixturePPCA,
+    ProbabilisticKernelPCA,
+    RobustPPCA,
+    SequenceClassifier,
+    pool,
+)
+from dualpca.app import report
+from dualpca.app.report import directions
+from dualpca.errors import SelectionWarning
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Rng = np.random.Generator
+
+Z90 = float(stats.norm.ppf(0.95))
+SIGNAL = (8.0, 3.0)
+"""Variances along the axes beyond that of the noise, which is 1."""
+NEW = 200
+"""New rows, per fit."""
+
+
+class Count(NamedTuple):
+    """How often one replication was right, of how many times; and how often it said it would be."""
+
+    right: float
+    of: float
+    said: float = 0.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the page: a statement of the library in one setting."""
+
+    key: str
+    group: str
+    what: str  # Markdown
+    setting: str
+    nominal: float | None  # None: as often as the model says, on average
+    replicate: Callable[[Rng], Count]
+    replications: int
+    note: str = ""
+
+
+class Group(NamedTuple):
+    """A table of the page."""
+
+    title: str
+    text: str
+
+
+GROUPS = {
+    "scores": Group(
+        "Scores",
+        "90 % intervals (mean ± 1.645 standard deviations) of the latents of 200 new rows. Scores "
+        "take the fitted parameters as known, so small tables make them a little too narrow.",
+    ),
+    "coordinates": Group(
+        "Coordinates of kernel models",
+        "90 % intervals of the coordinates of points. For `ProbabilisticKernelPCA` ρ features of n "
+        "points are drawn with white noise, as its model says.",
+    ),
+    "signal": Group(
+        "Reconstructions and predictions",
+        "90 % intervals for 200 new rows: of the signal without noise, of a second measurement, or "
+        "of values that were not given.",
+    ),
+    "missing": Group(
+        "Missing entries",
+        "90 % intervals of the entries that were hidden in the training table. From draws: the "
+        "range of 19, which holds another draw 18 times out of 20.",
+    ),
+    "pooled": Group(
+        "Estimates pooled from completed tables",
+        "95 % intervals by `dualpca.pool` over 20 completed tables (10 of `CopulaPPCA`), for the "
+        "mean of the column with missing values and its slope on another column.",
+    ),
+    "loadings": Group(
+        "Loadings",
+        "90 % intervals of every loading, columns signed like the truth. Signals are the variances "
+        "of the directions, in units of the noise.",
+    ),
+    "limits": Group(
+        "Control limits and p-values",
+        "The share of 1,000 ordinary new rows that stays below a limit of 95 %, or has a p-value "
+        "above 0.05.",
+    ),
+    "probabilities": Group(
+        "Probabilities",
+        "How often the most probable class, state or level is right, beside the probability that "
+        "the model gives it on average, over the cases where that is between 0.5 and 0.95.",
+    ),
+    "forecasts": Group(
+        "Forecasts",
+        "90 % intervals (mean ± 1.645 standard deviations) of rows to come.",
+    ),
+    "tests": Group(
+        "Tests and rules",
+        "Where there is nothing to find: the share that is not significant at 5 %, or in which a "
+        "rule at 95 % finds no component.",
+    ),
+}
+
+KNOWN = "takes the fitted parameters as known"
+NOTES = {
+    "scores-PPCA-40-0": KNOWN,
+    "scores-factor": KNOWN,
+    "coordinates-60-600-0.3-new-fixed": "a margin for shrinkage",
+    "coordinates-60-600-0.3-fit-fixed": "the margin is for points outside the fit",
+    "coordinates-latents-all": "takes the coordinates of the points as known",
+    "signal-reconstruct-40": KNOWN,
+    "signal-reconstruct-300": KNOWN,
+    "signal-predictive-40": KNOWN,
+    "signal-conditional-40": KNOWN,
+    "signal-cca-40": KNOWN,
+    "missing-ppca-fixed": f"{KNOWN}; the default does not",
+    "missing-draws-bootstrap": "the noise is fitted too small where entries are few",
+    "missing-draws-fixed": f"{KNOWN}; the default does not",
+    "missing-draws-matching": "values of few rows are copied",
+    "missing-copula-grades": "grades are whole, so intervals hold at least 90 %",
+    "pooled-mean-fixed": "tables are too alike; take the default",
+    "pooled-slope-fixed": "tables are too alike; take the default",
+    "loadings-ard-100-12-0": "the prior shrinks loadings, the more the fewer the rows",
+    "probabilities-mixture": "one fit in ten ends at a lesser maximum",
+    "probabilities-mixture-5": "five starts do not always leave a lesser maximum",
+    "probabilities-sequences-40": KNOWN,
+    "loadings-report-400": "standard errors are estimates too, from 30 resamples",
+    "limits-novelty-100": "a quantile of the training points, to which the axes were fitted",
+}
+"""Why, and what to do about it."""
+
+ROWS: dict[str, Row] = {}
+
+
+def add(key: str, what: str, setting: str, nominal: float | None, reps: int) -> Any:
+    """Register a function of a generator as a row; its key begins with the group."""
+
+    def register(replicate: Callable[[Rng], Count]) -> Callable[[Rng], Count]:
+        about = what, setting, nominal, replicate, reps
+        ROWS[key] = Row(key, key.split("-")[0], *about, NOTES.get(key, ""))
+        return replicate
+
+    return register
+
+
+# --- Tables from a model that is known -----------------------------------------------------------
+
+
+def loadings(rng: Rng, d: int, signal: tuple[float, ...] = SIGNAL) -> Floats:
+    """Return W (d, q) with orthogonal columns."""
+    Q = np.linalg.qr(rng.standard_normal((d, len(signal))))[0]
+    return Q * np.sqrt(signal)
+
+
+def rows_of(rng: Rng, n: int, W: Floats, noise: Any = 1.0) -> tuple[Floats, Floats]:
+    """Return rows of x = Wz + noise, and their latents."""
+    z = rng.standard_normal((n, W.shape[1]))
+    return z @ W.T + noise * rng.standard_normal((n, W.shape[0])), z
+
+
+def hide(rng: Rng, X: Floats, share: float) -> tuple[Floats, Any]:
+    """Return a copy with missing entries, at least one left in every row, and where they are."""
+    hidden = rng.random(X.shape) < share
+    hidden[np.arange(len(X)), rng.integers(0, X.shape[1], len(X))] = False
+    return np.where(hidden, np.nan, X), hidden
+
+
+def inside(truth: Any, mean: Any, std: Any, z: float = Z90) -> Count:
+    """Count the intervals mean ± z std that hold the truth."""
+    within = np.abs(np.asarray(truth) - np.asarray(mean)) <= z * np.asarray(std)
+    return Count(float(within.sum()), within.size)
+
+
+def std_of(covariance: Any) -> Floats:
+    return np.sqrt(np.diagonal(np.asarray(covariance), axis1=-2, axis2=-1))
+
+
+def signs(found: Any, truth: Any) -> Floats:
+    """Return the sign of every column of the truth that fits the one found."""
+    return np.where(np.sum(np.asarray(found) * truth, axis=0) < 0, -1.0, 1.0)
+
+
+def turn(truth: Floats, found: Any) -> Floats:
+    """Return the orthogonal matrix that turns the truth's columns onto those found."""
+    U, _, Vt = np.linalg.svd(truth.T @ np.asarray(found))
+    return np.asarray(U @ Vt)
+
+
+# --- Scores --------------------------------------------------------------------------------------
+
+
+def scores(make: Callable[[], Any], n: int, d: int, missing: float, rng: Rng) -> Count:
+    W = loadings(rng, d)
+    X, _ = rows_of(rng, n, W)
+    new, z = rows_of(rng, NEW, W)
+    if missing:
+        (X, _), (new, _) = hide(rng, X, missing), hide(rng, new, missing)
+    mean, covariance = make().fit(X).posterior(new)
+    return inside(z * signs(mean, z), mean, std_of(covariance))
+
+
+for name, size, missing, reps in [
+    ("PPCA", (40, 10), 0.0, 400),
+    ("PPCA", (200, 10), 0.0, 300),
+    ("PPCA", (5000, 10), 0.0, 200),
+    ("PPCA", (200, 10), 0.3, 200),
+    ("BayesianPCA", (200, 10), 0.0, 300),
+]:
+    n, d = size
+    made = {"PPCA": partial(PPCA, 2), "BayesianPCA": partial(BayesianPCA, 2)}[name]
+    add(
+        f"scores-{name}-{n}-{missing:g}",
+        f"`{name}.posterior`",
+        f"{n:,} × {d}, q = 2" + (f", {100 * missing:.0f} % missing" if missing else ""),
+        0.9,
+        reps,
+    )(partial(scores, made, n, d, missing))
+
+
+@add(
+    "scores-variational",
+    '`BayesianPCA(method="variational").posterior`',
+    "200 × 10, q = 2",
+    0.9,
+    300,
+)
+def _(rng: Rng) -> Count:
+    return scores(partial(BayesianPCA, 2, method="variational"), 200, 10, 0.0, rng)
+
+
+@add(
+    "scores-dual", '`DualPPCA(kernel="linear", noise_dim=d).posterior`', "200 × 10, q = 2", 0.9, 200
+)
+def _(rng: Rng) -> Count:
+    return scores(partial(DualPPCA, 2, kernel="linear", noise_dim=10), 200, 10, 0.0, rng)
+
+
+@add("scores-factor", "`FactorAnalysis.posterior`", "300 × 10, q = 2", 0.9, 300)
+def _(rng: Rng) -> Count:
+    W, noise = loadings(rng, 10), rng.uniform(0.5, 1.5, 10)
+    X, _ = rows_of(rng, 300, W, noise)
+    new, z = rows_of(rng, NEW, W, noise)
+    model = FactorAnalysis(2).fit(X)
+    mean, covariance = model.posterior(new)
+    return inside(z @ turn(W, model.components_.T), mean, std_of(covariance))
+
+
+def heavy(rng: Rng, n: int, W: Floats, nu: float = 5.0) -> tuple[Floats, Floats]:
+    """Return rows whose latents and noise share a factor: Student's t of ν degrees of freedom."""
+    X, z = rows_of(rng, n, W)
+    scale = np.sqrt(nu / rng.chisquare(nu, n))[:, None]
+    return X * scale, z * scale
+
+
+@add("scores-robust", "`RobustPPCA.posterior`", "300 × 10, q = 2, Student's t (ν = 5)", 0.9, 200)
+def _(rng: Rng) -> Count:
+    W = loadings(rng, 10)
+    X, _ = heavy(rng, 300, W)
+    new, z = heavy(rng, NEW, W)
+    mean, covariance = RobustPPCA(2).fit(X).posterior(new)
+    return inside(z * signs(mean, z), mean, std_of(covariance))
+
+
+def two_views(rng: Rng, n: int, mixing: tuple[Floats, Floats]) -> tuple[Floats, Floats, Floats]:
+    """Return two views of 5 and 4 columns with canonical correlations 0.8 and 0.5, and latents."""
+    rho, z = np.array([0.8, 0.5]), rng.standard_normal((n, 2))
+    views = []
+    for A in mixing:
+        x = rng.standard_normal((n, len(A)))
+        x[:, :2] = np.sqrt(rho) * z + np.sqrt(1 - rho) * x[:, :2]
+        views.append(x @ A)
+    return views[0], views[1], z
+
+
+def mixing(rng: Rng) -> tuple[Floats, Floats]:
+    return rng.standard_normal((5, 5)), rng.standard_normal((4, 4))
+
+
+@add("scores-cca", "`CCA.posterior`, of one view", "300 × (5 + 4), q = 2", 0.9, 300)
+def _(rng: Rng) -> Count:
+    A = mixing(rng)
+    X, y, _ = two_views(rng, 300, A)
+    new, _, z = two_views(rng, NEW, A)
+    mean, covariance = CCA(2).fit(X, y).posterior(new)
+    return inside(z * signs(mean, z), mean, std_of(covariance))
+
+
+class Groups:
+    """Two groups of rows, each with a direction of its own and a mean; how far apart they are."""
+
+    def __init__(self, rng: Rng, apart: float = 3.5, d: int = 8) -> None:
+        step = rng.standard_normal(d)
+        self.rng, self.axes = rng, np.stack([loadings(rng, d, (6.0,))[:, 0] for _ in range(2)])
+        self.means = np.stack([0 * step, apart * step / np.linalg.norm(step)])
+
+    def draw(self, count: int) -> tuple[Floats, Any, Floats]:
+        """Return rows, which group they are of, and their latents."""
+        k, z = self.rng.integers(0, 2, count), self.rng.standard_normal((count, 1))
+        noise = self.rng.standard_normal((count, self.means.shape[1]))
+        return self.means[k] + z * self.axes[k] + noise, k, z
+
+
+def matched(p: Any, truth: Any) -> Floats:
+    """Return the probabilities of two groups in the order of the truth, whichever fits better."""
+    p = np.asarray(p)
+    agree = float(np.mean(p[np.arange(len(p)), truth]))
+    return p if agree >= 0.5 else p[:, ::-1]
+
+
+@add(
+    "scores-mixture",
+    "`MixturePPCA.posterior`, under the right component",
+    "400 × 8, 2 components, q = 1",
+    0.9,
+    400,
+)
+def _(rng: Rng) -> Count:
+    groups = Groups(rng, apart=6.0)
+    X, k, _ = groups.draw(400)
+    model = MixturePPCA(2, 1, random_state=0).fit(X)
+    swapped = np.mean(np.asarray(model.predict_proba(X))[np.arange(400), k]) < 0.5
+    new, k, z = groups.draw(NEW)
+    right = of = 0.0
+    for true in range(2):
+        mine = k == true
+        mean, covariance = model.posterior(new[mine], 1 - true if swapped else true)
+        found = inside(z[mine] * signs(mean, z[mine]), mean, std_of(covariance))
+        right, of = right + found.right, of + found.of
+    return Count(right, of)
+
+
+def mixed_table(rng: Rng, n: int) -> tuple[Floats, Floats]:
+    """Return columns behind a Gaussian copula, and t: 4 continuous, 2 of five grades, 2 of two."""
+    angle = np.random.default_rng(0).standard_normal((8, 2))
+    W = 0.85 * angle / np.linalg.norm(angle, axis=1)[:, None]
+    t = rng.standard_normal((n, 2))
+    z = t @ W.T + np.sqrt(1 - 0.85**2) * rng.standard_normal((n, 8))
+    X = z.copy()
+    X[:, 0], X[:, 1] = np.exp(z[:, 0]), z[:, 1] ** 3
+    X[:, 4:6] = np.digitize(z[:, 4:6], [-1.2, -0.4, 0.4, 1.2])
+    X[:, 6:] = z[:, 6:] > 0.3
+    return X, t
+
+
+KINDS = ["continuous"] * 4 + ["ordinal"] * 2 + ["binary"] * 2
+
+
+@add("scores-copula", "`CopulaPPCA.posterior`", "400 × 8 mixed columns, q = 2", 0.9, 60)
+def _(rng: Rng) -> Count:
+    model = CopulaPPCA(2, column_kinds=KINDS).fit(mixed_table(rng, 400)[0])
+    new, t = mixed_table(rng, NEW)
+    mean, covariance = model.posterior(new)
+    return inside(t @ turn(t, mean), mean, std_of(covariance))
+
+
+# --- Coordinates of kernel models ----------------------------------------------------------------
+
+
+def places(rng: Rng, n: int, lengths: Floats) -> Floats:
+    """Return n points around 0, whose axes are the principal ones and have these lengths."""
+    B = rng.standard_normal((n, 2))
+    return np.asarray(np.linalg.qr(B - B.mean(axis=0))[0] * np.sqrt(n) * lengths)
+
+
+def map_made(F: Floats, W: Floats, coordinates: Any) -> Floats:
+    """Return what the fitted map makes of places: those of the truth times this, (q, q)."""
+    squares = np.sum(coordinates**2, axis=0)
+    return np.asarray(W @ (F - F.mean(axis=0)).T @ coordinates / squares / len(F))
+
+
+def placements(n: int, rho: int, signal: float, new: bool, parameters: str, rng: Rng) -> Count:
+    lengths = signal * np.array([1.2, 0.8])
+    B, b = places(rng, n, lengths), rng.standard_normal((50, 2)) * lengths
+    F, W, model = features(n, rho, B, rng)
+    f = b @ W + np.sqrt(n / rho) * rng.standard_normal((50, rho))
+    found, fixed = model.coordinates_, parameters == "fixed"
+    map_of = map_made(F, W, found) if fixed else np.diag(signs(found, B))
+    mean, covariance = model.posterior(f if new else F, parameters=parameters)
+    return inside((b if new else B) @ map_of, mean, std_of(covariance))
+
+
+for n, rho, signal, new, parameters, reps in [
+    (100, 100, 1.0, True, "auto", 400),
+    (100, 100, 1.0, False, "auto", 400),
+    (60, 600, 3.0, True, "auto", 400),
+    (300, 30, 1.0, True, "auto", 300),
+    (100, 100, 1.0, True, "fixed", 300),
+    (60, 600, 0.3, True, "fixed", 300),
+    (60, 600, 0.3, False, "fixed", 300),
+]:
+    option = "" if parameters == "auto" else ', parameters="fixed"'
+    which = "outside" if new else "of"
+    add(
+        f"coordinates-{n}-{rho}-{signal:g}-{'new' if new else 'fit'}-{parameters}",
+        f"`ProbabilisticKernelPCA.posterior(X{option})`, points {which} the fit",
+        f"n = {n}, ρ = {rho}, q = 2, signal {signal:g} of the noise",
+        0.9,
+        reps,
+    )(partial(placements, n, rho, signal, new, parameters))
+
+
+def features(n: int, rho: int, B: Floats, rng: Rng) -> tuple[Floats, Floats, Any]:
+    """Return features of points at B, the latents behind them, and the model of both."""
+    W = rng.standard_normal((2, rho)) * np.sqrt(n / rho)
+    F = B @ W + np.sqrt(n / rho) * rng.standard_normal((n, rho))
+    return F, W, ProbabilisticKernelPCA(2, kernel="linear", feature_dim=rho).fit(F)
+
+
+def feature_latents(on_map: bool, rng: Rng) -> Count:
+    n = 100
+    B = places(rng, n, np.array([1.2, 0.8]))
+    F, W, model = features(n, 200, B, rng)
+    found, own = model.latent_posterior(F), model.coordinates_
+    map_of = map_made(F, W, own) if on_map else np.diag(signs(own, B))
+    return inside((np.linalg.inv(map_of) @ W).T, np.asarray(found.mean).T, std_of(found.covariance))
+
+
+for on_map in (True, False):
+    add(
+        f"coordinates-latents-{'map' if on_map else 'all'}",
+        "`ProbabilisticKernelPCA.latent_posterior`, latents of the features"
+        + (" on this map" if on_map else ""),
+        "n = 100, ρ = 200, q = 2",
+        0.9,
+        300,
+    )(partial(feature_latents, on_map))
+
+
+@add(
+    "coordinates-kernel",
+    "`KernelPCA.transform` ± `transform_std`, rows with missing values",
+    "300 × 6, RBF, q = 2, 20 % missing",
+    0.9,
+    80,
+)
+def _(rng: Rng) -> Count:
+    W = loadings(rng, 6)
+    X, new = rows_of(rng, 300, W)[0], rows_of(rng, NEW, W)[0]
+    model = KernelPCA(2, kernel="rbf", gamma=0.03).fit(X)
+    gaps, hidden = hide(rng, new, 0.2)
+    some = hidden.any(axis=1)
+    truth = model.transform(new[some])
+    return inside(truth, model.transform(gaps[some]), model.transform_std(gaps[some]))
+
+
+# --- Reconstructions and predictions -------------------------------------------------------------
+
+
+def signal_of(what: str, n: int, rng: Rng) -> Count:
+    W = loadings(rng, 10)
+    model = PPCA(2).fit(rows_of(rng, n, W)[0])
+    new, z = rows_of(rng, NEW, W)
+    if what == "reconstruct":
+        return inside(z @ W.T, *model.reconstruct(new, return_std=True))
+    if what == "predictive":
+        mean, covariance = model.posterior_predictive(new)
+        return inside(z @ W.T + rng.standard_normal(new.shape), mean, std_of(covariance))
+    gaps = new.copy()
+    gaps[:, :2] = np.nan
+    mean, covariance = model.conditional(gaps, [0, 1])
+    return inside(new[:, :2], mean, std_of(covariance))
+
+
+for what, words in {
+    "reconstruct": "`PPCA.reconstruct(X, return_std=True)`, the signal",
+    "predictive": "`PPCA.posterior_predictive`, a second measurement",
+    "conditional": "`PPCA.conditional`, two columns given eight",
+}.items():
+    for n in (40, 300):
+        add(f"signal-{what}-{n}", words, f"{n} × 10, q = 2", 0.9, 300)(partial(signal_of, what, n))
+
+
+def predicted(n: int, rng: Rng) -> Count:
+    A = mixing(rng)
+    X, y, _ = two_views(rng, n, A)
+    new, truth, _ = two_views(rng, NEW, A)
+    return inside(truth, *CCA(2).fit(X, y).predict(new, return_std=True))
+
+
+for n in (40, 300):
+    add(f"signal-cca-{n}", "`CCA.predict(X, return_std=True)`", f"{n} × (5 + 4), q = 2", 0.9, 300)(
+        partial(predicted, n)
+    )
+
+
+@add(
+    "signal-cca-impute",
+    "`CCA.impute(X, y, return_std=True)`",
+    "300 × (5 + 4), q = 2, 10 % missing",
+    0.9,
+    300,
+)
+def _(rng: Rng) -> Count:
+    X, y, _ = two_views(rng, 300, mixing(rng))
+    (gaps, at), (holes, there) = hide(rng, X, 0.1), hide(rng, y, 0.1)
+    fx, fy, sx, sy = CCA(2).fit(gaps, holes).impute(gaps, holes, return_std=True)
+    a, b = inside(X[at], fx[at], sx[at]), inside(y[there], fy[there], sy[there])
+    return Count(a.right + b.right, a.of + b.of)
+
+
+# --- Missing entries -----------------------------------------------------------------------------
+
+
+def imputed(make: Callable[[], Any], n: int, d: int, share: float, options: Any, rng: Rng) -> Count:
+    X, _ = rows_of(rng, n, loadings(rng, d))
+    gaps, hidden = hide(rng, X, share)
+    filled, std = make().fit(gaps).impute(gaps, return_std=True, **options)
+    return inside(X[hidden], filled[hidden], std[hidden])
+
+
+ENTRIES: list[tuple[str, str, Any, int, int, float, Any, int]] = [
+    ("ppca-small", "`PPCA.impute`", partial(PPCA, 2), 60, 6, 0.4, {}, 150),
+    (
+        "ppca-fixed",
+        '`PPCA.impute(parameters="fixed")`',
+        partial(PPCA, 2),
+        60,
+        6,
+        0.4,
+        {"parameters": "fixed"},
+        100,
+    ),
+    ("ppca-wide", "`PPCA.impute`", partial(PPCA, 2), 100, 40, 0.2, {}, 60),
+    ("ppca-large", "`PPCA.impute`", partial(PPCA, 2), 2000, 10, 0.2, {}, 50),
+    ("factor", "`FactorAnalysis.impute`", partial(FactorAnalysis, 2), 100, 8, 0.3, {}, 100),
+    ("ard", "`BayesianPCA.impute`", BayesianPCA, 100, 8, 0.3, {}, 100),
+    (
+        "variational",
+        '`BayesianPCA(method="variational").impute`',
+        partial(BayesianPCA, method="variational"),
+        100,
+        8,
+        0.3,
+        {},
+        100,
+    ),
+]
+for key, what, made, n, d, share, options, reps in ENTRIES:
+    add(f"missing-{key}", what, f"{n:,} × {d}, {100 * share:.0f} % missing", 0.9, reps)(
+        partial(imputed, made, n, d, share, options)
+    )
+
+
+@add("missing-robust", "`RobustPPCA.impute`", "200 × 8, 30 % missing, Student's t (ν = 5)", 0.9, 60)
+def _(rng: Rng) -> Count:
+    X, _ = heavy(rng, 200, loadings(rng, 8))
+    gaps, hidden = hide(rng, X, 0.3)
+    filled, std = RobustPPCA(2).fit(gaps).impute(gaps, return_std=True)
+    return inside(X[hidden], filled[hidden], std[hidden])
+
+
+@add(
+    "missing-mixture", "`MixturePPCA.impute`", "400 × 8, 2 components, q = 1, 20 % missing", 0.9, 60
+)
+def _(rng: Rng) -> Count:
+    X = Groups(rng).draw(400)[0]
+    gaps, hidden = hide(rng, X, 0.2)
+    filled, std = MixturePPCA(2, 1, random_state=0).fit(gaps).impute(gaps, return_std=True)
+    return inside(X[hidden], filled[hidden], std[hidden])
+
+
+def copula_entries(columns: slice, rng: Rng) -> Count:
+    X, _ = mixed_table(rng, 300)
+    gaps, hidden = hide(rng, X, 0.2)
+    model = CopulaPPCA(2, column_kinds=KINDS).fit(gaps)
+    _, low, high = (np.asarray(a, dtype=float) for a in model.impute(gaps, return_interval=True))
+    at = hidden[:, columns]
+    within = (low <= X) & (X <= high)
+    return Count(float(within[:, columns][at].sum()), int(at.sum()))
+
+
+for key, where, words in [
+    ("numbers", slice(0, 4), "continuous columns"),
+    ("grades", slice(4, 6), "grades"),
+]:
+    add(
+        f"missing-copula-{key}",
+        f"`CopulaPPCA.impute(return_interval=True)`, {words}",
+        "300 × 8 mixed columns, q = 2, 20 % missing",
+        0.9,
+        60,
+    )(partial(copula_entries, where))
+
+
+def range_of_draws(make: Callable[[], Any], options: Any, rng: Rng) -> Count:
+    X, _ = rows_of(rng, 60, loadings(rng, 6))
+    gaps, hidden = hide(rng, X, 0.4)
+    draws = make().fit(gaps).sample_imputations(gaps, 19, random_state=0, **options)
+    low, high = (np.asarray(f(draws, axis=0))[hidden] for f in (np.min, np.max))
+    within = (low <= X[hidden]) & (X[hidden] <= high)
+    return Count(float(within.sum()), within.size)
+
+
+for key, what, made, options in [
+    ("bootstrap", "`PPCA.sample_imputations`", partial(PPCA, 2), {}),
+    (
+        "fixed",
+        '`PPCA.sample_imputations(parameters="fixed")`',
+        partial(PPCA, 2),
+        {"parameters": "fixed"},
+    ),
+    (
+        "matching",
+        '`Imputer(method="matching").sample_imputations`',
+        partial(Imputer, 2, method="matching"),
+        {},
+    ),
+]:
+    add(f"missing-draws-{key}", what, "60 × 6, q = 2, 40 % missing", 0.9, 150)(
+        partial(range_of_draws, made, options)
+    )
+
+# --- Pooled estimates ----------------------------------------------------------------------------
+
+
+def slope_of(tables: Floats) -> tuple[Floats, Floats, int]:
+    """Return the slope of the first column on the second, its variance, and degrees of freedom."""
+    n = tables.shape[1]
+    x, y = (tables[:, :, j] - tables[:, :, j].mean(axis=1)[:, None] for j in (1, 0))
+    xx = np.sum(x * x, axis=1)
+    slope = np.sum(x * y, axis=1) / xx
+    left = np.sum((y - slope[:, None] * x) ** 2, axis=1)
+    return slope, left / (n - 2) / xx, n - 2
+
+
+def pooled(what: str, options: Any, rng: Rng) -> Count:
+    n, W = 40, rng.standard_normal((5, 2))
+    X, _ = rows_of(rng, n, W, 0.5**0.5)
+    X[rng.random(n) < 0.6, 0] = np.nan
+    model = PPCA(2, max_iter=5000).fit(X)
+    tables = np.asarray(model.sample_imputations(X, 20, random_state=0, **options))
+    first, truth = tables[:, :, 0], 0.0
+    found = first.mean(axis=1), first.var(axis=1, ddof=1) / n, n - 1
+    if what == "slope":
+        truth = float(W[0] @ W[1] / (W[1] @ W[1] + 0.5))
+        found = slope_of(tables)
+    low, high = pool(found[0], found[1], dof=found[2]).interval(0.95)
+    return Count(float(low <= truth <= high), 1)
+
+
+for what in ("mean", "slope"):
+    for parameters in ("bootstrap", "fixed"):
+        option = "" if parameters == "bootstrap" else '(parameters="fixed")'
+        add(
+            f"pooled-{what}-{parameters}",
+            f"`PPCA.sample_imputations{option}`, the {what}",
+            "40 × 5, q = 2, 60 % missing in one column",
+            0.95,
+            500,
+        )(partial(pooled, what, {"parameters": parameters}))
+
+
+@add(
+    "pooled-copula",
+    "`CopulaPPCA.sample_imputations`, the mean",
+    "60 × 4, q = 1, 50 % missing in one column",
+    0.95,
+    150,
+)
+def _(rng: Rng) -> Count:
+    X = rng.standard_normal((60, 1)) + 0.6 * rng.standard_normal((60, 4))
+    X[rng.random(60) < 0.5, 0] = np.nan
+    model = CopulaPPCA(1, column_kinds=["continuous"] * 4).fit(X)
+    first = np.asarray(model.sample_imputations(X, 10, random_state=0))[:, :, 0]
+    low, high = pool(first.mean(axis=1), first.var(axis=1, ddof=1) / 60, dof=59).interval(0.95)
+    return Count(float(low <= 0 <= high), 1)
+
+
+# --- Loadings ------------------------------------------------------------------------------------
+
+
+def loading_intervals(method: str, n: int, d: int, signal: Any, share: float, rng: Rng) -> Count:
+    W = loadings(rng, d, signal)
+    X, _ = rows_of(rng, n, W)
+    if share:
+        X, _ = hide(rng, X, share)
+    model = BayesianPCA(len(signal), method=method).fit(X)
+    if model.n_effective_ < len(signal):
+        return Count(0.0, 0.0)  # a direction was not found: nothing is said about it
+    found = model.loadings_
+    return inside(W * signs(found, W), found, model.loadings_std_)
+
+
+for method in ("ard", "variational"):
+    for n, d, signal, share, reps in [
+        (400, 12, (12.0, 5.0), 0.0, 300),
+        (400, 6, (100.0, 30.0), 0.0, 400),
+        (400, 12, (12.0, 5.0), 0.3, 60),
+        (100, 12, (12.0, 5.0), 0.0, 400),
+        (200, 40, (8.0, 4.0, 2.0), 0.0, 300),
+    ]:
+        lengths = ", ".join(f"{u:g}" for u in signal)
+        add(
+            f"loadings-{method}-{n}-{d}-{share:g}",
+            f'`BayesianPCA(method="{method}").loadings_std_`',
+            f"{n} × {d}, signals {lengths}" + (f", {100 * share:.0f} % missing" if share else ""),
+            0.9,
+            reps,
+        )(partial(loading_intervals, method, n, d, signal, share))
+
+
+def resampled(n: int, rng: Rng) -> Count:
+    W = loadings(rng, 12, (12.0, 5.0))
+    X, _ = rows_of(rng, n, W)
+    found = directions.loadings(report.subject_of(PPCA(2).fit(X), X))
+    return inside(W * signs(found.W, W), found.W, found.error, 2.0)
+
+
+for n in (100, 400):
+    add(
+        f"loadings-report-{n}",
+        "loadings of `PPCA` in the {doc}`report <guide/report>`, two standard errors",
+        f"{n} × 12, signals 12, 5",
+        0.9545,
+        150,
+    )(partial(resampled, n))
+
+# --- Control limits and p-values -----------------------------------------------------------------
+
+
+def limits(what: str, make: Callable[[], Any], n: int, share: float, rng: Rng) -> Count:
+    W = loadings(rng, 10)
+    X, new = rows_of(rng, n, W)[0], rows_of(rng, 1000, W)[0]
+    if share:
+        X, new = hide(rng, X, share)[0], hide(rng, new, share)[0]
+    model = make().fit(X)
+    if what == "t2_limit":
+        below = np.asarray(model.hotelling_t2(new)) <= model.t2_limit(0.95)
+    elif what == "spe_limit":
+        below = np.asarray(model.spe(new)) <= model.spe_limit(0.95)
+    elif what == "outliers":
+        below = ~np.asarray(model.outliers(new, 0.95).flagged)
+    else:
+        below = np.asarray(getattr(model.outliers(new), what)) > 0.05
+    return Count(float(below.sum()), below.size)
+
+
+LIMITS: list[tuple[str, str, Any, int, float, int]] = [
+    ("PCA", "t2_limit", partial(PCA, 2), 30, 0.0, 400),
+    ("PCA", "spe_limit", partial(PCA, 2), 30, 0.0, 400),
+    ("PPCA", "t2_limit", partial(PPCA, 2), 100, 0.0, 300),
+    ("PPCA", "spe_limit", partial(PPCA, 2), 100, 0.0, 300),
+    ("PPCA", "outliers", partial(PPCA, 2), 100, 0.0, 300),
+    ("PPCA", "outliers", partial(PPCA, 2), 200, 0.2, 100),
+    ("PPCA", "t2_pvalue", partial(PPCA, 2), 200, 0.2, 100),
+    ("PPCA", "spe_pvalue", partial(PPCA, 2), 200, 0.2, 100),
+    ("FactorAnalysis", "outliers", partial(FactorAnalysis, 2), 200, 0.0, 300),
+    ("BayesianPCA", "outliers", partial(BayesianPCA, 2), 200, 0.0, 300),
+    ("RobustPPCA", "outliers", partial(RobustPPCA, 2), 200, 0.0, 100),
+]
+for name, what, made, n, share, reps in LIMITS:
+    shown = f"outliers(X).{what}" if "pvalue" in what else what
+    add(
+        f"limits-{name}-{what}-{n}-{share:g}",
+        f"`{name}.{shown}`",
+        f"{n} × 10, q = 2" + (f", {100 * share:.0f} % missing" if share else ""),
+        0.95,
+        reps,
+    )(partial(limits, what, made, n, share))
+
+
+@add("limits-copula", "`CopulaPPCA.outliers`", "400 × 8 mixed columns, q = 2", 0.95, 50)
+def _(rng: Rng) -> Count:
+    model = CopulaPPCA(2, column_kinds=KINDS).fit(mixed_table(rng, 400)[0])
+    flagged = np.asarray(model.outliers(mixed_table(rng, 400)[0]).flagged)
+    return Count(float((~flagged).sum()), flagged.size)
+
+
+def novelty(n: int, rng: Rng) -> Count:
+    W = loadings(rng, 5)
+    model = KernelPCA(5, kernel="rbf", gamma=0.03).fit(rows_of(rng, n, W)[0])
+    novel = np.asarray(model.is_novel(rows_of(rng, 1000, W)[0], 0.95))
+    return Count(float((~novel).sum()), novel.size)
+
+
+for n, reps in ((100, 300), (1000, 60)):
+    add(
+        f"limits-novelty-{n}",
+        "`KernelPCA.is_novel`",
+        f"{n:,} × 5, RBF, q = 5",
+        0.95,
+        reps,
+    )(partial(novelty, n))
+
+# --- Probabilities -------------------------------------------------------------------------------
+
+
+def most_probable(p: Any, truth: Any) -> Count:
+    """Count how often the most probable of several is the truth, where that is not certain."""
+    p = np.asarray(p)
+    best, top = p.argmax(axis=1), p.max(axis=1)
+    some = (top >= 0.5) & (top <= 0.95)
+    return Count(float(np.sum(best[some] == truth[some])), int(some.sum()), float(top[some].sum()))
+
+
+def groups_found(n_init: int, rng: Rng) -> Count:
+    groups = Groups(rng)
+    model = MixturePPCA(2, 1, n_init=n_init, random_state=0).fit(groups.draw(400)[0])
+    new, k, _ = groups.draw(1000)
+    return most_probable(matched(model.predict_proba(new), k), k)
+
+
+for n_init in (1, 5):
+    add(
+        "probabilities-mixture" + ("" if n_init == 1 else f"-{n_init}"),
+        "`MixturePPCA.predict_proba`" + ("" if n_init == 1 else f", `n_init={n_init}`"),
+        "400 × 8, 2 components that overlap, q = 1",
+        None,
+        150,
+    )(partial(groups_found, n_init))
+
+
+STAY = 0.9
+
+
+def chain(rng: Rng, T: int, W: Floats, step: Floats) -> tuple[Floats, Any]:
+    """Return a sequence of two states, W and the means ± step, and the states."""
+    s = np.zeros(T, dtype=int)
+    for t in range(1, T):
+        s[t] = s[t - 1] if rng.random() < STAY else 1 - s[t - 1]
+    return rows_of(rng, T, W)[0] + (2 * s - 1)[:, None] * step, s
+
+
+def chain_model(rng: Rng, T: int, size: float = 1.2) -> tuple[Any, Floats, Floats]:
+    W, step = loadings(rng, 5, (3.0,)), rng.standard_normal(5)
+    step = size * step / np.linalg.norm(step)
+    model = HiddenMarkovPCA(2, 1, random_state=0).fit(chain(rng, T, W, step)[0])
+    return model, W, step
+
+
+@add(
+    "probabilities-chain",
+    "`HiddenMarkovPCA.predict_proba`",
+    "T = 800, 5 columns, 2 states, q = 1",
+    None,
+    80,
+)
+def _(rng: Rng) -> Count:
+    model, W, step = chain_model(rng, 800)
+    new, s = chain(rng, 1000, W, step)
+    return most_probable(matched(model.predict_proba(new), s), s)
+
+
+def classified(n: int, rng: Rng) -> Count:
+    """Return counts for sequences of two classes that differ in how they turn."""
+    W, step = loadings(rng, 4, (3.0,)), 0.5 * np.ones(4)
+
+    def some(count: int) -> tuple[list[Floats], Any]:
+        y = rng.integers(0, 2, count)
+        return [chain(rng, 12, W, step * (1 + c))[0] for c in y], y
+
+    X, y = some(n)
+    new, truth = some(300)
+    model = SequenceClassifier(HiddenMarkovPCA(2, 1, random_state=0)).fit(X, y)
+    return most_probable(model.predict_proba(new), truth)
+
+
+for n in (40, 200):
+    add(
+        f"probabilities-sequences-{n}",
+        "`SequenceClassifier.predict_proba`",
+        f"{n} sequences of 12 rows, 4 columns, 2 classes",
+        None,
+        60,
+    )(partial(classified, n))
+
+
+def level_probabilities(column: int, n: int, rng: Rng) -> Count:
+    X, _ = mixed_table(rng, n)
+    gaps, hidden = hide(rng, X, 0.2)
+    model = CopulaPPCA(2, column_kinds=KINDS).fit(gaps)
+    at = hidden[:, column]
+    levels = np.asarray(model.levels_[column], dtype=float)
+    p = np.asarray(model.predict_proba(gaps[at], column))
+    return most_probable(p, np.searchsorted(levels, X[at, column]))
+
+
+for column, words in ((4, "grades"), (6, "two levels")):
+    add(
+        f"probabilities-copula-{column}",
+        f"`CopulaPPCA.predict_proba`, {words}",
+        "400 × 8 mixed columns, q = 2, 20 % missing",
+        None,
+        60,
+    )(partial(level_probabilities, column, 400))
+
+# --- Forecasts -----------------------------------------------------------------------------------
+
+
+def forecast(ahead: int, rng: Rng) -> Count:
+    model, W, step = chain_model(rng, 400)
+    right = of = 0.0
+    for _ in range(40):
+        new, _ = chain(rng, 30 + ahead, W, step)
+        mean, std = model.forecast(new[:30], ahead, return_std=True)
+        found = inside(new[-1], mean[-1], std[-1])
+        right, of = right + found.right, of + found.of
+    return Count(right, of)
+
+
+for ahead in (1, 5):
+    steps = "one step" if ahead == 1 else f"{ahead} steps"
+    add(
+        f"forecasts-{ahead}",
+        f"`HiddenMarkovPCA.forecast(return_std=True)`, {steps} ahead",
+        "T = 400, 5 columns, 2 states, q = 1",
+        0.9,
+        80,
+    )(partial(forecast, ahead))
+
+# --- Tests and rules -----------------------------------------------------------------------------
+
+
+@add("tests-cca", "`CCA.p_values_`, the first", "100 × (5 + 4), nothing in common", 0.95, 1000)
+def _(rng: Rng) -> Count:
+    X, y = rng.standard_normal((100, 5)), rng.standard_normal((100, 4))
+    return Count(float(CCA(2).fit(X, y).p_values_[0] > 0.05), 1)
+
+
+@add(
+    "tests-v", "`dualpca.supplementary`, v-tests within ±1.96", "100 × 6, random levels", 0.95, 400
+)
+def _(rng: Rng) -> Count:
+    X = rows_of(rng, 100, loadings(rng, 6))[0]
+    given = np.array(["a", "b", "c"], dtype=object)[rng.integers(0, 3, 100)]
+    v = np.asarray(dualpca.supplementary(PPCA(2).fit(X), X, {"level": given}).levels.v_test)
+    return Count(float(np.sum(np.abs(v) < 1.96)), v.size)
+
+
+@add(
+    "tests-quality",
+    "`Quality.p_value` of generated rows",
+    "100 real and 100 new rows, 3 columns",
+    0.95,
+    300,
+)
+def _(rng: Rng) -> Count:
+    from dualpca.generation.quality import mmd_test
+
+    A, B = rng.standard_normal((2, 100, 3))
+    return Count(float(mmd_test(A, B, rng)[1] > 0.05), 1)
+
+
+def nothing_found(rule: str, rng: Rng) -> Count:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        PPCA(rule).fit(rng.standard_normal((100, 8)))
+    return Count(float(any(issubclass(w.category, SelectionWarning) for w in said)), 1)
+
+
+for rule in ("parallel", "white-noise"):
+    add(f"tests-{rule}", f'`n_components="{rule}"`', "100 × 8, noise alone", 0.95, 500)(
+        partial(nothing_found, rule)
+    )

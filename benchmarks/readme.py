@@ -1,0 +1,127 @@
+"""The README's table of ratios, from stored results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import geometric_mean
+from typing import NamedTuple
+
+from benchmarks.markup import Column, Results, rows_of, table, text
+from benchmarks.run import Row
+
+START, END = "<!-- benchmarks:start -->", "<!-- benchmarks:end -->"
+
+
+class Line(NamedTuple):
+    """A task of the README: parts of a section, and the contestant."""
+
+    task: str
+    section: str
+    parts: tuple[str, ...]
+    who: str
+    key: str = "ratio"
+
+
+LINES = (
+    Line("PCA, 1,000,000×50", "pca", ("tall-50",), "dualpca PCA(20)"),
+    Line("PCA, 100,000×500", "pca", ("tall-500",), "dualpca PCA(20)"),
+    Line("PCA, 100,000×500, float32", "pca", ("tall-500-float32",), "dualpca PCA(20)"),
+    Line("PCA, 2,000×20,000", "pca", ("wide-20000",), "dualpca PCA(20)"),
+    Line("the same, `tol=1e-8`", "pca", ("wide-20000",), "dualpca PCA(20, tol=1e-8)"),
+    Line("`partial_fit`, 100,000×500", "pca", ("streaming",), "dualpca PCA.partial_fit"),
+    Line("densities, 5,000×2,000", "pca", ("score",), "dualpca PPCA.score_samples"),
+    Line(
+        "kernel PCA, 1,000 rows",
+        "kernels",
+        ("1000-surface", "1000-sphere"),
+        "dualpca KernelPCA(tol=1e-8)",
+    ),
+    Line(
+        "kernel PCA, 10,000 rows",
+        "kernels",
+        ("10000-surface", "10000-sphere"),
+        "dualpca KernelPCA(tol=1e-8)",
+    ),
+    Line("landmarks by k-means", "kernels", ("landmarks",), "dualpca nystrom, k-means"),
+    Line(
+        "PPCA with missing values, one EM step",
+        "missing",
+        ("5,000×100", "2,000×500", "20,000×100"),
+        "dualpca",
+    ),
+    Line("mixture of ten, one EM step", "mixture", ("apart", "close"), "dualpca"),
+    Line("the same, whole fit", "mixture", ("apart", "close"), "dualpca", "whole_fit_ratio"),
+    Line("hidden Markov model, one iteration", "chains", ("speed",), "dualpca, q = 9"),
+)
+
+
+def readme_rows(results: Results) -> Iterator[Row]:
+    for line in LINES:
+        rows = rows_of(results, line.section, *line.parts)
+        ratios = [r[line.key] for r in rows if r["who"] == line.who and r.get(line.key)]
+        if ratios:
+            low, high = f"{min(ratios):.2f}", f"{max(ratios):.2f}"
+            yield {
+                "task": line.task,
+                "ratio": low if low == high else f"{low} to {high}",
+                "peer": peers_of(rows, line),
+            }
+    yield from small_tables(results)
+
+
+def peers_of(rows: list[Row], line: Line) -> str:
+    """Return whom the ratio is to: the best peer of each part, or the fastest."""
+    others = [row for row in rows if not row["ours"]]
+    if any("best" in row for row in others):
+        names = [row["who"] for row in others if row["best"]]
+    else:
+        key = "step_seconds" if line.key == "ratio" and "step_seconds" in others[0] else "seconds"
+        tables = dict.fromkeys(row["name"] for row in others)
+        names = [
+            min((r for r in others if r["name"] == name), key=lambda r: r[key])["who"]
+            for name in tables
+        ]
+    return " or ".join(dict.fromkeys(name.replace("sklearn", "scikit-learn") for name in names))
+
+
+def small_tables(results: Results) -> Iterator[Row]:
+    """Yield the geometric mean over small tables, default against default."""
+    rows = rows_of(results, "small")
+    if rows:
+        task = f"small tables, defaults, geometric mean of {len(rows)} comparisons"
+        mean = geometric_mean([row["ratio"] for row in rows])
+        slower = sum(row["ratio"] > 1 for row in rows)
+        peer = f"scikit-learn, hmmlearn, ppca-rs; slower in {slower}"
+        yield {"task": task, "ratio": f"{mean:.2f}", "peer": peer}
+
+
+def readme_table(results: Results) -> str:
+    columns = [text("task", "task"), Column("ratio", lambda row: row["ratio"])]
+    return table([*columns, text("compared with", "peer")], list(readme_rows(results)))
+
+
+def sentences(results: Results) -> str:
+    """Return what is no ratio: large fits on a GPU, and whether a searched kernel pays off."""
+    told = []
+    large = [row for row in rows_of(results, "gpu", "kernel") if "1,000,000" in row["name"]]
+    if large:
+        card = results["gpu"]["kernel"].about["gpu"]
+        low, high = (f"{end(row['seconds'] for row in large):.0f}" for end in (min, max))
+        told.append(f"Kernel PCA of 1,000,000×64 takes {low} to {high} s on one {card}.")
+    gains = [row["gain_linear"] for row in rows_of(results, "search")]
+    lost = sum(gain <= 0 for gain in gains)
+    if lost:
+        told.append(
+            f"A kernel is not always worth it: in {lost} of {len(gains)} tasks a searched kernel "
+            "was no better than linear PCA."
+        )
+    return " ".join(told)
+
+
+def with_table(readme: str, results: Results) -> str:
+    """Return the README with its table between the markers replaced."""
+    before, start, rest = readme.partition(START)
+    _, end, after = rest.partition(END)
+    if not (start and end):
+        raise ValueError(f"README.md needs the lines {START} and {END} around its table.")
+    return f"{before}{START}\n{readme_table(results)}\n\n{sentences(results)}\n{END}{after}"

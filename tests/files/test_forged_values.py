@@ -1,0 +1,392 @@
+"""Forged values: what a file says is checked when it is read, and nothing is computed for it."""
+
+import json
+import pickle
+import subprocess
+import sys
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+import dualpca as dp
+from dualpca.errors import ModelFileError, PickleVersionWarning
+from dualpca.estimators import saving
+from dualpca.files import container, fields
+from tests.files import hostile, mutations
+from tests.files.saved_models import HOLES, MODELS, X, chunks
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore::dualpca.errors.HeywoodWarning"),
+    pytest.mark.filterwarnings("ignore::dualpca.errors.CollapseWarning"),
+    pytest.mark.filterwarnings("ignore::dualpca.errors.SelectionWarning"),
+]
+
+
+def saved(name, path):
+    """Return a good file, taken apart."""
+    dp.save(MODELS[name](), path)
+    return hostile.File(path.read_bytes())
+
+
+# --- arrays --------------------------------------------------------------------------------------
+
+MAY_BE_NAN = {
+    *("ratios", "points", "rows", "values", "init", "p_values"),
+    *("q2", "q2_error", "loglikelihood", "loglikelihood_error", "loglikelihoods", "bounds"),
+}
+"""Last part of the names of arrays in which NaN means something."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("pca stream", "ppca nan", "ppca stream nan", "factors", "bayesian", "robust", "cca"),
+        *("kernel nystrom", "kernel stream", "dual auto", "probabilistic kernel", "twin"),
+        *("mixture", "mixture stream", "chain", "classes", "generator kde", "pipeline", "copula"),
+    ],
+)
+def test_no_array_may_be_nan_unless_that_means_something(name, tmp_path):
+    path, loaded = tmp_path / "m.dpca", []
+    good = saved(name, path)
+    for key, array in good.arrays.items():
+        if array.dtype.kind != "f" or not array.size or key.split(".")[-1] in MAY_BE_NAN:
+            continue
+        for value in (np.nan, np.inf):
+            changed = array.copy()
+            changed.reshape(-1)[-1] = value
+            path.write_bytes(_with(good, key, changed))
+            try:
+                dp.load(path)
+                loaded.append((key, value))
+            except ModelFileError:
+                pass
+    allowed = {"margins", "relevance"}  # unbounded intervals, and directions switched off
+    assert [one for one in loaded if not allowed & set(one[0].split("."))] == []
+
+
+def _with(file, key, array):
+    arrays = dict(file.arrays)
+    file.arrays = arrays | {key: array}
+    data = file.bytes()
+    file.arrays = arrays
+    return data
+
+
+NEGATIVE = {
+    "mixture": ("weights", "noises", "variances"),
+    "mixture stream": ("weights", "noises"),
+    "factors": ("noise",),
+    "bayesian": ("variances", "relevance"),
+    "chain": ("shares", "noises", "visits", "transitions"),
+    "classes": ("priors",),
+    "pca whitened": ("scale", "variances"),
+    "robust": ("row_weights",),
+    "copula": ("psi", "cumulative"),
+    "probabilistic kernel diagonal": ("psi",),
+    "pipeline": ("scale", "var"),
+}
+
+
+@pytest.mark.parametrize("name", NEGATIVE)
+def test_weights_and_variances_are_not_negative(name, tmp_path):
+    path = tmp_path / "m.dpca"
+    good = saved(name, path)
+    for last in NEGATIVE[name]:
+        parts = [key for key in good.arrays if last in key.split(".")]
+        assert parts, last
+        for key in parts:
+            changed = good.arrays[key].copy()
+            changed.reshape(-1)[0] -= 1 + 2 * abs(changed).max()
+            path.write_bytes(_with(good, key, changed))
+            with pytest.raises(ModelFileError, match=r"in the file|impossible"):
+                dp.load(path)
+
+
+@pytest.mark.parametrize(
+    "name, field, value",
+    [
+        ("ppca", "noise", -1.0),
+        ("ppca", "noise", {"float": "nan"}),
+        ("ppca", "n_rows", -1),
+        ("ppca", "n_rows", 2**70),
+        ("robust", "dof", 0.0),
+        ("twin", "grand_mean", {"float": "inf"}),
+        ("kernel dense", "n_rows", 1.5),
+    ],
+)
+def test_numbers_out_of_range_are_refused_by_name(name, field, value, tmp_path):
+    path = tmp_path / "m.dpca"
+    good = saved(name, path)
+    mutations.fields(good.text)[field] = value
+    path.write_bytes(good.bytes())
+    with pytest.raises(ModelFileError, match=f"{field} of "):
+        dp.load(path)
+
+
+def test_conditions_of_annotations():
+    good = fields.within
+    assert good(np.array([0.5, np.nan]), ">= 0, or nan", {})
+    assert not good(np.array([0.5, np.nan]), ">= 0, or inf", {})
+    assert not good(np.array([-0.5, np.nan]), ">= 0, or nan", {})
+    assert good(np.inf, "> 0, or inf", {}) and not good(-np.inf, "> 0, or inf", {})
+    assert good(np.array([[0.5, 0.5], [0, 1]]), "sum 1", {}) and not good(np.ones(2), "sum 1", {})
+    assert not good(np.ones(0), "sum 1", {})
+    assert good(3, "< d", {"d": 4}) and not good(4, "< d", {"d": 4}) and good(9, "< d", {})
+    assert good(4, "== d", {"d": 4}) and not good(3, "== d", {"d": 4})
+    assert good(2**63 - 1, "", {}) and not good(2**63, "", {})
+    assert good(0, "<= 0", {}) and not good(1, "<= 0", {}) and not good(0, "> 0", {})
+
+
+# --- integers and words --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("digits", [40, 400, 5000])
+def test_integers_without_end_are_refused_wherever_they_stand(digits, tmp_path):
+    path = tmp_path / "m.dpca"
+    good = saved("kernel dense", path)
+    words, huge = json.dumps(good.text), "1" + "0" * digits
+    for old in ('"n_rows": 60', '"n_components": 2', '"n_features_in_": 6', '"format": 2'):
+        assert old in words
+        text = words.replace(old, f"{old.split(': ')[0]}: {huge}")
+        path.write_bytes(mutations.signed(good.header, text, _body(good)))
+        with pytest.raises(ModelFileError):
+            dp.load(path)
+    with pytest.raises(ModelFileError):
+        container.parse(huge)
+    assert container.parse(str(2**128 - 1)) == 2**128 - 1
+
+
+def _body(file):
+    return b"".join(np.ascontiguousarray(array).tobytes() for array in file.arrays.values())
+
+
+def test_a_seed_may_be_as_long_as_numpys(tmp_path):
+    seed = 2**127 + 12345
+    dp.PPCA(2, random_state=seed).fit(X).save(tmp_path / "m.dpca")
+    assert dp.load(tmp_path / "m.dpca").random_state == seed
+
+
+def test_what_a_file_says_is_shown_short_and_plain(tmp_path, inside):
+    path = tmp_path / "m.dpca"
+    names = ["a\x1b[31mred", "b" * 100_000, *"cdef"]
+    model = dp.PPCA(2).fit(X)
+    model.feature_names_in_ = np.array(names, dtype=object)
+    table = {"columns": names, "identifier": "\x07bell"}
+    model.save(path, metadata={"table": table, "\r\x1b[2K": 1})
+    status, printed, _ = inside("inspect", "m.dpca", cwd=tmp_path)
+    assert status == 0 and len(printed) < 3000
+    assert printed.replace("\n", "").isprintable()
+    assert "a\\x1b[31mred" in printed and "\\x07bell" in printed and "bbb…" in printed
+    file = hostile.File(path.read_bytes())
+    for params in ({"n_components": ["\x1b" * 400_000]}, {"x" * 400_000: 1}):
+        file.text["model"]["params"] = params
+        path.write_bytes(file.bytes())
+        status, printed, said = inside("inspect", "m.dpca", cwd=tmp_path)
+        assert (status, printed) == (4, "") and len(said) < 500
+        assert said.replace("\n", "").isprintable()
+
+
+# --- streams -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["pca stream", "ppca stream nan", "kernel stream waiting"])
+def test_inspect_computes_nothing_and_says_so(name, tmp_path, inside, monkeypatch):
+    dp.save(MODELS[name](), tmp_path / "m.dpca")
+    kind = type(MODELS[name]())
+
+    def computed(*args):
+        raise AssertionError("the fit was finished")
+
+    monkeypatch.setattr(kind, "_solved", computed)
+    status, printed, said = inside("inspect", "m.dpca", cwd=tmp_path)
+    assert status == 0, said
+    assert "computed when it is first used" in printed and "rows: 60" in printed
+    assert "features: 6" in printed
+
+
+@pytest.mark.parametrize("q", [7, 30_000_000])
+def test_a_stream_has_no_more_components_than_columns(q, tmp_path):
+    path = tmp_path / "m.dpca"
+    chunks(dp.PPCA(2), HOLES).save(path)
+    file = hostile.File(path.read_bytes())
+    stream = file.text["model"]["stream"]["tuple"][0]["fields"]
+    assert stream["q"] == 2
+    stream["q"] = q
+    path.write_bytes(file.bytes())
+    with pytest.raises(ModelFileError, match=r"q of Stream in the file must be .*<= d"):
+        dp.load(path)
+    stream["q"], file.text["model"]["params"]["n_components"] = 2, q
+    path.write_bytes(file.bytes())
+    with pytest.raises(ModelFileError, match=r"n_components of PPCA .* at most 6"):
+        dp.load(path)
+
+
+@pytest.mark.parametrize("q", [30_000_000, [1, 7]])
+def test_components_of_a_mixture_have_no_more_directions_than_columns(q, tmp_path):
+    path = tmp_path / "m.dpca"
+    good = saved("mixture stream waiting", path)
+    good.text["model"]["params"]["n_components"] = q
+    path.write_bytes(good.bytes())
+    with pytest.raises(ModelFileError, match=r"n_components of MixturePPCA .* at most 6"):
+        dp.load(path)
+
+
+def test_a_stream_that_would_never_end_is_read_at_once(tmp_path, inside):
+    model = chunks(dp.PPCA(2, tol=0.0, max_iter=10**9), HOLES)
+    model.save(tmp_path / "m.dpca")
+    begun = time.process_time()
+    assert inside("inspect", "m.dpca", cwd=tmp_path)[0] == 0
+    assert time.process_time() - begun < 2
+
+
+def test_a_stream_is_finished_as_its_parameters_say(tmp_path):
+    """Not as they were when it began: whoever reads a file can bound the work."""
+    chunks(dp.PPCA(2, tol=0.0, max_iter=10**9), HOLES).save(tmp_path / "m.dpca")
+    model = dp.load(tmp_path / "m.dpca").set_params(max_iter=3)
+    model.transform(HOLES)
+    assert model.n_iter_ <= 4
+
+
+@pytest.mark.parametrize("name", ["mixture stream", "mixture stream waiting", "kernel stream"])
+def test_parts_of_a_stream_are_there_together(name, tmp_path):
+    path = tmp_path / "m.dpca"
+    good = saved(name, path)
+    stream = good.text["model"]["stream"]["fields"]
+    for field in [k for k, v in stream.items() if k not in ("K", "like", "n", "density", "kernel")]:
+        kept = stream.pop(field)
+        path.write_bytes(good.bytes())
+        with pytest.raises(ModelFileError):
+            dp.load(path)
+        stream[field] = kept
+    path.write_bytes(good.bytes())
+    dp.load(path)
+
+
+# --- parameters ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name, params",
+    [
+        ("ppca", {"n_components": [1]}),
+        ("ppca", {"n_components": -1}),
+        ("ppca", {"n_components": "many"}),
+        ("ppca", {"solver": 0.0}),
+        ("ppca", {"random_state": -1}),
+        ("pca", {"svd_solver": "fast"}),
+        ("pca", {"device": "toaster"}),
+        ("factors", {"rotation": []}),
+        ("cca", {"regularization": -1.0}),
+        ("kernel dense", {"eigen_solver": []}),
+        ("kernel dense", {"kernel": "nothing"}),
+        ("kernel dense", {"gamma": -1.0}),
+        ("mixture", {"n_mixtures": 0}),
+        ("chain", {"topology": "knot"}),
+        ("classes", {"priors": "luck"}),
+        ("imputer", {"method": "guess"}),
+        ("imputer", {"bounds": "wide"}),
+        ("generator kde", {"sampler": 1}),
+        ("copula", {"noise": None}),
+        ("pipeline", {"verbose": "loud"}),
+    ],
+)
+def test_parameters_that_no_fit_accepts_are_refused_by_name(name, params, tmp_path):
+    path = tmp_path / "m.dpca"
+    good = saved(name, path)
+    good.text["model"]["params"] |= params
+    path.write_bytes(good.bytes())
+    with pytest.raises(ModelFileError, match=next(iter(params))):
+        dp.load(path)
+
+
+def test_parameters_that_no_fit_accepts_are_not_saved(tmp_path):
+    model = dp.PPCA(2).fit(X).set_params(solver="fast")
+    with pytest.raises(ModelFileError, match=r"solver must be .*set_params"):
+        model.save(tmp_path / "m.dpca")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_parameters_as_people_write_them_are_saved(tmp_path):
+    model = dp.PPCA(np.int64(2), tol=1, verbose=0, max_iter=np.int32(50)).fit(X)
+    model.save(tmp_path / "m.dpca")
+    assert dp.load(tmp_path / "m.dpca").get_params() == model.get_params()
+
+
+# --- other versions ------------------------------------------------------------------------------
+
+
+def test_parameters_at_their_defaults_are_not_written(tmp_path):
+    path = tmp_path / "m.dpca"
+    for model in (dp.PPCA(2), dp.KernelPCA(2, kernel=dp.kernels.RBF(gamma=0.5))):
+        model.fit(X).save(path)
+        _, text, _ = mutations.parts(path.read_bytes())
+        assert set(text["model"]["params"]) <= {"n_components", "kernel"}
+        assert dp.load(path).get_params() == model.get_params()
+    assert text["model"]["params"]["kernel"]["fields"] == {"gamma": 0.5}
+
+
+def test_a_parameter_of_a_newer_version_is_named_with_the_version(tmp_path):
+    path = tmp_path / "m.dpca"
+    good = saved("ppca", path)
+    good.text["model"]["params"]["shrinkage"] = 0.5
+    good.text["version"] = "7.3.0"
+    path.write_bytes(good.bytes())
+    with pytest.raises(ModelFileError, match=r"no parameter shrinkage.*dualpca 7\.3\.0 wrote it"):
+        dp.load(path)
+
+
+def test_pickles_of_another_version_warn(monkeypatch):
+    model = dp.PPCA(2).fit(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = pickle.loads(pickle.dumps(model))
+    assert vars(again).keys() == vars(model).keys()
+    with monkeypatch.context() as patch:
+        patch.setattr(saving, "own_version", lambda: "0.0.7")
+        written = pickle.dumps(model)
+    with pytest.warns(PickleVersionWarning, match=r"PPCA was written by dualpca 0\.0\.7") as told:
+        again = pickle.loads(written)
+    assert told[0].filename == __file__
+    assert np.array_equal(again.transform(X), model.transform(X))
+    older = dp.PPCA.__new__(dp.PPCA)
+    with pytest.warns(PickleVersionWarning, match="older version"):
+        older.__setstate__(vars(model))
+
+
+# --- drawn at random -----------------------------------------------------------------------------
+
+
+def findings(folder, names, count, seed):
+    """Return what hostile files of these models do that they must not, and what became of all."""
+    good = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in names:
+            dp.save(MODELS[name](), folder / "good")
+            good[name] = (folder / "good").read_bytes()
+    hostile.lay_out(folder, good, count, seed)
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.files.hostile", str(folder)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    *found, counts = map(json.loads, run.stdout.splitlines())
+    assert sum(counts.values()) == count
+    return found, counts
+
+
+def test_hostile_files_are_refused_or_answer(tmp_path):
+    found, counts = findings(tmp_path, [*MODELS][::3], 100, seed=20)
+    assert found == []
+    assert counts["refused"] > 50 and counts["answered"] > 5
+
+
+@pytest.mark.slow
+def test_two_thousand_hostile_files_are_refused_or_answer(tmp_path):
+    found, counts = findings(tmp_path, MODELS, 2000, seed=0)
+    assert found == []
+    assert counts["refused"] > 1200 and counts["answered"] > 100
