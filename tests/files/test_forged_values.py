@@ -6,14 +6,16 @@ import subprocess
 import sys
 import time
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import dualpca as dp
-from dualpca.errors import ModelFileError, PickleVersionWarning
+from dualpca.errors import ModelFileError, PickleVersionWarning, SpectrumWarning
 from dualpca.estimators import saving
 from dualpca.files import container, fields
+from dualpca.models.kernel import KernelModel
 from tests.files import hostile, mutations
 from tests.files.saved_models import HOLES, MODELS, X, chunks
 
@@ -190,6 +192,28 @@ def test_what_a_file_says_is_shown_short_and_plain(tmp_path, inside):
 
 
 # --- streams -------------------------------------------------------------------------------------
+
+
+def test_inspect_does_not_count_the_shares_of_an_indefinite_kernel(tmp_path, inside, monkeypatch):
+    rows = np.random.default_rng(0).normal(size=(300, 3))
+    with pytest.warns(SpectrumWarning):
+        model = dp.KernelPCA(2, kernel="sigmoid").fit(rows)
+    dp.save(model, tmp_path / "m.dpca")
+
+    def counted(self, how):
+        raise AssertionError("computed")
+
+    monkeypatch.setattr(KernelModel, "counted", counted)
+    status, printed, _ = inside("inspect", "m.dpca", cwd=tmp_path)
+    assert status == 0 and "n components = 2" in printed.replace("_", " ")
+    assert "explained variance ratio" not in printed
+
+
+@pytest.mark.filterwarnings("ignore::dualpca.errors.SolverWarning")
+def test_shares_that_cannot_be_counted_are_refused():
+    model = MODELS["kernel cholesky"]()
+    with pytest.raises(ValueError, match="shares of the variance"):
+        replace(model._model, ratios=None)
 
 
 @pytest.mark.parametrize("name", ["pca stream", "ppca stream nan", "kernel stream waiting"])

@@ -235,6 +235,11 @@ def is_unsolved(model: BaseEstimator) -> bool:
     return "_stream" in vars(model) and "_model" not in vars(model)
 
 
+def has_shares(model: BaseEstimator) -> bool:
+    """Return False if shares of the variance are still to be counted."""
+    return getattr(vars(model).get("_model"), "ratios", ()) is not None
+
+
 def shapes_of(model: BaseEstimator) -> dict[str, list[int]]:
     """Return the shapes of fitted attributes that are arrays; nothing is computed for it.
 

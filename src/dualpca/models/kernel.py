@@ -292,6 +292,18 @@ class KernelModel:
     novelty: Novelty | None = None
     inputs: SpikedModel | None = None  # of rows with missing values
 
+    def __post_init__(self) -> None:
+        """Refuse a model without shares of the variance that could not be counted later."""
+        if self.ratios is None and self._countable() is None:
+            raise ValueError("shares of the variance are not there, and cannot be counted")
+
+    def _countable(self) -> tuple[Subspace, Novelty] | None:
+        """Return what shares of the variance are counted with; None where they cannot be."""
+        subspace, novelty = self.subspace, self.novelty
+        if not isinstance(subspace, Subspace) or novelty is None:
+            return None
+        return (subspace, novelty) if novelty.weights.shape[0] == self.points.shape[0] else None
+
     @property
     def n_components(self) -> int:
         """Number of components, q."""
@@ -345,15 +357,13 @@ class KernelModel:
         The kernel of the training points is evaluated again: O(n³) up to 1,500 points; beyond,
         an estimate from 80 products with it.
         """
-        if (
-            self.ratios is not None
-            or self.novelty is None
-            or not isinstance(self.subspace, Subspace)
-        ):
+        found = self._countable()
+        if self.ratios is not None or found is None:
             return self
-        centred = bool(backend.to_numpy(self.subspace.base).any())
+        subspace, novelty = found
+        centred = bool(backend.to_numpy(subspace.base).any())
         gram = gram_of(self.points, self.kernel, how)
-        operator = Dual(gram, None, self.novelty.weights, center=centred)
+        operator = Dual(gram, None, novelty.weights, center=centred)
         trace = positive_trace(operator, np.random.default_rng(0))
         return replace(self, ratios=shares(self.points, self.eigenvalues, trace))
 

@@ -104,7 +104,7 @@ def value_of(word: Any) -> Any:
         return word
 
 
-def summary(model: Any) -> dict[str, Any]:
+def summary(model: Any, *, shares: bool = True) -> dict[str, Any]:
     """Return the main numbers of a fitted model, as far as it has them."""
     found: dict[str, Any] = {"model": type(model).__name__}
     names = {"n_components": "n_components_", "rows": "n_samples_", "features": "n_features_in_"}
@@ -114,7 +114,7 @@ def summary(model: Any) -> dict[str, Any]:
     for name, attribute in names.items():
         if hasattr(model, attribute):
             found[name] = getattr(model, attribute)
-    ratio = getattr(model, "explained_variance_ratio_", None)
+    ratio = getattr(model, "explained_variance_ratio_", None) if shares else None
     if ratio is not None:
         found["explained_variance_ratio"] = float(np.sum(ratio))
     noise = getattr(model, "noise_variance_", None)

@@ -200,10 +200,10 @@ def _numbers(model: Any) -> dict[str, Any]:
 
     To read a file computes nothing.
     """
-    from dualpca.estimators.saving import is_unsolved
+    from dualpca.estimators.saving import has_shares, is_unsolved
 
     if not is_unsolved(model):
-        return summary(model)
+        return summary(model, shares=has_shares(model))
     names = {"rows": "n_samples_seen_", "features": "n_features_in_"}
     found = {name: getattr(model, own) for name, own in names.items() if own in vars(model)}
     return {"model": type(model).__name__, "state": UNSOLVED, **found}
