@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import html
 import io
+import json
 import re
 import warnings
 from collections.abc import Callable
@@ -602,37 +603,20 @@ def supplementary() -> Figure:
 
 # --- What was measured ---------------------------------------------------------------------------
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks.md"
-
-
-def table(heading: str) -> list[list[str]]:
-    """Return the cells of the table of docs/benchmarks.md whose first heading starts as given."""
-    text = BENCHMARKS.read_text("utf-8")
-    found = re.search(rf"^\| {re.escape(heading)}.*\n\|[-|: ]+\n((?:\|.*\n)+)", text, re.M)
-    if found is None:
-        raise ValueError(f"docs/benchmarks.md has no table that starts with {heading!r}")
-    return [[cell.strip() for cell in row.split("|")[1:-1]] for row in found[1].splitlines()]
-
-
-def first(cell: str) -> float:
-    """Return the first number of a cell."""
-    found = re.search(r"\d+(?:\.\d+)?", cell)
-    if found is None:
-        raise ValueError(f"no number in {cell!r}")
-    return float(found[0])
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 
 
 @picture
 def gpu() -> Figure:
-    """Draw seconds of kernel PCA on one GPU, from the table of the benchmarks."""
-    rows = [row for row in table("GPU fit") if "kernel PCA" in row[0]]
+    """Draw seconds of kernel PCA on one GPU, from the results of the benchmarks."""
+    rows = json.loads((RESULTS / "gpu.json").read_text("utf-8"))["parts"]["kernel"]["rows"]
     fig = figure(5.2, 2.1)
     ax = fig.subplots()
-    labels = [row[0].removeprefix("kernel PCA, ").replace(", ", "\n", 1) for row in rows]
-    values = [first(row[1]) for row in rows]
+    labels = [row["name"].removeprefix("kernel PCA, ").replace(", ", "\n", 1) for row in rows]
+    values = [row["seconds"] for row in rows]
     ax.barh(labels, values, color=BLUE)
     for k, value in enumerate(values):
-        ax.text(value + 0.1, k, f"{value:g} s", va="center")
+        ax.text(value + 0.1, k, f"{value:.2g} s", va="center")
     ax.invert_yaxis()
     ax.set(xlabel="seconds", xlim=(0, max(values) * 1.15))
     return fig
