@@ -1005,10 +1005,10 @@ def test_rows_are_drawn_independently():
 def test_rows_of_more_weight_leave_the_parameters_surer():
     X = remove(draw(60, 5, 2), 0.2)
     factors = PPCA(2).fit(X)._model.factors
-    share = free_numbers(factors, False) / np.sum(~np.isnan(X))
-    known = imputed(factors, X, True)[1] ** 2 / (1 - share)
     between = []
     for weight in (1.0, 100.0):
+        share = free_numbers(factors, False) / (weight * np.sum(~np.isnan(X)))
+        known = imputed(factors, X, True)[1] ** 2 / (1 - share)
         given = (X, np.random.default_rng(0), RefitRequest(), np.full(60, weight))
         std = imputed_unsurely(factors, *given)[1]
         between.append(np.sum((std**2 - known)[np.isnan(X)]))

@@ -582,7 +582,8 @@ def imputed_unsurely(
         mean = mean + off / k
         square = square + (1 - 1 / k) * off * off
     between = square / (STD_REFITS - 1)
-    N = float(xp.sum(xp.astype(~xp.isnan(rows), xp.float64)))
+    counts = xp.sum(xp.astype(~xp.isnan(rows), xp.float64), axis=1)
+    N = float(xp.sum(counts if weights is None else counts * weights))
     share = min(free_numbers(factors, request.diagonal) / N, LARGEST_SHARE)
     variance = spread * spread / (1 - share) + between
     return filled, xp.where(xp.isnan(rows), xp.sqrt(variance), xp.zeros_like(variance))
