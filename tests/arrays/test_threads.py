@@ -1,5 +1,7 @@
 """Sums by several threads: the same to the last bit, whatever is in the rows, whoever is first."""
 
+import importlib.util
+import os
 import signal
 import threading
 import time
@@ -265,10 +267,34 @@ def test_others_run_during_a_product_of_few_numbers(product):
     assert max(ticks_inside() for _ in range(5)) > 2
 
 
-def test_one_thread_is_given_back_as_it_was():
-    def blas():
-        return [library.get() for library in _threads._libraries() if library.blas]
+def blas():
+    """Return how many threads each BLAS has; `available` counts those of OpenMP too."""
+    return [library.get() for library in _threads._libraries() if library.blas]
 
+
+def test_the_first_question_changes_nothing(monkeypatch):
+    monkeypatch.delattr(os, "register_at_fork", raising=False)  # it would keep the copy
+    spec = importlib.util.spec_from_file_location("threads_anew", _threads.__file__)
+    anew = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(anew)
+    with threadpool_limits(2):
+        before = blas()
+        assert max(before) == 2 and anew.available() == 2
+        assert blas() == before
+
+
+def test_threads_whose_holder_is_not_in_a_forked_child_are_given_back_there():
+    with threadpool_limits(2):
+        before, holder = blas(), _threads.outside()
+        holder.__enter__()
+        assert blas() == [1] * len(before)
+        _threads._after_fork()
+        assert _threads.available() == 2 and blas() == before
+        with threadpool_limits(1):  # once, not whenever it is asked
+            assert _threads.available() == 1
+
+
+def test_one_thread_is_given_back_as_it_was():
     with threadpool_limits(2):
         before = blas()
         with _threads.alone():

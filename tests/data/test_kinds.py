@@ -109,6 +109,9 @@ def test_polars_frames_come_back_as_they_came():
     assert done["limit"].to_list() == ["12", "<5", "12", ">100", "7.5"]
     assert done["float"].to_list() == [1.5, 1.5, 2.5, 3.25, 1.5]
     assert done["single"][2] == X["single"][0]
+    new = kinds.built(filled(kinds.entries(X)), X.columns)
+    for name in ("colour", "grade", "text", "limit"):
+        assert new.schema[name] == X.schema[name] and new[name].to_list() == done[name].to_list()
 
 
 def test_ordered_levels_keep_their_order():

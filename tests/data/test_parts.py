@@ -262,6 +262,14 @@ def test_bad_parts_are_named(parts, message):
         PCA(1).fit(Batches(parts))
 
 
+def test_masked_entries_of_a_block_are_refused():
+    X = np.ma.array(table(), mask=False)
+    assert SlicedTable(X, part_rows=50).reduce(len, int.__add__) == 700
+    X[60, 2] = np.ma.masked
+    with pytest.raises(ValueError, match="masked"):
+        SlicedTable(X, part_rows=50).reduce(len, int.__add__)
+
+
 def test_what_needs_all_rows_is_refused_with_the_remedy():
     complete = Batches(np.array_split(table(), 3))
     with pytest.raises(ValueError, match="all rows in memory"):

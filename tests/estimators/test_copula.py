@@ -241,6 +241,27 @@ def test_probabilities_are_of_the_rest_of_the_row(model, table):
     assert np.array_equal(every[:, :3], grades) and np.array_equal(
         grades, model.predict_proba(table, 1)
     )
+    assert np.allclose(grades.sum(axis=1), 1) and grades.min() > 0
+
+
+def test_latents_say_the_levels_of_every_column():
+    t = np.random.default_rng(0).normal(size=(3, 300)) * [[1.0], [0.2], [0.2]]
+    levels = [np.digitize(t[0] + t[1], [-0.5, 0.5]), np.digitize(t[0] + t[2], [0.0])]
+    X = pd.DataFrame({"a": t[0], "b": np.array(["x", "z", "y"])[levels[0]], "c": t[0] + t[1]})
+    X["d"] = np.array(["u", "v"])[levels[1]]
+    model = CopulaPPCA(1, column_kinds={"b": "nominal", "d": "nominal"}).fit(X)
+    found = model.inverse_transform(model.transform(X))
+    for name in ("b", "d"):
+        assert np.mean(found[name] == X[name]) > 0.8
+
+
+def test_only_rows_of_weight_are_bootstrapped():
+    X = numbers(60)[:, :2]
+    X[:30] += 100.0  # the other half has no weight
+    X[30:40, 0] = np.nan
+    w = np.repeat([0.0, 1.0], 30)
+    for done in CopulaPPCA(1).fit(X).sample_imputations(X, 3, 0, sample_weight=w):
+        assert np.all(done[30:40, 0] < 50)
 
 
 def test_draws_differ_and_seeds_repeat(model, table):

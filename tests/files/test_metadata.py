@@ -56,6 +56,23 @@ def test_wide_tables_keep_means_beside_the_header(tmp_path):
     assert header["metadata.table.means"]["shape"] == [100_000]
 
 
+def test_columns_of_any_kind_are_one_feature_each(tmp_path):
+    """Levels of theirs are no indicators."""
+    columns = [*"abcdef"]
+    table = {"columns": columns, "levels": {"b": ["x", "y", "z"]}, "kinds": {"b": "nominal"}}
+    dp.save(MODEL, tmp_path / "m.dpca", metadata={"table": table})
+    assert dp.load(tmp_path / "m.dpca", return_metadata=True)[1]["table"] == table
+    with pytest.raises(ModelFileError, match="6 features"):
+        metadata.check({"table": table | {"columns": columns[:4]}}, 6)
+
+
+def test_lists_may_be_as_deep_as_is_said(tmp_path):
+    dp.save(MODEL, tmp_path / "m.dpca", metadata=nested(19))
+    assert dp.load(tmp_path / "m.dpca", return_metadata=True)[1] == nested(19)
+    with pytest.raises(ModelFileError, match="more than 20 deep"):
+        metadata.check(nested(20))
+
+
 def nested(depth):
     found = []
     for _ in range(depth):

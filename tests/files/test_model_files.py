@@ -309,6 +309,14 @@ def test_the_same_array_is_stored_once(tmp_path):
     assert again._subspace.points is again.X_fit_
 
 
+def test_files_are_read_where_opening_always_waits(tmp_path, monkeypatch):
+    """As on Windows."""
+    monkeypatch.delattr(os, "O_NONBLOCK", raising=False)
+    container.write_container(tmp_path / "m.dpca", {"x": np.arange(3.0)}, "text")
+    arrays, text = container.read_container(tmp_path / "m.dpca")
+    assert arrays["x"].tolist() == [0, 1, 2] and text == "text"
+
+
 def test_the_file_is_a_safetensors_file(tmp_path):
     """By the published layout; by the library itself where it is installed."""
     model = dp.PPCA(2).fit(saved_models.X)

@@ -203,6 +203,17 @@ def test_parallel_without_rows_to_permute_simulates_columns(name):
     assert [model.n_components_ for model in ways] == [expected] * 4
 
 
+@pytest.mark.parametrize(
+    "n, d, q", [(200, 2, 1), (200, 3, 0), (12, 40, 1), (13, 12, 1), (3, 30, 0)]
+)
+def test_simulated_columns_in_tables_of_any_shape(n, d, q):
+    X = np.random.default_rng(0).standard_normal((n, d))
+    X += 3 * X[:, :1] * (q > 0)
+    C = X - X.mean(axis=0)
+    lam = np.linalg.svd(C, compute_uv=False)[: min(n - 1, d)] ** 2
+    assert selection.simulated_horn(lam, (C * C).sum(axis=0), n) == q
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_parallel_accepts_missing_values(name):
     load, expected = TABLES[name]
@@ -523,6 +534,14 @@ def test_one_row_or_column_says_nothing_of_noise():
     rng = np.random.default_rng(0)
     assert not selection._stands_out(1.0, 1, 5, rng) and not selection._stands_out(1.0, 5, 1, rng)
     assert selection.horn(None, None, 1.0, 0) == 0  # nothing is asked for that could not be taken
+
+
+@pytest.mark.parametrize("n, dim", [(12, 10), (9, 30)])
+def test_noise_is_that_of_white_tables(n, dim):
+    lam = np.linalg.svd(np.random.default_rng(1).normal(size=(4000, n, dim)), compute_uv=False) ** 2
+    limit = np.quantile(lam[:, 0] / lam.sum(axis=1), selection.NOISE_QUANTILE)
+    for share, above in ((0.95 * limit, False), (1.05 * limit, True)):
+        assert selection._stands_out(share, n, dim, np.random.default_rng(0)) == above
 
 
 def test_a_choice_looks_at_all_rows_or_at_a_sample_of_them():

@@ -521,6 +521,13 @@ def test_nearest_point_is_the_nearest(offset):
     assert nearest(known, known).distance.max() == 0
 
 
+def test_single_precision_points_are_compared_in_double():
+    rng = np.random.default_rng(0)
+    A, B = (rng.standard_normal((30, 4)).astype(np.float32) for _ in range(2))
+    D = np.linalg.norm(A.astype(float)[:, None] - B.astype(float)[None], axis=2)
+    np.testing.assert_allclose(nearest(A, B).distance, D.min(axis=1), rtol=1e-12)
+
+
 def test_precision_and_recall_are_the_oracles():
     rng = np.random.default_rng(0)
     real, samples = rng.standard_normal((40, 2)), rng.standard_normal((30, 2)) * 0.5 + 1
@@ -545,6 +552,22 @@ def test_discrepancy_is_the_oracles():
     A, B = rng.standard_normal((8, 3)), rng.standard_normal((11, 3)) + 0.5
     found = mmd_test(A, B, rng, kernel=RBF(gamma=0.3))
     assert found.mmd == pytest.approx(oracles.mmd(A, B, 0.3), rel=1e-10)
+
+
+def test_p_value_counts_every_permutation():
+    rng = np.random.default_rng(0)
+    A, B = rng.standard_normal((5, 2)), rng.standard_normal((4, 2))
+    rows, kernel, found = np.concatenate([A, B]), RBF(gamma=0.3), set()
+    for seed, count in [(seed, 1) for seed in range(8)] + [(0, 20)]:
+        draws, reached = np.random.default_rng(seed), 0
+        for _ in range(count):
+            first = draws.permutation(9)[:5]
+            again = oracles.mmd(rows[first], np.delete(rows, first, axis=0), 0.3)
+            reached += again >= oracles.mmd(A, B, 0.3)
+        p = mmd_test(A, B, np.random.default_rng(seed), count, kernel).p_value
+        assert p == (1 + reached) / (1 + count)
+        found.add(p)
+    assert {0.5, 1.0} < found
 
 
 def test_two_sample_test_has_its_level_and_power():

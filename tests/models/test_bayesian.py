@@ -166,13 +166,20 @@ def test_no_noise_left_is_an_error_with_a_remedy():
         assert BayesianPCA(method=method).fit(X).noise_variance_ > 0
 
 
+def test_no_noise_left_in_incomplete_rows_is_an_error_too():
+    X = remove(draw(50, 2, (4.0,)) @ np.random.default_rng(0).standard_normal((2, 6)), 0.1)
+    with pytest.raises(DegenerateError, match="fewer components"):
+        BayesianPCA(2, method="ard").fit(X)
+
+
 def test_one_feature_has_no_noise_to_compare_with():
     for X in (draw(20, 1), remove(draw(20, 1), 0.2)):
         with pytest.raises(ValueError, match="n_features=1"):
             BayesianPCA(1).fit(X)
-        with pytest.warns(SelectionWarning, match="no direction is relevant"):
-            model = BayesianPCA().fit(X)  # nothing was asked for: all is noise
-        assert model.noise_variance_ == pytest.approx(np.nanvar(X))
+        for method in ("ard", "variational"):
+            with pytest.warns(SelectionWarning, match="no direction is relevant"):
+                model = BayesianPCA(method=method).fit(X)  # nothing was asked for: all is noise
+            assert model.noise_variance_ == pytest.approx(np.nanvar(X))
 
 
 # --- relevance from incomplete rows -----------------------------------------------------

@@ -191,6 +191,12 @@ def test_a_sticky_prior_adds_stays():
     assert chain.log_prior(None) == 0.0
 
 
+def test_pseudo_counts_below_one_are_part_of_the_prior():
+    chain = Chain(np.full(2, 0.5), np.array([[0.25, 0.75], [0.0, 1.0]]))
+    prior = np.array([[0.5, 0.25], [0.0, 3.0]])  # nothing where nothing may happen
+    assert_close(chain.log_prior(prior), 0.5 * np.log(0.25) + 0.25 * np.log(0.75), "exact")
+
+
 def test_forecast_ends_where_nothing_changes():
     chain = draw_chain(4)
     values, vectors = np.linalg.eig(chain.transitions.T)

@@ -365,6 +365,28 @@ def test_one_level_is_certain():
     np.testing.assert_array_equal(found, np.zeros((1, 4)))
 
 
+@pytest.mark.parametrize("s", [5, 0])
+def test_an_isotropic_law_is_what_it_was_packed_from(s):
+    fit = CopulaFit(nothing(1, s, (3,)), (np.full(3, 1 / 3),), 2, "isotropic")
+    W = np.random.default_rng(0).normal(size=(s + 3, 2))
+    W[:s] *= (np.sqrt(0.7) / np.linalg.norm(W[:s], axis=1))[:, None]
+    psi = np.repeat([0.3, 1.0], [s, 3])
+    for found, expected in zip(fit.loadings(fit.pack(W, psi)), (W, psi), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_what_a_changed_site_moves_is_that_of_its_marginal():
+    mean, variance = np.array([2.0, -1.0, 0.5]), np.array([0.5, 2.0, 1.0])
+    tau, nu = 1e-6 * np.array([1.0, -2.0, 3.0]), 1e-6 * np.array([0.3, 2.0, 1.5])
+    after = 1 / (1 / variance + tau)
+    shift = np.abs(after * (mean / variance + nu) - mean) / np.sqrt(variance)
+    expected = np.maximum(shift, np.abs(after / variance - 1))
+    found = copula._moved(tau.copy(), nu.copy(), mean, variance)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert shift[0] > tau[0] * variance[0]  # each of the two decides somewhere
+    assert shift[2] < tau[2] * variance[2]
+
+
 def test_a_path_goes_back_half_the_way_or_to_the_last_image():
     points, images = np.array([[0.0, 2.0], [1.0, 4.0]]), np.array([[1.0, 1.0], [2.0, 5.0]])
     path = copula._Path(np.array([3.0, 8.0]), 0.0, points, images)
@@ -505,8 +527,23 @@ def test_many_rows_by_a_sample_are_as_good_as_all(monkeypatch):
     whole = fit_copula(rows, (truth.frequencies,), request)
     monkeypatch.setattr(copula, "SAMPLED_ROWS", 1000)
     monkeypatch.setattr(copula, "ROWS_PER_PARAMETER", 1)
+    steps, climbed, polish = [], copula._climbed, CopulaFit.polish
+
+    def counted_climb(*arguments):
+        theta, record = climbed(*arguments)
+        steps.append(record.n_iter)
+        return theta, record
+
+    def counted_polish(self, theta, record, *arguments, **options):
+        theta = polish(self, theta, record, *arguments, **options)
+        steps.append(record.n_iter)
+        return theta
+
+    monkeypatch.setattr(copula, "_climbed", counted_climb)
+    monkeypatch.setattr(CopulaFit, "polish", counted_polish)
     sampled = fit_copula(rows, (truth.frequencies,), request)
     assert sampled.history.converged
+    assert len(steps) > 1 and min(steps) > 0 and sampled.history.n_iter == sum(steps)
     assert sampled.loglikelihood == pytest.approx(whole.loglikelihood, abs=0.5)
     np.testing.assert_allclose(sampled.correlation, whole.correlation, atol=0.01)
 

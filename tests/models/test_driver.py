@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dualpca.models.driver import Record, iterate, left_to_gain
+from dualpca.models.driver import Record, iterate, left_to_gain, maximize
 
 
 class Memory:
@@ -124,3 +124,15 @@ def test_the_estimate_of_what_is_left():
     assert left_to_gain([0.0, 1.0, 0.5]) == 0.0  # nor where it fell
     assert left_to_gain([-np.inf, 1.0]) == np.inf  # the first that is finite says nothing
     assert left_to_gain([0.0, 1.0, 3.0]) == pytest.approx(2 / (1 - 0.99))
+
+
+def test_every_point_that_is_kept_has_its_value_in_the_record():
+    values = []
+
+    def step(theta):  # linear: the first leap lands on the limit
+        values.append(-float((theta[0] - 1) ** 2))
+        return theta + (1 - theta) / 4, values[-1]
+
+    theta, record = maximize(step, np.array([5.0]))
+    assert theta[0] == 1 and values[:3] == [-16, -9, 0]
+    assert record.loglikelihoods == values and record.n_iter == len(values)

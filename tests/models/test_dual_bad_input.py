@@ -7,7 +7,10 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics.pairwise import rbf_kernel
 
 from dualpca import DualPPCA
-from dualpca.errors import DegenerateError, SpectrumWarning
+from dualpca.errors import DegenerateError, ScaleError, SpectrumWarning
+from dualpca.kernels import Linear
+from dualpca.models.kernel import check_variance
+from dualpca.operators import Dual
 from tests.models.test_dual_ppca import GAMMA, rows
 from tests.test_bad_input import WRONG
 from tests.tolerances import assert_close
@@ -217,3 +220,11 @@ def test_a_constant_column_changes_nothing():
     wide = np.column_stack([X, np.full(25, 7.0)])
     one, other = DualPPCA(2, gamma=GAMMA).fit(X), DualPPCA(2, gamma=GAMMA).fit(wide)
     assert_close(other.transform(wide), one.transform(X), "vector")
+
+
+@pytest.mark.parametrize("center", [True, False])
+def test_more_variance_than_numbers_can_hold_is_refused(center):
+    with np.errstate(over="ignore", invalid="ignore"):
+        operator = Dual(rows() * 1e200, Linear(), center=center)
+    with pytest.raises(ScaleError, match="overflows"):
+        check_variance(operator)

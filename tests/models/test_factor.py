@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.linalg import polar
 from scipy.optimize import minimize
 from scipy.stats import multivariate_normal
 from sklearn.datasets import load_wine
@@ -203,6 +204,15 @@ def test_varimax_is_a_maximum_over_rotations():
         assert criterion(W @ R) <= best + 1e-9
 
 
+@pytest.mark.parametrize("method, share", [("varimax", 1.0), ("quartimax", 0.0)])
+def test_a_step_of_a_rotation_is_the_polar_factor_of_the_gradient(method, share):
+    W = np.random.default_rng(0).standard_normal((10, 3))
+    first = W @ polar(W.T @ (W**3 - share * W * (W**2).mean(axis=0)))[0]
+    np.testing.assert_allclose(rotate(W, method, max_iter=1), first, atol=1e-12)
+    second = W @ polar(W.T @ (first**3 - share * first * (first**2).mean(axis=0)))[0]
+    np.testing.assert_allclose(rotate(W, method, max_iter=2), second, atol=1e-12)
+
+
 def test_canonical_loadings_are_orthogonal_in_the_metric_of_the_noise():
     model = FactorAnalysis(3).fit(table(q=3))
     G = model.components_ / model.noise_variance_ @ model.components_.T
@@ -319,3 +329,35 @@ def test_newton_ends_no_lower_than_quasi_newton(monkeypatch):
     monkeypatch.setattr(factors.Profile, "is_identified", False)
     quasi = FactorAnalysis(3, tol=1e-5).fit(X)
     assert newton.score(X) > quasi.score(X) - 1e-7
+
+
+@pytest.mark.filterwarnings("ignore::dualpca.errors.HeywoodWarning")  # both maxima are
+def test_a_heywood_case_is_compared_with_where_quasi_newton_ends(monkeypatch):
+    rng = np.random.default_rng(11)
+    X = rng.standard_normal((60, 2)) @ rng.standard_normal((10, 2)).T
+    X += np.sqrt(0.5) * rng.standard_normal(X.shape)
+    both = FactorAnalysis(3, tol=1e-6).fit(X)
+    monkeypatch.setattr(factors, "TIE", np.inf)
+    newton = FactorAnalysis(3, tol=1e-6).fit(X)
+    monkeypatch.setattr(factors.Profile, "is_identified", False)
+    quasi = FactorAnalysis(3, tol=1e-6).fit(X)
+    assert quasi.loglikelihood_ > newton.loglikelihood_ + 0.5
+    assert_close(both.loglikelihood_, quasi.loglikelihood_, "em")
+    assert both.heywood_ == quasi.heywood_ != newton.heywood_
+
+
+def test_profile_of_many_features_is_the_dense_likelihood(monkeypatch):
+    monkeypatch.setattr(factors, "SMALL", 0)
+    profile, logs = factors.Profile(Primal(table()), 5), np.log(np.linspace(0.4, 1.0, 8))
+    theta = profile.loadings(np.exp(logs))[1]
+    assert theta[0] > 2 > theta[2] > 1 > theta[-1]  # large, small and none
+
+    def dense(logs):
+        W = profile.loadings(np.exp(logs))[0]
+        C = W @ W.T + np.diag(np.exp(logs))
+        return np.linalg.slogdet(C)[1] + np.trace(np.linalg.solve(C, profile.R))
+
+    value, slope = profile(logs)
+    assert_close(value, dense(logs), "density")
+    for j, e in enumerate(1e-5 * np.eye(8)):
+        assert slope[j] == pytest.approx((dense(logs + e) - dense(logs - e)) / 2e-5, abs=1e-7)

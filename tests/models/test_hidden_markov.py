@@ -25,6 +25,7 @@ from dualpca.models.hidden_markov import (
     HiddenMarkovModel,
     HiddenMarkovRequest,
     SequenceClassesModel,
+    counted_chain,
     stretches,
 )
 from tests.oracles.chain import baum_welch_step, dense_emissions, enumerate_paths
@@ -691,3 +692,13 @@ def test_previous_states_must_be_probabilities(previous):
     model = HiddenMarkovPCA(2, 1).fit(draw()[0])
     with pytest.raises(ValueError, match="previous must be 2 probabilities"):
         model.filter(draw()[0][:1], previous=previous)
+
+
+def test_a_first_chain_counts_transitions_within_sequences():
+    states, lengths = np.array([0, 0, 1, 1, 1, 1, 0, 1]), [5, 2, 1]
+    chain = counted_chain(states, lengths, 2, forward=False)  # one of everything on top
+    assert_close(chain.transitions, [[2 / 4, 2 / 4], [2 / 5, 3 / 5]], "exact")
+    assert_close(chain.start, [2 / 5, 3 / 5], "exact")
+    chain = counted_chain(states, lengths, 2, forward=True)
+    assert_close(chain.transitions, [[2 / 4, 2 / 4], [0, 1]], "exact")
+    assert_close(chain.start, [1, 0], "exact")

@@ -18,6 +18,7 @@ from dualpca import PCA, DualPPCA, KernelPCA, ProbabilisticKernelPCA
 from dualpca.arrays import algebra as _algebra
 from dualpca.errors import BackendError, SolverWarning
 from dualpca.kernels import RBF, Laplacian, Linear, Polynomial
+from dualpca.models import kernel as kernel_models
 from tests.oracles import repeat
 from tests.oracles.kernel_pca import gaussian, kernel_pca
 from tests.oracles.preimage import circle, radial_rms
@@ -139,6 +140,17 @@ def test_a_weight_counts_rows(solver):
     for level in (0.3, 0.7, 0.95):
         assert_close(a.novelty_threshold(level), b.novelty_threshold(level), "vector", dtype)
     assert a.n_samples_ == np.count_nonzero(counts)
+
+
+@pytest.mark.parametrize("order", [0, 100])
+def test_weights_count_where_float32_is_not_enough(order, monkeypatch):
+    monkeypatch.setattr(kernel_models, "ONE_THREAD_ORDER", order)  # the same on any threads
+    X, w = rows(80, 2), np.random.default_rng(0).integers(0, 4, 80)
+    model = rbf(12, gamma=0.02, eigen_solver="krylov", tol=1e-6).fit(X, sample_weight=w)
+    lam = kernel_pca(gaussian(X, X, 0.02), w.astype(float)).lam[:12]
+    assert lam[-1] < 1e-5 * lam[0]  # lost in float32
+    np.testing.assert_allclose(model.eigenvalues_, lam, rtol=1e-6)
+    assert model.n_samples_ == np.count_nonzero(w)
 
 
 def test_the_scale_of_weights_scales_eigenvalues_alone():
@@ -317,6 +329,16 @@ def test_threshold_of_a_stream_is_that_of_its_rows():
     for chunk in np.array_split(X, 10):
         model.partial_fit(chunk)
     assert abs(np.mean(model.is_novel(X)) - 0.05) < 0.03  # landmarks alone would give 0.003
+
+
+def test_a_stream_waits_for_enough_rows_to_choose_landmarks_from():
+    X = rows(80)
+    whole, parts = (rbf(5, n_landmarks=20) for _ in range(2))
+    whole.partial_fit(X)
+    for chunk in np.array_split(X, 10):
+        parts.partial_fit(chunk)
+    assert_close(parts.eigenvalues_, whole.eigenvalues_, "exact")
+    assert_close(parts.transform(X), whole.transform(X), "exact")
 
 
 @pytest.mark.parametrize("level", [0, 1, -1, 1.5, float("nan")])

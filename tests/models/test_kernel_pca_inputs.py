@@ -9,8 +9,10 @@ from sklearn.exceptions import NotFittedError
 
 from dualpca import KernelPCA
 from dualpca.data import InMemoryTable
+from dualpca.data.table import SlicedTable
 from dualpca.errors import NonFiniteError, ScaleError
 from dualpca.kernels import RBF, Precomputed
+from dualpca.models import kernel as kernel_models
 from dualpca.models.kernel import KernelChoice, Source
 from dualpca.solvers import KernelOptions
 from tests.oracles.kernel_pca import gaussian, kernel_pca
@@ -272,6 +274,19 @@ def test_before_fit_without_data_is_not_fitted(method):
 def test_overflow_is_an_error(kernel, solver):
     with pytest.raises(ScaleError, match="Divide"):
         KernelPCA(2, kernel=kernel, eigen_solver=solver, n_landmarks=20).fit(rows() * 1e200)
+
+
+@pytest.mark.parametrize("solver", ["nystrom", "cholesky"])
+def test_overflow_beyond_the_sample_is_an_error(solver, monkeypatch):
+    X = rows()
+    monkeypatch.setattr(kernel_models, "SAMPLE_ROWS", 4)
+    model = KernelPCA(2, eigen_solver=solver, n_landmarks=2, tol=0.9)
+    seen = SlicedTable(X, part_rows=10).sample(8, seed=0)
+    unseen = ~np.isin(X[:, 0], seen[:, 0])
+    with pytest.raises(ScaleError, match="Divide"):
+        model.fit(SlicedTable(np.where(unseen[:, None], 1e160 * X, X), part_rows=10))
+    with pytest.raises(ScaleError, match="Divide"):  # of rows that count so often
+        KernelPCA(2, eigen_solver=solver).fit(X * 1e150, sample_weight=np.full(40, 1e9))
 
 
 @pytest.mark.parametrize("scale", [1e-100, 1e100])

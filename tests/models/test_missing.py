@@ -684,6 +684,12 @@ def test_attributes_describe_one_gaussian(name):
     assert model.n_components_ == q and model.n_features_in_ == X.shape[1]
 
 
+def test_shares_of_variance_are_of_the_trace():
+    model = PPCA(2).fit(remove(draw(60, 6, 2), 0.3))
+    share = model.explained_variance_ / np.trace(model.get_covariance())
+    assert_close(model.explained_variance_ratio_, share, "vector")
+
+
 def test_a_later_fit_forgets_the_holes():
     X, complete = remove(draw(60, 6, 2), 0.3), draw(60, 6, 2)
     model = PPCA(2).fit(X).fit(complete)

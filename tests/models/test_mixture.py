@@ -18,10 +18,12 @@ from dualpca.gaussian.spiked import SpikedDensities
 from dualpca.models.clusters import kmeans_runs
 from dualpca.models.emissions import Emissions, Surveyed
 from dualpca.models.mixture import (
+    START_STEPS,
     Mixture,
     MixtureRequest,
     MixtureSteps,
     broken_sticks,
+    by_held_out,
     expected_moments,
     found_at,
 )
@@ -358,6 +360,37 @@ def test_copies_of_few_rows_have_a_finite_model(rule, missing):
         assert np.all(np.isfinite(outcome))
 
 
+def collapsing(**story):
+    """Return EM before a step that leaves the third component one row, and where it is."""
+    X = with_outlier()
+    data, rng = Surveyed.of(InMemoryTable(X)), np.random.default_rng(0)
+    request = MixtureRequest(3, 2, on_collapse="reseed", unit=data.unit)
+    steps, labels = MixtureSteps(data, request, 2, rng), np.arange(81) // 40
+    start = Emissions.start(X, 3, 2, np.random.default_rng(0), floor=request.floor, labels=labels)
+    return steps, steps.expect(start, np.bincount(labels) * 1.0, **story)[0]
+
+
+def test_components_are_started_again_twice_as_often_as_there_are_and_then_dropped():
+    for before, after in ((0, (1, 0, 3)), (3, (4, 0, 3)), (5, (6, 0, 3)), (6, (6, 1, 2))):
+        steps, state = collapsing(reseeded=before)
+        found, _ = steps.step(state)
+        assert found.rescued
+        assert (found.reseeded, found.dropped, found.emissions.K) == after
+
+
+def test_components_are_started_again_at_different_rows_that_are_explained_worst():
+    X, (steps, state) = with_outlier(), collapsing()
+    parts = state.mass / 81, state.emissions.means, covariances(state.emissions)
+    worst = X[np.argsort(dense.score_samples(X, *parts))[:4]]
+    for _ in range(20):
+        fresh, mass = steps.reseed(state, state.emissions, state.mass, [0, 2])
+        one, kept, other = fresh.means
+        assert sum(np.array_equal(row, mean) for row in worst for mean in (one, other)) == 2
+        assert not np.array_equal(one, other)
+        assert np.array_equal(kept, state.emissions.means[1])
+        assert_close(mass, [27.0, state.mass[1], 27.0], "exact")
+
+
 def test_as_many_components_as_rows_is_finite_and_more_an_error():
     X = groups(9, 4, 3)
     with pytest.warns(CollapseWarning):
@@ -378,6 +411,16 @@ def test_both_sizes_are_found(word):
     assert model.selection_.criterion == word
     assert len(model.selection_.scores) == len(model.selection_.candidates) >= 9
     assert (model.n_mixtures_, model.n_components_) == (3, [2, 2, 2])
+
+
+def test_held_out_rows_are_those_of_five_folds():
+    X, w = groups(24, 4, 2), np.random.default_rng(1).integers(1, 3, 24)
+    data, total = Surveyed.of(InMemoryTable(X, w.astype(float))), 0.0
+    for held in np.array_split(np.random.default_rng(0).permutation(24), 5):
+        kept = np.repeat(np.delete(X, held, axis=0), np.delete(w, held), axis=0)
+        total += w[held] @ PPCA(2).fit(kept).score_samples(X[held])
+    found = by_held_out(data, MixtureRequest(1, 2, unit=data.unit, **TIGHT), 1, 2)
+    assert_close(found, total / w.sum(), "em")
 
 
 def test_one_size_is_found_beside_a_given_one():
@@ -494,6 +537,29 @@ def test_expected_moments_of_incomplete_rows_equal_dense_conditioning():
         assert_close(found.n, rho[:, k].sum(), "vector")
         assert_close(found.mean, mean, "vector")
         assert_close(found.scatter, scatter, "vector")
+
+
+def test_expected_moments_are_the_same_in_every_library(backend):
+    rng, X, w = np.random.default_rng(0), holes(groups(30, 4, 2)), np.linspace(0.5, 2, 30)
+    parts = [np.full(2, 0.5), rng.normal(size=(2, 4)), *rng.normal(size=(2, 4, 2)), np.ones(2)]
+    found = []
+    for home in (np.asarray, backend.asarray):
+        shares, means, one, other, noises = map(home, parts)
+        mixture = Mixture(shares, Emissions(means, (one, other), noises))
+        found.append(expected_moments(mixture, home(X), home(w))[0])
+    for here, there in zip(*found, strict=True):
+        assert here.n == pytest.approx(there.n)
+        assert_close(backend.numpy(there.mean), here.mean, "vector")
+        assert_close(backend.numpy(there.scatter), here.scatter, "vector")
+
+
+def test_a_component_that_no_row_belongs_to_has_no_moments():
+    X, means = groups(30, 4, 1), np.repeat([[0.0], [1e4]], 4, axis=1)
+    emissions = Emissions(means, (np.ones((4, 1)),) * 2, np.ones(2))
+    (one, none), _ = expected_moments(Mixture(np.full(2, 0.5), emissions), X, np.ones(30))
+    assert one.n == 30 and none.n == 0
+    np.testing.assert_array_equal(none.mean, means[1])
+    np.testing.assert_array_equal(none.scatter, np.zeros((4, 4)))
 
 
 def test_the_likelihood_of_a_stream_is_that_of_all_its_rows():
@@ -687,6 +753,17 @@ def test_the_best_of_the_starts_is_carried_on():
     again, value = steps.expect(state.emissions, state.mass)
     assert_close(value, record.loglikelihoods[-1], "em")
     assert_close(again.sums.resp, state.sums.resp, "vector")
+
+
+def test_a_race_ends_when_all_starts_have_found_the_same_clusters():
+    X, rng = groups(150, 4, 3, apart=3.0), np.random.default_rng(0)
+    data = Surveyed.of(InMemoryTable(X))
+    steps = MixtureSteps(data, MixtureRequest(3, 2, unit=data.unit), 2, rng)
+    truth = np.arange(150) // 50
+    clusters = np.stack([np.where(rng.random(150) < share, 0, truth) for share in (0.3, 0.5)])
+    state, record = steps.race(clusters, (3, 2))
+    assert 1 < len(record.loglikelihoods) < START_STEPS
+    assert np.mean(np.argmax(state.sums.resp, axis=1) == truth) > 0.9
 
 
 def test_many_rows_start_from_a_sample_and_end_on_all():

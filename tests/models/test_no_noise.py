@@ -135,6 +135,9 @@ def test_what_does_not_exist_says_so():
             call(X)
     with pytest.raises(DegenerateError, match="no noise"):
         model.hotelling_t2(with_nan(X))
+    flat = np.where(np.arange(6) < 5, X, 7.0)  # six components, one of variance 0
+    with pytest.raises(DegenerateError, match="no density"):
+        PCA(6).fit(flat).score_samples(flat)
     with pytest.raises(ValueError, match="positive number, 0 or None"):
         PPCA(2, noise_variance=-1.0).fit(X)
     for other in (BayesianPCA(2, noise_variance=0), ProbabilisticKernelPCA(2, noise_variance=0)):

@@ -49,8 +49,11 @@ def test_order_is_kept_where_it_is_asked_for():
     assert CopulaPPCA(1).fit(X).column_kinds_["season"] == "ordinal"  # nothing is chosen
 
 
-def graded(n=400):
-    """Return a law, rows, codes and a margin: the codes of the second half are out of order."""
+def graded(n=400, sizes=()):
+    """Return a law, rows, codes and a margin: the codes of the second half are out of order.
+
+    Beside them nominal columns of `sizes`, which have nothing to do with it.
+    """
     rng = np.random.default_rng(0)
     z = 0.8 * rng.normal(size=(n, 1)) + 0.6 * rng.normal(size=(n, 3))
     codes = np.searchsorted([-0.5, 0.5], z[:, 0])
@@ -58,9 +61,12 @@ def graded(n=400):
     margin = fit_margin(1.0 * codes, kind="ordinal", n_levels=3)
     low, high = z.copy(), z.copy()
     low[:, 0], high[:, 0] = margin.cuts[codes], margin.cuts[codes + 1]
-    empty = np.zeros(0)
-    factors = CopulaFactors(np.full((3, 1), 0.8), np.full(3, 0.36), empty, empty, ())
-    rows = LatentRows(low, high, np.empty((n, 0), dtype=np.int64), ())
+    D = sum(sizes)
+    W, psi = np.r_[np.full((3, 1), 0.8), np.zeros((D, 1))], np.r_[np.full(3, 0.36), np.ones(D)]
+    shares = np.array([1 / K for K in sizes for _ in range(K)])
+    factors = CopulaFactors(W, psi, np.zeros(D), shares, sizes)
+    levels = rng.integers(sizes, size=(n, len(sizes)))
+    rows = LatentRows(low, high, levels, sizes)
     return factors, rows, 0, codes, margin, CopulaRequest()
 
 
@@ -89,3 +95,21 @@ def test_a_suspect_has_to_gain_more_than_a_standard_error(gain, expected, monkey
     ((own,), *levels), held = asked
     np.testing.assert_allclose(own, given[4].masses)
     assert levels == [2, 2, 1] and held == ((), 3, 3, 0)
+
+
+def test_both_ways_are_asked_with_the_same_weights_and_hidden_entries(monkeypatch):
+    w, asked = np.random.default_rng(1).uniform(0.5, 2, 400), []
+
+    def scores(rows, frequencies, request, weights, folds):
+        asked.append((rows, [len(one) for one in frequencies], folds))
+        np.testing.assert_array_equal(weights, w)
+        return [Score(0.0, 0.0, 0.0, 1.0)] * 5
+
+    monkeypatch.setattr(ordering, "hidden_scores", scores)
+    assert not is_out_of_order(*graded(sizes=(2, 4)), w)  # nothing is gained
+    (_, sizes, without), (held, others, ordered) = asked
+    assert sizes == [2, 4, 3] and others == [2, 4] and held.sizes == (2, 4)
+    for (scalars, levels), (more, fewer) in zip(without, ordered, strict=True):
+        np.testing.assert_array_equal(more, np.column_stack([scalars, levels[:, 2]]))
+        np.testing.assert_array_equal(fewer, levels[:, :2])
+        assert more.shape == held.low.shape and fewer.shape == held.levels.shape

@@ -17,6 +17,7 @@ from dualpca.models.robust import (
     column_medians,
     core_tails,
     fit_robust,
+    least_dof,
     limits_of,
     outlyingness,
     robust_units,
@@ -203,6 +204,13 @@ def test_weights_are_repeated_rows(missing):
     assert a.history.loglikelihood == pytest.approx(b.history.loglikelihood, rel=1e-9)
 
 
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_shares_of_variance_are_of_the_trace(missing):
+    model = fitted(t_rows(missing=missing))
+    trace = np.sum(model.factors.W**2) + 5 * model.noise
+    np.testing.assert_allclose(model.ratios, model.variances / trace, rtol=1e-8)
+
+
 def test_rows_with_nothing_observed_count_nothing():
     X = t_rows(80, 4, 1, missing=0.1)
     more = np.vstack([X, np.full((5, 4), np.nan)])
@@ -233,6 +241,18 @@ def test_the_search_finds_the_best():
 
     best = optimize.minimize_scalar(cost, bounds=(0.8, 6.0), method="bounded").x
     assert math.log(best_dof(sizes, far, w)) == pytest.approx(best, abs=1e-3)
+
+
+def test_the_smallest_dof_is_beyond_the_bound_of_kent_and_tyler():
+    """A share s of the weight on q axes is bounded for ν > (ds − q)/(1 − s); twice that is kept."""
+    X = t_rows(8, 30)
+    s = 3 / 8  # any q + 1 rows
+    assert least_dof(X, np.ones(8), 2) == pytest.approx(2 * (30 * s - 2) / (1 - s))
+    w = np.array([1.0, 4.0, 1.0, 2.0, 1.0, 3.0, 1.0, 1.0])
+    s = 9 / 14
+    for rows, weights in ((X, w), (np.repeat(X, w.astype(int), axis=0), np.ones(14))):
+        assert least_dof(rows, weights, 2) == pytest.approx(2 * (30 * s - 2) / (1 - s))
+    assert least_dof(X[:3], np.ones(3), 2) == math.inf
 
 
 def test_limits_are_quantiles_of_f():
@@ -370,6 +390,17 @@ def test_units_are_standard_deviations_of_what_is_no_outlier():
     units = robust_units(InMemoryTable(X))
     np.testing.assert_allclose(units.scale, [1.0, 100.0], rtol=0.03)
     np.testing.assert_allclose(units.mean / units.scale, [5.0, -0.03], atol=0.15)
+
+
+def test_units_know_what_they_change_the_likelihood_by():
+    X, w = t_rows(40, 3, 1, missing=0.1), np.random.default_rng(0).integers(1, 4, 40)
+    one = robust_units(InMemoryTable(X, w.astype(float)))
+    other = robust_units(InMemoryTable(np.repeat(X, w, axis=0)))
+    volume = w @ (~np.isnan(X)) @ np.log(one.scale)
+    for units in (one, other):
+        assert units.log_volume == pytest.approx(volume)
+        assert units.weight == w.sum()
+        assert units.loglikelihood_per_row(2.0) == pytest.approx(2.0 - volume / w.sum())
 
 
 def test_units_of_columns_that_hardly_vary():

@@ -130,3 +130,20 @@ def test_the_largest_number_is_tried_where_columns_are_of_different_units(monkey
     monkeypatch.setattr(selection, "given_up", lambda scores: len(scores) >= 3)
     found = Imputer(standardize=False).fit(X).model_.selection_
     assert found.candidates.tolist() == [1, 2, 3, 9] and found.chosen == 9
+
+
+@pytest.mark.parametrize("route", ["latents"], indirect=True)
+def test_one_more_latent_starts_along_what_is_left(route):
+    """Its length is in the units of the table, and no longer than residuals are."""
+    X, found = table(q=3), []
+    for unit in (1.0, 1000.0):
+        stack = Fit(InMemoryTable(unit * X), 1).quick
+        at = stack.expected(stack.begin())
+        W, _, sigma2 = stack.with_components(2).unpack(stack.guess(at).next)
+        off = at.found.off[0]
+        lam = np.linalg.eigvalsh(off @ off.T)[-1] / stack.counts.mean()
+        np.testing.assert_allclose(W[0, :, :1], at.W[0], rtol=1e-12)
+        wanted = max(lam - sigma2[0], 0.1 * sigma2[0])
+        assert W[0, :, 1] @ W[0, :, 1] == pytest.approx(wanted, rel=1e-10)
+        found.append(W / unit)
+    np.testing.assert_allclose(np.abs(found[1]), np.abs(found[0]), rtol=1e-8)

@@ -11,7 +11,14 @@ from dualpca import PPCA
 from dualpca.data.moments import Moments
 from dualpca.gaussian.observed import Factors, Incomplete, Sums
 from dualpca.models.incomplete import moment_sums
-from dualpca.models.streaming import FEWEST_ROWS, Stream, recentred, reexpressed
+from dualpca.models.streaming import (
+    COMPLETE_STEPS,
+    FEWEST_ROWS,
+    STEPS,
+    Stream,
+    recentred,
+    reexpressed,
+)
 from tests.oracles import missing as dense
 from tests.tolerances import assert_close
 
@@ -290,6 +297,11 @@ def test_empty_rows_and_empty_chunks_say_nothing():
     assert model.n_samples_seen_ == plain.n_samples_seen_
     with pytest.raises(ValueError, match="at least 2"):
         PPCA(2).partial_fit(nothing).mean_.sum()
+    complete = source.complete(50)
+    for order in ([nothing, complete], [complete, nothing]):
+        model = streamed(order, 2)
+        assert_same_model(model, PPCA(2).fit(complete), 1e-10)
+        assert model.n_samples_seen_ == 50
 
 
 def test_same_order_same_answer_and_reading_changes_nothing():
@@ -410,6 +422,21 @@ def test_the_steps_of_all_chunks_are_counted():
     for chunk in chunks:
         counts.append(model.partial_fit(chunk).n_iter_)
     assert counts[0] > 0 and counts == sorted(set(counts))
+    complete = model.partial_fit(source.complete(20)).n_iter_
+    assert np.diff([*counts, complete]).tolist() == [STEPS, STEPS, COMPLETE_STEPS]
+
+
+def test_rows_are_counted_wherever_they_are():
+    source, rng, stream = Source(d=6, q=2), np.random.default_rng(0), Stream(q=2, noise=None)
+    chunks = [source.rows(40), source.complete(30), source.rows(70), source.rows(20)]
+    total, counts = 0.0, []  # the first wait, the second are moments, the third begin to run
+    for chunk in chunks:
+        w = rng.uniform(1, 2, len(chunk))
+        stream, total = stream.add(chunk, w, rng), total + w.sum()
+        counts.append((stream.rows is not None, stream.running is not None))
+        assert stream.n == pytest.approx(total, rel=1e-12)
+    assert counts == [(True, False), (True, False), (False, True), (True, True)]
+    assert PPCA(2).partial_fit(chunks[0]).n_samples_seen_ == 40
 
 
 def test_steps_of_a_long_stream_grow_smaller():

@@ -258,6 +258,14 @@ def test_training_points_come_near_their_coordinates():
     assert gap.max() < 0.1 * model.coordinates_.std()
 
 
+def test_new_points_are_placed_wherever_the_origin_is():
+    X = curve()
+    one, other = (TwinKernelPCA(1, kernel="linear").fit(X[::2] + shift) for shift in (0.0, 5.0))
+    np.testing.assert_allclose(other.coordinates_, one.coordinates_, atol=1e-4)
+    here, there = one.transform(X[1::2]), other.transform(X[1::2] + 5.0)
+    np.testing.assert_allclose(there, here, atol=1e-3)
+
+
 # --- bad input ------------------------------------------------------------------------
 
 

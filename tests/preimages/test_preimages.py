@@ -68,6 +68,16 @@ def test_distances_equal_their_definition(kernel, centred):
     assert_close(span.sqnorm(Y), np.sum((gamma @ kernel(X, X)) * gamma, axis=1), "covariance")
 
 
+def test_no_squared_distance_is_negative():
+    X = rows() + 1e3  # where rounding leaves distances of a point to itself on both sides of 0
+    span = kernel_pca(X, Linear(), X.shape[1])
+    gaps = span.gaps(span.latents)
+    assert gaps.min() == 0 and np.diagonal(gaps).max() < 1e-6
+    index, distance = Items(span.kernel(X, X), span.coefficients, span.base).nearest(span.latents)
+    np.testing.assert_array_equal(index, np.arange(len(X)))
+    assert distance.max() < 1e-3
+
+
 def test_norm_follows_from_offset_and_tilt():
     span = kernel_pca(rows(), RBF(gamma=0.3), 4)
     Y = coordinates(span, rows(7, seed=3))

@@ -88,6 +88,17 @@ def test_few_distinct_eigenvalues_take_few_products():
     assert found.passes == A.products <= 4
 
 
+@pytest.mark.parametrize("tol, most", [(1e-3, 7), (1e-8, 14)])
+def test_a_narrow_spectrum_takes_few_products(tol, most):
+    # the error falls by (√2 − 1)/(√2 + 1), about 1/6, in every pass
+    lam, V = np.linspace(1, 2, 300), np.random.default_rng(0).standard_normal((300, 2))
+    A = Matrix(np.diag(lam))
+    found = root_times(A, V, tol=tol)
+    assert found.passes == A.products <= most
+    expected = np.sqrt(lam)[:, None] * V
+    assert np.linalg.norm(found.product - expected) <= tol * np.linalg.norm(expected)
+
+
 @pytest.mark.parametrize("V", [np.zeros((60, 3)), np.ones((60, 3)), np.eye(60)[:, :0]])
 def test_degenerate_blocks(V):
     A = with_eigenvalues(SPECTRA["slow"])

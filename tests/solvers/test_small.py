@@ -71,6 +71,24 @@ def test_an_eigenvalue_that_lanczos_missed_is_noticed():
         assert (rest.high > values[chosen[0]]) == missed
 
 
+class Counted(lanczos.Products):
+    """A matrix that counts the products with it."""
+
+    count = 0
+
+    def matvec(self, v):
+        self.count += 1
+        return super().matvec(v)
+
+
+@pytest.mark.parametrize("next_value, steps", [(0.9, 15), (0.99, 29), (0.999, 43)])
+def test_a_look_is_as_long_as_the_next_value_is_close(next_value, steps):
+    values = np.concatenate([[1.2, 1.0], next_value * np.linspace(1, 0, 298)])
+    A, start = Counted(np.diag(values)), np.random.default_rng(0).normal(size=300)
+    rest = lanczos._look(A, values[[1, 0]], np.eye(300)[:, [1, 0]], start)
+    assert rest.high < 1 and A.count == steps
+
+
 def test_small_negative_eigenvalues_of_a_given_matrix_are_noticed():
     values = 1 / np.arange(1.0, 801) ** 2
     values[-5:] = -1e-4  # too small for a few steps of Lanczos

@@ -2,6 +2,7 @@
 
 import pickle
 import re
+import tracemalloc
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +16,7 @@ from dualpca.operators import Dual, Given, Gram, Primal, negative_mass_of
 from dualpca.solvers import KernelOptions, solve, solve_kernel
 from dualpca.solvers.dense import tridiagonal_pairs
 from dualpca.solvers.krylov import Basis, Krylov, start_block
-from dualpca.solvers.lanczos import lanczos, lanczos_cost
+from dualpca.solvers.lanczos import Products, lanczos, lanczos_cost
 from tests.tolerances import assert_close
 
 RNG = np.random.default_rng(0)
@@ -130,6 +131,53 @@ def test_a_large_given_matrix_is_centred_without_a_copy():
     assert matrix is K and centring
     found = lanczos(operator, 3, 0.0, np.random.default_rng(0))
     assert_close(found.values, np.linalg.eigvalsh(centred(K))[::-1][:3], "eigenvalue")
+    products = Products(K)
+    tracemalloc.start()
+    try:
+        products.matvec(np.ones(750))
+        assert tracemalloc.get_traced_memory()[1] < K.nbytes / 10
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("stored", [False, True])
+def test_products_of_several_tiles_are_those_of_the_whole_kernel(backend, stored, single):
+    rng = np.random.default_rng(1)
+    points, V = rng.standard_normal((600, 3)), rng.standard_normal((600, 2))
+    K = RBF(gamma=0.3)(points, points)
+    gram = Gram(backend.asarray(points), RBF(gamma=0.3), single=single, stored=stored)
+    assert len(list(gram.tiles())) == 6
+    for found in (gram.times(backend.asarray(V)), gram.times_in_double(backend.asarray(V))):
+        assert_close(
+            backend.numpy(found), K @ V, "covariance", np.float32 if single else np.float64
+        )
+    assert_close(backend.numpy(gram.whole()), K, "covariance")
+
+
+def test_blocks_are_wide_only_where_the_kernel_is_evaluated_anew():
+    operators = [
+        Primal(np.random.default_rng(1).standard_normal((400, 200))),
+        Dual(Gram(X, RBF(gamma=0.1), stored=True)),
+        Dual(Gram(X, RBF(gamma=0.1))),
+    ]
+    for operator, width in zip(operators, (16, 16, 24), strict=True):
+        seen, times = set(), type(operator).__matmul__
+        kind = type("Counted", (type(operator),), {})
+        kind.__matmul__ = lambda self, V, times=times, seen=seen: (
+            seen.add(V.shape[1]) or times(self, V)
+        )
+        operator.__class__ = kind
+        Krylov().solve(operator, 10, np.random.default_rng(0))
+        assert max(seen) == width
+
+
+def test_evaluating_a_kernel_costs_all_pairs_of_points():
+    wide = np.zeros((400, 1000))
+    costs = [Gram(wide[:n], RBF()).fill_cost for n in (100, 200, 400)]
+    assert costs[1] / costs[0] == costs[2] / costs[1] == 4
+    every, once = Gram(wide, RBF()), Gram(wide, RBF(), stored=True)
+    assert every.pass_cost > 10 * once.pass_cost  # distances of 1000 columns in every product
 
 
 @pytest.mark.parametrize("center", [True, False])

@@ -653,7 +653,7 @@ class SlicedTable(LocalTable):
             buffers = cycle([np.empty(size, dtype=self.stored) for _ in range(BUFFERS)])
         for number, rows in enumerate(backend.slices(n, self.step)):
             if file is None:
-                block = np.asarray(self.table[rows])
+                block = self.table[rows]
             else:
                 block = file.read(rows, None if buffers is None else next(buffers))
             yield Chunk(as_rows(block, self.d, number), number, rows.start)
