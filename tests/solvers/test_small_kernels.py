@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_breast_cancer
 
 import dualpca as dp
 from dualpca import KernelPCA
@@ -195,6 +196,15 @@ def test_shares_of_an_indefinite_kernel_are_counted_when_they_are_read(center, t
     for one in (model, *again):
         assert_close(one.explained_variance_ratio_, share, "covariance")
         assert one.explained_variance_ratio_ is one.explained_variance_ratio_
+
+
+@pytest.mark.filterwarnings("ignore::dualpca.errors.SolverWarning")
+def test_what_is_negative_is_a_share_of_all_even_where_all_is_rounding():
+    rows = load_breast_cancer().data[:400]
+    with pytest.warns(SpectrumWarning) as told:  # tanh is 1 for nearly all pairs of points
+        KernelPCA(2, kernel="sigmoid").fit(rows / rows.std(axis=0))
+    found = [re.search(r"(\S+)% of all", str(one.message)) for one in told]
+    assert all(0 < float(share[1]) < 100 for share in found if share)
 
 
 def test_shares_of_many_points_are_counted_by_probes():

@@ -136,12 +136,13 @@ def lanczos(operator: Operator, rank: int, tol: float, rng: np.random.Generator)
         if operator.definite:
             operator.negative = (0.0, float(values.sum()))
         else:
-            _judge(operator, A, rest, rest.low < -m * operator.eps * values[-1])
+            indefinite = rest.low < -m * operator.eps * values[-1]
+            _judge(operator, A, rest, indefinite, float(values.sum()))
     return Spectrum.of(values, vectors, trace, operator.dim, error)
 
 
-def _judge(operator: Operator, A: Products, rest: Rest, indefinite: bool) -> None:
-    """Say how much of an operator is negative.
+def _judge(operator: Operator, A: Products, rest: Rest, indefinite: bool, leading: float) -> None:
+    """Say how much of an operator is negative, whose leading eigenvalues sum to `leading`.
 
     If that can be counted later, what the look estimated is enough until someone asks. A Cholesky
     factor of the matrix, or of a part where that is large, sees more than the look.
@@ -149,7 +150,8 @@ def _judge(operator: Operator, A: Products, rest: Rest, indefinite: bool) -> Non
     m = operator.shape[0]
     few = m <= ALL_EIGENVALUES_ORDER
     if indefinite and operator.lasting:
-        operator.negative = (rest.negative, operator.trace + 2 * rest.negative)
+        positive = max(operator.trace + rest.negative, leading)
+        operator.negative = (rest.negative, positive + rest.negative)
         operator.estimated = True
     elif few and (indefinite or not is_certainly_definite(A.corner(CERTAIN_ORDER))):
         operator.negative = negative_mass_of(A.centred(), operator.eps)
