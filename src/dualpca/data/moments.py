@@ -228,7 +228,8 @@ def _moments_at_once(X: Array) -> tuple[float, Array, Array] | None:
         for k in range(rows, n, rows):
             part = X[k : k + rows]
             if len(part) < rows:
-                ones, room, shifts = ones[: len(part)], room[: len(part)], shifts[: len(part)]
+                ones, room = ones[: len(part)], room[: len(part)]
+                shifts = shift if shifts is shift else shifts[: len(part)]
             C = np.subtract(part, shifts, out=room)
             total += np.dot(ones, C)
             scatter += np.dot(C.T, C)
