@@ -12,7 +12,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 BORROWED := tests/estimators/test_sklearn_pca.py tests/estimators/test_estimator_checks.py
 
 .DEFAULT_GOAL := help
-.PHONY: demo docs test test-slow mutants bench lint format types clean help
+.PHONY: demo docs pages test test-slow mutants bench lint format types clean help
 
 demo: $(APP)  ## Fit models to handwritten digits, write dualpca-demo.html
 	$(BIN)/dualpca demo
@@ -31,8 +31,8 @@ SEED ?= 1
 COUNT ?= 240
 BUDGET ?= 7200
 mutants: $(DEV)  ## Put faults into the package and see which no test notices (hours)
-	$(BIN)/python -m tests.mutants coverage --budget $(BUDGET)
-	$(BIN)/python -m tests.mutants run --seed $(SEED) --count $(COUNT) --budget $(BUDGET)
+	$(BIN)/python -m tools.mutants coverage --budget $(BUDGET)
+	$(BIN)/python -m tools.mutants run --seed $(SEED) --count $(COUNT) --budget $(BUDGET)
 
 bench: $(DEV)  ## Compare with other libraries, write docs/benchmarks.md and a summary
 	$(BIN)/python -m benchmarks $(SECTIONS)
@@ -43,6 +43,9 @@ docs: $(DOCS)  ## Build the documentation into site/; a warning is an error
 	$(BIN)/python docs/check_site.py site
 	$(BIN)/codespell docs README.md CONTRIBUTING.md CHANGELOG.md examples src
 	@echo "open site/index.html"
+
+pages: $(DEV)  ## Run README, first steps and guides in new environments, as a newcomer would
+	$(ONE_THREAD) $(BIN)/python -m tests.docs.clean
 
 lint: $(DEV)  ## Check formatting, style and the direction of imports
 	$(BIN)/ruff format --check .

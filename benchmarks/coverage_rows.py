@@ -152,7 +152,6 @@ NOTES = {
     "probabilities-mixture-5": "five starts do not always leave a lesser maximum",
     "probabilities-sequences-40": KNOWN,
     "loadings-report-400": "standard errors are estimates too, from 30 resamples",
-    "limits-novelty-100": "a quantile of the training points, to which the axes were fitted",
 }
 """Why, and what to do about it."""
 
@@ -784,6 +783,38 @@ for name, what, made, n, share, reps in LIMITS:
         0.95,
         reps,
     )(partial(limits, what, made, n, share))
+
+
+UNEQUAL = np.sqrt(np.linspace(0.2, 1.8, 10))
+"""Deviations of noise that differs between columns, of average variance 1."""
+
+
+def limits_with_unequal_noise(make: Callable[[], Any], n: int, share: float, rng: Rng) -> Count:
+    W = loadings(rng, 10)
+    X, new = rows_of(rng, n, W, UNEQUAL)[0], rows_of(rng, 2000, W, UNEQUAL)[0]
+    if share:
+        X, new = hide(rng, X, share)[0], hide(rng, new, share)[0]
+    flagged = np.asarray(make().fit(X).outliers(new, 0.99).flagged)
+    return Count(float((~flagged).sum()), flagged.size)
+
+
+for made, n, share, reps in (
+    (PPCA, 100, 0.0, 300),
+    (PPCA, 500, 0.1, 60),
+    (BayesianPCA, 100, 0.0, 300),
+    (BayesianPCA, 500, 0.1, 60),
+    (FactorAnalysis, 100, 0.0, 300),
+    (FactorAnalysis, 500, 0.1, 60),
+    (RobustPPCA, 100, 0.0, 100),
+    (RobustPPCA, 500, 0.1, 20),
+):
+    add(
+        f"limits-{made.__name__}-unequal-{n}-{share:g}",
+        f"`{made.__name__}.outliers(level=0.99)`",
+        f"{n} × 10, q = 2, unequal noise" + (f", {100 * share:.0f} % missing" if share else ""),
+        0.99,
+        reps,
+    )(partial(limits_with_unequal_noise, partial(made, 2), n, share))
 
 
 @add("limits-copula", "`CopulaPPCA.outliers`", "400 × 8 mixed columns, q = 2", 0.95, 50)

@@ -78,7 +78,10 @@ def installed(name: str) -> str:
 
 # --- what is absent ------------------------------------------------------------------------------
 
-R_PACKAGES = ("mice", "Amelia", "rrcov", "MASS", "carData")
+R_PACKAGES = (
+    *("mice", "Amelia", "rrcov", "MASS", "carData", "VIM", "mlbench", "HSAUR3", "FactoMineR"),
+    "psych",
+)
 INSTALL = {
     "hmmlearn": "pip install hmmlearn",
     "ppca_rs": "pip install ppca-rs",

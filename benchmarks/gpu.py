@@ -18,6 +18,8 @@ from benchmarks.run import Row, Run
 
 Q, D, BLOCK = 10, 64, 32
 LATENT, NOISE = 8, 0.3
+SETTINGS: dict[str, dict[str, Any]] = {"": {}, ", tol=1e-4": {"tol": 1e-4}}
+"""Of kernel PCA, by what is said of them behind the name: the default first."""
 
 
 def synchronised(work: Callable[[], Any]) -> tuple[Any, float]:
@@ -106,18 +108,21 @@ def kernel(run: Run) -> Iterator[Row]:
                 continue
             X = rows_of(n, spherical=spherical)
             gamma = 1.0 / (D * float(X.var()))
-            model = KernelPCA(Q, kernel="rbf", gamma=gamma, tol=1e-4, copy_X=False)
-            _, first = synchronised(lambda m=model, X=X: m.fit(X))
-            torch.cuda.reset_peak_memory_stats()
-            held = torch.cuda.memory_allocated()
-            _, seconds = synchronised(lambda m=model, X=X: m.fit(X))
-            peak = (torch.cuda.max_memory_allocated() - held) / 2**30
-            row = {"name": name, "seconds": seconds, "first": first, "gigabytes": peak}
+            wanted = None
             if n <= 100_000:
                 exact = KernelPCA(Q, kernel="rbf", gamma=gamma, tol=1e-10, dtype="float64")
                 wanted = exact.fit(X.double()).eigenvalues_.double()
-                row["error"] = worst(model.eigenvalues_.double(), wanted)
-            yield row
+            for setting, options in SETTINGS.items():
+                model = KernelPCA(Q, kernel="rbf", gamma=gamma, copy_X=False, **options)
+                _, first = synchronised(lambda m=model, X=X: m.fit(X))
+                torch.cuda.reset_peak_memory_stats()
+                held = torch.cuda.memory_allocated()
+                _, seconds = synchronised(lambda m=model, X=X: m.fit(X))
+                peak = (torch.cuda.max_memory_allocated() - held) / 2**30
+                row = {"name": name + setting, "seconds": seconds, "first": first}
+                if wanted is not None:
+                    row["error"] = worst(model.eigenvalues_.double(), wanted)
+                yield row | {"gigabytes": peak}
 
 
 def stored(run: Run) -> Iterator[Row]:

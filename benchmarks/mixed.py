@@ -138,7 +138,7 @@ def by_numbers(imputer: Callable[[], Any]) -> Callable[[pd.DataFrame, int], Fill
 def ppca(X: pd.DataFrame, seed: int) -> Filled:
     codes = Codes(X)
     A = codes.matrix()
-    model = PPCA(standardize=True).fit(A)
+    model = PPCA("cv", standardize=True).fit(A)
     return Filled(codes.table(np.asarray(model.impute(A))), model.n_components_)
 
 

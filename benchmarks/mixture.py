@@ -120,7 +120,7 @@ def rows(run: Run, part: str) -> Iterator[Row]:
     X, new = np.split(table(n + n // 4, APART[part]), [n])
     peer = GaussianMixture(K, random_state=0)
     found = {
-        "dualpca": to_the_end(MixturePPCA(K, Q), slope(our_steps(X)), X, new),
+        "dualpca": to_the_end(MixturePPCA(K, Q, standardize=False), slope(our_steps(X)), X, new),
         "scikit-learn GaussianMixture(full)": to_the_end(peer, slope(their_steps(X)), X, new),
     }
     if find_spec("ppca_rs") is None:

@@ -220,7 +220,9 @@ def phases() -> dict[str, Phase]:
         "moments": Phase(PPCA(2), 0.0, 1, 1e-10),
         "early em": Phase(em, 0.2, 7, 1e-6),
         "late em": Phase(em, 0.2, 16, 1e-6),
-        "mixture": Phase(MixturePPCA(2, 1, tol=1e-7, random_state=0), 0.0, 5, 1e-6),
+        "mixture": Phase(
+            MixturePPCA(2, 1, tol=1e-7, random_state=0, standardize=False), 0.0, 5, 1e-6
+        ),
         "krylov": Phase(PCA(2, svd_solver="krylov"), 0.0, 3, 1e-6, 4100),
     }
 

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+NUMBERS = (
+    *("sleep", "chorizon", "Boston", "Cars93", "UScrime", "Glass", "Vehicle", "USairpollution"),
+    *("windspeed", "decathlon", "state", "bfi"),
+)
 R_TABLES = ("titanic", "survey", "birthwt", "boys", "chile", "beps", "salaries", "airquality")
 
 
@@ -53,6 +57,14 @@ LIST = (
         threads=1,
         peers=("mice", "Amelia"),
         needs={"": ("mice", "Amelia")},
+    ),
+    Section(
+        "numbers",
+        "Twelve tables of numbers, default settings",
+        NUMBERS,
+        threads=1,
+        peers=("mice",),
+        needs={"": ("mice", "VIM", "MASS", "mlbench", "HSAUR3", "FactoMineR", "psych")},
     ),
     Section(
         "mixed",

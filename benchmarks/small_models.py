@@ -156,7 +156,10 @@ def chains(quick: bool) -> Iterator[Cell]:
     sizes = [(200, 3, 2), (2000, 5, 3)] + ([] if quick else [(20_000, 10, 5)])
     for T, d, S in sizes:
         name, X, new = f"T={T:,} d={d} K={S}", sequence(T, d, S), sequence(T, d, S, seed=1)
-        ours, peer = HiddenMarkovPCA(S, d - 1), GaussianHMM(S, "full", random_state=0)
+        ours, peer = (
+            HiddenMarkovPCA(S, d - 1, standardize=False),
+            GaussianHMM(S, "full", random_state=0),
+        )
         ready = (quietly(lambda m=m, X=X: m.fit(X)) for m in (ours, peer))
         own, theirs = (m.score(new) for m in ready)
         note = f"ours {own:.3f}, hmmlearn {theirs / T:.3f}"

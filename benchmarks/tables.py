@@ -361,6 +361,41 @@ def verdicts(results: Results) -> str:
     return "\n".join(lines) or NOTHING
 
 
+def by_default(results: Results, what: str) -> str:
+    """Return errors of imputers without options, a column a method; ours bold where none is better.
+
+    `what` is 'numbers' or 'squares'. No better: ours minus the best other is within its standard
+    error over the splits.
+    """
+    rows = rows_of(results, "numbers")
+    tables: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        tables.setdefault(row["name"], {})[row["who"]] = row
+
+    def line(name: str) -> Row:
+        found = tables[name]
+        ours = next(row for row in found.values() if row["ours"])
+        cells = {who: shown(row.get(what), ".3f") for who, row in found.items()}
+        if ours[f"{what}_good"]:
+            cells[ours["who"]] = f"**{cells[ours['who']]}**"
+        gap, error, best = ours[f"{what}_gap"]
+        about = f"{ours['model']}, q = {', '.join(map(str, ours['q']))}"
+        seconds = {f"{who} s": shown(row.get("seconds"), ".2g") for who, row in found.items()}
+        verdict = f"{gap:+.3f} ± {error:.3f} ({best})"
+        return {"name": name, "model": about, "gap": verdict} | cells | seconds
+
+    if not rows:
+        return NOTHING
+    who = list(dict.fromkeys(row["who"] for row in rows))
+    columns = [text("table", "name"), text("model", "model"), *(text(one, one) for one in who)]
+    columns += [text("ours − best other", "gap")]
+    if what == "numbers":
+        columns += [text(f"{one}, s", f"{one} s") for one in who]
+    good = sum(bool(row[f"{what}_good"]) for row in rows if row["ours"])
+    count = f"\n\nBest, or within one standard error of the best: {good} of {len(tables)}."
+    return table(columns, [line(name) for name in tables]) + count
+
+
 def searches(results: Results) -> str:
     rows = rows_of(results, "search")
     if not rows:
@@ -406,6 +441,7 @@ def large_fits(results: Results) -> str:
 
 
 TABLES: dict[str, Callable[..., str]] = {
+    "by_default": by_default,
     "choices": choices,
     "cleaned": cleaned,
     "coefficients": coefficients,

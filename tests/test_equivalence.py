@@ -427,6 +427,7 @@ def test_em_with_weights_is_the_weighted_closed_form():
     assert_close(em.loglikelihood_, closed.loglikelihood_, "em")
 
 
+@pytest.mark.slow
 def test_em_from_every_seed_reaches_the_same_maximum():
     X = make_case("tall", geometric, q=2).X
     with warnings.catch_warnings():

@@ -1,8 +1,12 @@
 """How the package is built: what `docs/design` promises about imports, names and types."""
 
 import ast
+import textwrap
 from collections import defaultdict
 from pathlib import Path
+
+import pytest
+from sklearn.base import BaseEstimator
 
 import dualpca
 
@@ -103,26 +107,91 @@ def functions():
                 yield module, node
 
 
+DECISIONS = (ast.If, ast.IfExp, ast.For, ast.While, ast.Assert, ast.ExceptHandler, ast.match_case)
+
+
+def own_nodes(function):
+    """Yield what a function consists of, without the functions inside it."""
+    waiting = list(function.body)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.ClassDef):
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+def complexity(function):
+    """Return the number of ways through a function (McCabe, 1976), as radon counts them."""
+    count = 1
+    for node in own_nodes(function):
+        if isinstance(node, DECISIONS):
+            count += 1
+        if isinstance(node, ast.BoolOp):
+            count += len(node.values) - 1
+        if isinstance(node, ast.comprehension):
+            count += 1 + len(node.ifs)
+    return count
+
+
+def test_ways_through_a_function_are_counted():
+    text = """
+    def f(x):
+        if x and x > 1 or x == 3:
+            return [y for y in x if y]
+        def g():
+            if x: pass
+    """
+    assert complexity(ast.parse(textwrap.dedent(text)).body[0]) == 6
+
+
+def test_few_functions_are_complex():
+    ways = {f"{module}.{node.name}": complexity(node) for module, node in functions()}
+    assert {name: count for name, count in ways.items() if count > 20} == {}
+    complex_ones = [name for name, count in ways.items() if count > 12]
+    assert len(complex_ones) <= 15, complex_ones
+
+
+def is_any(annotation):
+    return isinstance(annotation, ast.Name) and annotation.id == "Any"
+
+
+@pytest.mark.parametrize(
+    ("room", "parameters", "assignments"),
+    [("estimators", 134, 20), ("models", 10, 7), ("kernels", 1, 2), ("operators", 0, 0)],
+)
+def test_few_things_are_of_any_type(room, parameters, assignments):
+    nodes = [
+        (module, node)
+        for module, tree in LIBRARY.items()
+        if module.split(".")[1:2] == [room]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.arg | ast.AnnAssign) and is_any(node.annotation)
+    ]
+    found = [f"{module}:{node.lineno}" for module, node in nodes if isinstance(node, ast.arg)]
+    assert len(found) <= parameters, found
+    found = [f"{module}:{node.lineno}" for module, node in nodes if isinstance(node, ast.AnnAssign)]
+    assert len(found) <= assignments, found
+
+
 def test_no_model_is_of_any_type():
     vague = [
         f"{module}.{node.name}"
         for module, node in functions()
         for argument in (*node.args.args, *node.args.kwonlyargs)
-        if argument.arg == "model"
-        and argument.annotation is not None
-        and ast.unparse(argument.annotation) == "Any"
+        if argument.arg == "model" and is_any(argument.annotation)
     ]
     assert vague == []
 
 
-def test_no_mixin_has_one_user():
-    classes = [
-        n for tree in LIBRARY.values() for n in ast.walk(tree) if isinstance(n, ast.ClassDef)
-    ]
-    users = defaultdict(list)
-    for node in classes:
-        for base in map(ast.unparse, node.bases):
-            users[base].append(node.name)
-    mixins = [node.name for node in classes if node.name.endswith(("Mixin", "Methods"))]
-    assert mixins
-    assert {name: users[name] for name in mixins if len(users[name]) < 2} == {}
+def estimators():
+    found = [getattr(dualpca, name) for name in dualpca.__all__]
+    return [cls for cls in found if isinstance(cls, type) and issubclass(cls, BaseEstimator)]
+
+
+def test_an_estimator_has_at_most_three_ancestors_of_ours():
+    own = {
+        cls.__name__: [c.__name__ for c in cls.__mro__[1:] if c.__module__.startswith("dualpca")]
+        for cls in estimators()
+    }
+    assert len(own) == 17
+    assert {name: ancestors for name, ancestors in own.items() if len(ancestors) > 3} == {}

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_limits
 
-from dualpca import PCA, PPCA
+from dualpca import PCA, PPCA, BayesianPCA, FactorAnalysis, MixturePPCA
 from dualpca.kernels import RBF
 from dualpca.operators.dual import Dual
 from dualpca.operators.primal import Primal
@@ -406,3 +407,58 @@ def test_steps_of_a_stream_with_missing_values_add_up():
         model.partial_fit(rows)
         counts.append(model.n_iter_)
     assert counts[0] >= 1 and np.all(np.diff(counts) >= 1)
+
+
+# --- order, where a fit draws its start -----------------------------------------------
+
+DRAWN = {
+    "factors": (FactorAnalysis(2), 1e-6),
+    "ppca": (PPCA(2, tol=1e-9, max_iter=9000), 1e-6),
+    "bayesian": (BayesianPCA(3, tol=1e-8, max_iter=9000), 1e-4),
+    "mixture": (MixturePPCA(3, 1), 1e-9),
+    "mixture of planes": (MixturePPCA(2, 2, random_state=1), 1e-9),
+}
+
+
+def overlapping(share, n=90, d=6):
+    """Return rows of three groups that overlap, with gaps: the likelihood has several maxima."""
+    rng = np.random.default_rng(3)
+    loadings = rng.normal(size=(3, 2, d))
+    centre, group = 1.5 * rng.normal(size=(3, d)), rng.integers(3, size=n)
+    X = np.einsum("nk,nkd->nd", rng.normal(size=(n, 2)), loadings[group]) + centre[group]
+    X = X + rng.normal(size=(n, d)) * np.linspace(0.2, 1.0, d)
+    X[rng.random(X.shape) < share] = np.nan
+    return X[~np.isnan(X).all(axis=1)]
+
+
+@pytest.mark.filterwarnings("ignore::dualpca.errors.HeywoodWarning")
+@pytest.mark.parametrize("share", [0.0, 0.15], ids=["complete", "missing"])
+@pytest.mark.parametrize("name", DRAWN)
+def test_order_of_columns_and_rows_does_not_matter(name, share):
+    (model, within), X = DRAWN[name], overlapping(share)
+    rng, density = np.random.default_rng(0), model.fit(X).score_samples(X)
+    columns, rows = rng.permutation(X.shape[1]), rng.permutation(len(X))
+    found = model.fit(X[:, columns]).score_samples(X[:, columns])
+    np.testing.assert_allclose(found, density, atol=within)
+    np.testing.assert_allclose(model.fit(X[rows]).score_samples(X), density, atol=within)
+
+
+@pytest.mark.filterwarnings("ignore::dualpca.errors.HeywoodWarning")
+def test_scores_of_factors_do_not_depend_on_the_number_of_threads():
+    X, found = overlapping(0.2, n=300, d=9), []
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            found.append(FactorAnalysis(2).fit(X).transform(X))
+    np.testing.assert_allclose(*found, atol=3e-6)
+
+
+def test_slow_factors_are_followed_to_their_maximum():
+    # two columns that share a factor with hardly any other: EM crawls along a flat ridge
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(300, 3))
+    X[:, 1] += 0.3 * X[:, 0]
+    X[rng.random(X.shape) < 0.1] = np.nan
+    X = X[~np.isnan(X).all(axis=1)]
+    loose, tight = FactorAnalysis(1).fit(X), FactorAnalysis(1, tol=1e-6, max_iter=9000).fit(X)
+    assert tight.loglikelihood_ - loose.loglikelihood_ < 1e-6
+    np.testing.assert_allclose(loose.get_covariance(), tight.get_covariance(), atol=1e-4)

@@ -9,8 +9,11 @@ import pickle
 import subprocess
 import sys
 import warnings
+from importlib import import_module
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import pytest
 
 import dualpca
@@ -48,10 +51,85 @@ def test_pca_brings_no_other_model():
     assert "dualpca.estimators.pca" in found
 
 
-def test_the_help_of_the_command_imports_no_model():
+COMMAND = """
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from dualpca.app.cli import main
+sys.argv[0] = 'dualpca'
+with redirect_stdout(StringIO()) as printed, redirect_stderr(StringIO()):
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code, printed.getvalue()
+print(json.dumps([printed.getvalue(), list(sys.modules)]))
+"""
+
+
+def ran(*words, cwd=None):
+    """Run a command in a process of its own; return what it prints and the modules it imports."""
+    printed, loaded = fresh(COMMAND, *words, cwd=cwd)
+    return printed, set(loaded)
+
+
+def test_the_help_imports_no_command_and_nothing_that_computes():
     pytest.importorskip("typer")
-    found = fresh(f"from dualpca.app.cli import build; build(); print(json.dumps({LOADED}))")
-    assert not [name for name in found if name.startswith(("dualpca.estimators", "sklearn"))]
+    printed, loaded = ran("--help")
+    assert "score" in printed and "reproduce" in printed
+    assert not loaded & {"numpy", "scipy", "sklearn", "polars", "matplotlib", "plotly", "fastapi"}
+    assert {m for m in loaded if m.startswith("dualpca.app")} == {"dualpca.app", "dualpca.app.cli"}
+
+
+def test_the_help_of_a_command_imports_no_model():
+    pytest.importorskip("typer")
+    printed, loaded = ran("fit", "--help")
+    assert "--components" in printed
+    assert not [name for name in loaded if name.startswith(("dualpca.estimators", "sklearn"))]
+
+
+def test_the_help_says_of_every_command_what_its_docstring_says():
+    pytest.importorskip("typer")
+    from dualpca.app.cli import COMMANDS
+
+    for name, (module, words) in COMMANDS.items():
+        command = import_module(f"dualpca.app.cli.{module}").COMMANDS[name]
+        assert words == " ".join(command.__doc__.partition("\n\n")[0].split()), name
+    modules = {module for module, _ in COMMANDS.values()}
+    there = [import_module(f"dualpca.app.cli.{module}").COMMANDS for module in modules]
+    assert sorted(COMMANDS) == sorted(name for found in there for name in found)
+
+
+def test_score_imports_nothing_that_it_does_not_use(tmp_path):
+    pytest.importorskip("typer")
+    rows = np.random.default_rng(0).normal(size=(30, 4))
+    lines = ["a,b,c,d", *(",".join(map(str, row)) for row in rows)]
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    dualpca.PPCA(2).fit(pl.read_csv(tmp_path / "t.csv")).save(tmp_path / "m.dpca")
+    printed, loaded = ran("score", "m.dpca", "t.csv", cwd=tmp_path)
+    assert "30 rows" in printed
+    assert not loaded & {"pandas", "matplotlib", "plotly", "fastapi", "uvicorn", "optuna", "torch"}
+    assert not loaded & {
+        "scipy.stats._stats_py",
+        "scipy.optimize._optimize",
+        "sklearn.preprocessing",
+        "sklearn.pipeline",
+    }
+    assert not loaded & {f"dualpca.models.{name}" for name in ("mixture", "canonical", "copula")}
+
+
+def test_what_needs_more_of_scipy_gets_it():
+    code = """
+from dualpca.app.cli import _import_scikit_learn
+_import_scikit_learn()
+assert 'pandas' not in sys.modules and 'scipy.stats._stats_py' not in sys.modules
+import scipy
+from scipy.stats import qmc
+from scipy import stats
+import scipy.stats._continuous_distns
+import sklearn.utils.fixes as fixes
+here = [stats.norm.cdf(0), scipy.stats.norm.ppf(0.5), float(fixes.scipy.stats.mode([1, 1, 2]).mode)]
+print(json.dumps([*here, sys.modules['scipy.stats'] is stats]))
+"""
+    assert fresh(code) == [0.5, 0.0, 1.0, True]
 
 
 # --- names ------------------------------------------------------------------------------------

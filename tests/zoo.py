@@ -28,7 +28,7 @@ ESTIMATORS = {
     "BayesianPCA, missing": (dualpca.BayesianPCA(3, **TIGHT), 0.15),
     "BayesianPCA, variational": (dualpca.BayesianPCA(3, method="variational", tol=1e-9), 0.15),
     "RobustPPCA": (dualpca.RobustPPCA(2, **TIGHT), 0.1),
-    "MixturePPCA": (dualpca.MixturePPCA(2, 2, random_state=0, **TIGHT), 0.0),
+    "MixturePPCA": (dualpca.MixturePPCA(2, 2, random_state=0, standardize=True, **TIGHT), 0.0),
     "MixturePPCA, missing": (dualpca.MixturePPCA(2, 2, random_state=0, **TIGHT), 0.1),
     "KernelPCA": (dualpca.KernelPCA(3, kernel="rbf", gamma=0.02), 0.0),
     "DualPPCA": (dualpca.DualPPCA(2, kernel="rbf", gamma=0.02), 0.0),

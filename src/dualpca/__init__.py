@@ -51,7 +51,7 @@ if TYPE_CHECKING:  # what editors and type checkers see; `_HOMES` below says the
     from dualpca.gaussian.supplementary import SupplementaryNumbers as SupplementaryNumbers
     from dualpca.gaussian.supplementary import SupplementaryRatios as SupplementaryRatios
     from dualpca.gaussian.supplementary import SupplementaryRows as SupplementaryRows
-    from dualpca.models.mixture import MixtureSelection as MixtureSelection
+    from dualpca.models.mixture.choosing import MixtureSelection as MixtureSelection
     from dualpca.search.trials import TrialRecord as TrialRecord
 
 __version__ = "0.1.0"
@@ -72,7 +72,7 @@ _HOMES = {
     "KernelSearch": "estimators.kernel_search",
     "LatentPosterior": "estimators.probabilistic_kernel",
     "MixturePPCA": "estimators.mixture",
-    "MixtureSelection": "models.mixture",
+    "MixtureSelection": "models.mixture.choosing",
     "Outliers": "gaussian.control_limits",
     "PCA": "estimators.pca",
     "PPCA": "estimators.ppca",
@@ -109,7 +109,7 @@ _ALIASES = {
 
 
 class _Aliases(MetaPathFinder, Loader):
-    """Let `import dualpca.plots` find the module where it is kept."""
+    """Let `import dualpca.plots` find the module where it is kept, and not import it twice."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         return ModuleSpec(name, self) if name in _ALIASES else None

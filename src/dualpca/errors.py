@@ -13,18 +13,22 @@ __all__ = [
     "CheckpointError",
     "CheckpointWarning",
     "CollapseWarning",
+    "CopyWarning",
     "DegenerateError",
+    "DependenceWarning",
     "DualPCAError",
     "EmptyColumnError",
     "HeywoodWarning",
     "InterruptWarning",
     "ModelFileError",
+    "NoiseWarning",
     "NonFiniteError",
     "PickleVersionWarning",
     "ScaleError",
     "ScaleWarning",
     "SearchError",
     "SelectionWarning",
+    "SkewWarning",
     "SolverWarning",
     "SpectrumWarning",
     "StateWarning",
@@ -165,12 +169,24 @@ class SolverWarning(UserWarning):
     """A solver stopped before it reached the accuracy asked for."""
 
 
+class CopyWarning(UserWarning):
+    """Points that should be new are copies of training rows."""
+
+
 class SelectionWarning(UserWarning):
-    """A rule for the number of components found nothing above the noise."""
+    """A rule for a number of components or states found nothing above the noise, or no end."""
 
 
 class ScaleWarning(UserWarning):
     """Columns differ so much in variance that those in large units decide the model alone."""
+
+
+class NoiseWarning(UserWarning):
+    """Columns have noise of different sizes, and the model takes it to be the same in all."""
+
+
+class SkewWarning(UserWarning):
+    """Columns are so skewed that a few values decide what a normal model says of them."""
 
 
 class StreamWarning(UserWarning):
@@ -187,6 +203,10 @@ class HeywoodWarning(UserWarning):
 
 class CanonicalWarning(UserWarning):
     """Too few rows: canonical correlations are 1, or a view varies in few directions only."""
+
+
+class DependenceWarning(UserWarning):
+    """Consecutive rows are alike: control limits count fewer rows than there are."""
 
 
 class CollapseWarning(UserWarning):

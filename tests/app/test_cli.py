@@ -12,9 +12,9 @@ import pytest
 from rich.progress import Progress
 
 import dualpca as dp
-from dualpca.app.cli._running import Followed
+from dualpca.app.cli._running import Followed, Lines
 from dualpca.app.tables import reading
-from dualpca.arrays.progress import showing
+from dualpca.arrays.progress import showing, task
 
 ENTRY = [sys.executable, "-c", "from dualpca.app.cli import main; main()"]
 NAMES = list("abcde")
@@ -314,12 +314,29 @@ def test_an_interrupt_leaves_nothing(tmp_path):
     assert os.listdir(tmp_path) == ["t.npy"]
 
 
+def test_long_work_tells_how_far_it_is_where_there_is_no_terminal(capsys):
+    lines = Lines("report", between=0)
+    with showing(True, lines), task("section", 3) as tick:
+        for name in ("data", "spectrum", "trust"):
+            tick(name)
+            lines.write("solver 'dense'\n")  # a note is no progress
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "dualpca report: section 1 of 3, data (0 s)"
+    assert told[-1] == "dualpca report: section 3 of 3, trust (0 s)"
+
+
+def test_short_work_prints_nothing_but_its_result(capsys):
+    with showing(True, Lines("report")), task("section", 3) as tick:
+        tick("data")
+    assert capsys.readouterr().err == ""
+
+
 def test_reports_of_a_fit_move_the_bar(rows):
     bar = Progress(disable=True)
-    task = bar.add_task("fit", total=None)
+    at = bar.add_task("fit", total=None)
     holes = rows.copy()
     holes[0, 0] = np.nan
-    with showing(True, Followed(bar, task)):
+    with showing(True, Followed(bar, at)):
         dp.PPCA(2).fit(holes)
     assert bar.tasks[0].total == 1000
     assert 0 < bar.tasks[0].completed < 1000

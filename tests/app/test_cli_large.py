@@ -181,6 +181,7 @@ MIXED = {
 
 
 @pytest.mark.parametrize("arguments", MIXED.values(), ids=MIXED)
+@pytest.mark.slow
 def test_groups_and_states_are_fitted_in_batches(arguments, inside, monkeypatch, tmp_path):
     frame = rows(2000, 0.05).drop("id")
     far = pl.Series((np.arange(2000) // 50 % 2 * 20.0).tolist())

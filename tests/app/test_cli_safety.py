@@ -14,6 +14,8 @@ import polars as pl
 import pytest
 
 import dualpca as dp
+from dualpca.app.cli._running import UsageError
+from dualpca.app.cli._session import keep_inputs
 from dualpca.data.atomic import replacing
 from tests.app.test_cli import ENTRY, call
 
@@ -148,6 +150,7 @@ def test_files_appear_whole_with_the_old_permissions(nameless, tmp_path, monkeyp
 
 @linux
 @pytest.mark.parametrize("as_json", [[], ["--json"]])
+@pytest.mark.slow
 def test_standard_output_on_a_full_device(as_json, place):
     with open("/dev/full", "w") as full:
         command = [*ENTRY, "inspect", "m.dpca", *as_json]
@@ -178,3 +181,134 @@ def test_errors_name_the_file_that_was_asked_for(step, tmp_path, monkeypatch):
             file.write(b"new")
     assert caught.value.filename == str(tmp_path / "x.csv")
     assert os.listdir(tmp_path) == []
+
+
+# --- files that must not be replaced -------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with a model and its table."""
+    X = np.random.default_rng(0).normal(size=(30, 4))
+    frame = pl.DataFrame(X, schema=["a", "b", "c", "d"], orient="row")
+    frame.write_csv(tmp_path / "t.csv")
+    dp.PPCA(2).fit(frame).save(tmp_path / "m.dpca")
+    return tmp_path
+
+
+@pytest.fixture
+def redirected():
+    """Connect standard input or output to a file, as a shell does."""
+    held = []
+
+    def connect(stream, path, how):
+        held.append((stream, os.dup(stream)))
+        with open(path, how) as file:
+            os.dup2(file.fileno(), stream)
+
+    def back():
+        while held:
+            stream, old = held.pop()
+            os.dup2(old, stream)
+            os.close(old)
+
+    connect.back = back
+    yield connect
+    back()
+
+
+READERS = [("impute", "m.dpca", "-"), ("impute", "-"), ("score", "m.dpca", "-"), ("fit", "-")]
+READERS += [("transform", "m.dpca", "-"), ("denoise", "m.dpca", "-"), ("report", "m.dpca", "-")]
+
+
+@pytest.mark.parametrize("arguments", READERS, ids=" ".join)
+def test_standard_input_that_is_a_file_is_not_replaced(arguments, inside, folder, redirected):
+    before = (folder / "t.csv").read_bytes()
+    redirected(0, folder / "t.csv", "rb")
+    status, _, said = inside(*arguments, "-o", "./t.csv", cwd=folder)
+    assert status == 2 and "t.csv is read by this command" in said
+    assert (folder / "t.csv").read_bytes() == before
+    assert ("--force" in said) == (arguments[0] == "impute")
+
+
+def test_standard_input_may_be_filled_in_place_by_force(inside, folder, redirected, monkeypatch):
+    table = (folder / "t.csv").read_text().splitlines()
+    lines = [table[0], "," + table[1].split(",", 1)[1], *table[2:]]
+    (folder / "t.csv").write_text("\n".join(lines))
+    redirected(0, folder / "t.csv", "rb")
+    with open(folder / "t.csv") as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        status, _, said = inside("impute", "m.dpca", "-", "-o", "t.csv", "--force", cwd=folder)
+    assert status == 0, said
+    found = (folder / "t.csv").read_text().splitlines()
+    assert found[1].endswith(lines[1]) and not found[1].startswith(",") and found[2:] == table[2:]
+
+
+def test_standard_output_does_not_go_to_the_table(folder, redirected, capfd):
+    with capfd.disabled():
+        redirected(1, folder / "t.csv", "ab")
+        try:
+            with pytest.raises(UsageError, match="standard output goes to is read"):
+                keep_inputs(["-"], [str(folder / "t.csv")])
+            keep_inputs(["-"], [str(folder / "m.dpca")])
+        finally:
+            redirected.back()
+
+
+WRITERS = {
+    "graph over table": ("export", "m.dpca", "-o", "old.csv"),
+    "page over model": ("report", "t.csv", "-o", "old.dpca"),
+    "page over table": ("report", "m.dpca", "t.csv", "-o", "old.csv"),
+    "model over table": ("fit", "t.csv", "-q", 1, "-o", "old.csv"),
+    "model over page": ("fit", "t.csv", "-q", 1, "-o", "old.html"),
+    "table over Parquet": ("transform", "m.dpca", "t.csv", "-o", "parquet.csv"),
+    "Parquet over table": ("score", "m.dpca", "t.csv", "-o", "csv.parquet"),
+    "table over model": ("sample", "m.dpca", "-o", "model.csv"),
+    "deviations over model": ("impute", "m.dpca", "t.csv", "-o", "f.csv", "--std", "model.csv"),
+    "page over bytes": ("demo", "-o", "bytes"),
+}
+
+
+@pytest.fixture
+def full(folder):
+    """The folder with files of every kind, some of them under a wrong name."""
+    table, model = (folder / "t.csv").read_bytes(), (folder / "m.dpca").read_bytes()
+    pl.DataFrame({"a": [1]}).write_parquet(folder / "parquet.csv")
+    for name, data in {
+        **{"old.csv": table, "csv.parquet": table, "old.dpca": model, "model.csv": model},
+        **{"old.html": b"<!DOCTYPE html><p>", "bytes": b"\x1f\x8b\x00\x01", "empty.csv": b""},
+    }.items():
+        (folder / name).write_bytes(data)
+    return folder
+
+
+@pytest.mark.parametrize("arguments", WRITERS.values(), ids=WRITERS)
+def test_a_file_of_another_kind_is_not_replaced(arguments, inside, full):
+    before = {path.name: path.read_bytes() for path in full.iterdir()}
+    status, _, said = inside(*arguments, cwd=full)
+    assert status == 2 and "exists and holds " in said and "--force" in said
+    assert {path.name: path.read_bytes() for path in full.iterdir()} == before
+
+
+def test_files_of_the_same_kind_empty_files_and_with_force_others_are_replaced(inside, full):
+    pytest.importorskip("onnx")
+    for arguments in (
+        ("sample", "m.dpca", "-n", 3, "-o", "old.csv"),
+        ("sample", "m.dpca", "-n", 3, "-o", "empty.csv"),
+        ("fit", "t.csv", "-q", 1, "-o", "old.dpca"),
+        ("sample", "m.dpca", "-n", 3, "-o", "model.csv", "--force"),
+        ("fit", "t.csv", "-q", 1, "-o", "old.html", "--force"),
+        ("export", "m.dpca", "-o", "bytes", "--force"),
+        ("export", "m.dpca", "-o", "bytes"),
+    ):
+        status, _, said = inside(*arguments, cwd=full)
+        assert status == 0, said
+    assert (full / "model.csv").read_text().count("\n") == 4
+    dp.load(full / "old.html")
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "parquet", "arrow", "npy", "npz"])
+def test_every_kind_of_table_is_known_again(kind, inside, folder):
+    for _ in range(2):
+        status, _, said = inside("sample", "m.dpca", "-n", 3, "-o", f"x.{kind}", cwd=folder)
+        assert status == 0, said

@@ -325,7 +325,7 @@ FEATURES = ["sex=male", "smoker=yes", "site=Rom", "site=Wien", "crp", "age", "we
 
 def test_the_first_fit_works_and_says_what_it_did(clinic, inside, tmp_path):
     model = tmp_path / "m.dpca"
-    found, said = done(inside, "fit", "t.csv", "-q", 2, "-o", model, cwd=clinic)
+    found, said = done(inside, "fit", "t.csv", "-m", "ppca", "-q", 2, "-o", model, cwd=clinic)
     assert found["columns"] == FEATURES
     for words in (
         "column 'patient_id' identifies rows (whole numbers that never repeat)",
@@ -334,7 +334,7 @@ def test_the_first_fit_works_and_says_what_it_did(clinic, inside, tmp_path):
         "0 and 1: 'sex' (1 is 'male', 0 'female'), 'smoker' (1 is 'yes', 0 'no').",
         "'site' (3 values; all 0 is the most frequent, 'Köln')",
         "such as <50, are treated as missing: 14 in 'crp'",
-        "column 'age' has -999 11 times, far from its other values",
+        "-999 is far from the other values: 11 in 'age'",
         "say --na=-999",
     ):
         assert words in said
@@ -348,8 +348,8 @@ def test_the_first_fit_works_and_says_what_it_did(clinic, inside, tmp_path):
 @pytest.mark.parametrize("given", [("--na=-999",), ("--na", "-999"), ("--na", "foo,-999.0")])
 def test_codes_are_remembered(given, clinic, inside, tmp_path):
     model = tmp_path / "m.dpca"
-    _, said = done(inside, "fit", "t.csv", "-q", 2, *given, "-o", model, cwd=clinic)
-    assert "far from its other values" not in said
+    _, said = done(inside, "fit", "t.csv", "-m", "ppca", "-q", 2, *given, "-o", model, cwd=clinic)
+    assert "far from the other values" not in said and "missing: 11 in 'age'" in said
     done(inside, "denoise", model, "t.csv", "-o", tmp_path / "z.csv", cwd=clinic)
     assert reading.read(tmp_path / "z.csv")["age"].min() > 0
 
@@ -417,7 +417,7 @@ def test_options_for_reading_reach_the_reader(inside, tmp_path):
 def test_the_explorer_knows_the_level_without_a_feature(clinic, inside, tmp_path):
     open_session = pytest.importorskip("dualpca.app.explorer.session").open_session
     model = tmp_path / "m.dpca"
-    given = ("-c", "s*", "-c", "?eight", "-c", "age", "--na", "-999", "-q", 2)
+    given = ("-c", "s*", "-c", "?eight", "-c", "age", "--na", "-999", "-m", "ppca", "-q", 2)
     done(inside, "fit", "t.csv", *given, "-o", model, cwd=clinic)
     fitted, metadata = dp.load(model, return_metadata=True)
     frame = reading.read(clinic / "t.csv")

@@ -12,7 +12,7 @@ import pytest
 
 import dualpca as dp
 from dualpca.app import report
-from dualpca.app.cli import _compare
+from dualpca.app.cli import _compare, _fit
 from dualpca.app.cli._running import Choice, UsageError
 from dualpca.app.explorer.lenses import MixedLens
 from dualpca.app.explorer.session import open_session
@@ -63,7 +63,7 @@ def written(path, rows, separator=","):
     return path
 
 
-OPTIONS = ("--na=-999", "-q", 2)
+OPTIONS = ("--na=-999,NA", "-q", 2)
 GRADES = ("--kind", f"grade=ordinal:{','.join(ORDER)}")
 
 
@@ -164,7 +164,7 @@ def test_an_order_that_is_given_is_kept():
 def test_words_that_mean_nothing_are_pointed_out():
     found = chosen(pl.DataFrame({"k": ["a", "Unknown", "b", "a", "Unknown", "b"]}))
     assert found.notes == [
-        "column 'k' has 'Unknown' 2 times as a category: if it means missing, say --na Unknown."
+        "'Unknown' is kept as a value: 2 in 'k'. If it means missing, say --na Unknown."
     ]
 
 
@@ -222,7 +222,11 @@ def test_fit_says_which_kinds_it_used(place, inside, tmp_path):
 @pytest.mark.parametrize(
     "arguments, status, words",
     [
-        (("fit", "clinic.csv", "--kind", "ward=nominal"), 2, "--kind is for --model copula"),
+        (
+            ("fit", "clinic.csv", "-m", "fa", "--kind", "ward=nominal"),
+            2,
+            "--kind is for --model copula",
+        ),
         (("select", "clinic.csv", "--kind", "ward=nominal"), 2, "--kind is for --model copula"),
         (("fit", "clinic.csv", "-m", "copula", "--one-hot", "ward"), 2, "--kind ward=nominal"),
         (("fit", "clinic.csv", "-m", "copula", "--standardize"), 2, "no units to scale"),
@@ -257,7 +261,9 @@ def table_of(path):
 def test_impute_chooses_the_copula_and_keeps_what_was_measured(place, inside, tmp_path):
     arguments = ("impute", place / "clinic.csv", *OPTIONS, *GRADES, "-o", "o.csv")
     found, said = done(inside, *arguments, cwd=tmp_path)
-    assert "so CopulaPPCA was fitted" in said and "because it has categories or bounds" in said
+    assert (
+        "so CopulaPPCA was fitted" in said and "because the table has categories or bounds" in said
+    )
     assert "-m ppca" in said and "kinds of the columns: count age" in said
     before, after = table_of(place / "clinic.csv"), table_of(tmp_path / "o.csv")
     gone = 0
@@ -344,7 +350,7 @@ def test_decimal_commas_stay(inside, tmp_path):
         row[2], row[6] = row[2].replace(".", ","), row[6].replace(".", ",")
     rows[0][6], rows[1][2] = "", ""
     written(tmp_path / "t.csv", rows, ";")
-    done(inside, "impute", "t.csv", "--na=-999", "-q", 1, cwd=tmp_path)
+    done(inside, "impute", "t.csv", "--na=-999,NA", "-q", 1, cwd=tmp_path)
     lines = (tmp_path / "t-filled.csv").read_text().splitlines()
     found = list(csv.reader(lines, delimiter=";"))
     assert "." not in found[1][6] + found[2][2]
@@ -392,7 +398,7 @@ def test_other_commands_work_with_the_model(place, inside, tmp_path):
 
 
 def test_the_copula_is_mentioned_where_categories_become_numbers(place, inside, tmp_path):
-    arguments = ("fit", place / "clinic.csv", *OPTIONS, "-o", "m.dpca")
+    arguments = ("fit", place / "clinic.csv", "-m", "ppca", *OPTIONS, "-o", "m.dpca")
     assert "-m copula keeps categories as they are" in done(inside, *arguments, cwd=tmp_path)[1]
     _, said = done(inside, *arguments, "--numbers-only", "--na", "<5", cwd=tmp_path)
     assert "copula" not in said
@@ -401,17 +407,49 @@ def test_the_copula_is_mentioned_where_categories_become_numbers(place, inside, 
 def test_few_rows_have_one_component(inside, tmp_path):
     rows = clinic()[:4]
     written(tmp_path / "t.csv", rows)
-    found, said = done(inside, "fit", "t.csv", "-m", "copula", "--na=-999", cwd=tmp_path)
+    found, said = done(inside, "fit", "t.csv", "-m", "copula", "--na=-999,NA", cwd=tmp_path)
     assert found["n_components"] == 1 and "too few values for cross-validation" in said
 
 
 @pytest.mark.slow
 def test_components_are_chosen_by_hidden_entries(place, inside, tmp_path):
-    arguments = ("fit", place / "clinic.csv", "-m", "copula", "--na=-999", "-o", "m.dpca")
+    arguments = ("fit", place / "clinic.csv", "-m", "copula", "--na=-999,NA", "-o", "m.dpca")
     _, printed, said = inside(*arguments, cwd=tmp_path)
     assert "chosen by cross-validation (the probability of hidden entries)" in printed, said
     done(inside, "report", "m.dpca", place / "clinic.csv", cwd=tmp_path)
     assert "How many directions matter" in (tmp_path / "report.html").read_text()
+
+
+# --- one choice of family for all commands -------------------------------------------------------
+
+
+def test_numbers_choose_by_their_shape_and_the_reason_is_told(inside, tmp_path):
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(60, 1)) + 0.3 * rng.normal(size=(60, 3))
+    z[:, 2] = np.exp(2 * z[:, 2])
+    for name, table in (("plain.csv", z[:, :2]), ("long.csv", z)):
+        rows = [",".join(f"{x:.3f}" for x in row) for row in table]
+        (tmp_path / name).write_text("\n".join([",".join("abc"[: table.shape[1]]), *rows, ""]))
+    found, said = done(inside, "fit", "plain.csv", "-q", 1, cwd=tmp_path)
+    assert found["model"] == "PPCA" and "copula" not in said.lower()
+    found, said = done(inside, "fit", "long.csv", "-q", 1, cwd=tmp_path)
+    assert found["model"] == "CopulaPPCA"
+    assert "because 'c' is skewed. -m ppca fits probabilistic PCA instead" in said
+    _, said = done(inside, "impute", "long.csv", "-q", 1, "-o", "f.csv", cwd=tmp_path)
+    assert "CopulaPPCA was fitted to long.csv, because 'c' is skewed" in said
+    for own in (("-q", "bic"), ("-q", 1, "--standardize"), ("-q", 1, "--set", "n_init=2")):
+        found, said = done(inside, "fit", "long.csv", *own, cwd=tmp_path)
+        assert found["model"] == "PPCA" and "warning: column 'c': strongly skewed" in said
+
+
+@pytest.mark.parametrize("command", ["fit", "impute", "report", "compare"])
+def test_one_function_chooses_for_all_commands(command, place, inside, tmp_path, monkeypatch):
+    def asked(*_, **__):
+        raise ValueError("the family was asked for")
+
+    monkeypatch.setattr(_fit, "family_of", asked)
+    status, _, said = inside(command, place / "clinic.csv", "--na=-999", cwd=tmp_path)
+    assert status == 1 and "the family was asked for" in said
 
 
 # --- compare -----------------------------------------------------------------------------------

@@ -70,6 +70,7 @@ def test_an_experiment_writes_all_its_files(name, made):
 
 
 @pytest.mark.parametrize("name", SOME)
+@pytest.mark.slow
 def test_an_experiment_says_what_it_shows_agrees_and_differs(name, made):
     record = read(made(name), name)
     for key in ("title", "caption", "agrees", "differs"):

@@ -114,7 +114,7 @@ def until(page, test):
 
     A function is waited for: the page's policy forbids strings of code, to tests too.
     """
-    says = "const text = (id) => document.getElementById(id).textContent;"
+    says = "const text = (id) => document.getElementById(id)?.textContent ?? '';"
     page.wait_for_function(f"() => {{ {says} return {test}; }}")
 
 

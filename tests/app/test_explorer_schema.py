@@ -74,6 +74,7 @@ OPERATIONS = [
 
 
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
+@pytest.mark.slow
 def test_a_linear_model(linear, method, path):
     try_all(linear, method, path, "positive")
     if method == "post" or "{" in path:

@@ -53,7 +53,7 @@ def test_single_precision_and_words(tmp_path):
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        (("mixture.dpca", "-o", "m.onnx"), "RBF kernel"),
+        (("mixture.dpca", "-o", "m.onnx"), "KernelPCA, DualPPCA"),
         (("nothing.dpca", "-o", "m.onnx"), "nothing.dpca"),
         (("broken.dpca", "-o", "m.onnx"), "not a valid dualpca model file"),
         (("m.dpca", "-o", "nowhere/m.onnx"), "create it first"),

@@ -92,7 +92,7 @@ TWO = {
     "ja": (("ja", "nein"), ["ja", "nein"], "nein"),
     "TRUE": (("TRUE", "FALSE"), ["FALSE", "TRUE"], "FALSE"),
     "logical": ((True, False, None), ["false", "true"], "false"),
-    "spaces": (("a", "b ", " a", "NA"), ["a", "b"], "a"),
+    "spaces": (("a", "b ", " a", None), ["a", "b"], "a"),
     "bounds": (("<50", ">=50"), ["<50", ">=50"], "<50"),
 }
 
@@ -156,16 +156,17 @@ def test_codes_far_outside_are_pointed_out(code, size):
     found = chosen({"age": values}, size)
     low, high = (f"{v:g}" for v in (SMOOTH[values != code].min(), SMOOTH[values != code].max()))
     assert found.notes == [
-        f"column 'age' has {code:g} 7 times, far from its other values ({low} to {high}): if it "
-        f"means missing, say --na={code:g}."
+        f"{code:g} is far from the other values: 7 in 'age' ({low} to {high}). If it means "
+        f"missing, say --na={code:g}."
     ]
 
 
 def test_two_codes_in_one_column_are_both_pointed_out():
     values = SMOOTH.copy()
     values[:2], values[2:5] = -99, -999
-    notes = chosen({"age": values}).notes
-    assert ["-999 3 times" in notes[0], "-99 2 times" in notes[1]] == [True, True]
+    notes = chosen({"age": values, "bmi": values}).notes  # one note per code, with every column
+    assert len(notes) == 2 and all("in 'age'" in one and "in 'bmi'" in one for one in notes)
+    assert [one.split(": ")[1][0] for one in notes] == ["3", "2"]
 
 
 INNOCENT = {
@@ -188,7 +189,8 @@ def test_bounds_are_missing_and_counted(size):
     found = chosen({"crp": values}, size)
     assert found.names == ["x", "crp"] and found.levels == {}
     assert found.notes == [
-        "entries of which only a bound is known, such as <50, are treated as missing: 2 in 'crp'."
+        "entries of which only a bound is known, such as <50, are treated as missing: 2 in 'crp'.",
+        "'n/a' is read as missing: 1 in 'crp'.",
     ]
 
 

@@ -278,6 +278,7 @@ def test_every_model_shows_what_it_has_and_says_what_it_has_not(name):
 @pytest.mark.parametrize(
     "model", [dp.PPCA(2), dp.FactorAnalysis(1), dp.BayesianPCA(), dp.MixturePPCA(2, 1)], ids=repr
 )
+@pytest.mark.slow
 def test_holes_are_taken_by_models_that_take_them(model):
     page = report.build(subject(model, HOLES))
     assert "What is missing" in [section.title for section in page.sections]

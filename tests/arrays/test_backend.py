@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dualpca.arrays import backend
-from dualpca.data.missing import has_missing
+from dualpca.data.moments import has_missing
 
 
 @pytest.mark.parametrize("code", ["f2", "f4", "f8", "c8", "c16"])

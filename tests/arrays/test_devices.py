@@ -59,7 +59,7 @@ def card(monkeypatch):
     monkeypatch.setattr(devices, "_gpu_present", lambda: True)
     monkeypatch.setattr(devices, "_gpu", lambda name: device)
     monkeypatch.setattr(devices, "_free_bytes", lambda card: 8e9)
-    monkeypatch.setattr("dualpca.estimators._base.sent", counted)
+    monkeypatch.setattr("dualpca.estimators._shell.sent", counted)
     return sent
 
 
@@ -273,3 +273,34 @@ def test_tensors_with_gradients_leave_their_history_behind():
     model = dp.PPCA(2).fit(rows)
     assert not model.mean_.requires_grad and not model.transform(rows.detach()).requires_grad
     assert rows.requires_grad
+
+
+# --- tensors for models that were fitted to NumPy ------------------------------------------------
+
+ASKED = {
+    "pca": dp.PCA(2), "ppca": dp.PPCA(2, standardize=True), "factors": dp.FactorAnalysis(2),
+    "robust": dp.RobustPPCA(2), "mixture": dp.MixturePPCA(2, 1), "imputer": dp.Imputer(2),
+    "kernel": dp.KernelPCA(2, kernel="rbf"), "dual": dp.DualPPCA(2),
+    "placed": dp.ProbabilisticKernelPCA(2),
+}  # fmt: skip
+METHODS = ["transform", "reconstruct", "posterior", "posterior_predictive", "outliers", "novelty"]
+METHODS += ["score_samples", "predict", "is_novel", "denoise", "jacobian", "impute"]
+
+
+@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_model_of_numpy_answers_tensors_with_tensors(name, dtype):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    X = np.random.default_rng(0).normal(size=(60, 5))
+    model = clone(ASKED[name]).fit(X)
+    new = torch.asarray(X[:7].astype(dtype))
+    skipped = ("posterior",) if name == "mixture" else ()  # that of one component
+    for method in [m for m in METHODS if hasattr(model, m) and m not in skipped]:
+        found, wanted = getattr(model, method)(new), getattr(model, method)(X[:7].astype(dtype))
+        both = zip(*(r if isinstance(r, tuple) else (r,) for r in (found, wanted)), strict=True)
+        for tensor, array in both:
+            assert isinstance(tensor, torch.Tensor), method
+            np.testing.assert_array_equal(tensor.numpy(), array)
+    if hasattr(model, "inverse_transform"):
+        back = model.inverse_transform(model.transform(new))
+        assert isinstance(back, torch.Tensor) and back.dtype == new.dtype

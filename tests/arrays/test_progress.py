@@ -170,7 +170,7 @@ def test_interrupted_fit_of_complete_rows_leaves_a_model(monkeypatch):
 @pytest.mark.parametrize("call", [8, 60])  # in EM, and in what follows it
 @pytest.mark.filterwarnings("ignore::dualpca.errors.HeywoodWarning")
 def test_interrupted_factor_analysis_leaves_a_model(monkeypatch, call):
-    interrupt_at(monkeypatch, "dualpca.gaussian.observed.block_sums", call)
+    interrupt_at(monkeypatch, "dualpca.gaussian.observed.stacked_latents", call)
     with pytest.warns(InterruptWarning, match="interrupted"):
         model = FactorAnalysis(2, tol=1e-12).fit(table(n=60))
     assert np.all(np.isfinite(model.components_))

@@ -172,14 +172,14 @@ def bytes_of(result):
 
 @pytest.mark.parametrize(
     "model",
-    [HiddenMarkovPCA(2), HiddenMarkovPCA(2, topology="left-to-right"), MixturePPCA(2, 1)],
+    [HiddenMarkovPCA(2, 1), HiddenMarkovPCA(2, 1, topology="left-to-right"), MixturePPCA(2, 1)],
     ids=str,
 )
 def test_no_partition_comes_to_the_client(model, monkeypatch):
     """Starts look at samples, which are taken where the rows are."""
     import dualpca.data.dask_table as computing
+    import dualpca.models.emissions as emissions
     import dualpca.models.hidden_markov as chains
-    import dualpca.models.mixture as mixtures
 
     X = np.repeat(table(n=12, d=3, seed=1), 1000, axis=0)
     X += np.random.default_rng(0).normal(size=X.shape)
@@ -191,7 +191,7 @@ def test_no_partition_comes_to_the_client(model, monkeypatch):
         return found
 
     monkeypatch.setattr(computing, "compute", watched)
-    for module in (chains, mixtures):
+    for module in (chains, emissions):
         monkeypatch.setattr(module, "START_ROWS", 500)
     model.set_params(**({"max_iter": 3} if hasattr(model, "max_iter") else {}))
     with warnings.catch_warnings():

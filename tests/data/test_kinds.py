@@ -53,6 +53,10 @@ KINDS = {
 }
 
 
+def kinds_of(X, asked=None):
+    return TableKinds.read(X, asked)[0]
+
+
 def filled(entries):
     """Put the first known number of every column where one is missing."""
     low, high = entries.low.copy(), entries.high.copy()
@@ -64,7 +68,7 @@ def filled(entries):
 
 
 def test_pandas_dtypes_are_guessed():
-    kinds = TableKinds.of(mixed_frame())
+    kinds = kinds_of(mixed_frame())
     found = {n: c.kind for n, c in zip(mixed_frame(), kinds.columns, strict=True)}
     assert found == KINDS
 
@@ -72,7 +76,7 @@ def test_pandas_dtypes_are_guessed():
 def test_pandas_frames_come_back_as_they_came():
     X = mixed_frame()
     before = X.copy(deep=True)
-    kinds = TableKinds.of(X)
+    kinds = kinds_of(X)
     done = kinds.completed(X, filled(kinds.entries(X)))
     pd.testing.assert_frame_equal(X, before)
     assert list(done.dtypes) == list(X.dtypes) and list(done.index) == list(X.index)
@@ -98,7 +102,7 @@ def test_polars_frames_come_back_as_they_came():
             "limit": ["12", "<5", None, ">100", "7.5"],
         }
     )
-    kinds = TableKinds.of(X)
+    kinds = kinds_of(X)
     words = ["continuous", "ordinal", "ordinal", "continuous", "binary"]
     assert [c.kind for c in kinds.columns] == [*words, "nominal", "ordinal", "nominal", "censored"]
     done = kinds.completed(X, filled(kinds.entries(X)))
@@ -121,7 +125,7 @@ def test_ordered_levels_keep_their_order():
         opened_table([["low"], ["high"], ["middle"]]),
     ]
     for X, asked in zip(frames, [None, None, [GRADES]], strict=True):
-        assert TableKinds.of(X, asked).entries(X).low[:, 0].tolist() == [0, 2, 1]
+        assert kinds_of(X, asked).entries(X).low[:, 0].tolist() == [0, 2, 1]
 
 
 def test_arrays_of_numbers_and_of_objects():
@@ -129,18 +133,18 @@ def test_arrays_of_numbers_and_of_objects():
     X = np.column_stack(
         [rng.normal(size=50), rng.integers(0, 2, 50), rng.integers(1, 6, 50), rng.poisson(30, 50)]
     )
-    assert [c.kind for c in TableKinds.of(X).columns] == [
+    assert [c.kind for c in kinds_of(X).columns] == [
         "continuous",
         "binary",
         "ordinal",
         "count",
     ]
-    entries = TableKinds.of(X).entries(X)
+    entries = kinds_of(X).entries(X)
     assert entries.high is entries.low and np.array_equal(
         entries.low[:, [0, 2, 3]], X[:, [0, 2, 3]]
     )
     X = np.array([[1.5, "x", None], [None, "y", True], [2.5, "z", False]], dtype=object)
-    kinds = TableKinds.of(X, {0: "continuous"})
+    kinds = kinds_of(X, {0: "continuous"})
     assert [c.kind for c in kinds.columns] == ["continuous", "nominal", "binary"]
     done = kinds.completed(X, filled(kinds.entries(X)))
     assert done.tolist() == [[1.5, "x", True], [1.5, "y", True], [2.5, "z", False]]
@@ -148,9 +152,9 @@ def test_arrays_of_numbers_and_of_objects():
 
 def test_negative_whole_numbers_are_continuous_and_counts_must_be_counts():
     X = np.arange(-10.0, 10.0)[:, None]
-    assert TableKinds.of(X).columns[0].kind == "continuous"
+    assert kinds_of(X).columns[0].kind == "continuous"
     with pytest.raises(ValueError, match="column 0 must be of whole numbers, none negative"):
-        TableKinds.of(X, {0: "count"})
+        kinds_of(X, {0: "count"})
 
 
 @pytest.mark.parametrize(
@@ -169,21 +173,21 @@ def test_bounds_are_beyond_the_value_itself():
 
 def test_censored_columns():
     X = np.array([[0.0], [50.0], [51.0], [np.nan], [200.0]])
-    entries = TableKinds.of(X, {0: Censored(below=50, above=200)}).entries(X)
+    entries = kinds_of(X, {0: Censored(below=50, above=200)}).entries(X)
     assert np.array_equal(entries.low[:, 0], [-np.inf, -np.inf, 51, np.nan, 200], equal_nan=True)
     assert np.array_equal(entries.high[:, 0], [50, 50, 51, np.nan, np.inf], equal_nan=True)
     with pytest.raises(ValueError, match="with a limit to be censored"):
-        TableKinds.of(X, {0: "censored"})
+        kinds_of(X, {0: "censored"})
     with pytest.raises(ValueError, match="below < above"):
         Censored(below=5, above=1)
     mixed = opened_table([["<5"], [7.5], [9], [None]])
-    assert TableKinds.of(mixed).columns[0].kind == "censored"
+    assert kinds_of(mixed).columns[0].kind == "censored"
 
 
 def test_text_of_plain_numbers_is_levels_unless_asked_for():
     X = opened_table([["1"], ["2"], ["3"], ["1"]])
     assert guess(cells_of(X, 0)) == "nominal"
-    kinds = TableKinds.of(X, ["count"])
+    kinds = kinds_of(X, ["count"])
     assert kinds.entries(X).low[:, 0].tolist() == [1, 2, 3, 1]
 
 
@@ -192,26 +196,26 @@ def test_text_of_plain_numbers_is_levels_unless_asked_for():
 
 def test_a_column_without_values_is_named():
     with pytest.raises(EmptyColumnError, match="'b'"):
-        TableKinds.of(pd.DataFrame({"a": [1.0, 2.0], "b": [None, None]}))
+        kinds_of(pd.DataFrame({"a": [1.0, 2.0], "b": [None, None]}))
     with pytest.raises(EmptyColumnError, match="column 0"):
-        TableKinds.of(np.full((3, 1), np.nan))
+        kinds_of(np.full((3, 1), np.nan))
 
 
 def test_unseen_levels_are_refused_by_column_level_and_row():
     X = pd.DataFrame({"colour": ["red", "blue", "green"]})
-    kinds = TableKinds.of(X)
+    kinds = kinds_of(X)
     new = pd.DataFrame({"colour": ["red", "pink"]}, index=["u17", "u18"])
     with pytest.raises(ValueError, match=r"column 'colour' has the level 'pink' in row 'u18'"):
         kinds.entries(new)
     with pytest.raises(ValueError, match=r"level 2\.0 in row 1"):
-        TableKinds.of(np.array([[0.0], [1.0]])).entries(np.array([[0.0], [2.0]]))
+        kinds_of(np.array([[0.0], [1.0]])).entries(np.array([[0.0], [2.0]]))
 
 
 def test_identifiers_are_refused_unless_asked_for():
     X = pd.DataFrame({"name": [f"person {i}" for i in range(40)]})
     with pytest.raises(ValueError, match=r"'name' has 40 different values in 40 entries"):
-        TableKinds.of(X)
-    assert TableKinds.of(X, {"name": "nominal"}).columns[0].kind == "nominal"
+        kinds_of(X)
+    assert kinds_of(X, {"name": "nominal"}).columns[0].kind == "nominal"
 
 
 @pytest.mark.parametrize(
@@ -229,27 +233,27 @@ def test_identifiers_are_refused_unless_asked_for():
 )
 def test_kinds_that_cannot_be(asked, message):
     with pytest.raises(ValueError, match=message):
-        TableKinds.of(pd.DataFrame({"a": ["x", "y", "z"]}), asked)
+        kinds_of(pd.DataFrame({"a": ["x", "y", "z"]}), asked)
 
 
 def test_entries_of_other_types_are_refused():
     with pytest.raises(TypeError, match="column 0: argument must be a string, a real number"):
-        TableKinds.of(np.array([[{}], [1]], dtype=object))
+        kinds_of(np.array([[{}], [1]], dtype=object))
     with pytest.raises(TypeError, match="numbers stand beside text such as 'many'"):
-        TableKinds.of(np.array([["many"], [1]], dtype=object))
+        kinds_of(np.array([["many"], [1]], dtype=object))
     with pytest.raises(TypeError, match=r"column 'd': .*dates"):
-        TableKinds.of(pd.DataFrame({"d": pd.to_datetime(["2020-01-01", "2020-01-02"])}))
+        kinds_of(pd.DataFrame({"d": pd.to_datetime(["2020-01-01", "2020-01-02"])}))
     with pytest.raises(NonFiniteError, match="infinity, first in row 1, column 0"):
         X = np.array([[1.5], [np.inf], [2.5]])
-        TableKinds.of(X).entries(X)
+        kinds_of(X).entries(X)
 
 
 def test_columns_of_another_type_than_in_fit():
-    kinds = TableKinds.of(pd.DataFrame({"a": [1.5, 2.5, 3.5]}))
+    kinds = kinds_of(pd.DataFrame({"a": [1.5, 2.5, 3.5]}))
     with pytest.raises(ValueError, match="column 'a', row 0, must be a number, as in fit, got 'x'"):
         kinds.entries(pd.DataFrame({"a": ["x", "y"]}))
     # a category of text, or text: the same levels
-    kinds = TableKinds.of(pd.DataFrame({"a": ["x", "y", "z"]}))
+    kinds = kinds_of(pd.DataFrame({"a": ["x", "y", "z"]}))
     new = pd.DataFrame({"a": pd.Categorical(["z", "x"])})
     assert kinds.entries(new).low[:, 0].tolist() == [2, 0]
     assert kinds.entries(pl.DataFrame({"a": ["y", "x"]})).low[:, 0].tolist() == [1, 0]

@@ -6,7 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-import dualpca.data.opening as entry
+import dualpca.data.table as entry
 from dualpca import (
     PCA,
     PPCA,
@@ -17,8 +17,8 @@ from dualpca import (
     KernelPCA,
     MixturePPCA,
 )
-from dualpca.data.missing import Columns, column_starts
-from dualpca.data.table import SlicedTable, ahead, npy_file
+from dualpca.data.moments import Columns, column_starts
+from dualpca.data.table import SlicedTable, npy_file, read_ahead
 from dualpca.errors import EmptyColumnError, NonFiniteError, ScaleError
 from dualpca.operators.primal import PartScatter, survey
 
@@ -376,7 +376,7 @@ def test_reading_ahead_hands_on_errors_and_stops_when_left():
         raise OSError("the disk is gone")
 
     with pytest.raises(OSError, match="gone"):
-        list(ahead(broken()))
+        list(read_ahead(broken()))
     read = []
 
     def endless():
@@ -384,7 +384,7 @@ def test_reading_ahead_hands_on_errors_and_stops_when_left():
             read.append(k)
             yield k
 
-    for k in ahead(endless()):
+    for k in read_ahead(endless()):
         if k == 3:
             break
     assert len(read) < 10
@@ -452,8 +452,8 @@ def test_verbose_tells_the_route(capsys):
             FactorAnalysis(2, verbose=True),
             "moments, (6, 6) added up; EM, one pass per step, if values",
         ),
-        (MixturePPCA(2, verbose=True), "EM of a mixture, one pass per step"),
-        (HiddenMarkovPCA(2, verbose=True), "Baum–Welch, one pass per step"),
+        (MixturePPCA(2, 1, verbose=True), "EM of a mixture, one pass per step"),
+        (HiddenMarkovPCA(2, 1, verbose=True), "Baum–Welch, one pass per step"),
         (
             KernelPCA(2, kernel="rbf", eigen_solver="fourier", n_landmarks=50, verbose=True),
             "moments of a map by 'fourier', 50 landmarks or features",

@@ -2,7 +2,8 @@
 
 A block ```` ```text ```` right below a block ```` ```python ```` is what the snippet prints. In a
 block ```` ```console ```` the lines below `$ dualpca …` are what the command prints; `…` stands for
-anything. `python -m tests.docs.snippets docs/guide/gpu.md` runs a page and writes its output anew.
+anything. `python -m tests.docs.snippets docs/guide/gpu.md` runs a page and writes its output anew;
+with `--check` it compares, and fails where the page shows something else.
 """
 
 import contextlib
@@ -134,6 +135,25 @@ def textwrap_all(text):
         )
 
 
+def check(path):
+    """Run a page; return what its snippets and commands print otherwise than it shows."""
+    shown = [output or "" for _, output in snippets(path)]
+    wrong = [
+        f"{place} prints\n{printed}"
+        for (place, printed), expected in zip(run(path), shown, strict=True)
+        if not same(expected, printed)
+    ]
+    for command, output in commands(path):
+        printed = called(command)
+        if output.strip() and not same(output, printed):
+            wrong.append(f"{command} prints\n{printed}")
+    return wrong
+
+
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
+    names = [name for name in sys.argv[1:] if name != "--check"]
+    if len(names) < len(sys.argv) - 1:
+        wrong = [line for name in names for line in check(Path(name).resolve())]
+        sys.exit("\n".join(wrong) or 0)
+    for name in names:
         write(Path(name).resolve())

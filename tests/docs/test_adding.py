@@ -1,7 +1,7 @@
 """docs/design/adding.md, followed as written; what it makes passes the library's own checks."""
 
-import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -80,26 +80,31 @@ def test_its_kernel_can_do_what_it_declares(page):
         expectation_terms(cauchy, 3)
 
 
-def defined(number):
-    """Return the class or function of a snippet, without imports before and use after."""
-    code, _ = snippets(PAGE)[number]
-    node = next(n for n in ast.parse(code).body if isinstance(n, (ast.ClassDef, ast.FunctionDef)))
-    first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-    return "\n".join(code.splitlines()[first - 1 : node.end_lineno])
-
-
-ONE_PLACE = {0: "kernels/stationary.py", 1: "solvers/dense.py", 2: "gaussian/selection.py"}
+FILE = re.compile(r"# ([\w/]+\.py)\n")
+LINE = re.compile(r"\| `([\w/]+\.py)` \| `([^`]+)` in `([\w/]+\.py)` \|")
 USED = """
 import numpy as np, dualpca
 assert dualpca.__file__.startswith({place!r})
 X = np.random.default_rng(0).normal(size=(50, 3)) * [2.0, 1.0, 0.5]
-model = dualpca.KernelPCA(2, kernel="toy_cauchy").fit(X)
+model = dualpca.KernelPCA(2, kernel="toy_cauchy", preimage="toy_nearest").fit(X)
+assert all((row == X).all(axis=1).any() for row in model.reconstruct(X))
 model.save("kernel.dpca")
 assert (dualpca.load("kernel.dpca").transform(X) == model.transform(X)).all()
 assert dualpca.PPCA("toy_median").fit(X).n_components_ == 1
+gaps = np.where(np.random.default_rng(1).random(X.shape) < 0.1, np.nan, X)
+assert dualpca.PPCA("toy_median").fit(gaps).n_components_ == 1
 dualpca.KernelPCA(2, kernel="toy_cauchy", eigen_solver="fourier").fit(X)
 plain, qr = (dualpca.PCA(2, svd_solver=name).fit(X) for name in ("toy_plain", "qr"))
 assert np.allclose(plain.explained_variance_, qr.explained_variance_)
+chunked = dualpca.PCA(2, svd_solver="toy_plain").fit(dualpca.Batches([X[:30], X[30:]]))
+assert np.allclose(chunked.explained_variance_, qr.explained_variance_)
+for kind in (dualpca.KernelPCA, dualpca.ProbabilisticKernelPCA):
+    names = ("toy_plain", "auto")
+    plain, auto = (kind(2, kernel="rbf", eigen_solver=name).fit(X) for name in names)
+    assert np.allclose(plain.eigenvalues_, auto.eigenvalues_)
+toy = dualpca.ToyPCA().fit(X)
+toy.save("toy.dpca")
+assert dualpca.load("toy.dpca").score(X) == toy.score(X)
 np.savetxt("x.csv", X, delimiter=",", header="a,b,c", comments="")
 import sys
 from dualpca.app.cli import main
@@ -108,13 +113,21 @@ main()
 """
 
 
-def test_each_touches_one_place(tmp_path):
-    """Write what the page defines into the one file it names, of a copy of the library."""
+def test_each_takes_one_file_and_one_line(tmp_path):
+    """Write the files and the lines of the page into a copy of the library, and use them there."""
     copy = tmp_path / "src" / "dualpca"
     shutil.copytree(ROOT / "src/dualpca", copy, ignore=shutil.ignore_patterns("__pycache__"))
-    for number, place in ONE_PLACE.items():
-        with (copy / place).open("a", encoding="utf-8") as file:
-            file.write(f"\n\n{defined(number)}\n")
+    files = {found[1]: code for code, _ in snippets(PAGE) if (found := FILE.match(code))}
+    lines = {file: (line, where) for file, line, where in LINE.findall(PAGE.read_text("utf-8"))}
+    assert files.keys() == lines.keys() and len(files) == 5
+    for file, (line, where) in lines.items():
+        (copy / file).write_text(files[file], encoding="utf-8")
+        text = (copy / where).read_text(encoding="utf-8")
+        if where == "__init__.py":
+            text = text.replace("_HOMES = {", f"_HOMES = {{\n    {line}")
+        else:
+            text = f"{text}\n{line}\n"
+        (copy / where).write_text(text, encoding="utf-8")
     code = USED.format(place=str(copy))
     environment = os.environ | {"PYTHONPATH": str(copy.parent)}
     done = subprocess.run(

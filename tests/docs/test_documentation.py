@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import dualpca
 from benchmarks.readme import with_table
 from benchmarks.results import load
 from dualpca import errors
-from tests.docs import snippets
+from tests.docs import clean, snippets
 
 ROOT = snippets.ROOT
 PAGES = snippets.pages()
@@ -181,3 +182,48 @@ def test_every_page_of_the_site_is_reachable():
     skipped = {(ROOT / "docs/index.md").resolve()}
     pages = {p.resolve() for p in PAGES if "docs" in p.relative_to(ROOT).parts}
     assert pages - listed - skipped - {Path(p) for p in ()} == set()
+
+
+# --- what a page needs -----------------------------------------------------------------------
+
+BROUGHT = {  # extra or package to what can be imported with it
+    "": {"numpy", "scipy", "sklearn", "dualpca", "array_api_compat", "threadpoolctl", "joblib"},
+    "app": {"typer", "rich", "polars", "matplotlib", "PIL", "plotly", "fastapi", "uvicorn"},
+    "search": {"optuna"},
+    "dask": {"dask", "distributed", "pandas", "pyarrow"},
+    "onnx": {"onnx"},
+    "gpu": {"torch", "triton"},
+}
+
+
+@pytest.mark.parametrize("path", clean.pages(), ids=name)
+def test_a_page_names_what_has_to_be_installed_for_it(path):
+    extras, more = clean.needs(path)
+    words = ["", *extras.strip("[]").split(","), *more]
+    there = set().union(*(BROUGHT.get(word, {word}) for word in words))
+    code = "\n".join(code for code, _ in snippets.snippets(path))
+    asked = {
+        match.split(".")[0] for match in re.findall(r"^ *(?:import|from) ([\w.]+)", code, re.M)
+    }
+    asked |= {"pandas"} if "as_frame=True" in code else set()
+    asked |= {"matplotlib"} if re.search(r"import plots|dualpca\.plots", code) else set()
+    asked |= (
+        {"typer"} if any(c.startswith("dualpca") for c, _ in snippets.commands(path)) else set()
+    )
+    assert asked - there - set(sys.stdlib_module_names) == set()
+
+
+def test_the_command_that_installs_is_read_from_the_page(tmp_path):
+    page = tmp_path / "page.md"
+    for words, found in {
+        "nothing": ("", ()),
+        "`python -m pip install .`": ("", ()),
+        "    python -m pip install .          # in a clone": ("", ()),
+        "`python -m pip install . pandas` in a clone.": ("", ("pandas",)),
+        "`python -m pip install '.[app,search]' zarr pyarrow`.": (
+            "[app,search]",
+            ("zarr", "pyarrow"),
+        ),
+    }.items():
+        page.write_text(words, "utf-8")
+        assert clean.needs(page) == found

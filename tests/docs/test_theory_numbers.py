@@ -24,13 +24,20 @@ def test_control_limits(model, divisor):  # theory 16.1 to 16.3
     np.testing.assert_allclose(model.hotelling_t2(X), (Y**2 / ell[:q]).sum(axis=1))
     spe = ((X - X.mean(axis=0)) ** 2).sum(axis=1) - (Y**2).sum(axis=1)
     np.testing.assert_allclose(model.spe(X), spe, atol=1e-12)
-    t2 = divisor * q * (n + 1) / (n * (n - q)) * stats.f.ppf(level, q, n - q)
+    # 16.2: in units of the sample, with divisor n − 1
+    unit, nu = divisor / (n - 1), n - 1 - q
+    kept, lam = ell[:q] * unit, ell[q:] * unit
+    second = (lam**2).sum() / lam.sum() ** 2
+    second = (second - 1 / nu) * nu**2 / ((nu - 1) * (nu + 2))  # unbiased
+    typical = lam.sum() * (second * (1 + 1 / nu) + 1 / nu)
+    g = 1 / (1 + lam.sum() / nu / (kept - typical))
+    t2 = np.mean(g**2) * divisor * q * (n + 1) / (n * (n - q)) * stats.f.ppf(level, q, n - q)
     assert float(model.t2_limit(level)) == pytest.approx(t2)
-    equal = isinstance(model, PPCA)
-    nu = d - q if equal else ell[q:].sum() ** 2 / (ell[q:] ** 2).sum()
-    factor = divisor / (n - 1 - q) * (1 + 1 / n) * (1 + q / n)
-    limit = ell[q:].sum() * factor * stats.f.ppf(level, nu, nu * (n - 1 - q))
-    assert float(model.spe_limit(level)) == pytest.approx(limit, rel=1e-8 if equal else 0.01)
+    # 16.3: two residual variances are their own two sizes; 150 rows know them almost
+    mean = (1 + 1 / n) * (lam.sum() + (kept * (1 - g**2)).sum())
+    assert model._monitor().degrees().mean[0] == pytest.approx(mean)
+    drawn = np.random.default_rng(0).chisquare(1, (200_000, 2)) @ (lam * mean / lam.sum())
+    assert float(model.spe_limit(level)) == pytest.approx(np.quantile(drawn, level), rel=0.03)
     assert model.outliers(X).t2_limit[0] == pytest.approx(model.t2_limit(level**0.5))
 
 

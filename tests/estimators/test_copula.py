@@ -153,7 +153,7 @@ def test_weights_count_in_the_choice_of_latents(monkeypatch):
         seen.append(weights)
         return choose_latents(rows, shares, request, weights, most=1)
 
-    monkeypatch.setattr("dualpca.models.mixed.choose_latents", choose)
+    monkeypatch.setattr("dualpca.models.copula.columns.choose_latents", choose)
     CopulaPPCA("cv", column_kinds=["continuous"] * 5).fit(numbers(60), sample_weight=w)
     np.testing.assert_array_equal(seen[0], w)
 
@@ -497,7 +497,7 @@ def test_imputer_refuses_what_does_not_apply(given, table):
     with pytest.raises(ValueError, match=f"{name} must be .* with model='copula', which"):
         Imputer(1, model="copula", **given).fit(table)
     with pytest.raises(ValueError, match="column_kinds must be None, except with model='copula'"):
-        Imputer(1, column_kinds={}).fit(numbers(60))
+        Imputer(1, model="ppca", column_kinds={}).fit(numbers(60))
 
 
 # --- Recovery, coverage, calibration -------------------------------------------------------------

@@ -271,3 +271,77 @@ def test_other_libraries_are_filled_too(backend):
     got = Imputer(1, **options).fit(backend.asarray(X)).transform(backend.asarray(X))
     assert backend.owns(got)
     np.testing.assert_allclose(backend.numpy(got), Imputer(1, **options).fit_transform(X))
+
+
+# --- which model ---------------------------------------------------------------------------------
+
+
+def skewed(n=60):
+    X = table(n, 5, missing=0.15)
+    X[:, 3:] = np.exp(2 * X[:, 3:])
+    return X
+
+
+def model_of(X, **given):
+    return type(Imputer(1, **given).fit(X).model_).__name__
+
+
+def test_skewed_numbers_are_filled_by_the_copula_and_others_by_ppca():
+    assert model_of(skewed()) == "CopulaPPCA"
+    assert model_of(table()) == "PPCA"
+    assert model_of(skewed(), model="ppca") == "PPCA"
+    X, imputer = skewed(), Imputer(1)
+    filled, hole = imputer.fit_transform(X), np.isnan(X)
+    assert np.array_equal(filled[~hole], X[~hole]) and np.isfinite(filled).all()
+    assert filled[hole[:, 3], 3].min() > 0
+    assert imputer.fit(table()).scale_ is None and type(imputer.model_) is PPCA  # and back
+    single = Imputer(1).fit_transform(X.astype(np.float32))
+    assert single.dtype == np.float32
+
+
+@pytest.mark.filterwarnings("ignore::dualpca.errors.ScaleWarning")
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"method": "matching"},
+        {"bounds": (0, None)},
+        {"bounds": np.array([(0, 9e9)] * 5)},
+        {"rounding": "auto"},
+        {"standardize": True},
+        {"standardize": False},
+        {"n_init": 2},
+        {"device": "cpu"},
+    ],
+)
+def test_wishes_that_only_ppca_fulfils_choose_it(given):
+    assert model_of(skewed(), **given) == "PPCA"
+
+
+def test_rules_and_rows_elsewhere_choose_ppca():
+    X = skewed()
+    assert type(Imputer("cv-rows").fit(X).model_) is PPCA
+    assert model_of(dualpca.Batches([X[:30], X[30:]])) == "PPCA"
+    wide = np.hstack([skewed() for _ in range(60)])
+    assert model_of(wide) == "PPCA"
+
+
+def test_frames_with_other_columns_are_filled_as_they_came():
+    frames = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = frames.DataFrame(table(60, 3), columns=list("abc"))
+    frame["d"] = np.where(frame["a"].fillna(0) > 0, "high", "low")
+    frame.loc[3, "d"] = None
+    imputer = Imputer(1).fit(frame)
+    filled = imputer.transform(frame)
+    assert type(imputer.model_).__name__ == "CopulaPPCA"
+    assert filled.notna().all(axis=None) and filled.loc[3, "d"] in ("high", "low")
+    kinds = {"a": "continuous"}
+    assert model_of(frame[list("abc")], column_kinds=kinds) == "CopulaPPCA"
+
+
+def test_a_saved_choice_stays(tmp_path):
+    X = skewed()
+    imputer = Imputer(1).fit(X)
+    imputer.save(tmp_path / "imputer.dpca")
+    again = dualpca.load(tmp_path / "imputer.dpca")
+    assert again.model == "auto" and type(again.model_).__name__ == "CopulaPPCA"
+    assert np.array_equal(imputer.transform(X), again.transform(X))

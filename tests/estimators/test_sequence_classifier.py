@@ -59,9 +59,9 @@ def test_rows_with_lengths_lists_and_blocks_are_the_same():
     block = rng.standard_normal((12, 7, 3)) + np.repeat([0.0, 3.0], 6)[:, None, None]
     y = np.repeat([3, 8], 6)
     rules = [
-        SequenceClassifier().fit(block, y),
-        SequenceClassifier().fit(list(block), y),
-        SequenceClassifier().fit(block.reshape(-1, 3), y, lengths=[7] * 12),
+        SequenceClassifier(HiddenMarkovPCA(2, 1)).fit(block, y),
+        SequenceClassifier(HiddenMarkovPCA(2, 1)).fit(list(block), y),
+        SequenceClassifier(HiddenMarkovPCA(2, 1)).fit(block.reshape(-1, 3), y, lengths=[7] * 12),
     ]
     answers = [r.predict_log_proba(block) for r in rules]
     assert_close(answers[1], answers[0], "exact")
@@ -113,8 +113,8 @@ def test_nan_is_welcome():
 def test_every_library_gives_the_same_classes(backend):
     X, y = ramps()
     flat, lengths = rows_of(X)
-    here = SequenceClassifier().fit(flat, y, lengths=lengths)
-    there = SequenceClassifier().fit(backend.asarray(flat), y, lengths=lengths)
+    here = SequenceClassifier(HiddenMarkovPCA(2, 1)).fit(flat, y, lengths=lengths)
+    there = SequenceClassifier(HiddenMarkovPCA(2, 1)).fit(backend.asarray(flat), y, lengths=lengths)
     found = there.predict_proba(backend.asarray(flat), lengths)
     assert_close(found, here.predict_proba(flat, lengths), "vector")
 
@@ -176,3 +176,21 @@ def test_sequences_that_do_not_fit_together():
     flat, lengths = rows_of(ramps(6)[0])
     with pytest.raises(ValueError, match="sum to"):
         SequenceClassifier().fit(flat, y, lengths=[n + 1 for n in lengths])
+
+
+def test_by_default_every_class_has_its_own_states_in_common_units():
+    rng = np.random.default_rng(0)
+    steps = np.repeat([0.0, 6.0], 15)[:, None]
+    X = [rng.normal(size=(30, 2)) + (steps if k % 2 else 3.0) for k in range(24)]
+    X = [rows * [1.0, 1e4] for rows in X]
+    y = ["flat", "step"] * 12
+    rule = SequenceClassifier().fit(X[:12], y[:12])
+    assert [model.n_states_ for model in rule.models_] == [1, 2]
+    assert rule.scale_[1] > 1e3 * rule.scale_[0]
+    assert rule.score(X[12:], y[12:]) == 1.0
+    found = [model.score(X[0]) * 30 for model in rule.models_]
+    np.testing.assert_allclose(rule.score_classes(X[:1])[0], found)
+    raw = SequenceClassifier(HiddenMarkovPCA(2, 1, standardize=True)).fit(X, y)
+    wanted = SequenceClassifier(HiddenMarkovPCA(2, 1)).fit([rows / [1.0, 1e4] for rows in X], y)
+    assert raw.scale_ is not None and wanted.scale_ is None
+    assert np.all(raw.predict(X) == y)

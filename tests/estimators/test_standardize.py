@@ -621,8 +621,8 @@ WARNED = [
     dualpca.PPCA(2),
     dualpca.BayesianPCA(2),
     dualpca.Imputer(2, standardize=False),
-    dualpca.MixturePPCA(1, 2),
-    dualpca.HiddenMarkovPCA(1, 2),
+    dualpca.MixturePPCA(1, 2, standardize=False),
+    dualpca.HiddenMarkovPCA(1, 2, standardize=False),
 ]
 
 

@@ -318,7 +318,6 @@ def fate(path, rows):
     import dualpca
     from dualpca.app.cli._look import inspect
     from dualpca.errors import DualPCAError, ModelFileError
-    from dualpca.estimators.saving import is_unsolved
 
     try:
         model = dualpca.load(path)
@@ -345,7 +344,9 @@ def fate(path, rows):
     if model is None:
         return "refused", found
     for one in (model, *(step for _, step in getattr(model, "steps", ()))):
-        if getattr(one, "max_iter", None) and is_unsolved(one):  # whoever uses it finishes the fit
+        own = getattr(one, "__dict__", {})  # a step may be a word
+        unsolved = "_stream" in own and "_model" not in own
+        if getattr(one, "max_iter", None) and unsolved:  # whoever uses it finishes the fit
             one.set_params(max_iter=min(one.max_iter, MOST_STEPS))
     for name in METHODS:
         if not hasattr(type(model), name):

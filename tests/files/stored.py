@@ -19,6 +19,7 @@ ROW = np.array([[1.0, 2.0, 4.0]])
 METADATA = {"table": {"columns": ["a", "b", "c"], "scales": [1.0, 0.5, 2]}, "note": "σ²"}
 
 MAKE = {
+    "ppca": lambda: dp.PPCA(1).fit(X),
     "kernel": lambda: dp.KernelPCA(1, kernel="rbf").fit(X),
     "dual": lambda: dp.DualPPCA(1).fit(X),
     "mixture": lambda: dp.MixturePPCA(2, [1, 2], random_state=0).fit(X),

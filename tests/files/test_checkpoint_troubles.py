@@ -68,7 +68,7 @@ def test_whatever_the_keyboard_stops_goes_on_to_the_same_end(kind, when, tmp_pat
 def test_the_keyboard_stops_a_mixture_in_parts_while_it_starts(tmp_path, monkeypatch):
     path = tmp_path / "c"
     model, X = model_of("mixture", Checkpoint(path, seconds=0))
-    monkeypatch.setattr("dualpca.models.mixture.START_ROWS", 100)
+    monkeypatch.setattr("dualpca.models.emissions.START_ROWS", 100)
     rows = Batches(np.array_split(X, 3))
     with monkeypatch.context() as patch, pytest.warns(InterruptWarning):
         pressed(patch, *STEPS["mixture"], 5)

@@ -109,6 +109,7 @@ def slow(X):
 @pytest.mark.grid
 @pytest.mark.parametrize("kind", rest_slow(NAMES, ["ppca", "chain"]))
 @pytest.mark.parametrize("where", ["memory", "parts"])
+@pytest.mark.slow
 def test_a_killed_fit_goes_on_and_ends_the_same(kind, where, tmp_path):
     path = tmp_path / "fit.checkpoint"
     code = [sys.executable, "-c", FIT, kind, where, str(path)]
@@ -236,7 +237,8 @@ def test_sequences_that_end_elsewhere_are_other_data(tmp_path):
 def test_a_chain_with_a_kernel_goes_on_too(tmp_path):
     X = groups(n=300, seed=5)
     asked = Checkpoint(tmp_path / "c", seconds=0)
-    options = {"n_states": 3, "kernel": "rbf", "gamma": 0.05, "n_directions": 6, "n_mixtures": 2}
+    options = {"n_states": 3, "n_components": 1, "kernel": "rbf", "gamma": 0.05}
+    options |= {"n_directions": 6, "n_mixtures": 2}
     options |= {"tied_noise": True, "prior_rows": 3.0}
     interrupted(HiddenMarkovPCA(**options, checkpoint=asked), X, 3)
     resumed = fitted(HiddenMarkovPCA(**options, checkpoint=asked), X)
@@ -323,7 +325,7 @@ def test_a_checkpoint_of_another_fit_is_refused(tmp_path):
     with pytest.raises(CheckpointError, match="other data"):
         PPCA(2, checkpoint=path).fit(X[:-1])
     with pytest.raises(CheckpointError, match="model="):
-        MixturePPCA(2, checkpoint=path).fit(X)
+        MixturePPCA(2, 1, checkpoint=path).fit(X)
     assert path.exists()
     damaged = bytearray(path.read_bytes())
     damaged[-5] ^= 1
@@ -332,14 +334,21 @@ def test_a_checkpoint_of_another_fit_is_refused(tmp_path):
         PPCA(2, checkpoint=path).fit(X)
 
 
+@pytest.mark.parametrize("kind", [MixturePPCA, HiddenMarkovPCA])
+def test_sizes_are_chosen_before_there_is_a_checkpoint(kind, tmp_path):
+    X = groups(n=300, seed=5)
+    path = tmp_path / "c"
+    model, plain = kind(checkpoint=Checkpoint(path, seconds=0)).fit(X), kind().fit(X)
+    assert not path.exists() and model.selection_.chosen == plain.selection_.chosen
+    assert model.score(X) == plain.score(X)
+
+
 def test_what_is_asked_of_a_checkpoint(tmp_path):
     X = table(n=200, holes=0.1)
     with pytest.raises(ValueError, match="one start"):
         PPCA(2, n_init=2, checkpoint="a").fit(X)
     with pytest.raises(ValueError, match="one start"):
-        HiddenMarkovPCA(2, n_init=2, checkpoint="a").fit(X)
-    with pytest.raises(ValueError, match="numbers with a checkpoint"):
-        MixturePPCA("bic", checkpoint="a").fit(X)
+        HiddenMarkovPCA(2, 1, n_init=2, checkpoint="a").fit(X)
     with pytest.raises(ValueError, match="a path or a Checkpoint"):
         PPCA(2, checkpoint=3).fit(X)
     with pytest.raises(FileNotFoundError, match="folder"):

@@ -14,6 +14,7 @@ import pytest
 import dualpca as dp
 from dualpca.errors import ModelFileError, PickleVersionWarning, SpectrumWarning
 from dualpca.estimators import saving
+from dualpca.estimators._streaming import Streaming
 from dualpca.files import container, fields
 from dualpca.models.kernel import KernelModel
 from tests.files import hostile, mutations
@@ -150,7 +151,7 @@ def test_integers_without_end_are_refused_wherever_they_stand(digits, tmp_path):
     path = tmp_path / "m.dpca"
     good = saved("kernel dense", path)
     words, huge = json.dumps(good.text), "1" + "0" * digits
-    for old in ('"n_rows": 60', '"n_components": 2', '"n_features_in_": 6', '"format": 2'):
+    for old in ('"n_rows": 60', '"n_components": 2', '"n_features_in_": 6', '"format": 1'):
         assert old in words
         text = words.replace(old, f"{old.split(': ')[0]}: {huge}")
         path.write_bytes(mutations.signed(good.header, text, _body(good)))
@@ -219,12 +220,11 @@ def test_shares_that_cannot_be_counted_are_refused():
 @pytest.mark.parametrize("name", ["pca stream", "ppca stream nan", "kernel stream waiting"])
 def test_inspect_computes_nothing_and_says_so(name, tmp_path, inside, monkeypatch):
     dp.save(MODELS[name](), tmp_path / "m.dpca")
-    kind = type(MODELS[name]())
 
     def computed(*args):
         raise AssertionError("the fit was finished")
 
-    monkeypatch.setattr(kind, "_solved", computed)
+    monkeypatch.setattr(Streaming, "solve", computed)
     status, printed, said = inside("inspect", "m.dpca", cwd=tmp_path)
     assert status == 0, said
     assert "computed when it is first used" in printed and "rows: 60" in printed
@@ -263,7 +263,7 @@ def test_a_stream_that_would_never_end_is_read_at_once(tmp_path, inside):
     model.save(tmp_path / "m.dpca")
     begun = time.process_time()
     assert inside("inspect", "m.dpca", cwd=tmp_path)[0] == 0
-    assert time.process_time() - begun < 2
+    assert time.process_time() - begun < 60  # a billion steps would take hours
 
 
 def test_a_stream_is_finished_as_its_parameters_say(tmp_path):
@@ -403,6 +403,7 @@ def findings(folder, names, count, seed):
     return found, counts
 
 
+@pytest.mark.slow
 def test_hostile_files_are_refused_or_answer(tmp_path):
     found, counts = findings(tmp_path, [*MODELS][::3], 100, seed=20)
     assert found == []

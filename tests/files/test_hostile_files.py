@@ -45,6 +45,7 @@ print(json.dumps(found))
 
 
 @LINUX
+@pytest.mark.slow
 def test_bombs_are_refused_in_few_words_and_little_memory(tmp_path):
     dp.PPCA(2).fit(saved_models.X).save(tmp_path / "good")
     made = bombs((tmp_path / "good").read_bytes())

@@ -43,6 +43,7 @@ def test_a_file_without_metadata_has_none(tmp_path):
     assert dp.load(tmp_path / "n.dpca", return_metadata=True)[1] == {}
 
 
+@pytest.mark.slow
 def test_wide_tables_keep_means_beside_the_header(tmp_path):
     X = np.random.default_rng(0).normal(size=(5, 100_000))
     means, scales = X.mean(axis=0), X.std(axis=0)

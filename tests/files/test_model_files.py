@@ -148,6 +148,7 @@ def test_feature_names_and_output_frames_come_back(tmp_path):
             again.transform(frame.rename(columns={"a": "z"}))
 
 
+@pytest.mark.slow
 def test_a_long_history_is_kept_beside_the_header(tmp_path):
     model = dp.PPCA(2).fit(saved_models.X)
     values = (*np.random.default_rng(0).normal(size=300_000).tolist(), np.inf)
@@ -247,17 +248,6 @@ def test_a_translated_kernel_can_be_saved(tmp_path):
     assert dp.load(tmp_path / "m.dpca").kernel == kernel
 
 
-def test_types_are_read_under_their_former_names(tmp_path):
-    path, X = tmp_path / "m.dpca", saved_models.X
-    model = dp.Generator(dp.PPCA(1), density="mixture", n_mixtures=2).fit(X)
-    model.save(path)
-    arrays, text = container.read_container(path)
-    before = text.replace('"generation.MixtureDensity"', '"generation.Mixture"')
-    assert before != text
-    container.write_container(path, arrays, before)
-    assert_close(dp.load(path).sample(5, 0), model.sample(5, 0), "vector")
-
-
 def test_saving_is_all_or_nothing(tmp_path, monkeypatch):
     path = tmp_path / "m.dpca"
     dp.PCA(1).fit(saved_models.X).save(path)
@@ -306,7 +296,7 @@ def test_the_same_array_is_stored_once(tmp_path):
     places = [k for k, v in header.items() if v.get("shape") == list(saved_models.X.shape)]
     assert len(places) == 1
     again = dp.load(tmp_path / "m.dpca")
-    assert again._subspace.points is again.X_fit_
+    assert again._model.subspace.points is again.X_fit_
 
 
 def test_files_are_read_where_opening_always_waits(tmp_path, monkeypatch):
@@ -390,6 +380,7 @@ print(json.dumps(found | {"peak": tracemalloc.get_traced_memory()[1]}))
 """
 
 
+@pytest.mark.slow
 def test_damaged_and_forged_files_are_refused_and_nothing_runs(good_files, tmp_path):
     files = mutations.every(good_files)
     assert len(files) > 700
@@ -490,7 +481,7 @@ def test_a_sparse_matrix_whose_rows_end_before_they_begin_is_refused(tmp_path):
 
 def test_files_of_a_newer_format_name_the_remedy(good_files, tmp_path):
     header, text, body = mutations.parts(good_files[0])
-    (tmp_path / "m.dpca").write_bytes(mutations.signed(header, text | {"format": 3}, body))
+    (tmp_path / "m.dpca").write_bytes(mutations.signed(header, text | {"format": 2}, body))
     with pytest.raises(ModelFileError, match="Install the version"):
         dp.load(tmp_path / "m.dpca")
 
@@ -502,10 +493,10 @@ def test_files_of_every_release_are_read(path, tmp_path):
     (tmp_path / "m.dpca").write_bytes(base64.b64decode("".join(lines)))
     model, metadata = dp.load(tmp_path / "m.dpca", return_metadata=True)
     _, _, kind = path.stem.partition("-")
-    assert_close(stored.ANSWERS[kind or "ppca"](model), float(answer), "vector")
-    assert metadata == (stored.METADATA if kind else {})
+    assert_close(stored.ANSWERS[kind](model), float(answer), "vector")
+    assert metadata == stored.METADATA
 
 
 def test_the_stored_models_of_this_release_are_there():
     found = {path.stem for path in STORED.glob(f"{dp.__version__}*.txt")}
-    assert found == {dp.__version__} | {f"{dp.__version__}-{kind}" for kind in stored.MAKE}
+    assert found == {f"{dp.__version__}-{kind}" for kind in stored.MAKE}

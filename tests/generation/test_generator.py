@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from dualpca import PCA, PPCA, DualPPCA, Generator, KernelPCA, MixturePPCA
-from dualpca.errors import DegenerateError
+from dualpca.errors import CopyWarning, DegenerateError
 from dualpca.generation.densities import Gaussian, fit_gaussian, fit_kernel_density
 from dualpca.preimages import Learned
 from tests.tolerances import assert_close
@@ -303,10 +303,20 @@ def test_traversal_moves_one_component(ring):
 
 def test_copies_are_not_new(ring):
     X, held = ring
-    copies = Generator(PCA(3), bandwidth=1e-4).fit(X).quality(held, random_state=0)
+    with pytest.warns(CopyWarning, match="copies of training rows"):
+        copies = Generator(PCA(3), bandwidth=1e-4).fit(X).quality(held, random_state=0)
     assert copies.novelty < 0.01 < 0.5 < Generator(PCA(3)).fit(X).quality(held).novelty
     with pytest.raises(ValueError, match="rows that were not used to fit"):
         Generator(PCA(3)).fit(X).quality(X)
+
+
+@pytest.mark.parametrize("q", [2, 10])
+def test_a_kernel_that_gives_training_rows_back_is_warned_of(q):
+    X = 40 * np.random.default_rng(0).standard_normal((100, 5))
+    narrow, wide = (KernelPCA(q, kernel="rbf", gamma=g) for g in (0.2, "median"))
+    with pytest.warns(CopyWarning, match="gamma='median'"):
+        Generator(narrow).fit(X).sample(50, random_state=0)
+    Generator(wide).fit(X).sample(50, random_state=0)  # no warning
 
 
 def test_nearest_training_point_of_a_training_point_is_itself(ring):

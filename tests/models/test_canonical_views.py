@@ -8,7 +8,7 @@ from sklearn.preprocessing import StandardScaler
 
 from dualpca import CCA
 from dualpca.data import InMemoryTable
-from dualpca.errors import NonFiniteError
+from dualpca.errors import CanonicalWarning, NonFiniteError
 from dualpca.models.canonical import CanonicalRequest, fit_canonical
 from tests.oracles import canonical as oracle
 from tests.oracles.canonical import DX, DY, joint, two_views, with_holes
@@ -206,6 +206,27 @@ def test_a_vector_is_a_view_too():
     assert std[0] ** 2 == pytest.approx(np.var(Y[:, 0] - mean))
 
 
+@pytest.mark.parametrize("gaps", [False, True], ids=["complete", "missing"])
+def test_the_default_number_is_two_or_what_the_smaller_view_has(gaps):
+    X, Y = with_holes(*two_views()) if gaps else two_views()
+    views = {1: Y[:, 0], 2: Y}
+    for q, second in views.items():
+        for one, other in ((X, second), (second.reshape(len(X), -1), X)):
+            model, given = CCA().fit(one, other), CCA(q).fit(one, other)
+            assert model.n_components_ == q
+            np.testing.assert_array_equal(model.correlations_, given.correlations_)
+    assert CCA().fit(X[:, :1], Y[:, :1]).n_components_ == 1
+
+
+def test_the_default_number_counts_directions_not_columns():
+    X, Y = two_views()
+    twice = np.column_stack([Y[:, 0], 3 * Y[:, 0] - 1, np.full(len(Y), 7.0)])
+    with pytest.warns(CanonicalWarning, match="Y in 1 of 3"):
+        model = CCA().fit(X, twice)
+    assert model.n_components_ == 1
+    assert_close(model.correlations_, CCA(1).fit(X, Y[:, :1]).correlations_, "em")
+
+
 def test_a_pipeline_predicts():
     X, Y = two_views()
     pipe = make_pipeline(StandardScaler(), CCA(2)).fit(X, Y)
@@ -226,7 +247,7 @@ def test_inputs_are_left_alone():
 def test_what_is_wrong_is_said():
     X, Y = two_views()
     model = CCA(2).fit(X, Y)
-    for q in (0, 5, 1.5, "two", True, None):
+    for q in (0, 5, 1.5, "two", True):
         with pytest.raises(ValueError, match="n_components must be an integer from 1 to 4"):
             CCA(q).fit(X, Y)
     for name, value in (("regularization", -1), ("tol", "x"), ("max_iter", 0)):

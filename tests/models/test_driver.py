@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dualpca.models.driver import Record, iterate, left_to_gain, maximize
+from dualpca.models.driver import Record, iterate, left_to_gain, maximize, try_candidates
 
 
 class Memory:
@@ -136,3 +136,59 @@ def test_every_point_that_is_kept_has_its_value_in_the_record():
     theta, record = maximize(step, np.array([5.0]))
     assert theta[0] == 1 and values[:3] == [-16, -9, 0]
     assert record.loglikelihoods == values and record.n_iter == len(values)
+
+
+def score(size, tick):
+    tick()
+    if size == 9:
+        raise KeyboardInterrupt
+    if size == 5:
+        raise ValueError("too large")
+    return -abs(size - 3)
+
+
+OPTIONS = {"label": "size", "total": 10}
+
+
+def test_candidates_are_tried_until_no_more_are_needed():
+    def worse(scores):
+        return scores[-1] < max(scores)
+
+    assert try_candidates([1, 2, 3], score, **OPTIONS) == ([-2, -1, 0], False)
+    assert try_candidates(range(1, 9), score, stop=worse, **OPTIONS) == ([-2, -1, 0, -1], False)
+
+
+def test_candidates_may_depend_on_what_earlier_ones_gave():
+    tried = {}
+
+    def sizes():
+        yield 8
+        while max(tried.values()) < 0:
+            yield min(tried) - 2
+
+    def remembered(size, tick):
+        tried[size] = score(size, tick) + 1
+        return tried[size]
+
+    assert try_candidates(sizes(), remembered, **OPTIONS) == ([-4, -2, 0], False)
+
+
+def test_an_interruption_keeps_the_candidates_that_are_done():
+    assert try_candidates([2, 3, 9, 4], score, **OPTIONS) == ([-1, 0], True)
+    with pytest.raises(KeyboardInterrupt):
+        try_candidates([9, 2], score, **OPTIONS)
+
+
+def test_a_fit_passes_an_interruption_on_that_its_record_keeps():
+    def fit(interrupted, tick):
+        Record([0.0], interrupted=interrupted).raise_interrupted()
+        return interrupted
+
+    assert try_candidates([False, True, False], fit, **OPTIONS) == ([False], True)
+
+
+def test_a_candidate_that_cannot_be_fitted_is_the_last():
+    assert try_candidates([3, 5, 4], score, ends=ValueError, **OPTIONS) == ([0], False)
+    for candidates, options in (([5, 3], {"ends": ValueError}), ([3, 5], {})):
+        with pytest.raises(ValueError, match="too large"):
+            try_candidates(candidates, score, **options, **OPTIONS)

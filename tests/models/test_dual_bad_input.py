@@ -11,7 +11,7 @@ from dualpca.errors import DegenerateError, ScaleError, SpectrumWarning
 from dualpca.kernels import Linear
 from dualpca.models.kernel import check_variance
 from dualpca.operators import Dual
-from tests.models.test_dual_ppca import GAMMA, rows
+from tests.models.test_dual import GAMMA, rows
 from tests.test_bad_input import WRONG
 from tests.tolerances import assert_close
 

@@ -79,7 +79,7 @@ def test_with_weights_it_gives_the_covariance_of_repeated_points():
 def test_a_finite_map_has_noise_in_its_features(solver):
     model, _ = model_of(eigen_solver=solver, n_landmarks=10)
     B = model.sampling_operator()
-    space, V = model._space, model._space.axes
+    space, V = model._model.space, model._model.space.axes
     C = (V * model.explained_variance_) @ V.T
     C += model.noise_variance_ * (np.eye(len(V)) - V @ V.T)
     assert B.shape == (len(model.X_fit_), len(V))
@@ -161,9 +161,9 @@ def test_features_of_the_linear_kernel_are_rows():
 
 def test_features_of_landmarks_and_of_random_features():
     model, _ = model_of(eigen_solver="nystrom", n_landmarks=10)
-    F = model._space.features + model._space.mean
+    F = model._model.space.features + model._model.space.mean
     drawn = model.sample_features(20_000, random_state=0) @ F
-    V = model._space.axes
+    V = model._model.space.axes
     C = (V * model.explained_variance_) @ V.T
     C += model.noise_variance_ * (np.eye(len(V)) - V @ V.T)
     assert np.abs(np.cov(drawn.T) - C).max() < 0.03 * C.max()

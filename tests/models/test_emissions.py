@@ -9,7 +9,7 @@ from sklearn.cluster import KMeans
 from dualpca.errors import ScaleError
 from dualpca.gaussian import SpikedDensities
 from dualpca.models.clusters import kmeans, kmeans_runs
-from dualpca.models.emissions import Emissions, Prior
+from dualpca.models.emissions import Emissions, Prior, weighted_part
 from dualpca.models.expanded import MOST_FEATURES, Expanded
 from tests.oracles import mixture as dense
 from tests.oracles.missing import log_density_by_least_squares
@@ -184,14 +184,6 @@ def test_a_prior_counts_as_rows(q):
         assert_close(model.log_prior(), -3.5 * (constant + np.sum(logdet + 1.3 * trace)), "vector")
 
 
-def test_sample_weight_multiplies_responsibilities():
-    X, w = groups(), np.random.default_rng(5).uniform(0.1, 3, 120)
-    rho = shares(120, 3)
-    model = Emissions.start(X, 3, 2, np.random.default_rng(0))
-    a, b = model.update(X, rho, w), model.update(X, rho * w[:, None])
-    assert_close(covariances(a), covariances(b), "exact")
-
-
 def test_a_component_without_rows_stays_as_it_is():
     X, rho = groups(), shares(120, 3)
     rho[:, 1] = 0
@@ -358,7 +350,7 @@ def test_few_features_of_many_rows_have_products():
 def test_products_of_features_leave_to_the_rows_what_would_lose_digits():
     X = groups() * np.array([1.0, 1.0, 1.0, 1.0, 1e-4])
     rho, table = shares(120, 3), Expanded(X)
-    start = Emissions.nowhere(X, [4] * 3)
+    start = Emissions.nowhere(X, [4] * 3, 0.0, tied=False)
     plain, quick = start.update(X, rho), start.update(table, rho)
     assert_close(quick.noises, plain.noises, "vector")
     assert table.log_density(quick.means, quick.loadings, quick.noises) is None
@@ -389,3 +381,27 @@ def test_densities_far_from_a_component_of_little_noise_do_not_cancel():
         distance = np.sum(R * np.linalg.solve(C, R.T).T, axis=1)
         wanted = -0.5 * (distance + np.linalg.slogdet(2 * np.pi * C)[1])
         np.testing.assert_allclose(found[:, k], wanted, rtol=1e-9)
+
+
+# --- components of hardly any rows ----------------------------------------------------
+
+
+@pytest.mark.parametrize("others", [0.0, 1e-25, 1e-19, 1e-17, 1e-14, 1e-9])
+def test_a_component_of_one_row_is_that_row(others):
+    X = groups()
+    w = np.full(len(X), others)
+    w[7] = 0.9
+    part = weighted_part(X, w, 2)
+    np.testing.assert_allclose(part.mu, X[7], atol=1e3 * others + 1e-12)
+    np.testing.assert_allclose(part.axes.T @ part.axes, np.eye(2), atol=1e-9)
+    spread = np.sum((X - X[7]) ** 2) * others / 0.9
+    assert 0 <= part.left / part.n + np.sum(part.values) <= 2 * spread
+
+
+def test_a_prior_spreads_a_component_of_one_row_in_every_direction():
+    X, prior = groups(), Prior(2.0, 0.5)
+    w = np.zeros((len(X), 1))
+    w[7] = 1.0
+    start = replace(Emissions.start(X, 1, 2, np.random.default_rng(0)), prior=prior)
+    C = covariances(start.update(X, w))[0]
+    np.testing.assert_allclose(C, np.eye(5) * prior.n * prior.variance / (1 + prior.n), atol=1e-12)

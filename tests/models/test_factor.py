@@ -151,7 +151,7 @@ def test_units_of_the_features_do_not_change_the_path():
     X, units = table(missing=0.2), 2.0 ** np.arange(-40, 40, 10)
     a, b = FactorAnalysis(2).fit(X), FactorAnalysis(2).fit(X * units)
     assert b.n_iter_ == a.n_iter_
-    np.testing.assert_allclose(b.noise_variance_, a.noise_variance_ * units**2, rtol=1e-9)
+    np.testing.assert_allclose(b.noise_variance_, a.noise_variance_ * units**2, rtol=1e-8)
 
 
 @pytest.mark.parametrize("hole", [False, True])

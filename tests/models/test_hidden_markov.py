@@ -7,16 +7,18 @@ import pytest
 from scipy.special import logsumexp
 from sklearn.metrics import adjusted_rand_score
 
-from dualpca import PPCA, HiddenMarkovPCA
+from dualpca import PPCA, Batches, HiddenMarkovPCA
 from dualpca.data import InMemoryTable
 from dualpca.errors import (
     CollapseWarning,
     DegenerateError,
     EmptyColumnError,
     InterruptWarning,
+    SelectionWarning,
     StateWarning,
 )
 from dualpca.kernels import RBF, Linear
+from dualpca.models import hidden_markov
 from dualpca.models.chain import Chain
 from dualpca.models.emissions import Emissions, Surveyed
 from dualpca.models.hidden_markov import (
@@ -702,3 +704,52 @@ def test_a_first_chain_counts_transitions_within_sequences():
     chain = counted_chain(states, lengths, 2, forward=True)
     assert_close(chain.transitions, [[2 / 4, 2 / 4], [0, 1]], "exact")
     assert_close(chain.start, [1, 0], "exact")
+
+
+# --- how many -------------------------------------------------------------------------
+
+
+def test_by_default_states_directions_and_units_are_found():
+    rng = np.random.default_rng(0)
+    states = np.repeat(rng.permutation(np.arange(30) % 3), 25)
+    along = rng.normal(size=(3, 4))
+    X = 4 * rng.normal(size=(3, 4))[states] + rng.normal(size=(750, 1)) * along[states]
+    X += 0.4 * rng.normal(size=X.shape)
+    model = HiddenMarkovPCA().fit(X)
+    assert model.selection_.chosen == (3, 1)
+    assert (model.n_states_, model.n_components_) == (3, [[1], [1], [1]])
+    assert model.scale_ is None
+    assert np.all(np.ptp(model.predict(X).reshape(30, 25), axis=1) == 0)
+    given = HiddenMarkovPCA(3, 1).fit(X)
+    assert model.score(X) == given.score(X) and not hasattr(given, "selection_")
+    scaled = HiddenMarkovPCA(3).fit(X * [1, 1, 1, 1e4])
+    assert scaled.scale_ is not None and np.all(
+        scaled.predict(X * [1, 1, 1, 1e4]) == given.predict(X)
+    )
+
+
+def test_a_single_column_has_states_too():
+    x = np.repeat([0.0, 5.0] * 5, 40)[:, None] + np.random.default_rng(0).normal(size=(400, 1))
+    model = HiddenMarkovPCA().fit(x)
+    assert model.selection_.chosen == (2, 0)
+    assert HiddenMarkovPCA().fit(np.random.default_rng(1).normal(size=(200, 3))).n_states_ == 1
+
+
+def test_rows_that_drift_have_no_number_of_states(monkeypatch):
+    monkeypatch.setattr(hidden_markov, "MOST_STATES", 4)
+    x = np.cumsum(np.random.default_rng(0).normal(size=(600, 2)), axis=0)
+    with pytest.warns(SelectionWarning, match="drift"):
+        assert HiddenMarkovPCA().fit(x).n_states_ == 4
+
+
+def test_states_of_chunks_are_chosen_too():
+    x = np.repeat([0.0, 5.0] * 5, 40)[:, None] + np.random.default_rng(0).normal(size=(400, 2))
+    assert HiddenMarkovPCA().fit(Batches([x[:200], x[200:]])).n_states_ == 2
+
+
+@pytest.mark.parametrize(
+    "options", [{"n_states": "cv"}, {"n_components": "all"}, {"n_components": [1, 2]}], ids=str
+)
+def test_words_that_are_no_rule_are_named(options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        HiddenMarkovPCA(**options).fit(np.random.default_rng(0).normal(size=(50, 3)))

@@ -61,7 +61,7 @@ def test_labels_of_a_mixture(route, tmp_path):
 @pytest.mark.parametrize("route", ROUTES[:-1])
 def test_labels_of_a_chain(route, tmp_path):
     X, _ = runs(4000)
-    model = HiddenMarkovPCA(4, n_mixtures=1, random_state=len(route.__name__), n_init=2)
+    model = HiddenMarkovPCA(4, 1, n_mixtures=1, random_state=len(route.__name__), n_init=2)
     model = route(model, X, tmp_path)
     new, labels = runs(400, seed=2)
     if route is from_torch:
@@ -72,12 +72,12 @@ def test_labels_of_a_chain(route, tmp_path):
 
 def test_components_within_a_state_and_states_from_left_to_right():
     X, _ = runs(4000)
-    found = HiddenMarkovPCA(2, n_mixtures=2, random_state=3).fit(X).means_
+    found = HiddenMarkovPCA(2, 1, n_mixtures=2, random_state=3).fit(X).means_
     assert np.all(found[:, 0, 0] < found[:, 1, 0] + 0.5)
     rng = np.random.default_rng(0)
     sequences = [np.repeat([[5.0], [0.0], [-5.0]], 10, axis=0) for _ in range(5)]
     rows = np.concatenate(sequences) + rng.normal(size=(150, 2)) * [1.0, 0.1]
-    chain = HiddenMarkovPCA(3, topology="left-to-right").fit(rows, lengths=[30] * 5)
+    chain = HiddenMarkovPCA(3, 1, topology="left-to-right").fit(rows, lengths=[30] * 5)
     assert np.all(np.diff(chain.means_[:, 0, 0]) < -4)  # time has the first word
     assert np.array_equal(chain.predict(rows[:30]), np.repeat([0, 1, 2], 10))
 
@@ -85,7 +85,7 @@ def test_components_within_a_state_and_states_from_left_to_right():
 def test_labels_in_a_kernel_space_are_those_of_the_inputs():
     X, _ = runs(1000)
     new, labels = runs(200, seed=2)
-    for model in (MixturePPCA(4, 1, kernel="linear"), HiddenMarkovPCA(4, kernel="linear")):
+    for model in (MixturePPCA(4, 1, kernel="linear"), HiddenMarkovPCA(4, 1, kernel="linear")):
         assert np.array_equal(model.set_params(n_directions=3).fit(X).predict(new), labels)
 
 

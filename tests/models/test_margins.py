@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dualpca.models.margins import fit_frequencies, fit_margin, turnbull
+from dualpca.models.copula.columns import fit_frequencies, fit_margin, turnbull
 
 RNG = np.random.default_rng(0)
 COLUMNS = {

@@ -3,13 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import special
 
 from dualpca import CopulaPPCA
 from dualpca.gaussian import Score
-from dualpca.models import ordering
-from dualpca.models.copula import CopulaFactors, CopulaRequest, LatentRows
-from dualpca.models.margins import fit_margin
-from dualpca.models.ordering import is_out_of_order
+from dualpca.models.copula import CopulaFactors, CopulaRequest, LatentRows, choosing
+from dualpca.models.copula.choosing import is_out_of_order
+from dualpca.models.copula.columns import fit_margin
 
 SEASONS = ["spring", "summer", "autumn"]
 
@@ -50,7 +50,7 @@ def test_order_is_kept_where_it_is_asked_for():
 
 
 def graded(n=400, sizes=()):
-    """Return a law, rows, codes and a margin: the codes of the second half are out of order.
+    """Return a law, rows, codes and their cuts: the codes of the second half are out of order.
 
     Beside them nominal columns of `sizes`, which have nothing to do with it.
     """
@@ -67,11 +67,11 @@ def graded(n=400, sizes=()):
     factors = CopulaFactors(W, psi, np.zeros(D), shares, sizes)
     levels = rng.integers(sizes, size=(n, len(sizes)))
     rows = LatentRows(low, high, levels, sizes)
-    return factors, rows, 0, codes, margin, CopulaRequest()
+    return factors, rows, 0, codes, margin.cuts, CopulaRequest()
 
 
 def test_only_rows_with_weight_are_suspicious(monkeypatch):
-    monkeypatch.setattr(ordering, "hidden_scores", lambda *_: pytest.fail("it is a suspect"))
+    monkeypatch.setattr(choosing, "hidden_scores", lambda *_: pytest.fail("it is a suspect"))
     first = 1.0 * (np.arange(400) < 200)
     assert not is_out_of_order(*graded(), first)
     for weights in (None, 1 - first):
@@ -90,10 +90,10 @@ def test_a_suspect_has_to_gain_more_than_a_standard_error(gain, expected, monkey
         spread = np.arange(-2.0, 3.0) + gain * error if frequencies else np.zeros(5)
         return (Score(100.0 + one, 0.0, 0.0, 1.0) for one in spread)
 
-    monkeypatch.setattr(ordering, "hidden_scores", scores)
+    monkeypatch.setattr(choosing, "hidden_scores", scores)
     assert is_out_of_order(*given) is expected
     ((own,), *levels), held = asked
-    np.testing.assert_allclose(own, given[4].masses)
+    np.testing.assert_allclose(own, np.diff(special.ndtr(given[4])))
     assert levels == [2, 2, 1] and held == ((), 3, 3, 0)
 
 
@@ -105,7 +105,7 @@ def test_both_ways_are_asked_with_the_same_weights_and_hidden_entries(monkeypatc
         np.testing.assert_array_equal(weights, w)
         return [Score(0.0, 0.0, 0.0, 1.0)] * 5
 
-    monkeypatch.setattr(ordering, "hidden_scores", scores)
+    monkeypatch.setattr(choosing, "hidden_scores", scores)
     assert not is_out_of_order(*graded(sizes=(2, 4)), w)  # nothing is gained
     (_, sizes, without), (held, others, ordered) = asked
     assert sizes == [2, 4, 3] and others == [2, 4] and held.sizes == (2, 4)

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-import dualpca.models.mixture as mixture_parts
+import dualpca.models.emissions as emissions
 from dualpca import Batches, HiddenMarkovPCA, KernelPCA, MixturePPCA
 from dualpca.data.table import SlicedTable
 from dualpca.errors import NonFiniteError
@@ -73,7 +73,7 @@ def test_a_dirichlet_process_in_parts():
 def test_a_mixture_starts_on_a_sample_and_ends_on_all_rows(monkeypatch):
     X = groups(n=3000)
     wanted = MixturePPCA(3, 1, tol=1e-10).fit(X)
-    monkeypatch.setattr(mixture_parts, "START_ROWS", 300)
+    monkeypatch.setattr(emissions, "START_ROWS", 300)
     found = MixturePPCA(3, 1, tol=1e-10).fit(cut(X))
     order = np.lexsort(np.round(wanted.means_, 3).T), np.lexsort(np.round(found.means_, 3).T)
     assert np.allclose(found.means_[order[1]], wanted.means_[order[0]], atol=1e-5)
@@ -96,14 +96,19 @@ def test_results_of_mixtures_in_parts():
 def test_what_mixtures_in_parts_refuse():
     X = groups()
     for options, message in (
-        ({"n_mixtures": "bic"}, "ints"),
-        ({"n_components": "cv"}, "ints"),
         ({"kernel": "rbf"}, "KernelPCA"),
         ({"on_collapse": "reseed"}, "floor"),
         ({"n_mixtures": 601}, "at most the number of rows"),
     ):
         with pytest.raises(ValueError, match=message):
             MixturePPCA(**({"n_mixtures": 2, "n_components": 1} | options)).fit(cut(X))
+
+
+def test_sizes_of_mixtures_in_parts_are_chosen_by_a_sample():
+    X = groups()
+    found, wanted = MixturePPCA().fit(cut(X)), MixturePPCA().fit(X)
+    assert found.selection_.chosen == wanted.selection_.chosen
+    same(found, wanted, 1e-3, MIXTURE)
 
 
 # --- chains --------------------------------------------------------------------------------------
@@ -140,6 +145,7 @@ def test_chains_equal_those_in_memory(mixtures, holes):
         X[30] = np.nan
     options = {
         "n_states": 2,
+        "n_components": 1,
         "n_mixtures": mixtures,
         "tol": 1e-7,
         "max_iter": 30,
@@ -159,18 +165,18 @@ def test_a_part_is_one_sequence_unless_told_otherwise():
     X, lengths = sequences()
     ends = np.cumsum(lengths)[:-1]
     parts = Batches(np.split(X, ends))
-    found = HiddenMarkovPCA(2).fit(parts)
-    same(found, HiddenMarkovPCA(2).fit(X, lengths=lengths), 1e-6, CHAIN)
+    found = HiddenMarkovPCA(2, 1).fit(parts)
+    same(found, HiddenMarkovPCA(2, 1).fit(X, lengths=lengths), 1e-6, CHAIN)
     chunks = (tuple(lengths), 4)
     da = pytest.importorskip("dask.array")
-    same(HiddenMarkovPCA(2).fit(da.from_array(X, chunks=chunks)), found, 1e-8, CHAIN)
+    same(HiddenMarkovPCA(2, 1).fit(da.from_array(X, chunks=chunks)), found, 1e-8, CHAIN)
 
 
 @pytest.mark.parametrize("options", [{"prior_rows": 5.0}, {"stickiness": 3.0, "prior_rows": 2.0}])
 def test_priors_of_chains_count_in_the_likelihood_too(options):
     X, lengths = sequences()
-    found = HiddenMarkovPCA(2, **options).fit(Batches(np.split(X, [100, 260])), lengths=lengths)
-    wanted = HiddenMarkovPCA(2, **options).fit(X, lengths=lengths)
+    found = HiddenMarkovPCA(2, 1, **options).fit(Batches(np.split(X, [100, 260])), lengths=lengths)
+    wanted = HiddenMarkovPCA(2, 1, **options).fit(X, lengths=lengths)
     same(found, wanted, 1e-6, CHAIN)
     assert found.loglikelihoods_ == pytest.approx(wanted.loglikelihoods_, rel=1e-8)
 
@@ -178,11 +184,11 @@ def test_priors_of_chains_count_in_the_likelihood_too(options):
 def test_sequences_may_not_cross_parts():
     X, lengths = sequences()
     with pytest.raises(ValueError, match="Sequences may not cross chunks"):
-        HiddenMarkovPCA(2).fit(Batches([X[:90], X[90:]]), lengths=lengths)
+        HiddenMarkovPCA(2, 1).fit(Batches([X[:90], X[90:]]), lengths=lengths)
     with pytest.raises(ValueError, match="sum to the 400 rows"):
-        HiddenMarkovPCA(2).fit(Batches([X[:100], X[100:]]), lengths=[*lengths, 7])
+        HiddenMarkovPCA(2, 1).fit(Batches([X[:100], X[100:]]), lengths=[*lengths, 7])
     with pytest.raises(ValueError, match="KernelPCA"):
-        HiddenMarkovPCA(2, kernel="rbf").fit(Batches([X]))
+        HiddenMarkovPCA(2, 1, kernel="rbf").fit(Batches([X]))
 
 
 # --- kernels -------------------------------------------------------------------------------------

@@ -5,12 +5,13 @@ import pytest
 from sklearn.datasets import load_diabetes
 
 from dualpca import Imputer
+from dualpca.arrays.stacked import inverse_factors, lower_squares
 from dualpca.data import EntryFolds, InMemoryTable
 from dualpca.models import selection, stacks
 from dualpca.models.driver import maximize
 from dualpca.models.incomplete import Fit
 from dualpca.models.selection import hidden_score
-from dualpca.models.stacks import Stack, cholesky, lower_squares
+from dualpca.models.stacks import Stack
 
 ROUTES = {"latents": 0.0, "rows": np.inf}
 
@@ -37,7 +38,7 @@ def test_side_by_side_inverses_are_those_of_numpy():
     rng = np.random.default_rng(0)
     G = rng.normal(size=(2, 5, 4, 6))
     A = np.einsum("anij,ankj->anik", G, G)
-    J, logdet = cholesky(np.moveaxis(A, 1, 3).copy())
+    J, logdet = inverse_factors(np.moveaxis(A, 1, 3).copy())
     np.testing.assert_allclose(logdet, np.linalg.slogdet(A)[1], atol=1e-12)
     for i, row in enumerate(lower_squares(J)):
         wanted = np.moveaxis(np.linalg.inv(A), 1, 3)[:, i, : i + 1]
@@ -140,7 +141,7 @@ def test_one_more_latent_starts_along_what_is_left(route):
         stack = Fit(InMemoryTable(unit * X), 1).quick
         at = stack.expected(stack.begin())
         W, _, sigma2 = stack.with_components(2).unpack(stack.guess(at).next)
-        off = at.found.off[0]
+        off = at.found.latents.off[0]
         lam = np.linalg.eigvalsh(off @ off.T)[-1] / stack.counts.mean()
         np.testing.assert_allclose(W[0, :, :1], at.W[0], rtol=1e-12)
         wanted = max(lam - sigma2[0], 0.1 * sigma2[0])

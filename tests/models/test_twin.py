@@ -202,6 +202,7 @@ def test_a_start_can_be_given_or_drawn():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.slow
 def test_more_coordinates_than_directions_still_move():
     X = curve(d=1)
     start = start_coordinates(solve(Dual(X), 2), np.random.default_rng(0))
@@ -330,6 +331,7 @@ def test_of_several_starts_the_most_likely_end_is_kept():
 
 @pytest.mark.grid
 @pytest.mark.parametrize("q", [1, 2])
+@pytest.mark.slow
 def test_rounding_does_not_decide_the_model(backend, q):
     """Every library, and every order of the points, ends at the same maximum."""
     X = np.random.default_rng(0).standard_normal((40, 5))

@@ -37,20 +37,56 @@ def mahalanobis(X, mu, C):
     return out
 
 
-def t2_limit(level, q, n):
-    """Return the limit for a new row, for variances with divisor n − 1."""
-    return q * (n**2 - 1) / (n * (n - q)) * stats.f.ppf(level, q, n - q)
+def new_rows(X, axes):
+    """Return what new rows have beside axes fitted to X, from dense matrices of theory 16.
 
-
-def spe_limit(level, X, q):
-    """Return Box's limit from the whole spectrum of the rows, corrected for the size of the table.
-
-    The discarded variances have divisor ν = n − 1 − q here; Σℓ² is the unbiased estimate.
+    Variances along the axes, and sums of λ, λ², λ³ off them; all with divisor n − 1.
     """
     n, d = X.shape
-    nu = n - 1 - q
-    ell = np.linalg.eigvalsh(np.cov(X.T) * (n - 1))[::-1][q:] / nu
-    first = ell.sum()
-    second = nu**2 / ((nu - 1) * (nu + 2)) * (np.sum(ell**2) - first**2 / nu)
-    h = np.clip(first**2 / second, 1, d - q)
-    return first * (1 + 1 / n) * (1 + q / n) * stats.f.ppf(level, h, h * nu)
+    q = axes.shape[1]
+    nu, S = n - 1 - q, np.cov(X.T)
+    ell = np.diag(axes.T @ S @ axes)
+    A = np.eye(d) - axes @ axes.T
+    lam = np.sort(np.linalg.eigvalsh(A @ S @ A))[q:] * (n - 1) / nu  # unbiased scale
+    p1, p2, p3 = (np.sum(lam**k) for k in (1, 2, 3))
+    t2 = (p2 - p1**2 / nu) * nu**2 / ((nu - 1) * (nu + 2))
+    t3 = (p3 - 3 * p1 * p2 / nu + 2 * p1**3 / nu**2) * nu**4
+    t3 /= (nu - 1) * (nu - 2) * (nu + 2) * (nu + 4)
+    t2 = np.clip(t2, p1**2 / (d - q), p1**2)
+    t3 = np.clip(t3, t2**2 / p1, t2**1.5)
+    rest = p1 * nu / (n - 1)
+    gap = np.maximum(ell - rest * (t2 / p1**2 * (1 + 1 / nu) + 1 / nu), 0.1 * ell)
+    g = np.maximum(1 / (1 + rest / nu / gap), 0.5)
+    mean = (1 + 1 / n) * (np.trace(S) - np.sum(ell * g**2))
+    leak = rest / nu * ell / gap
+    bulk = mean - leak.sum()
+    w2, w3 = t2 / p1**2, t3 / p1**3
+    second = w2 * bulk**2 + 2 * w2 * bulk * leak.sum() + np.sum(leak**2)
+    third = w3 * bulk**3 + 3 * w3 * bulk**2 * leak.sum()
+    third += 3 * w2 * bulk * np.sum(leak**2) + np.sum(leak**3)
+    second = np.clip(second, mean**2 / (d - q), mean**2)
+    return ell * g**2, mean, second, np.clip(third, second**2 / mean, second**1.5)
+
+
+def t2_limit(level, X, axes):
+    """Return the limit for a new row, for variances with divisor n − 1."""
+    (n, _), q = X.shape, axes.shape[1]
+    share = np.mean(new_rows(X, axes)[0] / np.diag(axes.T @ np.cov(X.T) @ axes))
+    return share * q * (n**2 - 1) / (n * (n - q)) * stats.f.ppf(level, q, n - q)
+
+
+def two_sizes(mean, second, third, r):
+    """Return α, m, β, r − m with the three sums: a two-point law of λ with those moments."""
+    lam1, lam2, lam3 = mean / r, second / r, third / r
+    # the two points are roots of x² + bx + c with E x^k (x² + bx + c) = 0, k = 0, 1
+    b, c = np.linalg.solve([[lam1, 1.0], [lam2, lam1]], [-lam2, -lam3])
+    low, high = np.sort(np.roots([1.0, b, c]).real)
+    share = (lam1 - low) / (high - low)
+    return high, share * r, low, (1 - share) * r
+
+
+def spe_law(draws, X, axes, rng):
+    """Return draws of SPE of new rows, from two sizes of residuals as if they were known."""
+    _, mean, second, third = new_rows(X, axes)
+    high, m, low, k = two_sizes(mean, second, third, X.shape[1] - axes.shape[1])
+    return high * rng.chisquare(m, draws) + low * rng.chisquare(k, draws)

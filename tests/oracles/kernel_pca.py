@@ -49,6 +49,21 @@ def kernel_pca(K, weights=None, center=True):
     return DenseKernelPCA(K, w, b, lam, E)
 
 
+def novelty_when_left_out(K, q, weights=None, center=True):
+    """Return the novelty of every item to a fit without it (without 1 of a weight of more)."""
+    n = len(K)
+    w = np.ones(n) if weights is None else np.asarray(weights, dtype=float)
+    found = np.zeros(n)
+    for i in np.flatnonzero(w > 0):
+        others = w.copy()
+        others[i] -= min(w[i], 1)
+        kept = np.flatnonzero(others > 0)
+        oracle = kernel_pca(K[np.ix_(kept, kept)], others[kept], center)
+        rank = min(q, int((oracle.lam > 1e-12 * oracle.lam[0]).sum()))
+        found[i] = oracle.novelty(K[[i]][:, kept], K[i, i], rank)[0]
+    return found
+
+
 def left_out(K, index):
     """Return the trace of K − K_Z K_ZZ⁺ K_Zᵀ over the trace of K, for landmarks Z."""
     C = K[:, index]

@@ -12,7 +12,7 @@ pytest.importorskip("optuna", reason="the search extra is not installed")
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris, load_wine
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -394,3 +394,11 @@ def test_what_a_search_saves_is_the_model_it_found(tmp_path):
     np.testing.assert_array_equal(again.transform(X), search.transform(X))
     with pytest.raises(NotFittedError):
         KernelSearch().save(tmp_path / "n.dpca")
+
+
+@pytest.mark.parametrize("objective", ["reconstruction", "stability", "likelihood"])
+@pytest.mark.parametrize("given", [{"final_estimator": Ridge()}, {"scoring": "r2"}], ids=str)
+def test_what_only_a_score_uses_is_refused_elsewhere(objective, given):
+    search = KernelSearch(n_components=2, objective=objective, n_trials=1, **given)
+    with pytest.raises(ValueError, match="Give objective='score'"):
+        search.fit(np.random.default_rng(0).standard_normal((20, 3)))

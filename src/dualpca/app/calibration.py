@@ -96,5 +96,17 @@ def calibrate(
     distance = np.abs((X - mean)[hidden] / std[hidden])
     n = distance.size
     inside = distance[:, None] <= special.ndtri((1 + p) / 2)
+    return Calibration(p, inside.mean(axis=0), *binomial_band(n, p), n)
+
+
+def binomial_band(n: int, p: Floats) -> tuple[Floats, Floats]:
+    """Return the shares of n entries between which chance alone keeps coverages of level p.
+
+    Examples
+    --------
+    >>> low, high = binomial_band(100, np.array([0.9]))
+    >>> low, high
+    (array([0.84]), array([0.95]))
+    """
     low, high = stats.binom.interval(BAND, n, p)
-    return Calibration(p, inside.mean(axis=0), np.asarray(low) / n, np.asarray(high) / n, n)
+    return np.asarray(low) / n, np.asarray(high) / n

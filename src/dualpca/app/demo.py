@@ -8,6 +8,7 @@ lower bound on its probability. Models are fitted to one half of the images and 
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from dualpca.app import report
 from dualpca.app.report import Page, Section
 from dualpca.app.report.writing import SECTIONS
 from dualpca.app.tables import writing
+from dualpca.errors import SkewWarning
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -143,7 +145,9 @@ def compare(training: Half, held_out: Half, seed: int) -> Iterator[Fit]:
 
     def fitted(name: str, model: Any) -> Fit:
         start = time.perf_counter()
-        model.fit(seen)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SkewWarning)  # pixels that are dark in most images
+            model.fit(seen)
         seconds = time.perf_counter() - start
         scores = (float(model.score(half)) for half in (seen, unseen))
         return Fit(name, model, seconds, *scores)

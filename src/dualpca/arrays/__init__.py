@@ -1,8 +1,9 @@
 """Arrays of any library: the only room that can tell NumPy from torch, CuPy or sparse matrices.
 
 Read `types`, `backend` (what every other file asks of arrays), `algebra` (products, distances,
-factorisations), `threads`, then `devices` and `memory` (where to work). `progress` tells how far
-long work has come; `fields` walks over models; `lazy` has their computed attributes.
+factorisations), `stacked` (many small matrices), `threads`, then `devices` and `memory` (where to
+work). `progress` tells how far long work has come; `fields` walks over models; `lazy` has their
+computed attributes.
 """
 
 from dualpca.arrays import algebra, backend, memory, progress
@@ -21,5 +22,6 @@ from dualpca.arrays.devices import (
 from dualpca.arrays.fields import arrays_of, moved, to_host
 from dualpca.arrays.lazy import cached_property
 from dualpca.arrays.memory import shown
-from dualpca.arrays.progress import Tick, heard, note, showing, task
+from dualpca.arrays.progress import Tick, note, showing, shows_progress, task
+from dualpca.arrays.stacked import inverse_factors, lower_pairs, lower_squares, triangle_rows
 from dualpca.arrays.types import Array

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from contextlib import AbstractContextManager
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -357,25 +357,33 @@ def outer(W: Array) -> Array:
     return W[:, :, None] * W[:, None, :]
 
 
+class Triangle(NamedTuple):
+    """How the lower triangle of a symmetric matrix is packed, row after row."""
+
+    i: np.ndarray[tuple[int], np.dtype[np.int64]]  # (q(q+1)/2,), row of every packed entry
+    j: np.ndarray[tuple[int], np.dtype[np.int64]]  # its column
+    place: np.ndarray[tuple[int, int], np.dtype[np.int64]]  # (q, q), where entry (i, j) is packed
+
+
 @lru_cache(maxsize=64)
-def _triangle(q: int) -> tuple[Any, Any]:
-    """Return where a flat (q, q) matrix has its lower triangle, and where each entry came from."""
+def triangle(q: int) -> Triangle:
+    """Return how symmetric (q, q) matrices are packed."""
     i, j = np.tril_indices(q)
-    where = np.zeros((q, q), dtype=np.int64)
-    where[i, j] = where[j, i] = np.arange(i.size)
-    return i * q + j, where.ravel()
+    place = np.zeros((q, q), dtype=np.int64)
+    place[i, j] = place[j, i] = np.arange(i.size)
+    return Triangle(i, j, place)
 
 
 def pack(A: Array) -> Array:
     """Return the lower triangles of symmetric matrices as rows, (…, q(q+1)/2)."""
-    q = A.shape[-1]
-    flat = namespace(A).reshape(A, (A.shape[0], q * q))
-    return take(flat, _triangle(int(q))[0], axis=1)
+    q = int(A.shape[-1])
+    i, j, _ = triangle(q)
+    return take(namespace(A).reshape(A, (A.shape[0], q * q)), i * q + j, axis=1)
 
 
 def unpack(rows: Array, q: int) -> Array:
     """Return the symmetric matrices of packed rows, (n, q, q)."""
-    flat = take(rows, _triangle(q)[1], axis=1)
+    flat = take(rows, triangle(q).place.ravel(), axis=1)
     return namespace(rows).reshape(flat, (rows.shape[0], q, q))
 
 
@@ -384,3 +392,20 @@ def quadratic(C: Array, W: Array) -> Array:
     xp = namespace(C)
     q = int(W.shape[1])
     return xp.reshape(C, (C.shape[0], q * q)) @ xp.reshape(outer(W), (W.shape[0], q * q)).T
+
+
+def deterministic_signs(vectors: Array) -> Array:
+    """Flip each column so that its entry of largest magnitude is positive."""
+    return vectors * signs(vectors) if 0 not in vectors.shape else vectors
+
+
+def signs(vectors: Array) -> Array:
+    """Return the sign of the entry of largest magnitude of each column, (1, q); 1 for 0."""
+    xp = namespace(vectors)
+    largest = xp.argmax(xp.abs(vectors), axis=0)
+    if not is_foreign(vectors):
+        peaks = vectors[largest, np.arange(vectors.shape[1])][None, :]
+        return np.where(peaks < 0, -1.0, 1.0)
+    peaks = xp.take_along_axis(vectors, largest[None, :], axis=0)
+    one = xp.ones_like(peaks)
+    return xp.where(peaks < 0, -one, one)

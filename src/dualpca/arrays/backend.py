@@ -109,12 +109,25 @@ def asarray(values: Any, like: Array) -> Array:
     return xp.asarray(values, dtype=xp.float64, device=device_of(like))
 
 
+def beside(values: np.ndarray[Any, Any], like: Array) -> Array:
+    """Bring a host array to the library and device of `like`, in its own dtype; text stays."""
+    if values.dtype.kind not in "biuf":
+        return values
+    return namespace(like).asarray(np.ascontiguousarray(values), device=device_of(like))
+
+
 def working(X: Array) -> Array:
     """Return X as float64 without a copy where it already is."""
     if isinstance(X, _HOST):
         return X if X.dtype == np.float64 else X.astype(np.float64)
     xp = namespace(X)
     return X if X.dtype == xp.float64 else xp.astype(X, xp.float64)
+
+
+def eps_of(X: Array) -> float:
+    """Return the relative rounding error of the entries of X; float64's where they are integers."""
+    xp = namespace(X)
+    return float(xp.finfo(X.dtype).eps) if xp.isdtype(X.dtype, "real floating") else EPS
 
 
 def in_single(X: Array) -> Array:

@@ -39,18 +39,25 @@ def _moved(value: Any, move: Callable[[Array], Any]) -> Any:
     if isinstance(value, np.ndarray) or backend.is_foreign(value):
         return move(value)
     if is_dataclass(value) and not isinstance(value, type):
-        old = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
-        new = {name: _moved(part, move) for name, part in old.items()}
-        return replace(value, **new) if any(new[k] is not old[k] for k in old) else value
-    if isinstance(value, tuple | list):
-        parts = [_moved(part, move) for part in value]
-        if all(a is b for a, b in zip(parts, value, strict=True)):
-            return value
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+        own = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+        new = _moved_parts(own, move)
+        return value if new is None else replace(value, **new)
     if isinstance(value, dict):
-        found = {key: _moved(part, move) for key, part in value.items()}
-        return found if any(found[k] is not value[k] for k in value) else value
+        return _moved_parts(value, move) or value
+    if isinstance(value, tuple | list):
+        new = _moved_parts(dict(enumerate(value)), move)
+        if new is None:
+            return value
+        return (
+            type(value)(*new.values()) if hasattr(value, "_fields") else type(value)(new.values())
+        )
     return value
+
+
+def _moved_parts(parts: dict[Any, Any], move: Callable[[Array], Any]) -> dict[Any, Any] | None:
+    """Return parts with every array moved; None if none was."""
+    new = {key: _moved(part, move) for key, part in parts.items()}
+    return new if any(new[key] is not parts[key] for key in parts) else None
 
 
 def to_host(value: T) -> T:

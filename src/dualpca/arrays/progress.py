@@ -98,7 +98,7 @@ def task(label: str, total: int) -> Iterator[Tick]:
         reporter.busy, reporter.width = False, 0
 
 
-def heard() -> bool:
+def shows_progress() -> bool:
     """Return True if progress is shown: for reports that cost a pass over the data."""
     return _reporter.get() is not None
 

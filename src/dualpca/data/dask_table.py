@@ -22,17 +22,16 @@ from dask.base import compute, get_scheduler
 from dask.delayed import delayed
 from dask.utils import parse_timedelta
 
-from dualpca.data.frames import Host, check_table, is_number
-from dualpca.data.table import (
+from dualpca.data.base import (
     Chunk,
     ChunkedTable,
-    InMemoryTable,
     Statistic,
     Table,
     apply,
     as_rows,
     join,
 )
+from dualpca.data.frames import Host, check_table, is_number, no_numbers
 from dualpca.errors import NonFiniteError, expected
 
 FAN_IN = 8
@@ -84,10 +83,10 @@ class DaskTable(ChunkedTable):
             return cls(X)
         if not hasattr(X, "to_dask_array") or getattr(X, "ndim", 0) != 2:
             raise ValueError(expected("X", "a Dask array or frame of two dimensions", type(X)))
-        bad = [str(c) for c, t in zip(X.columns, X.dtypes, strict=True) if not is_number(t)]
+        kinds = zip(X.columns, X.dtypes, strict=True)
+        bad = [f"{name!r} ({dtype})" for name, dtype in kinds if not is_number(dtype)]
         if bad:
-            remedy = "Choose the numeric ones: X[columns]."
-            raise ValueError(expected("columns of X", "numeric", bad[:10], remedy))
+            raise no_numbers(bad)
         names = list(X.columns)
         array = X.to_dask_array()
         if array.dtype == object:  # booleans beside numbers, or pandas' own dtypes
@@ -163,7 +162,7 @@ class DaskTable(ChunkedTable):
             if known and self.n != other.n:
                 raise ValueError(expected("y", f"{self.n} rows, as X", other.n))
             second = other.array.rechunk({0: rows}) if known else other.array
-        elif isinstance(other, InMemoryTable) and other.n == sum(rows):
+        elif hasattr(other, "rows") and other.n == sum(rows):
             second = dask.array.from_array(other.rows, chunks=(rows, -1))  # type: ignore[no-untyped-call]
         else:
             what = "a Dask table, or an array of as many rows as X"

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from dualpca.arrays import Array, backend
+from dualpca.data.base import Statistic, Table, called, numbered
 from dualpca.data.frames import Host
-from dualpca.data.table import InMemoryTable, Statistic, Table, called, numbered
+from dualpca.data.table import InMemoryTable
 
 Change = Callable[[Any, int, Any], tuple[Any, Any]]
 """(rows, number of the chunk, weights or None) ↦ (rows, weights or None)."""

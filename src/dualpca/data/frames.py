@@ -15,6 +15,9 @@ Host = np.ndarray[Any, Any]
 NUMBERS = "fiub"
 """Kinds of dtypes that are real numbers."""
 
+FROM_BATCHES = "Batches(source, columns=[...])"
+"""How columns are chosen of a table that comes in batches."""
+
 
 def array_of(item: Any, columns: list[str] | None = None) -> Host:
     """Return a batch as an array: a frame's or an Arrow table's columns side by side.
@@ -131,20 +134,23 @@ def refuse_dates(X: Any, name: str = "X") -> None:
     >>> refuse_dates(np.zeros((2, 2)))
     """
     if is_frame(X) and not is_arrow(X):
-        columns = zip(X.columns, X.dtypes, range(len(X.columns)), strict=False)
+        kinds = enumerate(zip(X.columns, X.dtypes, strict=False))
         bad = [
             f"column {column!r} ({dtype})"
-            for column, dtype, j in columns
+            for j, (column, dtype) in kinds
             if is_date(dtype) or (_is_object(dtype) and _holds_dates(X.iloc[:, j].to_numpy()))
         ]
     else:
         dtype = getattr(X, "dtype", None)
-        here = is_date(dtype) or (
-            isinstance(X, np.ndarray) and _is_object(dtype) and _holds_dates(X)
-        )
-        bad = [f"{name} ({dtype})"] if here else []
+        objects = isinstance(X, np.ndarray) and _is_object(dtype)
+        bad = [f"{name} ({dtype})"] if is_date(dtype) or (objects and _holds_dates(X)) else []
     if bad:
-        raise no_dates(", ".join(bad[:5]) + (f" and {len(bad) - 5} more" if bad[5:] else ""))
+        raise no_dates(_some(bad))
+
+
+def _some(columns: list[str]) -> str:
+    """Return up to five columns for a message."""
+    return ", ".join(columns[:5]) + (f" and {len(columns) - 5} more" if columns[5:] else "")
 
 
 def no_dates(what: str) -> TypeError:
@@ -198,7 +204,7 @@ def _arrow_numbers(column: Any, name: str) -> Host:
     if values.dtype == object and str(column.type) == "bool":  # booleans with missing values
         return np.array([np.nan if v is None else float(v) for v in values])
     if values.dtype.kind not in NUMBERS:
-        raise _no_numbers([f"{name!r} ({column.type})"])
+        raise no_numbers([f"{name!r} ({column.type})"], FROM_BATCHES)
     return values
 
 
@@ -207,7 +213,7 @@ def _frame_numbers(frame: Any) -> Host:
     kinds = zip(frame.columns, frame.dtypes, strict=True)
     bad = [f"{name!r} ({dtype})" for name, dtype in kinds if not is_number(dtype)]
     if bad:
-        raise _no_numbers(bad)
+        raise no_numbers(bad, FROM_BATCHES)
     table = np.asarray(frame.to_numpy())
     if table.dtype.kind in NUMBERS:
         return table
@@ -228,9 +234,72 @@ def is_number(dtype: Any) -> bool:
     return str(getattr(dtype, "kind", "O")) in NUMBERS
 
 
-def _no_numbers(columns: list[str]) -> ValueError:
-    shown = ", ".join(columns[:5]) + (f" and {len(columns) - 5} more" if columns[5:] else "")
+def no_numbers(columns: list[str], choose: str = "X[columns]") -> ValueError:
+    """Return the error for columns of text where numbers are needed, with what to do."""
     return ValueError(
-        f"every column must be numeric, got {shown}. Choose the numeric ones, for instance with "
-        "Batches(source, columns=[...])."
+        f"every column must be numeric, got {_some(columns)}. Choose the numeric ones ({choose}); "
+        "or use CopulaPPCA or Imputer(model='copula'), which accept categories; or turn categories "
+        "into columns of 0 and 1 (OneHotEncoder). A text that means a missing value has to be NaN."
     )
+
+
+def refuse_text(X: Any, name: str = "X") -> None:
+    """Refuse a table with text that is no number; name its columns and say what to do.
+
+    For tables that could not be made numbers: every entry of a column that may be text is read.
+
+    Examples
+    --------
+    >>> refuse_text([[1.0, "2.5"], [3.0, None]])
+    >>> refuse_text([[1.0, "A1"]])
+    Traceback (most recent call last):
+    ValueError: every column must be numeric, got column 1 of X (text such as 'A1'). Choose ...
+    """
+    if backend.is_foreign(X) or backend.is_sparse(X):
+        return
+    table, names = _maybe_text(X, name)
+    if table is None or table.ndim != 2 or table.dtype.kind not in "OUS":
+        return
+    texts = [_texts(table[:, j].tolist()) for j in range(table.shape[1])]
+    bad = [
+        f"{column} (text such as {', '.join(map(repr, found))})"
+        for column, found in zip(names, texts, strict=True)
+        if found
+    ]
+    if bad:
+        raise no_numbers(bad)
+
+
+def _maybe_text(X: Any, name: str) -> tuple[Host | None, list[str]]:
+    """Return the columns of a table that need not be numbers, as objects, and their names."""
+    if is_arrow(X):
+        table = np.array([column.to_pylist() for column in X.columns], dtype=object).T
+        return table, [repr(column) for column in X.schema.names]
+    if is_frame(X):
+        where = [j for j, dtype in enumerate(X.dtypes) if not is_number(dtype)]
+        part = X.iloc[:, where] if hasattr(X, "iloc") else X[:, where]
+        return np.asarray(part.to_numpy(), dtype=object), [repr(X.columns[j]) for j in where]
+    try:
+        table = np.asarray(X, dtype=object)  # NumPy makes text of numbers beside text
+    except ValueError:  # rows of unequal length
+        return None, []
+    return table, [f"column {j} of {name}" for j in range(table.shape[-1] if table.ndim else 0)]
+
+
+def _texts(values: list[Any]) -> list[str]:
+    """Return up to three different texts of a column that are no numbers."""
+    found: dict[str, None] = {}
+    for value in values:
+        if isinstance(value, str | bytes) and not _reads_as_number(value):
+            found[value if isinstance(value, str) else repr(value)] = None
+            if len(found) == 3:
+                break
+    return list(found)
+
+
+def _reads_as_number(text: str | bytes) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualpca.arrays import backend
-from dualpca.data.frames import Host, is_arrow, is_frame, no_dates, refuse_masked
+from dualpca.data.frames import Host, is_arrow, is_frame, is_number, no_dates, refuse_masked
 from dualpca.errors import EmptyColumnError, NonFiniteError, expected
 
 KINDS_OF_COLUMNS = ("continuous", "ordinal", "nominal", "binary", "count", "censored")
@@ -152,13 +152,26 @@ class Cells(NamedTuple):
         return np.isnan(self.numbers) if self.numbers is not None else self.codes < 0
 
     @property
+    def is_coded(self) -> bool:
+        """True for levels and for True and False."""
+        return self.numbers is None or self.sort == "boolean"
+
+    @property
     def distinct(self) -> list[Any]:
         """Values that occur, in order."""
         if self.numbers is None:
             counts = np.bincount(self.codes[self.codes >= 0], minlength=len(self.levels))
             return [level for level, count in zip(self.levels, counts, strict=True) if count]
         found = np.unique(self.numbers[~np.isnan(self.numbers)])
-        return [int(v) if self.whole else float(v) for v in found]
+        kind = bool if self.sort == "boolean" else int if self.whole else float
+        return [kind(v) for v in found]
+
+    def coded(self) -> tuple[Host, tuple[Any, ...]]:
+        """Return the numbers of levels among those that occur, −1 where missing, and these."""
+        known, codes = ~self.missing, np.full(len(self.missing), -1)
+        values = self.codes if self.numbers is None else self.numbers
+        codes[known] = np.unique(values[known], return_inverse=True)[1]
+        return codes, tuple(self.distinct)
 
 
 NONE = np.empty(0, dtype=np.int64)
@@ -168,6 +181,11 @@ def library_of(X: Any) -> str:
     """Return 'pandas' or 'polars' for a frame of theirs, '' for anything else."""
     home = type(X).__module__.split(".")[0]
     return home if home in ("pandas", "polars") and is_frame(X) else ""
+
+
+def has_other_columns(X: Any) -> bool:
+    """Return True for a frame of pandas or polars with columns that are no numbers."""
+    return bool(library_of(X)) and not all(is_number(dtype) for dtype in X.dtypes)
 
 
 def opened_table(X: Any) -> Any:
@@ -200,14 +218,28 @@ def cells_of(X: Any, j: int) -> Cells:
     library = library_of(X)
     if library == "pandas":
         return _pandas_cells(X.iloc[:, j])
-    if library == "polars":
-        return _polars_cells(X.to_series(j))
-    values = X[:, j]
-    if values.dtype.kind in "fiu":
-        whole = values.dtype.kind in "iu"
-        return Cells("number", values.astype(np.float64), NONE, [], whole=whole)
-    if values.dtype.kind == "b":
-        return Cells("boolean", values.astype(np.float64), NONE, [])
+    return _polars_cells(X.to_series(j)) if library == "polars" else _array_cells(X[:, j])
+
+
+def column_cells(column: Any) -> Cells:
+    """Return a series of pandas or polars, an array of one dimension, or a list.
+
+    Examples
+    --------
+    >>> column_cells(["b", None, "a"]).codes.tolist()
+    [1, -1, 0]
+    """
+    readers = {"pandas": _pandas_cells, "polars": _polars_cells}
+    return readers.get(type(column).__module__.split(".")[0], _array_cells)(column)
+
+
+def _array_cells(column: Any) -> Cells:
+    values = np.asarray(backend.to_numpy(column))
+    if values.dtype.kind in "US" and not isinstance(column, np.ndarray):
+        values = np.asarray(column, dtype=object)  # NumPy makes text of numbers beside text
+    if values.dtype.kind in "fiub":
+        sort, whole = "boolean" if values.dtype.kind == "b" else "number", values.dtype.kind in "iu"
+        return Cells(sort, values.astype(np.float64), NONE, [], whole=whole)
     return _object_cells(values)
 
 
@@ -267,44 +299,44 @@ def _is_missing(value: Any) -> bool:
 
 def _object_cells(values: Host) -> Cells:
     """Return a column of Python objects: numbers, text, True and False, None."""
-    items = [_plain(value) for value in values.tolist()] if values.dtype == object else None
-    items = values.tolist() if items is None else items
+    items = [_plain(value) for value in values.tolist()]
     missing = np.fromiter(map(_is_missing, items), dtype=bool, count=len(items))
-    kinds = {type(item) for item, gone in zip(items, missing, strict=True) if not gone}
-    odd = [k for k in kinds if not issubclass(k, str | Number) or issubclass(k, complex)]
+    known = [item for item, gone in zip(items, missing, strict=True) if not gone]
+    types = set(map(type, known))
+    odd = [t for t in types if not issubclass(t, str | Number) or issubclass(t, complex)]
     if odd:
         what = "argument must be a string, a real number, True, False or None"
         raise TypeError(f"{what}, not {odd[0].__name__!r}")
-    if not any(issubclass(k, str) for k in kinds):
-        numbers = np.array(
-            [np.nan if gone else float(v) for v, gone in zip(items, missing, strict=True)]
-        )
-        sort = "boolean" if kinds and all(issubclass(k, bool) for k in kinds) else "number"
-        whole = bool(kinds) and all(issubclass(k, int) for k in kinds)
-        return Cells(sort, numbers, NONE, [], whole=whole)
-    if any(not issubclass(k, str) for k in kinds):
-        # numbers beside text: fine where the text is '<50', or numbers itself
-        items = [
-            v if gone or isinstance(v, str) else repr(v)
-            for v, gone in zip(items, missing, strict=True)
-        ]
-        strange = next(
-            (v for v, gone in zip(items, missing, strict=True) if not gone and ends_of(v) is None),
-            None,
-        )
-        if strange is not None:
-            raise TypeError(
-                f"numbers stand beside text such as {strange!r}. Give one kind of values: text "
-                "only, or numbers with None (or NaN) where they are missing."
-            )
-    levels = sorted({v for v, gone in zip(items, missing, strict=True) if not gone})
-    number = {level: k for k, level in enumerate(levels)}
-    codes = np.fromiter(
-        (-1 if gone else number[v] for v, gone in zip(items, missing, strict=True)),
-        dtype=np.int64,
-        count=len(items),
-    )
+    if any(issubclass(t, str) for t in types):
+        return _text_cells(known, missing)
+    numbers = np.full(len(items), np.nan)
+    numbers[~missing] = [float(value) for value in known]
+    if types == {bool}:
+        return Cells("boolean", numbers, NONE, [], whole=True)
+    whole = bool(types) and all(issubclass(t, int) for t in types)
+    return Cells("number", numbers, NONE, [], whole=whole)
+
+
+def _text_cells(known: list[Any], missing: Host) -> Cells:
+    if not all(isinstance(value, str) for value in known):
+        known = _numbers_as_text(known)
+    levels = sorted(set(known))
+    place = {level: k for k, level in enumerate(levels)}
+    codes = np.full(len(missing), -1)
+    codes[~missing] = [place[value] for value in known]
     return Cells("text", None, codes, levels)
+
+
+def _numbers_as_text(values: list[Any]) -> list[str]:
+    """Return numbers beside text as text; fine where the text is '<50', or numbers itself."""
+    found = [value if isinstance(value, str) else repr(value) for value in values]
+    strange = next((text for text in found if ends_of(text) is None), None)
+    if strange is not None:
+        raise TypeError(
+            f"numbers stand beside text such as {strange!r}. Give one kind of values: text "
+            "only, or numbers with None (or NaN) where they are missing."
+        )
+    return found
 
 
 def ends_of(text: str) -> tuple[float, float] | None:
@@ -377,13 +409,7 @@ def guess(cells: Cells) -> str | Censored:
     if cells.sort == "boolean":
         return "binary"
     if cells.numbers is None:
-        if cells.ordered:
-            return "ordinal"
-        values = cells.distinct
-        bounds = [ends_of(value) if isinstance(value, str) else None for value in values]
-        if all(bounds) and any(low != high for low, high in filter(None, bounds)):
-            return "censored"
-        return "binary" if len(values) == 2 else "nominal"
+        return _guess_levels(cells)
     known = cells.numbers[~np.isnan(cells.numbers)]
     whole = bool(np.all(known == np.round(known)))
     if not whole and np.unique(known[:SOME_ENTRIES]).size > 2:
@@ -394,6 +420,25 @@ def guess(cells: Cells) -> str | Censored:
     if not whole:
         return "continuous"
     return "ordinal" if count <= FEW_VALUES else "count" if known.min() >= 0 else "continuous"
+
+
+def _guess_levels(cells: Cells) -> str:
+    if cells.ordered:
+        return "ordinal"
+    values = cells.distinct
+    bounds = _bounds_of(values)
+    if None not in bounds and _are_censored(bounds):
+        return "censored"
+    return "binary" if len(values) == 2 else "nominal"
+
+
+def _bounds_of(values: list[Any]) -> list[tuple[float, float] | None]:
+    """Return the lowest and highest value of every text that is a number, None for the others."""
+    return [ends_of(value) if isinstance(value, str) else None for value in values]
+
+
+def _are_censored(bounds: list[tuple[float, float] | None]) -> bool:
+    return any(both is not None and both[0] != both[1] for both in bounds)
 
 
 def asked_kinds(given: Any, d: int, names: Sequence[Any] | None) -> list[Any]:
@@ -411,17 +456,10 @@ def asked_kinds(given: Any, d: int, names: Sequence[Any] | None) -> list[Any]:
     >>> asked_kinds({"b": "count"}, 2, ["a", "b"]), asked_kinds({0: ["low", "high"]}, 2, None)
     ([None, 'count'], [['low', 'high'], None])
     """
-    found: list[Any] = [None] * d
     if given is None:
-        return found
+        return [None] * d
     if isinstance(given, Mapping):
-        known = {} if names is None else {name: j for j, name in enumerate(names)}
-        for column, kind in given.items():
-            j = known.get(column, column)
-            if isinstance(j, bool) or not isinstance(j, int | np.integer) or not 0 <= j < d:
-                what = f"for columns of X, {list(known)[:10] if known else f'0 to {d - 1}'}"
-                raise ValueError(expected("column_kinds", what, column))
-            found[int(j)] = kind
+        found = _kinds_by_column(given, d, names)
     elif isinstance(given, Sequence | np.ndarray) and not isinstance(given, str):
         if len(given) != d:
             what = f"a dict, or one kind for each of the {d} columns"
@@ -438,6 +476,18 @@ def asked_kinds(given: Any, d: int, names: Sequence[Any] | None) -> list[Any]:
     return found
 
 
+def _kinds_by_column(given: Mapping[Any, Any], d: int, names: Sequence[Any] | None) -> list[Any]:
+    found: list[Any] = [None] * d
+    known = {} if names is None else {name: j for j, name in enumerate(names)}
+    for column, kind in given.items():
+        j = known.get(column, column)
+        if isinstance(j, bool) or not isinstance(j, int | np.integer) or not 0 <= j < d:
+            what = f"for columns of X, {list(known)[:10] if known else f'0 to {d - 1}'}"
+            raise ValueError(expected("column_kinds", what, column))
+        found[int(j)] = kind
+    return found
+
+
 def kind_of_column(cells: Cells, asked: Any, name: str) -> ColumnKind:
     """Return what a column holds: as asked for, or as guessed.
 
@@ -449,23 +499,29 @@ def kind_of_column(cells: Cells, asked: Any, name: str) -> ColumnKind:
         Of the column, for messages.
     """
     kind = guess(cells) if asked is None else asked
-    limits = kind if isinstance(kind, Censored) else None
-    given = list(kind) if isinstance(kind, list | tuple) else None
-    kind = "censored" if limits else "ordinal" if given else kind
-    how: dict[str, Any] = {"sort": cells.sort, "whole": cells.whole, "ordered": cells.ordered}
-    if given is not None:
-        lacking = [value for value in cells.distinct if value not in given]
-        if lacking or len(set(given)) < len(given):
-            what = f"all levels of column {name}, each once"
-            raise ValueError(
-                expected("a list in column_kinds", what, given, f"{lacking[:5]} lack.")
-            )
-        return ColumnKind("ordinal", levels=tuple(given), **how)
+    came: dict[str, Any] = {"sort": cells.sort, "whole": cells.whole, "ordered": cells.ordered}
+    if isinstance(kind, list | tuple):
+        _check_levels(cells, list(kind), name)
+        return ColumnKind("ordinal", levels=tuple(kind), **came)
     if kind in ("nominal", "binary") or (kind == "ordinal" and cells.numbers is None):
-        return _with_levels(cells, str(kind), name, asked is not None, how)
-    _check_numbers(cells, str(kind), limits, name)
-    decimals = None if cells.numbers is not None else _decimals(cells.levels)
-    return ColumnKind(str(kind), limits=limits, decimals=decimals, **how)
+        levels = _levels_of(cells, kind, name, asked is not None)
+        kind = "binary" if kind == "nominal" and len(levels) == 2 else kind
+        return ColumnKind(kind, levels=levels, **came)
+    limits = kind if isinstance(kind, Censored) else None
+    kind = "censored" if isinstance(kind, Censored) else str(kind)
+    if cells.numbers is None:
+        _check_texts(cells, kind, name)
+        return ColumnKind(kind, limits=limits, decimals=_decimals(cells.levels), **came)
+    _check_numbers(cells.numbers, kind, limits, name)
+    return ColumnKind(kind, limits=limits, **came)
+
+
+def _check_levels(cells: Cells, given: list[Any], name: str) -> None:
+    """Refuse levels that are not all of a column's, each once."""
+    lacking = [value for value in cells.distinct if value not in given]
+    if lacking or len(set(given)) < len(given):
+        what = f"all levels of column {name}, each once"
+        raise ValueError(expected("a list in column_kinds", what, given, f"{lacking[:5]} lack."))
 
 
 def _decimals(values: list[Any]) -> int | None:
@@ -481,8 +537,8 @@ def _decimals(values: list[Any]) -> int | None:
     return counts.pop() if len(counts) == 1 else None
 
 
-def _with_levels(cells: Cells, kind: str, name: str, is_asked: bool, how: Any) -> ColumnKind:
-    """Return a column of levels."""
+def _levels_of(cells: Cells, kind: str, name: str, is_asked: bool) -> tuple[Any, ...]:
+    """Return the levels of a column that has some, in order."""
     n, values = int((~cells.missing).sum()), cells.distinct
     if kind == "ordinal" and not cells.ordered:
         raise ValueError(
@@ -492,45 +548,43 @@ def _with_levels(cells: Cells, kind: str, name: str, is_asked: bool, how: Any) -
     if kind == "binary" and len(values) > 2:
         some = f"{len(values)} different values, {values[:3]} and more"
         raise ValueError(expected(f"column {name}", "of two values, as it is to be binary", some))
-    if kind == "nominal" and not is_asked and cells.numbers is None:
-        if len(values) > max(FEW_VALUES, IDENTIFIER_SHARE * n):
-            raise ValueError(
-                f"column {name} has {len(values)} different values in {n} entries, such as "
-                f"{values[0]!r}: it looks like an identifier or free text, which tells nothing of "
-                "other columns. Leave it out, or give "
-                f"column_kinds={{{name}: 'nominal'}}."
-            )
+    guessed = kind == "nominal" and not is_asked and cells.numbers is None
+    if guessed and len(values) > max(FEW_VALUES, IDENTIFIER_SHARE * n):
+        raise ValueError(
+            f"column {name} has {len(values)} different values in {n} entries, such as "
+            f"{values[0]!r}: it looks like an identifier or free text, which tells nothing of "
+            f"other columns. Leave it out, or give column_kinds={{{name}: 'nominal'}}."
+        )
     if len(values) > MOST_LEVELS:
         remedy = "Merge rare levels, or leave the column out."
         what = f"a column of at most {MOST_LEVELS} levels"
         raise ValueError(expected(f"column {name}", what, f"{len(values)} levels", remedy))
-    if kind == "nominal" and len(values) == 2:
-        kind = "binary"
     if cells.sort == "boolean":
-        values = [False, True]
-    if kind == "ordinal":
-        values = cells.levels
-    return ColumnKind(kind, levels=tuple(values), **how)
+        return False, True
+    return tuple(cells.levels if kind == "ordinal" else values)
 
 
-def _check_numbers(cells: Cells, kind: str, limits: Censored | None, name: str) -> None:
-    """Refuse a column that cannot be read as numbers of a kind."""
-    if cells.numbers is None:
-        bounds = [ends_of(v) if isinstance(v, str) else None for v in cells.distinct]
-        strange = next((v for v, b in zip(cells.distinct, bounds, strict=True) if b is None), None)
-        if strange is not None:
-            what = f"numbers, as it is to be {kind}"
-            raise ValueError(expected(f"column {name}", what, strange))
-        if kind != "censored" and any(low != high for low, high in filter(None, bounds)):
-            remedy = f"Give column_kinds={{{name}: 'censored'}}."
-            raise ValueError(
-                expected(f"column {name}", f"plain numbers to be {kind}", "bounds", remedy)
-            )
-    elif kind == "censored" and (limits is None or limits == Censored()):
+def _check_texts(cells: Cells, kind: str, name: str) -> None:
+    """Refuse text that cannot be read as numbers of a kind."""
+    values = cells.distinct
+    bounds = _bounds_of(values)
+    if None in bounds:
+        what = f"numbers, as it is to be {kind}"
+        raise ValueError(expected(f"column {name}", what, values[bounds.index(None)]))
+    if kind != "censored" and _are_censored(bounds):
+        remedy = f"Give column_kinds={{{name}: 'censored'}}."
+        raise ValueError(
+            expected(f"column {name}", f"plain numbers to be {kind}", "bounds", remedy)
+        )
+
+
+def _check_numbers(numbers: Host, kind: str, limits: Censored | None, name: str) -> None:
+    """Refuse numbers that are not of a kind."""
+    if kind == "censored" and (limits is None or limits == Censored()):
         remedy = f"Give column_kinds={{{name}: Censored(below=50)}}, or text such as '<50'."
         raise ValueError(expected(f"column {name}", "with a limit to be censored", "none", remedy))
-    if kind == "count" and cells.numbers is not None:
-        known = cells.numbers[~np.isnan(cells.numbers)]
+    if kind == "count":
+        known = numbers[~np.isnan(numbers)]
         bad = known[(known < 0) | (known != np.round(known))]
         if bad.size:
             what = "of whole numbers, none negative, to be counts"
@@ -547,10 +601,9 @@ class TableKinds:
     Examples
     --------
     >>> X = opened_table([["red", 1.5], ["blue", None], ["green", 2.5]])
-    >>> kinds = TableKinds.of(X)
+    >>> kinds, entries = TableKinds.read(X)
     >>> [column.kind for column in kinds.columns]
     ['nominal', 'binary']
-    >>> entries = kinds.entries(X)
     >>> entries.low
     array([[ 2.,  0.],
            [ 0., nan],
@@ -564,36 +617,32 @@ class TableKinds:
     library: str = ""  # 'pandas', 'polars', or '' for arrays
 
     @classmethod
-    def of(cls, X: Any, asked: Any = None) -> TableKinds:
-        """Return the kinds of an opened table: those asked for, and guesses for the others.
-
-        A column without values is an `EmptyColumnError`.
-        """
-        return cls.read(X, asked)[0]
-
-    @classmethod
     def read(cls, X: Any, asked: Any = None) -> tuple[TableKinds, Entries]:
-        """Return the kinds of an opened table, and its entries in numbers; one pass."""
+        """Return the kinds of an opened table and its entries in numbers; one pass.
+
+        Kinds are those asked for, and guesses for the other columns. A column without values is
+        an `EmptyColumnError`.
+        """
         d, names = int(X.shape[1]), table_names(X)
         wanted, labels = asked_kinds(asked, d, names), labels_of(X)
-        found, empty, columns = [], [], _Columns(len(X), d)
+        found, empty, columns = [], [], []
         for j in range(d):
             cells = _named_cells(X, j, labels[j])
             if cells.missing.all():
                 empty.append(j)
                 continue
             found.append(kind_of_column(cells, wanted[j], labels[j]))
-            columns.put(j, _ends(found[-1], cells, labels[j], X))
+            columns.append(_ends(found[-1], cells, labels[j], X))
         if empty:
             raise EmptyColumnError(empty, names)
-        return cls(tuple(found), library_of(X)), columns.entries
+        return cls(tuple(found), library_of(X)), _joined(columns)
 
     def entries(self, X: Any) -> Entries:
         """Return an opened table in numbers; levels that the fit has not seen are refused."""
-        labels, found = labels_of(X), _Columns(len(X), len(self.columns))
-        for j, column in enumerate(self.columns):
-            found.put(j, _ends(column, _named_cells(X, j, labels[j]), labels[j], X))
-        return found.entries
+        found = []
+        for j, (column, label) in enumerate(zip(self.columns, labels_of(X), strict=True)):
+            found.append(_ends(column, _named_cells(X, j, label), label, X))
+        return _joined(found)
 
     def completed(self, X: Any, values: Entries) -> Any:
         """Return an opened table with its missing entries filled, as it came.
@@ -636,20 +685,12 @@ class TableKinds:
         return frames.DataFrame(dict(zip(heads, made, strict=True)))
 
 
-class _Columns:
-    """Entries of a table, column by column; a second array only once something is censored."""
-
-    def __init__(self, n: int, d: int) -> None:
-        low = np.empty((n, d))
-        self.entries = Entries(low, low)
-
-    def put(self, j: int, ends: tuple[Host, Host]) -> None:
-        """Set a column."""
-        low, high = self.entries
-        if ends[1] is not ends[0] and high is low:
-            self.entries = Entries(low, low.copy())
-        self.entries.low[:, j] = ends[0]
-        self.entries.high[:, j] = ends[1]
+def _joined(columns: list[tuple[Host, Host]]) -> Entries:
+    """Return the entries of a table from those of its columns; one array if nothing is censored."""
+    low = np.stack([low for low, _ in columns], axis=1)
+    if all(high is low for low, high in columns):
+        return Entries(low, low)
+    return Entries(low, np.stack([high for _, high in columns], axis=1))
 
 
 def _named_cells(X: Any, j: int, label: str) -> Cells:

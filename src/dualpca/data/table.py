@@ -1,26 +1,37 @@
 """Rows as a table: an array is one chunk; a file, a list of arrays or an iterator are many.
 
-Models that need only sums over rows need not hold all rows at once. A table returns its first
-rows, a sample, and the sum of a statistic over all rows. Chunks read by this process are read one
-ahead of the computation; Dask collections are in `dask_table`.
+Chunks read by this process are read one ahead of the computation. `chunked_table` is where a Dask
+array, a path or an array on disk becomes a table of many chunks.
 """
 
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, cycle
-from operator import or_
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from dualpca.arrays import backend, cached_property
+from dualpca.arrays import backend, cached_property, memory
 from dualpca.data.atomic import replacing
+from dualpca.data.base import (
+    Chunk,
+    ChunkedTable,
+    Prepared,
+    Ready,
+    Statistic,
+    Table,
+    apply,
+    as_rows,
+    called,
+    join,
+)
 from dualpca.data.frames import (
+    NUMBERS,
     Host,
     array_of,
     check_columns,
@@ -28,27 +39,26 @@ from dualpca.data.frames import (
     is_dask,
     is_frame,
     names_of,
+    refuse_dates,
     refuse_masked,
-    refuse_sparse,
 )
-from dualpca.data.missing import observed_weights
 from dualpca.data.moments import NARROW, Moments
 from dualpca.errors import NonFiniteError, ScaleError, expected
 
 if TYPE_CHECKING:
-    from dualpca.data.units import Units
+    pass
 
 # --- Reading ahead: the next item is on its way while this one is used ---------------------------
 
 Item = TypeVar("Item")
 
 
-def ahead(items: Iterable[Item]) -> Iterator[Item]:
+def read_ahead(items: Iterable[Item]) -> Iterator[Item]:
     """Yield items that a thread reads one ahead; its errors are raised here, in their place.
 
     Examples
     --------
-    >>> list(ahead(range(3)))
+    >>> list(read_ahead(range(3)))
     [0, 1, 2]
     """
     source, end = iter(items), object()
@@ -57,158 +67,6 @@ def ahead(items: Iterable[Item]) -> Iterator[Item]:
         while (item := coming.result()) is not end:
             coming = reader.submit(next, source, end)
             yield item
-
-
-# --- Tables: rows over which statistics add ------------------------------------------------------
-
-Statistic = TypeVar("Statistic")
-Ready = TypeVar("Ready")
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def numbered(of: Function) -> Function:
-    """Mark a statistic that `Table.reduce` is to call with the number of the chunk too."""
-    of.numbered = True  # type: ignore[attr-defined]
-    return of
-
-
-def called(of: Callable[..., Any], rows: Any, number: int, weights: Any) -> Any:
-    """Call a statistic: with the number of the chunk if marked, with weights if there are any."""
-    place = (number,) if getattr(of, "numbered", False) else ()
-    return of(rows, *place) if weights is None else of(rows, *place, weights=weights)
-
-
-class Chunk(NamedTuple):
-    """Some rows, the number of the chunk, and the row it begins at (−1: not known)."""
-
-    rows: Host  # (b, d)
-    number: int
-    first: int
-    weights: Host | None = None  # (b,)
-
-
-class Table(ABC):
-    """Rows over which statistics can be added up, and nothing else: d features, `n` if counted.
-
-    Parameters
-    ----------
-    d : int
-    dtype : NumPy dtype
-        float32 or float64: what results are given in.
-    n : int, optional
-    names : list of str, optional
-    """
-
-    route = "rows"
-    """How it is read, in words, for `verbose`."""
-
-    units: Units | None = None
-    """Those of the columns, if the rows are standardised."""
-
-    def __init__(
-        self, d: int, dtype: Any, n: int | None = None, names: list[str] | None = None
-    ) -> None:
-        self.d, self.n, self.names = d, n, names
-        self.dtype = np.dtype(np.float32 if np.dtype(dtype) == np.float32 else np.float64)
-
-    @property
-    def like(self) -> Host:
-        """An empty table of the dtype that results are given in."""
-        return np.empty((0, self.d), dtype=self.dtype)
-
-    @abstractmethod
-    def reduce(
-        self, of: Callable[..., Any], plus: Callable[[Statistic, Statistic], Statistic]
-    ) -> Statistic:
-        """Return the sum of `of(rows)` over all chunks; `of` may be sent to other machines.
-
-        A statistic marked as `numbered` is called with the number of the chunk too; where rows
-        have weights, with `weights=` (b,). None means that a chunk has nothing to add.
-        """
-
-    def prepared(self, prepare: Callable[..., Ready]) -> Prepared[Ready]:
-        """Return the chunks as `prepare(rows, weights)` makes them, for many statistics.
-
-        Rows in memory are prepared once, chunks in every pass.
-
-        Parameters
-        ----------
-        prepare : callable
-            Function of rows and weights.
-
-        Returns
-        -------
-        prepared : Prepared
-            Its `reduce` sums a statistic over the prepared chunks.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dualpca import Batches
-        >>> table = Batches([np.zeros((2, 3)), np.ones((1, 3))])
-        >>> prepared = table.prepared(lambda rows, weights: rows.mean(axis=1))
-        >>> float(prepared.reduce(lambda means: means.sum(), lambda a, b: a + b))
-        1.0
-        """
-        return Prepared(self, prepare)
-
-    def sizes(self) -> dict[int, int]:
-        """Return the number of rows of every chunk, under its number; one pass.
-
-        Returns
-        -------
-        sizes : dict of int to int
-
-        Examples
-        --------
-        >>> from dualpca.data.table import SlicedTable
-        >>> SlicedTable(np.zeros((5, 2)), part_rows=3).sizes()
-        {0: 3, 1: 2}
-        """
-
-        @numbered
-        def size(rows: Host, number: int, weights: Host | None = None) -> dict[int, int]:
-            return {number: int(rows.shape[0])}
-
-        return dict(sorted(self.reduce(size, or_).items()))
-
-    def sample(self, rows: int, seed: int) -> Host:
-        """Return `rows` rows drawn without replacement, in their order; all if there are fewer.
-
-        One pass. Every row draws a number; those with the smallest are kept, so that the sample
-        of all rows is made of the samples of the chunks.
-
-        Parameters
-        ----------
-        rows : int
-        seed : int
-
-        Returns
-        -------
-        rows : array of shape (m, d)
-            m is at most `rows`.
-
-        Examples
-        --------
-        >>> from dualpca.data.table import SlicedTable
-        >>> SlicedTable(np.arange(20.0).reshape(10, 2)).sample(3, seed=0).shape
-        (3, 2)
-        """
-
-        @numbered
-        def draw(table: Host, number: int, weights: Host | None = None) -> tuple[Host, ...]:
-            """Return rows, the numbers they drew, their chunk and their place in it."""
-            lot = np.random.default_rng([seed, number]).random(len(table))
-            kept = np.sort(np.argsort(lot, kind="stable")[:rows])
-            return np.array(table[kept]), lot[kept], np.full(len(kept), number), kept
-
-        def merge(a: tuple[Host, ...], b: tuple[Host, ...]) -> tuple[Host, ...]:
-            both = [np.concatenate(pair) for pair in zip(a, b, strict=True)]
-            kept = np.argsort(both[1], kind="stable")[:rows]
-            return tuple(column[kept] for column in both)
-
-        drawn, _, part, place = self.reduce(draw, merge)
-        return drawn[np.lexsort((place, part))]
 
 
 TALL = 10
@@ -257,91 +115,15 @@ class InMemoryTable(Table):
         except (NonFiniteError, ScaleError):
             return None
 
+    def prepared(self, prepare: Callable[..., Ready]) -> Prepared[Ready]:
+        """Return the rows as `prepare(rows, weights)` makes them, once."""
+        return Prepared(self, prepare, prepare(self.rows, self.weights))
+
     def reduce(
         self, of: Callable[..., Any], plus: Callable[[Statistic, Statistic], Statistic]
     ) -> Statistic:
         """Return the statistic of the only chunk."""
         return called(of, self.rows, 0, self.weights)  # type: ignore[no-any-return]
-
-
-class Prepared(Generic[Ready]):
-    """A table whose chunks are prepared before a statistic of them is computed."""
-
-    def __init__(self, table: Table, prepare: Callable[..., Ready]) -> None:
-        self.table, self.prepare, self.ready = table, prepare, None
-        if isinstance(table, InMemoryTable):
-            self.ready = prepare(table.rows, table.weights)
-
-    def reduce(
-        self,
-        of: Callable[[Ready], Statistic],
-        plus: Callable[[Statistic, Statistic], Statistic],
-    ) -> Statistic:
-        """Return the sum of `of(chunk)` over all chunks, each as `prepare` made it."""
-        if self.ready is not None:
-            return of(self.ready)
-        prepare = self.prepare  # the table itself is not sent to other machines
-        return self.table.reduce(lambda rows, weights=None: of(prepare(rows, weights)), plus)
-
-
-class ChunkedTable(Table):
-    """A table of many chunks, as files, iterators and clusters hold one."""
-
-    @abstractmethod
-    def weighing(self, weights: Host) -> ChunkedTable:
-        """Return the same rows with weights, (n,), which are passed to every statistic."""
-
-    @abstractmethod
-    def seen(self, of: Callable[[Host], Host]) -> ChunkedTable:
-        """Return the same table with `of(rows)`, of the same shape and dtype, in place of rows."""
-
-    @abstractmethod
-    def map(self, of: Callable[[Host], Host], width: int | None, dtype: Any) -> Any:
-        """Return `of(rows)` chunk by chunk, computed when it is read.
-
-        `width` is the number of columns of the result, None for one number per row.
-        """
-
-    @abstractmethod
-    def beside(self, other: Table) -> ChunkedTable:
-        """Return one table with the columns of both; chunks need not be cut alike."""
-
-    @abstractmethod
-    def picked(self, cuts: Mapping[int, slice]) -> list[Host]:
-        """Return some rows of some chunks, under their numbers; no others leave their place."""
-
-    @abstractmethod
-    def first(self, look: Callable[[Chunk], Chunk] | None = None) -> Chunk | None:
-        """Return the first chunk with rows in it, or what `look` keeps of it where it is.
-
-        The next pass begins there too.
-        """
-
-
-def apply(of: Callable[..., Statistic], part: Chunk) -> Statistic | None:
-    """Return the statistic of one chunk, None if it is empty; errors name the row of the table.
-
-    Examples
-    --------
-    >>> apply(len, Chunk(np.zeros((3, 2)), 0, 0))
-    3
-    """
-    if len(part.rows) == 0:
-        return None
-    weights = None if part.weights is None else observed_weights(part.rows, part.weights)
-    try:
-        return called(of, part.rows, part.number, weights)  # type: ignore[no-any-return]
-    except NonFiniteError as error:
-        raise error.moved(part.first, part.number) from None
-
-
-def join(
-    plus: Callable[[Statistic, Statistic], Statistic], a: Statistic | None, b: Statistic | None
-) -> Statistic | None:
-    """Add two statistics, of which one may be of no rows."""
-    if a is None or b is None:
-        return b if a is None else a
-    return plus(a, b)
 
 
 class LocalTable(ChunkedTable):
@@ -412,7 +194,7 @@ class LocalTable(ChunkedTable):
         """
         total: Statistic | None = None
         n = 0
-        for part in ahead(self.parts(reuse=True)):
+        for part in read_ahead(self.parts(reuse=True)):
             total = join(plus, total, apply(of, part))
             n += len(part.rows)
         if self.n is not None and n != self.n:
@@ -493,7 +275,7 @@ class LocalTable(ChunkedTable):
         """
 
         def results() -> Iterator[Host]:
-            found = (apply(of, part) for part in ahead(self.parts()))
+            found = (apply(of, part) for part in read_ahead(self.parts()))
             return (rows for rows in found if rows is not None)
 
         return Batches(results)
@@ -580,25 +362,6 @@ class Seen(LocalTable):
         """Read all chunks, from the first."""
         for part in self.table.parts(reuse=reuse):
             yield part._replace(rows=self.of(part.rows))
-
-
-def as_rows(rows: Any, d: int | None, number: int) -> Host:
-    """Return rows as a two-dimensional float array of d columns, or say what is wrong with them.
-
-    Examples
-    --------
-    >>> as_rows(np.array([[1, 2]]), 2, 0)
-    array([[1., 2.]])
-    """
-    refuse_masked(rows)
-    refuse_sparse(rows)
-    table = np.asarray(rows)
-    check_table(f"part {number}", table.shape, table.dtype)
-    if d is not None and table.shape[1] != d:
-        what = f"a table of {d} columns, as the first part"
-        raise ValueError(expected(f"part {number}", what, table.shape))
-    wanted = table.dtype if table.dtype in (np.float32, np.float64) else np.dtype(np.float64)
-    return table if table.dtype.isnative and table.dtype == wanted else table.astype(wanted)
 
 
 # --- Arrays on disk or in memory as chunked tables: blocks of their rows, read one ahead ----------
@@ -826,7 +589,10 @@ class Batches(LocalTable):
         return rows
 
     def __getattr__(self, name: str) -> Any:
-        """Look at the first batch when its width, dtype or names are first asked for."""
+        """Look at the first batch when its width, dtype or names are first asked for.
+
+        Not in the constructor: what is wrong with a file is said by the fit that reads it.
+        """
         if name in ("d", "dtype", "n", "names") and "_fresh" in self.__dict__:
             self._look()
             return self.__dict__[name]
@@ -1060,3 +826,88 @@ def _pairs(X: LocalTable, Y: LocalTable) -> Iterator[Host]:
         waiting = waiting[count:]
     if len(waiting) or any(len(part.rows) for part in parts):
         raise ValueError(expected("y", "as many rows as X", "more"))
+
+
+# --- What people have as a table ------------------------------------------------------------------
+
+SHARE_OF_MEMORY = 0.25
+"""Memory maps larger than this share of the free memory are read in chunks."""
+
+
+def is_stored(X: Any) -> bool:
+    """Return True if X is an array outside of memory that can be sliced, such as one of Zarr."""
+    if isinstance(X, np.ndarray) or backend.is_foreign(X) or backend.is_sparse(X):
+        return False
+    return all(hasattr(X, name) for name in ("shape", "dtype", "chunks", "__getitem__"))
+
+
+def is_path(X: Any) -> bool:
+    """Return True if X is a path, or text that can only be meant as one.
+
+    Examples
+    --------
+    >>> is_path("x.npy"), is_path("a word")
+    (True, False)
+    """
+    if isinstance(X, str):
+        return os.path.exists(X) or os.sep in X or bool(os.path.splitext(X)[1])
+    return isinstance(X, os.PathLike)
+
+
+def is_elsewhere(X: Any) -> bool:
+    """Return True if X is a chunked table: batches, Dask, a stored array, or a path."""
+    return isinstance(X, ChunkedTable) or is_path(X) or is_dask(X) or is_stored(X)
+
+
+def refuse_missing_path(X: Any) -> None:
+    """Refuse a path that leads nowhere."""
+    if is_path(X) and not os.path.exists(X):
+        raise FileNotFoundError(
+            f"there is no {os.fspath(X)!r}: X must be rows, or the path of a table. Check the path."
+        )
+
+
+def require_in_memory(X: Any, name: str = "X") -> None:
+    """Refuse what is not in memory, masks, which NumPy would overlook, and dates.
+
+    Examples
+    --------
+    >>> require_in_memory(np.zeros((2, 2)))
+    """
+    if type(X) is np.ndarray and X.dtype.kind in NUMBERS:
+        return
+    refuse_masked(X)
+    refuse_missing_path(X)
+    if type(X).__name__ == "LazyFrame":
+        raise TypeError(f"{name} is a LazyFrame, a query that has not run: pass {name}.collect().")
+    refuse_dates(X, name)
+    if is_elsewhere(X):
+        raise ValueError(
+            f"{name} must be rows in memory here, got {type(X).__name__}. Load them, or, where "
+            "rows do not depend on each other, go through the table part by part."
+        )
+
+
+def chunked_table(X: Any, *, fitting: bool = True) -> ChunkedTable | None:
+    """Return X as a chunked table, or None for data that are fitted in memory.
+
+    Chunked: `Batches`, Dask arrays and frames, paths of files, things on disk that can be sliced
+    (Zarr, HDF5), and, for `fit`, memory maps that are large beside the free memory.
+    """
+    if type(X) is np.ndarray:
+        return None
+    if isinstance(X, ChunkedTable):
+        return X
+    if is_dask(X):
+        from dualpca.data.dask_table import DaskTable
+
+        return DaskTable.of(X)
+    if isinstance(X, np.memmap):
+        large = fitting and X.nbytes > SHARE_OF_MEMORY * memory.free()
+        return SlicedTable(X) if large else None
+    if is_path(X):
+        refuse_missing_path(X)
+        return SlicedTable(mapped(X)) if Path(X).suffix == ".npy" else Batches(X)
+    if is_stored(X):
+        return SlicedTable(X)
+    return None

@@ -1,21 +1,22 @@
 """Columns in units of their own spread: what `standardize=True` fits, and the way back.
 
 A model that is fitted in these units answers in the user's: rows go inward before it sees them,
-what it says of rows comes outward.
+what it says of rows comes outward. PCA scales its operator instead (`operators.Frame`): sparse rows
+stay sparse, and the moments of chunks merge before anybody knows the units.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from dualpca.arrays import Array, backend
+from dualpca.data.base import Chunk, ChunkedTable, Table
 from dualpca.data.frames import Host
-from dualpca.data.missing import Columns, column_starts
-from dualpca.data.moments import CONSTANT_SHARE, SMALLEST_TRACE
-from dualpca.data.table import Chunk, ChunkedTable, InMemoryTable, Table
+from dualpca.data.moments import CONSTANT_SHARE, SMALLEST_TRACE, Columns, column_starts
+from dualpca.data.table import InMemoryTable
 from dualpca.errors import ScaleError
 
 CONSTANT = 8.0
@@ -206,23 +207,16 @@ def most_unequal(table: Table) -> tuple[int, int, float] | None:
             if found is None or step_of(table.rows) == 1:  # all rows would be compared
                 return found
     some = _some_rows(table)
-    if some is None:
+    if some is None or int(some[0].shape[0]) < LEAST_OBSERVED:
         return None
-    rows, weights = some
-    values = backend.to_numpy(rows)
-    if weights is None and len(values) >= LEAST_OBSERVED:
+    values = backend.to_numpy(some[0])
+    if some[1] is None:
         variance, known = _complete_variances(values)
         if known is not None:
             return farthest_apart(variance, known)
-    missing = np.isnan(values)
-    with np.errstate(over="ignore", invalid="ignore"):
-        if weights is None and not missing.any():
-            variance = values.var(axis=0, dtype=np.float64)
-        else:
-            variance = backend.to_numpy(column_starts(rows, weights)[2])
-    enough = len(values) - missing.sum(axis=0) >= LEAST_OBSERVED
-    known = np.isfinite(variance) & (variance > 0) & enough
-    return farthest_apart(variance, known)
+    variance = backend.to_numpy(column_starts(*some)[2])
+    enough = len(values) - np.isnan(values).sum(axis=0) >= LEAST_OBSERVED
+    return farthest_apart(variance, np.isfinite(variance) & (variance > 0) & enough)
 
 
 def have_unlike_units(table: Table) -> bool:
@@ -241,8 +235,7 @@ def have_unlike_units(table: Table) -> bool:
     if some is None:
         return False
     values = backend.to_numpy(some[0])
-    with np.errstate(over="ignore", invalid="ignore"):
-        _, mean, variance = map(backend.to_numpy, column_starts(*some))
+    _, mean, variance = map(backend.to_numpy, column_starts(*some))
     count = len(values) - np.isnan(values).sum(axis=0)
     known = np.isfinite(variance) & (variance > CONSTANT_SHARE * mean * mean)
     known &= count >= LEAST_OBSERVED
@@ -307,3 +300,106 @@ def farthest_apart(variance: Host, known: Host) -> tuple[int, int, float] | None
     small = int(np.argmin(np.where(known, variance, np.inf)))
     ratio = float(variance[large]) / float(variance[small])
     return (large, small, ratio) if ratio > LARGEST_RATIO else None
+
+
+# --- Skewed columns: values that pile up at one end, as prices, counts and sizes do ---------------
+
+HIGHLY_SKEWED, SKEWED, LONG_TAILED = 1.0, 1.5, 3.0
+"""Skewness from which ranks fill gaps better, a normal law visibly fails, and a few values decide.
+
+2 is that of an exponential law, 1.8 and 6.2 those of log-normal ones with σ = 1/2 and 1. The first
+was settled by filling gaps in thirteen public tables, on twelve of which the copula was better.
+"""
+
+DEVIATIONS, FEWEST = 3.0, 20
+"""A skewness counts beyond so many standard errors, √(6/n), and from so many values on."""
+
+ENDS, LEAST_TILT = (0.05, 0.95), 0.25
+"""How far the middle is from halfway between these quantiles, in halves of their distance.
+
+So a few wrong values make no column skewed: they change its moments, not its quantiles.
+"""
+
+ENTRIES_LOOKED_AT = 2**16
+"""Numbers of a table that are looked at: of rows at equal distances."""
+
+LEAST_VARIANCE = 0.1
+"""Of the average variance, below which a column hardly counts in a model."""
+
+
+MOST_RANKED = 256
+"""Columns of numbers up to which skewed ones choose the copula: its cost rises fast with them."""
+
+
+class Skewed(NamedTuple):
+    """Columns that are visibly skewed."""
+
+    columns: Host  # numbers of columns, in order
+    skewness: Host  # the third standardised moment of each
+
+
+NOT_SKEWED = Skewed(np.zeros(0, dtype=np.int64), np.zeros(0))
+
+
+def skewed_columns(table: Table, least: float = SKEWED, *, least_variance: float = 0.0) -> Skewed:
+    """Return the columns that are visibly skewed, by their moments and by their quantiles.
+
+    Columns that mostly hold one value, as zeros and ones or pixels at the edge of an image, are
+    left out. Nothing is said of chunked or sparse tables. One pass over at most 65,536 entries, and
+    a sort of columns whose moments are those of skewed ones.
+
+    Parameters
+    ----------
+    table : Table
+    least : float
+        Of the absolute skewness.
+    least_variance : float
+        Share of the average variance below which a column is left out.
+
+    Examples
+    --------
+    >>> z = np.random.default_rng(0).normal(size=(200, 3))
+    >>> found = skewed_columns(InMemoryTable(np.column_stack([z, np.exp(z[:, 0])])))
+    >>> found.columns, found.skewness.round(1)
+    (array([3]), array([5.4]))
+    """
+    if not isinstance(table, InMemoryTable) or backend.is_sparse(table.rows):
+        return NOT_SKEWED
+    n, d = (int(size) for size in table.rows.shape)
+    step = max(1, n // max(LEAST_ROWS_COMPARED, ENTRIES_LOOKED_AT // max(d, 1)))
+    X = np.asarray(backend.to_numpy(table.rows[::step, :]), dtype=np.float64)
+    if table.weights is not None:
+        X = X[backend.to_numpy(table.weights[::step]) > 0]
+    if len(X) < FEWEST:
+        return NOT_SKEWED
+    variance, skewness, count = _moments(X)
+    limits = np.maximum(least, DEVIATIONS * np.sqrt(6 / np.maximum(count, 1)))
+    found = (np.abs(skewness) > limits) & (count >= FEWEST)
+    found &= variance >= least_variance * variance.mean()
+    which = [j for j in np.flatnonzero(found) if _is_tilted(X[:, j], float(skewness[j]))]
+    return Skewed(np.array(which, dtype=np.int64), skewness[which])
+
+
+def _moments(X: Host) -> tuple[Host, Host, Host]:
+    """Return variance and skewness of what was observed, and how many values there are, (d,)."""
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        mean, count = X.mean(axis=0), np.full(X.shape[1], float(len(X)))
+        C = X - mean
+        if not np.isfinite(mean).all():
+            seen = np.isfinite(X)
+            count = seen.sum(axis=0).astype(np.float64)
+            mean = np.where(seen, X, 0.0).sum(axis=0) / count
+            C = np.where(seen, X - mean, 0.0)
+        squares = C * C
+        variance = squares.sum(axis=0) / count
+        skewness = np.einsum("ij,ij->j", squares, C) / count / variance**1.5
+        varies = np.isfinite(skewness) & (variance > CONSTANT_SHARE * mean * mean)
+    return np.where(varies, variance, 0.0), np.where(varies, skewness, 0.0), count
+
+
+def _is_tilted(x: Host, skewness: float) -> bool:
+    """Return True if quantiles say the same as a skewness, and no value is most of them."""
+    x = np.sort(x[np.isfinite(x)])
+    low, middle, high = x[(np.array([ENDS[0], 0.5, ENDS[1]]) * (x.size - 1)).round().astype(int)]
+    tilt = (low + high - 2 * middle) * np.sign(skewness)
+    return bool(tilt > LEAST_TILT * (high - low) and np.mean(x == middle) <= MOSTLY)

@@ -1,9 +1,11 @@
 """scikit-learn shells around the models: what comes in is checked, what goes out is translated.
 
-`_base` holds what all share: rows in and out, devices, fitted attributes. Every other file is one
-estimator: `pca`, `ppca`, `bayesian`, `robust`, `factor`, `canonical`, `imputer`, `copula`,
-`supplementary`, `mixture`, `hidden_markov`, `sequence_classifier`, `kernel`, `dual`,
-`probabilistic_kernel`, `twin`, `generator`, `kernel_search`. `saving` writes and reads them.
+What several share: `_types` and `_checks` (input), `_attributes` (what is fitted), `_streaming`
+(learning from chunks), `_shell` (what every estimator is: rows in and out, devices, files),
+`_linear` and `_kernel` (what linear and kernel models can do). Every other file is one estimator:
+`pca`, `ppca`, `bayesian`, `robust`, `factor`, `canonical`, `imputer`, `copula`, `supplementary`,
+`mixture`, `hidden_markov`, `sequence_classifier`, `kernel`, `dual`, `probabilistic_kernel`, `twin`,
+`generator`, `kernel_search`. `saving` writes and reads them.
 """
 
 from importlib import import_module

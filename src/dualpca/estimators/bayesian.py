@@ -7,15 +7,13 @@ from typing import Any
 import numpy as np
 
 from dualpca.arrays import Array, backend
-from dualpca.data import Units
-from dualpca.estimators._base import (
-    LatentMethods,
-    StreamingEstimator,
-    attribute,
-    check_choice,
-    check_number,
-    generator,
-)
+from dualpca.data import Moments, Units
+from dualpca.estimators._attributes import attribute
+from dualpca.estimators._checks import check_choice, check_number, generator
+from dualpca.estimators._linear import LatentEstimator
+from dualpca.estimators._shell import watched
+from dualpca.estimators._streaming import MomentStream, by_moments, partial_fit
+from dualpca.estimators._types import Rows, Seed, Weights
 from dualpca.estimators.ppca import spiked_parameters
 from dualpca.models.bayesian import (
     BayesianModel,
@@ -28,7 +26,14 @@ from dualpca.models.incomplete import RefitRequest
 from dualpca.operators import Scatter
 
 
-class BayesianPCA(LatentMethods, StreamingEstimator):
+def bayesian_of_moments(
+    moments: Moments, count: int, like: Array, request: BayesianRequest
+) -> BayesianModel:
+    """Return the model of a stream."""
+    return bayesian_of_operator(Scatter(moments), count, like, request)
+
+
+class BayesianPCA(LatentEstimator):
     """Bayesian PCA, which finds the number of components from the data.
 
     The model is x = Wz + μ + ε, where every column of W has a prior N(0, α⁻¹I) of its own.
@@ -121,13 +126,14 @@ class BayesianPCA(LatentMethods, StreamingEstimator):
 
     _zero_noise = False
     _model: BayesianModel
+    _stream: MomentStream
+    _streaming = by_moments(bayesian_of_moments)
 
     loadings_std_ = attribute("loadings_std", Units.loadings)
     relevance_ = attribute("relevance")
     n_effective_ = attribute("n_effective")
     bound_ = attribute("bound", Units.loglikelihood)
     bounds_ = attribute("bounds", Units.loglikelihood)
-    _loading_posterior = attribute("loading_posterior")  # as format 1 names it
 
     def __init__(
         self,
@@ -138,7 +144,7 @@ class BayesianPCA(LatentMethods, StreamingEstimator):
         solver: str = "auto",
         tol: float = 1e-6,
         max_iter: int = 1000,
-        random_state: Any = None,
+        random_state: Seed = None,
         standardize: bool = False,
         verbose: bool = False,
         checkpoint: Any = None,
@@ -164,14 +170,39 @@ class BayesianPCA(LatentMethods, StreamingEstimator):
     def _refit_request(self) -> RefitRequest:
         return RefitRequest(RelevanceFit, fixed_noise=self.noise_variance is not None)
 
-    _fit = staticmethod(fit_bayesian)
+    def fit(self, X: Rows, y: object = None, sample_weight: Weights = None) -> BayesianPCA:
+        """Fit the model.
 
-    def _fit_stream(
-        self, state: Any, count: int, like: Array, request: BayesianRequest
-    ) -> BayesianModel:
-        return bayesian_of_operator(Scatter(state), count, like, request)
+        Parameters
+        ----------
+        X : array of shape (n, d), or a chunked table
+            Two rows or more. Never modified. Chunked: `Batches`, Dask, Zarr, a path.
+        y : ignored, default=None
+        sample_weight : array of shape (n,), default=None
+            Non-negative. A weight of 2 counts as the row twice, 0 as no row; their sum is the
+            effective number of rows.
 
-    def sample_loadings(self, n_draws: int = 100, random_state: Any = None) -> Array:
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import BayesianPCA
+        >>> X = load_iris().data
+        >>> BayesianPCA(2).fit(X).components_.shape
+        (2, 4)
+        """
+        request = self._request()
+        with self._training(X, sample_weight) as table:
+            model = fit_bayesian(table, watched(request, table))
+        self._keep(model)
+        return self
+
+    partial_fit = partial_fit
+
+    def sample_loadings(self, n_draws: int = 100, random_state: Seed = None) -> Array:
         """Draw loadings from their posterior, so that they carry error bars.
 
         Parameters
@@ -207,7 +238,7 @@ class BayesianPCA(LatentMethods, StreamingEstimator):
         model = self._fitted
         check_number("n_draws", n_draws, 1, integer=True)
         draws = model.sample_loadings(n_draws, generator(random_state))
-        return self._outward("loadings", draws)
+        return self._outward(Units.loadings, draws)
 
     def summary(self) -> str:
         """Return a table of the directions the fit started from, as text.

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import MultiOutputMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, MultiOutputMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from dualpca.arrays import Array, backend, sent
@@ -21,25 +21,24 @@ from dualpca.data import (
     require_in_memory,
 )
 from dualpca.errors import expected
-from dualpca.estimators._base import (
+from dualpca.estimators._attributes import attribute, optional, parameter_count
+from dualpca.estimators._checks import (
     FLOATS,
-    Transformer,
     as_frame,
-    attribute,
     check_finite_result,
     check_matrix,
     check_number,
     generator,
-    on_rows,
-    optional,
-    parameter_count,
     refuse_weights,
+    text_named,
     weighted_mean,
 )
+from dualpca.estimators._shell import Estimator, on_rows
+from dualpca.estimators._types import Column, Rows, Seed, Weights
 from dualpca.models.canonical import CanonicalModel, CanonicalRequest, fit_canonical
 
 
-class CCA(MultiOutputMixin, Transformer):
+class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Probabilistic canonical correlation analysis of two tables with the same rows.
 
     The model is x = W_x z + μ_x + ε_x and y = W_y z + μ_y + ε_y.
@@ -50,8 +49,9 @@ class CCA(MultiOutputMixin, Transformer):
 
     Parameters
     ----------
-    n_components : int, default=2
-        q, at most the number of features (rank) of the smaller view.
+    n_components : int or None, default=None
+        q, at most the number of features (rank) of the smaller view. None is 2, or 1 where the
+        smaller view has one direction only, such as a single column.
     regularization : float, default=0.0
         Share of its own variance that is added to every feature's variance (of 1, where a feature
         is constant). 0 is maximum likelihood; more is needed for a density where rows are few.
@@ -122,6 +122,7 @@ class CCA(MultiOutputMixin, Transformer):
 
     _model: CanonicalModel
     _accepts_nan = True
+    _units_in_model = True  # which does not depend on those of X
 
     correlations_ = attribute("correlations")
     x_mean_ = attribute("x_mean")
@@ -145,7 +146,7 @@ class CCA(MultiOutputMixin, Transformer):
 
     def __init__(
         self,
-        n_components: int = 2,
+        n_components: int | None = None,
         *,
         regularization: float = 0.0,
         tol: float = 1e-6,
@@ -176,6 +177,7 @@ class CCA(MultiOutputMixin, Transformer):
         """Return what scikit-learn wants to know of inputs and outputs."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
     def _request(self) -> CanonicalRequest:
@@ -186,7 +188,7 @@ class CCA(MultiOutputMixin, Transformer):
         ridge = float(self.regularization)
         return CanonicalRequest(self.n_components, ridge, self.tol, self.max_iter)
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> CCA:
+    def fit(self, X: Rows, y: Column | None = None, sample_weight: Weights = None) -> CCA:
         """Fit the model by maximum likelihood.
 
         Parameters
@@ -224,10 +226,6 @@ class CCA(MultiOutputMixin, Transformer):
         self._keep(replace(model, vector=vector, **scales))
         return self
 
-    def _units_of(self, table: Table) -> None:
-        """Return None: the model does not depend on units, and the fit has its own."""
-        self._standardizes()
-
     def _scales(self, table: Table, second: Table) -> dict[str, Array]:
         """Return the standard deviations of the columns of both views."""
         if isinstance(table, InMemoryTable) and isinstance(second, InMemoryTable):
@@ -235,7 +233,7 @@ class CCA(MultiOutputMixin, Transformer):
         views = {"x_scale": table, "y_scale": second}
         return {name: backend.cast_like(Units.of(t).scale, t.like) for name, t in views.items()}
 
-    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+    def fit_transform(self, X: Rows, y: Column | None = None, sample_weight: Weights = None) -> Any:
         """Fit, then return the canonical variates of both views.
 
         Parameters
@@ -260,7 +258,7 @@ class CCA(MultiOutputMixin, Transformer):
         """
         return self.fit(X, y, sample_weight).transform(X, y)
 
-    def _asked_second(self, y: Any, rows: Array | None, method: str) -> Array:
+    def _asked_second(self, y: Column | None, rows: Array | None, method: str) -> Array:
         """Return the second view that the model is asked about, checked, where it works."""
         Y = check_second(y, rows, self._where if "_placed" in vars(self) else None)[0]
         Y = self._beside_model(Y, method) if rows is None else Y
@@ -270,7 +268,9 @@ class CCA(MultiOutputMixin, Transformer):
         refuse_infinite_view(Y, "y")
         return Y
 
-    def _views(self, X: Any, y: Any, method: str) -> tuple[Array | None, Array | None]:
+    def _views(
+        self, X: Rows | None, y: Column | None, method: str
+    ) -> tuple[Array | None, Array | None]:
         """Return the views that the fitted model is asked about, checked, where it works."""
         check_is_fitted(self)
         if X is None and y is None:
@@ -281,7 +281,12 @@ class CCA(MultiOutputMixin, Transformer):
         return rows, None if y is None else self._asked_second(y, rows, method)
 
     def _answer(
-        self, X: Any, y: Any, method: str, ask: Callable[..., Iterable[Array | None]], cast: bool
+        self,
+        X: Rows | None,
+        y: Column | None,
+        method: str,
+        ask: Callable[..., Iterable[Array | None]],
+        cast: bool,
     ) -> list[Array]:
         """Return what `ask` finds of the views, in the dtype and the place of the first given."""
         rows, other = self._views(X, y, method)
@@ -293,7 +298,7 @@ class CCA(MultiOutputMixin, Transformer):
         return [self._home(part, origin) for part in found]
 
     @on_rows("n_components_", cast=False)
-    def transform(self, X: Any, y: Any = None) -> Any:
+    def transform(self, X: Array, y: Column | None = None) -> Any:
         """Return the canonical variates of X, and those of y where it is given.
 
         They are u = U_xᵀ(x − μ_x), and v likewise for y.
@@ -329,7 +334,7 @@ class CCA(MultiOutputMixin, Transformer):
             found.append(backend.cast_like(variates, rows))
         return found[0] if Y is None else tuple(found)
 
-    def posterior(self, X: Any = None, y: Any = None) -> tuple[Array, Array]:
+    def posterior(self, X: Rows | None = None, y: Column | None = None) -> tuple[Array, Array]:
         """Return mean and covariance of the shared latents.
 
         Parameters
@@ -359,7 +364,7 @@ class CCA(MultiOutputMixin, Transformer):
         mean, covariance = self._answer(X, y, "posterior", latent, cast=True)
         return mean, covariance
 
-    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
+    def predict(self, X: Rows, return_std: bool = False, return_cov: bool = False) -> Any:
         """Return Y expected given X, a vector if Y was one.
 
         Parameters
@@ -389,7 +394,12 @@ class CCA(MultiOutputMixin, Transformer):
         return (result[0][:, 0], result[1]) if return_cov else result[:, 0]
 
     def predict_view(
-        self, X: Any = None, y: Any = None, *, return_std: bool = False, return_cov: bool = False
+        self,
+        X: Rows | None = None,
+        y: Column | None = None,
+        *,
+        return_std: bool = False,
+        return_cov: bool = False,
     ) -> Any:
         """Return the view that is not given, expected given the one that is.
 
@@ -418,7 +428,9 @@ class CCA(MultiOutputMixin, Transformer):
         """
         return self._predict(X, y, return_std, return_cov, "predict_view")
 
-    def _predict(self, X: Any, y: Any, return_std: bool, return_cov: bool, method: str) -> Any:
+    def _predict(
+        self, X: Rows | None, y: Column | None, return_std: bool, return_cov: bool, method: str
+    ) -> Any:
         if return_std and return_cov:
             raise ValueError("return_std and return_cov cannot both be True: ask for one of them.")
         if X is not None and y is not None:
@@ -436,7 +448,7 @@ class CCA(MultiOutputMixin, Transformer):
         found = self._answer(X, y, method, ask, cast=True)
         return tuple(found) if kind else found[0]
 
-    def impute(self, X: Any, y: Any, return_std: bool = False) -> Any:
+    def impute(self, X: Rows, y: Column | None, return_std: bool = False) -> Any:
         """Fill every NaN of both views with its expectation given what the row observed.
 
         Parameters
@@ -478,7 +490,7 @@ class CCA(MultiOutputMixin, Transformer):
                 tables.append(as_frame(self._home(backend.cast_like(part, like), origin), origin))
         return tuple(tables)
 
-    def score_samples(self, X: Any = None, y: Any = None) -> Array:
+    def score_samples(self, X: Rows | None = None, y: Column | None = None) -> Array:
         """Return the log-density of what each row observed of the views given.
 
         Parameters
@@ -506,7 +518,7 @@ class CCA(MultiOutputMixin, Transformer):
 
         return self._answer(X, y, "score_samples", ask, cast=False)[0]
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Rows, y: Column | None = None, sample_weight: Weights = None) -> float:
         """Return the average log-density of the rows (scikit-learn's `CCA` returns R²).
 
         Parameters
@@ -530,7 +542,7 @@ class CCA(MultiOutputMixin, Transformer):
         """
         return weighted_mean(self.score_samples(X, y), sample_weight)
 
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Array, Array]:
+    def sample(self, n_samples: int = 1, random_state: Seed = None) -> tuple[Array, Array]:
         """Draw new rows of both tables.
 
         Parameters
@@ -575,16 +587,6 @@ class CCA(MultiOutputMixin, Transformer):
         model: CanonicalModel = self._fitted
         return model.covariance()
 
-    def _model_of(self, state: dict[str, Any]) -> CanonicalModel:
-        """Return the model of attributes as format 1 names them."""
-        model: CanonicalModel = self._published(
-            {"loglikelihoods_": (state["loglikelihood_"],), **state},
-            canonical=state["_model"],
-            dtypes=(str(state["x_mean_"].dtype), str(state["y_mean_"].dtype)),
-            p_values=state["p_values_"],
-        )
-        return model
-
 
 # --- Two views of the same rows: either may hold NaN, the second may be a vector -----------------
 
@@ -600,7 +602,10 @@ def check_second(Y: Any, X: Array | None, device: Any = None) -> tuple[Array, bo
         )
     require_in_memory(Y, "y")
     if not backend.is_foreign(Y):
-        Y = check_array(Y, dtype=FLOATS, ensure_2d=False, ensure_all_finite=False, input_name="y")
+        with text_named(Y, "y"):
+            Y = check_array(
+                Y, dtype=FLOATS, ensure_2d=False, ensure_all_finite=False, input_name="y"
+            )
     vector = Y.ndim == 1
     Y = check_matrix(backend.namespace(Y).reshape(Y, (-1, 1)) if vector else Y, "y")
     if Y.shape[1] == 0:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
 import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from dualpca.arrays import Array, showing
-from dualpca.data import ChunkedTable, chunked_table, require_in_memory
+from dualpca.data import ChunkedTable, Host, chunked_table, require_in_memory
 from dualpca.data.kinds import Entries, library_of, opened_table
-from dualpca.errors import EmptyColumnError, expected
-from dualpca.estimators._base import (
-    OnRows,
-    Transformer,
-    attribute,
-    average_density,
+from dualpca.errors import expected
+from dualpca.estimators._attributes import attribute
+from dualpca.estimators._checks import (
+    check_bootstrap,
     check_choice,
     check_columns,
     check_flag,
@@ -27,14 +27,14 @@ from dualpca.estimators._base import (
     named_columns,
     refuse_frames,
 )
-from dualpca.estimators.ppca import iteration_limits
+from dualpca.estimators._shell import Estimator, OnRows, average_density, iteration_limits
+from dualpca.estimators._types import Rows, Seed, Weights
 from dualpca.gaussian import Outliers
-from dualpca.models.copula import CopulaRequest
+from dualpca.models.copula import CopulaRequest, MixedModel, fit_mixed
 from dualpca.models.incomplete import least_rows
-from dualpca.models.mixed import MixedModel, fit_mixed
 
 
-class CopulaPPCA(Transformer):
+class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Probabilistic PCA of columns of any kind: numbers, grades, yes/no, categories, counts.
 
     Every column is a monotone function of a latent coordinate, x_j = f_j(z_j), and z = Wt + ε with
@@ -157,7 +157,7 @@ class CopulaPPCA(Transformer):
         noise: str = "diagonal",
         tol: float = 2e-3,
         max_iter: int = 200,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: bool = False,
         checkpoint: Any = None,
     ) -> None:
@@ -172,7 +172,7 @@ class CopulaPPCA(Transformer):
 
     # --- fit ---------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+    def fit(self, X: Rows, y: object = None, sample_weight: Weights = None) -> Any:
         """Fit margins and latents to what every row knows.
 
         Parameters
@@ -219,7 +219,7 @@ class CopulaPPCA(Transformer):
         rng = 0 if state is None else generator(state)
         return CopulaRequest(noise=self.noise, rng=rng, **iteration_limits(self))
 
-    def _opened(self, X: Any, *, reset: bool) -> Any:
+    def _opened(self, X: Rows, *, reset: bool) -> Any:
         """Return a table as it came, a frame or an array, with its columns checked."""
         require_in_memory(X)
         table = opened_table(X)
@@ -241,13 +241,13 @@ class CopulaPPCA(Transformer):
             ensure_min_samples=1 + reset,
         )
 
-    def _read(self, X: Any) -> tuple[MixedModel, Any, Entries]:
+    def _read(self, X: Rows) -> tuple[MixedModel, Any, Entries]:
         """Return the model, an opened table that it is asked about, and its entries in numbers."""
         check_is_fitted(self)
         table, model = self._opened(X, reset=False), self._model
         return model, table, model.kinds.entries(table)
 
-    def _chunkwise(self, X: Any, method: str, width: int | None) -> Any:
+    def _chunkwise(self, X: Rows, method: str, width: int | None) -> Any:
         """Return the results of a method for a chunked table, computed when they are read.
 
         None for a table in memory.
@@ -316,7 +316,7 @@ class CopulaPPCA(Transformer):
 
     # --- latents and densities ---------------------------------------------------------------
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Rows) -> Array:
         """Return the posterior mean of the latents given what each row knows.
 
         Parameters
@@ -341,11 +341,11 @@ class CopulaPPCA(Transformer):
         found = self._chunkwise(X, "transform", self._n_features_out)
         return self._cast(self.posterior(X)[0], X) if found is None else found
 
-    def _cast(self, result: Array, X: Any) -> Array:
+    def _cast(self, result: Array, X: Rows) -> Array:
         """Return a result in single precision for rows of that."""
         return result.astype(np.float32) if getattr(X, "dtype", None) == np.float32 else result
 
-    def inverse_transform(self, X: Any) -> Any:
+    def inverse_transform(self, X: Rows) -> Any:
         """Return the rows that latents stand for: medians, and the most probable levels.
 
         Parameters
@@ -375,7 +375,7 @@ class CopulaPPCA(Transformer):
             raise ValueError(expected("X", what, f"{Z.shape[1]} columns"))
         return model.kinds.built(model.at_latents(Z), getattr(self, "feature_names_in_", None))
 
-    def posterior(self, X: Any) -> tuple[Array, Array]:
+    def posterior(self, X: Rows) -> tuple[Array, Array]:
         """Return mean and covariance of the latents given each row.
 
         Parameters
@@ -406,7 +406,7 @@ class CopulaPPCA(Transformer):
         model, _, entries = self._read(X)
         return model.factors.posterior(model.latent(entries))
 
-    def score_samples(self, X: Any) -> Array:
+    def score_samples(self, X: Rows) -> Array:
         """Return how much likelier each row is than if its columns were independent.
 
         Parameters
@@ -438,7 +438,7 @@ class CopulaPPCA(Transformer):
         model, _, entries = self._read(X)
         return model.factors.log_evidence(model.latent(entries))
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Rows, y: object = None, sample_weight: Weights = None) -> float:
         """Return the average of `score_samples`.
 
         Parameters
@@ -463,7 +463,7 @@ class CopulaPPCA(Transformer):
         """
         return average_density(self, X, sample_weight)
 
-    def outliers(self, X: Any, level: float = 0.95) -> Outliers:
+    def outliers(self, X: Rows, level: float = 0.95) -> Outliers:
         """Return which rows are unusual: T² or SPE of their latent coordinates above the limit.
 
         Parameters
@@ -497,7 +497,7 @@ class CopulaPPCA(Transformer):
 
     # --- missing entries ---------------------------------------------------------------------
 
-    def impute(self, X: Any, *, return_interval: bool = False, level: float = 0.9) -> Any:
+    def impute(self, X: Rows, *, return_interval: bool = False, level: float = 0.9) -> Any:
         """Fill every missing entry with its median, or most probable level, given its row.
 
         Parameters
@@ -538,18 +538,19 @@ class CopulaPPCA(Transformer):
                 raise ValueError(expected("return_interval", what, return_interval))
             return found
         model, table, entries = self._read(X)
-        missing = entries.missing.any(axis=1)
+        missing: Host = np.any(entries.missing, axis=1)
         tail = (1 - float(level)) / 2
         shares = (0.5, tail, 1 - tail) if return_interval else (0.5,)
         tables = []
-        for values in model.quantiles(entries.rows(missing), shares) if missing.any() else ():
-            low, high = np.full(entries.low.shape, np.nan), np.full(entries.low.shape, np.nan)
-            low[missing], high[missing] = values
-            tables.append(model.kinds.completed(table, Entries(low, high)))
-        tables = tables or [model.kinds.completed(table, entries) for _ in shares]
+        if missing.any():
+            for values in model.quantiles(entries.rows(missing), shares):
+                filling = placed(values, missing, entries)
+                tables.append(model.kinds.completed(table, filling))
+        else:
+            tables = [model.kinds.completed(table, entries) for _ in shares]
         return tuple(tables) if return_interval else tables[0]
 
-    def predict_proba(self, X: Any, column: Any = None) -> Array:
+    def predict_proba(self, X: Rows, column: Any = None) -> Array:
         """Return the probability of every level of a column given the rest of each row.
 
         Parameters
@@ -592,12 +593,12 @@ class CopulaPPCA(Transformer):
 
     def sample_imputations(
         self,
-        X: Any,
+        X: Rows,
         n_draws: int = 5,
-        random_state: Any = None,
+        random_state: Seed = None,
         *,
         parameters: str = "bootstrap",
-        sample_weight: Any = None,
+        sample_weight: Weights = None,
     ) -> list[Any]:
         """Draw completed tables for multiple imputation; pool with `dualpca.pool`.
 
@@ -640,32 +641,18 @@ class CopulaPPCA(Transformer):
         weights = check_weights(sample_weight, np.empty((len(table), 1)))
         models: Any = [model] * n_draws
         if parameters == "bootstrap" and entries.missing.any():
-            self._refuse_bootstrap(model.n_components, entries)
+            check_bootstrap(self, least_rows(model.n_components), ~entries.missing, "known")
             with named_columns(self):
                 models = model.refits(entries, weights, n_draws, rng, self._request())
-        missing = entries.missing.any(axis=1)
+        missing: Host = np.any(entries.missing, axis=1)
         tables = []
         for one in models:
-            low, high = np.full(entries.low.shape, np.nan), np.full(entries.low.shape, np.nan)
-            if missing.any():
-                low[missing], high[missing] = one.drawn(entries.rows(missing), rng)
-            tables.append(model.kinds.completed(table, Entries(low, high)))
+            values = one.drawn(entries.rows(missing), rng) if missing.any() else (np.nan, np.nan)
+            filling = placed(values, missing, entries)
+            tables.append(model.kinds.completed(table, filling))
         return tables
 
-    def _refuse_bootstrap(self, q: int, entries: Entries) -> None:
-        """Refuse to bootstrap too few rows, or a column without values."""
-        known = ~entries.missing
-        count, least = int(known.any(axis=1).sum()), least_rows(q)
-        if count < least:
-            raise ValueError(
-                f"a bootstrap needs at least {least} rows with known values, got {count}. Give the "
-                "training table, or parameters='fixed', which takes the fitted parameters as known."
-            )
-        empty = [int(j) for j in np.flatnonzero(~known.any(axis=0))]
-        if empty:
-            raise EmptyColumnError(empty, getattr(self, "feature_names_in_", None))
-
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
+    def sample(self, n_samples: int = 1, random_state: Seed = None) -> Any:
         """Draw new rows: a table like that of the fit.
 
         Parameters
@@ -700,9 +687,17 @@ class CopulaPPCA(Transformer):
         """Return what scikit-learn wants to know of inputs and outputs."""
         tags = super().__sklearn_tags__()
         tags.array_api_support = False
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         tags.input_tags.categorical = True
         tags.input_tags.string = True
         return tags
 
     def _goes_together(self) -> bool:
         return len(self._model.kinds.columns) == int(self.n_features_in_)
+
+
+def placed(values: Sequence[Host | float], missing: Host, entries: Entries) -> Entries:
+    """Return lowest and highest values of rows where some are missing, NaN in all others."""
+    low, high = np.full(entries.low.shape, np.nan), np.full(entries.low.shape, np.nan)
+    low[missing], high[missing] = values
+    return Entries(low, high)

@@ -11,20 +11,18 @@ from sklearn.utils.validation import check_is_fitted
 from dualpca.arrays import Array, backend
 from dualpca.data import refuse_nonfinite
 from dualpca.errors import expected
-from dualpca.estimators._base import (
-    PreImageEstimator,
-    attribute,
+from dualpca.estimators._attributes import attribute, nested
+from dualpca.estimators._checks import (
     check_choice,
-    check_diagonal,
     check_finite_result,
     check_matrix,
     check_number,
-    check_weights,
     generator,
-    nested,
-    on_rows,
-    parameter_count,
+    weighted_mean,
 )
+from dualpca.estimators._kernel import PreImageEstimator, check_diagonal
+from dualpca.estimators._shell import on_rows
+from dualpca.estimators._types import Column, Rows, Seed, Weights
 from dualpca.estimators.ppca import PPCA
 from dualpca.gaussian import check_noise
 from dualpca.kernels import Linear
@@ -59,9 +57,14 @@ class DualPPCA(PreImageEstimator):
         keeps most of it; give `noise_variance` then.
     kernel : str, Kernel or callable, default='rbf'
         As in :class:`KernelPCA`.
-    gamma : float, 'scale', 'median' or None, default=None
-        Scale of the RBF, polynomial, sigmoid, Laplacian and chi-squared kernels. None is 1/d;
-        'scale' and 'median' are found from X.
+    gamma : float, 'scale', 'median', 'auto' or None, default=None
+        Scale of the RBF, polynomial, sigmoid, Laplacian and chi-squared kernels. 'auto' is 1/d;
+        'scale' and 'median' are found from X. None finds the width of a named RBF, Matérn, rational
+        quadratic, Laplacian or chi-squared kernel: the one at which the values of the kernel over
+        pairs of rows vary the most, in steps of 2^(1/4) about the median distance, from at most 400
+        rows, evenly spaced. Where columns are of unlike units (the variance of one is more than 100
+        times that of another), the first three get a width for every column, a multiple of its
+        standard deviation. It is 1/d for polynomial and sigmoid kernels. `kernel_` has the width.
     degree : int, default=3
         Degree of the polynomial kernel.
     coef0 : float, default=1
@@ -131,6 +134,9 @@ class DualPPCA(PreImageEstimator):
     approximation_error_ : Approximation
         As in `KernelPCA`; exact solvers have `trace` 0.
     kernel_ : Kernel
+        With the width that was found or given.
+    gamma_ : float or None
+        Its gamma; None if it has none, or every column a width of its own.
     X_fit_ : array of shape (n, d)
         Points of positive weight, the kernel matrix, or the landmarks.
     solver_ : str
@@ -164,7 +170,6 @@ class DualPPCA(PreImageEstimator):
     noise_dim_ = attribute("gaussian.dim")
     coefficients_ = attribute("coefficients")
     relevance_ = attribute("relevance")
-    n_parameters_ = parameter_count()
     loglikelihood_ = attribute("history.loglikelihood")
     loglikelihoods_ = attribute("history.loglikelihoods")
     n_iter_ = attribute("history.n_iter")
@@ -187,7 +192,7 @@ class DualPPCA(PreImageEstimator):
         eigen_solver: str = "auto",
         tol: float = 0.0,
         max_iter: int | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         preimage: Any = "auto",
         n_landmarks: int = 500,
         landmarks: str = "leverage",
@@ -218,6 +223,11 @@ class DualPPCA(PreImageEstimator):
         self.verbose = verbose
         self.device = device
 
+    @property
+    def n_parameters_(self) -> int:
+        """The number of free parameters; a noise that was given is none."""
+        return int(self._fitted.n_parameters(fixed_noise=self.noise_variance is not None))
+
     # --- fitting ---------------------------------------------------------------------------
 
     def _request(self) -> DualRequest:
@@ -237,7 +247,7 @@ class DualPPCA(PreImageEstimator):
         most = 1000 if self.max_iter is None else int(self.max_iter)
         return self._asked_for(DualRequest, how=how, max_iter=most)
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> DualPPCA:
+    def fit(self, X: Rows, y: object = None, sample_weight: Weights = None) -> DualPPCA:
         """Fit the model.
 
         Parameters
@@ -265,14 +275,13 @@ class DualPPCA(PreImageEstimator):
         request = self._request()
         with self._training(X, sample_weight) as table:
             model = fit_dual(table, request)
-        self._forget()
         self._keep(model)
         return self
 
     # --- latents and densities -------------------------------------------------------------
 
     @on_rows("n_components_")
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Array) -> Array:
         """Return the posterior mean of the latents.
 
         It is z = nΛ⁻¹Aᵀkc (De Plaen & Suykens 2023, Eq. 20).
@@ -300,7 +309,7 @@ class DualPPCA(PreImageEstimator):
         return self._working.posterior_mean(X)
 
     @on_rows()
-    def posterior(self, X: Any) -> tuple[Array, Array]:
+    def posterior(self, X: Array) -> tuple[Array, Array]:
         """Return mean and covariance of the latents given each point.
 
         Parameters
@@ -327,7 +336,7 @@ class DualPPCA(PreImageEstimator):
         self._know_inputs(X)
         return self._working.posterior_mean(X), self._working.posterior_covariance(X)
 
-    def posterior_kernel(self, K: Any, centered: bool = False) -> tuple[Array, Array]:
+    def posterior_kernel(self, K: Rows, centered: bool = False) -> tuple[Array, Array]:
         """Return mean and covariance of the latents given kernel values against `X_fit_`.
 
         Parameters
@@ -367,7 +376,7 @@ class DualPPCA(PreImageEstimator):
         return self._home(found, K)  # type: ignore[no-any-return]
 
     @on_rows(cast=False)
-    def score_samples(self, X: Any, diagonal: Any = None) -> Array:
+    def score_samples(self, X: Array, diagonal: Column | None = None) -> Array:
         """Return the log-density of every point's features, from projections and residual norm.
 
         Parameters
@@ -393,7 +402,7 @@ class DualPPCA(PreImageEstimator):
         self._refuse_missing(X)
         return self._working.log_density(X, check_diagonal(diagonal, X))
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Rows, y: object = None, sample_weight: Weights = None) -> float:
         """Return the average log-density of the points' features.
 
         Parameters
@@ -415,15 +424,12 @@ class DualPPCA(PreImageEstimator):
         >>> bool(model.score(X) > model.score(X + 5.0))
         True
         """
-        density = self.score_samples(X)
-        w = check_weights(sample_weight, density[:, None])
-        xp = backend.namespace(density)
-        return float(xp.mean(density) if w is None else w @ density / xp.sum(w))
+        return weighted_mean(self.score_samples(X), sample_weight)
 
     # --- kernel values ---------------------------------------------------------------------
 
     def reconstruct_kernel(
-        self, X: Any = None, centered: bool = True, *, latents: Any = None
+        self, X: Rows | None = None, centered: bool = True, *, latents: Rows | None = None
     ) -> Array:
         """Return the kernel values of points without their noise.
 
@@ -463,7 +469,7 @@ class DualPPCA(PreImageEstimator):
         return self._home(backend.cast_like(found, Z), latents)
 
     @on_rows()
-    def _reconstruct_kernel(self, X: Any, centered: bool = True) -> Array:
+    def _reconstruct_kernel(self, X: Array, centered: bool = True) -> Array:
         self._know_inputs(X)
         Y = self._working.posterior_mean(X) * self._latent_scale()
         return self._working.kernel_values(Y, centered=centered)
@@ -507,7 +513,7 @@ class DualPPCA(PreImageEstimator):
     def sample_kernel(
         self,
         n_samples: int = 1,
-        random_state: Any = None,
+        random_state: Seed = None,
         tol: float = 2e-2,
         *,
         noise: Any = None,
@@ -563,7 +569,7 @@ class DualPPCA(PreImageEstimator):
         found = model.shaped(xi, float(tol))
         return self._home(backend.cast_like(found, model.eigenvalues), noise)
 
-    def sample_kernel_given(self, X: Any, random_state: Any = None, tol: float = 2e-2) -> Array:
+    def sample_kernel_given(self, X: Rows, random_state: Seed = None, tol: float = 2e-2) -> Array:
         """Draw centred kernel values given latents.
 
         They are kc | z ~ N(Kc A z, σ²Kc).
@@ -598,7 +604,7 @@ class DualPPCA(PreImageEstimator):
 
     # --- points of feature space -----------------------------------------------------------
 
-    def sample_features(self, n_samples: int = 1, random_state: Any = None) -> Array:
+    def sample_features(self, n_samples: int = 1, random_state: Seed = None) -> Array:
         """Draw points of feature space, as weights over the training points.
 
         The points are φ ~ N(φ̄, WWᵀ + σ²I).
@@ -633,7 +639,7 @@ class DualPPCA(PreImageEstimator):
         found = model.draw_features(Y, rng, inside=False)
         return self._home(backend.cast_like(found, model.eigenvalues), None)
 
-    def sample_features_given(self, X: Any, random_state: Any = None) -> Array:
+    def sample_features_given(self, X: Rows, random_state: Seed = None) -> Array:
         """Draw points of feature space given latents.
 
         The points are φ | z ~ N(Wz + φ̄, σ²I).
@@ -678,7 +684,7 @@ class DualPPCA(PreImageEstimator):
     def sample(
         self,
         n_samples: int = 1,
-        random_state: Any = None,
+        random_state: Seed = None,
         return_distance: bool = False,
         noise: bool = False,
     ) -> Any:
@@ -711,15 +717,11 @@ class DualPPCA(PreImageEstimator):
         check_is_fitted(self)
         check_number("n_samples", n_samples, 1, integer=True)
         model, rng = self._working, generator(random_state)
-        if noise and model.kernel == Linear():
-            points = to_primal(model)[1].sample(int(n_samples), rng)
-            distance = 0 * points[:, 0]
-        else:
+        if not (noise and model.kernel == Linear()):
             Y = model.sample_coordinates(int(n_samples), rng, noise=noise)
-            found = self._method(None).find(self._span(), Y, None)
-            points, distance = backend.cast_like(found.points, model.eigenvalues), found.distance
-        points, distance = self._home((points, distance), None)
-        return (points, distance) if return_distance else points
+            return self._drawn_inputs(Y, return_distance)
+        points = self._home(to_primal(model)[1].sample(int(n_samples), rng), None)
+        return (points, 0 * points[:, 0]) if return_distance else points
 
     # --- conversions -----------------------------------------------------------------------
 
@@ -749,17 +751,6 @@ class DualPPCA(PreImageEstimator):
         if feature_map.kernel == Linear():
             return ppca
         return Pipeline([("features", FunctionTransformer(feature_map)), ("ppca", ppca)])
-
-    # --- names of format 1 -----------------------------------------------------------------
-
-    _gaussian = attribute("gaussian")
-    _space = attribute("space")
-    _projector = attribute("projector")
-    _n = attribute("n")
-
-    def _model_of(self, state: dict[str, Any]) -> DualModel:
-        expansion = state["_subspace"] if "coefficients_" in state else None
-        return self._published(state, expansion=expansion)  # type: ignore[no-any-return]
 
 
 def check_tolerance(tol: Any) -> None:

@@ -6,22 +6,17 @@ from typing import Any
 
 from dualpca.arrays import Array
 from dualpca.data import Units
-from dualpca.estimators._base import (
-    IncompleteMethods,
-    LinearEstimator,
-    attribute,
-    check_choice,
-    generator,
-    on_rows,
-    watched,
-)
-from dualpca.estimators.ppca import iteration_limits
+from dualpca.estimators._attributes import attribute
+from dualpca.estimators._checks import check_choice, generator
+from dualpca.estimators._linear import LatentEstimator, LinearEstimator
+from dualpca.estimators._shell import iteration_limits, on_rows, watched
+from dualpca.estimators._types import Rows, Seed, Weights
 from dualpca.gaussian import SHARES
 from dualpca.models.factor import FactorModel, FactorRequest, fit_factor
 from dualpca.models.incomplete import RefitRequest
 
 
-class FactorAnalysis(IncompleteMethods, LinearEstimator):
+class FactorAnalysis(LinearEstimator):
     """Factor analysis, with missing values or without.
 
     The model is x = Wz + μ + ε with z ~ N(0, I_q) and ε ~ N(0, diag ψ).
@@ -106,6 +101,7 @@ class FactorAnalysis(IncompleteMethods, LinearEstimator):
     """
 
     _model: FactorModel
+    _accepts_nan = True
 
     n_components_ = attribute("n_components")
     heywood_ = attribute("heywood")
@@ -127,7 +123,7 @@ class FactorAnalysis(IncompleteMethods, LinearEstimator):
         svd_method: str = "randomized",
         iterated_power: int = 3,
         rotation: str | None = None,
-        random_state: Any = 0,
+        random_state: Seed = 0,
         standardize: bool = False,
         verbose: bool = False,
         checkpoint: Any = None,
@@ -147,7 +143,7 @@ class FactorAnalysis(IncompleteMethods, LinearEstimator):
         self.checkpoint = checkpoint
         self.device = device
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+    def fit(self, X: Rows, y: object = None, sample_weight: Weights = None) -> Any:
         """Fit the model by maximum likelihood.
 
         Parameters
@@ -190,8 +186,12 @@ class FactorAnalysis(IncompleteMethods, LinearEstimator):
     def _refit_request(self) -> RefitRequest:
         return RefitRequest(diagonal=True)
 
+    impute = LatentEstimator.impute
+    sample_imputations = LatentEstimator.sample_imputations
+    conditional = LatentEstimator.conditional
+
     @on_rows("_n_features_out")
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Array) -> Array:
         """Return the posterior mean of the factors given what each row observed.
 
         Parameters
@@ -215,7 +215,7 @@ class FactorAnalysis(IncompleteMethods, LinearEstimator):
         return scores
 
     @on_rows(chunked=False)
-    def posterior(self, X: Any) -> tuple[Array, Array]:
+    def posterior(self, X: Array) -> tuple[Array, Array]:
         """Return mean and covariance of the factors given each row.
 
         Parameters
@@ -240,7 +240,7 @@ class FactorAnalysis(IncompleteMethods, LinearEstimator):
         model: FactorModel = self._working
         return model.posterior(X)
 
-    def inverse_transform(self, X: Any) -> Array:
+    def inverse_transform(self, X: Rows) -> Array:
         """Return the mean of the rows given their factors.
 
         Parameters
@@ -263,8 +263,8 @@ class FactorAnalysis(IncompleteMethods, LinearEstimator):
         """
         return self._lifted(X, None)
 
-    @on_rows("n_features_in_", outward=("outward",))
-    def reconstruct(self, X: Any) -> Array:
+    @on_rows("n_features_in_", outward=(Units.outward,))
+    def reconstruct(self, X: Array) -> Array:
         """Return the posterior mean of the noise-free signal.
 
         Parameters

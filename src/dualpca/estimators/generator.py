@@ -11,16 +11,11 @@ from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from dualpca.arrays import Array, backend
-from dualpca.data import refuse_nonfinite
-from dualpca.errors import expected
-from dualpca.estimators._base import (
-    Estimator,
-    attribute,
-    check_choice,
-    check_flag,
-    check_number,
-    generator,
-)
+from dualpca.errors import CopyWarning, expected, warn
+from dualpca.estimators._attributes import attribute
+from dualpca.estimators._checks import check_choice, check_flag, check_number, generator
+from dualpca.estimators._shell import Estimator
+from dualpca.estimators._types import Column, Rows, Seed
 from dualpca.generation import (
     Density,
     Gaussian,
@@ -33,11 +28,19 @@ from dualpca.generation import (
     fit_generator,
     fit_kernel_density,
     nearest,
+    newness,
     sample_quality,
 )
 
 SAMPLERS = ("direct", "langevin", "mala")
 DENSITIES = ("kde", "gaussian", "mixture", "subspaces")
+
+NEARLY_COPIES = 0.25
+"""Median distance to the nearest training row, in units of how far these are apart, below which
+points count as copies."""
+
+LEAST_ROWS = 10
+"""Training rows from which that is judged."""
 
 MOST_DIRECTIONS = 10
 """Most directions of a component of 'subspaces'; the rest of the latents is its noise."""
@@ -121,6 +124,7 @@ class Generator(MetaEstimatorMixin, Estimator):
     """
 
     _model: GeneratorModel
+    _finite = True
     estimator_: Any
 
     density_ = attribute("density")
@@ -141,7 +145,7 @@ class Generator(MetaEstimatorMixin, Estimator):
         n_steps: int = 200,
         step: float = 0.1,
         decoder: Any = None,
-        random_state: Any = None,
+        random_state: Seed = None,
     ) -> None:
         self.estimator = estimator
         self.density = density
@@ -174,14 +178,12 @@ class Generator(MetaEstimatorMixin, Estimator):
         if self.by_class and not named:
             what = "a name where each class has its own"
             raise ValueError(expected("density", what, self.density))
-        for name in ("bandwidth", "step", "temperature"):
-            value = getattr(self, name)
-            if name != "bandwidth" or value is not None:
-                check_number(name, value, 0)
-                if not 0 < value < math.inf:
-                    raise ValueError(expected(name, "positive and finite", value))
+        if self.bandwidth is not None:
+            check_positive("bandwidth", self.bandwidth)
+        check_positive("step", self.step)
+        check_positive("temperature", self.temperature)
 
-    def fit(self, X: Any, y: Any = None) -> Generator:
+    def fit(self, X: Rows, y: Column | None = None) -> Generator:
         """Fit the model, then the density over its latents.
 
         Parameters
@@ -228,18 +230,9 @@ class Generator(MetaEstimatorMixin, Estimator):
         own.log_density(Z[:1, :])  # one of another width says so here
         return own
 
-    def _unpack(self, state: dict[str, Any]) -> None:
-        self.estimator_ = state["estimator_"]
-        super()._unpack(state)
-
-    def _model_of(self, state: dict[str, Any]) -> GeneratorModel:
-        names = ("X_fit_", "latents_", "density_", "_mean", "_factor")
-        found = [*(state[name] for name in names), state.get("classes_"), state.get("_codes")]
-        return GeneratorModel(*found)
-
     # --- new points ------------------------------------------------------------------------
 
-    def sample(self, n_samples: int = 1, random_state: Any = None, label: Any = None) -> Array:
+    def sample(self, n_samples: int = 1, random_state: Seed = None, label: Any = None) -> Array:
         """Draw new points.
 
         Parameters
@@ -252,6 +245,8 @@ class Generator(MetaEstimatorMixin, Estimator):
         Returns
         -------
         array of shape (n_samples, d)
+            There is a `CopyWarning` if most are training rows, or nearly so: half of the first 200
+            are nearer to one than a quarter of the usual distance between neighbouring rows.
 
         Examples
         --------
@@ -262,10 +257,27 @@ class Generator(MetaEstimatorMixin, Estimator):
         >>> maker.sample(3, random_state=0).shape
         (3, 4)
         """
-        return self.decode(self.sample_latents(n_samples, random_state, label))
+        new = self.decode(self.sample_latents(n_samples, random_state, label))
+        self._warn_of_copies(new)
+        return new
+
+    def _warn_of_copies(self, new: Array) -> None:
+        """Warn where points that should be new are training rows, or nearly so."""
+        far = backend.describe(new) != backend.describe(self.X_fit_)
+        if far or self.X_fit_.shape[0] < LEAST_ROWS:
+            return
+        found = newness(new, self.X_fit_)
+        if found < NEARLY_COPIES:
+            warn(
+                "the points drawn are copies of training rows, or nearly so: half of them are "
+                f"within {found:.2g} of the usual distance between neighbouring rows. A kernel "
+                "model then has a kernel too narrow for its pre-images: give it a smaller gamma, "
+                "such as gamma='median', or preimage='learned'.",
+                CopyWarning,
+            )
 
     def sample_latents(
-        self, n_samples: int = 1, random_state: Any = None, label: Any = None
+        self, n_samples: int = 1, random_state: Seed = None, label: Any = None
     ) -> Array:
         """Draw latents of new points; :meth:`decode` shows what they mean.
 
@@ -310,7 +322,7 @@ class Generator(MetaEstimatorMixin, Estimator):
         code: int = names.index(label)
         return code
 
-    def chains(self, n_chains: int = 4, random_state: Any = None) -> LangevinChains:
+    def chains(self, n_chains: int = 4, random_state: Seed = None) -> LangevinChains:
         """Return whole chains of `n_steps` draws, with acceptance, effective sample size and R̂.
 
         Parameters
@@ -346,7 +358,7 @@ class Generator(MetaEstimatorMixin, Estimator):
         options = {"n_steps": n, "adjusted": adjusted, "warm_up": n if adjusted else 0}
         return model.chains(code, m, rng, float(self.step), thin=thin, **options)
 
-    def decode(self, Z: Any) -> Array:
+    def decode(self, Z: Rows) -> Array:
         """Return the inputs that latents stand for, by `decoder` or `inverse_transform`.
 
         Parameters
@@ -453,15 +465,9 @@ class Generator(MetaEstimatorMixin, Estimator):
         rows = self._asked(x, "transform")
         return backend.working(as_matrix(self.estimator_.transform(rows)))[0, :]
 
-    def _checked(self, X: Any, *, reset: bool, min_rows: int = 1) -> Array:
-        """Return rows that are finite."""
-        rows = super()._checked(X, reset=reset, min_rows=min_rows)
-        refuse_nonfinite(rows)
-        return rows
-
     # --- quality ---------------------------------------------------------------------------
 
-    def nearest(self, X: Any) -> Nearest:
+    def nearest(self, X: Rows) -> Nearest:
         """Return the training point nearest to every row, to see whether the row is new.
 
         Parameters
@@ -482,15 +488,15 @@ class Generator(MetaEstimatorMixin, Estimator):
         >>> maker.nearest(X[:3]).index
         array([0, 1, 2])
         """
-        return nearest(self._asked(X, "nearest"), self.X_fit_)
+        return self._home(nearest(self._asked(X, "nearest"), self.X_fit_), X)  # type: ignore[no-any-return]
 
     def quality(
         self,
-        X: Any,
+        X: Rows,
         n_samples: int | None = None,
         k: int = 3,
         n_permutations: int = 200,
-        random_state: Any = None,
+        random_state: Seed = None,
     ) -> Quality:
         """Compare samples with rows that were not used to fit.
 
@@ -528,12 +534,19 @@ class Generator(MetaEstimatorMixin, Estimator):
         return sample_quality(new, rows, self.X_fit_, rng, int(k), int(n_permutations))
 
 
-def as_matrix(X: Any) -> Array:
+def check_positive(name: str, value: float) -> None:
+    """Refuse what is not a positive finite number."""
+    check_number(name, value, 0)
+    if not 0 < value < math.inf:
+        raise ValueError(expected(name, "positive and finite", value))
+
+
+def as_matrix(X: Rows) -> Array:
     """Return a table as an array: scikit-learn may be set to give frames."""
     return X if backend.is_foreign(X) else np.asarray(X)
 
 
-def class_codes(y: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
+def class_codes(y: Column | None, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the classes of y, and for every row the index of its class."""
     if y is None:
         raise ValueError(expected("y", f"{n} classes, as by_class is True", y))
@@ -562,7 +575,8 @@ def fit_mixture(
         from dualpca.estimators.mixture import MixturePPCA
 
         directions = min(MOST_DIRECTIONS, unit.size - 1)
-        fitted = MixturePPCA(n_mixtures, directions, random_state=seed).fit(rows)
+        options: dict[str, Any] = {"random_state": seed, "standardize": False}
+        fitted = MixturePPCA(n_mixtures, directions, **options).fit(rows)
     else:
         from sklearn.mixture import GaussianMixture
 

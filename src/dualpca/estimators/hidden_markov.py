@@ -9,21 +9,14 @@ from typing import Any
 import numpy as np
 
 from dualpca.arrays import Array, backend
-from dualpca.data import Units, is_elsewhere
+from dualpca.data import Host, Units, is_elsewhere
 from dualpca.errors import CollapseWarning, StateWarning, expected, warn
-from dualpca.estimators._base import (
-    Estimator,
-    attribute,
-    check_choice,
-    check_number,
-    generator,
-    history_of,
-    method_of,
-    parameter_count,
-    unit_of_columns,
-    watched,
-)
-from dualpca.estimators.mixture import inputs_of, request_of, whole_numbers
+from dualpca.estimators._attributes import attribute, parameter_count, unit_of_columns
+from dualpca.estimators._checks import check_choice, check_number, generator
+from dualpca.estimators._kernel import method_of
+from dualpca.estimators._shell import Estimator, request_of, watch_of, watched
+from dualpca.estimators._types import Column, Lengths, Rows, Seed
+from dualpca.estimators.mixture import check_shared, inputs_of, whole_numbers
 from dualpca.models.hidden_markov import (
     HiddenMarkovModel,
     HiddenMarkovRequest,
@@ -34,6 +27,9 @@ from dualpca.models.kernel_space import KernelSpace
 
 TOPOLOGIES = ("ergodic", "left-to-right")
 
+RULE = "bic"
+"""The rule that chooses numbers of states and of directions."""
+
 
 class HiddenMarkovPCA(Estimator):
     """Hidden Markov model whose states emit probabilistic PCA, or mixtures of it.
@@ -43,10 +39,11 @@ class HiddenMarkovPCA(Estimator):
 
     Parameters
     ----------
-    n_states : int, default=2
-        S.
-    n_components : int or sequence of int, default=1
-        q, of all states or of each; below the number of features (or of `n_directions`).
+    n_states : int or 'bic', default='bic'
+        S. 'bic' tries 1, 2, … until larger numbers are worse, and 20 at most, with a warning.
+    n_components : int, sequence of int, 'bic' or None, default=None
+        q, of all states or of each; below the number of features (or of `n_directions`). 'bic'
+        tries 0, 1, …, and None is 'bic'.
     n_mixtures : int, default=1
         M, components per state.
     kernel : None, str, Kernel, Gaussian-process kernel or callable, default=None
@@ -83,12 +80,13 @@ class HiddenMarkovPCA(Estimator):
         How `sample` comes back from kernel space.
     random_state : None, int, Generator or RandomState, default=None
         None is a fixed seed.
-    standardize : bool, default=False
+    standardize : {'auto', True, False}, default='auto'
         Divide every column by its standard deviation (over observed entries, divisor n; a
         constant one by 1) before the fit, so that no unit counts more than another. Rows, means,
         loadings, densities and covariances are given in the units of X all the same; axes,
         variances along them and noise are those of standardised columns. A kernel is one of
-        standardised rows.
+        standardised rows. 'auto' does so where columns seem to have different units, as in
+        `Imputer`; `scale_` says whether it was done.
     verbose : bool, default=False
     checkpoint : path or Checkpoint, default=None
         A file that a killed fit resumes from, see docs/guide/large-data.md; `n_init` must be 1.
@@ -113,7 +111,7 @@ class HiddenMarkovPCA(Estimator):
     state_means_, state_variances_ : array of shape (S, d)
         Of every input feature in every state; with a kernel, of the rows weighted by P(s | rows).
     scale_ : array of shape (d,) or None
-        What every column was divided by; None without `standardize`.
+        What every column was divided by; None where columns are fitted in their own units.
     visits_ : array of shape (S,)
         Expected number of training rows in every state.
     loglikelihood_ : float
@@ -122,12 +120,19 @@ class HiddenMarkovPCA(Estimator):
         At every step; never falls.
     n_parameters_ : int
         Free parameters: chain, shares, and those of every component with its mean.
+    n_states_ : int
+    n_components_ : list of S lists of M ints
+    selection_ : MixtureSelection
+        After 'bic': `candidates` (S, q), their `scores`, and the one `chosen`.
     n_iter_ : int
     converged_ : bool
     kernel_space_ : KernelSpace or None
 
     Notes
     -----
+    Sizes are chosen as those of `MixturePPCA`, by BIC over all rows (the first 20,000 of chunks):
+    one fit with a loose `tol` for every candidate. Give `n_states` where states are known.
+
     NaN is accepted in the input space: rows count with what they observed. With a kernel a row with
     NaN has no place in feature space and counts as not observed at all; the chain leads across it.
 
@@ -164,6 +169,7 @@ class HiddenMarkovPCA(Estimator):
 
     _model: HiddenMarkovModel
     _accepts_nan = True
+    _finds_units = True
 
     start_probabilities_ = attribute("start")
     transitions_ = attribute("transitions")
@@ -181,11 +187,14 @@ class HiddenMarkovPCA(Estimator):
     scale_ = unit_of_columns()
     n_iter_ = attribute("history.n_iter")
     converged_ = attribute("history.converged")
+    n_states_ = attribute("density.chain.n_states")
+    n_components_ = attribute("n_components")
+    selection_ = attribute("selection")
 
     def __init__(
         self,
-        n_states: int = 2,
-        n_components: Any = 1,
+        n_states: int | str = "bic",
+        n_components: Any = None,
         n_mixtures: int = 1,
         kernel: Any = None,
         *,
@@ -202,8 +211,8 @@ class HiddenMarkovPCA(Estimator):
         max_iter: int = 200,
         n_init: int = 1,
         preimage: Any = "auto",
-        random_state: Any = None,
-        standardize: bool = False,
+        random_state: Seed = None,
+        standardize: bool | str = "auto",
         verbose: bool = False,
         checkpoint: Any = None,
         device: str | None = None,
@@ -249,13 +258,16 @@ class HiddenMarkovPCA(Estimator):
         """Check the parameters and return them for the fit."""
         check_choice("topology", self.topology, TOPOLOGIES)
         method_of(self.preimage)
-        counts = ("n_states", "n_mixtures", "n_directions", "n_landmarks", "max_iter", "n_init")
+        known = () if isinstance(self.n_states, str) else ("n_states",)
+        counts = (*known, "n_mixtures", "n_directions", "n_landmarks", "max_iter", "n_init")
+        check_rules(self.n_states, self.n_components)
         numbers = ("stickiness", "prior_rows", "noise_floor", "tol")
         seed = 0 if self.random_state is None else self.random_state
         seed = int(seed) if isinstance(seed, Integral) else generator(seed)
-        return request_of(self, HiddenMarkovRequest, counts, numbers, seed=seed)
+        check_shared(self, counts, numbers)
+        return request_of(self, HiddenMarkovRequest, rng=seed, watch=watch_of(self))
 
-    def fit(self, X: Any, y: Any = None, *, lengths: Any = None) -> HiddenMarkovPCA:
+    def fit(self, X: Rows, y: object = None, *, lengths: Lengths = None) -> HiddenMarkovPCA:
         """Fit by Baum–Welch.
 
         Parameters
@@ -307,13 +319,13 @@ class HiddenMarkovPCA(Estimator):
             )
         return super()._keep(model)
 
-    def _sequences(self, X: Any, lengths: Any, method: str) -> tuple[Array, Any, Any]:
+    def _sequences(self, X: Rows, lengths: Lengths, method: str) -> tuple[Array, Host, Rows]:
         """Return checked rows where the model works, lengths, and what the rows came as."""
         X, lengths = joined(X, lengths)
         rows = self._asked(X, method)
         return rows, check_lengths(lengths, int(rows.shape[0])), X
 
-    def predict(self, X: Any, lengths: Any = None) -> Array:
+    def predict(self, X: Rows, lengths: Lengths = None) -> Array:
         """Return the most probable path of states (Viterbi).
 
         Parameters
@@ -338,7 +350,7 @@ class HiddenMarkovPCA(Estimator):
         """
         return self._most_probable(X, lengths, "predict")[1]
 
-    def decode(self, X: Any, lengths: Any = None) -> tuple[float, Array]:
+    def decode(self, X: Rows, lengths: Lengths = None) -> tuple[float, Array]:
         """Return the most probable paths.
 
         Parameters
@@ -365,13 +377,13 @@ class HiddenMarkovPCA(Estimator):
         """
         return self._most_probable(X, lengths, "decode")
 
-    def _most_probable(self, X: Any, lengths: Any, method: str) -> tuple[float, Array]:
-        rows, lengths, X = self._sequences(X, lengths, method)
-        logs, path = self._working.decode(rows, lengths)
-        total = float(logs.sum() - self._log_volumes(rows, lengths).sum())
+    def _most_probable(self, X: Rows, lengths: Lengths, method: str) -> tuple[float, Array]:
+        rows, steps, X = self._sequences(X, lengths, method)
+        logs, path = self._working.decode(rows, steps)
+        total = float(logs.sum() - self._log_volumes(rows, steps).sum())
         return total, self._home(whole_numbers(path, rows), X)
 
-    def _log_volumes(self, rows: Array, lengths: Any) -> np.ndarray[Any, Any]:
+    def _log_volumes(self, rows: Array, lengths: Host) -> Host:
         """Return what the log-density of every sequence changes by in the units of X, (m,)."""
         units = self._model_units
         if units is None:
@@ -379,7 +391,7 @@ class HiddenMarkovPCA(Estimator):
         each, ends = backend.to_numpy(units.log_densities(rows)), np.cumsum(lengths)[:-1]
         return np.array([float(part.sum()) for part in np.split(each, ends)])
 
-    def predict_proba(self, X: Any, lengths: Any = None) -> Array:
+    def predict_proba(self, X: Rows, lengths: Lengths = None) -> Array:
         """Return the probability of every state given the whole sequence (smoothing).
 
         Parameters
@@ -402,10 +414,10 @@ class HiddenMarkovPCA(Estimator):
         >>> model.predict_proba(X).shape
         (120, 2)
         """
-        rows, lengths, X = self._sequences(X, lengths, "predict_proba")
-        return self._home(beside(self._working.smooth(rows, lengths).states, rows), X)
+        rows, steps, X = self._sequences(X, lengths, "predict_proba")
+        return self._home(beside(self._working.smooth(rows, steps).states, rows), X)
 
-    def filter(self, X: Any, lengths: Any = None, *, previous: Any = None) -> Array:
+    def filter(self, X: Rows, lengths: Lengths = None, *, previous: Column | None = None) -> Array:
         """Return the probability of every state given the rows so far.
 
         One step at a time: give one row, and as `previous` the answer to the row before.
@@ -431,11 +443,11 @@ class HiddenMarkovPCA(Estimator):
         >>> model.filter(X).shape
         (120, 2)
         """
-        rows, lengths, X = self._sequences(X, lengths, "filter")
-        found = self._working.filter(rows, lengths, self._states(previous))
+        rows, steps, X = self._sequences(X, lengths, "filter")
+        found = self._working.filter(rows, steps, self._states(previous))
         return self._home(beside(found, rows), X)
 
-    def _states(self, previous: Any) -> np.ndarray[Any, Any] | None:
+    def _states(self, previous: Column | None) -> Host | None:
         """Check a distribution over states."""
         if previous is None:
             return None
@@ -447,7 +459,7 @@ class HiddenMarkovPCA(Estimator):
         return np.asarray(p / p.sum())
 
     def forecast(
-        self, X: Any, n_steps: int = 1, *, previous: Any = None, return_std: bool = False
+        self, X: Rows, n_steps: int = 1, *, previous: Column | None = None, return_std: bool = False
     ) -> Any:
         """Return the mean of the next rows of one sequence.
 
@@ -481,11 +493,11 @@ class HiddenMarkovPCA(Estimator):
         rows, _, X = self._sequences(X, None, "forecast")
         mean, variance = self._working.forecast(rows, int(n_steps), self._states(previous))
         deviation = backend.namespace(variance).sqrt(variance)
-        both = (self._outward("outward", mean), self._outward("spread", deviation))
+        both = (self._outward(Units.outward, mean), self._outward(Units.spread, deviation))
         found = tuple(self._home(backend.cast_like(values, rows), X) for values in both)
         return found if return_std else found[0]
 
-    def score_sequences(self, X: Any, lengths: Any = None) -> Array:
+    def score_sequences(self, X: Rows, lengths: Lengths = None) -> Array:
         """Return the log-likelihood of every sequence.
 
         Parameters
@@ -508,11 +520,11 @@ class HiddenMarkovPCA(Estimator):
         >>> model.score_sequences(X, lengths=[60, 60]).shape
         (2,)
         """
-        rows, lengths, X = self._sequences(X, lengths, "score_sequences")
-        logs = self._working.loglikelihoods(rows, lengths) - self._log_volumes(rows, lengths)
+        rows, steps, X = self._sequences(X, lengths, "score_sequences")
+        logs = self._working.loglikelihoods(rows, steps) - self._log_volumes(rows, steps)
         return self._home(backend.asarray(logs, rows), X)
 
-    def score(self, X: Any, y: Any = None, *, lengths: Any = None) -> float:
+    def score(self, X: Rows, y: object = None, *, lengths: Lengths = None) -> float:
         """Return the log-likelihood of all sequences, divided by the number of rows.
 
         Parameters
@@ -539,7 +551,7 @@ class HiddenMarkovPCA(Estimator):
         total, n = self._total(X, lengths, "score")
         return total / n
 
-    def bic(self, X: Any, lengths: Any = None) -> float:
+    def bic(self, X: Rows, lengths: Lengths = None) -> float:
         """Return the Bayesian information criterion; lower is better.
 
         It is −2 ln L + p ln T for p parameters and T rows. Models with different kernels cannot be
@@ -569,7 +581,7 @@ class HiddenMarkovPCA(Estimator):
         total, n = self._total(X, lengths, "bic")
         return -2 * total + math.log(n) * int(self._fitted.density.n_parameters())
 
-    def aic(self, X: Any, lengths: Any = None) -> float:
+    def aic(self, X: Rows, lengths: Lengths = None) -> float:
         """Return Akaike's information criterion; lower is better.
 
         It is −2 ln L + 2p for p parameters. Models with different kernels cannot be compared by it.
@@ -597,13 +609,13 @@ class HiddenMarkovPCA(Estimator):
         total, _ = self._total(X, lengths, "aic")
         return -2 * total + 2 * int(self._fitted.density.n_parameters())
 
-    def _total(self, X: Any, lengths: Any, method: str) -> tuple[float, int]:
+    def _total(self, X: Rows, lengths: Lengths, method: str) -> tuple[float, int]:
         """Return the log-likelihood of all sequences together, and the number of rows."""
-        rows, lengths, X = self._sequences(X, lengths, method)
-        logs = self._working.loglikelihoods(rows, lengths) - self._log_volumes(rows, lengths)
+        rows, steps, X = self._sequences(X, lengths, method)
+        logs = self._working.loglikelihoods(rows, steps) - self._log_volumes(rows, steps)
         return float(logs.sum()), int(rows.shape[0])
 
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Array, Array]:
+    def sample(self, n_samples: int = 1, random_state: Seed = None) -> tuple[Array, Array]:
         """Draw one sequence.
 
         Parameters
@@ -632,17 +644,13 @@ class HiddenMarkovPCA(Estimator):
         model = self._fitted
         check_number("n_samples", n_samples, 1, integer=True)
         points, path = model.density.sample(int(n_samples), generator(random_state))
-        rows = self._outward("outward", inputs_of(points, model.space, method_of(self.preimage)))
+        rows = self._outward(
+            Units.outward, inputs_of(points, model.space, method_of(self.preimage))
+        )
         return backend.cast_like(rows, model.state_means), whole_numbers(path, rows)
 
-    def _model_of(self, state: dict[str, Any]) -> HiddenMarkovModel:
-        """Return the model of attributes as format 1 names them."""
-        known = {name: state[f"{name}_"] for name in ("state_means", "state_variances", "visits")}
-        known |= {"density": state["_model"], "space": state["kernel_space_"]}
-        return HiddenMarkovModel(**known, history=history_of(state))
 
-
-def beside(values: np.ndarray[Any, Any], rows: Array) -> Array:
+def beside(values: Host, rows: Array) -> Array:
     """Return host values in the library, device and dtype of the rows."""
     return backend.cast_like(backend.asarray(np.ascontiguousarray(values), rows), rows)
 
@@ -650,7 +658,7 @@ def beside(values: np.ndarray[Any, Any], rows: Array) -> Array:
 # --- Sequences as they come in: rows with lengths, lists of tables, blocks of equal lengths ------
 
 
-def refuse_misplaced(y: Any, n: int | None) -> None:
+def refuse_misplaced(y: object, n: int | None) -> None:
     """Refuse a second argument that is neither None nor one label per row: lengths go by name."""
     if y is None or n is None or not hasattr(y, "__len__") or len(y) == n:
         return
@@ -658,23 +666,40 @@ def refuse_misplaced(y: Any, n: int | None) -> None:
     raise ValueError(expected("y", f"None, or one entry for each of {n} rows", y, remedy))
 
 
-def joined(X: Any, lengths: Any) -> tuple[Any, Any]:
+def check_rules(n_states: Any, n_components: Any) -> None:
+    """Refuse words that are not the rule, and numbers of directions for unknown states."""
+    if isinstance(n_states, str) and n_states != RULE:
+        raise ValueError(expected("n_states", f"a positive integer or {RULE!r}", n_states))
+    if isinstance(n_components, str) and n_components != RULE:
+        what = f"None, {RULE!r}, a whole number, or one for each state"
+        raise ValueError(expected("n_components", what, n_components))
+    if isinstance(n_states, str) and isinstance(n_components, list | tuple):
+        remedy = "Give n_states as an int, or one whole number for all states."
+        raise ValueError(
+            expected("n_components", f"no list with n_states={RULE!r}", n_components, remedy)
+        )
+
+
+def joined(X: Rows, lengths: Lengths) -> tuple[Rows, Lengths]:
     """Return sequences as rows, one after another, and their lengths.
 
     A list of tables, or one array (m, T, d), holds one sequence per entry. Anything else stays as
     it is: rows, with `lengths` or without, or a chunked table.
     """
-    shape = getattr(X, "shape", None)
     if lengths is not None or is_elsewhere(X):
         return X, lengths
-    if shape is not None and len(shape) == 3:
+    shape: tuple[int, ...] = getattr(X, "shape", ())
+    if len(shape) == 3:
         steps = [int(shape[1])] * int(shape[0])
         return backend.namespace(X).reshape(X, (-1, shape[2])), steps
-    if isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1:
-        X = list(X)
-    if not isinstance(X, list | tuple) or not X or not _is_table(X[0]):
-        return X, lengths
-    tables = [x if hasattr(x, "shape") else np.asarray(x) for x in X]
+    several = list(X) if isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1 else X
+    if isinstance(several, list | tuple) and several and _is_table(several[0]):
+        return _stacked([x if hasattr(x, "shape") else np.asarray(x) for x in several])
+    return several, lengths
+
+
+def _stacked(tables: list[Array]) -> tuple[Array, list[int]]:
+    """Return tables one below another, and their lengths."""
     width = tables[0].shape[-1]
     for i, table in enumerate(tables):
         if table.ndim != 2 or table.shape[1] != width or table.shape[0] < 1:
@@ -684,7 +709,7 @@ def joined(X: Any, lengths: Any) -> tuple[Any, Any]:
     return rows, [int(x.shape[0]) for x in tables]
 
 
-def _is_table(x: Any) -> bool:
+def _is_table(x: object) -> bool:
     """Return True if an entry of a list is a sequence of rows rather than a row."""
     if hasattr(x, "shape"):
         return len(x.shape) == 2

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Annotated, Any
 
@@ -10,32 +11,42 @@ import numpy as np
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 
 from dualpca.arrays import Array, backend, cached_property
-from dualpca.data import InMemoryTable, Table, Units, have_unlike_units, is_elsewhere
-from dualpca.data.kinds import library_of
+from dualpca.data import (
+    HIGHLY_SKEWED,
+    MOST_RANKED,
+    InMemoryTable,
+    Table,
+    Units,
+    is_elsewhere,
+    skewed_columns,
+)
+from dualpca.data.frames import is_frame
+from dualpca.data.kinds import has_other_columns, library_of
 from dualpca.errors import expected
-from dualpca.estimators._base import (
-    Estimator,
+from dualpca.estimators._attributes import attribute, unit_of_columns
+from dualpca.estimators._checks import (
     as_frame,
-    attribute,
     check_choice,
     check_flag,
     check_number,
     generator,
-    on_rows,
     refuse_frames,
-    unit_of_columns,
 )
+from dualpca.estimators._linear import drawn_parameters
+from dualpca.estimators._shell import AUTO, Estimator, on_rows
+from dualpca.estimators._types import Rows, Seed, Weights
 from dualpca.estimators.bayesian import BayesianPCA
 from dualpca.estimators.copula import CopulaPPCA
 from dualpca.estimators.ppca import PPCA
-from dualpca.gaussian import Factors, imputed, predicted
-from dualpca.models.bayesian import BayesianModel
+from dualpca.gaussian import Factors, imputed, is_count, predicted
+from dualpca.models.bayesian import BayesianModel, fit_bayesian
 from dualpca.models.completing import Donors, bounds_of, kept_within, whole_columns
+from dualpca.models.copula import MixedModel
 from dualpca.models.driver import History
-from dualpca.models.mixed import MixedModel
-from dualpca.models.spiked import SpikedModel
+from dualpca.models.spiked import SpikedModel, fit_ppca
 
-MODELS: dict[str, Any] = {"ppca": PPCA, "bayesian": BayesianPCA, "copula": CopulaPPCA}
+MODELS: dict[str, Any] = {AUTO: PPCA, "ppca": PPCA, "bayesian": BayesianPCA, "copula": CopulaPPCA}
+"""Names of models; 'auto' is the copula where columns are of other kinds, or skewed."""
 
 COPULA_TOLERANCE = 2e-3
 """Smallest `tol` of model='copula', whose likelihood is approximate."""
@@ -48,7 +59,10 @@ OF_NUMBERS: dict[str, tuple[tuple[Any, ...], str]] = {
     "n_init": ((1,), "which has one start"),
     "device": ((None,), "which works on the CPU"),
 }
-"""Parameters that mean nothing to model='copula': what they may be, and why."""
+"""Parameters that mean nothing to model='copula': what they may be, and why.
+
+Anything but the first makes 'auto' take PPCA.
+"""
 
 
 @dataclass(frozen=True)
@@ -69,19 +83,25 @@ class ImputerModel:
 class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
     """Fill missing values by a probabilistic PCA, as a scikit-learn imputer.
 
-    Expectations for tables of numbers; with model='copula' medians and most probable levels for
-    frames with columns of any kind, which come back as they came.
+    Expectations for tables of numbers; medians and most probable levels where columns are skewed
+    or of any other kind, see `model`. Tables come back as they came.
 
     Parameters
     ----------
     n_components : int, str or None, default=None
-        Number of latents of the model, or a rule as in `PPCA`. None is 'cv': the number that best
-        predicts entries that were hidden (rows, if none is missing); `model_.n_components_` is
-        what was chosen, and `model_.selection_` the curve behind it. With model='bayesian' the
-        number to start from, and None for `BayesianPCA`'s own choice.
-    model : {'ppca', 'bayesian', 'copula'}, default='ppca'
+        Number of latents of the model, or a rule as in `PPCA`. None is 'cv': entries are hidden
+        (rows, if none is missing), and the smallest number that predicts them as well as the best,
+        within one standard error, is taken; `model_.n_components_` is what was chosen, and
+        `model_.selection_` the curve behind it. With model='bayesian' the number to start from,
+        and None for `BayesianPCA`'s own choice.
+    model : {'auto', 'ppca', 'bayesian', 'copula'}, default='auto'
         `PPCA`; `BayesianPCA`, which finds the number of latents itself; `CopulaPPCA`, for columns
-        of any kind: text, categories, yes/no, counts, numbers with long tails.
+        of any kind: text, categories, yes/no, counts, numbers with long tails. 'auto' is 'copula'
+        for frames with columns that are not numbers, and for numbers (NumPy arrays and frames of
+        up to 256 columns) of which some column is highly skewed: a skewness beyond 1, in its
+        quantiles as well. Otherwise it is 'ppca', as it is where a parameter is given that the
+        copula has no use for: method, bounds, rounding, standardize, n_init, device, or a rule for
+        n_components. `model_` shows which it was.
     add_indicator : bool, default=False
         Append one column of zeros and ones for every feature with missing values in `fit`.
     method : {'expectation', 'matching'}, default='expectation'
@@ -111,7 +131,8 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         times that of another, apart from columns that mostly hold one value, such as pixels at
         the edge of images. `scale_` says whether it was done.
     column_kinds : dict or sequence, default=None
-        With model='copula': what columns hold, as in `CopulaPPCA`, where it is not to be guessed.
+        What columns hold, as in `CopulaPPCA`, where it is not to be guessed; 'auto' is then
+        'copula'.
     device : None, 'auto', 'cpu' or 'cuda', default=None
         Where to fit: None is where the rows are, 'auto' a GPU if there are enough rows. Host
         arrays are copied there and results back, so that the fitted model is on the host.
@@ -128,7 +149,8 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
     Notes
     -----
     Cost and memory are those of `model_`: O(ndq²) per step of EM and O(q³) per pattern of missing
-    values; nothing d×d is formed, and X is never modified.
+    values; nothing d×d is formed, and X is never modified. To choose the number of latents of a
+    small table takes `CopulaPPCA` some twenty times longer than `PPCA`.
 
     Examples
     --------
@@ -144,6 +166,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
     _model: ImputerModel
     _accepts_nan = True
     _depends_on_units = True
+    _finds_units = True
 
     n_iter_ = attribute("history.n_iter")
     scale_ = unit_of_columns()
@@ -152,14 +175,14 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         self,
         n_components: int | str | None = None,
         *,
-        model: str = "ppca",
+        model: str = AUTO,
         add_indicator: bool = False,
         method: str = "expectation",
         bounds: Any = None,
         rounding: str | None = None,
         tol: float = 1e-6,
         max_iter: int = 1000,
-        random_state: Any = None,
+        random_state: Seed = None,
         n_init: int = 1,
         standardize: bool | str = "auto",
         verbose: bool = False,
@@ -181,7 +204,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         self.device = device
         self.column_kinds = column_kinds
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+    def fit(self, X: Rows, y: object = None, sample_weight: Weights = None) -> Any:
         """Fit the model to the observed entries.
 
         Parameters
@@ -205,20 +228,44 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         4
         """
         self._check_words()
-        if self.model == "copula":
+        if self.model == "copula" or (self.model == AUTO and self._is_of_any_kind(X)):
             return self._fit_table(X, sample_weight)
         if self.column_kinds is not None:
             what = "None, except with model='copula'"
             raise ValueError(expected("column_kinds", what, self.column_kinds))
         self._refuse_chunked(X)
-        inner = self._estimator(MODELS[self.model])
-        request = inner._request()
+        fit, request = self._request_of(MODELS[self.model])
         with self._training(X, sample_weight) as table:
             self._bounds()
-            found = inner._fit(table, request)
-            model = ImputerModel(found, self._indicated(table), *self._finishing(X, table, found))
+            model = None
+            if self.model != AUTO or not self._suits_copula(X, table):
+                found = fit(table, request)
+                extra = self._finishing(X, table, found)
+                model = ImputerModel(found, self._indicated(table), *extra)
+        if model is None:
+            rows = X if library_of(X) else self._checked(X, reset=False)
+            return self._fit_table(rows, sample_weight)
         self.__dict__.pop("model_", None)
         return self._keep(model)
+
+    def _is_of_any_kind(self, X: Rows) -> bool:
+        """Return True for kinds that were given, and for a frame with columns but of numbers."""
+        return self.column_kinds is not None or has_other_columns(X)
+
+    def _suits_copula(self, X: Rows, table: Table) -> bool:
+        """Return True for numbers in memory of which some are skewed, and no wish of PPCA's own."""
+        q, host = self.n_components, isinstance(getattr(table, "rows", None), np.ndarray)
+        if not host or (is_frame(X) and not library_of(X)):
+            return False
+        if not (q is None or q == "cv" or is_count(q)):
+            return False
+        for name, (allowed, _) in OF_NUMBERS.items():
+            given = getattr(self, name)
+            if given is not allowed[0] and not (
+                isinstance(given, str | int) and given == allowed[0]
+            ):
+                return False
+        return table.d <= MOST_RANKED and skewed_columns(table, HIGHLY_SKEWED).columns.size > 0
 
     def _check_words(self) -> None:
         """Refuse what is not one of the words that parameters accept."""
@@ -235,13 +282,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         self._check_words()
         self._estimator(MODELS[self.model])._check_parameters()
 
-    def _units_of(self, table: Table) -> Units | None:
-        """Return the units to fit in, None for those of X."""
-        if not isinstance(self.standardize, str):
-            return super()._units_of(table)
-        return Units.of(table) if have_unlike_units(table) else None
-
-    def _fit_table(self, X: Any, sample_weight: Any) -> Any:
+    def _fit_table(self, X: Rows, sample_weight: Weights) -> Any:
         """Fit to a table of columns of any kind, as it came."""
         for name, (allowed, why) in OF_NUMBERS.items():
             if not any(getattr(self, name) == one for one in allowed):
@@ -259,7 +300,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         self._model = ImputerModel(inner._model, indicated)
         return self
 
-    def _completed(self, X: Any) -> Any:
+    def _completed(self, X: Rows) -> Any:
         """Return a table of columns of any kind, completed as it came."""
         inner, features = self._shell(), self._fitted.indicated
         if features is None:
@@ -270,7 +311,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         return with_columns(filled, names, missing)
 
     def _finishing(
-        self, X: Any, table: Table, model: SpikedModel
+        self, X: Rows, table: Table, model: SpikedModel
     ) -> tuple[Array | None, Donors | None]:
         """Return the features to round, and the rows whose values are filled in."""
         if not isinstance(table, InMemoryTable) or not (self.rounding or self.method == "matching"):
@@ -298,6 +339,13 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         names += ["n_init"] if kind is PPCA else []
         options = {name: getattr(self, name) for name in names}
         return kind(self.n_components, standardize=self._units is not None, **options)
+
+    def _request_of(self, kind: Any) -> tuple[Callable[..., SpikedModel], Any]:
+        """Return the function that fits the model, and its request."""
+        request = self._estimator(kind)._request()
+        if kind is BayesianPCA:
+            return fit_bayesian, request
+        return fit_ppca, replace(request, rule="cv")  # what fills best, where no number is given
 
     def _indicated(self, table: Table) -> Array | None:
         """Return the features with missing values, if `add_indicator`."""
@@ -340,7 +388,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
             found.feature_names_in_ = self.feature_names_in_
         return found
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Rows) -> Array:
         """Return the completed table, with the indicators appended if `add_indicator`.
 
         Parameters
@@ -379,11 +427,11 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         table = np.hstack([table, indicator.transform(X).astype(table.dtype)])
         return as_frame(table, X, names=self.get_feature_names_out())
 
-    @on_rows("n_features_in_", outward=("filled",))
-    def _transform(self, X: Any) -> Array:
+    @on_rows("n_features_in_", outward=(Units.filled,))
+    def _transform(self, X: Array) -> Array:
         return imputed(self._working.model.factors, X)[0]
 
-    def _matched(self, X: Any, factors: Factors, filled: Array, rng: np.random.Generator) -> Array:
+    def _matched(self, X: Rows, factors: Factors, filled: Array, rng: np.random.Generator) -> Array:
         """Return a table whose missing entries have values of rows with like expectations."""
         predictions = backend.to_numpy(predicted(factors, self._asked(X, "transform")))
         rows = self._checked(X, reset=False)
@@ -391,7 +439,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         found = self._fitted.donors.matched(predictions, backend.to_numpy(missing), rng)
         return backend.namespace(filled).where(missing, backend.constants(found, filled), filled)
 
-    def _kept_within(self, filled: Array, X: Any) -> Array:
+    def _kept_within(self, filled: Array, X: Rows) -> Array:
         """Return completed tables, (..., n, d), within bounds and rounded as asked for."""
         ends, whole = self._bounds(), self._fitted.whole
         if ends is None and whole is None:
@@ -401,12 +449,12 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
 
     def sample_imputations(
         self,
-        X: Any,
+        X: Rows,
         n_draws: int = 5,
-        random_state: Any = None,
+        random_state: Seed = None,
         *,
         parameters: str = "bootstrap",
-        sample_weight: Any = None,
+        sample_weight: Weights = None,
     ) -> Any:
         """Draw completed tables for multiple imputation; pool with `dualpca.pool`.
 
@@ -439,16 +487,14 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         """
         check_number("n_draws", n_draws, 1, integer=True)
         rng, inner = generator(random_state), self.model_
-        if isinstance(self._fitted.model, MixedModel):
-            options = {"parameters": parameters, "sample_weight": sample_weight}
-            tables = inner.sample_imputations(X, n_draws, rng, **options)
-            return np.stack(tables) if isinstance(tables[0], np.ndarray) else tables
         if self._fitted.donors is None:
             options = {"parameters": parameters, "sample_weight": sample_weight}
             tables = inner.sample_imputations(X, n_draws, rng, **options)
+            if isinstance(self._fitted.model, MixedModel):
+                return np.stack(tables) if isinstance(tables[0], np.ndarray) else tables
         else:
             rows, base = inner._asked(X, "sample_imputations"), self._transform(X)
-            found = inner._drawn_parameters(rows, n_draws, rng, parameters, sample_weight)
+            found = drawn_parameters(inner, rows, n_draws, rng, parameters, sample_weight)
             found = repeat(inner._working.factors, n_draws) if found is None else found
             tables = [self._matched(X, factors, base, rng) for factors in found]
             tables = backend.namespace(base).stack(tables)
@@ -456,11 +502,11 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         frames = [as_frame(tables[k, ...], X) for k in range(n_draws)]
         return tables if type(frames[0]) is type(tables) else frames
 
-    def _refuse_chunked(self, X: Any) -> None:
+    def _refuse_chunked(self, X: Rows) -> None:
         """Refuse what needs all rows of a chunked table."""
         allowed = {"add_indicator": False, "method": "expectation", "bounds": None}
-        for name, only in (allowed | {"rounding": None}).items():
-            refuse_chunks(X, name, only, getattr(self, name))
+        for name, default in (allowed | {"rounding": None}).items():
+            refuse_chunks(X, name, default, getattr(self, name))
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Return the names of the columns: the features', then the indicators'.
@@ -512,15 +558,11 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
     def _parts_with_features(self) -> list[Any]:
         return [self._model.model]
 
-    def _model_of(self, state: dict[str, Any]) -> ImputerModel:
-        """Return the model of attributes as format 1 names them."""
-        return ImputerModel(state["model_"]._fitted, state["indicator_"])
 
-
-def refuse_chunks(X: Any, name: str, only: Any, given: Any) -> None:
+def refuse_chunks(X: Rows, name: str, default: object, given: object) -> None:
     """Refuse a parameter that needs all rows of a chunked table."""
-    if is_elsewhere(X) and given != only:
-        raise ValueError(expected(name, f"{only!r} for a chunked table", given))
+    if is_elsewhere(X) and given != default:
+        raise ValueError(expected(name, f"{default!r} for a chunked table", given))
 
 
 def with_columns(table: Any, names: Any, indicators: Any) -> Any:

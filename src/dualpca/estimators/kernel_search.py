@@ -28,16 +28,16 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted
 
 from dualpca.arrays import Array, backend, showing
 from dualpca.errors import expected
-from dualpca.estimators._base import (
-    Estimator,
-    attribute,
+from dualpca.estimators._attributes import attribute
+from dualpca.estimators._checks import (
     check_choice,
     check_flag,
     check_matrix,
     check_number,
-    check_rows,
     generator,
 )
+from dualpca.estimators._shell import Estimator
+from dualpca.estimators._types import Column, Rows, Seed
 from dualpca.estimators.kernel import KernelPCA
 from dualpca.estimators.saving import save
 from dualpca.search import (
@@ -130,10 +130,10 @@ def spread_of(X: Array) -> float:
 class Invertible(Protocol):
     """A model with a way back from its coordinates."""
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: Rows) -> Any:
         """Return the coordinates of rows."""
 
-    def inverse_transform(self, X: Any) -> Any:
+    def inverse_transform(self, X: Rows) -> Any:
         """Return the rows of coordinates."""
 
 
@@ -238,10 +238,10 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         root mean variances of the columns. 'auto' is 0 for a fixed number of components and 0.5
         for a searched one: without noise, more components always win.
     final_estimator : estimator, default=None
-        What 'score' puts on the latents; None for standardised latents and logistic regression,
-        or ridge regression where y is of floats.
+        What 'score' puts on the latents, an error with other objectives; None for standardised
+        latents and logistic regression, or ridge regression where y is of floats.
     scoring : str or callable, default=None
-        How 'score' scores; None for the final estimator's own.
+        How 'score' scores, an error with other objectives; None for the final estimator's own.
     n_trials : int, default=50
         In all, those of an earlier run in `storage` included.
     timeout : float, default=None
@@ -307,6 +307,7 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
     """
 
     _model: SearchModel
+    _finite = True
     _can_be_saved = False
 
     best_estimator_ = attribute("best_estimator")
@@ -337,7 +338,7 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         pruner: Any = "median",
         n_jobs: int | None = None,
         batch_size: int | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: bool = False,
     ) -> None:
         self.estimator = estimator
@@ -362,7 +363,7 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
 
     # --- fitting ---------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None) -> KernelSearch:
+    def fit(self, X: Rows, y: Column | None = None) -> KernelSearch:
         """Search, then fit the best to all rows.
 
         Parameters
@@ -421,11 +422,17 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         if isinstance(self.pruner, str):
             check_choice("pruner", self.pruner, ("median",))
         check_flag("verbose", self.verbose)
+        for name in ("final_estimator", "scoring"):
+            given = getattr(self, name)
+            if self.objective != "score" and given is not None:
+                remedy = "Give objective='score' for kernels that serve it, or leave it out."
+                what = f"None with objective={self.objective!r}, which does not use it"
+                raise ValueError(expected(name, what, given, remedy))
         if self.study_name is not None and self.storage is None:
             what = "None without a storage to keep the study in"
             raise ValueError(expected("study_name", what, self.study_name))
 
-    def _prepared(self, X: Array, y: Any) -> tuple[Task, Space]:
+    def _prepared(self, X: Array, y: Column | None) -> tuple[Task, Space]:
         """Return what trials share, and what may be tried."""
         estimator = KernelPCA(preimage="learned") if self.estimator is None else self.estimator
         check_estimator(estimator, self.objective)
@@ -451,7 +458,7 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
             raise ValueError(expected("n_components", what, self.n_components, remedy))
         return float(noise)
 
-    def _folds(self, X: Array, y: Any, seed: int, cv: Any) -> list[Any]:
+    def _folds(self, X: Array, y: Column | None, seed: int, cv: Any) -> list[Any]:
         """Return training and held-out rows of every fold; the likelihood holds out none."""
         if self.objective == "likelihood":
             return [(np.arange(len(X)), np.arange(0))]
@@ -464,7 +471,7 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
             splitter = check_cv(cv, y, classifier=stratify)
         return [(np.asarray(a), np.asarray(b)) for a, b in splitter.split(X, y)]
 
-    def _final(self, y: Any) -> tuple[Any, Any]:
+    def _final(self, y: Column | None) -> tuple[Any, Any]:
         """Return the estimator on the latents and what scores it; None without a use for it."""
         if self.objective != "score":
             return None, None
@@ -474,14 +481,14 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
             final = make_pipeline(StandardScaler(), last)
         return final, check_scoring(final, scoring=self.scoring)
 
-    def _checked(self, X: Any, *, reset: bool, min_rows: int = 1) -> Array:
+    def _checked(self, X: Rows, *, reset: bool, min_rows: int = 1) -> Array:
         """Return finite rows as a NumPy array."""
         if backend.is_foreign(X):
             remedy = "Give the rows as NumPy's; best_estimator_ can be fitted to other arrays."
             raise ValueError(expected("X", "a NumPy array", type(X), remedy))
-        return check_rows(self, X, reset=reset, min_rows=min_rows, finite=True)
+        return super()._checked(X, reset=reset, min_rows=min_rows)
 
-    def _labels(self, y: Any, n: int) -> Any:
+    def _labels(self, y: Column | None, n: int) -> Any:
         """Return y, checked where it is needed."""
         if self.objective != "score":
             return None
@@ -497,7 +504,7 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
 
     # --- the best model --------------------------------------------------------------------
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Rows) -> Array:
         """Return latents of rows by the best model.
 
         Parameters
@@ -520,7 +527,7 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         return self.best_estimator_.transform(self._asked(X, "transform"))
 
     @available_if(_inverts)  # type: ignore[untyped-decorator]
-    def inverse_transform(self, X: Any) -> Array:
+    def inverse_transform(self, X: Rows) -> Array:
         """Return inputs of latents by the best model.
 
         Parameters
@@ -545,7 +552,7 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         return self.best_estimator_.inverse_transform(check_matrix(X, "X"))
 
     @available_if(_inverts)  # type: ignore[untyped-decorator]
-    def reconstruct(self, X: Any) -> Array:
+    def reconstruct(self, X: Rows) -> Array:
         """Return rows rebuilt from their latents.
 
         Parameters
@@ -568,7 +575,7 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         return self.best_estimator_.inverse_transform(self.transform(X))
 
     @available_if(lambda model: model.objective == "score")  # type: ignore[untyped-decorator]
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: Rows) -> Any:
         """Return predictions of the final estimator; with objective='score'.
 
         Parameters
@@ -599,7 +606,7 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         rows = self._asked(X, "predict")
         return self.final_estimator_.predict(self.best_estimator_.transform(rows))
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Rows, y: Column | None = None) -> float:
         """Return the objective on other rows.
 
         Parameters
@@ -752,7 +759,7 @@ def components_of(request: Any, n: int) -> tuple[int, int]:
     return int(pair[0]), int(pair[1])
 
 
-def is_classes(final: Any, y: Any) -> bool:
+def is_classes(final: Any, y: Column | None) -> bool:
     """Return True if y names classes: by the final estimator, else if y is not of floats."""
     if final is not None:
         return bool(is_classifier(final))

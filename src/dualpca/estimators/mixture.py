@@ -4,53 +4,42 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
-from functools import partial
-from typing import Any, TypeVar
+from numbers import Integral
+from typing import Any
 
 import numpy as np
-from sklearn.base import DensityMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 
 from dualpca.arrays import Array, backend
-from dualpca.data import (
-    InMemoryTable,
-    Units,
-    chunked_table,
-    refuse_infinite,
-    refuse_nonfinite,
-    require_in_memory,
-)
+from dualpca.data import InMemoryTable, Units, chunked_table, require_in_memory
 from dualpca.errors import DegenerateError, expected
-from dualpca.estimators._base import (
-    Estimator,
-    Streaming,
-    Transformer,
-    attribute,
-    average_density,
-    check_checkpoint,
+from dualpca.estimators._attributes import attribute, parameter_count, unit_of_columns
+from dualpca.estimators._checks import (
     check_choice,
     check_finite_result,
     check_flag,
     check_number,
     generator,
-    on_rows,
-    parameter_count,
     refuse_weights,
-    unit_of_columns,
+)
+from dualpca.estimators._shell import (
+    Estimator,
+    average_density,
+    on_rows,
+    request_of,
     watch_of,
     watched,
 )
+from dualpca.estimators._streaming import Streaming
+from dualpca.estimators._types import Rows, Seed, Weights
 from dualpca.gaussian import is_count
-from dualpca.models.driver import History
-from dualpca.models.emissions import Emissions
 from dualpca.models.kernel_space import KernelSpace
 from dualpca.models.mixture import (
     BOUND,
     COLLAPSE_RULES,
     CRITERIA,
-    Mixture,
     MixtureModel,
     MixtureRequest,
     MixtureStream,
@@ -60,10 +49,22 @@ from dualpca.models.mixture import (
 )
 from dualpca.preimages import Auto, Method, Span
 
-Request = TypeVar("Request")
+
+def _grown(
+    stream: MixtureStream | None, seen: float, table: InMemoryTable, request: MixtureRequest
+) -> tuple[MixtureStream, float]:
+    stream = grown(stream, table, request)
+    return stream, round(stream.n)
 
 
-class MixturePPCA(DensityMixin, Streaming, Transformer):
+def _model_of(stream: MixtureStream, request: MixtureRequest) -> MixtureModel:
+    try:
+        return model_of_stream(stream, request)
+    except DegenerateError as error:  # all rows are one so far, say
+        raise NotFittedError(f"the stream has no model yet: {error}") from error
+
+
+class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Mixture of probabilistic PCA: clusters, each with a subspace of its own.
 
     The density is p(x) = Σ_k π_k N(x; μ_k, W_kW_kᵀ + σ_k²I).
@@ -74,12 +75,13 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
 
     Parameters
     ----------
-    n_mixtures : int or str, default=1
-        K. Or 'bic' or 'cv' (likelihood of held-out rows), which try 1, 2, … up to `max_mixtures`;
-        or 'dirichlet': start with `max_mixtures` and let a bound on the evidence empty those that
-        are not worth their parameters.
-    n_components : int, sequence of K ints, or str, default=1
-        Directions q_k of the components. 'bic' and 'cv' try 1, 2, … up to 10.
+    n_mixtures : int or str, default='bic'
+        K. Or 'bic' or 'cv' (likelihood of held-out rows), which try 1, 2, … until larger numbers
+        are worse; or 'dirichlet': start with `max_mixtures` and let a bound on the evidence empty
+        those that are not worth their parameters.
+    n_components : int, sequence of K ints, str or None, default=None
+        Directions q_k of the components. 'bic' and 'cv' try 1, 2, … up to d − 1. None is the rule
+        of `n_mixtures`, and 'bic' if that is an int; 1 with 'dirichlet'.
     kernel : str, Kernel or callable, default=None
         As in `KernelPCA`. The mixture is then over ψ(x), the coordinates on the leading
         `n_directions` of feature space; densities are of ψ(x), and compare under one kernel only.
@@ -106,18 +108,20 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         Estimated gain of log-likelihood per row that is left when EM stops.
     max_iter : int, default=500
         Largest number of steps of EM.
-    max_mixtures : int, default=10
-        Largest K that is tried.
+    max_mixtures : int or None, default=None
+        Largest K that is tried; None for no limit but the number of rows. With 'dirichlet' the K
+        to start from, and None is 10.
     concentration : float, default=1.0
         'dirichlet': α of the process; the smaller, the fewer components.
     random_state : None, int, Generator or RandomState, default=None
         Starts. None is a fixed seed.
-    standardize : bool, default=False
+    standardize : {'auto', True, False}, default='auto'
         Divide every column by its standard deviation (over observed entries, divisor n; a
         constant one by 1) before the fit, so that no unit counts more than another. Rows, means,
         loadings, densities and covariances are given in the units of X all the same; axes,
         variances along them and noise are those of standardised columns. A kernel is one of
-        standardised rows.
+        standardised rows. 'auto' does so where columns seem to have different units, as in
+        `Imputer`; `scale_` says whether it was done.
     verbose : bool, default=False
         Show the progress of the fit on standard error.
     checkpoint : path or Checkpoint, default=None
@@ -141,7 +145,7 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
     loadings_ : list of arrays of shape (d, q_k)
         W_k.
     scale_ : array of shape (d,) or None
-        What every column was divided by; None without `standardize`.
+        What every column was divided by; None where columns are fitted in their own units.
     n_parameters_ : int
         Free parameters: those of every component with its mean, and K − 1 weights.
     n_mixtures_, n_iter_ : int
@@ -158,14 +162,22 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
 
     Notes
     -----
+    A rule fits mixtures of growing K until three in a row are worse than the best; every K begins
+    with the q that was best before, and one of its starts with the clusters of the mixture before,
+    the widest cut in two. Beyond 8 K grows by a quarter, and numbers near the best are tried at the
+    end. EM stops where sizes can be told apart; only the chosen one is fitted to `tol`. Of more
+    than 5,000 rows (500 with NaN, 20,000 of chunks) a sample decides, with BIC as for all rows.
+
     Tipping & Bishop (1999b), with the closed form as M step. `partial_fit` is stepwise EM (Cappé
-    & Moulines 2009): it starts from a fit of the first max(100, 20K) rows, keeps O(Kd²) numbers
-    and sees every later row once; shuffle a sorted stream first.
+    & Moulines 2009): it starts from a fit of the first max(100, 20K) rows (1,000 where sizes are
+    chosen), keeps O(Kd²) numbers and sees every later row once; shuffle a sorted stream first.
+    'auto' leaves the units of a stream alone.
 
     Components are numbered by their means, smallest first, in the first feature in which some
     differ by more than a tenth of its standard deviation, then in the next; those alike in all by
     weight. Labels are the same for any seed, and for rows in memory, chunks, streams and GPUs. If
-    `n_components` is a list, components of equal size are numbered among each other.
+    `n_components` is a list, components of equal size are numbered among each other. The order of
+    rows and columns does not matter, but for which rows of a large table are in a sample.
 
     The bound of 'dirichlet' is variational in assignments and weights (broken sticks, Blei &
     Jordan 2006) and takes the components' parameters by Laplace's approximation, (p/2) ln n_k.
@@ -188,7 +200,8 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
 
     _model: MixtureModel
     _stream: MixtureStream
-    n_samples_seen_: int
+    _streaming: Streaming[MixtureStream, MixtureRequest] = Streaming(_grown, _model_of)
+    _finds_units = True
 
     weights_ = attribute("mixture.weights")
     means_ = attribute("mixture.emissions.means", Units.outward)
@@ -207,12 +220,11 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
     n_iter_ = attribute("history.n_iter")
     converged_ = attribute("history.converged")
     selection_ = attribute("selection")
-    _space = attribute("space")  # as format 1 names it
 
     def __init__(
         self,
-        n_mixtures: int | str = 1,
-        n_components: int | Sequence[int] | str = 1,
+        n_mixtures: int | str = "bic",
+        n_components: int | Sequence[int] | str | None = None,
         *,
         kernel: Any = None,
         kernel_params: dict[str, Any] | None = None,
@@ -224,10 +236,10 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         n_jobs: int | None = None,
         tol: float = 1e-5,
         max_iter: int = 500,
-        max_mixtures: int = 10,
+        max_mixtures: int | None = None,
         concentration: float = 1.0,
-        random_state: Any = None,
-        standardize: bool = False,
+        random_state: Seed = None,
+        standardize: bool | str = "auto",
         verbose: bool = False,
         checkpoint: Any = None,
         device: str | None = None,
@@ -257,6 +269,10 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         return self.kernel is None
 
     @property
+    def _finite(self) -> bool:  # type: ignore[override]
+        return self.kernel is not None
+
+    @property
     def _depends_on_units(self) -> bool:  # type: ignore[override]
         return self.kernel is None
 
@@ -269,43 +285,30 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
     def _n_features_out(self) -> int:
         return sum(self.n_components_)
 
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn wants to know of inputs and outputs."""
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
     # --- fitting ---------------------------------------------------------------------------
 
     def _request(self) -> MixtureRequest:
         """Check the parameters and return them for the fit."""
-        self._check_sizes()
+        check_sizes(self.n_mixtures, self.n_components)
         check_choice("on_collapse", self.on_collapse, COLLAPSE_RULES)
-        counts = ("max_iter", "n_init", "max_mixtures", "n_directions")
-        start = partial(generator, 0 if self.random_state is None else self.random_state)
+        limit = () if self.max_mixtures is None else ("max_mixtures",)
+        counts = ("max_iter", "n_init", "n_directions", *limit)
+        seed = 0 if self.random_state is None else self.random_state
+        rng = int(seed) if isinstance(seed, Integral) else generator(seed)
         numbers = ("noise_floor", "tol", "concentration")
-        request = request_of(self, MixtureRequest, counts, numbers, generator=start)
+        check_shared(self, counts, numbers)
+        request = request_of(self, MixtureRequest, rng=rng, watch=watch_of(self))
         if not (self.noise_floor > 0 and self.concentration > 0):
             raise ValueError("noise_floor and concentration must be positive, got 0.")
         return request
 
-    def _check_sizes(self) -> None:
-        """Refuse numbers of components and directions that no data could satisfy."""
-        K, q = self.n_mixtures, self.n_components
-        words = (*CRITERIA, BOUND)
-        if not (is_count(K) and int(K) >= 1) and not (isinstance(K, str) and K in words):
-            what = f"a positive integer or one of {list(words)}"
-            raise ValueError(expected("n_mixtures", what, K))
-        what = f"a positive integer, one for each of n_mixtures, or one of {list(CRITERIA)}"
-        if isinstance(q, str):
-            if q not in CRITERIA:
-                raise ValueError(expected("n_components", what, q))
-            if isinstance(K, str) and K != q:
-                raise ValueError(expected("n_components", f"an int or {K!r}, as n_mixtures", q))
-            return
-        several = isinstance(q, Sequence | np.ndarray)
-        every: list[Any] = list(q) if several else [q]  # type: ignore[arg-type]
-        if not every or not all(is_count(one) and one >= 1 for one in every):
-            raise ValueError(expected("n_components", what, q))
-        if several and len(every) != K:
-            remedy = "Give one int for all components, or n_mixtures as an int."
-            raise ValueError(expected("n_components", f"of length {K}", q, remedy))
-
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MixturePPCA:
+    def fit(self, X: Rows, y: object = None, sample_weight: Weights = None) -> MixturePPCA:
         """Fit the mixture by EM.
 
         Parameters
@@ -335,12 +338,11 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         with self._training(X, sample_weight) as table:
             known = request if self.kernel is not None else watched(request, table)
             model = fit_mixture(table, known)
-        self._forget()
         self._keep(model)
         return self
 
     @available_if(lambda self: self.kernel is None)  # type: ignore[untyped-decorator]
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MixturePPCA:
+    def partial_fit(self, X: Rows, y: object = None, sample_weight: Weights = None) -> MixturePPCA:
         """Add rows to the mixture by stepwise EM; every chunk is seen once.
 
         The model is made when it is next read, so that the first rows, which wait until there are
@@ -366,22 +368,10 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         >>> model.partial_fit(X[::2]).partial_fit(X[1::2]).weights_.shape
         (3,)
         """
-        self._add_chunk(X, sample_weight)
+        self._streaming.add(self, X, sample_weight)
         return self
 
-    def _grown(
-        self, stream: MixtureStream | None, table: InMemoryTable, request: MixtureRequest
-    ) -> tuple[MixtureStream, int]:
-        stream = grown(stream, table, request)
-        return stream, round(stream.n)
-
-    def _solved(self, stream: MixtureStream, request: MixtureRequest) -> MixtureModel:
-        try:
-            return model_of_stream(stream, request)
-        except DegenerateError as error:  # all rows are one so far, say
-            raise NotFittedError(f"the stream has no model yet: {error}") from error
-
-    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
+    def fit_predict(self, X: Rows, y: object = None, sample_weight: Weights = None) -> Array:
         """Fit, then return the most probable component of every row.
 
         Parameters
@@ -419,31 +409,10 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         d = model.mixture.emissions.dim if plain else self.n_features_in_
         return super()._goes_together() and d == self.n_features_in_
 
-    def _model_of(self, state: dict[str, Any]) -> MixtureModel:
-        """Return the model of attributes as format 1 names them."""
-        parts = (state["means_"], tuple(state["loadings_"]), state["noise_variance_"])
-        values = tuple(float(v) for v in state["loglikelihoods_"])
-        return MixtureModel(
-            Mixture(state["weights_"], Emissions(*parts, tied=bool(self.tied_noise))),
-            tuple(state["components_"]),
-            tuple(state["explained_variance_"]),
-            state["loglikelihood_"],
-            state["lower_bound_"],
-            History(values, state["n_iter_"], state["converged_"]),
-            state.get("selection_"),
-            state.get("_space"),
-        )
-
     # --- rows ------------------------------------------------------------------------------
 
-    def _given(self, X: Any, method: str) -> Array:
-        """Return rows that the fitted model is asked about, checked, where the model works."""
-        rows = super()._given(X, method)
-        (refuse_infinite if self.kernel is None else refuse_nonfinite)(rows)
-        return rows
-
     @on_rows(cast=False, dtype=np.int64)
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Array) -> Array:
         """Return the most probable component of every row.
 
         Parameters
@@ -467,7 +436,7 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         return backend.namespace(joint).argmax(joint, axis=1)
 
     @on_rows("n_mixtures_")
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: Array) -> Array:
         """Return the probability of every component given what each row observed.
 
         Parameters
@@ -490,7 +459,7 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         return self._working.responsibilities(X)
 
     @on_rows(cast=False)
-    def score_samples(self, X: Any) -> Array:
+    def score_samples(self, X: Array) -> Array:
         """Return the log-density of what each row observed; 0 for an empty row.
 
         Parameters
@@ -513,7 +482,7 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         density, units = self._working.log_density(X), self._model_units
         return density if units is None else density - units.log_densities(X)
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Rows, y: object = None, sample_weight: Weights = None) -> float:
         """Return the average log-density of the rows.
 
         Parameters
@@ -537,7 +506,7 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         """
         return average_density(self, X, sample_weight)
 
-    def bic(self, X: Any) -> float:
+    def bic(self, X: Rows) -> float:
         """Return the Bayesian information criterion of rows; lower is better.
 
         It is −2 ln L + p ln n for p parameters.
@@ -561,7 +530,7 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         """
         return self._criterion(X, math.log)
 
-    def aic(self, X: Any) -> float:
+    def aic(self, X: Rows) -> float:
         """Return Akaike's information criterion of rows; lower is better.
 
         It is −2 ln L + 2p for p parameters.
@@ -585,14 +554,14 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         """
         return self._criterion(X, lambda n: 2.0)
 
-    def _criterion(self, X: Any, price: Callable[[int], float]) -> float:
+    def _criterion(self, X: Rows, price: Callable[[int], float]) -> float:
         require_in_memory(X)
         density = self.score_samples(X)
         total, n = float(backend.namespace(density).sum(density)), int(density.shape[0])
         return -2 * total + price(n) * int(self._fitted.mixture.n_parameters())
 
     @on_rows("_n_features_out")
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Array) -> Array:
         """Return the latents under every component, weighted by its responsibility.
 
         Column block k is p(k | x) E[z | x, k]. Axes of different components have nothing to do
@@ -618,7 +587,7 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         return self._working.coordinates(X)
 
     @on_rows()
-    def posterior(self, X: Any, component: int) -> tuple[Array, Array]:
+    def posterior(self, X: Array, component: int) -> tuple[Array, Array]:
         """Return mean and covariance of the latents under one component.
 
         Parameters
@@ -648,8 +617,8 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         found = self._working.posterior(X, int(component))
         return found.mean, found.covariance
 
-    @on_rows("n_features_in_", outward=("outward",))
-    def reconstruct(self, X: Any) -> Array:
+    @on_rows("n_features_in_", outward=(Units.outward,))
+    def reconstruct(self, X: Array) -> Array:
         """Return the posterior mean of the noise-free signal.
 
         It is Σ_k p(k | x)(μ_k + W_k E[z | x, k]).
@@ -677,8 +646,8 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         return inputs_of(model.signal(X)[0], model.space, Auto())
 
     @available_if(lambda self: self.kernel is None)  # type: ignore[untyped-decorator]
-    @on_rows("n_features_in_", framed=True, outward=("filled", "spread"))
-    def impute(self, X: Any, return_std: bool = False) -> Any:
+    @on_rows("n_features_in_", framed=True, outward=(Units.filled, Units.spread))
+    def impute(self, X: Array, return_std: bool = False) -> Any:
         """Fill every NaN with its expectation given what the row observed.
 
         Parameters
@@ -711,7 +680,7 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
             return filled
         return filled, xp.where(missing, spread, xp.zeros_like(spread))
 
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Array, Array]:
+    def sample(self, n_samples: int = 1, random_state: Seed = None) -> tuple[Array, Array]:
         """Draw rows and the components they come from, as scikit-learn's GaussianMixture does.
 
         Parameters
@@ -738,30 +707,45 @@ class MixturePPCA(DensityMixin, Streaming, Transformer):
         model = self._fitted
         check_number("n_samples", n_samples, 1, integer=True)
         points, labels = model.working.sample(int(n_samples), generator(random_state))
-        rows = self._outward("outward", inputs_of(points, model.space, Auto()))
+        rows = self._outward(Units.outward, inputs_of(points, model.space, Auto()))
         return backend.cast_like(rows, model.mixture.weights), whole_numbers(labels, points)
 
 
-def request_of(
-    estimator: Estimator,
-    kind: Callable[..., Request],
-    counts: tuple[str, ...],
-    numbers: tuple[str, ...],
-    **others: Any,
-) -> Request:
-    """Check the parameters that mixtures and chains share; return those that the fit needs."""
+def check_sizes(K: int | str, q: int | Sequence[int] | str | None) -> None:
+    """Refuse numbers of components and of directions that no data could satisfy."""
+    words = (*CRITERIA, BOUND)
+    if not (K in words if isinstance(K, str) else _are_positive([K])):
+        raise ValueError(expected("n_mixtures", f"a positive integer or one of {list(words)}", K))
+    if q is None:
+        return
+    counts: Any = [q] if is_count(q) else q
+    if not (q in CRITERIA if isinstance(q, str) else _are_positive(counts)):
+        what = f"None, a positive integer, one for each of n_mixtures, or one of {list(CRITERIA)}"
+        raise ValueError(expected("n_components", what, q))
+    if isinstance(counts, str):
+        if isinstance(K, str) and K != q:
+            raise ValueError(expected("n_components", f"an int or {K!r}, as n_mixtures", q))
+    elif isinstance(q, Sequence | np.ndarray) and len(q) != K:
+        remedy = "Give one int for all components, or n_mixtures as an int."
+        raise ValueError(expected("n_components", f"of length {K}", q, remedy))
+
+
+def _are_positive(values: Any) -> bool:
+    """Return True for a sequence of positive whole numbers."""
+    many = isinstance(values, Sequence | np.ndarray) and len(values) > 0
+    return many and all(is_count(one) and int(one) >= 1 for one in values)
+
+
+def check_shared(estimator: Estimator, counts: tuple[str, ...], numbers: tuple[str, ...]) -> None:
+    """Check the parameters that mixtures and chains share."""
     params = vars(estimator)
     for name in counts:
         check_number(name, params[name], 1, integer=True)
     for name in numbers:
         check_number(name, params[name], 0)
     check_flag("tied_noise", params["tied_noise"])
-    check_checkpoint(estimator)
     if not isinstance(params["kernel_params"], Mapping | None):
         raise ValueError(expected("kernel_params", "a dictionary or None", params["kernel_params"]))
-    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    needed = {name: params[name] for name in names if name in params}
-    return kind(**needed, **others, watch=watch_of(estimator))
 
 
 def inputs_of(points: Array, space: KernelSpace | None, method: Method) -> Array:

@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from dualpca.arrays import Array, backend
-from dualpca.data import Table
-from dualpca.estimators._base import (
-    StreamingEstimator,
-    attribute,
-    check_choice,
-    check_flag,
-    check_number,
-    generator,
-    on_rows,
-    optional,
-)
+from dualpca.data import Moments
+from dualpca.estimators._attributes import attribute, optional
+from dualpca.estimators._checks import check_choice, check_flag, check_number, generator
+from dualpca.estimators._linear import LinearEstimator
+from dualpca.estimators._shell import on_rows
+from dualpca.estimators._streaming import MomentStream, by_moments, partial_fit
+from dualpca.estimators._types import Rows, Seed, Weights
 from dualpca.models.spiked import PCARequest, SpikedModel, fit_pca, pca_of_operator
 from dualpca.operators import Scatter
 from dualpca.solvers import SOLVERS
 
-SKLEARN_SOLVERS = {
-    "auto": "auto",
-    "full": "qr",
-    "covariance_eigh": "dense",
-    "arpack": "krylov",
-    "randomized": "krylov",
+SKLEARN_SOLVERS = {"auto": "auto"} | {
+    alias: name for name, kind in SOLVERS.items() for alias in kind.svd_names
 }
 
 
-class PCA(StreamingEstimator):
+def pca_of_moments(moments: Moments, count: int, like: Array, request: PCARequest) -> SpikedModel:
+    """Return the model of a stream."""
+    operator = Scatter(moments, standardize=request.standardize)
+    variances = backend.cast_like(operator.diag() / operator.n, like)
+    return pca_of_operator(operator, count, like, request, column_variances=variances)
+
+
+class PCA(LinearEstimator):
     """Principal component analysis: the orthogonal directions of largest variance.
 
     A drop-in for `sklearn.decomposition.PCA` (same parameters, attributes, shapes and signs),
@@ -49,9 +46,12 @@ class PCA(StreamingEstimator):
     svd_solver : str, default='auto'
         'auto' is the cheapest. 'full' or 'qr': QR of the rows, the most accurate.
         'covariance_eigh' or 'dense': the (d, d) scatter. 'gram': the (n, n) Gram matrix.
-        'arpack', 'randomized' or 'krylov': block Krylov, matrix-free.
+        'arpack', 'randomized' or 'krylov': Krylov iterations, matrix-free, with blocks of vectors;
+        one vector at a time where rows are sparse and many.
     tol : float, default=0.0
-        Relative error of the eigenvalues that block Krylov may leave; 0 for machine precision.
+        Relative error of the eigenvalues that an iterative solver may leave. 0 is as exact as the
+        rows allow: machine precision for float64; for float32 its seven digits, and axes within
+        some 1e-5 radians, which is what rounding the rows to float32 costs.
     iterated_power : int or 'auto', default='auto'
         Accepted for compatibility with scikit-learn and not used: block Krylov iterates until
         `tol` holds.
@@ -109,7 +109,10 @@ class PCA(StreamingEstimator):
     """
 
     _model: SpikedModel
+    _stream: MomentStream
+    _streaming = by_moments(pca_of_moments)
     _accepts_sparse = True
+    _units_in_model = True  # the operator standardises, so that sparse rows and streams can, too
 
     explained_variance_ = attribute("variances")
     explained_variance_ratio_ = attribute("ratios")
@@ -129,7 +132,7 @@ class PCA(StreamingEstimator):
         iterated_power: int | str = "auto",
         n_oversamples: int = 10,
         power_iteration_normalizer: str = "auto",
-        random_state: Any = None,
+        random_state: Seed = None,
         standardize: bool = False,
         verbose: bool = False,
         device: str | None = None,
@@ -167,21 +170,40 @@ class PCA(StreamingEstimator):
             self.svd_solver,
         )
 
-    _fit = staticmethod(fit_pca)
+    def fit(self, X: Rows, y: object = None, sample_weight: Weights = None) -> PCA:
+        """Fit the model.
 
-    def _fit_stream(self, state: Any, count: int, like: Array, request: PCARequest) -> SpikedModel:
-        operator = Scatter(state, standardize=request.standardize)
-        variances = backend.cast_like(operator.diag() / operator.n, like)
-        return pca_of_operator(operator, count, like, request, column_variances=variances)
+        Parameters
+        ----------
+        X : array of shape (n, d), or a chunked table
+            Two rows or more. Never modified. Chunked: `Batches`, Dask, Zarr, a path.
+        y : ignored, default=None
+        sample_weight : array of shape (n,), default=None
+            Non-negative. A weight of 2 counts as the row twice, 0 as no row; their sum is the
+            effective number of rows.
 
-    def _units_of(self, table: Table) -> None:
-        """Return None: the operator standardises, so that sparse rows and streams can, too."""
+        Returns
+        -------
+        self
 
-    def _units_of_stream(self, stream: Any) -> None:
-        """Return None, as for tables."""
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PCA
+        >>> X = load_iris().data
+        >>> PCA(2).fit(X).components_.shape
+        (2, 4)
+        """
+        request = self._request()
+        with self._training(X, sample_weight) as table:
+            model = fit_pca(table, request)
+        self._keep(model)
+        return self
+
+    partial_fit = partial_fit
 
     @on_rows("n_components_")
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Array) -> Array:
         """Project rows on the axes.
 
         Parameters
@@ -202,7 +224,7 @@ class PCA(StreamingEstimator):
         """
         return self._working.whitened(X) if self.whiten else self._working.coordinates(X)
 
-    def inverse_transform(self, X: Any) -> Array:
+    def inverse_transform(self, X: Rows) -> Array:
         """Return the rows whose coordinates are X, in the units of the data.
 
         Parameters
@@ -224,7 +246,7 @@ class PCA(StreamingEstimator):
         return self._lifted(X, self._working.deviations if self.whiten else None)
 
     @on_rows("n_features_in_")
-    def reconstruct(self, X: Any) -> Array:
+    def reconstruct(self, X: Array) -> Array:
         """Return the orthogonal projection of rows on the span of the axes.
 
         Parameters

@@ -5,39 +5,44 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dualpca.arrays import backend
-from dualpca.data import InMemoryTable, has_missing, observed_weights
-from dualpca.errors import expected
-from dualpca.estimators._base import (
-    LatentMethods,
-    StreamingEstimator,
-    attribute,
-    check_checkpoint,
+from dualpca.data import (
+    LEAST_VARIANCE,
+    LONG_TAILED,
+    InMemoryTable,
+    Moments,
+    Table,
+    Units,
+    has_missing,
+    observed_weights,
+    skewed_columns,
+    used_rows,
+)
+from dualpca.errors import NoiseWarning, SkewWarning, expected, warn
+from dualpca.estimators._attributes import attribute
+from dualpca.estimators._checks import (
     check_choice,
     check_matrix,
     check_number,
+    column_labels,
     generator,
-    watch_of,
 )
+from dualpca.estimators._linear import LatentEstimator
+from dualpca.estimators._shell import iteration_limits, watched
+from dualpca.estimators._streaming import MomentStream, add_moments, by_moments, partial_fit
+from dualpca.estimators._types import Rows, Seed, Weights
 from dualpca.gaussian import check_noise
 from dualpca.models.dual import to_dual
+from dualpca.models.factor import own_noise
 from dualpca.models.incomplete import RefitRequest
 from dualpca.models.spiked import PPCARequest, SpikedModel, fit_ppca, open_stream, ppca_of_stream
 from dualpca.models.streaming import Stream
-from dualpca.operators import used_rows
 from dualpca.solvers import SOLVERS
 
 if TYPE_CHECKING:
     from dualpca.estimators.bayesian import BayesianPCA
-
-
-def iteration_limits(estimator: Any) -> dict[str, Any]:
-    """Check when an iterative fit is to stop, and its checkpoint; return them for its request."""
-    check_number("tol", estimator.tol, 0)
-    check_number("max_iter", estimator.max_iter, 1, integer=True)
-    check_checkpoint(estimator)
-    watch = watch_of(estimator)
-    return {"tol": estimator.tol, "max_iter": estimator.max_iter, "watch": watch}
 
 
 def spiked_parameters(estimator: PPCA | BayesianPCA) -> dict[str, Any]:
@@ -51,7 +56,22 @@ def spiked_parameters(estimator: PPCA | BayesianPCA) -> dict[str, Any]:
     return {"noise": noise, "solver": estimator.solver, "rng": rng, **limits}
 
 
-class PPCA(LatentMethods, StreamingEstimator):
+NAMED = 5
+"""Columns that a warning names."""
+
+
+def absorbed(
+    state: Moments | Stream | None, table: InMemoryTable, request: PPCARequest
+) -> tuple[Moments | Stream, int]:
+    """Return the state of a stream after one more chunk, and the rows it counts."""
+    X, weights = table.rows, table.weights
+    if not isinstance(state, Stream) and not has_missing(X):
+        return add_moments(state, table, request)
+    stream = open_stream(state, request).add(X, weights, request.start)
+    return stream, used_rows(X, observed_weights(X, weights))
+
+
+class PPCA(LatentEstimator):
     """Probabilistic principal component analysis, with missing values or without.
 
     The model is x = Wz + μ + ε with z ~ N(0, I_q) and ε ~ N(0, σ²I_d).
@@ -62,12 +82,15 @@ class PPCA(LatentMethods, StreamingEstimator):
     Parameters
     ----------
     n_components : int, float, str or None, default=None
-        A count; a share of the variance between 0 and 1; the name of a rule: 'evidence' (Minka),
-        'bic', 'parallel' (Horn's parallel analysis), 'white-noise', 'gavish-donoho'; 'cv-rows',
-        the likelihood of held-out rows; 'cv-entries', the prediction of hidden entries; 'cv',
-        which is the latter where values are missing and the former where none is. None is 'cv',
-        or, where `noise_variance` is given, the number of variances above it; `partial_fit`, which
-        keeps no rows, takes 'evidence'. With NaN, a count, 'bic', 'parallel' or one of the three.
+        A count; a share of the variance between 0 and 1; the name of a rule: 'parallel' (Horn's
+        parallel analysis: eigenvalues of the correlation matrix beside those of permuted columns),
+        'evidence' (Minka), 'bic', 'white-noise', 'gavish-donoho'; 'cv-rows', the likelihood of
+        held-out rows; 'cv-entries', the prediction of hidden entries; 'cv', which is the latter
+        where values are missing and the former where none is. None is 'parallel', and at least 1,
+        with missing values and for `partial_fit` too; or, where `noise_variance` is given, the
+        number of variances above it. With NaN, a count or a name; for `partial_fit` with NaN a
+        count. By default a `NoiseWarning` tells where columns plainly have noise of different
+        sizes, for which `FactorAnalysis` is made.
     noise_variance : float, default=None
         σ², of standardised columns with `standardize`. None for maximum likelihood. 0 is the limit
         σ² → 0, exactly: PCA as a model, by the closed form or by EM for PCA (Roweis 1998). Rows
@@ -154,6 +177,8 @@ class PPCA(LatentMethods, StreamingEstimator):
     """
 
     _model: SpikedModel
+    _stream: MomentStream
+    _streaming = by_moments(ppca_of_stream, absorbed)
     _zero_noise = True  # the limit is a model too
 
     selection_ = attribute("selection")
@@ -167,7 +192,7 @@ class PPCA(LatentMethods, StreamingEstimator):
         solver: str = "auto",
         tol: float = 1e-6,
         max_iter: int = 1000,
-        random_state: Any = None,
+        random_state: Seed = None,
         n_init: int = 1,
         standardize: bool = False,
         verbose: bool = False,
@@ -194,20 +219,86 @@ class PPCA(LatentMethods, StreamingEstimator):
         shared = spiked_parameters(self)
         return PPCARequest(self.n_components, method=self.method, n_init=self.n_init, **shared)
 
+    def _units_of(self, table: Table) -> Units | None:
+        units = super()._units_of(table)
+        self._warn_of_tails(table, standardized=units is not None)
+        return units
+
+    def _warn_of_tails(self, table: Table, *, standardized: bool) -> None:
+        """Warn of columns that count in the model and of which a few values decide."""
+        share = 0.0 if standardized else LEAST_VARIANCE
+        found = skewed_columns(table, LONG_TAILED, least_variance=share)
+        if not found.columns.size:
+            return
+        names = column_labels(self, found.columns)
+        named = ", ".join(names[:NAMED]) + (
+            f" and {len(names) - NAMED} more" * (len(names) > NAMED)
+        )
+        warn(
+            f"column{'s' * (len(names) > 1)} {named}: strongly skewed (skewness up to "
+            f"{np.abs(found.skewness).max():.1f}), so a few large values decide what the model "
+            "says. Take logarithms of columns of positive numbers, or use CopulaPPCA, which does "
+            "not depend on the shape of columns.",
+            SkewWarning,
+        )
+
     def _refit_request(self) -> RefitRequest:
         return RefitRequest(fixed_noise=self.noise_variance is not None)
 
-    _fit = staticmethod(fit_ppca)
-    _fit_stream = staticmethod(ppca_of_stream)
+    def fit(self, X: Rows, y: object = None, sample_weight: Weights = None) -> PPCA:
+        """Fit the model.
 
-    def _absorb(self, state: Any, table: InMemoryTable, request: PPCARequest) -> tuple[Any, int]:
-        X, weights = table.rows, table.weights
-        if not isinstance(state, Stream) and not has_missing(X):
-            return super()._absorb(state, table, request)
-        stream = open_stream(state, request).add(X, weights, request.start)
-        return stream, used_rows(X, observed_weights(X, weights))
+        Parameters
+        ----------
+        X : array of shape (n, d), or a chunked table
+            Two rows or more. Never modified. Chunked: `Batches`, Dask, Zarr, a path.
+        y : ignored, default=None
+        sample_weight : array of shape (n,), default=None
+            Non-negative. A weight of 2 counts as the row twice, 0 as no row; their sum is the
+            effective number of rows.
 
-    def to_dual(self, X: Any = None) -> Any:
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import PPCA
+        >>> X = load_iris().data
+        >>> PPCA(2).fit(X).components_.shape
+        (2, 4)
+        """
+        request = self._request()
+        with self._training(X, sample_weight) as table:
+            model = fit_ppca(table, watched(request, table))
+            if request.n_components is None and request.noise is None:
+                self._warn_of_noise(table, model)
+        self._keep(model)
+        return self
+
+    partial_fit = partial_fit
+
+    def _warn_of_noise(self, table: Table, model: SpikedModel) -> None:
+        """Warn where columns have noise of their own, which factor analysis describes."""
+        found = own_noise(table, model)
+        if found is None:
+            return
+        scaled = self._standardizes()
+        if not scaled and self._most_unequal(table) is not None:  # which was told
+            return
+        large, small = column_labels(self, (found.largest, found.smallest))
+        share = ", as a share of their standard deviations" if scaled else ""
+        warn(
+            f"noise differs between columns{share}: that of column {large} is at least "
+            f"{found.times:.{0 if found.times >= 10 else 1}f} times that of column {small}, and "
+            "PPCA takes all to be equal. FactorAnalysis gives each its own, which raises the "
+            f"log-likelihood per row by at least {found.gain:.2g}. Use FactorAnalysis, or give "
+            f"n_components={model.n_components} to keep this model.",
+            NoiseWarning,
+        )
+
+    def to_dual(self, X: Rows | None = None) -> Any:
         """Return the same model in kernels: `DualPPCA`, linear kernel, noise of dimension d.
 
         Parameters
@@ -234,7 +325,9 @@ class PPCA(LatentMethods, StreamingEstimator):
             remedy = "Standardise the rows yourself, fit PPCA to them, and ask that."
             raise ValueError(expected("standardize", "False for to_dual", True, remedy))
         g = self._fitted.gaussian
-        points = None if X is None else backend.working(check_matrix(X, "X"))
+        points = None
+        if X is not None:
+            points = backend.working(self._beside_model(check_matrix(X, "X"), "to_dual"))
         # by its public name: `estimators.dual` imports this module for the way back
         DualPPCA: Any = sys.modules["dualpca"].DualPPCA
         noise = 0 if self.noise_variance == 0 else g.noise or None

@@ -10,20 +10,18 @@ from sklearn.utils.validation import check_is_fitted
 from dualpca.arrays import Array, backend
 from dualpca.data import refuse_nonfinite
 from dualpca.errors import expected
-from dualpca.estimators._base import (
-    KernelEstimator,
-    attribute,
+from dualpca.estimators._attributes import attribute
+from dualpca.estimators._checks import (
     check_choice,
-    check_diagonal,
     check_flag,
-    check_kernel_matrix,
     check_matrix,
     check_number,
     check_rows,
     generator,
-    on_rows,
-    parameter_count,
 )
+from dualpca.estimators._kernel import KernelEstimator, check_diagonal, check_kernel_matrix
+from dualpca.estimators._shell import on_rows
+from dualpca.estimators._types import Column, Rows, Seed
 from dualpca.gaussian import check_noise
 from dualpca.models.kernel import KernelChoice, is_precomputed
 from dualpca.models.probabilistic_kernel import (
@@ -34,6 +32,7 @@ from dualpca.models.probabilistic_kernel import (
     distances,
     fit_probabilistic_kernel,
 )
+from dualpca.solvers import SOLVERS
 
 
 def check_rho(rho: Any) -> None:
@@ -88,9 +87,14 @@ class ProbabilisticKernelPCA(KernelEstimator):
         variances above `noise_variance`.
     kernel : str, Kernel, Gaussian-process kernel of scikit-learn, or callable, default='rbf'
         As in `KernelPCA`; 'precomputed' where X is a kernel matrix.
-    gamma : float, 'scale', 'median' or None, default=None
-        Scale of the RBF, polynomial, sigmoid, Laplacian and chi-squared kernels. None is 1/d;
-        'scale' and 'median' are found from X.
+    gamma : float, 'scale', 'median', 'auto' or None, default=None
+        Scale of the RBF, polynomial, sigmoid, Laplacian and chi-squared kernels. 'auto' is 1/d;
+        'scale' and 'median' are found from X. None finds the width of a named RBF, Matérn, rational
+        quadratic, Laplacian or chi-squared kernel: the one at which the values of the kernel over
+        pairs of rows vary the most, in steps of 2^(1/4) about the median distance, from at most 400
+        rows, evenly spaced. Where columns are of unlike units (the variance of one is more than 100
+        times that of another), the first three get a width for every column, a multiple of its
+        standard deviation. It is 1/d for polynomial and sigmoid kernels. `kernel_` has the width.
     degree : int, default=3
         Degree of the polynomial kernel.
     coef0 : float, default=1
@@ -156,6 +160,9 @@ class ProbabilisticKernelPCA(KernelEstimator):
     heywood_ : list of int
         Points whose own noise was held at 1/10,000 of their variance (diagonal noise).
     kernel_ : Kernel
+        With the width that was found or given.
+    gamma_ : float or None
+        Its gamma; None if it has none, or every column a width of its own.
     X_fit_ : array
         The training points, kernel or distances.
     n_parameters_ : int
@@ -205,7 +212,6 @@ class ProbabilisticKernelPCA(KernelEstimator):
     correction_ = attribute("correction")
     heywood_ = attribute("heywood")
     n_components_ = attribute("n_components")
-    n_parameters_ = parameter_count()
     _placement = attribute("placement")
     _psi = attribute("psi")
     _subspace = attribute("subspace")
@@ -230,7 +236,7 @@ class ProbabilisticKernelPCA(KernelEstimator):
         tol: float = 1e-6,
         max_iter: int = 1000,
         eigen_solver: str = "auto",
-        random_state: Any = None,
+        random_state: Seed = None,
         memory_limit: float = 4 * 2**30,
         verbose: bool = False,
         device: str | None = None,
@@ -257,12 +263,18 @@ class ProbabilisticKernelPCA(KernelEstimator):
         self.verbose = verbose
         self.device = device
 
+    @property
+    def n_parameters_(self) -> int:
+        """The number of free parameters; a noise that was given is none."""
+        return int(self._fitted.n_parameters(fixed_noise=self.noise_variance is not None))
+
     def _request(self) -> ProbabilisticKernelRequest:
         """Check the parameters and return them for the fit."""
         self._check_metric()
         check_choice("noise", self.noise, ("isotropic", "diagonal"))
         check_choice("method", self.method, ("ml", "em"))
-        check_choice("eigen_solver", self.eigen_solver, ("auto", "dense", "krylov"))
+        solvers = ("auto", *(name for name, kind in SOLVERS.items() if kind.on_kernels))
+        check_choice("eigen_solver", self.eigen_solver, solvers)
         check_flag("accelerate", self.accelerate)
         check_number("tol", self.tol, 0)
         check_number("max_iter", self.max_iter, 1, integer=True)
@@ -292,7 +304,7 @@ class ProbabilisticKernelPCA(KernelEstimator):
             what = "left at its default, and gamma too, beside a metric: distances have their own"
             raise ValueError(expected("kernel", what, self.kernel))
 
-    def fit(self, X: Any, y: Any = None) -> ProbabilisticKernelPCA:
+    def fit(self, X: Rows, y: object = None) -> ProbabilisticKernelPCA:
         """Fit the model.
 
         Parameters
@@ -325,12 +337,12 @@ class ProbabilisticKernelPCA(KernelEstimator):
             tags.input_tags.positive_only = is_precomputed(self.metric)
         return tags
 
-    def _checked(self, X: Any, *, reset: bool, min_rows: int = 1) -> Array:
+    def _checked(self, X: Rows, *, reset: bool, min_rows: int = 1) -> Array:
         pairwise = is_precomputed(self.metric) or is_precomputed(self.kernel)
         if self.metric is None and not pairwise:
             return super()._checked(X, reset=reset, min_rows=min_rows)
-        rows = check_rows(self, X, reset=reset, min_rows=min_rows, finite=pairwise)
-        refuse_nonfinite(rows)
+        refuse_nonfinite(check_matrix(X, "X"))  # before their number is compared with the fit's
+        rows = check_rows(self, X, reset=reset, min_rows=min_rows)
         return check_kernel_matrix(rows, center=False) if reset and self.metric is None else rows
 
     def _values(self, rows: Array) -> Array:
@@ -343,7 +355,7 @@ class ProbabilisticKernelPCA(KernelEstimator):
         return values
 
     @on_rows("n_components_", chunked=False)
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Array) -> Array:
         """Return coordinates of points among the training points.
 
         They are b(x) = (Λ − σ²)^{1/2}(nΛ)⁻¹Uᵀkc(x), which is row i of B at a training point x_i.
@@ -370,7 +382,7 @@ class ProbabilisticKernelPCA(KernelEstimator):
 
     @on_rows(chunked=False)
     def posterior(
-        self, X: Any, diagonal: Any = None, *, parameters: str = "auto"
+        self, X: Array, diagonal: Column | None = None, *, parameters: str = "auto"
     ) -> tuple[Array, Array]:
         """Return the coordinates of points, and how certain they are.
 
@@ -422,7 +434,7 @@ class ProbabilisticKernelPCA(KernelEstimator):
         return model.posterior(self._values(X), rho, given, fixed=fixed)
 
     @on_rows(chunked=False)
-    def point_noise(self, X: Any, diagonal: Any = None) -> Array:
+    def point_noise(self, X: Array, diagonal: Column | None = None) -> Array:
         """Return the noise that is a point's own, what the coordinates do not explain.
 
         Large for points that the coordinates explain badly. The training points' have the mean σ²
@@ -452,7 +464,9 @@ class ProbabilisticKernelPCA(KernelEstimator):
         """
         return self._working.placed(self._values(X), check_diagonal(diagonal, X))[1]
 
-    def latent_posterior(self, F: Any = None, feature_dim: float | None = None) -> LatentPosterior:
+    def latent_posterior(
+        self, F: Rows | None = None, feature_dim: float | None = None
+    ) -> LatentPosterior:
         """Return the posterior of the latents W given the features, W | F.
 
         F = BW + 1uᵀ + E, with one column per dimension of feature space (Zhang et al. 2004,
@@ -526,7 +540,7 @@ class ProbabilisticKernelPCA(KernelEstimator):
         """
         return self._fitted.covariance()
 
-    def log_wishart(self, K: Any = None, feature_dim: float | None = None) -> float:
+    def log_wishart(self, K: Rows | None = None, feature_dim: float | None = None) -> float:
         """Return the log-density of a kernel matrix, as a whole, under the model.
 
         QᵀKQ ~ W_{n−1}(ρ, n/ρ QᵀCQ), where the columns of Q are an orthonormal basis of what is
@@ -559,15 +573,15 @@ class ProbabilisticKernelPCA(KernelEstimator):
         if K is None:
             about = (KernelChoice(model.kernel), self.metric, self.correction, self.memory_limit)
             source = FeatureScatter.of(model.points, *about)
-            K = source.definite_part(self._seed)[0].dense()
+            values = source.definite_part(self._seed)[0].dense()
         else:
-            K = check_kernel_matrix(check_matrix(K, "K"), center=False)
-        if K.shape[0] != n:
-            raise ValueError(expected("K", f"a kernel over the {n} training points", K.shape))
-        value: float = model.log_wishart(K, rho)
+            values = check_kernel_matrix(check_matrix(K, "K"), center=False)
+        if values.shape[0] != n:
+            raise ValueError(expected("K", f"a kernel over the {n} training points", values.shape))
+        value: float = model.log_wishart(values, rho)
         return value
 
-    def sample_kernel(self, feature_dim: int | None = None, random_state: Any = None) -> Array:
+    def sample_kernel(self, feature_dim: int | None = None, random_state: Seed = None) -> Array:
         """Draw a centred kernel matrix from the model.
 
         HFFᵀH with F = BW + E: ρ feature dimensions, each with covariance n/ρ C.

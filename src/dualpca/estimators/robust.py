@@ -12,25 +12,16 @@ import numpy as np
 from dualpca.arrays import Array, backend
 from dualpca.data import InMemoryTable, Table, Units, compared, farthest_apart
 from dualpca.errors import expected
-from dualpca.estimators._base import (
-    LatentMethods,
-    attribute,
-    check_flag,
-    check_number,
-    generator,
-    on_rows,
-)
+from dualpca.estimators._attributes import attribute
+from dualpca.estimators._checks import check_flag, check_number, generator
+from dualpca.estimators._linear import LatentEstimator
+from dualpca.estimators._shell import on_rows
+from dualpca.estimators._types import Rows, Seed, Weights
 from dualpca.models.incomplete import RefitRequest
-from dualpca.models.robust import (
-    RobustFit,
-    RobustModel,
-    RobustRequest,
-    fit_robust,
-    robust_units,
-)
+from dualpca.models.robust import RobustFit, RobustModel, RobustRequest, fit_robust, robust_units
 
 
-class RobustPPCA(LatentMethods):
+class RobustPPCA(LatentEstimator):
     """Probabilistic PCA that outliers do not decide: x is a multivariate t, not a Gaussian.
 
     x = μ + (Wz + ε)/√u with z ~ N(0, I_q), ε ~ N(0, σ²I_d) and u ~ Gamma(ν/2, ν/2) for every row,
@@ -41,7 +32,8 @@ class RobustPPCA(LatentMethods):
     Parameters
     ----------
     n_components : int, float, str or None, default=None
-        As in `PPCA`. Rules see the rows that are not set aside. None is 'cv'.
+        As in `PPCA`: by default parallel analysis. Rules see the rows that are not set aside, drawn
+        in by the roots of their weights, so that tails do not count as components.
     degrees_of_freedom : float, default=None
         ν. None for maximum likelihood between 2.1 and 1,000, and the Gaussian (infinity) where that
         is as likely. Infinity is PPCA of the rows that are not set aside.
@@ -138,7 +130,7 @@ class RobustPPCA(LatentMethods):
         trim: bool = True,
         tol: float = 1e-6,
         max_iter: int = 1000,
-        random_state: Any = None,
+        random_state: Seed = None,
         standardize: bool = False,
         verbose: bool = False,
     ) -> None:
@@ -151,7 +143,7 @@ class RobustPPCA(LatentMethods):
         self.standardize = standardize
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+    def fit(self, X: Rows, y: object = None, sample_weight: Weights = None) -> Any:
         """Fit the model by maximum likelihood to the rows that are not set aside.
 
         Parameters
@@ -238,7 +230,7 @@ class RobustPPCA(LatentMethods):
         return kept if weights is None else kept * weights
 
     @on_rows(chunked=False)
-    def posterior(self, X: Any) -> tuple[Array, Array]:
+    def posterior(self, X: Array) -> tuple[Array, Array]:
         """Return mean and covariance of the latents given each row.
 
         Parameters
@@ -264,7 +256,7 @@ class RobustPPCA(LatentMethods):
         return model.latent_posterior(X)
 
     @on_rows()
-    def weigh(self, X: Any) -> Array:
+    def weigh(self, X: Array) -> Array:
         """Return the weight of each row, about 1 for ordinary rows and small for outliers.
 
         It is E[ω | x] of the t distribution (theory 4.5).
@@ -292,7 +284,7 @@ class RobustPPCA(LatentMethods):
         model: RobustModel = self._working
         return model.weigh(X)
 
-    def posterior_predictive(self, X: Any) -> tuple[Array, Array]:
+    def posterior_predictive(self, X: Rows) -> tuple[Array, Array]:
         """Return mean and covariance of a new measurement of what each row measured.
 
         Parameters
@@ -317,4 +309,5 @@ class RobustPPCA(LatentMethods):
         """
         mean, covariance = super().posterior_predictive(X)
         stretch = self._fitted.stretch(self._asked(X, "posterior_predictive"))
+        stretch = self._home(stretch, X)
         return mean, backend.cast_like(stretch[:, None, None] * covariance, covariance)

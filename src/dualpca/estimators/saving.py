@@ -5,8 +5,7 @@ fields. Arrays are in safetensors layout, the rest is JSON; there is no pickle a
 only make objects of the types that the annotations of its model allow, with parameters that its
 class has, and everything is checked before anything is made (`files.fields`). A file that one
 version wrote can be read by the next: parameters and fields that are new there get their defaults,
-and `MODEL_FORMAT` grows where that is not enough. Files of format 1 held attributes in place of the
-model; an estimator makes its model of them.
+and `MODEL_FORMAT` grows where that is not enough.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
@@ -25,6 +23,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+import dualpca
 from dualpca.arrays import Array, backend, to_host
 from dualpca.data import Host, replacing
 from dualpca.errors import ModelFileError, expected
@@ -33,22 +32,22 @@ from dualpca.files.container import parse, read_container, write_container
 from dualpca.files.fields import (
     Decoder,
     Encoder,
+    EstimatorParts,
+    Undecoded,
     allowed,
     escaped,
     fits,
     function_name,
-    hints_of,
     in_words,
-    is_record,
     not_default,
     sizes_of,
 )
 
 if TYPE_CHECKING:
-    from dualpca.estimators._base import Estimator
+    from dualpca.estimators._shell import Estimator
     from dualpca.files.onnx_export import AffineProjection, KernelProjection
 
-MODEL_FORMAT = 2
+MODEL_FORMAT = 1
 """Of the text; files of a larger one come from a newer version."""
 
 VERSION = re.compile(r"\d[\w.+!-]{0,40}", re.ASCII)
@@ -112,8 +111,9 @@ def save(
     if not hasattr(type(model), "get_params"):
         raise TypeError(expected("model", "an estimator of dualpca, or a pipeline of them", model))
     check_is_fitted(model)
-    encoder = EstimatorEncoder(functions)
-    text = {"format": MODEL_FORMAT, "version": own_version(), "model": encoder.encode(model, "")}
+    encoder = Encoder(functions)
+    tree = encoder.encode(_taken_apart(model), "")
+    text = {"format": MODEL_FORMAT, "version": own_version(), "model": tree}
     if metadata is not None:
         beside.check(metadata, _n_features(model))
         text["metadata"] = encoder.encode(metadata, "metadata")
@@ -122,7 +122,7 @@ def save(
 
 def own_version() -> str:
     """Return the version of this library."""
-    return str(sys.modules["dualpca"].__version__)
+    return str(dualpca.__version__)
 
 
 def load(
@@ -191,26 +191,30 @@ def contents_of(
             raise TypeError(expected("functions", what, one))
     arrays, text = read_container(path)
     found = parse(text)
+    _check_contents(found)
+    decoder = Decoder(arrays, functions)
+    model = _Estimators(decoder, found["version"]).made(decoder.decode(found["model"]))
+    metadata = decoder.decode(found["metadata"]) if "metadata" in found else {}
+    if not _is_fitted(model):
+        raise ModelFileError("the model in the file was never fitted: save it after fit.")
+    if decoder.unused:
+        raise ModelFileError(expected("arrays in the file", "all used", sorted(decoder.unused)[:9]))
+    return Contents(model, found["version"], beside.check(metadata, _n_features(model)))
+
+
+def _check_contents(found: Any) -> None:
+    """Refuse a text that is not one of a model file of this version."""
     if not isinstance(found, dict) or set(found) - {"metadata"} != {"format", "version", "model"}:
         raise ModelFileError("the file has no model in it: expected one written by save(path).")
     number, version, tree = found["format"], found["version"], found["model"]
-    if type(number) is not int or not 1 <= number <= MODEL_FORMAT:
-        what = f"1 to {MODEL_FORMAT}, which this version reads"
+    if type(number) is not int or number != MODEL_FORMAT:
+        what = f"{MODEL_FORMAT}, which this version reads"
         remedy = "Install the version of dualpca that wrote the file, or a newer one."
         raise ModelFileError(expected("the format of the file", what, number, remedy))
     if not isinstance(version, str) or not VERSION.fullmatch(version):
         raise ModelFileError(expected("the version in the file", "such as 0.1.0", version))
-    if not isinstance(tree, dict) or not {"model", "estimator"} & set(tree):
+    if not isinstance(tree, dict) or "estimator" not in tree:
         raise ModelFileError(expected("the file", "a model", tree))
-    decoder, plain = EstimatorDecoder({}, arrays, functions, version), Decoder({}, arrays)
-    model = decoder.decode(tree)
-    metadata = plain.decode(found["metadata"]) if "metadata" in found else {}
-    if not _is_fitted(model):
-        raise ModelFileError("the model in the file was never fitted: save it after fit.")
-    unused = decoder.unused & plain.unused
-    if unused:
-        raise ModelFileError(expected("arrays in the file", "all used", sorted(unused)[:9]))
-    return Contents(model, version, beside.check(metadata, _n_features(model)))
 
 
 def _n_features(model: BaseEstimator) -> int | None:
@@ -230,45 +234,6 @@ def _is_fitted(value: Any) -> bool:
     return bool(set(kind.take_apart(value)) & {"model", "stream"})
 
 
-def is_unsolved(model: BaseEstimator) -> bool:
-    """Return True for a stream of `partial_fit` whose model is still to be found."""
-    return "_stream" in vars(model) and "_model" not in vars(model)
-
-
-def has_shares(model: BaseEstimator) -> bool:
-    """Return False if shares of the variance are still to be counted."""
-    return getattr(vars(model).get("_model"), "ratios", ()) is not None
-
-
-def shapes_of(model: BaseEstimator) -> dict[str, list[int]]:
-    """Return the shapes of fitted attributes that are arrays; nothing is computed for it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dualpca import PPCA
-    >>> found = shapes_of(PPCA(1).fit(np.eye(4)[:, :3]))
-    >>> found["components_"], found["mean_"]
-    ([1, 3], [3])
-    """
-    own: Any = type(model)
-    found = {name: value for name, value in vars(model).items() if name[:1] != "_"}
-    for name in dir(own):
-        path = getattr(getattr(own, name, None), "path", None) if name.endswith("_") else None
-        if path is not None and name[:1] != "_":
-            found[name] = _stored_at(vars(model).get("_model"), path)
-    shapes = {k: getattr(v, "shape", ()) for k, v in sorted(found.items()) if k.endswith("_")}
-    return {name: [int(size) for size in shape] for name, shape in shapes.items() if shape}
-
-
-def _stored_at(value: Any, path: list[str]) -> Any:
-    """Return what lies under names of fields; None where one is none, and would be computed."""
-    for name in path:
-        cls: type = type(value)
-        value = getattr(value, name) if is_record(cls) and name in hints_of(cls) else None
-    return value
-
-
 # --- Estimators as JSON: parameters apart from what was fitted -----------------------------------
 
 
@@ -282,85 +247,67 @@ def parameter_types() -> dict[str, type]:
     from dualpca.preimages import Method
 
     densities = Gaussian | KernelDensity | MixtureDensity
-    known = allowed(Kernel | Method | Checkpoint | Censored | densities)
-    return known | {"Checkpoint": Checkpoint}  # its name in format 1
+    return allowed(Kernel | Method | Checkpoint | Censored | densities)
 
 
-class EstimatorEncoder(Encoder):
-    """Encode estimators too."""
-
-    def encode(self, value: Any, where: str) -> Any:
-        """Return an estimator, or any other value, as JSON."""
-        kind = kind_of(type(value).__name__)
-        if kind is None or kind.cls is not type(value):
-            return super().encode(value, where)
-        prefix, params = f"{where}." if where else "", value.get_params(deep=False)
-        tree: dict[str, Any] = {"estimator": type(value).__name__}
-        kept = not_default(kind.cls, params)
-        tree["params"] = {k: self.encode(v, f"{prefix}{k}") for k, v in kept.items()}
-        try:
-            check_parameters(value)
-        except (ValueError, TypeError) as error:
-            remedy = "Set what a fit accepts with set_params, then save."
-            raise ModelFileError(
-                f"{type(value).__name__} cannot be saved: {error} {remedy}"
-            ) from None
-        fitted = kind.take_apart(value)
-        return tree | {part: self.encode(v, f"{prefix}{part}") for part, v in fitted.items()}
+def _everywhere(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a value in which `change` was made to what lists, tuples and dictionaries hold."""
+    if type(value) in (list, tuple):
+        return type(value)(_everywhere(part, change) for part in value)
+    if type(value) is dict:
+        return {key: _everywhere(part, change) for key, part in value.items()}
+    return change(value)
 
 
-class EstimatorDecoder(Decoder):
-    """Decode estimators too, from a file that this version of the library wrote."""
+def _taken_apart(value: Any) -> Any:
+    """Return an estimator as its parts; any other value as it is."""
+    kind = kind_of(type(value).__name__)
+    if kind is None or kind.cls is not type(value):
+        return value
+    name = type(value).__name__
+    params = _everywhere(not_default(kind.cls, value.get_params(deep=False)), _taken_apart)
+    try:
+        check_parameters(value)
+    except (ValueError, TypeError) as error:
+        remedy = "Set what a fit accepts with set_params, then save."
+        raise ModelFileError(f"{name} cannot be saved: {error} {remedy}") from None
+    return EstimatorParts(name, params, _everywhere(kind.take_apart(value), _taken_apart))
 
-    def __init__(
-        self, known: Mapping[str, type], arrays: Mapping[str, Any], functions: Any, version: str
-    ) -> None:
-        super().__init__(known, arrays, functions)
-        self.version = version
 
-    def _object(self, tree: dict[str, Any], depth: int) -> Any:
-        if "estimator" in tree:
-            kind, estimator = self._unfitted(tree, "estimator", PARTS, depth)
-            hints = kind.hints
-            known = {name: cls for hint in hints.values() for name, cls in allowed(hint).items()}
-            found = self._with(known, {k: tree[k] for k in PARTS if k in tree}, depth)
-            for part, value in found.items():
-                if part not in hints or not fits(value, hints[part], {}):
-                    what = f"the {part} of {kind.cls.__name__} in the file"
-                    raise ModelFileError(f"{what} is not one of its kind.")
-            if found:
-                kind.put_together(estimator, found)
-            return estimator
-        if "model" not in tree:
-            return super()._object(tree, depth)
-        kind, estimator = self._unfitted(tree, "model", ("state",), depth)
-        state = self._with({**parameter_types(), **kind.old_types}, tree.get("state"), depth)
-        if set(state) - {"_sklearn_output_config"} or "model" not in kind.hints:
-            try:
-                kind.from_format_1(estimator, state)
-            except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-                what = f"attributes of {kind.cls.__name__} in the file do not go together"
-                words = escaped(str(error), 300)
-                raise ModelFileError(f"{what} ({type(error).__name__}: {words}).") from None
+class _Estimators(NamedTuple):
+    """Makes estimators of what a file says of them."""
+
+    decoder: Decoder
+    version: str  # of the library that wrote the file
+
+    def made(self, value: Any) -> Any:
+        """Return a decoded value with the estimators in it."""
+        return _everywhere(value, self._made)
+
+    def _made(self, value: Any) -> Any:
+        if not isinstance(value, Undecoded):
+            return value
+        kind, estimator = self._unfitted(value)
+        hints = kind.hints
+        known = {name: cls for hint in hints.values() for name, cls in allowed(hint).items()}
+        learned = {part: value.tree[part] for part in PARTS if part in value.tree}
+        found = self.made(self.decoder.items(known, learned, value.depth))
+        for part, one in found.items():
+            if part not in hints or not fits(one, hints[part], {}):
+                what = f"the {part} of {kind.cls.__name__} in the file"
+                raise ModelFileError(f"{what} is not one of its kind.")
+        if found:
+            kind.put_together(estimator, found)
         return estimator
 
-    def _with(self, known: Mapping[str, type], tree: Any, depth: int) -> dict[str, Any]:
-        """Decode a dictionary in which these types may be."""
-        before, self.known = self.known, known
-        try:
-            return self._items(tree, depth)
-        finally:
-            self.known = before
-
-    def _unfitted(
-        self, tree: dict[str, Any], key: str, parts: tuple[str, ...], depth: int
-    ) -> tuple[Kind, Any]:
+    def _unfitted(self, value: Undecoded) -> tuple[Kind, Any]:
         """Return the kind of estimator in the file, and one with the parameters there."""
-        kind = kind_of(tree[key]) if isinstance(tree[key], str) else None
-        if kind is None or not {"params"} <= set(tree) <= {key, "params", *parts}:
+        tree, name = value.tree, value.tree["estimator"]
+        kind = kind_of(name) if isinstance(name, str) else None
+        if kind is None or not {"params"} <= set(tree) <= {"estimator", "params", *PARTS}:
             what = "one of dualpca's estimators with parameters and fitted model"
-            raise ModelFileError(expected("the model in the file", what, str(tree[key])[:80]))
-        params, name = self._with(parameter_types(), tree["params"], depth), kind.cls.__name__
+            raise ModelFileError(expected("the model in the file", what, str(name)[:80]))
+        params = self.made(self.decoder.items(parameter_types(), tree["params"], value.depth))
         unknown = sorted(set(params) - set(kind.cls._get_param_names()))
         if unknown:
             some = escaped(", ".join(unknown), 80)
@@ -379,10 +326,14 @@ class EstimatorDecoder(Decoder):
             raise ModelFileError(expected("the file", what, sorted(params))) from None
         try:
             check_parameters(estimator)
-        except (ValueError, TypeError, ArithmeticError, LookupError, AttributeError) as error:
+        except UNUSABLE as error:
             what = f"a parameter of {name} in the file cannot be used"
             raise ModelFileError(f"{what}: {escaped(str(error), 300)}") from None
         return kind, estimator
+
+
+UNUSABLE = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError)
+"""Errors of objects that were made of numbers that do not go together."""
 
 
 def check_parameters(estimator: BaseEstimator) -> None:
@@ -425,9 +376,7 @@ class Kind(NamedTuple):
     hints: Mapping[str, Any]  # annotations of its `PARTS`
     take_apart: Callable[[Any], dict[str, Any]]  # to `PARTS`; empty before a fit
     put_together: Callable[[Any, dict[str, Any]], None]
-    from_format_1: Callable[[Any, dict[str, Any]], None]
     params: Mapping[str, Any] = {}  # annotations of parameters that cannot wait for a fit
-    old_types: Mapping[str, type] = {}  # names of types in format 1
 
 
 KINDS: dict[str, Any] = {}
@@ -438,14 +387,13 @@ def kind_of(name: str) -> Kind | None:
     """Return how an estimator of this name is taken apart for a file, None if it is not one."""
     cls = KINDS.get(name) or _public(name)
     own = cls is not None and cls._can_be_saved
-    return _around().get(name) or (_own_kind(cls) if own else None)
+    return _own_kind(cls) if own else _around().get(name)
 
 
 @cache
 def _public(name: str) -> Any:
-    package = sys.modules["dualpca"]
-    home: str = package._HOMES.get(name, "")
-    found = getattr(package, name) if home.startswith("estimators.") else None
+    home: str = dualpca._HOMES.get(name, "")
+    found = getattr(dualpca, name) if home.startswith("estimators.") else None
     return found if hasattr(found, "_goes_together") else None
 
 
@@ -455,11 +403,9 @@ def _own_kind(cls: Any) -> Kind:
     parts = {"inputs": dict[str, Any], "model": hints["_model"]}
     if "_stream" in hints:
         parts["stream"] = hints["_stream"]
-    if "standardize" in cls._get_param_names():
+    if "standardize" in cls._get_param_names() or hasattr(cls, "standardize"):
         parts["units"] = hints["_units"]
-    known = {k: v for hint in parts.values() for k, v in allowed(hint).items()}
-    old = known | {c.__name__: c for c in known.values()} | dict(cls._types_of_format_1())
-    return Kind(cls, parts, _taken_apart, _put_together, _of_format_1, {}, old)
+    return Kind(cls, parts, _parts_of, _put_together)
 
 
 def _set_inputs(estimator: BaseEstimator, inputs: dict[str, Any]) -> None:
@@ -471,7 +417,7 @@ def _set_inputs(estimator: BaseEstimator, inputs: dict[str, Any]) -> None:
     estimator.__dict__.update(inputs)
 
 
-def _taken_apart(estimator: Estimator) -> dict[str, Any]:
+def _parts_of(estimator: Estimator) -> dict[str, Any]:
     """Return inputs, model, stream and units of an estimator; nothing before a fit."""
     own = estimator.__getstate__()
     found = {part: own[f"_{part}"] for part in ("model", "stream") if f"_{part}" in own}
@@ -496,28 +442,21 @@ def _put_together(estimator: Estimator, found: dict[str, Any]) -> None:
     name, most = type(estimator).__name__, estimator._most_components()
     try:
         together = estimator._goes_together()
-    except (ValueError, TypeError, ArithmeticError, LookupError, AttributeError) as error:
+    except UNUSABLE as error:
         words = escaped(str(error), 300)
         raise ModelFileError(f"the model of {name} in the file cannot be used: {words}") from None
     if not together:
         raise ModelFileError(f"the model of {name} in the file does not fit its inputs.")
-    wanted: Any = getattr(estimator, "n_components", None)
+    _check_counts(getattr(estimator, "n_components", None), most, name)
+
+
+def _check_counts(wanted: Any, most: int | None, name: str) -> None:
+    """Refuse more components than a model has features."""
     counts = [wanted] if isinstance(wanted, int) else wanted  # of a mixture, for each component
     several = isinstance(counts, list | tuple | np.ndarray)
     if most is not None and several and any(count > most for count in counts):
         what = f"at most {most}, its number of features"
         raise ModelFileError(expected(f"n_components of {name} in the file", what, wanted))
-
-
-def _of_format_1(estimator: Estimator, state: dict[str, Any]) -> None:
-    """Give an estimator the attributes that a file of format 1 holds."""
-    estimator._unpack(state)
-    cls: type = type(estimator)
-    model = vars(estimator).get("_model")
-    if model is not None and not fits(model, _own_kind(cls).hints["model"], {}):
-        raise ValueError("a model of another kind")
-    if not estimator._goes_together():
-        raise ValueError("sizes differ")
 
 
 # --- scikit-learn's, around ours -----------------------------------------------------------------
@@ -537,9 +476,9 @@ class Standardisation:
     )
 
 
-def _scaler_parts(own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return inputs and model from the attributes of a StandardScaler; nothing before a fit."""
-    names = [f"{name}_" for name in Standardisation.__dataclass_fields__]
+def _take_scaler_apart(scaler: BaseEstimator) -> dict[str, Any]:
+    """Return inputs and model of a StandardScaler; nothing before a fit."""
+    own, names = vars(scaler), [f"{name}_" for name in Standardisation.__dataclass_fields__]
     if "n_samples_seen_" not in own:
         return {}
     inputs = {name: own[name] for name in INPUTS if name in own and name not in names}
@@ -564,7 +503,8 @@ def _output_of(estimator: BaseEstimator) -> dict[str, Any]:
     return {"inputs": {name: vars(estimator)[name]}} if name in vars(estimator) else {}
 
 
-def _set_output(estimator: BaseEstimator, inputs: dict[str, Any]) -> None:
+def _set_output(estimator: BaseEstimator, found: dict[str, Any]) -> None:
+    inputs = found["inputs"]
     if set(inputs) - {"_sklearn_output_config"}:
         raise ModelFileError(expected("the file", "no attributes of a pipeline", sorted(inputs)))
     _set_inputs(estimator, inputs)
@@ -579,17 +519,11 @@ def _around() -> dict[str, Kind]:
 
     inputs = {"inputs": dict[str, Any]}
     steps = {"memory": None, "steps": list[tuple[str, Any]]}  # a memory is a folder of pickles
-    output = (_output_of, lambda outer, found: _set_output(outer, found["inputs"]), _set_output)
+    scaled = inputs | {"model": Standardisation}
     return {
-        "StandardScaler": Kind(
-            StandardScaler,
-            inputs | {"model": Standardisation},
-            lambda scaler: _scaler_parts(vars(scaler)),
-            _put_scaler_together,
-            lambda scaler, state: _put_scaler_together(scaler, _scaler_parts(state)),
-        ),
-        "Pipeline": Kind(Pipeline, inputs, *output, steps),
-        "FrozenEstimator": Kind(FrozenEstimator, inputs, *output),
+        "StandardScaler": Kind(StandardScaler, scaled, _take_scaler_apart, _put_scaler_together),
+        "Pipeline": Kind(Pipeline, inputs, _output_of, _set_output, steps),
+        "FrozenEstimator": Kind(FrozenEstimator, inputs, _output_of, _set_output),
     }
 
 
@@ -598,9 +532,9 @@ def _around() -> dict[str, Kind]:
 LINEAR = ("PCA", "PPCA", "FactorAnalysis", "BayesianPCA", "RobustPPCA", "CCA")
 ON_KERNELS = ("KernelPCA", "DualPPCA", "ProbabilisticKernelPCA")
 SUPPORTED = (
-    f"{', '.join(LINEAR)}, or {', '.join(ON_KERNELS)} with an RBF kernel (or sums, "
-    "products and multiples of such) on complete rows, alone or as the last step of a pipeline "
-    "after StandardScaler"
+    f"{', '.join(LINEAR)}, or {', '.join(ON_KERNELS)} with an RBF or linear kernel "
+    "(or sums, products and multiples of such) on complete rows, alone or as the last step of a "
+    "pipeline after StandardScaler"
 )
 
 UNIT_ROWS = 1024
@@ -622,8 +556,8 @@ def to_onnx(
     ----------
     model : estimator
         Fitted: PCA, PPCA, FactorAnalysis, BayesianPCA, RobustPPCA, CCA (variates of the first
-        view); KernelPCA, DualPPCA or ProbabilisticKernelPCA with an RBF kernel, or sums, products
-        and multiples of such; a pipeline of StandardScaler and one of them.
+        view); KernelPCA, DualPPCA or ProbabilisticKernelPCA with an RBF or linear kernel, or sums,
+        products and multiples of such; a pipeline of StandardScaler and one of them.
     path : path, default=None
         File to write, whole or not at all.
     dtype : {'float64', 'float32'}, default='float64'
@@ -656,19 +590,10 @@ def to_onnx(
 
     if dtype not in TYPES:
         raise ValueError(expected("dtype", f"one of {list(TYPES)}", dtype))
-    *before, last = steps = list(_steps(model))
-    good = _known_name(last) in (*LINEAR, *ON_KERNELS)
-    if not good or any(_known_name(step) != "StandardScaler" for step in before):
-        raise ValueError(expected("model", SUPPORTED, last if not good else before[0]))
-    for step in steps:
-        check_is_fitted(step)
+    *before, last = steps = _checked_steps(model)
     d = int(steps[0].n_features_in_)
     table = beside.check(metadata or {}, d).get("table", {})
-    scalings = [(table.get("means"), table.get("scales"))]
-    scalings += [(step.mean_ if step.with_mean else None, step.scale_) for step in before]
-    units = getattr(last, "_units", None)
-    if units is not None:
-        scalings.append((backend.to_numpy(units.mean), backend.to_numpy(units.scale)))
+    scalings = [(table.get("means"), table.get("scales")), *_scalings(before, last)]
     projection = (_affine if _known_name(last) in LINEAR else _expansion)(last)
     props = {"model": type(last).__name__}
     if hasattr(steps[0], "feature_names_in_"):
@@ -680,6 +605,26 @@ def to_onnx(
         with replacing(path) as file:
             file.write(data)
     return data
+
+
+def _checked_steps(model: BaseEstimator) -> list[BaseEstimator]:
+    """Return the steps of a pipeline that ONNX can express, all fitted."""
+    *before, last = steps = list(_steps(model))
+    good = _known_name(last) in (*LINEAR, *ON_KERNELS)
+    if not good or any(_known_name(step) != "StandardScaler" for step in before):
+        raise ValueError(expected("model", SUPPORTED, last if not good else before[0]))
+    for step in steps:
+        check_is_fitted(step)
+    return steps
+
+
+def _scalings(before: list[BaseEstimator], last: BaseEstimator) -> Iterator[tuple[Any, Any]]:
+    """Yield what rows are subtracted and divided by, from the first step to the last."""
+    for step in before:
+        yield step.mean_ if step.with_mean else None, step.scale_
+    units = getattr(last, "_units", None)
+    if units is not None:
+        yield backend.to_numpy(units.mean), backend.to_numpy(units.scale)
 
 
 def _known_name(estimator: BaseEstimator) -> str:
@@ -720,9 +665,10 @@ def _affine(estimator: Estimator) -> AffineProjection:
     return AffineProjection(np.asarray(mean, dtype=float), np.concatenate(blocks).astype(float))
 
 
-def _expansion(estimator: Estimator) -> KernelProjection:
-    """Return k(x, ·)A − t."""
-    from dualpca.files.onnx_export import KernelProjection
+def _expansion(estimator: Estimator) -> AffineProjection | KernelProjection:
+    """Return k(x, ·)A − t; (x − Xᵀb)XᵀA for the linear kernel over points X, which needs no X."""
+    from dualpca.files.onnx_export import AffineProjection, KernelProjection
+    from dualpca.kernels import Linear
     from dualpca.operators import Landmarks, MappedSubspace, Subspace
 
     def host(values: Any) -> Host:
@@ -742,4 +688,7 @@ def _expansion(estimator: Estimator) -> KernelProjection:
     if points.ndim != 2 or getattr(estimator, "metric", None) is not None:
         raise ValueError(expected("model", SUPPORTED, estimator))
     scale = host(model.gaussian.posterior_mean(model.gaussian.values * 0 + 1)) if dual else 1.0
-    return KernelProjection(host(points), kernel, A * scale, tilt * scale)
+    X = host(points)
+    if kernel == Linear() and isinstance(space, Subspace):
+        return AffineProjection(X.T @ host(space.base), X.T @ A * scale)
+    return KernelProjection(X, kernel, A * scale, tilt * scale)

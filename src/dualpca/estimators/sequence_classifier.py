@@ -12,7 +12,9 @@ from sklearn.utils.validation import column_or_1d
 
 from dualpca.arrays import Array, backend
 from dualpca.errors import expected
-from dualpca.estimators._base import Estimator, attribute, parameter_count
+from dualpca.estimators._attributes import attribute, parameter_count, unit_of_columns
+from dualpca.estimators._shell import Estimator
+from dualpca.estimators._types import Column, Lengths, Rows, Weights
 from dualpca.estimators.hidden_markov import HiddenMarkovPCA, joined
 from dualpca.models.hidden_markov import (
     HiddenMarkovRequest,
@@ -34,7 +36,8 @@ class SequenceClassifier(ClassifierMixin, Estimator):
     Parameters
     ----------
     model : HiddenMarkovPCA, default=None
-        What to fit to each class; None for `HiddenMarkovPCA()`.
+        What to fit to each class; None for `HiddenMarkovPCA()`, which chooses the numbers of states
+        and of directions for every class. Columns are standardised as it says, over all classes.
     priors : 'frequencies', 'equal' or array of shape (n_classes,), default='frequencies'
         P(c), in the order of `classes_`.
 
@@ -46,6 +49,8 @@ class SequenceClassifier(ClassifierMixin, Estimator):
     priors_ : array of shape (n_classes,)
     n_parameters_ : int
         Free parameters of the models of all classes.
+    scale_ : array of shape (d,) or None
+        What every column was divided by; None where columns are fitted in their own units.
     kernel_space_ : KernelSpace or None
 
     Notes
@@ -72,10 +77,12 @@ class SequenceClassifier(ClassifierMixin, Estimator):
 
     _model: SequenceClassesModel
     _accepts_nan = True
+    _finds_units = True
 
     classes_ = attribute("classes")
     priors_ = attribute("priors")
     n_parameters_ = parameter_count()
+    scale_ = unit_of_columns()
 
     def __init__(self, model: HiddenMarkovPCA | None = None, priors: Any = "frequencies") -> None:
         self.model = model
@@ -92,6 +99,15 @@ class SequenceClassifier(ClassifierMixin, Estimator):
         return bool(getattr(self.model, "verbose", False))
 
     @property
+    def standardize(self) -> bool | str:
+        """Whether columns are divided by their spread, as the model says."""
+        return getattr(self._base, "standardize", False)
+
+    @property
+    def _depends_on_units(self) -> bool:  # type: ignore[override]
+        return getattr(self._base, "kernel", None) is None
+
+    @property
     def kernel_space_(self) -> KernelSpace | None:
         """The space of all classes; None for that of the inputs."""
         return self._fitted.space  # type: ignore[no-any-return]
@@ -103,6 +119,7 @@ class SequenceClassifier(ClassifierMixin, Estimator):
         for model in self._fitted.models:
             shells.append(clone(self._base).set_params(kernel=None, device=None))
             shells[-1].n_features_in_, shells[-1]._model = int(model.state_means.shape[1]), model
+            shells[-1]._set_units(self._units if self._fitted.space is None else None)
         return shells
 
     @property
@@ -110,7 +127,7 @@ class SequenceClassifier(ClassifierMixin, Estimator):
         """What is fitted to each class."""
         return HiddenMarkovPCA() if self.model is None else self.model
 
-    def fit(self, X: Any, y: Any, *, lengths: Any = None) -> SequenceClassifier:
+    def fit(self, X: Rows, y: Column | None, *, lengths: Lengths = None) -> SequenceClassifier:
         """Fit one model to the sequences of each class.
 
         Parameters
@@ -164,7 +181,7 @@ class SequenceClassifier(ClassifierMixin, Estimator):
         model = self._model
         return [*model.models] if model.space is None else [model.space]
 
-    def _labels(self, y: Any, m: int) -> np.ndarray[Any, Any]:
+    def _labels(self, y: Column | None, m: int) -> np.ndarray[Any, Any]:
         """Return the class of every sequence, on the host."""
         if y is None:
             name = type(self).__name__
@@ -178,7 +195,7 @@ class SequenceClassifier(ClassifierMixin, Estimator):
             raise ValueError(expected("y", what, f"{len(labels)} entries", remedy))
         return np.asarray(labels)
 
-    def score_classes(self, X: Any, lengths: Any = None) -> np.ndarray[Any, Any]:
+    def score_classes(self, X: Rows, lengths: Lengths = None) -> np.ndarray[Any, Any]:
         """Return the log-likelihood of every sequence under the model of every class.
 
         Parameters
@@ -202,15 +219,20 @@ class SequenceClassifier(ClassifierMixin, Estimator):
         >>> model.score_classes(X).shape
         (6, 2)
         """
-        return np.asarray(self._working.loglikelihoods(*self._sequences(X, lengths)))
+        rows, steps = self._sequences(X, lengths)
+        found = np.asarray(self._working.loglikelihoods(rows, steps))
+        if self._units is None or self._fitted.space is not None:
+            return found
+        volume = backend.to_numpy(self._units.log_densities(rows))
+        return found - np.add.reduceat(volume, np.cumsum(steps) - steps)[:, None]
 
-    def _sequences(self, X: Any, lengths: Any) -> tuple[Array, Any]:
+    def _sequences(self, X: Rows, lengths: Lengths) -> tuple[Array, Any]:
         """Return checked rows where the model works, and lengths."""
         X, lengths = joined(X, lengths)
         rows = self._asked(X, "score_classes")
         return rows, check_sequences(lengths, int(rows.shape[0]))
 
-    def predict_log_proba(self, X: Any, lengths: Any = None) -> np.ndarray[Any, Any]:
+    def predict_log_proba(self, X: Rows, lengths: Lengths = None) -> np.ndarray[Any, Any]:
         """Return the logarithm of the probability of every class, for each sequence.
 
         Parameters
@@ -236,7 +258,7 @@ class SequenceClassifier(ClassifierMixin, Estimator):
         """
         return np.asarray(self._working.log_posterior(*self._sequences(X, lengths)))
 
-    def predict_proba(self, X: Any, lengths: Any = None) -> np.ndarray[Any, Any]:
+    def predict_proba(self, X: Rows, lengths: Lengths = None) -> np.ndarray[Any, Any]:
         """Return the probability of every class, for each sequence.
 
         Parameters
@@ -263,7 +285,7 @@ class SequenceClassifier(ClassifierMixin, Estimator):
         """
         return np.asarray(np.exp(self.predict_log_proba(X, lengths)))
 
-    def predict(self, X: Any, lengths: Any = None) -> np.ndarray[Any, Any]:
+    def predict(self, X: Rows, lengths: Lengths = None) -> np.ndarray[Any, Any]:
         """Return the most probable class of every sequence.
 
         Parameters
@@ -290,7 +312,9 @@ class SequenceClassifier(ClassifierMixin, Estimator):
         best = np.argmax(self.predict_log_proba(X, lengths), axis=1)
         return np.asarray(self.classes_[best])
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None) -> float:
+    def score(
+        self, X: Rows, y: Column | None, sample_weight: Weights = None, *, lengths: Lengths = None
+    ) -> float:
         """Return the share of sequences that are classified as y says.
 
         Parameters
@@ -327,13 +351,7 @@ class SequenceClassifier(ClassifierMixin, Estimator):
         tags.array_api_support = False  # classes and their probabilities are those of the host
         return tags
 
-    def _model_of(self, state: dict[str, Any]) -> SequenceClassesModel:
-        """Return the model of attributes as format 1 names them."""
-        models = tuple(one._model for one in state["models_"])
-        others = (state[name] for name in ("priors_", "classes_", "kernel_space_"))
-        return SequenceClassesModel(models, *others)
 
-
-def check_sequences(lengths: Any, n: int) -> Any:
+def check_sequences(lengths: Lengths, n: int) -> Any:
     """Return the lengths of sequences; rows of a table without are sequences of one row each."""
     return check_lengths(np.ones(n, dtype=np.int64) if lengths is None else lengths, n)

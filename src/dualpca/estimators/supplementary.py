@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from numbers import Real
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from dualpca.arrays import backend
 from dualpca.data import Host, require_in_memory
-from dualpca.data.frames import is_arrow, is_frame, is_number
+from dualpca.data.frames import check_columns, is_arrow, is_date, is_frame
+from dualpca.data.kinds import Cells, column_cells, opened_table
 from dualpca.errors import expected
-from dualpca.estimators._base import check_weights
+from dualpca.estimators._checks import check_weights
 from dualpca.gaussian import (
     Coded,
     Reliabilities,
@@ -271,21 +271,19 @@ class Numbers(NamedTuple):
 
 def _apart(model: Placing, X: Any, columns: Any) -> tuple[Any, Any]:
     """Return the columns of X that the model uses, and the supplementary ones."""
+    asked = [columns] if isinstance(columns, str) else columns if _are_names(columns) else None
+    if is_arrow(X):
+        raise ValueError(expected("X", "an array, or a frame of pandas or polars", type(X)))
     if not is_frame(X):
         X = X if hasattr(X, "shape") else np.asarray(X)
-        if isinstance(columns, str) or _are_names(columns):
+        if asked is not None:
             what = "a frame if columns are given by name"
             raise ValueError(expected("X", what, type(X).__name__, "Give the columns themselves."))
         return X, columns
-    if is_arrow(X):
-        raise ValueError(expected("X", "an array, or a frame of pandas or polars", type(X)))
     there = list(X.columns)
-    if isinstance(columns, str) or _are_names(columns):
-        asked = [columns] if isinstance(columns, str) else list(columns)
-        absent = [name for name in asked if name not in there]
-        if absent:
-            raise ValueError(expected("columns", f"among {there[:20]}", absent))
-        columns = X[asked]
+    if asked is not None:
+        check_columns(list(asked), there)
+        columns = X[list(asked)]
     used = getattr(model, "feature_names_in_", None)
     if used is not None and set(used) < set(there):
         X = X[list(used)]
@@ -305,31 +303,52 @@ def _columns(
     index: Any,
 ) -> tuple[Numbers, Coded]:
     """Return the numbers and the categories among columns of any kind."""
-    own = getattr(columns, "index", None)
-    if hasattr(index, "equals") and hasattr(own, "equals") and not index.equals(own):
-        remedy = "Align them first, for instance with columns.loc[X.index]."
-        raise ValueError(expected("columns", "rows of the same index as X", "another", remedy))
+    _refuse_other_index(getattr(columns, "index", None), index)
     found = _named(columns, names)
     chosen = [] if categories is None else list(categories)
     absent = [one for one in chosen if one not in found and one not in range(len(found))]
     if absent:
         raise ValueError(expected("categories", f"among {list(found)[:20]}", absent))
-    numbers: dict[str, Host] = {}
-    coded: dict[str, tuple[Host, tuple[Any, ...]]] = {}
-    for k, (name, column) in enumerate(found.items()):
-        if len(column) != n:
-            what = f"of as many rows as X, {n}"
-            raise ValueError(expected(f"column {name!r}", what, len(column)))
-        values = None if name in chosen or k in chosen else _number(name, column)
-        if values is None:
-            coded[name] = _codes(name, column)
-        else:
-            numbers[name] = values
-    table = np.column_stack(list(numbers.values())) if numbers else np.zeros((n, 0))
-    codes = [codes for codes, _ in coded.values()]
-    joined = np.column_stack(codes) if codes else np.zeros((n, 0), dtype=np.intp)
-    levels = tuple(levels for _, levels in coded.values())
-    return Numbers(tuple(numbers), table), Coded(tuple(coded), joined, levels)
+    cells = {name: _read(name, column, n) for name, column in found.items()}
+    asked = {one if one in cells else list(cells)[one] for one in chosen}
+    coded = {name: one.coded() for name, one in cells.items() if one.is_coded or name in asked}
+    numbers = {name: one.numbers for name, one in cells.items() if name not in coded}
+    return _numbers(numbers, n), _coded(coded, n)
+
+
+def _refuse_other_index(own: Any, index: Any) -> None:
+    if hasattr(index, "equals") and hasattr(own, "equals") and not index.equals(own):
+        remedy = "Align them first, for instance with columns.loc[X.index]."
+        raise ValueError(expected("columns", "rows of the same index as X", "another", remedy))
+
+
+def _numbers(columns: Mapping[str, Any], n: int) -> Numbers:
+    table = np.column_stack([np.zeros((n, 0)), *columns.values()])
+    rows, places = np.nonzero(np.isinf(table))
+    if len(rows):
+        name, value = list(columns)[places[0]], table[rows[0], places[0]]
+        raise ValueError(expected(f"column {name!r}", "finite", f"{value:g} in row {rows[0]}"))
+    return Numbers(tuple(columns), table)
+
+
+def _coded(columns: Mapping[str, tuple[Host, tuple[Any, ...]]], n: int) -> Coded:
+    codes = np.column_stack(
+        [np.zeros((n, 0), dtype=np.intp), *(one[0] for one in columns.values())]
+    )
+    return Coded(tuple(columns), codes, tuple(levels for _, levels in columns.values()))
+
+
+def _read(name: str, column: Any, n: int) -> Cells:
+    """Return a column of n rows as cells."""
+    if len(column) != n:
+        raise ValueError(expected(f"column {name!r}", f"of as many rows as X, {n}", len(column)))
+    if is_date(getattr(column, "dtype", None)):
+        remedy = "Give numbers (days since a date, say) or text."
+        raise ValueError(expected(f"column {name!r}", "numbers or categories", "dates", remedy))
+    try:
+        return column_cells(column)
+    except TypeError as error:
+        raise TypeError(f"column {name!r}: {error}") from None
 
 
 def _named(columns: Any, names: Sequence[str] | None) -> dict[str, Any]:
@@ -339,94 +358,26 @@ def _named(columns: Any, names: Sequence[str] | None) -> dict[str, Any]:
     if is_arrow(columns):
         columns = {name: columns.column(name).to_pylist() for name in columns.schema.names}
     elif is_frame(columns):
-        columns = {str(name): columns[name] for name in columns.columns}
+        columns = {name: columns[name] for name in columns.columns}
     if isinstance(columns, Mapping):
         if names is not None:
             raise ValueError(expected("names", "None where columns have names", names))
-        return {str(name): _vector(column) for name, column in columns.items()}
-    if not hasattr(columns, "dtype"):
-        columns = np.asarray(columns, dtype=object if _mixed(columns) else None)
-    if columns.ndim not in (1, 2):
+        return {str(name): column for name, column in columns.items()}
+    if getattr(columns, "name", None) and names is None:
+        return {str(columns.name): columns}
+    return _numbered(columns, names)
+
+
+def _numbered(columns: Any, names: Sequence[str] | None) -> dict[str, Any]:
+    """Return the columns of an array by the names given, or by x0, x1 and so on."""
+    table = columns if hasattr(columns, "ndim") else opened_table(columns)
+    if table.ndim not in (1, 2):
         what = "a frame, a mapping, or an array of shape (n, p) or (n,)"
-        raise ValueError(expected("columns", what, columns.shape))
-    own = getattr(columns, "name", None)
-    if columns.ndim == 1:
-        parts = [_vector(columns)]
-    else:
-        columns = backend.to_numpy(columns)
-        parts = [columns[:, j] for j in range(columns.shape[1])]
+        raise ValueError(expected("columns", what, table.shape))
+    parts = [table] if table.ndim == 1 else [table[:, j] for j in range(table.shape[1])]
     if names is None:
-        names = [str(own)] if own and len(parts) == 1 else [f"x{j}" for j in range(len(parts))]
+        names = [f"x{j}" for j in range(len(parts))]
     if isinstance(names, str) or len(names) != len(parts) or len(set(names)) < len(parts):
         what = f"{len(parts)} different names, one per column"
         raise ValueError(expected("names", what, names))
     return dict(zip(map(str, names), parts, strict=True))
-
-
-def _mixed(values: Any) -> bool:
-    """Return True if a list holds text beside other things, of which NumPy would make text."""
-    flat = [v for row in values for v in (row if isinstance(row, list | tuple) else [row])]
-    return any(isinstance(v, str) or v is None for v in flat)
-
-
-def _vector(column: Any) -> Any:
-    """Return a column as a series of pandas or polars, or as an array of one dimension."""
-    if hasattr(column, "dtype") and (hasattr(column, "iloc") or hasattr(column, "is_null")):
-        return column
-    if isinstance(column, list | tuple):
-        return np.asarray(column, dtype=object if _mixed(column) else None)
-    return np.asarray(backend.to_numpy(column))
-
-
-def _number(name: str, column: Any) -> Host | None:
-    """Return a column of numbers as float64, NaN where unknown; None for categories."""
-    kind = str(getattr(column.dtype, "kind", ""))
-    if (kind in "mM" and kind) or str(column.dtype).startswith(("Date", "Time", "Duration")):
-        remedy = "Give numbers (days since a date, say) or text."
-        raise ValueError(expected(f"column {name!r}", "numbers or categories", "dates", remedy))
-    if column.dtype == object:
-        known = [v for v in column if not _unknown(v)]
-        if not known or not all(isinstance(v, Real) and not isinstance(v, bool) for v in known):
-            return None
-        found = np.array([np.nan if _unknown(v) else float(v) for v in column])
-    elif kind == "b" or str(column.dtype) in ("Boolean", "boolean") or not is_number(column.dtype):
-        return None
-    elif hasattr(column, "iloc"):
-        found = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    elif hasattr(column, "is_null"):
-        found = column.to_physical().cast(float).to_numpy()
-    else:
-        found = column.astype(np.float64)
-    if np.isinf(found).any():
-        at = int(np.flatnonzero(np.isinf(found))[0])
-        raise ValueError(expected(f"column {name!r}", "finite", f"{found[at]:g} in row {at}"))
-    return np.asarray(found)
-
-
-def _codes(name: str, column: Any) -> tuple[Host, tuple[Any, ...]]:
-    """Return a column of categories as codes, -1 where unknown, and the levels that occur."""
-    order = _declared(column)
-    values = column.to_list() if hasattr(column, "to_list") else column.tolist()
-    values = [None if _unknown(v) else v for v in values]
-    seen = set(values) - {None}
-    if order is None:
-        try:
-            order = sorted(seen)
-        except TypeError:
-            order = sorted(seen, key=lambda v: (type(v).__name__, str(v)))
-    levels = tuple(level for level in order if level in seen)
-    place = {level: k for k, level in enumerate(levels)} | {None: -1}
-    return np.array([place[v] for v in values], dtype=np.intp), levels
-
-
-def _declared(column: Any) -> list[Any] | None:
-    """Return the levels in the order that the dtype of a column declares, if it does."""
-    found: Any = getattr(column.dtype, "categories", None)
-    return list(found) if hasattr(found, "__len__") and len(found) else None
-
-
-def _unknown(value: Any) -> bool:
-    """Return True for None, NaN and the missing value of pandas."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(value, Real) and bool(value != value)

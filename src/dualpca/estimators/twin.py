@@ -6,14 +6,11 @@ from typing import Any
 
 from dualpca.arrays import Array
 from dualpca.errors import expected
-from dualpca.estimators._base import (
-    KernelEstimator,
-    attribute,
-    check_choice,
-    check_number,
-    on_rows,
-    parameter_count,
-)
+from dualpca.estimators._attributes import attribute, parameter_count
+from dualpca.estimators._checks import check_choice, check_number
+from dualpca.estimators._kernel import KernelEstimator
+from dualpca.estimators._shell import on_rows
+from dualpca.estimators._types import Rows, Seed
 from dualpca.estimators.probabilistic_kernel import check_rho
 from dualpca.kernels import RBF, Precomputed, make_kernel
 from dualpca.models.twin import TwinModel, TwinRequest, fit_twin
@@ -35,9 +32,14 @@ class TwinKernelPCA(KernelEstimator):
         q, the number of latent coordinates.
     kernel : str, Kernel, Gaussian-process kernel of scikit-learn, or callable, default='linear'
         Of the points; 'precomputed' where X is a kernel matrix.
-    gamma : float, 'scale', 'median' or None, default=None
-        Scale of the RBF, polynomial, sigmoid, Laplacian and chi-squared kernels. None is 1/d;
-        'scale' and 'median' are found from X.
+    gamma : float, 'scale', 'median', 'auto' or None, default=None
+        Scale of the RBF, polynomial, sigmoid, Laplacian and chi-squared kernels. 'auto' is 1/d;
+        'scale' and 'median' are found from X. None finds the width of a named RBF, Matérn, rational
+        quadratic, Laplacian or chi-squared kernel: the one at which the values of the kernel over
+        pairs of rows vary the most, in steps of 2^(1/4) about the median distance, from at most 400
+        rows, evenly spaced. Where columns are of unlike units (the variance of one is more than 100
+        times that of another), the first three get a width for every column, a multiple of its
+        standard deviation. It is 1/d for polynomial and sigmoid kernels. `kernel_` has the width.
     degree : int, default=3
         Degree of the polynomial kernel.
     coef0 : float, default=1
@@ -84,6 +86,8 @@ class TwinKernelPCA(KernelEstimator):
     loglikelihoods_ : list of float
         At every step; they never fall.
     kernel_, latent_kernel_ : Kernel
+    gamma_ : float or None
+        Of `kernel_`.
     n_parameters_ : int
         Free parameters of Σ: coordinates up to what leaves it as it is, gain and noise.
     n_samples_, n_iter_ : int
@@ -136,7 +140,7 @@ class TwinKernelPCA(KernelEstimator):
         init: Any = "spectral",
         tol: float = 1e-5,
         max_iter: int = 2000,
-        random_state: Any = None,
+        random_state: Seed = None,
         n_init: int = 3,
         verbose: bool = False,
         device: str | None = None,
@@ -174,7 +178,7 @@ class TwinKernelPCA(KernelEstimator):
             raise ValueError(expected("latent_kernel", what, self.latent_kernel))
         return self._asked_for(TwinRequest, latent_kernel=kernel)
 
-    def fit(self, X: Any, y: Any = None) -> TwinKernelPCA:
+    def fit(self, X: Rows, y: object = None) -> TwinKernelPCA:
         """Fit the model.
 
         Parameters
@@ -199,7 +203,7 @@ class TwinKernelPCA(KernelEstimator):
         return self._fit_items(fit_twin, X)  # type: ignore[no-any-return]
 
     @on_rows(chunked=False)
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Array) -> Array:
         """Place points: the z that makes their features most likely given the training points'.
 
         Parameters
@@ -222,6 +226,3 @@ class TwinKernelPCA(KernelEstimator):
         (3, 2)
         """
         return self._working.placed(X)
-
-    def _model_of(self, state: dict[str, Any]) -> TwinModel:
-        return self._published(state, rho=self.feature_dim)  # type: ignore[no-any-return]

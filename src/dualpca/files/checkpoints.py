@@ -29,7 +29,7 @@ from dualpca.errors import (
     warn,
 )
 from dualpca.files.container import parse, read_container, write_container
-from dualpca.files.fields import escaped
+from dualpca.files.fields import escaped, fits
 from dualpca.models.driver import Keeper, State
 
 SAME_SPREAD, SAME_MEAN = 1e-8, 1e-11
@@ -168,26 +168,7 @@ class CheckpointKeeper(Keeper):
             arrays, text = read_container(self.path)
         except ModelFileError as error:
             raise ModelFileError(self._refusal(error.why)) from None
-        try:
-            found = parse(text)
-            of, n, numbers = found["of"], found["n"], found["numbers"]
-        except (ModelFileError, KeyError, TypeError):
-            raise CheckpointError(self._refusal("it is no checkpoint")) from None
-        words = type(of) is dict and all(type(v) is str for v in of.values())
-        if not words or type(n) is not float or type(numbers) is not dict:
-            raise CheckpointError(self._refusal("it is no checkpoint"))
-        if found.get("format") != STATE_FORMAT:
-            raise CheckpointError(self._refusal("another version of dualpca wrote it"))
-        other = sorted(k for k in {*of, *self.of} if of.get(k) != self.of.get(k))
-        if other:
-            some = ["model"] if "model" in other else other[:5]
-            both = ((k, str(of.get(k)), str(self.of.get(k))) for k in some)
-            short = ([escaped(word, MOST_SHOWN) for word in words] for words in both)
-            differ = ", ".join(f"{k}={there} there, {here} here" for k, there, here in short)
-            raise CheckpointError(self._refusal(f"its fit has other parameters: {differ}"))
-        theirs = arrays.get("data.mean"), arrays.get("data.variance")
-        if n != self.n or not _same(theirs, (self.data["mean"], self.data["variance"])):
-            raise CheckpointError(self._refusal("it is of other data"))
+        numbers = self._check(text, arrays)
         state = {k[6:]: v for k, v in arrays.items() if k.startswith("state.")}
         odd = [k for k, v in state.items() if k not in ANY_NUMBER and not backend.all_finite(v)]
         if odd:
@@ -195,6 +176,32 @@ class CheckpointKeeper(Keeper):
             raise CheckpointError(self._refusal(what))
         _resumed.add(self.path)
         return state, numbers
+
+    def _check(self, text: str, arrays: Mapping[str, Host]) -> dict[str, Any]:
+        """Return the numbers in the text of a file, if it is a checkpoint of this fit."""
+        try:
+            found = parse(text)
+            of, n, numbers = found["of"], found["n"], found["numbers"]
+        except (ModelFileError, KeyError, TypeError):
+            raise CheckpointError(self._refusal("it is no checkpoint")) from None
+        if not fits(of, dict[str, str], {}) or type(n) is not float or type(numbers) is not dict:
+            raise CheckpointError(self._refusal("it is no checkpoint"))
+        if found.get("format") != STATE_FORMAT:
+            raise CheckpointError(self._refusal("another version of dualpca wrote it"))
+        self._check_parameters(of)
+        theirs = arrays.get("data.mean"), arrays.get("data.variance")
+        if n != self.n or not _same(theirs, (self.data["mean"], self.data["variance"])):
+            raise CheckpointError(self._refusal("it is of other data"))
+        return numbers
+
+    def _check_parameters(self, of: dict[str, str]) -> None:
+        other = sorted(k for k in {*of, *self.of} if of.get(k) != self.of.get(k))
+        if other:
+            some = ["model"] if "model" in other else other[:5]
+            both = ((k, str(of.get(k)), str(self.of.get(k))) for k in some)
+            short = ([escaped(word, MOST_SHOWN) for word in words] for words in both)
+            differ = ", ".join(f"{k}={there} there, {here} here" for k, there, here in short)
+            raise CheckpointError(self._refusal(f"its fit has other parameters: {differ}"))
 
     def _refusal(self, why: str) -> str:
         return f"{self.path} cannot be resumed: {why}. Remove it, or give another path."

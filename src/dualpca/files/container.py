@@ -126,13 +126,31 @@ def read_container(path: str | os.PathLike[str]) -> tuple[dict[str, Host], str]:
         return arrays, metadata["dualpca"]
 
 
+def is_model_file(path: str | os.PathLike[str]) -> bool:
+    """Return True if a file is meant to be a model: by its ending, or as it begins.
+
+    Examples
+    --------
+    >>> is_model_file("wine.dpca"), is_model_file("wine.csv")
+    (True, False)
+    """
+    if os.fspath(path).endswith(".dpca"):
+        return True
+    try:
+        with open(path, "rb") as file:
+            return file.read(8 + len(BEGINNING))[8:] == BEGINNING
+    except OSError:
+        return False
+
+
 def _read_header(file: BufferedReader, size: int) -> bytes:
     """Return the header; its length is checked before it is read."""
     first = file.read(8)
     kinds = (f"it is {what}" for beginning, what in FOREIGN.items() if first.startswith(beginning))
     foreign, length = next(kinds, ""), int.from_bytes(first, "little")
     if len(first) < 8 or not CHECKSUM.stop <= length <= min(LONGEST_HEADER, size - 8):
-        raise _refusal(foreign or f"it has {size} bytes and a header of {length}")
+        text = "it is text, such as a table" if first.isascii() and size >= 8 else ""
+        raise _refusal(foreign or text or f"it has {size} bytes and a header of {length}")
     header = file.read(length)
     if len(header) < length or not header.startswith(BEGINNING):
         raise _refusal(foreign or "its header does not begin as one of dualpca's")

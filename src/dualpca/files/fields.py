@@ -43,6 +43,7 @@ JSON is:
     {"names": [...], "width": 3}             the same, of dtype <U3
     {"csr": {...}}                           a sparse matrix
     {"type": name, "fields": {...}}          a dataclass or NamedTuple of this library
+    {"estimator": name, "params": {...}, ...}   parameters, and what was learned
     {"function": "module:name"}              a function, by name; whoever reads the file supplies it
 
 Arrays keep their order in memory: products then take the same path and give the same bits.
@@ -52,16 +53,19 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 import operator
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from itertools import repeat
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from scipy import sparse
 
 from dualpca.arrays import backend
+from dualpca.data import Host
 from dualpca.errors import ModelFileError, expected
 
 MOST_NESTED_VALUES = 40
@@ -74,14 +78,6 @@ LONG_LIST = 64
 """Floats in a list that is kept as an array, so that headers stay short."""
 
 CSR = ("data", "indices", "indptr")
-
-FORMER_NAMES = {
-    "densities.Gaussian": "generation.Gaussian",
-    "densities.KernelDensity": "generation.KernelDensity",
-    "densities.Mixture": "generation.MixtureDensity",
-    "generation.Mixture": "generation.MixtureDensity",
-}
-"""Names of types in older files, of any format, and what they are called now."""
 
 # --- What annotations allow ----------------------------------------------------------------------
 
@@ -139,7 +135,7 @@ def allowed(hint: Any) -> dict[str, type]:
 Sizes = dict[str, int]
 
 
-def fits(value: Any, hint: Any, sizes: Sizes, ranges: bool = True) -> bool:
+def fits(value: object, hint: Any, sizes: Sizes, ranges: bool = True) -> bool:
     """Return True if a value is what an annotation asks for.
 
     Parameters
@@ -158,66 +154,101 @@ def fits(value: Any, hint: Any, sizes: Sizes, ranges: bool = True) -> bool:
     >>> fits(-1.0, Annotated[float, ">= 0"], {}), fits(float("nan"), float, {})
     (False, False)
     """
-    origin, args = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        return _is_annotated(value, args[0], args[1:], sizes, ranges)
-    if origin in (Union, types.UnionType):
-        return any(fits(value, one, sizes, ranges) for one in args)
-    if origin is Literal:
-        return any(type(value) is type(one) and value == one for one in args)
-    if hint is Any:
-        return True
-    if hint is None or hint is type(None):
-        return value is None
+    check = CHECKS.get(get_origin(hint))
+    if check is not None:
+        return check(value, get_args(hint), sizes, ranges)
     if hint in (int, float):
-        return _is_number(value, hint) and (not ranges or within(value, "", sizes))
+        return _is_number(value, hint) and (not ranges or _is_ordinary(value))
     if hint in (bool, str):
         return type(value) is hint
-    if origin is dict:
-        return type(value) is dict and all(
-            type(k) is str and fits(v, args[1], sizes, ranges) for k, v in value.items()
-        )
-    if origin is list or args[1:] == (Ellipsis,):
-        return type(value) is origin and all(fits(item, args[0], sizes, ranges) for item in value)
-    if origin is tuple:
-        same = type(value) is tuple and len(value) == len(args)
-        return same and all(fits(v, one, sizes, ranges) for v, one in zip(value, args, strict=True))
-    if origin is Sequence:
-        items = value.tolist() if isinstance(value, np.ndarray) and value.ndim else value
-        return type(items) in (list, tuple) and all(
-            fits(item, args[0], sizes, ranges) for item in items
-        )
-    return not isinstance(hint, type) or hint in type(value).__mro__
+    if hint is None:
+        return value is None
+    return hint is Any or not isinstance(hint, type) or hint in type(value).__mro__
 
 
-def _is_number(value: Any, hint: Any) -> bool:
+def _is_number(value: object, hint: Any) -> bool:
     return type(value) is int or (hint is float and type(value) is float)
 
 
-def _is_annotated(value: Any, base: Any, told: tuple[Any, ...], sizes: Sizes, ranges: bool) -> bool:
-    """Compare a value with `Annotated[base, *told]`."""
-    if type(told[0]) is not str:  # the types that stand for a protocol
-        return fits(value, told[0], sizes, ranges) and _shares(value, told[1:], sizes)
-    if base in (int, float):
-        return _is_number(value, base) and (not ranges or within(value, told[0], sizes))
+def _is_ordinary(number: Any) -> bool:
+    """Return what `within` does without conditions; a file may hold many single numbers."""
+    return math.isfinite(number) if type(number) is float else abs(number) <= LARGEST_INTEGER
+
+
+def _fits_annotated(value: object, args: tuple[Any, ...], sizes: Sizes, ranges: bool) -> bool:
+    base, words, *more = args
+    conditions = "".join(more)
+    if type(words) is not str:  # the types that stand for a protocol
+        return fits(value, words, sizes, ranges) and _shares(value, conditions, sizes)
     if get_origin(base) is tuple:
-        if not fits(value, base, sizes, ranges):
+        if not isinstance(value, tuple) or not fits(value, base, sizes, ranges):
             return False
-        long = told[1] if told[1:] and ranges else ""
-        return _has_size(told[0], len(value), sizes) and within(len(value), long, sizes)
+        same = _has_size(words, len(value), sizes)
+        return same and (not ranges or within(len(value), conditions, sizes))
     if is_record(base) or get_origin(base) in (Union, types.UnionType):
-        return fits(value, base, sizes, ranges) and _shares(value, told, sizes)
-    if not _is_array(value, told[0], sizes):
+        return fits(value, base, sizes, ranges) and _shares(value, words, sizes)
+    if base in (int, float):
+        same, conditions = _is_number(value, base), words
+    else:
+        same = _is_array(value, words, sizes)
+    return same and (not ranges or within(value, conditions, sizes))
+
+
+def _fits_one(value: object, args: tuple[Any, ...], sizes: Sizes, ranges: bool) -> bool:
+    return any(fits(value, one, sizes, ranges) for one in args)
+
+
+def _is_literal(value: object, args: tuple[Any, ...], sizes: Sizes, ranges: bool) -> bool:
+    return any(type(value) is type(one) and value == one for one in args)
+
+
+def _fits_dict(value: object, args: tuple[Any, ...], sizes: Sizes, ranges: bool) -> bool:
+    return type(value) is dict and all(
+        type(k) is str and fits(v, args[1], sizes, ranges) for k, v in value.items()
+    )
+
+
+def _fits_list(value: object, args: tuple[Any, ...], sizes: Sizes, ranges: bool) -> bool:
+    return type(value) is list and all(fits(item, args[0], sizes, ranges) for item in value)
+
+
+def _fits_tuple(value: object, args: tuple[Any, ...], sizes: Sizes, ranges: bool) -> bool:
+    if type(value) is not tuple:
         return False
-    return not ranges or within(value, told[1] if told[1:] else "", sizes)
+    every = (args[0],) * len(value) if args[1:] == (Ellipsis,) else args
+    return len(every) == len(value) and all(
+        fits(item, one, sizes, ranges) for item, one in zip(value, every, strict=True)
+    )
 
 
-def _shares(value: Any, told: tuple[Any, ...], sizes: Sizes) -> bool:
+def _fits_sequence(value: object, args: tuple[Any, ...], sizes: Sizes, ranges: bool) -> bool:
+    if args == (float,) and isinstance(value, np.ndarray) and value.dtype.kind in "fi":
+        return value.ndim == 1 and (not ranges or within(value, "", sizes))
+    items = value.tolist() if isinstance(value, np.ndarray) and value.ndim else value
+    if type(items) is not list and type(items) is not tuple:
+        return False
+    return all(fits(item, args[0], sizes, ranges) for item in items)
+
+
+CHECKS: dict[object, Callable[[object, tuple[Any, ...], Sizes, bool], bool]] = {
+    Annotated: _fits_annotated,
+    Union: _fits_one,
+    types.UnionType: _fits_one,
+    Literal: _is_literal,
+    dict: _fits_dict,
+    list: _fits_list,
+    tuple: _fits_tuple,
+    Sequence: _fits_sequence,
+}
+"""Origin of an annotation to what compares a value with its arguments."""
+
+
+def _shares(value: object, words: str, sizes: Sizes) -> bool:
     """Compare the sizes of a part with those of the whole."""
-    if not told or not is_record(type(value)):
+    if not words or not is_record(type(value)):
         return True
     own = sizes_of(value)
-    for word in told[0].split():
+    for word in words.split():
         ours, _, theirs = word.removesuffix("?").partition("=")
         size = own.get(theirs or ours)
         if size is None and word.endswith("?"):
@@ -238,20 +269,17 @@ def _is_array(value: Any, words: str, sizes: Sizes) -> bool:
     """Compare an array with its annotation; new letters are added to the sizes."""
     if not words and type(value) in (int, float):
         return True
-    first, *letters = words.split() or [""]
-    kind, letters = (first, letters) if first in ENTRY_KINDS else ("", words.split())
+    first, _, others = words.partition(" ")
+    kind, letters = (first, others.split()) if first in ENTRY_KINDS else ("", words.split())
     stored = isinstance(value, np.ndarray) or (kind == "points" and backend.is_sparse(value))
     if not stored or value.dtype.kind not in ENTRY_KINDS[kind]:
         return False
     if kind == "points" and value.dtype.kind in "OU":  # items
         letters = letters[:1]
-    if value.ndim != len(letters):
-        return False
     found = dict(sizes)
-    if not all(_has_size(*pair, found) for pair in zip(letters, value.shape, strict=True)):
-        return False
-    sizes.update(found)
-    return True
+    same = value.ndim == len(letters) and all(map(_has_size, letters, value.shape, repeat(found)))
+    sizes.update(found if same else {})
+    return same
 
 
 def _has_size(letter: str, size: int, sizes: Sizes) -> bool:
@@ -286,44 +314,44 @@ def within(value: Any, conditions: str, sizes: Sizes) -> bool:
     >>> within(np.array([0.5, 0.5]), "> 0, sum 1", {}), within(4, "<= d", {"d": 3})
     (True, False)
     """
-    if type(value) is int:
-        numbers: Any = value
-        if abs(value) > LARGEST_INTEGER:
-            return False
-    else:
-        numbers = value.data if backend.is_sparse(value) else np.asarray(value)
-        if numbers.dtype.kind not in "fiu":
-            return True
-        if not numbers.size:
-            return "sum 1" not in conditions and "some" not in conditions
-    asked = [one.strip() for one in conditions.split(",") if one and one != "some"]
-    if type(value) is not int and numbers.dtype.kind == "f":
-        if "or inf" in asked or "or nan" in asked:
-            odd = numbers[~np.isfinite(numbers)]
-            if "or nan" not in asked and np.isnan(odd).any():
-                return False
-            if "or inf" not in asked and np.isinf(odd).any():
-                return False
-            numbers = numbers[~np.isnan(numbers)]
-        elif not backend.all_finite(numbers):
-            return False
-    if "diagonal >= 0" in asked:
-        asked.remove("diagonal >= 0")
-        if np.any(np.diagonal(numbers) < 0):
-            return False
-    return all(_holds(numbers, one, sizes) for one in asked if not one.startswith("or "))
+    if type(value) is int and abs(value) > LARGEST_INTEGER:
+        return False
+    asked = _split(conditions)
+    numbers = value.data if backend.is_sparse(value) else np.asarray(value)
+    if numbers.dtype.kind not in "fiu":
+        return True
+    if not numbers.size:
+        return not {"sum 1", "some"} & set(asked)
+    known = numbers[~np.isnan(numbers)] if "or nan" in asked else numbers
+    return _may_be_there(numbers, asked) and all(_holds(known, one, sizes) for one in asked)
 
 
-def _holds(numbers: Any, condition: str, sizes: Sizes) -> bool:
+@cache
+def _split(conditions: str) -> tuple[str, ...]:
+    return tuple(one.strip() for one in conditions.split(",") if one)
+
+
+def _may_be_there(numbers: Host, asked: tuple[str, ...]) -> bool:
+    """Return True if all numbers are finite, or else NaN or infinity that was asked for."""
+    if numbers.dtype.kind != "f" or backend.all_finite(numbers):
+        return True
+    if "or nan" not in asked and np.isnan(numbers).any():
+        return False
+    return "or inf" in asked or not np.isinf(numbers).any()
+
+
+def _holds(numbers: Host, condition: str, sizes: Sizes) -> bool:
     """Return True if one condition holds; one on a letter that is not known holds."""
-    how, bound = condition.split()
+    if condition == "some" or condition.startswith("or "):
+        return True  # these allow numbers, or ask for any
+    *diagonal, how, bound = condition.split()
     if how == "sum":  # along the last axis
         sums = np.sum(numbers, axis=-1, dtype=np.float64)
         return bool(np.all(np.abs(sums - float(bound)) <= SUM_ERROR))
     limit = sizes.get(bound) if bound.isalpha() else float(bound)
     if limit is None:
         return True
-    return bool(np.all(COMPARISONS[how](numbers, limit)))
+    return bool(np.all(COMPARISONS[how](np.diagonal(numbers) if diagonal else numbers, limit)))
 
 
 def sizes_of(record: object) -> Sizes:
@@ -370,7 +398,7 @@ def _refuse_parts(cls: Any, there: set[str]) -> None:
         raise ModelFileError(f"{cls.__name__} in the file has none of {', '.join(choice)}.")
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """Return a value for an error: kind and shape of an array, and how it is out of range."""
     if not isinstance(value, np.ndarray):
         return escaped(repr(value), 80)
@@ -399,15 +427,8 @@ def escaped(text: str, most: int) -> str:
 def in_words(hint: Any) -> str:
     """Return an annotation in words."""
     origin, args = get_origin(hint), get_args(hint)
-    if origin is Annotated and type(args[1]) is not str:
-        return in_words(args[1])
-    if origin is Annotated and args[0] in (int, float):
-        return f"{'an integer' if args[0] is int else 'a number'} {args[1]}"
-    if origin is Annotated and (is_record(args[0]) or get_origin(args[0])):
-        return f"{in_words(args[0])} of the sizes of the rest"
     if origin is Annotated:
-        conditions = f" {args[2]}" if args[2:] else ""
-        return f"an array ({', '.join(args[1].split())}) of {_numbers(conditions)}{conditions}"
+        return _annotated_in_words(*args)
     if origin in (Union, types.UnionType):
         return " or ".join(in_words(one) for one in args)
     if hint in (int, float):
@@ -417,11 +438,28 @@ def in_words(hint: Any) -> str:
     return getattr(hint, "__name__", str(hint)).replace("NoneType", "None")
 
 
-def _numbers(conditions: str) -> str:
-    return "numbers" if "or " in conditions else "finite numbers"
+def _annotated_in_words(base: Any, words: Any, *more: str) -> str:
+    if type(words) is not str:
+        return in_words(words)
+    if base in (int, float):
+        return f"{'an integer' if base is int else 'a number'} {words}"
+    if is_record(base) or get_origin(base):
+        return f"{in_words(base)} of the sizes of the rest"
+    conditions = f" {more[0]}" if more else ""
+    finite = "" if "or " in conditions else "finite "
+    return f"an array ({', '.join(words.split())}) of {finite}numbers{conditions}"
 
 
 # --- To JSON -------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class EstimatorParts:
+    """An estimator taken apart: the name of its class, its parameters, and what it has learned."""
+
+    name: str
+    params: Mapping[str, Any]
+    learned: Mapping[str, Any]
 
 
 class Encoder:
@@ -434,43 +472,58 @@ class Encoder:
     """
 
     def __init__(self, functions: bool = False) -> None:
-        self.arrays: dict[str, Any] = {}
+        self.arrays: dict[str, Host] = {}
         self.functions = functions
         self._seen: dict[int, tuple[Any, dict[str, str]]] = {}
 
     def encode(self, value: Any, where: str) -> Any:
         """Return a value as JSON; `where` names it in errors and names its arrays."""
+        value = value.item() if isinstance(value, np.generic) else value
         if value is None or isinstance(value, bool | str):
             return value
-        if isinstance(value, np.generic):
-            return self.encode(value.item(), where)
         if isinstance(value, int):
             return int(value)
         if isinstance(value, float):
             return value if np.isfinite(value) else {"float": repr(value)}
         cls: type = type(value)
         if is_record(cls) and _is_own(cls):
-            prefix = f"{where}." if where else ""
-            own = {k: getattr(value, k) for k in hints_of(cls)}
-            kept = not_default(cls, own)
-            found = {k: self.encode(v, f"{prefix}{k}") for k, v in kept.items()}
-            return {"type": name_of(cls), "fields": found}
-        if type(value) is dict and all(type(k) is str for k in value):
-            return {"dict": {k: self.encode(v, f"{where}.{k}") for k, v in value.items()}}
-        if type(value) is dict and all(type(k) in (str, int) for k in value):
-            pairs = ([k, self.encode(v, f"{where}.{k}")] for k, v in value.items())
-            return {"pairs": list(pairs)}
-        if type(value) in (list, tuple):
-            if len(value) > LONG_LIST and all(type(v) is float for v in value):
-                items: Any = {"floats": self._array(np.asarray(value), where)}
-            else:
-                items = [self.encode(v, f"{where}.{i}") for i, v in enumerate(value)]
-            return items if type(value) is list else {"tuple": items}
+            return self._record(value, where)
+        if cls is dict:
+            return self._dict(value, where)
+        if cls is list:
+            return self._list(value, where)
+        return {"tuple": self._list(value, where)} if cls is tuple else self._other(value, where)
+
+    def _record(self, value: Any, where: str) -> Any:
+        prefix = f"{where}." if where else ""
+        if isinstance(value, EstimatorParts):
+            params = self._items(value.params, prefix)
+            return {"estimator": value.name, "params": params, **self._items(value.learned, prefix)}
+        cls: type = type(value)
+        kept = not_default(cls, {k: getattr(value, k) for k in hints_of(cls)})
+        return {"type": name_of(cls), "fields": self._items(kept, prefix)}
+
+    def _items(self, items: Mapping[Any, Any], prefix: str) -> dict[Any, Any]:
+        return {k: self.encode(v, f"{prefix}{k}") for k, v in items.items()}
+
+    def _dict(self, value: dict[Any, Any], where: str) -> Any:
+        kinds = set(map(type, value))
+        if not kinds <= {str, int}:
+            raise unsavable(value, where)
+        found = self._items(value, f"{where}.")
+        return (
+            {"pairs": [list(pair) for pair in found.items()]} if int in kinds else {"dict": found}
+        )
+
+    def _list(self, value: Sequence[Any], where: str) -> Any:
+        if len(value) > LONG_LIST and all(type(v) is float for v in value):
+            return {"floats": self._array(np.asarray(value), where)}
+        return [self.encode(v, f"{where}.{i}") for i, v in enumerate(value)]
+
+    def _other(self, value: Any, where: str) -> Any:
+        """Return an array, a sparse matrix or a function as JSON."""
         if isinstance(value, np.ndarray) and value.dtype.kind in "OU":
-            if value.ndim != 1 or not all(isinstance(v, str) for v in value):
-                raise unsavable(value, where)
-            width = {"width": value.dtype.itemsize // 4} if value.dtype.kind == "U" else {}
-            return {"names": [str(v) for v in value], **width}
+            return _names_of(value, where)
         if isinstance(value, np.ndarray) or backend.is_foreign(value):
             return self._array(value, where)
         if self.functions and function_name(value):
@@ -490,6 +543,13 @@ class Encoder:
             found = {"array": where} | ({"order": "F"} if by_columns else {})
             self._seen[id(value)] = (value, found)  # held, so that its id is not used again
         return self._seen[id(value)][1]
+
+
+def _names_of(value: Host, where: str) -> dict[str, Any]:
+    if value.ndim != 1 or not all(isinstance(v, str) for v in value):
+        raise unsavable(value, where)
+    width = {"width": value.dtype.itemsize // 4} if value.dtype.kind == "U" else {}
+    return {"names": [str(v) for v in value], **width}
 
 
 def not_default(cls: Any, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -544,13 +604,20 @@ def unsavable(value: Any, where: str) -> ModelFileError:
 # --- From JSON -----------------------------------------------------------------------------------
 
 
+class Undecoded(NamedTuple):
+    """An estimator in a file, for those to decode who know estimators."""
+
+    tree: Mapping[str, Any]
+    depth: int
+
+
 class Decoder:
     """Turn JSON and arrays back into values; a type that is not known is refused.
 
+    Estimators are left as they are.
+
     Parameters
     ----------
-    known : mapping
-        Name in the file to class.
     arrays : mapping
         Name to array.
     functions : sequence of callables
@@ -558,9 +625,10 @@ class Decoder:
     """
 
     def __init__(
-        self, known: Mapping[str, type], arrays: Mapping[str, Any], functions: Any = ()
+        self, arrays: Mapping[str, Host], functions: Iterable[Callable[..., Any]] = ()
     ) -> None:
-        self.known, self.arrays = known, arrays
+        self.known: Mapping[str, type] = {}
+        self.arrays = arrays
         self.functions = {function_name(one): one for one in functions}
         self._made: dict[str, Any] = {}
         self._left = REPEATS * sum(array.nbytes for array in arrays.values()) + 2**20
@@ -579,54 +647,70 @@ class Decoder:
             return [self.decode(part, depth + 1) for part in tree]
         return self._object(tree, depth + 1) if isinstance(tree, dict) else tree
 
+    def items(self, known: Mapping[str, type], tree: Any, depth: int) -> dict[str, Any]:
+        """Decode a dictionary in which these types may be."""
+        before, self.known = self.known, known
+        try:
+            return self._dict(tree, depth)
+        finally:
+            self.known = before
+
     def _object(self, tree: dict[str, Any], depth: int) -> Any:
-        match tree:
-            case {"type": name}:
-                cls = (
-                    self.known.get(FORMER_NAMES.get(name, name)) if isinstance(name, str) else None
-                )
-                if cls is None:
-                    raise ModelFileError(expected("a type in the file", "one that is known", name))
-                return checked(cls, self._items(tree.get("fields"), depth))
-            case {"array": _}:
-                return self._array(tree)
-            case {"tuple": {"floats": array, **others}} if not others:
-                return tuple(self._floats(array))
-            case {"tuple": items}:
-                return tuple(self.decode(_listed(items), depth))
-            case {"dict": items}:
-                return self._items(items, depth)
-            case {"pairs": items}:
-                return self._pairs(items, depth)
-            case {"float": word}:
-                if word not in ("nan", "inf", "-inf"):
-                    what = "'nan', 'inf' or '-inf'"
-                    raise ModelFileError(expected("a float in the file", what, word))
-                return float(word)
-            case {"floats": array}:
-                return self._floats(array)
-            case {"names": names}:
-                return self._names(names, tree.get("width"))
-            case {"csr": parts}:
-                return self._sparse(parts)
-            case {"function": str(name)}:
-                if not name or name not in self.functions:
-                    shown = repr(name[:80])
-                    what = f"the model needs the function {shown}, and files hold no code"
-                    raise ModelFileError(f"{what}: import it and give load(..., functions=[it]).")
-                return self.functions[name]
+        if "estimator" in tree:
+            return Undecoded(tree, depth)
+        if "type" in tree:
+            return self._record(tree, depth)
+        if "array" in tree:
+            return self._array(tree)
+        if "names" in tree:
+            return self._names(tree["names"], tree.get("width"))
+        makers: dict[str, Callable[[Any, int], Any]] = {
+            "tuple": self._tuple,
+            "dict": self._dict,
+            "pairs": self._pairs,
+            "float": self._float,
+            "floats": self._floats,
+            "csr": self._sparse,
+            "function": self._function,
+        }
+        for key, make in makers.items():
+            if key in tree:
+                return make(tree[key], depth)
         raise ModelFileError(expected("a value in the file", "of a known kind", sorted(tree)))
 
-    def _items(self, tree: Any, depth: int) -> dict[str, Any]:
+    def _record(self, tree: dict[str, Any], depth: int) -> Any:
+        name = tree["type"]
+        cls = self.known.get(name) if isinstance(name, str) else None
+        if cls is None:
+            raise ModelFileError(expected("a type in the file", "one that is known", name))
+        return checked(cls, self._dict(tree.get("fields"), depth))
+
+    def _dict(self, tree: Any, depth: int) -> dict[str, Any]:
         if not isinstance(tree, dict):
             raise ModelFileError(expected("a dictionary in the file", "a JSON object", tree))
         return {k: self.decode(v, depth) for k, v in tree.items()}
+
+    def _tuple(self, tree: Any, depth: int) -> tuple[Any, ...]:
+        if isinstance(tree, dict) and set(tree) == {"floats"}:
+            return tuple(self._floats(tree["floats"]))
+        return tuple(self.decode(_listed(tree), depth))
 
     def _pairs(self, tree: Any, depth: int) -> dict[str | int, Any]:
         pairs = [_listed(pair) for pair in _listed(tree)]
         if not all(len(pair) == 2 and type(pair[0]) in (str, int) for pair in pairs):
             raise ModelFileError(expected("pairs in the file", "of a key and a value", tree))
         return {key: self.decode(value, depth) for key, value in pairs}
+
+    def _float(self, word: object, depth: int) -> float:
+        if word not in ("nan", "inf", "-inf"):
+            raise ModelFileError(expected("a float in the file", "'nan', 'inf' or '-inf'", word))
+        return float(str(word))
+
+    def _function(self, name: object, depth: int) -> Any:
+        if not isinstance(name, str) or name not in self.functions:
+            what = f"the model needs the function {str(name)[:80]!r}, and files hold no code"
+            raise ModelFileError(f"{what}: import it and give load(..., functions=[it]).")
+        return self.functions[name]
 
     def _array(self, tree: Any) -> Any:
         key, order = tree.get("array"), tree.get("order")
@@ -643,43 +727,49 @@ class Decoder:
         if self._left < 0:
             raise ModelFileError("the file uses the same arrays again and again: refused.")
 
-    def _floats(self, tree: Any) -> list[float]:
+    def _floats(self, tree: Any, depth: int = 0) -> list[float]:
         found = self._array(tree) if isinstance(tree, dict) and "array" in tree else None
         if found is None or found.ndim != 1 or found.dtype != np.float64:
             raise ModelFileError(expected("floats in the file", "an array of float64", tree))
         return list(found.tolist())
 
-    def _names(self, tree: Any, width: Any) -> Any:
+    def _names(self, tree: object, width: object) -> Host:
         """Return an array of strings: of objects, as feature names are kept, or of a dtype <U."""
-        if not all(isinstance(name, str) for name in _listed(tree)):
+        names = _listed(tree)
+        if not all(isinstance(name, str) for name in names):
             raise ModelFileError(expected("names in the file", "strings", tree))
         if width is None:
-            return np.asarray(tree, dtype=object)
-        if type(width) is not int or width < max(map(len, tree), default=0):
+            return np.asarray(names, dtype=object)
+        if type(width) is not int or width < max(map(len, names), default=0):
             raise ModelFileError(expected("the width of names", "that of the longest", width))
-        self._spend(4 * width * max(1, len(tree)))
-        return np.asarray(tree, dtype=f"<U{width}")
+        self._spend(4 * width * max(1, len(names)))
+        return np.asarray(names, dtype=f"<U{width}")
 
-    def _sparse(self, tree: Any) -> Any:
+    def _sparse(self, tree: Any, depth: int) -> Any:
         if not isinstance(tree, dict) or set(tree) != {"shape", "kind", *CSR}:
             raise ModelFileError(expected("a sparse matrix", "data, indices and indptr", tree))
         make: Any = sparse.csr_matrix if tree["kind"] == "matrix" else sparse.csr_array
         parts = tuple(self._array(tree[k]) if isinstance(tree[k], dict) else None for k in CSR)
-        ends: Any = parts[2]  # SciPy does not look at the rest where the last end is not positive
-        rising = ends is not None and ends.ndim == 1 and ends.size and ends.dtype.kind == "i"
-        if not rising or ends[0] != 0 or np.any(np.diff(ends) < 0):
-            raise ModelFileError("the file holds an impossible sparse matrix: rows end too early.")
         try:
-            found = make(parts, shape=tuple(_listed(tree["shape"])))
-            if not len(found.data) == len(found.indices) == ends[-1]:
-                raise ValueError("indices and data differ in number")
-            found.check_format(full_check=True)
+            return _checked_sparse(make, parts, tuple(_listed(tree["shape"])))
         except (ValueError, TypeError, IndexError, OverflowError) as error:
             raise ModelFileError(f"the file holds an impossible sparse matrix: {error}") from None
-        return found
 
 
-def _listed(tree: Any) -> list[Any]:
+def _checked_sparse(make: Any, parts: tuple[Any, ...], shape: tuple[Any, ...]) -> Any:
+    """Return a sparse matrix whose rows are where they should be."""
+    ends = parts[2]  # SciPy does not look at the rest where the last end is not positive
+    rising = ends is not None and ends.ndim == 1 and ends.size and ends.dtype.kind == "i"
+    if not rising or ends[0] != 0 or np.any(np.diff(ends) < 0):
+        raise ValueError("rows end too early.")
+    found = make(parts, shape=shape)
+    if not len(found.data) == len(found.indices) == ends[-1]:
+        raise ValueError("indices and data differ in number")
+    found.check_format(full_check=True)
+    return found
+
+
+def _listed(tree: object) -> list[Any]:
     """Return a JSON list."""
     if not isinstance(tree, list):
         raise ModelFileError(expected("a sequence in the file", "a JSON list", tree))

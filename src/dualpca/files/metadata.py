@@ -128,34 +128,40 @@ TABLE: dict[str, tuple[Any, Callable[[Any], bool], str]] = {
 """Parts of `table`: annotation, further condition, and both in words."""
 
 
-def _check_table(table: Any, n_features: int | None) -> None:
-    def require(good: bool, name: str, what: str, got: Any) -> None:
-        if not good:
-            raise ModelFileError(expected(f"{name} of metadata's table", what, got))
+def _require(good: bool, name: str, what: str, got: Any) -> None:
+    if not good:
+        raise ModelFileError(expected(f"{name} of metadata's table", what, got))
 
+
+def _check_table(table: Any, n_features: int | None) -> None:
     if type(table) is not dict or not set(table) <= set(TABLE):
         found = sorted(table) if type(table) is dict else table
         remedy = "Other things may stand beside it."
         raise ModelFileError(expected("metadata's table", f"of {list(TABLE)}", found, remedy))
     for name, value in table.items():
         hint, condition, what = TABLE[name]
-        require(fits(value, hint, {}) and condition(value), name, what, value)
-    levels, columns = table.get("levels", {}), table.get("columns")
-    if columns is not None:
-        strange = sorted(set(levels) - set(columns))
-        require(not strange, "levels", "of the columns", strange)
-    dropped = table.get("dropped", {})
+        _require(fits(value, hint, {}) and condition(value), name, what, value)
+    levels, dropped = table.get("levels", {}), table.get("dropped", {})
+    columns = table["columns"] if "columns" in table else levels
+    strange = sorted(set(levels) - set(columns))
+    _require(not strange, "levels", "of the columns", strange)
     strange = sorted(name for name, level in dropped.items() if level not in levels.get(name, []))
-    require(not strange, "dropped", "of the levels", strange)
-    if n_features is None:
-        return
+    _require(not strange, "dropped", "of the levels", strange)
+    if n_features is not None:
+        _check_width(table, n_features)
+
+
+def _check_width(table: dict[str, Any], n_features: int) -> None:
+    """Refuse parts that are not of as many features as the model."""
+    columns, levels = table.get("columns"), table.get("levels", {})
     if columns is not None:
-        count = sum(len(levels.get(name, [name])) for name in columns) - len(dropped)
+        count = sum(len(levels.get(name, [name])) for name in columns)
+        count -= len(table.get("dropped", {}))
         count = len(columns) if "kinds" in table else count
         what = f"{n_features} features with their levels"
-        require(count == n_features, "columns", what, count)
+        _require(count == n_features, "columns", what, count)
     for name in ("means", "scales"):
         given = table.get(name, range(n_features))
-        require(len(given) == n_features, name, f"a list of {n_features}", given)
+        _require(len(given) == n_features, name, f"a list of {n_features}", given)
     shape = table.get("image_shape", [n_features])
-    require(math.prod(shape) == n_features, "image_shape", f"{n_features} numbers in all", shape)
+    _require(math.prod(shape) == n_features, "image_shape", f"{n_features} numbers in all", shape)

@@ -1,9 +1,9 @@
 """`transform` as an ONNX graph, for places without Python. The `onnx` package is imported lazily.
 
-Linear models are (x − μ)P. Those on a kernel that declares its nodes (RBF, and sums, products and
-multiples of RBFs) are k(x, ·)A − t, where A and t hold centring and scale, so kernel values need
-not be centred. Everything inside is float64, whatever comes in: float32 rows get the same answers
-as from `transform`, which works in float64 too.
+Linear models are (x − μ)P. Those on a kernel that declares its nodes (RBF, linear, sums, products
+and multiples of these) are k(x, ·)A − t, where A and t hold centring and scale, so kernel values
+need not be centred. Everything inside is float64, whatever comes in: float32 rows get the same
+answers as from `transform`, which works in float64 too.
 
 Squared distances are ‖a‖² + ‖b‖² − 2aᵀb around the middle of the training points where that keeps
 12 digits after the point, one matrix product; elsewhere they are summed column by column, which

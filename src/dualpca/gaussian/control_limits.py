@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,55 +13,27 @@ from scipy import special
 
 from dualpca.arrays import EPS, Array, backend, outer, pack, unpack
 from dualpca.gaussian.observed import NO_INFORMATION, Factors, joined, readable
+from dualpca.gaussian.reference import Floats, Reference, shrunk, unbiased
 from dualpca.gaussian.spiked import SpikedGaussian
-from dualpca.operators import Frame, Spectrum
+from dualpca.operators import Frame
 
 # --- Limits for new rows, frozen at fit: what T² and SPE may be for ordinary rows ---------
 
-Floats = NDArray[np.float64]
-
-PROBES = 8
-"""Random vectors that measure the residual spectrum where it cannot be had by subtraction.
-
-Eight find Σℓ² within 8 % for spectra from flat to k^(-1/2), within 25 % for 1/k; SPE limits move by
-about a fifth of that.
-"""
-
-LOST_DIGITS = 1e-12
-"""Share of a sum below which a difference of two such sums has lost most of its digits."""
-
-
-@dataclass(frozen=True)
-class Reference:
-    """What limits need to know of the training rows, and no other fitted attribute says.
-
-    Parameters
-    ----------
-    n : float
-        Effective number of rows: the sum of the weights; with missing values, the observed
-        entries over the number of features.
-    divisor : float
-        Of the model's variances: n, or n − 1.
-    dof : float, optional
-        Effective number of residual directions, (Σℓ)²/Σℓ² over the discarded variances. None: as
-        many as there are, which is what equal variances give.
-    tails: float
-        ν, where rows follow a multivariate t with so many degrees of freedom; infinite for the
-        Gaussian.
-    """
-
-    n: Annotated[float, "> 0"]
-    divisor: Annotated[float, "> 0"]
-    dof: Annotated[float, ">= 0, or inf"] | None = None
-    tails: Annotated[float, "> 0, or inf"] = math.inf
-
 
 class Law(NamedTuple):
-    """statistic / scale ~ F(dfn, dfd), row by row."""
+    """What a statistic of ordinary rows follows, row by row.
+
+    statistic / scale ~ F(dfn, dfd), or, with a second set of directions, of dfn₂ and scale₂, the
+    sum α χ²_dfn + β χ²_dfn₂ with scale = α·dfn and scale₂ = β·dfn₂. dfd is then what each direction
+    was estimated from, and p-values come by Lugannani & Rice (1980), within some per cent.
+    """
 
     scale: Floats  # (n,)
     dfn: Floats  # (n,)
     dfd: Floats  # (n,)
+    scale2: Floats | None = None  # (n,), 0 where there is one set
+    dfn2: Floats | None = None  # (n,)
+    tails: float = math.inf
 
     def limit(self, level: float | Floats) -> Floats:
         """Return the values that a share `level` (of all rows, or row by row) stays below, (n,).
@@ -71,7 +43,15 @@ class Law(NamedTuple):
         """
         judged, dfn, dfd = self._judged
         nothing = np.where(self.dfn <= 0, 0.0, np.inf)
-        return np.where(judged, self.scale * special.fdtri(dfn, dfd, level), nothing)
+        found = np.where(judged, self.scale * special.fdtri(dfn, dfd, level), nothing)
+        two = self._two
+        if two is not None:
+            given = np.broadcast_to(np.asarray(level, dtype=np.float64), found.shape)[two]
+            kinds, place = np.unique(
+                np.column_stack([*self._sets(two), given]), axis=0, return_inverse=True
+            )
+            found[two] = _two_sets_limit(kinds, self.tails)[place.reshape(-1)]
+        return found
 
     def pvalue(self, statistic: Floats) -> Floats:
         """Return the share of ordinary rows with a larger statistic, (n,)."""
@@ -79,12 +59,30 @@ class Law(NamedTuple):
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(statistic > 0, statistic / self.scale, 0.0)
         tail = np.where(np.isinf(ratio), 0.0, special.fdtrc(dfn, dfd, np.minimum(ratio, 1e300)))
-        return np.where(judged, tail, 1.0)
+        found = np.where(judged, tail, 1.0)
+        two = self._two
+        if two is not None:
+            found[two] = _two_sets_tail(statistic[two], self._sets(two), self.tails)
+        return found
 
     @property
     def judges(self) -> NDArray[np.bool_]:
         """Rows that F judges, (n,): there is something to measure, and something to judge by."""
         return (self.dfn > 0) & (self.dfd > 0)
+
+    @property
+    def _two(self) -> NDArray[np.bool_] | None:
+        """Rows with two sets of directions, (n,); None if no row has."""
+        if self.scale2 is None:
+            return None
+        two = self.judges & (self.scale2 > 0)
+        return two if two.any() else None
+
+    def _sets(self, two: NDArray[np.bool_]) -> tuple[Floats, ...]:
+        """Return α, its number, β, its number and the size of the estimate, of some rows."""
+        assert self.scale2 is not None and self.dfn2 is not None
+        one, other = self.dfn[two], self.dfn2[two]
+        return self.scale[two] / one, one, self.scale2[two] / other, other, self.dfd[two]
 
     @property
     def _judged(self) -> tuple[NDArray[np.bool_], Floats, Floats]:
@@ -93,62 +91,76 @@ class Law(NamedTuple):
         return judged, np.where(judged, self.dfn, 1.0), np.where(judged, self.dfd, 1.0)
 
 
-def residual_dof(operator: Any, spectrum: Spectrum, n: float) -> float:
-    """Return (Σℓ)²/Σℓ² over the discarded variances, without computing them.
+UNSURE_SHAPE = 0.75
+"""Share of the rows behind two sets of directions that counts: how many there are of each is
+estimated too. Set by simulation, 50 to 500 rows, 5 to 30 columns, equal to very unequal noise."""
 
-    Σλ² of all is ‖A‖²_F, which direct solvers know and block Krylov extrapolates if a product
-    with A is expensive; that of the discarded ones is the difference, or else (or where the
-    difference is lost) a mean over random probes. An excess of θ₁²/ν that sampling adds to Σℓ² is
-    subtracted (Srivastava 2005), ν = n − 1 − q.
 
-    Parameters
-    ----------
-    operator : Operator
-        A, the scatter of the training rows.
-    spectrum : Spectrum
-        Its q leading eigenpairs.
-    n : float
-        Effective number of rows.
+def _two_sets_tail(x: Floats, sets: Sequence[Floats], tails: float) -> Floats:
+    """Return P(α χ²_m + β χ²_k > x), (n,), with α and β estimated from ν rows; sets are α, m, …, ν.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dualpca.operators import Primal
-    >>> from dualpca.solvers import solve
-    >>> X = np.random.default_rng(0).normal(size=(5000, 4)) * [9.0, 2.0, 2.0, 1.0]
-    >>> A = Primal(X)
-    >>> round(residual_dof(A, solve(A, 1), 5000), 1)  # (4 + 4 + 1)² / (16 + 16 + 1) = 2.45
-    2.5
+    The sum is compared with x·χ²_D/D. D is what ν rows know of α and β as far as each matters for
+    exceeding x: 1/D = Σ share²/(ν·number), with the shares that each has of a sum of x (those of
+    the tilted law). The saddlepoint of such a ratio is the root of a quadratic.
     """
-    rest, nu = spectrum.dim - spectrum.rank, n - 1 - spectrum.rank
-    if rest == 0 or not spectrum.trace > 0 or nu <= 1:
-        return float(rest)
-    p = spectrum.values / spectrum.trace  # shares of the variance: their squares cannot overflow
-    first = 1 - float(backend.namespace(p).sum(p))
-    if not first > LOST_DIGITS:
-        return float(rest)
-    everything, kept = spectrum.concentration, float(backend.namespace(p).sum(p * p))
-    if everything is not None and everything - kept > LOST_DIGITS * everything:
-        second = everything - kept
-    else:
-        second = _probed_squares(operator, spectrum, first)
-    second = (second - first * first / nu) * nu * nu / ((nu - 1) * (nu + 2))
-    return float(np.clip(first * first / max(second, 1e-300), 1.0, rest))
+    one, m, two, k, nu = sets
+    unit = one * m + two * k
+    x, one, two = np.maximum(x / unit, 1e-12), one / unit, two / unit
+    large = ~np.isfinite(x)
+    x = np.where(large, 1.0, x)
+    # m α/(1 − 2αs) + k β/(1 − 2βs) = x
+    first, second = 1.0, -2 * one * two * (m + k)
+    s = _root(first - x, second + 2 * x * (one + two), -4 * x * one * two)
+    share = m * one / (1 - 2 * one * s) / x
+    D = UNSURE_SHAPE * nu / (share**2 / m + (1 - share) ** 2 / k)
+    D = _with_tails(D, tails)
+    g = x / D
+    c1, c2 = second + 2 * g + 2 * x * (one + two), 2 * g * second - 4 * x * one * two
+    s = _root(first - x, c1, c2)
+    a, b, c = 1 - 2 * one * s, 1 - 2 * two * s, 1 + 2 * g * s
+    height = 0.5 * (m * np.log(a) + k * np.log(b) + D * np.log(c))
+    curve = 2 * (m * (one / a) ** 2 + k * (two / b) ** 2 + D * (g / c) ** 2)
+    w, u = np.sign(s) * np.sqrt(np.maximum(2 * height, 0.0)), s * np.sqrt(curve)
+    near = np.abs(w) < 1e-4
+    skew = 8 * (m * one**3 + k * two**3 - D * g**3)
+    curve = 2 * (m * one**2 + k * two**2 + D * g**2)
+    middle = 1 / np.sqrt(2 * np.pi) * skew / (6 * curve**1.5)
+    w, u = np.where(near, 1.0, w), np.where(near, 1.0, u)
+    tail = special.ndtr(-w) + np.exp(-0.5 * w * w) / np.sqrt(2 * np.pi) * (1 / u - 1 / w)
+    found = np.clip(np.where(near, 0.5 - middle, tail), 0.0, 1.0)
+    return np.where(large, 0.0, found)
 
 
-def _probed_squares(operator: Any, spectrum: Spectrum, first: float) -> float:
-    """Return tr R² of A/tr A off the eigenvectors: Hutchinson's estimate, scaled by the known tr R.
+def _root(c0: Floats, c1: Floats, c2: Floats) -> Floats:
+    """Return the root nearest to 0 of c₀ + c₁s + c₂s², for c₁ > 0."""
+    return -2 * c0 / (c1 + np.sqrt(np.maximum(c1 * c1 - 4 * c2 * c0, 0.0)))
 
-    E gᵀR²g = tr R² and E gᵀRg = tr R for g ~ N(0, I); their errors go together, and for a flat
-    spectrum cancel. One product of A with `PROBES` vectors.
+
+def _two_sets_limit(kinds: Floats, tails: float) -> Floats:
+    """Return the values of which each kind (α, m, β, k, ν, level) has its tail beyond, (n,).
+
+    The logarithm of the tail is nearly straight in that of the value: Newton's method on it, and
+    halves where that leaves the bracket.
     """
-    V = spectrum.vectors
-    xp = backend.namespace(V)
-    G = backend.normal(np.random.default_rng(0), (int(V.shape[0]), PROBES), V)
-    G = G - V @ (V.T @ G)
-    R = (operator @ G) / spectrum.trace
-    R = R - V @ (V.T @ R)
-    return first * float(xp.sum(R * R)) / float(xp.sum(G * R))
+    *sets, level = kinds.T
+    unit, aim = sets[0] * sets[1] + sets[2] * sets[3], np.log1p(-level)
+
+    def log_tail(x: Floats) -> Floats:
+        tail: Floats = np.log(np.maximum(_two_sets_tail(np.exp(x) * unit, sets, tails), 1e-300))
+        return tail
+
+    low, high = np.full(level.size, -30.0), np.full(level.size, 30.0)
+    x, step = np.zeros(level.size), 1e-4
+    for _ in range(60):
+        here = log_tail(x)
+        if np.all(np.abs(here - aim) <= 1e-10 * (1 + np.abs(aim))):
+            break
+        low, high = np.where(here > aim, x, low), np.where(here > aim, high, x)
+        slope = np.minimum((log_tail(x + step) - here) / step, -1e-8)
+        x = x + np.clip((aim - here) / slope, -2.0, 2.0)
+        x = np.where((x > low) & (x < high), x, (low + high) / 2)
+    found: Floats = np.exp(x) * unit
+    return found
 
 
 # --- T² and SPE: how far a row is from the mean within the model's span, and how far off it ----
@@ -159,11 +171,85 @@ def _probed_squares(operator: Any, spectrum: Spectrum, first: float) -> float:
 
 
 class Degrees(NamedTuple):
-    """What each row can be judged by."""
+    """What each row can be judged by: what new rows are expected to have."""
 
     k: Floats  # (n,), latent dimensions that the row's features determine
-    dof: Floats  # (n,), effective number of residual directions
-    mean: Floats  # (n,), expected SPE
+    weight: Floats  # (n,), variance of a new row along them, in units of the model's
+    rest: Floats  # (n,), residual directions
+    mean: Floats  # (n,), expected SPE, Σλ
+    second: Floats  # (n,), Σλ²/(Σλ)²
+    third: Floats  # (n,), Σλ³/(Σλ)³
+
+    @property
+    def dof(self) -> Floats:
+        """Effective number of residual directions, (Σλ)²/Σλ², (n,)."""
+        return np.where(self.rest > 0, 1 / np.maximum(self.second, 1e-300), 0.0)
+
+
+class Measured(NamedTuple):
+    """What the training rows had, of which new rows have more or less."""
+
+    spe: Floats  # (n,), average SPE with divisor n, Σλ
+    second: Floats  # (n,), Σλ²/(Σλ)², unbiased
+    third: Floats  # (n,), Σλ³/(Σλ)³
+    rest: Floats  # (n,), residual directions
+    variances: Floats  # (n, q), along the axes, with divisor n; 0 where nothing is known
+    ratios: Floats  # (n, q), of them and the model's
+
+
+MOST_TURNED = 0.5
+"""Smallest share of a variance along an axis that is taken to be there for new rows."""
+
+
+def for_new_rows(reference: Reference, found: Measured) -> Degrees:
+    """Return what new rows have, given what the rows had that the axes were fitted to.
+
+    With m = Σλ/(n − 1 − k), the variance that an axis takes from a residual by chance, and λ̄ the
+    average size of residuals (Σλ²/Σλ), an axis of variance ℓ has g²ℓ for new rows,
+    1/g = 1 + m/(ℓ − λ̄) (Bai & Ding 2012; Ledoit & Péché 2011). What it loses the residual gains:
+    m·ℓ/(ℓ − λ̄) of it lies in one direction. Theory 16.
+    """
+    known = found.variances > 0
+    k = known.sum(axis=1).astype(np.float64)
+    nu = np.maximum(_left(reference, k)[1], 2.0)
+    some = found.spe > 0
+    scale = np.where(some, found.spe, 1.0)  # in units of the residual
+    ell = np.where(known, found.variances, 1.0) / scale[:, None]
+    chance = np.where(some, 1 / nu, 0.0)[:, None]
+    sampled = found.second * (1 + 1 / nu) + 1 / nu
+    gap = np.maximum(ell - np.where(some, sampled, 0.0)[:, None], 0.1 * ell)
+    with np.errstate(over="ignore"):
+        turned = np.maximum(1 / (1 + chance / gap), MOST_TURNED) ** 2
+    n = [max(reference.n * shrunk(phi), 2.0) for phi in reference.alike]
+    unit = n[1] / (n[1] - 1)
+    lost = np.where(known, ell * (1 - turned), 0.0).sum(axis=1)
+    mean = (1 + 1 / n[1]) * unit * (1 + lost)
+    leak = np.where(known, unit * chance * (ell / gap), 0.0)
+    one, two, three = ((leak**power).sum(axis=1) for power in (1, 2, 3))
+    one = np.minimum(one, 0.9 * mean)
+    bulk, rest = mean - one, np.maximum(found.rest, 1.0)
+    second = found.second * bulk * (bulk + 2 * one) + two
+    third = found.third * bulk**2 * (bulk + 3 * one) + 3 * found.second * bulk * two + three
+    second = np.clip(second / mean**2, 1 / rest, 1.0)
+    third = np.clip(third / mean**3, second * second, second**1.5)
+    mean = mean * found.spe
+    if reference.own_noise:  # each estimated from the residuals of its own feature
+        share = np.minimum((k + found.rest - 1) / (rest * reference.n), 0.3)
+        mean = mean * (1 + share) / (1 - share)
+        over = np.maximum(nu - 2, 6.0)  # moments of ν/χ²_ν
+        second = np.minimum(second * over / (over - 2), 1.0)
+        third = np.minimum(third * over**2 / ((over - 2) * (over - 4)), second**1.5)
+    weight = np.where(known, turned * found.ratios, 0.0).sum(axis=1) / np.maximum(k, 1.0)
+    return Degrees(k, weight, found.rest, mean, second, third)
+
+
+def _left(reference: Reference, k: Floats) -> tuple[Floats, Floats]:
+    """Return degrees of freedom that k axes leave for variances along them, and off them."""
+    n = reference.n
+    along = np.where(n > k, np.maximum(reference.counted(0) - k, np.minimum(n - k, 2.0)), n - k)
+    off = n - 1 - k
+    off = np.where(off > 0, np.maximum(reference.counted(1) - 1 - k, np.minimum(off, 2.0)), off)
+    return along, off
 
 
 class Statistics(NamedTuple):
@@ -203,6 +289,7 @@ class Outliers(_Judged):
         nothing to measure.
     t2_pvalue, spe_pvalue : arrays of shape (n,)
         Share of ordinary rows further out: comparable between rows with different missing values.
+        NaN for a row with nothing observed (`empty`).
 
     Examples
     --------
@@ -241,6 +328,12 @@ class Outliers(_Judged):
         found = Outliers(*self)
         found.level = level
         return found
+
+    @property
+    def empty(self) -> Array:
+        """Rows with nothing observed, (n,): not flagged, and not judged either."""
+        xp = backend.namespace(self.t2_pvalue)
+        return xp.isnan(self.t2_pvalue) & xp.isnan(self.spe_pvalue)
 
     @property
     def expected(self) -> float:
@@ -289,10 +382,12 @@ class SpikedMonitor:
 
     def degrees(self, n: int = 1) -> Degrees:
         """Return those of complete rows: the same for every row."""
-        rest = self.gaussian.dim - self.gaussian.rank
-        k = float(np.count_nonzero(backend.to_numpy(self._inverse)))
-        dof = float(rest) if self.reference.dof is None else self.reference.dof
-        return Degrees(*(np.full(n, value) for value in (k, dof, self.gaussian.noise * rest)))
+        gaussian, reference = self.gaussian, self.reference
+        known = backend.to_numpy(self._inverse) > 0
+        ell = backend.to_numpy(gaussian.values) * known
+        found = complete_rows(reference, ell, gaussian.noise, gaussian.dim - gaussian.rank)
+        one = for_new_rows(reference, found)
+        return Degrees(*(np.full(n, float(part[0])) for part in one))
 
     def statistics(self, X: Array) -> Statistics:
         """Return T² and SPE of rows, dense or sparse; O(dq) per row."""
@@ -342,12 +437,68 @@ class FactorMonitor:
     def degrees(self) -> Degrees:
         """Return those of complete rows."""
         ones = backend.asarray(np.ones((1, int(self.factors.W.shape[0]))), self.factors.W)
-        return self._degrees(ones, self._directions(ones)[0])
+        return self._degrees(ones, *self._directions(ones))
 
-    def _degrees(self, mask: Array, a: Array) -> Degrees:
-        k = backend.to_numpy(a > 0).sum(axis=1).astype(np.float64)
-        dof = backend.to_numpy(mask).sum(axis=1) - k
-        return Degrees(k, dof, self.unit * dof)
+    def _degrees(self, masks: Array, a: Array, Q: Array) -> Degrees:
+        """Return those of every mask, (p,)."""
+        seen, a, Q = (backend.to_numpy(part) for part in (masks, a, Q))
+        reference, unit = self.reference, self.unit
+        k, observed = (a > 0).sum(axis=1), seen.sum(axis=1)
+        rest = np.maximum(observed - k, 0.0)
+        ml = reference.divisor / reference.n
+        ell = unit * np.where(a > 0, 1 + a, 0.0)
+        share = 1 / np.maximum(rest, 1.0)
+        plain = Measured(unit * ml * rest, share, share**2, rest, ml * ell, np.full(a.shape, ml))
+        if reference.residuals is None:
+            return for_new_rows(reference, plain)
+        return for_new_rows(reference, self._of_residuals(plain, seen, a, Q))
+
+    def _of_residuals(self, plain: Measured, seen: Floats, a: Floats, Q: Floats) -> Measured:
+        """Return what the training rows had in the columns of every mask.
+
+        Their residuals there are A_o e_o, since A_o annihilates what the axes explain, and the best
+        fit is that of all columns and the part of e_o within the span of the loadings.
+        """
+        reference = self.reference
+        assert reference.residuals is not None
+        # in units of the noise
+        F = backend.to_numpy(reference.residuals) / self.unit**0.5
+        B = backend.to_numpy(self._loadings)
+        psi = None if reference.columns is None else backend.to_numpy(reference.columns) / self.unit
+        spread = np.sum(B * B, axis=0) * self.unit  # of the model, ℓ − σ²
+        signal = np.divide(self._kept(spread), spread, out=np.zeros_like(spread), where=spread > 0)
+        sums, ratios = np.zeros((3, len(seen))), np.zeros(a.shape)
+        step = max(1, PATTERN_NUMBERS // F.size)
+        for cut in backend.slices(len(seen), step):
+            inverse = np.where(a[cut] > 0, 1 / np.where(a[cut] > 0, a[cut], 1.0), 0.0)
+            M = (Q[cut] * inverse[:, None, :]) @ Q[cut].swapaxes(1, 2)
+            sums[:, cut], inside = residual_sums(F, psi, B, M, seen[cut])
+            # T² = Σ a z²/(1 + a) of the coordinates z = Qᵀ(BᵀB)⁻¹Bᵀr
+            turned = Q[cut].swapaxes(1, 2)
+            noise = np.sum((turned @ inside) * turned, axis=2)
+            known = (turned**2) @ signal + noise
+            ratios[cut] = np.where(a[cut] > 0, a[cut] / (1 + a[cut]) * known, 0.0)
+        nu = np.maximum(_left(reference, (a > 0).sum(axis=1).astype(np.float64))[1], 5.0)
+        first = np.maximum(sums[0], 1e-300)
+        second, third = sums[1] / first**2, sums[2] / first**3
+        if psi is None:
+            _, second, third = unbiased(1.0, second, third, nu)
+        rest = np.maximum(plain.rest, 1.0)
+        second = np.clip(second, 1 / rest, 1.0)
+        third = np.clip(third, second * second, second**1.5)
+        spe = np.where(plain.rest > 0, self.unit * sums[0], 0.0)
+        whole = seen.all(axis=1)
+        if whole.any():  # known more exactly
+            one = complete_rows(reference, np.zeros(1), self.unit, float(rest[whole][0]))
+            spe[whole], second[whole], third[whole] = one.spe[0], one.second[0], one.third[0]
+        variances = ratios * self.unit * (1 + a)
+        return Measured(spe, second, third, plain.rest, variances, ratios)
+
+    def _kept(self, spread: Floats) -> Floats:
+        """Return the variances of the training rows along the axes, (q,)."""
+        if self.reference.kept is None:
+            return (spread + self.unit) * self.reference.divisor / self.reference.n
+        return backend.to_numpy(self.reference.kept)
 
     @property
     def _loadings(self) -> Array:
@@ -367,8 +518,11 @@ class FactorMonitor:
         for block in readable(self.factors, X).blocks(self.factors.mu):
             masks = block.mask if block.first is None else backend.take(block.mask, block.first)
             a, Q = self._directions(masks)
+            degrees = self._degrees(masks, a, Q)
             if block.pattern is not None:  # found once for rows that miss the same features
                 a, Q = backend.take(a, block.pattern), backend.take(Q, block.pattern)
+                place = backend.to_numpy(block.pattern)
+                degrees = Degrees(*(part[place] for part in degrees))
             r = block.R / xp.sqrt(self.factors.psi)
             # z = S⁻² Qᵀ Bᵀ r, so that U Uᵀ r = B Q z
             z = ((r @ B)[:, None, :] @ Q)[:, 0, :] / xp.where(a > 0, a, xp.ones_like(a))
@@ -377,8 +531,7 @@ class FactorMonitor:
                 block.mask * ((Q @ part[:, :, None])[:, :, 0] @ B.T)
                 for part in (z / xp.sqrt(1 + a), z)
             )
-            degrees = self._degrees(block.mask, a)
-            some = backend.asarray(degrees.dof > 0, B)[:, None]
+            some = backend.asarray(degrees.rest > 0, B)[:, None]
             yield inside, self.unit**0.5 * some * (r - fitted), degrees
 
     def statistics(self, X: Array) -> Statistics:
@@ -402,25 +555,108 @@ class FactorMonitor:
 Monitor = SpikedMonitor | FactorMonitor
 
 
+def complete_rows(reference: Reference, ell: Floats, noise: float, rest: float) -> Measured:
+    """Return what the training rows had, for rows that miss nothing, (1,).
+
+    `ell` are the variances of the model, (q,), 0 where there is none.
+    """
+    ml = reference.divisor / reference.n
+    kept = ml * ell if reference.kept is None else backend.to_numpy(reference.kept) * (ell > 0)
+    spe = ml * noise * rest if reference.spe is None else reference.spe
+    second = 1 / max(rest if reference.dof is None else reference.dof, 1.0)
+    ratios = kept / np.where(ell > 0, ell, 1.0)
+    third = reference.third * second**2
+    one, two, three, four = np.asarray([spe, second, third, rest], dtype=np.float64)[:, None]
+    return Measured(one, two, three, four, kept[None, :], ratios[None, :])
+
+
+PATTERN_NUMBERS = 1 << 20
+"""Numbers that the residuals of several patterns of missing values may take at once."""
+
+
+def residual_sums(
+    F: Floats, psi: Floats | None, B: Floats, M: Floats, masks: Floats
+) -> tuple[Floats, Floats]:
+    """Return Σλ, Σλ², Σλ³ of A_o (FᵀF + diag ψ)_oo A_o, (3, p), and M B_oᵀ(…)_oo B_o M, (p, q, q).
+
+    A_o = I − B_o M B_oᵀ with M = (B_oᵀB_o)⁺, (p, q, q). O(r²|o| + |o|q²) per mask.
+
+    Examples
+    --------
+    >>> F, B = np.diag([1.0, 2.0, 3.0]), np.array([[1.0], [0.0], [0.0]])
+    >>> residual_sums(F, None, B, np.ones((1, 1, 1)), np.array([[1.0, 1.0, 0.0]]))[0][:, 0]
+    array([ 4., 16., 64.])
+    """
+    Y = F * masks[:, None, :]
+    FB = Y @ B
+    Y = Y - (FB @ M) @ (B.T * masks[:, None, :])
+    K = Y @ Y.swapaxes(1, 2)
+    first, squares = np.trace(K, axis1=1, axis2=2), K @ K
+    second, third = np.sum(K * K, axis=(1, 2)), np.sum(squares * K, axis=(1, 2))
+    cross = FB.swapaxes(1, 2) @ FB
+    if psi is not None:
+        own = masks * psi
+        T1, T2, T3 = (M @ (B.T @ (own[:, :, None] ** power * B)) for power in (1, 2, 3))
+        YY = (Y * own[:, None, :]) @ Y.swapaxes(1, 2)
+        YB = (Y * own[:, None, :]) @ B
+        first = first + own.sum(axis=1) - np.trace(T1, axis1=1, axis2=2)
+        third = third + 3 * np.sum(K * YY, axis=(1, 2))
+        third = third + 3 * np.sum(Y * Y * own[:, None, :] ** 2, axis=(1, 2))
+        third = third - 3 * np.sum((YB @ M) * YB, axis=(1, 2))
+        third = third + np.sum(own**3, axis=1) - 3 * np.trace(T3, axis1=1, axis2=2)
+        third = third + np.trace(3 * T1 @ T2 - T1 @ T1 @ T1, axis1=1, axis2=2)
+        second = second + 2 * np.trace(YY, axis1=1, axis2=2) + np.sum(own**2, axis=1)
+        second = second + np.trace(T1 @ T1 - 2 * T2, axis1=1, axis2=2)
+        cross = cross + B.T @ (own[:, :, None] * B)
+    return np.stack([first, second, third]), M @ cross @ M
+
+
 def laws(reference: Reference, degrees: Degrees) -> tuple[Law, Law]:
     """Return the laws of T² and SPE for rows that were not fitted to (theory 16.2 and 16.3).
 
-    T² ~ k (n² − 1)/(n (n − k)) F_{k, n−k} for variances with divisor n − 1 (Hotelling 1931;
-    Jackson 1991), and n/(n − 1) times that for divisor n. Axes count as known.
-
-    SPE ~ mean/dof χ²_dof (Box 1954), with an F in place of χ² since the mean is estimated from
-    (n − 1 − k)·dof squares. The axes fit their own rows too well and new ones too little: training
-    residuals are smaller by (n − 1 − k)/divisor, new ones larger by (1 + 1/n)(1 + k/n).
-
-    Under a t with ν degrees of freedom T²/k ~ F_{k,ν} and SPE/mean ~ F_{dof,ν}: the inverse degrees
-    of freedom below, of the estimate and of the tails, add.
+    T² ~ weight · k (n + 1)/(n − k) F_{k, n−k} (Hotelling 1931; Jackson 1991). SPE = Σ λ χ²₁ is
+    taken as α χ²_m + β χ²_{d−q−m} with the same Σλ, Σλ² and Σλ³, each from n − 1 − k rows.
+    Under a t with ν degrees of freedom the inverse degrees of freedom below, of the estimate and of
+    the tails, add. Rows that resemble those before them count as fewer.
     """
-    (k, dof, mean), n, divisor = degrees, reference.n, reference.divisor
-    left = n - 1 - k
-    scale = divisor * k * (n + 1) / (n * np.maximum(n - k, 1e-300))
-    grown = divisor / np.maximum(left, 1e-300) * (1 + 1 / n) * (1 + k / n)
-    below = (_with_tails(dfd, reference.tails) for dfd in (n - k, dof * left))
-    return Law(scale, k, next(below)), Law(mean * grown, dof, next(below))
+    k, tails = degrees.k, reference.tails
+    along, off = _left(reference, k)
+    rows = max(reference.n * shrunk(reference.alike[0]), 2.0)
+    grown = (rows + 1) / (rows - 1) * (along + k - 1) / np.maximum(along, 1e-300)
+    t2 = Law(degrees.weight * k * grown, k, _with_tails(along, tails))
+    high, m, low, rest = _two_sets(degrees)
+    dfd = np.where(low > 0, off, _with_tails(m * off, tails))
+    return t2, Law(high * m, m, dfd, low * rest, rest, tails)
+
+
+def _two_sets(degrees: Degrees) -> tuple[Floats, ...]:
+    """Return α, m, β and k with the three sums of `degrees`, m + k = its directions, each (n,).
+
+    Where no two such sizes exist (and for equal ones) β = 0, and α and m have the first two sums.
+    """
+    rest, mean = degrees.rest, degrees.mean
+    safe = np.maximum(rest, 1.0)
+    variance = np.maximum(degrees.second * safe - 1, 0.0)  # of λ, in units of its average
+    spread = np.sqrt(variance)
+    moment = degrees.third * safe**2 - 3 * degrees.second * safe + 2
+    skew = moment / np.where(variance > EQUAL, spread**3, 1.0)
+    p = (1 - skew / np.sqrt(4 + skew * skew)) / 2
+    p = np.clip(p, 1 / np.maximum(safe, 2.0), 1 - 1 / np.maximum(safe, 2.0))  # a direction at least
+    high = 1 + spread * np.sqrt((1 - p) / p)
+    low = 1 - spread * np.sqrt(p / (1 - p))
+    two = (variance > EQUAL) & (low > 0) & (rest > 1)
+    alone = np.where(rest > 0, 1 / np.maximum(degrees.second, 1e-300), 0.0)
+    average = mean / safe
+    return (
+        np.where(two, average * high, mean / np.maximum(alone, 1e-300)),
+        np.where(two, p * rest, alone),
+        np.where(two, average * low, 0.0),
+        np.where(two, (1 - p) * rest, 1.0),
+    )
+
+
+EQUAL = 1e-6
+"""Relative variance of residual variances below which they are equal."""
 
 
 def _with_tails(dfd: Floats, tails: float) -> Floats:
@@ -442,7 +678,7 @@ def each_level(level: float, degrees: Degrees, tails: float) -> Floats:
 
     Examples
     --------
-    >>> degrees = Degrees(np.array([2.0]), np.array([3.0]), np.array([3.0]))
+    >>> degrees = Degrees(*np.array([2.0, 1.0, 3.0, 3.0, 1 / 3, 1 / 9])[:, None])
     >>> [each_level(0.95, degrees, tails).round(4) for tails in (3.0, np.inf)]
     [array([0.9684]), array([0.9747])]
     """
@@ -476,11 +712,11 @@ def judge(reference: Reference, found: Statistics, level: float) -> Outliers:
 
     T² and SPE are independent for ordinary rows, so limits at √level flag a share 1 − level of
     them, by either (`each_level` says where under a t). A row with one statistic only has its
-    limit at `level`.
+    limit at `level`. p-values of rows with nothing observed are NaN.
 
     Examples
     --------
-    >>> degrees = Degrees(np.array([2.0]), np.array([3.0]), np.array([3.0]))
+    >>> degrees = Degrees(*np.array([2.0, 1.0, 3.0, 3.0, 1 / 3, 1 / 9])[:, None])
     >>> found = Statistics(np.array([20.0]), np.array([3.0]), degrees)
     >>> one = judge(Reference(1000, 1000), found, 0.95)
     >>> one.flagged, one.t2_limit.round(2), one.spe_pvalue.round(2)
@@ -492,8 +728,10 @@ def judge(reference: Reference, found: Statistics, level: float) -> Outliers:
         each = level ** (1 / np.maximum(judging, 1.0))
     else:
         each = each_level(level, found.degrees, reference.tails)
+    empty = (found.degrees.k == 0) & (found.degrees.rest == 0)
     for law, statistic in zip(both, found[:2], strict=True):
         limits.append(backend.asarray(law.limit(each), statistic))
-        pvalues.append(backend.asarray(law.pvalue(backend.to_numpy(statistic)), statistic))
+        pvalue = np.where(empty, np.nan, law.pvalue(backend.to_numpy(statistic)))
+        pvalues.append(backend.asarray(pvalue, statistic))
     flagged = (found.t2 > limits[0]) | (found.spe > limits[1])
     return Outliers(flagged, found.t2, found.spe, *limits, *pvalues).at(level)

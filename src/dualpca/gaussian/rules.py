@@ -1,17 +1,19 @@
-"""From a spectrum to a Gaussian: how much noise, and which directions are relevant."""
+"""From a spectrum to a Gaussian: how many directions, how much noise, which are relevant."""
 
 from __future__ import annotations
 
 import math
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dualpca.arrays import Array, backend
-from dualpca.errors import DegenerateError, expected
+from dualpca.errors import DegenerateError, SelectionWarning, expected, warn
+from dualpca.gaussian.selection import PARALLEL, apply_rule, request_names, simulated_horn
 from dualpca.gaussian.spiked import LOG_2PI, VARIANCE_ROUNDING, SpikedGaussian
-from dualpca.operators import Spectrum
+from dualpca.operators import Scatter, Spectrum
+from dualpca.solvers import solve
 
 # --- From a spectrum to a Gaussian: how much noise -----------------------------------------------
 
@@ -132,6 +134,90 @@ def check_noise(noise: Any, *, zero: bool = False) -> None:
     if not real or not (math.isfinite(noise) and (noise > 0 or (zero and noise == 0))):
         what = "a positive number, 0 or None" if zero else "a positive number or None"
         raise ValueError(expected("noise_variance", what, noise))
+
+
+# --- How many components a user asked for: a count, a share of the variance, or a rule -----------
+
+
+def leading(
+    request: Any, operator: Any, count: int, *, solver: str, tol: float = 0.0, seed: Any = 0
+) -> Spectrum:
+    """Return the eigenpairs asked for: as many as the request says, or as its rule finds.
+
+    Parameters
+    ----------
+    request : int, float, str or None
+        None is all of them, min(n, d). What needs rows is a number by now: cross-validation, and
+        'parallel' but for a stream, of which there are moments alone.
+    operator : Primal or Scatter
+    count : int
+        Number of rows.
+    solver, tol, seed
+        As in `dualpca.solvers.solve`.
+    """
+    if request == PARALLEL:
+        scaled = Scatter(operator.moments, standardize=True)
+        request = at_least_one(PARALLEL, simulated_horn(scaled))
+    rank = max(int(request), 1) if is_count(request) else min(count, operator.dim)
+    spectrum = solve(operator, rank, solver, tol, seed)
+    if request is None:
+        return spectrum
+    if is_count(request):
+        return spectrum.head(int(request))
+    if is_share(request):
+        return spectrum.head(share_count(float(request), spectrum))
+    positive = int((backend.to_numpy(spectrum.values) > VARIANCE_ROUNDING * spectrum.trace).sum())
+    if request == "mle" and positive < spectrum.dim:
+        return spectrum.head(max(positive, 1))  # no noise: the evidence of the rank is infinite
+    name = "evidence" if request == "mle" else request
+    about = (spectrum.values, spectrum.trace, spectrum.dim, operator.n)
+    return spectrum.head(at_least_one(name, apply_rule(name, *about)))
+
+
+def check_request(request: Any, count: int, d: int, solver: str) -> None:
+    """Refuse a request that no data could satisfy, or that `count` rows of d features cannot."""
+    known = request is None or is_count(request) or is_share(request)
+    if not known and request not in request_names():
+        what = f"None, an int, a share between 0 and 1, or one of {list(request_names())}"
+        raise ValueError(expected("n_components", what, request))
+    if is_count(request) and not 0 <= request <= min(count, d):
+        raise ValueError(
+            f"n_components={request} must be between 0 and min(n_samples, n_features)="
+            f"{min(count, d)} with svd_solver={solver!r}"
+        )
+    if request == "mle" and count < d:
+        raise ValueError(
+            "n_components='mle' is only supported if n_samples >= n_features, got "
+            f"{count} and {d}. Use 'evidence', 'parallel' or 'cv'."
+        )
+
+
+def is_count(request: Any) -> bool:
+    """Return True if the request is a whole number."""
+    if type(request) is int:
+        return True
+    return isinstance(request, Integral) and not isinstance(request, bool | np.bool_)
+
+
+def is_share(request: Any) -> bool:
+    """Return True if the request is a share of the variance."""
+    return isinstance(request, Real) and not is_count(request) and 0 < float(request) < 1
+
+
+def share_count(share: float, spectrum: Spectrum) -> int:
+    """Return the smallest q whose share of the variance is greater than the one asked for."""
+    if spectrum.trace == 0:
+        return min(1, spectrum.rank)
+    ratios = np.cumsum(backend.to_numpy(spectrum.values)) / spectrum.trace
+    return min(int(np.searchsorted(ratios, share, side="right")) + 1, spectrum.rank)
+
+
+def at_least_one(name: str, q: int) -> int:
+    """Return q, or 1 with a warning where a rule finds nothing above the noise."""
+    if q < 1:
+        what = f"the rule {name!r} finds no component above the noise; one is kept."
+        warn(what, SelectionWarning)
+    return max(q, 1)
 
 
 # --- Automatic relevance determination from the spectrum: PCA that finds its own dimension -------

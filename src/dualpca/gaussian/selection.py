@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -13,10 +12,9 @@ from scipy import integrate, linalg, optimize, special
 from scipy.sparse.linalg import eigsh
 
 from dualpca.arrays import EPS, Array, backend
-from dualpca.errors import InterruptWarning, SelectionWarning, expected, warn
-from dualpca.gaussian.rules import VARIANCE_ROUNDING
-from dualpca.gaussian.spiked import LOG_2PI, free_parameters
-from dualpca.operators import Frame, Projection, Spectrum
+from dualpca.errors import expected
+from dualpca.gaussian.spiked import LOG_2PI, VARIANCE_ROUNDING, free_parameters
+from dualpca.operators import Frame, Primal, Projection, Scatter, Spectrum
 from dualpca.solvers import solve
 
 # --- The curve behind a choice by cross-validation: every candidate q, with standard errors ------
@@ -113,8 +111,12 @@ def simplest(scores: list[list[Score]]) -> int:
     As good: within one standard error of the difference over the folds (Breiman et al. 1984).
     """
     table = np.array([[score.loglikelihood for score in row] for row in scores])
-    loss = table[best_candidate(scores)] - table
-    error = loss.std(axis=1, ddof=1) / math.sqrt(table.shape[1])
+    best = best_candidate(scores)
+    if table.shape[1] < 2:  # one fold says nothing of the error
+        return best
+    with np.errstate(invalid="ignore"):  # what leaves no noise has a likelihood of 0
+        loss = table[best] - table
+        error = loss.std(axis=1, ddof=1) / math.sqrt(table.shape[1])
     return int(np.argmax(loss.mean(axis=1) <= error))
 
 
@@ -225,14 +227,19 @@ def _hessian(ell: Vector, v: Vector) -> Vector:
 def bic(lam: Vector, trace: float, dim: int, n: float, rng: np.random.Generator) -> int:
     """Return the q of least information criterion, theory 5.2; 0 if noise alone explains X.
 
-    The likelihood is the largest of every q (theory 2.3).
+    The likelihood is the largest of every q (theory 2.3). With fewer rows than features it has no
+    bound, since n − 1 components leave no noise, and the criterion falls at last whatever the rows
+    are: there the first minimum counts.
     """
     sigma2 = noises(lam, trace, dim, n)
     q = np.arange(sigma2.size)
     logs = np.concatenate([[0.0], np.cumsum(np.log(lam / n))])[q]
     value = -0.5 * n * (dim * LOG_2PI + logs + (dim - q) * np.log(sigma2) + dim)
     free = np.array([free_parameters(k, dim) + dim for k in range(q.size)])
-    return int(np.argmin(free * math.log(n) - 2 * value))
+    criterion = free * math.log(n) - 2 * value
+    if n - 1 < dim:
+        return int(np.argmax(np.append(np.diff(criterion) > 0, True)))
+    return int(np.argmin(criterion))
 
 
 @rule("white-noise")
@@ -318,30 +325,38 @@ A fifth as often, as `psych::fa.parallel` does, for tables of more than `LARGE` 
 LARGE = 2**20
 """Entries of a table, or of what is drawn in its place."""
 
+FEW_DRAWS = 5
+"""Draws after which most tables are decided, see `_is_plain`: then no more are made."""
+
 AT_FIRST = 8
 """Eigenvalues that are compared at first; four times as many where all of them pass."""
 
 DIRECT_SIZE = 400
 """Size up to which all eigenvalues of a matrix are computed, for a few of them."""
 
-LARGEST_DRAW = 2**25
-"""Numbers in one table of independent columns, 256 MB."""
+LARGEST_DRAW = 4000 * 4000
+"""Numbers in one table of independent columns, 128 MB."""
 
 
 def horn(
-    values: Callable[[int], Vector], independent: Callable[[int], Vector], trace: float, most: int
+    values: Callable[[int], Vector],
+    independent: Callable[[int], Iterable[Vector]],
+    trace: float,
+    most: int,
 ) -> int:
     """Return how many eigenvalues are larger than independent columns give (Horn 1965).
 
     Each is compared with the 95th percentile of the eigenvalue of its own rank; the first that
-    does not pass ends the count. At least one direction with variance is left for the noise.
+    does not pass ends the count. But for the first they leave a direction with variance for the
+    noise.
 
     Parameters
     ----------
     values : callable
         k ↦ the k largest eigenvalues, (k,), or all if there are fewer.
     independent : callable
-        k ↦ those of tables with the same columns made independent, (draws, k).
+        k ↦ those of tables with the same columns made independent, draw by draw, (k,) each. Draws
+        end early where a few of them leave no doubt.
     trace : float
         Sum of all eigenvalues.
     most : int
@@ -356,16 +371,33 @@ def horn(
     """
     k = min(AT_FIRST, most)
     while k > 0:
-        lam = values(k)
-        limits = np.quantile(independent(k), INDEPENDENT_QUANTILE, axis=0)
+        lam, draws = values(k), []
+        for draw in independent(k):
+            draws.append(draw)
+            if len(draws) == FEW_DRAWS and _is_plain(lam, np.stack(draws)):
+                break
+        limits = np.quantile(np.stack(draws), INDEPENDENT_QUANTILE, axis=0)
         k = min(lam.size, limits.size)
         passes = lam[:k] > limits[:k] * (1 + VARIANCE_ROUNDING)
         left = trace - np.cumsum(lam[:k]) > VARIANCE_ROUNDING * trace
+        left[:1] = True  # columns that are all the same have one component all the same
         passed = int(np.argmin(np.append(passes & left, False)))
         if passed < k or k >= most:
             return passed
         k = min(4 * k, most)
     return 0
+
+
+def _is_plain(lam: Vector, draws: Vector) -> bool:
+    """Return True if eigenvalues pass or fail by so much that more draws (m, k) change nothing.
+
+    Below all of five draws is the 95th percentile with a probability of 3e-7. Passed by twice the
+    range of the draws, about five standard deviations, it is as good as certainly.
+    """
+    k = min(lam.size, draws.shape[1])
+    low, high = draws.min(axis=0)[:k], draws.max(axis=0)[:k]
+    first = int(np.argmin(np.append(lam[:k] > high + 2 * (high - low), False)))
+    return first == k or bool(lam[first] < low[first])
 
 
 def largest_values(F: Vector, k: int) -> Vector:
@@ -390,8 +422,13 @@ def independent_streams(entries: int, seed: int) -> list[np.random.Generator]:
     return np.random.default_rng(seed).spawn(draws)
 
 
-def simulated_horn(values: Array, diagonal: Array, n: float, seed: int = 0) -> int:
-    """Return Horn's count from a spectrum alone, beside normal columns of the same variances.
+def can_simulate(n: float, d: int) -> bool:
+    """Return True if tables of n rows and d columns are small enough to be simulated."""
+    return min(max(round(n) - 1, 1), d) * d <= LARGEST_DRAW
+
+
+def simulated_horn(operator: Primal | Scatter, seed: int = 0) -> int:
+    """Return Horn's count from an operator alone, beside normal columns of the same variances.
 
     For rows that are not at hand, or are too many to permute. The scatter of n rows of
     independent normal columns is AᵀA with Bartlett's triangular A, so a draw costs O(d³) whatever
@@ -399,29 +436,26 @@ def simulated_horn(values: Array, diagonal: Array, n: float, seed: int = 0) -> i
 
     Parameters
     ----------
-    values : array of shape (m,)
-        All non-zero eigenvalues of the scatter matrix, largest first.
-    diagonal : array of shape (d,)
-        Its diagonal: the columns' sums of squares.
-    n : float
-        Effective number of rows.
+    operator : Primal or Scatter
+        Of standardised columns, so that units do not count.
+    seed : int
 
     Examples
     --------
+    >>> from dualpca.operators import Primal
     >>> X = np.random.default_rng(0).normal(size=(200, 6))
     >>> X[:, :3] += 2 * X[:, :1]
-    >>> C = X - X.mean(axis=0)
-    >>> simulated_horn(np.linalg.svd(C, compute_uv=False) ** 2, (C * C).sum(axis=0), 200)
+    >>> simulated_horn(Primal(X, standardize=True))
     1
     """
-    lam = np.asarray(backend.to_numpy(values), dtype=np.float64)
-    squares = np.maximum(backend.to_numpy(diagonal), 0.0).astype(np.float64)
+    n = operator.n
+    squares = np.maximum(backend.to_numpy(operator.diag()), 0.0).astype(np.float64)
     squares = squares[squares > 0]  # a constant column is independent of all
     d, nu = squares.size, max(round(n) - 1, 1)
-    if min(nu, d) * d > LARGEST_DRAW:
-        what = f"another rule for {nu + 1} rows of {d} features"
-        remedy = "It would simulate tables of that size. Use 'white-noise', 'evidence' or 'bic'."
-        raise ValueError(expected("n_components", what, "parallel", remedy))
+    if not can_simulate(n, d):
+        what = f"a number or another rule for {nu + 1} rows of {d} features that are not at hand"
+        remedy = "It would simulate tables of that size. Use 'white-noise' or 'evidence'."
+        raise ValueError(expected("n_components", what, PARALLEL, remedy))
 
     def draw(rng: np.random.Generator) -> Vector:
         if nu <= d:
@@ -433,21 +467,17 @@ def simulated_horn(values: Array, diagonal: Array, n: float, seed: int = 0) -> i
         scale: Vector = np.sqrt(squares / (A * A).sum(axis=0))
         return A * scale
 
-    def independent(k: int) -> Vector:
-        rngs = independent_streams(min(nu, d) * d, seed)
-        return np.stack([largest_values(draw(rng), k) for rng in rngs])
+    def independent(k: int) -> Iterator[Vector]:
+        for rng in independent_streams(min(nu, d) * d, seed):
+            yield largest_values(draw(rng), k)
 
-    return horn(lambda k: lam[:k], independent, float(squares.sum()), min(nu, d) - 1)
+    def lam(k: int) -> Vector:
+        return np.asarray(backend.to_numpy(solve(operator, k).values), dtype=np.float64)
+
+    return horn(lam, independent, float(squares.sum()), min(nu, d) - 1)
 
 
 # --- How a spectrum predicts held-out rows: the scores of every q at once ------------------------
-
-
-def warn_interrupted(done: str, enough: bool) -> None:
-    """Say that a choice rests on what is done; pass the interruption on where nothing is."""
-    if not enough:
-        raise KeyboardInterrupt
-    warn(f"the choice of n_components was interrupted: it rests on {done}.", InterruptWarning)
 
 
 class Trained(NamedTuple):
@@ -505,84 +535,3 @@ PARALLEL = "parallel"
 def request_names() -> tuple[str, ...]:
     """Return every word that may stand for a number of components."""
     return ("mle", *sorted(RULES), PARALLEL, *CROSS_VALIDATED)
-
-
-def leading(
-    request: Any, operator: Any, count: int, *, solver: str, tol: float = 0.0, seed: Any = 0
-) -> Spectrum:
-    """Return the eigenpairs asked for: as many as the request says, or as its rule finds.
-
-    Parameters
-    ----------
-    request : int, float, str or None
-        None is all of them, min(n, d). What is cross-validated is a number by now, and so is
-        'parallel' where columns could be permuted.
-    operator : Primal or Scatter
-    count : int
-        Number of rows.
-    solver, tol, seed
-        As in `dualpca.solvers.solve`.
-    """
-    rank = max(int(request), 1) if is_count(request) else min(count, operator.dim)
-    spectrum = solve(operator, rank, solver, tol, seed)
-    if request is None:
-        return spectrum
-    if is_count(request):
-        return spectrum.head(int(request))
-    if is_share(request):
-        return spectrum.head(share_count(float(request), spectrum))
-    positive = int((backend.to_numpy(spectrum.values) > VARIANCE_ROUNDING * spectrum.trace).sum())
-    if request == "mle" and positive < spectrum.dim:
-        return spectrum.head(max(positive, 1))  # no noise: the evidence of the rank is infinite
-    if request == PARALLEL:
-        found = simulated_horn(spectrum.values, operator.diag(), operator.n)
-        return spectrum.head(at_least_one(PARALLEL, found))
-    name = "evidence" if request == "mle" else request
-    about = (spectrum.values, spectrum.trace, spectrum.dim, operator.n)
-    return spectrum.head(at_least_one(name, apply_rule(name, *about)))
-
-
-def check_request(request: Any, count: int, d: int, solver: str) -> None:
-    """Refuse a request that no data could satisfy, or that `count` rows of d features cannot."""
-    known = request is None or is_count(request) or is_share(request)
-    if not known and request not in request_names():
-        what = f"None, an int, a share between 0 and 1, or one of {list(request_names())}"
-        raise ValueError(expected("n_components", what, request))
-    if is_count(request) and not 0 <= request <= min(count, d):
-        raise ValueError(
-            f"n_components={request} must be between 0 and min(n_samples, n_features)="
-            f"{min(count, d)} with svd_solver={solver!r}"
-        )
-    if request == "mle" and count < d:
-        raise ValueError(
-            "n_components='mle' is only supported if n_samples >= n_features, got "
-            f"{count} and {d}. Use 'evidence', 'parallel' or 'cv'."
-        )
-
-
-def is_count(request: Any) -> bool:
-    """Return True if the request is a whole number."""
-    if type(request) is int:
-        return True
-    return isinstance(request, Integral) and not isinstance(request, bool | np.bool_)
-
-
-def is_share(request: Any) -> bool:
-    """Return True if the request is a share of the variance."""
-    return isinstance(request, Real) and not is_count(request) and 0 < float(request) < 1
-
-
-def share_count(share: float, spectrum: Spectrum) -> int:
-    """Return the smallest q whose share of the variance is greater than the one asked for."""
-    if spectrum.trace == 0:
-        return min(1, spectrum.rank)
-    ratios = np.cumsum(backend.to_numpy(spectrum.values)) / spectrum.trace
-    return min(int(np.searchsorted(ratios, share, side="right")) + 1, spectrum.rank)
-
-
-def at_least_one(name: str, q: int) -> int:
-    """Return q, or 1 with a warning where a rule finds nothing above the noise."""
-    if q < 1:
-        what = f"the rule {name!r} finds no component above the noise; one is kept."
-        warn(what, SelectionWarning)
-    return max(q, 1)

@@ -46,10 +46,6 @@ class TruncatedMoments(NamedTuple):
 def truncated_moments(low: Vector, high: Vector) -> TruncatedMoments:
     """Return ln P(low < x ≤ high) of x ~ N(0, 1), and mean and variance of x given that.
 
-    With p = φ/(Φ(b) − Φ(a)): mean p(a) − p(b), variance 1 + a p(a) − b p(b) − mean². Intervals are
-    reflected to the right, where 1 − Φ keeps its digits; one Φ and one exponential per bound.
-    Narrow and remote intervals are integrated by Gauss–Legendre rules.
-
     Parameters
     ----------
     low, high : arrays of one shape
@@ -62,50 +58,19 @@ def truncated_moments(low: Vector, high: Vector) -> TruncatedMoments:
     >>> log_mass.round(2), mean.round(3), variance.round(5)
     (array([ -0.69, -43.63]), array([0.798, 9.109]), array([0.36338, 0.01151]))
     """
-    open_ended = np.isinf(low) | np.isinf(high)
-    if open_ended.all():
-        return _half_lines(low, high)
-    if not open_ended.any():
-        return _intervals(low, high)
-    found = TruncatedMoments(*(np.empty(np.shape(low)) for _ in range(3)))
-    for here, of in ((open_ended, _half_lines), (~open_ended, _intervals)):
-        for whole, part in zip(found, of(low[here], high[here]), strict=True):
-            whole[here] = part
+    found = TruncatedMoments(log_probability(low, high), *(np.empty(np.shape(low)) for _ in "mv"))
+    one_sided = np.isinf(low) | np.isinf(high)
+    side = np.where(low[one_sided] == -np.inf, -1.0, 1.0)
+    mean, found.variance[one_sided] = tail_moments(_edges(low[one_sided], high[one_sided]))
+    found.mean[one_sided] = side * mean
+    both = ~one_sided
+    found.mean[both], found.variance[both] = interval_moments(low[both], high[both])
     return found
 
 
-def _half_lines(low: Vector, high: Vector) -> TruncatedMoments:
-    """Return the same where at least one bound is infinite: one Φ and one exponential each."""
-    flip = low == -np.inf
-    a = np.where(flip, -high, low)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
-        mass = special.ndtr(-a)
-        mean = np.exp(-0.5 * a * a)
-        mean /= ROOT_2PI * mass
-        variance = 1.0 - mean * (mean - np.maximum(a, -NOTHING))
-        log_mass = np.log(mass)
-    far = a > FAR
-    if far.any():
-        log_mass[far], mean[far], variance[far] = _integrated(a[far], np.full(far.sum(), np.inf))
-    return TruncatedMoments(log_mass, np.where(flip, -mean, mean), np.maximum(variance, 0.0))
-
-
-def _intervals(low: Vector, high: Vector) -> TruncatedMoments:
-    """Return the same where both bounds are finite."""
-    a, b = _reflected(low, high)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
-        mass = special.ndtr(-a)
-        mass -= special.ndtr(-b)
-        scale = 1.0 / (ROOT_2PI * mass)
-        pa, pb = np.exp(-0.5 * a * a) * scale, np.exp(-0.5 * b * b) * scale
-        mean = pa - pb
-        variance = 1.0 + a * pa - b * pb - mean * mean
-        log_mass = np.log(mass)
-        hard = (a > FAR) | ((b - a) * np.maximum(1.0, b) < NARROW)  # here b ≥ |a|
-    if hard.any():
-        log_mass[hard], mean[hard], variance[hard] = _integrated(a[hard], b[hard])
-    mean = np.where(low < -high, -mean, mean)
-    return TruncatedMoments(log_mass, mean, np.maximum(variance, 0.0))
+def _edges(low: Vector, high: Vector) -> Vector:
+    """Return the finite bounds of intervals that have one, reflected to the right."""
+    return np.where(low == -np.inf, -high, low)
 
 
 def log_probability(low: Vector, high: Vector) -> Vector:
@@ -116,7 +81,10 @@ def log_probability(low: Vector, high: Vector) -> Vector:
     >>> log_probability(np.array([-np.inf, 10.0]), np.array([np.inf, 10.1])).round(4)
     array([  0.    , -53.6815])
     """
-    return truncated_moments(low, high).log_mass
+    found, one_sided = np.empty(np.shape(low)), np.isinf(low) | np.isinf(high)
+    found[one_sided] = log_tail(_edges(low[one_sided], high[one_sided]))
+    found[~one_sided] = log_interval(low[~one_sided], high[~one_sided])
+    return found
 
 
 def tail_moments(a: Vector) -> tuple[Vector, Vector]:

@@ -15,6 +15,7 @@ from dualpca.generation.densities import (
 from dualpca.generation.model import GeneratorModel as GeneratorModel
 from dualpca.generation.model import fit_generator as fit_generator
 from dualpca.generation.quality import Nearest, Quality, nearest, sample_quality
+from dualpca.generation.quality import newness as newness
 
 __all__ = [
     "Density",

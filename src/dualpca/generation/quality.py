@@ -73,6 +73,39 @@ def nearest(X: Array, known: Array) -> Nearest:
     return Nearest(xp.concat(index, axis=0), xp.concat(distance, axis=0))
 
 
+FEW = 200
+"""Points, on either side, by which it is judged whether points are new."""
+
+
+def newness(X: Array, known: Array) -> float:
+    """Return how far points are from known ones, in units of how far these are from each other.
+
+    The median distance to the nearest known point, over the median distance of known points, at
+    most 200 of either; about 1 for points of the same kind, near 0 for copies.
+
+    Parameters
+    ----------
+    X : array of shape (m, d)
+    known : array of shape (n, d)
+        Two or more.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> round(newness(np.array([[0.1], [2.1]]), np.arange(5.0)[:, None]), 3)
+    0.1
+    """
+    check_together(X, known, 1)
+    few = X[: min(FEW, int(X.shape[0])), :]
+    xp, (X, known) = backend.namespace(known), _centred(few, known)
+    some = known[:: -(-int(known.shape[0]) // FEW), :]
+    # column 0 of the sorted distances is the row itself
+    apart = xp.sqrt(xp.sort(squared_distances(some, known), axis=1)[:, 1])
+    unit = float(np.median(backend.to_numpy(apart)))
+    found = float(np.median(backend.to_numpy(nearest(X, known).distance)))
+    return found / unit if unit > 0 else np.inf
+
+
 def coverage(real: Array, samples: Array, k: int = 3) -> Coverage:
     """Return precision and recall of samples against real points they were not made from.
 

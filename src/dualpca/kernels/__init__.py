@@ -14,11 +14,13 @@ from dualpca.kernels.base import Scales as Scales
 from dualpca.kernels.base import feature_map as feature_map
 from dualpca.kernels.base import frequencies as frequencies
 from dualpca.kernels.base import fused_form as fused_form
+from dualpca.kernels.base import has_width as has_width
 from dualpca.kernels.base import inverse_distances as inverse_distances
 from dualpca.kernels.base import nonnegative_columns as nonnegative_columns
 from dualpca.kernels.base import onnx_values as onnx_values
 from dualpca.kernels.base import split_params as split_params
 from dualpca.kernels.base import thin_factor as thin_factor
+from dualpca.kernels.base import with_width as with_width
 from dualpca.kernels.choose import ALIASES as ALIASES
 from dualpca.kernels.choose import FromSklearn, Function, Precomputed, make_kernel, translate
 from dualpca.kernels.choose import accepts_nan as accepts_nan

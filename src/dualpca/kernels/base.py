@@ -8,26 +8,25 @@ of the library asks through the functions at the end of this file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from math import sqrt
 from numbers import Real
 from operator import add, mul
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 from scipy.spatial.distance import pdist
 
 from dualpca.arrays import Array, algebra, backend
+from dualpca.data import Host, InMemoryTable, Units, have_unlike_units
 from dualpca.errors import DualPCAError, expected
-
-Host = np.ndarray[Any, Any]
 
 # --- Parameters: numbers, words that are replaced by numbers found in the rows, one per column ---
 
 
-def is_finite_number(value: Any) -> bool:
+def is_finite_number(value: object) -> bool:
     """Return True if a value is a finite real number."""
     return type(value) is not bool and isinstance(value, Real) and bool(np.isfinite(float(value)))
 
@@ -76,12 +75,16 @@ def median_distance(X: Array, metric: Metric) -> float:
     rows = backend.to_numpy(X[::step, :]).astype(np.float64)
     if rows.shape[0] < 2:
         return 1.0
-    if metric == "chi2":
-        pairs = -KERNELS["additive_chi2"]()(rows, rows)[np.triu_indices(rows.shape[0], 1)]
-    else:
-        pairs = pdist(rows, metric)
-    found = float(np.median(pairs))
+    found = float(np.median(pairwise(rows, metric)))
     return found if found > 0 else 1.0
+
+
+def pairwise(rows: Host, metric: Metric) -> Host:
+    """Return the distances of all pairs of rows, (n(n − 1)/2,)."""
+    if metric == "chi2":
+        K = KERNELS["additive_chi2"]()(rows, rows)
+        return np.asarray(-K[np.triu_indices(rows.shape[0], 1)])
+    return np.asarray(pdist(rows, metric))
 
 
 def median_rate(metric: Metric) -> Rule:
@@ -94,6 +97,68 @@ def median_length(X: Array) -> float:
     return sqrt(median_distance(X, "sqeuclidean"))
 
 
+# --- A width found from the rows: the one at which the values of the kernel differ the most ------
+
+WIDTH_ROWS = 400
+"""Rows, evenly spaced, whose distances a width is found from."""
+
+COARSE, FINE = 2.0 ** np.arange(-10, 11), 2.0 ** (np.arange(-3, 4) / 4)
+"""Multiples of the rate at the median distance that are tried: of all, and about the best."""
+
+
+def widest_spread(D: Host, weights: Host, profile: Callable[[Host], Host]) -> float:
+    """Return the rate at which the values f(rate · D) of a kernel vary the most over pairs.
+
+    A kernel that is too wide has the same value for all pairs, one that is too narrow the value 0:
+    between the two its variance is largest (Evangelista, Embrechts & Szymanski 2007). Where all
+    distances are nearly the same, as in many dimensions, that is at 1/D for the RBF, which is the
+    median rule; where they are not, it is the scale that tells near pairs from far ones.
+
+    Parameters
+    ----------
+    D : array of shape (p,)
+        Distances, on which f depends through their product with the rate.
+    weights : array of shape (p,)
+    profile : callable
+        f.
+
+    Returns
+    -------
+    rate : float
+        1/(median distance) times a power of 2^(1/4) between 2^-10.75 and 2^10.75; 1 where all
+        distances are 0. Pairs at distance 0 do not count.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> D = np.array([1.0, 1.0, 1.0, 9.0, 9.0, 9.0])
+    >>> round(widest_spread(D, np.ones(6), lambda u: np.exp(-u)), 3)
+    0.297
+    """
+    far = (D > 0) & (weights > 0)
+    if not far.any():
+        return 1.0
+    D, w = D[far], weights[far] / weights[far].sum()
+    start = 1 / float(np.quantile(D, 0.5, weights=w, method="inverted_cdf"))
+
+    def spread(rate: float) -> float:
+        values = profile(rate * D)
+        mean = float(w @ values)
+        return float(w @ (values - mean) ** 2)
+
+    rates = start * COARSE
+    best = float(rates[int(np.argmax([spread(rate) for rate in rates]))])
+    rates = best * FINE
+    return float(rates[int(np.argmax([spread(rate) for rate in rates]))])
+
+
+def row_pairs(X: Host, weights: Host | None, metric: Metric) -> tuple[Host, Host]:
+    """Return distances and weights of all pairs of rows, (n(n − 1)/2,) each."""
+    w = np.ones(len(X)) if weights is None else weights
+    i, j = np.triu_indices(len(X), 1)
+    return pairwise(X, metric), w[i] * w[j]
+
+
 # --- What a kernel's class may declare -----------------------------------------------------------
 
 
@@ -101,7 +166,7 @@ class Form(NamedTuple):
     """A fused GPU pass: a function of rows that were multiplied by a factor."""
 
     shape: str  # the function, by the name that `fused_passes.profile` knows
-    factor: Any  # a number, or one for every column, (d,)
+    factor: float | Array  # a number, or one for every column, (d,)
     constant: float = 0.0
     degree: int = 1
 
@@ -155,6 +220,22 @@ Distances = Callable[[Array, Array, Array, Array], Array]
 """From k(x, x), ⟨φ(x), P⟩, ‖P‖² and ‖x‖² to ‖z − x‖², where φ(z) = P; all (b, k)."""
 
 
+class OnnxGraph(Protocol):
+    """An ONNX graph; values in it are known by their names."""
+
+    def add(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        """Add a node, and return the name of its value."""
+
+    def constant(self, values: Host) -> str:
+        """Add numbers."""
+
+    def integers(self, values: Sequence[int]) -> str:
+        """Add whole numbers."""
+
+    def squared_distances(self, rows: str, points: Host, widths: Host) -> str:
+        """Add squared distances of rows from points, columns multiplied by widths."""
+
+
 class Scales(NamedTuple):
     """The units of the rows, in which a search measures the parameters of kernels."""
 
@@ -184,7 +265,7 @@ class Parameter(NamedTuple):
     """A number on a logarithmic scale, or one of some choices; `centre` is the heuristic."""
 
     name: str
-    centre: Any
+    centre: float
     low: float = 0.1
     high: float = 10.0
     choices: tuple[Any, ...] = ()
@@ -208,7 +289,7 @@ class Family(NamedTuple):
 # --- What a kernel is: values, diagonal, gradient in x, on all columns or on some ----------------
 
 
-def split_params(params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+def split_params(params: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """Return parameters without '__' in their names, and the others by what stands before it.
 
     Examples
@@ -227,11 +308,9 @@ def split_params(params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, dict
     return own, deeper
 
 
-def _names_of(kind: Any) -> tuple[str, ...]:
-    return tuple(f.name for f in fields(kind))
-
-
-parameter_names: Callable[[Any], tuple[str, ...]] = cache(_names_of)
+parameter_names: Callable[[type], tuple[str, ...]] = cache(
+    lambda kind: tuple(f.name for f in fields(kind))
+)
 """The names of the parameters of a kernel's class."""
 
 
@@ -295,20 +374,23 @@ class Kernel:
             if isinstance(value, str) and value not in words:
                 raise ValueError(expected(name, f"a number or one of {sorted(words)}", value))
         for name in self._positive:
-            value, default = getattr(self, name), getattr(type(self), name, None)
-            for one in value if isinstance(value, tuple) else (value,):
-                given = not (isinstance(one, str) or (one is None and default is None))
-                if given and not (is_finite_number(one) and one > 0):
-                    what = f"{name} of {type(self).__name__}"
-                    raise ValueError(expected(what, "positive", value))
+            self._check_positive(name)
         self._check()
 
-    def _number(self, value: Any, default: float = 1.0) -> float:
+    def _check_positive(self, name: str) -> None:
+        """Raise for a number that is not positive; words pass, and None where it is the default."""
+        value, default = getattr(self, name), getattr(type(self), name, None)
+        for one in value if isinstance(value, tuple) else (value,):
+            given = not (isinstance(one, str) or (one is None and default is None))
+            if given and not (is_finite_number(one) and one > 0):
+                raise ValueError(expected(f"{name} of {type(self).__name__}", "positive", value))
+
+    def _number(self, value: float | str | Sequence[float] | None, default: float = 1.0) -> float:
         """Return a parameter that must be a single number by now; the default for None."""
         if isinstance(value, str):
             remedy = "Call resolve(X) first, or fit a model."
             raise ValueError(f"{self!r} finds {value!r} from the rows. {remedy}")
-        if isinstance(value, tuple):
+        if isinstance(value, Sequence):
             what = "one number where a single width is needed"
             raise ValueError(expected(f"length_scale of {type(self).__name__}", what, value))
         return default if value is None else float(value)
@@ -340,6 +422,13 @@ class Kernel:
     """What a search varies, for kernels that it can be given by name."""
     _linear: ClassVar[bool] = False
     """Whether φ(x) is x up to a factor."""
+
+    def _with_width(self, X: Host, weights: Host | None, scale: Host | None) -> Kernel:
+        """Return the kernel with a width found from some rows, on the host, (n, d).
+
+        `scale`, (d,), is the unit of each column where they are unlike.
+        """
+        return self
 
     @property
     def _differentiable(self) -> bool:
@@ -378,7 +467,7 @@ class Kernel:
         """Return (Z, Y) ↦ df/du up to a factor, (n, m), where k = f(u) and u grows as ‖z − y‖²."""
         return None
 
-    def _onnx(self, graph: Any, rows: str, points: Host) -> str | None:
+    def _onnx(self, graph: OnnxGraph, rows: str, points: Host) -> str | None:
         """Add nodes for k(rows, points) to an ONNX graph, and return the name of the values."""
         return None
 
@@ -415,8 +504,8 @@ class Kernel:
         """
         if self.on is None:
             return self._against(Y)
-        of = self._against(seen := self._seen(Y))
-        return lambda X: of(seen if X is Y else self._seen(X))
+        values = self._against(seen := self._seen(Y))
+        return lambda X: values(seen if X is Y else self._seen(X))
 
     def diag(self, X: Array) -> Array:
         """Return the kernel of every row with itself, k(x, x).
@@ -595,7 +684,7 @@ class Kernel:
         )
         return found | dict(deeper)
 
-    def with_params(self, **params: Any) -> Kernel:
+    def with_params(self, **params: object) -> Kernel:
         """Return a kernel with other parameters, named as `get_params` does; this one stays.
 
         Parameters
@@ -643,8 +732,8 @@ class Profiled(Kernel):
     _slope: Callable[[Array], Array]
 
     def _against(self, Y: Array) -> Callable[[Array], Array]:
-        of = self._argument(Y)
-        return lambda X: self._profile(of(X))
+        argument = self._argument(Y)
+        return lambda X: self._profile(argument(X))
 
 
 # --- Kernels made of kernels: sums, products and positive multiples ------------------------------
@@ -656,7 +745,15 @@ def _all_parts(name: str) -> Any:
 
 
 class Composed(Kernel):
-    """A kernel made of others; it can do what all its parts can, where the mathematics allows."""
+    """A kernel made of others; it can do what all its parts can, where the mathematics allows.
+
+    Subclasses define `_joined` (values of the parts to its own), `_slopes` (its derivative by the
+    value of each part, which are evaluated where they are needed) and `_node` (its name in ONNX).
+    """
+
+    _joined: Callable[..., Array]
+    _slopes: Callable[[Callable[[Kernel], Array]], tuple[float | Array, ...]]
+    _node: ClassVar[str]
 
     definite = _all_parts("definite")
     _quick = _all_parts("_quick")
@@ -672,6 +769,33 @@ class Composed(Kernel):
     def _nonnegative_columns(self, d: int) -> set[int]:
         return set().union(*(nonnegative_columns(part, d) for part in self._parts))
 
+    def _against(self, Y: Array) -> Callable[[Array], Array]:
+        parts = [part.against(Y) for part in self._parts]
+        return lambda X: self._joined(*(values(X) for values in parts))
+
+    def _diag(self, X: Array) -> Array:
+        return self._joined(*(part.diag(X) for part in self._parts))
+
+    def _pull(self, Z: Array, Y: Array, C: Array) -> Array:
+        """Return the sum over parts of their gradients, by the chain rule."""
+        slopes = zip(self._parts, self._slopes(lambda part: part(Z, Y)), strict=True)
+        return sum(part.pull(Z, Y, slope * C) for part, slope in slopes)
+
+    def _diag_gradient(self, Z: Array) -> Array:
+        slopes = self._slopes(lambda part: part.diag(Z)[:, None])
+        return sum(
+            slope * part.diag_gradient(Z) for part, slope in zip(self._parts, slopes, strict=True)
+        )
+
+    def _onnx(self, graph: OnnxGraph, rows: str, points: Host) -> str | None:
+        values = [onnx_values(part, graph, rows, points) for part in self._parts]
+        known = [value for value in values if value is not None]
+        if len(known) < len(values):
+            return None
+        own = (getattr(self, name) for name in parameter_names(type(self)))
+        numbers = [graph.constant(np.asarray(value)) for value in own if is_finite_number(value)]
+        return graph.add(self._node, *known, *numbers)
+
 
 @dataclass(frozen=True)
 class Pair(Composed):
@@ -679,25 +803,11 @@ class Pair(Composed):
 
     left: Kernel
     right: Kernel
-    _join: ClassVar[Any]
-    """The operator, and its name in ONNX."""
-    _node: ClassVar[str]
 
     def _check(self) -> None:
         for part in (self.left, self.right):
             if not isinstance(part, Kernel):
                 raise TypeError(expected("a part of a kernel", "a Kernel", part))
-
-    def _against(self, Y: Array) -> Callable[[Array], Array]:
-        k, m = self.left.against(Y), self.right.against(Y)
-        return lambda X: self._join(k(X), m(X))
-
-    def _diag(self, X: Array) -> Array:
-        return self._join(self.left.diag(X), self.right.diag(X))
-
-    def _onnx(self, graph: Any, rows: str, points: Host) -> str | None:
-        values = [onnx_values(part, graph, rows, points) for part in self._parts]
-        return None if None in values else str(graph.add(self._node, *values))
 
 
 @dataclass(frozen=True)
@@ -719,14 +829,11 @@ class Sum(Pair):
     array([[14.]])
     """
 
-    _join = add
     _node = "Add"
+    _joined = staticmethod(add)
 
-    def _pull(self, Z: Array, Y: Array, C: Array) -> Array:
-        return self.left.pull(Z, Y, C) + self.right.pull(Z, Y, C)
-
-    def _diag_gradient(self, Z: Array) -> Array:
-        return self.left.diag_gradient(Z) + self.right.diag_gradient(Z)
+    def _slopes(self, values: Callable[[Kernel], Array]) -> tuple[float | Array, ...]:
+        return 1.0, 1.0
 
     def _terms(self, d: int) -> list[Term]:
         return expectation_terms(self.left, d) + expectation_terms(self.right, d)
@@ -755,17 +862,11 @@ class Product(Pair):
     array([[24.]])
     """
 
-    _join = mul
     _node = "Mul"
+    _joined = staticmethod(mul)
 
-    def _pull(self, Z: Array, Y: Array, C: Array) -> Array:
-        """Return k'l + kl'."""
-        k, m = self.left(Z, Y), self.right(Z, Y)
-        return self.left.pull(Z, Y, C * m) + self.right.pull(Z, Y, C * k)
-
-    def _diag_gradient(self, Z: Array) -> Array:
-        k, m = self.left.diag(Z)[:, None], self.right.diag(Z)[:, None]
-        return self.left.diag_gradient(Z) * m + self.right.diag_gradient(Z) * k
+    def _slopes(self, values: Callable[[Kernel], Array]) -> tuple[float | Array, ...]:
+        return values(self.right), values(self.left)
 
     def _terms(self, d: int) -> list[Term]:
         right = expectation_terms(self.right, d)
@@ -796,6 +897,7 @@ class Scaled(Composed):
     array([[33.]])
     """
 
+    _node = "Mul"
     factor: float
     kernel: Kernel
 
@@ -807,18 +909,11 @@ class Scaled(Composed):
     def _linear(self) -> bool:  # type: ignore[override]
         return self.kernel._linear
 
-    def _against(self, Y: Array) -> Callable[[Array], Array]:
-        of = self.kernel.against(Y)
-        return lambda X: self.factor * of(X)
+    def _joined(self, value: Array) -> Array:
+        return self.factor * value
 
-    def _diag(self, X: Array) -> Array:
-        return self.factor * self.kernel.diag(X)
-
-    def _pull(self, Z: Array, Y: Array, C: Array) -> Array:
-        return self.factor * self.kernel.pull(Z, Y, C)
-
-    def _diag_gradient(self, Z: Array) -> Array:
-        return self.factor * self.kernel.diag_gradient(Z)
+    def _slopes(self, values: Callable[[Kernel], Array]) -> tuple[float | Array, ...]:
+        return (self.factor,)
 
     def _terms(self, d: int) -> list[Term]:
         return [Term(self.factor, np.zeros(d)) * t for t in expectation_terms(self.kernel, d)]
@@ -836,10 +931,6 @@ class Scaled(Composed):
 
     def _radial_slopes(self) -> Callable[[Array, Array], Array] | None:
         return self.kernel._radial_slopes() if self.on is None else None
-
-    def _onnx(self, graph: Any, rows: str, points: Host) -> str | None:
-        values = onnx_values(self.kernel, graph, rows, points)
-        return values and str(graph.add("Mul", values, graph.constant(np.asarray(self.factor))))
 
 
 @dataclass(frozen=True)
@@ -862,6 +953,7 @@ class Power(Composed):
     array([[144.]])
     """
 
+    _node = "Pow"
     kernel: Kernel
     exponent: int
 
@@ -871,21 +963,11 @@ class Power(Composed):
             raise ValueError(expected("the exponent of a kernel", "a whole number from 1", p))
         object.__setattr__(self, "exponent", int(p))
 
-    def _against(self, Y: Array) -> Callable[[Array], Array]:
-        of = self.kernel.against(Y)
-        return lambda X: of(X) ** self.exponent
+    def _joined(self, value: Array) -> Array:
+        return value**self.exponent
 
-    def _diag(self, X: Array) -> Array:
-        return self.kernel.diag(X) ** self.exponent
-
-    def _pull(self, Z: Array, Y: Array, C: Array) -> Array:
-        """Return p k^(p − 1) k'."""
-        p = self.exponent
-        return self.kernel.pull(Z, Y, p * C * self.kernel(Z, Y) ** (p - 1))
-
-    def _diag_gradient(self, Z: Array) -> Array:
-        p = self.exponent
-        return p * self.kernel.diag(Z)[:, None] ** (p - 1) * self.kernel.diag_gradient(Z)
+    def _slopes(self, values: Callable[[Kernel], Array]) -> tuple[float | Array, ...]:
+        return (self.exponent * values(self.kernel) ** (self.exponent - 1),)
 
     def _terms(self, d: int) -> list[Term]:
         one = expectation_terms(self.kernel, d)
@@ -898,12 +980,61 @@ class Power(Composed):
         """Add p draws: the spectral density of a power is its p-fold convolution."""
         return sum(frequencies(self.kernel, d, m, rng) for _ in range(self.exponent))  # type: ignore[return-value]
 
-    def _onnx(self, graph: Any, rows: str, points: Host) -> str | None:
-        values = onnx_values(self.kernel, graph, rows, points)
-        return values and str(graph.add("Pow", values, graph.constant(np.asarray(self.exponent))))
-
 
 # --- How the rest of the library asks a kernel, whatever `on` is ---------------------------------
+
+
+def has_width(kernel: Kernel) -> bool:
+    """Return True if a kernel has a width that can be found from rows.
+
+    Examples
+    --------
+    >>> from dualpca.kernels import RBF, Linear
+    >>> has_width(RBF()), has_width(Linear())
+    (True, False)
+    """
+    return type(kernel)._with_width is not Kernel._with_width
+
+
+def with_width(kernel: Kernel, X: Array, weights: Array | None = None) -> Kernel:
+    """Return a kernel of the distance with the width at which its values differ the most.
+
+    From at most 400 rows, evenly spaced (see `widest_spread`). Where columns are of unlike units
+    (the variance of one is more than 100 times that of another; columns that mostly hold one value
+    do not count), kernels with a width for every column get a multiple of its standard deviation:
+    the same as one width for standardised columns. Kernels without a width stay as they are.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    X : array of shape (n, d)
+        Complete rows.
+    weights : array of shape (n,), default=None
+
+    Returns
+    -------
+    kernel : Kernel
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca.kernels import RBF, with_width
+    >>> X = np.random.default_rng(0).normal(size=(100, 3))
+    >>> round(with_width(RBF(), X).gamma, 3)
+    0.235
+    >>> [round(width, 2) for width in with_width(RBF(), X * [1, 1, 1000]).length_scale]
+    [1.56, 1.44, 1372.94]
+    """
+    if not has_width(kernel):
+        return kernel
+    scale = None
+    if not backend.is_sparse(X):
+        table = InMemoryTable(kernel._seen(X), weights)
+        scale = backend.to_numpy(Units.of(table).scale) if have_unlike_units(table) else None
+    step = max(1, -(-int(X.shape[0]) // WIDTH_ROWS))
+    rows = backend.to_numpy(kernel._seen(X)[::step, :]).astype(np.float64)
+    w = None if weights is None else np.asarray(backend.to_numpy(weights), np.float64)[::step]
+    return kernel._with_width(rows, w, scale)
 
 
 def fused_form(kernel: Kernel, X: Array) -> Form | None:
@@ -967,7 +1098,7 @@ def nonnegative_columns(kernel: Kernel, d: int) -> set[int]:
     return {columns[c] for c in kernel._nonnegative_columns(len(columns))}
 
 
-def onnx_values(kernel: Kernel, graph: Any, rows: str, points: Host) -> str | None:
+def onnx_values(kernel: Kernel, graph: OnnxGraph, rows: str, points: Host) -> str | None:
     """Add k(rows, points) to an ONNX graph; None if the kernel has no nodes."""
     if kernel.on is not None:
         rows = graph.add("Gather", rows, graph.integers(kernel.on), axis=1)

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from math import isinf
 from operator import add
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 
 from dualpca.arrays import Array, backend
+from dualpca.data import Host
 from dualpca.errors import expected
-from dualpca.kernels.base import KERNELS, Host, Kernel, is_finite_number, parameter_names
+from dualpca.kernels.base import KERNELS, Kernel, is_finite_number, parameter_names
 from dualpca.kernels.dot import Constant, Polynomial
 from dualpca.kernels.stationary import RBF, Matern, Periodic, RationalQuadratic
 
 # --- Kernels known only through their values: gradients by central differences -------------------
 
+Items: TypeAlias = Array
+"""The rows of a table, or a list of other objects."""
+
 DIFFERENCE_STEP = 6e-6
 """Step of central differences for entries of 1: the cube root of float64's rounding error."""
 
 
-def central_differences(of: Callable[[Array], Array], Z: Array) -> Array:
+def central_differences(function: Callable[[Array], Array], Z: Array) -> Array:
     """Return ∂f(z_i)/∂z_i, (n, d), of a function of each row, (n, d) ↦ (n,).
 
     Two evaluations of the function for each of the d columns, in float64; about ten digits.
@@ -42,7 +46,7 @@ def central_differences(of: Callable[[Array], Array], Z: Array) -> Array:
         above, below = W + step, W - step
         # the step after rounding
         width = above[:, c] - below[:, c]
-        columns.append(backend.working(of(above) - of(below)) / width)
+        columns.append(backend.working(function(above) - function(below)) / width)
     return xp.astype(xp.stack(columns, axis=1), Z.dtype)
 
 
@@ -53,15 +57,15 @@ class Opaque(Kernel):
 
     def _pull(self, Z: Array, Y: Array, C: Array) -> Array:
         _require_gradients(Z, Y)
-        xp, of, C = backend.namespace(Z), self._against(backend.working(Y)), backend.working(C)
-        return central_differences(lambda X: xp.sum(C * backend.working(of(X)), axis=1), Z)
+        xp, C, values = backend.namespace(Z), backend.working(C), self._against(backend.working(Y))
+        return central_differences(lambda X: xp.sum(C * backend.working(values(X)), axis=1), Z)
 
     def _diag_gradient(self, Z: Array) -> Array:
         _require_gradients(Z)
         return central_differences(self._diag, Z)
 
 
-def _require_gradients(*tables: Any) -> None:
+def _require_gradients(*tables: Items) -> None:
     """Raise for items that have no derivative."""
     for Z in tables:
         kind = getattr(getattr(Z, "dtype", None), "kind", "f")
@@ -117,7 +121,7 @@ class Function(Opaque):
 
     definite: ClassVar[bool] = False  # not known to be
     function: Callable[..., Any]
-    params: Any = ()
+    params: Mapping[str, object] | tuple[tuple[str, object], ...] = ()
     vectorized: bool | None = None
 
     def __post_init__(self) -> None:
@@ -129,20 +133,20 @@ class Function(Opaque):
         object.__setattr__(self, "params", tuple(sorted(dict(self.params or ()).items())))
         super().__post_init__()
 
-    def _seen(self, X: Any) -> Any:
+    def _seen(self, X: Items) -> Items:
         if self.on is not None and getattr(X, "ndim", 1) != 2:
             what = "rows of a table where `on` names columns"
             raise ValueError(expected("items", what, type(X).__name__, "Leave `on` out."))
         return super()._seen(X)
 
-    def _value(self, x: Any, y: Any) -> float:
+    def _value(self, x: object, y: object) -> float:
         value = self.function(x, y, **dict(self.params))
         one = value.item() if getattr(value, "shape", None) in ((), (1,), (1, 1)) else value
         if not is_finite_number(one) and not isinstance(one, bool):
             raise ValueError(expected("the kernel's function", "returning a finite number", value))
         return float(one)
 
-    def _takes_rows(self, Y: Any) -> bool:
+    def _takes_rows(self, Y: Items) -> bool:
         """Return True if the function is one of all pairs of rows at once."""
         if self.vectorized is not None or getattr(Y, "ndim", 1) != 2:
             return bool(self.vectorized)
@@ -159,7 +163,7 @@ class Function(Opaque):
             return True
         return bool(np.allclose(block, pairs, rtol=1e-6, atol=1e-9))
 
-    def _block(self, X: Any, Y: Any) -> Array:
+    def _block(self, X: Array, Y: Array) -> Array:
         """Return f(X, Y), checked."""
         found = self.function(X, Y, **dict(self.params))
         K = np.asarray(backend.to_numpy(found), dtype=float)
@@ -170,12 +174,12 @@ class Function(Opaque):
             raise ValueError(expected("the kernel's function", what, K.shape, remedy))
         return _result(K, X)
 
-    def _against(self, Y: Any) -> Callable[[Any], Array]:
+    def _against(self, Y: Items) -> Callable[[Items], Array]:
         if self._takes_rows(Y):
             return lambda X: self._block(X, Y)
         right = items(Y)
 
-        def of(X: Any) -> Array:
+        def values(X: Items) -> Array:
             left, same = right if X is Y else items(X), X is Y
             K = np.zeros((len(left), len(right)))
             for i, x in enumerate(left):
@@ -183,9 +187,9 @@ class Function(Opaque):
                 K[i, : len(row)] = row
             return _result(K + np.tril(K, -1).T if same else K, X)
 
-        return of
+        return values
 
-    def _diag(self, X: Any) -> Array:
+    def _diag(self, X: Items) -> Array:
         if not self._takes_rows(X):
             return _result(np.asarray([self._value(x, x) for x in items(X)], dtype=float), X)
         xp, parts = backend.namespace(X), []
@@ -232,13 +236,13 @@ class Precomputed(Kernel):
     def _against(self, Y: Array) -> Callable[[Array], Array]:
         m = int(Y.shape[0])
 
-        def of(X: Array) -> Array:
+        def values(X: Array) -> Array:
             if X.shape[1] != m:
                 what = f"rows of kernel values against the {m} training items"
                 raise ValueError(expected("X", what, tuple(X.shape)))
             return backend.namespace(X).asarray(X, copy=True)
 
-        return of
+        return values
 
     def _diag(self, X: Array) -> Array:
         xp, n = backend.namespace(X), int(X.shape[0])
@@ -255,7 +259,7 @@ class Precomputed(Kernel):
         return xp.asarray(xp.linalg.diagonal(X), copy=True)
 
 
-def items(X: Any) -> list[Any]:
+def items(X: Items) -> list[Any]:
     """Return the rows of a table, or the items of a list or one-dimensional array."""
     if isinstance(X, str) or not (isinstance(X, Iterable) or hasattr(X, "shape")):
         raise TypeError(expected("items", "a list, or an array with one item per row", X))
@@ -264,7 +268,7 @@ def items(X: Any) -> list[Any]:
     return [X[i, ...] for i in range(X.shape[0])] if backend.is_foreign(X) else list(X)
 
 
-def _result(K: Host, X: Any) -> Array:
+def _result(K: Host, X: Items) -> Array:
     """Return values in the library and floating dtype of X; float64 where X has none."""
     numeric = backend.is_foreign(X) or (isinstance(X, np.ndarray) and X.dtype.kind == "f")
     return backend.constants(K, X) if numeric else K
@@ -273,6 +277,19 @@ def _result(K: Host, X: Any) -> Array:
 # --- scikit-learn's Gaussian-process kernels: translated where known, wrapped where not ----------
 
 SKLEARN_MODULE = "sklearn.gaussian_process.kernels"
+
+
+class GaussianProcessKernel(Protocol):
+    """A kernel of scikit-learn, with parameters of its own beside."""
+
+    def __call__(self, X: Host, Y: Host) -> Host:
+        """Return k(x_i, y_j)."""
+
+    def diag(self, X: Host) -> Host:
+        """Return k(x_i, x_i)."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a parameter."""
 
 
 @dataclass(frozen=True)
@@ -298,7 +315,7 @@ class FromSklearn(Opaque):
     array([[1.    , 0.4443]])
     """
 
-    kernel: Any
+    kernel: GaussianProcessKernel
 
     def _check(self) -> None:
         if not is_gaussian_process_kernel(self.kernel):
@@ -324,7 +341,7 @@ class FromSklearn(Opaque):
         return np.asarray([self.kernel(x, x)[0, 0] for x in rows], dtype=X.dtype)
 
 
-def translate(kernel: Any) -> Kernel:
+def translate(kernel: GaussianProcessKernel) -> Kernel:
     """Return the kernel of this library that equals one of scikit-learn's.
 
     Known are RBF, Matern (ν = 1/2, 3/2, 5/2, ∞), RationalQuadratic, ExpSineSquared, DotProduct,
@@ -350,56 +367,74 @@ def translate(kernel: Any) -> Kernel:
     return _known(kernel) or FromSklearn(kernel)
 
 
-def is_gaussian_process_kernel(kernel: Any) -> bool:
+def is_gaussian_process_kernel(kernel: object) -> TypeGuard[GaussianProcessKernel]:
     """Return True if an object looks like a kernel of sklearn.gaussian_process."""
     wanted = ("diag", "is_stationary", "__call__")
     return not isinstance(kernel, type) and all(hasattr(kernel, name) for name in wanted)
 
 
-def sklearn_class(kernel: Any) -> str:
+def sklearn_class(kernel: object) -> str:
     """Return the name of one of scikit-learn's own classes; empty for classes derived from them."""
     return type(kernel).__name__ if type(kernel).__module__ == SKLEARN_MODULE else ""
 
 
-def _known(kernel: Any) -> Kernel | None:
+def _known(kernel: GaussianProcessKernel) -> Kernel | None:
     """Return the translation, or None where some part has none."""
-    match sklearn_class(kernel):
-        case "Matern" if kernel.nu in (0.5, 1.5, 2.5):
-            return Matern(kernel.nu, np.squeeze(kernel.length_scale))
-        case "RBF" | "Matern" if isinf(getattr(kernel, "nu", np.inf)):
-            return RBF(length_scale=np.squeeze(kernel.length_scale))  # a list of one is a number
-        case "RationalQuadratic":
-            return RationalQuadratic(kernel.alpha, kernel.length_scale)
-        case "ExpSineSquared":
-            return Periodic(kernel.periodicity, kernel.length_scale)
-        case "DotProduct":
-            return Polynomial(degree=1, gamma=1.0, coef0=float(kernel.sigma_0) ** 2)
-        case "ConstantKernel" if kernel.constant_value > 0:
-            return Constant(kernel.constant_value)
-        case "Sum":
-            both = (k for k in (kernel.k1, kernel.k2) if sklearn_class(k) != "WhiteKernel")
-            parts = [_known(k) for k in both]
-            return reduce(add, parts) if parts and None not in parts else None
-        case "Product":
-            left, right = _known(kernel.k1), _known(kernel.k2)
-            if left is None or right is None:
-                return None
-            if isinstance(left, Constant):
-                return right * left.value
-            return left * (right.value if isinstance(right, Constant) else right)
-        case "Exponentiation" if kernel.exponent >= 1 and kernel.exponent == int(kernel.exponent):
-            part = _known(kernel.kernel)
-            return part and part ** int(kernel.exponent)
-    return None
+    found = TRANSLATIONS.get(sklearn_class(kernel))
+    return None if found is None else found(kernel)
 
 
-def _has_white(kernel: Any) -> bool:
+def _matern(kernel: GaussianProcessKernel) -> Kernel | None:
+    if kernel.nu in (0.5, 1.5, 2.5):
+        return Matern(kernel.nu, np.squeeze(kernel.length_scale))
+    return _rbf(kernel) if isinf(kernel.nu) else None
+
+
+def _rbf(kernel: GaussianProcessKernel) -> Kernel:
+    return RBF(length_scale=np.squeeze(kernel.length_scale))  # a list of one is a number
+
+
+def _sum(kernel: GaussianProcessKernel) -> Kernel | None:
+    both = (k for k in (kernel.k1, kernel.k2) if sklearn_class(k) != "WhiteKernel")
+    parts = [_known(k) for k in both]
+    return reduce(add, parts) if parts and None not in parts else None
+
+
+def _product(kernel: GaussianProcessKernel) -> Kernel | None:
+    left, right = _known(kernel.k1), _known(kernel.k2)
+    if left is None or right is None:
+        return None
+    if isinstance(left, Constant):
+        return right * left.value
+    return left * (right.value if isinstance(right, Constant) else right)
+
+
+def _power(kernel: GaussianProcessKernel) -> Kernel | None:
+    part, p = _known(kernel.kernel), kernel.exponent
+    return part ** int(p) if part is not None and p >= 1 and p == int(p) else None
+
+
+TRANSLATIONS: dict[str, Callable[[GaussianProcessKernel], Kernel | None]] = {
+    "RBF": _rbf,
+    "Matern": _matern,
+    "RationalQuadratic": lambda k: RationalQuadratic(k.alpha, k.length_scale),
+    "ExpSineSquared": lambda k: Periodic(k.periodicity, k.length_scale),
+    "DotProduct": lambda k: Polynomial(degree=1, gamma=1.0, coef0=float(k.sigma_0) ** 2),
+    "ConstantKernel": lambda k: Constant(k.constant_value) if k.constant_value > 0 else None,
+    "Sum": _sum,
+    "Product": _product,
+    "Exponentiation": _power,
+}
+"""From scikit-learn's classes to ours."""
+
+
+def _has_white(kernel: object) -> bool:
     """Return True if white noise is a part, anywhere."""
     parts = [getattr(kernel, n) for n in ("k1", "k2", "kernel") if hasattr(kernel, n)]
     return sklearn_class(kernel) == "WhiteKernel" or any(_has_white(part) for part in parts)
 
 
-def _require_numpy(X: Any) -> None:
+def _require_numpy(X: Array) -> None:
     if backend.is_foreign(X):
         remedy = "Move them to NumPy, or use a kernel of dualpca."
         what = "NumPy's for scikit-learn's kernels"
@@ -415,7 +450,7 @@ SKLEARN_PARAMETERS = frozenset({"gamma", "degree", "coef0"})
 """Parameters that scikit-learn gives to every named kernel, which ignores those not its own."""
 
 
-def make_kernel(kernel: Any, **params: Any) -> Kernel:
+def make_kernel(kernel: object, **params: object) -> Kernel:
     """Return the kernel for a name, kernel object or function.
 
     Parameters
@@ -438,15 +473,7 @@ def make_kernel(kernel: Any, **params: Any) -> Kernel:
     Polynomial(on=None, degree=2, gamma=None, coef0=1.0)
     """
     if isinstance(kernel, str):
-        cls = ALIASES.get(kernel) or KERNELS.get(kernel)
-        if cls is None:
-            raise ValueError(expected("kernel", f"one of {sorted(by_name())}", kernel))
-        accepted = parameter_names(cls)
-        unknown = sorted(set(params).difference(accepted, SKLEARN_PARAMETERS))
-        if unknown:
-            what = f"among {sorted(accepted)} for the kernel {kernel!r}"
-            raise ValueError(expected("parameters", what, unknown))
-        return cls(**{k: v for k, v in params.items() if k in accepted and v is not None})
+        return _named(kernel, params)
     if isinstance(kernel, Kernel) or is_gaussian_process_kernel(kernel):
         if params:
             remedy = f"Set them on the kernel itself: {kernel!r}."
@@ -458,13 +485,25 @@ def make_kernel(kernel: Any, **params: Any) -> Kernel:
     return Function(kernel, params)
 
 
+def _named(name: str, params: Mapping[str, Any]) -> Kernel:
+    """Return the kernel of a name; refuse parameters that no kernel of that name has."""
+    cls = by_name().get(name)
+    if cls is None:
+        raise ValueError(expected("kernel", f"one of {sorted(by_name())}", name))
+    accepted = parameter_names(cls)
+    unknown = sorted(set(params).difference(accepted, SKLEARN_PARAMETERS))
+    if unknown:
+        what = f"among {sorted(accepted)} for the kernel {name!r}"
+        raise ValueError(expected("parameters", what, unknown))
+    return cls(**{k: v for k, v in params.items() if k in accepted and v is not None})
+
+
 def by_name() -> dict[str, type[Kernel]]:
     """Return the classes of all kernels that `make_kernel` knows by name."""
     return KERNELS | ALIASES
 
 
-def accepts_nan(kernel: Any) -> bool:
+def accepts_nan(kernel: object) -> bool:
     """Return True if a kernel, or the one of that name, may have an expectation."""
-    named = isinstance(kernel, str)
-    cls = ALIASES.get(kernel) or KERNELS.get(kernel) if named else type(kernel)
+    cls = by_name().get(kernel) if isinstance(kernel, str) else type(kernel)
     return cls is not None and issubclass(cls, Kernel) and cls._terms is not Kernel._terms

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dualpca.arrays import Array, algebra, backend
+from dualpca.data import Host
 from dualpca.errors import DualPCAError, expected
 from dualpca.kernels.base import (
     GAMMA_RULES,
@@ -19,6 +20,7 @@ from dualpca.kernels.base import (
     Family,
     Form,
     Kernel,
+    OnnxGraph,
     Parameter,
     Poly,
     Profiled,
@@ -72,6 +74,9 @@ class Linear(Kernel):
 
     def _factor(self, X: Array) -> Array | None:
         return backend.working(X)
+
+    def _onnx(self, graph: OnnxGraph, rows: str, points: Host) -> str | None:
+        return graph.add("MatMul", rows, graph.constant(points.T))
 
 
 @dataclass(frozen=True)
@@ -348,12 +353,12 @@ class Angular(Profiled):
     def _against(self, Y: Array) -> Callable[[Array], Array]:
         B, b = unit_rows(Y)
 
-        def of(X: Array) -> Array:
+        def values(X: Array) -> Array:
             A, a = unit_rows(X)
             K = self._profile(cosines(A, B))
             return K * (a**self.power)[:, None] * (b**self.power)[None, :] if self.power else K
 
-        return of
+        return values
 
     def _diag(self, X: Array) -> Array:
         a = unit_rows(X)[1]

@@ -14,8 +14,9 @@ from typing import Annotated
 import numpy as np
 
 from dualpca.arrays import Array, algebra, backend
+from dualpca.data import Host
 from dualpca.errors import expected
-from dualpca.kernels.base import KNOWN_EXPECTATIONS, Host, Kernel, Poly, Term, expectation_terms
+from dualpca.kernels.base import KNOWN_EXPECTATIONS, Kernel, Poly, Term, expectation_terms
 
 # --- Rows that are Gaussian: what is known of them, and what is not ------------------------------
 

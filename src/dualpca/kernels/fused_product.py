@@ -11,12 +11,12 @@ is multiplied is the kernel matrix of points that moved by 1 part in 4,096.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from triton.runtime.errors import OutOfResources
 
-from dualpca.arrays import backend
+from dualpca.arrays import Array, backend
 from dualpca.errors import BackendError
 from dualpca.kernels import fused_passes as passes
 from dualpca.kernels.base import Form
@@ -47,9 +47,9 @@ TAXICAB = [(64, 128, 2, 3), (64, 64, 4, 1)]
 class Operand(NamedTuple):
     """Points as the programs read them, padded with zeros to whole tiles."""
 
-    high: Any  # (N, D), or (D, N) for sums of absolute differences
-    low: Any
-    half_norms: Any  # (N,)
+    high: Array  # (N, D), or (D, N) for sums of absolute differences
+    low: Array
+    half_norms: Array  # (N,)
     n: int
     mode: str
 
@@ -59,7 +59,7 @@ def modes(form: Form) -> tuple[str, str]:
     return ("half", "halfx3") if form.bounded else ("tf32", "tf32x3")
 
 
-def too_wide(X: Any, form: Form, origin: Any) -> bool:
+def too_wide(X: Array, form: Form, origin: Array) -> bool:
     """Return True if distances between points are so large that float32 has no digits left."""
     if not form.bounded:
         return False
@@ -71,7 +71,7 @@ def too_wide(X: Any, form: Form, origin: Any) -> bool:
     return not largest < LARGEST_EXPONENT
 
 
-def prepare(X: Any, form: Form, mode: str, origin: Any) -> Operand:
+def prepare(X: Array, form: Form, mode: str, origin: Array) -> Operand:
     """Return the points, multiplied by the factor of the form, in the precision of the mode."""
     n, d = X.shape
     if form.shape == "taxicab":
@@ -94,7 +94,7 @@ def prepare(X: Any, form: Form, mode: str, origin: Any) -> Operand:
     return Operand(high, low, norms, n, mode)
 
 
-def rounded_points(A: Any, mode: str) -> Any:
+def rounded_points(A: Array, mode: str) -> Array:
     """Return coordinates in the precision that the products of a mode see."""
     if mode.startswith("half"):
         return A.to(torch.float16)
@@ -105,7 +105,7 @@ def rounded_points(A: Any, mode: str) -> Any:
     return ((bits + 0x1000) & ~0x1FFF).view(torch.float32)
 
 
-def multiply(form: Form, rows: Operand, columns: Operand, V: Any) -> Any:
+def multiply(form: Form, rows: Operand, columns: Operand, V: Array) -> Array:
     """Return k(rows, columns) V, (n, b), in float64."""
     lift, n = LIFT if rows.mode.startswith("half") else 0.0, rows.half_norms.shape[0]
     parts = []
@@ -117,7 +117,7 @@ def multiply(form: Form, rows: Operand, columns: Operand, V: Any) -> Any:
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
 
-def _block(V: Any, columns: Operand, mode: str) -> tuple[Any, Any, Any]:
+def _block(V: Array, columns: Operand, mode: str) -> tuple[Array, Array, Array]:
     """Return Vᵀ in high and low parts, padded, and the power of two in every row."""
     b, m = V.shape[1], columns.half_norms.shape[0]
     width = next(w for w in WIDTHS if w >= b)
@@ -137,7 +137,7 @@ def _block(V: Any, columns: Operand, mode: str) -> tuple[Any, Any, Any]:
 
 
 def _launch(
-    form: Form, rows: Operand, columns: Operand, high: Any, low: Any, Y: Any, lift: float
+    form: Form, rows: Operand, columns: Operand, high: Array, low: Array, Y: Array, lift: float
 ) -> None:
     """Run the program with the first of its settings that fits on the GPU."""
     taxicab, mode = form.shape == "taxicab", rows.mode

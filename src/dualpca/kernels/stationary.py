@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import log2, pi, sqrt
 from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from dualpca.arrays import Array, algebra, backend
+from dualpca.data import Host
 from dualpca.errors import expected
 from dualpca.kernels.base import (
     GAMMA_RULES,
@@ -18,12 +20,14 @@ from dualpca.kernels.base import (
     Distances,
     Family,
     Form,
-    Host,
+    OnnxGraph,
     Parameter,
     Profiled,
     Term,
     median_length,
     median_rate,
+    row_pairs,
+    widest_spread,
 )
 
 # --- Squared distances from one product of matrices, with the digits that this could lose --------
@@ -39,11 +43,12 @@ def zero_within_rounding(E: Array, size: Array) -> Array:
     return xp.where(E > close, xp.zeros_like(E), E)
 
 
-def lifted(A: Array, dtype: Any, *, flip: bool) -> tuple[Array, Array]:
+def lifted(A: Array, dtype: DTypeLike, *, flip: bool) -> tuple[Array, Array]:
     """Return rows [a, −½‖a‖², 1], or [a, 1, −½‖a‖²], and −½‖a‖² in float64, (n, 1).
 
     A is float64 for every dtype: a factor that float32 rounds would scale all distances
-    alike, and show in eigenvalues.
+    alike, and show in eigenvalues. NumPy's rows are filled in place: joining columns takes the
+    projection of 150 rows from 0.19 to 0.22 ms.
     """
     if type(A) is np.ndarray:
         n, d = A.shape
@@ -84,7 +89,7 @@ def near_zero(E: Array, A: Array, B: Array, size: Array) -> Array:
     return algebra.at_most_zero(E)
 
 
-def sparse_minus_u(Y: Array, factor: Any, *, rough: bool) -> Callable[[Array], Array]:
+def sparse_minus_u(Y: Array, factor: float | Array, *, rough: bool) -> Callable[[Array], Array]:
     """Return x ↦ −u(x, y_j) for sparse rows, which cannot be measured from a mean.
 
     Where the kernel is `rough` at 0, what is within rounding of 0 counts as 0.
@@ -92,16 +97,19 @@ def sparse_minus_u(Y: Array, factor: Any, *, rough: bool) -> Callable[[Array], A
     B = Y.multiply(factor).tocsr()
     b = 0.5 * algebra.squared_norms(B)
 
-    def of(X: Array) -> Array:
+    def minus_u(X: Array) -> Array:
         A = X.multiply(factor).tocsr() if backend.is_sparse(X) else X * factor
         a = 0.5 * algebra.squared_norms(A)[:, None]
         E = algebra.inner(A, B) - a - b
         return zero_within_rounding(E, -a - b) if rough else algebra.at_most_zero(E)
 
-    return of
+    return minus_u
 
 
 # --- Kernels of the distance: k(x, y) = f(u) with u = rate · ‖x − y‖², or a rate for every column
+
+Widths = float | str | Sequence[float] | None
+"""One width, a word for one that is found from the rows, or one for every column."""
 
 LOG2_E = log2(2.718281828459045)
 
@@ -201,7 +209,7 @@ class Stationary(Profiled):
         """
         return self._slope(self._argument(self._seen(Y))(self._seen(X)))
 
-    def _root(self, like: Array, times: float) -> Any:
+    def _root(self, like: Array, times: float) -> float | Array:
         """Return the factor of rows a with ½‖a − b‖² = times/2 · u: a number, or one per column."""
         rates = self.rates(like)
         if isinstance(rates, float):
@@ -220,14 +228,14 @@ class Stationary(Profiled):
         origin = _column_means(backend.working(Y))
         B, b = lifted((backend.working(Y) - origin) * factor, Y.dtype, flip=True)
 
-        def of(X: Array) -> Array:
+        def minus_u(X: Array) -> Array:
             A, a = lifted((backend.working(X) - origin) * factor, X.dtype, flip=False)
             E = A @ B.T
             if not self.rough:
                 return algebra.at_most_zero(E)
             return near_zero(E, A[:, :-2], B[:, :-2], a + b.T)
 
-        return of
+        return minus_u
 
     def _diag(self, X: Array) -> Array:
         return backend.ones((int(X.shape[0]),), X)
@@ -265,7 +273,7 @@ class Lengths(Stationary):
 
     rules: ClassVar[dict[str, Any]] = {"length_scale": {"median": median_length}}
     _positive: ClassVar[tuple[str, ...]] = ("length_scale",)
-    length_scale: Any
+    length_scale: Widths
     gain: float
 
     def __post_init__(self) -> None:
@@ -310,6 +318,16 @@ class Lengths(Stationary):
             raise ValueError(expected("length_scale", what, self.length_scale))
         return backend.constants([self.gain / v**2 for v in self.length_scale], like)
 
+    def _with_width(self, X: Host, weights: Host | None, scale: Host | None) -> Lengths:
+        pairs = row_pairs(X if scale is None else X / scale, weights, "sqeuclidean")
+        rate = widest_spread(*pairs, self.profile)
+        return self._of_rate(rate, scale)
+
+    def _of_rate(self, rate: float, scale: Host | None) -> Lengths:
+        """Return the kernel of u = rate · Σ_c ((x_c − y_c)/scale_c)²."""
+        width: Any = sqrt(self.gain / rate) * (1.0 if scale is None else scale)
+        return replace(self, length_scale=width)  # type: ignore[call-arg]
+
     def _distances(self, d: int) -> Distances | None:
         return None if isinstance(self.length_scale, tuple) else super()._distances(d)
 
@@ -351,11 +369,16 @@ class RBF(Lengths):
     gain: ClassVar[float] = 0.5  # type: ignore[misc]
     _search = Family((WIDTH_PARAMETER,), lambda s, p: {"gamma": (p["width"] * s.distance) ** -2.0})
     gamma: float | str | None = None
-    length_scale: Any = None
+    length_scale: Widths = None
 
     def _check(self) -> None:
         if self.gamma is not None and self.length_scale is not None:
             raise ValueError(expected("RBF", "given gamma or length_scale, not both", self))
+
+    def _of_rate(self, rate: float, scale: Host | None) -> Lengths:
+        if scale is None:
+            return replace(self, gamma=rate, length_scale=None)
+        return replace(self, gamma=None, length_scale=(sqrt(0.5 / rate) * scale).tolist())
 
     @property
     def rate(self) -> float:
@@ -382,10 +405,10 @@ class RBF(Lengths):
         draws: Host = np.sqrt(2 * self._column_rates(d))[:, None] * rng.standard_normal((d, m))
         return draws
 
-    def _onnx(self, graph: Any, rows: str, points: Host) -> str | None:
+    def _onnx(self, graph: OnnxGraph, rows: str, points: Host) -> str | None:
         widths = np.sqrt(self._column_rates(points.shape[1]))
         squares = graph.squared_distances(rows, points, widths)
-        return str(graph.add("Exp", graph.add("Neg", squares)))
+        return graph.add("Exp", graph.add("Neg", squares))
 
 
 @dataclass(frozen=True)
@@ -422,7 +445,7 @@ class Matern(Lengths):
         lambda s, p: {"nu": p["nu"], "length_scale": p["width"] * s.distance},
     )
     nu: float = 1.5
-    length_scale: Any = 1.0
+    length_scale: Widths = 1.0
 
     def _check(self) -> None:
         if self.nu not in (0.5, 1.5, 2.5):
@@ -497,7 +520,7 @@ class RationalQuadratic(Lengths):
     )
     _positive = ("alpha", "length_scale")
     alpha: float = 1.0
-    length_scale: Any = 1.0
+    length_scale: Widths = 1.0
 
     @property
     def gain(self) -> float:  # type: ignore[override]
@@ -667,6 +690,10 @@ class Laplacian(Columnwise):
     _search = Family((WIDTH_PARAMETER,), lambda s, p: {"gamma": 1 / (p["width"] * s.taxicab)})
     gamma: float | str | None = None
 
+    def _with_width(self, X: Host, weights: Host | None, scale: Host | None) -> Laplacian:
+        rate = widest_spread(*row_pairs(X, weights, "cityblock"), lambda u: np.exp(-u))
+        return replace(self, gamma=rate)
+
     def rate_of(self, d: int) -> float:
         """Return γ for rows of `d` columns.
 
@@ -742,6 +769,10 @@ class Chi2(Histograms):
     )
     _positive = ("gamma",)
     gamma: float | str = 1.0
+
+    def _with_width(self, X: Host, weights: Host | None, scale: Host | None) -> Chi2:
+        rate = widest_spread(*row_pairs(X, weights, "chi2"), lambda u: np.exp(-u))
+        return replace(self, gamma=rate)
 
     def _rate(self, d: int) -> float:
         return self._number(self.gamma)

@@ -31,12 +31,15 @@ from dualpca.gaussian import (
     fit_relevance,
     has_vanished,
     incomplete_laplace,
+    incomplete_reference,
     information,
     is_count,
     laplace,
     loglikelihood,
+    m_step,
     maximum_likelihood,
     penalty,
+    reference_of,
     refuse_no_noise,
 )
 from dualpca.models.driver import (
@@ -51,8 +54,9 @@ from dualpca.models.driver import (
     iterate,
     maximize,
 )
-from dualpca.models.incomplete import Fit, few_steps, filled_axes, m_step
+from dualpca.models.incomplete import Fit, few_steps, filled_axes, some_of
 from dualpca.models.spiked import (
+    MEASURED_ROWS,
     LinearOperator,
     SpikedModel,
     average_variance,
@@ -60,10 +64,11 @@ from dualpca.models.spiked import (
     keeper_of,
     noise_held,
     ppca_step,
+    rows_in_order,
     spiked_model,
 )
 from dualpca.models.streaming import shifted
-from dualpca.operators import Spectrum, deterministic_signs, linear
+from dualpca.operators import Spectrum, linear
 from dualpca.solvers import solve
 
 # --- The model -----------------------------------------------------------------------------------
@@ -138,7 +143,11 @@ def _fit_incomplete_bayesian(
     else:
         at, value = _relevance_with_missing(fit, rng, request)
     sure = incomplete_laplace(at.factors, at.gaussian, information(at.factors, table))
-    return _model(at, sure, value, columns.used, columns.effective_rows, table.like)
+    some, n = some_of(table, MEASURED_ROWS), columns.effective_rows
+    reference = incomplete_reference(
+        at.factors, at.spectrum, some.rows, some.weights, n, ordered=some is table
+    )
+    return _model(at, sure, value, columns.used, reference, table.like)
 
 
 def _with_some_noise(
@@ -184,9 +193,9 @@ def _fit_complete_bayesian(
         at, value = fit_variational(CompleteRows(operator), W, sigma2, axis, request, keeper)
     else:
         at, value = _relevance(operator, spectrum, request)
-    return _model(
-        at, laplace(at.factors, at.gaussian, n), value, count, n, like, operator.trace / n
-    )
+    sure = laplace(at.factors, at.gaussian, n)
+    reference = reference_of(operator, at.spectrum, n, n, rows=rows_in_order(operator))
+    return _model(at, sure, value, count, reference, like, operator.trace / n)
 
 
 def start_count(request: BayesianRequest, n: float, count: int, d: int) -> int:
@@ -228,6 +237,13 @@ class Directions(NamedTuple):
         return SpikedGaussian(self.u + self.noise, self.noise, int(self.mean.shape[0]))
 
     @property
+    def spectrum(self) -> Spectrum:
+        """The principal axes, and the variance of the model."""
+        d, xp = int(self.mean.shape[0]), backend.namespace(self.u)
+        total = float(xp.sum(self.u)) + d * self.noise
+        return Spectrum(self.gaussian.values, self.axes, total, d)
+
+    @property
     def factors(self) -> Factors:
         """The density as x = Wz + μ + ε, W on its principal axes."""
         psi = backend.namespace(self.mean).full_like(self.mean, self.noise)
@@ -239,21 +255,20 @@ def _model(
     posterior: LoadingPosterior,
     value: float,
     count: int,
-    n: float,
+    reference: Reference,
     like: Array,
     total: float | None = None,
 ) -> BayesianModel:
-    """Return the model, in the dtype of `like`, of `count` rows with total weight n.
+    """Return the model, in the dtype of `like`, of `count` rows.
 
     `posterior` says how sure W is, `value` is the log-likelihood, and `total` the variance of the
     rows, by default that of the model.
     """
-    record, gaussian, d = at.record, at.gaussian, int(at.mean.shape[0])
-    if total is None:
-        total = float(backend.namespace(at.u).sum(at.u)) + d * at.noise
-    spectrum = Spectrum(gaussian.values, at.axes, total, d)
+    record, gaussian, spectrum = at.record, at.gaussian, at.spectrum
+    if total is not None:
+        spectrum = replace(spectrum, trace=total)
     history = History((value,), record.n_iter, record.converged, record.interrupted)
-    base = spiked_model(at.mean, spectrum, gaussian, like, count, Reference(n, n), history=history)
+    base = spiked_model(at.mean, spectrum, gaussian, like, count, reference, history=history)
     model = BayesianModel(
         **vars(base),
         relevance=backend.cast_like(at.relevance, like),
@@ -466,7 +481,7 @@ def _relevance_with_missing(
     none = backend.asarray(np.zeros(started - kept), mu)
     relevance = backend.namespace(mu).concat([u[:kept] / fit.d, none])
     sigma2 = float(factors.psi[0])
-    return Directions(mu, deterministic_signs(axes), u, sigma2, record, relevance), value
+    return Directions(mu, algebra.deterministic_signs(axes), u, sigma2, record, relevance), value
 
 
 # --- Variational Bayesian PCA: q(Z) q(W) q(α) q(τ) q(μ), missing values or none ------------
@@ -755,7 +770,7 @@ def fit_variational(
     kept = np.flatnonzero(backend.to_numpy(is_kept))
     if kept.size:
         U, s, _ = algebra.svd(backend.take(found.W, kept, axis=1))
-        along = deterministic_signs(U), s**2
+        along = algebra.deterministic_signs(U), s**2
     else:
         along = axis, 0 * axis[0, :]
     at = Directions(found.mu, *along, noise, record, relevance)

@@ -7,10 +7,9 @@ closed form where rows are complete, by EM where values are missing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from scipy import stats
@@ -25,6 +24,7 @@ from dualpca.data import (
     has_missing,
     observed_weights,
     refuse_infinite,
+    used_rows,
 )
 from dualpca.errors import CanonicalWarning, DegenerateError, expected, warn
 from dualpca.gaussian import (
@@ -37,9 +37,9 @@ from dualpca.gaussian import (
     is_count,
     whiteners,
 )
-from dualpca.models.driver import History, maximize
+from dualpca.models.driver import History, if_singular, maximize
 from dualpca.models.incomplete import check_unit
-from dualpca.operators import WIDEST, Primal, deterministic_signs, survey, used_rows
+from dualpca.operators import WIDEST, Primal, survey
 
 LEAST_UNSHARED = 1e-12
 """Least 1 − ρ for which the two views have a joint density."""
@@ -261,7 +261,7 @@ class Canonical:
                 "fewer components, or regularization > 0."
             )
         U = self.x.H @ self.x.Q[:, :q]
-        along = xp.sum(U * deterministic_signs(U), axis=0)
+        along = xp.sum(U * algebra.deterministic_signs(U), axis=0)
         flip = xp.where(along < 0, -xp.ones_like(along), xp.ones_like(along))
         x, y = (replace(view, Q=view.Q[:, :q] * flip) for view in (self.x, self.y))
         return Canonical(x, y, self.rho[:q])
@@ -275,7 +275,7 @@ class Canonical:
         return Canonical(views[0], views[1], self.rho)
 
 
-def _of_view(name: str, value: Callable[[Canonical, View], Array]) -> Any:
+def _of_view(name: str, value: Callable[[Canonical, View], Array]) -> property:
     """Return a property of one view of a `CanonicalModel`, in the dtype of its rows."""
 
     def get(model: CanonicalModel) -> Array:
@@ -360,14 +360,30 @@ def _any_missing(X: Array | None, Y: Array | None) -> bool:
 # --- Fitting: closed form, or EM -----------------------------------------------------------------
 
 
+MOST_BY_DEFAULT = 2
+"""Pairs of variates where no number is given, if both views have as many directions."""
+
+
 @dataclass(frozen=True)
 class CanonicalRequest:
     """What `fit_canonical` needs to know, checked but for the number of features."""
 
-    n_components: Any
+    n_components: int | None = None  # None: at most `MOST_BY_DEFAULT`
     ridge: float = 0.0  # share of its own variance that is added to every feature's variance
     tol: float = 1e-6
     max_iter: int = 1000
+
+    def check(self, most: int) -> None:
+        """Refuse a number of components that views of so many features cannot have."""
+        q = self.n_components
+        if q is not None and not (is_count(q) and 1 <= q <= most):
+            what = f"an integer from 1 to {most}, the number of features of the smaller view, "
+            raise ValueError(expected("n_components", what + "or None", q))
+
+    def among(self, most: int) -> int:
+        """Return q, for views of so many common directions."""
+        q = self.n_components
+        return min(MOST_BY_DEFAULT, most) if q is None else int(q)
 
 
 def fit_canonical(x: Table, y: Table, request: CanonicalRequest) -> CanonicalModel:
@@ -387,10 +403,8 @@ def fit_canonical(x: Table, y: Table, request: CanonicalRequest) -> CanonicalMod
     >>> model.correlations.round(4)
     array([0.9844])
     """
-    both, most = beside(x, y), min(x.d, y.d)
-    if not is_count(request.n_components) or not 1 <= request.n_components <= most:
-        what = f"an integer from 1 to {most}, the number of features of the smaller view"
-        raise ValueError(expected("n_components", what, request.n_components))
+    request.check(min(x.d, y.d))
+    both = beside(x, y)
     if isinstance(both, InMemoryTable):
         rows, weights = both.rows, both.weights
         n_rows = used_rows(rows, weights)
@@ -400,20 +414,26 @@ def fit_canonical(x: Table, y: Table, request: CanonicalRequest) -> CanonicalMod
     dtypes = str(x.dtype).rpartition(".")[2], str(y.dtype).rpartition(".")[2]
     fit = by_em if has_missing(rows) else in_closed_form
     model = replace(fit(rows, weights, dtypes, x.d, request), n_rows=n_rows)
-    history, canonical = model.history, model.canonical
-    if history is None and request.ridge == 0:
+    if model.history is None and request.ridge == 0:
         _warn_of_few_rows(model)
-    if history is not None and request.ridge == 0:  # otherwise EM climbs a penalised likelihood
-        value = history.loglikelihood
-    elif canonical.has_density():
-        density = canonical.log_density(rows[:, : x.d], rows[:, x.d :])
-        value = float(backend.namespace(rows).sum(density * (1 if weights is None else weights)))
+    if model.history is not None and request.ridge == 0:  # with a ridge EM climbs another value
+        value = model.history.loglikelihood
     else:
-        value = math.inf
-    model = replace(model, loglikelihood=value, history=history or History((value,), 1, True))
+        value = _loglikelihood(model.canonical, rows, weights)
+    history = model.history or History((value,), 1, True)
+    model = replace(model, loglikelihood=value, history=history)
     for name in ("mean", "weights", "loadings", "noise_covariance"):
         getattr(model, f"x_{name}"), getattr(model, f"y_{name}")  # raise what float32 cannot hold
     return model
+
+
+def _loglikelihood(model: Canonical, rows: Array, weights: Array | None) -> float:
+    """Return Σ ln p of both views side by side; ∞ where they have no density."""
+    if not model.has_density():
+        return math.inf
+    d = int(model.x.mu.shape[0])
+    density = model.log_density(rows[:, :d], rows[:, d:])
+    return float(backend.namespace(rows).sum(density * (1 if weights is None else weights)))
 
 
 def _condensed(both: Table) -> tuple[Array, Array, int]:
@@ -489,7 +509,8 @@ def in_closed_form(
     left, rho, right = algebra.svd(bases[0].T @ bases[1])
     rho = xp.where(rho > 1, xp.ones_like(rho), rho)
     every = Canonical(View(*views[0], left), View(*views[1], right.T), rho)
-    ranks, q = (int(bases[0].shape[1]), int(bases[1].shape[1])), int(request.n_components)
+    ranks = int(bases[0].shape[1]), int(bases[1].shape[1])
+    q = request.among(min(ranks))
     p_values = None
     if request.ridge == 0 and both.n > (sum(ranks) + 3) / 2:
         p_values = backend.asarray(bartlett(rho, both.n, ranks)[:q], rho)
@@ -533,17 +554,6 @@ def bartlett(rho: Array, n: float, ranks: tuple[int, int]) -> np.ndarray[tuple[i
 #
 # The complete data are the views themselves, not the latent, so the M step is the closed form and
 # the E step a conditional Gaussian: with nothing missing EM ends where it starts.
-
-
-@contextmanager
-def _singular_refused() -> Iterator[None]:
-    """Raise the error of a Gaussian without density where a matrix is singular."""
-    try:
-        yield
-    except Exception as error:
-        if not backend.is_linalg_error(error):
-            raise
-        raise DegenerateError(NO_DENSITY) from error
 
 
 class CanonicalFit:
@@ -611,7 +621,7 @@ class CanonicalFit:
     def _maximized(self, mu: Array, S: Array) -> Canonical:
         """Take the M step: the closed form for an expected covariance S."""
         xp, d = backend.namespace(S), self.dx
-        with _singular_refused():
+        with if_singular(NO_DENSITY):
             L_x, L_y = xp.linalg.cholesky(S[:d, :d]), xp.linalg.cholesky(S[d:, d:])
         half = xp.linalg.solve(L_x, S[:d, d:])
         return self._truncated(mu, L_x, L_y, xp.linalg.solve(L_y, half.T).T)
@@ -621,7 +631,7 @@ class CanonicalFit:
         xp, (left, rho, right), q = backend.namespace(K), algebra.svd(K), self.q
         if not bool(xp.all(rho[:q] < 1 - LEAST_UNSHARED)):
             raise DegenerateError(NO_DENSITY)
-        with _singular_refused():
+        with if_singular(NO_DENSITY):
             H_x, H_y = xp.linalg.inv(L_x).T, xp.linalg.inv(L_y).T
         x = View(mu[: self.dx], L_x, H_x, left[:, :q])
         y = View(mu[self.dx :], L_y, H_y, right[:q, :].T)
@@ -698,7 +708,8 @@ def by_em(
     A view wholly missing in a row is one pattern like any other. A step costs O((d_x + d_y)³) per
     pattern of NaN and O((d_x + d_y)²) per row. Parameters are those of `in_closed_form`.
     """
-    fit = CanonicalFit(rows, dx, int(request.n_components), weights, request.ridge)
+    q = request.among(min(dx, int(rows.shape[1]) - dx))
+    fit = CanonicalFit(rows, dx, q, weights, request.ridge)
     start = fit.pack(fit.begin())
     theta, record = maximize(fit.step, start, tol=request.tol, max_iter=request.max_iter)
     record.add(fit.step(theta)[1])

@@ -7,39 +7,68 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualpca.arrays import Array, backend
-from dualpca.data import column_starts
+from dualpca.data import Host, column_starts
 
 Labels = np.ndarray[Any, np.dtype[np.int64]]
+
+SORTED_DIGITS = 9
+"""Of distances that rows are put into an order by."""
 
 
 class Filled(NamedTuple):
     """Rows around the mean with 0 where nothing was observed, and 1 where something was."""
 
-    R: Array  # (n, d)
-    mask: Array | None  # (n, d); None where nothing is missing
-    share: Array  # (n,), d over the number of observed features, 0 for an empty row
-    squares: Array  # (n,), Σ over observed features of R²
+    R: Host  # (n, d)
+    mask: Host | None  # (n, d); None where nothing is missing
+    share: Host  # (n,), d over the number of observed features, 0 for an empty row
+    squares: Host  # (n,), Σ over observed features of R²
 
     @classmethod
     def of(cls, X: Array, weights: Array | None) -> Filled:
-        """Return rows around the observed mean of every feature."""
-        xp, centre = backend.namespace(X), column_starts(X, weights)[1]
-        C = backend.working(X) - centre
-        squares = xp.sum(C * C, axis=1)
-        if not bool(xp.any(xp.isnan(squares))):
-            return cls(C, None, xp.ones_like(squares), squares)
-        mask = xp.astype(~xp.isnan(C), xp.float64)
-        count = xp.sum(mask, axis=1)
-        share = xp.where(count > 0, X.shape[1] / xp.where(count > 0, count, 1 + 0 * count), count)
-        R = xp.where(mask > 0, C, xp.zeros_like(C))
-        return cls(R, mask, share, xp.sum(R * R, axis=1))
+        """Return rows around the observed mean of every feature, on the host."""
+        X, w = backend.to_numpy(X), None if weights is None else backend.to_numpy(weights)
+        C = backend.working(X) - column_starts(X, w)[1]
+        squares = np.add.reduce(C * C, axis=1)
+        if not np.isnan(squares).any():
+            return cls(C, None, np.ones_like(squares), squares)
+        mask = (~np.isnan(C)).astype(np.float64)
+        count, R = np.sum(mask, axis=1), np.where(mask > 0, C, 0.0)
+        share = np.where(count > 0, X.shape[1] / np.maximum(count, 1), 0.0)
+        return cls(R, mask, share, np.sum(R * R, axis=1))
 
-    def distances(self, centres: Array) -> Array:
-        """Return squared distances over observed features, scaled to all of them, (n, K)."""
-        xp, squares = backend.namespace(self.R), centres * centres
-        lengths = xp.sum(squares, axis=1) if self.mask is None else self.mask @ squares.T
-        D = self.squares[:, None] - 2 * (self.R @ centres.T) + lengths
-        return xp.where(D > 0, D, xp.zeros_like(D)) * self.share[:, None]
+    @property
+    def order(self) -> Labels:
+        """The rows by their distance from the mean, (n,), whatever the order in which they came.
+
+        Draws are made in it, so that the same rows start from the same clusters; a few digits of
+        the distance are left out, which depend on the order of sums.
+        """
+        keys = [
+            np.round(v / max(float(np.max(np.abs(v), initial=0.0)), 1e-300), SORTED_DIGITS)
+            for v in (np.add.reduce(self.R, axis=1), self.squares)
+        ]
+        return np.lexsort(keys)
+
+    def take(self, index: Labels) -> Filled:
+        """Return some of the rows."""
+        mask = None if self.mask is None else self.mask[index]
+        return Filled(self.R[index], mask, self.share[index], self.squares[index])
+
+    def nearness(self, centres: Host) -> Host:
+        """Return squared distances to centres (C, d), (C, n), but for what is the same for all."""
+        D, squares = np.dot(-2.0 * centres, self.R.T), centres * centres
+        if self.mask is None:
+            D += np.add.reduce(squares, axis=1)[:, None]
+        else:
+            D += np.dot(squares, self.mask.T)
+        return np.asarray(D)
+
+    def distances(self, centres: Host) -> Host:
+        """Return squared distances over observed features, scaled to all of them, (C, n)."""
+        D = self.nearness(centres)
+        D += self.squares
+        np.maximum(D, 0.0, out=D)
+        return D if self.mask is None else D * self.share
 
 
 def kmeans(
@@ -58,14 +87,7 @@ def kmeans(
     >>> np.bincount(kmeans(X, 2, rng))
     array([20, 20])
     """
-    rows = Filled.of(X, weights)
-    w = np.ones(X.shape[0]) if weights is None else backend.to_numpy(weights)
-    labels = assigned(rows.distances(seeds(rows, K, rng, w)), w)
-    for _ in range(max_iter):
-        before, labels = labels, assigned(rows.distances(centroids(rows, labels, K, w)), w)
-        if np.array_equal(before, labels):
-            break
-    return labels
+    return np.asarray(kmeans_runs(X, K, 1, rng, weights, max_iter)[0])
 
 
 def kmeans_runs(
@@ -76,10 +98,10 @@ def kmeans_runs(
     weights: Array | None = None,
     max_iter: int = 100,
 ) -> Labels:
-    """Return the clusters of several runs of k-means, (starts, n), as `kmeans` finds them.
+    """Return the clusters of several runs of k-means, (starts, n), on the host.
 
-    Complete rows: all runs advance together, on the host, with one matrix product for distances and
-    one for centres per iteration, until none of them changes.
+    All runs advance together, with one matrix product for distances and one for centres per
+    iteration, until none of them changes.
 
     Examples
     --------
@@ -91,66 +113,40 @@ def kmeans_runs(
            [20, 20],
            [20, 20]])
     """
-    host, w = backend.to_numpy(X), None if weights is None else backend.to_numpy(weights)
-    rows = Filled.of(host, w)
-    if rows.mask is not None:
-        return np.stack([kmeans(X, K, rng, weights, max_iter) for _ in range(starts)])
-    every, number = np.asarray(rows.R), np.arange(K)[:, None]
-    ones = np.ones(len(every)) if w is None else w
-
-    def labels_of(centres: Array) -> Labels:
-        D = np.dot(-2.0 * centres, every.T)
-        D += np.add.reduce(centres * centres, axis=1)[:, None]
-        D = D.reshape(len(centres) // K, K, -1)
-        labels, nearest = np.zeros((len(D), D.shape[2]), dtype=np.int64), D[:, 0].copy()
-        for k in range(1, K):
-            np.copyto(labels, k, where=D[:, k] < nearest)
-            np.minimum(nearest, D[:, k], out=nearest)
-        return labels
-
-    found = labels_of(run_seeds(rows, K, starts, rng, ones))
+    rows = Filled.of(X, weights)
+    w = np.ones(int(X.shape[0])) if weights is None else backend.to_numpy(weights)
+    found = nearest_centres(rows, seeds(rows, K, starts, rng, w), K, w)
     active, labels = np.arange(starts), found.copy()  # runs that still change
     for _ in range(max_iter):
-        member = (labels[:, None, :] == number).astype(np.float64)
-        if w is not None:
-            member *= w
-        member = member.reshape(len(labels) * K, -1)
-        count = np.add.reduce(member, axis=1)
-        if not (count > 0).all():
-            break
-        before, labels = labels, labels_of(np.dot(member, every) / count[:, None])
+        before, labels = labels, nearest_centres(rows, centroids(rows, labels, K, w), K, w)
         found[active] = labels
         moving = (before != labels).any(axis=1)
         if not moving.any():
-            return found
+            break
         active, labels = active[moving], labels[moving]
-    for run, one in enumerate(found):  # an empty cluster gets the row farthest from its own
-        if len(np.unique(one[ones > 0])) < K:
-            found[run] = assigned(rows.distances(centroids(rows, one, K, ones)), ones)
     return found
 
 
-def run_seeds(rows: Filled, K: int, starts: int, rng: np.random.Generator, w: Array) -> Array:
-    """Return the seeds of several runs, (starts · K, d): `seeds` of all of them at once."""
-    R, squares, trials, n = np.asarray(rows.R), np.asarray(rows.squares), 2 + int(np.log(K)), len(w)
+def seeds(rows: Filled, K: int, starts: int, rng: np.random.Generator, w: Host) -> Host:
+    """Return rows far apart for every run, (starts · K, d).
 
-    def drawn(mass: Array, count: int) -> Labels:
+    Each is drawn by its squared distance to those before it.
+    """
+    order, trials, each = rows.order, 2 + int(np.log(K)), np.arange(starts)
+    w, rows = w[order], rows.take(order)
+
+    def drawn(mass: Host, count: int) -> Labels:
         """Draw `count` rows by the mass (starts, n) of each run."""
         edges = np.cumsum(mass, axis=1)
         at = rng.random((starts, count)) * edges[:, -1:]
         found = [np.searchsorted(e, a, side="right") for e, a in zip(edges, at, strict=True)]
-        return np.asarray(np.minimum(np.stack(found), n - 1))
+        return np.asarray(np.minimum(np.stack(found), len(w) - 1))
 
-    def distances(places: Labels) -> Array:
+    def distances(places: Labels) -> Host:
         """Return squared distances of all rows to the rows (starts, m), (starts, m, n)."""
-        flat = places.reshape(-1)
-        D = np.dot(-2.0 * R[flat], R.T)
-        D += squares
-        D += squares[flat][:, None]
-        return np.maximum(D, 0.0, out=D).reshape(*places.shape, n)
+        return rows.distances(rows.R[places.reshape(-1)]).reshape(*places.shape, -1)
 
-    each = np.arange(starts)
-    chosen = [drawn(np.broadcast_to(w, (starts, n)), 1)[:, 0]]
+    chosen = [drawn(np.broadcast_to(w, (starts, len(w))), 1)[:, 0]]
     nearest = distances(chosen[0][:, None])[:, 0]
     while len(chosen) < K:
         mass = nearest * w
@@ -163,44 +159,41 @@ def run_seeds(rows: Filled, K: int, starts: int, rng: np.random.Generator, w: Ar
         best = np.argmin(np.dot(D, w), axis=1)
         chosen.append(tried[each, best])
         nearest = D[each, best]
-    return R[np.stack(chosen, axis=1).reshape(-1)]
+    return np.asarray(rows.R[np.stack(chosen, axis=1).reshape(-1)])
 
 
-def seeds(rows: Filled, K: int, rng: np.random.Generator, w: Array) -> Array:
-    """Return K rows far apart, (K, d): each drawn by its squared distance to those before it."""
-    trials = 2 + int(np.log(K))
-    chosen = [int(rng.choice(len(w), p=w / np.sum(w)))]
-    nearest = backend.to_numpy(rows.distances(rows.R[chosen[0] : chosen[0] + 1, :]))[:, 0]
-    while len(chosen) < K:
-        mass = w * nearest
-        odds = mass if np.sum(mass) > 0 else w  # fewer distinct rows than clusters
-        tried = rng.choice(len(w), size=trials, p=odds / np.sum(odds))
-        D = backend.to_numpy(rows.distances(backend.take(rows.R, tried)))
-        D = np.minimum(D, nearest[:, None])
-        best = int(np.argmin(w @ D))
-        chosen.append(int(tried[best]))
-        nearest = D[:, best]
-    return backend.take(rows.R, np.array(chosen))
+def centroids(rows: Filled, labels: Labels, K: int, w: Host) -> Host:
+    """Return the mean of what each cluster of each run observed, (starts · K, d).
+
+    It is 0, the mean of all, for nothing.
+    """
+    member = ((labels[:, None, :] == np.arange(K)[:, None]) * w).reshape(len(labels) * K, -1)
+    if rows.mask is None:
+        count = np.add.reduce(member, axis=1)[:, None]
+    else:
+        count = np.dot(member, rows.mask)
+    return np.asarray(np.dot(member, rows.R) / np.where(count > 0, count, 1.0))
 
 
-def centroids(rows: Filled, labels: Labels, K: int, w: Array) -> Array:
-    """Return the mean of what each cluster observed, (K, d); 0, the mean of all, for nothing."""
-    xp = backend.namespace(rows.R)
-    member = backend.asarray(np.equal.outer(np.arange(K), labels) * w, rows.R)
-    count = xp.sum(member, axis=1)[:, None]
-    seen = count if rows.mask is None else member @ rows.mask
-    return (member @ rows.R) / xp.where(seen > 0, seen, xp.ones_like(seen))
+def nearest_centres(rows: Filled, centres: Host, K: int, w: Host) -> Labels:
+    """Return the nearest centre of every row, (starts, n).
 
-
-def assigned(D: Array, w: Array) -> Labels:
-    """Return the nearest cluster of every row; an empty one gets the row farthest from its own."""
-    D = backend.to_numpy(D)
-    labels: Labels = np.argmin(D, axis=1).astype(np.int64)
-    count = np.bincount(labels[w > 0], minlength=D.shape[1])
-    for k in np.flatnonzero(count == 0):
-        far = np.where((count[labels] > 1) & (w > 0), D[np.arange(len(D)), labels], -1.0)
+    A cluster without a row of any weight gets the row farthest from its own.
+    """
+    D = rows.nearness(centres).reshape(len(centres) // K, K, -1)
+    labels, nearest = np.zeros((len(D), D.shape[2]), dtype=np.int64), D[:, 0].copy()
+    for k in range(1, K):
+        np.copyto(labels, k, where=D[:, k] < nearest)
+        np.minimum(nearest, D[:, k], out=nearest)
+    member, heavy = labels + K * np.arange(len(labels))[:, None], w > 0
+    member = member if heavy.all() else member[:, heavy]
+    counts = np.bincount(member.reshape(-1), minlength=len(centres)).reshape(-1, K)
+    for run, k in np.argwhere(counts == 0):
+        one, count = labels[run], counts[run]
+        gaps = rows.distances(centres[run * K : (run + 1) * K])
+        far = np.where((count[one] > 1) & heavy, gaps[one, np.arange(len(one))], -1.0)
         i = int(np.argmax(far))
         if far[i] >= 0:
-            count[labels[i]] -= 1
-            labels[i], count[k] = k, 1
+            count[one[i]] -= 1
+            one[i], count[k] = k, 1
     return labels

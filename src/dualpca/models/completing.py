@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -90,7 +90,7 @@ def kept_within(filled: Array, missing: Array, ends: Host | None, whole: Host | 
     return xp.where(missing, xp.minimum(xp.maximum(result, least), most), filled)
 
 
-def bounds_of(given: Any, d: int, names: Any = None) -> Host | None:
+def bounds_of(given: object, d: int, names: Iterable[object] | None = None) -> Host | None:
     """Return the lowest and highest values of each column, (2, d), of one pair or one per column.
 
     Parameters
@@ -109,16 +109,9 @@ def bounds_of(given: Any, d: int, names: Any = None) -> Host | None:
     """
     if given is None:
         return None
-    ends = np.repeat([[-np.inf], [np.inf]], d, axis=1)
+    columns = range(d) if names is None else [str(name) for name in names]
     if isinstance(given, Mapping):
-        known = {} if names is None else {str(name): j for j, name in enumerate(names)}
-        for column, pair in given.items():
-            j = known.get(column, column)
-            if isinstance(j, bool) or not isinstance(j, int | np.integer) or not 0 <= j < d:
-                what = f"for columns of X, {list(known)[:10] if known else f'0 to {d - 1}'}"
-                raise ValueError(expected("bounds", what, column))
-            ends[:, int(j)] = _pair(pair, column)
-        return ends
+        return _bounds_by_column(given, columns)
     if not isinstance(given, Sequence | np.ndarray) or isinstance(given, str):
         raise ValueError(expected("bounds", "(low, high), one such pair per column or None", given))
     if len(given) == 2 and not any(isinstance(end, Sequence | np.ndarray) for end in given):
@@ -126,11 +119,23 @@ def bounds_of(given: Any, d: int, names: Any = None) -> Host | None:
     if len(given) != d:
         what = f"(low, high) or {d} such pairs, one per column"
         raise ValueError(expected("bounds", what, f"{len(given)} of them"))
-    columns = range(d) if names is None else names
     return np.array([_pair(pair, name) for pair, name in zip(given, columns, strict=True)]).T
 
 
-def _pair(pair: Any, column: Any) -> tuple[float, float]:
+def _bounds_by_column(given: Mapping[Any, Any], columns: Sequence[object]) -> Host:
+    """Return the bounds of a mapping from names or numbers of columns to pairs, (2, d)."""
+    d, numbers = len(columns), {name: j for j, name in enumerate(columns)}
+    ends = np.repeat([[-np.inf], [np.inf]], d, axis=1)
+    for column, pair in given.items():
+        j = numbers.get(column, column)
+        if isinstance(j, bool) or not isinstance(j, int | np.integer) or not 0 <= j < d:
+            named = f"0 to {d - 1}" if isinstance(columns, range) else columns[:10]
+            raise ValueError(expected("bounds", f"for columns of X, {named}", column))
+        ends[:, int(j)] = _pair(pair, column)
+    return ends
+
+
+def _pair(pair: Any, column: object) -> tuple[float, float]:
     """Return the ends of one pair."""
     where = "" if column is None else f" for column {column!r}"
     if pair is None:

@@ -4,13 +4,14 @@ Any EM is a map θ ↦ θ' that also reports the log-likelihood of θ. `maximize
 with SQUAREM (Varadhan & Roland 2008), keeps an extrapolation only if the likelihood did not fall,
 and stops on an estimate of the distance that is left, not on the size of the last step. `iterate`
 repeats a step on any state, and `descend` is quasi-Newton; all three share records and checkpoints.
+`try_candidates` fits one candidate after the other: sizes, starts or folds.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Protocol, TypeVar
@@ -20,7 +21,7 @@ from scipy import optimize
 
 from dualpca.arrays import Array, Tick, backend, task
 from dualpca.data import Host
-from dualpca.errors import DegenerateError, expected
+from dualpca.errors import DegenerateError, InterruptWarning, expected, warn
 
 # --- Checkpoints: what the driver needs of them --------------------------------------------------
 
@@ -61,7 +62,7 @@ class IterativeRequest:
 
     tol: float = 1e-6
     max_iter: int = 1000
-    rng: Any = 0  # seed or generator, for the start
+    rng: int | np.random.Generator = 0  # seed or generator, for the start
     watch: Watch | None = None
 
     @property
@@ -168,6 +169,11 @@ class Record:
         """True if no step is to come, whatever their number."""
         return self.converged or self.interrupted
 
+    def raise_interrupted(self) -> None:
+        """Raise the Ctrl-C that ended this fit, for whoever counts on a whole one."""
+        if self.interrupted:
+            raise KeyboardInterrupt
+
     def add(self, value: float) -> None:
         """Append the log-likelihood of a point that is kept."""
         self.loglikelihoods.append(value)
@@ -254,7 +260,7 @@ def maximize(
         climb = _Climb(step, theta, record, tick, accelerate, keeper.state)
         try:
             while record.n_iter < max_iter and not record.converged:
-                whole = climb.snapshot()  # half of a cycle leads elsewhere
+                whole = climb.snapshot()  # resuming in the middle of a cycle would take other steps
                 climb.cycle(tol, max_iter)
                 keeper.offer(climb.state)
         except KeyboardInterrupt:
@@ -414,10 +420,10 @@ def iterate(
     max_iter: int,
     tol: float = 1e-6,
     stop: Callable[[Record], bool] | None = None,
-    anew: Callable[[Point], bool] | None = None,
+    anew: Callable[[Point], bool] = lambda state: False,
     label: str = "EM step",
     keeper: Keeper | None = None,
-    pack: Callable[[Point], State] | None = None,
+    pack: Callable[[Point], State] = lambda state: ({}, {}),
     unpack: Callable[[State], Point] | None = None,
 ) -> tuple[Point, Record]:
     """Repeat a step whose state is not a vector, until little is left to gain.
@@ -474,13 +480,13 @@ def iterate(
     done = stop or (lambda record: left_to_gain(record.loglikelihoods) <= tol)
 
     def packed() -> State:
-        return record.with_state(*(({}, {}) if pack is None else pack(state)))
+        return record.with_state(*pack(state))
 
     with task(label, max_iter) as tick:
         try:
             while record.n_iter < max_iter and not record.ended:
                 after, value = step(state)
-                kept = [] if anew is not None and anew(after) else record.loglikelihoods
+                kept = [] if anew(after) else record.loglikelihoods
                 fresh = Record([*kept, value], record.n_iter + 1)
                 fresh.converged = done(fresh)
                 state, record = after, fresh
@@ -509,7 +515,7 @@ def descend(
     tol: float,
     max_iter: int,
     keeper: Keeper | None = None,
-    **others: Any,
+    **others: float,
 ) -> Host:
     """Minimise a smooth cost within bounds by L-BFGS and return where it ends; Ctrl-C is safe.
 
@@ -521,7 +527,7 @@ def descend(
         cost = Tape(cost, keeper, record.with_state({"theta": x}, {}))
     with task("quasi-Newton step", max_iter) as tick:
 
-        def keep(intermediate_result: Any) -> None:
+        def keep(intermediate_result: optimize.OptimizeResult) -> None:
             nonlocal x
             x, value = np.array(intermediate_result.x), float(intermediate_result.fun)
             record.n_iter += 1
@@ -541,3 +547,70 @@ def descend(
     if not record.loglikelihoods:  # the start was the minimum
         record.add(loglikelihood(float(found.fun)))
     return np.asarray(found.x)
+
+
+# --- Candidates: sizes, starts, folds ------------------------------------------------------------
+
+Candidate = TypeVar("Candidate")
+Result = TypeVar("Result")
+
+
+def try_candidates(
+    candidates: Iterable[Candidate],
+    fit: Callable[[Candidate, Tick], Result],
+    *,
+    label: str,
+    total: int,
+    stop: Callable[[list[Result]], bool] | None = None,
+    ends: type[Exception] | tuple[type[Exception], ...] = (),
+) -> tuple[list[Result], bool]:
+    """Fit candidates in their order and return what each gave, and whether Ctrl-C ended it.
+
+    Ctrl-C keeps the results of the candidates that are done, and is raised if there is none. A fit
+    that keeps it in a record passes it on by `Record.raise_interrupted`.
+
+    Parameters
+    ----------
+    candidates : iterable
+        A generator may look at what earlier ones gave before it yields the next.
+    fit : callable
+        (candidate, tick) ↦ result. It calls `tick(message)` once per unit of `total`.
+    label : str
+        Name of a unit where progress is shown.
+    total : int
+        Units in all, at most.
+    stop : callable, optional
+        Results so far ↦ True if no further candidate is needed; asked after each of them.
+    ends : exception or tuple of them, optional
+        What a candidate raises beyond which there are none; it is raised if it is the first.
+
+    Examples
+    --------
+    >>> def fit(size, tick):
+    ...     tick(f"{size} components")
+    ...     return -abs(size - 3)
+    >>> worse = lambda scores: scores[-1] < max(scores)
+    >>> try_candidates(range(1, 100), fit, label="size", total=99, stop=worse)
+    ([-2, -1, 0, -1], False)
+    """
+    results: list[Result] = []
+    # one candidate alone: what is shown are its own steps
+    with task(label, total) if total > 1 else nullcontext(lambda text="": None) as tick:
+        try:
+            for candidate in candidates:
+                results.append(fit(candidate, tick))
+                if stop is not None and stop(results):
+                    break
+        except ends:
+            if not results:
+                raise
+        except KeyboardInterrupt:
+            if not results:
+                raise
+            return results, True
+    return results, False
+
+
+def warn_interrupted(done: str) -> None:
+    """Say on which candidates a choice rests that Ctrl-C ended."""
+    warn(f"the choice of n_components was interrupted: it rests on {done}.", InterruptWarning)

@@ -459,20 +459,21 @@ def fit_dual(table: Table, request: DualRequest) -> DualModel:
     if isinstance(operator, MappedScatter):
         operator.dim = request.noise_dim or operator.dim
         found = _fit_operator(operator, request)._replace(solver=how.solver)
-        projector: Any = operator.subspace(found.spectrum)
-        expansion: Any = source.expansion(found.spectrum)
+        mapped = operator.subspace(found.spectrum)
+        projector: Directions = mapped
+        expansion = source.expansion(found.spectrum)
         points = points if operator.points is None else operator.points
-        features = operator.map(backend.points(points)) - projector.mean
-        space: Space = MapSpace(features, projector.axes, projector.mean)
+        features = operator.map(backend.points(points)) - mapped.mean
+        space: Space = MapSpace(features, mapped.axes, mapped.mean)
         error = Approximation(operator.left_out, 0.0)
     else:  # r = n, the number of points; whole weights are repetitions (De Plaen & Suykens 2023)
         gram, weights = operator.gram, operator.weights
         operator.dim = request.noise_dim or max(operator.shape[0], round(operator.n))
-        with without_negatives(operator, gram.kernel, how):
+        with without_negatives(operator, how) as operator:
             found = _fit_operator(operator, request)
-        projector = expansion = source.expansion(found.spectrum)
+        projector = expansion = source.over_points(operator, found.spectrum)
         means = operator.means if how.center else 0 * weights
-        about = (found.spectrum, means, projector.tilt, float(how.memory_limit))
+        about = (found.spectrum, means, expansion.tilt, float(how.memory_limit))
         space = PointSpace(gram.points, gram.kernel, weights, bool(how.center), *about)
         error = Approximation(0.0, found.spectrum.error)
     shown = in_dtype_of(points, found.spectrum, found.gaussian.values)
@@ -558,8 +559,8 @@ def _leading(operator: Dual | MappedScatter, request: DualRequest) -> tuple[Spec
 def _fit_em(operator: Dual | MappedScatter, q: int, request: DualRequest) -> Parameters:
     """Fit by EM on the operator, then rotate to its principal axes."""
     how, r = request.how, operator.dim
-    limits = {"tol": how.tol or EM_TOL, "max_iter": request.max_iter}
-    W, sigma2, record = em_of_kernel(operator, q, how.rng, request.noise_variance, **limits)
+    limits = (how.tol or EM_TOL, request.max_iter)
+    W, sigma2, record = em_of_kernel(operator, q, how.rng, request.noise_variance, *limits)
     U, s, _ = algebra.svd(W)
     gaussian = SpikedGaussian(s**2 + sigma2, sigma2, r)
     spectrum = Spectrum.of(operator.n * gaussian.values, U, operator.trace, r)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -36,13 +36,14 @@ from dualpca.gaussian import (
     free_parameters,
     latents,
     left_over,
+    m_step,
+    moment_sums,
 )
 from dualpca.models.clusters import kmeans
 from dualpca.models.driver import if_singular
 from dualpca.models.expanded import MOST_FEATURES, WELL_SPREAD, Expanded
-from dualpca.models.incomplete import check_unit, m_step, refuse_empty_columns, start
-from dualpca.models.streaming import moment_sums
-from dualpca.operators import Primal, Scatter, deterministic_signs
+from dualpca.models.incomplete import check_unit, refuse_empty_columns, start
+from dualpca.operators import Primal, Scatter
 from dualpca.solvers import choose, solve
 
 # --- The M step: weighted maximum likelihood of spiked Gaussians, noise to be settled ------------
@@ -145,7 +146,11 @@ def weighted_part(X: Array, w: Host, q: int) -> Unsettled:
     # n scales out of means and variances; weights of size 1 keep sums off underflow
     own = backend.asarray(w[member] / np.max(w), X)
     rows = X if member.size == w.size else backend.take(X, member)
-    return closed_part(Primal(rows, own), q, float(np.sum(w)))
+    try:
+        return closed_part(Primal(rows, own), q, float(np.sum(w)))
+    except ScaleError:  # beside one row all others together are rounding
+        mu, d, n = backend.working(X[int(np.argmax(w)), :]), int(X.shape[1]), float(np.sum(w))
+        return Unsettled(mu, *_without_variance(mu, q), 0.0, n * (d - q), n)
 
 
 def closed_part(operator: Primal | Scatter, q: int, n: float) -> Unsettled:
@@ -183,11 +188,18 @@ def _leading_part(operator: Primal | Scatter, q: int, n: float, solver: str = "a
     spectrum = solve(operator, rank, solver)
     xp, short = backend.namespace(spectrum.values), q - spectrum.rank
     values, V = spectrum.values / operator.n, spectrum.vectors
-    if short:  # fewer rows than directions: the others have no variance
-        values = xp.concat([values, backend.asarray(np.zeros(short), values)])
-        V = xp.concat([V, backend.asarray(np.zeros((d, short)), V)], axis=1)
+    if short:  # fewer rows than directions: the others have no variance, unless a prior has some
+        others, nothing = _without_variance(operator.frame.mean, short)
+        V = algebra.orthonormal(xp.concat([V, others], axis=1))
+        values = xp.concat([values, nothing])
     left = left_over(spectrum.trace, float(xp.sum(spectrum.values))) / operator.n
     return Unsettled(operator.frame.mean, V, values, n * left, n * (d - q), n)
+
+
+def _without_variance(mu: Array, q: int) -> tuple[Array, Array]:
+    """Return q orthonormal axes (d, q), whichever, and their variances, 0."""
+    drawn = backend.normal(np.random.default_rng(0), (int(mu.shape[0]), q), mu)
+    return algebra.orthonormal(drawn), backend.asarray(np.zeros(q), mu)
 
 
 def summed_part(sums: Sums, n: float, old: Factors, prior: Prior | None) -> Unsettled:
@@ -251,11 +263,11 @@ The last two are found once for all steps of EM.
 """
 
 
-def ready_for_steps(rows: Array, missing: bool, q: int) -> Observations:
-    """Return rows in memory as the steps of EM want them."""
+def ready_for_steps(rows: Array, *, missing: bool, q: int, in_memory: bool) -> Observations:
+    """Return rows as the steps of EM want them; products only where they are found once."""
     if missing:
         return Incomplete(rows, None, q)
-    return Expanded(rows) if Expanded.suits(rows) else rows
+    return Expanded(rows) if in_memory and Expanded.suits(rows) else rows
 
 
 @dataclass(frozen=True)
@@ -302,13 +314,13 @@ class Emissions:
     @classmethod
     def start(
         cls,
-        X: Array,
+        X: Array | Expanded,
         K: int,
         q: int | Sequence[int],
         rng: np.random.Generator,
-        *,
         floor: float = 0.0,
         tied: bool = False,
+        *,
         labels: Array | None = None,
         sample_weight: Array | None = None,
     ) -> Emissions:
@@ -316,7 +328,7 @@ class Emissions:
 
         Parameters
         ----------
-        X : array of shape (n, d)
+        X : array of shape (n, d), or Expanded
         K : int
         q : int or sequence of K ints
         rng : Generator
@@ -326,25 +338,26 @@ class Emissions:
             On the host, from 0 to K − 1.
         sample_weight : array of shape (n,), optional
         """
+        rows = X.rows if isinstance(X, Expanded) else X
         if labels is None:
-            labels = kmeans(X, K, rng, sample_weight)
+            labels = kmeans(rows, K, rng, sample_weight)
         weights = np.equal.outer(labels, np.arange(K)).astype(float)
         if sample_weight is not None:
             weights *= backend.to_numpy(sample_weight)[:, None]
         ranks = [q] * K if isinstance(q, int) else [int(one) for one in q]
-        nowhere = cls.nowhere(X, ranks, floor=floor, tied=tied)  # where no row belongs to k
-        if not has_missing(X):
-            return nowhere._with_rows(X, weights)
-        everywhere = column_starts(X, backend.asarray(np.sum(weights, axis=1), X))[1:]
+        nowhere = cls.nowhere(rows, ranks, floor, tied)  # where no row belongs to k
+        if isinstance(X, Expanded):
+            return nowhere._with_moments(X, weights)
+        if not has_missing(rows):
+            return nowhere._with_rows(rows, weights)
+        everywhere = column_starts(rows, backend.asarray(np.sum(weights, axis=1), rows))[1:]
         return nowhere._with(
             np.sum(weights, axis=0),
-            lambda k: first_part(X, weights[:, k], ranks[k], everywhere, rng),
+            lambda k: first_part(rows, weights[:, k], ranks[k], everywhere, rng),
         )
 
     @classmethod
-    def nowhere(
-        cls, like: Array, ranks: Sequence[int], *, floor: float = 0.0, tied: bool = False
-    ) -> Emissions:
+    def nowhere(cls, like: Array, ranks: Sequence[int], floor: float, tied: bool) -> Emissions:
         """Return components that are at 0 and have no spread, for `update` to replace."""
         K, d = len(ranks), int(like.shape[1])
         loadings = tuple(backend.asarray(np.zeros((d, q)), like) for q in ranks)
@@ -435,7 +448,7 @@ class Emissions:
         xp, found = backend.namespace(self.means), self._latents(self.table(X), k)
         return Latents(*(xp.concat(list(part), axis=0) for part in zip(*found, strict=True)))
 
-    def update(self, X: Observations, resp: Array, sample_weight: Array | None = None) -> Emissions:
+    def update(self, X: Observations, resp: Array) -> Emissions:
         """Return the components that maximise Σ ρ_nk ln p(x_n | k) (theory 2 with weights).
 
         With NaN it is one parameter-expanded EM step per component, which never lowers that sum.
@@ -444,23 +457,21 @@ class Emissions:
         ----------
         X : array of shape (n, d), Incomplete or Expanded
         resp : array of shape (n, K)
-            ρ, not negative. A component that no row belongs to stays as it is.
-        sample_weight : array of shape (n,), optional
-            Multiplies ρ.
+            ρ, times the weights of rows; not negative. A component that no row belongs to stays as
+            it is.
 
         Returns
         -------
         Emissions
             With no σ_k² below `floor`; directions whose variance is below it have no loading.
         """
-        resp = resp if sample_weight is None else resp * sample_weight[:, None]
         if isinstance(X, Expanded):
             return self._with_moments(X, resp)
         if isinstance(X, Incomplete) or has_missing(X):
             return EmissionSums.of(self, self.table(X), resp).maximise(self)
         return self._with_rows(X, backend.to_numpy(resp))
 
-    def sums(self, X: Observations, resp: Any, *, in_memory: bool) -> WeightedRows | EmissionSums:
+    def sums(self, X: Observations, resp: Array, *, in_memory: bool) -> WeightedRows | EmissionSums:
         """Return what the M step needs of rows with shares, times weights, (n, K)."""
         if in_memory:
             return WeightedRows(X, backend.asarray(resp, self.means))
@@ -557,7 +568,7 @@ class Emissions:
 
     def signed(self) -> Emissions:
         """Return the components with signs of loadings that do not depend on the solver."""
-        return replace(self, loadings=tuple(deterministic_signs(W) for W in self.loadings))
+        return replace(self, loadings=tuple(algebra.deterministic_signs(W) for W in self.loadings))
 
     def at_floor(self) -> list[int]:
         """Return the components whose smallest variance is held at the floor.
@@ -689,17 +700,19 @@ class EmissionSums(NamedTuple):
         """Gather one chunk; `resp` (b, K) are the rows' shares in the components, times weights."""
         mass = backend.namespace(resp).sum(resp, axis=0)
 
-        def of(k: int) -> Moments | Sums | None:
+        def component(k: int) -> Moments | Sums | None:
             if not isinstance(rows, Incomplete):
                 return _moments(rows, resp[:, k])
             if not mass[k] > NO_WEIGHT:
                 return None
             return rows.weighing(resp[:, k]).sums(emissions.factors(k))
 
-        return cls(mass, tuple(of(k) for k in range(emissions.K)))
+        return cls(mass, tuple(component(k) for k in range(emissions.K)))
 
-    def plus(self, other: EmissionSums) -> EmissionSums:
+    def plus(self, other: WeightedRows | EmissionSums) -> EmissionSums:
         """Join two disjoint sets of rows."""
+        if isinstance(other, WeightedRows):
+            raise TypeError("expected chunks, got rows in memory")
 
         def add(a: Any, b: Any) -> Any:
             return a.merge(b) if isinstance(a, Moments) else a.plus(b)
@@ -734,6 +747,10 @@ class WeightedRows(NamedTuple):
     def mass(self) -> Array:
         """Weight of every component, (K,)."""
         return backend.namespace(self.resp).sum(self.resp, axis=0)
+
+    def plus(self, other: WeightedRows | EmissionSums) -> WeightedRows:
+        """Refuse to join chunks: rows in memory are one."""
+        raise TypeError("expected chunks, got rows in memory")
 
     def maximise(self, emissions: Emissions) -> Emissions:
         """Return the components of largest expected log-likelihood."""
@@ -785,6 +802,33 @@ class Surveyed(NamedTuple):
     def in_memory(self) -> bool:
         """True if all rows are there at once."""
         return isinstance(self.table, InMemoryTable)
+
+    @property
+    def whole(self) -> InMemoryTable:
+        """The table, where all rows are there at once."""
+        if not isinstance(self.table, InMemoryTable):
+            raise TypeError(f"expected rows in memory, got {self.table.route}")
+        return self.table
+
+    def ready_for_steps(self, q: int) -> Callable[[Array], Observations]:
+        """Return what makes rows ready for the steps of EM; it may be sent to other processes."""
+        return partial(ready_for_steps, missing=self.missing, q=q, in_memory=self.in_memory)
+
+    def sample(self, count: int, rng: np.random.Generator) -> Surveyed:
+        """Return rows in memory, drawn without replacement, in their order.
+
+        They are `count` rows that weigh something, all if there are no more; of a chunked table
+        `START_ROWS`.
+        """
+        if not isinstance(self.table, InMemoryTable):
+            return Surveyed.of(InMemoryTable(self.table.sample(START_ROWS, seed=0)))
+        X, w = self.table.rows, self.table.weights
+        heavy = np.arange(int(X.shape[0])) if w is None else np.flatnonzero(backend.to_numpy(w) > 0)
+        if heavy.size <= count:
+            return self
+        index = np.sort(rng.choice(heavy, count, replace=False))
+        w = None if w is None else backend.take(w, index)
+        return Surveyed.of(InMemoryTable(backend.take(X, index), w))
 
     @property
     def unit(self) -> float:

@@ -7,17 +7,19 @@ sequences by Baum–Welch: one sum over the table per step. `fit_sequence_classe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
 
-from dualpca.arrays import Array, backend, cached_property, note
+from dualpca.arrays import Array, Tick, backend, cached_property, note
 from dualpca.data import (
+    ChunkedTable,
     Host,
     InMemoryTable,
     Table,
@@ -25,25 +27,36 @@ from dualpca.data import (
     numbered,
     refuse_infinite,
 )
-from dualpca.errors import DegenerateError, expected
-from dualpca.gaussian import Incomplete, is_count
-from dualpca.models.chain import Chain, Smoothed, Vector, log, log_sum
+from dualpca.errors import DegenerateError, SelectionWarning, expected, warn
+from dualpca.gaussian import is_count
+from dualpca.kernels import Kernel
+from dualpca.models.chain import Chain, Lengths, Smoothed, Vector, Whole, log, log_sum
 from dualpca.models.clusters import Labels, kmeans
-from dualpca.models.driver import History, Keeper, Record, State, Watch, iterate
+from dualpca.models.driver import (
+    History,
+    IterativeRequest,
+    Keeper,
+    Record,
+    State,
+    iterate,
+    try_candidates,
+)
 from dualpca.models.emissions import (
     START_ROWS,
     UNSEEN_SHARE,
     Emissions,
+    EmissionSums,
     Observations,
     Prior,
     Surveyed,
+    WeightedRows,
     input_moments,
     input_moments_on_host,
     label_order,
-    ready_for_steps,
 )
 from dualpca.models.kernel import KernelChoice, is_precomputed
 from dualpca.models.kernel_space import KernelSpace
+from dualpca.models.mixture import MixtureSelection, choose, near_enough, penalised
 
 UNVISITED = 0.5
 """Expected number of rows below which a state is said to explain none."""
@@ -142,6 +155,7 @@ class HiddenMarkovModel:
     density: HiddenMarkov
     space: Annotated[KernelSpace, "d"] | None = None
     history: History | None = None
+    selection: MixtureSelection | None = None
 
     def __post_init__(self) -> None:
         """Refuse states of other inputs, or of another space, than they emit."""
@@ -176,6 +190,12 @@ class HiddenMarkovModel:
         """Return values of the components, (SM, …), as (S, M, …)."""
         own, shape = self._published(values), (*self.density.shares.shape, *values.shape[1:])
         return backend.namespace(own).reshape(own, shape)
+
+    @property
+    def n_components(self) -> list[list[int]]:
+        """Directions q of every component of every state."""
+        (S, M), q = self.density.shares.shape, self.density.emissions.ranks
+        return [list(q[s * M : (s + 1) * M]) for s in range(S)]
 
     @property
     def means(self) -> Array:
@@ -213,19 +233,19 @@ class HiddenMarkovModel:
         """Return ln p(x_t | s), (T, S), on the host."""
         return self.density.log_emissions(emitted(self.space, rows))
 
-    def loglikelihoods(self, rows: Array, lengths: Any) -> Vector:
+    def loglikelihoods(self, rows: Array, lengths: Lengths) -> Vector:
         """Return ln p of every sequence, (m,)."""
         return self.density.chain.filtered(self.log_emissions(rows), lengths)[1]
 
-    def filter(self, rows: Array, lengths: Any, before: Vector | None = None) -> Vector:
+    def filter(self, rows: Array, lengths: Lengths, before: Vector | None = None) -> Vector:
         """Return P(s_t | rows up to t), (T, S), resumed from the states one step `before`."""
         return self.density.chain.filtered(self.log_emissions(rows), lengths, before)[0]
 
-    def smooth(self, rows: Array, lengths: Any) -> Smoothed:
+    def smooth(self, rows: Array, lengths: Lengths) -> Smoothed:
         """Return the posterior of the states given whole sequences."""
         return self.density.chain.smooth(self.log_emissions(rows), lengths)
 
-    def decode(self, rows: Array, lengths: Any) -> tuple[Vector, Labels]:
+    def decode(self, rows: Array, lengths: Lengths) -> tuple[Vector, Labels]:
         """Return the log-probability of every best path, (m,), and the paths, (T,)."""
         return self.density.chain.viterbi(self.log_emissions(rows), lengths)
 
@@ -263,19 +283,22 @@ def _complete(rows: Array) -> Labels:
 
 # --- What is asked for, and the fit --------------------------------------------------------------
 
+MOST_STATES = 20
+"""Most states that a rule tries: of rows that drift, the more rows there are, the more states."""
+
 LEAST_FLOOR = 1e-12
 """Smallest floor of the noise, as a share of the average variance."""
 
 
 @dataclass(frozen=True)
-class HiddenMarkovRequest:
+class HiddenMarkovRequest(IterativeRequest):
     """What `fit_hidden_markov` needs to know, checked."""
 
-    n_states: int = 2
-    n_components: Any = 1  # q of all states, or a list with that of each
+    n_states: Any = "bic"
+    n_components: Any = None  # q of all states, a list with that of each, or 'bic', which None is
     n_mixtures: int = 1
-    kernel: Any = None  # None for the input space
-    gamma: Any = None
+    kernel: Kernel | str | None = None  # None for the input space
+    gamma: float | str | None = None
     kernel_params: Mapping[str, Any] | None = None
     n_directions: int = 20
     n_landmarks: int = 500
@@ -284,17 +307,10 @@ class HiddenMarkovRequest:
     prior_rows: float = 0.0
     noise_floor: float = 1e-6
     tied_noise: bool = False
-    tol: float = 1e-5
-    max_iter: int = 200
     n_init: int = 1
-    seed: Any = 0  # or a generator
-    watch: Watch | None = None
     unit: float | None = None  # variance that floor and prior are shares of; None: of the rows
-
-    @property
-    def rng(self) -> np.random.Generator:
-        """The generator of the kernel space, and of the starts."""
-        return np.random.default_rng(self.seed)
+    tol: float = field(default=1e-5, kw_only=True)
+    max_iter: int = field(default=200, kw_only=True)
 
     @property
     def pseudo_counts(self) -> Vector | None:
@@ -311,6 +327,12 @@ class HiddenMarkovRequest:
         """Rows that are counted in for every component."""
         return Prior(self.prior_rows, float(self.unit or 0.0)) if self.prior_rows > 0 else None
 
+    @property
+    def chooses(self) -> tuple[bool, bool]:
+        """Whether the number of states, and of directions, is to be chosen."""
+        q = self.n_components
+        return isinstance(self.n_states, str), q is None or isinstance(q, str)
+
     def ranks(self, d: int) -> list[int]:
         """Return q of every component, below the d dimensions of what states emit."""
         asked, S = self.n_components, self.n_states
@@ -326,7 +348,7 @@ class HiddenMarkovRequest:
 
 
 def fit_hidden_markov(
-    table: Table, lengths: Any, request: HiddenMarkovRequest
+    table: Table, lengths: object, request: HiddenMarkovRequest
 ) -> HiddenMarkovModel:
     """Fit by Baum–Welch from several starts; the one that ends most likely is kept.
 
@@ -339,12 +361,19 @@ def fit_hidden_markov(
     request : HiddenMarkovRequest
     """
     data, space = where_states_emit(table, request)
-    n, sizes = data.columns.rows, (request.n_states, request.n_mixtures)
-    if request.n_states * request.n_mixtures > n:
+    n, sizes, selection = data.columns.rows, (request.n_states, request.n_mixtures), None
+    if (1 if request.chooses[0] else request.n_states) * request.n_mixtures > n:
         what = f"no more in all than the {n} rows (n_samples)"
         raise ValueError(expected("n_states times n_mixtures", what, sizes))
     request = request if request.unit is not None else replace(request, unit=data.unit)
-    steps = BaumWelch(data, lengths_by_chunk(data.table, lengths), request)
+    by_chunk = lengths_by_chunk(data.table, lengths)
+    if any(request.chooses):
+        selection = chosen_sizes(data, by_chunk, request)
+        S, q = selection.chosen
+        request = replace(
+            request, n_states=S, n_components=q if request.chooses[1] else request.n_components
+        )
+    steps = BaumWelch(data, by_chunk, request)
     (density, found), record = steps.most_likely()
     if not np.isfinite(record.loglikelihoods[-1]):
         raise DegenerateError(
@@ -356,7 +385,7 @@ def fit_hidden_markov(
         None,
         getattr(table, "rows", None),
     )
-    if space is not None:
+    if isinstance(found.sums, WeightedRows) and space is not None:
         shares = backend.to_numpy(found.sums.resp)
         features = input_moments_on_host(inputs, shares)
     ranks, mass = density.emissions.ranks, found.mass
@@ -367,7 +396,45 @@ def fit_hidden_markov(
         moments = input_moments(inputs, shares[:, order].sum(axis=2))
     known = (*moments, backend.asarray(mass.sum(axis=1), table.like))
     means, variances, visits = (backend.cast_like(values, table.like) for values in known)
-    return HiddenMarkovModel(means, variances, visits, density, space, History.of(record))
+    history = History.of(record)
+    return HiddenMarkovModel(means, variances, visits, density, space, history, selection)
+
+
+def chosen_sizes(
+    data: Surveyed, lengths: dict[int, Whole], request: HiddenMarkovRequest
+) -> MixtureSelection:
+    """Choose the numbers of states and of directions by BIC; chunks by their first rows."""
+    rows, d, M = float(data.columns.rows), data.table.d, request.n_mixtures
+    if not data.in_memory:
+        first, steps = BaumWelch(data, lengths, replace(request, n_states=1, n_components=0)).first
+        known = Surveyed.of(InMemoryTable(first))
+        data, lengths = known._replace(table=InMemoryTable(first)), {0: steps}
+    n = float(data.columns.rows)
+    few = replace(near_enough(request, d, n), watch=None)
+
+    def score(S: int, q: int) -> float:
+        asked = replace(few, n_states=S, n_components=q)
+        (density, found), record = BaumWelch(data, lengths, asked).most_likely()
+        record.raise_interrupted()
+        held = {k // M for k in density.emissions.at_floor()}
+        if S > 1 and any(found.mass.sum(axis=1)[s] >= UNVISITED for s in held):
+            return -math.inf
+        value = penalised(found.loglikelihood, density.n_parameters(), n, rows)
+        return value if math.isfinite(value) else -math.inf
+
+    states, directions = request.chooses
+    most = max(1, min(int(n) // M, MOST_STATES))
+    counts = range(1, most + 1) if states else (int(request.n_states),)
+    q = request.n_components
+    ranks = range(d) if directions else (int(q),) if is_count(q) else (q,)
+    found = choose("bic", score, counts, ranks)
+    if states and found.chosen[0] == MOST_STATES:
+        warn(
+            f"BIC still falls at {MOST_STATES} states, the most that are tried: rows seem to drift "
+            "rather than to jump from state to state. Give n_states, for so many pieces.",
+            SelectionWarning,
+        )
+    return found
 
 
 def numbering(
@@ -431,15 +498,13 @@ def fit_space(rows: Array, request: HiddenMarkovRequest) -> KernelSpace:
         raise ValueError(expected("kernel", what, request.kernel))
     choice = KernelChoice(request.kernel, request.gamma, params=request.kernel_params)
     m, most = request.n_directions, request.n_landmarks
-    return KernelSpace.fit(rows, choice.resolved(rows), m, request.rng, n_landmarks=most)
+    return KernelSpace.fit(rows, choice.resolved(rows), m, request.start, n_landmarks=most)
 
 
 # --- Sequences in a table ------------------------------------------------------------------------
 
-Lengths = np.ndarray[Any, np.dtype[np.int64]]
 
-
-def check_lengths(lengths: Any, n: int) -> Lengths:
+def check_lengths(lengths: object, n: int) -> Whole:
     """Return the lengths of sequences, (m,), which sum to the n rows; None is one sequence."""
     if lengths is None:
         return np.array([n], dtype=np.int64)
@@ -458,7 +523,7 @@ def check_lengths(lengths: Any, n: int) -> Lengths:
     return found
 
 
-def lengths_by_chunk(table: Table, lengths: Any) -> dict[int, Lengths]:
+def lengths_by_chunk(table: Table, lengths: object) -> dict[int, Whole]:
     """Return the lengths of the sequences of every chunk, under its number.
 
     None is one sequence per chunk. A sequence may not cross from one chunk into another.
@@ -479,8 +544,8 @@ def lengths_by_chunk(table: Table, lengths: Any) -> dict[int, Lengths]:
 
 
 def leading_rows(
-    lengths: Mapping[int, Lengths], most: int, *, whole: bool
-) -> tuple[dict[int, slice], Lengths]:
+    lengths: Mapping[int, Whole], most: int, *, whole: bool
+) -> tuple[dict[int, slice], Whole]:
     """Return which rows of every chunk are the first `most`, and the lengths of their sequences.
 
     The last sequence is cut where the rows end. With `whole` it is left out, and of one that is
@@ -523,7 +588,7 @@ class ExpectedCounts(NamedTuple):
     transitions: Vector  # (S, S)
     loglikelihood: float
     mass: Vector  # (S, M), expected number of rows
-    sums: Any  # WeightedRows of rows in memory, EmissionSums of chunks
+    sums: WeightedRows | EmissionSums  # of rows in memory, of chunks
 
     def plus(self, other: ExpectedCounts) -> ExpectedCounts:
         """Join the sequences of two chunks; rows in memory are one, and never added."""
@@ -531,7 +596,7 @@ class ExpectedCounts(NamedTuple):
         return ExpectedCounts(**added, sums=self.sums.plus(other.sums))
 
 
-class Reached(NamedTuple):
+class BaumWelchState(NamedTuple):
     """Where Baum–Welch is: a density, and what its E step found."""
 
     density: HiddenMarkov
@@ -545,7 +610,7 @@ def expected_counts(
     joint = density.joint(X)
     log_b = over_components(joint)
     found = density.chain.smooth(log_b, lengths)
-    resp: Any = found.states
+    resp: Vector = found.states
     if density.shares.shape[1] > 1:
         within = found.states[:, :, None] * np.exp(joint - log_b[:, :, None])
         resp = within.reshape(len(log_b), -1)
@@ -571,35 +636,30 @@ class BaumWelch:
     """
 
     def __init__(
-        self, data: Surveyed, lengths: dict[int, Lengths], request: HiddenMarkovRequest
+        self, data: Surveyed, lengths: dict[int, Whole], request: HiddenMarkovRequest
     ) -> None:
         self.data, self.lengths, self.request = data, lengths, request
         self.ranks = request.ranks(data.table.d)
-        missing, q, table = data.missing, max(self.ranks), data.table
+        self.prepare = data.ready_for_steps(max(self.ranks))
+        self.ready: Observations | None = None
+        if data.in_memory:  # once for all steps
+            self.ready = self.prepare(backend.working(data.whole.rows))
 
-        def prepare(rows: Array) -> Observations:
-            rows = backend.working(rows)
-            return Incomplete(rows, None, q) if missing else rows
-
-        self.prepare, self.ready = prepare, None
-        if isinstance(table, InMemoryTable):  # once for all steps
-            self.ready = ready_for_steps(backend.working(table.rows), missing, q)
-
-    def expect(self, density: HiddenMarkov) -> tuple[Reached, float]:
+    def expect(self, density: HiddenMarkov) -> tuple[BaumWelchState, float]:
         """Take the E step; return what it found, and the likelihood."""
         # not `self`: the function may be sent to other processes
         lengths, prepare, ready = self.lengths, self.prepare, self.ready
 
         @numbered
-        def of(rows: Array, number: int) -> ExpectedCounts:
-            X = prepare(rows) if ready is None else ready
+        def counts(rows: Array, number: int) -> ExpectedCounts:
+            X = prepare(backend.working(rows)) if ready is None else ready
             return expected_counts(density, X, lengths[number], in_memory=ready is not None)
 
-        found = self.data.table.reduce(of, ExpectedCounts.plus)
+        found = self.data.table.reduce(counts, ExpectedCounts.plus)
         value = found.loglikelihood + density.log_prior(self.request.pseudo_counts)
-        return Reached(density, found), value
+        return BaumWelchState(density, found), value
 
-    def step(self, at: Reached) -> tuple[Reached, float]:
+    def step(self, at: BaumWelchState) -> tuple[BaumWelchState, float]:
         """Take one step of Baum–Welch.
 
         M: counts for the chain, theory 2 with posteriors as weights for the emissions. E:
@@ -612,11 +672,12 @@ class BaumWelch:
         shares = np.where(total > 0, found.mass / np.where(total > 0, total, 1.0), old.shares)
         return self.expect(HiddenMarkov(chain, shares, found.sums.maximise(old.emissions)))
 
-    def most_likely(self) -> tuple[Reached, Record]:
+    def most_likely(self) -> tuple[BaumWelchState, Record]:
         """Return the end of several starts that is most likely; with a keeper there is one."""
         request, least = self.request, self.request.tol * self.data.columns.rows
-        runs, rng, keeper = list[tuple[Reached, Record]](), request.rng, self.keeper()
-        for turn in range(request.n_init):
+        rng, keeper = request.start, self.keeper()
+
+        def fit(turn: int, tick: Tick) -> tuple[BaumWelchState, Record]:
             run = iterate(
                 self.step,
                 partial(self.begin, rng, turn),
@@ -627,22 +688,26 @@ class BaumWelch:
                 pack=self.pack,
                 unpack=self.unpack,
             )
-            runs.append(run)
-            if run[1].interrupted:
-                break
+            tick(f"log-likelihood {run[1].loglikelihoods[-1]:.6g}")
+            return run
+
+        turns = range(request.n_init)
+        runs, _ = try_candidates(
+            turns, fit, label="start", total=len(turns), stop=lambda runs: runs[-1][1].interrupted
+        )
         return max(runs, key=lambda run: run[1].loglikelihoods[-1])
 
     @cached_property
-    def first(self) -> tuple[Array, Lengths]:
+    def first(self) -> tuple[Array, Whole]:
         """Rows to find a start in, and the lengths of their sequences."""
-        table: Any = self.data.table
-        if self.data.in_memory:
-            return table.rows, self.lengths[0]
+        table = self.data.table
+        if not isinstance(table, ChunkedTable):
+            return self.data.whole.rows, self.lengths[0]
         forward = self.request.topology == "left-to-right"
         cuts, lengths = leading_rows(self.lengths, START_ROWS, whole=forward)
         return backend.working(np.concatenate(table.picked(cuts))), lengths
 
-    def begin(self, rng: np.random.Generator, turn: int) -> tuple[Reached, Record]:
+    def begin(self, rng: np.random.Generator, turn: int) -> tuple[BaumWelchState, Record]:
         """Return a start, with its likelihood on record."""
         at, value = self.expect(first_density(*self.first, self.ranks, self.request, rng, turn))
         return at, Record([value])
@@ -656,13 +721,13 @@ class BaumWelch:
         told = f"{len(steps)} sequences ({crc32(steps.astype('<i8').tobytes()):08x})"
         return watch.over(columns.rows, columns.mean, columns.variance, lengths=told)
 
-    def pack(self, at: Reached) -> State:
+    def pack(self, at: BaumWelchState) -> State:
         """Return the parameters as a checkpoint holds them."""
         chain, shares = at.density.chain, at.density.shares
         arrays = {"start": chain.start, "transitions": chain.transitions, "shares": shares}
         return at.density.emissions.arrays() | arrays, {}
 
-    def unpack(self, state: State) -> Reached:
+    def unpack(self, state: State) -> BaumWelchState:
         """Return where the parameters of a checkpoint are."""
         arrays, request = state[0], self.request
         options = (request.floor, request.tied_noise, request.prior)
@@ -680,7 +745,7 @@ LONGEST_STRETCH = 100
 """Rows of the longest stretch."""
 
 
-def stretch_clusters(X: Array, lengths: Any, S: int, rng: np.random.Generator) -> Labels:
+def stretch_clusters(X: Array, lengths: Lengths, S: int, rng: np.random.Generator) -> Labels:
     """Return clusters of stretches of rows, by mean and spread of every feature, (T,).
 
     States that last may overlap row by row and differ in how rows spread over a while, which
@@ -705,7 +770,7 @@ def stretch_clusters(X: Array, lengths: Any, S: int, rng: np.random.Generator) -
     return np.asarray(kmeans(features, S, rng)[stretch])
 
 
-def stretches(lengths: Any, length: int) -> Labels:
+def stretches(lengths: Lengths, length: int) -> Labels:
     """Return the number of the stretch of every row, (T,); none reaches over a border."""
     parts, offset = [], 0
     for n in lengths:
@@ -727,7 +792,7 @@ def _mean_and_spread(X: Host, stretch: Labels) -> Host:
     return np.hstack([mean, np.sqrt(np.maximum(squares / n - mean * mean, 0.0))])
 
 
-def cut_sequences(lengths: Any, borders: Any) -> Labels:
+def cut_sequences(lengths: Lengths, borders: Sequence[Sequence[float] | Host]) -> Labels:
     """Return labels that cut every sequence at shares of its length, in order, (T,).
 
     Examples
@@ -769,8 +834,8 @@ def first_density(
         own = np.flatnonzero(states == s)
         if own.size:
             labels[own] += kmeans(backend.take(rows, own), M, rng)
-    options: dict[str, Any] = {"floor": request.floor, "tied": request.tied_noise}
-    emissions = Emissions.start(rows, S * M, ranks, rng, labels=labels, **options)
+    options = (request.floor, request.tied_noise)
+    emissions = Emissions.start(rows, S * M, ranks, rng, *options, labels=labels)
     emissions = replace(emissions, prior=request.prior)
     sizes = np.maximum(np.bincount(labels, minlength=S * M).reshape(S, M), 1)
     return HiddenMarkov(chain, sizes / sizes.sum(axis=1, keepdims=True), emissions)
@@ -814,19 +879,23 @@ class SequenceClassesModel:
         """Return the number of free parameters of all classes; the priors P(c) are not counted."""
         return sum(model.density.n_parameters() for model in self.models)
 
-    def loglikelihoods(self, rows: Array, lengths: Any) -> Vector:
+    def loglikelihoods(self, rows: Array, lengths: Lengths) -> Vector:
         """Return ln p(X | c) of every sequence under every class, (m, c), on the host."""
         Z = emitted(self.space, rows)
         return np.stack([model.loglikelihoods(Z, lengths) for model in self.models], axis=1)
 
-    def log_posterior(self, rows: Array, lengths: Any) -> Vector:
+    def log_posterior(self, rows: Array, lengths: Lengths) -> Vector:
         """Return ln P(c | X) of every sequence, (m, c)."""
         joint = self.loglikelihoods(rows, lengths) + log(self.priors)
         return np.asarray(joint - log_sum(joint, 1)[:, None])
 
 
 def fit_sequence_classes(
-    table: Table, lengths: Lengths, labels: Host, priors: Any, request: HiddenMarkovRequest
+    table: Table,
+    lengths: Lengths,
+    labels: Host,
+    priors: str | Sequence[float] | Host,
+    request: HiddenMarkovRequest,
 ) -> SequenceClassesModel:
     """Fit one hidden Markov model to the sequences of each class.
 
@@ -848,7 +917,8 @@ def fit_sequence_classes(
         raise ValueError(expected("X", "rows in memory", table.route, remedy))
     classes, which = np.unique(labels, return_inverse=True)
     prior = check_priors(priors, np.bincount(which))
-    of_rows, needed = np.repeat(which, lengths), max(2, request.n_states * request.n_mixtures)
+    S = 1 if request.chooses[0] else request.n_states
+    of_rows, needed = np.repeat(which, lengths), max(2, S * request.n_mixtures)
     for name, n in zip(classes.tolist(), np.bincount(of_rows).tolist(), strict=True):
         if n < needed:
             what = f"at least {needed}, as many as n_states times n_mixtures"
@@ -862,12 +932,12 @@ def fit_sequence_classes(
             what = "complete in one at least, with a kernel"
             raise ValueError(expected(f"the rows of class {name!r}", what, "NaN in every row"))
         # every class starts from the same seed, whatever the ones before have drawn
-        alike = replace(request, kernel=None, unit=unit, seed=deepcopy(request.seed))
+        alike = replace(request, kernel=None, unit=unit, rng=deepcopy(request.rng))
         models.append(fit_hidden_markov(InMemoryTable(rows), lengths[which == c], alike))
     return SequenceClassesModel(tuple(models), prior, classes, space)
 
 
-def check_priors(priors: Any, counts: Host) -> Vector:
+def check_priors(priors: str | Sequence[float] | Host, counts: Host) -> Vector:
     """Return P(c), (c,), for classes of so many sequences."""
     if isinstance(priors, str) and priors in ("frequencies", "equal"):
         weights = counts if priors == "frequencies" else np.ones(len(counts))

@@ -1,12 +1,9 @@
 """PPCA and factor analysis from rows with missing values: accelerated, parameter-expanded EM.
 
-`Fit` is the EM map of one table. It has two ways to take a step, which agree to rounding in the
-likelihood and share θ, its driver and its maxima; `Fit.quick` decides between them:
-
-- sums over blocks of rows (`IncompleteTable`), for chunks, GPUs, factor analysis and large tables:
-  threads share the blocks, and memory is that of one block;
-- `dualpca.models.stacks`, for PPCA of small tables in memory, where the calls of NumPy take the
-  time and not the arithmetic. It also fits the folds of a cross-validation side by side.
+`Fit` is the EM map of one table. Its E step, `dualpca.gaussian.stacked_latents`, is summed over
+blocks of rows (`IncompleteTable`), which threads share. PPCA of a small table (`Fit.quick`) goes
+through `dualpca.models.stacks`, which has another EM as well: where little is missing it completes
+the rows, and takes a tenth of the steps.
 """
 
 from __future__ import annotations
@@ -34,7 +31,6 @@ from dualpca.errors import DegenerateError, EmptyColumnError, ScaleError
 from dualpca.gaussian import (
     HEYWOOD,
     LEAST_NOISE,
-    LOG_2PI,
     Factors,
     Incomplete,
     Sums,
@@ -43,6 +39,8 @@ from dualpca.gaussian import (
     free_parameters,
     has_vanished,
     imputed,
+    m_step,
+    moment_sums,
 )
 from dualpca.models.driver import (
     Keeper,
@@ -58,10 +56,8 @@ from dualpca.models.stacks import (
     MOST_ENTRIES,
     NO_POSTERIOR,
     QUICK_ENTRIES,
-    ROUNDING_RIDGE,
     Stack,
 )
-from dualpca.operators import deterministic_signs
 
 # --- The rows, as EM sees them: sums over a table ------------------------------------------------
 
@@ -110,39 +106,26 @@ class IncompleteTable:
         return sums if self.moments is None else sums.plus(moment_sums(self.moments, factors))
 
 
-def moment_sums(moments: Moments, factors: Factors) -> Sums:
-    """Return the sums of complete rows from their moments alone, O(d²q): exact at any parameters.
+SEED = 0
+"""Of samples of rows, of folds, and of the start of EM in them."""
 
-    With A = Σ w(x − μ)(x − μ)ᵀ and E[z] = B(x − μ), B = P⁻¹WᵀΨ⁻¹: Σ (x − μ)E[z]ᵀ = ABᵀ and
-    Σ E[zzᵀ] = nP⁻¹ + BABᵀ.
+
+def some_of(table: Table, most: int) -> InMemoryTable:
+    """Return the table if it has no more rows than `most`, otherwise a random sample of so many.
+
+    A sample of a chunked table, which is in memory then, has no weights.
     """
-    xp, W, psi = backend.namespace(factors.W), factors.W, factors.psi
-    n, delta = moments.n, moments.mean - factors.mu
-    A = moments.scatter + n * delta[:, None] * delta[None, :]
-    scaled = W / psi[:, None]
-    P = backend.identity(W.shape[1], W) + W.T @ scaled
-    covariance = xp.linalg.inv(P)
-    B = covariance @ scaled.T
-    xz, z = A @ B.T, n * (B @ delta)
-    zz, xx = n * covariance + B @ xz, xp.linalg.diagonal(A)
-    ones = xp.ones_like(psi)
-    distance = xp.sum(xx / psi) - xp.sum(xz * scaled)
-    logdet = xp.linalg.slogdet(P).logabsdet + xp.sum(xp.log(psi) + LOG_2PI)
-    return Sums(
-        zz=ones[:, None, None] * zz,
-        z=ones[:, None] * z,
-        n=n * ones,
-        xz=xz,
-        x=n * delta,
-        xx=xx,
-        all_zz=zz,
-        all_z=z,
-        all_n=n * ones[0],
-        loglikelihood=-0.5 * (n * logdet + distance),
-    )
+    if not isinstance(table, InMemoryTable):
+        return InMemoryTable(table.sample(most, SEED), names=table.names)
+    n = int(table.rows.shape[0])
+    if n <= most:
+        return table
+    kept = np.sort(np.random.default_rng(SEED).permutation(n)[:most])
+    weights = None if table.weights is None else backend.take(table.weights, kept)
+    return InMemoryTable(backend.take(table.rows, kept), weights, table.names)
 
 
-# --- EM without its E step: where it starts, and the M step --------------------------------------
+# --- Where EM starts -----------------------------------------------------------------------------
 
 
 def start(
@@ -157,12 +140,12 @@ def start(
 
     With `units` (d,) that span is found among features measured in them.
     """
-    xp = backend.namespace(mu)
-    V, ell = filled_axes(data, q, mu, rng, units)
+    xp, places = backend.namespace(mu), own_places(data, mu, units)
+    V, ell = filled_axes(data, q, mu, rng, units, places)
     unit = float(xp.mean(variance if units is None else variance / units / units))
     spread = xp.sqrt(xp.maximum(ell, 0.05 * unit))
     # features with no loading at all would keep none: zero is a saddle of the likelihood
-    W = V * spread + 0.1 * unit**0.5 * backend.normal(rng, (int(mu.shape[0]), q), mu)
+    W = V * spread + 0.1 * unit**0.5 * _drawn(rng, places, q, mu)
     return W if units is None else W * units[:, None]
 
 
@@ -172,65 +155,50 @@ def filled_axes(
     mu: Array,
     rng: np.random.Generator,
     units: Array | None = None,
+    places: Host | None = None,
 ) -> tuple[Array, Array]:
     """Return axes (d, q) and variances (q,) of the rows filled with the mean, in `units`.
 
     A few subspace iterations. Missing entries count as the mean, which shrinks the variances but
-    leads to the right span.
+    leads to the right span. `places` are those of `own_places`, where they are known.
     """
     d, scale = int(mu.shape[0]), 1.0 if units is None else units[:, None]
-    V = algebra.orthonormal(backend.normal(rng, (d, min(d, q + 4)), mu))
+    places = own_places(data, mu, units) if places is None else places
+    V = algebra.orthonormal(_drawn(rng, places, min(d, q + 4), mu))
     for _ in range(3):
         V, s, _ = algebra.svd(data.filled_product(mu, V / scale) / scale)
     # rounding decides the signs that a singular value decomposition gives
-    return deterministic_signs(V[:, :q]), s[:q] / float(data.n)
+    return algebra.deterministic_signs(V[:, :q]), s[:q] / float(data.n)
 
 
-def m_step(sums: Sums, factors: Factors, prior: Array | None = None) -> tuple[Array, Array, Array]:
-    """Return new loadings and mean, and each feature's left-over sum of squares (theory 4.2).
+def own_places(data: Incomplete | IncompleteTable, mu: Array, units: Array | None = None) -> Host:
+    """Return the place of every feature in an order that is not that of the columns, (d,).
 
-    w̃_j = (Σ E[z̃z̃ᵀ])⁻¹ Σ x E[z̃] with z̃ = (z, 1), for all features in one batch; then the latents'
-    own mean ν and covariance Γ are folded back, μ ← μ + Wν, W ← WΓ^{1/2} (parameter expansion).
-
-    A `prior` (q,) is added to the diagonal of Σ E[zzᵀ]: σ²α, where column i of W has the prior
-    N(0, α_i⁻¹I). With α_i = d/w_iᵀw_i re-estimated the prior sees Γ as −(d/2) ln|Γ|, so the best
-    Γ is n/(n + d) times as large.
+    They are sorted by their covariance with the sum of all: what is drawn for a feature is then the
+    same wherever its column stands, and so is the maximum that EM climbs.
     """
-    xp = backend.namespace(sums.x)
-    last = xp.concat([sums.z, sums.n[:, None]], axis=1)[:, None, :]
-    G = xp.concat([xp.concat([sums.zz, sums.z[:, :, None]], axis=2), last], axis=1)
-    rhs = xp.concat([sums.xz, sums.x[:, None]], axis=1)
-    n, d, share, pull = sums.all_n, sums.x.shape[0], 1.0, 0 * rhs[:1, :]
-    if prior is not None:
-        share = n / (n + d)
-        pull = xp.concat([prior, 0 * prior[:1]])[None, :]
-    G = G + pull[:, :, None] * backend.identity(G.shape[-1], G)
-    both = xp.linalg.solve(_ridged(G), rhs[:, :, None])[:, :, 0]
-    left = sums.xx - xp.sum((rhs + pull * both) * both, axis=1)
-    W, mu = both[:, :-1], factors.mu + both[:, -1]
-    nu, root = latent_frame(sums)
-    return share**0.5 * (W @ root), mu + W @ nu, xp.maximum(left, 0.0)
+    scale = 1.0 if units is None else units
+    ones = backend.namespace(mu).ones_like(mu) / scale
+    shared = backend.to_numpy(data.filled_product(mu, ones[:, None])[:, 0] / scale)
+    return np.argsort(np.argsort(shared, kind="stable"), kind="stable")
 
 
-def latent_frame(sums: Sums) -> tuple[Array, Array]:
-    """Return the latents' own mean ν (q,) and a root of their covariance Γ^{1/2} (q, q)."""
-    xp = backend.namespace(sums.x)
-    nu = sums.all_z / sums.all_n
-    gamma = sums.all_zz / sums.all_n - nu[:, None] * nu[None, :]
-    return nu, xp.linalg.cholesky(_ridged(gamma[None, :, :]))[0, :, :]
-
-
-def _ridged(A: Array) -> Array:
-    """Return positive semi-definite matrices (n, k, k) lifted off singularity by rounding size."""
-    xp = backend.namespace(A)
-    size = xp.sum(xp.linalg.diagonal(A), axis=1)[:, None, None]
-    return A + ROUNDING_RIDGE * size * backend.identity(A.shape[-1], A)
+def _drawn(rng: np.random.Generator, places: Host, k: int, like: Array) -> Array:
+    """Return normal numbers for every feature, (d, k), handed out by their places."""
+    return backend.take(backend.normal(rng, (places.size, k), like), places)
 
 
 # --- Maximum likelihood: accelerated, parameter-expanded EM --------------------------------------
 
 EM_FIRST = 30
 """Steps of EM before quasi-Newton, in factor analysis."""
+
+FLATTEST = 1e-3
+"""Least curvature of the log-likelihood per row that a slope is judged by: a hundredth is common.
+
+A slope of tol would be a distance of tol only where the curvature is 1; in flatter directions the
+number of threads would show in the scores.
+"""
 
 
 class Fit:
@@ -352,7 +320,8 @@ class Fit:
     ) -> Array:
         """Continue by quasi-Newton within the bounds of ψ: EM is slow near a Heywood case.
 
-        Stops when no component of the gradient of the log-likelihood per row exceeds `tol`.
+        Stops when no component of the gradient of the log-likelihood per row exceeds `tol` times
+        `FLATTEST`. Where rounding ends it before, `tol` is enough.
         """
         n, low = self.data.n, np.log(backend.to_numpy(self.packing.floor))
 
@@ -362,10 +331,14 @@ class Fit:
 
         bounds: list[Any] = [(None, None)] * (self.d * (self.q + 1))
         bounds += [(b, self.packing.ceiling) for b in low]
-        start = backend.to_numpy(theta)
+        start, near = backend.to_numpy(theta), FLATTEST * tol
         found = descend(
-            objective, start, bounds, record, lambda value: -n * value, tol, max_iter, keeper
+            objective, start, bounds, record, lambda value: -n * value, near, max_iter, keeper
         )
+        if not record.ended:
+            slope, least = objective(found)[1], np.array([b[0] or -np.inf for b in bounds])
+            held = (found <= least) & (slope > 0)
+            record.converged = bool(np.all(held | (np.abs(slope) <= tol)))
         return backend.asarray(found, theta)
 
     def weighing(self, weights: Array) -> Fit:
@@ -397,7 +370,9 @@ class Fit:
 
     def begin_anywhere(self, rng: np.random.Generator) -> Array:
         """Return a random θ to start from."""
-        W = 0.5 * self.root[:, None] * backend.normal(rng, (self.d, self.q), self.origin)
+        units = self.root if self.diagonal else None
+        drawn = _drawn(rng, own_places(self.data, self.origin, units), self.q, self.origin)
+        W = 0.5 * self.root[:, None] * drawn
         square = 0 * self.root + self.packing.square
         return self.pack(Factors(W, self.origin, self._noise(square, 0 * square + 1)))
 
@@ -452,11 +427,12 @@ def _run(
 ) -> tuple[Factors, Record]:
     """Climb from one start."""
     steps = min(max_iter, EM_FIRST) if fit.diagonal else max_iter
+    near = FLATTEST * tol if steps < max_iter else tol  # EM alone, if there is no quasi-Newton
     if keeper.state is not None and "values" in keeper.state[0]:  # quasi-Newton had begun
         theta = backend.asarray(keeper.state[0]["theta"], theta)
         record = Record.of(keeper.state)
     else:
-        theta, record = maximize(fit.step, theta, tol=tol, max_iter=steps, keeper=keeper)
+        theta, record = maximize(fit.step, theta, tol=near, max_iter=steps, keeper=keeper)
     if steps < max_iter and not record.ended:
         theta = fit.polish(theta, record, tol, max_iter - steps, keeper)
     factors = fit.unpack(theta)
@@ -479,8 +455,7 @@ REDRAWS = 100
 def few_steps(step: Step, theta: Array, steps: int, *, accelerate: bool = True) -> Array:
     """Return θ after a few EM steps, fewer if it is at the maximum; Ctrl-C ends all refits."""
     found, record = maximize(step, theta, tol=NEAR, max_iter=steps, accelerate=accelerate)
-    if record.interrupted:
-        raise KeyboardInterrupt
+    record.raise_interrupted()
     return found
 
 

@@ -11,15 +11,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dualpca.arrays import EPS, Array, backend, note
-from dualpca.data import InMemoryTable, Table, has_missing, observed_part, refuse_nonfinite
-from dualpca.errors import DegenerateError, ScaleError, expected
+from dualpca.arrays import EPS, Array, algebra, backend, note
+from dualpca.data import (
+    InMemoryTable,
+    Table,
+    has_missing,
+    observed_part,
+    refuse_nonfinite,
+    used_rows,
+)
+from dualpca.errors import DegenerateError, ScaleError, ScaleWarning, SolverWarning, expected, warn
 from dualpca.gaussian import (
     NO_NOISE,
     VARIANCE_ROUNDING,
@@ -29,7 +36,15 @@ from dualpca.gaussian import (
     is_share,
     share_count,
 )
-from dualpca.kernels import Kernel, Precomputed, Uncertain, expected_gram, make_kernel
+from dualpca.kernels import (
+    Kernel,
+    Precomputed,
+    Uncertain,
+    expected_gram,
+    has_width,
+    make_kernel,
+    with_width,
+)
 from dualpca.models.driver import Record
 from dualpca.models.spiked import (
     PPCARequest,
@@ -40,11 +55,13 @@ from dualpca.models.spiked import (
     ppca_step,
 )
 from dualpca.operators import (
+    SINGLE_EPS,
     Dual,
     Explicit,
     FeatureMap,
     Fourier,
     Given,
+    Gram,
     Landmarks,
     Mapped,
     MappedScatter,
@@ -54,13 +71,13 @@ from dualpca.operators import (
     Subspace,
     UncertainSubspace,
     map_rows,
-    positive_trace,
-    used_rows,
+    negatives_of,
     warn_of_cancellation,
 )
 from dualpca.solvers import (
     KERNEL_SOLVERS,
     ONE_THREAD_ORDER,
+    SINGLE_EIGENVALUE_TOL,
     FeatureSolver,
     KernelOptions,
     affordable_operator,
@@ -71,11 +88,14 @@ from dualpca.solvers import (
     solve_without_negatives,
 )
 
+SINGLE_FAR = 1e-3
+"""Relative error of eigenvalues from which kernel values in float32 are warned of."""
+
 NEGLIGIBLE_EIGENVALUE = 1e-12
 """Eigenvalues below this share of the largest are zero."""
 
 NOVELTY_ROWS = 2000
-"""Training rows, evenly spaced, whose novelty represents all with an approximate solver."""
+"""Training rows, evenly spaced, whose novelty represents all; all eigenpairs up to that order."""
 
 SAMPLE_ROWS = 10_000
 """Rows drawn from a chunked table, at least, to choose landmarks and kernel widths from."""
@@ -83,9 +103,9 @@ SAMPLE_ROWS = 10_000
 ROWS_PER_LANDMARK = 4
 """Rows of a stream or a sample, per landmark, before landmarks are chosen among them."""
 
-SINGLE_EPS = float(np.finfo(np.float32).eps)
-
 Directions = Subspace | MappedSubspace | UncertainSubspace
+
+Host = np.ndarray[Any, Any]
 
 
 # --- The kernel and the number of components that were asked for ---------------------------------
@@ -95,15 +115,24 @@ Directions = Subspace | MappedSubspace | UncertainSubspace
 class KernelChoice:
     """A kernel as parameters name it: words such as 'median' become numbers once rows are known."""
 
-    kernel: Any  # a name, a `Kernel`, a Gaussian-process kernel of scikit-learn, or a function
+    kernel: object  # a name, a `Kernel`, a Gaussian-process kernel of scikit-learn, or a function
     gamma: float | str | None = None
     degree: float = 3
     coef0: float = 1
-    params: Any = None  # other parameters of a named kernel, or arguments of a function
+    params: Mapping[str, object] | None = None  # others of a named kernel, or of a function
+    finds_width: bool = False  # where none is given; otherwise gamma is 1/d then,
+    judges_width: bool = False  # and whether that suits the rows is looked at
 
     def check(self) -> None:
         """Refuse a kernel that no rows could have."""
         self._made(1)
+
+    @property
+    def width_is_open(self) -> bool:
+        """Whether the kernel is named, and no width is given."""
+        if not isinstance(self.kernel, str) or self.gamma is not None:
+            return False
+        return not {"gamma", "length_scale"} & set(self.params or ())
 
     def _made(self, d: int | None) -> Kernel:
         """Return the kernel for rows of d columns, or for items (None); words are still words."""
@@ -117,25 +146,72 @@ class KernelChoice:
             params = {"gamma": gamma, "degree": self.degree, "coef0": self.coef0, **params}
         return make_kernel(self.kernel, **params)
 
-    def resolved(self, X: Array) -> Kernel:
-        """Return the kernel with numbers found from X in place of words."""
+    def resolved(self, X: Array, weights: Array | None = None) -> Kernel:
+        """Return the kernel with numbers found from X in place of words, and for its width."""
         found = self._made(int(X.shape[1]) if X.ndim == 2 else None)
         if isinstance(found, Precomputed) or X.ndim == 1:
             return found
         if backend.is_sparse(X) and not found.sparse:
             what = "one that accepts sparse rows (linear, polynomial, sigmoid, rbf, matern)"
             raise ValueError(expected("kernel", what, found, "Or give X.toarray()."))
-        return found.resolve(X)
+        if not (self.width_is_open and has_width(found)):
+            return found.resolve(X)
+        if not self.finds_width:
+            if self.judges_width:
+                warn_of_width(found, X)
+            return found
+        found = with_width(found, X, weights)
+        note(f"width found from the rows: {found}")
+        return found
 
 
-def is_precomputed(kernel: Any) -> bool:
+JUDGED_ROWS = 400
+"""Rows, evenly spaced, among which the values of a kernel are looked at."""
+
+ALONE, ALIKE = 0.5, 0.01
+"""Sum of a row's kernel values with all others, on average, below which rows are alone; average
+distance of the values from 1 below which all rows are alike."""
+
+
+def warn_of_width(kernel: Kernel, X: Array) -> None:
+    """Warn if the kernel over rows is nearly the identity, or nearly constant."""
+    n = int(X.shape[0])
+    rows = backend.points(X[:: max(1, -(-n // JUDGED_ROWS)), :])
+    K = _on_host(kernel(rows, rows))
+    m = len(K)
+    if m < 3:
+        return
+    mean = float(K.sum() - K.trace()) / (m * (m - 1))
+    if mean * (n - 1) < ALONE:
+        what, so = "nearly the identity", "all rows are equally far apart"
+    elif 1 - mean < ALIKE and K.min() < 1:
+        what, so = "nearly constant", "the components are those of the linear kernel"
+    else:
+        return
+    better = with_width(kernel, X)
+    named = "gamma" if getattr(kernel, "gamma", None) is not None else "length_scale"
+    remedy = "gamma='median'" if named == "gamma" else "kernel_params={'length_scale': 'median'}"
+    units = " and standardise columns of unlike units" if _per_column(better) else ""
+    warn(
+        f"the kernel matrix is {what} with {named}={getattr(kernel, named):.3g}: {so}. Pass "
+        f"{remedy}{units}, or a width that suits the distances between rows.",
+        ScaleWarning,
+    )
+
+
+def _per_column(kernel: Kernel) -> bool:
+    return isinstance(getattr(kernel, "length_scale", None), tuple)
+
+
+def is_precomputed(kernel: object) -> bool:
     """Return True if X is to be a kernel matrix."""
     return isinstance(kernel, Precomputed) or (isinstance(kernel, str) and kernel == "precomputed")
 
 
-def check_components(wanted: Any, rules: Sequence[str] = ()) -> None:
+def check_components(wanted: int | float | str | None, rules: Sequence[str] = ()) -> None:
     """Refuse what is neither a number of components, a share of the variance, nor a rule."""
-    named, counted = isinstance(wanted, str) and wanted in rules, is_count(wanted) and wanted >= 1
+    named = isinstance(wanted, str) and wanted in rules
+    counted = is_count(wanted) and int(wanted or 0) >= 1
     if wanted is None or named or counted or is_share(wanted):
         return
     what = "None, an integer of at least 1 or a share of the variance between 0 and 1"
@@ -224,10 +300,10 @@ class Source(NamedTuple):
             how.require_exact("for rows with NaN")
             inputs = fit_inputs(X, w)
             rows = as_uncertain(inputs, X)
-            kernel = choice.resolved(rows.mean)
+            kernel = choice.resolved(rows.mean, w)
             gram = Given(expected_gram(kernel, rows), Precomputed())
             return cls(Dual(gram, None, w, center=how.center), kernel, rows, inputs)
-        return cls.of_complete(table, choice.resolved(X), how)
+        return cls.of_complete(table, choice.resolved(X, w), how)
 
     @classmethod
     def of_complete(cls, table: InMemoryTable, kernel: Kernel, how: KernelOptions) -> Source:
@@ -242,7 +318,11 @@ class Source(NamedTuple):
         """Return eigenvectors as expansions over points; None for random features."""
         if isinstance(self.operator, MappedScatter):
             return self.operator.expansion(spectrum)
-        s = self.operator.subspace(spectrum)
+        return self.over_points(self.operator, spectrum)
+
+    def over_points(self, operator: Dual, spectrum: Spectrum) -> Subspace | UncertainSubspace:
+        """Return eigenvectors of the kernel over all points as expansions over them."""
+        s = operator.subspace(spectrum)
         if self.rows is None:
             return s
         return UncertainSubspace(self.rows, self.kernel, s.coefficients, s.base, s.tilt, s.offset)
@@ -272,6 +352,188 @@ class Novelty(NamedTuple):
     residual: Annotated[Array, "m"]
     weights: Annotated[Array, "m", ">= 0"]
 
+    def quantile(self, level: float) -> float:
+        """Return what a share `level` of further points is expected to be at or below.
+
+        The k-th smallest of n numbers has k/(n + 1) of further ones below it; between two of them
+        it is interpolated, and beyond the largest it is the largest.
+        """
+        residual, w = (np.asarray(backend.to_numpy(part), np.float64) for part in self)
+        order = np.argsort(residual, kind="stable")
+        order = order[w[order] > 0]
+        last = np.cumsum(w[order])
+        first = last - w[order] + np.minimum(w[order], 1)  # a weight of 2 is the row twice
+        places, values = np.stack([first, last], axis=1).ravel(), np.repeat(residual[order], 2)
+        whole = float(last[-1])
+        return float(np.interp(level * whole * (1 + 1 / max(whole, order.size)), places, values))
+
+
+# --- How far a training point would be off the components if the model had not seen it -----------
+
+SAME_POINT = 1e-12
+"""Share of its squared norm within which the feature of a point is that of a landmark."""
+
+ROUNDED_NOVELTY = 100.0
+"""Machine epsilons of the points' squared norm below which nothing is novel; more by the square
+root of how far apart the eigenvalues are, which is what coordinates lose."""
+
+BISECTIONS = 44
+"""Steps of bisection for an eigenvalue, between two of the scatter of all points."""
+
+LARGEST_BLOCK = 2**20
+"""Numbers that bisection holds at once."""
+
+FAINT = 1e-15
+"""Share of a point's squared norm that every direction has at least: no two poles then are one."""
+
+
+def left_out_residuals(
+    values: Host, squares: Host, q: int, removed: Host, factor: Host, negligible: float = 0.0
+) -> Host:
+    """Return squared distances off q components that were fitted without the point, (m,).
+
+    S is the scatter of all points, with eigenvalues λ and a point's coordinates z along its
+    eigenvectors. Without a weight δ of the point it is S − δb zzᵀ, and the point lies bz from the
+    new mean, b = W/(W − δ) (1 where features are not centred). Eigenvalues μ of the new scatter
+    solve δb Σ_k z_k²/(λ_k − μ) = 1 (Golub 1973), and (bvᵀz)² = 1/(δ² Σ_k z_k²/(λ_k − μ)²) for
+    its eigenvector v: their sum beyond the q-th, and for one of them that vanishes, is the answer.
+
+    Eigenvalues beyond the q-th are lumped in bands of 1, 1, 2, 2, 4, 4, … neighbours, of which one
+    direction each is all that z sees: errors are below a hundredth. O(m q log r).
+
+    Parameters
+    ----------
+    values : array of shape (r,) or (m, r)
+        λ, largest first.
+    squares : array of shape (m, r)
+        z².
+    q : int
+    removed : array of shape (m,)
+        δ.
+    factor : array of shape (m,)
+        b.
+    negligible : float
+        Eigenvalues up to this are none.
+
+    Examples
+    --------
+    >>> X = np.array([[3.0, 0.1], [-3.0, 0.2], [2.0, -0.2], [-2.0, -0.1]])
+    >>> values, vectors = np.linalg.eigh(X.T @ X)
+    >>> squares = (X @ vectors[:, ::-1]) ** 2
+    >>> left_out_residuals(values[::-1], squares, 1, np.ones(4), np.full(4, 4 / 3)).round(3)
+    array([0.152, 0.124, 0.073, 0.054])
+    """
+    if q == 0:
+        return np.asarray(factor**2 * squares.sum(axis=1))
+    values = np.broadcast_to(values, squares.shape)
+    near, far = (values[:, :q][:, ::-1], squares[:, :q][:, ::-1]), (values[:, q:], squares[:, q:])
+    if far[0].shape[1]:
+        near, far = _lumped(*near, power=-1), _lumped(*far, power=1)
+    poles, mass = (np.concatenate([a[:, ::-1], b], axis=1) for a, b in zip(near, far, strict=True))
+    q = int(near[0].shape[1])
+    # by λ², so that z²/λ² of a faint direction stays faint too
+    mass = np.maximum(mass, FAINT * mass.sum(axis=1, keepdims=True) * (poles / poles[:, :1]) ** 2)
+    found, rows = [], max(1, LARGEST_BLOCK // (poles.shape[1] * (poles.shape[1] - q + 1)))
+    for part in backend.slices(len(mass), rows):
+        about = (poles[part], mass[part], removed[part], factor[part])
+        found.append(_beyond(q, *about, negligible))
+    return np.concatenate(found)
+
+
+def _beyond(
+    q: int, poles: Host, mass: Host, removed: Host, factor: Host, negligible: float
+) -> Host:
+    """Return (bvᵀz)², summed over the eigenvectors v of the new scatter beyond the q-th, (m,)."""
+    high, low = poles[:, q - 1 :], np.pad(poles[:, q:], ((0, 0), (0, 1)))
+    at, z2, weight = poles[:, None, :], mass[:, None, :], (removed * factor)[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for _ in range(BISECTIONS):
+            mu = (low + high) / 2
+            below = weight * (z2 / (at - mu[:, :, None])).sum(axis=2) < 1
+            low, high = np.where(below, mu, low), np.where(below, high, mu)
+        mu = (low + high) / 2
+        along = 1 / (z2 / (at - mu[:, :, None]) ** 2).sum(axis=2) / removed[:, None] ** 2
+    along[:, 0] = np.where(mu[:, 0] <= negligible, along[:, 0], 0)  # the q-th, if none is left
+    return np.asarray(np.nan_to_num(along).sum(axis=1))
+
+
+def _on_host(values: Array) -> Host:
+    return np.asarray(backend.to_numpy(values), dtype=np.float64)
+
+
+def _lumped(values: Host, squares: Host, power: int) -> tuple[Host, Host]:
+    """Return bands of eigenvalues, as a mean by z² of λ or 1/λ, and z² in each, (m, bands) both."""
+    r = int(values.shape[1])
+    starts = np.cumsum([0, *(2 ** (k // 2) for k in range(2 * r.bit_length()))])
+    starts = starts[starts < r]
+    mass = np.add.reduceat(squares, starts, axis=1)
+    plain = np.add.reduceat(values, starts, axis=1) / np.diff([*starts, r])
+    seen = np.add.reduceat(values**power * squares, starts, axis=1) / np.where(mass > 0, mass, 1)
+    return np.where(mass > 0, np.where(mass > 0, seen, 1) ** power, plain), mass
+
+
+def own_variances(K: Host, Y: Host, off: Host, w: Host, total: float, offset: float) -> Host:
+    """Return the variance of all points along what is off the components of each, (m,).
+
+    From the kernel among the m points, as a sample of all: a point's own share is known, that of
+    the others is scaled up.
+
+    Parameters
+    ----------
+    K : array of shape (m, m)
+    Y : array of shape (m, q)
+        Coordinates.
+    off : array of shape (m,)
+        Squared distances off the components.
+    w : array of shape (m,)
+    total : float
+        Weight of all points.
+    offset : float
+        ‖φ̄‖².
+    """
+    means = (K.diagonal() + offset - (Y * Y).sum(axis=1) - off) / 2  # ⟨φ(x), φ̄⟩
+    R = K - means[:, None] - means[None, :] + offset - Y @ Y.T
+    R /= np.sqrt(np.where(off > 0, off, 1))[:, None]
+    others = (R * R) @ w - w * R.diagonal() ** 2
+    scale = (total - w) / np.where(w.sum() > w, w.sum() - w, 1)
+    return np.asarray(w * off + scale * others)
+
+
+def with_own_direction(values: Host, Y: Host, off: Host, own: Host) -> tuple[Host, Host]:
+    """Return eigenvalues and squared coordinates, (m, q + 1), with one direction off all of them.
+
+    It is a point's own, of squared length `off` and with the variance `own` of all points.
+    """
+    poles = np.concatenate([np.broadcast_to(values, Y.shape), own[:, None]], axis=1)
+    return poles, np.concatenate([Y * Y, off[:, None]], axis=1)
+
+
+def left_out_of(
+    values: Host, squares: Host, q: int, outside: Host, weights: Host, total: float, *, center: bool
+) -> Novelty:
+    """Return the novelty of training points to models of all others.
+
+    `values` and `squares` are those of `left_out_residuals`; `outside` is added, what these do not
+    know of a squared distance: the part off a feature map, or that of negative eigenvalues. A
+    weight of 2 is the row twice, of which one is left out.
+    """
+    used = (weights > 0) & (weights < total)
+    unit = float(values.max(initial=0.0)) or 1.0  # squares must not overflow
+    values, squares = values / unit, squares[used] / unit
+    known: Host = values > NEGLIGIBLE_EIGENVALUE
+    if values.ndim == 2:
+        values, known = values[used], np.asarray(known.any(axis=0))
+    removed = np.minimum(weights[used], 1)
+    factor = total / (total - removed) if center else np.ones_like(removed)
+    about = (min(q, int(known.sum())), removed, factor, NEGLIGIBLE_EIGENVALUE)
+    found = unit * left_out_residuals(values[..., known], squares[:, known], *about)
+    found += outside[used]
+    if center:  # the mean of all points is known better than that of all but one
+        found *= 1 - (removed / total) ** 2
+    residual = np.zeros(weights.size)
+    residual[used] = np.maximum(found, 0)
+    return Novelty(residual, np.where(used, weights, 0.0))
+
 
 @dataclass(frozen=True)
 class KernelModel:
@@ -289,8 +551,9 @@ class KernelModel:
     solver: str
     eigenvectors: Annotated[Array, "p q"] | None = None  # from exact solvers
     residual: Annotated[Array, "p"] | None = None  # of the training points, from exact solvers
-    novelty: Novelty | None = None
+    novelty: Novelty | None = None  # of the training points
     inputs: SpikedModel | None = None  # of rows with missing values
+    left_out: Novelty | None = None  # of some, each to a model without it
 
     def __post_init__(self) -> None:
         """Refuse a model without shares of the variance that could not be counted later."""
@@ -345,11 +608,65 @@ class KernelModel:
         return projection_on(self.subspace, rows, own).residual
 
     def novelty_threshold(self, level: float) -> float:
-        """Return the quantile of the training points' squared distance, by weight."""
-        if self.novelty is None:
-            return float(np.quantile(backend.to_numpy(self.off_span(self.points)), level))
-        residual, weights = (backend.to_numpy(part) for part in self.novelty)
-        return float(np.quantile(residual, level, weights=weights, method="inverted_cdf"))
+        """Return what a share `level` of new points is expected to be at or below.
+
+        From the training points, each judged by a model without it, and no less than rounding.
+        """
+        judged = self.left_out or self.novelty
+        if judged is None or not backend.to_numpy(judged.weights).any():
+            residual = self.off_span(self.points)
+            judged = Novelty(residual, backend.ones(residual.shape, residual))
+        values = _on_host(self.eigenvalues)
+        least, size = values[values > 0].min(initial=np.inf), values.sum() / max(self.n_rows, 1)
+        rounding = ROUNDED_NOVELTY * EPS * float(size + abs(self._offset))
+        return max(judged.quantile(level), rounding * math.sqrt(values.max(initial=0.0) / least))
+
+    @property
+    def _offset(self) -> float:
+        """‖φ̄‖², or that of a feature map."""
+        span = self.subspace
+        return float(span.mean @ span.mean if isinstance(span, MappedSubspace) else span.offset)
+
+    def _gram(self, how: KernelOptions) -> Gram:
+        """Return the kernel over the training points, expected where values are missing."""
+        if isinstance(self.subspace, UncertainSubspace):
+            return Given(expected_gram(self.kernel, self.subspace.rows), Precomputed())
+        return gram_of(self.points, self.kernel, how)
+
+    def judged(self, how: KernelOptions) -> KernelModel:
+        """Return the model with the novelty of training points that were left out.
+
+        Up to 2,000 points by all eigenpairs of their kernel, which is evaluated again: O(n³).
+        Beyond, of 2,000 points, evenly spaced, from the kernel among them.
+        """
+        E, residual, novelty, span = self.eigenvectors, self.residual, self.novelty, self.subspace
+        if self.left_out is not None or E is None or residual is None or novelty is None:
+            return self
+        if isinstance(span, MappedSubspace):
+            return self
+        center = bool(backend.to_numpy(span.base).any())
+        gram = self._gram(how)
+        step = -(-int(E.shape[0]) // NOVELTY_ROWS)
+        w, off = (_on_host(part)[::step] for part in (novelty.weights, residual))
+        values, total = _on_host(self.eigenvalues), float(_on_host(novelty.weights).sum())
+        q = int((values > 0).sum())
+        if step == 1:
+            A = Dual(gram, None, novelty.weights, center=center).dense()
+            values, E = (_on_host(part)[..., ::-1] for part in algebra.top_eigh(A, w.size))
+            values = np.clip(values, 0, None)
+            squares = values * E**2 / np.where(w > 0, w, 1)[:, None]
+        else:
+            Y = _on_host(E)[::step, :q] * np.sqrt(values[:q])
+            Y /= np.sqrt(np.where(w > 0, w, 1))[:, None]
+            own = own_variances(_on_host(gram.corner(step)), Y, off, w, total, span.offset)
+            values, squares = with_own_direction(values[:q], Y, off, own)
+        if isinstance(span, UncertainSubspace):  # what is missing makes a row's feature shorter
+            whole = backend.to_numpy(span.rows.certain)[::step]
+            w = np.where(whole, w, 0) if whole.any() else w
+        outside = off - squares[:, q:].sum(axis=1)
+        found = left_out_of(values, squares, q, outside, w, total, center=center)
+        like = backend.vector_like(residual)
+        return replace(self, left_out=Novelty(*(backend.asarray(part, like) for part in found)))
 
     def counted(self, how: KernelOptions) -> KernelModel:
         """Return the model with shares of the variance, where negative eigenvalues are none of it.
@@ -364,7 +681,7 @@ class KernelModel:
         centred = bool(backend.to_numpy(subspace.base).any())
         gram = gram_of(self.points, self.kernel, how)
         operator = Dual(gram, None, novelty.weights, center=centred)
-        trace = positive_trace(operator, np.random.default_rng(0))
+        trace = negatives_of(operator, np.random.default_rng(0)).positive or operator.trace
         return replace(self, ratios=shares(self.points, self.eigenvalues, trace))
 
     def squared_ratios(self, how: KernelOptions) -> Array:
@@ -425,12 +742,18 @@ def em_of_kernel(
     q: int,
     rng: np.random.Generator,
     noise: float | None,
-    **options: Any,
+    tol: float,
+    max_iter: int,
+    *,
+    start: tuple[Array, float] | None = None,
+    accelerate: bool = True,
 ) -> tuple[Array, float, Record]:
     """Fit loadings W, (m, q), and the noise σ² by EM; a noise that vanished is 0."""
-    n = operator.n
+    n, limits = operator.n, (tol, max_iter)
     with breakdowns_told(q):
-        W, sigma2, record = em_of_operator(operator, q, n, rng, noise, **options)
+        W, sigma2, record = em_of_operator(
+            operator, q, n, rng, noise, *limits, start=start, accelerate=accelerate
+        )
         record.add(ppca_step(operator, W, sigma2, n)[2])
     vanished = noise is None and has_vanished(sigma2, operator.trace / n / operator.dim, NO_NOISE)
     return W, 0.0 if vanished else sigma2, record
@@ -489,43 +812,41 @@ def fit_kernel(table: Table, request: KernelRequest) -> KernelModel:
         if found is not None:
             return _fit_mapped(*found, *about, whole=True)
         source = Source.of_complete(table, kernel, how)
-    if isinstance(source.operator, MappedScatter):
-        return _fit_mapped(source.operator, how.solver, *about, whole=True)
-    return _fit_exact(source, *about)
-
-
-def _fit_exact(
-    source: Source, X: Array, weights: Array | None, request: KernelRequest
-) -> KernelModel:
-    """Fit from eigenpairs of the centred kernel over all points."""
-    if int(X.shape[0]) <= ONE_THREAD_ORDER:
-        with backend.threads_outside(X):
-            return _fit_points(source, X, weights, request)
-    return _fit_points(source, X, weights, request)
+    operator = source.operator
+    if isinstance(operator, MappedScatter):
+        return _fit_mapped(operator, how.solver, *about, whole=True)
+    few = int(table.rows.shape[0]) <= ONE_THREAD_ORDER
+    with backend.threads_outside(table.rows) if few else nullcontext():
+        return _fit_points(operator, source, *about)
 
 
 def _fit_points(
-    source: Source, X: Array, weights: Array | None, request: KernelRequest
+    operator: Dual, source: Source, X: Array, weights: Array | None, request: KernelRequest
 ) -> KernelModel:
-    """Fit from eigenpairs, on the threads that BLAS has."""
+    """Fit from eigenpairs of the centred kernel over all points."""
     how = request.how
-    operator: Any = source.operator
-    spectrum, name = _solved(source, request)
+    spectrum, name = _solved(operator, source.kernel, request)
     if how.dtype is None and operator.single and spectrum.rank > 0:
         rounding = SINGLE_EPS * float(backend.to_numpy(operator.gram.diag()).max())
-        if spectrum.error > how.tol or rounding > how.tol * float(spectrum.values[-1]):
+        tol = max(how.tol, SINGLE_EIGENVALUE_TOL)
+        if spectrum.error > tol or rounding > tol * float(spectrum.values[-1]):
             operator = dual_operator(X, source.kernel, weights, how, double=True)
-            source = source._replace(operator=operator)
-            spectrum, name = _solved(source, request)
+            spectrum, name = _solved(operator, source.kernel, request)
+    elif operator.single and spectrum.error > max(how.tol, SINGLE_FAR):
+        warn(
+            "kernel values in float32 leave a relative error near "
+            f"{spectrum.error:.1e} in the eigenvalues. Do not pass dtype='float32' here.",
+            SolverWarning,
+        )
     if source.rows is None:
-        warn_of_cancellation(X, operator.total, operator.trace)
-    subspace: Any = source.expansion(spectrum)
+        warn_of_cancellation(X, operator.total, spectrum.trace)
+    subspace = source.over_points(operator, spectrum)
     residual = operator.off_span(spectrum)
     values, variances, ratios = in_dtype_of(X, spectrum, spectrum.values / operator.n)
     return KernelModel(
         values,
         variances,
-        None if operator.estimated else ratios,
+        None if spectrum.negatives is not None and spectrum.negatives.estimated else ratios,
         source.kernel,
         subspace,
         subspace.points,
@@ -539,15 +860,14 @@ def _fit_points(
     )
 
 
-def _solved(source: Source, request: KernelRequest) -> tuple[Spectrum, str]:
+def _solved(operator: Dual, kernel: Kernel, request: KernelRequest) -> tuple[Spectrum, str]:
     """Return the eigenpairs asked for, and the solver that found them."""
-    operator: Any = source.operator
     rank = request.rank(operator.shape[0], operator.factor_width)
-    spectrum, name = solve_without_negatives(operator, source.kernel, rank, request.how)
+    spectrum, name = solve_without_negatives(operator, kernel, rank, request.how)
     return request.kept(operator.oriented(spectrum), operator.eps * operator.total), name
 
 
-def _fit_chunks(table: Any, request: KernelRequest) -> KernelModel:
+def _fit_chunks(table: Table, request: KernelRequest) -> KernelModel:
     """Fit a chunked table from the moments of a feature map chosen from a sample of its rows."""
     how = request.how
     if how.features is None or is_precomputed(request.kernel.kernel):
@@ -591,16 +911,56 @@ def _fit_mapped(
         used_rows(rows, weights) if whole else round(operator.n),
         Approximation(operator.left_out, operator.gap(spectrum)),
         name,
-        novelty=_some_novelty(subspace, rows, weights),
+        left_out=_left_out_of_map(operator, directed, rows, weights, center=how.center),
     )
 
 
-def _some_novelty(subspace: Directions, X: Array, weights: Array | None) -> Novelty | None:
-    """Return the novelty of some training points: landmarks are not a sample of them."""
+def _left_out_of_map(
+    operator: MappedScatter,
+    spectrum: Spectrum,
+    X: Array,
+    weights: Array | None,
+    *,
+    center: bool,
+) -> Novelty | None:
+    """Return the novelty of some training points, each to moments, and landmarks, without it.
+
+    What is off the components of each counts as one direction.
+    """
     index = np.arange(0, int(X.shape[0]), -(-int(X.shape[0]) // NOVELTY_ROWS))
-    residual = subspace.project(backend.take(X, index)).residual
-    w = backend.ones(residual.shape, residual) if weights is None else backend.take(weights, index)
-    return Novelty(residual, w) if bool(backend.to_numpy(w).any()) else None
+    w = np.ones(index.size) if weights is None else _on_host(weights)[index]
+    if not w.any():
+        return None
+    rows, f = backend.points(backend.take(X, index)), operator.map
+    F, outside = off_own_landmark(f, rows, w) if isinstance(f, Landmarks) else (f(rows), 0 * w)
+    Z, V = F - operator.moments.mean, spectrum.vectors
+    Y = Z @ V
+    rest = Z - Y @ V.T
+    off = _on_host(algebra.squared_norms(rest))
+    U = rest / backend.asarray(np.sqrt(np.where(off > 0, off, 1)), Z)[:, None]
+    own = _on_host(backend.namespace(Z).sum((operator @ U.T).T * U, axis=1))
+    along = with_own_direction(_on_host(spectrum.values), _on_host(Y), off, own)
+    found = left_out_of(*along, spectrum.rank, outside, w, operator.n, center=center)
+    return Novelty(*(backend.asarray(part, backend.vector_like(Z)) for part in found))
+
+
+def off_own_landmark(f: Landmarks, X: Array, weights: Host) -> tuple[Array, Host]:
+    """Return mapped points, (m, r), and squared distances off the map, (m,), on the host.
+
+    A point that is a landmark is on the span because it is one: it loses the part that no other
+    landmark explains, f(z_j)'s along row j of the whitening N, of squared length 1/‖N_j‖². Not
+    where the same point is there again.
+    """
+    K, own = backend.working(f.raw(X)), backend.working(f.kernel.diag(X))
+    F, xp = K @ f.whitening, backend.namespace(K)
+    gap = own[:, None] - 2 * K + backend.working(f.kernel.diag(f.points))[None, :]
+    nearest = backend.to_numpy(xp.argmin(gap, axis=1))
+    same = _on_host(xp.min(gap, axis=1)) <= SAME_POINT * np.abs(_on_host(own))
+    same &= np.bincount(nearest, weights * same)[nearest] <= np.minimum(weights, 1)
+    N = backend.take(f.whitening, nearest)
+    share = np.where(same, 1 / _on_host(algebra.safe_divisor(algebra.squared_norms(N))), 0)
+    off = np.clip(_on_host(own - algebra.squared_norms(F)), 0, None)
+    return F - backend.asarray(share, K)[:, None] * N, off + share
 
 
 # --- Streams: landmarks from the first rows, exact moments of all rows on them -------------------

@@ -12,15 +12,16 @@ Read `Correction` (distances as kernels), `FeatureScatter` (the centred kernel t
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from scipy.linalg import helmert
 from scipy.spatial.distance import cdist
 
 from dualpca.arrays import EPS, Array, algebra, backend, outer
-from dualpca.data import InMemoryTable
+from dualpca.data import Host, InMemoryTable
 from dualpca.errors import HeywoodWarning, NonFiniteError, SpectrumWarning, expected, warn
 from dualpca.gaussian import (
     LOG_2PI,
@@ -46,10 +47,14 @@ from dualpca.operators import (
     Primal,
     Spectrum,
     Subspace,
-    deterministic_signs,
-    negative_mass,
+    negatives_of,
 )
 from dualpca.solvers import KernelOptions, gram_of, solve
+
+Metric = str | Callable[[Host, Host], float]
+"""How distances are measured: a name or function of scipy's cdist."""
+
+Seed = int | np.random.Generator
 
 # --- From distances to kernels: principal coordinates, and what to do if they are not Euclidean --
 
@@ -117,7 +122,7 @@ class Correction:
         return -0.5 * squares * (1 - share)
 
 
-def lingoes_constant(D: np.ndarray[Any, Any]) -> float:
+def lingoes_constant(D: Host) -> float:
     """Return c = −λ_min(−½ H D² H), at least 0: with √(d² + 2c) every eigenvalue rises by c.
 
     Lingoes (1971), Some boundary conditions for a monotone analysis of symmetric matrices.
@@ -127,7 +132,7 @@ def lingoes_constant(D: np.ndarray[Any, Any]) -> float:
     return excess if excess > rounding else 0.0
 
 
-def cailliez_constant(D: np.ndarray[Any, Any]) -> float:
+def cailliez_constant(D: Host) -> float:
     """Return the smallest c ≥ 0 for which d + c is Euclidean.
 
     The largest real eigenvalue of [[0, 2A], [−I, −4B]] with A = −½ H D² H and B = −½ H D H
@@ -142,7 +147,7 @@ def cailliez_constant(D: np.ndarray[Any, Any]) -> float:
     return max(float(real.max()), 0.0)
 
 
-def _centred(A: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _centred(A: Host) -> Host:
     means = A.mean(axis=0)
     return np.asarray(A - means[None, :] - means[:, None] + means.mean())
 
@@ -150,12 +155,12 @@ def _centred(A: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 CONSTANTS = {"lingoes": lingoes_constant, "cailliez": cailliez_constant}
 
 
-def distances(X: Array, Y: Array, metric: Any) -> Array:
+def distances(X: Array, Y: Array, metric: Metric) -> Array:
     """Return distances of rows from rows, (m, n), found on the host; X if it holds them."""
     if is_precomputed(metric):
         return X
     try:
-        D = cdist(backend.to_numpy(X), backend.to_numpy(Y), metric)
+        D = cdist(backend.to_numpy(X), backend.to_numpy(Y), metric)  # type: ignore[arg-type]
     except ValueError as error:
         if "nknown" not in str(error):
             raise
@@ -244,7 +249,7 @@ class FeatureScatter(Dual):
         cls,
         rows: Array,
         choice: KernelChoice,
-        metric: Any = None,
+        metric: Metric | None = None,
         correction: str | None = None,
         memory_limit: float = math.inf,
     ) -> FeatureScatter:
@@ -269,7 +274,7 @@ class FeatureScatter(Dual):
         """The origin: 0."""
         return Frame(backend.asarray(np.zeros(self.shape[0]), self.like))
 
-    def definite_part(self, seed: Any) -> tuple[FeatureScatter, float]:
+    def definite_part(self, seed: Seed) -> tuple[FeatureScatter, float]:
         """Return the kernel without its negative eigenvalues, and what share of all they were.
 
         O(n³) and an n×n array, for kernels that are not known to be positive semi-definite. What
@@ -280,7 +285,7 @@ class FeatureScatter(Dual):
         xp, like = backend.namespace(self.like), backend.vector_like(self.points)
         size = float(xp.sum(abs(self.gram.diag()))) + self.n * abs(self.grand_mean)
         rounding = float(xp.finfo(like.dtype).eps) * math.sqrt(self.shape[0]) * size / self.trace
-        negative, total = negative_mass(self, np.random.default_rng(seed))
+        negative, total, _ = negatives_of(self, np.random.default_rng(seed))
         if negative <= max(NEGATIVE_SHARE, rounding) * total:
             return self, 0.0
         values, vectors = algebra.top_eigh(self.dense(), self.shape[0])
@@ -289,7 +294,7 @@ class FeatureScatter(Dual):
         found = FeatureScatter(gram, self.points, self.correction, self.pairwise)
         return found, negative / total
 
-    def fitted_part(self, seed: Any) -> FeatureScatter:
+    def fitted_part(self, seed: Seed) -> FeatureScatter:
         """Return the part that models are fitted to.
 
         Items that are all alike are refused. There is a warning where they hardly differ, and where
@@ -406,7 +411,7 @@ class ProbabilisticKernelModel:
         return inverse @ scaled.T, (inverse + inverse.T) / 2
 
     @property
-    def noise(self) -> Any:
+    def noise(self) -> float | Array:
         """σ², or ψ of every point where each has its own."""
         if self.heywood is None:
             return float(self.psi[0])
@@ -503,18 +508,18 @@ class ProbabilisticKernelRequest:
 
     n_components: int | float | None
     kernel: KernelChoice
-    metric: Any = None  # distances in place of a kernel: a name or function of scipy's cdist
+    metric: Metric | None = None  # distances in place of a kernel
     correction: str | None = None  # of distances
     noise: str = "isotropic"  # or 'diagonal', one for every point
     noise_variance: float | None = None  # σ², None for maximum likelihood
     method: str = "ml"  # or 'em'
     feature_dim: float | None = None  # ρ, where it is known
-    init: Any = "auto"  # 'auto', 'pca', 'random' or coordinates, for EM
+    init: str | Array = "auto"  # 'auto', 'pca', 'random' or coordinates, for EM
     accelerate: bool = True
     tol: float = 1e-6
     max_iter: int = 1000
     eigen_solver: str = "auto"
-    seed: Any = 0  # or a generator
+    seed: Seed = 0
     memory_limit: float = math.inf  # bytes, for a stored kernel
 
 
@@ -532,17 +537,18 @@ def fit_probabilistic_kernel(
     operator = source.fitted_part(request.seed)
     n, order, rho = operator.n, operator.shape[0], request.feature_dim
     like = backend.vector_like(source.points)
-    limits: dict[str, Any] = {"tol": request.tol, "max_iter": request.max_iter}
+    limits = (request.tol, request.max_iter)
     placement = heywood = None
     if request.noise == "diagonal":
         q, em = _count(operator, request), request.method == "em"
-        factors, record = fit_factors(operator, q, LEAST_POINT_NOISE, em=em, **limits)  # type: ignore[arg-type]
+        factors, record = fit_factors(operator, q, LEAST_POINT_NOISE, None, *limits, em=em)  # type: ignore[arg-type]
         B, psi = principal(factors.W, factors.psi)[0], factors.psi
         variances, heywood = backend.namespace(B).sum(B * B, axis=0), _heywood_cases(B, psi)
     elif request.method == "em":
         q, rng = _count(operator, request), np.random.default_rng(request.seed)
-        limits |= {"start": _start(operator, request, q), "accelerate": request.accelerate}
-        W, sigma2, record = em_of_kernel(operator, q, rng, request.noise_variance, **limits)
+        about_em = (operator, q, rng, request.noise_variance, *limits)
+        start = _start(operator, request, q)
+        W, sigma2, record = em_of_kernel(*about_em, start=start, accelerate=request.accelerate)
         B, squares = principal(W)
         psi, variances = sigma2 + 0 * B[:, 0], squares + sigma2
         SpikedGaussian(variances, sigma2, operator.dim).require_density()
@@ -623,7 +629,7 @@ def _start(
     return scores, gaussian.noise if gaussian.noise > 0 else unit
 
 
-def check_start(init: Any, operator: FeatureScatter, q: int) -> Array:
+def check_start(init: Array, operator: FeatureScatter, q: int) -> Array:
     """Return given coordinates, (n, q), to start from."""
     B = np.asarray(backend.to_numpy(init))
     if B.shape != (operator.shape[0], q) or B.dtype.kind not in "fiu" or not np.isfinite(B).all():
@@ -654,4 +660,4 @@ def principal(B: Array, psi: Array | None = None) -> tuple[Array, Array]:
     xp = backend.namespace(B)
     root = 1.0 if psi is None else xp.sqrt(psi)[:, None]
     U, s, _ = algebra.svd(B / root)
-    return deterministic_signs((U * s) * root), s * s
+    return algebra.deterministic_signs((U * s) * root), s * s

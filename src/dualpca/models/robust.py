@@ -13,10 +13,10 @@ these cannot explain get weight 0.
 from __future__ import annotations
 
 import math
+import warnings
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import reduce
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from scipy import optimize, special
@@ -32,25 +32,29 @@ from dualpca.data import (
     has_missing,
     observed_weights,
     refuse_infinite,
+    used_rows,
 )
-from dualpca.errors import DegenerateError, expected
+from dualpca.errors import DegenerateError, SelectionWarning, expected
 from dualpca.gaussian import (
     LEAST_NOISE,
     NO_SECOND_MOMENT,
-    Block,
+    PARALLEL,
     Factors,
     Incomplete,
     Reference,
     Selection,
     SpikedGaussian,
-    Sums,
+    SpikedMonitor,
     all_latents,
-    block_sums,
+    at_least_one,
     check_request,
+    completed,
     each,
     has_vanished,
     is_count,
     latents,
+    m_step,
+    reference_of,
     spiked_gaussian,
     t_constant,
     t_density,
@@ -62,7 +66,8 @@ from dualpca.models.driver import (
     Record,
     maximize,
 )
-from dualpca.models.incomplete import Fit, m_step
+from dualpca.models.incomplete import Fit
+from dualpca.models.selection import parallel_analysis
 from dualpca.models.spiked import (
     PPCARequest,
     SpikedModel,
@@ -71,7 +76,7 @@ from dualpca.models.spiked import (
     principal_axes,
     spiked_model,
 )
-from dualpca.operators import Frame, Primal, Spectrum, used_rows
+from dualpca.operators import Frame, Primal, Spectrum
 from dualpca.solvers import solve
 
 LEAST_DOF, MOST_DOF = 2.1, 1000.0
@@ -633,7 +638,7 @@ class RobustFit(Fit):
         """Take one EM step; return it with the log-likelihood of θ."""
         factors = self.unpack(theta)
         _, u, value = self.weigh(factors)
-        sums = self.weighted(factors, backend.asarray(u, self.origin))
+        sums = self.incomplete.sums(factors, u=backend.asarray(u, self.origin))
         W, mu, left = m_step(sums, factors)
         w = self.host_weights
         share = float(sums.all_n) / float(w.sum())  # Σwu/Σw
@@ -647,22 +652,6 @@ class RobustFit(Fit):
         for block in incomplete.blocks(self.origin):
             total = total + xp.matrix_transpose(block.mask) @ incomplete.weight(block)
         return total
-
-    def weighted(self, factors: Factors, u: Array) -> Sums:
-        """Return the sums of the M step for rows of weights u."""
-        incomplete = self.incomplete
-
-        def one(block: Block) -> Sums:
-            found, w = latents(factors, block), incomplete.weight(block)
-            v = u[block.rows]
-            # block_sums multiplies by w·u: the covariance is to have w alone
-            plain = found.covariance / v[:, None, None]
-            return block_sums(block, found._replace(covariance=plain), w * v)
-
-        def part(cut: list[slice]) -> Sums:
-            return reduce(Sums.plus, map(one, incomplete.blocks(factors.mu, cut)))
-
-        return reduce(Sums.plus, backend.spread(part, incomplete.cut, incomplete.X))
 
     def weighing(self, weights: Array) -> RobustFit:
         """Return the fit of the same rows under other weights."""
@@ -724,20 +713,34 @@ def fit_robust(table: Table, request: RobustRequest) -> RobustModel:
         check_request(wanted, used_rows(rows, table.weights), table.d, "auto")
         q = at_least_one_factor(wanted)
         return _fit_count(table, q, request)
-    deep = _deepest(table, request)
-    first, _ = _chosen(deep, wanted)
+    wanted = PARALLEL if wanted is None else wanted
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SelectionWarning)  # the second look is the one to tell of
+        first, _ = _chosen(_deepest(table, request), wanted)
     found = _fit_count(table, first, request)
-    kept = np.flatnonzero(backend.to_numpy(found.row_weights) > 0)
-    q, selection = _chosen(_some(table, kept), wanted)
+    q, selection = _chosen(_without_tails(table, found), wanted)
     if q != first:
         found = _fit_count(table, q, request)
     return replace(found, selection=selection)
 
 
-def _chosen(table: InMemoryTable, wanted: Any) -> tuple[int, Selection | None]:
+def _chosen(table: InMemoryTable, wanted: float | str) -> tuple[int, Selection | None]:
     """Return the number of components that a rule chooses for rows without gross outliers."""
+    if wanted == PARALLEL:
+        found = parallel_analysis(table, missing=has_missing(table.rows))
+        return at_least_one(PARALLEL, found), None
     model = fit_ppca(table, PPCARequest(wanted))
     return max(model.n_components, 1), model.selection
+
+
+def _without_tails(table: InMemoryTable, model: RobustModel) -> InMemoryTable:
+    """Return √u (x − μ) of the rows that were not set aside: under the model these are Gaussian."""
+    kept = np.flatnonzero(backend.to_numpy(model.row_weights) > 0)
+    few = _some(table, kept)
+    u = backend.asarray(backend.to_numpy(model.row_weights)[kept], few.rows)
+    root = backend.namespace(u).sqrt(backend.working(u))
+    rows = (backend.working(few.rows) - backend.working(model.mean)) * root[:, None]
+    return InMemoryTable(rows, few.weights, few.names)
 
 
 def _deepest(table: InMemoryTable, request: RobustRequest) -> InMemoryTable:
@@ -787,7 +790,7 @@ def _fit_count(table: InMemoryTable, q: int, request: RobustRequest) -> RobustMo
             kept = near
             found = _run(_some(table, kept), q, here, request)
             here = _factors(*found[:3])
-    return _model(table, kept, found)
+    return _model(table, kept, found, request)
 
 
 def _factors(mean: Array, spectrum: Spectrum, gaussian: SpikedGaussian) -> Factors:
@@ -823,11 +826,45 @@ def _run(table: InMemoryTable, q: int, start: Factors | None, request: RobustReq
     return complete.run(u, tol, max_iter)
 
 
-def _model(table: InMemoryTable, kept: Host, found: Fitted) -> RobustModel:
+LIMIT_ROUNDS = 3
+"""Times that the tails of the control limits are found anew."""
+
+
+def _reference(fitted: InMemoryTable, found: Fitted, request: RobustRequest) -> Reference:
+    """Return what limits need to know of the rows that were not set aside.
+
+    Unequal noise looks like heavy tails to a model of equal noise. So the tails of the limits are
+    those of T² and SPE, each in units of its own variances, unless ν was given.
+    """
+    rows = backend.working(fitted.rows)
+    w = observed_weights(rows, fitted.weights)
+    n = Columns.of(rows, w).effective_rows
+    plain, tails = _factors(*found[:3]), math.inf if request.dof is None else request.dof
+    if not found.gaussian.noise > 0:
+        return Reference(n, n, tails=found.dof)
+    if has_missing(rows):
+        rows = completed(plain, rows, w)
+    weights = block_weights(w, slice(None), rows)
+    u, frame = backend.namespace(weights).ones_like(weights), Frame(found.mean)
+    for _ in range(LIMIT_ROUNDS):
+        operator = Primal(rows, weights * u)
+        reference = reference_of(operator, found.spectrum, n, n, tails=tails)
+        monitor = SpikedMonitor(found.gaussian, frame, found.spectrum.vectors, reference, 0.0)
+        t2, spe, degrees = monitor.statistics(rows)
+        k, dof, mean = (float(part[0]) for part in (degrees.k, degrees.dof, degrees.mean))
+        far = backend.to_numpy(t2) / max(float(degrees.weight[0]), 1e-300)
+        far = far + dof / max(mean, 1e-300) * backend.to_numpy(spe)
+        sizes, host = np.full(far.size, k + dof), backend.to_numpy(weights)
+        tails = best_dof(sizes, far, host) if request.dof is None else request.dof
+        u = backend.asarray(weights_of(tails, sizes, far), weights)
+    order = rows if fitted.weights is None else None
+    return reference_of(Primal(rows, weights * u), found.spectrum, n, n, rows=order, tails=tails)
+
+
+def _model(table: InMemoryTable, kept: Host, found: Fitted, request: RobustRequest) -> RobustModel:
     """Return the model: the weights of all rows, 0 for those set aside."""
     fitted = _some(table, kept)
-    n = Columns.of(fitted.rows, fitted.weights).effective_rows
-    reference = Reference(n, n, tails=found.dof)
+    reference = _reference(fitted, found, request)
     base = spiked_model(
         found.mean,
         found.spectrum,

@@ -1,20 +1,23 @@
 """How many components, from the rows themselves: predict what was held out, or permute columns.
 
 `cross_validated` answers 'cv', 'cv-rows' and 'cv-entries'; `parallel_analysis` answers
-'parallel'; `choose_bic` answers 'bic' where values are missing. Rules that need no more than a
-spectrum are in `dualpca.gaussian`.
+'parallel'; where values are missing, `choose_bic` answers 'bic' and `rule_of_completed` the rules
+that need no more than a spectrum, which are in `dualpca.gaussian`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 from functools import reduce as fold_left
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualpca.arrays import Array, backend, quadratic, task
+from dualpca.arrays import Array, Tick, backend, quadratic, task
 from dualpca.data import (
     FOLDS,
     SMALLEST_TRACE,
@@ -42,7 +45,10 @@ from dualpca.gaussian import (
     Score,
     Selection,
     Trained,
+    apply_rule,
     best_candidate,
+    can_simulate,
+    drawn_imputations,
     each,
     free_parameters,
     given_up,
@@ -52,11 +58,18 @@ from dualpca.gaussian import (
     largest_of,
     largest_values,
     simplest,
+    simulated_horn,
     summary,
-    warn_interrupted,
 )
-from dualpca.models.driver import left_to_gain, maximize
-from dualpca.models.incomplete import Fit, check_unit, fit_incomplete, refuse_empty_columns
+from dualpca.models.driver import left_to_gain, maximize, try_candidates, warn_interrupted
+from dualpca.models.incomplete import (
+    SEED,
+    Fit,
+    check_unit,
+    fit_incomplete,
+    refuse_empty_columns,
+    some_of,
+)
 from dualpca.models.stacks import MOST_ENTRIES, Expected, Guess, Stack
 from dualpca.operators import WIDEST, Primal, Scatter, weighed
 from dualpca.solvers import solve
@@ -70,9 +83,6 @@ FOLD_LIMITS: dict[str, Any] = {"tol": 1e-2, "max_iter": 100}
 PATH_LIMITS: dict[str, Any] = {"tol": 1e-2, "max_iter": 4}
 LAST_LIMITS: dict[str, Any] = {"tol": 1e-2, "max_iter": 12}
 """The same where every q starts from the one before, and how much further those go that decide."""
-
-SEED = 0
-"""Of the folds, and of the start of EM in them."""
 
 
 def cross_validated(name: str, table: Table, most: int, *, missing: bool) -> Selection:
@@ -116,25 +126,27 @@ def cross_validated(name: str, table: Table, most: int, *, missing: bool) -> Sel
 def by_complete_rows(table: Table, most: int) -> Selection:
     """Choose among q = 0, 1, …, most by the likelihood of held-out rows, in five folds.
 
-    O(ndq) in all. Chunks take three passes: sizes, the moments of every fold, and the scores of
-    all folds and all q. Ctrl-C keeps the folds that are done.
+    Takes the smallest q that is as good as the best, as with missing values. O(ndq) in all. Chunks
+    take three passes: sizes, the moments of every fold, and the scores of all folds and all q.
+    Ctrl-C keeps the folds that are done.
     """
     folds = row_folds(table, SEED)
     sizes = np.bincount(np.concatenate([*folds.values()]))
-    found: list[list[Score]] = []
-    with task("cross-validation: fold", sizes.size) as tick:
-        try:
-            for group in _without_folds(table, folds, sizes.size):
-                models = {}
-                for k, operator in group.items():
-                    models[k] = _trained(operator, min(most, int(sizes.sum() - sizes[k]) - 1))
-                    tick()
-                scores = table.reduce(_score_rows(folds, models, most), np.add)
-                found += [[Score(*cell) for cell in fold] for fold in scores.tolist()]
-        except KeyboardInterrupt:
-            warn_interrupted(f"{len(found)} of {sizes.size} folds", bool(found))
-    curve = [list(row) for row in zip(*found, strict=True)]
-    return summary(curve, 0, best_candidate(curve), "row")
+
+    def fit(group: Mapping[int, Primal | Scatter], tick: Tick) -> list[list[Score]]:
+        models = {}
+        for k, operator in group.items():
+            models[k] = _trained(operator, min(most, int(sizes.sum() - sizes[k]) - 1))
+            tick()
+        scores = table.reduce(_score_rows(folds, models, most), np.add)
+        return [[Score(*cell) for cell in fold] for fold in scores.tolist()]
+
+    groups, label = _without_folds(table, folds, sizes.size), "cross-validation: fold"
+    found, interrupted = try_candidates(groups, fit, label=label, total=sizes.size)
+    if interrupted:
+        warn_interrupted(f"{len(found)} of {sizes.size} folds")
+    curve = [list(row) for row in zip(*chain.from_iterable(found), strict=True)]
+    return summary(curve, 0, simplest(curve), "row")
 
 
 def _without_folds(
@@ -143,7 +155,8 @@ def _without_folds(
     """Yield the operators of all rows but those of a fold: one by one in memory, else together."""
     if isinstance(table, InMemoryTable):
         for k in range(count):
-            kept: Any = fold_rows(table, folds, k, held=False)
+            kept = fold_rows(table, folds, k, held=False)
+            assert isinstance(kept, InMemoryTable)
             yield {k: Primal(kept.rows, kept.weights)}
         return
     if table.d > WIDEST:
@@ -319,48 +332,53 @@ def _best_along(folds: _Stacked, most: int) -> Selection:
     more may be better after several that were worse. There the largest q is tried at the end.
     """
     scores: list[list[Score]] = []
-    reached: list[tuple[Host, float]] = []  # θ of each q, and what it has left to gain
-    q, theta = 1, folds.stack.begin()
+    reached: list[tuple[Expected, float]] = []  # by each q, and what it has left to gain
+    stack, theta = folds.stack, folds.stack.begin()
 
-    def climbed(stack: Stack, theta: Host, limits: dict[str, Any]) -> tuple[Expected, float]:
+    def climb(
+        stack: Stack, theta: Host, limits: dict[str, Any], tick: Tick
+    ) -> tuple[Expected, float]:
         kept: list[Expected] = []
         record = maximize(lambda at: stack.step(at, kept), theta, **limits)[1]
-        if record.interrupted:
-            raise KeyboardInterrupt
+        record.raise_interrupted()
         tick(f"{stack.q} components")
         return kept[0], left_to_gain(record.loglikelihoods)
 
-    def finish(k: int) -> None:
-        stack, (theta, _) = folds.stack.with_components(k + 1), reached[k]
-        reached[k] = theta, 0.0
-        try:
-            scores[k] = folds.scores(stack.guess(climbed(stack, theta, LAST_LIMITS)[0]))
-        except DegenerateError:
-            pass
+    def next_size(tick: Tick) -> None:
+        nonlocal stack, theta
+        stack = stack.with_components(len(scores) + 1)
+        at, left = climb(stack, theta, PATH_LIMITS, tick)
+        guess = stack.guess(at)
+        scores.append(folds.scores(guess))
+        reached.append((at, left))
+        theta = guess.next
 
-    with task("cross-validation: fit", most) as tick:
-        try:
-            while len(scores) < most and not (scores and given_up(scores)):
-                stack = folds.stack.with_components(q)
-                at, left = climbed(stack, theta, PATH_LIMITS)
-                guess = stack.guess(at)
-                scores.append(folds.scores(guess))
-                reached.append((stack.pack(*at.theta), left))
-                q, theta = q + 1, guess.next
-            while (k := _undecided(scores, [left for _, left in reached])) is not None:
-                finish(k)
-            if len(scores) < most and folds.has_unlike_columns:
-                full, theta = stack.leap(at, most)
-                at = climbed(full, theta, FOLD_LIMITS)[0]
-                last, nothing = folds.scores(full.guess(at)), Score(-math.inf, *scores[0][0][1:])
-                better = best_candidate([*scores, last]) == len(scores)
-                if better and full.q > len(scores) and full.leaves_noise(at):
-                    scores += [[nothing] * len(last)] * (full.q - 1 - len(scores)) + [last]
-        except DegenerateError:
-            if not scores:
-                raise
-        except KeyboardInterrupt:
-            warn_interrupted(f"q = 1 to {len(scores)}", bool(scores))
+    def finish(k: int, tick: Tick) -> None:
+        of_size, (at, _) = stack.with_components(k + 1), reached[k]
+        reached[k] = at, 0.0
+        with suppress(DegenerateError):
+            at, _ = climb(of_size, of_size.pack(*at.theta), LAST_LIMITS, tick)
+            scores[k] = folds.scores(of_size.guess(at))
+
+    def largest(tick: Tick) -> None:
+        full, theta = stack.leap(reached[-1][0], most)
+        at, _ = climb(full, theta, FOLD_LIMITS, tick)
+        last, nothing = folds.scores(full.guess(at)), Score(-math.inf, *scores[0][0][1:])
+        better = best_candidate([*scores, last]) == len(scores)
+        if better and full.q > len(scores) and full.leaves_noise(at):
+            scores.extend([[nothing] * len(last)] * (full.q - 1 - len(scores)) + [last])
+
+    def fits() -> Iterator[Callable[[Tick], None]]:
+        while len(scores) < most and not (scores and given_up(scores)):
+            yield next_size
+        while (k := _undecided(scores, [left for _, left in reached])) is not None:
+            yield partial(finish, k)
+        if len(scores) < most and folds.has_unlike_columns:
+            yield largest
+
+    label, run = "cross-validation: fit", lambda fit, tick: fit(tick)
+    if try_candidates(fits(), run, label=label, total=most, ends=DegenerateError)[1]:
+        warn_interrupted(f"q = 1 to {len(scores)}")
     tried = [k for k, row in enumerate(scores) if math.isfinite(row[0].loglikelihood)]
     return summary(scores, 1, 1 + tried[simplest([scores[k] for k in tried])], "entry")
 
@@ -400,25 +418,31 @@ def best_of(folds: list[Fold], most: int, unit: str) -> Selection:
     """Score q = 1, 2, … until three in a row are worse than the best, or one leaves no noise."""
     if most < 1:
         raise DegenerateError("one feature, or one row, leaves no choice. Give n_components.")
-    scores: list[list[Score]] = []
-    with task("cross-validation: fit", most * len(folds)) as tick:
-        try:
-            while len(scores) < most and not (scores and given_up(scores)):
-                q, row = len(scores) + 1, []
-                for train, columns, score in folds:
-                    if train.d <= q:
-                        what = f"a fold observes {train.d} features, too few for {q} components."
-                        raise DegenerateError(what)
-                    rng = np.random.default_rng(SEED)
-                    fit = Fit(train, q, columns=columns, by_blocks=True)
-                    row.append(score(fit_incomplete(fit, rng, **FOLD_LIMITS)[0]))
-                    tick(f"{q} components")
-                scores.append(row)
-        except DegenerateError:
-            if not scores:
-                raise
-        except KeyboardInterrupt:
-            warn_interrupted(f"q = 1 to {len(scores)}", bool(scores))
+
+    def fit(q: int, tick: Tick) -> list[Score]:
+        scores = []
+        for train, columns, score in folds:
+            if train.d <= q:
+                what = f"a fold observes {train.d} features, too few for {q} components."
+                raise DegenerateError(what)
+            rng = np.random.default_rng(SEED)
+            fit = Fit(train, q, columns=columns, by_blocks=True)
+            factors, record = fit_incomplete(fit, rng, **FOLD_LIMITS)
+            record.raise_interrupted()
+            scores.append(score(factors))
+            tick(f"{q} components")
+        return scores
+
+    scores, interrupted = try_candidates(
+        range(1, most + 1),
+        fit,
+        label="cross-validation: fit",
+        total=most * len(folds),
+        stop=given_up,
+        ends=DegenerateError,
+    )
+    if interrupted:
+        warn_interrupted(f"q = 1 to {len(scores)}")
     return summary(scores, 1, 1 + simplest(scores), unit)
 
 
@@ -473,101 +497,128 @@ MOST_PERMUTED = 2**22
 With so many rows the two agree: a permuted column is as good as normal (Buja & Eyuboglu 1992).
 """
 
+MOST_SAMPLED = 2**23
+"""Entries of a sample of rows, where there are more of them."""
+
 PAIRED_SIZE = 2000
 """Features up to which covariances of incomplete columns are taken pair by pair, (d, d)."""
 
 
-def parallel_analysis(table: Table, *, missing: bool, standardize: bool = False) -> int | None:
+def parallel_analysis(table: Table, *, missing: bool, moments: Moments | None = None) -> int:
     """Return the number of components by Horn's parallel analysis: columns permuted.
 
     Every column is permuted on its own, missing values staying where they are, which leaves the
-    columns as they were and nothing between them. An eigenvalue counts if it is larger than the
-    95th percentile of those of the same rank, up to the first that is not.
+    columns as they were and nothing between them. An eigenvalue of the correlation matrix counts
+    if it is larger than the 95th percentile of those of the same rank, up to the first that is
+    not. Units do not matter.
+
+    Complete rows that are weighted, sparse, chunked, or too many to permute are compared with
+    simulated columns; where that would take too long as well, a sample of them is permuted.
 
     Parameters
     ----------
     table : Table
     missing : bool
-        Whether there is NaN. Covariances are then those of pairwise deletion, of the table and of
+        Whether there is NaN. Correlations are then those of pairwise deletion, of the table and of
         the permuted ones alike (as `psych::fa.parallel` has them); a pair of columns that no row
         observes together counts as uncorrelated. Chunks are represented by a sample of rows.
-    standardize : bool
-        Compare eigenvalues of the correlation matrix; otherwise of the covariance matrix.
-
-    Returns
-    -------
-    int or None
-        None for complete tables whose rows are weighted, sparse, chunked, or too many to permute:
-        `simulated_horn` answers for those, from the variances of the columns.
+    moments : Moments, optional
+        Of a chunked table, where they were gathered already.
 
     Examples
     --------
     >>> from sklearn.datasets import load_wine
-    >>> parallel_analysis(InMemoryTable(load_wine().data), missing=False, standardize=True)
+    >>> parallel_analysis(InMemoryTable(load_wine().data), missing=False)
     3
     """
-    permutable = isinstance(table, InMemoryTable) and not backend.is_sparse(table.like)
-    if not missing:
-        small = permutable and (table.n or 0) * table.d <= MOST_PERMUTED
-        if not small or table.weights is not None:  # type: ignore[attr-defined]
-            return None
-    F, w, mask = _centred(*_some_rows(table), standardize=standardize)
-    n, d = F.shape
-    if n < 2 or d < 2:
+    if not missing and not _can_permute(table):
+        if can_simulate(table.d if table.n is None else table.n, table.d):
+            return simulated_horn(_correlations(table, moments))
+    F, w, mask = _standardized(*_some_rows(table))
+    if min(F.shape) < 2:
         return 0
-    paired = missing and d <= PAIRED_SIZE  # otherwise what is missing is filled with means
-    pairs = np.maximum((mask.T * w) @ mask, np.finfo(float).tiny) / w.sum() if paired else None
-    seen = [np.flatnonzero(column) for column in mask.T] if missing else []
+    return _Permutations(F, w, mask if missing else None).count()
 
-    def permuted(rng: np.random.Generator) -> Host:
-        if not missing:
-            return rng.permuted(F, axis=0)
-        other = np.zeros_like(F)
-        for j, rows in enumerate(seen):
-            other[rows, j] = F[rng.permutation(rows), j]
+
+def _can_permute(table: Table) -> bool:
+    """Return True for a few dense rows in memory that all weigh the same."""
+    if not isinstance(table, InMemoryTable) or table.weights is not None:
+        return False
+    return table.rows.shape[0] * table.d <= MOST_PERMUTED and not backend.is_sparse(table.rows)
+
+
+class _Permutations:
+    """Standardised columns (n, d) beside permutations of each of them.
+
+    With a `mask` of what was observed, what is missing stays where it is. Correlations are then
+    those of pairs, up to `PAIRED_SIZE` features; beyond, what is missing counts as the mean.
+    """
+
+    def __init__(self, F: Host, w: Host, mask: Host | None) -> None:
+        self.F, self.w, self.mask, self.pairs = F, w, mask, None
+        if mask is not None and F.shape[1] <= PAIRED_SIZE:
+            self.pairs = np.maximum((mask.T * w) @ mask, np.finfo(float).tiny) / w.sum()
+
+    def values(self, rows: Host, k: int) -> Host:
+        """Return the k largest eigenvalues of the correlations of such rows."""
+        rows = rows * np.sqrt(self.w)[:, None]
+        if self.pairs is None:
+            return largest_values(rows, k)
+        return largest_of(rows.T @ rows / self.pairs, k)
+
+    def permuted(self, rng: np.random.Generator) -> Host:
+        """Return the columns, each permuted on its own."""
+        if self.mask is None:
+            return rng.permuted(self.F, axis=0)
+        other = np.zeros_like(self.F)
+        for j, column in enumerate(self.mask.T):
+            rows = np.flatnonzero(column)
+            other[rows, j] = self.F[rng.permutation(rows), j]
         return other
 
-    def values(rows: Host, k: int) -> Host:
-        rows = rows * np.sqrt(w)[:, None]
-        return largest_values(rows, k) if pairs is None else largest_of(rows.T @ rows / pairs, k)
-
-    def independent(k: int) -> Host:
-        rngs, found = independent_streams(F.size, SEED), []
+    def independent(self, k: int) -> Iterator[Host]:
+        """Yield the k largest eigenvalues of permuted columns."""
+        rngs = independent_streams(self.F.size, SEED)
         with task("parallel analysis: permutation", len(rngs)) as tick:
             for rng in rngs:
-                found.append(values(permuted(rng), k))
+                yield self.values(self.permuted(rng), k)
                 tick()
-        return np.stack(found)
 
-    squares = w @ (F * F)
-    trace = float(squares.sum() if pairs is None else squares @ (1 / pairs.diagonal()))
-    return horn(lambda k: values(F, k), independent, trace, min(n - 1, d) - 1)
+    def count(self) -> int:
+        """Return the number of eigenvalues that are larger than those of permuted columns."""
+        squares = self.w @ (self.F * self.F)
+        shares = 1.0 if self.pairs is None else 1 / self.pairs.diagonal()
+        n, d = self.F.shape
+        trace = float(np.sum(squares * shares))
+        return horn(lambda k: self.values(self.F, k), self.independent, trace, min(n - 1, d) - 1)
 
 
-def some_of(table: Table, most: int) -> Table:
-    """Return the table if it has no more rows than `most`, otherwise a random sample of so many.
+def _correlations(table: Table, moments: Moments | None) -> Primal | Scatter:
+    """Return the operator of standardised columns."""
+    if moments is None and isinstance(table, InMemoryTable):
+        scaled = Primal(table.rows, table.weights, standardize=True)
+        if table.d > int(table.rows.shape[0]):
+            return scaled
+        moments = scaled.moments
+    found = table.reduce(weighed, Moments.merge) if moments is None else moments
+    return Scatter(found, standardize=True)
 
-    A sample of a chunked table, which is in memory then, has no weights.
-    """
-    if not isinstance(table, InMemoryTable):
-        return InMemoryTable(table.sample(most, SEED), names=table.names)
-    n = int(table.rows.shape[0])
-    if n <= most:
-        return table
-    kept = np.sort(np.random.default_rng(SEED).permutation(n)[:most])
-    weights = None if table.weights is None else backend.take(table.weights, kept)
-    return InMemoryTable(backend.take(table.rows, kept), weights, table.names)
+
+def _sampled(table: Table) -> InMemoryTable:
+    """Return all rows, or a sample where there are too many."""
+    return some_of(table, max(MOST_SAMPLED // table.d, 100))
 
 
 def _some_rows(table: Table) -> tuple[Host, Host | None]:
     """Return all rows and their weights, on the host; a sample where there are too many."""
-    few: Any = some_of(table, max(MOST_PERMUTED // table.d, 100))
+    few = _sampled(table)
     weights = None if few.weights is None else backend.to_numpy(few.weights)
-    return backend.to_numpy(backend.working(few.rows)), weights
+    rows = few.rows.toarray() if backend.is_sparse(few.rows) else few.rows
+    return backend.to_numpy(backend.working(rows)), weights
 
 
-def _centred(rows: Host, weights: Host | None, *, standardize: bool) -> tuple[Host, Host, Host]:
-    """Return the columns that vary, around their means and without unit; weights; what is there.
+def _standardized(rows: Host, weights: Host | None) -> tuple[Host, Host, Host]:
+    """Return the columns that vary, standardised; weights of the rows; what is there.
 
     0 stands for what is missing.
     """
@@ -582,7 +633,36 @@ def _centred(rows: Host, weights: Host | None, *, standardize: bool) -> tuple[Ho
     rounding = 8 * np.finfo(float).eps * np.abs(rows).max(axis=0, initial=0.0)
     varies = spread > rounding
     F, mask, spread = F[:, varies], mask[:, varies], spread[varies]
-    return F / (spread if standardize else spread.max(initial=0.0)), w, mask
+    return F / spread, w, mask
+
+
+# --- Rules that read a spectrum, where values are missing ----------------------------------------
+
+
+def rule_of_completed(name: str, table: Table) -> int:
+    """Return the number of components by a rule that reads a spectrum, where values are missing.
+
+    Missing values are drawn from a PPCA of as many components as parallel analysis finds; the rule
+    reads the spectrum of the completed rows, which count as many as `Columns.effective_rows`.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 2)) @ rng.normal(size=(2, 8)) + 0.3 * rng.normal(size=(300, 8))
+    >>> X[rng.random(X.shape) < 0.2] = np.nan
+    >>> [rule_of_completed(name, InMemoryTable(X)) for name in ("evidence", "white-noise")]
+    [2, 2]
+    """
+    some = _sampled(table)
+    q = min(max(parallel_analysis(some, missing=True), 1), table.d - 1)
+    fit, rng = Fit(some, q), np.random.default_rng(SEED)
+    factors, record = fit_incomplete(fit, rng, **FOLD_LIMITS)
+    record.raise_interrupted()
+    rows = drawn_imputations(factors, backend.working(some.rows), 1, rng)[0, ...]
+    operator, n = Primal(rows, some.weights), _columns(table).effective_rows
+    spectrum = solve(operator, min(operator.dim, int(rows.shape[0])))
+    share = n / operator.n
+    return apply_rule(name, spectrum.values * share, spectrum.trace * share, spectrum.dim, n)
 
 
 # --- The Bayesian information criterion, where values are missing --------------------------------
@@ -604,18 +684,24 @@ def choose_bic(table: Table, most: int) -> int:
     def criterion(q: int, loglikelihood: float) -> float:
         return (free_parameters(q, d) + d) * math.log(columns.weight) - 2 * loglikelihood
 
-    criteria = [criterion(0, white)]
-    with task("BIC: fit", most) as tick:
-        for q in range(1, most + 1):
-            rng = np.random.default_rng(SEED)
-            try:
-                factors, record = fit_incomplete(Fit(table, q, columns=columns), rng)
-            except DegenerateError:
-                break
-            if has_vanished(float(factors.psi[0]), unit):
-                break  # a likelihood without bound
-            criteria.append(criterion(q, record.loglikelihoods[-1]))
-            tick(f"{q} components")
-            if q - int(np.argmin(criteria)) >= WORSE_IN_A_ROW:
-                break
-    return int(np.argmin(criteria))
+    def fit(q: int, tick: Tick) -> float:
+        try:
+            found = Fit(table, q, columns=columns)
+            factors, record = fit_incomplete(found, np.random.default_rng(SEED))
+        except DegenerateError:
+            return math.inf
+        record.raise_interrupted()
+        tick(f"{q} components")
+        if has_vanished(float(factors.psi[0]), unit):
+            return math.inf  # a likelihood without bound
+        return criterion(q, record.loglikelihoods[-1])
+
+    def stop(criteria: list[float]) -> bool:
+        best = int(np.argmin([criterion(0, white), *criteria]))
+        return math.isinf(criteria[-1]) or len(criteria) - best >= WORSE_IN_A_ROW
+
+    sizes = range(1, most + 1)
+    criteria, interrupted = try_candidates(sizes, fit, label="BIC: fit", total=most, stop=stop)
+    if interrupted:
+        warn_interrupted(f"q = 0 to {len(criteria)}")
+    return int(np.argmin([criterion(0, white), *criteria]))

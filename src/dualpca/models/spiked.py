@@ -24,6 +24,7 @@ from dualpca.gaussian import (
     LEAST_NOISE,
     LOG_2PI,
     PARALLEL,
+    RULES,
     FactorMonitor,
     Factors,
     Monitor,
@@ -36,9 +37,10 @@ from dualpca.gaussian import (
     check_request,
     free_parameters,
     has_vanished,
+    incomplete_reference,
     is_count,
     leading,
-    residual_dof,
+    reference_of,
     spiked_gaussian,
 )
 from dualpca.gaussian import NO_NOISE as NO_NOISE
@@ -52,13 +54,18 @@ from dualpca.models.driver import (
     if_singular,
     maximize,
 )
-from dualpca.models.incomplete import Fit, fit_incomplete
-from dualpca.models.selection import choose_bic, cross_validated, parallel_analysis, some_of
+from dualpca.models.incomplete import Fit, fit_incomplete, some_of
+from dualpca.models.selection import (
+    choose_bic,
+    cross_validated,
+    parallel_analysis,
+    rule_of_completed,
+)
 from dualpca.models.streaming import Stream
 from dualpca.operators import (
-    WIDEST,
     Frame,
     LinearTable,
+    Operator,
     PartScatter,
     Primal,
     Scatter,
@@ -66,7 +73,7 @@ from dualpca.operators import (
     complete,
     linear,
 )
-from dualpca.operators.base import Operator
+from dualpca.solvers import SOLVERS
 
 LinearOperator = Primal | Scatter | PartScatter
 
@@ -292,7 +299,8 @@ def spiked_model(
     *,
     negligible: float = 0.0,
     scale: Array | None = None,
-    **others: Any,
+    column_variances: Array | None = None,
+    history: History | None = None,
 ) -> SpikedModel:
     """Return the model of a spectrum and its Gaussian, in the dtype of `like`."""
     xp = backend.namespace(spectrum.values)
@@ -306,7 +314,8 @@ def spiked_model(
         n_rows,
         reference,
         None if scale is None else backend.cast_like(scale, like),
-        **others,
+        column_variances=column_variances,
+        history=history,
     )
 
 
@@ -339,19 +348,20 @@ class PCARequest:
     n_components: int | float | str | None
     solver: str = "auto"  # 'auto', or the name of an entry of `solvers.SOLVERS`
     tol: float = 0.0
-    seed: Any = 0
+    seed: int | np.random.Generator = 0
     standardize: bool = False
     solver_given: str = "auto"  # as the user called it, for messages
 
 
-CHUNKED_SOLVERS = ("auto", "dense", "krylov", "covariance_eigh", "arpack", "randomized")
-
-
 def check_solver(table: Table, name: str) -> None:
     """Refuse a solver that needs all rows at once for a chunked table."""
-    if not isinstance(table, InMemoryTable) and name not in CHUNKED_SOLVERS:
+    if isinstance(table, InMemoryTable):
+        return
+    kinds = [kind for kind in SOLVERS.values() if kind.on_chunks]
+    names = ["auto", *(kind.name for kind in kinds), *(n for kind in kinds for n in kind.svd_names)]
+    if name not in names:
         remedy = "The others need all rows in memory."
-        raise ValueError(expected("the solver", f"one of {list(CHUNKED_SOLVERS)}", name, remedy))
+        raise ValueError(expected("the solver", f"one of {names}", name, remedy))
 
 
 def fit_pca(table: Table, request: PCARequest) -> SpikedModel:
@@ -372,12 +382,14 @@ def few_threads(table: Table) -> AbstractContextManager[None]:
 
 
 def _fit_pca(table: Table, request: PCARequest) -> SpikedModel:
-    operator, count = complete(table, standardize=request.standardize)
+    found = complete(table, standardize=request.standardize)
+    operator, count = found
     check_request(request.n_components, count, table.d, request.solver_given)
     scaled = request.standardize and request.n_components in CROSS_VALIDATED
     if scaled and not backend.is_sparse(getattr(table, "rows", None)):  # what is fitted is judged
         table = Units.of(table).table(table)
-    request, _ = _with_chosen_count(table, request, min(count, table.d), missing=False)
+    known: dict[str, Any] = {"missing": False, "moments": gathered(found)}
+    request, _ = _with_chosen_count(table, request, min(count, table.d), **known)
     return pca_of_operator(operator, count, table.like, request)
 
 
@@ -395,12 +407,13 @@ def pca_of_operator(
             "number of rows. Multiply the weights by the number of rows they stand for."
         )
     gaussian = spiked_gaussian(spectrum, divisor)
-    reference = Reference(operator.n, divisor, residual_dof(operator, spectrum, operator.n))
+    # the order of rows is not looked at: it would take as long as the fit of a small table
+    reference = reference_of(operator, spectrum, operator.n, divisor, incomplete=False)
     others |= {"negligible": NEGLIGIBLE_VARIANCE, "scale": operator.frame.scale}
     return spiked_model(operator.frame.mean, spectrum, gaussian, like, count, reference, **others)
 
 
-def _check_count(wanted: Any, count: int, d: int, solver: str) -> None:
+def _check_count(wanted: float | str | None, count: int, d: int, solver: str) -> None:
     """Refuse a request that `count` rows of d features, which are not at hand, cannot satisfy."""
     check_request(wanted, count, d, solver)
     if wanted in CROSS_VALIDATED:
@@ -414,14 +427,12 @@ Request = TypeVar("Request", "PCARequest", "PPCARequest")
 
 
 def _with_chosen_count(
-    table: Table, request: Request, most: int, *, missing: bool
+    table: Table, request: Request, most: int, *, missing: bool, moments: Moments | None = None
 ) -> tuple[Request, Selection | None]:
     """Return the request with a number of components, if it asks for a rule that needs rows."""
     if request.n_components == PARALLEL:
-        scaled = isinstance(request, PCARequest) and request.standardize
-        found = parallel_analysis(table, missing=missing, standardize=scaled)
-        q = PARALLEL if found is None else at_least_one(PARALLEL, found)
-        return replace(request, n_components=q), None
+        found = parallel_analysis(table, missing=missing, moments=moments)
+        return replace(request, n_components=at_least_one(PARALLEL, found)), None
     if request.n_components not in CROSS_VALIDATED:
         return request, None
     name = str(request.n_components)
@@ -441,6 +452,7 @@ class PPCARequest(IterativeRequest):
     method: str = "closed"  # or 'em'
     solver: str = "auto"
     n_init: int = 1
+    rule: str = PARALLEL  # where neither a number nor the noise is given
 
 
 def fit_ppca(table: Table, request: PPCARequest) -> SpikedModel:
@@ -453,15 +465,14 @@ def fit_ppca(table: Table, request: PPCARequest) -> SpikedModel:
 def _fit_ppca(table: Table, request: PPCARequest) -> SpikedModel:
     found = linear(table, missing=True)
     missing = isinstance(found, Columns)
-    if isinstance(found, Columns):
-        most = min(found.rows, table.d) - 1
-    else:
-        most = min(found.n_rows, table.d)
+    known: dict[str, Any] = {"missing": missing, "moments": gathered(found)}
+    count = found.rows if isinstance(found, Columns) else found.n_rows
     by_default = request.n_components is None and request.noise is None
     if by_default:
-        request, selection = _default_count(table, request, most, missing=missing)
+        request, selection = _default_count(table, request, count, **known)
     else:
-        request, selection = _with_chosen_count(table, request, most, missing=missing)
+        most = min(count, table.d) - (1 if missing else 0)
+        request, selection = _with_chosen_count(table, request, most, **known)
 
     def fit(request: PPCARequest) -> SpikedModel:
         if isinstance(found, Columns):
@@ -478,26 +489,30 @@ def _fit_ppca(table: Table, request: PPCARequest) -> SpikedModel:
 
 
 ENOUGH_ROWS = 2000
-"""Rows from which PPCA() chooses its number of components where values are missing."""
+"""Rows from which cross-validation chooses where nobody asked and values are missing."""
 
 
 def _default_count(
-    table: Table, request: PPCARequest, most: int, *, missing: bool
+    table: Table, request: PPCARequest, count: int, *, missing: bool, moments: Moments | None = None
 ) -> tuple[PPCARequest, Selection | None]:
-    """Return the request with what nobody asked for: 'cv', or 1 where there is no choice.
+    """Return the request with what nobody asked for: its rule, or 1 where there is no choice.
 
-    Where values are missing every candidate is fitted by EM, five times: to a sample of rows.
+    Cross-validation with missing values fits every candidate by EM, five times: to a sample of
+    rows.
     """
-    if not missing and not isinstance(table, InMemoryTable) and table.d > WIDEST:
-        return replace(request, n_components="evidence"), None  # five (d, d) moments are too many
-    if missing:
-        table = some_of(table, ENOUGH_ROWS)
+    if min(count - 1, table.d) < 2:
+        return replace(request, n_components=1), None
+    most = min(count, table.d) - (1 if missing else 0)
+    if request.rule not in CROSS_VALIDATED:
+        named = replace(request, n_components=request.rule)
+        return _with_chosen_count(table, named, most, missing=missing, moments=moments)
+    few = some_of(table, ENOUGH_ROWS) if missing else table
     try:
-        selection = cross_validated("cv", table, most, missing=missing)
+        selection = cross_validated(request.rule, few, most, missing=missing)
     except DegenerateError:  # too few values to hide some of them
         return replace(request, n_components=1), None
     compared = bool(np.any(np.asarray(selection.candidates) > 0))  # or none leaves any noise
-    q = at_least_one("cv", selection.chosen) if compared else 1
+    q = at_least_one(request.rule, selection.chosen) if compared else 1
     return replace(request, n_components=q), selection if compared else None
 
 
@@ -505,7 +520,7 @@ Fitted = TypeVar("Fitted", bound=SpikedModel)
 
 
 def noise_held(fit: Callable[[Any], Fitted], request: Any, unit: float) -> Fitted:
-    """Fit a model that nobody asked a number of components for; hold the noise if none is left.
+    """Fit a model whose number of components is its own choice; hold the noise if none is left.
 
     Rows on a line, or fewer than three, leave no noise, and a model without noise has no density.
     It is then held at 1/10,000 of the average variance, `unit`, as that of a Heywood case is.
@@ -524,6 +539,12 @@ def noise_held(fit: Callable[[Any], Fitted], request: Any, unit: float) -> Fitte
     return model
 
 
+def gathered(found: LinearTable | Columns) -> Moments | None:
+    """Return the moments of a chunked table, if it is complete and they were gathered."""
+    operator = found.operator if isinstance(found, LinearTable) else None
+    return operator.moments if isinstance(operator, Scatter) else None
+
+
 def average_variance(found: LinearTable | Columns) -> float:
     """Return the average variance of the features."""
     if isinstance(found, Columns):
@@ -537,7 +558,7 @@ def ppca_of_operator(
     """Fit probabilistic PCA to an operator over the features that sums over `count` rows."""
     wanted, noise, n = request.n_components, request.noise, operator.n
     if wanted is None and noise is None:
-        wanted = "evidence"  # a stream, whose rows are not kept for 'cv'
+        wanted = PARALLEL  # a stream, whose moments are enough
     _check_count(wanted, count, operator.dim, request.solver)
     by_em = request.method == "em"
     if by_em and is_count(wanted):
@@ -559,11 +580,19 @@ def ppca_of_operator(
         record = Record([gaussian.limit_loglikelihood(n, spectrum.trace)], 1, True)
         spectrum = spectrum.head(q)
     mean, history = operator.frame.mean, History.of(record)
-    return spiked_model(mean, spectrum, gaussian, like, count, Reference(n, n), history=history)
+    reference = reference_of(operator, spectrum, n, n, rows=rows_in_order(operator))
+    return spiked_model(mean, spectrum, gaussian, like, count, reference, history=history)
+
+
+def rows_in_order(operator: LinearOperator) -> Array | None:
+    """Return the rows of an operator where they are at hand, and each counts once."""
+    if isinstance(operator, Primal) and operator.weights is None:
+        return operator.X
+    return None
 
 
 def _closed_form(
-    operator: LinearOperator, count: int, wanted: Any, request: PPCARequest
+    operator: LinearOperator, count: int, wanted: float | str | None, request: PPCARequest
 ) -> tuple[Spectrum, SpikedGaussian]:
     """Return the leading eigenpairs, all that can matter, and the Gaussian that they give."""
     bounded, noise, n = wanted, request.noise, operator.n
@@ -590,12 +619,13 @@ def principal_axes(
     return Spectrum.of(gaussian.values, U, total, d), gaussian
 
 
-def at_least_one_factor(q: Any) -> int:
-    """Return q, which EM cannot do without."""
-    if q < 1:
+def at_least_one_factor(q: float | str | None) -> int:
+    """Return q, a count, which EM cannot do without."""
+    count = int(q or 0)
+    if count < 1:
         what = "at least 1 with method='em' or missing values"
         raise ValueError(expected("n_components", what, q))
-    return int(q)
+    return count
 
 
 # --- Missing values, and streams -----------------------------------------------------------------
@@ -609,26 +639,40 @@ def _fit_incomplete_ppca(table: Table, columns: Columns, request: PPCARequest) -
         q = at_least_one_factor(wanted)
     elif wanted == "bic":
         q = at_least_one("bic", choose_bic(table, min(columns.rows, table.d) - 1))
+    elif wanted == "mle" or wanted in RULES:
+        check_request(wanted, columns.rows, table.d, request.solver)
+        name = "evidence" if wanted == "mle" else str(wanted)
+        q = min(at_least_one(name, rule_of_completed(name, table)), table.d - 1)
     else:
-        named = ["bic", PARALLEL, *CROSS_VALIDATED]
+        named = ["mle", *sorted(RULES), PARALLEL, *CROSS_VALIDATED]
         what = f"an int or one of {named} where values are missing"
-        remedy = "Other rules read the spectrum of complete rows."
-        raise ValueError(expected("n_components", what, wanted, remedy))
+        raise ValueError(expected("n_components", what, wanted))
     fit, limits = Fit(table, q, noise, columns=columns), request.limits
     factors, record = fit_incomplete(fit, request.start, n_init=request.n_init, **limits)
     if noise == 0:  # what EM raised is no likelihood
         exact = abs(record.loglikelihoods[-1]) <= NO_NOISE * float(backend.to_numpy(fit.seen).sum())
         record.loglikelihoods = [math.inf if exact else -math.inf]
     n, history = columns.effective_rows, History.of(record)
-    return _model_of_factors(factors, columns.used, n, noise, table.like, history)
+    return _model_of_factors(factors, columns.used, n, noise, table.like, history, table)
+
+
+MEASURED_ROWS = 2000
+"""Rows with missing values by which control limits are measured, at random where there are more."""
 
 
 def _model_of_factors(
-    factors: Factors, count: int, n: float, noise: float | None, like: Array, history: History
+    factors: Factors,
+    count: int,
+    n: float,
+    noise: float | None,
+    like: Array,
+    history: History,
+    table: Table | None = None,
 ) -> SpikedModel:
     """Return factors of equal noise as a model on their principal axes.
 
-    `count` is the number of rows, `n` the effective one: less than that by what is missing.
+    `count` is the number of rows, `n` the effective one: less than that by what is missing. Without
+    a table, control limits rest on the noise of the model.
     """
     d, sigma2 = int(factors.W.shape[0]), float(factors.psi[0])
     total = float(backend.namespace(factors.W).sum(factors.W * factors.W)) + d * sigma2
@@ -638,8 +682,14 @@ def _model_of_factors(
             "average variance: where values are missing, that is indistinguishable from no noise. "
             "Use fewer components, or give noise_variance."
         )
-    axes = principal_axes(factors.W, sigma2, total)
-    return spiked_model(factors.mu, *axes, like, count, Reference(n, n), history=history)
+    spectrum, gaussian = principal_axes(factors.W, sigma2, total)
+    reference = Reference(n, n)
+    if table is not None and sigma2 > 0:
+        some = some_of(table, MEASURED_ROWS)
+        reference = incomplete_reference(
+            factors, spectrum, some.rows, some.weights, n, ordered=some is table
+        )
+    return spiked_model(factors.mu, spectrum, gaussian, like, count, reference, history=history)
 
 
 def open_stream(state: Moments | Stream | None, request: PPCARequest) -> Stream:

@@ -1,37 +1,47 @@
-"""PPCA of small tables with missing values, several at once: EM in a few NumPy calls a step.
+"""PPCA of small tables with missing values, several at once: EM in a few NumPy calls per step.
 
 On a small table the number of calls is what takes time, not the arithmetic. So tables of one shape
 (the folds of a cross-validation) are stacked, and their matrices factored side by side, the rows
 along the last axis. One θ holds the parameters of all, so that one driver climbs for all.
 
-Two EMs have the same maxima. One completes the latents, with a (q, q) matrix per row; the other
-completes the rows, with a matrix of the size of what a row misses, and ends in closed form: far
-fewer steps where little is missing or noise is small. The cheaper one is taken.
+Two EMs have the same maxima. One completes the latents, by the E step of all tables
+(`dualpca.gaussian.stacked_latents`); the other completes the rows, with a matrix of the size of
+what a row misses, and ends in closed form. The cheaper one is taken: PPCA(8) on 5,000×20 with 5 %
+missing takes 12 steps and 0.09 s by rows, 190 steps and 1.1 s by latents.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from copy import copy
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from dualpca.arrays import backend, cached_property
+from dualpca.arrays import (
+    cached_property,
+    inverse_factors,
+    lower_pairs,
+    lower_squares,
+    triangle_rows,
+)
 from dualpca.data import Host
-from dualpca.errors import DegenerateError
-from dualpca.gaussian import LEAST_NOISE, LOG_2PI, has_vanished
+from dualpca.gaussian import (
+    LEAST_NOISE,
+    LOG_2PI,
+    Factors,
+    StackedLatents,
+    Sums,
+    has_vanished,
+    m_step,
+    stacked_latents,
+)
 from dualpca.models.driver import if_singular
 
 NO_POSTERIOR = (
     "a posterior cannot be computed in floating point: the noise is too small for the loadings. "
     "Use fewer components (the data may have a lower rank)."
 )
-
-ROUNDING_RIDGE = 1e-14
-"""Share of a matrix's trace that is added to its diagonal before it is factored."""
 
 LARGEST_NOISE = 50.0
 """Of ln σ²/unit."""
@@ -52,14 +62,14 @@ LEAST_SHARE = 1e-13
 MOST_ENTRIES, QUICK_ENTRIES = 2**22, 2**18
 """Of a stack, and of a single table, of which threads share larger ones."""
 
-LATENT_BATCH = 2**18
-"""Numbers of a batch of matrices of latents: beyond the cache it is slower, with few rows too."""
-
 BATCH, SMALLEST_BATCH, BATCH_SHARE = 2**16, 64, 0.7
 """Numbers of a batch of matrices of what rows miss, its fewest rows, and how alike they are."""
 
 WIDEST_ROWS = 128
 """Features up to which rows are completed, with matrices (d, d)."""
+
+
+Number = TypeVar("Number", float, Host)
 
 
 class Guess(NamedTuple):
@@ -81,19 +91,15 @@ class CompletedRows(NamedTuple):
 
 
 class CompletedLatents(NamedTuple):
-    """Sums over the posterior of the latents, as in `dualpca.gaussian.Sums`."""
+    """The posterior of the latents, and the sums over it."""
 
-    loglikelihood: Host  # (K,)
-    zz: Host  # (K, d, q, q)
-    z: Host  # (K, d, q)
-    xz: Host  # (K, d, q)
-    all_zz: Host  # (K, q, q)
-    all_z: Host  # (K, q)
-    x: Host  # (K, d)
-    xx: Host  # (K, d)
-    off: Host  # (K, d, n), x − μ − Wz̄
-    mean: Host  # (K, q, n), z̄
-    second: Host  # (K, q(q + 1)/2, n), lower triangles of E[zzᵀ]
+    sums: Sums  # of K tables
+    latents: StackedLatents
+
+    @property
+    def loglikelihood(self) -> Host:
+        """Of each table, (K,)."""
+        return np.asarray(self.sums.loglikelihood)
 
 
 class Expected(NamedTuple):
@@ -115,82 +121,9 @@ class Expected(NamedTuple):
         return self[:3]
 
 
-def price(k: Any) -> Any:
+def price(k: Number) -> Number:
     """Return nanoseconds that a matrix of order k takes to be factored and inverted, measured."""
     return k * k * (12 + 0.7 * k)
-
-
-@np.errstate(divide="ignore", invalid="ignore")  # a pivot that is not positive shows at the end
-def cholesky(A: Host) -> tuple[Host, Host]:
-    """Return L⁻¹, LLᵀ = A, and ln |A|, in place; the last axis counts matrices.
-
-    Parameters
-    ----------
-    A : array of shape (K, k, k, n)
-        Only the lower triangles are read.
-
-    Returns
-    -------
-    inverse : array of shape (K, k, k, n)
-    logdet : array of shape (K, n)
-
-    Examples
-    --------
-    >>> inverse, logdet = cholesky(np.full((1, 1, 1, 1), 4.0))
-    >>> inverse[0, 0, 0], logdet.round(4)
-    (array([0.5]), array([[1.3863]]))
-    """
-    logdet = np.zeros((A.shape[0], A.shape[3]))
-    for j in range(A.shape[1]):
-        if j:
-            A[:, j:, j] -= np.einsum("aimn,amn->ain", A[:, j:, :j], A[:, j, :j])
-        pivot = A[:, j, j]
-        logdet += np.log(pivot)
-        root = 1 / np.sqrt(pivot)
-        A[:, j + 1 :, j] *= root[:, None]
-        if j:  # row j of L is not needed any more
-            row = np.einsum("amn,amjn->ajn", A[:, j, :j], A[:, :j, :j])
-            np.multiply(row, -root[:, None], out=A[:, j, :j])
-            A[:, :j, j] = 0.0
-        A[:, j, j] = root
-    if not np.isfinite(logdet).all():
-        raise DegenerateError(NO_POSTERIOR)
-    return A, logdet
-
-
-def lower_squares(J: Host) -> Iterator[Host]:
-    """Yield the rows of the lower triangles of JᵀJ, (K, i + 1, n), for lower triangular J."""
-    for i in range(J.shape[1]):
-        yield np.einsum("amn,amjn->ajn", J[:, i:, i], J[:, i:, : i + 1])
-
-
-@lru_cache(maxsize=64)
-def lower_pairs(k: int) -> tuple[Any, Any]:
-    """Return the row and the column of each entry of a lower triangle, row by row."""
-    return np.tril_indices(k)
-
-
-def triangle_rows(lower: Host, k: int) -> Iterator[Host]:
-    """Yield views of the rows of lower triangles of order k, (K, k(k + 1)/2, n)."""
-    at = 0
-    for i in range(k):
-        yield lower[:, at : at + i + 1]
-        at += i + 1
-
-
-def batches(K: int, n: int, q: int) -> Iterator[tuple[slice, slice, slice]]:
-    """Yield cuts of (K, …, n) into batches of rows, each with a matrix (q, q)."""
-    for tables in backend.slices(K, max(1, LATENT_BATCH // (n * q * q))):
-        for rows in backend.slices(n, max(SMALLEST_BATCH, LATENT_BATCH // (q * q))):
-            yield tables, slice(None), rows
-
-
-def whole_matrices(lower: Host, k: int) -> Host:
-    """Return symmetric matrices, (…, k, k), from their lower triangles along the last axis."""
-    i, j = lower_pairs(k)
-    found = np.empty((*lower.shape[:-1], k, k))
-    found[..., i, j] = found[..., j, i] = lower
-    return found
 
 
 class Batch(NamedTuple):
@@ -252,7 +185,7 @@ class Gaps:
             triangle, part = A[pairs].reshape(1, -1, size), np.empty((1, m, m, size))
             for i, row in enumerate(triangle_rows(triangle, m)):
                 part[:, i, : i + 1] = row
-            J, logdet[begin : begin + size] = cholesky(part)
+            J, logdet[begin : begin + size] = inverse_factors(part)
             y = np.einsum("ijn,jn->in", J[0], h[entries].reshape(m, size))
             h[entries] = np.einsum("jin,jn->in", J[0], y).ravel()
             for place, row in zip(triangle_rows(triangle, m), lower_squares(J), strict=True):
@@ -437,7 +370,8 @@ class Stack:
         """Take the M step; return θ."""
         if isinstance(at.found, CompletedRows):
             return self.pack(*self._closed(at.found.S, at.delta + at.found.shift, at.W))
-        return self.pack(*self._regressed(at.delta, at.found))
+        W, delta, left = m_step(at.found.sums, Factors(at.W, at.delta, at.sigma2))
+        return self.pack(W, delta, left.sum(axis=1) / self.counts.sum(axis=1))
 
     def _rows(self, W: Host, delta: Host, sigma2: Host) -> CompletedRows:
         """Complete the rows by what they are expected to have, given what was observed."""
@@ -491,78 +425,10 @@ class Stack:
 
     def _latents(self, W: Host, delta: Host, sigma2: Host) -> CompletedLatents:
         """Complete the latents: sums over their posterior given what was observed."""
-        K, n, q = self.K, self.n, self.q
-        i, j = lower_pairs(q)
-        Wt = np.ascontiguousarray(W.swapaxes(1, 2))
-        scaled = Wt / sigma2[:, None, None]
-        pairs = scaled[:, i] * Wt[:, j]
         R = self.R - self.mask * delta[:, :, None]
-        rhs = scaled @ R
-        second, z, logdet = np.empty((K, len(i), n)), np.empty((K, q, n)), np.empty((K, n))
-        for cut in batches(K, n, q):
-            lower = pairs[cut[0]] @ self.mask[cut]
-            lower[:, i == j] += 1.0
-            g, _, m = lower.shape
-            P = np.empty((q, q, g, m))  # matrices of several tables count as of one: longer loops
-            for k, row in enumerate(triangle_rows(lower, q)):
-                P[k, : k + 1] = row.swapaxes(0, 1)
-            J, logs = cholesky(P.reshape(1, q, q, -1))
-            logdet[cut[0], cut[2]] = logs.reshape(g, m)
-            h = np.ascontiguousarray(rhs[cut].swapaxes(0, 1)).reshape(1, q, -1)
-            mean = np.einsum("ajin,ajn->ain", J, np.einsum("aijn,ajn->ain", J, h))
-            z[cut] = mean.reshape(q, g, m).swapaxes(0, 1)
-            into = triangle_rows(second[cut], q)
-            for k, (row, place) in enumerate(zip(lower_squares(J), into, strict=True)):
-                row += mean[:, k, None] * mean[:, : k + 1]
-                place[:] = row.reshape(k + 1, g, m).swapaxes(0, 1)
-        off = W @ z
-        off *= self.mask
-        np.subtract(R, off, out=off)
-        distance = np.einsum("adn,adn->an", off, off) / sigma2[:, None]
-        distance += np.einsum("aqn,aqn->an", z, z)
-        seen = self.mask.sum(axis=1)
-        density = -0.5 * (seen * (LOG_2PI + np.log(sigma2))[:, None] + logdet + distance)
-        weighed, wz = second, z
-        if self.w is not None:
-            weighed, wz = second * self.w[:, None], z * self.w[:, None]
-            density = density * self.w
-        columns = self.mask.swapaxes(1, 2)
-        zz = whole_matrices((weighed @ columns).swapaxes(1, 2), q)
-        mean = (wz @ columns).swapaxes(1, 2)
-        xz = (wz @ R.swapaxes(1, 2)).swapaxes(1, 2)
-        return CompletedLatents(
-            density.sum(axis=1),
-            zz,
-            mean,
-            xz,
-            whole_matrices(weighed.sum(axis=2), q),
-            wz.sum(axis=2),
-            self._sum(R),
-            self._sum(R * R),
-            off,
-            z,
-            second,
-        )
-
-    def _regressed(self, delta: Host, sums: CompletedLatents) -> tuple[Host, Host, Host]:
-        """Return W, μ − μ₀ and σ² from completed latents, whose mean and covariance fold in."""
-        K, d, q = self.K, self.d, self.q
-        G = np.empty((K, d, q + 1, q + 1))
-        G[..., :q, :q], G[..., :q, q], G[..., q, :q], G[..., q, q] = (
-            sums.zz,
-            sums.z,
-            sums.z,
-            self.counts,
-        )
-        rhs = np.concatenate([sums.xz, sums.x[:, :, None]], axis=2)
-        both = np.linalg.solve(_ridged(G), rhs[..., None])[..., 0]
-        left = np.maximum(sums.xx - np.einsum("adq,adq->ad", rhs, both), 0.0).sum(axis=1)
-        sigma2 = left / self.counts.sum(axis=1)
-        n = self.total[:, None]
-        nu = sums.all_z / n
-        gamma = sums.all_zz / n[:, :, None] - nu[:, :, None] * nu[:, None, :]
-        W, shift = both[..., :q], both[..., q] + np.einsum("adq,aq->ad", both[..., :q], nu)
-        return W @ np.linalg.cholesky(_ridged(gamma)), delta + shift, sigma2
+        psi = np.repeat(sigma2[:, None], self.d, axis=1)
+        found = stacked_latents(W, psi, R, self.mask)
+        return CompletedLatents(Sums.of(found, R, self.mask, self.w), found)
 
     def leap(self, at: Expected, most: int) -> tuple[Stack, Host]:
         """Return the stack for up to `most` latents that leave noise, and where to start from."""
@@ -593,11 +459,10 @@ class Stack:
             start = None if last else self._closed(found.S, delta + found.shift, None, more)
         else:
             i, j = lower_pairs(self.q)
-            mean, outer = W @ found.mean, W[:, :, i] * W[:, :, j] * np.where(i == j, 1.0, 2.0)
-            variance = outer @ found.second - mean * mean
-            variance = np.maximum(variance, 0.0) + sigma2[:, None, None]
-            mean += delta[:, :, None]
-            start = None if last else (self._with_one_more(W, found.off, sigma2), delta, sigma2)
+            outer = W[:, :, i] * W[:, :, j] * np.where(i == j, 1.0, 2.0)
+            variance = outer @ found.latents.covariance + sigma2[:, None, None]
+            mean, off = W @ found.latents.mean + delta[:, :, None], found.latents.off
+            start = None if last else (self._with_one_more(W, off, sigma2), delta, sigma2)
         after = self.pack(*at.theta) if start is None else self.with_components(more).pack(*start)
         return Guess(mean, variance, after)
 
@@ -607,11 +472,3 @@ class Stack:
         most = lam[:, -1] / self.counts.mean(axis=1)
         size = np.sqrt(np.maximum(most - sigma2, 0.1 * sigma2))
         return np.concatenate([W, (V[:, :, -1] * size[:, None])[:, :, None]], axis=2)
-
-
-def _ridged(A: Host) -> Host:
-    """Return positive semi-definite matrices lifted off singularity by rounding size."""
-    k = A.shape[-1]
-    size = np.einsum("...ii->...", A)
-    found: Host = A + (ROUNDING_RIDGE * size)[..., None, None] * np.eye(k)
-    return found

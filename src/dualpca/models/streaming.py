@@ -26,16 +26,21 @@ from dualpca.data import (
     refuse_infinite,
 )
 from dualpca.errors import DegenerateError
-from dualpca.gaussian import LEAST_NOISE, Factors, Incomplete, Sums
+from dualpca.gaussian import (
+    LEAST_NOISE,
+    Factors,
+    Incomplete,
+    Sums,
+    latent_frame,
+    m_step,
+    moment_sums,
+)
 from dualpca.models.driver import Record, maximize
 from dualpca.models.incomplete import (
     Fit,
-    latent_frame,
-    m_step,
     refuse_empty_columns,
     refuse_overflow,
 )
-from dualpca.models.incomplete import moment_sums as moment_sums
 
 # --- Statistics of the E step that outlive the parameters they were taken at ---------------------
 
@@ -112,6 +117,16 @@ def where_positive(flags: Array, yes: Array, no: Array) -> Array:
 def total_weight(weights: Array | None) -> float:
     """Return the sum of weights, 0 for no rows at all."""
     return 0.0 if weights is None else float(backend.namespace(weights).sum(weights))
+
+
+def after_waiting(
+    rows: Array | None, weights: Array | None, X: Array, w: Array
+) -> tuple[Array, Array]:
+    """Return the rows that wait and those of a chunk after them, with their weights."""
+    if rows is None:
+        return X, w
+    xp = backend.namespace(X)
+    return xp.concat([rows, X], axis=0), xp.concat([weights, w], axis=0)
 
 
 # --- The stream ----------------------------------------------------------------------------------
@@ -205,9 +220,7 @@ class Stream:
             moments = chunk if self.moments is None else self.moments.merge(chunk)
             later = replace(self, moments=moments)
             return later._updated(None, chunk.n / later.n)
-        if self.rows is not None:
-            xp = backend.namespace(X)
-            X, w = xp.concat([self.rows, X], axis=0), xp.concat([self.weights, w], axis=0)
+        X, w = after_waiting(self.rows, self.weights, X, w)
         waiting = replace(self, rows=X, weights=w)
         # a weight of 2 is two rows; small weights must not make rows wait forever
         enough = max(float(X.shape[0]), total_weight(w)) >= max(FEWEST_ROWS, 10 * (self.q + 1))

@@ -22,7 +22,7 @@ from dualpca.gaussian import LOG_2PI
 from dualpca.kernels import Kernel
 from dualpca.models.driver import History, Record, descend
 from dualpca.models.kernel import KernelChoice
-from dualpca.models.probabilistic_kernel import FeatureScatter, check_start
+from dualpca.models.probabilistic_kernel import FeatureScatter, Seed, check_start
 from dualpca.operators import Spectrum
 from dualpca.solvers import solve
 
@@ -167,10 +167,20 @@ def maximize_twin(
     first = backend.to_numpy(Z).reshape(-1)
     theta = np.concatenate([first, [math.log(average / 2)] * 2])
     limits = (math.log(LEAST_TWIN_NOISE * average), math.log(MOST_GAIN * average))
-    bounds: list[Any] = [(None, None)] * first.size + [limits] * 2
+    bounds: list[tuple[float | None, float | None]] = [(None, None)] * first.size + [limits] * 2
     record.add(-n * cost(theta)[0])
-    options: dict[str, Any] = {"maxfun": 2 * max_iter, "ftol": 0.0, "maxcor": MEMORY}
-    x = descend(cost, theta, bounds, record, lambda value: -n * value, tol, max_iter, **options)
+    evaluations, stop = 2 * max_iter, (tol, max_iter)
+    x = descend(
+        cost,
+        theta,
+        bounds,
+        record,
+        lambda value: -n * value,
+        *stop,
+        maxfun=evaluations,
+        ftol=0.0,
+        maxcor=MEMORY,
+    )
     low, high = np.array(bounds, dtype=np.float64).T  # None is NaN, which bounds nothing
     inside = np.fmin(np.fmax(x - cost(x)[1], low), high)
     record.converged = bool(np.max(np.abs(x - inside)) <= tol)
@@ -289,11 +299,11 @@ class TwinRequest:
     kernel: KernelChoice
     latent_kernel: Kernel
     feature_dim: float | None = None  # ρ, where it is known
-    init: Any = "spectral"  # 'spectral', 'random' or coordinates
+    init: str | Array = "spectral"  # 'spectral', 'random' or coordinates
     tol: float = 1e-5
     max_iter: int = 2000
     n_init: int = 1
-    seed: Any = 0  # or a generator
+    seed: Seed = 0
 
     def starts(self, operator: FeatureScatter) -> Iterator[Array]:
         """Yield the coordinates to start from, (n, q): the one asked for, then random ones."""

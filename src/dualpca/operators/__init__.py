@@ -1,22 +1,32 @@
 """Operators: all that a solver sees. Primal and dual have the same non-zero eigenvalues.
 
-Read `base` (what an operator is), `rows` (centred, weighted, scaled rows), `primal`, `dual`,
-`features` (finite feature maps), `subspace` (what a solved kernel operator spans), `spectrum`
-(what a solver gives back) and `definiteness` (what can be wrong with a kernel matrix).
+Read `base` (what an operator is, and the `Spectrum` that a solver gives back), `rows` (centred,
+weighted, scaled rows), `primal`, `dual` (with what can be wrong with a kernel matrix), `features`
+(finite feature maps) and `subspace` (what a solved kernel operator spans).
 """
 
-from dualpca.operators.base import Factored, Operator
-from dualpca.operators.definiteness import (
-    ALL_EIGENVALUES_ORDER,
-    is_certainly_definite,
-    leave_out_negatives,
-    mass_of,
-    negative_mass,
-    negative_mass_of,
-    positive_trace,
-    warn_of_cancellation,
+from dualpca.operators.base import (
+    Factored,
+    Negatives,
+    Operator,
+    Spectrum,
 )
-from dualpca.operators.dual import Dual, Fused, Given, Gram, make_gram, stored_bytes
+from dualpca.operators.dual import (
+    ALL_EIGENVALUES_ORDER,
+    MOST_FORMED,
+    SINGLE_EPS,
+    Dual,
+    Fused,
+    Given,
+    Gram,
+    is_certainly_definite,
+    make_gram,
+    negatives_of,
+    negatives_of_matrix,
+    stored_bytes,
+    warn_of_cancellation,
+    warn_of_negatives,
+)
 from dualpca.operators.features import (
     Explicit,
     FeatureMap,
@@ -39,9 +49,7 @@ from dualpca.operators.primal import (
     complete,
     linear,
     survey,
-    used_rows,
     weighed,
 )
 from dualpca.operators.rows import Frame, Projection
-from dualpca.operators.spectrum import Spectrum, deterministic_signs
 from dualpca.operators.subspace import Subspace, UncertainSubspace

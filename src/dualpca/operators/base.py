@@ -1,10 +1,18 @@
-"""What a solver sees: symmetric operators that need not be stored."""
+"""What a solver sees, symmetric operators that need not be stored, and what it gives back."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Annotated, NamedTuple
 
-from dualpca.arrays import EPS, Array
+import numpy as np
+
+from dualpca.arrays import EPS, Array, algebra, backend
+from dualpca.data import Host
+from dualpca.errors import SpectrumWarning, warn
+
+# --- Operators -----------------------------------------------------------------------------------
 
 
 class Operator(ABC):
@@ -29,8 +37,14 @@ class Operator(ABC):
     """Multiply-adds of `dense()`."""
     eps = EPS
     """Relative rounding error of its entries."""
+    given_eps = EPS
+    """Relative rounding error of the rows it was made of: no eigenpair is known better."""
+    one_by_one = False
+    """Whether Krylov spaces grow by one vector at a time: blocks would save little per vector."""
     single = False
     """Whether products carry the rounding errors of float32, except `times_in_double`."""
+    noise = 0.0
+    """Length of a product with a unit vector that may be rounding error of float32 values."""
     coarse = False
     """Whether `sharper` has products that are rounded less."""
     width_free = False
@@ -43,10 +57,6 @@ class Operator(ABC):
     """Whether it has no negative eigenvalues, whatever the rows."""
     lasting = False
     """Whether the same operator can be made again: what is not needed now can be found later."""
-    negative: tuple[float, float] | None = None
-    """Σ|λ| over the negative eigenvalues and over all, where a solver came across it."""
-    estimated = False
-    """Whether `negative` is an estimate, to be replaced by `negative_mass` where it matters."""
     threads_outside = False
     """Whether products distribute work to threads of their own: BLAS should use one."""
 
@@ -103,6 +113,10 @@ class Factored(Operator):
     def mirror(self) -> Factored:
         """The operator FFᵀ."""
 
+    def half(self, V: Array) -> Array:
+        """Return F V, of which FᵀF V is made."""
+        raise TypeError(f"{type(self).__name__} has no products with half of it")
+
     @abstractmethod
     def unmirror(self, vectors: Array) -> Array:
         """Turn eigenvectors of the mirror into orthonormal eigenvectors of this operator."""
@@ -114,3 +128,115 @@ class Factored(Operator):
     @abstractmethod
     def triangle(self) -> Array:
         """Return R with RᵀR = FᵀF, from orthogonal transformations of F alone."""
+
+
+# --- The leading eigenpairs: all that a closed-form model needs (theory 1.1 and 2) ---------------
+
+ROUNDING_SHARE = 1e-10
+"""Share of Σ|λ| below which negative eigenvalues are rounding errors."""
+
+
+class Negatives(NamedTuple):
+    """The negative eigenvalues of an operator, beside all of them."""
+
+    negative: float  # Σ|λ| over the negative ones
+    total: float  # Σ|λ| over all
+    estimated: bool = False  # to be counted where it matters
+
+    @classmethod
+    def of(cls, values: Host, weights: Host | float, share: float) -> Negatives:
+        """Count eigenvalues, each so many times, but for a share of the largest."""
+        below = -share * np.abs(values).max(initial=0.0)
+        negative = np.where(values < below, -values, 0.0)
+        return cls(float(np.sum(weights * negative)), float(np.sum(weights * np.abs(values))))
+
+    @property
+    def positive(self) -> float | None:
+        """Sum of the positive eigenvalues, where it is not the trace but for rounding errors."""
+        matter = self.negative > ROUNDING_SHARE * self.total
+        return self.total - self.negative if matter else None
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Leading eigenpairs λ₁ ≥ … ≥ λ_q of an operator, with its trace (theory 1.1 and 2).
+
+    Parameters
+    ----------
+    values : array of shape (q,)
+        Eigenvalues λ, largest first, none negative.
+    vectors : array of shape (m, q)
+        Orthonormal eigenvectors; m = d in the primal, m = n in the dual.
+    trace : float
+        Sum of all eigenvalues, the discarded ones included.
+    dim : int
+        r, the dimension of the space in which the isotropic noise lives.
+    error : float
+        Estimate of the largest relative error of `values`; 0 for direct solvers.
+    concentration : float, optional
+        Σλ² / (Σλ)² over all eigenvalues, where the solver knows it: exactly from direct ones, by
+        extrapolation from block Krylov on large operators.
+    negatives : Negatives, optional
+        How much of the operator is negative, where the solver came across it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> s = Spectrum.of(np.array([1.0, 4.0]), np.array([[0.0, -1.0], [1.0, 0.0]]), 5.0, 2)
+    >>> s.values
+    array([4., 1.])
+    >>> s.vectors[0, 0]
+    np.float64(1.0)
+    """
+
+    values: Annotated[Array, "q"]
+    vectors: Annotated[Array, "m q"]
+    trace: float
+    dim: Annotated[int, ">= 0"]
+    error: Annotated[float, "or nan, or inf"] = 0.0
+    concentration: float | None = None
+    negatives: Negatives | None = None
+
+    @classmethod
+    def of(
+        cls,
+        values: Array,
+        vectors: Array,
+        trace: float,
+        dim: int,
+        error: float = 0.0,
+        concentration: float | None = None,
+        negatives: Negatives | None = None,
+    ) -> Spectrum:
+        """Order, clip and sign raw eigenpairs.
+
+        The entry of largest magnitude of every eigenvector is positive (the first one, on ties).
+        """
+        xp = backend.namespace(values)
+        order = backend.descending(values)
+        values, vectors = backend.take(values, order), backend.take(vectors, order, axis=1)
+        low, high = (float(values[k]) if values.shape[0] else 0.0 for k in (-1, 0))
+        if low < -100 * vectors.shape[0] * EPS * max(high, -low):
+            warn(
+                f"the operator is indefinite: its smallest eigenvalue is {low:.3g} (largest "
+                f"{high:.3g}). Negative eigenvalues are set to zero; use a positive "
+                "semi-definite kernel if they matter.",
+                SpectrumWarning,
+            )
+        if backend.is_foreign(values):
+            values = xp.where(values < 0, xp.zeros_like(values), values)
+        else:
+            values = np.maximum(values, 0.0)
+        vectors = algebra.deterministic_signs(vectors)
+        return cls(values, vectors, trace, dim, error, concentration, negatives)
+
+    @property
+    def rank(self) -> int:
+        """q, the number of eigenpairs held."""
+        return int(self.values.shape[0])
+
+    def head(self, q: int) -> Spectrum:
+        """Return the q leading eigenpairs."""
+        if q == self.rank:
+            return self
+        return replace(self, values=self.values[:q], vectors=self.vectors[:, :q])

@@ -1,7 +1,11 @@
-"""The dual: a centred kernel over the points; tiles are stored, recomputed, or fused on a GPU."""
+"""The dual: a centred kernel over the points; tiles are stored, recomputed, or fused on a GPU.
+
+The last part is what can be wrong with it: digits lost by centring, negative eigenvalues.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import replace
@@ -9,15 +13,21 @@ from functools import reduce
 from importlib.util import find_spec
 from itertools import chain
 from operator import iadd
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.linalg.lapack import dpotrf
 
 from dualpca.arrays import EPS, Array, algebra, backend, cached_property
+from dualpca.data import Host, namespace_sum
+from dualpca.errors import SolverWarning, SpectrumWarning, warn
 from dualpca.kernels import Kernel, Linear, fused_form, thin_factor
-from dualpca.operators.base import Operator
-from dualpca.operators.spectrum import Spectrum, signs
+from dualpca.operators.base import ROUNDING_SHARE, Negatives, Operator, Spectrum
 from dualpca.operators.subspace import Subspace
+
+if TYPE_CHECKING:  # needs torch and Triton
+    from dualpca.kernels.fused_product import Operand
 
 # --- The kernel over the points as an operator: tiles that are evaluated at every product, or kept
 
@@ -33,7 +43,7 @@ EXPONENTIAL_COST, COLUMNS_TWICE = 60.0, 28.0
 
 THIN_ROWS, THIN_COLUMNS = 40, 24
 """Rows of a tile and columns of a block in products so small that OpenBLAS does not copy the tile
-first: they take half the time of one large product."""
+first: they take half the time of one large product (a fit to 5,000 points 300 ms, not 460)."""
 
 Tile = tuple[slice, slice]
 
@@ -119,10 +129,10 @@ class Gram:
         places = [(rows.start, columns.start) for rows, columns in self._tiles]
         return dict(zip(places, chain.from_iterable(found), strict=True))
 
-    def _source(self) -> Callable[[Tile], Array]:
+    def _source(self, *, keep: bool = True) -> Callable[[Tile], Array]:
         """Return the function that finds a tile, with what all tiles need done."""
         _ = self._prepared
-        if not self.keep:
+        if not (keep and self.keep) and "_kept" not in self.__dict__:
             return self._evaluated
         kept = self._kept
         return lambda tile: kept[tile[0].start, tile[1].start]
@@ -136,7 +146,7 @@ class Gram:
         """Return K as a fresh array, (n, n), in float64; tiles are not kept for it."""
         if self.single:
             return self.in_double().whole()
-        tile = self._source() if "_kept" in self.__dict__ else self._passing()
+        tile = self._source(keep=False)
         K = backend.empty((self.n, self.n), self.like)
 
         def work(run: list[Tile]) -> None:
@@ -145,11 +155,6 @@ class Gram:
 
         backend.spread(work, self._tiles, self.like)
         return K
-
-    def _passing(self) -> Callable[[Tile], Array]:
-        """Return the function that evaluates a tile, for one use of each."""
-        _ = self._prepared
-        return self._evaluated
 
     def times(self, V: Array) -> Array:
         """Return K V, (n, b); in the precision of the kernel values, summed in float64."""
@@ -252,7 +257,7 @@ class Given(Gram):
         self.fill_cost, self.lasting = 0.0, False  # the matrix may change after the fit
         self.eps = float(backend.namespace(K).finfo(K.dtype).eps)
 
-    def _source(self) -> Callable[[Tile], Array]:
+    def _source(self, *, keep: bool = True) -> Callable[[Tile], Array]:
         return lambda tile: backend.working(self.points[tile[0], tile[1]])
 
     def whole(self) -> Array:
@@ -323,7 +328,7 @@ class Fused(Gram):
         return backend.asarray(0.0, self.like) if self.origin is None else self.origin
 
     @property
-    def _product(self) -> Any:
+    def _product(self) -> ModuleType:
         """The module of fused products, which needs torch and Triton."""
         from dualpca.kernels import fused_product
 
@@ -334,18 +339,19 @@ class Fused(Gram):
         return bool(self._product.too_wide(self.points, self.form, self._middle))
 
     @cached_property
-    def _coarse(self) -> Any:
+    def _coarse(self) -> Operand:
         """The points prepared for products of 11 bits."""
         return self._operand(self.points, 0)
 
     @cached_property
-    def _accurate(self) -> Any:
+    def _accurate(self) -> Operand:
         """The points prepared for products of float32 accuracy: made when first needed."""
         return self._operand(self.points, 1)
 
-    def _operand(self, X: Array, k: int) -> Any:
+    def _operand(self, X: Array, k: int) -> Operand:
         mode = self._product.modes(self.form)[k]
-        return self._product.prepare(X, self.form, mode, self._middle)
+        found: Operand = self._product.prepare(X, self.form, mode, self._middle)
+        return found
 
     def times(self, V: Array) -> Array:
         """Return K V, (n, b), with the kernel and V rounded to 11 bits while that is enough."""
@@ -369,7 +375,11 @@ GUESS_STEP, GUESS_LEAST, GUESS_MOST, GUESS_STEPS = 16, 256, 1500, 3
 many steps."""
 
 LEAST_UNCOPIED, MOST_FORMED = 700, 3200
-"""Points from which a kernel matrix that was given is not copied, and up to which one is formed."""
+"""Points from which a kernel matrix that was given is not copied (a fit to 3,000 takes 97 ms, with
+a copy 134), and up to which one is formed."""
+
+SINGLE_EPS = float(np.finfo(np.float32).eps)
+"""Relative rounding error of a kernel value in float32, or a little more."""
 
 THIN = 2
 """Points per column from which a factor of the kernel is thin."""
@@ -410,16 +420,13 @@ class Dual(Operator):
         self.gram = gram = X if isinstance(X, Gram) else Gram(X, kernel or Linear())
         super().__init__(gram.n, gram.like, dim)
         self.eps, self.single, self.coarse = gram.eps, gram.single, gram.coarse
+        self.given_eps = SINGLE_EPS if gram.single else EPS
         self.width_free, self.centered = not gram.keep, center
         self.definite = gram.kernel.definite
         self.pass_cost, self.dense_cost = gram.pass_cost, gram.fill_cost
         self.weighted = weights is not None
         self.weights = backend.asarray(np.ones(gram.n), self.like) if weights is None else weights
-        self.n = (
-            float(backend.namespace(self.like).sum(self.weights))
-            if self.weighted
-            else float(gram.n)
-        )
+        self.n = float(namespace_sum(self.weights)) if self.weighted else float(gram.n)
         host = not backend.is_foreign(gram.points)
         self.formable = gram.keep and not gram.single and host and gram.n <= MOST_FORMED
         self.lasting = gram.lasting
@@ -457,6 +464,11 @@ class Dual(Operator):
     def grand_mean(self) -> float:
         """‖φ̄‖²."""
         return float(self.weights @ self.means) / self.n
+
+    @cached_property
+    def noise(self) -> float:  # type: ignore[override]
+        """√n times the rounding of a kernel value: errors of float32 values, as if independent."""
+        return SINGLE_EPS * self.total / self.gram.n**0.5 if self.single else 0.0
 
     @cached_property
     def _root(self) -> Array:
@@ -569,6 +581,19 @@ class Dual(Operator):
         self.means = K @ self.weights / self.n
         return K, True
 
+    def without_negatives(self, rng: np.random.Generator) -> Dual:
+        """Return the operator with a trace of positive eigenvalues alone; warn if others matter.
+
+        No variance is negative: shares of the trace are those of its positive part.
+        """
+        if self.definite:
+            return self
+        found, other = negatives_of(self, rng), copy(self)
+        warn_of_negatives(found)
+        other.definite = True  # as far as solvers are concerned
+        other.trace = self.trace if found.positive is None else found.positive
+        return other
+
     def oriented(self, spectrum: Spectrum) -> Spectrum:
         """Return eigenpairs signed by the coordinates of the points, which weights do not change.
 
@@ -578,7 +603,7 @@ class Dual(Operator):
             return spectrum  # signed already
         xp, root = backend.namespace(self.like), self._root
         safe = xp.where(root > 0, root, xp.full_like(root, np.inf))  # no weight, no say
-        vectors = spectrum.vectors * signs(spectrum.vectors / safe[:, None])
+        vectors = spectrum.vectors * algebra.signs(spectrum.vectors / safe[:, None])
         return replace(spectrum, vectors=vectors)
 
     def subspace(self, spectrum: Spectrum) -> Subspace:
@@ -608,3 +633,131 @@ class Dual(Operator):
         rest = self.diag() - (spectrum.vectors**2) @ spectrum.values
         rest = rest / xp.where(w > 0, w, xp.ones_like(w))
         return xp.where(rest < 0, xp.zeros_like(rest), rest)
+
+
+# --- What centring takes away: the digits of a kernel whose values hardly differ -----------------
+
+SMALLEST_SHARE = 5e-11
+"""Of the size of a kernel, that centring may leave: five digits for exact solvers. Landmarks lose
+directions below 1e-12."""
+
+
+def warn_of_cancellation(X: Array, total: float, trace: float) -> None:
+    """Warn where centring leaves little but rounding errors, although rows differ.
+
+    Kernel values carry errors of ε·Σk(x, x), and tr Kc is all that is left of them: xᵀy of rows
+    far from the origin, or an RBF far wider than the data, loses digits for good.
+    Rows that are all the same have nothing to lose.
+
+    Parameters
+    ----------
+    X : array of shape (n, d), or (n,) for items, which are not checked
+    total : float
+        Σk(x, x).
+    trace : float
+        tr Kc, what is left of it.
+
+    Examples
+    --------
+    >>> import numpy as np, warnings
+    >>> X = np.array([[1e8], [1e8 + 1]])
+    >>> with warnings.catch_warnings(record=True) as found:
+    ...     warnings.simplefilter("always")
+    ...     warn_of_cancellation(X, total=2e16, trace=0.5)
+    >>> len(found)
+    1
+    """
+    if trace >= SMALLEST_SHARE * total or X.ndim != 2 or not _rows_differ(X):
+        return
+    share = trace / total
+    left = max(int(-math.log10(EPS / share)), 0) if share > EPS else 0
+    warn(
+        f"centring leaves {max(share, 0.0):.1g} of the size of the kernel, and {left} of its 16 "
+        "digits: coordinates and variances are no more accurate than that. Subtract the mean of X "
+        "first, or use a kernel that tells these rows apart (a larger gamma).",
+        SolverWarning,
+    )
+
+
+def _rows_differ(X: Array) -> bool:
+    if backend.is_sparse(X):
+        return bool(abs(X - X[[0] * X.shape[0]]).sum() > 0)
+    return bool(backend.namespace(X).any(X != X[:1, :]))
+
+
+# --- How indefinite an operator is: the sum of its negative eigenvalues --------------------------
+
+ALL_EIGENVALUES_ORDER = 1500
+"""Order up to which all eigenvalues are computed."""
+
+QUADRATURE_PROBES, QUADRATURE_STEPS = 8, 10
+"""Of the quadrature: random vectors, and products with them."""
+
+
+def negatives_of(A: Operator, rng: np.random.Generator) -> Negatives:
+    """Return how much of an operator is negative.
+
+    Exact up to order 1,500; beyond, an estimate by stochastic Lanczos quadrature (Ubaru, Chen &
+    Saad 2017) from 8 probes and 10 products with them.
+    """
+    m = A.shape[0]
+    if m <= ALL_EIGENVALUES_ORDER:
+        return negatives_of_matrix(backend.to_numpy(A.dense()), A.eps)
+    return Negatives.of(*quadrature(A, rng), m * A.eps)
+
+
+def negatives_of_matrix(K: Host, eps: float = EPS) -> Negatives:
+    """Return the same of a matrix, (m, m): from a Cholesky factor, or from all eigenvalues."""
+    if is_certainly_definite(K):
+        return Negatives(0.0, float(K.trace()))
+    return Negatives.of(np.linalg.eigvalsh(K), 1.0, K.shape[0] * eps)
+
+
+def is_certainly_definite(K: Host) -> bool:
+    """Return True if a Cholesky factor proves that negative eigenvalues are rounding errors.
+
+    A small part of the cost of eigenvalues. The shift keeps their sum below `ROUNDING_SHARE`.
+    """
+    m, trace = K.shape[0], float(K.trace())
+    if not trace > 0:
+        return False
+    shifted = K.T.copy(order="F")
+    shifted.flat[:: m + 1] += 0.5 * ROUNDING_SHARE * trace / m
+    return bool(dpotrf(shifted, lower=1, overwrite_a=1, clean=0)[1] == 0)
+
+
+def quadrature(A: Operator, rng: np.random.Generator) -> tuple[Host, Host]:
+    """Return nodes and weights with Σ weight·f(node) near tr f(A), from random probes."""
+    m = A.shape[0]
+    Q = [rng.choice([-1.0, 1.0], size=(m, QUADRATURE_PROBES)) / np.sqrt(m)]
+    alphas, betas = (
+        np.zeros((QUADRATURE_STEPS, QUADRATURE_PROBES)),
+        np.zeros((QUADRATURE_STEPS, QUADRATURE_PROBES)),
+    )
+    for k in range(QUADRATURE_STEPS):
+        R = backend.to_numpy(A @ backend.asarray(Q[k], A.like)).copy()
+        alphas[k] = np.sum(Q[k] * R, axis=0)
+        for _ in range(2):
+            for other in Q:
+                R -= other * np.sum(other * R, axis=0)
+        betas[k] = np.linalg.norm(R, axis=0)
+        Q.append(R / np.where(betas[k] > 0, betas[k], 1.0))
+    rules = []  # the Gauss rule of every probe's tridiagonal matrix
+    for alpha, beta in zip(alphas.T, betas[:-1].T, strict=True):
+        values, vectors = np.linalg.eigh(np.diag(alpha) + np.diag(beta, 1) + np.diag(beta, -1))
+        rules.append((values, m / QUADRATURE_PROBES * vectors[0] ** 2))
+    nodes, weights = zip(*rules, strict=True)
+    return np.concatenate(nodes), np.concatenate(weights)
+
+
+def warn_of_negatives(found: Negatives) -> None:
+    """Warn of negative eigenvalues that are more than rounding errors."""
+    if found.positive is None:
+        return
+    negative, total, about = found.negative, found.total, "about " if found.estimated else ""
+    warn(
+        f"the kernel is indefinite: its negative eigenvalues sum to {about}{-negative:.3g}, "
+        f"{negative / total:.2%} of all in magnitude. They are left out: components are those of "
+        "the positive ones. Use a positive semi-definite kernel if they matter.",
+        SpectrumWarning,
+    )

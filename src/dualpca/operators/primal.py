@@ -21,6 +21,7 @@ from dualpca.data import (
     refuse_nonfinite,
     single_will_do,
     total_moments,
+    used_rows,
 )
 from dualpca.errors import NonFiniteError, ScaleError
 from dualpca.operators.base import Factored, Operator
@@ -82,7 +83,7 @@ class Scatter(FeatureOperator):
         self.frame = Frame(moments.mean, scale)
 
     def __matmul__(self, V: Array) -> Array:
-        """Return the product with the stored_entries matrix."""
+        """Return the product with the stored matrix."""
         scale = self.frame.scale
         if scale is None:
             return self.moments.scatter @ V
@@ -98,8 +99,12 @@ def unit_scale(variances: Array) -> Array:
 
 # --- The primal: FᵀF over the features, and its mirror image FFᵀ over the points -----------------
 
+SPARSE_ENTRY, SPARSE_PAIR = 4.0, 80.0
+"""How many times longer than those of a dense product multiply-adds with an entry of sparse rows
+take: with a thin block, and with other entries of its row, for the scatter."""
 WORTH_THREADS = 4e6
-"""Multiply-adds of a product with one vector from which its blocks are shared out to threads."""
+"""Multiply-adds of a product with one vector from which its blocks are shared out to threads, and
+from which Lanczos takes sparse rows one vector at a time."""
 SKETCH_RUN = 64
 """Neighbouring features that a sketch uses together, since they are together in memory."""
 
@@ -116,6 +121,8 @@ class Primal(FeatureOperator, Factored):
         Subtract the (weighted) mean; otherwise the frame's mean is zero.
     standardize : bool
         Divide every feature by its standard deviation (divisor n). A constant one is left alone.
+    moments : Moments, optional
+        Those of the rows, where they are known.
 
     Notes
     -----
@@ -140,14 +147,19 @@ class Primal(FeatureOperator, Factored):
         *,
         center: bool = True,
         standardize: bool = False,
+        moments: Moments | None = None,
     ) -> None:
         super().__init__(int(X.shape[1]), backend.asarray(np.zeros(1), X))
-        self.X, self.weights = X, weights
+        self.X, self.weights, self.given_eps = X, weights, backend.eps_of(X)
+        if moments is not None:
+            self.moments = moments
         self.centered, self.standardized = center, standardize
-        self.pass_cost, self.dense_cost = (
-            2.0 * stored_entries(X),
-            0.5 * stored_entries(X) * self.dim,
-        )
+        self.pass_cost = 2.0 * stored_entries(X)
+        self.dense_cost = 0.5 * stored_entries(X) * self.dim
+        if backend.is_sparse(X):
+            self.pass_cost *= SPARSE_ENTRY
+            self.dense_cost = SPARSE_PAIR * sparse_pairs(X)
+            self.one_by_one = self.pass_cost > WORTH_THREADS
 
     @cached_property
     def moments(self) -> Moments:  # type: ignore[override]
@@ -197,7 +209,7 @@ class Primal(FeatureOperator, Factored):
     @property
     def threads_outside(self) -> bool:  # type: ignore[override]
         """Whether products share blocks of rows out to threads."""
-        return self.rows.in_blocks and self.pass_cost > WORTH_THREADS
+        return (self.rows.in_blocks or self.rows.sparse) and self.pass_cost > WORTH_THREADS
 
     @property
     def trace(self) -> float:
@@ -207,6 +219,10 @@ class Primal(FeatureOperator, Factored):
     def __matmul__(self, V: Array) -> Array:
         """Return FᵀF V."""
         return self.rows.normal(V)
+
+    def half(self, V: Array) -> Array:
+        """Return F V."""
+        return self.rows.times(V)
 
     def sketch(self, step: int) -> Primal | None:
         """Return the operator of every `step`-th row alone, in this frame; None if sparse."""
@@ -242,7 +258,7 @@ class Primal(FeatureOperator, Factored):
 
     def unmirror(self, vectors: Array) -> Array:
         """Return the features' eigenvectors v ∝ Fᵀe, orthonormal even where λ = 0."""
-        return algebra.orthonormal(self.rows.adjoint(vectors))
+        return algebra.orthonormal(self.mirror.half(vectors))
 
 
 class Mirror(Factored):
@@ -250,8 +266,10 @@ class Mirror(Factored):
 
     def __init__(self, primal: Primal) -> None:
         super().__init__(int(primal.X.shape[0]), primal.like, primal.dim)
+        self.given_eps = primal.given_eps
         self.primal, self.pass_cost = primal, primal.pass_cost
-        self.dense_cost = 0.5 * stored_entries(primal.X) * self.shape[0]
+        self.dense_cost = 0.5 * float(self.shape[0]) ** 2 * self.dim  # of dense columns
+        self.one_by_one = primal.one_by_one
 
     @property
     def mirror(self) -> Primal:
@@ -271,6 +289,10 @@ class Mirror(Factored):
     def __matmul__(self, U: Array) -> Array:
         """Return FFᵀ U."""
         return self.primal.rows.mirrored(U)
+
+    def half(self, V: Array) -> Array:
+        """Return Fᵀ V."""
+        return self.primal.rows.adjoint(V)
 
     def sketch(self, step: int) -> Mirror | None:
         """Return the mirror image of a `step`-th of the features, in runs of neighbours."""
@@ -295,12 +317,20 @@ class Mirror(Factored):
 
     def unmirror(self, vectors: Array) -> Array:
         """Return the points' eigenvectors e ∝ Fv."""
-        return algebra.orthonormal(self.primal.rows.times(vectors))
+        return algebra.orthonormal(self.primal.half(vectors))
 
 
 def stored_entries(X: Array) -> float:
-    """Return the number of stored_entries entries of X."""
+    """Return the number of stored entries of X."""
     return float(X.nnz if backend.is_sparse(X) else X.shape[0] * X.shape[1])
+
+
+def sparse_pairs(X: Array) -> float:
+    """Return how many products of two entries of a row the scatter of sparse rows is the sum of."""
+    if X.format != "csr":
+        return float(X.nnz) ** 2 / max(int(X.shape[0]), 1)  # of even rows
+    counts = np.diff(X.indptr).astype(np.float64)
+    return float(counts @ counts)
 
 
 # --- The scatter of a chunked table: moments that add, or a product that does --------------------
@@ -346,7 +376,7 @@ def survey(parts: Table, *, wide: bool, nan: bool) -> Survey:
         Accept NaN, which is refused otherwise.
     """
 
-    def of(rows: Host, weights: Host | None = None) -> Survey:
+    def part(rows: Host, weights: Host | None = None) -> Survey:
         used, moments = used_rows(rows, weights), None
         if wide and not nan:
             refuse_nonfinite(rows)
@@ -363,7 +393,7 @@ def survey(parts: Table, *, wide: bool, nan: bool) -> Survey:
             return Survey(columns, moments, False, used)
         return Survey(Columns.of(rows, weights) if nan or wide else None, None, missing, used)
 
-    return parts.reduce(of, Survey.merge)
+    return parts.reduce(part, Survey.merge)
 
 
 class PartScatter(FeatureOperator):
@@ -390,6 +420,7 @@ class PartScatter(FeatureOperator):
 
     def __init__(self, parts: Table, columns: Columns, *, standardize: bool = False) -> None:
         super().__init__(parts.d, columns.mean)
+        self.given_eps = backend.eps_of(parts.like)
         self.parts, self.n, self.squares = parts, columns.weight, columns.variance * columns.weight
         self.frame = Frame(columns.mean, unit_scale(columns.variance) if standardize else None)
         self.pass_cost, self.dense_cost = 2.0 * self.n * self.dim, 0.5 * self.n * self.dim**2
@@ -404,20 +435,15 @@ class PartScatter(FeatureOperator):
         """Return FᵀF V: one pass, d×b numbers from every chunk."""
         frame = self.frame  # the table itself is not sent to other machines
 
-        def of(rows: Host, weights: Host | None = None) -> Array:
+        def product(rows: Host, weights: Host | None = None) -> Array:
             return Rows(rows, weights, frame, explicit=True).normal(V)
 
-        return self.parts.reduce(of, np.add)
+        return self.parts.reduce(product, np.add)
 
     @cached_property
     def moments(self) -> Moments:  # type: ignore[override]
         """Size, mean and scatter, by one more pass."""
         return self.parts.reduce(weighed, Moments.merge)
-
-
-def used_rows(X: Array, weights: Array | None) -> int:
-    """Return the number of rows that count: those of positive weight."""
-    return int(X.shape[0] if weights is None else (backend.to_numpy(weights) > 0).sum())
 
 
 class LinearTable(NamedTuple):
@@ -443,14 +469,18 @@ def linear(
         Accept missing values, and return what is known of every feature if there are any.
         Otherwise they are refused.
     """
-    if isinstance(table, InMemoryTable):
-        X, weights = table.rows, table.weights
-        operator = Primal(X, weights, standardize=standardize)
-        if missing and table.moments is not None:  # so none is
-            operator.moments = table.moments
-        elif missing and has_missing(X):
-            return Columns.of(X, weights)
-        return LinearTable(operator, used_rows(X, weights))
+    if not isinstance(table, InMemoryTable):
+        return _linear_chunks(table, standardize=standardize, missing=missing)
+    X, weights = table.rows, table.weights
+    moments = table.moments if missing else None
+    if missing and moments is None and has_missing(X):
+        return Columns.of(X, weights)
+    operator = Primal(X, weights, standardize=standardize, moments=moments)
+    return LinearTable(operator, used_rows(X, weights))
+
+
+def _linear_chunks(table: Table, *, standardize: bool, missing: bool) -> LinearTable | Columns:
+    """Return the same of a chunked table, in one pass over its rows."""
     wide = table.d > WIDEST
     gathered = f"moments, ({table.d}, {table.d}) added up"
     how = "block Krylov, one pass per product" if wide else gathered

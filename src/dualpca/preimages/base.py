@@ -186,11 +186,11 @@ class Expansion:
         """
         xp, Y = backend.namespace(self.base), self.checked(Y)
 
-        def of(rows: slice) -> tuple[Array, ...]:
+        def nearest_items(rows: slice) -> tuple[Array, ...]:
             G = self.gaps(Y[rows, :])
             return xp.astype(xp.argmin(G, axis=1), xp.int64), xp.sqrt(xp.min(G, axis=1))
 
-        return self._in_blocks(of, int(Y.shape[0]))
+        return self._in_blocks(nearest_items, int(Y.shape[0]))
 
     def _in_blocks(self, of: Callable[[slice], tuple[Array, ...]], m: int) -> tuple[Array, ...]:
         """Return what `of` makes of blocks of m rows, joined; threads share out many blocks.
@@ -814,11 +814,11 @@ class Method:
         for name in ("gram", "against", "norms", "spread", "centre", "floor"):
             getattr(span, name)  # computed once, before threads share it
 
-        def of(rows: slice) -> PreImage:
+        def found(rows: slice) -> PreImage:
             near = None if start is None else start[rows, :]
             return method.block(targets(rows), near)
 
-        return PreImage(*span._in_blocks(of, m))
+        return PreImage(*span._in_blocks(found, m))
 
     def block(self, target: Target, start: Array | None) -> PreImage:
         """Return the pre-images of one block of rows.

@@ -22,9 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import rankdata
 
-from dualpca.arrays import task
+from dualpca.arrays import Tick
 from dualpca.errors import InterruptWarning, SearchError, expected, install, warn
 from dualpca.kernels import Kernel
+from dualpca.models.driver import try_candidates
 from dualpca.search.spaces import Candidate, Space, optuna
 
 # --- What is known of a trial --------------------------------------------------------------------
@@ -282,27 +283,39 @@ def run(space: Space, judge: Judge, plan: Plan, ledger: Ledger) -> list[TrialRec
     True
     """
     started, timeout = time.monotonic(), inf if plan.timeout is None else plan.timeout
-    with quiet(), task("kernel search: trial", plan.n_trials) as tick:
+    with quiet():
         study = new_study(plan.pruner)
-        try:
+
+        def batches() -> Iterator[range]:
             for start in range(0, plan.n_trials, plan.batch_size):
-                size = min(plan.batch_size, plan.n_trials - start)
-                if len(ledger.trials) >= start + size:
-                    study.add_trials(ledger.trials[start : start + size])
-                elif ledger.trials and time.monotonic() - started >= timeout:
-                    break  # the first trial is always made
-                else:
-                    _batch(study, space, judge, plan, ledger, range(start, start + size))
-                trials = study.get_trials(deepcopy=False)
-                scores = [t.value for t in trials if t.state.name == "COMPLETE"]
-                for _ in range(size):
-                    tick(f"best score {max(scores):.4g}" if scores else "")
-        except KeyboardInterrupt:
-            if not any(t.state.name == "COMPLETE" for t in ledger.trials):
-                raise
-            done = f"it rests on {len(ledger.trials)} of {plan.n_trials} trials."
-            warn(f"the search was interrupted: {done}", InterruptWarning)
+                numbers = range(start, min(start + plan.batch_size, plan.n_trials))
+                late = time.monotonic() - started >= timeout
+                if late and 0 < len(ledger.trials) < numbers.stop:
+                    return  # the first trial is always made
+                yield numbers
+
+        def fit(numbers: range, tick: Tick) -> None:
+            if len(ledger.trials) >= numbers.stop:
+                study.add_trials(ledger.trials[numbers.start : numbers.stop])
+            else:
+                _batch(study, space, judge, plan, ledger, numbers)
+            best = max(_scores(study.get_trials(deepcopy=False)), default=None)
+            for _ in numbers:
+                tick("" if best is None else f"best score {best:.4g}")
+
+        label = "kernel search: trial"
+        interrupted = try_candidates(batches(), fit, label=label, total=plan.n_trials)[1]
+    if interrupted:
+        if not _scores(ledger.trials):
+            raise KeyboardInterrupt
+        done = f"it rests on {len(ledger.trials)} of {plan.n_trials} trials."
+        warn(f"the search was interrupted: {done}", InterruptWarning)
     return [record_of(t, space) for t in ledger.trials[: plan.n_trials]]
+
+
+def _scores(trials: Sequence[Any]) -> list[float]:
+    """Return the scores of the complete trials of Optuna's."""
+    return [t.value for t in trials if t.state.name == "COMPLETE"]
 
 
 def _batch(
@@ -312,20 +325,10 @@ def _batch(
 
     The trials of a batch that was interrupted are not judged again if they are on record.
     """
-    known, runners = ledger.trials[numbers.start :], []
-    for number in numbers:
-        seed = int(np.random.SeedSequence([plan.seed, number]).generate_state(1)[0])
-        study.sampler = make_sampler(plan.sampler, seed)
-        if number == 0:
-            study.enqueue_trial(space.first())
-        trial = study.ask()
-        runners.append(_Runner(trial, space.draw(trial)))
+    known = ledger.trials[numbers.start :]
+    runners = [_drawn(study, space, plan, number) for number in numbers]
     fresh = runners[len(known) :]
-    for fold in range(plan.n_folds):
-        alive = [r for r in fresh if not r.reason and not r.pruned]
-        outcomes = judge([(r.candidate, fold) for r in alive]) if alive else []
-        for runner, outcome in zip(alive, outcomes, strict=True):
-            runner.judged(outcome, fold, last=fold == plan.n_folds - 1)
+    _judge_folds(fresh, judge, plan.n_folds)
     for runner, old in zip(runners, known, strict=False):  # as the record says that it went
         for fold, value in sorted(old.intermediate_values.items()):
             runner.trial.report(value, fold)
@@ -334,6 +337,25 @@ def _batch(
     for runner in fresh:
         runner.close(study)
         ledger.add(study.get_trials(deepcopy=False)[runner.trial.number])
+
+
+def _drawn(study: Any, space: Space, plan: Plan, number: int) -> _Runner:
+    """Draw a trial from the seed, its number and the trials of earlier batches."""
+    seed = int(np.random.SeedSequence([plan.seed, number]).generate_state(1)[0])
+    study.sampler = make_sampler(plan.sampler, seed)
+    if number == 0:
+        study.enqueue_trial(space.first())
+    trial = study.ask()
+    return _Runner(trial, space.draw(trial))
+
+
+def _judge_folds(runners: list[_Runner], judge: Judge, n_folds: int) -> None:
+    """Judge trials fold by fold; those that failed or were pruned are left out of the next."""
+    for fold in range(n_folds):
+        alive = [r for r in runners if not r.reason and not r.pruned]
+        outcomes = judge([(r.candidate, fold) for r in alive]) if alive else []
+        for runner, outcome in zip(alive, outcomes, strict=True):
+            runner.judged(outcome, fold, last=fold == n_folds - 1)
 
 
 def record_of(trial: Any, space: Space) -> TrialRecord:

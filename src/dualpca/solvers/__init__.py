@@ -4,22 +4,29 @@ A solver is one class that declares its `cost`; `auto` is the smallest, with no 
 Below a millisecond the most accurate one is meant, QR, and products take its place where they keep
 ten digits of every eigenvalue asked for.
 
-Read `base` (what a solver is, the registries, `solve`), `dense`, `lanczos` and `krylov` (exact
-solvers; square roots) and `kernel` (operators of a kernel: exact, landmarks, random features).
+Read `base` (what a solver is, the registries, `solve`; kernels and what may be asked of their
+solvers), `dense` (solvers of a stored matrix), `krylov` (of operators known by their products;
+square roots) and `landmarks` (approximate ones: landmarks, random features). A file
+imported here is registered: of two solvers with the same cost the first is taken.
 """
 
-from dualpca.solvers.base import KERNEL_SOLVERS, SOLVERS, Solver, choose, solve
-from dualpca.solvers.dense import ONE_THREAD_ORDER
-from dualpca.solvers.kernel import (
-    LANDMARKS,
+from dualpca.solvers.base import (
+    KERNEL_SOLVERS,
+    SINGLE_EIGENVALUE_TOL,
+    SOLVERS,
     FeatureSolver,
     KernelOptions,
+    Solver,
     affordable_operator,
+    choose,
     dual_operator,
     gram_of,
     mapped_operator,
+    solve,
     solve_kernel,
     solve_without_negatives,
     without_negatives,
 )
+from dualpca.solvers.dense import ONE_THREAD_ORDER
 from dualpca.solvers.krylov import root_times
+from dualpca.solvers.landmarks import LANDMARKS

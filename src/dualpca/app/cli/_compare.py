@@ -20,6 +20,7 @@ from dualpca.app.cli._fit import (
     MODELS,
     STANDARDIZED,
     check_kinds,
+    chosen_family,
     kinds_asked,
     make,
     standardizes,
@@ -318,13 +319,17 @@ def compare(
         typer.Option(
             "--model",
             "-m",
-            help=f"One of {', '.join(COMPARED)}; all by default, copula if there are categories.",
+            help=f"One of {', '.join(COMPARED)}; all by default, copula where there are categories "
+            "or skewed columns.",
         ),
     ] = None,
     components: Annotated[
         int | None,
         typer.Option(
-            "--components", "-q", min=1, help="Number of components; chosen by BIC by default."
+            "--components",
+            "-q",
+            min=1,
+            help="Number of components; chosen by parallel analysis by default.",
         ),
     ] = None,
     held_out: Annotated[
@@ -353,7 +358,9 @@ def compare(
         chosen = _chosen(models)
         if choice.kinds and ANY_KIND not in chosen:
             check_kinds(chosen[0], choice, None)
-        table = at_once(open_table(data, source.reading(), id_column), sample_rows, seed)
+        known = {"levels": choice.levels()}
+        table = open_table(data, source.reading(), id_column, known=known)
+        table = at_once(table, sample_rows, seed)
         frame = table.frame()
         prep = prepared(table, choice, id_column)
         X = prep.rows(frame).to_numpy()
@@ -362,14 +369,17 @@ def compare(
         scaled = standardizes(standardize, data, source.kind)
         parts = split(X, scaled, held_out, hidden, seed, columns_of(prep))
         cells, kinds = None, None
-        if prep.levels or ANY_KIND in (models or []):
+        mixed, asks = None, ANY_KIND in (models or []) or (models and prep.levels)
+        if asks or not models:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", NoteWarning)  # they were told above
-                mixed = prepared(table, choice, id_column, any_kind=True)
+                family = chosen_family(ANY_KIND if asks else None, table, choice, id_column)
+            mixed = family.prep if family.name == ANY_KIND else None
+        if mixed is not None:
             cells, kinds = cells_of(frame, prep, mixed, parts), kinds_asked(choice, mixed)
         elif models is None:
             chosen = [name for name in chosen if name != ANY_KIND]
-        q = components or _by_bic(parts, seed)
+        q = components or _by_parallel(parts, seed)
         found: dict[str, Any] = {"rows_fitted": len(parts.train), "rows_held_out": len(parts.test)}
         found |= {"features": X.shape[1], "n_components": q, "standardized": scaled}
         found["categories"] = cells is not None
@@ -386,12 +396,14 @@ def _chosen(models: list[str] | None) -> list[str]:
     return models or COMPARED
 
 
-def _by_bic(parts: Split, seed: int) -> int:
+def _by_parallel(parts: Split, seed: int) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", InterruptWarning)
-        count = max(int(dualpca.PPCA("bic", random_state=seed).fit(parts.train).n_components_), 1)
-    note(f"{count} components, by BIC of probabilistic PCA (--components changes it).")
+        count = max(
+            int(dualpca.PPCA("parallel", random_state=seed).fit(parts.train).n_components_), 1
+        )
+    note(f"{count} components, by parallel analysis (--components changes it).")
     return count
 
 

@@ -8,6 +8,7 @@ import re
 import shlex
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,9 +25,11 @@ from dualpca.app.cli._running import (
     Choice,
     Components,
     Data,
+    Force,
     Identifier,
     Json,
     Lengths,
+    NoteWarning,
     SampleRows,
     Seed,
     SequenceColumn,
@@ -36,13 +39,20 @@ from dualpca.app.cli._running import (
     note,
     run,
 )
-from dualpca.app.cli._session import at_once, keep_inputs, lengths_of, open_table, prepared
+from dualpca.app.cli._session import (
+    at_once,
+    keep_inputs,
+    keep_other_kinds,
+    lengths_of,
+    open_table,
+    prepared,
+)
 from dualpca.app.tables import reading
 from dualpca.app.tables.columns import Preparation, kind_words
 from dualpca.app.tables.reading import KeptRows, TableFile
 from dualpca.app.tables.text import TableError
 from dualpca.arrays import task
-from dualpca.data import target_of
+from dualpca.data import MOST_RANKED, InMemoryTable, skewed_columns
 from dualpca.errors import DegenerateError
 
 # --- models by name ----------------------------------------------------------------------------
@@ -69,9 +79,6 @@ CCA and Imputer are not among them: one needs two tables, the other is `dualpca 
 IN_MEMORY = ("robust", "dual", "pkpca", "twin", "copula")
 """Models that need all rows at once."""
 
-DEFAULTS = {"mixture": {"n_mixtures": "bic"}, "ppca": {"n_components": "cv"}}
-"""Defaults that make more sense here: one component would not be a mixture."""
-
 
 def make(name: str, options: dict[str, Any], settings: list[str], seed: int) -> Any:
     """Return a model that is not fitted yet, with the parameters that were given."""
@@ -90,8 +97,7 @@ def make(name: str, options: dict[str, Any], settings: list[str], seed: int) -> 
         raise UsageError(f"{name} has no parameter {unknown[0]!r}; it has {', '.join(known)}.")
     if "random_state" in known:
         given.setdefault("random_state", seed)
-    defaults = {} if "noise_variance" in given else DEFAULTS.get(name, {})
-    return estimator(**(defaults | given))
+    return estimator(**given)
 
 
 def value_of(word: Any) -> Any:
@@ -108,7 +114,7 @@ def summary(model: Any, *, shares: bool = True) -> dict[str, Any]:
     """Return the main numbers of a fitted model, as far as it has them."""
     found: dict[str, Any] = {"model": type(model).__name__}
     names = {"n_components": "n_components_", "rows": "n_samples_", "features": "n_features_in_"}
-    names |= {"n_mixtures": "n_mixtures_", "n_states": "n_states"}
+    names |= {"n_mixtures": "n_mixtures_", "n_states": "n_states_"}
     names |= {"log_likelihood": "loglikelihood_", "iterations": "n_iter_"}
     names |= {"converged": "converged_"}
     for name, attribute in names.items():
@@ -135,6 +141,64 @@ def summary_words(found: dict[str, Any]) -> dict[str, str]:
 
 ANY_KIND = "copula"
 """The model that accepts columns of any kind."""
+
+
+class Family(NamedTuple):
+    """The model of a table that nobody named one for."""
+
+    name: str  # as on the command line
+    prep: Preparation
+    why: str = ""  # not PPCA
+
+
+def family_of(
+    table: TableFile,
+    choice: Choice,
+    id_column: str | None,
+    *,
+    in_units: bool = False,
+) -> Family:
+    """Choose the model of a table: `fit`, `impute`, `report`, `explore` and `compare` ask here.
+
+    The copula for categories and bounds, and for numbers of which some column is visibly skewed;
+    probabilistic PCA for all other numbers, for images, for tables that do not fit into memory, and
+    where units count (`in_units`).
+    """
+    prep = prepared(table, choice, id_column, any_kind=False if in_units else None)
+    if prep.kinds is not None:
+        return Family(ANY_KIND, prep, "the table has categories or bounds")
+    if in_units or choice.one_hot or not table.whole or table.image_shape is not None:
+        return Family("ppca", prep)
+    X = prep.rows(table.frame()).to_numpy()
+    found = skewed_columns(InMemoryTable(X)).columns
+    if not found.size or X.shape[1] > MOST_RANKED:
+        return Family("ppca", prep)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NoteWarning)  # they were told above
+        mixed = prepared(table, choice, id_column, any_kind=True)
+    names = [repr(prep.features[j]) for j in found]
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    verb = "is" if len(names) == 1 else "are"
+    return Family(ANY_KIND, mixed, f"{', '.join(names[:3])}{more} {verb} skewed")
+
+
+OTHER_FAMILY = "-m ppca fits probabilistic PCA instead"
+
+
+def chosen_family(
+    name: str | None,
+    table: TableFile,
+    choice: Choice,
+    id_column: str | None,
+    *,
+    in_units: bool = False,
+    sequence: str | None = None,
+) -> Family:
+    """Return the model that was named, else that of `family_of`, and how it reads the table."""
+    if name is None:
+        return family_of(table, choice, id_column, in_units=in_units)
+    prep = prepared(table, choice, id_column, sequence, any_kind=name == ANY_KIND)
+    return Family(name, prep)
 
 
 def kinds_asked(choice: Choice, prep: Preparation) -> dict[str, Any] | None:
@@ -207,16 +271,17 @@ def rule_of(model: Any) -> str | None:
         return "cv-kinds" if asked in ("cv", None) else None
     if asked in ("cv", None) and hasattr(getattr(model, "selection_", None), "unit"):
         return "cv-rows" if model.selection_.unit == "row" else "cv-entries"
-    if isinstance(model, dualpca.FactorAnalysis) and asked is None:
-        chosen = getattr(model, "n_components_", model.n_features_in_)
-        return "parallel" if chosen < model.n_features_in_ else None
+    counts = (dualpca.PPCA, dualpca.RobustPPCA, dualpca.FactorAnalysis)
+    if isinstance(model, counts) and asked is None:
+        given = getattr(model, "noise_variance", None) is not None
+        return None if given or model.n_features_in_ < 2 else "parallel"
     if isinstance(model, dualpca.BayesianPCA) and asked is None:
         return "relevance"
     return asked if isinstance(asked, str) else None
 
 
-def choice_words(rule: str, q: int, advice: bool = True) -> str:
-    """Return how the number of components was chosen, and how to choose another.
+def choice_words(rule: str, q: int, advice: bool = True, model: str = "") -> str:
+    """Return how the number of components of a model was chosen, and how to choose another.
 
     Examples
     --------
@@ -227,7 +292,7 @@ def choice_words(rule: str, q: int, advice: bool = True) -> str:
     words = f"{count}, chosen by {RULES.get(rule, rule)}"
     if not advice or rule == "relevance":
         return words
-    if rule in ("parallel", "cv-kinds"):
+    if rule == "cv-kinds" or model == MODELS["fa"]:  # which have no other rules
         return f"{words}. -q NUMBER chooses otherwise"
     return f"{words}. -q NUMBER or -q RULE chooses otherwise; dualpca select compares the rules"
 
@@ -246,13 +311,18 @@ def standardizes(asked: bool | None, data: str, kind: str | None) -> bool:
     return reading.kind_read(data, kind) not in (reading.IMAGES, "npy", "npz")
 
 
-def in_own_units(model: Any, prep: Preparation, table: TableFile) -> Preparation:
+def in_own_units(
+    model: Any, prep: Preparation, table: TableFile, scaled: bool = True
+) -> Preparation:
     """Standardise inside the model if it can, so that it speaks the units of the table.
 
-    Otherwise before the rows reach it: return the preparation that does so.
+    Otherwise before the rows reach it: return the preparation that does so. Nothing is done unless
+    `scaled`, whatever the model would do by itself.
     """
     if "standardize" in model.get_params(deep=False):
-        model.set_params(standardize=True)
+        model.set_params(standardize=scaled)
+        return prep
+    if not scaled:
         return prep
     return prep.standardized(table.frames("means and deviations, batch"))
 
@@ -260,12 +330,14 @@ def in_own_units(model: Any, prep: Preparation, table: TableFile) -> Preparation
 # --- dualpca fit -------------------------------------------------------------------------------
 
 ModelName = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--model",
         "-m",
-        help=f"One of {', '.join(MODELS)}.",
+        help=f"One of {', '.join(MODELS)}. By default copula where there are categories or skewed "
+        "columns, else ppca.",
         autocompletion=lambda: list(MODELS),
+        show_default=False,
     ),
 ]
 
@@ -279,7 +351,7 @@ def fit(
         ),
     ] = None,
     *,
-    model: ModelName = "ppca",
+    name: ModelName = None,
     components: Components = None,
     mixtures: Annotated[
         str | None,
@@ -307,42 +379,53 @@ def fit(
     sample_rows: SampleRows = None,
     source: Source,
     seed: Seed = 0,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Fit a model to a table and write it to a file.
 
-    Without options: probabilistic PCA of standardised columns, missing values or not, with the
-    number of components chosen by cross-validation.
+    Without options: probabilistic PCA of standardised columns, with the number of components chosen
+    by parallel analysis, or the copula model where there are categories or skewed columns; missing
+    values or not.
     """
     target = output or f"{name_of(data)}.dpca"
     options = {"kernel": kernel, "gamma": gamma, "noise_variance": noise}
     options |= {"n_components": components, "n_mixtures": mixtures, "n_states": states}
 
     def work() -> dict[str, Any]:
-        target_of(target)  # a missing folder is better noticed before a long fit
         keep_inputs([target], [data])
-        if model != "hmm" and (sequence or lengths):
+        keep_other_kinds(target, "model", force)
+        if name != "hmm" and (sequence or lengths):
             raise UsageError("--sequence-column and --lengths are for --model hmm.")
-        check_kinds(model, choice, standardize)
-        fresh = make(model, options, setting or [], seed)
-        table = open_table(data, source.reading(), id_column)
+        own = _asks_for_ppca(options, setting)
+        if name is not None or own:
+            check_kinds(name or "ppca", choice, standardize)
+            make(name or "ppca", options, setting or [], seed)  # what is wrong is told at once
+        known = {"levels": choice.levels()}
+        table = open_table(data, source.reading(), id_column, known=known)
         apart = apart_of(beside, choice, table.columns)
         table = apart.fitted(table)
         if sample_rows is not None and sample_rows < table.height:
-            if model == "hmm":
+            if name == "hmm":
                 raise UsageError(
                     "--sample-rows would break up sequences: drop whole sequences from the table."
                 )
             note(f"fitted to {sample_rows} of {table.height} rows, drawn at random.")
             table = table.sampled(sample_rows, seed)
         asked = apart.choice(choice)
-        prep = prepared(table, asked, id_column, sequence, any_kind=model == ANY_KIND)
+        given = name or ("ppca" if own else None)
+        how: dict[str, Any] = {"in_units": standardize is not None, "sequence": sequence}
+        model, prep, why = chosen_family(given, table, asked, id_column, **how)
+        check_kinds(model, choice, standardize)
+        fresh = make(model, options, setting or [], seed)
+        if why:
+            note(f"{type(fresh).__name__} is fitted, because {why}. {OTHER_FAMILY}.")
         if model == "ppca":
             mention_kinds(prep, choice)
         sequences = lengths_of(table, sequence, lengths) if model == "hmm" else None
         start = time.perf_counter()
         scaled = model != ANY_KIND and standardizes(standardize, data, source.kind)
-        prep = in_own_units(fresh, prep, table) if scaled else prep
+        prep = in_own_units(fresh, prep, table, scaled)
         if prep.kinds is not None:
             fresh.set_params(column_kinds=kinds_asked(asked, prep))
         rule = fit_chosen(fresh, model, table, prep, sequences)
@@ -357,6 +440,14 @@ def fit(
         return found
 
     run("fit", as_json, work, lambda found: _fit_words(found, components is None))
+
+
+def _asks_for_ppca(options: dict[str, Any], settings: list[str] | None) -> bool:
+    """Return True for options that mean something to a model of numbers only."""
+    own = [name for name, value in options.items() if value is not None and name != "n_components"]
+    wanted = value_of(options["n_components"])
+    rule = wanted is not None and wanted != "cv" and type(wanted) is not int
+    return bool(own or settings or rule)
 
 
 def fit_table(
@@ -491,7 +582,8 @@ def _fit_words(found: dict[str, Any], advice: bool) -> str:
     shown = ", ".join(f"{k} {v}" for k, v in summary_words(numbers).items())
     lines = [f"Wrote {found['output']}: {found['model']}, {shown}."]
     if "rule" in found:
-        lines.append(choice_words(found["rule"], found["n_components"], advice) + ".")
+        how = choice_words(found["rule"], found["n_components"], advice, found["model"])
+        lines.append(f"{how}.")
     if found["standardized"]:
         lines.append(f"{STANDARDIZED[0].upper()}{STANDARDIZED[1:]}.")
     if "kinds" in found:
@@ -595,39 +687,40 @@ def fit_here(
     seed: int,
     name: str | None = "ppca",
     beside: Beside | None = None,
+    rule: str | None = None,
 ) -> Made:
     """Fit a model to a table, and tell the user which one that is.
 
-    Without a name it is probabilistic PCA for a table of numbers, and the copula model for one with
-    categories or bounds.
+    Without a name it is that of `family_of`. `rule` chooses the number of components of
+    probabilistic PCA where none is given; by default the estimator's own does.
     """
     refuse_lonely(data)
     if name not in (None, *FITTED_HERE):
         raise UsageError(f"--model {name}: with a table alone one of {', '.join(FITTED_HERE)}.")
     if name is not None:
         check_kinds(name, choice, standardize)
-    table = open_table(data, source.reading(), id_column)
+    known = {"levels": choice.levels()}
+    table = open_table(data, source.reading(), id_column, known=known)
     apart = apart_of(beside or Beside(), choice, table.columns)
     asked, fitted = apart.choice(choice), apart.fitted(table)
-    free = name is None and standardize is None
-    prep = prepared(fitted, asked, id_column, any_kind=None if free else name == ANY_KIND)
-    chosen = name or (ANY_KIND if prep.kinds is not None else "ppca")
+    family = chosen_family(name, fitted, asked, id_column, in_units=standardize is not None)
+    chosen, prep = family.name, family.prep
     check_kinds(chosen, choice, standardize)
-    model = make(chosen, {"n_components": components}, [], seed)
+    count = components if components or chosen != "ppca" else rule
+    model = make(chosen, {"n_components": count}, [], seed)
     if prep.kinds is not None:
         model.set_params(column_kinds=kinds_asked(asked, prep))
     scaled = prep.kinds is None and standardizes(standardize, data, source.kind)
-    prep = in_own_units(model, prep, fitted) if scaled else prep
+    prep = in_own_units(model, prep, fitted, scaled)
     rule = fit_chosen(model, chosen, fitted, prep)
     prep = with_kinds(prep, model)
     q = int(np.max(model.n_components_))
     count = (
-        choice_words(rule, q, components is None)
+        choice_words(rule, q, components is None, type(model).__name__)
         if rule
         else f"{q} component{'' if q == 1 else 's'}"
     )
-    why = "" if name or prep.kinds is None else ", because it has categories or bounds"
-    other = ". -m ppca fits probabilistic PCA to zeros and ones instead" if why else ""
+    why, other = (f", because {family.why}", f". {OTHER_FAMILY}") if family.why else ("", "")
     note(
         f"no model file was given, so {type(model).__name__} was fitted to {data}{why}: "
         f"{count}{other}."
@@ -685,7 +778,7 @@ def select(
         if all("error" in one for one in found):
             raise ValueError(found[0]["error"])
         size = {"rows": X.height, "features": X.width, "standardized": scaled}
-        return size | {"rules": found, "default": "cv-entries" if missing else "cv-rows"}
+        return size | {"rules": found, "default": "parallel"}
 
     run("select", as_json, work, _select_words)
 

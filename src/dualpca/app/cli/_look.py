@@ -11,6 +11,7 @@ import typer
 from dualpca.app.cli._fit import summary
 from dualpca.app.cli._running import (
     Data,
+    Force,
     Identifier,
     Json,
     Lengths,
@@ -25,7 +26,7 @@ from dualpca.app.cli._running import (
 from dualpca.app.cli._session import Job, check_output, keep_inputs, names_of, start
 from dualpca.app.tables.columns import kind_words
 from dualpca.errors import ModelFileError
-from dualpca.files.fields import escaped
+from dualpca.files.fields import escaped, hints_of, is_record
 
 RELATIVE = "log_likelihood_ratio"
 """How much likelier a row is than if its columns were independent: of columns of any kind."""
@@ -50,6 +51,7 @@ def score(
     sequence: SequenceColumn = None,
     lengths: Lengths = None,
     source: Source,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Score rows: log-density, distances with their limits, and which rows are unusual.
@@ -59,8 +61,8 @@ def score(
     refuse_json_and_table(as_json, output)
 
     def work() -> dict[str, Any]:
-        check_output(output)
         keep_inputs([output], [model, data])
+        check_output(output, force=force)
         job = start(model, data, id_column, source.reading(), sequence, output)
         scores = _Scores(job, level, lengths)
         if output is None:
@@ -82,6 +84,8 @@ class _Scores:
         self.density: float | None = None
         self.n_odd: int | None = None
         self.odd: list[Any] = []
+        self.n_empty = 0
+        self.empty: list[Any] = []
 
     def step(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Return the scores of the rows of a batch."""
@@ -121,6 +125,10 @@ class _Scores:
             odd = table.filter(pl.col("outlier")).to_series(0)
             self.n_odd = (self.n_odd or 0) + len(odd)
             self.odd += odd.head(KEPT - len(self.odd)).to_list()
+        if "empty" in table.columns:
+            empty = table.filter(pl.col("empty")).to_series(0)
+            self.n_empty += len(empty)
+            self.empty += empty.head(KEPT - len(self.empty)).to_list()
         return table
 
     def found(self) -> dict[str, Any]:
@@ -131,7 +139,8 @@ class _Scores:
             result[f"mean_{name}"] = self.density / self.rows
         if self.n_odd is not None:
             result |= {"n_outliers": self.n_odd, "outliers": self.odd}
-            result["expected_outliers"] = (1 - self.level) * self.rows
+            result["expected_outliers"] = (1 - self.level) * (self.rows - self.n_empty)
+            result |= {"n_empty": self.n_empty, "empty": self.empty}
         return result
 
 
@@ -141,9 +150,9 @@ def scored(model: Any, X: Any, level: float) -> dict[str, Any]:
     if hasattr(model, "score_samples"):
         found["log_density"] = np.asarray(model.score_samples(X))
     if hasattr(model, "outliers"):
-        limits = model.outliers(X, level=level)._asdict()
-        found |= {k: np.asarray(v) for k, v in limits.items() if k != "flagged"}
-        found["outlier"] = np.asarray(limits["flagged"])
+        judged = model.outliers(X, level=level)
+        found |= {k: np.asarray(v) for k, v in judged._asdict().items() if k != "flagged"}
+        found["outlier"], found["empty"] = np.asarray(judged.flagged), np.asarray(judged.empty)
     elif hasattr(model, "is_novel"):
         found["novelty"] = np.asarray(model.novelty(X))
         found["novelty_limit"] = np.full(len(found["novelty"]), model.novelty_threshold(level))
@@ -165,23 +174,31 @@ def _score_words(found: dict[str, Any]) -> str:
         value = found[f"mean_{RELATIVE}"]
         lines.append(f"mean log-likelihood relative to independent columns {value:.6g}")
     if "outliers" in found:
-        some = ", ".join(str(row) for row in found["outliers"][:SHOWN])
-        more = ", …" if found["n_outliers"] > SHOWN else ""
-        which = f": {some}{more}" if some else ""
+        rows = found["rows"] - found["n_empty"]
         lines.append(
             f"{found['n_outliers']} beyond the {found['level']:g} limits, where "
-            f"{found['expected_outliers']:.3g} of {found['rows']} ordinary rows are expected{which}"
+            f"{found['expected_outliers']:.3g} of {rows} ordinary rows are expected"
+            + _which(found["outliers"], found["n_outliers"])
         )
+        if found["n_empty"]:
+            which = _which(found["empty"], found["n_empty"])
+            lines.append(f"{found['n_empty']} empty, and not judged{which}")
     if found["output"] is not None:
         lines.append(f"Wrote {found['output']}.")
     return "\n".join(lines)
+
+
+def _which(rows: list[Any], count: int) -> str:
+    """Return the first of some rows, as the end of a line."""
+    some = ", ".join(str(row) for row in rows[:SHOWN])
+    return f": {some}{', …' if count > SHOWN else ''}" if some else ""
 
 
 def inspect(model: Model, as_json: Json = False) -> None:
     """Show what is in a model file."""
 
     def work() -> dict[str, Any]:
-        from dualpca.estimators.saving import contents_of, shapes_of
+        from dualpca.estimators.saving import contents_of
 
         try:
             fitted, version, metadata = contents_of(model)
@@ -190,7 +207,7 @@ def inspect(model: Model, as_json: Json = False) -> None:
         parameters = plain(fitted.get_params(deep=False))
         found = {"file": model, "version": version, **_numbers(fitted)}
         found |= {"columns": names_of(fitted), "parameters": parameters}
-        return found | {"arrays": shapes_of(fitted), "metadata": metadata}
+        return found | {"arrays": _shapes_of(fitted), "metadata": metadata}
 
     run("inspect", as_json, work, _inspect_words)
 
@@ -200,13 +217,50 @@ def _numbers(model: Any) -> dict[str, Any]:
 
     To read a file computes nothing.
     """
-    from dualpca.estimators.saving import has_shares, is_unsolved
-
-    if not is_unsolved(model):
-        return summary(model, shares=has_shares(model))
+    if not _is_unsolved(model):
+        return summary(model, shares=_has_shares(model))
     names = {"rows": "n_samples_seen_", "features": "n_features_in_"}
     found = {name: getattr(model, own) for name, own in names.items() if own in vars(model)}
     return {"model": type(model).__name__, "state": UNSOLVED, **found}
+
+
+def _is_unsolved(model: Any) -> bool:
+    """Return True for a stream of `partial_fit` whose model is still to be found."""
+    return "_stream" in vars(model) and "_model" not in vars(model)
+
+
+def _has_shares(model: Any) -> bool:
+    """Return False if shares of the variance are still to be counted."""
+    return getattr(vars(model).get("_model"), "ratios", ()) is not None
+
+
+def _shapes_of(model: Any) -> dict[str, list[int]]:
+    """Return the shapes of fitted attributes that are arrays; nothing is computed for it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca import PPCA
+    >>> found = _shapes_of(PPCA(1).fit(np.eye(4)[:, :3]))
+    >>> found["components_"], found["mean_"]
+    ([1, 3], [3])
+    """
+    own: Any = type(model)
+    found = {name: value for name, value in vars(model).items() if name[:1] != "_"}
+    for name in dir(own):
+        path = getattr(getattr(own, name, None), "path", None) if name.endswith("_") else None
+        if path is not None and name[:1] != "_":
+            found[name] = _stored_at(vars(model).get("_model"), path)
+    shapes = {k: getattr(v, "shape", ()) for k, v in sorted(found.items()) if k.endswith("_")}
+    return {name: [int(size) for size in shape] for name, shape in shapes.items() if shape}
+
+
+def _stored_at(value: Any, path: list[str]) -> Any:
+    """Return what lies under names of fields; None where one is none, and would be computed."""
+    for name in path:
+        cls: type = type(value)
+        value = getattr(value, name) if is_record(cls) and name in hints_of(cls) else None
+    return value
 
 
 def _inspect_words(found: dict[str, Any]) -> str:

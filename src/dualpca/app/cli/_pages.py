@@ -15,44 +15,44 @@ import typer
 
 from dualpca.app.cli._beside import Apart, apart_in, apart_of
 from dualpca.app.cli._fit import (
-    ANY_KIND,
     ModelOrTable,
     NameHere,
     TableOfModel,
     fit_here,
-    mention_kinds,
     metadata_of,
     model_and_table,
     refuse_fitting,
 )
 from dualpca.app.cli._running import (
     INTERRUPTED,
-    WRITING,
     Beside,
     Choice,
     Components,
-    Encoding,
-    Format,
+    Force,
     Identifier,
     Json,
     Level,
-    Model,
     Page,
     Seed,
     Source,
     Standardize,
+    UsageError,
     run,
+    status_of,
 )
 from dualpca.app.cli._session import (
     keep_inputs,
+    keep_other_kinds,
     load_model,
     names_of,
     open_table,
     preparation_of,
+    tell_codes,
 )
 from dualpca.app.tables import reading
 from dualpca.app.tables.text import TableError
 from dualpca.arrays import progress
+from dualpca.files.container import is_model_file
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -87,6 +87,7 @@ def report(
     id_column: Identifier = None,
     source: Source,
     seed: Seed = 0,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Write a report on a model and a table as one HTML page with figures.
@@ -96,7 +97,7 @@ def report(
     model, table = model_and_table(first, data)
     asked = Asked(model, table, output, source, choice, color, image, curve, title, level)
     asked = asked._replace(components=components, standardize=standardize, name=name)
-    asked = asked._replace(id_column=id_column, seed=seed, beside=beside)
+    asked = asked._replace(id_column=id_column, seed=seed, beside=beside, force=force)
 
     def work() -> dict[str, Any]:
         start = time.perf_counter()
@@ -130,6 +131,7 @@ class Asked(NamedTuple):
     id_column: str | None = None
     seed: int = 0
     beside: Beside = Beside()
+    force: bool = False
 
     def command(self) -> str:
         """Return the command that makes the same page."""
@@ -144,7 +146,7 @@ class Asked(NamedTuple):
 
 
 OPTIONS = {"id_column": "id", "kind": "format", "limit": "memory-limit", "include": "columns"}
-OPTIONS |= {"name": "model", "kinds": "kind", "missing": "na"}
+OPTIONS |= {"name": "model", "kinds": "kind", "missing": "na", "kept": "not-na"}
 """Options that are called otherwise here."""
 
 
@@ -162,8 +164,8 @@ def written(asked: Asked) -> dict[str, Any]:
     from dualpca.app import report as pages
     from dualpca.app.report.writing import sections_of
 
-    pages.check_target(asked.output)  # before any work
     keep_inputs([str(asked.output)], [asked.model, asked.data])
+    keep_other_kinds(str(asked.output), "page", asked.force)
     subject = _subject(asked)
     made = {"command": asked.command(), "data": asked.data}
     made |= {} if asked.model is None else {"model file": asked.model}
@@ -228,16 +230,16 @@ def _opened(asked: Asked) -> tuple[Any, dict[str, Any], pl.DataFrame]:
     """Return the model with its metadata and the table; a model is fitted where none is given."""
     if asked.model is None:
         options = (asked.id_column, asked.components, asked.standardize, asked.seed)
-        name = asked.name or (ANY_KIND if asked.choice.kinds else "ppca")
-        made = fit_here(asked.data, asked.source, asked.choice, *options, name, asked.beside)
-        if asked.name is None and made.prep.kinds is None:
-            mention_kinds(made.prep, asked.choice)
+        made = fit_here(asked.data, asked.source, asked.choice, *options, asked.name, asked.beside)
         metadata = metadata_of(made.prep) | made.apart.entry()
         return made.model, metadata, pl.concat(made.table.open())
     refuse_fitting(asked.model, asked.choice, asked.components, asked.standardize, asked.name)
     fitted, metadata = load_model(asked.model)
-    ids = asked.id_column or metadata.get("table", {}).get("identifier")
-    opened = open_table(asked.data, asked.source.reading(), ids, must=False)
+    entry = metadata.get("table", {})
+    ids = asked.id_column or entry.get("identifier")
+    opened = open_table(asked.data, asked.source.reading(), ids, must=False, known=entry)
+    metadata |= {"table": entry | {"missing": list(opened.missing)}}
+    tell_codes(opened, preparation_of(fitted, metadata, opened.columns, ids))
     return fitted, metadata, pl.concat(opened.open())
 
 
@@ -260,8 +262,8 @@ def shape_of(image: str | None, table: dict[str, Any]) -> tuple[int, int] | None
 
 
 def explore(
-    model: Model,
-    data: Annotated[str | None, typer.Argument(help="Table to show in latent space.")] = None,
+    first: ModelOrTable,
+    data: TableOfModel = None,
     image: Annotated[
         str | None,
         typer.Option("--image", help="Rows are images of this height x width, such as 8x8."),
@@ -275,23 +277,45 @@ def explore(
         str | None, typer.Option("--token", help="Token of the link, for tests; random by default.")
     ] = None,
     show: Annotated[bool, typer.Option("--open/--no-open", help="Open a browser.")] = True,
+    name: NameHere = None,
+    components: Components = None,
+    standardize: Standardize = None,
+    *,
+    choice: Choice,
     id_column: Identifier = None,
-    kind: Format = None,
-    encoding: Encoding = "utf-8",
+    source: Source,
+    seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Explore a model in the browser; Ctrl-C stops the server."""
+    """Explore a model in the browser; Ctrl-C stops the server.
+
+    With a table alone a model is fitted first, as `dualpca fit` does without options. With a model
+    alone there are no rows to show, but for those that kernel models keep.
+    """
     held: list[Any] = []
+    lonely = data is None and is_model_file(first)
+    model, table = (first, None) if lonely else model_and_table(first, data)
 
     def work() -> dict[str, Any]:
         from dualpca.app.explorer.app import open_door, prepare
         from dualpca.app.explorer.session import open_session
 
-        fitted, metadata = load_model(model)
-        frame = None if data is None else reading.read(data, kind, encoding)
-        source = data or "no table"
+        frame = None
+        if table is None:
+            refuse_fitting(first, choice, components, standardize, name)
+            fitted, metadata = load_model(first)
+        else:
+            asked = Asked(model, table, Path(), source, choice, id_column=id_column, name=name)
+            asked = asked._replace(components=components, standardize=standardize, seed=seed)
+            fitted, metadata, frame = _opened(asked)
         session = open_session(
-            fitted, frame, metadata, image=image, curve=curve, id_column=id_column, source=source
+            fitted,
+            frame,
+            metadata,
+            image=image,
+            curve=curve,
+            id_column=id_column,
+            source=table or "no table",
         )
         door = open_door(host, port, token)
         held.extend((prepare(session, door, show), door))
@@ -432,13 +456,14 @@ def demonstrate(
     output: Page = Path("dualpca-demo.html"),
     seed: Seed = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.")] = False,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Compare models on handwritten digits; write an HTML report, its model and its data."""
-    raise typer.Exit(_demo(output, seed, quiet or as_json, as_json))
+    raise typer.Exit(_demo(output, seed, quiet or as_json, as_json, force))
 
 
-def _demo(output: Path, seed: int, quiet: bool, as_json: bool = False) -> int:
+def _demo(output: Path, seed: int, quiet: bool, as_json: bool = False, force: bool = False) -> int:
     """Run the demonstration and return the exit status."""
     from rich.console import Console
 
@@ -447,10 +472,11 @@ def _demo(output: Path, seed: int, quiet: bool, as_json: bool = False) -> int:
     start = time.perf_counter()
     console, errors = Console(quiet=quiet, highlight=False), Console(stderr=True, highlight=False)
     try:
+        keep_other_kinds(str(output), "page", force)
         files = demo.run(output, seed, console, _progress(errors, quiet))
-    except OSError as problem:
+    except (OSError, UsageError) as problem:
         errors.print(f"dualpca demo: {problem}", markup=False, soft_wrap=True)
-        return _failed(str(problem), WRITING, as_json)
+        return _failed(str(problem), status_of(problem), as_json)
     except KeyboardInterrupt:
         errors.print("Interrupted; nothing was written.")
         return _failed("interrupted; nothing was written.", INTERRUPTED, as_json)

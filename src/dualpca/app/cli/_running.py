@@ -8,6 +8,7 @@ import math
 import os
 import re
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -41,7 +42,7 @@ class NoteWarning(UserWarning):
 
 
 def note(words: str) -> None:
-    """Tell the user what the program decided; printed when the work ends."""
+    """Tell the user what the program decided, before anything is written."""
     warnings.warn(words, NoteWarning, stacklevel=2)
 
 
@@ -102,33 +103,67 @@ def _discard_output() -> None:
 
 @contextmanager
 def _told_warnings() -> Iterator[None]:
-    """Print warnings as sentences; one that a fit was interrupted ends the work at once."""
-    with warnings.catch_warnings(record=True) as caught:
+    """Print warnings as sentences, once; one that a fit was interrupted ends the work at once."""
+    told = set()
+
+    def tell(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
+        words = str(message).replace("standardize=True", "--standardize")
+        words = words.replace("Use FactorAnalysis", "Use -m fa")
+        words = re.sub(r"\bn_components=(\d+)", r"-q \1", words)
+        if (category, words) not in told:
+            told.add((category, words))
+            kind = "note" if category is NoteWarning else "warning"
+            print(f"{kind}: {words}", file=sys.stderr)
+
+    with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.simplefilter("error", InterruptWarning)
-        try:
-            yield
-        finally:
-            for category, words in dict.fromkeys((c.category, str(c.message)) for c in caught):
-                kind = "note" if category is NoteWarning else "warning"
-                words = words.replace("standardize=True", "--standardize")
-                print(f"{kind}: {words}", file=sys.stderr)
+        warnings.showwarning = tell
+        yield
 
 
 @contextmanager
 def _progress(command: str, hidden: bool) -> Iterator[None]:
-    """Show progress and elapsed time on a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    if hidden or not console.is_terminal:
+    """Show progress and elapsed time on a terminal; elsewhere a line now and then."""
+    if hidden:
         yield
         return
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        with showing(True, Lines(command)):
+            yield
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = (BarColumn(bar_width=24), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=console, transient=True) as bar:
         with showing(True, Followed(bar, bar.add_task(command, total=None))):
             yield
+
+
+COUNTS = re.compile(r"(\d+) of (\d+)")
+BETWEEN_LINES = 10.0
+"""Seconds before the first line on how far work has come, and between two of them."""
+
+
+class Lines(io.StringIO):
+    """A stream for reports of models where there is no terminal: what takes long tells so."""
+
+    def __init__(self, command: str, between: float = BETWEEN_LINES) -> None:
+        super().__init__()
+        self.command, self.between = command, between
+        self.start = self.last = time.monotonic()
+
+    def write(self, text: str) -> int:
+        """Print a report as a line of its own, if the last one is old enough."""
+        now = time.monotonic()
+        if COUNTS.search(text) and now - self.last >= self.between:
+            self.last = now
+            words = f"dualpca {self.command}: {text.strip()} ({now - self.start:.0f} s)"
+            print(words, file=sys.stderr, flush=True)
+        return len(text)
 
 
 class Followed(io.StringIO):
@@ -140,7 +175,7 @@ class Followed(io.StringIO):
 
     def write(self, text: str) -> int:
         """Show a report."""
-        counts = re.search(r"(\d+) of (\d+)", text)
+        counts = COUNTS.search(text)
         if counts:
             done, total = (int(group) for group in counts.groups())
             self.bar.update(self.task, description=text.strip(), completed=done, total=total)
@@ -186,6 +221,13 @@ Missing = Annotated[
         "--na",
         help="Codes of missing entries beside the usual, such as -999 or -99,unknown; of one "
         "column as COLUMN=CODES.",
+    ),
+]
+Kept = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--not-na",
+        help="Codes that are values, such as NA or None; of one column as COLUMN=CODES.",
     ),
 ]
 Header = Annotated[
@@ -241,11 +283,16 @@ Components = Annotated[
     typer.Option(
         "--components",
         "-q",
-        help="A number, a share of the variance, or the name of a rule. Chosen by "
-        "cross-validation by default (ppca).",
+        help="A number, a share of the variance, or the name of a rule. The default is parallel "
+        "analysis (ppca, robust, fa), and cross-validation for impute.",
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Let the output replace the table.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Let the output replace a file of another kind.")
+]
+ForceHere = Annotated[
+    bool, typer.Option("--force", help="Let the output replace the table, or another kind of file.")
+]
 SampleRows = Annotated[
     int | None, typer.Option("--sample-rows", min=2, help="Use this many rows, drawn at random.")
 ]
@@ -281,6 +328,7 @@ class Source(NamedTuple):
     decimal: Decimal = None
     limit: Limit = None
     missing: Missing = None
+    kept: Kept = None
     header: Header = None
     sheet: Sheet = None
     array: Array = None
@@ -292,28 +340,30 @@ class Source(NamedTuple):
         except ValueError as error:
             raise UsageError(f"--memory-limit: {error}") from None
         sign = {"\\t": "\t", "tab": "\t"}.get(self.separator or "", self.separator)
-        codes = [code for given in self.missing or [] for code in _codes(given)]
-        missing = tuple(dict.fromkeys(codes))
+        missing, kept = _codes(self.missing or []), _codes(self.kept or [])
         found = Reading(self.kind, self.encoding, sign, self.decimal, most, missing)
-        return found._replace(header=self.header, sheet=self.sheet, array=self.array)
+        found = found._replace(header=self.header, sheet=self.sheet, array=self.array)
+        return found._replace(kept=kept)
 
 
-def _codes(given: str) -> list[str]:
-    """Return the codes of missing entries of one option; a column's name holds for those after it.
+def _codes(given: list[str]) -> tuple[str, ...]:
+    """Return the codes of an option; a column's name holds for those after it.
 
     Examples
     --------
-    >>> _codes("-99, unknown"), _codes("age=-999,-99")
-    (['-99', 'unknown'], ['age=-999', 'age=-99'])
+    >>> _codes(["-99, unknown"]), _codes(["age=-999,-99"])
+    (('-99', 'unknown'), ('age=-999', 'age=-99'))
     """
-    name, found = "", []
-    for code in (part.strip() for part in given.split(",")):
-        if "=" in code[1:]:
-            name = code[: code.index("=", 1) + 1]
-        elif code:
-            code = name + code
-        found += [code] if code else []
-    return found
+    found = []
+    for words in given:
+        name = ""
+        for code in (part.strip() for part in words.split(",")):
+            if "=" in code[1:]:
+                name = code[: code.index("=", 1) + 1]
+            elif code:
+                code = name + code
+            found += [code] if code else []
+    return tuple(dict.fromkeys(found))
 
 
 class Choice(NamedTuple):
@@ -334,6 +384,10 @@ class Choice(NamedTuple):
                 raise UsageError(f"--kind {one}: {name} has a kind already; give one for a column.")
             found[name] = kind
         return found
+
+    def levels(self) -> dict[str, tuple[str, ...]]:
+        """Return the levels of columns that were given."""
+        return {name: one.levels for name, one in self.asked().items() if one.levels}
 
 
 KINDS = ("continuous", "count", "ordinal", "nominal", "binary", "censored")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from stat import S_ISREG
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ import dualpca
 from dualpca.app.cli._running import Choice, UsageError, note
 from dualpca.app.tables import columns, profiles, reading, writing
 from dualpca.app.tables.columns import Preparation, guessed, of_table
-from dualpca.app.tables.reading import Reading, TableFile
-from dualpca.app.tables.text import TableError
+from dualpca.app.tables.reading import Reading, TableFile, codes_in
+from dualpca.app.tables.text import MISSING, Codes, TableError, added
 from dualpca.data import target_of
 from dualpca.errors import ModelFileError
 
@@ -23,13 +24,20 @@ from dualpca.errors import ModelFileError
 
 
 def open_table(
-    data: str, how: Reading, id_column: str | None = None, must: bool = True
+    data: str,
+    how: Reading,
+    id_column: str | None = None,
+    must: bool = True,
+    known: Mapping[str, Any] | None = None,
 ) -> TableFile:
     """Return a table, and tell the user how it is read if that is unusual.
 
-    The column of identifiers stays text; with `must` the table has to have it.
+    The column of identifiers stays text; with `must` the table has to have it. `known` may have
+    codes of missing entries (`missing`), and `levels` by column, as model files have them.
     """
-    table = reading.opened(data, how, () if id_column is None else (id_column,))
+    codes = _with_known(how, known or {})
+    table = reading.opened(data, codes, () if id_column is None else (id_column,))
+    how.codes.check(table.columns)
     if table.dialect is not None and how.separator is None and how.kind != "tsv":
         told = "" if data.endswith((".tsv", ".tab")) else table.dialect.described()
         if told:
@@ -39,6 +47,43 @@ def open_table(
     if must and id_column is not None and id_column not in table.columns:
         raise TableError(f"--id {id_column}: no such column; there are {table.columns[:10]}.")
     return table
+
+
+def _with_known(how: Reading, known: Mapping[str, Any]) -> Reading:
+    """Return how to read a table of which some codes and levels are known.
+
+    A level such as None is not missing, unless the user says so.
+    """
+    kept = [
+        f"{name}={level}"
+        for name, levels in known.get("levels", {}).items()
+        for level in levels
+        if level in MISSING and not {level, f"{name}={level}"} & set(how.missing)
+    ]
+    missing = dict.fromkeys((*known.get("missing", ()), *how.missing))
+    return how._replace(missing=tuple(missing), kept=tuple(dict.fromkeys((*how.kept, *kept))))
+
+
+def tell_codes(table: TableFile, prep: Preparation) -> None:
+    """Tell the user which codes of missing entries the columns of a model have.
+
+    They are missing in columns of numbers, and values in others if the model has them as levels.
+    """
+    names = [name for name in prep.names if name in table.columns]
+    missing = {name: dict(table.gone[name]) for name in names if name in table.gone}
+    kept: dict[str, dict[str, int]] = {}
+    for name, codes in codes_in(table, names).items():
+        levels = prep.levels.get(name)
+        if levels is not None:
+            kept[name] = {code: n for code, n in codes.items() if code in levels}
+            continue
+        stay = Codes(kept=table.kept).kept_in(name, table.columns) & set(codes)
+        if stay:
+            code = sorted(stay)[0]
+            raise TableError(f"--not-na {name}={code}: the column of the model holds numbers.")
+        missing = added(missing, {name: codes})
+    for words in profiles.code_notes(missing, kept, advice=False):
+        note(words)
 
 
 def prepared(
@@ -74,7 +119,7 @@ def prepared(
         image_shape=shape,
         identifier=found.identifier,
         dropped=found.dropped,
-        missing=table.missing,
+        missing=tuple(dict.fromkeys((*table.missing, *found.missing))),
         kinds={} if mixed else None,
     )
     if not standardize:
@@ -94,7 +139,8 @@ def _chosen(
     The user is told what was decided.
     """
     one_hot = choice.one_hot or []
-    seen = profiles.profile(table.frames("looking at columns, batch"), names, one_hot)
+    codes, frames = Codes(table.missing, table.kept), table.frames("looking at columns, batch")
+    seen = profiles.profile(frames, names, one_hot, codes, table.gone, choice.levels())
     asked = bool(choice.include) or table.image_shape is not None
 
     def choose(mixed: bool) -> profiles.Choices:
@@ -271,15 +317,16 @@ def start(
     files hold numbers only.
     """
     model, metadata = load_model(path)
-    known = metadata.get("table", {}).get("identifier")
-    codes = metadata.get("table", {}).get("missing", [])
-    how = how._replace(missing=tuple(dict.fromkeys((*codes, *how.missing))))
+    entry = metadata.get("table", {})
+    known = entry.get("identifier")
     if output is not None and reading.kind_of(output) in ("npy", "npz"):
         known = None
-    table = open_table(data, how, id_column or known, must=id_column is not None)
+    table = open_table(data, how, id_column or known, id_column is not None, entry)
     if id_column is None and known in table.columns:
         id_column = known
     prep = preparation_of(model, metadata, table.columns, id_column)
+    prep = replace(prep, missing=table.missing)
+    tell_codes(table, prep)
     if sequence is None and metadata.get("sequence_column") in table.columns:
         sequence = metadata["sequence_column"]
     return Job(model, prep, table, id_column, sequence)
@@ -293,13 +340,14 @@ def method_of(model: Any, *names: str) -> Any:
     raise TypeError(f"{type(model).__name__} cannot {names[0]}: fit another --model.")
 
 
-def check_output(*outputs: str | None) -> None:
-    """Refuse outputs that cannot be written, before any work is done."""
+def check_output(*outputs: str | None, force: bool = False) -> None:
+    """Refuse tables that cannot be written, or would replace something else, before any work."""
     for output in outputs:
         if output is not None and output != "-":
-            if reading.kind_of(output) == reading.IMAGES:
+            kind = reading.kind_of(output)
+            if kind == reading.IMAGES:
                 raise UsageError(f"{output} is a folder: give the name of a file.")
-            target_of(output)
+            keep_other_kinds(output, "text" if kind in reading.TEXT else kind, force)
     named = [output for output in outputs if output not in (None, "-")]
     if len({_identity(output) for output in named if output is not None}) < len(named):
         raise UsageError("two tables cannot be written to the same file: give different names.")
@@ -310,27 +358,90 @@ def keep_inputs(
 ) -> None:
     """Refuse to write over a file that the same command reads, under whatever name.
 
+    Standard input and output may be such files.
+
     Parameters
     ----------
     outputs, inputs : sequence of str or None
     replaceable : str, optional
         An input that ``--force`` may give up: `impute` fills a table in place.
     """
-    read = {_identity(path): path for path in inputs if path is not None and path != "-"}
+    read = {_identity(path, stream=0): path for path in inputs if path is not None}
     for output in outputs:
-        if output is None or output == "-" or _identity(output) not in read:
+        at = None if output is None else _identity(output, stream=1)
+        if at is None or at not in read:
             continue
-        forced = read[_identity(output)] == replaceable
+        forced = read[at] == replaceable
+        what = "the file that standard output goes to" if output == "-" else output
         raise UsageError(
-            f"{output} is read by this command, and the output would replace it. Give another "
+            f"{what} is read by this command, and the output would replace it. Give another "
             f"name with --output{', or --force to replace it' if forced else ''}."
         )
 
 
-def _identity(path: str) -> tuple[int, int] | str:
-    """Return what two names of one file have in common, links and ``./`` included."""
+def _identity(path: str, stream: int = -1) -> tuple[int, int] | str | None:
+    """Return what two names of one file have in common, links and ``./`` included.
+
+    '-' is the file that a stream is connected to (0: standard input, 1: output), if it is one.
+    """
     try:
-        found = os.stat(path)
+        found = os.fstat(stream) if path == "-" else os.stat(path)
     except OSError:
-        return os.path.realpath(path)
+        return None if path == "-" else os.path.realpath(path)
+    if path == "-" and not S_ISREG(found.st_mode):
+        return None
     return found.st_dev, found.st_ino
+
+
+HELD = {
+    "text": "text",
+    "parquet": "a Parquet table",
+    "arrow": "an Arrow table",
+    "npy": "a NumPy array",
+    "npz": "a ZIP archive",
+    "model": "a model",
+    "onnx": "an ONNX graph",
+    "page": "an HTML page",
+    "other": "something else",
+}
+"""What files hold, in words."""
+
+
+def keep_other_kinds(output: str, kind: str, force: bool = False) -> None:
+    """Refuse to replace a file of another kind than the one that is written, without ``--force``.
+
+    Parameters
+    ----------
+    output : str
+    kind : {'text', 'parquet', 'arrow', 'npy', 'npz', 'model', 'onnx', 'page'}
+    force : bool
+    """
+    target = target_of(output)  # a missing folder is better noticed before a long fit
+    found = kind if force or not target.exists() else held_by(target)
+    if found not in (kind, None):
+        raise UsageError(
+            f"{output} exists and holds {HELD[found]}, but {HELD[kind]} would be written. Give "
+            "another name with --output, or --force to replace it."
+        )
+
+
+def held_by(path: str | os.PathLike[str]) -> str | None:
+    """Return what a file holds, by its first bytes; None for an empty file."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(1024)
+    except OSError:  # what may not be read is not known
+        return "other"
+    starts = {b"PAR1": "parquet", b"ARROW1": "arrow", b"\x93NUMPY": "npy", b"PK\x03\x04": "npz"}
+    for start, kind in starts.items():
+        if head.startswith(start):
+            return kind
+    if b'{"__metadata__"' in head[:32]:  # the layout of safetensors
+        return "model"
+    if b"dualpca" in head[:16]:  # the producer of a graph
+        return "onnx"
+    words = head.lstrip(b"\xef\xbb\xbf \r\n\t").lower()
+    if words.startswith((b"<!doctype html", b"<html")):
+        return "page"
+    wide = head.startswith((b"\xff\xfe", b"\xfe\xff"))
+    return ("text" if wide or b"\0" not in head else "other") if head else None

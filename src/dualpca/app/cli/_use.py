@@ -30,6 +30,7 @@ from dualpca.app.cli._running import (
     Data,
     Decimal,
     Force,
+    ForceHere,
     Identifier,
     Json,
     Lengths,
@@ -50,6 +51,7 @@ from dualpca.app.cli._session import (
     check_output,
     features_of,
     keep_inputs,
+    keep_other_kinds,
     load_model,
     method_of,
     preparation_of,
@@ -59,7 +61,6 @@ from dualpca.app.tables import columns, reading, writing
 from dualpca.app.tables.profiles import LEVELLED
 from dualpca.app.tables.text import TEXTUAL, Dialect, TableError
 from dualpca.arrays import task
-from dualpca.data import target_of
 from dualpca.models.incomplete import least_rows
 
 Mask = np.ndarray[Any, Any]
@@ -82,14 +83,15 @@ def transform(
     sequence: SequenceColumn = None,
     lengths: Lengths = None,
     source: Source,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Write the latent coordinates of rows; for a hidden Markov model, their states."""
     refuse_json_and_table(as_json, output)
 
     def work() -> dict[str, Any]:
-        check_output(output)
         keep_inputs([output], [model, data])
+        check_output(output, force=force)
         job = start(model, data, id_column, source.reading(), sequence, output)
         if hasattr(job.model, "decode") and not hasattr(job.model, "transform"):
             return job.write(output, lambda frame: _states(job, frame, lengths))
@@ -121,14 +123,15 @@ def denoise(
     *,
     id_column: Identifier = None,
     source: Source,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Write rows without noise, as the model reconstructs them."""
     refuse_json_and_table(as_json, output)
 
     def work() -> dict[str, Any]:
-        check_output(output)
         keep_inputs([output], [model, data])
+        check_output(output, force=force)
         job = start(model, data, id_column, source.reading(), output=output)
         clean, names = method_of(job.model, "denoise", "reconstruct"), job.prep.features
 
@@ -182,13 +185,13 @@ def impute(
     id_column: Identifier = None,
     source: Source,
     seed: Seed = 0,
-    force: Force = False,
+    force: ForceHere = False,
     as_json: Json = False,
 ) -> None:
     """Fill missing entries with expected values, or with draws; all other cells stay as they are.
 
     With a table alone a model is fitted first: probabilistic PCA of a table of numbers, the copula
-    model of a table with categories or bounds.
+    model of a table with categories or bounds, or with skewed columns.
     """
     model, table = model_and_table(first, data)
     extra = (std, intervals, probabilities)
@@ -198,13 +201,13 @@ def impute(
         refuse_lonely(table)
         target = output or filled_name(table, source.kind)
         _check_extra(std, intervals, probabilities, draws, level)
-        check_output(target, *extra)
         keep_inputs([target], [model] if force else [model, table], replaceable=table)
         keep_inputs(extra, [model, table])
+        check_output(target, *extra, force=force)
         if model is None:
             only = "ppca" if std else "copula" if probabilities else None  # can say that
             given = (components, standardize, seed, name or only)
-            made = fit_here(table, source, choice, id_column, *given)
+            made = fit_here(table, source, choice, id_column, *given, rule="cv")
             job = Job(made.model, made.prep, made.table, made.prep.identifier, None)
         else:
             refuse_fitting(model, choice, components, standardize, name)
@@ -465,9 +468,8 @@ class _Filling:
                 continue
             new, old, at = filled[name], frame[name], pl.Series(where)
             if name in prep.levels:
-                whole = new.zip_with(at, columns.texts(old))
-                whole = whole == "true" if old.dtype == pl.Boolean else whole
-                changed.append(whole.cast(old.dtype) if old.dtype in TEXTUAL else whole)
+                own = new == "true" if old.dtype == pl.Boolean else new.cast(old.dtype)
+                changed.append(own.zip_with(at, old).alias(name))
             elif new.dtype == pl.String:  # numbers with bounds among them
                 changed.append(new.zip_with(at, old.cast(pl.String)))
             elif as_text and (old.dtype.is_integer() or old.dtype in TEXTUAL):
@@ -484,7 +486,7 @@ class _Filling:
             raise TableError(columns.refusal([known]))
         found = new.cast(pl.Float64).zip_with(where, known).alias(old.name)
         whole = self.job.table.whole and old.dtype.is_integer() and (found == found.round()).all()
-        return found.cast(old.dtype) if whole else found
+        return found.cast(old.dtype, strict=False).zip_with(where, old) if whole else found
 
     # --- how sure it is ------------------------------------------------------------------------
 
@@ -581,14 +583,15 @@ def sample(
     separator: Separator = None,
     decimal: Decimal = None,
     seed: Seed = 0,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Sample new rows from the model, with the component or state of each if it has those."""
     refuse_json_and_table(as_json, output)
 
     def work() -> dict[str, Any]:
-        check_output(output)
         keep_inputs([output], [model])
+        check_output(output, force=force)
         how = Source(separator=separator, decimal=decimal).reading()
         fitted, metadata = load_model(model)
         names = features_of(fitted)
@@ -630,13 +633,14 @@ def export(
     dtype: Annotated[
         str, typer.Option("--dtype", help="Type of rows and coordinates: float64 or float32.")
     ] = "float64",
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Write `transform` as an ONNX graph, with the standardisation."""
 
     def work() -> dict[str, Any]:
-        target_of(output)
         keep_inputs([output], [model])
+        keep_other_kinds(output, "onnx", force)
         fitted, metadata = load_model(model)
         try:
             data = dualpca.to_onnx(fitted, output, dtype=dtype, metadata=metadata)

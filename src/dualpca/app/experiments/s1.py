@@ -183,7 +183,7 @@ def _kernel_helps(numbers: dict[str, float]) -> str:
 def _stream(draw: Canvas) -> tuple[Floats, Labels, tuple[str, ...]]:
     """Return the test recordings of motions joined in random order, standardised."""
     data = datasets.basic_motions()
-    order = draw.rng.permutation(np.flatnonzero(data.is_test))[: draw.pick(40, quick=4)]
+    order = draw.rng.permutation(np.flatnonzero(data.is_test))[: draw.pick(40, quick=12)]
     X = data.X.reshape(len(data.y), LENGTH, -1)[order].reshape(-1, data.X.shape[1])
     return (X - X.mean(axis=0)) / X.std(axis=0), np.repeat(data.y[order], LENGTH), data.classes
 
@@ -214,6 +214,7 @@ def _segmented(
 def _models(draw: Canvas) -> dict[str, tuple[str, Any]]:
     """Return three models of four motions, with their titles."""
     options: dict[str, Any] = {"n_init": draw.pick(6, quick=1), "random_state": draw.seed}
+    options["standardize"] = False
     sticky: dict[str, Any] = {"n_mixtures": 2, "stickiness": 1e5, "tol": 1e-4, **options}
     sticky["max_iter"] = draw.pick(100, quick=10)
     return {
@@ -243,7 +244,7 @@ def _classified(draw: Canvas) -> tuple[Figure, dict[str, float]]:
     """Draw how many unseen sequences are classified rightly, with and without a kernel."""
     rng, vowels = draw.rng, _vowels(draw.pick(9, quick=2))
     rings = (*_rings(rng, 60), *_rings(rng, draw.pick(300, quick=40)))
-    options: dict[str, Any] = {"random_state": draw.seed}
+    options: dict[str, Any] = {"random_state": draw.seed, "standardize": False}
     found = {
         "vowels_linear": _accuracy(HiddenMarkovPCA(2, 4, **options), *vowels),
         "vowels_kernel": _accuracy(
@@ -670,8 +671,9 @@ def _spiral(rng: np.random.Generator, n: int = 600) -> Floats:
 def _cover(ax: Axes, draw: Canvas) -> dict[str, float]:
     """Cover a spiral with lines; return their log-density of a point, and that of one line."""
     spiral = _spiral(draw.rng)
-    lines = MixturePPCA(PIECES, 1, n_init=draw.pick(5, quick=1), random_state=draw.seed).fit(spiral)
-    one = MixturePPCA(1, 1, random_state=draw.seed).fit(spiral)
+    options: dict[str, Any] = {"random_state": draw.seed, "standardize": False}
+    lines = MixturePPCA(PIECES, 1, n_init=draw.pick(5, quick=1), **options).fit(spiral)
+    one = MixturePPCA(1, 1, **options).fit(spiral)
     _draw_pieces(ax, lines, spiral)
     return {
         "spiral_nats_per_point": float(lines.score(spiral)),
@@ -680,7 +682,8 @@ def _cover(ax: Axes, draw: Canvas) -> dict[str, float]:
 
 
 def _fit(k: int, X: Floats, draw: Canvas) -> Any:
-    return MixturePPCA(k, 2, n_init=draw.pick(2, quick=1), random_state=draw.seed).fit(X)
+    options: dict[str, Any] = {"random_state": draw.seed, "standardize": False}
+    return MixturePPCA(k, 2, n_init=draw.pick(2, quick=1), **options).fit(X)
 
 
 def _draw_pieces(ax: Axes, model: Any, X: Floats) -> None:

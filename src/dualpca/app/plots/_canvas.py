@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Annotation, Text
 from numpy.typing import NDArray
 
+from dualpca.errors import expected
 from dualpca.gaussian import Supplementary
 
 Floats = NDArray[np.float64]
@@ -102,9 +104,94 @@ OUTSIDE, ON_LABEL, ON_POINT, ON_CLEAR, PER_POINT, TURNED = 1e4, 1e3, 50.0, 0.3, 
 
 
 def feature_names(model: Any) -> list[str]:
-    """Return the names of the features of a model; x0, x1, … by default."""
+    """Return the names of the features of a model; x0, x1, … by default.
+
+    A model of columns of any kind has a loading per level: those have names of their own.
+    """
+    if hasattr(model, "loading_names_"):
+        return [str(name) for name in model.loading_names_]
     names = getattr(model, "feature_names_in_", None)
-    return [f"x{j}" for j in range(len(model.mean_))] if names is None else [str(n) for n in names]
+    if names is None:
+        return [f"x{j}" for j in range(int(model.n_features_in_))]
+    return [str(name) for name in names]
+
+
+def nameless(model: Any) -> Any:
+    """Return a model that accepts arrays where it was fitted to a frame."""
+    found = copy(model)
+    vars(found).pop("feature_names_in_", None)
+    return found
+
+
+def need(model: Any, plot: str, what: str, *attributes: str, instead: str = "") -> None:
+    """Refuse a model that has not what a figure draws, in words.
+
+    Parameters
+    ----------
+    model : estimator
+    plot : str
+        The function that was called.
+    what : str
+        What it draws, for the message.
+    *attributes : str
+        Attributes and methods that the model must have.
+    instead : str, optional
+        What to do with a model that has it not.
+    """
+    kind = type(model).__name__
+    if hasattr(model, "n_mixtures_") and PER_GROUP & set(attributes):
+        raise TypeError(
+            f"plots.{plot} draws {what}, and {kind} has those of every group apart, not one of "
+            "all rows. Draw a model of the rows of one group: X[model.predict(X) == 0]."
+        )
+    if _has(model, attributes):
+        return
+    around = [name for name in ("model_", "estimator_") if hasattr(model, name)]
+    inside = [name for name in around if _has(getattr(model, name), attributes)]
+    advice = f"Draw what it fitted: plots.{plot}(model.{inside[0]}, …)." if inside else instead
+    raise TypeError(f"plots.{plot} draws {what}, which {kind} does not have. {advice or INSTEAD}")
+
+
+def _has(model: Any, attributes: Sequence[str]) -> bool:
+    return all(hasattr(model, name) for name in attributes)
+
+
+PER_GROUP = {"components_", "explained_variance_", "transform", "outliers", "contributions"}
+"""What a mixture has of every group, if at all."""
+
+INSTEAD = "PCA, PPCA, RobustPPCA, BayesianPCA and FactorAnalysis do."
+
+NO_CLASS = "missing"
+"""Name of the rows without a class."""
+
+
+def classes(y: Any, n: int) -> tuple[list[str], NDArray[np.intp], list[str]]:
+    """Return names, the code of every row (n,), and colours of classes; rows without one are grey.
+
+    Examples
+    --------
+    >>> names, codes, _ = classes(["b", None, "a", float("nan")], 4)
+    >>> names, codes.tolist()
+    (['a', 'b', 'missing'], [1, 2, 0, 2])
+    """
+    values = y.to_list() if hasattr(y, "to_list") else np.asarray(y, dtype=object).ravel().tolist()
+    if len(values) != n:
+        raise ValueError(expected("y", f"a class for each of the {n} rows", len(values)))
+    known = [value for value in values if not _no_class(value)]
+    try:
+        order = sorted(set(known))
+    except TypeError:  # numbers beside text
+        order = sorted(set(known), key=str)
+    place = {value: code for code, value in enumerate(order)}
+    codes = np.array([place.get(v, len(order)) if not _no_class(v) else len(order) for v in values])
+    names, colours = [str(v) for v in order], [PALETTE[k % len(PALETTE)] for k in range(len(order))]
+    if len(known) < len(values):
+        names, colours = [*names, NO_CLASS], [*colours, MUTED]
+    return names, codes.astype(np.intp), colours
+
+
+def _no_class(value: Any) -> bool:
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
 
 
 def foremost(sizes: Floats, count: int) -> NDArray[np.intp]:

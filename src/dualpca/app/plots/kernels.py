@@ -24,11 +24,17 @@ from dualpca.app.plots._canvas import (
     blank,
     key,
     mark,
+    nameless,
+    need,
 )
 
 # --- kernel models in the plane of two inputs --------------------------------------------------
 
 COLUMNS, PALE = 4, "#a3a9b8"
+FUNCTIONS, DUAL = ("kernel_", "eigenvalues_", "transform"), ("coefficients_", "sample")
+DRAWN = ("sample_kernel", "coefficients_")
+"""What models need for a figure."""
+KERNELS = "Kernel models have them: KernelPCA, DualPPCA, ProbabilisticKernelPCA."
 MARGIN = 0.15
 """Margin around the points, as a share of their range."""
 
@@ -66,7 +72,8 @@ def eigenfunctions(
     >>> [ax.get_title() for ax in figure.axes][:1] == [f"{model.eigenvalues_[0]:.2f}"]
     True
     """
-    points = _plane(X)
+    need(model, "eigenfunctions", "components as functions", *FUNCTIONS, instead=KERNELS)
+    points, model = _plane(X), nameless(model)
     grid, extent = _grid(points, resolution)
     values = np.asarray(model.transform(grid), dtype=np.float64)
     shown = min(n_panels, values.shape[1])
@@ -113,7 +120,8 @@ def reconstructions(
     >>> len(reconstructions(model, X, 20).axes[0].lines)
     4
     """
-    points = _plane(X)
+    need(model, "reconstructions", "samples and pre-images", *DUAL, instead="DualPPCA has both.")
+    points, model = _plane(X), nameless(model)
     figure, ax = blank(height=4.4)
     latents = np.asarray(model.transform(points))
     kept = 1 - float(model.noise_variance_) / np.asarray(model.explained_variance_)
@@ -159,6 +167,7 @@ def sampling_overview(model: Any, n_samples: int = 500, *, random_state: int = 0
     >>> [text.get_text() for text in figure.legends[0].get_texts()]
     ['dual PPCA', 'kernel PCA']
     """
+    need(model, "sampling_overview", "sampled kernel values", *DRAWN, instead="DualPPCA has them.")
     kc = np.asarray(model.sample_kernel(n_samples, random_state), dtype=np.float64)
     A = np.asarray(model.coefficients_, dtype=np.float64)
     first, basis = A[:, 0] / np.linalg.norm(A[:, 0]), np.linalg.qr(A)[0]

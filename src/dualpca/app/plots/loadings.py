@@ -15,16 +15,17 @@ from dualpca.app.plots._canvas import (
     BLUE,
     DASHED,
     INK,
-    PALETTE,
     VERMILION,
     Floats,
     blank,
+    classes,
     draw_supplementary,
     feature_names,
     foremost,
     key,
     label_points,
     mark,
+    need,
 )
 from dualpca.arrays import backend
 from dualpca.errors import expected
@@ -56,7 +57,8 @@ def biplot(
         A fitted model of two components or more.
     X : array or frame of shape (n, d)
     y : array-like of shape (n,), default=None
-        Classes, each with a colour (repeated from the eleventh on).
+        Classes, each with a colour (repeated from the eleventh on); rows without one (None, NaN)
+        are grey.
     axes : pair of int, default=(0, 1)
         Which components, counted from 0.
     n_features : int, default=15
@@ -79,6 +81,7 @@ def biplot(
     >>> [label.get_text() for label in figure.axes[0].texts][0]
     'sepal length (cm)'
     """
+    need(model, "biplot", "rows and columns on components", "components_", "transform")
     plane = _plane(model, axes)
     Z = backend.to_numpy(model.transform(X))[:, plane]
     arrows = _directions(model)[:, plane]
@@ -137,8 +140,9 @@ def _directions(model: Any) -> Floats:
 
     Those of standardised columns if the model standardises: no unit makes an arrow long.
     """
-    W = backend.to_numpy(getattr(model, "loadings_", model.components_.T)).astype(np.float64)
-    scale = getattr(model, "scale_", None) if hasattr(model, "loadings_") else None
+    own = hasattr(model, "loadings_")
+    W = backend.to_numpy(model.loadings_ if own else model.components_.T).astype(np.float64)
+    scale = getattr(model, "scale_", None) if own else None
     if scale is not None:
         W = W / backend.to_numpy(scale)[:, None]
     if getattr(model, "whiten", False):
@@ -159,10 +163,9 @@ def _scatter(figure: Figure, ax: Axes, Z: Floats, y: ArrayLike | None) -> None:
     if y is None:
         ax.scatter(Z[:, 0], Z[:, 1], c=BLUE, s=10, alpha=0.5, linewidths=0)
         return
-    names, codes = np.unique(np.asarray(y), return_inverse=True)
-    colours = [PALETTE[code % len(PALETTE)] for code in range(len(names))]
+    names, codes, colours = classes(y, len(Z))
     ax.scatter(Z[:, 0], Z[:, 1], c=[colours[c] for c in codes], s=10, alpha=0.6, linewidths=0)
-    key(figure, [mark(colour) for colour in colours], [str(name) for name in names])
+    key(figure, [mark(colour) for colour in colours], names)
 
 
 def _arrows(ax: Axes, tips: Floats, dashed: bool = False) -> None:
@@ -182,9 +185,12 @@ def _arrows(ax: Axes, tips: Floats, dashed: bool = False) -> None:
 def hinton(model: Any, *, n_features: int = 40) -> Figure:
     """Draw the loadings W as squares: area for size, colour for sign.
 
+    They are in the units of the fit: standard deviations of the columns if the model standardises
+    (``standardize=True``, and CopulaPPCA always), so that no unit makes a square large.
+
     Parameters
     ----------
-    model : PCA, PPCA or FactorAnalysis
+    model : PCA, PPCA, FactorAnalysis or CopulaPPCA
         A fitted model. PCA's loadings are V L^{1/2}, its axes times their standard deviations.
     n_features : int, default=40
         Number of features, those with the largest loadings, in the order of the table.
@@ -201,6 +207,7 @@ def hinton(model: Any, *, n_features: int = 40) -> Figure:
     >>> [label.get_text() for label in figure.axes[0].get_yticklabels()][-1]
     'petal width (cm)'
     """
+    need(model, "hinton", "loadings", "components_")
     W = _scaled_loadings(model)
     shown = foremost(np.abs(W).max(axis=1, initial=0.0), n_features)
     W, (k, q) = W[shown], (len(shown), W.shape[1])
@@ -214,16 +221,19 @@ def hinton(model: Any, *, n_features: int = 40) -> Figure:
         squares = [Rectangle((x, y), s, s) for x, y, s in corners]
         ax.add_collection(PatchCollection(squares, fc=colour, ec="none"))
     _hinton_axes(ax, [feature_names(model)[j] for j in shown], q)
-    words = [f"positive (a full cell is ±{largest:.2g})", "negative"]
+    scaled = getattr(model, "scale_", None) is not None or hasattr(model, "loading_names_")
+    unit = " standard deviations" if scaled else ""
+    words = [f"positive (a full cell is ±{largest:.2g}{unit})", "negative"]
     key(figure, [mark(BLUE, "s"), mark(VERMILION, "s")], words)
     return figure
 
 
 def _scaled_loadings(model: Any) -> Floats:
-    """Return W, (d, q)."""
-    W = backend.to_numpy(getattr(model, "loadings_", model.components_.T)).astype(np.float64)
-    axes_only = not hasattr(model, "loadings_") and hasattr(model, "explained_variance_")
-    return W * np.sqrt(backend.to_numpy(model.explained_variance_)) if axes_only else W
+    """Return W, (d, q), in the units of the fit."""
+    if hasattr(model, "loadings_") or not hasattr(model, "explained_variance_"):
+        return _directions(model)
+    axes = backend.to_numpy(model.components_.T).astype(np.float64)
+    return np.asarray(axes * np.sqrt(backend.to_numpy(model.explained_variance_)))
 
 
 def _hinton_axes(ax: Axes, names: list[str], q: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from copy import copy
 from itertools import zip_longest
 from typing import Any
 
@@ -16,7 +15,7 @@ from matplotlib.ticker import PercentFormatter
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
-from dualpca.app.calibration import LEVELS, Calibration, calibrate, hide
+from dualpca.app.calibration import LEVELS, Calibration, binomial_band, calibrate, hide
 from dualpca.app.plots._canvas import (
     BLUE,
     DASHED,
@@ -28,12 +27,15 @@ from dualpca.app.plots._canvas import (
     VERMILION,
     Floats,
     blank,
+    classes,
     draw_supplementary,
     feature_names,
     foremost,
     key,
     label_points,
     mark,
+    nameless,
+    need,
 )
 from dualpca.arrays import backend
 from dualpca.errors import expected
@@ -57,12 +59,13 @@ def latent_scatter(
 
     Parameters
     ----------
-    model : PCA or PPCA
-        A fitted model; only one with ``posterior`` has ellipses.
+    model : estimator
+        A fitted model that places rows in latent space; only one with ``posterior`` has ellipses.
     X : array-like of shape (n, d)
         Points to place.
     y : array-like of shape (n,), default=None
-        Classes, each with a colour (repeated from the eleventh on) and its name at its median.
+        Classes, each with a colour (repeated from the eleventh on) and its name at its median; rows
+        without one (None, NaN) are grey.
     axes : pair of int, default=(0, 1)
         Which latents, counted from 0.
     level : float, default=0.9
@@ -86,20 +89,22 @@ def latent_scatter(
     >>> len(figure.axes[0].patches)
     9
     """
-    q = int(model.n_components_)
-    if not all(0 <= a < q for a in axes):
-        raise ValueError(f"axes must be two of the model's {q} latents, counted from 0, got {axes}")
-    Z, covariance = _latent_placed(model, X, list(axes))
-    names, codes = np.unique(np.zeros(len(Z)) if y is None else y, return_inverse=True)
-    colours = [PALETTE[code % len(PALETTE)] for code in codes]
+    need(model, "latent_scatter", "latent coordinates", "transform", instead=NO_LATENTS)
+    if not (hasattr(model, "n_components_") or hasattr(model, "coordinates_")):
+        need(model, "latent_scatter", "latent coordinates", "n_components_", instead=NO_LATENTS)
+    Z, covariance = _latent_placed(model, X, axes)
+    named = [""], np.zeros(len(Z), dtype=np.intp), [PALETTE[0]]
+    names, codes, palette = named if y is None else classes(y, len(Z))
+    colours = [palette[code] for code in codes]
     figure, ax = blank(height=5.2)
     ax.scatter(Z[:, 0], Z[:, 1], c=colours, s=10, alpha=0.6, linewidths=0)
     for i in _spread(codes, n_ellipses if len(covariance) else 0):
         _ellipse(ax, Z[i], covariance[i], level, colours[i])
     for code, name in enumerate(names) if y is not None else ():
-        _name(ax, np.median(Z[codes == code], axis=0), str(name), PALETTE[code % len(PALETTE)])
-    shares = 100 * np.asarray(model.explained_variance_ratio_)
-    words = [f"latent {a + 1} ({shares[a]:.1f} % of the variance)" for a in axes]
+        if palette[code] == MUTED:  # rows without a class are no group
+            continue
+        _name(ax, np.median(Z[codes == code], axis=0), name, palette[code])
+    words = _latent_words(model, axes)
     ax.set(xlabel=words[0], ylabel=words[1], aspect="equal", adjustable="datalim")
     if supplementary is not None:
         centres, levels = draw_supplementary(ax, supplementary, list(axes))
@@ -107,13 +112,29 @@ def latent_scatter(
     return figure
 
 
-def _latent_placed(model: Any, X: ArrayLike, plane: list[int]) -> tuple[Floats, Floats]:
+NO_LATENTS = "Models with components place rows there: PPCA, FactorAnalysis, KernelPCA and others."
+
+
+def _latent_placed(model: Any, X: ArrayLike, axes: tuple[int, int]) -> tuple[Floats, Floats]:
     """Return positions (n, 2) and covariances (n, 2, 2); no covariances without a posterior."""
-    if not hasattr(model, "posterior"):
-        return np.asarray(model.transform(X))[:, plane], np.zeros((0, 2, 2))
     on_map = {"parameters": "fixed"} if isinstance(model, ProbabilisticKernelPCA) else {}
-    mean, covariance = model.posterior(X, **on_map)
-    return np.asarray(mean)[:, plane], np.asarray(covariance)[:, plane][:, :, plane]
+    unsure = hasattr(model, "posterior")
+    found = model.posterior(X, **on_map) if unsure else (model.transform(X), None)
+    mean, plane = np.asarray(found[0]), list(axes)
+    q = mean.shape[1]
+    if not all(0 <= a < q for a in axes):
+        raise ValueError(expected("axes", f"two of the model's {q} latents, counted from 0", axes))
+    if not unsure:
+        return mean[:, plane], np.zeros((0, 2, 2))
+    return mean[:, plane], np.asarray(found[1])[:, plane][:, :, plane]
+
+
+def _latent_words(model: Any, axes: tuple[int, int]) -> list[str]:
+    """Return what the axes are called, with shares of the variance where the model has them."""
+    shares = getattr(model, "explained_variance_ratio_", None)
+    if shares is None:
+        return [f"latent {a + 1}" for a in axes]
+    return [f"latent {a + 1} ({100 * float(shares[a]):.1f} % of the variance)" for a in axes]
 
 
 def _spread(codes: NDArray[np.intp], count: int) -> list[int]:
@@ -142,6 +163,11 @@ def _name(ax: Axes, at: Floats, name: str, colour: str) -> None:
 
 # --- unusual rows ------------------------------------------------------------------------------
 
+NO_LIMITS = (
+    "Kernel models tell unusual rows by model.is_novel(X), mixtures and chains by "
+    "model.score_samples(X)."
+)
+
 FAR = 12.0
 """Multiple of its limit from which a statistic is drawn on a logarithmic axis."""
 
@@ -162,7 +188,7 @@ def outlier_map(model: Any, X: ArrayLike, *, level: float = 0.95, n_labels: int 
 
     Parameters
     ----------
-    model : PCA, PPCA or FactorAnalysis
+    model : PCA, PPCA, FactorAnalysis or CopulaPPCA
         A fitted model.
     X : array or frame of shape (n, d)
     level : float, default=0.95
@@ -183,9 +209,10 @@ def outlier_map(model: Any, X: ArrayLike, *, level: float = 0.95, n_labels: int 
     >>> figure.axes[0].get_xlabel()
     'T²'
     """
+    need(model, "outlier_map", "T² and SPE with their limits", "outliers", instead=NO_LIMITS)
     found = model.outliers(X, level)
     found = type(found)(*map(backend.to_numpy, found))
-    limits = _outlier_limits(model, level)
+    limits = _outlier_limits(model, found, level)
     places, ratios = _outlier_placed(found, limits)
     figure, ax = blank(height=4.6)
     colours = np.where(found.flagged, VERMILION, BLUE)
@@ -201,13 +228,13 @@ def outlier_map(model: Any, X: ArrayLike, *, level: float = 0.95, n_labels: int 
     return figure
 
 
-def _outlier_limits(model: Any, level: float) -> Floats:
+def _outlier_limits(model: Any, found: Any, level: float) -> Floats:
     """Return both limits of complete rows as `outliers` takes them, (2,)."""
-    nameless = copy(model)
-    vars(nameless).pop("feature_names_in_", None)
-    complete = nameless.outliers(model.mean_[None, :], level)
-    both = (complete.t2_limit, complete.spe_limit)
-    return np.array([float(backend.to_numpy(limit)[0]) for limit in both])
+    if hasattr(model, "mean_"):
+        found = nameless(model).outliers(model.mean_[None, :], level)
+    # columns of any kind have no mean row: the largest are those of the most complete rows
+    both = (found.t2_limit, found.spe_limit)
+    return np.array([np.max(backend.to_numpy(limit)) for limit in both], dtype=np.float64)
 
 
 def _outlier_placed(found: Any, limits: Floats) -> tuple[Floats, Floats]:
@@ -256,7 +283,8 @@ def contribution_plot(
     level : float, default=0.95
         Level of the limit that is written next to the statistic.
     n_features : int, default=15
-        Number of features, those with the largest contributions first.
+        Number of features, those with the largest contributions first. Features that the row does
+        not have are listed below them, as missing.
 
     Returns
     -------
@@ -271,20 +299,37 @@ def contribution_plot(
     >>> figure.axes[0].get_yticklabels()[0].get_text()
     'sepal width (cm)'
     """
+    need(model, "contribution_plot", "contributions of features", "contributions")
     row = _one_row(x)
     parts = backend.to_numpy(model.contributions(row, to=to, signed=True))[0]
-    observed = np.flatnonzero(~np.isnan(backend.to_numpy(row)[0].astype(np.float64)))
+    seen = ~np.isnan(backend.to_numpy(row)[0].astype(np.float64))
+    observed, absent = np.flatnonzero(seen), np.flatnonzero(~seen)
     shown = observed[np.argsort(-np.abs(parts[observed]), kind="stable")][:n_features]
-    figure, ax = blank(height=max(2.2, 1.3 + 0.26 * len(shown)))
+    names = feature_names(model)
+    words = [*(names[j] for j in shown), *_absent([names[j] for j in absent])]
+    figure, ax = blank(height=max(2.2, 1.3 + 0.26 * len(words)))
     colours = np.where(parts[shown] < 0, VERMILION, BLUE)
     ax.barh(range(len(shown)), np.abs(parts[shown]), color=colours, height=0.72)
-    ax.set_yticks(range(len(shown)), [feature_names(model)[j] for j in shown])
-    ax.set(xlabel=f"contribution to {NAMES[to]}", ylim=(len(shown) - 0.4, -0.6))
+    ax.set_yticks(range(len(words)), words)
+    for label in ax.get_yticklabels()[len(shown) :]:
+        label.set(color=MUTED, style="italic")
+    ax.set(xlabel=f"contribution to {NAMES[to]}", ylim=(len(words) - 0.4, -0.6))
     ax.grid(False, axis="y")
     title = f"{NAMES[to]} {_verdict(model.outliers(row, level), to)} ({100 * level:g} %)"
     ax.set_title(title, loc="left", fontsize=SMALL, color=INK)
     key(figure, [mark(BLUE, "s"), mark(VERMILION, "s")], SIGNS[to], below=True)
     return figure
+
+
+MOST_ABSENT = 5
+"""Missing features that are listed by name."""
+
+
+def _absent(names: list[str]) -> list[str]:
+    """Return labels of features that a row does not have."""
+    more = len(names) - MOST_ABSENT
+    found = [f"{name} (missing)" for name in names[:MOST_ABSENT]]
+    return found + ([f"{more} more missing"] if more > 0 else [])
 
 
 def _verdict(found: Any, to: str) -> str:
@@ -327,10 +372,11 @@ def calibration(
 
     Parameters
     ----------
-    model : PPCA or FactorAnalysis
+    model : PPCA, FactorAnalysis, MixturePPCA or CopulaPPCA
         A fitted model.
     X : array or frame of shape (n, d)
-        With or without NaN; only observed entries are hidden.
+        With or without NaN; only observed entries are hidden, and only numbers: categories have no
+        intervals.
     share : float, default=0.1
         Share of the observed entries that is hidden at random.
     levels : sequence of float, default=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
@@ -355,30 +401,72 @@ def calibration(
     >>> figure.axes[0].get_xlabel()
     'nominal coverage'
     """
-    if not hasattr(model, "impute"):
-        what = "a model that imputes: PPCA or FactorAnalysis"
-        raise TypeError(expected("model", what, model))
-    table = np.array(X, dtype=np.float64)
-    hidden = hide(table, share, np.random.default_rng(random_state))
+    need(model, "calibration", "intervals of filled entries", "impute", instead=NO_INTERVALS)
+    if hasattr(model, "correlations_"):
+        need(model, "calibration", "intervals of filled entries", "fill", instead=NO_INTERVALS)
+    numbers = _numbers(model, X)
+    hidden = hide(numbers, share, np.random.default_rng(random_state))
+    partial = _without(X, hidden)
     if refit:
-        q = int(model.components_.shape[0])
-        model = clone(model).set_params(n_components=q)
-        model.fit(_framed(np.where(hidden, np.nan, table), X))
+        model = _like(model)
+        model.fit(partial)
+    if hasattr(model, "column_kinds_"):
+        return _drawn(_covered(model, partial, numbers, hidden, levels))
 
-    def impute(incomplete: Floats) -> tuple[Floats, Floats]:
-        mean, std = model.impute(_framed(incomplete, X), return_std=True)
+    def impute(_: Floats) -> tuple[Floats, Floats]:
+        mean, std = model.impute(partial, return_std=True)
         return np.asarray(mean), np.asarray(std)
 
-    return _drawn(calibrate(impute, table, hidden, levels))
+    return _drawn(calibrate(impute, numbers, hidden, levels))
 
 
-def _framed(values: Floats, like: Any) -> Any:
-    """Return values as a frame with the columns of a pandas or polars frame; else as they are."""
-    if not hasattr(like, "columns"):
-        return values
-    if hasattr(like, "index"):
-        return type(like)(values, index=like.index, columns=like.columns)
-    return type(like)(values, schema=list(like.columns), orient="row")
+NO_INTERVALS = "PPCA, FactorAnalysis, MixturePPCA and CopulaPPCA fill entries with intervals."
+
+
+def _like(model: Any) -> Any:
+    """Return an unfitted copy with as many components; columns keep their kinds."""
+    q = getattr(model, "n_components_", None)
+    fixed: dict[str, Any] = {} if q is None or np.ndim(q) else {"n_components": int(q)}
+    if hasattr(model, "n_mixtures_"):
+        fixed["n_mixtures"] = int(model.n_mixtures_)
+    return clone(model).set_params(**fixed)
+
+
+def _numbers(model: Any, X: Any) -> Floats:
+    """Return the table as numbers, (n, d); NaN in columns of categories, which are not hidden."""
+    kinds = getattr(model, "column_kinds_", None)
+    if kinds is None:
+        return np.array(X, dtype=np.float64)
+    cells = np.array(X, dtype=object)
+    usable = [kind in ("continuous", "count") for kind in kinds.values()]
+    table = np.full(cells.shape, np.nan)
+    table[:, usable] = cells[:, usable].astype(np.float64)
+    return table
+
+
+def _without(X: Any, hidden: Any) -> Any:
+    """Return a table without the hidden entries, of the same kind."""
+    if hasattr(X, "mask"):  # pandas
+        return X.mask(hidden)
+    if hasattr(X, "columns"):
+        gone = zip(X.iter_columns(), hidden.T, strict=True)
+        return X.with_columns([column.set(type(column)(at), None) for column, at in gone])
+    values = np.array(X)
+    return np.where(hidden, np.nan, values if values.dtype.kind == "O" else values.astype(float))
+
+
+def _covered(
+    model: Any, partial: Any, truth: Floats, hidden: Any, levels: Sequence[float]
+) -> Calibration:
+    """Return how often intervals by quantiles contain the hidden values, level by level."""
+    p, inside = np.asarray(levels, dtype=np.float64), []
+    n = int(hidden.sum())
+    for level in p:
+        _, low, high = model.impute(partial, return_interval=True, level=float(level))
+        ends = [_numbers(model, end)[hidden] for end in (low, high)]
+        inside.append(np.mean((ends[0] <= truth[hidden]) & (truth[hidden] <= ends[1])))
+    low, high = binomial_band(n, p)
+    return Calibration(p, np.array(inside), low, high, n)
 
 
 def _drawn(found: Calibration) -> Figure:

@@ -26,6 +26,7 @@ from dualpca.app.plots._canvas import (
     dress,
     key,
     mark,
+    need,
 )
 
 # --- variances ---------------------------------------------------------------------------------
@@ -37,10 +38,11 @@ def scree(model: Any, X: ArrayLike | None = None) -> Figure:
     Parameters
     ----------
     model : PCA or PPCA
-        A fitted model.
+        A fitted model; also a kernel model or CopulaPPCA, without X.
     X : array-like of shape (n, d), default=None
         The data it was fitted to. With it the discarded directions are drawn too, at the cost of
-        one more eigendecomposition.
+        one more eigendecomposition. Missing values are drawn from the model, five times over, so
+        that filled entries vary as measured ones would.
 
     Returns
     -------
@@ -56,6 +58,7 @@ def scree(model: Any, X: ArrayLike | None = None) -> Figure:
     >>> figure.axes[0].get_yscale()
     'log'
     """
+    need(model, "scree", "variances along components", "explained_variance_", instead=NO_VARIANCES)
     kept = np.asarray(model.explained_variance_, dtype=np.float64)
     rest = np.zeros(0) if X is None else _discarded(model, kept, X)
     q, shown = kept.size, kept.size + rest.size
@@ -68,34 +71,58 @@ def scree(model: Any, X: ArrayLike | None = None) -> Figure:
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     ax.yaxis.set_minor_formatter(NullFormatter())
-    _mark_rank(ax, q, len(model.mean_), left=q > 0.7 * right)
-    _mark_noise(ax, float(model.noise_variance_), left=q > 0.7 * right)
+    kernel = hasattr(model, "kernel_")
+    count = f"{q} directions kept" if kernel else f"{q} of {_size(model)}\ndirections kept"
+    _mark_rank(ax, q, count, left=q > 0.7 * right)
+    _mark_noise(ax, model, left=q > 0.7 * right)
     return figure
+
+
+NO_VARIANCES = "Models of one noise for all columns have them: PCA, PPCA, RobustPPCA, BayesianPCA."
+
+FILLED = 5
+"""Draws of missing entries behind the variances of discarded directions."""
+
+
+def _size(model: Any) -> int:
+    return len(getattr(model, "loading_names_", ())) or int(model.n_features_in_)
 
 
 def _discarded(model: Any, kept: Floats, X: ArrayLike) -> Floats:
     """Return the variances of discarded directions that a logarithmic axis can show."""
-    full = PCA(standardize=getattr(model, "standardize", False)).fit(X).explained_variance_
+    if not hasattr(model, "mean_"):
+        raise TypeError(
+            f"plots.scree draws discarded directions of a table of numbers; {type(model).__name__} "
+            "describes it in other coordinates. Leave X out: plots.scree(model)."
+        )
+    tables: list[Any] = [X]
+    if hasattr(model, "sample_imputations") and np.isnan(np.asarray(X, dtype=np.float64)).any():
+        tables = list(model.sample_imputations(X, FILLED, 0, parameters="fixed"))
+    standardize = getattr(model, "standardize", False)
+    found = [PCA(standardize=standardize).fit(table).explained_variance_ for table in tables]
+    full = np.mean(np.asarray(found, dtype=np.float64), axis=0)
     # Models differ in their divisor, n or n − 1: the first variance tells which.
-    full = np.asarray(full) * (kept[0] / full[0] if kept.size else 1.0)
+    full = full * (kept[0] / full[0] if kept.size else 1.0)
     return np.asarray([value for value in full[kept.size :] if value > 1e-12 * full[0]])
 
 
-def _mark_rank(ax: Axes, q: int, d: int, left: bool) -> None:
+def _mark_rank(ax: Axes, q: int, words: str, left: bool) -> None:
     """Draw a line after direction q, labelled with how many are kept."""
     ax.axvline(q + 0.5, color=INK, lw=1)
     shift = ScaledTranslation(-0.06 if left else 0.06, -0.02, ax.figure.dpi_scale_trans)
-    text = ax.text(q + 0.5, 1, f"{q} of {d}\ndirections kept", fontsize=SMALL, color=INK)
+    text = ax.text(q + 0.5, 1, words, fontsize=SMALL, color=INK)
     text.set(transform=ax.get_xaxis_transform() + shift, va="top", ha="right" if left else "left")
 
 
-def _mark_noise(ax: Axes, noise: float, left: bool) -> None:
+def _mark_noise(ax: Axes, model: Any, left: bool) -> None:
     """Draw the noise variance, if there is one, labelled with its value."""
+    own = np.asarray(getattr(model, "noise_variance_", 0.0), dtype=np.float64)
+    noise = float(own.mean())
     if noise <= 0:
         return
     ax.axhline(noise, color=VERMILION, lw=1.6, ls=DASHED, zorder=2)
     above = ScaledTranslation(0, 0.05, ax.figure.dpi_scale_trans)
-    words, x = f"noise variance {noise:.3g}", 0.02 if left else 1.0
+    words, x = f"{'mean ' if own.ndim else ''}noise variance {noise:.3g}", 0.02 if left else 1.0
     text = ax.text(x, noise, words, ha="left" if left else "right", fontsize=SMALL)
     text.set(transform=ax.get_yaxis_transform() + above, color=VERMILION)
 
@@ -129,7 +156,7 @@ def selection_curve(model: Any) -> Figure:
     if curve is None:
         raise ValueError(
             "the model must be fitted with n_components='cv', 'cv-rows' or 'cv-entries', got "
-            f"n_components={model.n_components!r}, which compares no candidates."
+            f"n_components={getattr(model, 'n_components', None)!r}, which compares no candidates."
         )
     figure = Figure(figsize=(WIDTH, 4.6), dpi=DPI, layout="constrained", facecolor="white")
     top, below = figure.subplots(2, 1, sharex=True, subplot_kw={"axisbelow": True})
@@ -165,6 +192,8 @@ def _mark_chosen(both: tuple[Axes, Axes], chosen: int, candidates: Floats) -> No
 
 # --- a search for kernels ----------------------------------------------------------------------
 
+SEARCH = "KernelSearch has them."
+
 SHOWN = 1.5
 """Interquartile ranges below the lower quartile to which scores are drawn to scale."""
 
@@ -193,6 +222,7 @@ def search_history(model: Any) -> Figure:
     >>> figure.axes[0].get_xlabel()
     'trial'
     """
+    need(model, "search_history", "the trials of a search", "trials_", instead=SEARCH)
     trials = model.trials_
     figure, ax = blank(height=3.9)
     floor = _floor([t.score for t in trials if t.score is not None])
@@ -273,6 +303,7 @@ def search_importance(model: Any) -> Figure:
     >>> [text.get_text() for text in figure.axes[0].get_yticklabels()]
     ['width']
     """
+    need(model, "search_importance", "the trials of a search", "importances", instead=SEARCH)
     found = model.importances()
     if not found:
         raise ValueError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -329,8 +330,10 @@ def colour_of(name: str, column: Any, n: int) -> Colour:
 
 
 def _plain(column: Any) -> list[Any]:
+    """Return values of Python; NaN is None, which it would not be among text."""
     found = column.tolist() if hasattr(column, "tolist") else list(column)
-    return [value.item() if hasattr(value, "item") else value for value in found]
+    found = [value.item() if hasattr(value, "item") else value for value in found]
+    return [None if isinstance(value, float) and math.isnan(value) else value for value in found]
 
 
 def _whole(values: pl.Series) -> bool:
@@ -524,9 +527,7 @@ def _frame(X: Any) -> pl.DataFrame | None:
     """Return rows as a polars frame if they are a frame."""
     if isinstance(X, pl.DataFrame) or not hasattr(X, "columns"):
         return X if isinstance(X, pl.DataFrame) else None
-    return pl.DataFrame(
-        {str(name): pl.Series(X[name].tolist(), strict=False) for name in X.columns}
-    )
+    return pl.DataFrame({str(name): pl.Series(_plain(X[name]), strict=False) for name in X.columns})
 
 
 def _values(

@@ -83,7 +83,11 @@ def _times(values: Floats, limits: Floats) -> Floats:
 
 def _by_distances(subject: Subject) -> Section:
     found = judged(subject)
-    worst = furthest(np.maximum(*found))
+    worst, notes = furthest(np.maximum(*found)), [expected_text(subject, np.maximum(*found))]
+    empty = int(np.count_nonzero(np.maximum(*found) == 0))
+    if empty:
+        rows = "1 row is" if empty == 1 else f"{empty:,} rows are"
+        notes.append(f"{rows} empty, and not judged.")
     return Section(
         "Unusual rows",
         "Each row by two distances, each divided by its limit: across, how extreme it is in the "
@@ -93,7 +97,7 @@ def _by_distances(subject: Subject) -> Section:
         "rows far beyond a line. To the right: extreme, but built like the others. High up: built "
         "differently, often an error in the data or a new kind of case.",
         [distance_map(subject, found, worst), _table(subject, found, worst)],
-        [expected_text(subject, np.maximum(*found))],
+        notes,
     )
 
 
@@ -226,8 +230,8 @@ def _by_novelty(subject: Subject) -> Section:
     limit = float(subject.model.novelty_threshold(subject.level))
     words = (
         "The distance of each row from the part of the kernel space that the model keeps (its "
-        f"novelty). {percent(subject.level)} of the rows it was fitted to lie below the "
-        "dashed line."
+        f"novelty). {percent(subject.level)} of new rows like those it was fitted to lie below "
+        "the dashed line."
     )
     return _by_one(subject, at, score, limit, "novelty", words, 1 - subject.level)
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from dualpca.app.tables.text import MISSING, TEXTUAL, TableError, without
+from dualpca.app.tables.text import MISSING, NEVER, TEXTUAL, TableError, without
 
 # --- columns as numbers ------------------------------------------------------------------------
 
@@ -180,16 +180,17 @@ BOUND = re.compile(r"(<=|>=|<|>|≤|≥)\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?
 def texts(column: pl.Series) -> pl.Series:
     """Return the cells of a column as text without spaces around it, null where missing.
 
-    Whole numbers have no decimal point, whatever their type.
+    Whole numbers have no decimal point, whatever their type. Text such as NA may be a value here;
+    `number` is for columns in which it is missing.
 
     Examples
     --------
-    >>> texts(pl.Series([1.0, 2.5, None])).to_list(), texts(pl.Series([" u", "NA"])).to_list()
-    (['1', '2.5', None], ['u', None])
+    >>> texts(pl.Series([1.0, 2.5, None])).to_list(), texts(pl.Series([" u", "NA", " "])).to_list()
+    (['1', '2.5', None], ['u', 'NA', None])
     """
     if column.dtype in TEXTUAL:
         text = column.cast(pl.String).str.strip_chars()
-        return text.set(text.is_in(MISSING), None)
+        return text.set(text.is_in(NEVER), None)
     if column.dtype.is_float():
         column = column.fill_nan(None)
         whole = (column == column.round()) & (column.abs() < 2**53)
@@ -212,6 +213,7 @@ def number(column: pl.Series) -> pl.Series | Refused:
         return Refused(column.name, "dates or times", _example(values), False)
     if kind in TEXTUAL:
         text = texts(column)
+        text = text.set(text.is_in(MISSING), None)
         cast = text.cast(pl.Float64, strict=False)
         odd = text.filter(cast.is_null() & text.is_not_null())
         odd = odd.filter(~is_bound(odd))
@@ -387,7 +389,7 @@ def mixed(
 
     Examples
     --------
-    >>> frame = pl.DataFrame({"a": [1.5, None], "k": ["x", "NA"], "c": ["7", "≤ 5"]})
+    >>> frame = pl.DataFrame({"a": [1.5, None], "k": ["x", None], "c": ["7", "≤ 5"]})
     >>> mixed(frame, ["a", "k", "c"], {"k": ["x", "y"]}).rows()
     [(1.5, 'x', '7'), (None, None, '≤5')]
     """
@@ -467,7 +469,8 @@ def level_words(model: Any) -> dict[str, tuple[str, ...]]:
 
 def _bounded(column: pl.Series) -> pl.Series:
     """Return numbers and bounds as text, without spaces."""
-    return texts(column).str.replace(f"^{BOUND.pattern}$", "${1}${2}")
+    text = texts(column)
+    return text.set(text.is_in(MISSING), None).str.replace(f"^{BOUND.pattern}$", "${1}${2}")
 
 
 def _whole(values: pl.Series) -> pl.Series:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from dualpca.app.tables.columns import (
     shown,
     texts,
 )
-from dualpca.app.tables.text import TEXTUAL, TableError
+from dualpca.app.tables.text import CODES, TEXTUAL, USUAL, Codes, Counts, TableError, tally
 
 # --- what is counted ---------------------------------------------------------------------------
 
@@ -37,7 +37,7 @@ MOST_COUNTED = 1000
 """Different texts of a column that are counted, unless it is to be one-hot."""
 MOST_UNIQUE = 10**7
 """Rows up to which entries are checked to be different."""
-CODES = tuple(sign * float(digit * n) for digit in "98" for n in range(2, 7) for sign in (1, -1))
+FAR = tuple(sign * float(digit * n) for digit in "98" for n in range(2, 7) for sign in (1, -1))
 """Numbers that often stand for a missing entry, such as -99, 999 and 8888."""
 IDENTIFIER = re.compile(
     r"(?i:(.*[\s_.-])?"
@@ -67,7 +67,7 @@ class Distinct:
 
     def all(self) -> bool:
         """Return True if all are different; False beyond so many rows that it would cost much."""
-        if not self.parts:
+        if not self.parts or not self.n:
             return False
         return len(self.parts) == 1 or pl.concat(self.parts).n_unique() == self.n
 
@@ -91,12 +91,22 @@ class Figures:
     whole: bool = True
     known: int = 0
     infinite: int | None = None  # the first row with an infinite entry
+    dates: bool = True  # whole numbers such as 20200113, apart from codes
+    lost: str | None = None  # a whole number that float64 cannot hold
     distinct: Distinct = field(default_factory=Distinct)
 
-    def add(self, values: pl.Series, row: int, named: bool, ends: Ends | None = None) -> None:
+    def add(
+        self,
+        values: pl.Series,
+        row: int,
+        named: bool,
+        ends: Ends | None = None,
+        cells: pl.Series | None = None,
+    ) -> None:
         """Take the entries (float64, no NaN) of rows from a certain one on.
 
-        `named` tells that the column is called like one of identifiers.
+        `named` tells that the column is called like one of identifiers; `cells` are the entries as
+        the table has them.
         """
         ends = ends or Ends(values.min(), values.max(), values.count())
         self._follow(values, ends, row)
@@ -108,16 +118,19 @@ class Figures:
         if named and self.whole:
             kept = values.drop_nulls()
             self.whole = bool((kept == kept.round()).all())
-            self.distinct.add(kept)
+            self.distinct.add(kept if cells is None else cells.drop_nulls())
         self.known += ends.known
         low, high = ends.low, ends.high
-        if low in CODES or high in CODES:
+        if self.lost is None and cells is not None and max(-low, high) >= 2**53:
+            self.lost = _lost(cells.filter((values.abs() >= 2**53).fill_null(False)))
+        if low in FAR or high in FAR:
             low, high = self._coded(values.drop_nulls())
+        self.dates = self.dates and (low > high or _are_dates(values, low, high))
         self.low, self.high = min(self.low, low), max(self.high, high)
 
     def _coded(self, values: pl.Series) -> tuple[float, float]:
         """Count codes; return the range of all other entries."""
-        odd = values.is_in(CODES)
+        odd = values.is_in(FAR)
         for code, count in values.filter(odd).value_counts().iter_rows():
             self.codes[code] = self.codes.get(code, 0) + count
         rest = values.filter(~odd)
@@ -135,6 +148,11 @@ class Figures:
         ):
             self.run = None
 
+    @property
+    def dated(self) -> bool:
+        """Return True if all entries are dates, and there are several of them."""
+        return self.dates and self.known > 2 and self.low < self.high
+
     def suspects(self) -> list[float]:
         """Return codes that repeat and lie far outside of all other entries."""
         if self.low > self.high:
@@ -144,11 +162,42 @@ class Figures:
         return sorted(c for c in far if self.codes[c] > 1)
 
 
+FIRST_DATE, LAST_DATE = 17000101, 22001231
+"""Between which whole numbers may be dates."""
+
+
+def _are_dates(values: pl.Series, low: float, high: float) -> bool:
+    """Return True if numbers from `low` to `high` are dates, such as 20200113, apart from codes.
+
+    Examples
+    --------
+    >>> [_are_dates(pl.Series([20200113.0, v]), v, 20200113) for v in (20191231, 20191331)]
+    [True, False]
+    """
+    if not FIRST_DATE <= low <= high <= LAST_DATE:
+        return False
+    some = values.filter(~values.is_in(FAR)).drop_nulls().unique()
+    if not (some == some.round()).all():
+        return False
+    days = some.cast(pl.Int64).cast(pl.String).str.to_date("%Y%m%d", strict=False)
+    return days.null_count() == 0
+
+
+def _lost(cells: pl.Series) -> str | None:
+    """Return a whole number, as text or not, that float64 cannot hold."""
+    if not (cells.dtype.is_integer() or cells.dtype in TEXTUAL):
+        return None
+    whole = (re.fullmatch(r"\s*[+-]?\d+\s*", str(cell)) for cell in cells)
+    return next((one[0] for one in whole if one and int(float(one[0])) != int(one[0])), None)
+
+
 @dataclass
 class Words:
     """What a column of text holds."""
 
     counts: dict[str, int] | None = field(default_factory=dict)  # None: too many
+    closed: bool = False  # all levels are known
+    codes: dict[str, int] = field(default_factory=dict)  # of missing entries, among numbers
     numbers: int = 0
     bounds: int = 0
     words: int = 0  # neither numbers nor bounds
@@ -157,11 +206,20 @@ class Words:
     distinct: Distinct = field(default_factory=Distinct)
     figures: Figures = field(default_factory=Figures)
 
-    def add(self, column: pl.Series, row: int, named: bool, count: bool) -> None:
-        """Take the entries of rows from a certain one on; `count` all levels, however many."""
+    def add(
+        self, column: pl.Series, row: int, named: bool, count: bool, kept: Collection[str] = ()
+    ) -> None:
+        """Take the entries of rows from a certain one on; `count` all levels, however many.
+
+        `kept` are codes that are values here, though they usually mean that an entry is missing.
+        """
         text = texts(column)
-        values = text.cast(pl.Float64, strict=False)
-        self.figures.add(values, row, named)
+        code = text.is_in([one for one in CODES if one not in kept])
+        for word, n in tally(text.filter(code)).items():
+            self.codes[word] = self.codes.get(word, 0) + n
+        text = text.set(code, None)
+        values = text.cast(pl.Float64, strict=False).fill_nan(None)
+        self.figures.add(values, row, named, cells=text)
         self.distinct.add(text.drop_nulls())
         self.numbers += len(values) - values.null_count()
         where = (values.is_null() & text.is_not_null()).arg_true()
@@ -191,18 +249,53 @@ class Words:
         """Return True if the entries are numbers, but for some bounds."""
         return not self.words and self.numbers > 0
 
+    @property
+    def coded(self) -> bool:
+        """Return True if codes such as NA are missing here, False if they are values.
+
+        They are missing among numbers, bounds, true and false, among levels that the user has
+        listed, and where there is nothing else.
+        """
+        if not self.known:
+            return len(self.codes) < 2
+        logical = {word.lower() for word in self.counts or ()} <= {"true", "false"}
+        return self.closed or not self.words or (logical and not self.numbers)
+
+    @property
+    def levels(self) -> dict[str, int] | None:
+        """Return how often which value occurs; None if there are too many."""
+        return self.counts if self.counts is None or self.coded else self.counts | self.codes
+
 
 class Profile(NamedTuple):
     """What a table holds."""
 
     rows: int
     columns: dict[str, Figures | Words | Refused]
+    gone: Counts  # codes that were read as missing, by column
 
 
 def profile(
-    frames: Iterable[pl.DataFrame], names: Sequence[str], one_hot: Sequence[str] = ()
+    frames: Iterable[pl.DataFrame],
+    names: Sequence[str],
+    one_hot: Sequence[str] = (),
+    codes: Codes = USUAL,
+    gone: Counts | None = None,
+    closed: Collection[str] = (),
 ) -> Profile:
     """Return what columns hold, after one pass over a table.
+
+    Parameters
+    ----------
+    frames : iterable of polars.DataFrame
+    names : sequence of str
+    one_hot : sequence of str
+    codes : Codes
+        As given by the user.
+    gone : mapping, optional
+        Codes that the reader has read as missing, by column.
+    closed : collection of str
+        Columns whose levels the user has listed.
 
     Examples
     --------
@@ -212,22 +305,23 @@ def profile(
     (2.5, 2)
     """
     found: dict[str, Figures | Words | Refused] = {}
+    kept = {name: codes.kept_in(name, names) for name in names}
     row = 0
     for frame in frames:
         for name in names if not found else ():
-            found[name] = _fresh(frame[name], name in one_hot)
+            found[name] = _fresh(frame[name], name in one_hot, name in closed)
         figures = [name for name in names if isinstance(found[name], Figures)]
         values = frame.select(pl.col(figures).cast(pl.Float64).fill_nan(None))
         ends = map(Ends, *(part.row(0) for part in (values.min(), values.max(), values.count())))
         for name, end in zip(figures, ends, strict=True) if figures else ():
             one = found[name]
             if isinstance(one, Figures):
-                one.add(values[name], row, _is_name(name), end)
+                one.add(values[name], row, _is_name(name), end, frame[name])
         for name, one in found.items():
             if isinstance(one, Words):
-                one.add(frame[name], row, _is_name(name), name in one_hot)
+                one.add(frame[name], row, _is_name(name), name in one_hot, kept[name])
         row += frame.height
-    return Profile(row, found)
+    return Profile(row, found, gone or {})
 
 
 def _is_name(name: str) -> bool:
@@ -241,10 +335,10 @@ def _is_name(name: str) -> bool:
     return IDENTIFIER.fullmatch(name) is not None
 
 
-def _fresh(column: pl.Series, one_hot: bool) -> Figures | Words | Refused:
+def _fresh(column: pl.Series, one_hot: bool, closed: bool) -> Figures | Words | Refused:
     kind = column.dtype
     if one_hot or kind in TEXTUAL or kind == pl.Boolean:
-        return Words()
+        return Words(closed=closed)
     if kind.is_numeric() or kind == pl.Null:
         return Figures()
     found = number(column)
@@ -281,6 +375,7 @@ class Choices(NamedTuple):
     identifier: str | None
     notes: list[str]
     bounded: list[str]  # columns of numbers with bounds among them
+    missing: list[str]  # codes of missing entries in columns of categories, as COLUMN=CODE
 
 
 def choose(
@@ -322,9 +417,9 @@ def choose(
     TableError
         If a column is neither numbers nor categories, or has an infinite entry.
     """
-    made = Choices([], {}, {}, None, [], [])
+    made = Choices([], {}, {}, None, [], [], [])
     refused: list[Refused] = []
-    left: dict[str, list[str]] = {"empty": [], "same": [], "text": []}
+    left: dict[str, list[str]] = {"empty": [], "same": [], "text": [], "dates": []}
     bounds: list[str] = []
     given = kinds or {}
     verdicts = {
@@ -349,7 +444,8 @@ def choose(
         else:
             made.names.append(name)
             if isinstance(one, Words) and verdict == "levels":
-                made.levels[name], made.dropped[name] = _levels(one.counts or {})
+                made.levels[name], made.dropped[name] = _levels(one.levels or {})
+                made.missing.extend(f"{name}={code}" for code in one.codes if one.coded)
                 if name in given and given[name].levels:
                     made.levels[name] = _ordered(name, made.levels[name], given[name].levels)
             elif isinstance(one, Words) and one.bounds:
@@ -370,6 +466,8 @@ def choose(
     if not made.names:
         why = "" if ids else ": none of them holds numbers"
         raise TableError(f"no column is left{why}. " + " ".join(made.notes))
+    made.notes.extend(_code_notes(found, made.names))
+    made.notes.extend(_lost_notes(found, made.names))
     for name in made.names:
         made.notes.extend(_suspicions(name, found.columns[name]))
         _check_finite(name, found.columns[name], lambda row: label(row, rows))
@@ -388,26 +486,36 @@ def _verdict(
     numbers_only: bool,
     asked: bool,
 ) -> Refused | str:
-    """Return what to make of a column: numbers, levels, id, empty, same, text; or why nothing."""
+    """Return what to make of a column: numbers, levels, id, empty, same, text or dates.
+
+    Or why it cannot be used.
+    """
     if isinstance(one, Refused):
         return "text" if numbers_only else one
     if one_hot:
         return "levels" if one.known else "empty"
-    if one.known == 0 and not (isinstance(one, Figures) and one.infinite is not None):
+    if _is_empty(one) and not (isinstance(one, Figures) and one.infinite is not None):
         return "empty"
     figures = one if isinstance(one, Figures) else one.figures
     if isinstance(one, Figures) or one.numeric:
         named = _is_name(name) and figures.whole and figures.distinct.all()
         counting = figures.run is not None and figures.known == rows
-        return "id" if not asked and rows > 2 and (named or counting) else "numbers"
+        if not asked and rows > 2 and (named or counting):
+            return "id"
+        return "dates" if not asked and figures.dated else "numbers"
     return _text_verdict(name, one, numbers_only, asked)
+
+
+def _is_empty(one: Figures | Words) -> bool:
+    """Return True if a column has no entries, or nothing but one code."""
+    return one.known == 0 and (isinstance(one, Figures) or one.coded)
 
 
 def _given_verdict(name: str, one: Figures | Words | Refused, given: KindAsked) -> Refused | str:
     """Return what to make of a column whose kind was given: numbers, levels or empty."""
     if isinstance(one, Refused):
         return one
-    if one.known == 0:
+    if _is_empty(one):
         return "empty"
     said = f"--kind {quoted(name)}={given.kind}: the column"
     if isinstance(one, Words) and one.numeric and one.bounds and given.kind != "censored":
@@ -418,25 +526,25 @@ def _given_verdict(name: str, one: Figures | Words | Refused, given: KindAsked) 
                 f"{said} has no bounds such as <50. Give the limit: censored:below=50."
             )
         return "numbers"
-    first = shown(one.first or "<")
+    first, levels = shown(one.first or "<"), one.levels
     if given.kind not in LEVELLED:
         stray = f", or {first} is treated as missing with --na" if one.numbers else ""
         what = f"{said} holds text, such as {first}. It may be nominal or ordinal{stray}."
         raise TableError(what)
-    if one.counts is None:
+    if levels is None:
         raise TableError(
             f"{said} has more than {MOST_COUNTED} values. Leave it out with --exclude."
         )
-    if given.kind == "binary" and len(one.counts) > 2:
-        some = _listed([shown(level) for level in sorted(one.counts)])
-        raise TableError(f"{said} has {len(one.counts)} values: {some}. It may be nominal.")
-    if given.kind == "ordinal" and not given.levels and len(one.counts) > 1:
-        known = quoted(",".join(sorted(one.counts)))
+    if given.kind == "binary" and len(levels) > 2:
+        some = _listed([shown(level) for level in sorted(levels)])
+        raise TableError(f"{said} has {len(levels)} values: {some}. It may be nominal.")
+    if given.kind == "ordinal" and not given.levels and len(levels) > 1:
+        known = quoted(",".join(sorted(levels)))
         raise TableError(
             f"{said} holds text, which has no order by itself. Give its values from the lowest to "
             f"the highest, such as --kind {quoted(name)}=ordinal:{known}."
         )
-    return "levels" if len(one.counts) > 1 else "same"
+    return "levels" if len(levels) > 1 else "same"
 
 
 def _bounds(one: Figures | Words) -> int:
@@ -455,8 +563,8 @@ def _ordered(name: str, seen: Sequence[str], given: Sequence[str]) -> list[str]:
 
 
 def _text_verdict(name: str, one: Words, numbers_only: bool, asked: bool) -> Refused | str:
-    n_levels = MOST_COUNTED + 1 if one.counts is None else len(one.counts)
-    first = one.first or "<"
+    n_levels = MOST_COUNTED + 1 if one.levels is None else len(one.levels)
+    first = one.first or next(iter(one.codes), "<")
     if numbers_only:
         logical = {level.lower() for level in one.counts or ()} == {"true", "false"}
         return "levels" if logical else "text"
@@ -531,6 +639,8 @@ def _left_notes(
         "empty": "left out because they have no entries",
         "same": "left out because all of their entries are the same text",
         "text": "left out because they do not hold numbers",
+        "dates": "left out because their whole numbers are dates, such as 20200113 "
+        "(--columns chooses columns)",
     }
     for reason, names in left.items():
         if names:
@@ -597,21 +707,105 @@ NOTHING = (
 
 
 def _suspicions(name: str, one: Figures | Words | Refused) -> list[str]:
-    figures = one.figures if isinstance(one, Words) else one
-    if isinstance(figures, Refused):
+    if not isinstance(one, Words) or one.numeric:
         return []
+    return _alike(name, one.counts or {})
+
+
+def _code_notes(found: Profile, names: Sequence[str]) -> list[str]:
+    """Return a note per code of missing entries: where it was read as missing, where it was kept.
+
+    And one per number that lies far outside of the others, as if it were a code.
+    """
+    missing: dict[str, dict[str, int]] = {name: dict(found.gone.get(name, {})) for name in names}
+    kept: dict[str, dict[str, int]] = {}
+    far: dict[float, list[str]] = {}
+    for name in names:
+        one = found.columns[name]
+        if isinstance(one, Words):
+            (missing if one.coded else kept).setdefault(name, {}).update(one.codes)
+            if not one.numeric:
+                words = {k: n for k, n in (one.counts or {}).items() if k.lower() in NOTHING}
+                kept.setdefault(name, {}).update(words)
+        figures = one.figures if isinstance(one, Words) else one
+        if isinstance(figures, Refused):
+            continue
+        for code in figures.suspects():
+            among = f"{figures.low:g} to {figures.high:g}"
+            far.setdefault(code, []).append(f"{figures.codes[code]} in {name!r} ({among})")
+    return code_notes(missing, kept) + [
+        f"{code:g} is far from the other values: {_listed(each, MOST_NAMED)}. If it means missing, "
+        f"say --na={code:g}."
+        for code, each in sorted(far.items())
+    ]
+
+
+def _lost_notes(found: Profile, names: Sequence[str]) -> list[str]:
+    """Return a note on whole numbers that models cannot tell apart, if there are any."""
+    lost = []
+    for name in names:
+        one = found.columns[name]
+        figures = one.figures if isinstance(one, Words) else one
+        if isinstance(figures, Figures) and figures.lost is not None:
+            lost.append(f"{name!r} ({figures.lost})")
+    what = "whole numbers beyond 2^53 lose their last digits in a model"
+    remedy = "Leave out with --exclude what are names, not amounts"
+    return [f"{what}: {_listed(lost)}. {remedy}."] if lost else []
+
+
+MOST_NAMED = 100
+"""Columns that a note on a code names."""
+
+
+def code_notes(missing: Counts, kept: Counts, advice: bool = True) -> list[str]:
+    """Return a note per code, with every column that has it: where it is missing, where a value.
+
+    Parameters
+    ----------
+    missing, kept : mapping
+        How often which code occurs, by column.
+    advice : bool
+        Whether to say what makes a value missing.
+
+    Examples
+    --------
+    >>> code_notes({"age": {"NA": 3}, "bmi": {"NA": 1}}, {"sport": {"None": 24}})[0]
+    "'NA' is read as missing: 3 in 'age', 1 in 'bmi'."
+    >>> code_notes({}, {"sport": {"None": 24}}, advice=False)
+    ["'None' is kept as a value: 24 in 'sport'."]
+    """
     notes = []
-    if isinstance(one, Words) and not one.numeric:
-        empty = {k: n for k, n in (one.counts or {}).items() if k.lower() in NOTHING}
-        notes += [
-            f"column {name!r} has {shown(level)} {n} times as a category: if it means missing, say "
-            f"--na {quoted(level)}."
-            for level, n in empty.items()
-        ]
-        notes += _alike(name, one.counts or {})
-    for code in figures.suspects():
-        notes.append(
-            f"column {name!r} has {code:g} {figures.codes[code]} times, far from its other values "
-            f"({figures.low:g} to {figures.high:g}): if it means missing, say --na={code:g}."
+    for code in dict.fromkeys(
+        code for part in (missing, kept) for n in part.values() for code in n
+    ):
+        gone, stay = (
+            {name: codes[code] for name, codes in part.items() if code in codes}
+            for part in (missing, kept)
         )
+        words = [f"read as missing: {_places(gone)}"] if gone else []
+        words += [f"kept as a value{' of text' if gone else ''}: {_places(stay)}"] if stay else []
+        told = f"{shown(code)} is {'; it is '.join(words)}."
+        if stay and advice:
+            there = " there too" if gone else ""
+            one = next(iter(stay))
+            told += f" If it means missing{there}, say {na_option(code)}"
+            told += (
+                f" ({na_option(f'{one}={code}')} for one column)." if stay.keys() - {one} else "."
+            )
+        notes.append(told)
     return notes
+
+
+def _places(counts: Mapping[str, int]) -> str:
+    return _listed([f"{n} in {name!r}" for name, n in counts.items()], MOST_NAMED)
+
+
+def na_option(code: str) -> str:
+    """Return the option that makes a code missing.
+
+    Examples
+    --------
+    >>> na_option("NA"), na_option("-"), na_option("?")
+    ('--na NA', '--na=-', "--na '?'")
+    """
+    return f"--na{'=' if code.startswith('-') else ' '}{quoted(code)}"

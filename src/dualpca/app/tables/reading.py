@@ -18,7 +18,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,13 +28,20 @@ import numpy as np
 import polars as pl
 
 from dualpca.app.tables.text import (
+    CODES,
+    TEXTUAL,
+    Codes,
+    Counts,
     Dialect,
     TableError,
     TextTable,
+    added,
+    emptied,
     first_line,
     is_entry,
     named,
     open_text,
+    tally,
     without,
 )
 from dualpca.arrays import memory, task
@@ -140,6 +147,12 @@ class Reading(NamedTuple):
     header: bool | None = None  # of text and spreadsheets: whether there is one; None: look
     sheet: str | None = None  # of a spreadsheet
     array: str | None = None  # of an NPZ file
+    kept: tuple[str, ...] = ()  # codes that are values, though usual for missing entries
+
+    @property
+    def codes(self) -> Codes:
+        """Return the codes that are missing, and those that are not."""
+        return Codes(self.missing, self.kept)
 
 
 @dataclass(frozen=True)
@@ -155,6 +168,8 @@ class TableFile:
     text: tuple[TextTable, int] | None = None  # the file of text, and bytes of a batch (-1: all)
     image_shape: tuple[int, ...] | None = None
     missing: tuple[str, ...] = ()  # codes of missing entries, beside the usual
+    kept: tuple[str, ...] = ()  # codes that are values, as given
+    gone: Counts = field(default_factory=dict)  # codes that were read as missing, by column
     notes: tuple[str, ...] = ()  # what the user should know
 
     @property
@@ -372,7 +387,7 @@ def _opened(path: str, how: Reading, verbatim: tuple[str, ...], room: int | None
     piece = None if room is None or COPIES[kind] * size <= room else piece_of(kind, room)
     if kind in TEXT:
         return _text(path, source, size, how, verbatim, piece)
-    return _coded(_binary(path, source, how, piece), how.missing, verbatim)
+    return _coded(_binary(path, source, how, piece), how.codes, verbatim)
 
 
 def _binary(path: str, source: Opener, how: Reading, piece: int | None) -> TableFile:
@@ -388,15 +403,31 @@ def _binary(path: str, source: Opener, how: Reading, piece: int | None) -> Table
     return _mapped(path, piece)
 
 
-def _coded(table: TableFile, codes: tuple[str, ...], keep: tuple[str, ...]) -> TableFile:
+def _coded(table: TableFile, codes: Codes, verbatim: tuple[str, ...]) -> TableFile:
     """Return a table in which cells with certain codes are missing."""
-    if not codes:
-        return table
+    missing = codes.missing_in(table.columns)
+    if not missing:
+        return replace(table, kept=codes.kept)
+    gone: Counts = {}
+    for frame in table.frames("looking for codes, batch"):
+        gone = added(gone, emptied(frame, missing, verbatim)[1])
 
     def frames() -> Iterator[pl.DataFrame]:
-        return (without(frame, codes, keep) for frame in table.open())
+        return (without(frame, missing, verbatim) for frame in table.open())
 
-    return replace(table, open=frames, missing=codes)
+    return replace(table, open=frames, missing=missing, kept=codes.kept, gone=gone)
+
+
+def codes_in(table: TableFile, names: list[str]) -> Counts:
+    """Return how often which code of missing entries is among the text of columns."""
+    found: dict[str, dict[str, int]] = {}
+    for frame in table.open():
+        text = [c for c in frame.select(names).iter_columns() if c.dtype in TEXTUAL]
+        if not text:
+            break
+        cells = [c.cast(pl.String).str.strip_chars() for c in text]
+        found = added(found, {c.name: tally(c.filter(c.is_in(CODES))) for c in cells})
+    return found
 
 
 # --- memory and bytes --------------------------------------------------------------------------
@@ -549,11 +580,12 @@ def _text(
 ) -> TableFile:
     kind = how.kind or "csv"
     written = (kind, how.encoding, how.separator, how.decimal)
-    text = open_text(path, source, *written, verbatim, how.header, how.missing)
-    more: dict[str, Any] = {"dialect": text.dialect, "missing": how.missing, "notes": text.notes}
+    text = open_text(path, source, *written, verbatim, how.header, how.codes)
+    more: dict[str, Any] = {"dialect": text.dialect, "kept": how.kept, "notes": text.notes}
     more["text"] = (text, -1 if piece is None else piece)
     if piece is None:
-        return _in_memory(path, text.whole(), **more)
+        frame, scan = text.whole()
+        return _in_memory(path, frame, missing=scan.missing, gone=scan.gone, **more)
     with task("reading, batch", math.ceil(size / piece)) as tick:
         scan = text.scanned(piece, tick)
     if scan.height == 0:
@@ -561,8 +593,9 @@ def _text(
 
     def frames() -> Iterator[pl.DataFrame]:
         for part in text.checked(piece):
-            yield text.parsed(part, scan.schema)
+            yield text.parsed(part, scan)
 
+    more |= {"missing": scan.missing, "gone": scan.gone}
     return TableFile(path, text.names, scan.height, scan.n_pieces, frames, **more)
 
 

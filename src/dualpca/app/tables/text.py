@@ -10,8 +10,8 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, BinaryIO, NamedTuple
 
 import polars as pl
@@ -134,6 +134,7 @@ class TextFile(NamedTuple):
     path: str
     open: Callable[[], BinaryIO]
     encoding: str
+    mac: bool = False  # lines end with a carriage return alone
 
     @property
     def codec(self) -> str:
@@ -146,9 +147,10 @@ class TextFile(NamedTuple):
             return self.codec == "utf-8-sig" and file.read(3) == codecs.BOM_UTF8
 
     def pieces(self, size: int) -> Iterator[str]:
-        """Yield the text, `size` bytes at a time (-1: all)."""
+        """Yield the text, `size` bytes at a time (-1: all); every line ends with a line feed."""
         try:
-            yield from self._decoded(size)
+            for text in self._decoded(size):
+                yield text.replace("\r", "\n") if self.mac else text
         except UnicodeError:  # UTF-16 without a byte order mark, for example
             raise self._undecodable(0) from None
         except LookupError:
@@ -185,11 +187,14 @@ class TextFile(NamedTuple):
 
 # --- records: a table whole, or in pieces that end where a record ends -------------------------
 
-MISSING = ["", "NA", "N/A", "n/a", "na", "N.A.", "n.a.", "<NA>", "NaN", "nan", "NAN", "NaT"]
-MISSING += ["null", "NULL", "Null", "None", ".", "-", "--", "?"]
-MISSING += ["#N/A", "#NA", "#NV", "#DIV/0!", "#VALUE!", "#REF!", "#NUM!", "#NAME?", "#NULL!"]
-MISSING += ["#WERT!", "#BEZUG!", "#ZAHL!"]
-"""What marks a missing entry in text, in R, Python, SAS and Excel."""
+NEVER = ["", "<NA>", "#N/A", "#NA", "#NV", "#DIV/0!", "#VALUE!", "#REF!", "#NUM!", "#NAME?"]
+NEVER += ["#NULL!", "#WERT!", "#BEZUG!", "#ZAHL!"]
+"""What is never measured: empty cells, and Excel's errors."""
+CODES = ["NA", "N/A", "n/a", "na", "N.A.", "n.a.", "NaN", "nan", "NAN", "NaT"]
+CODES += ["null", "NULL", "Null", "None", ".", "-", "--", "?"]
+"""What marks a missing entry in R, Python and SAS, but can also be a value: no exercise, Namibia,
+the minus strand. It is missing where the other values of the column are numbers."""
+MISSING = [*NEVER, *CODES]
 TEXTUAL: tuple[Any, ...] = (pl.String, pl.Categorical, pl.Enum)
 """Types of text."""
 COMMA = r"^((?:<=|>=|<|>|≤|≥)?\s*[+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$"
@@ -197,6 +202,62 @@ COMMA = r"^((?:<=|>=|<|>|≤|≥)?\s*[+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$"
 
 HEAD = 1 << 16
 """Bytes in which a dialect is detected."""
+
+Counts = Mapping[str, Mapping[str, int]]
+"""How often which code occurs, by column."""
+
+
+class Codes(NamedTuple):
+    """Codes that the user gave; age=-999 is a code of the column age alone.
+
+    What is said of one column counts more than what is said of all.
+
+    Examples
+    --------
+    >>> codes = Codes(missing=("NA", "a=-9"), kept=("b=NA", "-"))
+    >>> codes.missing_in(["a", "b"]), sorted(codes.kept_in("b", ["a", "b"]))
+    (('a=NA', 'a=-9'), ['-', 'NA'])
+    """
+
+    missing: tuple[str, ...] = ()  # beside the usual
+    kept: tuple[str, ...] = ()  # not missing, though usual
+
+    def missing_in(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the codes of a table with these columns, without those that are kept."""
+        kept, found = {_parted(code, names) for code in self.kept}, []
+        for code in self.missing:
+            name, word = _parted(code, names)
+            if name is None and any((one, word) in kept for one in names):
+                found += [f"{one}={word}" for one in names if (one, word) not in kept]
+            elif (name, word) not in kept:
+                found.append(code)
+        return tuple(dict.fromkeys(found))
+
+    def kept_in(self, name: str, names: Sequence[str]) -> set[str]:
+        """Return the codes that are values in a column."""
+        kept = [_parted(code, names) for code in self.kept]
+        own = {word for one, word in kept if one == name}
+        return own | {w for one, w in kept if one is None and f"{name}={w}" not in self.missing}
+
+    def check(self, names: Sequence[str]) -> None:
+        """Refuse codes of columns that are not there."""
+        for option, codes in (("--na", self.missing), ("--not-na", self.kept)):
+            for code in codes:
+                if "=" in code[1:] and _parted(code, names)[0] is None:
+                    some = ", ".join(map(repr, names[:10])) + (", …" if names[10:] else "")
+                    name = code[: code.index("=", 1)]
+                    raise TableError(f"{option} {code}: no column {name!r}; there are {some}.")
+
+
+USUAL = Codes()
+"""No codes beside the usual."""
+
+
+def _parted(code: str, names: Sequence[str]) -> tuple[str | None, str]:
+    """Return the column that a code such as age=-999 is of, if it is of one, and the code."""
+    found = [name for name in names if code.startswith(f"{name}=")] if "=" in code else []
+    name = max(found, key=len, default=None)
+    return name, code if name is None else code[len(name) + 1 :]
 
 
 def without(frame: pl.DataFrame, codes: Sequence[str], keep: Sequence[str] = ()) -> pl.DataFrame:
@@ -219,31 +280,65 @@ def without(frame: pl.DataFrame, codes: Sequence[str], keep: Sequence[str] = ())
     >>> without(frame, ["a=-999"]).rows()
     [(1.5, 'unknown'), (None, '-999.0')]
     """
-    if not codes:
-        return frame
-    changed = []
-    own = {code: _column_of(code, frame.columns) for code in codes}
+    return emptied(frame, codes, keep)[0] if codes else frame
+
+
+def as_numbers(text: pl.Series) -> pl.Series:
+    """Return text as float64, null where it is none."""
+    return text.cast(pl.Float64, strict=False)
+
+
+def emptied(
+    frame: pl.DataFrame,
+    codes: Sequence[str],
+    keep: Sequence[str] = (),
+    numbers: Callable[[pl.Series], pl.Series] = as_numbers,
+) -> tuple[pl.DataFrame, dict[str, dict[str, int]]]:
+    """Return a table as `without` does, and how many cells were emptied, by column and code."""
+    changed, counts = [], {}
+    own = [_parted(code, frame.columns) for code in codes]
     for column in frame.iter_columns():
-        kind, bad, name = column.dtype, None, column.name
-        if name in keep:
-            continue
-        here = [code for code, one in own.items() if one is None]
-        here += [code[len(name) + 1 :] for code, one in own.items() if one == name]
+        here = [] if column.name in keep else [w for one, w in own if one in (None, column.name)]
         values = [float(code) for code in here if _is_number(code)]
-        if kind.is_numeric():
+        if column.dtype.is_numeric():
             bad = column.cast(pl.Float64).is_in(values)
-        elif kind in TEXTUAL:
+        elif column.dtype in TEXTUAL:
             text = column.cast(pl.String).str.strip_chars()
-            bad = text.is_in(here) | text.cast(pl.Float64, strict=False).is_in(values)
-        if bad is not None and bad.any():
-            changed.append(column.set(bad.fill_null(False), None))
-    return frame.with_columns(changed)
+            bad = text.is_in(here) | numbers(text).is_in(values)
+        else:
+            continue
+        bad = bad.fill_null(False)
+        if bad.any():
+            counts[column.name] = tally(column.filter(bad).cast(pl.String))
+            changed.append(column.set(bad, None))
+    return frame.with_columns(changed), counts
 
 
-def _column_of(code: str, names: Sequence[str]) -> str | None:
-    """Return the column that a code such as age=-999 is of; None for a code of all columns."""
-    found = [name for name in names if code.startswith(f"{name}=")]
-    return max(found, key=len, default=None)
+def tally(text: pl.Series) -> dict[str, int]:
+    """Return how often which text occurs, without spaces around it and empty cells.
+
+    Examples
+    --------
+    >>> tally(pl.Series(["NA", " NA", "", None, "-"]))
+    {'NA': 2, '-': 1}
+    """
+    found = text.drop_nulls().str.strip_chars().alias("text").value_counts(sort=True)
+    return {word: n for word, n in sorted(found.iter_rows(), key=lambda one: -one[1]) if word}
+
+
+def added(first: Counts, second: Counts) -> dict[str, dict[str, int]]:
+    """Return the sum of two counts of codes by column.
+
+    Examples
+    --------
+    >>> added({"a": {"NA": 1}}, {"a": {"NA": 2, "-": 1}, "b": {"-": 1}})
+    {'a': {'NA': 3, '-': 1}, 'b': {'-': 1}}
+    """
+    found = {name: dict(codes) for name, codes in first.items()}
+    for name, codes in second.items():
+        for code, n in codes.items():
+            found.setdefault(name, {})[code] = found.get(name, {}).get(code, 0) + n
+    return found
 
 
 @dataclass(frozen=True)
@@ -256,7 +351,7 @@ class TextTable:
     start: int  # characters before the first record
     first_line: int
     verbatim: tuple[str, ...] = ()  # columns that stay text
-    codes: tuple[str, ...] = ()  # of missing entries, beside the usual
+    codes: Codes = USUAL
     notes: tuple[str, ...] = ()  # what the user should know
 
     @property
@@ -309,7 +404,7 @@ class TextTable:
             counts = {row.count(separator) for row in piece.removesuffix("\n").split("\n")}
             if counts == {wanted - 1}:
                 return
-        rows = csv.reader(io.StringIO(piece, newline=""), delimiter=separator)
+        rows = csv.reader(io.StringIO(piece, newline=""), delimiter=separator, strict=True)
         try:
             for row in rows:
                 if len(row) != wanted and (row or wanted > 1):
@@ -318,102 +413,126 @@ class TextTable:
             where = f"line {line + rows.line_num} of {self.path}"
             raise TableError(f"{where} cannot be read: {error}.") from None
 
-    def parsed(self, piece: str, schema: Mapping[str, Any] | None = None) -> pl.DataFrame:
-        """Return a piece as a table, with the given types or its own; dates stay text.
+    # --- cells as text ---------------------------------------------------------------------------
 
-        Numbers may have spaces around them, and a field of spaces is missing.
+    def cells(self, piece: str) -> pl.DataFrame:
+        """Return a piece as a table of text, null where a cell is empty.
+
+        Where quotes stand inside of cells, or a line ends like those of old Macs among others, the
+        rows are those of Python's csv module.
         """
+        separator = self.dialect.separator
+        outside = piece if '"' not in piece else _quoted_fields(separator).sub("", piece)
+        schema = dict.fromkeys(self.names, pl.String)
+        if '"' in outside or "\r" in outside.replace("\r\n", ""):
+            rows = csv.reader(io.StringIO(piece, newline=""), delimiter=separator, strict=True)
+            whole = pl.DataFrame([row or [""] for row in rows], schema=schema, orient="row")
+            return whole.select(pl.all().replace("", None))
         try:
-            found = self._read(piece, schema)
-            if schema is not None:
-                return without(self._points(found), self.codes, self.verbatim)
-        except pl.exceptions.PolarsError as error:
-            if schema is None:
-                raise TableError(f"{self.path} cannot be read: {first_line(error)}.") from error
-            found = self._read(piece, dict.fromkeys(self.names, pl.String))
-        wanted = {} if schema is None else schema
-        found = without(self._points(found), self.codes, self.verbatim)
-        text = [c for c in found.iter_columns() if c.dtype == pl.String]
-        text = [c for c in text if c.name not in self.verbatim]
-        numbers = (self._number(c) for c in text if wanted.get(c.name) != pl.String)
-        found = found.with_columns([c for c in numbers if c is not None])
-        numeric = {n: found.schema[n].is_numeric() == t.is_numeric() for n, t in wanted.items()}
-        if not all(good or found[n].null_count() == found.height for n, good in numeric.items()):
-            raise TableError(f"{self.path} has columns of numbers with other entries among them.")
-        return found.cast({n: t for n, t in wanted.items() if t != found.schema[n]})
-
-    def _read(self, piece: str, schema: Mapping[str, Any] | None = None) -> pl.DataFrame:
-        data = (self._header() + piece).encode()
-
-        def read(types: Mapping[str, Any], some: list[str] | None = None) -> pl.DataFrame:
-            return pl.read_csv(
-                io.BytesIO(data),
-                columns=some,
-                separator=self.dialect.separator,
-                decimal_comma=self.dialect.decimal == ",",
-                null_values=MISSING,
-                infer_schema_length=None if schema is None else 0,
-                schema_overrides=types,
+            found = pl.read_csv(
+                io.BytesIO(piece.encode()),
+                has_header=False,
+                schema=schema,
+                separator=separator,
+                null_values=[""],
             )
+        except pl.exceptions.PolarsError as error:
+            raise TableError(f"{self.path} cannot be read: {first_line(error)}.") from error
+        if self.file.mac and '"' in piece:
+            found = found.select(pl.all().str.replace_all("\n", "\r", literal=True))
+        return found
 
-        found = read(dict(schema or {}) | dict.fromkeys(self.verbatim, pl.String))
-        logical = [c.name for c in found.iter_columns() if c.dtype == pl.Boolean]
-        if not logical:
-            return found
-        text = read(dict.fromkeys(logical, pl.String), logical)
-        other = [c for c in text.iter_columns() if not c.is_in(["true", "false", None]).all()]
-        return found.with_columns(other)  # TRUE and True are to be written as they were
+    # --- cells as numbers, where they are --------------------------------------------------------
 
-    def _points(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return a table with points in numbers that are text (among bounds, <2,5, or words)."""
+    def parsed(self, piece: str, scan: Scan) -> pl.DataFrame:
+        """Return a piece as a table with the types that fit the whole file; dates stay text."""
+        found, _ = emptied(self.cells(piece), scan.missing, self.verbatim, self._numbers)
+        columns = (self._typed(c, scan.schema[c.name]) for c in found.iter_columns())
+        return pl.DataFrame([one.column for one in columns])
+
+    def _typed(self, column: pl.Series, kind: Any = None) -> _Typed:
+        """Return a column as numbers, true and false, or text: of a type, or that of its cells.
+
+        Numbers may have spaces around them. A code of missing entries is missing among numbers
+        and among true and false.
+        """
+        if column.name in self.verbatim:
+            return _Typed(column, column.dtype, {}, {})
+        kept = self.codes.kept_in(column.name, self.names)
+        values = self._numbers(column)
+        text, gone, seen = column, {}, {}
+        odd = column.is_not_null() & (values.is_null() | values.is_nan())
+        if odd.any():
+            text = column.str.strip_chars()
+            never = text.is_in([code for code in NEVER if code not in kept])
+            code = text.is_in([code for code in CODES if code not in kept])
+            gone, seen = tally(text.filter(never)), tally(text.filter(code))
+            column, text = column.set(never, None), text.set(never | code, None)
+            values = self._numbers(text)
+        known = len(text) - text.null_count()
+        fits = values.len() - values.null_count() == known and not values.is_nan().any()
+        logical = text.is_in(["true", "false"]).fill_null(True).all() if not fits else False
+        found = kind or _kind(text, values if fits else None, logical)
+        if found is None or found == pl.String:
+            return _Typed(self._points(column), found, gone, seen)
+        if not (logical if found == pl.Boolean else fits) and known:
+            raise TableError(f"{self.path} has columns of numbers with other entries among them.")
+        if found == pl.Boolean:
+            return _Typed(text == "true", found, gone, seen)
+        made = text.cast(found, strict=False) if found.is_integer() else values
+        return _Typed(made, found, gone, seen)
+
+    def _numbers(self, text: pl.Series) -> pl.Series:
+        """Return text as float64, null where it is none."""
         if self.dialect.decimal != ",":
-            return frame
-        text = [c for c in frame.iter_columns() if c.dtype == pl.String]
-        text = [c for c in text if c.name not in self.verbatim]
-        return frame.with_columns(
-            [c.str.strip_chars().str.replace(COMMA, "${1}.${2}") for c in text]
-        )
+            return as_numbers(text)
+        found = as_numbers(text.str.replace(COMMA, "${1}.${2}"))
+        return found.set(text.str.contains(".", literal=True).fill_null(False), None)
 
-    def _number(self, text: pl.Series) -> pl.Series | None:
-        """Return text as numbers if every entry is one, apart from spaces."""
-        first = text.drop_nulls().head(1)
-        if not len(first):
-            return None
-        text = text.str.strip_chars()
-        text = text.set(text.is_in(MISSING), None)
-        found = text.cast(pl.Float64, strict=False)
-        return found if found.null_count() == text.null_count() < len(text) else None
+    def _points(self, text: pl.Series) -> pl.Series:
+        """Return text with points in numbers (among bounds, <2,5, or words), if none has one."""
+        if self.dialect.decimal != "," or text.str.contains(WITH_POINT.pattern).any():
+            return text
+        return text.str.strip_chars().str.replace(COMMA, "${1}.${2}")
 
-    def _header(self) -> str:
-        out = io.StringIO()
-        quoted = csv.writer(out, delimiter=self.dialect.separator, quoting=csv.QUOTE_ALL)
-        quoted.writerow(self.names)
-        return out.getvalue().replace("\r\n", "\n")
-
-    def whole(self) -> pl.DataFrame:
-        """Return the whole table."""
-        text = "".join(self.checked(-1))  # a last line without an end is a piece of its own
-        return self.parsed(text) if text else pl.DataFrame(schema=self.names)
-
-    def _guessed(self, piece: str, types: Mapping[str, Any]) -> pl.DataFrame:
-        """Return a piece with the types of those before it, or its own if these do not fit."""
-        if types and None not in types.values():
-            with suppress(TableError):
-                return self.parsed(piece, types)
-        return self.parsed(piece)
+    # --- what is in the file ---------------------------------------------------------------------
 
     def scanned(self, size: int, tick: Callable[[], None] = lambda: None) -> Scan:
-        """Return the number of rows and the types that fit all pieces; call `tick` after each."""
+        """Return the number of rows, types that fit all pieces and codes; `tick` after each."""
+
+        def pieces() -> Iterator[str]:
+            for piece in self.checked(size):
+                yield piece
+                tick()
+
+        return self._scan(pieces)
+
+    def whole(self) -> tuple[pl.DataFrame, Scan]:
+        """Return the whole table, and what was found in it."""
+        text = "".join(self.checked(-1))  # a last line without an end is a piece of its own
+        scan = self._scan(lambda: iter([text] if text else []))
+        return self.parsed(text, scan) if text else pl.DataFrame(schema=self.names), scan
+
+    def _scan(self, pieces: Callable[[], Iterator[str]]) -> Scan:
+        given = self.codes.missing_in(self.names)
         types: dict[str, Any] = {}
+        gone: Counts = {}
+        seen: Counts = {}
         height = n_pieces = 0
-        for piece in self.checked(size):
-            part = self._guessed(piece, types)
-            height, n_pieces = height + part.height, n_pieces + 1
-            for column in part.iter_columns():
-                types[column.name] = _common(types.get(column.name), column)
-            tick()
+        for piece in pieces():
+            cells = self.cells(piece)
+            cells, counts = emptied(cells, given, self.verbatim, self._numbers)
+            typed = [self._typed(column) for column in cells.iter_columns()]
+            height, n_pieces = height + cells.height, n_pieces + 1
+            types = {one.name: _common(types.get(one.name), one.kind) for one in typed}
+            gone = added(added(gone, counts), {one.name: one.gone for one in typed})
+            seen = added(seen, {one.name: one.seen for one in typed})
         schema = {n: pl.String if t is None else t for n, t in types.items()}
-        return Scan(height, n_pieces, schema)
+        words = {n: codes for n, codes in seen.items() if schema[n] == pl.String}
+        bare = _unquoted(self, words, pieces) if words else {}
+        gone = added(gone, {n: codes for n, codes in seen.items() if n not in words})
+        extra = tuple(f"{name}={code}" for name, codes in bare.items() for code in codes)
+        return Scan(height, n_pieces, schema, (*given, *extra), added(gone, bare))
 
 
 class Scan(NamedTuple):
@@ -422,11 +541,77 @@ class Scan(NamedTuple):
     height: int
     n_pieces: int
     schema: dict[str, Any]
+    missing: tuple[str, ...]  # codes of missing entries, beside the usual
+    gone: Counts  # codes that were read as missing
 
 
-def _common(known: Any, column: pl.Series) -> Any:
-    """Return a type for the entries so far and a column's; None while all are missing."""
-    kind = None if column.null_count() == len(column) else column.dtype
+class _Typed(NamedTuple):
+    """A column with its type, None where all entries are missing, and the codes in it."""
+
+    column: pl.Series
+    kind: Any
+    gone: dict[str, int]  # never measured
+    seen: dict[str, int]  # missing among numbers
+
+    @property
+    def name(self) -> str:
+        """Return the name of the column."""
+        return self.column.name
+
+
+def _unquoted(
+    table: TextTable, codes: Counts, pieces: Callable[[], Iterator[str]]
+) -> dict[str, dict[str, int]]:
+    """Return the codes in columns of text that are never in quotes, where all other text is.
+
+    So R writes what is missing: NA, and "NA" for text. Quotes count only around text that needs
+    none, because every program writes those that are needed.
+    """
+    needed = (table.dialect.separator, '"', "\n", "\r")
+    places = {table.names.index(name): name for name in codes}
+    words: set[tuple[str, str]] = set()  # in quotes
+    quoted, bare = set(), set()
+    for piece in pieces():
+        if '"' not in piece:
+            return {}
+        for record in records_of(piece):
+            fields = fields_of(body_of(record), table.dialect.separator)
+            for j, name in places.items():
+                cell = fields[j].strip() if j < len(fields) else ""
+                if cell[:1] == '"':
+                    word = cell[1:-1]
+                    words.add((name, word.strip()))
+                    if not any(sign in word for sign in needed):
+                        quoted.add(name)
+                elif cell and cell not in codes[name]:
+                    bare.add(name)
+    return {
+        name: {code: n for code, n in codes[name].items() if (name, code) not in words}
+        for name in codes
+        if name in quoted - bare
+    }
+
+
+def _kind(text: pl.Series, values: pl.Series | None, logical: bool) -> Any:
+    """Return the type of cells; None where all are missing.
+
+    Whole numbers that Int64 cannot hold stay text, so that no digit is lost.
+    """
+    if text.null_count() == len(text):
+        return None
+    if values is None:
+        return pl.Boolean if logical else pl.String
+    if not (values == values.round()).fill_null(True).all():
+        return pl.Float64
+    whole = text.cast(pl.Int64, strict=False)
+    lost = text.filter(whole.is_null() & text.is_not_null())
+    if not len(lost):
+        return pl.Int64
+    return pl.String if lost.str.contains(r"^[+-]?\d+$").all() else pl.Float64
+
+
+def _common(known: Any, kind: Any) -> Any:
+    """Return a type for the entries so far and some more; None while all are missing."""
     if known is None or kind is None or known == kind:
         return kind if known is None else known
     return pl.Float64 if known.is_numeric() and kind.is_numeric() else pl.String
@@ -441,7 +626,7 @@ def open_text(
     decimal: str | None = None,
     verbatim: Sequence[str] = (),
     header: bool | None = None,
-    codes: Sequence[str] = (),
+    codes: Codes | None = None,
 ) -> TextTable:
     """Return the table of a text file, with what its first lines tell.
 
@@ -449,7 +634,9 @@ def open_text(
     then called x1, x2, ….
     """
     file = TextFile(path, open_, encoding)
-    marked, head = file.is_marked(), _head(file)
+    marked, head, codes = file.is_marked(), _head(file), codes or USUAL
+    if "\r" in head and "\n" not in head:
+        file, head = file._replace(mac=True), head.replace("\r", "\n")
     lines = io.StringIO(head, newline="")
     first = lines.readline().strip()
     if first.lower().startswith("sep=") and len(first) == 5:
@@ -467,7 +654,8 @@ def open_text(
         raise TableError(f"the header of {path} cannot be read: {error}.") from None
     at, line = lines.tell(), rows.line_num + (start > 0)
     notes: tuple[str, ...] = ()
-    if header is False or (header is None and _is_row(names, head[start:at], dialect, codes)):
+    is_row = _is_row(names, head[start:at], dialect, codes.missing)
+    if header is False or (header is None and is_row):
         told = f"the first line of {path} holds numbers, so it is read as a row, and columns are "
         told += "called x1, x2, … (--header if it has the names of columns)."
         notes = () if header is False else (told,)
@@ -476,7 +664,7 @@ def open_text(
     names, more = named(names, path)
     stay = tuple(name for name in verbatim if name in names)
     dialect = dialect._replace(mark=marked)
-    return TextTable(file, dialect, names, at, line, stay, tuple(codes), (*notes, *more))
+    return TextTable(file, dialect, names, at, line, stay, codes, (*notes, *more))
 
 
 def _is_row(fields: list[str], line: str, dialect: Dialect, codes: Sequence[str]) -> bool:
@@ -509,6 +697,8 @@ def _head(file: TextFile) -> str:
         head += text
         if head.count("\n") > 1 and _last_record(head):
             break
+        if "\n" not in head and "\r" in head[:-1] and len(head) >= HEAD:
+            break
     return head
 
 
@@ -528,6 +718,13 @@ def _check_names(names: list[str], path: str) -> None:
         )
 
 
+@cache
+def _quoted_fields(separator: str) -> re.Pattern[str]:
+    """Return a pattern of fields that are in quotes from their beginning to their end."""
+    sign = re.escape(separator)
+    return re.compile(rf'(?:^|{sign})"(?:[^"]|"")*"(?={sign}|\r?$)', re.MULTILINE)
+
+
 def _last_record(text: str) -> int:
     """Return where the last complete record ends: after a line that ends outside of quotes."""
     quotes, end = text.count('"'), len(text)
@@ -537,6 +734,50 @@ def _last_record(text: str) -> int:
             return at + 1
         end = at
     return 0
+
+
+def records_of(piece: str) -> list[str]:
+    r"""Return the records of a text with their line ends; quoted cells may have several lines.
+
+    Examples
+    --------
+    >>> records_of('1,2\r\n"a\nb",3\n4,5')
+    ['1,2\r\n', '"a\nb",3\n', '4,5']
+    """
+    lines = [line + "\n" for line in piece.split("\n")]
+    last = lines.pop()[:-1]
+    lines += [last] if last else []
+    return lines if '"' not in piece else _rejoined(lines, "")
+
+
+def fields_of(record: str, separator: str) -> list[str]:
+    """Return the cells of a record as they are written, with their quotes.
+
+    Examples
+    --------
+    >>> fields_of('1,"a, ""b"" c", 2', ",")
+    ['1', '"a, ""b"" c"', ' 2']
+    """
+    fields = record.split(separator)
+    return fields if '"' not in record else _rejoined(fields, separator)
+
+
+def _rejoined(parts: list[str], separator: str) -> list[str]:
+    """Return parts with those put together again that were cut inside of quotes."""
+    found: list[str] = []
+    is_open = False
+    for part in parts:
+        if is_open:
+            found[-1] += separator + part
+        else:
+            found.append(part)
+        is_open ^= part.count('"') % 2 == 1
+    return found
+
+
+def body_of(record: str) -> str:
+    """Return a record without its line end."""
+    return record.removesuffix("\n").removesuffix("\r")
 
 
 def _ragged(table: TextTable, line: int, fields: int) -> TableError:

@@ -17,7 +17,15 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from dualpca.app.tables.reading import TEXT, TablePath, kind_of
-from dualpca.app.tables.text import Dialect, TableError, TextTable
+from dualpca.app.tables.text import (
+    CODES,
+    Dialect,
+    TableError,
+    TextTable,
+    body_of,
+    fields_of,
+    records_of,
+)
 from dualpca.data import replacing
 
 PIECE = 1 << 15
@@ -212,6 +220,8 @@ class Rewritten:
     def write(self, records: list[str], changes: Changes, first: str | None = None) -> None:
         """Write the records of a batch, with changes, and one more cell at the front of each."""
         old, new = self.text.dialect.separator, self.separator
+        if any(len(where) != len(records) for where, _ in changes.values()):
+            raise TableError(f"{self.text.path} has quotes inside of cells: remove them.")
         found, before = list(records), "" if first is None else first + new
         rows = range(len(found)) if old != new else _changed(changes)
         cells = {j: iter(words) for j, (_, words) in changes.items()}
@@ -222,7 +232,8 @@ class Rewritten:
                 raise TableError(f"{self.text.path} has quotes inside of cells: remove them.")
             for j, (where, _) in changes.items():
                 if where[i]:
-                    fields[j] = quoted(next(cells[j]), new)
+                    word = next(cells[j])  # NA in quotes is a value, also among text in quotes
+                    fields[j] = f'"{word}"' if word in CODES else quoted(word, new)
             if old != new:
                 fields = [quoted(one, new) for one in fields]
             found[i] = new.join(fields) + end
@@ -231,6 +242,7 @@ class Rewritten:
         self._say("".join(found))
 
     def _say(self, words: str) -> None:
+        words = words.replace("\n", "\r") if self.text.file.mac else words
         data = memoryview(self.encoder.encode(words))
         for k in range(0, len(data), PIECE):  # a reader that has left is noticed between pieces
             self.file.write(data[k : k + PIECE])
@@ -241,50 +253,6 @@ def _changed(changes: Changes) -> list[int]:
     if not changes:
         return []
     return [int(i) for i in np.flatnonzero(np.any([w for w, _ in changes.values()], axis=0))]
-
-
-def records_of(piece: str) -> list[str]:
-    r"""Return the records of a text with their line ends; quoted cells may have several lines.
-
-    Examples
-    --------
-    >>> records_of('1,2\r\n"a\nb",3\n4,5')
-    ['1,2\r\n', '"a\nb",3\n', '4,5']
-    """
-    lines = [line + "\n" for line in piece.split("\n")]
-    last = lines.pop()[:-1]
-    lines += [last] if last else []
-    return lines if '"' not in piece else _rejoined(lines, "")
-
-
-def fields_of(record: str, separator: str) -> list[str]:
-    """Return the cells of a record as they are written, with their quotes.
-
-    Examples
-    --------
-    >>> fields_of('1,"a, ""b"" c", 2', ",")
-    ['1', '"a, ""b"" c"', ' 2']
-    """
-    fields = record.split(separator)
-    return fields if '"' not in record else _rejoined(fields, separator)
-
-
-def _rejoined(parts: list[str], separator: str) -> list[str]:
-    """Return parts with those put together again that were cut inside of quotes."""
-    found: list[str] = []
-    is_open = False
-    for part in parts:
-        if is_open:
-            found[-1] += separator + part
-        else:
-            found.append(part)
-        is_open ^= part.count('"') % 2 == 1
-    return found
-
-
-def body_of(record: str) -> str:
-    """Return a record without its line end."""
-    return record.removesuffix("\n").removesuffix("\r")
 
 
 def quoted(cell: str, separator: str) -> str:

@@ -1,0 +1,56 @@
+"""solvers/krylov.py: block Krylov and Lanczos against eigh, with the error they promise."""
+
+import numpy as np
+import pytest
+
+from dualpca.operators import Primal
+from dualpca.solvers import solve
+from dualpca.solvers.krylov import Krylov, root_times
+
+
+def operator(n=300, d=120, decay=0.9):
+    rng = np.random.default_rng(0)
+    return Primal(rng.normal(size=(n, d)) * decay ** np.arange(d))
+
+
+@pytest.mark.parametrize("rank", [1, 5, 40])
+@pytest.mark.parametrize("decay", [0.8, 0.97, 1.0], ids=["fast", "slow", "flat"])
+def test_pairs_are_those_of_eigh(rank, decay):
+    A = operator(decay=decay)
+    found = solve(A, rank, "krylov")
+    values = np.linalg.eigvalsh(A.dense())[::-1][:rank]
+    np.testing.assert_allclose(found.values, values, rtol=1e-7)
+    residual = A.dense() @ found.vectors - found.vectors * found.values
+    assert np.linalg.norm(residual, axis=0).max() < 1e-4 * values[0]
+    np.testing.assert_allclose(found.vectors.T @ found.vectors, np.eye(rank), atol=1e-9)
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-4, 1e-8])
+def test_a_tolerance_bounds_the_error_of_the_variances(tol):
+    A = operator(decay=0.97)
+    found = Krylov(tol).solve(A, 10, np.random.default_rng(0))
+    values = np.linalg.eigvalsh(A.dense())[::-1][:10]
+    assert np.abs(found.values - values).max() <= tol * values[0]
+
+
+def test_another_seed_gives_the_same_answer():
+    A = operator()
+    first, second = (Krylov().solve(A, 5, np.random.default_rng(seed)) for seed in (0, 7))
+    np.testing.assert_allclose(first.values, second.values, rtol=1e-8)
+    np.testing.assert_allclose(first.vectors, second.vectors, atol=1e-5)
+
+
+def test_fewer_directions_than_asked_for_are_what_there_is():
+    rng = np.random.default_rng(1)
+    A = Primal(rng.normal(size=(80, 3)) @ rng.normal(size=(3, 60)))
+    found = solve(A, 6, "krylov")
+    values = np.linalg.eigvalsh(A.dense())[::-1][:6]
+    np.testing.assert_allclose(found.values, values, atol=1e-9 * values[0])
+
+
+def test_the_root_of_an_operator_times_vectors():
+    A, V = operator(n=100, d=30), np.random.default_rng(2).normal(size=(30, 2))
+    values, vectors = np.linalg.eigh(A.dense())
+    expected = vectors @ (np.sqrt(np.maximum(values, 0))[:, None] * (vectors.T @ V))
+    found = root_times(A, V)
+    np.testing.assert_allclose(found[0], expected, atol=1e-6 * np.abs(expected).max())

@@ -1,0 +1,80 @@
+"""Sparse rows, one vector at a time: as exact as their precision, whatever repeats."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from dualpca import PCA
+from dualpca.operators import Primal
+from dualpca.operators.primal import WORTH_THREADS
+from dualpca.solvers.base import attainable
+from dualpca.solvers.krylov import lanczos
+
+LOW, HIGH = (1200, 120), (120, 1200)
+
+
+def sparse_rows(shape, dtype=np.float64, fill=0.5, seed=0):
+    """Return rows whose features differ in size, enough of them for one vector at a time."""
+    rng = np.random.default_rng(seed)
+    n, d = shape
+    latent = rng.normal(size=(n, 6)) @ rng.normal(size=(6, d))
+    dense = (np.exp(0.4 * latent) * (1.5 ** -(np.arange(d) % 7) + 0.2)) * (rng.random(shape) < fill)
+    reps = -(-int(WORTH_THREADS) // int(8 * np.count_nonzero(dense))) + 1
+    dense = np.tile(dense, (reps, 1)) if n >= d else np.tile(dense, (1, reps))
+    return sp.csr_array((dense + 0.02 * (dense > 0) * rng.random(dense.shape)).astype(dtype))
+
+
+def oracle(X, q, weights=None, standardize=False):
+    """Return q variances (divisor Σw − 1) and axes, from the scatter of dense float64 rows."""
+    dense = X.toarray().astype(np.float64)
+    w = np.ones(len(dense)) if weights is None else weights
+    C = dense - np.average(dense, axis=0, weights=w)
+    if standardize:
+        C /= np.sqrt(np.average(C * C, axis=0, weights=w))
+    F = C * np.sqrt(w)[:, None]
+    wide = F.shape[0] < F.shape[1]
+    values, vectors = np.linalg.eigh(F @ F.T if wide else F.T @ F)
+    values, vectors = values[::-1][:q], vectors[:, ::-1][:, :q]
+    axes = F.T @ vectors / np.sqrt(values) if wide else vectors
+    return values / (w.sum() - 1), axes.T
+
+
+@pytest.mark.parametrize("shape", [LOW, HIGH], ids=["tall", "wide"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", ["plain", "weights", "standardize", "csc"])
+def test_sparse_rows_have_the_eigenpairs_of_dense_ones(shape, dtype, kind):
+    X = sparse_rows(shape, dtype)
+    assert Primal(X).one_by_one
+    weights = np.linspace(0.2, 2.0, X.shape[0]) if kind == "weights" else None
+    pca = PCA(5, svd_solver="krylov", standardize=kind == "standardize")
+    pca.fit(X.tocsc() if kind == "csc" else X, sample_weight=weights)
+    values, axes = oracle(X, 5, weights, kind == "standardize")
+    rtol, angle = (1e-6, 1e-4) if dtype == np.float32 else (1e-12, 1e-9)
+    np.testing.assert_allclose(pca.explained_variance_, values, rtol=rtol)
+    np.testing.assert_allclose(np.abs(np.sum(pca.components_ * axes, axis=1)), 1.0, atol=angle)
+    assert pca.components_.dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_no_eigenvector_of_a_repeated_eigenvalue_is_missed(dtype):
+    X = sparse_rows(LOW, dtype)
+    twice = sp.csr_array(sp.block_diag([X, X], format="csr"))
+    values = oracle(twice, 6)[0]
+    found = PCA(6, svd_solver="krylov").fit(twice).explained_variance_
+    np.testing.assert_allclose(found, values, rtol=1e-6 if dtype == np.float32 else 1e-12)
+
+
+def test_a_residual_is_as_small_as_the_rows_allow():
+    for dtype in (np.float32, np.float64):
+        X = sparse_rows(LOW, dtype)
+        A = Primal(X)
+        found = lanczos(A, 5, 0.0, np.random.default_rng(0))
+        exact = Primal(X.astype(np.float64))
+        R = exact @ found.vectors - found.vectors * found.values
+        share = np.linalg.norm(R, axis=0) / found.values
+        assert share.max() < 20 * attainable(A).residual
+
+
+def test_few_entries_are_left_to_blocks():
+    X = sp.random_array((400, 100), density=0.1, format="csr", rng=np.random.default_rng(0))
+    assert not Primal(X).one_by_one
