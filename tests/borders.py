@@ -23,8 +23,7 @@ from dualpca.operators import dual as kernel_operator
 from dualpca.operators import features, primal, subspace
 from dualpca.operators import rows as row_operator
 from dualpca.solvers import base as solver_base
-from dualpca.solvers import dense as dense_solver
-from dualpca.solvers import krylov
+from dualpca.solvers import exact
 
 Shape = tuple[int, int, int]  # rows, columns, components
 
@@ -117,8 +116,8 @@ def tall(d, rng):
 def qr_rows(rng):
     """Return a shape whose QR costs what counts as nothing."""
     d = int(rng.integers(3, 40))
-    left = solver_base.NEGLIGIBLE_WORK - 2 * dense_solver.EIGH_FULL * d**3
-    n = int(left / (dense_solver.FACTORISE * 2 * d * d)) + off(rng)
+    left = solver_base.NEGLIGIBLE_WORK - 2 * exact.EIGH_FULL * d**3
+    n = int(left / (exact.FACTORISE * 2 * d * d)) + off(rng)
     return n, d, few(rng, d)
 
 
@@ -134,21 +133,21 @@ def tall_blocks(rng):
 def filled_space(rng):
     """Return a shape whose smaller side is four blocks of vectors."""
     q = int(rng.integers(1, 20))
-    m = 4 * krylov.block_size(q, 10**6) + off(rng)
+    m = 4 * exact.block_size(q, 10**6) + off(rng)
     return m + int(rng.integers(1, 80)), m, q
 
 
 def full_basis(rng):
     """Return a shape whose smaller side is as large as a basis, which restarts beyond."""
     q = int(rng.integers(1, 8))
-    m = krylov.BASIS_BLOCKS * krylov.block_size(q, 10**6) + off(rng)
+    m = exact.BASIS_BLOCKS * exact.block_size(q, 10**6) + off(rng)
     return (m + 300, m, q) if rng.random() < 0.5 else (m, m + 300, q)
 
 
 def sketched(rng):
     """Return a shape of which a pass with a block costs what a sketch is worth."""
     b, d = 8, int(rng.choice([400, 700]))
-    n = int(krylov.WORTH_A_SKETCH / (2 * b * d)) + off(rng)
+    n = int(exact.WORTH_A_SKETCH / (2 * b * d)) + off(rng)
     return (n, d, 3) if rng.random() < 0.5 else (d, n, 3)
 
 
@@ -195,8 +194,8 @@ def pairs(rng):
 
 def lanczos_pairs(rng):
     """Return a scatter matrix and the largest number of pairs that Lanczos is asked for."""
-    m = int(rng.choice([dense_solver.FEWEST_POINTS, 400])) + off(rng)
-    return m + 60, m, max(1, m // dense_solver.POINTS_PER_PAIR + int(rng.choice([-1, 0, 1])))
+    m = int(rng.choice([exact.FEWEST_POINTS, 400])) + off(rng)
+    return m + 60, m, max(1, m // exact.POINTS_PER_PAIR + int(rng.choice([-1, 0, 1])))
 
 
 def formed_kernel(rng):
@@ -289,7 +288,7 @@ def tall_table(rng):
 def guesses(rng):
     """Return points at which a first guess looks at more of them, or pays."""
     least, most = kernel_operator.GUESS_LEAST, kernel_operator.GUESS_MOST
-    n = int(rng.choice([2 * least, most, krylov.WORTH_A_GUESS * 8]))
+    n = int(rng.choice([2 * least, most, exact.WORTH_A_GUESS * 8]))
     return n + off(rng), 3, 3
 
 
@@ -463,49 +462,49 @@ BORDERS: list[Border] = [
         "pca pca_single pca_weights ppca",
     ),
     Border(
-        "solvers/dense.py",
+        "solvers/exact.py",
         "BLAS_ALONE_ORDER",
         "a scatter matrix on one thread",
-        columns(dense_solver.BLAS_ALONE_ORDER, tall),
+        columns(exact.BLAS_ALONE_ORDER, tall),
         "pca pca_dense ppca",
     ),
     Border(
-        "solvers/dense.py",
+        "solvers/exact.py",
         "ONE_THREAD_ORDER",
         "the same, larger",
-        columns(dense_solver.ONE_THREAD_ORDER, tall),
+        columns(exact.ONE_THREAD_ORDER, tall),
         "pca pca_dense pca_gram",
     ),
     Border(
-        "solvers/dense.py",
+        "solvers/exact.py",
         "MEASURED_ORDER",
         "another cost of eigenpairs",
-        columns(dense_solver.MEASURED_ORDER, tall),
+        columns(exact.MEASURED_ORDER, tall),
         "pca",
     ),
     Border(
-        "solvers/dense.py",
+        "solvers/exact.py",
         "FEWEST_POINTS POINTS_PER_PAIR",
         "eigenpairs of a scatter matrix by Lanczos",
         lanczos_pairs,
         "pca_dense pca pca_gram kernel",
     ),
     Border(
-        "solvers/krylov.py",
+        "solvers/exact.py",
         "CERTAIN_ORDER",
         "a Cholesky factor of all points, or of some",
-        row_count(krylov.CERTAIN_ORDER, [2, 4]),
+        row_count(exact.CERTAIN_ORDER, [2, 4]),
         "kernel kernel_given kernel_single",
     ),
     Border(
-        "solvers/krylov.py",
+        "solvers/exact.py",
         "block_cost:4 block_size:8",
         "blocks that would fill the space",
         filled_space,
         "pca_krylov pca kernel_krylov",
     ),
     Border(
-        "solvers/krylov.py",
+        "solvers/exact.py",
         "WORTH_A_SKETCH SKETCH_STEP",
         "a start from some of the rows",
         sketched,
@@ -515,18 +514,18 @@ BORDERS: list[Border] = [
         "operators/primal.py",
         "SKETCH_RUN",
         "neighbouring columns of a start from some of them",
-        lambda rng: (400, int(krylov.WORTH_A_SKETCH / 6400) // 64 * 64 + off(rng), 3),
+        lambda rng: (400, int(exact.WORTH_A_SKETCH / 6400) // 64 * 64 + off(rng), 3),
         "pca_krylov",
     ),
     Border(
-        "solvers/krylov.py",
+        "solvers/exact.py",
         "BASIS_BLOCKS FEWEST_BLOCKS",
         "as many vectors as a basis has room for",
         full_basis,
         "pca_krylov pca_krylov_single",
     ),
     Border(
-        "solvers/krylov.py",
+        "solvers/exact.py",
         "WORTH_A_GUESS",
         "a start from some of the points",
         guesses,
@@ -717,12 +716,10 @@ ELSEWHERE: dict[str, dict[str, str]] = {
     "operators/primal.py": {
         "WIDEST": "128 MB a chunk; tests/data/test_parts.py has both sides of the ways themselves",
     },
-    "solvers/krylov.py": {
+    "solvers/exact.py": {
         "EXPENSIVE": "where a share of variances is extrapolated: " + ESTIMATE,
         "BASIS_BYTES": TOO_LARGE,
         "COLUMNS_AT_ONCE": "square roots; tests/solvers/test_lanczos.py",
-    },
-    "solvers/dense.py": {
         "MOST_POINTS": TOO_LARGE,
         "CACHED_ORDER": "a cost",
         "LOOK_STEPS MOST_LOOK_STEPS": "a look for what was missed; tests/solvers/test_small.py",
@@ -817,14 +814,12 @@ PLAIN: dict[str, dict[str, str]] = {
     "operators/primal.py": {"SPARSE_ENTRY SPARSE_PAIR": COST},
     "operators/rows.py": {"SAFE_OFFSET": RANGE},
     "operators/base.py": {"of:100": RANGE},
-    "solvers/dense.py": {
+    "solvers/exact.py": {
         "ALL_VALUES EIGH_FULL EIGH_SUBSET FACTORISE": COST,
         "ENTRY_COST FETCH_COST STEP_COST": COST,
         "ORMQR_WORK": "workspace",
         "ROUNDED_BEYOND": RANGE,
         "RESTARTS SPARE_VECTORS": STEPS,
-    },
-    "solvers/krylov.py": {
         "ALONE NEGATIVES_COST ORTHOGONALISE PASS_COST SKINNY": COST,
         "MOST_RESTARTS SKETCH_PASSES TYPICAL_PASSES": STEPS,
         "STEEPEST _errors:50 advance:50": RANGE,

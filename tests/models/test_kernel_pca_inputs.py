@@ -13,7 +13,7 @@ from dualpca.data.table import SlicedTable
 from dualpca.errors import NonFiniteError, ScaleError
 from dualpca.kernels import RBF, Precomputed
 from dualpca.models import kernel as kernel_models
-from dualpca.models.kernel import KernelChoice, Source
+from dualpca.models.kernel import KernelChoice, kernel_operator
 from dualpca.solvers import KernelOptions
 from tests.oracles.kernel_pca import gaussian, kernel_pca
 from tests.tolerances import assert_close
@@ -309,7 +309,7 @@ def test_incomplete_rows_are_completed_by_weight():
     X[np.random.default_rng(1).random(X.shape) < 0.15] = np.nan
     X[~first] += 10.0
     table = InMemoryTable(X, np.where(first, 1.0, 1e-6))
-    inputs = Source.of(table, KernelChoice("rbf", 0.2), KernelOptions()).inputs
+    inputs = kernel_operator(table, KernelChoice("rbf", 0.2), KernelOptions())[1]
     np.testing.assert_allclose(inputs.mean, np.nanmean(X[first], axis=0), atol=0.5)
 
 

@@ -1,4 +1,4 @@
-"""solvers/dense.py: QR, LAPACK and the mirror image, against NumPy's eigh; tall, wide, weak."""
+"""solvers/exact.py: QR, LAPACK and the mirror image, against NumPy's eigh; tall, wide, weak."""
 
 import numpy as np
 import pytest

@@ -1,11 +1,11 @@
-"""solvers/krylov.py: block Krylov and Lanczos against eigh, with the error they promise."""
+"""solvers/exact.py: block Krylov and Lanczos against eigh, with the error they promise."""
 
 import numpy as np
 import pytest
 
 from dualpca.operators import Primal
 from dualpca.solvers import solve
-from dualpca.solvers.krylov import Krylov, root_times
+from dualpca.solvers.exact import Krylov, root_times
 
 
 def operator(n=300, d=120, decay=0.9):

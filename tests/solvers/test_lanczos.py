@@ -9,7 +9,7 @@ from dualpca.errors import SolverWarning
 from dualpca.kernels import RBF, Linear
 from dualpca.operators.dual import Dual
 from dualpca.operators.primal import Scatter
-from dualpca.solvers.krylov import root_times
+from dualpca.solvers.exact import root_times
 from tests.tolerances import assert_close
 
 

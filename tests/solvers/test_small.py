@@ -10,8 +10,8 @@ from dualpca.arrays import backend, threads
 from dualpca.data import Moments, moments, units
 from dualpca.errors import SpectrumWarning
 from dualpca.operators import Primal, primal
-from dualpca.solvers import base, dense, solve
-from dualpca.solvers.dense import top_pairs
+from dualpca.solvers import base, exact, solve
+from dualpca.solvers.exact import top_pairs
 
 
 def spread_table(n: int, d: int, smallest: float) -> np.ndarray:
@@ -65,13 +65,13 @@ def test_equal_eigenvalues_are_all_found(copies):
 
 def test_an_eigenvalue_that_lanczos_missed_is_noticed():
     values, vectors = 1 / np.arange(1.0, 301), np.eye(300)
-    A, start = dense.MatrixProducts(np.diag(values)), np.random.default_rng(0).normal(size=300)
+    A, start = exact.MatrixProducts(np.diag(values)), np.random.default_rng(0).normal(size=300)
     for chosen, missed in (([2, 1, 0], False), ([3, 2, 0], True)):
-        rest = dense._look(A, values[chosen], vectors[:, chosen], start)
+        rest = exact._look(A, values[chosen], vectors[:, chosen], start)
         assert (rest.high > values[chosen[0]]) == missed
 
 
-class Counted(dense.MatrixProducts):
+class Counted(exact.MatrixProducts):
     """A matrix that counts the products with it."""
 
     count = 0
@@ -85,7 +85,7 @@ class Counted(dense.MatrixProducts):
 def test_a_look_is_as_long_as_the_next_value_is_close(next_value, steps):
     values = np.concatenate([[1.2, 1.0], next_value * np.linspace(1, 0, 298)])
     A, start = Counted(np.diag(values)), np.random.default_rng(0).normal(size=300)
-    rest = dense._look(A, values[[1, 0]], np.eye(300)[:, [1, 0]], start)
+    rest = exact._look(A, values[[1, 0]], np.eye(300)[:, [1, 0]], start)
     assert rest.high < 1 and A.count == steps
 
 

@@ -15,8 +15,15 @@ from dualpca.errors import SpectrumWarning
 from dualpca.kernels import RBF, Cosine, Linear, Precomputed, Sigmoid, thin_factor
 from dualpca.operators import Dual, Given, Gram, Primal, negatives_of_matrix
 from dualpca.solvers import KernelOptions, solve, solve_kernel
-from dualpca.solvers.dense import MatrixProducts, tridiagonal_pairs
-from dualpca.solvers.krylov import Basis, Krylov, lanczos, lanczos_cost, start_block
+from dualpca.solvers.exact import (
+    Basis,
+    Krylov,
+    MatrixProducts,
+    lanczos,
+    lanczos_cost,
+    start_block,
+    tridiagonal_pairs,
+)
 from tests.tolerances import assert_close
 
 RNG = np.random.default_rng(0)

@@ -8,7 +8,7 @@ from dualpca import PCA
 from dualpca.operators import Primal
 from dualpca.operators.primal import WORTH_THREADS
 from dualpca.solvers.base import attainable
-from dualpca.solvers.krylov import lanczos
+from dualpca.solvers.exact import lanczos
 
 LOW, HIGH = (1200, 120), (120, 1200)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
@@ -37,7 +37,7 @@ from dualpca.kernels import (
 )
 from dualpca.models.kernel import KernelChoice, fit_inputs, is_incomplete, is_precomputed
 from dualpca.models.spiked import SpikedModel
-from dualpca.solvers import KERNEL_SOLVERS, LANDMARKS, KernelOptions
+from dualpca.solvers import KERNEL_SOLVERS, LANDMARKS
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance as Model
@@ -156,8 +156,8 @@ class PreImageEstimator(KernelEstimator):
         tags.input_tags.allow_nan &= solver is None or not solver.approximate
         return tags
 
-    def _options(self, **others: Any) -> KernelOptions:
-        """Check the parameters of solvers and return them."""
+    def _asked_for(self, request: type[T], **given: Any) -> T:
+        """Check the parameters of solvers, and return the request."""
         method_of(self.preimage)
         check_choice("eigen_solver", self.eigen_solver, ("auto", *KERNEL_SOLVERS))
         check_choice("landmarks", self.landmarks, LANDMARKS)
@@ -167,9 +167,7 @@ class PreImageEstimator(KernelEstimator):
         check_flag("center", self.center)
         if self.dtype not in (None, "float64", "float32"):
             raise ValueError(expected("dtype", "None, 'float64' or 'float32'", self.dtype))
-        given = {"solver": self.eigen_solver, "max_passes": None, "cluster": cluster_centres}
-        given["as_rows"] = False
-        return self._asked_for(KernelOptions, **(given | others))
+        return super()._asked_for(request, cluster=cluster_centres, **given)
 
     def _know_inputs(self, rows: Array) -> None:
         """Fit a model of the inputs when rows with missing values first come in."""
@@ -496,6 +494,18 @@ class PreImageEstimator(KernelEstimator):
         if not hasattr(subspace, "points"):
             raise NotFittedError("random Fourier features are no expansion over points.")
         return self._home(Y @ subspace.coefficients.T + subspace.base, X)
+
+
+def check_components(wanted: Any, rules: Sequence[str] = ()) -> None:
+    """Refuse what is neither a number of components, a share of the variance, nor a rule."""
+    if wanted is None or (isinstance(wanted, str) and wanted in rules):
+        return
+    if isinstance(wanted, Real) and not isinstance(wanted, bool):
+        if 0 < wanted < 1 or (isinstance(wanted, Integral) and wanted >= 1):
+            return
+    what = "None, an integer of at least 1 or a share of the variance between 0 and 1"
+    what += f", or one of {list(rules)}" if rules else ""
+    raise ValueError(expected("n_components", what, wanted))
 
 
 def method_of(asked: Any) -> Method:

@@ -20,7 +20,7 @@ from dualpca.estimators._checks import (
     generator,
     weighted_mean,
 )
-from dualpca.estimators._kernel import PreImageEstimator, check_diagonal
+from dualpca.estimators._kernel import PreImageEstimator, check_components, check_diagonal
 from dualpca.estimators._shell import on_rows
 from dualpca.estimators._types import Column, Rows, Seed, Weights
 from dualpca.estimators.ppca import PPCA
@@ -34,7 +34,6 @@ from dualpca.models.dual import (
     sampling_operator,
     to_primal,
 )
-from dualpca.models.kernel import check_components
 from dualpca.operators import Subspace
 
 
@@ -243,9 +242,9 @@ class DualPPCA(PreImageEstimator):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), 1, integer=True)
         # with EM, tol does not bound the error of kernel values
-        how = self._options(**({"dtype": "float64"} if by_em and self.dtype is None else {}))
+        dtype = "float64" if by_em and self.dtype is None else self.dtype
         most = 1000 if self.max_iter is None else int(self.max_iter)
-        return self._asked_for(DualRequest, how=how, max_iter=most)
+        return self._asked_for(DualRequest, dtype=dtype, max_iter=most)
 
     def fit(self, X: Rows, y: object = None, sample_weight: Weights = None) -> DualPPCA:
         """Fit the model.

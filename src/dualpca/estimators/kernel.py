@@ -20,7 +20,12 @@ from dualpca.estimators._checks import (
     generator,
     refuse_weights,
 )
-from dualpca.estimators._kernel import PreImageEstimator, check_diagonal, check_points
+from dualpca.estimators._kernel import (
+    PreImageEstimator,
+    check_components,
+    check_diagonal,
+    check_points,
+)
 from dualpca.estimators._shell import Estimator, on_rows
 from dualpca.estimators._streaming import Streaming
 from dualpca.estimators._types import Column, Rows, Seed, Weights
@@ -29,7 +34,6 @@ from dualpca.models.kernel import (
     KernelModel,
     KernelRequest,
     KernelStream,
-    check_components,
     fit_kernel,
     is_precomputed,
 )
@@ -42,7 +46,7 @@ class counted(attribute):
     def __get__(self, estimator: Any, owner: type | None = None) -> Any:
         """Return the shares."""
         if estimator is not None and estimator._fitted.ratios is None:
-            estimator._model = estimator._fitted.counted(estimator._options())
+            estimator._model = estimator._fitted.counted(estimator._request())
         return super().__get__(estimator, owner)
 
 
@@ -60,7 +64,7 @@ def _grown(
     if stream is None:
         stream, seen = KernelStream(request.kernel.resolved(table.rows)), 0
     seen += used_rows(table.rows, table.weights)
-    return stream.add(table.rows, table.weights, request.how), seen
+    return stream.add(table.rows, table.weights, request), seen
 
 
 def _model_of(stream: KernelStream, request: KernelRequest) -> KernelModel:
@@ -266,8 +270,7 @@ class KernelPCA(PreImageEstimator):
                 "Cannot fit_inverse_transform with a precomputed kernel: there are no inputs to "
                 "return to. preimage_weights gives weights over the training items."
             )
-        how = self._options(max_passes=self.max_iter, as_rows=True)
-        return self._asked_for(KernelRequest, how=how, copy=self.copy_X)
+        return self._asked_for(KernelRequest, max_passes=self.max_iter, as_rows=True)
 
     def fit(self, X: Rows, y: object = None, sample_weight: Weights = None) -> KernelPCA:
         """Fit the model.
@@ -458,7 +461,7 @@ class KernelPCA(PreImageEstimator):
         """
         check_share("level", level)
         if self._fitted.left_out is None:
-            model = self._working.judged(self._options())
+            model = self._working.judged(self._request())
             if "_placed" in vars(self):
                 self._placed = model
             self._model = to_host(model)
@@ -516,7 +519,7 @@ class KernelPCA(PreImageEstimator):
         >>> bool((model.squared_eigenvalue_ratio() > model.explained_variance_ratio_).all())
         False
         """
-        return self._home(self._working.squared_ratios(self._options()), None)
+        return self._home(self._working.squared_ratios(self._request()), None)
 
     def sample(
         self, n_samples: int = 1, random_state: Seed = None, return_distance: bool = False

@@ -40,13 +40,13 @@ from dualpca.models.kernel import (
     Approximation,
     Directions,
     KernelChoice,
-    Source,
     check_variance,
     coordinates_on,
     em_of_kernel,
     in_dtype_of,
     is_incomplete,
     is_precomputed,
+    kernel_operator,
     projection_on,
     uncertain_part,
 )
@@ -422,13 +422,12 @@ def sampling_operator(model: DualModel, tol: float) -> LinearOperator:
 # --- Fitting -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class DualRequest:
+@dataclass(frozen=True, kw_only=True)
+class DualRequest(KernelOptions):
     """What `fit_dual` needs to know, checked."""
 
     n_components: int | float | str | None
     kernel: KernelChoice
-    how: KernelOptions
     noise_variance: float | None = None  # σ², None for maximum likelihood
     noise_dim: int | None = None  # r
     method: str = "closed"  # or 'em'
@@ -452,29 +451,28 @@ def fit_dual(table: Table, request: DualRequest) -> DualModel:
             f"X must be rows in memory here, got {type(table).__name__}. Load them, or use "
             "KernelPCA with landmarks or random features, which reads chunked data."
         )
-    choice, how = request.kernel, request.how
-    table = _with_weight(table, is_precomputed(choice.kernel))
-    source = Source.of(table, choice, how)
-    operator, points = source.operator, table.rows
+    table = _with_weight(table, is_precomputed(request.kernel.kernel))
+    operator, inputs = kernel_operator(table, request.kernel, request)
+    points = table.rows
     if isinstance(operator, MappedScatter):
         operator.dim = request.noise_dim or operator.dim
-        found = _fit_operator(operator, request)._replace(solver=how.solver)
-        mapped = operator.subspace(found.spectrum)
-        projector: Directions = mapped
-        expansion = source.expansion(found.spectrum)
+        found = _fit_operator(operator, request)._replace(solver=request.eigen_solver)
+        projector: Directions = operator.subspace(found.spectrum)
+        expansion: Subspace | UncertainSubspace | None = operator.expansion(found.spectrum)
         points = points if operator.points is None else operator.points
-        features = operator.map(backend.points(points)) - mapped.mean
-        space: Space = MapSpace(features, mapped.axes, mapped.mean)
+        mean = operator.moments.mean
+        features = operator.map(backend.points(points)) - mean
+        space: Space = MapSpace(features, found.spectrum.vectors, mean)
         error = Approximation(operator.left_out, 0.0)
     else:  # r = n, the number of points; whole weights are repetitions (De Plaen & Suykens 2023)
         gram, weights = operator.gram, operator.weights
         operator.dim = request.noise_dim or max(operator.shape[0], round(operator.n))
-        with without_negatives(operator, how) as operator:
+        with without_negatives(operator, request) as operator:
             found = _fit_operator(operator, request)
-        projector = expansion = source.over_points(operator, found.spectrum)
-        means = operator.means if how.center else 0 * weights
-        about = (found.spectrum, means, expansion.tilt, float(how.memory_limit))
-        space = PointSpace(gram.points, gram.kernel, weights, bool(how.center), *about)
+        projector = expansion = operator.expansion(found.spectrum)
+        means = operator.means if operator.centered else 0 * weights
+        about = (found.spectrum, means, expansion.tilt, float(request.memory_limit))
+        space = PointSpace(gram.points, gram.kernel, weights, bool(operator.centered), *about)
         error = Approximation(0.0, found.spectrum.error)
     shown = in_dtype_of(points, found.spectrum, found.gaussian.values)
     relevance = found.relevance
@@ -482,7 +480,7 @@ def fit_dual(table: Table, request: DualRequest) -> DualModel:
         *shown,
         found.gaussian,
         operator.n,
-        source.kernel,
+        (expansion or operator.map).kernel,
         points,
         projector,
         expansion,
@@ -491,7 +489,7 @@ def fit_dual(table: Table, request: DualRequest) -> DualModel:
         found.solver,
         History.of(found.record),
         None if relevance is None else backend.cast_like(relevance, shown[0]),
-        source.inputs,
+        inputs,
     )
 
 
@@ -537,7 +535,7 @@ def _leading(operator: Dual | MappedScatter, request: DualRequest) -> tuple[Spec
     elif wanted is None and noise is not None:  # at most tr/(nσ²) variances can exceed σ²
         most = operator.trace / (operator.n * float(noise)) if noise > 0 else math.inf
         rank = int(min(rank, max(most, 1.0)))
-    spectrum, name = solve_kernel(operator, rank, request.how)
+    spectrum, name = solve_kernel(operator, rank, request)
     values = backend.to_numpy(spectrum.values)
     positive = int((values > NEGLIGIBLE_EIGENVALUE * float(values[0])).sum())
     if is_count(wanted):
@@ -558,9 +556,8 @@ def _leading(operator: Dual | MappedScatter, request: DualRequest) -> tuple[Spec
 
 def _fit_em(operator: Dual | MappedScatter, q: int, request: DualRequest) -> Parameters:
     """Fit by EM on the operator, then rotate to its principal axes."""
-    how, r = request.how, operator.dim
-    limits = (how.tol or EM_TOL, request.max_iter)
-    W, sigma2, record = em_of_kernel(operator, q, how.rng, request.noise_variance, *limits)
+    r, limits = operator.dim, (request.tol or EM_TOL, request.max_iter)
+    W, sigma2, record = em_of_kernel(operator, q, request.rng, request.noise_variance, *limits)
     U, s, _ = algebra.svd(W)
     gaussian = SpikedGaussian(s**2 + sigma2, sigma2, r)
     spectrum = Spectrum.of(operator.n * gaussian.values, U, operator.trace, r)

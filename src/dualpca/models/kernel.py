@@ -4,15 +4,16 @@
 all points, or from the moments of a finite feature map, which add over chunks and streams
 (`KernelStream`). Rows with missing values enter through expected inner products, under a
 probabilistic PCA of the inputs. The other kernel models share what is here: `KernelChoice`,
-`Source`, `check_components`, `check_variance`, `em_of_kernel` and `in_dtype_of`.
+`kernel_operator`, `check_variance`, `em_of_kernel` and `in_dtype_of`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -32,15 +33,12 @@ from dualpca.gaussian import (
     VARIANCE_ROUNDING,
     conditional,
     has_vanished,
-    is_count,
-    is_share,
     share_count,
 )
 from dualpca.kernels import (
     Kernel,
     Precomputed,
     Uncertain,
-    expected_gram,
     has_width,
     make_kernel,
     with_width,
@@ -57,11 +55,10 @@ from dualpca.models.spiked import (
 from dualpca.operators import (
     SINGLE_EPS,
     Dual,
+    Expected,
     Explicit,
     FeatureMap,
     Fourier,
-    Given,
-    Gram,
     Landmarks,
     Mapped,
     MappedScatter,
@@ -208,17 +205,6 @@ def is_precomputed(kernel: object) -> bool:
     return isinstance(kernel, Precomputed) or (isinstance(kernel, str) and kernel == "precomputed")
 
 
-def check_components(wanted: int | float | str | None, rules: Sequence[str] = ()) -> None:
-    """Refuse what is neither a number of components, a share of the variance, nor a rule."""
-    named = isinstance(wanted, str) and wanted in rules
-    counted = is_count(wanted) and int(wanted or 0) >= 1
-    if wanted is None or named or counted or is_share(wanted):
-        return
-    what = "None, an integer of at least 1 or a share of the variance between 0 and 1"
-    what += f", or one of {list(rules)}" if rules else ""
-    raise ValueError(expected("n_components", what, wanted))
-
-
 # --- Rows with missing values: expectations under a model of the inputs --------------------------
 
 
@@ -281,51 +267,27 @@ def coordinates_on(subspace: Directions, inputs: SpikedModel | None, rows: Array
 # --- From a table to an operator -----------------------------------------------------------------
 
 
-class Source(NamedTuple):
-    """The operator of a table under a kernel, and what it was made from."""
+def kernel_operator(
+    table: InMemoryTable, choice: KernelChoice, how: KernelOptions
+) -> tuple[Dual | MappedScatter, SpikedModel | None]:
+    """Return the kernel over all points, or the scatter of a feature map.
 
-    operator: Dual | MappedScatter
-    kernel: Kernel
-    rows: Uncertain | None = None
-    inputs: SpikedModel | None = None  # of rows with missing values
-
-    @classmethod
-    def of(cls, table: InMemoryTable, choice: KernelChoice, how: KernelOptions) -> Source:
-        """Return the kernel over all points, or the scatter of a feature map.
-
-        Where values are missing, inner products are expectations under a PPCA of the inputs.
-        """
-        X, w = table.rows, table.weights
-        if not is_precomputed(choice.kernel) and is_incomplete(X):
-            how.require_exact("for rows with NaN")
-            inputs = fit_inputs(X, w)
-            rows = as_uncertain(inputs, X)
-            kernel = choice.resolved(rows.mean, w)
-            gram = Given(expected_gram(kernel, rows), Precomputed())
-            return cls(Dual(gram, None, w, center=how.center), kernel, rows, inputs)
-        return cls.of_complete(table, choice.resolved(X, w), how)
-
-    @classmethod
-    def of_complete(cls, table: InMemoryTable, kernel: Kernel, how: KernelOptions) -> Source:
-        """Return the same where no value is missing and the kernel's parameters are numbers."""
-        if isinstance(kernel, Precomputed):
-            how.require_exact("with a kernel matrix")
-        if how.features is not None:
-            return cls(mapped_operator(table, table.rows, kernel, how.features, how), kernel)
-        return cls(dual_operator(table.rows, kernel, table.weights, how), kernel)
-
-    def expansion(self, spectrum: Spectrum) -> Subspace | UncertainSubspace | None:
-        """Return eigenvectors as expansions over points; None for random features."""
-        if isinstance(self.operator, MappedScatter):
-            return self.operator.expansion(spectrum)
-        return self.over_points(self.operator, spectrum)
-
-    def over_points(self, operator: Dual, spectrum: Spectrum) -> Subspace | UncertainSubspace:
-        """Return eigenvectors of the kernel over all points as expansions over them."""
-        s = operator.subspace(spectrum)
-        if self.rows is None:
-            return s
-        return UncertainSubspace(self.rows, self.kernel, s.coefficients, s.base, s.tilt, s.offset)
+    Where values are missing, inner products are expectations under a PPCA of the inputs, which is
+    returned beside it.
+    """
+    X, w = table.rows, table.weights
+    if not is_precomputed(choice.kernel) and is_incomplete(X):
+        how.require_exact("for rows with NaN")
+        inputs = fit_inputs(X, w)
+        rows = as_uncertain(inputs, X)
+        gram = Expected(rows, choice.resolved(rows.mean, w))
+        return Dual(gram, None, w, center=how.center), inputs
+    kernel = choice.resolved(X, w)
+    if isinstance(kernel, Precomputed):
+        how.require_exact("with a kernel matrix")
+    if how.features is not None:
+        return mapped_operator(table, X, kernel, how.features, how), None
+    return dual_operator(X, kernel, w, how), None
 
 
 # --- The model -----------------------------------------------------------------------------------
@@ -557,15 +519,10 @@ class KernelModel:
 
     def __post_init__(self) -> None:
         """Refuse a model without shares of the variance that could not be counted later."""
-        if self.ratios is None and self._countable() is None:
+        known = 0 if self.novelty is None else self.novelty.weights.shape[0]
+        countable = isinstance(self.subspace, Subspace) and known == self.points.shape[0]
+        if self.ratios is None and not countable:
             raise ValueError("shares of the variance are not there, and cannot be counted")
-
-    def _countable(self) -> tuple[Subspace, Novelty] | None:
-        """Return what shares of the variance are counted with; None where they cannot be."""
-        subspace, novelty = self.subspace, self.novelty
-        if not isinstance(subspace, Subspace) or novelty is None:
-            return None
-        return (subspace, novelty) if novelty.weights.shape[0] == self.points.shape[0] else None
 
     @property
     def n_components(self) -> int:
@@ -627,11 +584,17 @@ class KernelModel:
         span = self.subspace
         return float(span.mean @ span.mean if isinstance(span, MappedSubspace) else span.offset)
 
-    def _gram(self, how: KernelOptions) -> Gram:
-        """Return the kernel over the training points, expected where values are missing."""
-        if isinstance(self.subspace, UncertainSubspace):
-            return Given(expected_gram(self.kernel, self.subspace.rows), Precomputed())
-        return gram_of(self.points, self.kernel, how)
+    def _operator(self, how: KernelOptions) -> Dual:
+        """Return the centred kernel over the training points, expected where values are missing."""
+        span, weights = self.subspace, None if self.novelty is None else self.novelty.weights
+        if isinstance(span, MappedSubspace):
+            raise TypeError("the kernel of a feature map is not known over all points")
+        gram = (
+            Expected(span.rows, self.kernel)
+            if isinstance(span, UncertainSubspace)
+            else gram_of(self.points, self.kernel, how)
+        )
+        return Dual(gram, None, weights, center=bool(backend.to_numpy(span.base).any()))
 
     def judged(self, how: KernelOptions) -> KernelModel:
         """Return the model with the novelty of training points that were left out.
@@ -644,27 +607,26 @@ class KernelModel:
             return self
         if isinstance(span, MappedSubspace):
             return self
-        center = bool(backend.to_numpy(span.base).any())
-        gram = self._gram(how)
+        operator = self._operator(how)
         step = -(-int(E.shape[0]) // NOVELTY_ROWS)
         w, off = (_on_host(part)[::step] for part in (novelty.weights, residual))
         values, total = _on_host(self.eigenvalues), float(_on_host(novelty.weights).sum())
         q = int((values > 0).sum())
         if step == 1:
-            A = Dual(gram, None, novelty.weights, center=center).dense()
-            values, E = (_on_host(part)[..., ::-1] for part in algebra.top_eigh(A, w.size))
+            pairs = algebra.top_eigh(operator.dense(), w.size)
+            values, E = (_on_host(part)[..., ::-1] for part in pairs)
             values = np.clip(values, 0, None)
             squares = values * E**2 / np.where(w > 0, w, 1)[:, None]
         else:
             Y = _on_host(E)[::step, :q] * np.sqrt(values[:q])
             Y /= np.sqrt(np.where(w > 0, w, 1))[:, None]
-            own = own_variances(_on_host(gram.corner(step)), Y, off, w, total, span.offset)
+            own = own_variances(_on_host(operator.gram.corner(step)), Y, off, w, total, span.offset)
             values, squares = with_own_direction(values[:q], Y, off, own)
         if isinstance(span, UncertainSubspace):  # what is missing makes a row's feature shorter
             whole = backend.to_numpy(span.rows.certain)[::step]
             w = np.where(whole, w, 0) if whole.any() else w
         outside = off - squares[:, q:].sum(axis=1)
-        found = left_out_of(values, squares, q, outside, w, total, center=center)
+        found = left_out_of(values, squares, q, outside, w, total, center=operator.centered)
         like = backend.vector_like(residual)
         return replace(self, left_out=Novelty(*(backend.asarray(part, like) for part in found)))
 
@@ -674,13 +636,9 @@ class KernelModel:
         The kernel of the training points is evaluated again: O(n³) up to 1,500 points; beyond,
         an estimate from 80 products with it.
         """
-        found = self._countable()
-        if self.ratios is not None or found is None:
+        if self.ratios is not None:
             return self
-        subspace, novelty = found
-        centred = bool(backend.to_numpy(subspace.base).any())
-        gram = gram_of(self.points, self.kernel, how)
-        operator = Dual(gram, None, novelty.weights, center=centred)
+        operator = self._operator(how)
         trace = negatives_of(operator, np.random.default_rng(0)).positive or operator.trace
         return replace(self, ratios=shares(self.points, self.eigenvalues, trace))
 
@@ -688,10 +646,9 @@ class KernelModel:
         """Return λ_p² / ‖Kc‖²_F, (q,), in one pass over the kernel of the training points."""
         if self.residual is None or self.novelty is None:
             what = "an exact solver: landmarks do not know the whole kernel"
-            raise ValueError(expected("eigen_solver", what, how.solver))
-        gram = gram_of(self.points, self.kernel, how)
-        total = Dual(gram, None, self.novelty.weights, center=how.center).squared_norm()
+            raise ValueError(expected("eigen_solver", what, how.eigen_solver))
         values = backend.working(self.eigenvalues)
+        total = self._operator(how).squared_norm()
         return backend.cast_like(values * values / total, self.eigenvalues)
 
 
@@ -762,21 +719,20 @@ def em_of_kernel(
 # --- Fitting kernel PCA --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class KernelRequest:
+@dataclass(frozen=True, kw_only=True)
+class KernelRequest(KernelOptions):
     """What `fit_kernel` needs to know, checked."""
 
-    n_components: int | float | None
+    n_components: int | float | None  # None for all that are not 0
     kernel: KernelChoice
-    how: KernelOptions
     remove_zero_eig: bool = False
-    copy: bool = True
+    copy_X: bool = True
 
     def rank(self, most: int, nonzero: int | None = None) -> int:
         """Return how many eigenpairs to ask for, of `most`, no more than `nonzero` not 0."""
-        if is_count(self.n_components):
-            return min(int(self.n_components), most)  # type: ignore[arg-type]
-        return most if nonzero is None or self.how.entry is not None else min(most, nonzero)
+        if isinstance(self.n_components, Integral):
+            return min(int(self.n_components), most)
+        return most if nonzero is None or self.entry is not None else min(most, nonzero)
 
     def kept(self, spectrum: Spectrum, rounding: float) -> Spectrum:
         """Return the eigenpairs asked for, with zeros in place of what is negligible.
@@ -789,65 +745,63 @@ class KernelRequest:
         if zero.any():
             cleaned = backend.asarray(np.where(zero, 0.0, values), spectrum.values)
         spectrum = replace(spectrum, values=cleaned, concentration=None)
-        if is_share(self.n_components):
-            return spectrum.head(share_count(float(self.n_components), spectrum))  # type: ignore[arg-type]
         if self.remove_zero_eig or self.n_components is None:
             return spectrum.head(int((~zero).sum()))
-        return spectrum
+        if isinstance(self.n_components, Integral):
+            return spectrum
+        return spectrum.head(share_count(float(self.n_components), spectrum))
 
 
 def fit_kernel(table: Table, request: KernelRequest) -> KernelModel:
     """Fit kernel PCA: from the kernel over all points, or from the moments of a feature map."""
     if not isinstance(table, InMemoryTable):
         return _fit_chunks(table, request)
-    choice, how = request.kernel, request.how
-    if request.copy and not is_precomputed(choice.kernel):
+    if request.copy_X and not is_precomputed(request.kernel.kernel):
         table = InMemoryTable(backend.copied(table.rows), table.weights)
     about = (table.rows, table.weights, request)
-    if not is_precomputed(choice.kernel) and is_incomplete(table.rows):
-        source = Source.of(table, choice, how)
-    else:
-        kernel = choice.resolved(table.rows)
-        found = affordable_operator(table, kernel, how) if how.entry is None else None
+    operator, inputs = kernel_operator(table, request.kernel, request)
+    if isinstance(operator, MappedScatter):
+        return _fit_mapped(operator, request.eigen_solver, *about, whole=True)
+    if request.entry is None and inputs is None:
+        found = affordable_operator(table, operator.gram.kernel, request)
         if found is not None:
             return _fit_mapped(*found, *about, whole=True)
-        source = Source.of_complete(table, kernel, how)
-    operator = source.operator
-    if isinstance(operator, MappedScatter):
-        return _fit_mapped(operator, how.solver, *about, whole=True)
     few = int(table.rows.shape[0]) <= ONE_THREAD_ORDER
     with backend.threads_outside(table.rows) if few else nullcontext():
-        return _fit_points(operator, source, *about)
+        return _fit_points(operator, inputs, *about)
 
 
 def _fit_points(
-    operator: Dual, source: Source, X: Array, weights: Array | None, request: KernelRequest
+    operator: Dual,
+    inputs: SpikedModel | None,
+    X: Array,
+    weights: Array | None,
+    request: KernelRequest,
 ) -> KernelModel:
     """Fit from eigenpairs of the centred kernel over all points."""
-    how = request.how
-    spectrum, name = _solved(operator, source.kernel, request)
-    if how.dtype is None and operator.single and spectrum.rank > 0:
+    spectrum, name = _solved(operator, request)
+    if request.dtype is None and operator.single and spectrum.rank > 0:
         rounding = SINGLE_EPS * float(backend.to_numpy(operator.gram.diag()).max())
-        tol = max(how.tol, SINGLE_EIGENVALUE_TOL)
+        tol = max(request.tol, SINGLE_EIGENVALUE_TOL)
         if spectrum.error > tol or rounding > tol * float(spectrum.values[-1]):
-            operator = dual_operator(X, source.kernel, weights, how, double=True)
-            spectrum, name = _solved(operator, source.kernel, request)
-    elif operator.single and spectrum.error > max(how.tol, SINGLE_FAR):
+            operator = dual_operator(X, operator.gram.kernel, weights, request, double=True)
+            spectrum, name = _solved(operator, request)
+    elif operator.single and spectrum.error > max(request.tol, SINGLE_FAR):
         warn(
             "kernel values in float32 leave a relative error near "
             f"{spectrum.error:.1e} in the eigenvalues. Do not pass dtype='float32' here.",
             SolverWarning,
         )
-    if source.rows is None:
+    if inputs is None:
         warn_of_cancellation(X, operator.total, spectrum.trace)
-    subspace = source.over_points(operator, spectrum)
+    subspace = operator.expansion(spectrum)
     residual = operator.off_span(spectrum)
     values, variances, ratios = in_dtype_of(X, spectrum, spectrum.values / operator.n)
     return KernelModel(
         values,
         variances,
         None if spectrum.negatives is not None and spectrum.negatives.estimated else ratios,
-        source.kernel,
+        subspace.kernel,
         subspace,
         subspace.points,
         used_rows(X, weights),
@@ -856,31 +810,31 @@ def _fit_points(
         backend.cast_like(spectrum.vectors, backend.vector_like(X)),
         residual,
         Novelty(residual, operator.weights),
-        source.inputs,
+        inputs,
     )
 
 
-def _solved(operator: Dual, kernel: Kernel, request: KernelRequest) -> tuple[Spectrum, str]:
+def _solved(operator: Dual, request: KernelRequest) -> tuple[Spectrum, str]:
     """Return the eigenpairs asked for, and the solver that found them."""
     rank = request.rank(operator.shape[0], operator.factor_width)
-    spectrum, name = solve_without_negatives(operator, kernel, rank, request.how)
+    spectrum, name = solve_without_negatives(operator, rank, request)
     return request.kept(operator.oriented(spectrum), operator.eps * operator.total), name
 
 
 def _fit_chunks(table: Table, request: KernelRequest) -> KernelModel:
     """Fit a chunked table from the moments of a feature map chosen from a sample of its rows."""
-    how = request.how
-    if how.features is None or is_precomputed(request.kernel.kernel):
+    m, name = request.n_landmarks, request.eigen_solver
+    if request.features is None or is_precomputed(request.kernel.kernel):
         *names, last = (repr(entry.name) for entry in _feature_solvers())
         what = f"{', '.join(names)} or {last} with a kernel of rows, for chunked data"
-        raise ValueError(expected("eigen_solver", what, how.solver))
-    sizes = f"{how.n_landmarks} landmarks or features"
-    note(f"{table.route} on the CPU: moments of a map by {how.solver!r}, {sizes}, two passes")
-    sample = table.sample(max(SAMPLE_ROWS, ROWS_PER_LANDMARK * how.n_landmarks), seed=0)
+        raise ValueError(expected("eigen_solver", what, name))
+    sizes = f"{m} landmarks or features"
+    note(f"{table.route} on the CPU: moments of a map by {name!r}, {sizes}, two passes")
+    sample = table.sample(max(SAMPLE_ROWS, ROWS_PER_LANDMARK * m), seed=0)
     refuse_nonfinite(sample)
     kernel = request.kernel.resolved(sample)
-    operator = mapped_operator(table, sample, kernel, how.features, how)
-    return _fit_mapped(operator, how.solver, sample, None, request)
+    operator = mapped_operator(table, sample, kernel, request.features, request)
+    return _fit_mapped(operator, name, sample, None, request)
 
 
 def _fit_mapped(
@@ -893,25 +847,24 @@ def _fit_mapped(
     whole: bool = False,
 ) -> KernelModel:
     """Fit PCA of mapped rows, with the variance of the kernel; `rows` are some, or the `whole`."""
-    how, total = request.how, operator.mapped.total
-    if how.features is not None:
-        how.features.warn_if_far(operator.left_out, how)
-    spectrum, _ = solve_kernel(operator, request.rank(operator.shape[0]), how)
+    total = operator.mapped.total
+    if request.features is not None:
+        request.features.warn_if_far(operator.left_out, request)
+    spectrum, _ = solve_kernel(operator, request.rank(operator.shape[0]), request)
     spectrum = request.kept(replace(spectrum, trace=operator.kernel_trace), EPS * total)
     warn_of_cancellation(rows, total, spectrum.trace)
     exists = backend.namespace(spectrum.values).astype(spectrum.values > 0, spectrum.vectors.dtype)
     directed = replace(spectrum, vectors=spectrum.vectors * exists)
-    subspace = operator.expansion(directed) or operator.subspace(directed)
     some = rows if whole else rows[:0, :]
     return KernelModel(
         *in_dtype_of(rows, spectrum, spectrum.values / operator.n),
         operator.map.kernel,
-        subspace,
+        operator.expansion(directed) or operator.subspace(directed),
         some if operator.points is None else operator.points,
         used_rows(rows, weights) if whole else round(operator.n),
         Approximation(operator.left_out, operator.gap(spectrum)),
         name,
-        left_out=_left_out_of_map(operator, directed, rows, weights, center=how.center),
+        left_out=_left_out_of_map(operator, directed, rows, weights, center=request.center),
     )
 
 
@@ -1005,7 +958,7 @@ class KernelStream:
 
     def model(self, request: KernelRequest) -> KernelModel:
         """Return the model of all rows so far."""
-        ready = self if self.map is not None else self.settled(request.how)
+        ready = self if self.map is not None else self.settled(request)
         if ready.map is None or ready.mapped is None or ready.first is None:
             raise ValueError(expected("a stream", "of at least one chunk", self))
         operator = MappedScatter(ready.map, ready.mapped)

@@ -11,7 +11,6 @@ from dualpca.arrays import EPS, Array, backend
 from dualpca.data import InMemoryTable
 from dualpca.errors import DegenerateError
 from dualpca.kernels import Kernel
-from dualpca.models.kernel import Source
 from dualpca.operators import Subspace
 from dualpca.solvers import KernelOptions, dual_operator, mapped_operator, solve
 
@@ -102,8 +101,7 @@ class KernelSpace:
                 "rows that differ, or another kernel."
             )
         spectrum = found.head(int((values > floor).sum()))
-        subspace: Any = Source(operator, kernel).expansion(spectrum)
-        return cls(subspace, spectrum.values / operator.n, trace / operator.n)
+        return cls(operator.expansion(spectrum), spectrum.values / operator.n, trace / operator.n)
 
     @property
     def m(self) -> int:

@@ -16,6 +16,7 @@ from dualpca.operators.dual import (
     MOST_FORMED,
     SINGLE_EPS,
     Dual,
+    Expected,
     Fused,
     Given,
     Gram,

@@ -22,9 +22,17 @@ from scipy.linalg.lapack import dpotrf
 from dualpca.arrays import EPS, Array, algebra, backend, cached_property
 from dualpca.data import Host, namespace_sum
 from dualpca.errors import SolverWarning, SpectrumWarning, warn
-from dualpca.kernels import Kernel, Linear, fused_form, thin_factor
+from dualpca.kernels import (
+    Kernel,
+    Linear,
+    Precomputed,
+    Uncertain,
+    expected_gram,
+    fused_form,
+    thin_factor,
+)
 from dualpca.operators.base import ROUNDING_SHARE, Negatives, Operator, Spectrum
-from dualpca.operators.subspace import Subspace
+from dualpca.operators.subspace import Subspace, UncertainSubspace
 
 if TYPE_CHECKING:  # needs torch and Triton
     from dualpca.kernels.fused_product import Operand
@@ -73,6 +81,8 @@ class Gram:
     """Whether products are rounded so much that an iteration may not get below it."""
     lasting: bool
     """Whether K can be evaluated again from the points, in a small part of an iteration's time."""
+    definite: bool
+    """Whether it is positive semi-definite whatever the points."""
     fill_cost: float
     """Multiply-adds of evaluating K once."""
     pass_cost: float
@@ -86,7 +96,7 @@ class Gram:
         largest = GPU_TILE_POINTS if backend.on_cuda(X) else TILE_POINTS
         self.tile = max(SMALL_TILE_POINTS, min(largest, -(-self.n // FEWEST_TILES)))
         self.like = backend.asarray(np.zeros(1), backend.vector_like(X))
-        self.lasting = X.ndim == 2 and kernel._quick
+        self.lasting, self.definite = X.ndim == 2 and kernel._quick, kernel.definite
         width = 1 if X.ndim == 1 else X.shape[1]
         self.fill_cost = 0.5 * self.n**2 * (width + EXPONENTIAL_COST)
         self.pass_cost = self.n**2 + (0.0 if stored else self.fill_cost / COLUMNS_TWICE)
@@ -279,6 +289,14 @@ class Given(Gram):
         return backend.working(self.points[::step, :]).T @ V
 
 
+class Expected(Given):
+    """Expected inner products of rows that are known in part, E k(x_i, x_j), (n, n)."""
+
+    def __init__(self, rows: Uncertain, kernel: Kernel) -> None:
+        super().__init__(expected_gram(kernel, rows), Precomputed())
+        self.rows, self.row_kernel, self.definite = rows, kernel, kernel.definite
+
+
 # --- The kernel over points on a GPU: products fused, nothing of size n × n anywhere ------------
 
 
@@ -422,14 +440,13 @@ class Dual(Operator):
         self.eps, self.single, self.coarse = gram.eps, gram.single, gram.coarse
         self.given_eps = SINGLE_EPS if gram.single else EPS
         self.width_free, self.centered = not gram.keep, center
-        self.definite = gram.kernel.definite
+        self.definite, self.lasting = gram.definite, gram.lasting
         self.pass_cost, self.dense_cost = gram.pass_cost, gram.fill_cost
         self.weighted = weights is not None
         self.weights = backend.asarray(np.ones(gram.n), self.like) if weights is None else weights
         self.n = float(namespace_sum(self.weights)) if self.weighted else float(gram.n)
         host = not backend.is_foreign(gram.points)
         self.formable = gram.keep and not gram.single and host and gram.n <= MOST_FORMED
-        self.lasting = gram.lasting
         if host and not gram.single:
             self.factor_width = self._width()
 
@@ -606,7 +623,7 @@ class Dual(Operator):
         vectors = spectrum.vectors * algebra.signs(spectrum.vectors / safe[:, None])
         return replace(spectrum, vectors=vectors)
 
-    def subspace(self, spectrum: Spectrum) -> Subspace:
+    def expansion(self, spectrum: Spectrum) -> Subspace | UncertainSubspace:
         """Return the eigenvectors and the mean as expansions over the points.
 
         v_p = Σ_i (Hᵀ D^{1/2} e_p)_i φ(x_i) / √λ_p; a direction with λ_p = 0 is no direction, and
@@ -616,13 +633,13 @@ class Dual(Operator):
         root = xp.sqrt(spectrum.values)
         safe = xp.where(root > 0, root, xp.full_like(root, np.inf))
         coefficients = self._center(spectrum.vectors) / safe
-        points, kernel = self.gram.points, self.gram.kernel
-        if not self.centered:
-            zero = xp.zeros_like(self.weights)
-            return Subspace(points, kernel, coefficients, zero, 0 * root, 0.0)
-        base = self.weights / self.n
-        tilt = self.means @ coefficients
-        return Subspace(points, kernel, coefficients, base, tilt, self.grand_mean)
+        if self.centered:
+            about = (self.weights / self.n, self.means @ coefficients, self.grand_mean)
+        else:
+            about = (xp.zeros_like(self.weights), 0 * root, 0.0)
+        if isinstance(self.gram, Expected):
+            return UncertainSubspace(self.gram.rows, self.gram.row_kernel, coefficients, *about)
+        return Subspace(self.gram.points, self.gram.kernel, coefficients, *about)
 
     def off_span(self, spectrum: Spectrum) -> Array:
         """Return the squared distance of every training point off the span, (n,), from λ and e.

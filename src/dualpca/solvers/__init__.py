@@ -5,9 +5,9 @@ Below a millisecond the most accurate one is meant, QR, and products take its pl
 ten digits of every eigenvalue asked for.
 
 Read `base` (what a solver is, the registries, `solve`; kernels and what may be asked of their
-solvers), `dense` (solvers of a stored matrix), `krylov` (of operators known by their products;
-square roots) and `landmarks` (approximate ones: landmarks, random features). A file
-imported here is registered: of two solvers with the same cost the first is taken.
+solvers), `exact` (of a stored matrix, or of an operator known by its products; square roots) and
+`landmarks` (approximate ones: landmarks, random features). A file imported here is registered: of
+two solvers with the same cost the first is taken.
 """
 
 from dualpca.solvers.base import (
@@ -27,6 +27,5 @@ from dualpca.solvers.base import (
     solve_without_negatives,
     without_negatives,
 )
-from dualpca.solvers.dense import ONE_THREAD_ORDER
-from dualpca.solvers.krylov import root_times
+from dualpca.solvers.exact import ONE_THREAD_ORDER, root_times
 from dualpca.solvers.landmarks import LANDMARKS

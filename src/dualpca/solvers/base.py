@@ -265,7 +265,7 @@ Weights = Array | None  # (n,)
 class KernelOptions:
     """How the eigenpairs of a kernel are to be found, checked."""
 
-    solver: str = "auto"  # or a name in `KERNEL_SOLVERS`
+    eigen_solver: str = "auto"  # or a name in `KERNEL_SOLVERS`
     tol: float = 0.0
     max_passes: int | None = None  # of block Krylov
     seed: Any = 0  # a number, or a generator
@@ -293,7 +293,7 @@ class KernelOptions:
     @property
     def entry(self) -> type[Solver] | None:
         """The solver that was asked for; None for 'auto'."""
-        return KERNEL_SOLVERS.get(self.solver)
+        return KERNEL_SOLVERS.get(self.eigen_solver)
 
     @property
     def features(self) -> type[FeatureSolver] | None:
@@ -311,7 +311,7 @@ class KernelOptions:
         if self.features is not None:
             names = [name for name, entry in KERNEL_SOLVERS.items() if not entry.approximate]
             what = f"an exact solver ('auto', {str(names)[1:-1]}) {given}"
-            raise ValueError(expected("eigen_solver", what, self.solver))
+            raise ValueError(expected("eigen_solver", what, self.eigen_solver))
 
 
 def is_single(X: Array) -> bool:
@@ -358,9 +358,7 @@ def without_negatives(operator: Dual, how: KernelOptions) -> Iterator[Dual]:
         yield positive
 
 
-def solve_without_negatives(
-    operator: Dual, kernel: Kernel, rank: int, how: KernelOptions
-) -> tuple[Spectrum, str]:
+def solve_without_negatives(operator: Dual, rank: int, how: KernelOptions) -> tuple[Spectrum, str]:
     """Return the leading eigenpairs and the solver's name; the trace is of positive eigenvalues.
 
     A solver that sees the other end of the spectrum on its way needs no search for it before.
@@ -368,7 +366,7 @@ def solve_without_negatives(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SpectrumWarning)  # reported below, or rounding error
         spectrum, name = solve_kernel(operator, rank, how)
-    if kernel.definite:
+    if operator.definite:
         return spectrum, name
     found = spectrum.negatives or negatives_of(operator, how.rng)
     warn_of_negatives(found)
@@ -448,9 +446,7 @@ def affordable_operator(
     It is used if what it leaves out of the trace is within `tol`, which bounds the error of every
     eigenvalue.
     """
-    if how.tol <= 0:
-        return None
-    for name, entry in KERNEL_SOLVERS.items():
+    for name, entry in KERNEL_SOLVERS.items() if how.tol > 0 else ():
         if issubclass(entry, FeatureSolver) and entry.suits(table.rows, kernel, how):
             operator = mapped_operator(table, table.rows, kernel, entry, how)
             if operator.left_out <= how.tol:

@@ -86,5 +86,5 @@ class RandomFeatures(FeatureSolver):
         """Return the map of random frequencies."""
         if X.ndim == 1:
             what = "one that needs no coordinates ('nystrom', 'cholesky'): X holds items"
-            raise ValueError(expected("eigen_solver", what, how.solver))
+            raise ValueError(expected("eigen_solver", what, how.eigen_solver))
         return Fourier.of(kernel, X, how.n_landmarks, how.rng)
