@@ -204,7 +204,7 @@ def test_dual_projection_of_the_training_points_is_their_eigenvectors(kernel, po
     X, _ = points
     dual = Dual(X, kernel)
     spectrum = solve(dual, 3, "dense")
-    Y, residual = dual.expansion(spectrum).project(X)
+    Y, residual = dual.subspace(spectrum).project(X)
     assert_close(Y, spectrum.vectors * np.sqrt(spectrum.values), "residual")
     assert np.all(residual >= 0)
 

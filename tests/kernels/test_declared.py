@@ -116,7 +116,7 @@ def test_frequencies_over_some_columns_are_refused_in_a_product_too():
 @pytest.mark.parametrize("kernel", [Linear(), 2.5 * Linear()])
 def test_linear_kernels_have_an_exact_inverse(kernel):
     dual = Dual(X, kernel)
-    span = dual.expansion(solve(dual, 3))
+    span = dual.subspace(solve(dual, 3))
     rows = span.coordinates(Y) @ (span.coefficients.T @ X) + span.base @ X
     assert_close(rows, Y, "covariance")
 

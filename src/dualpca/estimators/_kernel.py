@@ -496,13 +496,14 @@ class PreImageEstimator(KernelEstimator):
         return self._home(Y @ subspace.coefficients.T + subspace.base, X)
 
 
-def check_components(wanted: Any, rules: Sequence[str] = ()) -> None:
-    """Refuse what is neither a number of components, a share of the variance, nor a rule."""
+def checked_components(wanted: Any, rules: Sequence[str] = ()) -> Any:
+    """Return a number of components, a share of the variance, the name of a rule, or None."""
     if wanted is None or (isinstance(wanted, str) and wanted in rules):
-        return
-    if isinstance(wanted, Real) and not isinstance(wanted, bool):
-        if 0 < wanted < 1 or (isinstance(wanted, Integral) and wanted >= 1):
-            return
+        return wanted
+    if not isinstance(wanted, bool) and isinstance(wanted, Integral) and int(wanted) >= 1:
+        return int(wanted)
+    if isinstance(wanted, Real) and 0 < float(wanted) < 1:
+        return float(wanted)
     what = "None, an integer of at least 1 or a share of the variance between 0 and 1"
     what += f", or one of {list(rules)}" if rules else ""
     raise ValueError(expected("n_components", what, wanted))

@@ -20,7 +20,7 @@ from dualpca.estimators._checks import (
     generator,
     weighted_mean,
 )
-from dualpca.estimators._kernel import PreImageEstimator, check_components, check_diagonal
+from dualpca.estimators._kernel import PreImageEstimator, check_diagonal, checked_components
 from dualpca.estimators._shell import on_rows
 from dualpca.estimators._types import Column, Rows, Seed, Weights
 from dualpca.estimators.ppca import PPCA
@@ -231,7 +231,7 @@ class DualPPCA(PreImageEstimator):
 
     def _request(self) -> DualRequest:
         """Check the parameters and return them for the fit."""
-        check_components(self.n_components, RULES)
+        q = checked_components(self.n_components, RULES)
         check_choice("method", self.method, ("closed", "em"))
         by_em = self.method == "em"
         if self.n_components == "ard" and by_em:
@@ -244,7 +244,7 @@ class DualPPCA(PreImageEstimator):
         # with EM, tol does not bound the error of kernel values
         dtype = "float64" if by_em and self.dtype is None else self.dtype
         most = 1000 if self.max_iter is None else int(self.max_iter)
-        return self._asked_for(DualRequest, dtype=dtype, max_iter=most)
+        return self._asked_for(DualRequest, n_components=q, dtype=dtype, max_iter=most)
 
     def fit(self, X: Rows, y: object = None, sample_weight: Weights = None) -> DualPPCA:
         """Fit the model.

@@ -22,9 +22,9 @@ from dualpca.estimators._checks import (
 )
 from dualpca.estimators._kernel import (
     PreImageEstimator,
-    check_components,
     check_diagonal,
     check_points,
+    checked_components,
 )
 from dualpca.estimators._shell import Estimator, on_rows
 from dualpca.estimators._streaming import Streaming
@@ -259,7 +259,7 @@ class KernelPCA(PreImageEstimator):
 
     def _request(self) -> KernelRequest:
         """Check the parameters and return them for the fit."""
-        check_components(self.n_components)
+        q = checked_components(self.n_components)
         check_number("alpha", self.alpha, 0)
         for flag in ("fit_inverse_transform", "remove_zero_eig", "copy_X"):
             check_flag(flag, getattr(self, flag))
@@ -270,7 +270,9 @@ class KernelPCA(PreImageEstimator):
                 "Cannot fit_inverse_transform with a precomputed kernel: there are no inputs to "
                 "return to. preimage_weights gives weights over the training items."
             )
-        return self._asked_for(KernelRequest, max_passes=self.max_iter, as_rows=True)
+        return self._asked_for(
+            KernelRequest, n_components=q, max_passes=self.max_iter, as_rows=True
+        )
 
     def fit(self, X: Rows, y: object = None, sample_weight: Weights = None) -> KernelPCA:
         """Fit the model.

@@ -26,8 +26,6 @@ from dualpca.gaussian import (
     at_least_one,
     fit_relevance,
     free_parameters,
-    is_count,
-    is_share,
     loglikelihood,
     selection,
     share_count,
@@ -460,6 +458,7 @@ def fit_dual(table: Table, request: DualRequest) -> DualModel:
         projector: Directions = operator.subspace(found.spectrum)
         expansion: Subspace | UncertainSubspace | None = operator.expansion(found.spectrum)
         points = points if operator.points is None else operator.points
+        kernel = operator.map.kernel
         mean = operator.moments.mean
         features = operator.map(backend.points(points)) - mean
         space: Space = MapSpace(features, found.spectrum.vectors, mean)
@@ -470,6 +469,7 @@ def fit_dual(table: Table, request: DualRequest) -> DualModel:
         with without_negatives(operator, request) as operator:
             found = _fit_operator(operator, request)
         projector = expansion = operator.expansion(found.spectrum)
+        kernel = expansion.kernel
         means = operator.means if operator.centered else 0 * weights
         about = (found.spectrum, means, expansion.tilt, float(request.memory_limit))
         space = PointSpace(gram.points, gram.kernel, weights, bool(operator.centered), *about)
@@ -480,7 +480,7 @@ def fit_dual(table: Table, request: DualRequest) -> DualModel:
         *shown,
         found.gaussian,
         operator.n,
-        (expansion or operator.map).kernel,
+        kernel,
         points,
         projector,
         expansion,
@@ -514,8 +514,8 @@ def _fit_operator(operator: Dual | MappedScatter, request: DualRequest) -> Param
     check_variance(operator)
     wanted, noise, n = request.n_components, request.noise_variance, operator.n
     by_em = request.method == "em"
-    if by_em and is_count(wanted):
-        return _fit_em(operator, int(wanted), request)  # type: ignore[arg-type]
+    if by_em and isinstance(wanted, int):
+        return _fit_em(operator, wanted, request)
     spectrum, name = _leading(operator, request)
     if wanted == "ard":
         return _fit_relevance(spectrum, n, noise, name)
@@ -530,21 +530,21 @@ def _fit_operator(operator: Dual | MappedScatter, request: DualRequest) -> Param
 def _leading(operator: Dual | MappedScatter, request: DualRequest) -> tuple[Spectrum, str]:
     """Return the eigenpairs asked for, or that a rule finds, none of them zero."""
     wanted, noise, rank = request.n_components, request.noise_variance, operator.shape[0]
-    if is_count(wanted):
-        rank = min(int(wanted), rank)  # type: ignore[arg-type]
+    if isinstance(wanted, int):
+        rank = min(wanted, rank)
     elif wanted is None and noise is not None:  # at most tr/(nσ²) variances can exceed σ²
         most = operator.trace / (operator.n * float(noise)) if noise > 0 else math.inf
         rank = int(min(rank, max(most, 1.0)))
     spectrum, name = solve_kernel(operator, rank, request)
     values = backend.to_numpy(spectrum.values)
     positive = int((values > NEGLIGIBLE_EIGENVALUE * float(values[0])).sum())
-    if is_count(wanted):
-        q = int(wanted)  # type: ignore[arg-type]
+    if isinstance(wanted, int):
+        q = wanted
         if q > positive:
             what = f"at most {positive}, the number of directions with variance in feature space"
             raise ValueError(expected("n_components", what, wanted))
-    elif is_share(wanted):
-        q = min(share_count(float(wanted), spectrum), positive)  # type: ignore[arg-type]
+    elif isinstance(wanted, float):
+        q = min(share_count(wanted, spectrum), positive)
     elif wanted == "ard" or (wanted is None and noise is not None):
         q = positive
     else:

@@ -13,7 +13,6 @@ import math
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -730,8 +729,8 @@ class KernelRequest(KernelOptions):
 
     def rank(self, most: int, nonzero: int | None = None) -> int:
         """Return how many eigenpairs to ask for, of `most`, no more than `nonzero` not 0."""
-        if isinstance(self.n_components, Integral):
-            return min(int(self.n_components), most)
+        if isinstance(self.n_components, int):
+            return min(self.n_components, most)
         return most if nonzero is None or self.entry is not None else min(most, nonzero)
 
     def kept(self, spectrum: Spectrum, rounding: float) -> Spectrum:
@@ -747,9 +746,9 @@ class KernelRequest(KernelOptions):
         spectrum = replace(spectrum, values=cleaned, concentration=None)
         if self.remove_zero_eig or self.n_components is None:
             return spectrum.head(int((~zero).sum()))
-        if isinstance(self.n_components, Integral):
+        if isinstance(self.n_components, int):
             return spectrum
-        return spectrum.head(share_count(float(self.n_components), spectrum))
+        return spectrum.head(share_count(self.n_components, spectrum))
 
 
 def fit_kernel(table: Table, request: KernelRequest) -> KernelModel:

@@ -350,7 +350,7 @@ class Placement:
     def subspace(self, source: Dual) -> Subspace:
         """Return P as an expansion over the points, centred with the training means."""
         one = backend.asarray(np.ones(self.weights.shape[1]), self.weights)
-        span = source.expansion(Spectrum(one, self.weights, source.trace, source.dim))
+        span = source.subspace(Spectrum(one, self.weights, source.trace, source.dim))
         if isinstance(span.kernel, Precomputed):  # its n×n points say no more than their number
             span = replace(span, points=backend.empty((source.shape[0], 0), one))
         return span

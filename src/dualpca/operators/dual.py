@@ -623,7 +623,7 @@ class Dual(Operator):
         vectors = spectrum.vectors * algebra.signs(spectrum.vectors / safe[:, None])
         return replace(spectrum, vectors=vectors)
 
-    def expansion(self, spectrum: Spectrum) -> Subspace | UncertainSubspace:
+    def subspace(self, spectrum: Spectrum) -> Subspace:
         """Return the eigenvectors and the mean as expansions over the points.
 
         v_p = Σ_i (Hᵀ D^{1/2} e_p)_i φ(x_i) / √λ_p; a direction with λ_p = 0 is no direction, and
@@ -637,9 +637,15 @@ class Dual(Operator):
             about = (self.weights / self.n, self.means @ coefficients, self.grand_mean)
         else:
             about = (xp.zeros_like(self.weights), 0 * root, 0.0)
-        if isinstance(self.gram, Expected):
-            return UncertainSubspace(self.gram.rows, self.gram.row_kernel, coefficients, *about)
         return Subspace(self.gram.points, self.gram.kernel, coefficients, *about)
+
+    def expansion(self, spectrum: Spectrum) -> Subspace | UncertainSubspace:
+        """Return the same; over the expected features of rows that are known in part."""
+        span, gram = self.subspace(spectrum), self.gram
+        if not isinstance(gram, Expected):
+            return span
+        about = (span.coefficients, span.base, span.tilt, span.offset)
+        return UncertainSubspace(gram.rows, gram.row_kernel, *about)
 
     def off_span(self, spectrum: Spectrum) -> Array:
         """Return the squared distance of every training point off the span, (n,), from λ and e.
