@@ -813,7 +813,6 @@ PLAIN: dict[str, dict[str, str]] = {
     "operators/features.py": {"is_tame:1e+100": RANGE},
     "operators/primal.py": {"SPARSE_ENTRY SPARSE_PAIR": COST},
     "operators/rows.py": {"SAFE_OFFSET": RANGE},
-    "operators/base.py": {"of:100": RANGE},
     "solvers/exact.py": {
         "ALL_VALUES EIGH_FULL EIGH_SUBSET FACTORISE": COST,
         "ENTRY_COST FETCH_COST STEP_COST": COST,

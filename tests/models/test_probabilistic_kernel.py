@@ -241,7 +241,7 @@ def test_after_one_step_placement_is_the_next_step():
     one = ProbabilisticKernelPCA(2, max_iter=1, **options).fit(F)
     B, _ = oracles.em_step(F, one.coordinates_, one.noise_variance_)
     np.testing.assert_allclose(one.transform(F), B, atol=1e-10)
-    moment = one._placement.moment
+    moment = one._fitted.placement.moment
     assert np.abs(moment - np.eye(2)).max() > 0.1  # far from the maximum, where it is I
     _, cov, psi = oracles.place(F, F[3], one.coordinates_, one.noise_variance_, rho=20)
     said = one.posterior(F[3:4], parameters="fixed")[1][0]
@@ -721,8 +721,8 @@ def test_principal_axes_of_given_noise():
 def test_both_placements_agree_at_the_maximum():
     X = table()
     model = ProbabilisticKernelPCA(2, gamma=0.3).fit(X)
-    found = Placement.of_factors(Dual(X, RBF(gamma=0.3)), model.coordinates_, model._psi)
-    np.testing.assert_allclose(found.weights, model._placement.weights, atol=1e-10)
+    found = Placement.of_factors(Dual(X, RBF(gamma=0.3)), model.coordinates_, model._fitted.psi)
+    np.testing.assert_allclose(found.weights, model._fitted.placement.weights, atol=1e-10)
     np.testing.assert_allclose(found.moment, np.eye(2), atol=1e-10)
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted
 
 from dualpca.arrays import Array, backend, showing, to_host
 from dualpca.data import Host, InMemoryTable, refuse_nonfinite
@@ -301,6 +300,14 @@ class PreImageEstimator(KernelEstimator):
         Z = self._asked_latents(X, method, self._n_features_out)
         return Z, check_finite_result(backend.working(Z), Z) * self._latent_scale()
 
+    def _kernel_rows(self, K: Rows, size: int, method: str) -> Array:
+        """Return kernel values of points with those of `X_fit_`, checked, where the model works."""
+        values = check_matrix(K, "K")
+        if values.shape[1] != size:
+            what = f"of shape (m, {size}), a column for every row of X_fit_"
+            raise ValueError(expected("K", what, tuple(values.shape)))
+        return self._beside_model(values, method)
+
     def preimages(self, X: Rows, method: Any = None, start: Rows | None = None) -> PreImage:
         """Return inputs whose features are close to the points of latent coordinates X.
 
@@ -334,8 +341,7 @@ class PreImageEstimator(KernelEstimator):
         start = None if start is None else self._asked(start, "preimages")
         found = self._method(method).find(self._span(), Y, start)
         points = backend.cast_like(found.points, Z)
-        result: PreImage = self._home(found._replace(points=points), X)
-        return result
+        return self._home(found._replace(points=points), X)  # type: ignore[no-any-return]
 
     def _drawn_inputs(self, Y: Array, return_distance: bool) -> Any:
         """Return the pre-images of drawn coordinates, and how far these are from them."""
@@ -380,18 +386,13 @@ class PreImageEstimator(KernelEstimator):
         >>> model.preimage_of_kernel(values).points.shape
         (3, 4)
         """
-        check_is_fitted(self)
         check_flag("centered", centered)
-        span, values = self._span(), check_matrix(K, "K")
-        if values.shape[1] != span.size:
-            what = f"of shape (m, {span.size}), a column for every row of X_fit_"
-            raise ValueError(expected("K", what, tuple(values.shape)))
-        values = self._beside_model(values, "preimage_of_kernel")
+        span = self._span()
+        values = self._kernel_rows(K, span.size, "preimage_of_kernel")
         start = None if start is None else self._asked(start, "preimage_of_kernel")
         found = self._method(method).find_values(span, values, start, centered=centered)
         points = backend.cast_like(found.points, values)
-        result: PreImage = self._home(found._replace(points=points), K)
-        return result
+        return self._home(found._replace(points=points), K)  # type: ignore[no-any-return]
 
     def inverse_transform(self, X: Rows) -> Array:
         """Return inputs whose features are close to the points of latent coordinates X.

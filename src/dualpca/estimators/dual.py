@@ -6,7 +6,6 @@ from typing import Any
 
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils.validation import check_is_fitted
 
 from dualpca.arrays import Array, backend
 from dualpca.data import refuse_nonfinite
@@ -360,15 +359,11 @@ class DualPPCA(PreImageEstimator):
         >>> mean.shape
         (3, 2)
         """
-        check_is_fitted(self)
         model = self._working
         if not isinstance(model.subspace, Subspace):
             raise ValueError(expected("eigen_solver", "one with points", self.eigen_solver))
-        values = self._beside_model(check_matrix(K, "K"), "posterior_kernel")
         C, tilt = model.subspace.coefficients, model.subspace.tilt
-        if values.shape[1] != C.shape[0]:
-            what = f"of shape (m, {C.shape[0]}), a column for every row of X_fit_"
-            raise ValueError(expected("K", what, tuple(values.shape)))
+        values = self._kernel_rows(K, int(C.shape[0]), "posterior_kernel")
         Y = backend.working(values) @ C - (0 * tilt if centered else tilt)
         mean = model.gaussian.posterior_mean(check_finite_result(Y, values))
         found = backend.cast_like(mean, values), model.shared_covariance(values)
@@ -505,7 +500,6 @@ class DualPPCA(PreImageEstimator):
         >>> bool(np.allclose(B @ xi.T, model.sample_kernel(noise=xi).T))
         True
         """
-        check_is_fitted(self)
         check_tolerance(tol)
         return sampling_operator(self._working, float(tol))
 
@@ -552,7 +546,6 @@ class DualPPCA(PreImageEstimator):
         >>> model.sample_kernel(3, random_state=0).shape
         (3, 150)
         """
-        check_is_fitted(self)
         check_number("n_samples", n_samples, 1, integer=True)
         check_tolerance(tol)
         model = self._working
@@ -631,7 +624,6 @@ class DualPPCA(PreImageEstimator):
         >>> model.sample_features(3, random_state=0).shape
         (3, 150)
         """
-        check_is_fitted(self)
         check_number("n_samples", n_samples, 1, integer=True)
         model, rng = self._working, generator(random_state)
         Y = model.sample_coordinates(int(n_samples), rng, noise=True)
@@ -713,7 +705,6 @@ class DualPPCA(PreImageEstimator):
         >>> model.sample(3, random_state=0).shape
         (3, 4)
         """
-        check_is_fitted(self)
         check_number("n_samples", n_samples, 1, integer=True)
         model, rng = self._working, generator(random_state)
         if not (noise and model.kernel == Linear()):
@@ -743,7 +734,6 @@ class DualPPCA(PreImageEstimator):
         >>> type(DualPPCA(2, kernel="linear").fit(X).to_primal()).__name__
         'PPCA'
         """
-        check_is_fitted(self)
         feature_map, model = to_primal(self._fitted)
         ppca = PPCA(self.n_components_, noise_variance=self.noise_variance)
         ppca._model, ppca.n_features_in_ = model, int(model.mean.shape[0])

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -24,8 +24,9 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import assert_all_finite, check_is_fitted
+from sklearn.utils.validation import assert_all_finite
 
+from dualpca import search
 from dualpca.arrays import Array, backend, showing
 from dualpca.errors import expected
 from dualpca.estimators._attributes import attribute
@@ -40,20 +41,6 @@ from dualpca.estimators._shell import Estimator
 from dualpca.estimators._types import Column, Rows, Seed
 from dualpca.estimators.kernel import KernelPCA
 from dualpca.estimators.saving import save
-from dualpca.search import (
-    Candidate,
-    Ledger,
-    Outcome,
-    Plan,
-    Space,
-    TrialRecord,
-    agreement,
-    best_trial,
-    importances,
-    normalised_likelihood,
-    q2,
-    run,
-)
 
 DEFAULT_LARGEST = 50
 """Largest number of components that a search tries by default."""
@@ -88,13 +75,13 @@ class Task:
     final: Any = None
     scorer: Any = None
 
-    def model(self, candidate: Candidate) -> Any:
+    def model(self, candidate: search.Candidate) -> Any:
         """Return the estimator with the candidate's kernel and number of components."""
         return clone(self.estimator).set_params(
             kernel=candidate.kernel, n_components=candidate.n_components
         )
 
-    def mark(self, space: Space) -> str:
+    def mark(self, space: search.Space) -> str:
         """Return what is searched as a short text: the same for the same rows, space and folds."""
         options = (self.noise, self.seed, (space.labels, space.compositions, space.components))
         described = [
@@ -110,7 +97,7 @@ class Task:
         return digest.hexdigest()
 
 
-def judged(task: Task, candidate: Candidate, fold: int) -> Outcome:
+def judged(task: Task, candidate: search.Candidate, fold: int) -> search.Outcome:
     """Return the score in one fold; whatever goes wrong is a reason, never an end of the search."""
     started = time.perf_counter()
     try:
@@ -119,7 +106,7 @@ def judged(task: Task, candidate: Candidate, fold: int) -> Outcome:
             score, reason = OBJECTIVES[task.objective](task, candidate, fold), ""
     except Exception as error:
         score, reason = None, f"{type(error).__name__}: {error}"
-    return Outcome(score, reason, time.perf_counter() - started)
+    return search.Outcome(score, reason, time.perf_counter() - started)
 
 
 def spread_of(X: Array) -> float:
@@ -127,57 +114,43 @@ def spread_of(X: Array) -> float:
     return float(np.sqrt(np.mean(np.var(X, axis=0))))
 
 
-class Invertible(Protocol):
-    """A model with a way back from its coordinates."""
-
-    def transform(self, X: Rows) -> Any:
-        """Return the coordinates of rows."""
-
-    def inverse_transform(self, X: Rows) -> Any:
-        """Return the rows of coordinates."""
+def with_noise(rows: Array, size: float, seed: int) -> Array:
+    """Return rows with white noise of this standard deviation; the same draw for everyone."""
+    if not size:
+        return rows
+    draws = np.random.default_rng(seed).standard_normal(rows.shape)
+    return (rows + size * draws).astype(rows.dtype)
 
 
-def rebuilt_share(model: Invertible, rows: Array, mean: Array, noise: float, seed: int) -> float:
-    """Return the share of the variance about a mean that comes back from noisy rows.
-
-    The noise is white, of this standard deviation; the same draw for everyone.
-    """
-    noisy = rows
-    if noise:
-        draws = np.random.default_rng(seed).standard_normal(rows.shape)
-        noisy = (rows + noise * draws).astype(rows.dtype)
-    back = np.asarray(model.inverse_transform(model.transform(noisy)), dtype=np.float64)
-    return q2(rows, back, mean)
-
-
-def _reconstruction(task: Task, candidate: Candidate, fold: int) -> float:
+def _reconstruction(task: Task, candidate: search.Candidate, fold: int) -> float:
     train, rows = (task.X[part] for part in task.folds[fold])
-    model, noise = task.model(candidate).fit(train), task.noise * spread_of(train)
-    return rebuilt_share(model, rows, train.mean(axis=0), noise, task.seed + fold)
+    noisy = with_noise(rows, task.noise * spread_of(train), task.seed + fold)
+    model = task.model(candidate).fit(train)
+    return search.q2(rows, model.inverse_transform(model.transform(noisy)), train.mean(axis=0))
 
 
-def _downstream(task: Task, candidate: Candidate, fold: int) -> float:
+def _downstream(task: Task, candidate: search.Candidate, fold: int) -> float:
     train, held = task.folds[fold]
     chain = make_pipeline(task.model(candidate), clone(task.final))
     chain.fit(task.X[train], task.y[train])
     return float(task.scorer(chain, task.X[held], task.y[held]))
 
 
-def _stability(task: Task, candidate: Candidate, fold: int) -> float:
+def _stability(task: Task, candidate: search.Candidate, fold: int) -> float:
     train, held = task.folds[fold]
     order = np.random.default_rng(task.seed + fold).permutation(train)
     latents = [
         np.asarray(task.model(candidate).fit(task.X[np.sort(half)]).transform(task.X[held]))
         for half in np.array_split(order, 2)
     ]
-    return agreement(*latents)
+    return search.agreement(*latents)
 
 
-OBJECTIVES: dict[str, Callable[[Task, Candidate, int], float]] = {
+OBJECTIVES: dict[str, Callable[[Task, search.Candidate, int], float]] = {
     "reconstruction": _reconstruction,
     "score": _downstream,
     "stability": _stability,
-    "likelihood": lambda task, candidate, _: normalised_likelihood(task.X, *candidate),
+    "likelihood": lambda task, candidate, _: search.normalised_likelihood(task.X, *candidate),
 }
 
 
@@ -189,8 +162,8 @@ class SearchModel:
     """What a search found: all trials, and the best one fitted to all rows."""
 
     mean: Array  # (d,), of the rows
-    trials: tuple[TrialRecord, ...]
-    best: TrialRecord
+    trials: tuple[search.TrialRecord, ...]
+    best: search.TrialRecord
     best_estimator: Any
     final_estimator: Any  # None but for 'score'
     noise: float  # of held-out rows, in root mean variances of the columns
@@ -389,19 +362,21 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         self._check_parameters()
         rows = self._checked(X, reset=True, min_rows=2)
         task, space = self._prepared(rows, self._labels(y, len(rows)))
-        ledger = Ledger.open(self.storage, self.study_name, task.mark(space))
+        ledger = search.Ledger.open(self.storage, self.study_name, task.mark(space))
         size = effective_n_jobs(self.n_jobs) if self.batch_size is None else self.batch_size
         limits = (self.n_trials, len(task.folds), task.seed, size, self.timeout)
 
-        def judge(jobs: Sequence[tuple[Candidate, int]]) -> Sequence[Outcome]:
+        def judge(jobs: Sequence[tuple[search.Candidate, int]]) -> Sequence[search.Outcome]:
             work = (delayed(judged)(task, candidate, fold) for candidate, fold in jobs)
-            found: Sequence[Outcome] = Parallel(n_jobs=self.n_jobs)(work)
+            found: Sequence[search.Outcome] = Parallel(n_jobs=self.n_jobs)(work)
             return found
 
         with showing(self.verbose):
-            trials = run(space, judge, Plan(*limits, self.sampler, self.pruner), ledger)
-        best, final = best_trial(trials), task.final
-        model = task.model(Candidate(best.kernel, best.n_components)).fit(rows)
+            trials = search.run(
+                space, judge, search.Plan(*limits, self.sampler, self.pruner), ledger
+            )
+        best, final = search.best_trial(trials), task.final
+        model = task.model(search.Candidate(best.kernel, best.n_components)).fit(rows)
         if final is not None:
             final = clone(final).fit(model.transform(rows), task.y)
         about = (task.noise, spread_of(rows), task.seed)
@@ -432,7 +407,7 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
             what = "None without a storage to keep the study in"
             raise ValueError(expected("study_name", what, self.study_name))
 
-    def _prepared(self, X: Array, y: Column | None) -> tuple[Task, Space]:
+    def _prepared(self, X: Array, y: Column | None) -> tuple[Task, search.Space]:
         """Return what trials share, and what may be tried."""
         estimator = KernelPCA(preimage="learned") if self.estimator is None else self.estimator
         check_estimator(estimator, self.objective)
@@ -444,7 +419,7 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         components = components_of(self.n_components, fewest)
         noise = self._noise(searched=components[0] < components[1])
         task = Task(estimator, X, y, folds, self.objective, noise, seed, *self._final(y))
-        return task, Space.of(X, self.kernels, self.compositions, components)
+        return task, search.Space.of(X, self.kernels, self.compositions, components)
 
     def _noise(self, *, searched: bool) -> float:
         """Return the noise of held-out rows; refuse a comparison that the largest must win."""
@@ -548,7 +523,6 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         >>> search.inverse_transform(search.transform(X[:3])).shape
         (3, 4)
         """
-        check_is_fitted(self)
         return self.best_estimator_.inverse_transform(check_matrix(X, "X"))
 
     @available_if(_inverts)  # type: ignore[untyped-decorator]
@@ -634,8 +608,8 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         rows, found = self._asked(X, "score"), self._fitted
         model = found.best_estimator
         if self.objective == "reconstruction":
-            noise = found.noise * found.spread
-            return rebuilt_share(model, rows, found.mean, noise, found.seed)
+            noisy = with_noise(rows, found.noise * found.spread, found.seed)
+            return search.q2(rows, model.inverse_transform(model.transform(noisy)), found.mean)
         if self.objective == "score":
             labels = self._labels(y, len(rows))
             _, scorer = self._final(labels)
@@ -643,7 +617,7 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         known = isinstance(self.cv, Integral) or hasattr(self.cv, "split")
         folds = self._folds(rows, None, found.seed, self.cv if known else FOLDS_OF_OTHER_ROWS)
         task = Task(model, rows, None, folds, self.objective, seed=found.seed)
-        objective, best = OBJECTIVES[self.objective], Candidate(**found.best_params)
+        objective, best = OBJECTIVES[self.objective], search.Candidate(**found.best_params)
         return float(np.mean([objective(task, best, fold) for fold in range(len(folds))]))
 
     def importances(self) -> dict[str, float]:
@@ -665,7 +639,7 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         >>> all(0 <= share <= 1 for share in search.importances().values())
         True
         """
-        return importances(self.trials_)
+        return search.importances(self.trials_)
 
     def save(
         self,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from dualpca.arrays import Array, backend
 from dualpca.data import refuse_nonfinite
@@ -212,9 +211,6 @@ class ProbabilisticKernelPCA(KernelEstimator):
     correction_ = attribute("correction")
     heywood_ = attribute("heywood")
     n_components_ = attribute("n_components")
-    _placement = attribute("placement")
-    _psi = attribute("psi")
-    _subspace = attribute("subspace")
 
     def __init__(
         self,
@@ -499,7 +495,6 @@ class ProbabilisticKernelPCA(KernelEstimator):
         >>> model.latent_posterior().second_moment.shape
         (2, 2)
         """
-        check_is_fitted(self)
         check_rho(feature_dim)
         model, mean, width = self._working, None, None
         weights, shape = model.latents()

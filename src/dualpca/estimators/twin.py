@@ -121,9 +121,6 @@ class TwinKernelPCA(KernelEstimator):
     n_iter_ = attribute("history.n_iter")
     converged_ = attribute("history.converged")
     n_parameters_ = parameter_count()
-    _placement = attribute("placement")
-    _means = attribute("means")
-    _grand_mean = attribute("grand_mean")
 
     def __init__(
         self,

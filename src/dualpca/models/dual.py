@@ -64,7 +64,6 @@ from dualpca.solvers import (
     dual_operator,
     root_times,
     solve_kernel,
-    without_negatives,
 )
 
 DENSE_ORDER, DENSE_MOST = 512, 4096
@@ -466,8 +465,8 @@ def fit_dual(table: Table, request: DualRequest) -> DualModel:
     else:  # r = n, the number of points; whole weights are repetitions (De Plaen & Suykens 2023)
         gram, weights = operator.gram, operator.weights
         operator.dim = request.noise_dim or max(operator.shape[0], round(operator.n))
-        with without_negatives(operator, request) as operator:
-            found = _fit_operator(operator, request)
+        operator = operator.without_negatives(request.rng)
+        found = _fit_operator(operator, request)
         projector = expansion = operator.expansion(found.spectrum)
         kernel = expansion.kernel
         means = operator.means if operator.centered else 0 * weights

@@ -69,6 +69,7 @@ from dualpca.operators import (
     map_rows,
     negatives_of,
     warn_of_cancellation,
+    warn_of_negatives,
 )
 from dualpca.solvers import (
     KERNEL_SOLVERS,
@@ -81,7 +82,6 @@ from dualpca.solvers import (
     gram_of,
     mapped_operator,
     solve_kernel,
-    solve_without_negatives,
 )
 
 SINGLE_FAR = 1e-3
@@ -814,9 +814,17 @@ def _fit_points(
 
 
 def _solved(operator: Dual, request: KernelRequest) -> tuple[Spectrum, str]:
-    """Return the eigenpairs asked for, and the solver that found them."""
+    """Return the eigenpairs asked for, and the solver that found them.
+
+    The trace is of positive eigenvalues; there is a warning if others matter.
+    """
     rank = request.rank(operator.shape[0], operator.factor_width)
-    spectrum, name = solve_without_negatives(operator, rank, request)
+    spectrum, name = solve_kernel(operator, rank, request)
+    if not operator.definite:
+        found = spectrum.negatives or negatives_of(operator, request.rng)
+        warn_of_negatives(found)
+        trace = spectrum.trace if found.positive is None else found.positive
+        spectrum = replace(spectrum, trace=trace, negatives=found)
     return request.kept(operator.oriented(spectrum), operator.eps * operator.total), name
 
 

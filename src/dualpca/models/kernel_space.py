@@ -11,7 +11,7 @@ from dualpca.arrays import EPS, Array, backend
 from dualpca.data import InMemoryTable
 from dualpca.errors import DegenerateError
 from dualpca.kernels import Kernel
-from dualpca.operators import Subspace
+from dualpca.operators import Subspace, negatives_of, warn_of_negatives
 from dualpca.solvers import KernelOptions, dual_operator, mapped_operator, solve
 
 EXACT = 1000
@@ -86,6 +86,8 @@ class KernelSpace:
         if int(X.shape[0]) <= max(EXACT, n_landmarks):
             how = KernelOptions(memory_limit=0)
             operator: Any = dual_operator(X, kernel, weights, how)
+            if not operator.definite:
+                warn_of_negatives(negatives_of(operator, rng))
             found = solve(operator, min(m, operator.shape[0]), solver, 1e-10, rng)
             found, total, trace = operator.oriented(found), operator.total, operator.trace
         else:

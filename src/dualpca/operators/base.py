@@ -10,7 +10,6 @@ import numpy as np
 
 from dualpca.arrays import EPS, Array, algebra, backend
 from dualpca.data import Host
-from dualpca.errors import SpectrumWarning, warn
 
 # --- Operators -----------------------------------------------------------------------------------
 
@@ -215,14 +214,6 @@ class Spectrum:
         xp = backend.namespace(values)
         order = backend.descending(values)
         values, vectors = backend.take(values, order), backend.take(vectors, order, axis=1)
-        low, high = (float(values[k]) if values.shape[0] else 0.0 for k in (-1, 0))
-        if low < -100 * vectors.shape[0] * EPS * max(high, -low):
-            warn(
-                f"the operator is indefinite: its smallest eigenvalue is {low:.3g} (largest "
-                f"{high:.3g}). Negative eigenvalues are set to zero; use a positive "
-                "semi-definite kernel if they matter.",
-                SpectrumWarning,
-            )
         if backend.is_foreign(values):
             values = xp.where(values < 0, xp.zeros_like(values), values)
         else:

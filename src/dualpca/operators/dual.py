@@ -160,8 +160,10 @@ class Gram:
         K = backend.empty((self.n, self.n), self.like)
 
         def work(run: list[Tile]) -> None:
-            for rows, columns, part in _both_halves(run, tile):
-                K[rows, columns] = part
+            for rows, columns in run:
+                part = K[rows, columns] = tile((rows, columns))
+                if rows != columns:
+                    K[columns, rows] = part.T
 
         backend.spread(work, self._tiles, self.like)
         return K
@@ -246,17 +248,6 @@ def _add_thin_products(Y: Array, part: Array, V: Array, tile: Tile) -> None:
 def stored_bytes(n: int, *, single: bool = False) -> float:
     """Return the bytes of the kept tiles of n points: half a matrix and the diagonal tiles."""
     return 0.5 * n * (n + min(n, TILE_POINTS)) * (4 if single else 8)
-
-
-def _both_halves(
-    run: list[Tile], tile: Callable[[Tile], Array]
-) -> Iterator[tuple[slice, slice, Array]]:
-    """Yield tiles with their rows and columns and, off the diagonal, their mirror images."""
-    for rows, columns in run:
-        part = tile((rows, columns))
-        yield rows, columns, part
-        if rows != columns:
-            yield columns, rows, part.T
 
 
 class Given(Gram):
@@ -753,10 +744,7 @@ def quadrature(A: Operator, rng: np.random.Generator) -> tuple[Host, Host]:
     """Return nodes and weights with Σ weight·f(node) near tr f(A), from random probes."""
     m = A.shape[0]
     Q = [rng.choice([-1.0, 1.0], size=(m, QUADRATURE_PROBES)) / np.sqrt(m)]
-    alphas, betas = (
-        np.zeros((QUADRATURE_STEPS, QUADRATURE_PROBES)),
-        np.zeros((QUADRATURE_STEPS, QUADRATURE_PROBES)),
-    )
+    alphas, betas = np.zeros((2, QUADRATURE_STEPS, QUADRATURE_PROBES))
     for k in range(QUADRATURE_STEPS):
         R = backend.to_numpy(A @ backend.asarray(Q[k], A.like)).copy()
         alphas[k] = np.sum(Q[k] * R, axis=0)

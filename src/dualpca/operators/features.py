@@ -199,9 +199,8 @@ class Landmarks:
         """Whether moments of k(Z, x) can be whitened afterwards without losing digits."""
         lengths = backend.to_numpy(algebra.squared_norms(self.whitening.T))
         low, high = lengths.min(initial=1.0), lengths.max(initial=1.0)
-        return bool(
-            low > max(WHITEN_LAST * high, 1e-100) and high < 1e100
-        )  # squares must not overflow
+        # squares must not overflow
+        return bool(low > max(WHITEN_LAST * high, 1e-100) and high < 1e100)
 
     def raw(self, X: Array) -> Array:
         """Return k(x, Z) of every row, (n, m): f(x) before it is whitened."""
@@ -376,22 +375,18 @@ class MappedScatter(Scatter):
         return self.map.gap * self.n / smallest if smallest > 0 else float("inf")
 
     def expansion(self, spectrum: Spectrum) -> Subspace | None:
-        """Return the eigenvectors as expansions over the landmarks; None for random features."""
-        if not isinstance(self.map, Landmarks):
+        """Return the eigenvectors as expansions over the landmarks; None for random features.
+
+        Each axis points to the landmark furthest along it, as with the exact solvers: signs that do
+        not hang on how k(Z, Z) was decomposed.
+        """
+        f, axes, mean = self.map, spectrum.vectors, self.moments.mean
+        if not isinstance(f, Landmarks):
             return None
-        return landmark_subspace(self.map, spectrum.vectors, self.moments.mean)
-
-
-def landmark_subspace(f: Landmarks, axes: Array, mean: Array) -> Subspace:
-    """Return axes and mean of mapped features as expansions over the landmarks.
-
-    Each axis points to the landmark furthest along it, as with the exact solvers: signs that do
-    not hang on how k(Z, Z) was decomposed.
-    """
-    N = f.whitening
-    if 0 not in axes.shape:
-        axes = axes * algebra.signs((f(f.points) - mean) @ axes)
-    return Subspace(f.points, f.kernel, N @ axes, N @ mean, axes.T @ mean, float(mean @ mean))
+        if 0 not in axes.shape:
+            axes = axes * algebra.signs((f(f.points) - mean) @ axes)
+        about = (f.whitening @ axes, f.whitening @ mean, axes.T @ mean, float(mean @ mean))
+        return Subspace(f.points, f.kernel, *about)
 
 
 # --- Feature maps that can be written down: those of kernels that declare one --------------------

@@ -35,6 +35,7 @@ def q2(X: Array, back: Array, mean: Array) -> float:
     >>> q2(np.array([[1.0], [-1.0]]), np.array([[0.5], [-0.5]]), np.zeros(1))
     0.75
     """
+    back = np.asarray(back, dtype=np.float64)
     left, total = float(np.sum((X - back) ** 2)), float(np.sum((X - mean) ** 2))
     if total == 0:
         raise DegenerateError("held-out rows equal the training mean: there is nothing to explain.")

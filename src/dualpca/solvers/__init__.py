@@ -24,8 +24,6 @@ from dualpca.solvers.base import (
     mapped_operator,
     solve,
     solve_kernel,
-    solve_without_negatives,
-    without_negatives,
 )
 from dualpca.solvers.exact import ONE_THREAD_ORDER, root_times
 from dualpca.solvers.landmarks import LANDMARKS

@@ -8,18 +8,17 @@ entries of `KERNEL_SOLVERS`.
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from dualpca.arrays import EPS, Array, backend, note, shown, shows_progress
 from dualpca.data import InMemoryTable, Table, namespace_sum, refuse_nonfinite
-from dualpca.errors import ScaleError, SpectrumWarning, expected
+from dualpca.errors import ScaleError, expected
 from dualpca.kernels import Kernel, Precomputed
 from dualpca.operators import (
     MOST_FORMED,
@@ -35,9 +34,7 @@ from dualpca.operators import (
     Spectrum,
     make_gram,
     map_rows,
-    negatives_of,
     stored_bytes,
-    warn_of_negatives,
 )
 
 SOLVERS: dict[str, type[Solver]] = {}
@@ -347,31 +344,6 @@ def refuse_kernel_overflow(total: float) -> None:
     """Refuse a kernel whose trace float64 cannot hold: no value is larger than on the diagonal."""
     if not np.isfinite(total):
         raise ScaleError("kernel values overflow: X is too large. Divide it by a constant first.")
-
-
-@contextmanager
-def without_negatives(operator: Dual, how: KernelOptions) -> Iterator[Dual]:
-    """Give the operator with a trace of positive eigenvalues; warn once of the others."""
-    with warnings.catch_warnings():
-        positive = operator.without_negatives(how.rng)
-        warnings.simplefilter("ignore", SpectrumWarning)  # reported already, or rounding error
-        yield positive
-
-
-def solve_without_negatives(operator: Dual, rank: int, how: KernelOptions) -> tuple[Spectrum, str]:
-    """Return the leading eigenpairs and the solver's name; the trace is of positive eigenvalues.
-
-    A solver that sees the other end of the spectrum on its way needs no search for it before.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SpectrumWarning)  # reported below, or rounding error
-        spectrum, name = solve_kernel(operator, rank, how)
-    if operator.definite:
-        return spectrum, name
-    found = spectrum.negatives or negatives_of(operator, how.rng)
-    warn_of_negatives(found)
-    trace = spectrum.trace if found.positive is None else found.positive
-    return replace(spectrum, trace=trace, negatives=found), name
 
 
 def solve_kernel(
