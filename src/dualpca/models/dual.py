@@ -559,7 +559,7 @@ def _fit_em(operator: Dual | MappedScatter, q: int, request: DualRequest) -> Par
     W, sigma2, record = em_of_kernel(operator, q, request.rng, request.noise_variance, *limits)
     U, s, _ = algebra.svd(W)
     gaussian = SpikedGaussian(s**2 + sigma2, sigma2, r)
-    spectrum = Spectrum.of(operator.n * gaussian.values, U, operator.trace, r)
+    spectrum = Spectrum(operator.n * gaussian.values, U, operator.trace, r).ordered()
     if request.noise_variance == 0:  # what EM raised is no likelihood
         record.loglikelihoods = [gaussian.limit_loglikelihood(operator.n, operator.trace)]
     return Parameters(spectrum, gaussian, record, "em")

@@ -616,7 +616,7 @@ def principal_axes(
     gaussian = SpikedGaussian(s**2 + sigma2, 0.0 if vanished else sigma2, d)
     if sigma2 > 0:
         gaussian.require_density()
-    return Spectrum.of(gaussian.values, U, total, d), gaussian
+    return Spectrum(gaussian.values, U, total, d).ordered(), gaussian
 
 
 def at_least_one_factor(q: float | str | None) -> int:

@@ -181,7 +181,7 @@ class Spectrum:
     Examples
     --------
     >>> import numpy as np
-    >>> s = Spectrum.of(np.array([1.0, 4.0]), np.array([[0.0, -1.0], [1.0, 0.0]]), 5.0, 2)
+    >>> s = Spectrum(np.array([1.0, 4.0]), np.array([[0.0, -1.0], [1.0, 0.0]]), 5.0, 2).ordered()
     >>> s.values
     array([4., 1.])
     >>> s.vectors[0, 0]
@@ -196,30 +196,19 @@ class Spectrum:
     concentration: float | None = None
     negatives: Negatives | None = None
 
-    @classmethod
-    def of(
-        cls,
-        values: Array,
-        vectors: Array,
-        trace: float,
-        dim: int,
-        error: float = 0.0,
-        concentration: float | None = None,
-        negatives: Negatives | None = None,
-    ) -> Spectrum:
-        """Order, clip and sign raw eigenpairs.
+    def ordered(self) -> Spectrum:
+        """Return raw eigenpairs ordered, clipped and signed.
 
         The entry of largest magnitude of every eigenvector is positive (the first one, on ties).
         """
-        xp = backend.namespace(values)
-        order = backend.descending(values)
-        values, vectors = backend.take(values, order), backend.take(vectors, order, axis=1)
+        order, xp = backend.descending(self.values), backend.namespace(self.values)
+        values = backend.take(self.values, order)
         if backend.is_foreign(values):
             values = xp.where(values < 0, xp.zeros_like(values), values)
         else:
             values = np.maximum(values, 0.0)
-        vectors = algebra.deterministic_signs(vectors)
-        return cls(values, vectors, trace, dim, error, concentration, negatives)
+        vectors = algebra.deterministic_signs(backend.take(self.vectors, order, axis=1))
+        return replace(self, values=values, vectors=vectors)
 
     @property
     def rank(self) -> int:

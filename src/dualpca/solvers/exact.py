@@ -302,24 +302,18 @@ class QR(Solver):
 
     def solve(self, operator: Operator, rank: int, rng: np.random.Generator) -> Spectrum:
         """Return the leading eigenpairs."""
-        if not isinstance(operator, Factored):
-            return self._of_factor(operator, rank)
-        side, trace = min(operator, operator.mirror, key=lambda A: A.shape[0]), operator.trace
-        _, s, Vt = algebra.svd(side.triangle())
-        vectors = Vt[:rank, :].T if side is operator else operator.unmirror(Vt[:rank, :].T)
-        share = concentration((s * s)[:, None], trace)
-        return Spectrum.of(s[:rank] ** 2, vectors, trace, operator.dim, concentration=share)
-
-    @staticmethod
-    def _of_factor(operator: Operator, rank: int) -> Spectrum:
-        """Return the leading eigenpairs of FFᵀ from a thin F; nothing (m, m) is formed."""
-        with backend.threads_outside(operator.like):
-            Q, R = np.linalg.qr(operator.factor())
-            U, s, _ = np.linalg.svd(R)
-            vectors = Q @ U[:, :rank]
+        if isinstance(operator, Factored):
+            side = min(operator, operator.mirror, key=lambda A: A.shape[0])
+            _, s, Vt = algebra.svd(side.triangle())
+            vectors = Vt[:rank, :].T if side is operator else operator.unmirror(Vt[:rank, :].T)
+        else:  # FFᵀ of a thin F: nothing (m, m) is formed
+            with backend.threads_outside(operator.like):
+                Q, R = np.linalg.qr(operator.factor())
+                U, s, _ = np.linalg.svd(R)
+                vectors = Q @ U[:, :rank]
         trace = operator.trace
         share = concentration((s * s)[:, None], trace)
-        return Spectrum.of(s[:rank] ** 2, vectors, trace, operator.dim, concentration=share)
+        return Spectrum(s[:rank] ** 2, vectors, trace, operator.dim, concentration=share).ordered()
 
 
 class Dense(Solver):
@@ -352,7 +346,7 @@ class Dense(Solver):
                 (values, vectors), negatives = top_pairs(A, rank), None
             else:
                 values, vectors, negatives = _pairs_and_negatives(A, rank, operator.eps)
-        return Spectrum.of(values, vectors, trace, operator.dim, 0.0, share, negatives)
+        return Spectrum(values, vectors, trace, operator.dim, 0.0, share, negatives).ordered()
 
 
 def _looks(operator: Operator, rank: int) -> bool:
@@ -395,8 +389,13 @@ class MirrorGram(Solver):
     def solve(self, operator: Factored, rank: int, rng: np.random.Generator) -> Spectrum:
         """Return the leading eigenpairs, no more than the mirror image has."""
         found = Dense().solve(operator.mirror, min(rank, operator.mirror.shape[0]), rng)
-        values, vectors, share = found.values, operator.unmirror(found.vectors), found.concentration
-        return Spectrum.of(values, vectors, operator.trace, operator.dim, concentration=share)
+        return unmirrored(found, operator)
+
+
+def unmirrored(found: Spectrum, operator: Factored) -> Spectrum:
+    """Return eigenpairs of FᵀF from those of its mirror image."""
+    vectors = algebra.deterministic_signs(operator.unmirror(found.vectors))
+    return replace(found, vectors=vectors)
 
 
 # --- One vector at a time: a kernel that can be formed, or sparse rows ---------------------------
@@ -490,7 +489,7 @@ def lanczos(operator: Operator, rank: int, tol: float, rng: np.random.Generator)
         if isinstance(A, MatrixProducts) and not operator.definite:
             negatives = _negatives(operator, A, rest, values)
         trace = operator.trace
-    return Spectrum.of(values, vectors, trace, operator.dim, error, negatives=negatives)
+    return Spectrum(values, vectors, trace, operator.dim, error, negatives=negatives).ordered()
 
 
 def _negatives(
@@ -690,8 +689,7 @@ class Krylov(Solver):
                 found = self._by_blocks(side, min(rank, side.shape[0]), rng)
         if not isinstance(operator, Factored) or side is operator:
             return found
-        vectors = algebra.deterministic_signs(operator.unmirror(found.vectors))
-        return replace(found, vectors=vectors)
+        return unmirrored(found, operator)
 
     def _by_blocks(self, A: Operator, rank: int, rng: np.random.Generator) -> Spectrum:
         """Return the leading eigenpairs; those of coarse products are led to the end by others."""
@@ -706,7 +704,7 @@ class Krylov(Solver):
         share = None  # left to random probes, unless a product more would be felt
         if A.pass_cost > EXPENSIVE:
             share = extrapolated_concentration(ritz, A.trace, A.shape[0], rank)
-        return Spectrum.of(values, vectors, A.trace, A.dim, error, share)
+        return Spectrum(values, vectors, A.trace, A.dim, error, share).ordered()
 
     def _iterate(
         self, A: Operator, rank: int, rng: np.random.Generator, start: Array | None = None
