@@ -139,11 +139,11 @@ def calls(folder: Path) -> dict[str, tuple[Callable[[], object], int | None]]:
         ),
         '`KernelPCA(2, kernel="rbf").fit(X)`, 500 points': (
             lambda: dp.KernelPCA(2, kernel="rbf").fit(points),
-            16,
+            14,
         ),
         '`KernelPCA(2, kernel="rbf").fit(X)`, 3,000 points': (
             lambda: dp.KernelPCA(2, kernel="rbf").fit(many_points),
-            16,
+            14,
         ),
         "`MixturePPCA(3, 2).fit(X)`, 500 × 5": (
             lambda: dp.MixturePPCA(3, 2, random_state=0).fit(points),

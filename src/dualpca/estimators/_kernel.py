@@ -497,7 +497,7 @@ class PreImageEstimator(KernelEstimator):
         return self._home(Y @ subspace.coefficients.T + subspace.base, X)
 
 
-def checked_components(wanted: Any, rules: Sequence[str] = ()) -> Any:
+def checked_components(wanted: object, rules: Sequence[str] = ()) -> int | float | str | None:
     """Return a number of components, a share of the variance, the name of a rule, or None."""
     if wanted is None or (isinstance(wanted, str) and wanted in rules):
         return wanted

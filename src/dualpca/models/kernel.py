@@ -54,7 +54,7 @@ from dualpca.models.spiked import (
 from dualpca.operators import (
     SINGLE_EPS,
     Dual,
-    Expected,
+    ExpectedGram,
     Explicit,
     FeatureMap,
     Fourier,
@@ -279,7 +279,7 @@ def kernel_operator(
         how.require_exact("for rows with NaN")
         inputs = fit_inputs(X, w)
         rows = as_uncertain(inputs, X)
-        gram = Expected(rows, choice.resolved(rows.mean, w))
+        gram = ExpectedGram(rows, choice.resolved(rows.mean, w))
         return Dual(gram, None, w, center=how.center), inputs
     kernel = choice.resolved(X, w)
     if isinstance(kernel, Precomputed):
@@ -589,7 +589,7 @@ class KernelModel:
         if isinstance(span, MappedSubspace):
             raise TypeError("the kernel of a feature map is not known over all points")
         gram = (
-            Expected(span.rows, self.kernel)
+            ExpectedGram(span.rows, self.kernel)
             if isinstance(span, UncertainSubspace)
             else gram_of(self.points, self.kernel, how)
         )

@@ -16,7 +16,7 @@ from dualpca.operators.dual import (
     MOST_FORMED,
     SINGLE_EPS,
     Dual,
-    Expected,
+    ExpectedGram,
     Fused,
     Given,
     Gram,

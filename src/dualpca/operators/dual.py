@@ -280,7 +280,7 @@ class Given(Gram):
         return backend.working(self.points[::step, :]).T @ V
 
 
-class Expected(Given):
+class ExpectedGram(Given):
     """Expected inner products of rows that are known in part, E k(x_i, x_j), (n, n)."""
 
     def __init__(self, rows: Uncertain, kernel: Kernel) -> None:
@@ -633,7 +633,7 @@ class Dual(Operator):
     def expansion(self, spectrum: Spectrum) -> Subspace | UncertainSubspace:
         """Return the same; over the expected features of rows that are known in part."""
         span, gram = self.subspace(spectrum), self.gram
-        if not isinstance(gram, Expected):
+        if not isinstance(gram, ExpectedGram):
             return span
         about = (span.coefficients, span.base, span.tilt, span.offset)
         return UncertainSubspace(gram.rows, gram.row_kernel, *about)
