@@ -318,3 +318,10 @@ def test_weights_count_where_single_precision_is_not_enough():
     options = {"kernel": "rbf", "gamma": 0.02, "eigen_solver": "dense"}
     exact, loose = (KernelPCA(30, **options, tol=tol).fit(X, sample_weight=w) for tol in (0, 1e-4))
     np.testing.assert_allclose(loose.eigenvalues_, exact.eigenvalues_, rtol=1e-4)
+
+
+def test_squared_shares_of_incomplete_rows_are_of_the_kernel_that_was_fitted():
+    X = rows()
+    X[np.random.default_rng(1).random(X.shape) < 0.1] = np.nan
+    model = KernelPCA(kernel="rbf", gamma=0.2).fit(X)
+    np.testing.assert_allclose(model.squared_eigenvalue_ratio().sum(), 1.0)
