@@ -147,7 +147,7 @@ def test_interrupted_descent_keeps_the_last_step():
     assert record.loglikelihoods[-1] == max(record.loglikelihoods) == -float(np.sum((x - 1) ** 4))
 
 
-@pytest.mark.parametrize("where", ["stacks.Stack.step", "incomplete.m_step"])
+@pytest.mark.parametrize("where", ["incomplete.Stack.step", "incomplete.m_step"])
 def test_interrupted_fit_leaves_a_model(monkeypatch, where):
     X = table()
     if where == "incomplete.m_step":  # as larger tables are fitted
@@ -217,7 +217,7 @@ def test_interrupted_choice_of_complete_rows_rests_on_the_folds_done(monkeypatch
     "where, holes",
     [
         ("dualpca.models.selection._trained", False),
-        ("dualpca.models.stacks.Stack.step", True),
+        ("dualpca.models.incomplete.Stack.step", True),
     ],
 )
 def test_interruption_before_anything_is_known_is_passed_on(monkeypatch, where, holes):

@@ -33,6 +33,7 @@ from dualpca.gaussian import (
     all_latents,
     at_least_one,
     check_request,
+    free_factors,
     is_count,
     rotate,
 )
@@ -47,7 +48,7 @@ from dualpca.models.driver import (
     iterate,
     maximize,
 )
-from dualpca.models.incomplete import Fit, fit_incomplete, free_numbers, some_of
+from dualpca.models.incomplete import Fit, fit_incomplete, some_of
 from dualpca.models.selection import parallel_analysis
 from dualpca.models.spiked import (
     LinearOperator,
@@ -84,7 +85,8 @@ class FactorModel:
 
     def n_parameters(self) -> int:
         """Return the number of free parameters, mean included: dq − q(q − 1)/2 + 2d."""
-        return free_numbers(self.factors, diagonal=True)
+        q, d = map(int, self.components.shape)
+        return free_factors(q, d) + d
 
     @property
     def loadings(self) -> Array:

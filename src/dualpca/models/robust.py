@@ -607,10 +607,8 @@ class RobustFit(Fit):
     @property
     def incomplete(self) -> Incomplete:
         """The rows."""
-        found = self.data.rows.ready
-        if found is None:
-            raise TypeError("rows in memory are needed.")
-        return found
+        assert self.data.ready is not None
+        return self.data.ready
 
     @property
     def host_weights(self) -> Host:

@@ -63,14 +63,17 @@ from dualpca.gaussian import (
 )
 from dualpca.models.driver import left_to_gain, maximize, try_candidates, warn_interrupted
 from dualpca.models.incomplete import (
+    MOST_ENTRIES,
     SEED,
+    Expected,
     Fit,
+    Guess,
+    Stack,
     check_unit,
     fit_incomplete,
     refuse_empty_columns,
     some_of,
 )
-from dualpca.models.stacks import MOST_ENTRIES, Expected, Guess, Stack
 from dualpca.operators import WIDEST, Primal, Scatter, weighed
 from dualpca.solvers import solve
 
