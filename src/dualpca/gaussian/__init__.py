@@ -41,6 +41,7 @@ from dualpca.gaussian.observed import (
     densities,
     drawn_imputations,
     each,
+    expected_stretch,
     groups,
     imputed,
     latent_frame,

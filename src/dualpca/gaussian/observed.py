@@ -451,22 +451,18 @@ def t_constant(dof: float, size: float) -> float:
     return m * (m - 1) / (2 * a) * (1 - (2 * m - 1) / (6 * a))
 
 
-def expected_stretch(factors: Factors, block: Block, found: Latents) -> Array | float:
-    """Return E[1/u | x_o], (b, 1): what the covariances given a row are multiplied by; 1 if ν = ∞.
+def expected_stretch(dof: float, sizes: Array, distance: Array) -> Array:
+    """Return E[1/u | x_o], (n,): what the covariances given a row are multiplied by; 1 if ν = ∞.
 
     u ~ Gamma((ν + k)/2, (ν + δ)/2) given the k entries that a row observed; so (ν + δ)/(ν + k − 2).
     """
-    if math.isinf(factors.dof):
-        return 1.0
-    xp = backend.namespace(block.mask)
-    k = xp.sum(block.mask, axis=1)
-    left = factors.dof + k - 2
-    stretch = (factors.dof + found.distance) / xp.where(
-        left > 0, left, xp.full_like(left, math.nan)
-    )
+    xp = backend.namespace(distance)
+    if math.isinf(dof):
+        return xp.ones_like(distance)
+    left = dof + sizes - 2
     if not bool(xp.all(left > 0)):
         raise DegenerateError(NO_SECOND_MOMENT)
-    return stretch[:, None]
+    return (dof + distance) / left
 
 
 def _is_noiseless(factors: Factors) -> bool:
@@ -636,7 +632,8 @@ def imputed(factors: Factors, X: Array, spread: bool = False) -> tuple[Array, Ar
         parts.append([xp.where(missing, mean, backend.row_block(X, block.rows))])
         if spread:
             variance = quadratic(found.covariance, factors.W) + factors.psi
-            variance = variance * expected_stretch(factors, block, found)
+            sizes = xp.sum(block.mask, axis=1)
+            variance = variance * expected_stretch(factors.dof, sizes, found.distance)[:, None]
             parts[-1].append(xp.where(missing, xp.sqrt(variance), xp.zeros_like(variance)))
     filled, *deviation = joined(parts)
     return filled, deviation[0] if spread else None
@@ -697,9 +694,8 @@ def conditional(factors: Factors, X: Array, features: Any) -> tuple[Array, Array
         unknown = 1 - backend.take(block.mask, features, axis=1)
         known = backend.take(backend.row_block(X, block.rows), features, axis=1)
         covariance = (W @ found.covariance @ W.T + noise) * outer(unknown)
-        stretch = expected_stretch(factors, block, found)
-        if not isinstance(stretch, float):
-            covariance = covariance * stretch[:, :, None]
+        stretch = expected_stretch(factors.dof, xp.sum(block.mask, axis=1), found.distance)
+        covariance = covariance * stretch[:, None, None]
         parts.append([xp.where(unknown == 0, known, found.mean @ W.T + mu), covariance])
     mean, covariance = joined(parts)
     return mean, covariance

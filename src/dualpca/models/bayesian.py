@@ -31,7 +31,6 @@ from dualpca.gaussian import (
     fit_relevance,
     has_vanished,
     incomplete_laplace,
-    incomplete_reference,
     information,
     is_count,
     laplace,
@@ -54,18 +53,18 @@ from dualpca.models.driver import (
     iterate,
     maximize,
 )
-from dualpca.models.incomplete import Fit, few_steps, filled_axes, some_of
+from dualpca.models.incomplete import Fit, few_steps, filled_axes
 from dualpca.models.spiked import (
-    MEASURED_ROWS,
     LinearOperator,
+    PrincipalAxes,
     SpikedModel,
     average_variance,
     check_solver,
     keeper_of,
+    measured_reference,
     noise_held,
     ppca_step,
     rows_in_order,
-    spiked_model,
 )
 from dualpca.models.streaming import shifted
 from dualpca.operators import Spectrum, linear
@@ -142,11 +141,9 @@ def _fit_incomplete_bayesian(
         at, value = fit_variational(IncompleteRows(fit), first.W, noise, axis, request, keeper)
     else:
         at, value = _relevance_with_missing(fit, rng, request)
-    sure = incomplete_laplace(at.factors, at.gaussian, information(at.factors, table))
-    some, n = some_of(table, MEASURED_ROWS), columns.effective_rows
-    reference = incomplete_reference(
-        at.factors, at.spectrum, some.rows, some.weights, n, ordered=some is table
-    )
+    axes, factors = at.axes, at.axes.factors
+    sure = incomplete_laplace(factors, axes.gaussian, information(factors, table))
+    reference = measured_reference(factors, axes.spectrum, table, columns.effective_rows)
     return _model(at, sure, value, columns.used, reference, table.like)
 
 
@@ -193,8 +190,9 @@ def _fit_complete_bayesian(
         at, value = fit_variational(CompleteRows(operator), W, sigma2, axis, request, keeper)
     else:
         at, value = _relevance(operator, spectrum, request)
-    sure = laplace(at.factors, at.gaussian, n)
-    reference = reference_of(operator, at.spectrum, n, n, rows=rows_in_order(operator))
+    axes = at.axes
+    sure = laplace(axes.factors, axes.gaussian, n)
+    reference = reference_of(operator, axes.spectrum, n, n, rows=rows_in_order(operator))
     return _model(at, sure, value, count, reference, like, operator.trace / n)
 
 
@@ -222,32 +220,22 @@ def start_count(request: BayesianRequest, n: float, count: int, d: int) -> int:
 
 
 class Directions(NamedTuple):
-    """Where a fit ended: principal axes and their lengths, and the record of the fit."""
+    """Where a fit ended: principal axes, and the record of the fit."""
 
-    mean: Array  # (d,)
-    axes: Array  # (d, q), orthonormal, with deterministic signs
-    u: Array  # (q,), squared lengths, longest first
-    noise: float
+    axes: PrincipalAxes
     record: Record  # of the penalised log-likelihood, or of the bound
     relevance: Array  # (q started,)
 
-    @property
-    def gaussian(self) -> SpikedGaussian:
-        """The density along and off the axes."""
-        return SpikedGaussian(self.u + self.noise, self.noise, int(self.mean.shape[0]))
-
-    @property
-    def spectrum(self) -> Spectrum:
-        """The principal axes, and the variance of the model."""
-        d, xp = int(self.mean.shape[0]), backend.namespace(self.u)
-        total = float(xp.sum(self.u)) + d * self.noise
-        return Spectrum(self.gaussian.values, self.axes, total, d)
-
-    @property
-    def factors(self) -> Factors:
-        """The density as x = Wz + μ + ε, W on its principal axes."""
-        psi = backend.namespace(self.mean).full_like(self.mean, self.noise)
-        return Factors(self.axes * self.gaussian.spread, self.mean, psi)
+    @classmethod
+    def of(
+        cls, mean: Array, V: Array, u: Array, noise: float, record: Record, relevance: Array
+    ) -> Directions:
+        """Return axes V (d, q), orthonormal, of squared lengths u, longest first."""
+        d = int(mean.shape[0])
+        gaussian = SpikedGaussian(u + noise, noise, d)
+        total = float(backend.namespace(u).sum(u)) + d * noise
+        spectrum = Spectrum(gaussian.values, algebra.deterministic_signs(V), total, d)
+        return cls(PrincipalAxes(mean, spectrum, gaussian), record, relevance)
 
 
 def _model(
@@ -264,13 +252,15 @@ def _model(
     `posterior` says how sure W is, `value` is the log-likelihood, and `total` the variance of the
     rows, by default that of the model.
     """
-    record, gaussian, spectrum = at.record, at.gaussian, at.spectrum
+    record, axes = at.record, at.axes
     if total is not None:
-        spectrum = replace(spectrum, trace=total)
-    history = History((value,), record.n_iter, record.converged, record.interrupted)
-    base = spiked_model(at.mean, spectrum, gaussian, like, count, reference, history=history)
-    model = BayesianModel(
-        **vars(base),
+        axes = axes._replace(spectrum=replace(axes.spectrum, trace=total))
+    model = axes.model(
+        like,
+        count,
+        reference,
+        BayesianModel,
+        history=History((value,), record.n_iter, record.converged, record.interrupted),
         relevance=backend.cast_like(at.relevance, like),
         loading_posterior=posterior,
         bounds=tuple(record.loglikelihoods),
@@ -312,9 +302,9 @@ def _relevance(
     value = loglikelihood(spectrum, n, lengths)
     record = Record([value + penalty(lengths.u, operator.dim)], max(lengths.n_iter, 1), True)
     kept = max(int(lengths.kept.sum()), 1)  # the leading ones: ℓ decides
-    mean, axes, u = operator.frame.mean, spectrum.vectors, backend.asarray(lengths.u, operator.like)
-    along = axes[:, :kept], u[:kept], lengths.sigma2
-    return Directions(mean, *along, record, u / operator.dim), value
+    u = backend.asarray(lengths.u, operator.like)
+    along = spectrum.vectors[:, :kept], u[:kept], lengths.sigma2
+    return Directions.of(operator.frame.mean, *along, record, u / operator.dim), value
 
 
 # --- Automatic relevance determination where values are missing ----------------------------------
@@ -426,7 +416,7 @@ def fit_incomplete_relevance(
     Returns
     -------
     factors : Factors
-        W has orthogonal columns, longest first; none if nothing is relevant.
+        W has orthogonal columns, longest first; one that is 0 if nothing is relevant.
     record : Record
         Of the penalised log-likelihood, since the last direction was switched off.
     loglikelihood : float
@@ -445,24 +435,13 @@ def fit_incomplete_relevance(
             keeper.state = None  # that was of more directions
     if record is None or not record.interrupted:
         keeper.done()
-    if record is None:
-        return _isotropic(fit)
-    record.n_iter, factors = fit.steps, fit.unpack(theta)
-    if fit.noise is None and has_vanished(float(factors.psi[0]), fit.unit):
+    record = record or Record(converged=True)
+    record.n_iter, factors = fit.steps, fit.unpack(theta) if fit.q else fit.without_directions()
+    if fit.q and fit.noise is None and has_vanished(float(factors.psi[0]), fit.unit):
         refuse_no_noise(fit.q)
     value = float(fit.data.sums(factors).loglikelihood)
     record.add(value + penalty(backend.to_numpy(_squared_lengths(factors.W)), fit.d))
     return factors, record, value
-
-
-def _isotropic(fit: RelevanceFit) -> tuple[Factors, Record, float]:
-    """Return the model without directions: each feature's mean, one noise."""
-    xp, count = backend.namespace(fit.origin), float(backend.namespace(fit.seen).sum(fit.seen))
-    squares = float(xp.sum(fit.seen * fit.variance))
-    sigma2 = squares / count if fit.noise is None else fit.noise
-    psi = xp.full_like(fit.variance, sigma2)
-    value = -0.5 * (count * (LOG_2PI + math.log(sigma2)) + squares / sigma2)
-    return Factors(psi[:, None][:, :0], fit.origin, psi), Record([value], fit.steps, True), value
 
 
 def _relevance_with_missing(
@@ -471,17 +450,12 @@ def _relevance_with_missing(
     """Find the directions that are relevant by EM with re-estimated priors."""
     started = fit.q
     factors, record, value = fit_incomplete_relevance(fit, rng, **request.limits)
-    W, mu = factors.W, factors.mu
-    kept = int(W.shape[1])
-    if kept:
-        axes, s, _ = algebra.svd(W)
-        u = s**2
-    else:
-        axes, u = filled_axes(fit.data, 1, mu, rng)[0], 0 * mu[:1]
-    none = backend.asarray(np.zeros(started - kept), mu)
-    relevance = backend.namespace(mu).concat([u[:kept] / fit.d, none])
-    sigma2 = float(factors.psi[0])
-    return Directions(mu, algebra.deterministic_signs(axes), u, sigma2, record, relevance), value
+    mu, (axes, s, _) = factors.mu, algebra.svd(factors.W)
+    if not fit.q:
+        axes = filled_axes(fit.data, 1, mu, rng)[0]
+    none = backend.asarray(np.zeros(started - fit.q), mu)
+    relevance = backend.namespace(mu).concat([s[: fit.q] ** 2 / fit.d, none])
+    return Directions.of(mu, axes, s**2, float(factors.psi[0]), record, relevance), value
 
 
 # --- Variational Bayesian PCA: q(Z) q(W) q(α) q(τ) q(μ), missing values or none ------------
@@ -740,7 +714,7 @@ def fit_variational(
     >>> X = np.random.default_rng(0).normal(size=(200, 5)) * [3.0, 2.0, 1.0, 1.0, 1.0]
     >>> rows, eye = CompleteRows(Primal(X, None)), np.eye(5)
     >>> found, _ = fit_variational(rows, eye[:, :4], 1.0, eye[:, :1], BayesianRequest())
-    >>> found.u.size, bool(np.all(np.diff(found.record.loglikelihoods) > -1e-9))
+    >>> found.axes.spectrum.rank, bool(np.all(np.diff(found.record.loglikelihoods) > -1e-9))
     (2, True)
     """
     updates, xp = Updates(rows, request.noise), backend.namespace(W)
@@ -769,12 +743,11 @@ def fit_variational(
     relevance, noise = xp.where(is_kept, found.rate / updates.a, 0 * rate), 1 / updates.tau(found)
     kept = np.flatnonzero(backend.to_numpy(is_kept))
     if kept.size:
-        U, s, _ = algebra.svd(backend.take(found.W, kept, axis=1))
-        along = algebra.deterministic_signs(U), s**2
+        axis, s, _ = algebra.svd(backend.take(found.W, kept, axis=1))
     else:
-        along = axis, 0 * axis[0, :]
-    at = Directions(found.mu, *along, noise, record, relevance)
-    return at, rows.loglikelihood(at.factors)
+        s = 0 * axis[0, :]
+    at = Directions.of(found.mu, axis, s**2, noise, record, relevance)
+    return at, rows.loglikelihood(at.axes.factors)
 
 
 def _is_close(bounds: list[float], enough: float) -> bool:

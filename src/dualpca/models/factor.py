@@ -49,14 +49,13 @@ from dualpca.models.driver import (
     maximize,
 )
 from dualpca.models.incomplete import Fit, fit_incomplete, some_of
-from dualpca.models.selection import parallel_analysis
 from dualpca.models.spiked import (
     LinearOperator,
     PPCARequest,
     SpikedModel,
     fit_ppca,
-    gathered,
     keeper_of,
+    parallel_count,
     variances_like,
 )
 from dualpca.operators import LinearTable, linear
@@ -248,8 +247,7 @@ def _count(wanted: int | None, table: Table, found: LinearTable | Columns) -> in
     if wanted is not None:
         check_request(wanted, table.d, table.d, "em")
         return int(wanted)
-    missing, moments = isinstance(found, Columns), gathered(found)
-    return at_least_one(PARALLEL, parallel_analysis(table, missing=missing, moments=moments))
+    return at_least_one(PARALLEL, parallel_count(table, found))
 
 
 def _noise_to_start(request: FactorRequest, table: Table) -> Array | None:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -289,34 +289,58 @@ class SpikedModel:
         return backend.cast_like(self.frame.restore(centred), self.components)
 
 
-def spiked_model(
-    mean: Array,
-    spectrum: Spectrum,
-    gaussian: SpikedGaussian,
-    like: Array,
-    n_rows: int,
-    reference: Reference,
-    *,
-    negligible: float = 0.0,
-    scale: Array | None = None,
-    column_variances: Array | None = None,
-    history: History | None = None,
-) -> SpikedModel:
-    """Return the model of a spectrum and its Gaussian, in the dtype of `like`."""
-    xp = backend.namespace(spectrum.values)
-    ratio = spectrum.values / spectrum.trace if spectrum.trace > 0 else 0 * spectrum.values
-    return SpikedModel(
-        backend.cast_like(mean, like),
-        backend.cast_like(xp.asarray(spectrum.vectors.T, copy=True), like),
-        variances_like(gaussian.values, like, negligible),
-        backend.cast_like(ratio, like),
-        gaussian.noise,
-        n_rows,
-        reference,
-        None if scale is None else backend.cast_like(scale, like),
-        column_variances=column_variances,
-        history=history,
-    )
+class PrincipalAxes(NamedTuple):
+    """A density on its principal axes, where a fit ended."""
+
+    mean: Array
+    spectrum: Spectrum  # its trace is the variance that shares are taken of
+    gaussian: SpikedGaussian
+
+    @classmethod
+    def of(cls, factors: Factors, total: float | None = None) -> PrincipalAxes:
+        """Rotate factors of equal noise; `total` is the variance, by default that of the model."""
+        d, sigma2 = int(factors.W.shape[0]), float(factors.psi[0])
+        U, s, _ = algebra.svd(factors.W)
+        gaussian = SpikedGaussian(s**2 + sigma2, sigma2, d)
+        if total is None:
+            total = float(backend.namespace(s).sum(s**2)) + d * sigma2
+        return cls(factors.mu, Spectrum.of(gaussian.values, U, total, d), gaussian)
+
+    @property
+    def factors(self) -> Factors:
+        """The density as x = Wz + μ + ε; with a little noise, where there is none."""
+        values, noise = self.gaussian.values, self.gaussian.noise
+        if not noise > 0:
+            noise = LEAST_NOISE * float(backend.namespace(values).mean(values))
+        W = self.spectrum.vectors * self.gaussian.spread
+        return Factors(W, self.mean, backend.namespace(W).full_like(self.mean, noise))
+
+    def model(
+        self,
+        like: Array,
+        n_rows: int,
+        reference: Reference,
+        kind: Callable[..., Fitted],
+        *,
+        negligible: float = 0.0,
+        **others: object,
+    ) -> Fitted:
+        """Return the model, in the dtype of `like`; `others` are further fields of its kind."""
+        spectrum, xp = self.spectrum, backend.namespace(self.spectrum.values)
+        ratio = spectrum.values / spectrum.trace if spectrum.trace > 0 else 0 * spectrum.values
+        return kind(
+            mean=backend.cast_like(self.mean, like),
+            components=backend.cast_like(xp.asarray(spectrum.vectors.T, copy=True), like),
+            variances=variances_like(self.gaussian.values, like, negligible),
+            ratios=backend.cast_like(ratio, like),
+            noise=self.gaussian.noise,
+            n_rows=n_rows,
+            reference=reference,
+            **others,
+        )
+
+
+Fitted = TypeVar("Fitted", bound=SpikedModel)
 
 
 def variances_like(values: Array, like: Array, negligible: float = 0.0) -> Array:
@@ -368,7 +392,13 @@ def fit_pca(table: Table, request: PCARequest) -> SpikedModel:
     """Fit PCA to complete rows: the leading eigenpairs of their scatter."""
     check_solver(table, request.solver_given)
     with few_threads(table):
-        return _fit_pca(table, request)
+        operator, count = found = complete(table, standardize=request.standardize)
+        check_request(request.n_components, count, table.d, request.solver_given)
+        judged, scaled = table, request.standardize and request.n_components in CROSS_VALIDATED
+        if scaled and not backend.is_sparse(getattr(table, "rows", None)):  # as it is fitted
+            judged = Units.of(table).table(table)
+        request, _ = _with_chosen_count(judged, request, count, found)
+        return pca_of_operator(operator, count, table.like, request)
 
 
 def few_threads(table: Table) -> AbstractContextManager[None]:
@@ -381,20 +411,8 @@ def few_threads(table: Table) -> AbstractContextManager[None]:
     return backend.one_thread(SCATTER_STEPS * work, table.like, entries)
 
 
-def _fit_pca(table: Table, request: PCARequest) -> SpikedModel:
-    found = complete(table, standardize=request.standardize)
-    operator, count = found
-    check_request(request.n_components, count, table.d, request.solver_given)
-    scaled = request.standardize and request.n_components in CROSS_VALIDATED
-    if scaled and not backend.is_sparse(getattr(table, "rows", None)):  # what is fitted is judged
-        table = Units.of(table).table(table)
-    known: dict[str, Any] = {"missing": False, "moments": gathered(found)}
-    request, _ = _with_chosen_count(table, request, min(count, table.d), **known)
-    return pca_of_operator(operator, count, table.like, request)
-
-
 def pca_of_operator(
-    operator: LinearOperator, count: int, like: Array, request: PCARequest, **others: Any
+    operator: LinearOperator, count: int, like: Array, request: PCARequest, **others: object
 ) -> SpikedModel:
     """Fit PCA to an operator over the features that sums over `count` rows."""
     wanted, seed = request.n_components, request.seed
@@ -409,8 +427,12 @@ def pca_of_operator(
     gaussian = spiked_gaussian(spectrum, divisor)
     # the order of rows is not looked at: it would take as long as the fit of a small table
     reference = reference_of(operator, spectrum, operator.n, divisor, incomplete=False)
-    others |= {"negligible": NEGLIGIBLE_VARIANCE, "scale": operator.frame.scale}
-    return spiked_model(operator.frame.mean, spectrum, gaussian, like, count, reference, **others)
+    mean, scale = operator.frame
+    if scale is not None:
+        scale = backend.cast_like(scale, like)
+    return PrincipalAxes(mean, spectrum, gaussian).model(
+        like, count, reference, SpikedModel, negligible=NEGLIGIBLE_VARIANCE, scale=scale, **others
+    )
 
 
 def _check_count(wanted: float | str | None, count: int, d: int, solver: str) -> None:
@@ -427,16 +449,16 @@ Request = TypeVar("Request", "PCARequest", "PPCARequest")
 
 
 def _with_chosen_count(
-    table: Table, request: Request, most: int, *, missing: bool, moments: Moments | None = None
+    table: Table, request: Request, count: int, found: LinearTable | Columns
 ) -> tuple[Request, Selection | None]:
     """Return the request with a number of components, if it asks for a rule that needs rows."""
     if request.n_components == PARALLEL:
-        found = parallel_analysis(table, missing=missing, moments=moments)
-        return replace(request, n_components=at_least_one(PARALLEL, found)), None
+        q = at_least_one(PARALLEL, parallel_count(table, found))
+        return replace(request, n_components=q), None
     if request.n_components not in CROSS_VALIDATED:
         return request, None
-    name = str(request.n_components)
-    selection = cross_validated(name, table, most, missing=missing)
+    name, missing = str(request.n_components), isinstance(found, Columns)
+    selection = cross_validated(name, table, min(count, table.d) - missing, missing=missing)
     return replace(request, n_components=at_least_one(name, selection.chosen)), selection
 
 
@@ -459,33 +481,23 @@ def fit_ppca(table: Table, request: PPCARequest) -> SpikedModel:
     """Fit probabilistic PCA by maximum likelihood (Tipping & Bishop 1999), NaN or not."""
     check_solver(table, request.solver)
     with few_threads(table):
-        return _fit_ppca(table, request)
+        found = linear(table, missing=True)
+        by_default = request.n_components is None and request.noise is None
+        choose = _default_count if by_default else _with_chosen_count
+        count = found.rows if isinstance(found, Columns) else found.n_rows
+        request, selection = choose(table, request, count, found)
 
+        def fit(request: PPCARequest) -> SpikedModel:
+            if isinstance(found, Columns):
+                return _fit_incomplete_ppca(table, found, request)
+            return ppca_of_operator(found.operator, found.n_rows, table.like, request)
 
-def _fit_ppca(table: Table, request: PPCARequest) -> SpikedModel:
-    found = linear(table, missing=True)
-    missing = isinstance(found, Columns)
-    known: dict[str, Any] = {"missing": missing, "moments": gathered(found)}
-    count = found.rows if isinstance(found, Columns) else found.n_rows
-    by_default = request.n_components is None and request.noise is None
-    if by_default:
-        request, selection = _default_count(table, request, count, **known)
-    else:
-        most = min(count, table.d) - (1 if missing else 0)
-        request, selection = _with_chosen_count(table, request, most, **known)
-
-    def fit(request: PPCARequest) -> SpikedModel:
-        if isinstance(found, Columns):
-            return _fit_incomplete_ppca(table, found, request)
-        return ppca_of_operator(found.operator, found.n_rows, table.like, request)
-
-    if not by_default:
-        model = fit(request)
-        return model if selection is None else replace(model, selection=selection)
-    unit = average_variance(found)
-    if table.d == 1 and unit > 0:  # no direction is left for noise, and imputing needs some
-        request = replace(request, noise=HEYWOOD * unit)
-    return replace(noise_held(fit, request, unit), selection=selection)
+        if not by_default:
+            return replace(fit(request), selection=selection)
+        unit = average_variance(found)
+        if table.d == 1 and unit > 0:  # no direction is left for noise, and imputing needs some
+            request = replace(request, noise=HEYWOOD * unit)
+        return replace(noise_held(fit, request, unit), selection=selection)
 
 
 ENOUGH_ROWS = 2000
@@ -493,30 +505,28 @@ ENOUGH_ROWS = 2000
 
 
 def _default_count(
-    table: Table, request: PPCARequest, count: int, *, missing: bool, moments: Moments | None = None
+    table: Table, request: PPCARequest, count: int, found: LinearTable | Columns
 ) -> tuple[PPCARequest, Selection | None]:
     """Return the request with what nobody asked for: its rule, or 1 where there is no choice.
 
     Cross-validation with missing values fits every candidate by EM, five times: to a sample of
     rows.
     """
+    missing = isinstance(found, Columns)
     if min(count - 1, table.d) < 2:
         return replace(request, n_components=1), None
-    most = min(count, table.d) - (1 if missing else 0)
     if request.rule not in CROSS_VALIDATED:
         named = replace(request, n_components=request.rule)
-        return _with_chosen_count(table, named, most, missing=missing, moments=moments)
+        return _with_chosen_count(table, named, count, found)
     few = some_of(table, ENOUGH_ROWS) if missing else table
     try:
+        most = min(count, table.d) - missing
         selection = cross_validated(request.rule, few, most, missing=missing)
     except DegenerateError:  # too few values to hide some of them
         return replace(request, n_components=1), None
     compared = bool(np.any(np.asarray(selection.candidates) > 0))  # or none leaves any noise
     q = at_least_one(request.rule, selection.chosen) if compared else 1
     return replace(request, n_components=q), selection if compared else None
-
-
-Fitted = TypeVar("Fitted", bound=SpikedModel)
 
 
 def noise_held(fit: Callable[[Any], Fitted], request: Any, unit: float) -> Fitted:
@@ -539,10 +549,11 @@ def noise_held(fit: Callable[[Any], Fitted], request: Any, unit: float) -> Fitte
     return model
 
 
-def gathered(found: LinearTable | Columns) -> Moments | None:
-    """Return the moments of a chunked table, if it is complete and they were gathered."""
-    operator = found.operator if isinstance(found, LinearTable) else None
-    return operator.moments if isinstance(operator, Scatter) else None
+def parallel_count(table: Table, found: LinearTable | Columns) -> int:
+    """Return the number of components by parallel analysis of a table of which this is known."""
+    operator = None if isinstance(found, Columns) else found.operator
+    moments = operator.moments if isinstance(operator, Scatter) else None
+    return parallel_analysis(table, missing=operator is None, moments=moments)
 
 
 def average_variance(found: LinearTable | Columns) -> float:
@@ -557,6 +568,7 @@ def ppca_of_operator(
 ) -> SpikedModel:
     """Fit probabilistic PCA to an operator over the features that sums over `count` rows."""
     wanted, noise, n = request.n_components, request.noise, operator.n
+    mean = operator.frame.mean
     if wanted is None and noise is None:
         wanted = PARALLEL  # a stream, whose moments are enough
     _check_count(wanted, count, operator.dim, request.solver)
@@ -569,19 +581,20 @@ def ppca_of_operator(
     if by_em:
         W, sigma2, record = em_of_operator(operator, q, n, request.start, noise, **request.limits)
         record.add(ppca_step(operator, W, sigma2, n)[2])
-        unit = operator.trace / n / operator.dim
-        vanished = noise is None and has_vanished(sigma2, unit, NO_NOISE)
-        spectrum, gaussian = principal_axes(W, sigma2, operator.trace / n, vanished)
+        total = operator.trace / n
+        if noise is None and has_vanished(sigma2, total / operator.dim, NO_NOISE):
+            sigma2 = 0.0
+        psi = backend.namespace(mean).full_like(mean, sigma2)
+        at = PrincipalAxes.of(Factors(W, mean, psi), total)
         if noise == 0:  # what EM raised is no likelihood
-            record.loglikelihoods = [gaussian.limit_loglikelihood(n, operator.trace)]
+            record.loglikelihoods = [at.gaussian.limit_loglikelihood(n, operator.trace)]
     else:
-        if noise != 0:
-            gaussian.require_density()
         record = Record([gaussian.limit_loglikelihood(n, spectrum.trace)], 1, True)
-        spectrum = spectrum.head(q)
-    mean, history = operator.frame.mean, History.of(record)
-    reference = reference_of(operator, spectrum, n, n, rows=rows_in_order(operator))
-    return spiked_model(mean, spectrum, gaussian, like, count, reference, history=history)
+        at = PrincipalAxes(mean, spectrum.head(q), gaussian)
+    if noise != 0:
+        at.gaussian.require_density()
+    reference = reference_of(operator, at.spectrum, n, n, rows=rows_in_order(operator))
+    return at.model(like, count, reference, SpikedModel, history=History.of(record))
 
 
 def rows_in_order(operator: LinearOperator) -> Array | None:
@@ -602,21 +615,6 @@ def _closed_form(
     spectrum = leading(bounded, operator, count, solver=request.solver, seed=request.rng)
     q = None if wanted is None else spectrum.rank
     return spectrum, spiked_gaussian(spectrum, n, noise=noise, q=q)
-
-
-def principal_axes(
-    W: Array, sigma2: float, total: float, vanished: bool = False
-) -> tuple[Spectrum, SpikedGaussian]:
-    """Rotate loadings to principal axes; a noise that vanished leaves no density, and is refused.
-
-    A noise of 0 that was given is a model all the same.
-    """
-    d = int(W.shape[0])
-    U, s, _ = algebra.svd(W)
-    gaussian = SpikedGaussian(s**2 + sigma2, 0.0 if vanished else sigma2, d)
-    if sigma2 > 0:
-        gaussian.require_density()
-    return Spectrum.of(gaussian.values, U, total, d), gaussian
 
 
 def at_least_one_factor(q: float | str | None) -> int:
@@ -652,44 +650,37 @@ def _fit_incomplete_ppca(table: Table, columns: Columns, request: PPCARequest) -
     if noise == 0:  # what EM raised is no likelihood
         exact = abs(record.loglikelihoods[-1]) <= NO_NOISE * float(backend.to_numpy(fit.seen).sum())
         record.loglikelihoods = [math.inf if exact else -math.inf]
-    n, history = columns.effective_rows, History.of(record)
-    return _model_of_factors(factors, columns.used, n, noise, table.like, history, table)
+    at, n = incomplete_axes(factors, noise), columns.effective_rows
+    reference = Reference(n, n)
+    if at.gaussian.noise > 0:
+        reference = measured_reference(factors, at.spectrum, table, n)
+    return at.model(table.like, columns.used, reference, SpikedModel, history=History.of(record))
 
 
 MEASURED_ROWS = 2000
 """Rows with missing values by which control limits are measured, at random where there are more."""
 
 
-def _model_of_factors(
-    factors: Factors,
-    count: int,
-    n: float,
-    noise: float | None,
-    like: Array,
-    history: History,
-    table: Table | None = None,
-) -> SpikedModel:
-    """Return factors of equal noise as a model on their principal axes.
+def measured_reference(factors: Factors, spectrum: Spectrum, table: Table, n: float) -> Reference:
+    """Return what control limits need to know of a table with missing values, n effective rows."""
+    some = some_of(table, MEASURED_ROWS)
+    return incomplete_reference(
+        factors, spectrum, some.rows, some.weights, n, ordered=some is table
+    )
 
-    `count` is the number of rows, `n` the effective one: less than that by what is missing. Without
-    a table, control limits rest on the noise of the model.
-    """
-    d, sigma2 = int(factors.W.shape[0]), float(factors.psi[0])
-    total = float(backend.namespace(factors.W).sum(factors.W * factors.W)) + d * sigma2
-    if noise is None and has_vanished(sigma2, total / d):
+
+def incomplete_axes(
+    factors: Factors, noise: float | None = None, remedy: str = ", or give noise_variance"
+) -> PrincipalAxes:
+    """Return the axes of a fit with missing values; refuse a noise that vanished, unless given."""
+    at = PrincipalAxes.of(factors)
+    if noise is None and has_vanished(at.gaussian.noise, at.spectrum.trace / at.gaussian.dim):
         raise DegenerateError(
             f"the noise of {factors.W.shape[1]} components fell below {10 * LEAST_NOISE:g} of the "
             "average variance: where values are missing, that is indistinguishable from no noise. "
-            "Use fewer components, or give noise_variance."
+            f"Use fewer components{remedy}."
         )
-    spectrum, gaussian = principal_axes(factors.W, sigma2, total)
-    reference = Reference(n, n)
-    if table is not None and sigma2 > 0:
-        some = some_of(table, MEASURED_ROWS)
-        reference = incomplete_reference(
-            factors, spectrum, some.rows, some.weights, n, ordered=some is table
-        )
-    return spiked_model(factors.mu, spectrum, gaussian, like, count, reference, history=history)
+    return at
 
 
 def open_stream(state: Moments | Stream | None, request: PPCARequest) -> Stream:
@@ -721,8 +712,8 @@ def ppca_of_stream(
     check_request(request.n_components, count, int(like.shape[1]), request.solver)
     bounded = replace(state, tol=request.tol, max_iter=request.max_iter)
     factors, record = bounded.settle(request.start).model()
-    history = History.of(record, endless=True)
-    return _model_of_factors(factors, count, float(count), request.noise, like, history)
+    at, history = incomplete_axes(factors, request.noise), History.of(record, endless=True)
+    return at.model(like, count, Reference(count, count), SpikedModel, history=history)
 
 
 # --- EM on an operator, whose matrix is never formed ---------------------------------------------
