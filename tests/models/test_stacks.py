@@ -127,7 +127,7 @@ def test_columns_of_different_units_get_as_many_components_as_they_need():
 def test_the_largest_number_is_tried_where_columns_are_of_different_units(monkeypatch):
     truth = load_diabetes(scaled=False).data
     X = np.where(np.random.default_rng(0).random(truth.shape) < 0.1, np.nan, truth)
-    monkeypatch.setattr(selection, "given_up", lambda scores: len(scores) >= 3)
+    monkeypatch.setattr("dualpca.gaussian.selection.given_up", lambda scores: len(scores) >= 3)
     found = Imputer(standardize=False).fit(X).model_.selection_
     assert found.candidates.tolist() == [1, 2, 3, 9] and found.chosen == 9
 

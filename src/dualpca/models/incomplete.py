@@ -36,29 +36,8 @@ from dualpca.data import (
     observed_weights,
 )
 from dualpca.errors import DegenerateError, EmptyColumnError, ScaleError
-from dualpca.gaussian import (
-    HEYWOOD,
-    LEAST_NOISE,
-    LOG_2PI,
-    Factors,
-    Incomplete,
-    StackedLatents,
-    Sums,
-    has_vanished,
-    m_step,
-    moment_sums,
-    stacked_latents,
-)
-from dualpca.models.driver import (
-    Keeper,
-    Packing,
-    Record,
-    Step,
-    Watch,
-    descend,
-    if_singular,
-    maximize,
-)
+from dualpca.gaussian import LOG_2PI, Factors, Incomplete, StackedLatents, Sums, observed, rules
+from dualpca.models import driver
 
 # --- The rows, as EM sees them: sums over a table ------------------------------------------------
 
@@ -121,7 +100,9 @@ class IncompleteTable:
     def sums(self, factors: Factors, unsure: Array | None = None) -> Sums:
         """Take the E step; O(dq²) numbers are all that leaves a chunk."""
         sums = self._summed(lambda chunk: chunk.sums(factors, unsure), Sums.plus)
-        return sums if self.moments is None else sums.plus(moment_sums(self.moments, factors))
+        if self.moments is not None:
+            sums = sums.plus(observed.moment_sums(self.moments, factors))
+        return sums
 
 
 SEED = 0
@@ -499,7 +480,7 @@ class Stack:
 
     def pack(self, W: Host, delta: Host, sigma2: Host) -> Host:
         """Return θ, flat."""
-        share = np.log(np.maximum(sigma2 / self.unit, LEAST_NOISE))
+        share = np.log(np.maximum(sigma2 / self.unit, rules.LEAST_NOISE))
         root = self.root[:, None]
         parts = [W.reshape(self.K, -1) / root, delta / root, share[:, None]]
         return np.concatenate(parts, axis=1).ravel()
@@ -508,7 +489,7 @@ class Stack:
         """Return W (K, d, q), μ − μ₀ (K, d) and σ² (K,)."""
         theta, size = theta.reshape(self.K, -1), self.d * self.q
         W = (theta[:, :size] * self.root[:, None]).reshape(self.K, self.d, self.q)
-        logs = np.clip(theta[:, -1], np.log(LEAST_NOISE), LARGEST_NOISE)
+        logs = np.clip(theta[:, -1], np.log(rules.LEAST_NOISE), LARGEST_NOISE)
         sigma2 = np.exp(logs) * self.unit
         if self.noise is not None:
             sigma2 = np.full_like(sigma2, self.noise)
@@ -536,7 +517,7 @@ class Stack:
 
         The most likely E step so far is left in `kept`, where there is such a list.
         """
-        with if_singular(NO_POSTERIOR):
+        with driver.if_singular(NO_POSTERIOR):
             found = self.expected(theta)
             value = found.loglikelihood
             if kept is not None and (not kept or value > kept[0].loglikelihood):
@@ -553,7 +534,7 @@ class Stack:
         """Take the M step; return θ."""
         if isinstance(at.found, CompletedRows):
             return self.pack(*self._closed(at.found.S, at.delta + at.found.shift, at.W))
-        W, delta, left = m_step(at.found.sums, Factors(at.W, at.delta, at.sigma2))
+        W, delta, left = observed.m_step(at.found.sums, Factors(at.W, at.delta, at.sigma2))
         return self.pack(W, delta, left.sum(axis=1) / self.counts.sum(axis=1))
 
     def _rows(self, W: Host, delta: Host, sigma2: Host) -> CompletedRows:
@@ -597,7 +578,7 @@ class Stack:
         q, d = self.q if q is None else q, self.d
         lam, V = np.linalg.eigh(S)
         lam, rest = lam[:, d - q :], lam[:, : d - q]
-        sigma2 = np.maximum(rest.mean(axis=1), LEAST_NOISE * self.unit)
+        sigma2 = np.maximum(rest.mean(axis=1), rules.LEAST_NOISE * self.unit)
         if self.noise is not None:
             sigma2 = np.full(self.K, self.noise)
         found = V[:, :, d - q :] * np.sqrt(np.maximum(lam - sigma2[:, None], 0.0))[:, None, :]
@@ -610,7 +591,7 @@ class Stack:
         """Complete the latents: sums over their posterior given what was observed."""
         R = self.R - self.mask * delta[:, :, None]
         psi = np.repeat(sigma2[:, None], self.d, axis=1)
-        found = stacked_latents(W, psi, R, self.mask)
+        found = observed.stacked_latents(W, psi, R, self.mask)
         return CompletedLatents(Sums.of(found, R, self.mask, self.w), found)
 
     def leap(self, at: Expected, most: int) -> tuple[Stack, Host]:
@@ -620,13 +601,13 @@ class Stack:
             rows = self._rows(at.W, at.delta, at.sigma2)
         lam = np.linalg.eigvalsh(rows.S) / self.unit[:, None]
         rest = (np.cumsum(lam, axis=1) / np.arange(1, self.d + 1)).min(axis=0)
-        fewest = 1 + int(np.argmax(rest > 20 * LEAST_NOISE))  # that are left for noise
+        fewest = 1 + int(np.argmax(rest > 20 * rules.LEAST_NOISE))  # that are left for noise
         other = self.with_components(max(min(most, self.d - fewest), self.q))
         return other, other.pack(*other._closed(rows.S, at.delta + rows.shift, None))
 
     def leaves_noise(self, at: Expected) -> bool:
         """Return True if no σ² has vanished."""
-        return not any(map(has_vanished, at.sigma2, self.unit))
+        return not any(map(rules.has_vanished, at.sigma2, self.unit))
 
     # --- What was hidden, and one more latent -------------------------------------------------
 
@@ -713,8 +694,8 @@ class Fit:
         own = xp.where(self.variance > 0, self.variance, 0 * self.variance + self.unit)
         self.root = xp.sqrt(own if diagonal else 0 * own + self.unit)
         square = own if diagonal else 0 * own[:1] + self.unit
-        least = xp.full_like(square, HEYWOOD if diagonal else LEAST_NOISE)
-        self.packing = Packing(self.d, self.root[:, None], square, least)
+        least = xp.full_like(square, rules.HEYWOOD if diagonal else rules.LEAST_NOISE)
+        self.packing = driver.Packing(self.d, self.root[:, None], square, least)
 
     def pack(self, factors: Factors) -> Array:
         """Return θ."""
@@ -750,7 +731,7 @@ class Fit:
             return backend.asarray(after, theta), value
         factors = self.unpack(theta)
         sums = self.expectations(factors)
-        W, mu, left = m_step(sums, factors)
+        W, mu, left = observed.m_step(sums, factors)
         return self.pack(Factors(W, mu, self._noise(left, sums.n))), self.value(sums, factors)
 
     def value(self, sums: Sums, factors: Factors) -> float:
@@ -768,7 +749,7 @@ class Fit:
 
     def expectations(self, factors: Factors) -> Sums:
         """Take the E step, or say why it cannot be taken."""
-        with if_singular(NO_POSTERIOR):
+        with driver.if_singular(NO_POSTERIOR):
             return self.data.sums(factors)
 
     def slope(self, theta: Array) -> tuple[float, Array]:
@@ -785,7 +766,7 @@ class Fit:
         return float(sums.loglikelihood), xp.concat(parts)
 
     def polish(
-        self, theta: Array, record: Record, tol: float, max_iter: int, keeper: Keeper
+        self, theta: Array, record: driver.Record, tol: float, max_iter: int, keeper: driver.Keeper
     ) -> Array:
         """Continue by quasi-Newton within the bounds of ψ: EM is slow near a Heywood case.
 
@@ -801,7 +782,7 @@ class Fit:
         bounds: list[Any] = [(None, None)] * (self.d * (self.q + 1))
         bounds += [(b, self.packing.ceiling) for b in low]
         start, near = backend.to_numpy(theta), FLATTEST * tol
-        found = descend(
+        found = driver.descend(
             objective, start, bounds, record, lambda value: -n * value, near, max_iter, keeper
         )
         if not record.ended:
@@ -845,14 +826,16 @@ class Fit:
         square = 0 * self.root + self.packing.square
         return self.pack(Factors(W, self.origin, self._noise(square, 0 * square + 1)))
 
-    def keeper(self, watch: Watch | None) -> Keeper:
+    def keeper(self, watch: driver.Watch | None) -> driver.Keeper:
         """Return what keeps the state of this fit."""
-        return Keeper() if watch is None else watch.over(self.data.n, self.origin, self.variance)
+        if watch is None:
+            return driver.Keeper()
+        return watch.over(self.data.n, self.origin, self.variance)
 
-    def merit(self, run: tuple[Factors, Record]) -> tuple[bool, float]:
+    def merit(self, run: tuple[Factors, driver.Record]) -> tuple[bool, float]:
         """Return what to compare runs by: a noise that did not vanish, then the likelihood."""
         smallest = float(backend.namespace(run[0].psi).min(run[0].psi / self.packing.square))
-        return not has_vanished(smallest, 1.0), run[1].loglikelihoods[-1]
+        return not rules.has_vanished(smallest, 1.0), run[1].loglikelihoods[-1]
 
 
 def fit_incomplete(
@@ -863,8 +846,8 @@ def fit_incomplete(
     tol: float = 1e-4,
     max_iter: int = 1000,
     n_init: int = 1,
-    watch: Watch | None = None,
-) -> tuple[Factors, Record]:
+    watch: driver.Watch | None = None,
+) -> tuple[Factors, driver.Record]:
     """Fit x = Wz + μ + ε to rows with missing values by the likelihood of the observed entries.
 
     With a ψ of its own for every feature, EM is followed by quasi-Newton on the same likelihood;
@@ -884,7 +867,7 @@ def fit_incomplete(
         if best[1].interrupted:
             break
         try:
-            other = _run(fit, fit.begin_anywhere(rng), tol, max_iter, Keeper())
+            other = _run(fit, fit.begin_anywhere(rng), tol, max_iter, driver.Keeper())
         except DegenerateError:
             continue
         best = max(best, other, key=fit.merit)
@@ -892,16 +875,16 @@ def fit_incomplete(
 
 
 def _run(
-    fit: Fit, theta: Array, tol: float, max_iter: int, keeper: Keeper
-) -> tuple[Factors, Record]:
+    fit: Fit, theta: Array, tol: float, max_iter: int, keeper: driver.Keeper
+) -> tuple[Factors, driver.Record]:
     """Climb from one start."""
     steps = min(max_iter, EM_FIRST) if fit.diagonal else max_iter
     near = FLATTEST * tol if steps < max_iter else tol  # EM alone, if there is no quasi-Newton
     if keeper.state is not None and "values" in keeper.state[0]:  # quasi-Newton had begun
         theta = backend.asarray(keeper.state[0]["theta"], theta)
-        record = Record.of(keeper.state)
+        record = driver.Record.of(keeper.state)
     else:
-        theta, record = maximize(fit.step, theta, tol=near, max_iter=steps, keeper=keeper)
+        theta, record = driver.maximize(fit.step, theta, tol=near, max_iter=steps, keeper=keeper)
     if steps < max_iter and not record.ended:
         theta = fit.polish(theta, record, tol, max_iter - steps, keeper)
     factors = fit.unpack(theta)
@@ -913,9 +896,9 @@ NEAR = 1e-3
 """Relative distance to the maximum at which a refit stops: far below the spread of refits."""
 
 
-def few_steps(step: Step, theta: Array, steps: int, *, accelerate: bool = True) -> Array:
+def few_steps(step: driver.Step, theta: Array, steps: int, *, accelerate: bool = True) -> Array:
     """Return θ after a few EM steps, fewer if it is at the maximum; Ctrl-C ends all refits."""
-    found, record = maximize(step, theta, tol=NEAR, max_iter=steps, accelerate=accelerate)
+    found, record = driver.maximize(step, theta, tol=NEAR, max_iter=steps, accelerate=accelerate)
     record.raise_interrupted()
     return found
 

@@ -38,7 +38,6 @@ from dualpca.data import (
 from dualpca.errors import DegenerateError, SelectionWarning, expected
 from dualpca.gaussian import (
     LOG_2PI,
-    NO_SECOND_MOMENT,
     PARALLEL,
     Factors,
     Incomplete,
@@ -46,37 +45,14 @@ from dualpca.gaussian import (
     Selection,
     SpikedGaussian,
     SpikedMonitor,
-    all_latents,
-    at_least_one,
-    check_request,
     completed,
-    each,
-    expected_stretch,
-    is_count,
-    latents,
-    m_step,
+    observed,
     reference_of,
-    spiked_gaussian,
-    t_constant,
-    t_density,
-    t_terms,
+    rules,
 )
-from dualpca.models.driver import (
-    History,
-    IterativeRequest,
-    Record,
-    maximize,
-)
+from dualpca.models import driver, spiked
 from dualpca.models.incomplete import Fit, rows_of
 from dualpca.models.selection import parallel_analysis
-from dualpca.models.spiked import (
-    PPCARequest,
-    PrincipalAxes,
-    SpikedModel,
-    at_least_one_factor,
-    fit_ppca,
-    incomplete_axes,
-)
 from dualpca.operators import Frame, Primal
 from dualpca.solvers import solve
 
@@ -87,7 +63,7 @@ LEAST_DOF, MOST_DOF = 2.1, 1000.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class RobustModel(SpikedModel):
+class RobustModel(spiked.SpikedModel):
     """The multivariate t with scale matrix C = Σ (ℓ − σ²) v vᵀ + σ²I and ν degrees of freedom.
 
     `variances` and `noise` are those of C; the covariance is C ν/(ν − 2).
@@ -119,7 +95,7 @@ class RobustModel(SpikedModel):
     def stretch(self, rows: Array) -> Array:
         """Return E[1/u | x_o] = (ν + δ)/(ν + k − 2), (n,): covariances given a row grow by it."""
         distance, sizes = self.distance(rows)
-        return expected_stretch(self.dof, sizes, distance)
+        return observed.expected_stretch(self.dof, sizes, distance)
 
     def is_beyond(self, rows: Array) -> Array:
         """Return True for rows that are too far even for the tails, (n,)."""
@@ -145,11 +121,11 @@ class RobustModel(SpikedModel):
     def log_density(self, rows: Array, *, missing: bool) -> Array:
         """Return ln p of what every row observed under the t; O(dq) per row."""
         if missing and has_missing(rows):
-            return all_latents(self.factors, rows).log_density
+            return observed.all_latents(self.factors, rows).log_density
         gaussian = self.gaussian
         distance, sizes = self.distance(rows)
         volume = gaussian.dim * LOG_2PI + gaussian.log_determinant()
-        return t_density(self.dof, sizes, distance, volume + 0 * distance)
+        return observed.t_density(self.dof, sizes, distance, volume + 0 * distance)
 
     @property
     def inflation(self) -> float:
@@ -157,7 +133,7 @@ class RobustModel(SpikedModel):
         if math.isinf(self.dof):
             return 1.0
         if not self.dof > 2:
-            raise DegenerateError(NO_SECOND_MOMENT)
+            raise DegenerateError(observed.NO_SECOND_MOMENT)
         return self.dof / (self.dof - 2)
 
     def covariance(self) -> Array:
@@ -187,7 +163,7 @@ def distances(gaussian: SpikedGaussian, Y: Array, residual: Array) -> Array:
 
 def observed_distances(factors: Factors, rows: Array) -> Array:
     """Return (x_o − μ_o)ᵀC_oo⁻¹(x_o − μ_o) of what every row observed, (n,), block by block."""
-    found = [latents.distance for _, latents in each(factors, rows)]
+    found = [latents.distance for _, latents in observed.each(factors, rows)]
     return backend.namespace(rows).concat(found, axis=0)
 
 
@@ -221,7 +197,7 @@ def best_dof(sizes: Host, distance: Host, weights: Host, least: float = LEAST_DO
     def cost(log_dof: float) -> float:
         nu = math.exp(log_dof)
         tails = 0.5 * (weights * (nu + sizes)) @ np.log1p(distance / nu)
-        return float(tails - counts @ [t_constant(nu, k) for k in kinds]) / mean
+        return float(tails - counts @ [observed.t_constant(nu, k) for k in kinds]) / mean
 
     def slope(log_dof: float) -> float:
         nu = math.exp(log_dof)
@@ -454,12 +430,12 @@ def _concentrated(
     return factors, float(np.linalg.slogdet(inner)[1] + np.sum(np.log(factors.psi)))
 
 
-def _closed_form(operator: Primal, q: int) -> PrincipalAxes:
+def _closed_form(operator: Primal, q: int) -> spiked.PrincipalAxes:
     """Return the Gaussian of q axes, which has a density."""
     spectrum = solve(operator, q)
-    gaussian = spiked_gaussian(spectrum, operator.n, q=q)
+    gaussian = rules.spiked_gaussian(spectrum, operator.n, q=q)
     gaussian.require_density()
-    return PrincipalAxes(operator.frame.mean, spectrum, gaussian)
+    return spiked.PrincipalAxes(operator.frame.mean, spectrum, gaussian)
 
 
 # --- EM ------------------------------------------------------------------------------------------
@@ -468,13 +444,13 @@ def _closed_form(operator: Primal, q: int) -> PrincipalAxes:
 class Ascent(NamedTuple):
     """A point of EM for complete rows: the density, and the weights it gives to them."""
 
-    axes: PrincipalAxes
+    axes: spiked.PrincipalAxes
     dof: float
     u: Array  # (n,)
     loglikelihood: float
 
 
-Ended = tuple[PrincipalAxes, float, Record]
+Ended = tuple[spiked.PrincipalAxes, float, driver.Record]
 """Where EM ended: the axes, ν, and how it went."""
 
 LARGEST_LOG = 300.0
@@ -519,7 +495,7 @@ class CompleteFit:
         distance, d = distances(at.gaussian, *projected), at.gaussian.dim
         dof, u = self.weigh(distance)
         far, volume = backend.to_numpy(distance), d * LOG_2PI + at.gaussian.log_determinant()
-        terms = t_terms(dof, np.full(far.size, float(d)), far)
+        terms = observed.t_terms(dof, np.full(far.size, float(d)), far)
         return Ascent(at, dof, u, float(self.host @ terms - 0.5 * self.host.sum() * volume))
 
     def run(self, start: Array, tol: float, max_iter: int) -> Ended:
@@ -530,7 +506,7 @@ class CompleteFit:
             at = self.ascend(xp.exp(xp.clip(theta, -LARGEST_LOG, LARGEST_LOG)))
             return xp.log(at.u), at.loglikelihood
 
-        theta, record = maximize(step, xp.log(start), tol=tol, max_iter=max_iter)
+        theta, record = driver.maximize(step, xp.log(start), tol=tol, max_iter=max_iter)
         at = self.ascend(xp.exp(theta))
         record.add(at.loglikelihood)
         return at.axes, at.dof, record
@@ -595,14 +571,14 @@ class RobustFit(Fit):
 
         def part(cut: list[slice]) -> list[Array]:
             blocks = incomplete.blocks(factors.mu, cut)
-            found = [latents(factors, block) for block in blocks]
+            found = [observed.latents(factors, block) for block in blocks]
             return [backend.to_numpy(a) for one in found for a in (one.distance, one.log_volume)]
 
         parts = [a for run in backend.spread(part, incomplete.cut, incomplete.X) for a in run]
         distance, volume = np.concatenate(parts[::2]), np.concatenate(parts[1::2])
         w = self.host_weights
         dof = best_dof(self.sizes, distance, w, self.least) if self.dof is None else self.dof
-        value = float(w @ (t_terms(dof, self.sizes, distance) - 0.5 * volume))
+        value = float(w @ (observed.t_terms(dof, self.sizes, distance) - 0.5 * volume))
         return dof, weights_of(dof, self.sizes, distance), value
 
     def step(self, theta: Array) -> tuple[Array, float]:
@@ -610,7 +586,7 @@ class RobustFit(Fit):
         factors = self.unpack(theta)
         _, u, value = self.weigh(factors)
         sums = self.incomplete.sums(factors, u=backend.asarray(u, self.origin))
-        W, mu, left = m_step(sums, factors)
+        W, mu, left = observed.m_step(sums, factors)
         w = self.host_weights
         share = float(sums.all_n) / float(w.sum())  # Σwu/Σw
         return self.pack(Factors(W, mu, self._noise(left, share * self.seen))), value
@@ -629,18 +605,18 @@ class RobustFit(Fit):
 
     def run(self, start: Factors, tol: float, max_iter: int) -> Ended:
         """Climb from a density."""
-        theta, record = maximize(self.step, self.pack(start), tol=tol, max_iter=max_iter)
+        theta, record = driver.maximize(self.step, self.pack(start), tol=tol, max_iter=max_iter)
         factors = self.unpack(theta)
         dof, _, value = self.weigh(factors)
         record.add(value)
-        return incomplete_axes(factors, remedy=""), dof, record
+        return spiked.incomplete_axes(factors, remedy=""), dof, record
 
 
 # --- The fit -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class RobustRequest(IterativeRequest):
+class RobustRequest(driver.IterativeRequest):
     """Checked parameters of `fit_robust`."""
 
     n_components: int | float | str | None = None
@@ -663,9 +639,9 @@ def fit_robust(table: Table, request: RobustRequest) -> RobustModel:
         raise ValueError(expected("X", what, type(table).__name__, remedy))
     refuse_infinite(table.rows)
     wanted, rows = request.n_components, table.rows
-    if is_count(wanted):
-        check_request(wanted, used_rows(rows, table.weights), table.d, "auto")
-        q = at_least_one_factor(wanted)
+    if rules.is_count(wanted):
+        rules.check_request(wanted, used_rows(rows, table.weights), table.d, "auto")
+        q = spiked.at_least_one_factor(wanted)
         return _fit_count(table, q, request)
     wanted = PARALLEL if wanted is None else wanted
     with warnings.catch_warnings():
@@ -682,8 +658,8 @@ def _chosen(table: InMemoryTable, wanted: float | str) -> tuple[int, Selection |
     """Return the number of components that a rule chooses for rows without gross outliers."""
     if wanted == PARALLEL:
         found = parallel_analysis(table, missing=has_missing(table.rows))
-        return at_least_one(PARALLEL, found), None
-    model = fit_ppca(table, PPCARequest(wanted))
+        return rules.at_least_one(PARALLEL, found), None
+    model = spiked.fit_ppca(table, spiked.PPCARequest(wanted))
     return max(model.n_components, 1), model.selection
 
 
@@ -798,7 +774,7 @@ def _model(table: InMemoryTable, kept: Host, found: Ended, request: RobustReques
         count,
         reference,
         RobustModel,
-        history=History.of(record),
+        history=driver.History.of(record),
         dof=dof,
         row_weights=backend.asarray(u, table.like),
     )

@@ -20,8 +20,6 @@ from dualpca.data import Columns, InMemoryTable, Moments, Table, Units, has_miss
 from dualpca.errors import DegenerateError, ScaleError, SelectionWarning, expected, warn
 from dualpca.gaussian import (
     CROSS_VALIDATED,
-    HEYWOOD,
-    LEAST_NOISE,
     LOG_2PI,
     PARALLEL,
     RULES,
@@ -32,28 +30,13 @@ from dualpca.gaussian import (
     Selection,
     SpikedGaussian,
     SpikedMonitor,
-    all_latents,
-    at_least_one,
-    check_request,
     free_parameters,
-    has_vanished,
     incomplete_reference,
-    is_count,
-    leading,
+    observed,
     reference_of,
-    spiked_gaussian,
+    rules,
 )
-from dualpca.gaussian import NO_NOISE as NO_NOISE
-from dualpca.models.driver import (
-    History,
-    IterativeRequest,
-    Keeper,
-    Packing,
-    Record,
-    Watch,
-    if_singular,
-    maximize,
-)
+from dualpca.models import driver
 from dualpca.models.incomplete import Fit, fit_incomplete, some_of
 from dualpca.models.selection import (
     choose_bic,
@@ -118,7 +101,7 @@ class SpikedModel:
     reference: Reference | None = None  # of the training rows, for control limits
     scale: Annotated[Array, "d", "> 0"] | None = None  # of standardised features
     column_variances: Annotated[Array, "d", ">= 0"] | None = None
-    history: History | None = None
+    history: driver.History | None = None
     selection: Selection | None = None
 
     @property
@@ -211,7 +194,7 @@ class SpikedModel:
         """
         Y = self.coordinates(rows, self.gaussian.shrinkage)
         if not backend.all_finite(Y) and has_missing(rows):
-            found = all_latents(self.factors, rows)
+            found = observed.all_latents(self.factors, rows)
             return found.mean, found.covariance
         return Y, None
 
@@ -242,7 +225,7 @@ class SpikedModel:
         with self._threads_for(rows, MANY_STEPS):
             density = backend.stacked(of, backend.row_slices(X), X)
         if missing and not backend.all_finite(density) and has_missing(rows):
-            return all_latents(self.factors, rows).log_density
+            return observed.all_latents(self.factors, rows).log_density
         xp, scale = backend.namespace(density), frame.scale
         return density if scale is None else density - xp.sum(xp.log(scale))
 
@@ -311,7 +294,7 @@ class PrincipalAxes(NamedTuple):
         """The density as x = Wz + μ + ε; with a little noise, where there is none."""
         values, noise = self.gaussian.values, self.gaussian.noise
         if not noise > 0:
-            noise = LEAST_NOISE * float(backend.namespace(values).mean(values))
+            noise = rules.LEAST_NOISE * float(backend.namespace(values).mean(values))
         W = self.spectrum.vectors * self.gaussian.spread
         return Factors(W, self.mean, backend.namespace(W).full_like(self.mean, noise))
 
@@ -393,7 +376,7 @@ def fit_pca(table: Table, request: PCARequest) -> SpikedModel:
     check_solver(table, request.solver_given)
     with few_threads(table):
         operator, count = found = complete(table, standardize=request.standardize)
-        check_request(request.n_components, count, table.d, request.solver_given)
+        rules.check_request(request.n_components, count, table.d, request.solver_given)
         judged, scaled = table, request.standardize and request.n_components in CROSS_VALIDATED
         if scaled and not backend.is_sparse(getattr(table, "rows", None)):  # as it is fitted
             judged = Units.of(table).table(table)
@@ -415,16 +398,16 @@ def pca_of_operator(
     operator: LinearOperator, count: int, like: Array, request: PCARequest, **others: object
 ) -> SpikedModel:
     """Fit PCA to an operator over the features that sums over `count` rows."""
-    wanted, seed = request.n_components, request.seed
+    wanted, solver, tol, seed = request.n_components, request.solver, request.tol, request.seed
     _check_count(wanted, count, operator.dim, request.solver_given)
-    spectrum = leading(wanted, operator, count, solver=request.solver, tol=request.tol, seed=seed)
+    spectrum = rules.leading(wanted, operator, count, solver=solver, tol=tol, seed=seed)
     divisor = operator.n - 1
     if not divisor > 0:
         raise ValueError(
             f"sample_weight must sum to more than 1, got {operator.n:.6g}: it is the effective "
             "number of rows. Multiply the weights by the number of rows they stand for."
         )
-    gaussian = spiked_gaussian(spectrum, divisor)
+    gaussian = rules.spiked_gaussian(spectrum, divisor)
     # the order of rows is not looked at: it would take as long as the fit of a small table
     reference = reference_of(operator, spectrum, operator.n, divisor, incomplete=False)
     mean, scale = operator.frame
@@ -437,7 +420,7 @@ def pca_of_operator(
 
 def _check_count(wanted: float | str | None, count: int, d: int, solver: str) -> None:
     """Refuse a request that `count` rows of d features, which are not at hand, cannot satisfy."""
-    check_request(wanted, count, d, solver)
+    rules.check_request(wanted, count, d, solver)
     if wanted in CROSS_VALIDATED:
         raise ValueError(
             f"n_components={wanted!r} needs dense rows, and partial_fit keeps none. "
@@ -453,20 +436,20 @@ def _with_chosen_count(
 ) -> tuple[Request, Selection | None]:
     """Return the request with a number of components, if it asks for a rule that needs rows."""
     if request.n_components == PARALLEL:
-        q = at_least_one(PARALLEL, parallel_count(table, found))
+        q = rules.at_least_one(PARALLEL, parallel_count(table, found))
         return replace(request, n_components=q), None
     if request.n_components not in CROSS_VALIDATED:
         return request, None
     name, missing = str(request.n_components), isinstance(found, Columns)
     selection = cross_validated(name, table, min(count, table.d) - missing, missing=missing)
-    return replace(request, n_components=at_least_one(name, selection.chosen)), selection
+    return replace(request, n_components=rules.at_least_one(name, selection.chosen)), selection
 
 
 # --- Probabilistic PCA ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class PPCARequest(IterativeRequest):
+class PPCARequest(driver.IterativeRequest):
     """Checked parameters of `fit_ppca`. `rng` also starts block Krylov."""
 
     n_components: int | float | str | None
@@ -496,7 +479,7 @@ def fit_ppca(table: Table, request: PPCARequest) -> SpikedModel:
             return replace(fit(request), selection=selection)
         unit = average_variance(found)
         if table.d == 1 and unit > 0:  # no direction is left for noise, and imputing needs some
-            request = replace(request, noise=HEYWOOD * unit)
+            request = replace(request, noise=rules.HEYWOOD * unit)
         return replace(noise_held(fit, request, unit), selection=selection)
 
 
@@ -525,7 +508,7 @@ def _default_count(
     except DegenerateError:  # too few values to hide some of them
         return replace(request, n_components=1), None
     compared = bool(np.any(np.asarray(selection.candidates) > 0))  # or none leaves any noise
-    q = at_least_one(request.rule, selection.chosen) if compared else 1
+    q = rules.at_least_one(request.rule, selection.chosen) if compared else 1
     return replace(request, n_components=q), selection if compared else None
 
 
@@ -540,7 +523,7 @@ def noise_held(fit: Callable[[Any], Fitted], request: Any, unit: float) -> Fitte
     except DegenerateError:
         if not unit > 0:
             raise
-    model = fit(replace(request, noise=HEYWOOD * unit))
+    model = fit(replace(request, noise=rules.HEYWOOD * unit))
     warn(
         "the components explain the rows without noise: noise_variance is held at 1/10,000 of the "
         "average variance. Densities and standard deviations are those of this choice.",
@@ -573,7 +556,7 @@ def ppca_of_operator(
         wanted = PARALLEL  # a stream, whose moments are enough
     _check_count(wanted, count, operator.dim, request.solver)
     by_em = request.method == "em"
-    if by_em and is_count(wanted):
+    if by_em and rules.is_count(wanted):
         q = at_least_one_factor(wanted)
     else:
         spectrum, gaussian = _closed_form(operator, count, wanted, request)
@@ -582,19 +565,19 @@ def ppca_of_operator(
         W, sigma2, record = em_of_operator(operator, q, n, request.start, noise, **request.limits)
         record.add(ppca_step(operator, W, sigma2, n)[2])
         total = operator.trace / n
-        if noise is None and has_vanished(sigma2, total / operator.dim, NO_NOISE):
+        if noise is None and rules.has_vanished(sigma2, total / operator.dim, rules.NO_NOISE):
             sigma2 = 0.0
         psi = backend.namespace(mean).full_like(mean, sigma2)
         at = PrincipalAxes.of(Factors(W, mean, psi), total)
         if noise == 0:  # what EM raised is no likelihood
             record.loglikelihoods = [at.gaussian.limit_loglikelihood(n, operator.trace)]
     else:
-        record = Record([gaussian.limit_loglikelihood(n, spectrum.trace)], 1, True)
+        record = driver.Record([gaussian.limit_loglikelihood(n, spectrum.trace)], 1, True)
         at = PrincipalAxes(mean, spectrum.head(q), gaussian)
     if noise != 0:
         at.gaussian.require_density()
     reference = reference_of(operator, at.spectrum, n, n, rows=rows_in_order(operator))
-    return at.model(like, count, reference, SpikedModel, history=History.of(record))
+    return at.model(like, count, reference, SpikedModel, history=driver.History.of(record))
 
 
 def rows_in_order(operator: LinearOperator) -> Array | None:
@@ -612,9 +595,9 @@ def _closed_form(
     if wanted is None and noise is not None:  # at most tr/(nσ²) variances can exceed σ²
         most = operator.trace / (n * float(noise)) if noise > 0 else math.inf
         bounded = int(min(count, operator.dim, max(most, 1.0)))
-    spectrum = leading(bounded, operator, count, solver=request.solver, seed=request.rng)
+    spectrum = rules.leading(bounded, operator, count, solver=request.solver, seed=request.rng)
     q = None if wanted is None else spectrum.rank
-    return spectrum, spiked_gaussian(spectrum, n, noise=noise, q=q)
+    return spectrum, rules.spiked_gaussian(spectrum, n, noise=noise, q=q)
 
 
 def at_least_one_factor(q: float | str | None) -> int:
@@ -632,15 +615,15 @@ def at_least_one_factor(q: float | str | None) -> int:
 def _fit_incomplete_ppca(table: Table, columns: Columns, request: PPCARequest) -> SpikedModel:
     """Fit rows with missing values by the exact likelihood of the observed entries."""
     wanted, noise = request.n_components, request.noise
-    if is_count(wanted):
-        check_request(wanted, columns.rows, table.d, request.solver)
+    if rules.is_count(wanted):
+        rules.check_request(wanted, columns.rows, table.d, request.solver)
         q = at_least_one_factor(wanted)
     elif wanted == "bic":
-        q = at_least_one("bic", choose_bic(table, min(columns.rows, table.d) - 1))
+        q = rules.at_least_one("bic", choose_bic(table, min(columns.rows, table.d) - 1))
     elif wanted == "mle" or wanted in RULES:
-        check_request(wanted, columns.rows, table.d, request.solver)
+        rules.check_request(wanted, columns.rows, table.d, request.solver)
         name = "evidence" if wanted == "mle" else str(wanted)
-        q = min(at_least_one(name, rule_of_completed(name, table)), table.d - 1)
+        q = min(rules.at_least_one(name, rule_of_completed(name, table)), table.d - 1)
     else:
         named = ["mle", *sorted(RULES), PARALLEL, *CROSS_VALIDATED]
         what = f"an int or one of {named} where values are missing"
@@ -648,13 +631,15 @@ def _fit_incomplete_ppca(table: Table, columns: Columns, request: PPCARequest) -
     fit, limits = Fit(table, q, noise, columns=columns), request.limits
     factors, record = fit_incomplete(fit, request.start, n_init=request.n_init, **limits)
     if noise == 0:  # what EM raised is no likelihood
-        exact = abs(record.loglikelihoods[-1]) <= NO_NOISE * float(backend.to_numpy(fit.seen).sum())
+        most = rules.NO_NOISE * float(backend.to_numpy(fit.seen).sum())
+        exact = abs(record.loglikelihoods[-1]) <= most
         record.loglikelihoods = [math.inf if exact else -math.inf]
     at, n = incomplete_axes(factors, noise), columns.effective_rows
     reference = Reference(n, n)
     if at.gaussian.noise > 0:
         reference = measured_reference(factors, at.spectrum, table, n)
-    return at.model(table.like, columns.used, reference, SpikedModel, history=History.of(record))
+    history = driver.History.of(record)
+    return at.model(table.like, columns.used, reference, SpikedModel, history=history)
 
 
 MEASURED_ROWS = 2000
@@ -674,11 +659,11 @@ def incomplete_axes(
 ) -> PrincipalAxes:
     """Return the axes of a fit with missing values; refuse a noise that vanished, unless given."""
     at = PrincipalAxes.of(factors)
-    if noise is None and has_vanished(at.gaussian.noise, at.spectrum.trace / at.gaussian.dim):
+    if noise is None and rules.has_vanished(at.gaussian.noise, at.spectrum.trace / at.gaussian.dim):
         raise DegenerateError(
-            f"the noise of {factors.W.shape[1]} components fell below {10 * LEAST_NOISE:g} of the "
-            "average variance: where values are missing, that is indistinguishable from no noise. "
-            f"Use fewer components{remedy}."
+            f"the noise of {factors.W.shape[1]} components fell below "
+            f"{10 * rules.LEAST_NOISE:g} of the average variance: where values are missing, that "
+            f"is indistinguishable from no noise. Use fewer components{remedy}."
         )
     return at
 
@@ -689,7 +674,7 @@ def open_stream(state: Moments | Stream | None, request: PPCARequest) -> Stream:
         what = "positive or None where partial_fit meets missing values"
         remedy = "`fit` accepts 0 with missing values."
         raise ValueError(expected("noise_variance", what, request.noise, remedy))
-    if not is_count(request.n_components):
+    if not rules.is_count(request.n_components):
         what = "an int where partial_fit meets missing values: rows are not kept for a rule"
         raise ValueError(expected("n_components", what, request.n_components))
     q = at_least_one_factor(request.n_components)
@@ -709,10 +694,10 @@ def ppca_of_stream(
         state = state.moments or state  # all chunks were complete
     if isinstance(state, Moments):
         return ppca_of_operator(Scatter(state), count, like, request)
-    check_request(request.n_components, count, int(like.shape[1]), request.solver)
+    rules.check_request(request.n_components, count, int(like.shape[1]), request.solver)
     bounded = replace(state, tol=request.tol, max_iter=request.max_iter)
     factors, record = bounded.settle(request.start).model()
-    at, history = incomplete_axes(factors, request.noise), History.of(record, endless=True)
+    at, history = incomplete_axes(factors, request.noise), driver.History.of(record, endless=True)
     return at.model(like, count, Reference(count, count), SpikedModel, history=history)
 
 
@@ -773,16 +758,16 @@ def ppca_step(
 
 def breakdowns_told(q: int) -> AbstractContextManager[None]:
     """Say what a factorisation that fails in EM means."""
-    return if_singular(
+    return driver.if_singular(
         f"EM broke down: {q} components are more than the data have directions, and the noise "
         "vanished. Use fewer components, or give noise_variance > 0."
     )
 
 
-def keeper_of(watch: Watch | None, operator: LinearOperator) -> Keeper:
+def keeper_of(watch: driver.Watch | None, operator: LinearOperator) -> driver.Keeper:
     """Return what keeps the state of a fit to an operator over the features."""
     if watch is None:
-        return Keeper()
+        return driver.Keeper()
     return watch.over(operator.n, operator.frame.mean, operator.diag() / operator.n)
 
 
@@ -797,8 +782,8 @@ def em_of_operator(
     *,
     start: tuple[Array, float] | None = None,
     accelerate: bool = True,
-    watch: Watch | None = None,
-) -> tuple[Array, float, Record]:
+    watch: driver.Watch | None = None,
+) -> tuple[Array, float, driver.Record]:
     """Fit PPCA by accelerated EM: loadings W (m, q) up to rotation, noise σ², and the record.
 
     A given `noise` stays fixed. `start` is (W, σ²); by default random loadings, and all variance
@@ -811,8 +796,8 @@ def em_of_operator(
             "the points have no variance, all of them are the same: there is nothing to model. "
             "Give points that differ."
         )
-    square, least = (backend.asarray(np.array([value]), like) for value in (unit, NO_NOISE))
-    packing = Packing(operator.shape[0], math.sqrt(unit), square, least)
+    square, least = (backend.asarray(np.array([value]), like) for value in (unit, rules.NO_NOISE))
+    packing = driver.Packing(operator.shape[0], math.sqrt(unit), square, least)
 
     def pack(W: Array, sigma2: float) -> Array:
         fixed = sigma2 if noise is None else noise
@@ -829,7 +814,7 @@ def em_of_operator(
         start = math.sqrt(unit) * backend.normal(rng, (packing.d, q), like), unit
     keeper = keeper_of(watch, operator)  # type: ignore[arg-type]
     limits: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "accelerate": accelerate}
-    theta, record = maximize(step, pack(*start), keeper=keeper, **limits)
+    theta, record = driver.maximize(step, pack(*start), keeper=keeper, **limits)
     if not record.interrupted:
         keeper.done()
     W, psi, _ = packing.unpack(theta, q)
