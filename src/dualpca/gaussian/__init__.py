@@ -1,8 +1,9 @@
 """From a `Spectrum` to a Gaussian: the closed forms for q and σ², and the floors of σ².
 
 Iterative fits have formulas of their own for σ², in the M steps of `models`; they share its floors.
-Models use `rules`, `observed`, `selection` and `loadings` as modules; names that rooms further up use
-are listed below.
+Models use `rules`, `observed`, `selection` and `loadings` as modules; what others use is listed
+below.
+
 Read `spiked` (the density), `rules` (σ², relevance), `selection` (q), `observed` (conditioning
 on what each row observed), `reference` (what the training rows say of T² and SPE),
 `control_limits` (T² and SPE of rows, and their limits), `loadings`, `supplementary` (columns and

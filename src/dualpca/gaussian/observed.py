@@ -277,29 +277,16 @@ def latents(factors: Factors, block: Block) -> Latents:
 
     Theory 4.1. Rows with the same pattern of missing values share a covariance, found once.
     """
-    xp = backend.namespace(block.R)
-    W, psi = factors.W, factors.psi
-    q = int(W.shape[1])
     if _is_noiseless(factors):
         return _noiseless_latents(factors, block)
-    masks = block.mask if block.first is None else backend.take(block.mask, block.first)
-    P = unpack(masks @ pack(outer(W) / psi[:, None, None]), q) + backend.asarray(np.eye(q), W)
-    covariance = xp.linalg.inv(P)
-    logdet = 2 * xp.sum(xp.log(xp.linalg.diagonal(xp.linalg.cholesky(P))), axis=1)
-    if block.pattern is not None:
-        covariance, logdet = (backend.take(A, block.pattern) for A in (covariance, logdet))
-    rhs = block.R @ (W / psi[:, None])
-    mean = (covariance @ rhs[:, :, None])[:, :, 0]
-    # (x − Wz)ᵀΨ⁻¹(x − Wz) + zᵀz at the posterior mean is xᵀC⁻¹x without its cancellation
-    off = block.R - block.mask * (mean @ W.T)
-    with np.errstate(over="ignore"):  # a row too far has density 0, but a posterior
-        quadratic = (off * off) @ (1 / psi) + xp.sum(mean * mean, axis=1)
-    volume = block.mask @ (LOG_2PI + xp.log(psi)) + logdet
-    if math.isinf(factors.dof):
-        density = -0.5 * (volume + quadratic)
-    else:
-        density = t_density(factors.dof, xp.sum(block.mask, axis=1), quadratic, volume)
-    return Latents(mean, covariance, density, quadratic, volume)
+    W, psi, q = factors.W[None, ...], factors.psi[None, :], int(factors.W.shape[1])
+    R, mask = (backend.contiguous(A.T)[None, ...] for A in (block.R, block.mask))
+    found = stacked_latents(W, psi, R, mask, shared=(block.first, block.pattern))
+    distance, volume = found.distance[0, :], found.log_volume[0, :]
+    sizes = backend.namespace(R).sum(block.mask, axis=1)
+    density = t_density(factors.dof, sizes, distance, volume)
+    covariance = unpack(found.covariance[0, ...].T, q)
+    return Latents(found.mean[0, ...].T, covariance, density, distance, volume)
 
 
 def stacked_latents(
