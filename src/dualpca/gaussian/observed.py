@@ -160,6 +160,11 @@ class Sums(NamedTuple):
             loglikelihood=xp.sum(density, axis=1),
         )
 
+    def off(self, W: Array) -> Array:
+        """Return Σ E[(x − μ − wᵀz)²] of one table, (d,): what loadings leave of each feature."""
+        fitted = (self.zz @ W[:, :, None])[:, :, 0]
+        return self.xx - backend.namespace(W).sum(W * (2 * self.xz - fitted), axis=1)
+
     def plus(self, other: Sums) -> Sums:
         """Return the sums of both sets of rows."""
         return Sums(*(a + b for a, b in zip(self, other, strict=True)))
@@ -454,12 +459,8 @@ def expected_stretch(dof: float, sizes: Array, distance: Array) -> Array:
 
 def _is_noiseless(factors: Factors) -> bool:
     """Return True if all ψ are 0."""
-    return q_of(factors) > 0 and not bool(backend.namespace(factors.psi).any(factors.psi > 0))
-
-
-def q_of(factors: Factors) -> int:
-    """Return the number of latents."""
-    return int(factors.W.shape[1])
+    some = int(factors.W.shape[1]) > 0
+    return some and not bool(backend.namespace(factors.psi).any(factors.psi > 0))
 
 
 NO_INFORMATION = 1e-11
@@ -475,7 +476,7 @@ def _noiseless_latents(factors: Factors, block: Block) -> Latents:
     """
     xp, W = backend.namespace(block.R), factors.W
     masks = block.mask if block.first is None else backend.take(block.mask, block.first)
-    lam, U = xp.linalg.eigh(unpack(masks @ pack(outer(W)), q_of(factors)))
+    lam, U = xp.linalg.eigh(unpack(masks @ pack(outer(W)), int(W.shape[1])))
     known = lam > NO_INFORMATION * xp.sum(xp.abs(lam), axis=1)[:, None]
     safe = xp.where(known, lam, xp.ones_like(lam))
     # by roots of the inverse, so that what is not known is 0 to the last digit

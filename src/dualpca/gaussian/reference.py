@@ -531,10 +531,8 @@ def completed(factors: Factors, X: Array, weights: Array | None = None) -> Array
     psi, least = factors.psi, 1e-3 * factors.psi
     for _ in range(NOISE_STEPS):
         sums = rows.sums(replace(factors, psi=psi, dof=math.inf))
-        fitted = (sums.zz @ W[:, :, None])[:, :, 0]
-        left = sums.xx - xp.sum(W * (2 * sums.xz - fitted), axis=1)
         counts = xp.where(sums.n > 0, sums.n, xp.ones_like(sums.n))
-        psi = xp.where(sums.n > 0, xp.maximum(left / counts, least), psi)
+        psi = xp.where(sums.n > 0, xp.maximum(sums.off(W) / counts, least), psi)
     found = drawn_imputations(
         replace(factors, psi=psi, dof=math.inf), X, 1, np.random.default_rng(0)
     )

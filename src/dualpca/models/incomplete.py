@@ -742,10 +742,8 @@ class Fit:
         """
         if self.noise != 0:
             return float(sums.loglikelihood)
-        xp, W = backend.namespace(factors.W), factors.W
-        Wzz = (sums.zz @ W[:, :, None])[:, :, 0]
-        off = sums.xx - xp.sum(W * (2 * sums.xz - Wzz), axis=1)
-        return -0.5 * max(float(xp.sum(off)), 0.0) / self.unit
+        off = float(backend.namespace(factors.W).sum(sums.off(factors.W)))
+        return -0.5 * max(off, 0.0) / self.unit
 
     def expectations(self, factors: Factors) -> Sums:
         """Take the E step, or say why it cannot be taken."""
@@ -760,8 +758,7 @@ class Fit:
         Wzz = (sums.zz @ W[:, :, None])[:, :, 0]
         to_W = (sums.xz - Wzz) / psi[:, None]
         to_mu = (sums.x - xp.sum(W * sums.z, axis=1)) / psi
-        off = sums.xx - xp.sum(W * (2 * sums.xz - Wzz), axis=1)
-        to_logs = 0.5 * (off / psi - sums.n)
+        to_logs = 0.5 * (sums.off(W) / psi - sums.n)
         parts = [xp.reshape(to_W * self.root[:, None], (-1,)), to_mu * self.root, to_logs]
         return float(sums.loglikelihood), xp.concat(parts)
 
