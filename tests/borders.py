@@ -17,7 +17,7 @@ import numpy as np
 from dualpca.arrays import algebra, backend
 from dualpca.data import moments, table
 from dualpca.gaussian import control_limits, observed
-from dualpca.models import chain, expanded, factor, stacks
+from dualpca.models import chain, expanded, factor, incomplete
 from dualpca.models import emissions as emission_model
 from dualpca.operators import dual as kernel_operator
 from dualpca.operators import features, primal, subspace
@@ -225,13 +225,13 @@ def chain_length(rng):
 def quick_entries(rng):
     """Return rows with missing values, as many as a quick fit takes."""
     d = int(rng.choice([12, 30, 100]))
-    return stacks.QUICK_ENTRIES // d + off(rng), d, 2
+    return incomplete.QUICK_ENTRIES // d + off(rng), d, 2
 
 
 def latent_batch(rng):
     """Return rows at a batch of posterior covariances, or more than a batch with as many gaps."""
     if rng.random() < 0.3:  # of 30 columns some ten may be missing
-        return 2 * (stacks.BATCH // 100) + int(rng.integers(200, 400)), 30, 2
+        return 2 * (incomplete.BATCH // 100) + int(rng.integers(200, 400)), 30, 2
     q = int(rng.choice([12, 20]))
     n = max(64, observed.FACTORED_TOGETHER // (q * q))
     return n + off(rng), q + 6, q
@@ -620,14 +620,14 @@ BORDERS: list[Border] = [
         "mixture",
     ),
     Border(
-        "models/stacks.py",
+        "models/incomplete.py",
         "QUICK_ENTRIES MOST_ENTRIES",
         "a quick climb for small tables",
         quick_entries,
         GAPS,
     ),
     Border(
-        "models/stacks.py",
+        "models/incomplete.py",
         "SMALLEST_BATCH BATCH",
         "batches of rows",
         latent_batch,
@@ -641,10 +641,10 @@ BORDERS: list[Border] = [
         "ppca_missing",
     ),
     Border(
-        "models/stacks.py",
+        "models/incomplete.py",
         "WIDEST_ROWS",
         "the widest rows of a quick step",
-        columns(stacks.WIDEST_ROWS, lambda d, rng: 300),
+        columns(incomplete.WIDEST_ROWS, lambda d, rng: 300),
         "ppca_missing",
     ),
     Border(
@@ -750,7 +750,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {
     "models/emissions.py": {"START_ROWS": ESTIMATE},
     "models/factor.py": {"DENSE_LIMIT": TOO_LARGE, "COMPARED_ROWS FEWEST_COMPARED": MESSAGE},
     "models/hidden_markov.py": {"LONGEST_STRETCH MOST_STATES": ESTIMATE},
-    "models/incomplete.py": {"ENOUGH_ENTRIES least_rows:20": MESSAGE},
+    "models/completing.py": {"ENOUGH_ENTRIES least_rows:20": MESSAGE},
     "models/kernel.py": {
         "JUDGED_ROWS NOVELTY_ROWS ROWS_PER_LANDMARK SAMPLE_ROWS": ESTIMATE,
         "LARGEST_BLOCK": "blocks of training points left out, each by itself",
@@ -842,7 +842,7 @@ PLAIN: dict[str, dict[str, str]] = {
     "models/canonical.py": {"MOST_BY_DEFAULT": STEPS, "unpack:50": RANGE},
     "models/chain.py": {"FLOAT_RANGE LARGEST_DRIFT": RANGE},
     "models/clusters.py": {"SORTED_DIGITS": RANGE},
-    "models/completing.py": {"DONORS": STEPS},
+    "models/completing.py": {"DONORS REDRAWS REFIT_STEPS STD_REFITS": STEPS},
     "models/copula/choosing.py": {"MOST_LATENTS NO_BETTER SELECTION_STEPS": STEPS},
     "models/copula/columns.py": {"STANDS_OUT": RANGE, "MIXED_REFIT_STEPS TURNBULL_STEPS": STEPS},
     "models/copula/fitting.py": {
@@ -855,7 +855,7 @@ PLAIN: dict[str, dict[str, str]] = {
     "models/driver.py": {"LONGEST_LEAP SHORTEST_LEAP": RANGE},
     "models/factor.py": {"COMPARED_STEPS": STEPS, "PLAIN_TIMES": RANGE},
     "models/kernel.py": {"BISECTIONS": STEPS, "ROUNDED_NOVELTY": RANGE},
-    "models/incomplete.py": {"EM_FIRST REDRAWS REFIT_STEPS STD_REFITS": STEPS},
+    "models/incomplete.py": {"EM_FIRST": STEPS, "LARGEST_NOISE leap:20": RANGE},
     "models/kernel_space.py": {"fit:10": RANGE},
     "models/mixture/choosing.py": {"MOST_WORSE_SIZES": STEPS},
     "models/mixture/fit.py": {
@@ -867,7 +867,6 @@ PLAIN: dict[str, dict[str, str]] = {
         "CLEARANCE DOUBT LARGEST_LOG MOST_DOF core_tails:1e+06 robust_units:8": RANGE,
     },
     "models/spiked.py": {"MANY_STEPS SCATTER_STEPS": COST, "NEAR_ZERO RESIDUAL_ROUNDINGS": RANGE},
-    "models/stacks.py": {"LARGEST_NOISE leap:20": RANGE},
     "models/streaming.py": {"AVERAGE COMPLETE_STEPS STEPS": STEPS},
     "models/twin.py": {"MEMORY": STEPS, "MOST_GAIN": RANGE},
     "estimators/_kernel.py": {"_method:8": BYTES},

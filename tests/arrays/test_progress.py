@@ -147,12 +147,12 @@ def test_interrupted_descent_keeps_the_last_step():
     assert record.loglikelihoods[-1] == max(record.loglikelihoods) == -float(np.sum((x - 1) ** 4))
 
 
-@pytest.mark.parametrize("where", ["stacks.Stack.step", "incomplete.m_step"])
+@pytest.mark.parametrize("where", ["models.incomplete.Stack.step", "gaussian.observed.m_step"])
 def test_interrupted_fit_leaves_a_model(monkeypatch, where):
     X = table()
-    if where == "incomplete.m_step":  # as larger tables are fitted
+    if where == "gaussian.observed.m_step":  # as larger tables are fitted
         monkeypatch.setattr("dualpca.models.incomplete.QUICK_ENTRIES", 0)
-    interrupt_at(monkeypatch, f"dualpca.models.{where}", 4)
+    interrupt_at(monkeypatch, f"dualpca.{where}", 4)
     with pytest.warns(InterruptWarning, match="interrupted after"):
         model = PPCA(2, tol=1e-12).fit(X)
     assert not model.converged_
@@ -198,7 +198,7 @@ def test_interrupted_bound_leaves_a_model(monkeypatch, holes):
 @pytest.mark.parametrize("where, call", [("_Stacked.scores", 3), ("hidden_score", 13)])
 def test_interrupted_choice_rests_on_what_was_tried(monkeypatch, where, call):
     if where == "hidden_score":  # folds of larger tables, one by one
-        monkeypatch.setattr("dualpca.models.selection.MOST_ENTRIES", 0)
+        monkeypatch.setattr("dualpca.models.incomplete.MOST_ENTRIES", 0)
     interrupt_at(monkeypatch, f"dualpca.models.selection.{where}", call)
     with pytest.warns(InterruptWarning, match="rests on q = 1 to 2"):
         model = PPCA("cv").fit(table())
@@ -217,7 +217,7 @@ def test_interrupted_choice_of_complete_rows_rests_on_the_folds_done(monkeypatch
     "where, holes",
     [
         ("dualpca.models.selection._trained", False),
-        ("dualpca.models.stacks.Stack.step", True),
+        ("dualpca.models.incomplete.Stack.step", True),
     ],
 )
 def test_interruption_before_anything_is_known_is_passed_on(monkeypatch, where, holes):

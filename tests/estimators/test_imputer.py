@@ -39,7 +39,7 @@ def test_draws_vary_with_the_parameters(model):
 def test_parameters_are_the_fitted_ones_of_the_bootstrap():
     X = table(50, 4, missing=0.25)
     model, counts = PPCA(1, tol=1e-9).fit(X), np.random.default_rng(3)
-    from dualpca.models.incomplete import RefitRequest, refits
+    from dualpca.models.completing import RefitRequest, refits
 
     request = RefitRequest(steps=2000)
     (found,) = refits(model._model.factors, X, None, 1, counts, request)
@@ -81,7 +81,7 @@ def test_a_column_without_values_is_named():
 
 
 def test_a_given_noise_stays():
-    from dualpca.models.incomplete import refits
+    from dualpca.models.completing import refits
 
     X, model = table(), PPCA(2, noise_variance=0.3)
     model.fit(X)

@@ -23,7 +23,7 @@ from dualpca import (
 from dualpca.errors import CheckpointError, InterruptWarning, ModelFileError
 from dualpca.files.checkpoints import CheckpointKeeper
 from dualpca.gaussian.observed import Incomplete
-from dualpca.models.stacks import Stack
+from dualpca.models.incomplete import Stack
 from tests.conftest import rest_slow
 from tests.data.test_parts import same, table
 from tests.models.test_parts_models import MIXTURE, groups

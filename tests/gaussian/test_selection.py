@@ -20,13 +20,8 @@ from dualpca.gaussian.observed import Factors
 from dualpca.gaussian.selection import Score
 from dualpca.models import selection as choosing
 from dualpca.models.copula.choosing import _is_enough
-from dualpca.models.selection import (
-    cross_validated,
-    hidden_score,
-    parallel_analysis,
-    row_score,
-    some_of,
-)
+from dualpca.models.incomplete import some_of
+from dualpca.models.selection import cross_validated, hidden_score, parallel_analysis, row_score
 from dualpca.operators.primal import Primal
 from dualpca.solvers import solve
 from tests import oracles

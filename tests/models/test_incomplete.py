@@ -23,13 +23,8 @@ from dualpca.arrays import backend as _array
 from dualpca.data import InMemoryTable
 from dualpca.data.moments import column_starts
 from dualpca.gaussian.observed import Factors, Incomplete, drawn_imputations, imputed, m_step
-from dualpca.models.incomplete import (
-    Fit,
-    RefitRequest,
-    fit_incomplete,
-    free_numbers,
-    imputed_unsurely,
-)
+from dualpca.models.completing import RefitRequest, free_numbers, imputed_unsurely
+from dualpca.models.incomplete import Fit, fit_incomplete
 from tests import oracles
 from tests.oracles import missing as dense
 from tests.tolerances import assert_close, assert_log_density, tolerance

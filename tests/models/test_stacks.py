@@ -7,11 +7,10 @@ from sklearn.datasets import load_diabetes
 from dualpca import Imputer
 from dualpca.arrays.stacked import inverse_factors, lower_squares
 from dualpca.data import EntryFolds, InMemoryTable
-from dualpca.models import selection, stacks
+from dualpca.models import incomplete, selection
 from dualpca.models.driver import maximize
-from dualpca.models.incomplete import Fit
+from dualpca.models.incomplete import Fit, Stack
 from dualpca.models.selection import hidden_score
-from dualpca.models.stacks import Stack
 
 ROUTES = {"latents": 0.0, "rows": np.inf}
 
@@ -25,7 +24,7 @@ def table(seed=0, n=60, d=7, q=2, missing=0.3):
 
 @pytest.fixture(params=ROUTES)
 def route(request, monkeypatch):
-    monkeypatch.setattr(stacks, "FEWER_STEPS", ROUTES[request.param])
+    monkeypatch.setattr(incomplete, "FEWER_STEPS", ROUTES[request.param])
     return request.param
 
 
@@ -82,7 +81,7 @@ def test_completing_rows_needs_fewer_steps_where_noise_is_small(monkeypatch):
     X = table(n=150, d=6, q=5, missing=0.05)
     steps = []
     for fewer in ROUTES.values():
-        monkeypatch.setattr(stacks, "FEWER_STEPS", fewer)
+        monkeypatch.setattr(incomplete, "FEWER_STEPS", fewer)
         fit = Fit(InMemoryTable(X), 5)
         steps.append(maximize(fit.step, fit.begin(np.random.default_rng(0)))[1].n_iter)
     assert steps[1] < steps[0] / 2
@@ -128,7 +127,7 @@ def test_columns_of_different_units_get_as_many_components_as_they_need():
 def test_the_largest_number_is_tried_where_columns_are_of_different_units(monkeypatch):
     truth = load_diabetes(scaled=False).data
     X = np.where(np.random.default_rng(0).random(truth.shape) < 0.1, np.nan, truth)
-    monkeypatch.setattr(selection, "given_up", lambda scores: len(scores) >= 3)
+    monkeypatch.setattr("dualpca.gaussian.selection.given_up", lambda scores: len(scores) >= 3)
     found = Imputer(standardize=False).fit(X).model_.selection_
     assert found.candidates.tolist() == [1, 2, 3, 9] and found.chosen == 9
 

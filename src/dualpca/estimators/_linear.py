@@ -38,7 +38,7 @@ from dualpca.gaussian import (
     judge,
     laws,
 )
-from dualpca.models.incomplete import (
+from dualpca.models.completing import (
     RefitRequest,
     imputed_unsurely,
     least_rows,

@@ -22,7 +22,7 @@ from dualpca.models.bayesian import (
     bayesian_of_operator,
     fit_bayesian,
 )
-from dualpca.models.incomplete import RefitRequest
+from dualpca.models.completing import RefitRequest
 from dualpca.operators import Scatter
 
 

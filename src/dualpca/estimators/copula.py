@@ -30,8 +30,8 @@ from dualpca.estimators._checks import (
 from dualpca.estimators._shell import Estimator, OnRows, average_density, iteration_limits
 from dualpca.estimators._types import Rows, Seed, Weights
 from dualpca.gaussian import Outliers
+from dualpca.models.completing import least_rows
 from dualpca.models.copula import CopulaRequest, MixedModel, fit_mixed
-from dualpca.models.incomplete import least_rows
 
 
 class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):

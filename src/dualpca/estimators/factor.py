@@ -12,8 +12,8 @@ from dualpca.estimators._linear import LatentEstimator, LinearEstimator
 from dualpca.estimators._shell import iteration_limits, on_rows, watched
 from dualpca.estimators._types import Rows, Seed, Weights
 from dualpca.gaussian import SHARES
+from dualpca.models.completing import RefitRequest
 from dualpca.models.factor import FactorModel, FactorRequest, fit_factor
-from dualpca.models.incomplete import RefitRequest
 
 
 class FactorAnalysis(LinearEstimator):

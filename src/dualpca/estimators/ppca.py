@@ -34,9 +34,9 @@ from dualpca.estimators._shell import iteration_limits, watched
 from dualpca.estimators._streaming import MomentStream, add_moments, by_moments, partial_fit
 from dualpca.estimators._types import Rows, Seed, Weights
 from dualpca.gaussian import check_noise
+from dualpca.models.completing import RefitRequest
 from dualpca.models.dual import to_dual
 from dualpca.models.factor import own_noise
-from dualpca.models.incomplete import RefitRequest
 from dualpca.models.spiked import PPCARequest, SpikedModel, fit_ppca, open_stream, ppca_of_stream
 from dualpca.models.streaming import Stream
 from dualpca.solvers import SOLVERS

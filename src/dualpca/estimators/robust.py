@@ -17,7 +17,7 @@ from dualpca.estimators._checks import check_flag, check_number, generator
 from dualpca.estimators._linear import LatentEstimator
 from dualpca.estimators._shell import on_rows
 from dualpca.estimators._types import Rows, Seed, Weights
-from dualpca.models.incomplete import RefitRequest
+from dualpca.models.completing import RefitRequest
 from dualpca.models.robust import RobustFit, RobustModel, RobustRequest, fit_robust, robust_units
 
 

@@ -160,6 +160,11 @@ class Sums(NamedTuple):
             loglikelihood=xp.sum(density, axis=1),
         )
 
+    def off(self, W: Array) -> Array:
+        """Return Σ E[(x − μ − wᵀz)²] of one table, (d,): what loadings leave of each feature."""
+        fitted = (self.zz @ W[:, :, None])[:, :, 0]
+        return self.xx - backend.namespace(W).sum(W * (2 * self.xz - fitted), axis=1)
+
     def plus(self, other: Sums) -> Sums:
         """Return the sums of both sets of rows."""
         return Sums(*(a + b for a, b in zip(self, other, strict=True)))
@@ -277,29 +282,16 @@ def latents(factors: Factors, block: Block) -> Latents:
 
     Theory 4.1. Rows with the same pattern of missing values share a covariance, found once.
     """
-    xp = backend.namespace(block.R)
-    W, psi = factors.W, factors.psi
-    q = int(W.shape[1])
     if _is_noiseless(factors):
         return _noiseless_latents(factors, block)
-    masks = block.mask if block.first is None else backend.take(block.mask, block.first)
-    P = unpack(masks @ pack(outer(W) / psi[:, None, None]), q) + backend.asarray(np.eye(q), W)
-    covariance = xp.linalg.inv(P)
-    logdet = 2 * xp.sum(xp.log(xp.linalg.diagonal(xp.linalg.cholesky(P))), axis=1)
-    if block.pattern is not None:
-        covariance, logdet = (backend.take(A, block.pattern) for A in (covariance, logdet))
-    rhs = block.R @ (W / psi[:, None])
-    mean = (covariance @ rhs[:, :, None])[:, :, 0]
-    # (x − Wz)ᵀΨ⁻¹(x − Wz) + zᵀz at the posterior mean is xᵀC⁻¹x without its cancellation
-    off = block.R - block.mask * (mean @ W.T)
-    with np.errstate(over="ignore"):  # a row too far has density 0, but a posterior
-        quadratic = (off * off) @ (1 / psi) + xp.sum(mean * mean, axis=1)
-    volume = block.mask @ (LOG_2PI + xp.log(psi)) + logdet
-    if math.isinf(factors.dof):
-        density = -0.5 * (volume + quadratic)
-    else:
-        density = t_density(factors.dof, xp.sum(block.mask, axis=1), quadratic, volume)
-    return Latents(mean, covariance, density, quadratic, volume)
+    W, psi, q = factors.W[None, ...], factors.psi[None, :], int(factors.W.shape[1])
+    R, mask = (backend.contiguous(A.T)[None, ...] for A in (block.R, block.mask))
+    found = stacked_latents(W, psi, R, mask, shared=(block.first, block.pattern))
+    distance, volume = found.distance[0, :], found.log_volume[0, :]
+    sizes = backend.namespace(R).sum(block.mask, axis=1)
+    density = t_density(factors.dof, sizes, distance, volume)
+    covariance = unpack(found.covariance[0, ...].T, q)
+    return Latents(found.mean[0, ...].T, covariance, density, distance, volume)
 
 
 def stacked_latents(
@@ -451,32 +443,24 @@ def t_constant(dof: float, size: float) -> float:
     return m * (m - 1) / (2 * a) * (1 - (2 * m - 1) / (6 * a))
 
 
-def expected_stretch(factors: Factors, block: Block, found: Latents) -> Array | float:
-    """Return E[1/u | x_o], (b, 1): what the covariances given a row are multiplied by; 1 if ν = ∞.
+def expected_stretch(dof: float, sizes: Array, distance: Array) -> Array:
+    """Return E[1/u | x_o], (n,): what the covariances given a row are multiplied by; 1 if ν = ∞.
 
     u ~ Gamma((ν + k)/2, (ν + δ)/2) given the k entries that a row observed; so (ν + δ)/(ν + k − 2).
     """
-    if math.isinf(factors.dof):
-        return 1.0
-    xp = backend.namespace(block.mask)
-    k = xp.sum(block.mask, axis=1)
-    left = factors.dof + k - 2
-    stretch = (factors.dof + found.distance) / xp.where(
-        left > 0, left, xp.full_like(left, math.nan)
-    )
+    xp = backend.namespace(distance)
+    if math.isinf(dof):
+        return xp.ones_like(distance)
+    left = dof + sizes - 2
     if not bool(xp.all(left > 0)):
         raise DegenerateError(NO_SECOND_MOMENT)
-    return stretch[:, None]
+    return (dof + distance) / left
 
 
 def _is_noiseless(factors: Factors) -> bool:
     """Return True if all ψ are 0."""
-    return q_of(factors) > 0 and not bool(backend.namespace(factors.psi).any(factors.psi > 0))
-
-
-def q_of(factors: Factors) -> int:
-    """Return the number of latents."""
-    return int(factors.W.shape[1])
+    some = int(factors.W.shape[1]) > 0
+    return some and not bool(backend.namespace(factors.psi).any(factors.psi > 0))
 
 
 NO_INFORMATION = 1e-11
@@ -492,7 +476,7 @@ def _noiseless_latents(factors: Factors, block: Block) -> Latents:
     """
     xp, W = backend.namespace(block.R), factors.W
     masks = block.mask if block.first is None else backend.take(block.mask, block.first)
-    lam, U = xp.linalg.eigh(unpack(masks @ pack(outer(W)), q_of(factors)))
+    lam, U = xp.linalg.eigh(unpack(masks @ pack(outer(W)), int(W.shape[1])))
     known = lam > NO_INFORMATION * xp.sum(xp.abs(lam), axis=1)[:, None]
     safe = xp.where(known, lam, xp.ones_like(lam))
     # by roots of the inverse, so that what is not known is 0 to the last digit
@@ -636,7 +620,8 @@ def imputed(factors: Factors, X: Array, spread: bool = False) -> tuple[Array, Ar
         parts.append([xp.where(missing, mean, backend.row_block(X, block.rows))])
         if spread:
             variance = quadratic(found.covariance, factors.W) + factors.psi
-            variance = variance * expected_stretch(factors, block, found)
+            sizes = xp.sum(block.mask, axis=1)
+            variance = variance * expected_stretch(factors.dof, sizes, found.distance)[:, None]
             parts[-1].append(xp.where(missing, xp.sqrt(variance), xp.zeros_like(variance)))
     filled, *deviation = joined(parts)
     return filled, deviation[0] if spread else None
@@ -697,9 +682,8 @@ def conditional(factors: Factors, X: Array, features: Any) -> tuple[Array, Array
         unknown = 1 - backend.take(block.mask, features, axis=1)
         known = backend.take(backend.row_block(X, block.rows), features, axis=1)
         covariance = (W @ found.covariance @ W.T + noise) * outer(unknown)
-        stretch = expected_stretch(factors, block, found)
-        if not isinstance(stretch, float):
-            covariance = covariance * stretch[:, :, None]
+        stretch = expected_stretch(factors.dof, xp.sum(block.mask, axis=1), found.distance)
+        covariance = covariance * stretch[:, None, None]
         parts.append([xp.where(unknown == 0, known, found.mean @ W.T + mu), covariance])
     mean, covariance = joined(parts)
     return mean, covariance

@@ -259,7 +259,7 @@ def reference_of(
     V = spectrum.vectors
     if not incomplete and operator.dim > EXACT_SIDE:  # two sums, which solvers know
         kept = spectrum.values / n
-        alike = (0.0, 0.0) if rows is None else dependence(rows, operator.frame, V, math.inf)
+        alike = (0.0, 0.0) if rows is None else dependence(rows, operator.frame.mean, V, math.inf)
         return Reference(
             n, divisor, residual_dof(operator, spectrum, n), tails, kept=kept, alike=alike
         )
@@ -267,7 +267,7 @@ def reference_of(
     q, rest = spectrum.rank, spectrum.dim - spectrum.rank
     alike = (0.0, 0.0)
     if rows is not None:
-        alike = dependence(rows, operator.frame, V, 1 / found.concentration)
+        alike = dependence(rows, operator.frame.mean, V, 1 / found.concentration)
     nu = n * shrunk(alike[1] ** 2) - 1 - q
     dof, third = float(rest), 1.0
     if rest and found.spe > 0 and nu > 4:
@@ -372,7 +372,7 @@ def _sketched(operator: Any, spectrum: Spectrum, incomplete: bool) -> tuple[Resi
 # --- Dependent rows ------------------------------------------------------------------------------
 
 
-def dependence(rows: Array, frame: Any, V: Array, dof: float) -> tuple[float, float]:
+def dependence(rows: Array, mean: Array, V: Array, dof: float) -> tuple[float, float]:
     """Return the autocorrelation of consecutive rows along the axes and off them; 0 if by chance.
 
     Rows count as alike only where they are so within windows of `WINDOW` rows too: rows in the
@@ -381,14 +381,14 @@ def dependence(rows: Array, frame: Any, V: Array, dof: float) -> tuple[float, fl
     axes.
     """
     n, q = int(rows.shape[0]), int(V.shape[1])
-    if n < 2 * WINDOW or backend.is_sparse(rows) or not _changes_little(rows, frame, V, dof):
+    if n < 2 * WINDOW or backend.is_sparse(rows) or not _changes_little(rows, mean, V, dof):
         return 0.0, 0.0
     most = max(CONSECUTIVE * EXACT_SIDE // max(int(V.shape[0]), EXACT_SIDE), 20 * WINDOW)
     runs = 1 if n <= most else min(8, most // (2 * WINDOW))
     length = n if runs == 1 else most // runs
     starts = np.linspace(0, n - length, runs).astype(int)
     C = backend.take(rows, (starts[:, None] + np.arange(length)).ravel())
-    C = frame.center(backend.working(C))
+    C = backend.working(C) - mean
     Y = C @ V
     along, off = backend.to_numpy(Y), backend.to_numpy(C - Y @ V.T)
     ends, same = np.arange(1, runs) * length, _repeated(along, off)
@@ -417,16 +417,15 @@ def _repeated(along: Floats, off: Floats) -> Any:
     return same
 
 
-def _changes_little(rows: Array, frame: Any, V: Array, dof: float) -> bool:
+def _changes_little(rows: Array, mean: Array, V: Array, dof: float) -> bool:
     """Return True if consecutive rows differ by less than any two: dependent, or in an order.
 
     Half the mean square of differences is a variance, along the axes and off them, unless rows
     resemble those before them (von Neumann 1941). The first rows are looked at.
     """
     q, axes = int(V.shape[1]), backend.to_numpy(V)
-    C = backend.to_numpy(
-        frame.center(backend.row_block(rows, slice(0, min(LOOKED_AT, int(rows.shape[0])))))
-    )
+    first = slice(0, min(LOOKED_AT, int(rows.shape[0])))
+    C = backend.to_numpy(backend.row_block(rows, first) - mean)
     C = C - C.mean(axis=0)
     Y = C @ axes
     moved, there = C[1:] - C[:-1], Y[1:] - Y[:-1]
@@ -532,10 +531,8 @@ def completed(factors: Factors, X: Array, weights: Array | None = None) -> Array
     psi, least = factors.psi, 1e-3 * factors.psi
     for _ in range(NOISE_STEPS):
         sums = rows.sums(replace(factors, psi=psi, dof=math.inf))
-        fitted = (sums.zz @ W[:, :, None])[:, :, 0]
-        left = sums.xx - xp.sum(W * (2 * sums.xz - fitted), axis=1)
         counts = xp.where(sums.n > 0, sums.n, xp.ones_like(sums.n))
-        psi = xp.where(sums.n > 0, xp.maximum(left / counts, least), psi)
+        psi = xp.where(sums.n > 0, xp.maximum(sums.off(W) / counts, least), psi)
     found = drawn_imputations(
         replace(factors, psi=psi, dof=math.inf), X, 1, np.random.default_rng(0)
     )

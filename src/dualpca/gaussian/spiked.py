@@ -159,8 +159,8 @@ TRUSTED = 1e5
 """Largest ‖x − c‖²/σ² for which a difference of squared norms keeps ten digits of the exponent."""
 
 
-def log_densities(means: Array, loadings: Sequence[Array], noises: Array, X: Array) -> Array:
-    """Return ln N(x_i; μ_k, W_kW_kᵀ + σ_k²I), (n, K).
+class SpikedDensities:
+    """What log-densities under many spiked Gaussians need of them, found once for many rows.
 
     With M = WᵀW + σ²I and B = W chol(M)^{-T} the exponent is (‖r‖² − ‖rᵀB‖²)/σ², r = x − μ: one
     product of the rows with all B_k. Where that difference would lose digits, ‖r − Wz‖²/σ² + ‖z‖²
@@ -168,23 +168,18 @@ def log_densities(means: Array, loadings: Sequence[Array], noises: Array, X: Arr
 
     Cost O(nd Σq_k); one block of rows in memory beyond the result.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> log_densities(np.zeros((1, 2)), [np.ones((2, 1))], np.ones(1), np.zeros((1, 2))).round(4)
-    array([[-2.3872]])
-    """
-    return SpikedDensities(means, loadings, noises)(X)
-
-
-class SpikedDensities:
-    """What log-densities under many spiked Gaussians need of them, found once for many rows.
-
     Parameters
     ----------
     means : array of shape (K, d)
     loadings : sequence of K arrays of shape (d, q_k)
     noises : array of shape (K,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> one = SpikedDensities(np.zeros((1, 2)), [np.ones((2, 1))], np.ones(1))
+    >>> one(np.zeros((1, 2))).round(4)
+    array([[-2.3872]])
     """
 
     def __init__(self, means: Array, loadings: Sequence[Array], noises: Array) -> None:
@@ -194,7 +189,8 @@ class SpikedDensities:
         self.centre = xp.mean(means, axis=0)
         self.shifted, sides, logdets = means - self.centre, [], []
         for k, W in enumerate(loadings):
-            L = xp.linalg.cholesky(_precision(W, float(noises[k])))
+            M = W.T @ W + float(noises[k]) * backend.identity(W.shape[1], W)
+            L = xp.linalg.cholesky(M)
             sides.append(xp.linalg.solve(L, W.T).T)
             logdet = 2 * float(xp.sum(xp.log(xp.linalg.diagonal(L))))
             logdets.append(logdet + (d - int(W.shape[1])) * np.log(float(noises[k])))
@@ -270,8 +266,3 @@ class SpikedDensities:
         if isinstance(R, np.ndarray):
             return np.asarray(np.einsum("ij,ij->i", off, off) / sigma2 + (z * z) @ shares)
         return xp.sum(off * off, axis=1) / sigma2 + (z * z) @ shares
-
-
-def _precision(W: Array, sigma2: float) -> Array:
-    """Return M = WᵀW + σ²I."""
-    return W.T @ W + sigma2 * backend.asarray(np.eye(W.shape[1]), W)

@@ -442,8 +442,7 @@ class Coded:
     @property
     def starts(self) -> Host:
         """Position of each column's first level among all, (c,)."""
-        sizes = [len(one) for one in self.levels]
-        return np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.intp) if sizes else _NONE
+        return np.cumsum([0, *(len(one) for one in self.levels)])[:-1]
 
     @property
     def owners(self) -> Host:
@@ -456,9 +455,6 @@ class Coded:
         place = self.codes[row, column] + self.starts[column]
         shape = (len(self.owners), len(self.codes))
         return sparse.csr_array((weights[row], (place, row)), shape=shape)
-
-
-_NONE = np.zeros(0, dtype=np.intp)
 
 
 def category_columns(

@@ -5,10 +5,10 @@ function of a table and a request. Read in this order:
 
 - `spiked`: PCA and probabilistic PCA, the closed form; `driver`: the one iteration that all other
   fits share; `selection`: how many components, from the rows themselves.
-- Missing values: `incomplete` (EM), `stacks` (of small tables), `streaming` (in chunks, each seen
-  once), `expanded` (complete rows with their products).
+- Missing values: `incomplete` (EM), `completing` (refits; completed tables as people want them),
+  `streaming` (in chunks, each seen once), `expanded` (complete rows with their products).
 - Other noise: `factor`, `bayesian`, `robust`, `canonical` (two views), `copula` (columns of any
-  kind), `completing` (completed tables as people want them).
+  kind).
 - Several Gaussians: `emissions`, which `mixture` and `hidden_markov` share; `clusters` (where they
   begin), `chain` (through time), `kernel_space`.
 - Kernels: `kernel`, `dual`, `probabilistic_kernel`, `twin`.

@@ -19,54 +19,18 @@ from dualpca.arrays import Array, algebra, backend, outer
 from dualpca.data import Columns, Table
 from dualpca.errors import DegenerateError, SelectionWarning, expected, warn
 from dualpca.gaussian import (
-    LEAST_NOISE,
     LOG_2PI,
-    VARIANCE_ROUNDING,
     Factors,
-    LoadingPosterior,
     Reference,
     SpikedGaussian,
     Sums,
-    check_request,
-    fit_relevance,
-    has_vanished,
-    incomplete_laplace,
-    incomplete_reference,
-    information,
-    is_count,
-    laplace,
-    loglikelihood,
-    m_step,
-    maximum_likelihood,
-    penalty,
+    loadings,
+    observed,
     reference_of,
-    refuse_no_noise,
+    rules,
 )
-from dualpca.models.driver import (
-    NEGLIGIBLE_FALL,
-    SLOWEST_RATE,
-    History,
-    IterativeRequest,
-    Keeper,
-    Record,
-    State,
-    Watch,
-    iterate,
-    maximize,
-)
-from dualpca.models.incomplete import Fit, few_steps, filled_axes, some_of
-from dualpca.models.spiked import (
-    MEASURED_ROWS,
-    LinearOperator,
-    SpikedModel,
-    average_variance,
-    check_solver,
-    keeper_of,
-    noise_held,
-    ppca_step,
-    rows_in_order,
-    spiked_model,
-)
+from dualpca.models import driver, spiked
+from dualpca.models.incomplete import Fit, few_steps, filled_axes
 from dualpca.models.streaming import shifted
 from dualpca.operators import Spectrum, linear
 from dualpca.solvers import solve
@@ -75,13 +39,13 @@ from dualpca.solvers import solve
 
 
 @dataclass(frozen=True, kw_only=True)
-class BayesianModel(SpikedModel):
+class BayesianModel(spiked.SpikedModel):
     """A spiked Gaussian, the relevance of the directions it started from, and how sure W is."""
 
     relevance: Annotated[
         Array, "p", ">= 0, or inf"
     ]  # 1/α of the directions started from; 0 for those off
-    loading_posterior: Annotated[LoadingPosterior, "d q"]
+    loading_posterior: Annotated[loadings.LoadingPosterior, "d q"]
     bounds: tuple[
         Annotated[float, "or nan, or inf"], ...
     ]  # at every step: penalised log-likelihood, or variational bound
@@ -107,7 +71,7 @@ class BayesianModel(SpikedModel):
 
 
 @dataclass(frozen=True)
-class BayesianRequest(IterativeRequest):
+class BayesianRequest(driver.IterativeRequest):
     """Checked parameters of `fit_bayesian`. `rng` also starts block Krylov."""
 
     n_components: int | None = None  # to start from
@@ -118,7 +82,7 @@ class BayesianRequest(IterativeRequest):
 
 def fit_bayesian(table: Table, request: BayesianRequest) -> BayesianModel:
     """Fit Bayesian PCA (Bishop 1999), with missing values or without."""
-    check_solver(table, request.solver)
+    spiked.check_solver(table, request.solver)
     found = linear(table, missing=True)
     if not isinstance(found, Columns):
         return bayesian_of_operator(found.operator, found.n_rows, table.like, request)
@@ -126,7 +90,7 @@ def fit_bayesian(table: Table, request: BayesianRequest) -> BayesianModel:
     def fit(request: BayesianRequest) -> BayesianModel:
         return _fit_incomplete_bayesian(table, found, request)
 
-    return _with_some_noise(fit, request, average_variance(found), table.d)
+    return _with_some_noise(fit, request, spiked.average_variance(found), table.d)
 
 
 def _fit_incomplete_bayesian(
@@ -142,11 +106,9 @@ def _fit_incomplete_bayesian(
         at, value = fit_variational(IncompleteRows(fit), first.W, noise, axis, request, keeper)
     else:
         at, value = _relevance_with_missing(fit, rng, request)
-    sure = incomplete_laplace(at.factors, at.gaussian, information(at.factors, table))
-    some, n = some_of(table, MEASURED_ROWS), columns.effective_rows
-    reference = incomplete_reference(
-        at.factors, at.spectrum, some.rows, some.weights, n, ordered=some is table
-    )
+    axes, factors = at.axes, at.axes.factors
+    sure = loadings.incomplete_laplace(factors, axes.gaussian, loadings.information(factors, table))
+    reference = spiked.measured_reference(factors, axes.spectrum, table, columns.effective_rows)
     return _model(at, sure, value, columns.used, reference, table.like)
 
 
@@ -161,11 +123,11 @@ def _with_some_noise(
         return fit(request)
     if d == 1 and unit > 0:
         return fit(replace(request, noise=unit))
-    return noise_held(fit, request, unit)
+    return spiked.noise_held(fit, request, unit)
 
 
 def bayesian_of_operator(
-    operator: LinearOperator, count: int, like: Array, request: BayesianRequest
+    operator: spiked.LinearOperator, count: int, like: Array, request: BayesianRequest
 ) -> BayesianModel:
     """Fit Bayesian PCA to an operator over the features that sums over `count` rows."""
 
@@ -177,24 +139,25 @@ def bayesian_of_operator(
 
 
 def _fit_complete_bayesian(
-    operator: LinearOperator, count: int, like: Array, request: BayesianRequest
+    operator: spiked.LinearOperator, count: int, like: Array, request: BayesianRequest
 ) -> BayesianModel:
     """Fit complete rows."""
     n, q = operator.n, start_count(request, operator.n, count, operator.dim)
     spectrum = solve(operator, q, request.solver, 0.0, request.start)
     spectrum = _leaving_noise(spectrum, request)
     if request.method == "variational":  # from the fit of maximum likelihood
-        start = maximum_likelihood(spectrum, n, spectrum.rank)
+        start = rules.maximum_likelihood(spectrum, n, spectrum.rank)
         sigma2 = start.noise if request.noise is None else request.noise
         if sigma2 <= 0:
-            refuse_no_noise(spectrum.rank)
+            rules.refuse_no_noise(spectrum.rank)
         W = spectrum.vectors * SpikedGaussian(start.values, 0.99 * sigma2, start.dim).spread
-        axis, keeper = spectrum.vectors[:, :1], keeper_of(request.watch, operator)
+        axis, keeper = spectrum.vectors[:, :1], spiked.keeper_of(request.watch, operator)
         at, value = fit_variational(CompleteRows(operator), W, sigma2, axis, request, keeper)
     else:
         at, value = _relevance(operator, spectrum, request)
-    sure = laplace(at.factors, at.gaussian, n)
-    reference = reference_of(operator, at.spectrum, n, n, rows=rows_in_order(operator))
+    axes = at.axes
+    sure = loadings.laplace(axes.factors, axes.gaussian, n)
+    reference = reference_of(operator, axes.spectrum, n, n, rows=spiked.rows_in_order(operator))
     return _model(at, sure, value, count, reference, like, operator.trace / n)
 
 
@@ -212,9 +175,9 @@ def start_count(request: BayesianRequest, n: float, count: int, d: int) -> int:
         )
     if wanted is None:
         return max(min(d - 1, int(n / 2), count - 1), 1)
-    if not is_count(wanted):
+    if not rules.is_count(wanted):
         raise ValueError(expected("n_components", "an int or None", wanted))
-    check_request(wanted, count, d, request.solver)
+    rules.check_request(wanted, count, d, request.solver)
     if not 1 <= wanted < d:
         what = f"between 1 and n_features - 1 = {d - 1}, so that noise has a direction"
         raise ValueError(expected("n_components", what, wanted))
@@ -222,37 +185,27 @@ def start_count(request: BayesianRequest, n: float, count: int, d: int) -> int:
 
 
 class Directions(NamedTuple):
-    """Where a fit ended: principal axes and their lengths, and the record of the fit."""
+    """Where a fit ended: principal axes, and the record of the fit."""
 
-    mean: Array  # (d,)
-    axes: Array  # (d, q), orthonormal, with deterministic signs
-    u: Array  # (q,), squared lengths, longest first
-    noise: float
-    record: Record  # of the penalised log-likelihood, or of the bound
+    axes: spiked.PrincipalAxes
+    record: driver.Record  # of the penalised log-likelihood, or of the bound
     relevance: Array  # (q started,)
 
-    @property
-    def gaussian(self) -> SpikedGaussian:
-        """The density along and off the axes."""
-        return SpikedGaussian(self.u + self.noise, self.noise, int(self.mean.shape[0]))
-
-    @property
-    def spectrum(self) -> Spectrum:
-        """The principal axes, and the variance of the model."""
-        d, xp = int(self.mean.shape[0]), backend.namespace(self.u)
-        total = float(xp.sum(self.u)) + d * self.noise
-        return Spectrum(self.gaussian.values, self.axes, total, d)
-
-    @property
-    def factors(self) -> Factors:
-        """The density as x = Wz + μ + ε, W on its principal axes."""
-        psi = backend.namespace(self.mean).full_like(self.mean, self.noise)
-        return Factors(self.axes * self.gaussian.spread, self.mean, psi)
+    @classmethod
+    def of(
+        cls, mean: Array, V: Array, u: Array, noise: float, record: driver.Record, relevance: Array
+    ) -> Directions:
+        """Return axes V (d, q), orthonormal, of squared lengths u, longest first."""
+        d = int(mean.shape[0])
+        gaussian = SpikedGaussian(u + noise, noise, d)
+        total = float(backend.namespace(u).sum(u)) + d * noise
+        spectrum = Spectrum(gaussian.values, algebra.deterministic_signs(V), total, d)
+        return cls(spiked.PrincipalAxes(mean, spectrum, gaussian), record, relevance)
 
 
 def _model(
     at: Directions,
-    posterior: LoadingPosterior,
+    posterior: loadings.LoadingPosterior,
     value: float,
     count: int,
     reference: Reference,
@@ -264,13 +217,15 @@ def _model(
     `posterior` says how sure W is, `value` is the log-likelihood, and `total` the variance of the
     rows, by default that of the model.
     """
-    record, gaussian, spectrum = at.record, at.gaussian, at.spectrum
+    record, axes = at.record, at.axes
     if total is not None:
-        spectrum = replace(spectrum, trace=total)
-    history = History((value,), record.n_iter, record.converged, record.interrupted)
-    base = spiked_model(at.mean, spectrum, gaussian, like, count, reference, history=history)
-    model = BayesianModel(
-        **vars(base),
+        axes = axes._replace(spectrum=replace(axes.spectrum, trace=total))
+    model = axes.model(
+        like,
+        count,
+        reference,
+        BayesianModel,
+        history=driver.History((value,), record.n_iter, record.converged, record.interrupted),
         relevance=backend.cast_like(at.relevance, like),
         loading_posterior=posterior,
         bounds=tuple(record.loglikelihoods),
@@ -292,8 +247,9 @@ def _leaving_noise(spectrum: Spectrum, request: BayesianRequest) -> Spectrum:
     if spectrum.trace <= 0:
         raise DegenerateError("every feature is constant: there is nothing to model.")
     values = backend.to_numpy(spectrum.values)
-    positive = int((values > VARIANCE_ROUNDING * spectrum.trace).sum())
-    left = spectrum.trace - float(values[:positive].sum()) > VARIANCE_ROUNDING * spectrum.trace
+    rounding = rules.VARIANCE_ROUNDING * spectrum.trace
+    positive = int((values > rounding).sum())
+    left = spectrum.trace - float(values[:positive].sum()) > rounding
     if request.n_components is None and not left and request.noise is None:
         positive -= 1
     if positive < 1:
@@ -305,16 +261,17 @@ def _leaving_noise(spectrum: Spectrum, request: BayesianRequest) -> Spectrum:
 
 
 def _relevance(
-    operator: LinearOperator, spectrum: Spectrum, request: BayesianRequest
+    operator: spiked.LinearOperator, spectrum: Spectrum, request: BayesianRequest
 ) -> tuple[Directions, float]:
     """Find the directions that are relevant from the spectrum alone."""
-    n, lengths = operator.n, fit_relevance(spectrum, operator.n, request.noise)
-    value = loglikelihood(spectrum, n, lengths)
-    record = Record([value + penalty(lengths.u, operator.dim)], max(lengths.n_iter, 1), True)
+    n, lengths = operator.n, rules.fit_relevance(spectrum, operator.n, request.noise)
+    value = rules.loglikelihood(spectrum, n, lengths)
+    raised = value + rules.penalty(lengths.u, operator.dim)
+    record = driver.Record([raised], max(lengths.n_iter, 1), True)
     kept = max(int(lengths.kept.sum()), 1)  # the leading ones: ℓ decides
-    mean, axes, u = operator.frame.mean, spectrum.vectors, backend.asarray(lengths.u, operator.like)
-    along = axes[:, :kept], u[:kept], lengths.sigma2
-    return Directions(mean, *along, record, u / operator.dim), value
+    u = backend.asarray(lengths.u, operator.like)
+    along = spectrum.vectors[:, :kept], u[:kept], lengths.sigma2
+    return Directions.of(operator.frame.mean, *along, record, u / operator.dim), value
 
 
 # --- Automatic relevance determination where values are missing ----------------------------------
@@ -341,8 +298,8 @@ class RelevanceFit(Fit):
         factors = self.unpack(theta)
         sums, u = self.expectations(factors), _squared_lengths(factors.W)
         self.steps += 1
-        value = float(sums.loglikelihood) + penalty(backend.to_numpy(u), self.d)
-        W, mu, left = m_step(sums, factors, factors.psi[0] * self.d / u)
+        value = float(sums.loglikelihood) + rules.penalty(backend.to_numpy(u), self.d)
+        W, mu, left = observed.m_step(sums, factors, factors.psi[0] * self.d / u)
         W, psi = _orthogonal(W, factors.W), self._noise(left, sums.n)
         least = OFF * float(psi[0]) * self.d / float(sums.all_n)
         kept = np.flatnonzero(backend.to_numpy(_squared_lengths(W) > least))
@@ -378,7 +335,7 @@ class RelevanceFit(Fit):
         ell = ell * float(self.data.n) / most
         left = float(xp.sum(self.variance * self.seen)) / most - float(xp.sum(ell))
         sigma2 = left / (self.d - q) if self.noise is None else self.noise
-        sigma2 = max(sigma2, 10 * LEAST_NOISE * self.unit)
+        sigma2 = max(sigma2, 10 * rules.LEAST_NOISE * self.unit)
         u = xp.maximum(ell - sigma2, 0.01 * sigma2)
         psi = xp.full_like(self.variance, sigma2) if psi is None else psi
         return self.pack(Factors(V * xp.sqrt(u), self.origin, psi))
@@ -413,8 +370,8 @@ def fit_incomplete_relevance(
     rng: np.random.Generator,
     tol: float = 1e-6,
     max_iter: int = 1000,
-    watch: Watch | None = None,
-) -> tuple[Factors, Record, float]:
+    watch: driver.Watch | None = None,
+) -> tuple[Factors, driver.Record, float]:
     """Fit PPCA with re-estimated priors to rows with missing values.
 
     EM is not extrapolated here: the objective grows without bound where a direction vanishes, so
@@ -426,7 +383,7 @@ def fit_incomplete_relevance(
     Returns
     -------
     factors : Factors
-        W has orthogonal columns, longest first; none if nothing is relevant.
+        W has orthogonal columns, longest first; one that is 0 if nothing is relevant.
     record : Record
         Of the penalised log-likelihood, since the last direction was switched off.
     loglikelihood : float
@@ -437,32 +394,22 @@ def fit_incomplete_relevance(
         fit.q, fit.steps, done = (int(keeper.state[1][k]) for k in ("q", "steps", "done"))
     while fit.q and record is None:
         limits: dict[str, Any] = {"tol": tol, "max_iter": max(max_iter - done, 1)}
+        limits |= {"accelerate": False, "keeper": keeper}
         try:
-            theta, record = maximize(fit.step, theta, accelerate=False, keeper=keeper, **limits)
+            theta, record = driver.maximize(fit.step, theta, **limits)
         except SwitchOff as event:
             (left,) = event.args
             fit.q, done, theta = int(left.W.shape[1]), fit.steps, fit.pack(left)
             keeper.state = None  # that was of more directions
     if record is None or not record.interrupted:
         keeper.done()
-    if record is None:
-        return _isotropic(fit)
-    record.n_iter, factors = fit.steps, fit.unpack(theta)
-    if fit.noise is None and has_vanished(float(factors.psi[0]), fit.unit):
-        refuse_no_noise(fit.q)
+    record = record or driver.Record(converged=True)
+    record.n_iter, factors = fit.steps, fit.unpack(theta) if fit.q else fit.without_directions()
+    if fit.q and fit.noise is None and rules.has_vanished(float(factors.psi[0]), fit.unit):
+        rules.refuse_no_noise(fit.q)
     value = float(fit.data.sums(factors).loglikelihood)
-    record.add(value + penalty(backend.to_numpy(_squared_lengths(factors.W)), fit.d))
+    record.add(value + rules.penalty(backend.to_numpy(_squared_lengths(factors.W)), fit.d))
     return factors, record, value
-
-
-def _isotropic(fit: RelevanceFit) -> tuple[Factors, Record, float]:
-    """Return the model without directions: each feature's mean, one noise."""
-    xp, count = backend.namespace(fit.origin), float(backend.namespace(fit.seen).sum(fit.seen))
-    squares = float(xp.sum(fit.seen * fit.variance))
-    sigma2 = squares / count if fit.noise is None else fit.noise
-    psi = xp.full_like(fit.variance, sigma2)
-    value = -0.5 * (count * (LOG_2PI + math.log(sigma2)) + squares / sigma2)
-    return Factors(psi[:, None][:, :0], fit.origin, psi), Record([value], fit.steps, True), value
 
 
 def _relevance_with_missing(
@@ -471,17 +418,12 @@ def _relevance_with_missing(
     """Find the directions that are relevant by EM with re-estimated priors."""
     started = fit.q
     factors, record, value = fit_incomplete_relevance(fit, rng, **request.limits)
-    W, mu = factors.W, factors.mu
-    kept = int(W.shape[1])
-    if kept:
-        axes, s, _ = algebra.svd(W)
-        u = s**2
-    else:
-        axes, u = filled_axes(fit.data, 1, mu, rng)[0], 0 * mu[:1]
-    none = backend.asarray(np.zeros(started - kept), mu)
-    relevance = backend.namespace(mu).concat([u[:kept] / fit.d, none])
-    sigma2 = float(factors.psi[0])
-    return Directions(mu, algebra.deterministic_signs(axes), u, sigma2, record, relevance), value
+    mu, (axes, s, _) = factors.mu, algebra.svd(factors.W)
+    if not fit.q:
+        axes = filled_axes(fit.data, 1, mu, rng)[0]
+    none = backend.asarray(np.zeros(started - fit.q), mu)
+    relevance = backend.namespace(mu).concat([s[: fit.q] ** 2 / fit.d, none])
+    return Directions.of(mu, axes, s**2, float(factors.psi[0]), record, relevance), value
 
 
 # --- Variational Bayesian PCA: q(Z) q(W) q(α) q(τ) q(μ), missing values or none ------------
@@ -516,7 +458,7 @@ class Beliefs:
 class CompleteRows:
     """Rows without missing values: one product with the scatter per step, O(ndq); nothing d×d."""
 
-    def __init__(self, operator: LinearOperator) -> None:
+    def __init__(self, operator: spiked.LinearOperator) -> None:
         self.operator, self.origin = operator, operator.frame.mean
         self.seen = backend.namespace(self.origin).full_like(self.origin, operator.n)
         self.unit, self.covariances = operator.trace / operator.n / operator.dim, 1
@@ -542,7 +484,7 @@ class CompleteRows:
 
     def loglikelihood(self, factors: Factors) -> float:
         """Return Σ ln p(x) of a density with isotropic noise; O(ndq)."""
-        return ppca_step(self.operator, factors.W, float(factors.psi[0]), self.operator.n)[2]
+        return spiked.ppca_step(self.operator, factors.W, float(factors.psi[0]), self.operator.n)[2]
 
 
 class IncompleteRows:
@@ -720,7 +662,7 @@ def fit_variational(
     sigma2: float,
     axis: Array,
     request: BayesianRequest,
-    keeper: Keeper | None = None,
+    keeper: driver.Keeper | None = None,
 ) -> tuple[Directions, float]:
     """Raise the bound from loadings W (d, q) and noise σ² until nothing is left to gain.
 
@@ -740,7 +682,7 @@ def fit_variational(
     >>> X = np.random.default_rng(0).normal(size=(200, 5)) * [3.0, 2.0, 1.0, 1.0, 1.0]
     >>> rows, eye = CompleteRows(Primal(X, None)), np.eye(5)
     >>> found, _ = fit_variational(rows, eye[:, :4], 1.0, eye[:, :1], BayesianRequest())
-    >>> found.u.size, bool(np.all(np.diff(found.record.loglikelihoods) > -1e-9))
+    >>> found.axes.spectrum.rank, bool(np.all(np.diff(found.record.loglikelihoods) > -1e-9))
     (2, True)
     """
     updates, xp = Updates(rows, request.noise), backend.namespace(W)
@@ -754,9 +696,9 @@ def fit_variational(
         after, value = updates.step(pair[1])  # the bound is that of the beliefs given
         return (pair[1], after), value
 
-    (found, _), record = iterate(
+    (found, _), record = driver.iterate(
         step,
-        lambda: ((start, start), Record()),
+        lambda: ((start, start), driver.Record()),
         max_iter=request.max_iter,
         stop=lambda record: _is_close(record.loglikelihoods, enough),
         label="variational step",
@@ -769,12 +711,11 @@ def fit_variational(
     relevance, noise = xp.where(is_kept, found.rate / updates.a, 0 * rate), 1 / updates.tau(found)
     kept = np.flatnonzero(backend.to_numpy(is_kept))
     if kept.size:
-        U, s, _ = algebra.svd(backend.take(found.W, kept, axis=1))
-        along = algebra.deterministic_signs(U), s**2
+        axis, s, _ = algebra.svd(backend.take(found.W, kept, axis=1))
     else:
-        along = axis, 0 * axis[0, :]
-    at = Directions(found.mu, *along, noise, record, relevance)
-    return at, rows.loglikelihood(at.factors)
+        s = 0 * axis[0, :]
+    at = Directions.of(found.mu, axis, s**2, noise, record, relevance)
+    return at, rows.loglikelihood(at.axes.factors)
 
 
 def _is_close(bounds: list[float], enough: float) -> bool:
@@ -789,8 +730,8 @@ def _is_close(bounds: list[float], enough: float) -> bool:
 
     def is_close(k: int) -> bool:
         gain, last = values[k] - values[k - 1], values[k - 1] - values[k - 2]
-        shrink = min(gain / last, SLOWEST_RATE) if 0 < last < math.inf else 0.0
-        return gain / (1 - shrink) <= enough + NEGLIGIBLE_FALL * abs(values[k])
+        shrink = min(gain / last, driver.SLOWEST_RATE) if 0 < last < math.inf else 0.0
+        return gain / (1 - shrink) <= enough + driver.NEGLIGIBLE_FALL * abs(values[k])
 
     return is_close(-2) and is_close(-1)
 
@@ -799,14 +740,14 @@ ARRAYS = ("W", "S", "mu", "v", "rate")
 """The arrays of `Beliefs`, in a checkpoint."""
 
 
-def _packed(pair: tuple[Beliefs, Beliefs]) -> State:
+def _packed(pair: tuple[Beliefs, Beliefs]) -> driver.State:
     """Return beliefs and those after them as arrays and numbers."""
     every = list(enumerate(pair))
     arrays = {f"{a}{k}": backend.to_numpy(getattr(at, a)) for k, at in every for a in ARRAYS}
     return arrays, {f"tau_rate{k}": float(at.tau_rate) for k, at in every}
 
 
-def _unpacked(state: State, like: Array) -> tuple[Beliefs, Beliefs]:
+def _unpacked(state: driver.State, like: Array) -> tuple[Beliefs, Beliefs]:
     """Return the beliefs of a state."""
     arrays, numbers = state
 

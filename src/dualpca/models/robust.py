@@ -29,6 +29,7 @@ from dualpca.data import (
     Table,
     Units,
     block_weights,
+    column_starts,
     has_missing,
     observed_weights,
     refuse_infinite,
@@ -36,8 +37,7 @@ from dualpca.data import (
 )
 from dualpca.errors import DegenerateError, SelectionWarning, expected
 from dualpca.gaussian import (
-    LEAST_NOISE,
-    NO_SECOND_MOMENT,
+    LOG_2PI,
     PARALLEL,
     Factors,
     Incomplete,
@@ -45,38 +45,15 @@ from dualpca.gaussian import (
     Selection,
     SpikedGaussian,
     SpikedMonitor,
-    all_latents,
-    at_least_one,
-    check_request,
     completed,
-    each,
-    has_vanished,
-    is_count,
-    latents,
-    m_step,
+    observed,
     reference_of,
-    spiked_gaussian,
-    t_constant,
-    t_density,
-    t_terms,
+    rules,
 )
-from dualpca.models.driver import (
-    History,
-    IterativeRequest,
-    Record,
-    maximize,
-)
-from dualpca.models.incomplete import Fit
+from dualpca.models import driver, spiked
+from dualpca.models.incomplete import Fit, rows_of
 from dualpca.models.selection import parallel_analysis
-from dualpca.models.spiked import (
-    PPCARequest,
-    SpikedModel,
-    at_least_one_factor,
-    fit_ppca,
-    principal_axes,
-    spiked_model,
-)
-from dualpca.operators import Frame, Primal, Spectrum
+from dualpca.operators import Frame, Primal
 from dualpca.solvers import solve
 
 LEAST_DOF, MOST_DOF = 2.1, 1000.0
@@ -86,7 +63,7 @@ LEAST_DOF, MOST_DOF = 2.1, 1000.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class RobustModel(SpikedModel):
+class RobustModel(spiked.SpikedModel):
     """The multivariate t with scale matrix C = Σ (ℓ − σ²) v vᵀ + σ²I and ν degrees of freedom.
 
     `variances` and `noise` are those of C; the covariance is C ν/(ν − 2).
@@ -118,12 +95,7 @@ class RobustModel(SpikedModel):
     def stretch(self, rows: Array) -> Array:
         """Return E[1/u | x_o] = (ν + δ)/(ν + k − 2), (n,): covariances given a row grow by it."""
         distance, sizes = self.distance(rows)
-        if math.isinf(self.dof):
-            return backend.namespace(distance).ones_like(distance)
-        left = self.dof + sizes - 2
-        if not bool(backend.namespace(left).all(left > 0)):
-            raise DegenerateError(NO_SECOND_MOMENT)
-        return (self.dof + distance) / left
+        return observed.expected_stretch(self.dof, sizes, distance)
 
     def is_beyond(self, rows: Array) -> Array:
         """Return True for rows that are too far even for the tails, (n,)."""
@@ -149,11 +121,11 @@ class RobustModel(SpikedModel):
     def log_density(self, rows: Array, *, missing: bool) -> Array:
         """Return ln p of what every row observed under the t; O(dq) per row."""
         if missing and has_missing(rows):
-            return all_latents(self.factors, rows).log_density
+            return observed.all_latents(self.factors, rows).log_density
         gaussian = self.gaussian
         distance, sizes = self.distance(rows)
-        volume = gaussian.dim * math.log(2 * math.pi) + gaussian.log_determinant()
-        return t_density(self.dof, sizes, distance, volume + 0 * distance)
+        volume = gaussian.dim * LOG_2PI + gaussian.log_determinant()
+        return observed.t_density(self.dof, sizes, distance, volume + 0 * distance)
 
     @property
     def inflation(self) -> float:
@@ -161,7 +133,7 @@ class RobustModel(SpikedModel):
         if math.isinf(self.dof):
             return 1.0
         if not self.dof > 2:
-            raise DegenerateError(NO_SECOND_MOMENT)
+            raise DegenerateError(observed.NO_SECOND_MOMENT)
         return self.dof / (self.dof - 2)
 
     def covariance(self) -> Array:
@@ -191,7 +163,7 @@ def distances(gaussian: SpikedGaussian, Y: Array, residual: Array) -> Array:
 
 def observed_distances(factors: Factors, rows: Array) -> Array:
     """Return (x_o − μ_o)ᵀC_oo⁻¹(x_o − μ_o) of what every row observed, (n,), block by block."""
-    found = [latents.distance for _, latents in each(factors, rows)]
+    found = [latents.distance for _, latents in observed.each(factors, rows)]
     return backend.namespace(rows).concat(found, axis=0)
 
 
@@ -225,7 +197,7 @@ def best_dof(sizes: Host, distance: Host, weights: Host, least: float = LEAST_DO
     def cost(log_dof: float) -> float:
         nu = math.exp(log_dof)
         tails = 0.5 * (weights * (nu + sizes)) @ np.log1p(distance / nu)
-        return float(tails - counts @ [t_constant(nu, k) for k in kinds]) / mean
+        return float(tails - counts @ [observed.t_constant(nu, k) for k in kinds]) / mean
 
     def slope(log_dof: float) -> float:
         nu = math.exp(log_dof)
@@ -319,8 +291,9 @@ def core_tails(
     x = np.maximum(distance[core], np.finfo(float).tiny)
     # the limit of every size at the same quantile, on the scale of a Gaussian's distances
     kinds, place = np.unique(k, return_inverse=True)
-    place, edges = place.reshape(-1), kinds * _cubed(kinds, edge)
-    counts = np.bincount(place, weights=w)
+    spread = 2 / (9 * kinds)
+    edges = kinds * np.maximum(edge * np.sqrt(spread) + 1 - spread, 1e-3) ** 3
+    counts = np.bincount(place.reshape(-1), weights=w)
 
     def cost(nu: float, log_scale: float) -> float:
         s = math.exp(log_scale)
@@ -350,12 +323,6 @@ def _wilson_hilferty(sizes: Host, distance: Host) -> Host:
     return (np.cbrt(distance / k) - (1 - 2 / (9 * k))) / np.sqrt(2 / (9 * k))
 
 
-def _cubed(sizes: Host, reach: float) -> Host:
-    """Return δ/k of what `_wilson_hilferty` returns."""
-    k = np.maximum(sizes, 1.0)
-    return np.maximum(reach * np.sqrt(2 / (9 * k)) + 1 - 2 / (9 * k), 1e-3) ** 3
-
-
 def _nearest(reach: Host, weights: Host, share: float) -> Host:
     """Return the numbers of the rows of smallest reach that weigh `share` of all, sorted."""
     order = np.argsort(reach, kind="stable")
@@ -376,13 +343,6 @@ DIRECTIONS = 250
 
 CONCENTRATIONS, EM_CONCENTRATIONS, EM_STEPS = 20, 6, 5
 """Largest number of concentration steps; with missing values, and of EM steps in each of them."""
-
-
-class Start(NamedTuple):
-    """A density to start from, and how concentrated the rows are that it rests on."""
-
-    factors: Factors
-    log_volume: float
 
 
 def find_start(rows: Host, weights: Host, q: int, rng: np.random.Generator) -> Factors | None:
@@ -407,7 +367,7 @@ def find_start(rows: Host, weights: Host, q: int, rng: np.random.Generator) -> F
             found.append(_concentrated(rows, filled, weights, q, _nearest(reach, weights, DEEP)))
         except (DegenerateError, ValueError):  # no density, or fewer rows than components
             continue
-    return min(found, key=lambda start: start.log_volume).factors if found else None
+    return min(found, key=lambda start: start[1])[0] if found else None
 
 
 def outlyingness(rows: Host, weights: Host, rng: np.random.Generator) -> Host:
@@ -449,13 +409,13 @@ def column_medians(rows: Host, weights: Host) -> Host:
     return np.where(half > 0, np.nan_to_num(found), 0.0)
 
 
-def _concentrated(rows: Host, filled: Host, weights: Host, q: int, deep: Host) -> Start:
-    """Fit the nearest rows, until they stay the same."""
+def _concentrated(
+    rows: Host, filled: Host, weights: Host, q: int, deep: Host
+) -> tuple[Factors, float]:
+    """Fit the nearest rows, until they stay the same; return the density, and ln |C|."""
     sizes = (~np.isnan(rows)).sum(axis=1).astype(np.float64)
     missing = bool(np.any(sizes < rows.shape[1]))
-    operator = Primal(filled[deep], weights[deep])
-    gaussian, spectrum = _closed_form(operator, q)
-    factors = _factors(operator.frame.mean, spectrum, gaussian)
+    factors = _closed_form(Primal(filled[deep], weights[deep]), q).factors
     for _ in range(EM_CONCENTRATIONS if missing else CONCENTRATIONS):
         if missing:
             factors = Fit(InMemoryTable(rows[deep], weights[deep]), q).climb(factors, EM_STEPS)
@@ -464,46 +424,34 @@ def _concentrated(rows: Host, filled: Host, weights: Host, q: int, deep: Host) -
         if np.array_equal(before, deep):
             break
         if not missing:
-            operator = Primal(rows[deep], weights[deep])
-            gaussian, spectrum = _closed_form(operator, q)
-            factors = _factors(operator.frame.mean, spectrum, gaussian)
-    # ln |C| by Woodbury
+            factors = _closed_form(Primal(rows[deep], weights[deep]), q).factors
+    # by Woodbury
     inner = np.eye(q) + factors.W.T @ (factors.W / factors.psi[:, None])
-    volume = float(np.linalg.slogdet(inner)[1] + np.sum(np.log(factors.psi)))
-    return Start(factors, volume)
+    return factors, float(np.linalg.slogdet(inner)[1] + np.sum(np.log(factors.psi)))
 
 
-def _closed_form(operator: Primal, q: int) -> tuple[SpikedGaussian, Spectrum]:
-    """Return the Gaussian of q axes, which has a density, and its axes."""
+def _closed_form(operator: Primal, q: int) -> spiked.PrincipalAxes:
+    """Return the Gaussian of q axes, which has a density."""
     spectrum = solve(operator, q)
-    gaussian = spiked_gaussian(spectrum, operator.n, q=q)
+    gaussian = rules.spiked_gaussian(spectrum, operator.n, q=q)
     gaussian.require_density()
-    return gaussian, spectrum
+    return spiked.PrincipalAxes(operator.frame.mean, spectrum, gaussian)
 
 
 # --- EM ------------------------------------------------------------------------------------------
 
 
-class Fitted(NamedTuple):
-    """Where EM ended: the axes, ν, δ of all rows that were fitted."""
-
-    mean: Array
-    spectrum: Spectrum
-    gaussian: SpikedGaussian
-    dof: float
-    record: Record
-
-
-@dataclass(frozen=True)
-class Ascent:
+class Ascent(NamedTuple):
     """A point of EM for complete rows: the density, and the weights it gives to them."""
 
-    frame: Frame
-    spectrum: Spectrum
-    gaussian: SpikedGaussian
+    axes: spiked.PrincipalAxes
     dof: float
     u: Array  # (n,)
+    loglikelihood: float
 
+
+Ended = tuple[spiked.PrincipalAxes, float, driver.Record]
+"""Where EM ended: the axes, ν, and how it went."""
 
 LARGEST_LOG = 300.0
 """Of a weight, where an extrapolation leads far."""
@@ -533,32 +481,35 @@ class CompleteFit:
         self.host = backend.to_numpy(self.w)
         self.least = least_dof(table.rows, self.host, q) if dof is None else dof
 
-    def ascend(self, u: Array) -> tuple[Ascent, float]:
+    def weigh(self, distance: Array) -> tuple[float, Array]:
+        """Return ν and the weights of rows at these distances."""
+        far, d = backend.to_numpy(distance), float(self.table.d)
+        dof = self.dof or best_dof(np.full(far.size, d), far, self.host, self.least)
+        return dof, backend.asarray(weights_of(dof, d, distance), self.w)
+
+    def ascend(self, u: Array) -> Ascent:
         """Fit rows of weights u; return the density, with its weights, and its log-likelihood."""
         operator = Primal(self.table.rows, self.w * u)
-        gaussian, spectrum = _closed_form(operator, self.q)
-        frame, rows = operator.frame, self.table.rows
-        distance = distances(gaussian, *frame.project(spectrum.vectors, rows))
-        far, d = backend.to_numpy(distance), gaussian.dim
-        sizes = np.full(far.size, float(d))
-        dof = best_dof(sizes, far, self.host, self.least) if self.dof is None else self.dof
-        volume = d * math.log(2 * math.pi) + gaussian.log_determinant()
-        value = float(self.host @ t_terms(dof, sizes, far) - 0.5 * self.host.sum() * volume)
-        u = weights_of(dof, float(d), distance)
-        return Ascent(frame, spectrum, gaussian, dof, u), value
+        at = _closed_form(operator, self.q)
+        projected = operator.frame.project(at.spectrum.vectors, self.table.rows)
+        distance, d = distances(at.gaussian, *projected), at.gaussian.dim
+        dof, u = self.weigh(distance)
+        far, volume = backend.to_numpy(distance), d * LOG_2PI + at.gaussian.log_determinant()
+        terms = observed.t_terms(dof, np.full(far.size, float(d)), far)
+        return Ascent(at, dof, u, float(self.host @ terms - 0.5 * self.host.sum() * volume))
 
-    def run(self, start: Array, tol: float, max_iter: int) -> Fitted:
+    def run(self, start: Array, tol: float, max_iter: int) -> Ended:
         """Climb from weights of the rows: their logarithms are the point that EM moves."""
         xp = backend.namespace(self.w)
 
         def step(theta: Array) -> tuple[Array, float]:
-            at, value = self.ascend(xp.exp(xp.clip(theta, -LARGEST_LOG, LARGEST_LOG)))
-            return xp.log(at.u), value
+            at = self.ascend(xp.exp(xp.clip(theta, -LARGEST_LOG, LARGEST_LOG)))
+            return xp.log(at.u), at.loglikelihood
 
-        theta, record = maximize(step, xp.log(start), tol=tol, max_iter=max_iter)
-        at, value = self.ascend(xp.exp(theta))
-        record.add(value)
-        return Fitted(at.frame.mean, at.spectrum, at.gaussian, at.dof, record)
+        theta, record = driver.maximize(step, xp.log(start), tol=tol, max_iter=max_iter)
+        at = self.ascend(xp.exp(theta))
+        record.add(at.loglikelihood)
+        return at.axes, at.dof, record
 
 
 class RobustFit(Fit):
@@ -568,10 +519,9 @@ class RobustFit(Fit):
     ----------
     table : InMemoryTable
     q : int
-    noise : float, optional
     dof : float or None
         ν; None to search it.
-    diagonal, columns
+    others
         As in `Fit`.
 
     Notes
@@ -588,9 +538,8 @@ class RobustFit(Fit):
         *,
         dof: float | None = None,
         diagonal: bool = False,
-        columns: Columns | None = None,
     ) -> None:
-        super().__init__(table, q, noise, diagonal=diagonal, columns=columns)
+        super().__init__(table, q, noise, diagonal=diagonal)
         self.dof = dof
 
     @cached_property
@@ -607,10 +556,8 @@ class RobustFit(Fit):
     @property
     def incomplete(self) -> Incomplete:
         """The rows."""
-        found = self.data.rows.ready
-        if found is None:
-            raise TypeError("rows in memory are needed.")
-        return found
+        assert self.data.ready is not None
+        return self.data.ready
 
     @property
     def host_weights(self) -> Host:
@@ -624,14 +571,14 @@ class RobustFit(Fit):
 
         def part(cut: list[slice]) -> list[Array]:
             blocks = incomplete.blocks(factors.mu, cut)
-            found = [latents(factors, block) for block in blocks]
+            found = [observed.latents(factors, block) for block in blocks]
             return [backend.to_numpy(a) for one in found for a in (one.distance, one.log_volume)]
 
         parts = [a for run in backend.spread(part, incomplete.cut, incomplete.X) for a in run]
         distance, volume = np.concatenate(parts[::2]), np.concatenate(parts[1::2])
         w = self.host_weights
         dof = best_dof(self.sizes, distance, w, self.least) if self.dof is None else self.dof
-        value = float(w @ (t_terms(dof, self.sizes, distance) - 0.5 * volume))
+        value = float(w @ (observed.t_terms(dof, self.sizes, distance) - 0.5 * volume))
         return dof, weights_of(dof, self.sizes, distance), value
 
     def step(self, theta: Array) -> tuple[Array, float]:
@@ -639,25 +586,16 @@ class RobustFit(Fit):
         factors = self.unpack(theta)
         _, u, value = self.weigh(factors)
         sums = self.incomplete.sums(factors, u=backend.asarray(u, self.origin))
-        W, mu, left = m_step(sums, factors)
+        W, mu, left = observed.m_step(sums, factors)
         w = self.host_weights
         share = float(sums.all_n) / float(w.sum())  # Σwu/Σw
-        return self.pack(Factors(W, mu, self._noise(left, share * self.counts))), value
-
-    @cached_property
-    def counts(self) -> Array:
-        """Weight of the rows that observe each feature, (d,)."""
-        incomplete, xp = self.incomplete, backend.namespace(self.origin)
-        total = 0 * self.origin
-        for block in incomplete.blocks(self.origin):
-            total = total + xp.matrix_transpose(block.mask) @ incomplete.weight(block)
-        return total
+        return self.pack(Factors(W, mu, self._noise(left, share * self.seen))), value
 
     def weighing(self, weights: Array) -> RobustFit:
         """Return the fit of the same rows under other weights."""
         other = copy(self)
         other.data = self.data.weighing(weights)
-        vars(other).pop("counts", None)
+        other.seen = column_starts(self.incomplete.X, weights)[0]
         return other
 
     def climb(self, factors: Factors, steps: int) -> Factors:
@@ -665,28 +603,20 @@ class RobustFit(Fit):
         dof = math.inf if self.dof is None else self.dof
         return replace(super().climb(factors, steps), dof=dof)
 
-    def run(self, start: Factors, tol: float, max_iter: int) -> Fitted:
+    def run(self, start: Factors, tol: float, max_iter: int) -> Ended:
         """Climb from a density."""
-        theta, record = maximize(self.step, self.pack(start), tol=tol, max_iter=max_iter)
+        theta, record = driver.maximize(self.step, self.pack(start), tol=tol, max_iter=max_iter)
         factors = self.unpack(theta)
         dof, _, value = self.weigh(factors)
         record.add(value)
-        sigma2, d = float(factors.psi[0]), self.d
-        total = float(backend.namespace(factors.W).sum(factors.W * factors.W)) + d * sigma2
-        if has_vanished(sigma2, total / d):
-            raise DegenerateError(
-                f"the noise of {self.q} components fell below {10 * LEAST_NOISE:g} of the average "
-                "variance: where values are missing, that is indistinguishable from no noise. "
-                "Use fewer components."
-            )
-        return Fitted(factors.mu, *principal_axes(factors.W, sigma2, total), dof, record)
+        return spiked.incomplete_axes(factors, remedy=""), dof, record
 
 
 # --- The fit -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class RobustRequest(IterativeRequest):
+class RobustRequest(driver.IterativeRequest):
     """Checked parameters of `fit_robust`."""
 
     n_components: int | float | str | None = None
@@ -709,9 +639,9 @@ def fit_robust(table: Table, request: RobustRequest) -> RobustModel:
         raise ValueError(expected("X", what, type(table).__name__, remedy))
     refuse_infinite(table.rows)
     wanted, rows = request.n_components, table.rows
-    if is_count(wanted):
-        check_request(wanted, used_rows(rows, table.weights), table.d, "auto")
-        q = at_least_one_factor(wanted)
+    if rules.is_count(wanted):
+        rules.check_request(wanted, used_rows(rows, table.weights), table.d, "auto")
+        q = spiked.at_least_one_factor(wanted)
         return _fit_count(table, q, request)
     wanted = PARALLEL if wanted is None else wanted
     with warnings.catch_warnings():
@@ -728,15 +658,15 @@ def _chosen(table: InMemoryTable, wanted: float | str) -> tuple[int, Selection |
     """Return the number of components that a rule chooses for rows without gross outliers."""
     if wanted == PARALLEL:
         found = parallel_analysis(table, missing=has_missing(table.rows))
-        return at_least_one(PARALLEL, found), None
-    model = fit_ppca(table, PPCARequest(wanted))
+        return rules.at_least_one(PARALLEL, found), None
+    model = spiked.fit_ppca(table, spiked.PPCARequest(wanted))
     return max(model.n_components, 1), model.selection
 
 
 def _without_tails(table: InMemoryTable, model: RobustModel) -> InMemoryTable:
     """Return √u (x − μ) of the rows that were not set aside: under the model these are Gaussian."""
     kept = np.flatnonzero(backend.to_numpy(model.row_weights) > 0)
-    few = _some(table, kept)
+    few = rows_of(table, kept)
     u = backend.asarray(backend.to_numpy(model.row_weights)[kept], few.rows)
     root = backend.namespace(u).sqrt(backend.working(u))
     rows = (backend.working(few.rows) - backend.working(model.mean)) * root[:, None]
@@ -751,15 +681,7 @@ def _deepest(table: InMemoryTable, request: RobustRequest) -> InMemoryTable:
     if used.size < FEWEST_TRIMMED or not request.trim:
         return table
     reach = outlyingness(filled[used], w[used], request.start)
-    return _some(table, used[_nearest(reach, w[used], DEEP)])
-
-
-def _some(table: InMemoryTable, kept: Host) -> InMemoryTable:
-    """Return some of the rows; the table itself if they are all of them."""
-    if kept.size == table.rows.shape[0]:
-        return table
-    weights = None if table.weights is None else backend.take(table.weights, kept)
-    return InMemoryTable(backend.take(table.rows, kept), weights, table.names)
+    return rows_of(table, used[_nearest(reach, w[used], DEEP)])
 
 
 def _on_host(table: InMemoryTable) -> tuple[Host, Host]:
@@ -781,35 +703,19 @@ def _fit_count(table: InMemoryTable, q: int, request: RobustRequest) -> RobustMo
         parts = (start.W, start.mu, start.psi)
         here = Factors(*(backend.asarray(np.array(A), table.like) for A in parts))
         for count in range(ROUNDS):
-            distance, near = _distance_of(here, table.rows), kept
+            distance, near = backend.to_numpy(observed_distances(here, table.rows)), kept
             if request.trim:
                 dof, scale = core_tails(sizes, distance, w, request.dof)
                 near = np.flatnonzero(distance <= scale * limits_of(dof, sizes, total))
             if count and np.array_equal(near, kept):
                 break
             kept = near
-            found = _run(_some(table, kept), q, here, request)
-            here = _factors(*found[:3])
+            found = _run(rows_of(table, kept), q, here, request)
+            here = found[0].factors
     return _model(table, kept, found, request)
 
 
-def _factors(mean: Array, spectrum: Spectrum, gaussian: SpikedGaussian) -> Factors:
-    """Return a density on its axes as x = Wz + μ + ε."""
-    return Factors(spectrum.vectors * gaussian.spread, mean, 0 * mean + _some_noise(gaussian))
-
-
-def _some_noise(gaussian: SpikedGaussian) -> float:
-    """Return σ²; a little, where as many axes as features leave none."""
-    if gaussian.noise > 0:
-        return gaussian.noise
-    return LEAST_NOISE * float(backend.namespace(gaussian.values).mean(gaussian.values))
-
-
-def _distance_of(factors: Factors, rows: Array) -> Host:
-    return backend.to_numpy(observed_distances(factors, rows))
-
-
-def _run(table: InMemoryTable, q: int, start: Factors | None, request: RobustRequest) -> Fitted:
+def _run(table: InMemoryTable, q: int, start: Factors | None, request: RobustRequest) -> Ended:
     """Climb to the maximum of the likelihood from a density, or from equal weights."""
     tol, max_iter = request.tol, request.max_iter
     if has_missing(table.rows):
@@ -819,10 +725,7 @@ def _run(table: InMemoryTable, q: int, start: Factors | None, request: RobustReq
     complete = CompleteFit(table, q, request.dof)
     u = backend.namespace(complete.w).ones_like(complete.w)
     if start is not None:
-        far = _distance_of(start, table.rows)
-        sizes = np.full(far.size, float(table.d))
-        dof = request.dof or best_dof(sizes, far, complete.host, complete.least)
-        u = backend.asarray(weights_of(dof, sizes, far), complete.w)
+        u = complete.weigh(observed_distances(start, table.rows))[1]
     return complete.run(u, tol, max_iter)
 
 
@@ -830,7 +733,7 @@ LIMIT_ROUNDS = 3
 """Times that the tails of the control limits are found anew."""
 
 
-def _reference(fitted: InMemoryTable, found: Fitted, request: RobustRequest) -> Reference:
+def _reference(fitted: InMemoryTable, found: Ended, request: RobustRequest) -> Reference:
     """Return what limits need to know of the rows that were not set aside.
 
     Unequal noise looks like heavy tails to a model of equal noise. So the tails of the limits are
@@ -839,17 +742,17 @@ def _reference(fitted: InMemoryTable, found: Fitted, request: RobustRequest) -> 
     rows = backend.working(fitted.rows)
     w = observed_weights(rows, fitted.weights)
     n = Columns.of(rows, w).effective_rows
-    plain, tails = _factors(*found[:3]), math.inf if request.dof is None else request.dof
-    if not found.gaussian.noise > 0:
-        return Reference(n, n, tails=found.dof)
+    (at, dof, _), tails = found, math.inf if request.dof is None else request.dof
+    if not at.gaussian.noise > 0:
+        return Reference(n, n, tails=dof)
     if has_missing(rows):
-        rows = completed(plain, rows, w)
+        rows = completed(at.factors, rows, w)
     weights = block_weights(w, slice(None), rows)
-    u, frame = backend.namespace(weights).ones_like(weights), Frame(found.mean)
+    u, frame = backend.namespace(weights).ones_like(weights), Frame(at.mean)
     for _ in range(LIMIT_ROUNDS):
         operator = Primal(rows, weights * u)
-        reference = reference_of(operator, found.spectrum, n, n, tails=tails)
-        monitor = SpikedMonitor(found.gaussian, frame, found.spectrum.vectors, reference, 0.0)
+        reference = reference_of(operator, at.spectrum, n, n, tails=tails)
+        monitor = SpikedMonitor(at.gaussian, frame, at.spectrum.vectors, reference, 0.0)
         t2, spe, degrees = monitor.statistics(rows)
         k, dof, mean = (float(part[0]) for part in (degrees.k, degrees.dof, degrees.mean))
         far = backend.to_numpy(t2) / max(float(degrees.weight[0]), 1e-300)
@@ -858,27 +761,25 @@ def _reference(fitted: InMemoryTable, found: Fitted, request: RobustRequest) -> 
         tails = best_dof(sizes, far, host) if request.dof is None else request.dof
         u = backend.asarray(weights_of(tails, sizes, far), weights)
     order = rows if fitted.weights is None else None
-    return reference_of(Primal(rows, weights * u), found.spectrum, n, n, rows=order, tails=tails)
+    return reference_of(Primal(rows, weights * u), at.spectrum, n, n, rows=order, tails=tails)
 
 
-def _model(table: InMemoryTable, kept: Host, found: Fitted, request: RobustRequest) -> RobustModel:
+def _model(table: InMemoryTable, kept: Host, found: Ended, request: RobustRequest) -> RobustModel:
     """Return the model: the weights of all rows, 0 for those set aside."""
-    fitted = _some(table, kept)
-    reference = _reference(fitted, found, request)
-    base = spiked_model(
-        found.mean,
-        found.spectrum,
-        found.gaussian,
+    (at, dof, record), fitted = found, rows_of(table, kept)
+    reference, u = _reference(fitted, found, request), np.zeros(int(table.rows.shape[0]))
+    count = used_rows(table.rows, observed_weights(table.rows, table.weights))
+    model = at.model(
         table.like,
-        used_rows(table.rows, observed_weights(table.rows, table.weights)),
+        count,
         reference,
-        history=History.of(found.record),
+        RobustModel,
+        history=driver.History.of(record),
+        dof=dof,
+        row_weights=backend.asarray(u, table.like),
     )
-    values = {name: getattr(base, name) for name in base.__dataclass_fields__}
-    u = np.zeros(int(table.rows.shape[0]))
-    model = RobustModel(**values, dof=found.dof, row_weights=backend.asarray(u, table.like))
     u[kept] = backend.to_numpy(model.weigh(fitted.rows))
-    return replace(model, row_weights=backend.asarray(u, backend.working(base.mean)))
+    return replace(model, row_weights=backend.asarray(u, backend.working(model.mean)))
 
 
 # --- Units that no outlier decides ---------------------------------------------------------------

@@ -38,43 +38,14 @@ from dualpca.data import (
     subset_columns,
 )
 from dualpca.errors import DegenerateError, expected
-from dualpca.gaussian import (
-    LOG_2PI,
-    WORSE_IN_A_ROW,
-    Factors,
-    Score,
-    Selection,
-    Trained,
-    apply_rule,
-    best_candidate,
-    can_simulate,
-    drawn_imputations,
-    each,
-    free_parameters,
-    given_up,
-    has_vanished,
-    horn,
-    independent_streams,
-    largest_of,
-    largest_values,
-    simplest,
-    simulated_horn,
-    summary,
-)
+from dualpca.gaussian import LOG_2PI, Factors, free_parameters, observed, rules
+from dualpca.gaussian import selection as choice
+from dualpca.models import incomplete
 from dualpca.models.driver import left_to_gain, maximize, try_candidates, warn_interrupted
-from dualpca.models.incomplete import (
-    SEED,
-    Fit,
-    check_unit,
-    fit_incomplete,
-    refuse_empty_columns,
-    some_of,
-)
-from dualpca.models.stacks import MOST_ENTRIES, Expected, Guess, Stack
 from dualpca.operators import WIDEST, Primal, Scatter, weighed
 from dualpca.solvers import solve
 
-Fold = tuple[Table, Columns | None, Callable[[Factors], Score]]
+Fold = tuple[Table, Columns | None, Callable[[Factors], choice.Score]]
 """Rows to fit, their columns if known, and how well a model predicts what the fold hides."""
 
 FOLD_LIMITS: dict[str, Any] = {"tol": 1e-2, "max_iter": 100}
@@ -85,7 +56,7 @@ LAST_LIMITS: dict[str, Any] = {"tol": 1e-2, "max_iter": 12}
 """The same where every q starts from the one before, and how much further those go that decide."""
 
 
-def cross_validated(name: str, table: Table, most: int, *, missing: bool) -> Selection:
+def cross_validated(name: str, table: Table, most: int, *, missing: bool) -> choice.Selection:
     """Return the choice of q by held-out rows or by hidden entries.
 
     Parameters
@@ -123,30 +94,30 @@ def cross_validated(name: str, table: Table, most: int, *, missing: bool) -> Sel
 # --- Held-out rows, all complete: a fold is solved once, and every q scored from its spectrum ----
 
 
-def by_complete_rows(table: Table, most: int) -> Selection:
+def by_complete_rows(table: Table, most: int) -> choice.Selection:
     """Choose among q = 0, 1, …, most by the likelihood of held-out rows, in five folds.
 
     Takes the smallest q that is as good as the best, as with missing values. O(ndq) in all. Chunks
     take three passes: sizes, the moments of every fold, and the scores of all folds and all q.
     Ctrl-C keeps the folds that are done.
     """
-    folds = row_folds(table, SEED)
+    folds = row_folds(table, incomplete.SEED)
     sizes = np.bincount(np.concatenate([*folds.values()]))
 
-    def fit(group: Mapping[int, Primal | Scatter], tick: Tick) -> list[list[Score]]:
+    def fit(group: Mapping[int, Primal | Scatter], tick: Tick) -> list[list[choice.Score]]:
         models = {}
         for k, operator in group.items():
             models[k] = _trained(operator, min(most, int(sizes.sum() - sizes[k]) - 1))
             tick()
         scores = table.reduce(_score_rows(folds, models, most), np.add)
-        return [[Score(*cell) for cell in fold] for fold in scores.tolist()]
+        return [[choice.Score(*cell) for cell in fold] for fold in scores.tolist()]
 
     groups, label = _without_folds(table, folds, sizes.size), "cross-validation: fold"
     found, interrupted = try_candidates(groups, fit, label=label, total=sizes.size)
     if interrupted:
         warn_interrupted(f"{len(found)} of {sizes.size} folds")
     curve = [list(row) for row in zip(*chain.from_iterable(found), strict=True)]
-    return summary(curve, 0, simplest(curve), "row")
+    return choice.summary(curve, 0, choice.simplest(curve), "row")
 
 
 def _without_folds(
@@ -184,13 +155,13 @@ def _without_folds(
     yield operators
 
 
-def _trained(operator: Primal | Scatter, most: int) -> Trained:
+def _trained(operator: Primal | Scatter, most: int) -> choice.Trained:
     """Return the spectrum of the rows that were kept."""
-    return Trained.of(solve(operator, min(most, operator.dim)), operator.frame, operator.n)
+    return choice.Trained.of(solve(operator, min(most, operator.dim)), operator.frame, operator.n)
 
 
 def _score_rows(
-    folds: dict[int, Host], models: dict[int, Trained], most: int
+    folds: dict[int, Host], models: dict[int, choice.Trained], most: int
 ) -> Callable[..., Host]:
     """Return how models without each fold predict its rows in a chunk, (folds, q, 4)."""
 
@@ -211,15 +182,15 @@ def _score_rows(
 # --- Held-out rows or hidden entries, with missing values: a fit of EM for each q and fold -------
 
 
-def by_rows(table: Table, most: int) -> Selection:
+def by_rows(table: Table, most: int) -> choice.Selection:
     """Choose among q = 1, 2, … by the likelihood of what held-out rows observed, in five folds.
 
     Takes the smallest q that is as good as the best.
     """
-    refuse_empty_columns(_columns(table).n)
+    incomplete.refuse_empty_columns(_columns(table).n)
     # rows that observe nothing weigh nothing
     table = changed(table, lambda rows, _, weights: (rows, observed_weights(rows, weights)))
-    folds = row_folds(table, SEED)
+    folds = row_folds(table, incomplete.SEED)
     count = 1 + max(int(fold.max()) for fold in folds.values())
     return best_of([_row_fold(table, folds, k) for k in range(count)], most, "row")
 
@@ -232,23 +203,23 @@ def _row_fold(table: Table, folds: dict[int, Host], k: int) -> Fold:
     train, test = subset_columns(train, seen), subset_columns(test, seen)
     centre = backend.take(columns.mean, seen)
 
-    def score(factors: Factors) -> Score:
+    def score(factors: Factors) -> choice.Score:
         def of(rows: Array, weights: Array | None = None) -> Host:
             return row_score(factors, rows, centre, weights)
 
-        return Score(*test.reduce(of, np.add).tolist())
+        return choice.Score(*test.reduce(of, np.add).tolist())
 
     return train, None, score
 
 
-def by_entries(table: Table, most: int) -> Selection:
+def by_entries(table: Table, most: int) -> choice.Selection:
     """Choose among q = 1, 2, … by hidden entries: each is predicted from what its row still shows.
 
     Takes the smallest q that is as good as the best. It works for complete rows too.
     """
     columns = _columns(table)
-    refuse_empty_columns(columns.n)
-    folds = EntryFolds(table, SEED)
+    incomplete.refuse_empty_columns(columns.n)
+    folds = EntryFolds(table, incomplete.SEED)
 
     @numbered
     def count(rows: Array, number: int, weights: Array | None = None) -> Host:
@@ -271,7 +242,7 @@ def by_entries(table: Table, most: int) -> Selection:
 class _Stacked(NamedTuple):
     """Folds that hide entries, of a table small enough to fit all of them at once."""
 
-    stack: Stack
+    stack: incomplete.Stack
     entry: Host  # (h,), numbers of what is to be predicted among (K, d, n), fold by fold
     weight: Host  # (h,)
     truth: Host  # (h,), around the means of each fold
@@ -284,7 +255,7 @@ class _Stacked(NamedTuple):
         unlike = float(variance.max()) > UNLIKE * float(variance.min())
         return unlike and stack.d <= FULL_FEATURES and stack.n >= FULL_ROWS * stack.d
 
-    def scores(self, guess: Guess) -> list[Score]:
+    def scores(self, guess: incomplete.Guess) -> list[choice.Score]:
         """Return how each fold's hidden entries are predicted."""
         stack, w, truth = self.stack, self.weight, self.truth
         off, variance = truth - guess.mean.ravel()[self.entry], guess.variance.ravel()[self.entry]
@@ -292,12 +263,12 @@ class _Stacked(NamedTuple):
         fold = self.entry // (stack.d * stack.n)
         parts = (w * density, w * off * off, w * truth * truth, w)
         found = [np.bincount(fold, part, stack.K).tolist() for part in parts]
-        return [Score(*one) for one in zip(*found, strict=True)]
+        return [choice.Score(*one) for one in zip(*found, strict=True)]
 
 
 def _stacked_folds(table: Table, folds: EntryFolds, kept: list[int], n: int) -> _Stacked | None:
     """Return the folds as one stack, on the host; None for large tables."""
-    if len(kept) * n * table.d > MOST_ENTRIES:
+    if len(kept) * n * table.d > incomplete.MOST_ENTRIES:
         return None
 
     @numbered
@@ -309,7 +280,7 @@ def _stacked_folds(table: Table, folds: EntryFolds, kept: list[int], n: int) -> 
     parts = [part for _, part in sorted(table.reduce(gather, lambda a, b: a | b).items())]
     rows, hidden = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts], 1)
     w = None if parts[0][2] is None else np.concatenate([p[2] for p in parts])
-    stack = Stack(np.where(hidden, np.nan, rows), 1, w)
+    stack = incomplete.Stack(np.where(hidden, np.nan, rows), 1, w)
     if not stack.counts.min() > 0 or not stack.unit.min() > SMALLEST_TRACE:
         return None
     fold, column, row = np.nonzero(hidden.swapaxes(1, 2))
@@ -322,7 +293,7 @@ FULL_FEATURES, FULL_ROWS = 32, 5
 """The most features, and the fewest rows per feature, with which the largest q is tried as well."""
 
 
-def _best_along(folds: _Stacked, most: int) -> Selection:
+def _best_along(folds: _Stacked, most: int) -> choice.Selection:
     """Score q = 1, 2, … as `best_of` does, each started from the one before.
 
     A few steps of EM per q show where the best are; those, and the next smaller ones, then climb
@@ -331,14 +302,14 @@ def _best_along(folds: _Stacked, most: int) -> Selection:
     Columns of different units have noise of different sizes, which only many components describe:
     more may be better after several that were worse. There the largest q is tried at the end.
     """
-    scores: list[list[Score]] = []
-    reached: list[tuple[Expected, float]] = []  # by each q, and what it has left to gain
+    scores: list[list[choice.Score]] = []
+    reached: list[tuple[incomplete.Expected, float]] = []  # by each q, and what it has left to gain
     stack, theta = folds.stack, folds.stack.begin()
 
     def climb(
-        stack: Stack, theta: Host, limits: dict[str, Any], tick: Tick
-    ) -> tuple[Expected, float]:
-        kept: list[Expected] = []
+        stack: incomplete.Stack, theta: Host, limits: dict[str, Any], tick: Tick
+    ) -> tuple[incomplete.Expected, float]:
+        kept: list[incomplete.Expected] = []
         record = maximize(lambda at: stack.step(at, kept), theta, **limits)[1]
         record.raise_interrupted()
         tick(f"{stack.q} components")
@@ -363,13 +334,13 @@ def _best_along(folds: _Stacked, most: int) -> Selection:
     def largest(tick: Tick) -> None:
         full, theta = stack.leap(reached[-1][0], most)
         at, _ = climb(full, theta, FOLD_LIMITS, tick)
-        last, nothing = folds.scores(full.guess(at)), Score(-math.inf, *scores[0][0][1:])
-        better = best_candidate([*scores, last]) == len(scores)
+        last, nothing = folds.scores(full.guess(at)), choice.Score(-math.inf, *scores[0][0][1:])
+        better = choice.best_candidate([*scores, last]) == len(scores)
         if better and full.q > len(scores) and full.leaves_noise(at):
             scores.extend([[nothing] * len(last)] * (full.q - 1 - len(scores)) + [last])
 
     def fits() -> Iterator[Callable[[Tick], None]]:
-        while len(scores) < most and not (scores and given_up(scores)):
+        while len(scores) < most and not (scores and choice.given_up(scores)):
             yield next_size
         while (k := _undecided(scores, [left for _, left in reached])) is not None:
             yield partial(finish, k)
@@ -380,16 +351,17 @@ def _best_along(folds: _Stacked, most: int) -> Selection:
     if try_candidates(fits(), run, label=label, total=most, ends=DegenerateError)[1]:
         warn_interrupted(f"q = 1 to {len(scores)}")
     tried = [k for k, row in enumerate(scores) if math.isfinite(row[0].loglikelihood)]
-    return summary(scores, 1, 1 + tried[simplest([scores[k] for k in tried])], "entry")
+    best = tried[choice.simplest([scores[k] for k in tried])]
+    return choice.summary(scores, 1, 1 + best, "entry")
 
 
-def _undecided(scores: list[list[Score]], left: list[float]) -> int | None:
+def _undecided(scores: list[list[choice.Score]], left: list[float]) -> int | None:
     """Return a row of scores that may still decide: the one chosen, or the one before it.
 
     `left` is what the fits of a row have to gain in likelihood. Hidden entries, fewer than shown
     ones, gain less: a row that is worse by more than that stays so.
     """
-    k = simplest(scores)
+    k = choice.simplest(scores)
     if left[k] > 0:
         return k
     if k == 0 or not left[k - 1] > 0:
@@ -403,31 +375,31 @@ def _entry_fold(table: Table, folds: EntryFolds, k: int) -> Fold:
     train = folds.hide(table, k)
     columns = _columns(train)
 
-    def score(factors: Factors) -> Score:
+    def score(factors: Factors) -> choice.Score:
         @numbered
         def of(rows: Array, number: int, weights: Array | None = None) -> Host:
             hidden = folds.hidden(rows, number, k)
             return hidden_score(factors, rows, hidden, columns.mean, weights)
 
-        return Score(*table.reduce(of, np.add).tolist())
+        return choice.Score(*table.reduce(of, np.add).tolist())
 
     return train, columns, score
 
 
-def best_of(folds: list[Fold], most: int, unit: str) -> Selection:
+def best_of(folds: list[Fold], most: int, unit: str) -> choice.Selection:
     """Score q = 1, 2, … until three in a row are worse than the best, or one leaves no noise."""
     if most < 1:
         raise DegenerateError("one feature, or one row, leaves no choice. Give n_components.")
 
-    def fit(q: int, tick: Tick) -> list[Score]:
+    def fit(q: int, tick: Tick) -> list[choice.Score]:
         scores = []
         for train, columns, score in folds:
             if train.d <= q:
                 what = f"a fold observes {train.d} features, too few for {q} components."
                 raise DegenerateError(what)
-            rng = np.random.default_rng(SEED)
-            fit = Fit(train, q, columns=columns, by_blocks=True)
-            factors, record = fit_incomplete(fit, rng, **FOLD_LIMITS)
+            rng = np.random.default_rng(incomplete.SEED)
+            fit = incomplete.Fit(train, q, columns=columns, by_blocks=True)
+            factors, record = incomplete.fit_incomplete(fit, rng, **FOLD_LIMITS)
             record.raise_interrupted()
             scores.append(score(factors))
             tick(f"{q} components")
@@ -438,12 +410,12 @@ def best_of(folds: list[Fold], most: int, unit: str) -> Selection:
         fit,
         label="cross-validation: fit",
         total=most * len(folds),
-        stop=given_up,
+        stop=choice.given_up,
         ends=DegenerateError,
     )
     if interrupted:
         warn_interrupted(f"q = 1 to {len(scores)}")
-    return summary(scores, 1, 1 + simplest(scores), unit)
+    return choice.summary(scores, 1, 1 + choice.simplest(scores), unit)
 
 
 def hidden_score(
@@ -455,7 +427,7 @@ def hidden_score(
     """
     xp, total = backend.namespace(rows), np.zeros(4)
     shown = xp.where(hidden, xp.full_like(rows, math.nan), rows)
-    for block, found in each(factors, shown):
+    for block, found in observed.each(factors, shown):
         mean = found.mean @ factors.W.T + factors.mu
         variance = quadratic(found.covariance, factors.W) + factors.psi
         truth, here = backend.row_block(rows, block.rows), hidden[block.rows, :]
@@ -474,7 +446,7 @@ def row_score(factors: Factors, X: Array, centre: Array, weights: Array | None =
     Woodbury: C⁻¹r = Ψ⁻¹(r − Wz̄) and (C⁻¹)_jj = 1/ψ_j − w_jᵀ Cov[z] w_j / ψ_j².
     """
     xp, total = backend.namespace(X), np.zeros(4)
-    for block, found in each(factors, X):
+    for block, found in observed.each(factors, X):
         w = block_weights(weights, block.rows, block.R)[:, None]
         pull = (block.R - found.mean @ factors.W.T) / factors.psi
         hold = (1 - quadratic(found.covariance, factors.W) / factors.psi) / factors.psi
@@ -532,8 +504,8 @@ def parallel_analysis(table: Table, *, missing: bool, moments: Moments | None = 
     3
     """
     if not missing and not _can_permute(table):
-        if can_simulate(table.d if table.n is None else table.n, table.d):
-            return simulated_horn(_correlations(table, moments))
+        if choice.can_simulate(table.d if table.n is None else table.n, table.d):
+            return choice.simulated_horn(_correlations(table, moments))
     F, w, mask = _standardized(*_some_rows(table))
     if min(F.shape) < 2:
         return 0
@@ -563,8 +535,8 @@ class _Permutations:
         """Return the k largest eigenvalues of the correlations of such rows."""
         rows = rows * np.sqrt(self.w)[:, None]
         if self.pairs is None:
-            return largest_values(rows, k)
-        return largest_of(rows.T @ rows / self.pairs, k)
+            return choice.largest_values(rows, k)
+        return choice.largest_of(rows.T @ rows / self.pairs, k)
 
     def permuted(self, rng: np.random.Generator) -> Host:
         """Return the columns, each permuted on its own."""
@@ -578,7 +550,7 @@ class _Permutations:
 
     def independent(self, k: int) -> Iterator[Host]:
         """Yield the k largest eigenvalues of permuted columns."""
-        rngs = independent_streams(self.F.size, SEED)
+        rngs = choice.independent_streams(self.F.size, incomplete.SEED)
         with task("parallel analysis: permutation", len(rngs)) as tick:
             for rng in rngs:
                 yield self.values(self.permuted(rng), k)
@@ -589,8 +561,8 @@ class _Permutations:
         squares = self.w @ (self.F * self.F)
         shares = 1.0 if self.pairs is None else 1 / self.pairs.diagonal()
         n, d = self.F.shape
-        trace = float(np.sum(squares * shares))
-        return horn(lambda k: self.values(self.F, k), self.independent, trace, min(n - 1, d) - 1)
+        trace, most = float(np.sum(squares * shares)), min(n - 1, d) - 1
+        return choice.horn(lambda k: self.values(self.F, k), self.independent, trace, most)
 
 
 def _correlations(table: Table, moments: Moments | None) -> Primal | Scatter:
@@ -606,7 +578,7 @@ def _correlations(table: Table, moments: Moments | None) -> Primal | Scatter:
 
 def _sampled(table: Table) -> InMemoryTable:
     """Return all rows, or a sample where there are too many."""
-    return some_of(table, max(MOST_SAMPLED // table.d, 100))
+    return incomplete.some_of(table, max(MOST_SAMPLED // table.d, 100))
 
 
 def _some_rows(table: Table) -> tuple[Host, Host | None]:
@@ -655,14 +627,14 @@ def rule_of_completed(name: str, table: Table) -> int:
     """
     some = _sampled(table)
     q = min(max(parallel_analysis(some, missing=True), 1), table.d - 1)
-    fit, rng = Fit(some, q), np.random.default_rng(SEED)
-    factors, record = fit_incomplete(fit, rng, **FOLD_LIMITS)
+    fit, rng = incomplete.Fit(some, q), np.random.default_rng(incomplete.SEED)
+    factors, record = incomplete.fit_incomplete(fit, rng, **FOLD_LIMITS)
     record.raise_interrupted()
-    rows = drawn_imputations(factors, backend.working(some.rows), 1, rng)[0, ...]
+    rows = observed.drawn_imputations(factors, backend.working(some.rows), 1, rng)[0, ...]
     operator, n = Primal(rows, some.weights), _columns(table).effective_rows
     spectrum = solve(operator, min(operator.dim, int(rows.shape[0])))
     share = n / operator.n
-    return apply_rule(name, spectrum.values * share, spectrum.trace * share, spectrum.dim, n)
+    return choice.apply_rule(name, spectrum.values * share, spectrum.trace * share, spectrum.dim, n)
 
 
 # --- The Bayesian information criterion, where values are missing --------------------------------
@@ -675,30 +647,31 @@ def choose_bic(table: Table, most: int) -> int:
     explains the rows.
     """
     columns = _columns(table)
-    refuse_empty_columns(columns.n)
+    incomplete.refuse_empty_columns(columns.n)
     n, variance = backend.to_numpy(columns.n), backend.to_numpy(columns.variance)
     unit, entries, d = float(variance.mean()), float(n.sum()), table.d
-    check_unit(unit, table, columns.mean)
+    incomplete.check_unit(unit, table, columns.mean)
     white = -0.5 * entries * (LOG_2PI + math.log(float(n @ variance) / entries) + 1)
 
     def criterion(q: int, loglikelihood: float) -> float:
         return (free_parameters(q, d) + d) * math.log(columns.weight) - 2 * loglikelihood
 
     def fit(q: int, tick: Tick) -> float:
+        rng = np.random.default_rng(incomplete.SEED)
         try:
-            found = Fit(table, q, columns=columns)
-            factors, record = fit_incomplete(found, np.random.default_rng(SEED))
+            found = incomplete.Fit(table, q, columns=columns)
+            factors, record = incomplete.fit_incomplete(found, rng)
         except DegenerateError:
             return math.inf
         record.raise_interrupted()
         tick(f"{q} components")
-        if has_vanished(float(factors.psi[0]), unit):
+        if rules.has_vanished(float(factors.psi[0]), unit):
             return math.inf  # a likelihood without bound
         return criterion(q, record.loglikelihoods[-1])
 
     def stop(criteria: list[float]) -> bool:
         best = int(np.argmin([criterion(0, white), *criteria]))
-        return math.isinf(criteria[-1]) or len(criteria) - best >= WORSE_IN_A_ROW
+        return math.isinf(criteria[-1]) or len(criteria) - best >= choice.WORSE_IN_A_ROW
 
     sizes = range(1, most + 1)
     criteria, interrupted = try_candidates(sizes, fit, label="BIC: fit", total=most, stop=stop)

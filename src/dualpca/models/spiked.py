@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,8 +20,6 @@ from dualpca.data import Columns, InMemoryTable, Moments, Table, Units, has_miss
 from dualpca.errors import DegenerateError, ScaleError, SelectionWarning, expected, warn
 from dualpca.gaussian import (
     CROSS_VALIDATED,
-    HEYWOOD,
-    LEAST_NOISE,
     LOG_2PI,
     PARALLEL,
     RULES,
@@ -32,28 +30,13 @@ from dualpca.gaussian import (
     Selection,
     SpikedGaussian,
     SpikedMonitor,
-    all_latents,
-    at_least_one,
-    check_request,
     free_parameters,
-    has_vanished,
     incomplete_reference,
-    is_count,
-    leading,
+    observed,
     reference_of,
-    spiked_gaussian,
+    rules,
 )
-from dualpca.gaussian import NO_NOISE as NO_NOISE
-from dualpca.models.driver import (
-    History,
-    IterativeRequest,
-    Keeper,
-    Packing,
-    Record,
-    Watch,
-    if_singular,
-    maximize,
-)
+from dualpca.models import driver
 from dualpca.models.incomplete import Fit, fit_incomplete, some_of
 from dualpca.models.selection import (
     choose_bic,
@@ -118,7 +101,7 @@ class SpikedModel:
     reference: Reference | None = None  # of the training rows, for control limits
     scale: Annotated[Array, "d", "> 0"] | None = None  # of standardised features
     column_variances: Annotated[Array, "d", ">= 0"] | None = None
-    history: History | None = None
+    history: driver.History | None = None
     selection: Selection | None = None
 
     @property
@@ -211,7 +194,7 @@ class SpikedModel:
         """
         Y = self.coordinates(rows, self.gaussian.shrinkage)
         if not backend.all_finite(Y) and has_missing(rows):
-            found = all_latents(self.factors, rows)
+            found = observed.all_latents(self.factors, rows)
             return found.mean, found.covariance
         return Y, None
 
@@ -242,7 +225,7 @@ class SpikedModel:
         with self._threads_for(rows, MANY_STEPS):
             density = backend.stacked(of, backend.row_slices(X), X)
         if missing and not backend.all_finite(density) and has_missing(rows):
-            return all_latents(self.factors, rows).log_density
+            return observed.all_latents(self.factors, rows).log_density
         xp, scale = backend.namespace(density), frame.scale
         return density if scale is None else density - xp.sum(xp.log(scale))
 
@@ -289,34 +272,58 @@ class SpikedModel:
         return backend.cast_like(self.frame.restore(centred), self.components)
 
 
-def spiked_model(
-    mean: Array,
-    spectrum: Spectrum,
-    gaussian: SpikedGaussian,
-    like: Array,
-    n_rows: int,
-    reference: Reference,
-    *,
-    negligible: float = 0.0,
-    scale: Array | None = None,
-    column_variances: Array | None = None,
-    history: History | None = None,
-) -> SpikedModel:
-    """Return the model of a spectrum and its Gaussian, in the dtype of `like`."""
-    xp = backend.namespace(spectrum.values)
-    ratio = spectrum.values / spectrum.trace if spectrum.trace > 0 else 0 * spectrum.values
-    return SpikedModel(
-        backend.cast_like(mean, like),
-        backend.cast_like(xp.asarray(spectrum.vectors.T, copy=True), like),
-        variances_like(gaussian.values, like, negligible),
-        backend.cast_like(ratio, like),
-        gaussian.noise,
-        n_rows,
-        reference,
-        None if scale is None else backend.cast_like(scale, like),
-        column_variances=column_variances,
-        history=history,
-    )
+class PrincipalAxes(NamedTuple):
+    """A density on its principal axes, where a fit ended."""
+
+    mean: Array
+    spectrum: Spectrum  # its trace is the variance that shares are taken of
+    gaussian: SpikedGaussian
+
+    @classmethod
+    def of(cls, factors: Factors, total: float | None = None) -> PrincipalAxes:
+        """Rotate factors of equal noise; `total` is the variance, by default that of the model."""
+        d, sigma2 = int(factors.W.shape[0]), float(factors.psi[0])
+        U, s, _ = algebra.svd(factors.W)
+        gaussian = SpikedGaussian(s**2 + sigma2, sigma2, d)
+        if total is None:
+            total = float(backend.namespace(s).sum(s**2)) + d * sigma2
+        return cls(factors.mu, Spectrum.of(gaussian.values, U, total, d), gaussian)
+
+    @property
+    def factors(self) -> Factors:
+        """The density as x = Wz + μ + ε; with a little noise, where there is none."""
+        values, noise = self.gaussian.values, self.gaussian.noise
+        if not noise > 0:
+            noise = rules.LEAST_NOISE * float(backend.namespace(values).mean(values))
+        W = self.spectrum.vectors * self.gaussian.spread
+        return Factors(W, self.mean, backend.namespace(W).full_like(self.mean, noise))
+
+    def model(
+        self,
+        like: Array,
+        n_rows: int,
+        reference: Reference,
+        kind: Callable[..., Fitted],
+        *,
+        negligible: float = 0.0,
+        **others: object,
+    ) -> Fitted:
+        """Return the model, in the dtype of `like`; `others` are further fields of its kind."""
+        spectrum, xp = self.spectrum, backend.namespace(self.spectrum.values)
+        ratio = spectrum.values / spectrum.trace if spectrum.trace > 0 else 0 * spectrum.values
+        return kind(
+            mean=backend.cast_like(self.mean, like),
+            components=backend.cast_like(xp.asarray(spectrum.vectors.T, copy=True), like),
+            variances=variances_like(self.gaussian.values, like, negligible),
+            ratios=backend.cast_like(ratio, like),
+            noise=self.gaussian.noise,
+            n_rows=n_rows,
+            reference=reference,
+            **others,
+        )
+
+
+Fitted = TypeVar("Fitted", bound=SpikedModel)
 
 
 def variances_like(values: Array, like: Array, negligible: float = 0.0) -> Array:
@@ -368,7 +375,13 @@ def fit_pca(table: Table, request: PCARequest) -> SpikedModel:
     """Fit PCA to complete rows: the leading eigenpairs of their scatter."""
     check_solver(table, request.solver_given)
     with few_threads(table):
-        return _fit_pca(table, request)
+        operator, count = found = complete(table, standardize=request.standardize)
+        rules.check_request(request.n_components, count, table.d, request.solver_given)
+        judged, scaled = table, request.standardize and request.n_components in CROSS_VALIDATED
+        if scaled and not backend.is_sparse(getattr(table, "rows", None)):  # as it is fitted
+            judged = Units.of(table).table(table)
+        request, _ = _with_chosen_count(judged, request, count, found)
+        return pca_of_operator(operator, count, table.like, request)
 
 
 def few_threads(table: Table) -> AbstractContextManager[None]:
@@ -381,41 +394,33 @@ def few_threads(table: Table) -> AbstractContextManager[None]:
     return backend.one_thread(SCATTER_STEPS * work, table.like, entries)
 
 
-def _fit_pca(table: Table, request: PCARequest) -> SpikedModel:
-    found = complete(table, standardize=request.standardize)
-    operator, count = found
-    check_request(request.n_components, count, table.d, request.solver_given)
-    scaled = request.standardize and request.n_components in CROSS_VALIDATED
-    if scaled and not backend.is_sparse(getattr(table, "rows", None)):  # what is fitted is judged
-        table = Units.of(table).table(table)
-    known: dict[str, Any] = {"missing": False, "moments": gathered(found)}
-    request, _ = _with_chosen_count(table, request, min(count, table.d), **known)
-    return pca_of_operator(operator, count, table.like, request)
-
-
 def pca_of_operator(
-    operator: LinearOperator, count: int, like: Array, request: PCARequest, **others: Any
+    operator: LinearOperator, count: int, like: Array, request: PCARequest, **others: object
 ) -> SpikedModel:
     """Fit PCA to an operator over the features that sums over `count` rows."""
-    wanted, seed = request.n_components, request.seed
+    wanted, solver, tol, seed = request.n_components, request.solver, request.tol, request.seed
     _check_count(wanted, count, operator.dim, request.solver_given)
-    spectrum = leading(wanted, operator, count, solver=request.solver, tol=request.tol, seed=seed)
+    spectrum = rules.leading(wanted, operator, count, solver=solver, tol=tol, seed=seed)
     divisor = operator.n - 1
     if not divisor > 0:
         raise ValueError(
             f"sample_weight must sum to more than 1, got {operator.n:.6g}: it is the effective "
             "number of rows. Multiply the weights by the number of rows they stand for."
         )
-    gaussian = spiked_gaussian(spectrum, divisor)
+    gaussian = rules.spiked_gaussian(spectrum, divisor)
     # the order of rows is not looked at: it would take as long as the fit of a small table
     reference = reference_of(operator, spectrum, operator.n, divisor, incomplete=False)
-    others |= {"negligible": NEGLIGIBLE_VARIANCE, "scale": operator.frame.scale}
-    return spiked_model(operator.frame.mean, spectrum, gaussian, like, count, reference, **others)
+    mean, scale = operator.frame
+    if scale is not None:
+        scale = backend.cast_like(scale, like)
+    return PrincipalAxes(mean, spectrum, gaussian).model(
+        like, count, reference, SpikedModel, negligible=NEGLIGIBLE_VARIANCE, scale=scale, **others
+    )
 
 
 def _check_count(wanted: float | str | None, count: int, d: int, solver: str) -> None:
     """Refuse a request that `count` rows of d features, which are not at hand, cannot satisfy."""
-    check_request(wanted, count, d, solver)
+    rules.check_request(wanted, count, d, solver)
     if wanted in CROSS_VALIDATED:
         raise ValueError(
             f"n_components={wanted!r} needs dense rows, and partial_fit keeps none. "
@@ -427,24 +432,24 @@ Request = TypeVar("Request", "PCARequest", "PPCARequest")
 
 
 def _with_chosen_count(
-    table: Table, request: Request, most: int, *, missing: bool, moments: Moments | None = None
+    table: Table, request: Request, count: int, found: LinearTable | Columns
 ) -> tuple[Request, Selection | None]:
     """Return the request with a number of components, if it asks for a rule that needs rows."""
     if request.n_components == PARALLEL:
-        found = parallel_analysis(table, missing=missing, moments=moments)
-        return replace(request, n_components=at_least_one(PARALLEL, found)), None
+        q = rules.at_least_one(PARALLEL, parallel_count(table, found))
+        return replace(request, n_components=q), None
     if request.n_components not in CROSS_VALIDATED:
         return request, None
-    name = str(request.n_components)
-    selection = cross_validated(name, table, most, missing=missing)
-    return replace(request, n_components=at_least_one(name, selection.chosen)), selection
+    name, missing = str(request.n_components), isinstance(found, Columns)
+    selection = cross_validated(name, table, min(count, table.d) - missing, missing=missing)
+    return replace(request, n_components=rules.at_least_one(name, selection.chosen)), selection
 
 
 # --- Probabilistic PCA ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class PPCARequest(IterativeRequest):
+class PPCARequest(driver.IterativeRequest):
     """Checked parameters of `fit_ppca`. `rng` also starts block Krylov."""
 
     n_components: int | float | str | None
@@ -459,33 +464,23 @@ def fit_ppca(table: Table, request: PPCARequest) -> SpikedModel:
     """Fit probabilistic PCA by maximum likelihood (Tipping & Bishop 1999), NaN or not."""
     check_solver(table, request.solver)
     with few_threads(table):
-        return _fit_ppca(table, request)
+        found = linear(table, missing=True)
+        by_default = request.n_components is None and request.noise is None
+        choose = _default_count if by_default else _with_chosen_count
+        count = found.rows if isinstance(found, Columns) else found.n_rows
+        request, selection = choose(table, request, count, found)
 
+        def fit(request: PPCARequest) -> SpikedModel:
+            if isinstance(found, Columns):
+                return _fit_incomplete_ppca(table, found, request)
+            return ppca_of_operator(found.operator, found.n_rows, table.like, request)
 
-def _fit_ppca(table: Table, request: PPCARequest) -> SpikedModel:
-    found = linear(table, missing=True)
-    missing = isinstance(found, Columns)
-    known: dict[str, Any] = {"missing": missing, "moments": gathered(found)}
-    count = found.rows if isinstance(found, Columns) else found.n_rows
-    by_default = request.n_components is None and request.noise is None
-    if by_default:
-        request, selection = _default_count(table, request, count, **known)
-    else:
-        most = min(count, table.d) - (1 if missing else 0)
-        request, selection = _with_chosen_count(table, request, most, **known)
-
-    def fit(request: PPCARequest) -> SpikedModel:
-        if isinstance(found, Columns):
-            return _fit_incomplete_ppca(table, found, request)
-        return ppca_of_operator(found.operator, found.n_rows, table.like, request)
-
-    if not by_default:
-        model = fit(request)
-        return model if selection is None else replace(model, selection=selection)
-    unit = average_variance(found)
-    if table.d == 1 and unit > 0:  # no direction is left for noise, and imputing needs some
-        request = replace(request, noise=HEYWOOD * unit)
-    return replace(noise_held(fit, request, unit), selection=selection)
+        if not by_default:
+            return replace(fit(request), selection=selection)
+        unit = average_variance(found)
+        if table.d == 1 and unit > 0:  # no direction is left for noise, and imputing needs some
+            request = replace(request, noise=rules.HEYWOOD * unit)
+        return replace(noise_held(fit, request, unit), selection=selection)
 
 
 ENOUGH_ROWS = 2000
@@ -493,30 +488,28 @@ ENOUGH_ROWS = 2000
 
 
 def _default_count(
-    table: Table, request: PPCARequest, count: int, *, missing: bool, moments: Moments | None = None
+    table: Table, request: PPCARequest, count: int, found: LinearTable | Columns
 ) -> tuple[PPCARequest, Selection | None]:
     """Return the request with what nobody asked for: its rule, or 1 where there is no choice.
 
     Cross-validation with missing values fits every candidate by EM, five times: to a sample of
     rows.
     """
+    missing = isinstance(found, Columns)
     if min(count - 1, table.d) < 2:
         return replace(request, n_components=1), None
-    most = min(count, table.d) - (1 if missing else 0)
     if request.rule not in CROSS_VALIDATED:
         named = replace(request, n_components=request.rule)
-        return _with_chosen_count(table, named, most, missing=missing, moments=moments)
+        return _with_chosen_count(table, named, count, found)
     few = some_of(table, ENOUGH_ROWS) if missing else table
     try:
+        most = min(count, table.d) - missing
         selection = cross_validated(request.rule, few, most, missing=missing)
     except DegenerateError:  # too few values to hide some of them
         return replace(request, n_components=1), None
     compared = bool(np.any(np.asarray(selection.candidates) > 0))  # or none leaves any noise
-    q = at_least_one(request.rule, selection.chosen) if compared else 1
+    q = rules.at_least_one(request.rule, selection.chosen) if compared else 1
     return replace(request, n_components=q), selection if compared else None
-
-
-Fitted = TypeVar("Fitted", bound=SpikedModel)
 
 
 def noise_held(fit: Callable[[Any], Fitted], request: Any, unit: float) -> Fitted:
@@ -530,7 +523,7 @@ def noise_held(fit: Callable[[Any], Fitted], request: Any, unit: float) -> Fitte
     except DegenerateError:
         if not unit > 0:
             raise
-    model = fit(replace(request, noise=HEYWOOD * unit))
+    model = fit(replace(request, noise=rules.HEYWOOD * unit))
     warn(
         "the components explain the rows without noise: noise_variance is held at 1/10,000 of the "
         "average variance. Densities and standard deviations are those of this choice.",
@@ -539,10 +532,11 @@ def noise_held(fit: Callable[[Any], Fitted], request: Any, unit: float) -> Fitte
     return model
 
 
-def gathered(found: LinearTable | Columns) -> Moments | None:
-    """Return the moments of a chunked table, if it is complete and they were gathered."""
-    operator = found.operator if isinstance(found, LinearTable) else None
-    return operator.moments if isinstance(operator, Scatter) else None
+def parallel_count(table: Table, found: LinearTable | Columns) -> int:
+    """Return the number of components by parallel analysis of a table of which this is known."""
+    operator = None if isinstance(found, Columns) else found.operator
+    moments = operator.moments if isinstance(operator, Scatter) else None
+    return parallel_analysis(table, missing=operator is None, moments=moments)
 
 
 def average_variance(found: LinearTable | Columns) -> float:
@@ -557,11 +551,12 @@ def ppca_of_operator(
 ) -> SpikedModel:
     """Fit probabilistic PCA to an operator over the features that sums over `count` rows."""
     wanted, noise, n = request.n_components, request.noise, operator.n
+    mean = operator.frame.mean
     if wanted is None and noise is None:
         wanted = PARALLEL  # a stream, whose moments are enough
     _check_count(wanted, count, operator.dim, request.solver)
     by_em = request.method == "em"
-    if by_em and is_count(wanted):
+    if by_em and rules.is_count(wanted):
         q = at_least_one_factor(wanted)
     else:
         spectrum, gaussian = _closed_form(operator, count, wanted, request)
@@ -569,19 +564,20 @@ def ppca_of_operator(
     if by_em:
         W, sigma2, record = em_of_operator(operator, q, n, request.start, noise, **request.limits)
         record.add(ppca_step(operator, W, sigma2, n)[2])
-        unit = operator.trace / n / operator.dim
-        vanished = noise is None and has_vanished(sigma2, unit, NO_NOISE)
-        spectrum, gaussian = principal_axes(W, sigma2, operator.trace / n, vanished)
+        total = operator.trace / n
+        if noise is None and rules.has_vanished(sigma2, total / operator.dim, rules.NO_NOISE):
+            sigma2 = 0.0
+        psi = backend.namespace(mean).full_like(mean, sigma2)
+        at = PrincipalAxes.of(Factors(W, mean, psi), total)
         if noise == 0:  # what EM raised is no likelihood
-            record.loglikelihoods = [gaussian.limit_loglikelihood(n, operator.trace)]
+            record.loglikelihoods = [at.gaussian.limit_loglikelihood(n, operator.trace)]
     else:
-        if noise != 0:
-            gaussian.require_density()
-        record = Record([gaussian.limit_loglikelihood(n, spectrum.trace)], 1, True)
-        spectrum = spectrum.head(q)
-    mean, history = operator.frame.mean, History.of(record)
-    reference = reference_of(operator, spectrum, n, n, rows=rows_in_order(operator))
-    return spiked_model(mean, spectrum, gaussian, like, count, reference, history=history)
+        record = driver.Record([gaussian.limit_loglikelihood(n, spectrum.trace)], 1, True)
+        at = PrincipalAxes(mean, spectrum.head(q), gaussian)
+    if noise != 0:
+        at.gaussian.require_density()
+    reference = reference_of(operator, at.spectrum, n, n, rows=rows_in_order(operator))
+    return at.model(like, count, reference, SpikedModel, history=driver.History.of(record))
 
 
 def rows_in_order(operator: LinearOperator) -> Array | None:
@@ -599,24 +595,9 @@ def _closed_form(
     if wanted is None and noise is not None:  # at most tr/(nσ²) variances can exceed σ²
         most = operator.trace / (n * float(noise)) if noise > 0 else math.inf
         bounded = int(min(count, operator.dim, max(most, 1.0)))
-    spectrum = leading(bounded, operator, count, solver=request.solver, seed=request.rng)
+    spectrum = rules.leading(bounded, operator, count, solver=request.solver, seed=request.rng)
     q = None if wanted is None else spectrum.rank
-    return spectrum, spiked_gaussian(spectrum, n, noise=noise, q=q)
-
-
-def principal_axes(
-    W: Array, sigma2: float, total: float, vanished: bool = False
-) -> tuple[Spectrum, SpikedGaussian]:
-    """Rotate loadings to principal axes; a noise that vanished leaves no density, and is refused.
-
-    A noise of 0 that was given is a model all the same.
-    """
-    d = int(W.shape[0])
-    U, s, _ = algebra.svd(W)
-    gaussian = SpikedGaussian(s**2 + sigma2, 0.0 if vanished else sigma2, d)
-    if sigma2 > 0:
-        gaussian.require_density()
-    return Spectrum(gaussian.values, U, total, d).ordered(), gaussian
+    return spectrum, rules.spiked_gaussian(spectrum, n, noise=noise, q=q)
 
 
 def at_least_one_factor(q: float | str | None) -> int:
@@ -634,15 +615,15 @@ def at_least_one_factor(q: float | str | None) -> int:
 def _fit_incomplete_ppca(table: Table, columns: Columns, request: PPCARequest) -> SpikedModel:
     """Fit rows with missing values by the exact likelihood of the observed entries."""
     wanted, noise = request.n_components, request.noise
-    if is_count(wanted):
-        check_request(wanted, columns.rows, table.d, request.solver)
+    if rules.is_count(wanted):
+        rules.check_request(wanted, columns.rows, table.d, request.solver)
         q = at_least_one_factor(wanted)
     elif wanted == "bic":
-        q = at_least_one("bic", choose_bic(table, min(columns.rows, table.d) - 1))
+        q = rules.at_least_one("bic", choose_bic(table, min(columns.rows, table.d) - 1))
     elif wanted == "mle" or wanted in RULES:
-        check_request(wanted, columns.rows, table.d, request.solver)
+        rules.check_request(wanted, columns.rows, table.d, request.solver)
         name = "evidence" if wanted == "mle" else str(wanted)
-        q = min(at_least_one(name, rule_of_completed(name, table)), table.d - 1)
+        q = min(rules.at_least_one(name, rule_of_completed(name, table)), table.d - 1)
     else:
         named = ["mle", *sorted(RULES), PARALLEL, *CROSS_VALIDATED]
         what = f"an int or one of {named} where values are missing"
@@ -650,46 +631,41 @@ def _fit_incomplete_ppca(table: Table, columns: Columns, request: PPCARequest) -
     fit, limits = Fit(table, q, noise, columns=columns), request.limits
     factors, record = fit_incomplete(fit, request.start, n_init=request.n_init, **limits)
     if noise == 0:  # what EM raised is no likelihood
-        exact = abs(record.loglikelihoods[-1]) <= NO_NOISE * float(backend.to_numpy(fit.seen).sum())
+        most = rules.NO_NOISE * float(backend.to_numpy(fit.seen).sum())
+        exact = abs(record.loglikelihoods[-1]) <= most
         record.loglikelihoods = [math.inf if exact else -math.inf]
-    n, history = columns.effective_rows, History.of(record)
-    return _model_of_factors(factors, columns.used, n, noise, table.like, history, table)
+    at, n = incomplete_axes(factors, noise), columns.effective_rows
+    reference = Reference(n, n)
+    if at.gaussian.noise > 0:
+        reference = measured_reference(factors, at.spectrum, table, n)
+    history = driver.History.of(record)
+    return at.model(table.like, columns.used, reference, SpikedModel, history=history)
 
 
 MEASURED_ROWS = 2000
 """Rows with missing values by which control limits are measured, at random where there are more."""
 
 
-def _model_of_factors(
-    factors: Factors,
-    count: int,
-    n: float,
-    noise: float | None,
-    like: Array,
-    history: History,
-    table: Table | None = None,
-) -> SpikedModel:
-    """Return factors of equal noise as a model on their principal axes.
+def measured_reference(factors: Factors, spectrum: Spectrum, table: Table, n: float) -> Reference:
+    """Return what control limits need to know of a table with missing values, n effective rows."""
+    some = some_of(table, MEASURED_ROWS)
+    return incomplete_reference(
+        factors, spectrum, some.rows, some.weights, n, ordered=some is table
+    )
 
-    `count` is the number of rows, `n` the effective one: less than that by what is missing. Without
-    a table, control limits rest on the noise of the model.
-    """
-    d, sigma2 = int(factors.W.shape[0]), float(factors.psi[0])
-    total = float(backend.namespace(factors.W).sum(factors.W * factors.W)) + d * sigma2
-    if noise is None and has_vanished(sigma2, total / d):
+
+def incomplete_axes(
+    factors: Factors, noise: float | None = None, remedy: str = ", or give noise_variance"
+) -> PrincipalAxes:
+    """Return the axes of a fit with missing values; refuse a noise that vanished, unless given."""
+    at = PrincipalAxes.of(factors)
+    if noise is None and rules.has_vanished(at.gaussian.noise, at.spectrum.trace / at.gaussian.dim):
         raise DegenerateError(
-            f"the noise of {factors.W.shape[1]} components fell below {10 * LEAST_NOISE:g} of the "
-            "average variance: where values are missing, that is indistinguishable from no noise. "
-            "Use fewer components, or give noise_variance."
+            f"the noise of {factors.W.shape[1]} components fell below "
+            f"{10 * rules.LEAST_NOISE:g} of the average variance: where values are missing, that "
+            f"is indistinguishable from no noise. Use fewer components{remedy}."
         )
-    spectrum, gaussian = principal_axes(factors.W, sigma2, total)
-    reference = Reference(n, n)
-    if table is not None and sigma2 > 0:
-        some = some_of(table, MEASURED_ROWS)
-        reference = incomplete_reference(
-            factors, spectrum, some.rows, some.weights, n, ordered=some is table
-        )
-    return spiked_model(factors.mu, spectrum, gaussian, like, count, reference, history=history)
+    return at
 
 
 def open_stream(state: Moments | Stream | None, request: PPCARequest) -> Stream:
@@ -698,7 +674,7 @@ def open_stream(state: Moments | Stream | None, request: PPCARequest) -> Stream:
         what = "positive or None where partial_fit meets missing values"
         remedy = "`fit` accepts 0 with missing values."
         raise ValueError(expected("noise_variance", what, request.noise, remedy))
-    if not is_count(request.n_components):
+    if not rules.is_count(request.n_components):
         what = "an int where partial_fit meets missing values: rows are not kept for a rule"
         raise ValueError(expected("n_components", what, request.n_components))
     q = at_least_one_factor(request.n_components)
@@ -718,11 +694,11 @@ def ppca_of_stream(
         state = state.moments or state  # all chunks were complete
     if isinstance(state, Moments):
         return ppca_of_operator(Scatter(state), count, like, request)
-    check_request(request.n_components, count, int(like.shape[1]), request.solver)
+    rules.check_request(request.n_components, count, int(like.shape[1]), request.solver)
     bounded = replace(state, tol=request.tol, max_iter=request.max_iter)
     factors, record = bounded.settle(request.start).model()
-    history = History.of(record, endless=True)
-    return _model_of_factors(factors, count, float(count), request.noise, like, history)
+    at, history = incomplete_axes(factors, request.noise), driver.History.of(record, endless=True)
+    return at.model(like, count, Reference(count, count), SpikedModel, history=history)
 
 
 # --- EM on an operator, whose matrix is never formed ---------------------------------------------
@@ -782,16 +758,16 @@ def ppca_step(
 
 def breakdowns_told(q: int) -> AbstractContextManager[None]:
     """Say what a factorisation that fails in EM means."""
-    return if_singular(
+    return driver.if_singular(
         f"EM broke down: {q} components are more than the data have directions, and the noise "
         "vanished. Use fewer components, or give noise_variance > 0."
     )
 
 
-def keeper_of(watch: Watch | None, operator: LinearOperator) -> Keeper:
+def keeper_of(watch: driver.Watch | None, operator: LinearOperator) -> driver.Keeper:
     """Return what keeps the state of a fit to an operator over the features."""
     if watch is None:
-        return Keeper()
+        return driver.Keeper()
     return watch.over(operator.n, operator.frame.mean, operator.diag() / operator.n)
 
 
@@ -806,8 +782,8 @@ def em_of_operator(
     *,
     start: tuple[Array, float] | None = None,
     accelerate: bool = True,
-    watch: Watch | None = None,
-) -> tuple[Array, float, Record]:
+    watch: driver.Watch | None = None,
+) -> tuple[Array, float, driver.Record]:
     """Fit PPCA by accelerated EM: loadings W (m, q) up to rotation, noise σ², and the record.
 
     A given `noise` stays fixed. `start` is (W, σ²); by default random loadings, and all variance
@@ -820,8 +796,8 @@ def em_of_operator(
             "the points have no variance, all of them are the same: there is nothing to model. "
             "Give points that differ."
         )
-    square, least = (backend.asarray(np.array([value]), like) for value in (unit, NO_NOISE))
-    packing = Packing(operator.shape[0], math.sqrt(unit), square, least)
+    square, least = (backend.asarray(np.array([value]), like) for value in (unit, rules.NO_NOISE))
+    packing = driver.Packing(operator.shape[0], math.sqrt(unit), square, least)
 
     def pack(W: Array, sigma2: float) -> Array:
         fixed = sigma2 if noise is None else noise
@@ -838,7 +814,7 @@ def em_of_operator(
         start = math.sqrt(unit) * backend.normal(rng, (packing.d, q), like), unit
     keeper = keeper_of(watch, operator)  # type: ignore[arg-type]
     limits: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "accelerate": accelerate}
-    theta, record = maximize(step, pack(*start), keeper=keeper, **limits)
+    theta, record = driver.maximize(step, pack(*start), keeper=keeper, **limits)
     if not record.interrupted:
         keeper.done()
     W, psi, _ = packing.unpack(theta, q)

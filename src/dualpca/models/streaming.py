@@ -26,21 +26,9 @@ from dualpca.data import (
     refuse_infinite,
 )
 from dualpca.errors import DegenerateError
-from dualpca.gaussian import (
-    LEAST_NOISE,
-    Factors,
-    Incomplete,
-    Sums,
-    latent_frame,
-    m_step,
-    moment_sums,
-)
+from dualpca.gaussian import Factors, Incomplete, Sums, observed, rules
 from dualpca.models.driver import Record, maximize
-from dualpca.models.incomplete import (
-    Fit,
-    refuse_empty_columns,
-    refuse_overflow,
-)
+from dualpca.models.incomplete import Fit, refuse_empty_columns, refuse_overflow
 
 # --- Statistics of the E step that outlive the parameters they were taken at ---------------------
 
@@ -87,9 +75,9 @@ def maximized(sums: Sums, factors: Factors, noise: float | None) -> Factors:
     xp, eye = backend.namespace(sums.x), backend.identity(sums.z.shape[1], sums.x)
     none = xp.astype(sums.n == 0, xp.float64)
     safe = sums._replace(zz=sums.zz + none[:, None, None] * eye, n=sums.n + none)
-    W, mu, left = m_step(safe, factors)
+    W, mu, left = observed.m_step(safe, factors)
     spread = sums.xx / safe.n - (sums.x / safe.n) ** 2
-    least = LEAST_NOISE * float(xp.sum(spread) / xp.sum(1 - none))
+    least = rules.LEAST_NOISE * float(xp.sum(spread) / xp.sum(1 - none))
     sigma2 = max(float(xp.sum(left) / xp.sum(sums.n)), least) if noise is None else noise
     return Factors(W, mu, xp.full_like(mu, sigma2))
 
@@ -275,9 +263,10 @@ class Stream:
                     now = old.times(1 - gamma).plus(chunk.times(gamma / fresh))
             total = now.times(weight)
             if moments is not None:
-                total = total.plus(recentred(moment_sums(moments, factors), factors.mu - origin))
+                exact = observed.moment_sums(moments, factors)
+                total = total.plus(recentred(exact, factors.mu - origin))
             refuse_overflow(float(backend.namespace(total.xx).max(total.xx)))
-            nu, root = latent_frame(total)
+            nu, root = observed.latent_frame(total)
             factors = maximized(total, replace(factors, mu=origin), self.noise)
             old, now = reexpressed(old, nu, root), reexpressed(now, nu, root)
         pace = (AVERAGE + 1) * share / (1 + AVERAGE * share)
@@ -297,7 +286,7 @@ class Stream:
         refuse_empty_columns(run.seen)
         value = run.weight * float(run.sums.loglikelihood)
         if self.moments is not None:
-            value += float(moment_sums(self.moments, run.average).loglikelihood)
+            value += float(observed.moment_sums(self.moments, run.average).loglikelihood)
         return run.average, Record([value], run.n_iter, run.converged)
 
 

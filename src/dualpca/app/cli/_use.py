@@ -61,7 +61,7 @@ from dualpca.app.tables import columns, reading, writing
 from dualpca.app.tables.profiles import LEVELLED
 from dualpca.app.tables.text import TEXTUAL, Dialect, TableError
 from dualpca.arrays import task
-from dualpca.models.incomplete import least_rows
+from dualpca.models.completing import least_rows
 
 Mask = np.ndarray[Any, Any]
 Step = Callable[[pl.DataFrame, int], pl.DataFrame]
