@@ -175,11 +175,12 @@ def seeds(rows: Filled, K: int, starts: int, rng: np.random.Generator, w: Host) 
 
 def members(labels: Labels, K: int, w: Host) -> Host:
     """Return the weight of every row in every cluster of each run, (starts · K, n)."""
-    return ((labels[:, None, :] == np.arange(K)[:, None]) * w).reshape(len(labels) * K, -1)
+    member = (labels[:, None, :] == np.arange(K)[:, None]) * w
+    return np.asarray(member.reshape(len(labels) * K, -1))
 
 
 def centroids(rows: Filled, member: Host) -> Host:
-    """Return the mean of what each cluster observed, (starts · K, d); 0, that of all, for nothing."""
+    """Return the mean of what each cluster observed, (starts · K, d); that of all for nothing."""
     if rows.mask is None:
         count = np.add.reduce(member, axis=1)[:, None]
     else:

@@ -16,13 +16,7 @@ from scipy import special
 from dualpca.arrays import Tick
 from dualpca.data import FOLDS, Host
 from dualpca.errors import DegenerateError
-from dualpca.gaussian import (
-    Score,
-    Selection,
-    best_candidate,
-    simplest,
-    summary,
-)
+from dualpca.gaussian import Score, Selection, best_candidate, simplest, summary
 from dualpca.gaussian.truncated import log_probability, truncated_moments
 from dualpca.models.copula.fitting import CopulaRequest, fit_copula
 from dualpca.models.copula.law import CopulaFactors
