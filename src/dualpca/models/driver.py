@@ -509,7 +509,7 @@ def iterate(
 def descend(
     cost: Cost,
     x: Host,
-    bounds: list[tuple[float | None, float | None]],
+    bounds: list[tuple[float | None, float | None]] | optimize.Bounds,
     record: Record,
     loglikelihood: Callable[[float], float],
     tol: float,
