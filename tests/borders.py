@@ -18,7 +18,6 @@ from dualpca.arrays import algebra, backend
 from dualpca.data import moments, table
 from dualpca.gaussian import control_limits, observed
 from dualpca.models import chain, expanded, factor, incomplete
-from dualpca.models import emissions as emission_model
 from dualpca.operators import dual as kernel_operator
 from dualpca.operators import features, primal, subspace
 from dualpca.operators import rows as row_operator
@@ -248,7 +247,7 @@ def observed_blocks(rng):
 def mixture_rows(rng):
     """Return tables at which the sums of a mixture are expanded."""
     d = expanded.MOST_FEATURES + off(rng)
-    n = emission_model.ROWS_PER_FEATURE * d + off(rng)
+    n = 10 * d + off(rng)
     return n, d, 2
 
 
@@ -602,13 +601,6 @@ BORDERS: list[Border] = [
         "models/expanded.py",
         "MOST_FEATURES",
         "sums of a mixture over products of columns",
-        mixture_rows,
-        "mixture",
-    ),
-    Border(
-        "models/emissions.py",
-        "ROWS_PER_FEATURE",
-        "the same",
         mixture_rows,
         "mixture",
     ),

@@ -157,7 +157,7 @@ def is_any(annotation):
 
 @pytest.mark.parametrize(
     ("room", "parameters", "assignments"),
-    [("estimators", 134, 20), ("models", 10, 7), ("kernels", 1, 2), ("operators", 0, 0)],
+    [("estimators", 134, 20), ("models", 10, 4), ("kernels", 1, 2), ("operators", 0, 0)],
 )
 def test_few_things_are_of_any_type(room, parameters, assignments):
     nodes = [

@@ -43,7 +43,8 @@ def stepwise(chain, log_b):
 def cut(request, monkeypatch):
     """Cut even short sequences, so that pieces are tested where enumeration can reach.
 
-    Pieces of three steps or fewer are those of scans, long ones those of bands and pins.
+    Pieces of three steps or fewer are those of scans, long ones those of bands. The best path is
+    found row by row, with short pieces between pins.
     """
     monkeypatch.setattr(scans, "UNCUT", request.param)
     if request.param <= 3:
@@ -51,10 +52,10 @@ def cut(request, monkeypatch):
 
 
 def by_scans(monkeypatch):
-    """Leave all work to scans in logarithms."""
+    """Leave sums to scans in logarithms, and best paths to stretches between pins."""
     for name in ("MOST_BAND", "FEW_TERMS"):
         monkeypatch.setattr(scans, name, 0)
-    monkeypatch.setattr(scans, "LONG_STRETCH", 0.0)
+    monkeypatch.setattr(scans, "LONG_STRETCH", 1e9)
 
 
 @pytest.mark.grid(2)
@@ -253,9 +254,7 @@ def test_a_band_keeps_its_scale_over_long_sequences_and_gives_up_where_it_is_los
 @pytest.mark.parametrize("zeros", [False, True], ids=["ergodic", "a way less"])
 @pytest.mark.parametrize("lengths", [[600], [1, 199, 2, 398]], ids=str)
 @pytest.mark.parametrize("spread", [0.3, 3.0, 10.0])
-def test_the_best_path_is_the_same_row_by_row_between_pins_and_by_scans(
-    spread, lengths, zeros, monkeypatch
-):
+def test_the_best_path_is_the_same_row_by_row_and_between_pins(spread, lengths, zeros, monkeypatch):
     A = draw_chain(3).transitions + np.eye(3)
     A[0, 2] *= not zeros
     chain = Chain(np.ones(3) / 3, A / A.sum(axis=1, keepdims=True))
@@ -265,13 +264,15 @@ def test_the_best_path_is_the_same_row_by_row_between_pins_and_by_scans(
     monkeypatch.setattr(scans, "LONG_STRETCH", 1e9)
     pinned = scans._path_between_pins(chain, log_b, firsts, lasts)
     assert np.array_equal(pinned, scans._path_by_row(chain, log_b, firsts))
-    by_scans(monkeypatch)
-    value, path = chain.viterbi(log_b, lengths)
-    assert np.array_equal(path, pinned)
-    assert len(value) == len(lengths)
+    monkeypatch.setattr(scans, "FEW_TERMS", 0)
+    for longest in (0.0, 1e9):  # rows are taken where stretches are too long
+        monkeypatch.setattr(scans, "LONG_STRETCH", longest)
+        value, path = chain.viterbi(log_b, lengths)
+        assert np.array_equal(path, pinned)
+        assert len(value) == len(lengths)
 
 
-def test_two_states_have_the_path_that_scans_find(monkeypatch):
+def test_two_states_have_the_path_that_is_found_between_pins(monkeypatch):
     chain, lengths = Chain(np.array([0.7, 0.3]), np.array([[0.8, 0.2], [0.4, 0.6]])), [90, 1, 109]
     log_b = draw_logs(200, 2, 1.0)
     found = chain.viterbi(log_b, lengths)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from dualpca.models.clusters import Filled, centroids, kmeans, kmeans_runs, seeds
+from dualpca.models.clusters import Filled, centroids, kmeans, kmeans_runs, members, seeds
 
 X = np.array([[0.0], [1.0], [1.5], [4.0], [9.0]])
 WEIGHTS = np.array([1.0, 3.0, 0.0, 2.0, 0.5])
@@ -70,13 +70,13 @@ def test_clusters_of_weighted_rows_are_those_of_repeated_ones(missing):
     again = Filled.of(rows[which], None)
     given = Filled.of(rows, w)
     np.testing.assert_allclose(
-        centroids(given, labels[None], 3, w),
-        centroids(again, labels[None, which], 3, np.ones(len(which))),
+        centroids(given, members(labels[None], 3, w)),
+        centroids(again, members(labels[None, which], 3, np.ones(len(which)))),
         atol=1e-12,
     )
     # where it ended, every row of weight is nearest to its own mean
-    D = given.distances(centroids(given, labels[None], 3, w))
+    D = given.distances(centroids(given, members(labels[None], 3, w)))
     assert np.array_equal(np.argmin(D, axis=0)[w > 0], labels[w > 0])
     for run in kmeans_runs(rows, 3, 3, np.random.default_rng(2), w):
-        D = given.distances(centroids(given, run[None], 3, w))
+        D = given.distances(centroids(given, members(run[None], 3, w)))
         assert np.array_equal(np.argmin(D, axis=0)[w > 0], run[w > 0])

@@ -15,6 +15,11 @@ SORTED_DIGITS = 9
 """Of distances that rows are put into an order by."""
 
 
+def row_weights(X: Array, weights: Array | None) -> Host:
+    """Return a weight for every row, on the host."""
+    return np.ones(int(X.shape[0])) if weights is None else backend.to_numpy(weights)
+
+
 class Filled(NamedTuple):
     """Rows around the mean with 0 where nothing was observed, and 1 where something was."""
 
@@ -26,11 +31,12 @@ class Filled(NamedTuple):
     @classmethod
     def of(cls, X: Array, weights: Array | None) -> Filled:
         """Return rows around the observed mean of every feature, on the host."""
-        X, w = backend.to_numpy(X), None if weights is None else backend.to_numpy(weights)
-        C = backend.working(X) - column_starts(X, w)[1]
+        X, w = backend.working(backend.to_numpy(X)), row_weights(X, weights)
+        C = X - np.dot(w, X) / np.add.reduce(w)
         squares = np.add.reduce(C * C, axis=1)
         if not np.isnan(squares).any():
             return cls(C, None, np.ones_like(squares), squares)
+        C = X - column_starts(X, w)[1]
         mask = (~np.isnan(C)).astype(np.float64)
         count, R = np.sum(mask, axis=1), np.where(mask > 0, C, 0.0)
         share = np.where(count > 0, X.shape[1] / np.maximum(count, 1), 0.0)
@@ -113,17 +119,22 @@ def kmeans_runs(
            [20, 20],
            [20, 20]])
     """
-    rows = Filled.of(X, weights)
-    w = np.ones(int(X.shape[0])) if weights is None else backend.to_numpy(weights)
-    found = nearest_centres(rows, seeds(rows, K, starts, rng, w), K, w)
-    active, labels = np.arange(starts), found.copy()  # runs that still change
-    for _ in range(max_iter):
-        before, labels = labels, nearest_centres(rows, centroids(rows, labels, K, w), K, w)
-        found[active] = labels
+    rows, w = Filled.of(X, weights), row_weights(X, weights)
+    centres, labels = seeds(rows, K, starts, rng, w), np.full((starts, len(w)), -1)
+    active, found = np.arange(starts), labels.copy()  # runs that still change
+    for _ in range(1 + max_iter):
+        before, labels = labels, nearest_centres(rows, centres, K)
         moving = (before != labels).any(axis=1)
         if not moving.any():
             break
-        active, labels = active[moving], labels[moving]
+        if not moving.all():
+            active, labels = active[moving], labels[moving]
+            centres = centres.reshape(-1, K, centres.shape[1])[moving].reshape(-1, centres.shape[1])
+        member = members(labels, K, w)
+        if not np.add.reduce(member, axis=1).all():
+            fill_empty(rows, centres, labels, K, w)
+            member = members(labels, K, w)
+        found[active], centres = labels, centroids(rows, member)
     return found
 
 
@@ -162,12 +173,14 @@ def seeds(rows: Filled, K: int, starts: int, rng: np.random.Generator, w: Host) 
     return np.asarray(rows.R[np.stack(chosen, axis=1).reshape(-1)])
 
 
-def centroids(rows: Filled, labels: Labels, K: int, w: Host) -> Host:
-    """Return the mean of what each cluster of each run observed, (starts · K, d).
+def members(labels: Labels, K: int, w: Host) -> Host:
+    """Return the weight of every row in every cluster of each run, (starts · K, n)."""
+    member = (labels[:, None, :] == np.arange(K)[:, None]) * w
+    return np.asarray(member.reshape(len(labels) * K, -1))
 
-    It is 0, the mean of all, for nothing.
-    """
-    member = ((labels[:, None, :] == np.arange(K)[:, None]) * w).reshape(len(labels) * K, -1)
+
+def centroids(rows: Filled, member: Host) -> Host:
+    """Return the mean of what each cluster observed, (starts · K, d); that of all for nothing."""
     if rows.mask is None:
         count = np.add.reduce(member, axis=1)[:, None]
     else:
@@ -175,25 +188,24 @@ def centroids(rows: Filled, labels: Labels, K: int, w: Host) -> Host:
     return np.asarray(np.dot(member, rows.R) / np.where(count > 0, count, 1.0))
 
 
-def nearest_centres(rows: Filled, centres: Host, K: int, w: Host) -> Labels:
-    """Return the nearest centre of every row, (starts, n).
-
-    A cluster without a row of any weight gets the row farthest from its own.
-    """
+def nearest_centres(rows: Filled, centres: Host, K: int) -> Labels:
+    """Return the nearest centre of every row, (starts, n)."""
     D = rows.nearness(centres).reshape(len(centres) // K, K, -1)
     labels, nearest = np.zeros((len(D), D.shape[2]), dtype=np.int64), D[:, 0].copy()
     for k in range(1, K):
         np.copyto(labels, k, where=D[:, k] < nearest)
         np.minimum(nearest, D[:, k], out=nearest)
-    member, heavy = labels + K * np.arange(len(labels))[:, None], w > 0
-    member = member if heavy.all() else member[:, heavy]
-    counts = np.bincount(member.reshape(-1), minlength=len(centres)).reshape(-1, K)
-    for run, k in np.argwhere(counts == 0):
-        one, count = labels[run], counts[run]
-        gaps = rows.distances(centres[run * K : (run + 1) * K])
-        far = np.where((count[one] > 1) & heavy, gaps[one, np.arange(len(one))], -1.0)
-        i = int(np.argmax(far))
-        if far[i] >= 0:
-            count[one[i]] -= 1
-            one[i], count[k] = k, 1
     return labels
+
+
+def fill_empty(rows: Filled, centres: Host, labels: Labels, K: int, w: Host) -> None:
+    """Give clusters without a row of any weight the rows that are farthest from their own."""
+    for run, one in enumerate(labels):
+        gaps = rows.distances(centres[run * K : (run + 1) * K])[one, np.arange(len(one))]
+        count = np.bincount(one[w > 0], minlength=K)
+        for k in np.flatnonzero(count == 0):
+            far = np.where((count[one] > 1) & (w > 0), gaps, -1.0)
+            i = int(np.argmax(far))
+            if far[i] >= 0:
+                count[one[i]] -= 1
+                one[i], count[k] = k, 1

@@ -509,7 +509,7 @@ def iterate(
 def descend(
     cost: Cost,
     x: Host,
-    bounds: list[tuple[float | None, float | None]],
+    bounds: list[tuple[float | None, float | None]] | optimize.Bounds,
     record: Record,
     loglikelihood: Callable[[float], float],
     tol: float,
@@ -609,6 +609,30 @@ def try_candidates(
                 raise
             return results, True
     return results, False
+
+
+def best_of_starts(
+    starts: Sequence[Candidate],
+    fit: Callable[[Candidate], Result],
+    record: Callable[[Result], Record],
+    merit: Callable[[Result], tuple[float, ...]] | None = None,
+) -> Result:
+    """Fit from every start and return the best; Ctrl-C ends the fit that it meets, and the rest.
+
+    By `merit`, or by the last log-likelihood of its record.
+    """
+
+    def tried(start: Candidate, tick: Tick) -> Result:
+        found = fit(start)
+        tick(f"log-likelihood {record(found).loglikelihoods[-1]:.6g}")
+        return found
+
+    def interrupted(runs: list[Result]) -> bool:
+        return record(runs[-1]).interrupted
+
+    total = len(starts)
+    runs, _ = try_candidates(starts, tried, label="start", total=total, stop=interrupted)
+    return max(runs, key=merit or (lambda run: (record(run).loglikelihoods[-1],)))
 
 
 def warn_interrupted(done: str) -> None:

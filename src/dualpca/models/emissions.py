@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from dualpca.arrays import Array, algebra, backend, cached_property
 from dualpca.data import (
-    HEAD,
     Columns,
     Host,
     InMemoryTable,
@@ -23,7 +22,6 @@ from dualpca.data import (
     Table,
     column_starts,
     has_missing,
-    join,
     observed_weights,
 )
 from dualpca.errors import ScaleError
@@ -40,8 +38,8 @@ from dualpca.gaussian import (
     moment_sums,
 )
 from dualpca.models.clusters import kmeans
-from dualpca.models.driver import if_singular
-from dualpca.models.expanded import MOST_FEATURES, WELL_SPREAD, Expanded
+from dualpca.models.driver import Keeper, Watch, if_singular
+from dualpca.models.expanded import WELL_SPREAD, Expanded
 from dualpca.models.incomplete import check_unit, refuse_empty_columns, start
 from dualpca.operators import Primal, Scatter
 from dualpca.solvers import choose, solve
@@ -56,10 +54,6 @@ NO_WEIGHT = 1e-200
 
 EMPTY = 1e-12
 """Share of all weight below which a component has no rows and stays as it is."""
-
-ROWS_PER_FEATURE = 10
-"""Rows per feature from which second moments of few features are tried first."""
-
 
 SINGULAR = (
     "the covariance of a component is singular: its loadings are too large for its noise. Fit "
@@ -154,35 +148,10 @@ def weighted_part(X: Array, w: Host, q: int) -> Unsettled:
 
 
 def closed_part(operator: Primal | Scatter, q: int, n: float) -> Unsettled:
-    """Return the component of weight n that the leading q eigenpairs make.
-
-    Few features and many rows: from their second moments, which is faster than QR, unless the
-    smallest variance would lose digits to the largest.
-    """
-    if isinstance(operator, Primal) and 0 < q and operator.dim <= MOST_FEATURES:
-        if ROWS_PER_FEATURE * operator.dim <= operator.X.shape[0]:
-            part = _leading_part(operator, q, n, "dense")
-            if _keeps_digits(part, operator):
-                return part
-            operator = Primal(operator.X, operator.weights)  # forget the moments
-    return _leading_part(operator, q, n)
-
-
-def _keeps_digits(part: Unsettled, operator: Primal) -> bool:
-    """Return True if every variance is large beside what was added and taken away to find it."""
-    xp, values = backend.namespace(part.mu), backend.to_numpy(part.values)
-    smallest = [float(values[-1])] if values.size else []
-    smallest += [part.left / part.dims] if part.dims > 0 else []
-    head = slice(0, min(HEAD, int(operator.X.shape[0])))
-    gap = part.mu - xp.mean(backend.row_block(operator.X, head), axis=0)
-    return min(smallest) > WELL_SPREAD * (operator.trace / operator.n + float(gap @ gap))
-
-
-def _leading_part(operator: Primal | Scatter, q: int, n: float, solver: str = "auto") -> Unsettled:
-    """Return the component by one solver."""
+    """Return the component of weight n that the leading q eigenpairs make."""
     d = operator.dim
     rank = min(q, d, int(operator.X.shape[0]) if isinstance(operator, Primal) else d)
-    solver = choose(operator, rank) if solver == "auto" else solver
+    solver = choose(operator, rank)
     if solver == "dense" and isinstance(operator, Primal):
         _ = operator.moments  # all that follows can be read off them: one pass instead of two
     spectrum = solve(operator, rank, solver)
@@ -263,11 +232,9 @@ The last two are found once for all steps of EM.
 """
 
 
-def ready_for_steps(rows: Array, *, missing: bool, q: int, in_memory: bool) -> Observations:
-    """Return rows as the steps of EM want them; products only where they are found once."""
-    if missing:
-        return Incomplete(rows, None, q)
-    return Expanded(rows) if in_memory and Expanded.suits(rows) else rows
+def ranks_of(K: int, q: int | Sequence[int]) -> list[int]:
+    """Return the number of directions of each of K components."""
+    return [int(one) for one in np.broadcast_to(q, K)]
 
 
 @dataclass(frozen=True)
@@ -344,7 +311,7 @@ class Emissions:
         weights = np.equal.outer(labels, np.arange(K)).astype(float)
         if sample_weight is not None:
             weights *= backend.to_numpy(sample_weight)[:, None]
-        ranks = [q] * K if isinstance(q, int) else [int(one) for one in q]
+        ranks = ranks_of(K, q)
         nowhere = cls.nowhere(rows, ranks, floor, tied)  # where no row belongs to k
         if isinstance(X, Expanded):
             return nowhere._with_moments(X, weights)
@@ -471,7 +438,7 @@ class Emissions:
             return EmissionSums.of(self, self.table(X), resp).maximise(self)
         return self._with_rows(X, backend.to_numpy(resp))
 
-    def sums(self, X: Observations, resp: Array, *, in_memory: bool) -> WeightedRows | EmissionSums:
+    def sums(self, X: Observations, resp: Array, *, in_memory: bool) -> RowSums:
         """Return what the M step needs of rows with shares, times weights, (n, K)."""
         if in_memory:
             return WeightedRows(X, backend.asarray(resp, self.means))
@@ -527,7 +494,7 @@ class Emissions:
         noises = np.maximum(own, floor)
         excess = np.maximum(values[:, :most] - noises[:, None], 0.0)
         W = found.vectors[:, :, :most] * np.sqrt(excess)[:, None, :]
-        loadings = tuple(W) if min(ranks) == most else tuple(map(_leading_columns, W, ranks))
+        loadings = tuple(one[:, :q] for one, q in zip(W, ranks, strict=True))
         return Emissions(found.means, loadings, noises, floor, self.tied, prior)
 
     def _part(self, X: Expanded, resp: Host, found: Any, k: int, exact: bool) -> Unsettled:
@@ -664,10 +631,6 @@ def _directions(ranks: tuple[int, ...], d: int) -> tuple[Host, Any, Host, Host]:
     return off, (np.arange(len(q)), np.maximum(q - 1, 0)), none, full
 
 
-def _leading_columns(W: Host, q: int) -> Host:
-    return W[:, :q]
-
-
 def refuse_nowhere(logs: Array) -> None:
     """Raise if a row's density is 0 in float64 under every component: it has no posterior."""
     xp = backend.namespace(logs)
@@ -709,26 +672,27 @@ class EmissionSums(NamedTuple):
 
         return cls(mass, tuple(component(k) for k in range(emissions.K)))
 
-    def plus(self, other: WeightedRows | EmissionSums) -> EmissionSums:
+    def plus(self, other: RowSums) -> EmissionSums:
         """Join two disjoint sets of rows."""
         if isinstance(other, WeightedRows):
             raise TypeError("expected chunks, got rows in memory")
 
-        def add(a: Any, b: Any) -> Any:
-            return a.merge(b) if isinstance(a, Moments) else a.plus(b)
+        def added(a: Moments | Sums | None, b: Moments | Sums | None) -> Moments | Sums | None:
+            if a is None or b is None:
+                return b if a is None else a
+            return a.merge(b) if isinstance(a, Moments) else a.plus(b)  # type: ignore[arg-type]
 
-        each: Any = (join(add, a, b) for a, b in zip(self.each, other.each, strict=True))
-        return EmissionSums(self.mass + other.mass, tuple(each))
+        return EmissionSums(self.mass + other.mass, tuple(map(added, self.each, other.each)))
 
     def maximise(self, emissions: Emissions) -> Emissions:
         """Return the components of largest expected log-likelihood, as `Emissions.update`."""
         mass = np.where([one is None for one in self.each], 0.0, backend.to_numpy(self.mass))
 
         def part(k: int) -> Unsettled:
-            found: Any = self.each[k]
-            if isinstance(found, Moments):
-                return closed_part(Scatter(found), emissions.ranks[k], found.n)
-            return summed_part(found, float(mass[k]), emissions.factors(k), emissions.prior)
+            found, n = self.each[k], float(mass[k])
+            if isinstance(found, Sums):
+                return summed_part(found, n, emissions.factors(k), emissions.prior)
+            return closed_part(Scatter(found), emissions.ranks[k], n)  # type: ignore[arg-type]
 
         return emissions._with(mass, part)
 
@@ -748,13 +712,17 @@ class WeightedRows(NamedTuple):
         """Weight of every component, (K,)."""
         return backend.namespace(self.resp).sum(self.resp, axis=0)
 
-    def plus(self, other: WeightedRows | EmissionSums) -> WeightedRows:
+    def plus(self, other: RowSums) -> WeightedRows:
         """Refuse to join chunks: rows in memory are one."""
         raise TypeError("expected chunks, got rows in memory")
 
     def maximise(self, emissions: Emissions) -> Emissions:
         """Return the components of largest expected log-likelihood."""
         return emissions.update(self.rows, self.resp)
+
+
+RowSums = EmissionSums | WeightedRows
+"""What the M step sees of rows: of chunks, or of rows in memory."""
 
 
 def _moments(rows: Any, w: Array) -> Moments | None:
@@ -767,19 +735,19 @@ def _moments(rows: Any, w: Array) -> Moments | None:
     return Moments(top * found.n, found.mean, top * found.scatter)
 
 
-def input_moments_on_host(rows: Array, shares: Array) -> tuple[Host, Host]:
-    """Return the same on the host."""
-    mean, variance = input_moments(rows, shares)
-    return backend.to_numpy(mean), backend.to_numpy(variance)
-
-
 def input_moments(rows: Array, shares: Array) -> tuple[Array, Array]:
     """Return mean and variance of every feature over rows with shares in groups (n, K), (K, d)."""
-    found = [column_starts(rows, backend.asarray(p, rows))[1:] for p in shares.T]
-    mean, variance = (
-        backend.namespace(rows).stack(list(part)) for part in zip(*found, strict=True)
-    )
-    return mean, variance
+    xp = backend.namespace(rows)
+    found = [column_starts(rows, backend.asarray(p, rows)) for p in shares.T]
+    return xp.stack([one[1] for one in found]), xp.stack([one[2] for one in found])
+
+
+def require_two(count: int) -> None:
+    """Refuse fewer than two rows."""
+    if count < 2:
+        raise ValueError(
+            f"Found array with {count} sample(s) while a minimum of 2 is required for a fit."
+        )
 
 
 class Surveyed(NamedTuple):
@@ -811,8 +779,18 @@ class Surveyed(NamedTuple):
         return self.table
 
     def ready_for_steps(self, q: int) -> Callable[[Array], Observations]:
-        """Return what makes rows ready for the steps of EM; it may be sent to other processes."""
-        return partial(ready_for_steps, missing=self.missing, q=q, in_memory=self.in_memory)
+        """Return what makes rows ready for the steps of EM; products only if they are found once.
+
+        It may be sent to other processes.
+        """
+        missing, in_memory = self.missing, self.in_memory
+
+        def ready(rows: Array) -> Observations:
+            if missing:
+                return Incomplete(rows, None, q)
+            return Expanded(rows) if in_memory and Expanded.suits(rows) else rows
+
+        return ready
 
     def sample(self, count: int, rng: np.random.Generator) -> Surveyed:
         """Return rows in memory, drawn without replacement, in their order.
@@ -835,13 +813,10 @@ class Surveyed(NamedTuple):
         """Average variance of the features."""
         return float(backend.namespace(self.columns.mean).mean(self.columns.variance))
 
-    @staticmethod
-    def require_two(count: int) -> None:
-        """Refuse fewer than two rows."""
-        if count < 2:
-            raise ValueError(
-                f"Found array with {count} sample(s) while a minimum of 2 is required for a fit."
-            )
+    def keeper(self, watch: Watch | None, **told: str) -> Keeper | None:
+        """Return what keeps a fit to this table; `told` is what else identifies the data."""
+        c = self.columns
+        return None if watch is None else watch.over(c.rows, c.mean, c.variance, **told)
 
     def checked(self) -> Surveyed:
         """Refuse features that no row observes, and rows that do not vary."""

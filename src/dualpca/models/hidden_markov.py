@@ -17,7 +17,7 @@ from zlib import crc32
 
 import numpy as np
 
-from dualpca.arrays import Array, Tick, backend, cached_property, note
+from dualpca.arrays import Array, backend, cached_property, note
 from dualpca.data import (
     ChunkedTable,
     Host,
@@ -30,29 +30,21 @@ from dualpca.data import (
 from dualpca.errors import DegenerateError, SelectionWarning, expected, warn
 from dualpca.gaussian import is_count
 from dualpca.kernels import Kernel
+from dualpca.models import driver
 from dualpca.models.chain import Chain, Lengths, Smoothed, Vector, Whole, log, log_sum
 from dualpca.models.clusters import Labels, kmeans
-from dualpca.models.driver import (
-    History,
-    IterativeRequest,
-    Keeper,
-    Record,
-    State,
-    iterate,
-    try_candidates,
-)
 from dualpca.models.emissions import (
     START_ROWS,
     UNSEEN_SHARE,
     Emissions,
-    EmissionSums,
     Observations,
     Prior,
+    RowSums,
     Surveyed,
     WeightedRows,
     input_moments,
-    input_moments_on_host,
     label_order,
+    require_two,
 )
 from dualpca.models.kernel import KernelChoice, is_precomputed
 from dualpca.models.kernel_space import KernelSpace
@@ -124,10 +116,6 @@ class HiddenMarkov:
         emissions = self.emissions.take(order.reshape(-1).tolist()).signed()
         return HiddenMarkov(chain, self.shares.reshape(-1)[order], emissions)
 
-    def log_prior(self, prior: Vector | None) -> float:
-        """Return the log-density of chain and components under their priors, up to a constant."""
-        return self.chain.log_prior(prior) + self.emissions.log_prior()
-
     def n_parameters(self) -> int:
         """Return the number of free parameters; transitions that are zero are none."""
         used = sum(int((p > 0).sum()) for p in (self.chain.start, self.chain.transitions))
@@ -154,7 +142,7 @@ class HiddenMarkovModel:
     visits: Annotated[Array, "S", ">= 0"]  # expected number of training rows in every state
     density: HiddenMarkov
     space: Annotated[KernelSpace, "d"] | None = None
-    history: History | None = None
+    history: driver.History | None = None
     selection: MixtureSelection | None = None
 
     def __post_init__(self) -> None:
@@ -291,7 +279,7 @@ LEAST_FLOOR = 1e-12
 
 
 @dataclass(frozen=True)
-class HiddenMarkovRequest(IterativeRequest):
+class HiddenMarkovRequest(driver.IterativeRequest):
     """What `fit_hidden_markov` needs to know, checked."""
 
     n_states: Any = "bic"
@@ -380,23 +368,20 @@ def fit_hidden_markov(
             "the likelihood is not finite: a state has no density. Raise noise_floor, or use "
             "fewer components."
         )
-    features, shares, inputs = (
-        density.emissions.feature_moments(),
-        None,
-        getattr(table, "rows", None),
-    )
-    if isinstance(found.sums, WeightedRows) and space is not None:
+    features, shares = density.emissions.feature_moments(), None
+    if isinstance(found.sums, WeightedRows) and isinstance(table, InMemoryTable) and space:
         shares = backend.to_numpy(found.sums.resp)
-        features = input_moments_on_host(inputs, shares)
+        features = input_moments(table.rows, shares)
     ranks, mass = density.emissions.ranks, found.mass
-    order = numbering(*features, mass, ranks, states=request.topology == "ergodic")
+    means, variances = map(backend.to_numpy, features)
+    order = numbering(means, variances, mass, ranks, states=request.topology == "ergodic")
     density, mass = density.numbered(order), mass.reshape(-1)[order]
     moments = density.state_moments()
-    if shares is not None:
-        moments = input_moments(inputs, shares[:, order].sum(axis=2))
+    if shares is not None and isinstance(table, InMemoryTable):
+        moments = input_moments(table.rows, shares[:, order].sum(axis=2))
     known = (*moments, backend.asarray(mass.sum(axis=1), table.like))
     means, variances, visits = (backend.cast_like(values, table.like) for values in known)
-    history = History.of(record)
+    history = driver.History.of(record)
     return HiddenMarkovModel(means, variances, visits, density, space, history, selection)
 
 
@@ -476,7 +461,7 @@ def where_states_emit(
             raise ValueError(expected("kernel", "None for chunked data", request.kernel, remedy))
         note(f"{table.route} on the CPU: Baum–Welch, one pass per step")
     data = Surveyed.of(table)
-    data.require_two(data.columns.rows)
+    require_two(data.columns.rows)
     data.checked()
     if not isinstance(table, InMemoryTable):
         return data, None
@@ -588,7 +573,7 @@ class ExpectedCounts(NamedTuple):
     transitions: Vector  # (S, S)
     loglikelihood: float
     mass: Vector  # (S, M), expected number of rows
-    sums: WeightedRows | EmissionSums  # of rows in memory, of chunks
+    sums: RowSums
 
     def plus(self, other: ExpectedCounts) -> ExpectedCounts:
         """Join the sequences of two chunks; rows in memory are one, and never added."""
@@ -596,27 +581,8 @@ class ExpectedCounts(NamedTuple):
         return ExpectedCounts(**added, sums=self.sums.plus(other.sums))
 
 
-class BaumWelchState(NamedTuple):
-    """Where Baum–Welch is: a density, and what its E step found."""
-
-    density: HiddenMarkov
-    found: ExpectedCounts
-
-
-def expected_counts(
-    density: HiddenMarkov, X: Observations, lengths: Lengths, *, in_memory: bool
-) -> ExpectedCounts:
-    """Take the E step over the sequences of one chunk: forward–backward, then the components."""
-    joint = density.joint(X)
-    log_b = over_components(joint)
-    found = density.chain.smooth(log_b, lengths)
-    resp: Vector = found.states
-    if density.shares.shape[1] > 1:
-        within = found.states[:, :, None] * np.exp(joint - log_b[:, :, None])
-        resp = within.reshape(len(log_b), -1)
-    total, mass = float(found.loglikelihoods.sum()), resp.sum(axis=0).reshape(density.shares.shape)
-    sums = density.emissions.sums(X, resp, in_memory=in_memory)
-    return ExpectedCounts(found.starts, found.transitions, total, mass, sums)
+BaumWelchState = tuple[HiddenMarkov, ExpectedCounts]
+"""Where Baum–Welch is: a density, and what its E step found."""
 
 
 class BaumWelch:
@@ -653,11 +619,20 @@ class BaumWelch:
         @numbered
         def counts(rows: Array, number: int) -> ExpectedCounts:
             X = prepare(backend.working(rows)) if ready is None else ready
-            return expected_counts(density, X, lengths[number], in_memory=ready is not None)
+            joint, shape = density.joint(X), density.shares.shape
+            log_b = over_components(joint)
+            found = density.chain.smooth(log_b, lengths[number])
+            resp: Vector = found.states
+            if shape[1] > 1:
+                within = found.states[:, :, None] * np.exp(joint - log_b[:, :, None])
+                resp = within.reshape(len(log_b), -1)
+            total, mass = float(found.loglikelihoods.sum()), resp.sum(axis=0).reshape(shape)
+            sums = density.emissions.sums(X, resp, in_memory=ready is not None)
+            return ExpectedCounts(found.starts, found.transitions, total, mass, sums)
 
         found = self.data.table.reduce(counts, ExpectedCounts.plus)
-        value = found.loglikelihood + density.log_prior(self.request.pseudo_counts)
-        return BaumWelchState(density, found), value
+        prior = density.chain.log_prior(self.request.pseudo_counts) + density.emissions.log_prior()
+        return (density, found), found.loglikelihood + prior
 
     def step(self, at: BaumWelchState) -> tuple[BaumWelchState, float]:
         """Take one step of Baum–Welch.
@@ -672,13 +647,13 @@ class BaumWelch:
         shares = np.where(total > 0, found.mass / np.where(total > 0, total, 1.0), old.shares)
         return self.expect(HiddenMarkov(chain, shares, found.sums.maximise(old.emissions)))
 
-    def most_likely(self) -> tuple[BaumWelchState, Record]:
+    def most_likely(self) -> tuple[BaumWelchState, driver.Record]:
         """Return the end of several starts that is most likely; with a keeper there is one."""
         request, least = self.request, self.request.tol * self.data.columns.rows
         rng, keeper = request.start, self.keeper()
 
-        def fit(turn: int, tick: Tick) -> tuple[BaumWelchState, Record]:
-            run = iterate(
+        def fit(turn: int) -> tuple[BaumWelchState, driver.Record]:
+            return driver.iterate(
                 self.step,
                 partial(self.begin, rng, turn),
                 max_iter=request.max_iter,
@@ -688,14 +663,9 @@ class BaumWelch:
                 pack=self.pack,
                 unpack=self.unpack,
             )
-            tick(f"log-likelihood {run[1].loglikelihoods[-1]:.6g}")
-            return run
 
         turns = range(request.n_init)
-        runs, _ = try_candidates(
-            turns, fit, label="start", total=len(turns), stop=lambda runs: runs[-1][1].interrupted
-        )
-        return max(runs, key=lambda run: run[1].loglikelihoods[-1])
+        return driver.best_of_starts(turns, fit, lambda run: run[1])
 
     @cached_property
     def first(self) -> tuple[Array, Whole]:
@@ -707,27 +677,24 @@ class BaumWelch:
         cuts, lengths = leading_rows(self.lengths, START_ROWS, whole=forward)
         return backend.working(np.concatenate(table.picked(cuts))), lengths
 
-    def begin(self, rng: np.random.Generator, turn: int) -> tuple[BaumWelchState, Record]:
+    def begin(self, rng: np.random.Generator, turn: int) -> tuple[BaumWelchState, driver.Record]:
         """Return a start, with its likelihood on record."""
         at, value = self.expect(first_density(*self.first, self.ranks, self.request, rng, turn))
-        return at, Record([value])
+        return at, driver.Record([value])
 
-    def keeper(self) -> Keeper | None:
+    def keeper(self) -> driver.Keeper | None:
         """Return what keeps a fit: where sequences end belongs to its data."""
-        watch, columns = self.request.watch, self.data.columns
-        if watch is None:
-            return None
         steps = np.concatenate([self.lengths[number] for number in sorted(self.lengths)])
         told = f"{len(steps)} sequences ({crc32(steps.astype('<i8').tobytes()):08x})"
-        return watch.over(columns.rows, columns.mean, columns.variance, lengths=told)
+        return self.data.keeper(self.request.watch, lengths=told)
 
-    def pack(self, at: BaumWelchState) -> State:
+    def pack(self, at: BaumWelchState) -> driver.State:
         """Return the parameters as a checkpoint holds them."""
-        chain, shares = at.density.chain, at.density.shares
+        chain, shares, emissions = at[0].chain, at[0].shares, at[0].emissions
         arrays = {"start": chain.start, "transitions": chain.transitions, "shares": shares}
-        return at.density.emissions.arrays() | arrays, {}
+        return emissions.arrays() | arrays, {}
 
-    def unpack(self, state: State) -> BaumWelchState:
+    def unpack(self, state: driver.State) -> BaumWelchState:
         """Return where the parameters of a checkpoint are."""
         arrays, request = state[0], self.request
         options = (request.floor, request.tied_noise, request.prior)

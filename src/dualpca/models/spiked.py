@@ -287,7 +287,7 @@ class PrincipalAxes(NamedTuple):
         gaussian = SpikedGaussian(s**2 + sigma2, sigma2, d)
         if total is None:
             total = float(backend.namespace(s).sum(s**2)) + d * sigma2
-        return cls(factors.mu, Spectrum.of(gaussian.values, U, total, d), gaussian)
+        return cls(factors.mu, Spectrum(gaussian.values, U, total, d).ordered(), gaussian)
 
     @property
     def factors(self) -> Factors:

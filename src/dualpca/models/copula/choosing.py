@@ -16,13 +16,7 @@ from scipy import special
 from dualpca.arrays import Tick
 from dualpca.data import FOLDS, Host
 from dualpca.errors import DegenerateError
-from dualpca.gaussian import (
-    Score,
-    Selection,
-    best_candidate,
-    simplest,
-    summary,
-)
+from dualpca.gaussian import Score, Selection, best_candidate, simplest, summary
 from dualpca.gaussian.truncated import log_probability, truncated_moments
 from dualpca.models.copula.fitting import CopulaRequest, fit_copula
 from dualpca.models.copula.law import CopulaFactors
@@ -103,8 +97,11 @@ def hidden_folds(
     if rows.n > SELECTION_ROWS:
         kept = np.sort(rng.choice(rows.n, SELECTION_ROWS, replace=False))
         rows, weights = rows.take(kept), None if weights is None else weights[kept]
-    scalars, levels = _dealt(rows, rng)
-    folds = [(scalars == k, levels == k) for k in range(FOLDS)]
+    dealt = []  # the fold of every entry, −1 in columns that are rarely known
+    for known in rows.known():
+        often = known.sum(axis=0) >= 2 * FOLDS
+        dealt.append(np.where(known & often, rng.integers(FOLDS, size=known.shape), -1))
+    folds = [(dealt[0] == k, dealt[1] == k) for k in range(FOLDS)]
     return rows, weights, [pair for pair in folds if pair[0].any() or pair[1].any()]
 
 
@@ -134,15 +131,6 @@ def _is_enough(scores: list[list[Score]]) -> bool:
     pairs = zip(last[best_candidate(last)], before[best_candidate(before)], strict=True)
     gain = [a.loglikelihood - b.loglikelihood for a, b in pairs]
     return bool(np.mean(gain) <= np.std(gain, ddof=1) / math.sqrt(len(gain)))
-
-
-def _dealt(rows: LatentRows, rng: np.random.Generator) -> tuple[Host, Host]:
-    """Return the fold of every entry, −1 in columns that are rarely known."""
-    found = []
-    for known in rows.known():
-        often = known.sum(axis=0) >= 2 * FOLDS
-        found.append(np.where(known & often, rng.integers(FOLDS, size=known.shape), -1))
-    return found[0], found[1]
 
 
 def _hidden_score(

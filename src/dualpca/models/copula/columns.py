@@ -11,10 +11,9 @@ translates: entries become what is known of latent coordinates, laws of coordina
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import numpy as np
 from scipy import special
@@ -51,13 +50,6 @@ LEAST_COUNT = 0.5
 """Entries that a level without any counts as, so that its frequency is not zero."""
 
 
-class Coordinates(NamedTuple):
-    """The interval (low, high] of each entry's coordinate; a point where they are equal."""
-
-    low: Host  # (n,)
-    high: Host  # (n,)
-
-
 @dataclass(frozen=True)
 class Margin:
     """The empirical distribution of a column with an order.
@@ -74,7 +66,7 @@ class Margin:
     Examples
     --------
     >>> margin = fit_margin(np.array([3.0, 1.0, 2.0]), kind="continuous")
-    >>> margin.coordinates(np.array([2.0])).low
+    >>> margin.coordinates(np.array([2.0]))[0]
     array([0.])
     >>> margin.values(np.array([-5.0, 0.1, np.nan]))[0]
     array([ 1.,  2., nan])
@@ -111,11 +103,11 @@ class Margin:
         """Ends of the values' intervals of z, (k + 1,), from −∞ to ∞."""
         return np.asarray(special.ndtri(np.concatenate([[0.0], self.cumulative])))
 
-    def coordinates(self, low: Host, high: Host | None = None) -> Coordinates:
-        """Return the interval of z of every entry; (−∞, ∞) where it is missing.
+    def coordinates(self, low: Host, high: Host | None = None) -> tuple[Host, Host]:
+        """Return the interval (low, high] of z of every entry; (−∞, ∞) where it is missing.
 
-        A value that the fit has not seen lies between its neighbours; one beyond all values counts
-        as the nearest.
+        It is a point where both are equal. A value that the fit has not seen lies between its
+        neighbours; one beyond all values counts as the nearest.
 
         Parameters
         ----------
@@ -130,7 +122,7 @@ class Margin:
         bound = known & (low != high)
         if bound.any():
             z_low[bound], z_high[bound] = self._of_bounds(low[bound], high[bound])
-        return Coordinates(z_low, z_high)
+        return z_low, z_high
 
     def _of_values(self, x: Host) -> tuple[Host, Host]:
         """Return the intervals of known values."""
@@ -393,14 +385,9 @@ class MixedModel:
 
     def _spread(self, values: Host) -> Host:
         """Return what the factors say of coordinates in the order of columns; 0 if constant."""
-        place: dict[tuple[int, int | None], int] = {}
-        for i, (j, _) in enumerate(self._ordered):
-            place[j, None] = i
-        start = self.factors.s
-        for j, margin in self._nominal:
-            for k in range(len(margin.shares)):
-                place[j, k] = start + k
-            start += len(margin.shares)
+        own: list[tuple[int, int | None]] = [(j, None) for j, _ in self._ordered]
+        own += [(j, k) for j, margin in self._nominal for k in range(len(margin.shares))]
+        place = {one: i for i, one in enumerate(own)}
         at = np.array([place.get(one, -1) for one in self.coordinates])
         return np.where((at >= 0).reshape(-1, *[1] * (values.ndim - 1)), values[at], 0.0)
 
@@ -461,11 +448,7 @@ class MixedModel:
     def at_latents(self, t: Host) -> Entries:
         """Return the median, or the most probable level, of every column at latents t, (n, q)."""
         means, s = t @ np.asarray(self.factors.W).T, self.factors.s
-        levels = np.empty((len(t), len(self._nominal)), dtype=np.int64)
-        for c, ends in enumerate(itertools.pairwise(np.cumsum([s, *self.factors.sizes]))):
-            shift = np.asarray(self.factors.shifts)[ends[0] - s : ends[1] - s]
-            levels[:, c] = np.argmax(means[:, slice(*ends)] + shift, axis=1)
-        return self.values(means[:, :s], levels)
+        return self.values(means[:, :s], self.factors.largest_levels(means[:, s:]))
 
     # --- what is said of missing entries -----------------------------------------------------
 
@@ -535,24 +518,6 @@ class MixedModel:
         reference = Reference(self.n_rows, self.n_rows)
         monitor = FactorMonitor(Factors(W, np.zeros(len(psi)), psi), reference)
         return judge(reference, monitor.statistics(z), level)
-
-    def out_of_order(
-        self,
-        columns: list[int],
-        entries: Entries,
-        rows: LatentRows,
-        request: CopulaRequest,
-        weights: Host | None,
-    ) -> list[int]:
-        """Return which of some columns have ordered words that are better told without order."""
-        return [
-            j
-            for i, (j, margin) in enumerate(self._ordered)
-            if j in columns and self.kinds.columns[j].in_words
-            if is_out_of_order(
-                self.factors, rows, i, _codes(entries, j), margin.cuts, request, weights
-            )
-        ]
 
     # --- parameters of their own for every draw ----------------------------------------------
 
@@ -649,7 +614,9 @@ def fit_mixed(
     selection, q = None, 0
     if wanted is not None and wanted != "cv":
         q = int(wanted)
-        _check_count(q, most, len(model.margins))
+        if not 0 <= q <= most:
+            what = f"at most {most} for these columns (n_features = {len(model.margins)}), "
+            raise ValueError(expected("n_components", what + "'cv' or None", q))
     elif most > 0:
         selection = choose_latents(rows, shares, request, weights)
         q = selection.chosen
@@ -660,19 +627,19 @@ def fit_mixed(
         return model
     asked = asked_kinds(column_kinds, len(model.margins), table_names(table))
     guessed = [j for j, kind in enumerate(asked) if kind is None]
-    bent = model.out_of_order(guessed, entries, rows, request, weights)
+    bent = [
+        j
+        for i, (j, margin) in enumerate(model._ordered)
+        if j in guessed and kinds.columns[j].in_words
+        if is_out_of_order(
+            model.factors, rows, i, _codes(entries, j), margin.cuts, request, weights
+        )
+    ]
     if not bent:
         return model
     note("nominal by cross-validation: " + ", ".join(labels_of(table)[j] for j in bent))
     asked = ["nominal" if j in bent else kind for j, kind in enumerate(asked)]
     return fit_mixed(table, asked, request, wanted, weights)
-
-
-def _check_count(q: int, most: int, d: int) -> None:
-    """Refuse more latents than the columns can have."""
-    if not 0 <= q <= most:
-        what = f"at most {most} for these columns (n_features = {d}), 'cv' or None"
-        raise ValueError(expected("n_components", what, q))
 
 
 def _without_factors(kinds: TableKinds, entries: Entries, weights: Host | None) -> MixedModel:

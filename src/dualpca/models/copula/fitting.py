@@ -9,7 +9,7 @@ from operator import add
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
+from scipy import optimize, special
 from scipy.stats import qmc
 
 from dualpca.arrays import algebra, backend, cached_property
@@ -273,11 +273,6 @@ class _Image(NamedTuple):
     gain: float  # what it expects to gain
 
 
-def _is_positive(S: Host) -> bool:
-    """Return True if a symmetric matrix has no eigenvalue below `HEYWOOD`."""
-    return S.shape[0] == 0 or float(np.linalg.eigvalsh(S)[0]) > HEYWOOD
-
-
 def _factor_analysis(W: Host, psi: Host, S: Host) -> tuple[float, Host, Host]:
     """Return −(ln|Σ| + tr Σ⁻¹S)/2 with Σ = WWᵀ + Ψ, and its slope by W, (s, q), and ψ, (s,)."""
     B = W / psi[:, None]
@@ -339,7 +334,7 @@ class CopulaFit:
         W, psi = theta[: self.D * q].reshape(self.D, q).copy(), np.ones(self.D)
         length = np.linalg.norm(W[:s], axis=1)
         if self.isotropic:
-            sigma2 = _squashed(float(theta[-1]))
+            sigma2 = np.clip(special.expit(theta[-1]), LEAST_ISOTROPIC, 1 - LEAST_ISOTROPIC)
             W[:s] *= (math.sqrt(1.0 - sigma2) / np.maximum(length, 1e-300))[:, None]
             psi[:s] = sigma2
         else:
@@ -391,11 +386,6 @@ class CopulaFit:
             return _block_sums(run, found, self.w[cut], moments)
 
         return backend.summed(block_sums, _LatentSums.plus, shape_of(self.rows))
-
-    def _columns(self) -> Host:
-        """Return which of the s + c columns every coordinate belongs to, (D,)."""
-        levels = [np.full(K, self.s + c) for c, K in enumerate(self.sizes)]
-        return np.concatenate([np.arange(self.s), *levels]).astype(np.intp)
 
     def slope(self, theta: Host) -> tuple[float, Host]:
         """Return the log-evidence of θ plus its log-prior, and the gradient.
@@ -459,7 +449,8 @@ class CopulaFit:
         sums = self.sums(factors, once=True, moments=True)
         now, n = factors.correlation, sums.all_n
         S = now + longer * (sums.moments / n - now)
-        if not _is_positive(S):  # few rows: no law has such moments, and the surrogate no maximum
+        # few rows: no law has such moments, and the surrogate no maximum
+        if s and np.linalg.eigvalsh(S)[0] <= HEYWOOD:
             longer, S = 1.0, sums.moments / n
 
         def analysis(x: Host) -> tuple[float, Host]:
@@ -470,7 +461,9 @@ class CopulaFit:
             return n * gain, self._by_theta(x, W, psi, every, n * to_psi)
 
         share = (self.D - s) / self.D
-        A = algebra.unpack(sums.second, q)[self._columns()]
+        levels = [np.full(K, s + c) for c, K in enumerate(self.sizes)]
+        columns = np.concatenate([np.arange(s), *levels]).astype(np.intp)  # of every coordinate
+        A = algebra.unpack(sums.second, q)[columns]
         A[:s] *= share
         rest = np.zeros(theta.size)
         if self.sizes:
@@ -489,7 +482,7 @@ class CopulaFit:
             return -gain / n, -by / n
 
         inner, limits = Record(), (INNER_SLOPE, INNER_STEPS)
-        bounds = _bounds(-self.most, self.most)
+        bounds = optimize.Bounds(-self.most, self.most)
         found = descend(cost, theta, bounds, inner, lambda v: -n * v, *limits, ftol=INNER_GAIN)
         inner.raise_interrupted()
         gain = (inner.loglikelihoods[-1] + n * cost(theta)[0]) / longer
@@ -593,7 +586,7 @@ class CopulaFit:
         if tilt is not None:  # it is the slope of all rows near θ only
             low, high = np.maximum(low, theta - NEARBY), np.minimum(high, theta + NEARBY)
         theta = np.clip(theta, low, high)
-        bounds = _bounds(low, high)
+        bounds = optimize.Bounds(low, high)
         found = descend(cost, theta, bounds, record, lambda v: -n * v, tol, max_iter, keeper)
         return found if tilt is None else origin + straight(found - origin)
 
@@ -620,16 +613,6 @@ class CopulaFit:
             return Keeper()
         Z = self._filled()
         return watch.over(float(self.w.sum()), Z.mean(axis=0), Z.var(axis=0))
-
-
-def _bounds(low: Host, high: Host) -> list[tuple[float | None, float | None]]:
-    """Return bounds as quasi-Newton expects them."""
-    return list(zip(low.tolist(), high.tolist(), strict=True))
-
-
-def _squashed(x: float) -> float:
-    """Return the noise of a logit, within its bounds."""
-    return float(np.clip(special.expit(x), LEAST_ISOTROPIC, 1 - LEAST_ISOTROPIC))
 
 
 FEWEST_ROWS, START_ROWS_PER_PARAMETER = 1000, 10
@@ -725,10 +708,8 @@ def fit_copula(
 
 def _climbed(fit: CopulaFit, request: CopulaRequest, keeper: Keeper) -> tuple[Host, Record]:
     """Climb from the start: by long steps of EM, or by quasi-Newton if scalars are many."""
-    if fit.s > MOST_MOMENTS:
-        theta, record = _by_slopes(fit, request, keeper)
-    else:
-        theta, record = _by_images(fit, request, keeper)
+    climb = _by_slopes if fit.s > MOST_MOMENTS else _by_images
+    theta, record = climb(fit, request, keeper)
     record.add(fit.sums(fit.unpack(theta)).loglikelihood)
     return theta, record
 
@@ -776,16 +757,13 @@ class _Path(NamedTuple):
     def of(cls, state: State) -> _Path:
         """Return what a checkpoint has."""
         arrays, numbers = state
-        named = (arrays[name] for name in ("theta", "points", "images"))
-        theta, points, images = map(np.asarray, named)
+        theta, points, images = (np.asarray(arrays[k]) for k in ("theta", "points", "images"))
         return cls(theta, float(numbers["value"]), points, images, bool(numbers["leaps"]))
 
     def back(self) -> _Path:
         """Return the image of the last point if an extrapolation fails, else half the way there."""
         if self.leaps:
-            return self._replace(
-                theta=self.images[-1], points=self.points[-1:], images=self.images[-1:], leaps=False
-            )
+            return _Path(self.images[-1], self.value, self.points[-1:], self.images[-1:])
         return self._replace(theta=0.5 * (self.theta + self.points[-1]))
 
     def then(self, image: _Image) -> _Path:

@@ -7,7 +7,6 @@ nominal column of K levels has K coordinates ζ of unit noise, and shows the lev
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -30,7 +29,6 @@ from dualpca.models.copula.propagation import (
     packed_form,
     packed_inverse,
     packed_root,
-    packed_root_times,
     packed_times,
     shape_of,
 )
@@ -76,11 +74,6 @@ class CopulaFactors:
         return int(self.W.shape[0]) - sum(self.sizes)
 
     @property
-    def loglikelihood(self) -> float:
-        """The last of the fit: Σ of `log_evidence`, weighted."""
-        return math.nan if self.history is None else self.history.loglikelihood
-
-    @property
     def correlation(self) -> Host:
         """WWᵀ + Ψ of the scalar coordinates, (s, s)."""
         W = self.W[: self.s]
@@ -118,7 +111,9 @@ class CopulaFactors:
         self, rows: LatentRows, result: Callable[[Propagation, RowPosteriors], Result]
     ) -> list[Result]:
         """Return a result of every block of rows after EP, in order."""
-        self._check(rows)
+        if rows.low.shape[1] != self.s or rows.sizes != self.sizes:
+            what = f"{self.s} scalar coordinates and nominal columns of sizes {self.sizes}"
+            raise ValueError(expected("rows", what, (rows.low.shape[1], rows.sizes)))
 
         def work(cut: slice) -> list[Result]:
             run = Propagation(self, RowBlock(rows, cut), None)
@@ -126,11 +121,6 @@ class CopulaFactors:
 
         with backend.threads_outside(rows.low):
             return backend.summed(work, lambda a, b: a + b, shape_of(rows))
-
-    def _check(self, rows: LatentRows) -> None:
-        if rows.low.shape[1] != self.s or rows.sizes != self.sizes:
-            what = f"{self.s} scalar coordinates and nominal columns of sizes {self.sizes}"
-            raise ValueError(expected("rows", what, (rows.low.shape[1], rows.sizes)))
 
     def posterior(self, rows: LatentRows) -> tuple[Host, Host]:
         """Return mean (n, q) and covariance (n, q, q) of t given what each row knows."""
@@ -202,7 +192,9 @@ class CopulaFactors:
         z : array of shape (n, s)
         levels : array of shape (n, c)
         """
-        streams = {cut.start: one for cut, one in zip(*_streams(rows, rng), strict=True)}
+        cuts = list(backend.row_slices(shape_of(rows)))
+        pairs = zip(cuts, rng.spawn(len(cuts)), strict=True)
+        streams = {cut.start: one for cut, one in pairs}
 
         def draws(run: Propagation, found: RowPosteriors) -> tuple[Host, Host]:
             return _drawn(run, found, streams[run.block.cut.start])
@@ -214,22 +206,14 @@ class CopulaFactors:
         """Draw new rows: z (n, s) and levels (n, c)."""
         s, t = self.s, rng.standard_normal((n, self.q))
         z = t @ self.W.T + np.sqrt(self.psi) * rng.standard_normal((n, self.psi.size))
-        return z[:, :s], self._largest_levels(z[:, s:])
+        return z[:, :s], self.largest_levels(z[:, s:])
 
-    def _largest_levels(self, zeta: Host) -> Host:
+    def largest_levels(self, zeta: Host) -> Host:
         """Return the levels that coordinates (n, ΣK) show, (n, c)."""
         levels = np.empty((zeta.shape[0], len(self.sizes)), dtype=np.int64)
         for c, part in enumerate(self.parts):
             levels[:, c] = np.argmax(zeta[:, part] + self.shifts[part], axis=1)
         return levels
-
-
-def _streams(
-    rows: LatentRows, rng: np.random.Generator
-) -> tuple[list[slice], list[np.random.Generator]]:
-    """Return the blocks of rows and a generator for each."""
-    cuts = list(backend.row_slices(shape_of(rows)))
-    return cuts, rng.spawn(len(cuts))
 
 
 METROPOLIS_STEPS = 8
@@ -244,7 +228,9 @@ def _drawn(run: Propagation, found: RowPosteriors, rng: np.random.Generator) -> 
 
     def propose() -> tuple[Host, Host]:
         """Return t, and ln of target over proposal."""
-        t = found.mean + packed_root_times(root, np.asarray(rng.standard_normal(found.mean.shape)))
+        t = found.mean + packed_times(
+            root, np.asarray(rng.standard_normal(found.mean.shape)), lower=True
+        )
         s, scale = (run.some @ t).ravel()[block.at], np.sqrt(psi)
         entries = log_probability((block.low - s) / scale, (block.high - s) / scale)
         entries += s * (0.5 * tau * s - nu)
@@ -274,7 +260,7 @@ def _drawn(run: Propagation, found: RowPosteriors, rng: np.random.Generator) -> 
         inside.ravel()[block.at] = np.clip(s + root_psi * drawn_e, block.low, block.high)
         z[block.columns] = inside
     zeta = factors.W[factors.s :] @ t
-    drawn = factors._largest_levels((zeta + rng.standard_normal(zeta.shape)).T)
+    drawn = factors.largest_levels((zeta + rng.standard_normal(zeta.shape)).T)
     return z.T, np.where(block.levels >= 0, block.levels, drawn)
 
 

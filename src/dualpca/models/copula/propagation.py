@@ -185,12 +185,12 @@ def packed_inverse(A: Host, q: int) -> tuple[Host, Host]:
     return A, logdet
 
 
-def packed_times(C: Host, x: Host) -> Host:
-    """Return Cx for packed C (q(q+1)/2, b) and x (q, b)."""
+def packed_times(C: Host, x: Host, *, lower: bool = False) -> Host:
+    """Return Cx for packed C (q(q+1)/2, b), symmetric or lower triangles, and x (q, b)."""
     q = int(x.shape[0])
     place, y = algebra.triangle(q).place, np.zeros_like(x)
     for i in range(q):
-        for j in range(q):
+        for j in range(i + 1 if lower else q):
             y[i] += C[place[i, j]] * x[j]
     return y
 
@@ -207,16 +207,6 @@ def packed_root(C: Host, q: int) -> Host:
             for j in range(k + 1, i + 1):
                 L[place[i, j]] -= L[place[i, k]] * L[place[j, k]]
     return L
-
-
-def packed_root_times(L: Host, x: Host) -> Host:
-    """Return Lx for packed lower triangles."""
-    q = int(x.shape[0])
-    place, y = algebra.triangle(q).place, np.zeros_like(x)
-    for i in range(q):
-        for j in range(i + 1):
-            y[i] += L[place[i, j]] * x[j]
-    return y
 
 
 # --- Expectation propagation ---------------------------------------------------------------------

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import add
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import betaln, digamma
 
-from dualpca.arrays import (
-    Array,
-    Tick,
-    backend,
-    log_sum_exp,
-    note,
-)
+from dualpca.arrays import Array, backend, log_sum_exp, note
 from dualpca.data import (
     FOLDS,
     Host,
@@ -33,25 +27,18 @@ from dualpca.data import (
 from dualpca.errors import CollapseWarning, expected, warn
 from dualpca.gaussian import Incomplete, is_count
 from dualpca.kernels import Kernel
+from dualpca.models import driver
 from dualpca.models.clusters import Labels, kmeans_runs
-from dualpca.models.driver import (
-    History,
-    IterativeRequest,
-    Keeper,
-    Record,
-    State,
-    iterate,
-    left_to_gain,
-    try_candidates,
-)
 from dualpca.models.emissions import (
     Emissions,
-    EmissionSums,
     Observations,
     Prior,
+    RowSums,
     Surveyed,
     WeightedRows,
-    input_moments_on_host,
+    input_moments,
+    ranks_of,
+    require_two,
 )
 from dualpca.models.expanded import Expanded
 from dualpca.models.kernel import KernelChoice
@@ -119,7 +106,7 @@ COLLAPSE_RULES = ("floor", "reseed", "drop")
 
 
 @dataclass(frozen=True)
-class MixtureRequest(IterativeRequest):
+class MixtureRequest(driver.IterativeRequest):
     """What `fit_mixture` needs to know, checked."""
 
     n_mixtures: int | str = "bic"
@@ -201,7 +188,7 @@ class EMState:
     emissions: Emissions
     mass: Array  # (K,)
     shares: Shares
-    sums: EmissionSums | WeightedRows
+    sums: RowSums
     rng: Mapping[str, Any]  # state of the generator
     reseeded: int = 0
     dropped: int = 0
@@ -211,21 +198,8 @@ class EMState:
 Chunk = tuple[Observations, Array]
 """Rows and their weights."""
 
-Run = tuple[EMState, Record]
+Run = tuple[EMState, driver.Record]
 """Where a run of EM is, and how it came there."""
-
-
-Value = TypeVar("Value")
-
-
-def itself(value: Value) -> Value:
-    """Return what is given: rows as they were prepared, or where a run is."""
-    return value
-
-
-def one_chunk(a: Chunk, b: Chunk) -> Chunk:
-    """Refuse to join chunks where all rows are in memory."""
-    raise TypeError("expected rows in memory")
 
 
 class MixtureSteps:
@@ -258,9 +232,18 @@ class MixtureSteps:
 
         self.rows = data.table.prepared(prepare)
 
-    def run(self, begin: Callable[[], Run], max_iter: int, keeper: Keeper | None = None) -> Run:
+    @property
+    def whole(self) -> Chunk:
+        """The rows and their weights, where all of them are in memory."""
+        if self.rows.ready is None:
+            raise TypeError("expected rows in memory")
+        return self.rows.ready
+
+    def run(
+        self, begin: Callable[[], Run], max_iter: int, keeper: driver.Keeper | None = None
+    ) -> Run:
         """Step until EM has converged or taken `max_iter` steps in all."""
-        return iterate(
+        return driver.iterate(
             self.step,
             begin,
             max_iter=max_iter,
@@ -274,26 +257,16 @@ class MixtureSteps:
     def begin(self, emissions: Emissions, mass: Array) -> Run:
         """Return EM at components that have these masses, and their likelihood on record."""
         state, value = self.expect(emissions, mass)
-        return state, Record([value])
+        return state, driver.Record([value])
 
-    def expect(
-        self,
-        emissions: Emissions,
-        mass: Array,
-        *,
-        reseeded: int = 0,
-        dropped: int = 0,
-        rescued: bool = False,
-    ) -> tuple[EMState, float]:
+    def expect(self, emissions: Emissions, mass: Array) -> tuple[EMState, float]:
         """Take the E step; return what it found and the likelihood."""
         alpha, in_memory = self.request.alpha, self.data.in_memory
-        if alpha is None:
-            shares = proportions(mass)
-        else:
-            shares = broken_sticks(mass, alpha, emissions.n_parameters())
+        free = emissions.n_parameters
+        shares = proportions(mass) if alpha is None else broken_sticks(mass, alpha, free())
         log_weights = shares.log_weights
 
-        def expected_sums(chunk: Chunk) -> tuple[float, EmissionSums | WeightedRows]:
+        def expected_sums(chunk: Chunk) -> tuple[float, RowSums]:
             rows, w = chunk
             density, resp = log_sum_exp(emissions.log_density(rows) + log_weights)
             sums = emissions.sums(rows, resp * w[:, None], in_memory=in_memory)
@@ -301,8 +274,7 @@ class MixtureSteps:
 
         value, sums = self.rows.reduce(expected_sums, lambda a, b: (a[0] + b[0], a[1].plus(b[1])))
         value += shares.constant + emissions.log_prior()
-        drawn = self.rng.bit_generator.state
-        return EMState(emissions, mass, shares, sums, drawn, reseeded, dropped, rescued), value
+        return EMState(emissions, mass, shares, sums, self.rng.bit_generator.state), value
 
     def step(self, state: EMState) -> tuple[EMState, float]:
         """Take one M step and one E step."""
@@ -317,7 +289,8 @@ class MixtureSteps:
             keep = [k for k in range(emissions.K) if k not in bad]
             emissions, mass = emissions.take(keep), backend.take(mass, np.array(keep))
             dropped += len(bad)
-        return self.expect(emissions, mass, reseeded=reseeded, dropped=dropped, rescued=rescued)
+        after, value = self.expect(emissions, mass)
+        return replace(after, reseeded=reseeded, dropped=dropped, rescued=rescued), value
 
     def collapsed(self, emissions: Emissions, mass: Array) -> list[int]:
         """Return components whose noise is at the floor, or that no row belongs to."""
@@ -329,7 +302,7 @@ class MixtureSteps:
         self, state: EMState, model: Emissions, mass: Array, bad: list[int]
     ) -> tuple[Emissions, Array]:
         """Start components again, round and wide, at rows that the others explained worst."""
-        X, (rows, w) = self.data.whole.rows, self.rows.reduce(itself, one_chunk)
+        X, (rows, w) = self.data.whole.rows, self.whole
         joint = state.emissions.log_density(rows) + state.shares.log_weights
         xp, density = backend.namespace(X), backend.to_numpy(log_sum_exp(joint)[0])
         order = np.argsort(np.where(backend.to_numpy(w) > 0, density, np.inf))
@@ -345,23 +318,22 @@ class MixtureSteps:
         fresh = replace(model, means=xp.stack(means), loadings=tuple(loadings), noises=noises)
         return fresh, mass * (1 - mask) + mask * self.n / model.K
 
-    def pack(self, state: EMState) -> State:
+    def pack(self, state: EMState) -> driver.State:
         """Return all that the next step depends on."""
         prior = state.emissions.prior
         numbers = {name: getattr(state, name) for name in ("rng", "reseeded", "dropped")}
         numbers["prior"] = None if prior is None else list(prior)
         return state.emissions.arrays() | {"mass": backend.to_numpy(state.mass)}, numbers
 
-    def unpack(self, stored: State) -> EMState:
+    def unpack(self, stored: driver.State) -> EMState:
         """Return the state that was packed."""
         (arrays, numbers), request, like = stored, self.request, self.data.table.like
         prior = None if numbers["prior"] is None else Prior(*numbers["prior"])
         options = (request.floor, request.tied_noise, prior)
         self.rng.bit_generator.state = numbers["rng"]
-        reseeded, dropped = (int(numbers[name]) for name in ("reseeded", "dropped"))
         emissions = Emissions.restored(arrays, like, *options)
-        mass = backend.asarray(arrays["mass"], like)
-        return self.expect(emissions, mass, reseeded=reseeded, dropped=dropped)[0]
+        state, _ = self.expect(emissions, backend.asarray(arrays["mass"], like))
+        return replace(state, reseeded=int(numbers["reseeded"]), dropped=int(numbers["dropped"]))
 
     def start(self, sizes: Sizes, near: Mixture | None = None) -> Run:
         """Return the best of a few short runs from k-means, to be carried on.
@@ -378,16 +350,15 @@ class MixtureSteps:
         found, value = self.expect(state.emissions, state.mass * (self.n / first.n))
         if sample.columns.rows == data.columns.rows:  # chunks, but few: EM has begun already
             return replace(found, reseeded=state.reseeded, dropped=state.dropped), record
-        return found, Record([value], interrupted=record.interrupted)
+        return found, driver.Record([value], interrupted=record.interrupted)
 
     def best_short_run(self, sizes: Sizes, near: Mixture | None) -> Run:
         """Return the best of several runs on rows in memory, after a few steps of each."""
         request, clusters = self.request, self.clusters(sizes[0], near)
-        most, (rows, _) = min(START_STEPS, request.max_iter), self.rows.reduce(itself, one_chunk)
         plain = request.alpha is None and request.on_collapse == "floor" and not request.tied_noise
-        if plain and len(clusters) > 1 and isinstance(rows, Expanded):
-            return self.race(clusters, sizes, most)
-        return self.one_by_one(clusters, sizes, most)
+        together = plain and len(clusters) > 1 and isinstance(self.whole[0], Expanded)
+        best = self.race if together else self.one_by_one
+        return best(clusters, sizes, min(START_STEPS, request.max_iter))
 
     def one_by_one(self, clusters: Labels, sizes: Sizes, most: int) -> Run:
         """Return the best of several runs, each through the driver, a step of all after another."""
@@ -399,7 +370,7 @@ class MixtureSteps:
             if len(runs) == 1 or steps == most:
                 break
             for s, run in enumerate(runs):
-                runs[s] = self.run(partial(itself, run), steps + 1)
+                runs[s] = self.run(lambda run=run: run, steps + 1)  # type: ignore[misc]
                 if runs[s][1].interrupted:
                     best = max(runs, key=merit)
                     best[1].interrupted = True
@@ -413,9 +384,9 @@ class MixtureSteps:
         features lasts half as long as by runs one after another (7.3 ms, not 14.4). Ctrl-C is
         raised: there is no run to keep yet.
         """
-        (K, q), S, (rows, w) = sizes, len(clusters), self.rows.reduce(itself, one_chunk)
-        ranks = [q] * K if isinstance(q, int) else [int(one) for one in q]
-        emissions = Emissions.nowhere(self.data.whole.rows, ranks * S, self.request.floor, False)
+        (K, q), S, (rows, w) = sizes, len(clusters), self.whole
+        ranks = ranks_of(K, q) * S
+        emissions = Emissions.nowhere(self.data.whole.rows, ranks, self.request.floor, False)
         P, values = (clusters[:, None, :] == np.arange(K)[:, None]) * w, np.empty((0, S))
         for steps in range(most + 1):
             emissions = emissions.update(rows, P.reshape(S * K, -1).T)
@@ -436,10 +407,10 @@ class MixtureSteps:
             if S == 1:
                 break
         history, drawn = values[:, 0].tolist(), self.rng.bit_generator.state
-        done = left_to_gain(history) <= self.request.tol * self.n
+        done = driver.left_to_gain(history) <= self.request.tol * self.n
         sums = WeightedRows(rows, P[0].T)
         state = EMState(emissions, mass[0], proportions(mass[0]), sums, drawn)
-        return state, Record(history, len(history) - 1, converged=done)
+        return state, driver.Record(history, len(history) - 1, converged=done)
 
     def clusters(self, K: int, near: Mixture | None) -> Labels:
         """Return clusters of the rows to begin with, (starts, n)."""
@@ -454,7 +425,7 @@ class MixtureSteps:
 
     def begin_at(self, labels: Labels, sizes: Sizes) -> Run:
         """Return EM at clusters of the rows, (n,)."""
-        (K, q), request, (rows, w) = sizes, self.request, self.rows.reduce(itself, one_chunk)
+        (K, q), request, (rows, w) = sizes, self.request, self.whole
         X = self.data.whole.rows if isinstance(rows, Incomplete) else rows
         options = (request.floor, request.tied_noise)
         start = Emissions.start(X, K, q, self.rng, *options, labels=labels, sample_weight=w)
@@ -541,14 +512,9 @@ class FittedMixture(NamedTuple):
     """A mixture, how EM came to it, and how many components were started again or dropped."""
 
     mixture: Mixture
-    record: Record
+    record: driver.Record
     reseeded: int
     dropped: int
-
-
-def best_of(runs: Iterable[FittedMixture]) -> FittedMixture:
-    """Return the run of fewest collapses, then the likeliest."""
-    return max(runs, key=merit)
 
 
 def fit_sizes(
@@ -556,7 +522,7 @@ def fit_sizes(
     request: MixtureRequest,
     sizes: Sizes,
     rng: np.random.Generator,
-    keeper: Keeper | None = None,
+    keeper: driver.Keeper | None = None,
     near: Mixture | None = None,
 ) -> FittedMixture:
     """Fit K components of q directions from the best of a few k-means starts, and of `near`.
@@ -574,12 +540,11 @@ def fit_sizes(
     [0.1, 0.9]
     """
     steps = MixtureSteps(data, request, int(np.max(sizes[1])), rng)
-    return found_at(
-        *steps.run(partial(steps.start, sizes, near), request.max_iter, keeper), request
-    )
+    run = steps.run(partial(steps.start, sizes, near), request.max_iter, keeper)
+    return found_at(*run, request)
 
 
-def found_at(state: EMState, record: Record, request: MixtureRequest) -> FittedMixture:
+def found_at(state: EMState, record: driver.Record, request: MixtureRequest) -> FittedMixture:
     """Return the mixture; one under a Dirichlet process without its empty components."""
     weights, emissions = state.shares.weights, state.emissions
     if request.alpha is not None:
@@ -587,9 +552,8 @@ def found_at(state: EMState, record: Record, request: MixtureRequest) -> FittedM
         keep = [int(k) for k in np.argsort(-mass, kind="stable") if mass[k] >= 1] or [0]
         weights, emissions = backend.take(weights, np.array(keep)), emissions.take(keep)
     weights = weights / backend.namespace(weights).sum(weights)
-    return FittedMixture(
-        Mixture(weights, emissions.signed()), record, state.reseeded, state.dropped
-    )
+    mixture = Mixture(weights, emissions.signed())
+    return FittedMixture(mixture, record, state.reseeded, state.dropped)
 
 
 # --- From a table to a model ---------------------------------------------------------------------
@@ -609,17 +573,17 @@ def fit_mixture(table: Table, request: MixtureRequest) -> MixtureModel:
         inputs, among = table.rows, "directions of feature space"
         space, table = open_space(table, request)
     data = Surveyed.of(table)
-    data.require_two(data.columns.used)
+    require_two(data.columns.used)
     check_sizes(request, data.columns.used, table.d, among)
     found, selection = best_mixture(data, request)
     features = None
     if inputs is not None:
         rows, w = data.whole.rows, row_weights(data.whole.rows, data.whole.weights)[:, None]
         shares = backend.to_numpy(found.mixture.responsibilities(rows) * w)
-        features = input_moments_on_host(inputs, shares)
+        features = input_moments(inputs, shares)
     found = found._replace(mixture=found.mixture.numbered(features))
     warn_of_collapse(found)
-    history, mixture = History.of(found.record), found.mixture
+    history, mixture = driver.History.of(found.record), found.mixture
     value = history.loglikelihood
     if request.alpha is not None:  # that was of the bound
 
@@ -672,24 +636,20 @@ def best_mixture(
     """Fit a table: sizes first, then all starts, of which the best is kept."""
     request = replace(request, unit=data.checked().unit)
     K, q, criterion = request.n_mixtures, request.directions, request.criterion
-    if isinstance(K, str):
-        most = min(request.max_mixtures or data.columns.used, data.columns.used)
-        K = min(most, request.max_mixtures or STICKS) if K == BOUND else K
-    sizes: Any = (K, int(q) if is_count(q) else q)  # type: ignore[arg-type]
+    if K == BOUND:
+        K = min(request.max_mixtures or STICKS, data.columns.used)
     if criterion is None:
-        return best_start(data, sizes, request), None
-    some = searched(data, request)
-    most = min(most, some.columns.used) if isinstance(K, str) else 1
-    mixtures = range(1, most + 1) if isinstance(K, str) else sizes[:1]
-    components = range(1, max(2, data.table.d)) if isinstance(q, str) else sizes[1:]
+        return best_start(data, (int(K), q), request), None  # type: ignore[arg-type]
+    few = SEARCH_ROWS_WITH_NAN if data.missing else SEARCH_ROWS
+    some, near = data.sample(few, request.start), dict[tuple[int, int], Mixture]()
+    most = min(request.max_mixtures or data.columns.used, some.columns.used)
+    mixtures = range(1, most + 1) if isinstance(K, str) else [int(K)]
+    components = range(1, max(2, data.table.d)) if isinstance(q, str) else ranks_of(1, q)
+    score = by_bic(some, request, float(data.columns.weight), near)
     if criterion == "cv":
-        selection = choose(criterion, partial(by_held_out, some, request), mixtures, components)
-        near = None
-    else:
-        score = ByBIC(some, request, float(data.columns.weight))
-        selection = choose(criterion, score, mixtures, components)
-        near = score.found[selection.chosen]
-    return best_start(data, selection.chosen, request, near), selection
+        score = partial(by_held_out, some, request)
+    selection = choose(criterion, score, mixtures, components)
+    return best_start(data, selection.chosen, request, near.get(selection.chosen)), selection
 
 
 def best_start(
@@ -697,25 +657,16 @@ def best_start(
 ) -> FittedMixture:
     """Run EM from `n_init` starts; keep the best."""
     seeds = request.start.integers(2**63 - 1, size=int(request.n_init)).tolist()
-    columns, keeper = data.columns, None
-    if request.watch is not None and len(seeds) == 1:
-        keeper = request.watch.over(columns.rows, columns.mean, columns.variance)
+    keeper = data.keeper(request.watch) if len(seeds) == 1 else None
 
-    def run(seed: int, tick: Tick | None = None) -> FittedMixture:
-        found = fit_sizes(data, request, sizes, np.random.default_rng(seed), keeper, near)
-        if tick is not None:
-            tick(f"log-likelihood {found.record.loglikelihoods[-1]:.6g}")
-        return found
+    def run(seed: int) -> FittedMixture:
+        return fit_sizes(data, request, sizes, np.random.default_rng(seed), keeper, near)
 
     workers = n_workers(request.n_jobs)
     if len(seeds) > 1 and workers > 1 and data.in_memory:
         with ThreadPoolExecutor(min(workers, len(seeds))) as pool:
-            return best_of(pool.map(run, seeds))
-
-    def interrupted(runs: list[FittedMixture]) -> bool:
-        return runs[-1].record.interrupted
-
-    return best_of(try_candidates(seeds, run, label="start", total=len(seeds), stop=interrupted)[0])
+            return max(pool.map(run, seeds), key=merit)
+    return driver.best_of_starts(seeds, run, lambda found: found.record, merit)
 
 
 def n_workers(n_jobs: int | None) -> int:
@@ -750,37 +701,30 @@ SEARCH_ROWS, SEARCH_ROWS_WITH_NAN = 5000, 500
 """Rows on which sizes are chosen: a step costs ten times as much where values are missing."""
 
 
-def searched(data: Surveyed, request: MixtureRequest) -> Surveyed:
-    """Return the rows on which sizes are compared: all of them, or a sample of many."""
-    return data.sample(SEARCH_ROWS_WITH_NAN if data.missing else SEARCH_ROWS, request.start)
-
-
-class ByBIC:
-    """−BIC/2 of mixtures of a table of so many rows, of which `data` is a sample.
+def by_bic(
+    data: Surveyed, request: MixtureRequest, rows: float, found: dict[tuple[int, int], Mixture]
+) -> Callable[[int, int], float]:
+    """Return −BIC/2 of mixtures of a table of so many rows, of which `data` is a sample.
 
     It is −∞ where a component collapses: one that is held at the floor of the noise has a
-    likelihood as large as the floor is low, which says nothing of the rows. Every fit also starts
-    from the largest mixture before it, so that the curve is that of the number of components and
-    not of the luck of the starts.
+    likelihood as large as the floor is low, which says nothing of the rows. Every fit is added to
+    `found` and also starts from the largest mixture in it, so that the curve is that of the number
+    of components and not of the luck of the starts.
     """
+    n = float(data.columns.weight)
+    request = near_enough(replace(request, watch=None), data.table.d, n)
 
-    def __init__(self, data: Surveyed, request: MixtureRequest, rows: float | None = None) -> None:
-        self.data, self.n = data, float(data.columns.weight)
-        self.rows, self.found = self.n if rows is None else rows, dict[tuple[int, int], Mixture]()
-        self.request = near_enough(replace(request, watch=None), data.table.d, self.n)
-
-    def __call__(self, K: int, q: int) -> float:
-        """Return the criterion; larger is better."""
-        before = [size for size in self.found if size[0] <= K]
-        nearest = max(before, key=lambda size: (size[0], -abs(size[1] - q)), default=None)
-        near = None if nearest is None else self.found[nearest]
-        found = best_start(self.data, (K, q), self.request, near)
-        found.record.raise_interrupted()
-        self.found[K, q] = found.mixture
-        if K > 1 and (found.mixture.emissions.at_floor() or found.dropped):
+    def score(K: int, q: int) -> float:
+        before = [size for size in found if size[0] <= K]
+        nearest = max(before, key=lambda size: (size[0], -abs(size[1] - q)), default=(0, 0))
+        best = best_start(data, (K, q), request, found.get(nearest))
+        best.record.raise_interrupted()
+        found[K, q] = best.mixture
+        if K > 1 and (best.mixture.emissions.at_floor() or best.dropped):
             return -math.inf
-        last = found.record.loglikelihoods[-1]
-        return penalised(last, found.mixture.n_parameters(), self.n, self.rows)
+        return penalised(best.record.loglikelihoods[-1], best.mixture.n_parameters(), n, rows)
+
+    return score
 
 
 def by_held_out(data: Surveyed, request: MixtureRequest, K: int, q: int) -> float:
@@ -795,7 +739,8 @@ def by_held_out(data: Surveyed, request: MixtureRequest, K: int, q: int) -> floa
             return -math.inf
         rows = InMemoryTable(backend.take(X, kept), backend.asarray(w[kept], X))
         fold, rng = Surveyed.of(rows), np.random.default_rng([0, K, q])
-        best = best_of(fit_sizes(fold, request, (K, q), rng) for _ in range(request.n_init))
+        runs = [fit_sizes(fold, request, (K, q), rng) for _ in range(request.n_init)]
+        best = max(runs, key=merit)
         density = best.mixture.log_density(backend.take(X, held))
         total += float(w[held] @ backend.to_numpy(density))
     return total / float(np.sum(w))

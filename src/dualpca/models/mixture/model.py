@@ -8,25 +8,10 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from dualpca.arrays import (
-    Array,
-    algebra,
-    backend,
-    cached_property,
-    log_sum_exp,
-    moved,
-    quadratic,
-)
-from dualpca.data import (
-    Host,
-)
+from dualpca.arrays import Array, algebra, backend, cached_property, log_sum_exp, moved, quadratic
 from dualpca.gaussian import Latents
 from dualpca.models.driver import History
-from dualpca.models.emissions import (
-    Emissions,
-    Observations,
-    label_order,
-)
+from dualpca.models.emissions import Emissions, Observations, label_order
 from dualpca.models.kernel_space import KernelSpace
 from dualpca.models.mixture.choosing import MixtureSelection
 from dualpca.models.spiked import variances_like
@@ -81,14 +66,15 @@ class Mixture:
         """Return p(k | x_i), (n, K)."""
         return log_sum_exp(self.joint(X))[1]
 
-    def numbered(self, features: tuple[Host, Host] | None = None) -> Mixture:
+    def numbered(self, features: tuple[Array, Array] | None = None) -> Mixture:
         """Return the mixture with numbers and signs that do not depend on how it was found.
 
         `features`, in a kernel's space: mean and variance of the inputs under every component.
         """
         e, weights = self.emissions, self.weights
         found = e.feature_moments() if features is None else features
-        order = label_order(*found, backend.to_numpy(weights), e.ranks)
+        means, variances, pi = map(backend.to_numpy, (*found, weights))
+        order = label_order(means, variances, pi, e.ranks)
         return Mixture(backend.take(weights, order), e.take(order.tolist()).signed())
 
     def n_parameters(self) -> int:

@@ -15,25 +15,12 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from dualpca.arrays import (
-    Array,
-    algebra,
-    backend,
-    log_sum_exp,
-)
-from dualpca.data import (
-    InMemoryTable,
-    Moments,
-    has_missing,
-    refuse_infinite,
-)
+from dualpca.arrays import Array, algebra, backend, log_sum_exp
+from dualpca.data import InMemoryTable, Moments, has_missing, refuse_infinite
 from dualpca.errors import expected
 from dualpca.gaussian import Factors, Incomplete, latents
 from dualpca.models.driver import History
-from dualpca.models.emissions import (
-    Observations,
-    Surveyed,
-)
+from dualpca.models.emissions import Observations, Surveyed
 from dualpca.models.mixture.fit import BOUND, MixtureRequest, best_mixture, check_sizes, row_weights
 from dualpca.models.mixture.model import Mixture, MixtureModel, model_of
 from dualpca.models.streaming import FORGET, after_waiting
