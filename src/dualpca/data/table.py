@@ -10,9 +10,10 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import chain, cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from dualpca.data.atomic import replacing
 from dualpca.data.base import (
     Chunk,
     ChunkedTable,
+    Look,
+    Plus,
     Prepared,
     Ready,
     Statistic,
@@ -44,9 +47,6 @@ from dualpca.data.frames import (
 )
 from dualpca.data.moments import NARROW, Moments
 from dualpca.errors import NonFiniteError, ScaleError, expected
-
-if TYPE_CHECKING:
-    pass
 
 # --- Reading ahead: the next item is on its way while this one is used ---------------------------
 
@@ -119,15 +119,15 @@ class InMemoryTable(Table):
         """Return the rows as `prepare(rows, weights)` makes them, once."""
         return Prepared(self, prepare, prepare(self.rows, self.weights))
 
-    def reduce(
-        self, of: Callable[..., Any], plus: Callable[[Statistic, Statistic], Statistic]
-    ) -> Statistic:
+    def reduce(self, of: Callable[..., Any], plus: Plus[Statistic]) -> Statistic:
         """Return the statistic of the only chunk."""
         return called(of, self.rows, 0, self.weights)  # type: ignore[no-any-return]
 
 
 class LocalTable(ChunkedTable):
     """Chunks that this process reads itself, one ahead of the one it works on."""
+
+    _once = False  # True for what can be read a single time
 
     @abstractmethod
     def parts(self, *, reuse: bool = False) -> Iterator[Chunk]:
@@ -162,14 +162,34 @@ class LocalTable(ChunkedTable):
                 break
         return found
 
-    def first(self, look: Callable[[Chunk], Chunk] | None = None) -> Chunk | None:
-        """Return the first chunk with rows in it, or what `look` keeps of it."""
-        part = next((part for part in self.parts() if len(part.rows)), None)
+    def first(self, look: Look | None = None) -> Chunk | None:
+        """Return the first chunk with rows in it; the next pass gets it back.
+
+        Parameters
+        ----------
+        look : callable, default=None
+            Function of the chunk that returns what to keep of it.
+
+        Returns
+        -------
+        chunk : Chunk or None
+            None for a table without rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import Batches
+        >>> table = Batches([np.zeros((2, 3)), np.ones((1, 3))])
+        >>> table.first().rows.shape
+        (2, 3)
+        """
+        part = self._first()
         return part if part is None or look is None else look(part)
 
-    def reduce(
-        self, of: Callable[..., Any], plus: Callable[[Statistic, Statistic], Statistic]
-    ) -> Statistic:
+    def _first(self) -> Chunk | None:
+        return next((part for part in self.parts() if len(part.rows)), None)
+
+    def reduce(self, of: Callable[..., Any], plus: Plus[Statistic]) -> Statistic:
         """Return the sum of `of(rows)` over all chunks; `of` may keep no rows but copies.
 
         Parameters
@@ -225,7 +245,9 @@ class LocalTable(ChunkedTable):
         >>> table.weighing(np.ones(3)).sizes()
         {0: 2, 1: 1}
         """
-        return Weighted(self, weights)
+        view = View(self, partial(_weighed, weights))
+        view.weights = weights
+        return view
 
     def seen(self, of: Callable[[Host], Host]) -> ChunkedTable:
         """Return the same table with `of(rows)` in place of rows.
@@ -247,7 +269,7 @@ class LocalTable(ChunkedTable):
         >>> next(table.seen(lambda rows: rows[:, :2]).parts()).rows.shape
         (2, 2)
         """
-        return Seen(self, of)
+        return View(self, lambda parts: (part._replace(rows=of(part.rows)) for part in parts))
 
     def map(self, of: Callable[[Host], Host], width: int | None, dtype: Any) -> Any:
         """Return the results as `dualpca.Batches`, computed when they are read.
@@ -303,12 +325,12 @@ class LocalTable(ChunkedTable):
         second = SlicedTable(other.rows) if isinstance(other, InMemoryTable) else other
         if not isinstance(second, LocalTable):
             raise ValueError(expected("y", "read by this process, as X is", type(other).__name__))
-        once = getattr(self, "once", False) or getattr(second, "once", False)
+        once = self._once or second._once
         return Batches(_pairs(self, second) if once else lambda: _pairs(self, second))
 
 
-class Weighted(LocalTable):
-    """The rows of another table, each with a weight.
+class View(LocalTable):
+    """The chunks of another table, changed as they are read: with weights, or through a function.
 
     Examples
     --------
@@ -316,52 +338,39 @@ class Weighted(LocalTable):
     >>> weighted = SlicedTable(np.ones((3, 1)), part_rows=2).weighing(np.array([1.0, 2.0, 3.0]))
     >>> weighted.reduce(lambda rows, weights: float(weights @ rows[:, 0]), float.__add__)
     6.0
-    """
-
-    def __init__(self, table: LocalTable, weights: Host) -> None:
-        super().__init__(table.d, table.dtype, table.n, table.names)
-        self.table, self.weights, self.route = table, weights, table.route
-
-    def first(self, look: Callable[[Chunk], Chunk] | None = None) -> Chunk | None:
-        """Return the first chunk with rows in it, and its weights."""
-        part = self.table.first()
-        if part is None:
-            return None
-        part = part._replace(weights=self.weights[: len(part.rows)])
-        return part if look is None else look(part)
-
-    def parts(self, *, reuse: bool = False) -> Iterator[Chunk]:
-        """Read all chunks with their weights, from the first."""
-        w, row = self.weights, 0
-        for part in self.table.parts(reuse=reuse):
-            row = part.first + len(part.rows)
-            if row > len(w):
-                raise ValueError(expected("sample_weight", f"one per row, {row} or more", w.shape))
-            yield part._replace(weights=w[part.first : row])
-        if row != len(w):
-            raise ValueError(expected("sample_weight", f"one per row, {row}", w.shape))
-
-
-class Seen(LocalTable):
-    """The rows of another table, seen through a function that keeps their shape and dtype.
-
-    Examples
-    --------
-    >>> from dualpca.data.table import SlicedTable
     >>> seen = SlicedTable(np.ones((3, 1)), part_rows=2).seen(lambda rows: 2 * rows)
     >>> float(seen.reduce(np.sum, lambda a, b: a + b))
     6.0
     """
 
-    def __init__(self, table: LocalTable, of: Callable[[Host], Host]) -> None:
+    weights: Host | None = None
+
+    def __init__(
+        self, table: LocalTable, change: Callable[[Iterator[Chunk]], Iterator[Chunk]]
+    ) -> None:
         super().__init__(table.d, table.dtype, table.n, table.names)
-        self.table, self.of, self.route = table, of, table.route
-        self.once = getattr(table, "once", False)
+        self.table, self.change = table, change
+        self.route, self._once = table.route, table._once
+
+    def _first(self) -> Chunk | None:
+        part = self.table._first()
+        return None if part is None else next(self.change(iter([part])))
 
     def parts(self, *, reuse: bool = False) -> Iterator[Chunk]:
         """Read all chunks, from the first."""
-        for part in self.table.parts(reuse=reuse):
-            yield part._replace(rows=self.of(part.rows))
+        return self.change(self.table.parts(reuse=reuse))
+
+
+def _weighed(weights: Host, parts: Iterator[Chunk]) -> Iterator[Chunk]:
+    """Yield chunks with their weights; there must be as many as rows."""
+    row, shape = 0, weights.shape
+    for part in parts:
+        row = part.first + len(part.rows)
+        if row > len(weights):
+            raise ValueError(expected("sample_weight", f"one per row, {row} or more", shape))
+        yield part._replace(weights=weights[part.first : row])
+    if row != len(weights):
+        raise ValueError(expected("sample_weight", f"one per row, {row}", shape))
 
 
 # --- Arrays on disk or in memory as chunked tables: blocks of their rows, read one ahead ----------
@@ -529,7 +538,7 @@ class Batches(LocalTable):
         if isinstance(columns, str):
             raise ValueError(expected("columns", "a list of names", columns))
         self.columns, self.batch_rows = None if columns is None else list(columns), batch_rows
-        self.once = isinstance(source, Iterator)
+        self._once = isinstance(source, Iterator)
         self._fresh = _reader(source, self.columns, batch_rows)
         self._started: Iterator[Any] | None = None
         self._spent = False
@@ -539,39 +548,13 @@ class Batches(LocalTable):
         started, self._started = self._started, None
         if started is not None:
             return started
-        if self.once and self._spent:
+        if self._once and self._spent:
             what, got = "readable more than once for this fit", "an iterator that has been read"
             raise ValueError(expected("the source of Batches", what, got, MANY_PASSES))
         self._spent = True
         return iter(self._fresh())
 
-    def first(self, look: Callable[[Chunk], Chunk] | None = None) -> Chunk | None:
-        """Return the first batch with rows in it; the next pass gets it back.
-
-        Parameters
-        ----------
-        look : callable, default=None
-            Function of the chunk that returns what to keep of it.
-
-        Returns
-        -------
-        chunk : Chunk or None
-            None for a table without rows.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dualpca import Batches
-        >>> table = Batches([np.zeros((2, 3)), np.ones((1, 3))])
-        >>> table.first().rows.shape
-        (2, 3)
-        """
-        n = self.__dict__.get("n")
-        rows = self._look()
-        self.n = n
-        return Chunk(rows, 0, 0) if look is None else look(Chunk(rows, 0, 0))
-
-    def _look(self) -> Host:
+    def _first(self) -> Chunk:
         """Read the first batch, for width, dtype and names; the first pass gets it back.
 
         So nothing is lost where a callable returns the same iterator again and again.
@@ -584,9 +567,10 @@ class Batches(LocalTable):
         if not found:
             raise ValueError("Found array with 0 sample(s): the batches hold no rows.")
         rows = as_rows(array_of(found[-1], self.columns), None, len(found) - 1)
-        super().__init__(rows.shape[1], rows.dtype, None, names_of(found[-1], self.columns))
+        n, names = vars(self).get("n"), names_of(found[-1], self.columns)
+        super().__init__(rows.shape[1], rows.dtype, n, names)
         self._started = chain(found, items)
-        return rows
+        return Chunk(rows, 0, 0)
 
     def __getattr__(self, name: str) -> Any:
         """Look at the first batch when its width, dtype or names are first asked for.
@@ -594,7 +578,7 @@ class Batches(LocalTable):
         Not in the constructor: what is wrong with a file is said by the fit that reads it.
         """
         if name in ("d", "dtype", "n", "names") and "_fresh" in self.__dict__:
-            self._look()
+            self._first()
             return self.__dict__[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
