@@ -33,7 +33,7 @@ from dualpca.data.base import (
     as_rows,
     join,
 )
-from dualpca.data.frames import Host, check_table, is_number, no_numbers
+from dualpca.data.frames import Host, check_table, refuse_other_columns
 from dualpca.errors import NonFiniteError, expected
 
 FAN_IN = 8
@@ -85,10 +85,7 @@ class DaskTable(ChunkedTable):
             return cls(X)
         if not hasattr(X, "to_dask_array") or getattr(X, "ndim", 0) != 2:
             raise ValueError(expected("X", "a Dask array or frame of two dimensions", type(X)))
-        kinds = zip(X.columns, X.dtypes, strict=True)
-        bad = [f"{name!r} ({dtype})" for name, dtype in kinds if not is_number(dtype)]
-        if bad:
-            raise no_numbers(bad)
+        refuse_other_columns(X)
         names = list(X.columns)
         array = X.to_dask_array()
         if array.dtype == object:  # booleans beside numbers, or pandas' own dtypes

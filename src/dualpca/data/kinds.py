@@ -19,16 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualpca.arrays import backend
-from dualpca.data.frames import (
-    NUMBERS,
-    Host,
-    is_arrow,
-    is_date,
-    is_frame,
-    is_number,
-    no_dates,
-    refuse_masked,
-)
+from dualpca.data import frames
+from dualpca.data.frames import Host
 from dualpca.errors import EmptyColumnError, NonFiniteError, expected
 
 KINDS_OF_COLUMNS = ("continuous", "ordinal", "nominal", "binary", "count", "censored")
@@ -189,12 +181,12 @@ class Cells(NamedTuple):
 def library_of(X: Any) -> str:
     """Return 'pandas' or 'polars' for a frame of theirs, '' for anything else."""
     home = type(X).__module__.split(".")[0]
-    return home if home in ("pandas", "polars") and is_frame(X) else ""
+    return home if home in ("pandas", "polars") and frames.is_frame(X) else ""
 
 
 def has_other_columns(X: Any) -> bool:
     """Return True for a frame of pandas or polars with columns that are no numbers."""
-    return bool(library_of(X)) and not all(is_number(dtype) for dtype in X.dtypes)
+    return bool(library_of(X)) and not all(frames.is_number(dtype) for dtype in X.dtypes)
 
 
 def opened_table(X: Any) -> Any:
@@ -207,13 +199,13 @@ def opened_table(X: Any) -> Any:
     """
     if library_of(X):
         return X
-    if is_arrow(X) or is_frame(X):
+    if frames.is_arrow(X) or frames.is_frame(X):
         what = "a frame of pandas or polars, or an array"
         raise TypeError(expected("X", what, type(X), "Arrow tables have .to_pandas()."))
     if backend.is_foreign(X):
         remedy = "Give X.cpu().numpy()."
         raise TypeError(expected("X", "an array of NumPy or a frame", type(X), remedy))
-    refuse_masked(X)
+    frames.refuse_masked(X)
     if backend.is_sparse(X):
         return X  # refused with all else that is no table of entries
     rows = np.asarray(X)
@@ -241,8 +233,8 @@ def column_cells(column: Any) -> Cells:
     library = type(column).__module__.split(".")[0]
     if library not in ("pandas", "polars"):
         return _array_cells(column)
-    if is_date(column.dtype):
-        raise no_dates(str(column.dtype))
+    if frames.is_date(column.dtype):
+        raise frames.no_dates(str(column.dtype))
     return _pandas_cells(column) if library == "pandas" else _polars_cells(column)
 
 
@@ -256,7 +248,7 @@ def _array_cells(column: Any) -> Cells:
     values = np.asarray(backend.to_numpy(column))
     if values.dtype.kind in "US" and not isinstance(column, np.ndarray):
         values = np.asarray(column, dtype=object)  # NumPy makes text of numbers beside text
-    if values.dtype.kind in NUMBERS:
+    if values.dtype.kind in frames.NUMBERS:
         return _number_cells(values, values.dtype.kind)
     return _object_cells(values)
 
@@ -267,7 +259,7 @@ def _pandas_cells(column: Any) -> Cells:
         levels = [_plain(level) for level in column.cat.categories]
         codes = column.cat.codes.to_numpy().astype(np.int64)
         return Cells("category", None, codes, levels, bool(column.cat.ordered))
-    if kind in NUMBERS:
+    if kind in frames.NUMBERS:
         return _number_cells(column.to_numpy(dtype=np.float64, na_value=np.nan), kind)
     codes, found = column.factorize()
     if len(found) and all(isinstance(level, str) for level in found):  # text, the fast way
@@ -643,7 +635,9 @@ class TableKinds:
     def entries(self, X: Any) -> Entries:
         """Return an opened table in numbers; levels that the fit has not seen are refused."""
         pairs = enumerate(zip(self.columns, labels_of(X), strict=True))
-        return _joined([_ends(kind, _named_cells(X, j, name), name, X) for j, (kind, name) in pairs])
+        return _joined(
+            [_ends(kind, _named_cells(X, j, name), name, X) for j, (kind, name) in pairs]
+        )
 
     def completed(self, X: Any, values: Entries) -> Any:
         """Return an opened table with its missing entries filled, as it came.

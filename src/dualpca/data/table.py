@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from dualpca.arrays import backend, cached_property, memory
+from dualpca.data import frames
 from dualpca.data.atomic import replacing
 from dualpca.data.base import (
     Chunk,
@@ -33,18 +34,7 @@ from dualpca.data.base import (
     called,
     join,
 )
-from dualpca.data.frames import (
-    NUMBERS,
-    Host,
-    array_of,
-    check_columns,
-    check_table,
-    is_dask,
-    is_frame,
-    names_of,
-    refuse_dates,
-    refuse_masked,
-)
+from dualpca.data.frames import Host
 from dualpca.data.moments import NARROW, Moments
 from dualpca.errors import NonFiniteError, ScaleError, expected
 
@@ -403,7 +393,7 @@ class SlicedTable(LocalTable):
     def __init__(self, table: Any, part_rows: int | None = None) -> None:
         self.file = npy_file(table)
         shape, dtype = (table.shape, table.dtype) if self.file is None else self.file[:2]
-        check_table("X", shape, dtype)
+        frames.check_table("X", shape, dtype)
         super().__init__(int(shape[1]), dtype, int(shape[0]))
         self.table, self.stored = table, np.dtype(dtype)
         self.step = part_rows or self._default_rows()
@@ -562,12 +552,12 @@ class Batches(LocalTable):
         items, found = self._open(), []
         for item in items:
             found.append(item)
-            if len(array_of(item, self.columns)):
+            if len(frames.array_of(item, self.columns)):
                 break
         if not found:
             raise ValueError("Found array with 0 sample(s): the batches hold no rows.")
-        rows = as_rows(array_of(found[-1], self.columns), None, len(found) - 1)
-        n, names = vars(self).get("n"), names_of(found[-1], self.columns)
+        rows = as_rows(frames.array_of(found[-1], self.columns), None, len(found) - 1)
+        n, names = vars(self).get("n"), frames.names_of(found[-1], self.columns)
         super().__init__(rows.shape[1], rows.dtype, n, names)
         self._started = chain(found, items)
         return Chunk(rows, 0, 0)
@@ -604,10 +594,10 @@ class Batches(LocalTable):
         """
         d, dtype, first = self.d, self.dtype, 0  # known from the first batch on
         for number, item in enumerate(self._open()):
-            table = array_of(item, self.columns)
+            table = frames.array_of(item, self.columns)
             if table.ndim == 2 and len(table) == 0:
                 continue
-            rows, names = as_rows(table, d, number), names_of(item, self.columns)
+            rows, names = as_rows(table, d, number), frames.names_of(item, self.columns)
             if names is not None and self.names is not None and names != self.names:
                 what = f"{self.names[:10]}, as in the first part"
                 remedy = "Order them alike, or name them: Batches(source, columns=[...])."
@@ -619,7 +609,7 @@ class Batches(LocalTable):
 
     def __iter__(self) -> Iterator[Host]:
         """Yield the batches as arrays, of one dimension where they have one."""
-        return (array_of(item, self.columns) for item in self._open())
+        return (frames.array_of(item, self.columns) for item in self._open())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all batches to one .npy file, whole or not at all.
@@ -679,10 +669,10 @@ def _reader(
     """Return a function that opens the source from its beginning."""
     if isinstance(source, str | os.PathLike):
         source = [source]
-    if is_dask(source):
+    if frames.is_dask(source):
         what, remedy = "no Dask collection", "Pass that to fit as it is."
         raise ValueError(expected("the source of Batches", what, type(source).__name__, remedy))
-    if is_frame(source):
+    if frames.is_frame(source):
         return lambda: (source,)
     if callable(source):
         return source  # type: ignore[no-any-return]
@@ -722,7 +712,7 @@ def _file_batches(path: Path, columns: list[str] | None, batch_rows: int | None)
         what = "a .npy file, a Parquet file or a folder of Parquet files"
         raise ValueError(expected(str(path), what, str(error), remedy)) from error
     if columns is not None:
-        check_columns(columns, table.schema.names)
+        frames.check_columns(columns, table.schema.names)
     _check_files(table, columns)
     return _arrow_batches(table, columns, batch_rows or BATCH_ROWS)
 
@@ -840,7 +830,7 @@ def is_path(X: Any) -> bool:
 
 def is_elsewhere(X: Any) -> bool:
     """Return True if X is a chunked table: batches, Dask, a stored array, or a path."""
-    return isinstance(X, ChunkedTable) or is_path(X) or is_dask(X) or is_stored(X)
+    return isinstance(X, ChunkedTable) or is_path(X) or frames.is_dask(X) or is_stored(X)
 
 
 def refuse_missing_path(X: Any) -> None:
@@ -858,13 +848,13 @@ def require_in_memory(X: Any, name: str = "X") -> None:
     --------
     >>> require_in_memory(np.zeros((2, 2)))
     """
-    if type(X) is np.ndarray and X.dtype.kind in NUMBERS:
+    if type(X) is np.ndarray and X.dtype.kind in frames.NUMBERS:
         return
-    refuse_masked(X)
+    frames.refuse_masked(X)
     refuse_missing_path(X)
     if type(X).__name__ == "LazyFrame":
         raise TypeError(f"{name} is a LazyFrame, a query that has not run: pass {name}.collect().")
-    refuse_dates(X, name)
+    frames.refuse_dates(X, name)
     if is_elsewhere(X):
         raise ValueError(
             f"{name} must be rows in memory here, got {type(X).__name__}. Load them, or, where "
@@ -882,7 +872,7 @@ def chunked_table(X: Any, *, fitting: bool = True) -> ChunkedTable | None:
         return None
     if isinstance(X, ChunkedTable):
         return X
-    if is_dask(X):
+    if frames.is_dask(X):
         from dualpca.data.dask_table import DaskTable
 
         return DaskTable.of(X)
