@@ -138,7 +138,7 @@ def refuse_dates(X: Any, name: str = "X") -> None:
         bad = [
             f"column {column!r} ({dtype})"
             for j, (column, dtype) in kinds
-            if is_date(dtype) or (dtype == object and _holds_dates(X.iloc[:, j].to_numpy()))
+            if is_date(dtype) or (dtype == np.dtype("O") and _holds_dates(X.iloc[:, j].to_numpy()))
         ]
     else:
         dtype = getattr(X, "dtype", None)

@@ -519,7 +519,7 @@ def _check_levels(cells: Cells, given: list[Any], name: str) -> None:
         raise ValueError(expected("a list in column_kinds", what, given, f"{lacking[:5]} lack."))
 
 
-def _decimals(values: list[Any]) -> int | None:
+def _decimals(values: Sequence[Any]) -> int | None:
     """Return the number of decimals of numbers in text, if all have as many.
 
     Examples
@@ -841,6 +841,7 @@ def _frame_column(frames: Any, column: ColumnKind, values: Host) -> Any:
     if frames.__name__ == "pandas":
         kind = None if levels is None else frames.CategoricalDtype(list(levels), column.ordered)
         return frames.Series(values, dtype=kind)
-    enum = levels is not None and column.ordered
-    kind = frames.Enum(map(str, levels)) if enum else frames.Categorical
-    return frames.Series(values.tolist(), dtype=None if levels is None else kind)
+    if levels is None:
+        return frames.Series(values.tolist())
+    kind = frames.Enum(map(str, levels)) if column.ordered else frames.Categorical
+    return frames.Series(values.tolist(), dtype=kind)

@@ -79,6 +79,7 @@ class InMemoryTable(Table):
     """
 
     route = "rows in memory"
+    n: int
 
     def __init__(self, rows: Any, weights: Any = None, names: list[str] | None = None) -> None:
         self.rows, self.weights, self.names = rows, weights, names
@@ -105,6 +106,13 @@ class InMemoryTable(Table):
         except (NonFiniteError, ScaleError):
             return None
 
+    def taking(self, index: Host) -> InMemoryTable:
+        """Return the rows with these numbers; the table itself if there are as many."""
+        if len(index) == self.n:
+            return self
+        weights = None if self.weights is None else backend.take(self.weights, index)
+        return InMemoryTable(backend.take(self.rows, index), weights, self.names)
+
     def prepared(self, prepare: Callable[..., Ready]) -> Prepared[Ready]:
         """Return the rows as `prepare(rows, weights)` makes them, once."""
         return Prepared(self, prepare, prepare(self.rows, self.weights))
@@ -112,6 +120,13 @@ class InMemoryTable(Table):
     def reduce(self, of: Callable[..., Any], plus: Plus[Statistic]) -> Statistic:
         """Return the statistic of the only chunk."""
         return called(of, self.rows, 0, self.weights)  # type: ignore[no-any-return]
+
+
+def in_memory(table: Table, remedy: str) -> InMemoryTable:
+    """Return a table of rows in memory as it is; refuse others, with what to do."""
+    if not isinstance(table, InMemoryTable):
+        raise ValueError(expected("X", "rows in memory here", type(table).__name__, remedy))
+    return table
 
 
 class LocalTable(ChunkedTable):
@@ -235,7 +250,7 @@ class LocalTable(ChunkedTable):
         >>> table.weighing(np.ones(3)).sizes()
         {0: 2, 1: 1}
         """
-        view = View(self, partial(_weighed, weights))
+        view = ChunkView(self, partial(_weighed, weights))
         view.weights = weights
         return view
 
@@ -259,7 +274,7 @@ class LocalTable(ChunkedTable):
         >>> next(table.seen(lambda rows: rows[:, :2]).parts()).rows.shape
         (2, 2)
         """
-        return View(self, lambda parts: (part._replace(rows=of(part.rows)) for part in parts))
+        return ChunkView(self, lambda parts: (part._replace(rows=of(part.rows)) for part in parts))
 
     def map(self, of: Callable[[Host], Host], width: int | None, dtype: Any) -> Any:
         """Return the results as `dualpca.Batches`, computed when they are read.
@@ -319,7 +334,7 @@ class LocalTable(ChunkedTable):
         return Batches(_pairs(self, second) if once else lambda: _pairs(self, second))
 
 
-class View(LocalTable):
+class ChunkView(LocalTable):
     """The chunks of another table, changed as they are read: with weights, or through a function.
 
     Examples

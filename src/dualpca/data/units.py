@@ -209,8 +209,8 @@ def most_unequal(table: Table) -> tuple[int, int, float] | None:
     some = _some_rows(table)
     if some is None or len(some[0]) < LEAST_OBSERVED:
         return None
-    found = _Observed.of(*some)
-    return farthest_apart(found.variance, found.varies & (found.count >= LEAST_OBSERVED))
+    moments = _Observed.of(*some)
+    return farthest_apart(moments.variance, moments.varies & (moments.n >= LEAST_OBSERVED))
 
 
 def have_unlike_units(table: Table) -> bool:
@@ -228,11 +228,11 @@ def have_unlike_units(table: Table) -> bool:
     some = _some_rows(table)
     if some is None:
         return False
-    values, found = some[0], _Observed.of(*some)
-    variance, known = found.variance, found.varies & (found.count >= LEAST_OBSERVED)
+    values, moments = some[0], _Observed.of(*some)
+    variance, known = moments.variance, moments.varies & (moments.n >= LEAST_OBSERVED)
     if not _unlike(variance[known]):
         return False
-    values, count = values[:, known], found.count[known]
+    values, count = values[:, known], moments.n[known]
     middle = np.sort(values, axis=0)[(count - 1) // 2, np.arange(count.size)]  # NaN is last
     rare = np.sum(values == middle, axis=0) > MOSTLY * count
     return _unlike(variance[known][~rare])
@@ -260,7 +260,7 @@ def _thinned(chunk: Chunk) -> Chunk:
 class _Observed(NamedTuple):
     """What some rows say of every column, (d,) each."""
 
-    count: Host  # values that are there
+    n: Host  # values that are there
     variance: Host  # 0 where it is none to be compared
     varies: Host  # True if that is more than rounding
     skewness: Host  # the third standardised moment, 0 for columns that do not vary

@@ -117,12 +117,8 @@ def some_of(table: Table, most: int) -> InMemoryTable:
     """
     if not isinstance(table, InMemoryTable):
         return InMemoryTable(table.sample(most, SEED), names=table.names)
-    n = int(table.rows.shape[0])
-    if n <= most:
-        return table
-    kept = np.sort(np.random.default_rng(SEED).permutation(n)[:most])
-    weights = None if table.weights is None else backend.take(table.weights, kept)
-    return InMemoryTable(backend.take(table.rows, kept), weights, table.names)
+    kept = np.sort(np.random.default_rng(SEED).permutation(table.n)[:most])
+    return table.taking(kept)
 
 
 # --- Where EM starts -----------------------------------------------------------------------------

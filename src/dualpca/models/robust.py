@@ -30,11 +30,12 @@ from dualpca.data import (
     Units,
     block_weights,
     has_missing,
+    in_memory,
     observed_weights,
     refuse_infinite,
     used_rows,
 )
-from dualpca.errors import DegenerateError, SelectionWarning, expected
+from dualpca.errors import DegenerateError, SelectionWarning
 from dualpca.gaussian import (
     LEAST_NOISE,
     NO_SECOND_MOMENT,
@@ -703,10 +704,8 @@ FEWEST_TRIMMED = 10
 
 def fit_robust(table: Table, request: RobustRequest) -> RobustModel:
     """Fit the t by maximum likelihood to the rows that are not too far for its tails."""
-    if not isinstance(table, InMemoryTable):
-        what = "rows in memory: medians and weights need all of them at once"
-        remedy = "Fit a random sample of the rows; transform, impute and outliers accept chunks."
-        raise ValueError(expected("X", what, type(table).__name__, remedy))
+    remedy = "Fit a random sample of the rows; transform, impute and outliers accept chunks."
+    table = in_memory(table, remedy)  # medians and weights need all rows at once
     refuse_infinite(table.rows)
     wanted, rows = request.n_components, table.rows
     if is_count(wanted):
@@ -736,7 +735,7 @@ def _chosen(table: InMemoryTable, wanted: float | str) -> tuple[int, Selection |
 def _without_tails(table: InMemoryTable, model: RobustModel) -> InMemoryTable:
     """Return √u (x − μ) of the rows that were not set aside: under the model these are Gaussian."""
     kept = np.flatnonzero(backend.to_numpy(model.row_weights) > 0)
-    few = _some(table, kept)
+    few = table.taking(kept)
     u = backend.asarray(backend.to_numpy(model.row_weights)[kept], few.rows)
     root = backend.namespace(u).sqrt(backend.working(u))
     rows = (backend.working(few.rows) - backend.working(model.mean)) * root[:, None]
@@ -751,15 +750,7 @@ def _deepest(table: InMemoryTable, request: RobustRequest) -> InMemoryTable:
     if used.size < FEWEST_TRIMMED or not request.trim:
         return table
     reach = outlyingness(filled[used], w[used], request.start)
-    return _some(table, used[_nearest(reach, w[used], DEEP)])
-
-
-def _some(table: InMemoryTable, kept: Host) -> InMemoryTable:
-    """Return some of the rows; the table itself if they are all of them."""
-    if kept.size == table.rows.shape[0]:
-        return table
-    weights = None if table.weights is None else backend.take(table.weights, kept)
-    return InMemoryTable(backend.take(table.rows, kept), weights, table.names)
+    return table.taking(used[_nearest(reach, w[used], DEEP)])
 
 
 def _on_host(table: InMemoryTable) -> tuple[Host, Host]:
@@ -788,7 +779,7 @@ def _fit_count(table: InMemoryTable, q: int, request: RobustRequest) -> RobustMo
             if count and np.array_equal(near, kept):
                 break
             kept = near
-            found = _run(_some(table, kept), q, here, request)
+            found = _run(table.taking(kept), q, here, request)
             here = _factors(*found[:3])
     return _model(table, kept, found, request)
 
@@ -863,7 +854,7 @@ def _reference(fitted: InMemoryTable, found: Fitted, request: RobustRequest) -> 
 
 def _model(table: InMemoryTable, kept: Host, found: Fitted, request: RobustRequest) -> RobustModel:
     """Return the model: the weights of all rows, 0 for those set aside."""
-    fitted = _some(table, kept)
+    fitted = table.taking(kept)
     reference = _reference(fitted, found, request)
     base = spiked_model(
         found.mean,
